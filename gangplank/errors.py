@@ -1,0 +1,57 @@
+"""What is wrong with a job, told so that a person can cure it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+GOT_LIMIT = 120  # characters of the offending value that a message shows
+
+
+def shown(value: object) -> str:
+    """A value as a message shows it: JSON where it can be, cut to one readable length.
+
+    >>> shown(False), shown("two"), shown(None)
+    ('false', '"two"', 'nothing')
+    """
+    if value is None:
+        return "nothing"
+    try:
+        text = json.dumps(value, ensure_ascii=False, default=str, sort_keys=True)
+    except (TypeError, ValueError, RecursionError):
+        text = repr(value)
+    return text if len(text) <= GOT_LIMIT else f"{text[: GOT_LIMIT - 1]}…"
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing that is wrong: where, what was there, what should be there, and what to do."""
+
+    path: str
+    got: str
+    expected: str
+    cure: str = ""
+
+    def __str__(self) -> str:
+        end = f"; {self.cure}" if self.cure else ""
+        return f"{self.path}: got {self.got}, expected {self.expected}{end}"
+
+
+class SpecError(ValueError):
+    """A job that cannot be what its author means; carries all problems at once.
+
+    >>> print(SpecError([Problem("workers", '"two"', "a whole number >= 0")], source="jobs/a.yml"))
+    jobs/a.yml: 1 problem
+      workers: got "two", expected a whole number >= 0
+    """
+
+    def __init__(self, problems: Iterable[Problem], source: str = "job") -> None:
+        self.problems: tuple[Problem, ...] = tuple(problems)
+        self.source = source
+        count = len(self.problems)
+        head = f"{source}: {count} problem{'' if count == 1 else 's'}"
+        super().__init__("\n".join([head, *(f"  {problem}" for problem in self.problems)]))

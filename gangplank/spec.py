@@ -1,0 +1,151 @@
+"""A training job as typed values: what parse_job makes and every back-end reads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+Json = dict[str, Any]  # a Kubernetes object or a part of one
+
+
+@dataclass(frozen=True)
+class Amount:
+    """How much of a resource a replica is given, as Kubernetes quantities; empty means not set."""
+
+    request: str = ""
+    limit: str = ""
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What one replica asks for and may use."""
+
+    cpu: Amount = Amount("500m")
+    memory: Amount = Amount("1Gi")
+    gpus: int = 0  # whole devices per replica; request and limit are the same number
+    gpu_resource: str = "nvidia.com/gpu"
+
+
+@dataclass(frozen=True)
+class Volume:
+    """A claim that exists in the job's namespace, mounted into replicas."""
+
+    claim: str
+    mount: str
+    on: str = "all"  # or "master"
+    read_only: bool = False
+    access: str = ""  # ReadWriteOnce, ReadOnlyMany, ReadWriteMany, ReadWriteOncePod; empty: not told
+
+
+@dataclass(frozen=True)
+class Script:
+    """A Python file that a job starts: one of the image, or one that travels in a ConfigMap."""
+
+    path: str  # where it is in the container
+    text: str | None = None  # its content when it travels
+    origin: str = ""  # the file it was read from
+
+
+@dataclass(frozen=True)
+class Elastic:
+    """Bounds between which the number of workers may move."""
+
+    minimum: int
+    maximum: int
+
+
+@dataclass(frozen=True)
+class VolcanoBlock:
+    """What only Volcano has."""
+
+    plugins: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    policies: tuple[Json, ...] | None = None  # None: the defaults of backends/volcano.py
+    depends_on: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # task: tasks that must run first
+    min_task_member: Mapping[str, int] = field(default_factory=dict)
+    network_topology: Json | None = None
+    volumes: tuple[Json, ...] = ()
+    restart_policy: str = "OnFailure"
+
+
+@dataclass(frozen=True)
+class PyTorchJobBlock:
+    """What only the training operator's PyTorchJob has."""
+
+    restart_policy: str = "OnFailure"
+    clean_pod_policy: str = "Running"
+    nproc: str = ""  # empty: the job's processes_per_node
+    gang: bool = True  # False: the operator runs without --gang-scheduler-name=volcano
+    suspend: bool = False
+
+
+@dataclass(frozen=True)
+class TrainJobBlock:
+    """What only Kubeflow Trainer v2 has."""
+
+    runtime: str = "torch-distributed"
+    runtime_kind: str = "ClusterTrainingRuntime"
+    patches: tuple[Json, ...] = ()
+
+
+@dataclass(frozen=True)
+class IndexedBlock:
+    """What only the plain Indexed Job has."""
+
+    backoff: int | None = None  # retries per index; None: the job's max_retries for the whole
+
+
+@dataclass(frozen=True)
+class JobSpec:
+    """One training job, complete: every default is filled in."""
+
+    name: str
+    image: str
+    namespace: str = "default"
+    team: str = ""
+    backend: str = "volcano"
+    image_pull_policy: str = "IfNotPresent"
+    script: Script | None = None
+    command: tuple[str, ...] = ()
+    args: tuple[str, ...] = ()
+    collective: str = "gloo"
+    masters: int = 1
+    workers: int = 2
+    processes_per_node: int = 1
+    port: int = 23456
+    resources: Resources = Resources()
+    master_resources: Resources | None = None  # None: as every replica
+    volumes: tuple[Volume, ...] = ()
+    min_available: int | None = None  # None: the strongest gang the back-end has
+    queue: str = ""
+    priority: str = ""
+    max_retries: int = 3
+    deadline_s: int | None = None
+    ttl_s: int | None = None
+    elastic: Elastic | None = None
+    env: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    labels: Mapping[str, str] = field(default_factory=dict)
+    tolerations: tuple[Json, ...] = ()
+    node_selector: Mapping[str, str] = field(default_factory=dict)
+    shm_size: str = ""  # a quantity; empty: no /dev/shm of its own
+    hyperparameters: Mapping[str, int | float] = field(default_factory=dict)
+    output: str = ""
+    volcano: VolcanoBlock = VolcanoBlock()
+    pytorchjob: PyTorchJobBlock = PyTorchJobBlock()
+    trainjob: TrainJobBlock = TrainJobBlock()
+    indexed: IndexedBlock = IndexedBlock()
+
+    @property
+    def replicas(self) -> int:
+        """Pods of the job."""
+        return self.masters + self.workers
+
+    @property
+    def world_size(self) -> int:
+        """Processes of the job: what the trainer sees as WORLD_SIZE."""
+        return self.replicas * self.processes_per_node
+
+    def resources_of(self, role: str) -> Resources:
+        """What one replica of a role ("master" or "worker") asks for."""
+        return self.master_resources if role == "master" and self.master_resources else self.resources
