@@ -73,9 +73,9 @@ def canonical(value: Fraction, *, binary: bool = False) -> str:
     if value == 0:
         return "0"
     nano = -((-value * 10**9) // 1)  # rounded up, as the API server does
-    for suffix, size in reversed(DECIMAL.items()):
-        if nano % (size * 10**9) == 0:
-            return f"{nano // (size * 10**9)}{suffix}"
+    for suffix, unit in reversed(DECIMAL.items()):
+        if nano % (unit * 10**9) == 0:
+            return f"{nano // (unit * 10**9)}{suffix}"
     return f"{nano}n"
 
 

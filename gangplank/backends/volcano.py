@@ -1,0 +1,68 @@
+"""Volcano: a Job (batch.volcano.sh/v1alpha1) whose pytorch plugin wires the ranks together."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gangplank import podspec
+
+if TYPE_CHECKING:
+    from gangplank.spec import JobSpec, Json
+
+# A lost pod takes the gang with it: without these, a pod that was evicted stays Failed and its peers wait for ever.
+GANG_POLICIES: tuple[Json, ...] = (
+    {"events": ["PodFailed", "PodEvicted"], "action": "RestartJob"},
+    {"event": "TaskFailed", "action": "TerminateJob"},  # containers that keep failing under restartPolicy OnFailure
+)
+# On the master task alone: at job level it would fire for whichever task finishes first.
+MASTER_POLICIES: tuple[Json, ...] = ({"event": "TaskCompleted", "action": "CompleteJob"},)
+
+
+def plugins(spec: JobSpec) -> dict[str, list[str]]:
+    """The plugins and their arguments; the rendezvous needs the master's address before the master is ready."""
+    wiring = ["--master=master", "--worker=worker", f"--port={spec.port}"]
+    found = {"pytorch": wiring, "svc": ["--publish-not-ready-addresses"]}
+    for name, arguments in spec.volcano.plugins.items():
+        found[name] = [*found.get(name, []), *arguments]
+    return found
+
+
+def task(spec: JobSpec, role: str, replicas: int) -> Json:
+    """One task of the job; its maxRetry counts container restarts over all its pods."""
+    found: Json = {
+        "name": role,
+        "replicas": replicas,
+        "maxRetry": spec.max_retries * max(replicas, 1) + 1,
+        "template": podspec.template(spec, role, role, spec.volcano.restart_policy),
+    }
+    if role == "master":
+        found["policies"] = [dict(policy) for policy in MASTER_POLICIES]
+    if role in spec.volcano.min_task_member:
+        found["minAvailable"] = spec.volcano.min_task_member[role]
+    if role in spec.volcano.depends_on:
+        found["dependsOn"] = {"name": list(spec.volcano.depends_on[role])}
+    return found
+
+
+def manifests(spec: JobSpec) -> list[Json]:
+    """What we submit: the script's ConfigMap, if any, and the Job."""
+    block = spec.volcano
+    policies = GANG_POLICIES if block.policies is None else block.policies
+    body: Json = {
+        "schedulerName": "volcano",
+        "queue": spec.queue or "default",
+        "minAvailable": spec.replicas if spec.min_available is None else spec.min_available,
+        "maxRetry": spec.max_retries + 1,  # Volcano gives up when the count of restarts *reaches* maxRetry
+        "plugins": plugins(spec),
+        "policies": [dict(policy) for policy in policies],
+        "tasks": [task(spec, "master", spec.masters)] + ([task(spec, "worker", spec.workers)] if spec.workers else []),
+    }
+    optional = {
+        "priorityClassName": spec.priority or None,
+        "ttlSecondsAfterFinished": spec.ttl_s,
+        "networkTopology": block.network_topology,
+        "volumes": [dict(volume) for volume in block.volumes] or None,
+    }
+    body.update({name: value for name, value in optional.items() if value is not None})
+    job = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": podspec.metadata(spec), "spec": body}
+    return [*podspec.script_map(spec), job]

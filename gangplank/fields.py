@@ -1,0 +1,225 @@
+"""Reads the fields of a mapping one by one, converts each once, and collects what is wrong instead of stopping.
+
+Values come from YAML (where `no` is false, `1_000` is 1000 and `12:30` is 750), from Ansible (where "8" may stand for
+8) or from JSON. Text is never made of a number or a boolean: what the author wrote is then already lost.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+from gangplank import quantity
+from gangplank.errors import Problem, shown
+
+QUOTE = "quote it in YAML: a bare no, yes, on, off, date, time or number is not text"
+Problems = list[Problem]
+_INTEGER = re.compile(r"[+-]?\d{1,18}", re.ASCII)
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,3})?", re.ASCII)
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+DEPTH = 64  # nesting beyond this is no job
+
+
+def plain(value: object, depth: int = 0) -> Any:
+    """A deep copy made of dict, list, str, int, float, bool and None alone, whatever subclasses came in.
+
+    >>> plain({"a": (1, "b")})
+    {'a': [1, 'b']}
+    """
+    if depth > DEPTH:
+        raise RecursionError("nested too deeply")
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        return "".join(value)
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, float):
+        return float(value)
+    if isinstance(value, Mapping):
+        return {plain(key, depth + 1): plain(item, depth + 1) for key, item in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray):
+        return [plain(item, depth + 1) for item in value]
+    return str(value)
+
+
+class Fields:
+    """The fields of one mapping; every reader takes a name and a default and never raises."""
+
+    def __init__(self, value: object, path: str, problems: Problems) -> None:
+        self.path, self.problems = path, problems
+        self.known: list[str] = []
+        self.map: dict[str, Any] = {}
+        if isinstance(value, Mapping):
+            self.map = {key: item for key, item in value.items() if isinstance(key, str)}
+            for key in value:
+                if not isinstance(key, str):
+                    self.problems.append(Problem(path or "job", f"the key {shown(key)}", "keys that are text", QUOTE))
+        elif value is not None:
+            self.bad("", value, "a mapping of fields")
+
+    def at(self, name: str) -> str:
+        """The full path of a field, as messages show it."""
+        return f"{self.path}.{name}".strip(".")
+
+    def bad(self, name: str, got: object, expected: str, cure: str = "") -> None:
+        """Note that a field is not what it should be."""
+        self.problems.append(Problem(self.at(name) or "job", shown(got), expected, cure))
+
+    def raw(self, name: str) -> Any:
+        """A field as it came; None if it is absent or null."""
+        self.known.append(name)
+        return self.map.get(name)
+
+    def text(
+        self, name: str, default: str = "", *, need: bool = False, what: str = "text", ok: re.Pattern[str] | None = None
+    ) -> str:
+        """A field of text, without control characters, that matches a pattern where there is one."""
+        value = self.raw(name)
+        if value is None:
+            if need or name in self.map:
+                self.bad(name, None, what, "give it a value" if need else "leave the line out to get the default")
+            return default
+        if not isinstance(value, str):
+            self.bad(name, value, what, QUOTE if isinstance(value, bool | int | float) else "")
+            return default
+        if (need and not value) or _CONTROL.search(value) or (ok and value and not ok.fullmatch(value)):
+            self.bad(name, value, what)
+            return default
+        return value
+
+    def choice(self, name: str, default: str, options: Collection[str]) -> str:
+        """A field that is one of a few words."""
+        value = self.text(name, default, what=f"one of {', '.join(options)}")
+        if value not in options and value != default:
+            self.bad(name, value, f"one of {', '.join(options)}", near(value, options))
+            return default
+        return value
+
+    def integer(self, name: str, default: int, minimum: int = 0, maximum: int = 2**31 - 1) -> int:
+        """A whole number within bounds; text of digits counts, since Ansible makes such text of `-e workers=8`."""
+        value = self.raw(name)
+        expected = f"a whole number from {minimum} to {maximum}"
+        if value is None:
+            if name in self.map:
+                self.bad(name, None, expected, "leave the line out to get the default")
+            return default
+        if isinstance(value, str) and _INTEGER.fullmatch(value):
+            value = int(value)
+        if isinstance(value, bool) or not isinstance(value, int) or not minimum <= value <= maximum:
+            self.bad(name, value, expected)
+            return default
+        return value
+
+    def maybe(self, name: str, minimum: int = 0) -> int | None:
+        """A whole number that may be left out."""
+        return self.integer(name, minimum, minimum) if self.map.get(name) is not None else (self.raw(name), None)[1]
+
+    def number(self, name: str, default: float, minimum: float, maximum: float) -> float:
+        """A finite number within bounds."""
+        value = self.raw(name)
+        if isinstance(value, str) and _NUMBER.fullmatch(value):
+            value = float(value)
+        usable = isinstance(value, int | float) and not isinstance(value, bool)
+        if not usable or not math.isfinite(value) or not minimum <= value <= maximum:
+            self.bad(name, value, f"a number from {minimum:g} to {maximum:g}")
+            return default
+        return float(value)
+
+    def flag(self, name: str, *, default: bool) -> bool:
+        """True or false; the words count too, since `-e suspend=true` makes text of them."""
+        value = self.raw(name)
+        if isinstance(value, str) and value.lower() in {"true", "false"}:
+            value = value.lower() == "true"
+        if value is None and name not in self.map:
+            return default
+        if not isinstance(value, bool):
+            self.bad(name, value, "true or false")
+            return default
+        return value
+
+    def quantity(self, name: str, default: str = "", *, what: str = "a Kubernetes quantity, e.g. 500m or 1Gi") -> str:
+        """A quantity above zero; a bare number counts, as in Kubernetes."""
+        value = self.raw(name)
+        if value is None:
+            if name in self.map:
+                self.bad(name, None, what, "leave the line out to get the default")
+            return default
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            value = str(value)
+        try:
+            if isinstance(value, str) and quantity.parse(value) > 0:
+                return value
+        except ValueError:
+            pass
+        self.bad(name, value, what)
+        return default
+
+    def words(self, name: str) -> tuple[str, ...]:
+        """A list of text."""
+        found = []
+        for index, item in enumerate(self.items(name)):
+            if isinstance(item, str) and "\x00" not in item:
+                found.append(item)
+            else:
+                cure = QUOTE if isinstance(item, bool | int | float) else ""
+                self.bad(f"{name}[{index}]", item, "text", cure)
+        return tuple(found)
+
+    def items(self, name: str) -> list[Any]:
+        """A list of anything."""
+        value = self.raw(name)
+        if value is None:
+            return []
+        if not isinstance(value, Sequence) or isinstance(value, str | bytes):
+            self.bad(name, value, "a list", "write it as a YAML list, one item a line after '- '")
+            return []
+        return list(value)
+
+    def mappings(self, name: str) -> tuple[dict[str, Any], ...]:
+        """A list of mappings that go to Kubernetes as they are."""
+        found = []
+        for index, item in enumerate(self.items(name)):
+            if isinstance(item, Mapping) and item and all(isinstance(key, str) for key in item):
+                found.append(dict(item))
+            else:
+                self.bad(f"{name}[{index}]", item, "a mapping")
+        return tuple(found)
+
+    def pairs(self, name: str, check: Callable[[str, str], str] | None = None) -> dict[str, str]:
+        """A mapping from text to text; check(key, value) says what is expected when it is not so, else ""."""
+        inner = Fields(self.raw(name), self.at(name), self.problems)
+        result = {}
+        for key in inner.map:
+            value = inner.map[key]
+            if not isinstance(value, str):
+                inner.bad(key, value, "text", QUOTE if isinstance(value, bool | int | float) else "")
+            elif expected := (check(key, value) if check else ""):
+                inner.bad(key, value, expected)
+            else:
+                result[key] = value
+        return result
+
+    def inner(self, name: str) -> Fields:
+        """The fields of a nested mapping."""
+        return Fields(self.raw(name), self.at(name), self.problems)
+
+    def done(self) -> None:
+        """Refuse every field that nobody read, naming the nearest known one."""
+        for name in self.map:
+            if name not in self.known:
+                fields = ", ".join(sorted(set(self.known)))
+                self.bad(name, self.map[name], f"one of the fields {fields}", near(name, self.known))
+
+
+def near(word: str, options: Collection[str]) -> str:
+    """A hint at what was probably meant.
+
+    >>> near("worker", ["workers", "masters"])
+    'did you mean workers?'
+    """
+    found = difflib.get_close_matches(word[:64], list(options), n=1)
+    return f"did you mean {found[0]}?" if found else ""

@@ -1,0 +1,60 @@
+"""What Kubernetes allows as a name, and the longest name that a job's pods will get.
+
+https://kubernetes.io/docs/concepts/overview/working-with-objects/names/
+"""
+
+from __future__ import annotations
+
+import re
+
+LABEL_MAX = 63
+DNS1035 = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)  # a Service's name, hence a job's
+DNS1123 = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)  # a namespace, a pod's hostname
+SUBDOMAIN = re.compile(r"(?=.{1,253}$)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*", re.ASCII)
+ENV = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,252}", re.ASCII)
+IMAGE = re.compile(r"[A-Za-z0-9][\w.\-/:@]{0,510}", re.ASCII)
+ABSOLUTE = re.compile(r"/[^\x00:]{0,4095}")
+_KEY = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?", re.ASCII)
+_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?", re.ASCII)
+
+LONGEST = {  # the longest name that a back-end's controller derives from a job's
+    "volcano": ("{job}-{role}-{last}", "pod and host name"),
+    "pytorchjob": ("{job}-{role}-{last}", "pod and Service name"),
+    "trainjob": ("{job}-node-0-{world}", "host name"),
+    "indexed": ("{job}-{world}", "host name"),
+}
+
+
+def is_key(text: str) -> bool:
+    """Whether a label or annotation may have this key.
+
+    >>> is_key("example.com/team"), is_key("a/b/c"), is_key("")
+    (True, False, False)
+    """
+    prefix, slash, name = text.rpartition("/")
+    return bool(_KEY.fullmatch(name)) and (not slash or bool(SUBDOMAIN.fullmatch(prefix)))
+
+
+def is_value(text: str) -> bool:
+    """Whether a label may have this value.
+
+    >>> is_value(""), is_value("vision"), is_value("two words")
+    (True, True, False)
+    """
+    return bool(_VALUE.fullmatch(text))
+
+
+def longest(job: str, backend: str, masters: int, workers: int) -> tuple[str, str]:
+    """The longest name that will be made of a job's, and what it names.
+
+    >>> longest("digits", "volcano", 1, 2)
+    ('digits-worker-1', 'pod and host name')
+    """
+    form, what = LONGEST[backend]
+    counts = {"master": masters, "worker": workers}
+    made = [
+        form.format(job=job, role=role, last=max(count - 1, 0), world=max(masters + workers - 1, 0))
+        for role, count in counts.items()
+        if count
+    ] or [job]
+    return max(made, key=len), what

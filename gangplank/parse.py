@@ -1,0 +1,249 @@
+"""Makes a JobSpec of a mapping: converts once, refuses once, and names everything that is wrong together."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from gangplank import blocks, names, podspec, rules, wiring
+from gangplank.errors import Problem, SpecError
+from gangplank.fields import Fields, Problems, plain
+from gangplank.spec import Amount, Elastic, JobSpec, Resources, Script, Volume
+
+SCRIPT_LIMIT = 2**20 - 4096  # bytes: etcd and the API server take 1 MiB for a ConfigMap, name and labels included
+ACCESS = ("ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany", "ReadWriteOncePod")
+OWNED = ("gangplank.dev", "volcano.sh", "training.kubeflow.org", "batch.kubernetes.io", "jobset.sigs.k8s.io")
+BACKEND_NAMES = ("volcano", "pytorchjob", "trainjob", "indexed")
+
+# name: (kind, least, most); what the trainer's flags of the same name mean
+HYPERPARAMETERS: dict[str, tuple[type, float, float]] = {
+    "epochs": (int, 1, 10**6),
+    "batch_size": (int, 1, 10**6),  # per process
+    "test_batch_size": (int, 1, 10**6),
+    "learning_rate": (float, 0, 1e6),
+    "sgd_momentum": (float, 0, 1),
+    "seed": (int, 0, 2**31 - 1),
+    "log_interval": (int, 1, 10**6),  # steps between two lines
+}
+
+
+def parse_job(value: object, source: str = "job", scripts: Mapping[str, str] | None = None) -> JobSpec:
+    """The job that a mapping describes, or a SpecError with all that is wrong.
+
+    `scripts` holds the text of files that jobs name by a relative path; this function reads none itself.
+
+    >>> parse_job({"training_job": {"name": "digits", "image": "img", "script": "/a.py"}}).world_size
+    3
+    """
+    problems: Problems = []
+    try:
+        fields = Fields(inside(plain(value), problems), "training_job", problems)
+    except RecursionError:
+        raise SpecError([Problem("job", "a value nested in itself", "a mapping of fields")], source) from None
+    spec = read_job(fields, scripts or {})
+    fields.done()
+    if not problems:
+        rules.check(spec, problems)
+    if problems:
+        raise SpecError(problems, source)
+    return spec
+
+
+def inside(value: Any, problems: Problems) -> Any:
+    """The job itself: what lies under training_job, or the mapping when it has no such key."""
+    if not isinstance(value, Mapping) or not value:
+        problems.append(Problem("job", "nothing" if not value else "no mapping", "a mapping with the key training_job"))
+        return {}
+    if "training_job" not in value:
+        return value
+    for key in value:
+        if not str(key).startswith("training_job"):
+            expected = "nothing beside training_job and variables of the role that start with training_job_"
+            problems.append(Problem(str(key), "a key of its own", expected, "indent it under training_job"))
+    if not isinstance(value["training_job"], Mapping):
+        problems.append(Problem("training_job", "no mapping", "a mapping of fields"))
+        return {}
+    return value["training_job"]
+
+
+def read_job(fields: Fields, scripts: Mapping[str, str]) -> JobSpec:
+    """All fields of a job, each converted and checked by itself."""
+    name = fields.text("name", "job", need=True, what="a-z, 0-9 and -, from a letter on, at most 63", ok=names.DNS1035)
+    team = fields.text("team", what="the team's name: a-z, 0-9 and -", ok=names.DNS1123)
+    resources = read_resources(fields.inner("resources"), Resources())
+    own = fields.map.get("master_resources") is not None
+    masters = read_resources(fields.inner("master_resources"), resources)
+    gpus = max(resources.gpus, masters.gpus)
+    return JobSpec(
+        name=name,
+        image=fields.text("image", need=True, what="an image's name, e.g. gangplank.dev/trainer:0.1.0", ok=names.IMAGE),
+        namespace=fields.text("namespace", team or "default", what="a namespace: a-z, 0-9 and -", ok=names.DNS1123),
+        team=team,
+        backend=fields.choice("backend", "volcano", BACKEND_NAMES),
+        image_pull_policy=fields.choice("image_pull_policy", "IfNotPresent", ("IfNotPresent", "Always", "Never")),
+        script=read_script(fields, scripts),
+        command=fields.words("command"),
+        args=fields.words("args"),
+        collective=fields.choice("collective", "nccl" if gpus else "gloo", ("gloo", "nccl")),
+        masters=fields.integer("masters", 1, 0, 1),
+        workers=fields.integer("workers", 2, 0, 100_000),
+        processes_per_node=fields.integer("processes_per_node", max(gpus, 1), 1, 1024),
+        port=fields.integer("port", 23456, 1024, 65535),
+        resources=resources,
+        master_resources=masters if own else None,
+        volumes=read_volumes(fields),
+        min_available=fields.maybe("min_available", 1),
+        queue=fields.text("queue", team, what="a queue's name", ok=names.SUBDOMAIN),
+        priority=fields.text("priority", what="a PriorityClass's name", ok=names.SUBDOMAIN),
+        max_retries=fields.integer("max_retries", 3, 0, 1000),
+        deadline_s=fields.maybe("deadline_s", 1),
+        ttl_s=fields.maybe("ttl_s", 0),
+        elastic=read_elastic(fields),
+        env=fields.pairs("env", env_problem),
+        annotations=fields.pairs("annotations", annotation_problem),
+        labels=fields.pairs("labels", label_problem),
+        tolerations=fields.mappings("tolerations"),
+        node_selector=fields.pairs("node_selector", label_problem),
+        shm_size=fields.quantity("shm_size", "1Gi" if gpus else ""),
+        hyperparameters=read_hyperparameters(fields.inner("hyperparameters")),
+        output=fields.text("output", what="an absolute path in the container", ok=names.ABSOLUTE),
+        **blocks.read(fields),
+    )
+
+
+def read_amount(fields: Fields, name: str, default: Amount) -> Amount:
+    """A resource: a quantity alone is the request; a mapping has request and limit."""
+    if not isinstance(fields.map.get(name), Mapping):
+        return Amount(fields.quantity(name, default.request), default.limit)
+    inner = fields.inner(name)
+    found = Amount(inner.quantity("request", default.request), inner.quantity("limit", default.limit))
+    inner.done()
+    return found
+
+
+def read_resources(fields: Fields, default: Resources) -> Resources:
+    """What one replica asks for; GPUs are whole and asked for as request and limit alike."""
+    gpus = fields.map.get("gpus")
+    if isinstance(gpus, Mapping):
+        inner = fields.inner("gpus")
+        request, limit = inner.maybe("request", 0), inner.maybe("limit", 0)
+        inner.done()
+        if None not in {request, limit} and request != limit:
+            inner.bad("request", request, f"the limit, {limit}", "GPUs cannot be overcommitted: give one number")
+        count = next((number for number in (limit, request) if number is not None), default.gpus)
+    else:
+        count = fields.integer("gpus", default.gpus, 0, 1024)
+    found = Resources(
+        cpu=read_amount(fields, "cpu", default.cpu),
+        memory=read_amount(fields, "memory", default.memory),
+        gpus=count,
+        gpu_resource=fields.text(
+            "gpu_resource", default.gpu_resource, what="a resource's name, e.g. nvidia.com/gpu", ok=_RESOURCE
+        ),
+    )
+    fields.done()
+    return found
+
+
+_RESOURCE = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?", re.ASCII)
+
+
+def read_script(fields: Fields, scripts: Mapping[str, str]) -> Script | None:
+    """The job's script: an absolute path is one of the image, a relative path a file that travels in a ConfigMap."""
+    path = fields.text("script", what="a path: absolute in the image, or relative to a file that is to be carried")
+    if not path:
+        return None
+    if not path.endswith(".py"):
+        fields.bad("script", path, "a path that ends in .py", "start other programs with command and args")
+        return None
+    if path.startswith("/"):
+        return Script(path)
+    text = scripts.get(path)
+    if text is None:
+        fields.bad("script", path, "a file that can be read", "a script of the image needs its absolute path")
+        return None
+    size = len(text.encode("utf-8", "surrogateescape"))
+    if size > SCRIPT_LIMIT:
+        cure = "put it into an image (lab/images/example shows how), or onto a volume, and give its absolute path"
+        fields.bad("script", f"{path} of {size} bytes", f"at most {SCRIPT_LIMIT} bytes, a ConfigMap's limit", cure)
+        return None
+    base = path.rsplit("/", 1)[-1]
+    if not re.fullmatch(r"[-\w.]{1,253}", base, re.ASCII):
+        fields.bad("script", path, "a file name of letters, digits, - _ and . alone, as a ConfigMap's key must be")
+        return None
+    return Script(f"{podspec.SCRIPT_FOLDER}/{base}", text, path)
+
+
+def read_volumes(fields: Fields) -> tuple[Volume, ...]:
+    """The claims that a job mounts."""
+    found = []
+    for index, given in enumerate(fields.items("volumes")):
+        item = given
+        if isinstance(item, Mapping) and True in item and "on" not in item:
+            item = {("on" if key is True else key): part for key, part in item.items()}  # YAML reads a bare on: as true
+        inner = Fields(item, fields.at(f"volumes[{index}]"), fields.problems)
+        volume = Volume(
+            claim=inner.text("claim", "claim", need=True, what="a PersistentVolumeClaim's name", ok=names.SUBDOMAIN),
+            mount=inner.text("mount", "/", need=True, what="an absolute path without a colon", ok=names.ABSOLUTE),
+            on=inner.choice("on", "all", ("all", "master")),
+            read_only=inner.flag("read_only", default=False),
+            access=inner.choice("access", "", ACCESS),
+        )
+        inner.done()
+        found.append(volume)
+    return tuple(found)
+
+
+def read_elastic(fields: Fields) -> Elastic | None:
+    """The bounds of an elastic job."""
+    if fields.raw("elastic") is None:
+        return None
+    inner = fields.inner("elastic")
+    found = Elastic(inner.integer("min", 1, 1), inner.integer("max", 1, 1))
+    for name in ("min", "max"):
+        if name not in inner.map:
+            inner.bad(name, None, "a number of workers", "give both min and max")
+    inner.done()
+    return found
+
+
+def read_hyperparameters(fields: Fields) -> dict[str, int | float]:
+    """What the trainer is told, in the order of the table."""
+    found: dict[str, int | float] = {}
+    for name, (kind, least, most) in HYPERPARAMETERS.items():
+        if fields.map.get(name) is not None:
+            integer = kind is int
+            found[name] = (
+                fields.integer(name, int(least), int(least), int(most))
+                if integer
+                else fields.number(name, least, least, most)
+            )
+        elif name in fields.map:
+            fields.bad(name, None, "a number", "leave the line out to get the trainer's default")
+    fields.known.extend(HYPERPARAMETERS)
+    fields.done()
+    return found
+
+
+def env_problem(name: str, value: str) -> str:
+    """What an environment variable should be when it is not, else nothing."""
+    if not names.ENV.fullmatch(name):
+        return "a name of letters, digits and _ that starts with no digit"
+    if wiring.is_reserved(name):
+        return "no variable of the wiring: the controller sets it, and its value wins over yours"
+    return "text without a zero byte" if "\x00" in value else ""
+
+
+def label_problem(key: str, value: str) -> str:
+    """What a label should be when it is not, else nothing."""
+    if not names.is_key(key):
+        return "a key like team or example.com/team"
+    if key.partition("/")[0] in OWNED:
+        return "a label of your own: this prefix belongs to gangplank or to a controller"
+    return "" if names.is_value(value) else "letters, digits, - _ and ., at most 63"
+
+
+def annotation_problem(key: str, _value: str) -> str:
+    """What an annotation should be when it is not, else nothing."""
+    return "" if names.is_key(key) else "a key like note or example.com/note"

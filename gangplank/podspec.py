@@ -1,0 +1,190 @@
+"""The pod template that all back-ends share: one container, restricted, spread over the nodes."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from gangplank import quantity, wiring
+
+if TYPE_CHECKING:
+    from gangplank.spec import JobSpec, Json, Resources
+
+JOB_LABEL = "gangplank.dev/job"
+ROLE_LABEL = "gangplank.dev/role"
+TEAM_LABEL = "gangplank.dev/team"
+MANAGED_BY = {"app.kubernetes.io/managed-by": "gangplank"}
+SCRIPT_FOLDER = "/opt/gangplank/script"  # where a carried script is mounted
+USER_ID = 1000  # no user of its own is needed in the image: nothing looks it up
+GPU_TOLERATION: Json = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
+
+POD_SECURITY: Json = {
+    "runAsNonRoot": True,
+    "runAsUser": USER_ID,
+    "runAsGroup": USER_ID,
+    "fsGroup": USER_ID,
+    "fsGroupChangePolicy": "OnRootMismatch",
+    "seccompProfile": {"type": "RuntimeDefault"},
+}
+CONTAINER_SECURITY: Json = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+
+# Where a pod learns which run of the job it belongs to: (field, literal when there is none).
+JOB_UID_FIELD = {
+    "volcano": "metadata.annotations['scheduling.k8s.io/group-name']",  # <job>-<uid>
+    "indexed": "metadata.labels['batch.kubernetes.io/controller-uid']",
+    "trainjob": "metadata.labels['batch.kubernetes.io/controller-uid']",
+    "pytorchjob": "",  # the operator tells its pods no uid
+}
+
+
+def labels(spec: JobSpec) -> dict[str, str]:
+    """The labels of everything that belongs to a job."""
+    team = {TEAM_LABEL: spec.team} if spec.team else {}
+    return {**spec.labels, JOB_LABEL: spec.name, **team, **MANAGED_BY}
+
+
+def metadata(spec: JobSpec, name: str = "") -> Json:
+    """The metadata of an object that we submit."""
+    found: Json = {"name": name or spec.name, "namespace": spec.namespace, "labels": labels(spec)}
+    if spec.annotations:
+        found["annotations"] = dict(spec.annotations)
+    return found
+
+
+def resources(asked: Resources) -> Json:
+    """A container's resources; GPUs are both requested and limited, or a gang's admission would not count them."""
+    requests: Json = {"cpu": asked.cpu.request, "memory": asked.memory.request}
+    limits: Json = {}
+    for name, amount in (("cpu", asked.cpu), ("memory", asked.memory)):
+        if amount.limit:
+            limits[name] = amount.limit
+    if asked.gpus:
+        requests[asked.gpu_resource] = limits[asked.gpu_resource] = str(asked.gpus)
+    return {"requests": requests, **({"limits": limits} if limits else {})}
+
+
+def threads(spec: JobSpec, role: str) -> int:
+    """Threads per process: the whole cores that a replica asks for, shared among its processes, at least one."""
+    cores = math.floor(quantity.parse(spec.resources_of(role).cpu.request))
+    return max(1, cores // spec.processes_per_node)
+
+
+def field(name: str, path: str) -> Json:
+    """An environment variable that takes its value from the pod itself."""
+    return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
+
+
+def env(spec: JobSpec, role: str) -> list[Json]:
+    """The environment that we give a container; a controller appends its wiring to it."""
+    uid = JOB_UID_FIELD[spec.backend]
+    ours: list[Json] = [
+        field("GANGPLANK_POD", "metadata.name"),
+        field("GANGPLANK_POD_UID", "metadata.uid"),
+        field("GANGPLANK_NODE", "spec.nodeName"),
+        field("GANGPLANK_JOB_UID", uid) if uid else {"name": "GANGPLANK_JOB_UID", "value": spec.name},
+    ]
+    defaults = {"PYTHONUNBUFFERED": "1", "OMP_NUM_THREADS": str(threads(spec, role))}
+    return ours + [{"name": name, "value": value} for name, value in {**defaults, **spec.env}.items()]
+
+
+def flags(spec: JobSpec) -> list[str]:
+    """The trainer's flags; a script that is given neither hyperparameters nor output gets none.
+
+    >>> from gangplank.spec import JobSpec, Script
+    >>> flags(JobSpec("a", "img", script=Script("/a.py"), hyperparameters={"batch_size": 64}, output="/out"))
+    ['--backend', 'gloo', '--batch-size', '64', '--output', '/out']
+    """
+    if not spec.script or not (spec.hyperparameters or spec.output):
+        return []
+    found = ["--backend", spec.collective]
+    for name, value in spec.hyperparameters.items():
+        found += [f"--{name.replace('_', '-')}", repr(value) if isinstance(value, float) else str(value)]
+    return found + (["--output", spec.output] if spec.output else [])
+
+
+def process(spec: JobSpec) -> Json:
+    """A container's command and args: a script starts through torchrun, a command goes as it is."""
+    if spec.script:
+        return {"command": wiring.launch(spec), "args": [*flags(spec), *spec.args]}
+    found: Json = {"command": list(spec.command)} if spec.command else {}
+    return {**found, "args": list(spec.args)} if spec.args else found
+
+
+def mounts(spec: JobSpec, role: str) -> tuple[list[Json], list[Json]]:
+    """A replica's volumes and where its container sees them."""
+    volumes: list[Json] = []
+    where: list[Json] = []
+    for index, volume in enumerate(spec.volumes):
+        if volume.on == "all" or role == "master":
+            source = {"claimName": volume.claim, **({"readOnly": True} if volume.read_only else {})}
+            volumes.append({"name": f"claim-{index}", "persistentVolumeClaim": source})
+            where.append({"name": f"claim-{index}", "mountPath": volume.mount})
+            if volume.read_only:
+                where[-1]["readOnly"] = True
+    if spec.script and spec.script.text is not None:
+        volumes.append({"name": "script", "configMap": {"name": f"{spec.name}-script"}})
+        where.append({"name": "script", "mountPath": SCRIPT_FOLDER, "readOnly": True})
+    if spec.shm_size:
+        volumes.append({"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": spec.shm_size}})
+        where.append({"name": "shm", "mountPath": "/dev/shm"})  # noqa: S108  NCCL's and the data loaders' own place
+    return volumes, where
+
+
+def tolerations(spec: JobSpec, role: str) -> list[Json]:
+    """The job's tolerations, and the usual one of GPU nodes for a replica that asks for GPUs."""
+    wanted = [dict(item) for item in spec.tolerations]
+    if spec.resources_of(role).gpus and not wanted:
+        wanted.append(dict(GPU_TOLERATION))
+    return wanted
+
+
+def spread(spec: JobSpec) -> Json:
+    """A wish, not a demand, that a job's pods lie on different nodes."""
+    term = {"labelSelector": {"matchLabels": {JOB_LABEL: spec.name}}, "topologyKey": "kubernetes.io/hostname"}
+    wish = {"weight": 100, "podAffinityTerm": term}
+    return {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [wish]}}
+
+
+def template(spec: JobSpec, role: str, container: str, restart: str = "OnFailure") -> Json:
+    """The pod template of one role.
+
+    >>> from gangplank.spec import JobSpec
+    >>> template(JobSpec("digits", "img"), "worker", "worker")["spec"]["containers"][0]["image"]
+    'img'
+    """
+    volumes, where = mounts(spec, role)
+    body: Json = {
+        "name": container,
+        "image": spec.image,
+        "imagePullPolicy": spec.image_pull_policy,
+        **process(spec),
+        "env": env(spec, role),
+        "resources": resources(spec.resources_of(role)),
+        "securityContext": {**CONTAINER_SECURITY, "capabilities": {"drop": ["ALL"]}},
+        **({"volumeMounts": where} if where else {}),
+    }
+    pod: Json = {
+        "restartPolicy": restart,
+        "automountServiceAccountToken": False,  # the trainer never talks to the API
+        "securityContext": {**POD_SECURITY, "seccompProfile": {"type": "RuntimeDefault"}},
+        "affinity": spread(spec),
+        "containers": [body],
+        **({"volumes": volumes} if volumes else {}),
+    }
+    if wanted := tolerations(spec, role):
+        pod["tolerations"] = wanted
+    if spec.node_selector:
+        pod["nodeSelector"] = dict(spec.node_selector)
+    meta: Json = {"labels": {**labels(spec), ROLE_LABEL: role}}
+    if spec.annotations:
+        meta["annotations"] = dict(spec.annotations)
+    return {"metadata": meta, "spec": pod}
+
+
+def script_map(spec: JobSpec) -> list[Json]:
+    """The ConfigMap that carries a job's script, if it has one to carry."""
+    if not spec.script or spec.script.text is None:
+        return []
+    name = spec.script.path.rsplit("/", 1)[-1]
+    meta = metadata(spec, f"{spec.name}-script")
+    return [{"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": {name: spec.script.text}}]

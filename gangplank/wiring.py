@@ -1,0 +1,128 @@
+"""How the ranks of a job find each other: names, numbers and variables, per replica and per back-end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from gangplank.spec import JobSpec
+
+LAUNCHER = ("python3", "-m", "torch.distributed.run")  # torchrun under the name that every image has
+
+# Which variable of the container holds which value; Kubernetes itself expands $(NAME) in command and args from the
+# whole environment of the container, also from what a controller appended to it.
+# https://kubernetes.io/docs/tasks/inject-data-application/define-interdependent-environment-variables/
+LAUNCH: dict[str, dict[str, str]] = {
+    # WORLD_SIZE counts pods
+    "volcano": {"nnodes": "WORLD_SIZE", "rank": "RANK", "addr": "MASTER_ADDR", "port": "MASTER_PORT"},
+    # WORLD_SIZE counts processes, RANK counts pods: only the PET_ names mean nodes
+    "pytorchjob": {"nnodes": "PET_NNODES", "rank": "PET_NODE_RANK", "addr": "MASTER_ADDR", "port": "MASTER_PORT"},
+    # sets nothing but PET_ names
+    "trainjob": {
+        "nnodes": "PET_NNODES",
+        "rank": "PET_NODE_RANK",
+        "addr": "PET_MASTER_ADDR",
+        "port": "PET_MASTER_PORT",
+    },
+    # our own manifest sets them, with Volcano's meaning
+    "indexed": {"nnodes": "WORLD_SIZE", "rank": "RANK", "addr": "MASTER_ADDR", "port": "MASTER_PORT"},
+}
+
+# A job may not set these: a controller appends its own after them (and wins), or torchrun would read them.
+RESERVED = frozenset({"MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE"})
+RESERVED_PREFIXES = ("PET_", "TORCHELASTIC_", "VC_", "VK_", "GANGPLANK_", "GROUP_", "ROLE_", "JOB_COMPLETION_INDEX")
+
+POD_NAME = {
+    "volcano": "{job}-{role}-{index}",
+    "pytorchjob": "{job}-{role}-{index}",
+    "trainjob": "{job}-node-0-{rank}",  # and five random characters: this is the host name
+    "indexed": "{job}-{rank}",  # likewise
+}
+MASTER_ADDR = {
+    "volcano": "{job}-master-0.{job}",
+    "pytorchjob": "{job}-master-0",
+    "trainjob": "{job}-node-0-0.{job}",
+    "indexed": "{job}-0.{job}",
+}
+
+
+@dataclass(frozen=True)
+class Replica:
+    """One pod of a job before it exists."""
+
+    role: str  # master or worker
+    index: int  # within its role
+    rank: int  # of the node, from 0
+    pod: str  # the pod's name; for batch Jobs its host name, the part before the random end
+
+
+def replicas(spec: JobSpec) -> tuple[Replica, ...]:
+    """All pods of a job in the order of their ranks: the masters, then the workers.
+
+    >>> from gangplank.spec import JobSpec
+    >>> [(r.pod, r.rank) for r in replicas(JobSpec("digits", "img", workers=1))]
+    [('digits-master-0', 0), ('digits-worker-0', 1)]
+    """
+    roles = [("master", i) for i in range(spec.masters)] + [("worker", i) for i in range(spec.workers)]
+    form = POD_NAME[spec.backend]
+    return tuple(
+        Replica(role, index, rank, form.format(job=spec.name, role=role, index=index, rank=rank))
+        for rank, (role, index) in enumerate(roles)
+    )
+
+
+def master_addr(spec: JobSpec) -> str:
+    """The name under which every replica finds rank 0.
+
+    >>> from gangplank.spec import JobSpec
+    >>> master_addr(JobSpec("digits", "img"))
+    'digits-master-0.digits'
+    """
+    return MASTER_ADDR[spec.backend].format(job=spec.name)
+
+
+def is_reserved(name: str) -> bool:
+    """Whether an environment variable belongs to the wiring.
+
+    >>> is_reserved("RANK"), is_reserved("PET_NNODES"), is_reserved("OMP_NUM_THREADS")
+    (True, True, False)
+    """
+    return name in RESERVED or name.startswith(RESERVED_PREFIXES)
+
+
+def is_launcher(command: tuple[str, ...]) -> bool:
+    """Whether a command starts several processes per node by itself.
+
+    >>> is_launcher(("torchrun", "a.py")), is_launcher(("python3", "a.py"))
+    (True, False)
+    """
+    return bool(command) and (command[0].rsplit("/", 1)[-1] == "torchrun" or "torch.distributed.run" in command)
+
+
+def launch(spec: JobSpec) -> list[str]:
+    """The command that starts a job's script on one node, without the script's own arguments.
+
+    >>> from gangplank.spec import JobSpec, Script
+    >>> launch(JobSpec("digits", "img", script=Script("/a.py")))[3:]
+    ['--nnodes=$(WORLD_SIZE)', '--node-rank=$(RANK)', '--master-addr=$(MASTER_ADDR)', '--master-port=$(MASTER_PORT)',
+     '--nproc-per-node=1', '/a.py']
+    """
+    names = LAUNCH[spec.backend]
+    if spec.elastic:  # only pytorchjob: the nodes agree on ranks among themselves, and may come and go
+        meeting = [
+            f"--nnodes=$({names['nnodes']})",
+            "--rdzv-backend=$(PET_RDZV_BACKEND)",
+            "--rdzv-endpoint=$(PET_RDZV_ENDPOINT)",
+            f"--rdzv-id={spec.name}",
+            f"--max-restarts={spec.max_retries}",
+        ]
+    else:
+        meeting = [
+            f"--nnodes=$({names['nnodes']})",
+            f"--node-rank=$({names['rank']})",
+            f"--master-addr=$({names['addr']})",
+            f"--master-port=$({names['port']})",
+        ]
+    script = [spec.script.path] if spec.script else []
+    return [*LAUNCHER, *meeting, f"--nproc-per-node={spec.processes_per_node}", *script]

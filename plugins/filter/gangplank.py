@@ -1,0 +1,67 @@
+"""Filters over Gangplank's library: a training job as manifests, or as a plain dict with its defaults."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ansible.errors import AnsibleFilterError
+
+ROOT = Path(__file__).resolve().parents[2]  # the project is used by cloning it: nothing is installed
+if str(ROOT) not in sys.path:
+    sys.path.insert(0, str(ROOT))
+
+from gangplank import wiring  # noqa: E402
+from gangplank.backends import BACKENDS  # noqa: E402
+from gangplank.errors import SpecError  # noqa: E402
+from gangplank.parse import parse_job  # noqa: E402
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from gangplank.spec import JobSpec
+
+
+def parsed(job: object, source: str) -> JobSpec:
+    """The job, or Ansible's own error with the library's message."""
+    try:
+        return parse_job(job, source, carried(job))
+    except SpecError as error:
+        raise AnsibleFilterError(str(error)) from None
+
+
+def carried(job: object) -> dict[str, str]:
+    """The text of the script that a job names by a relative path: of the current folder, else of this checkout."""
+    from gangplank.cli import read_scripts
+
+    return read_scripts(job, ROOT)
+
+
+def manifests(job: Mapping[str, Any], source: str = "training_job") -> list[dict[str, Any]]:
+    """What is submitted for a job."""
+    spec = parsed(job, source)
+    return BACKENDS[spec.backend].manifests(spec)
+
+
+def described(job: Mapping[str, Any], source: str = "training_job") -> dict[str, Any]:
+    """The job with all defaults, its size and its pods in the order of their ranks."""
+    spec = parsed(job, source)
+    replicas = wiring.replicas(spec)
+    return {
+        **asdict(spec),
+        "replicas": spec.replicas,
+        "world_size": spec.world_size,
+        "pods": [replica.pod for replica in replicas],
+        "ranks": [asdict(replica) for replica in replicas],
+        "master_addr": wiring.master_addr(spec),
+    }
+
+
+class FilterModule:
+    """What Ansible loads."""
+
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        """The filters by name."""
+        return {"gangplank_manifests": manifests, "gangplank_job": described}

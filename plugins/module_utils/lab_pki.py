@@ -1,0 +1,143 @@
+"""Certificates and kubeconfigs of the lab's control plane, made with `cryptography`: EC P-256 keys, one CA per purpose."""
+
+from __future__ import annotations
+
+import datetime
+import ipaddress
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+LIFE = datetime.timedelta(days=3650)
+RENEW_BEFORE = datetime.timedelta(days=30)
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A leaf certificate: file name, subject, names it answers to, and the CA that signs it."""
+
+    name: str
+    common_name: str
+    organization: str = ""
+    sans: tuple[str, ...] = ()
+    ca: str = "ca"
+
+
+def _write(path: Path, data: bytes, mode: int) -> None:
+    """Write beside, then rename: a killed run leaves the old file or the new one."""
+    draft = path.with_name(f".{path.name}.new")
+    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "wb") as stream:
+        stream.write(data)
+    draft.replace(path)
+
+
+def _pem(key: ec.EllipticCurvePrivateKey) -> bytes:
+    return key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+
+
+def _subject(wanted: Wanted) -> x509.Name:
+    names = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, wanted.organization)] if wanted.organization else []
+    return x509.Name([*names, x509.NameAttribute(NameOID.COMMON_NAME, wanted.common_name)])
+
+
+def _general(name: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(name))
+    except ValueError:
+        return x509.DNSName(name)
+
+
+def _builder(subject: x509.Name, issuer: x509.Name, public: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
+    now = datetime.datetime.now(datetime.UTC)
+    builder = x509.CertificateBuilder().subject_name(subject).issuer_name(issuer).public_key(public)
+    builder = builder.serial_number(x509.random_serial_number())
+    return builder.not_valid_before(now - datetime.timedelta(hours=1)).not_valid_after(now + LIFE)
+
+
+def ensure_ca(folder: Path, name: str) -> bool:
+    """Make the CA <name>.crt and <name>.key where either is missing; return whether it did."""
+    if (folder / f"{name}.crt").exists() and (folder / f"{name}.key").exists():
+        return False
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"gangplank-lab-{name}")])
+    builder = _builder(subject, subject, key.public_key())
+    builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+    usage = x509.KeyUsage(
+        digital_signature=True, content_commitment=False, key_encipherment=False, data_encipherment=False,
+        key_agreement=False, key_cert_sign=True, crl_sign=True, encipher_only=False, decipher_only=False,
+    )  # fmt: skip
+    identifier = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
+    builder = builder.add_extension(usage, critical=True).add_extension(identifier, critical=False)
+    _write(folder / f"{name}.key", _pem(key), 0o600)
+    _write(folder / f"{name}.crt", builder.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM), 0o644)
+    return True
+
+
+def _good(path: Path, wanted: Wanted, ca: x509.Certificate) -> bool:
+    """Say whether the certificate there is signed by `ca`, has this subject and these names, and lasts."""
+    if not (path.exists() and path.with_suffix(".key").exists()):
+        return False
+    found = x509.load_pem_x509_certificate(path.read_bytes())
+    if found.not_valid_after_utc - datetime.datetime.now(datetime.UTC) < RENEW_BEFORE:
+        return False
+    try:
+        found.verify_directly_issued_by(ca)
+    except Exception:  # the signature, the issuer or the key's kind differs: all mean "make a new one"
+        return False
+    try:
+        names = list(found.extensions.get_extension_for_class(x509.SubjectAlternativeName).value)
+    except x509.ExtensionNotFound:
+        names = []
+    return found.subject == _subject(wanted) and names == [_general(san) for san in wanted.sans]
+
+
+def ensure_leaf(folder: Path, wanted: Wanted) -> bool:
+    """Make <name>.crt and <name>.key where they are missing, expiring or for other names; return whether it did."""
+    path = folder / f"{wanted.name}.crt"
+    ca = x509.load_pem_x509_certificate((folder / f"{wanted.ca}.crt").read_bytes())
+    if _good(path, wanted, ca):
+        return False
+    signer = serialization.load_pem_private_key((folder / f"{wanted.ca}.key").read_bytes(), None)
+    if not isinstance(signer, ec.EllipticCurvePrivateKey):
+        raise TypeError(f"{wanted.ca}.key is not an EC key")
+    key = ec.generate_private_key(ec.SECP256R1())
+    builder = _builder(_subject(wanted), ca.subject, key.public_key())
+    builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+    purposes = [ExtendedKeyUsageOID.CLIENT_AUTH]
+    if wanted.sans:
+        purposes.append(ExtendedKeyUsageOID.SERVER_AUTH)
+        names = x509.SubjectAlternativeName([_general(san) for san in wanted.sans])
+        builder = builder.add_extension(names, critical=False)
+    builder = builder.add_extension(x509.ExtendedKeyUsage(purposes), critical=False)
+    _write(path.with_suffix(".key"), _pem(key), 0o600)
+    _write(path, builder.sign(signer, hashes.SHA256()).public_bytes(serialization.Encoding.PEM), 0o644)
+    return True
+
+
+def ensure_key(path: Path) -> bool:
+    """Make a bare EC key (and its public half, .pub) for service account tokens where it is missing."""
+    public = path.with_suffix(".pub")
+    if path.exists() and public.exists():
+        return False
+    key = ec.generate_private_key(ec.SECP256R1())
+    _write(path, _pem(key), 0o600)
+    form = serialization.PublicFormat.SubjectPublicKeyInfo
+    _write(public, key.public_key().public_bytes(serialization.Encoding.PEM, form), 0o644)
+    return True
+
+
+def ensure(folder: Path, cas: Iterable[str], leaves: Iterable[Wanted]) -> list[str]:
+    """Ensure all of it in `folder` (0700); return the names of what was made."""
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    made = [name for name in cas if ensure_ca(folder, name)]
+    made += [wanted.name for wanted in leaves if ensure_leaf(folder, wanted)]
+    made += ["sa"] if ensure_key(folder / "sa.key") else []
+    return made

@@ -1,0 +1,148 @@
+"""A job is converted once, and everything that is wrong with it is told together."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gangplank.errors import SpecError
+from gangplank.parse import parse_job
+
+GOOD: dict[str, Any] = {"name": "digits", "image": "img:1", "script": "/opt/train.py"}
+
+
+def job(**changes: Any) -> dict[str, Any]:
+    return {"training_job": {**GOOD, **changes}}
+
+
+def refusal(*, scripts: dict[str, str] | None = None, **changes: Any) -> str:
+    with pytest.raises(SpecError) as caught:
+        parse_job(job(**changes), "jobs/a.yml", scripts)
+    return str(caught.value)
+
+
+def test_fills_in_every_default() -> None:
+    spec = parse_job(job())
+    assert (spec.namespace, spec.backend, spec.masters, spec.workers, spec.port) == ("default", "volcano", 1, 2, 23456)
+    assert (spec.collective, spec.max_retries, spec.world_size) == ("gloo", 3, 3)
+
+
+def test_takes_the_job_with_and_without_its_outer_key() -> None:
+    assert parse_job(job()) == parse_job(GOOD)
+
+
+def test_a_team_brings_its_namespace_and_queue() -> None:
+    spec = parse_job(job(team="vision"))
+    assert (spec.namespace, spec.queue) == ("vision", "vision")
+    assert parse_job(job(team="vision", namespace="other")).namespace == "other"
+
+
+def test_gpus_bring_nccl_processes_and_shared_memory() -> None:
+    spec = parse_job(job(resources={"gpus": 2}))
+    assert (spec.collective, spec.processes_per_node, spec.shm_size) == ("nccl", 2, "1Gi")
+
+
+def test_names_all_problems_at_once() -> None:
+    text = refusal(name=False, wrkers=3, workers="x", env={"RANK": "1", "A": 1})
+    assert text.startswith("jobs/a.yml: 5 problems\n")
+    for part in (
+        "training_job.name: got false",
+        'training_job.workers: got "x", expected a whole number from 0 to 100000',
+        "training_job.env.RANK",
+        "training_job.env.A: got 1, expected text; quote it",
+        "did you mean workers?",
+    ):
+        assert part in text
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"name": "a.b"}, "training_job.name"),
+        ({"name": "1digits"}, "training_job.name"),
+        ({"name": "d" * 60}, "shorten it by 6"),
+        ({"masters": 0}, "rank 0 is the master"),
+        ({"port": "abc"}, "training_job.port"),
+        ({"port": 0}, "training_job.port"),
+        ({"port": 70000}, "training_job.port"),
+        ({"workers": None}, "leave the line out"),
+        ({"workers": -1}, "training_job.workers"),
+        ({"workers": True}, "training_job.workers"),
+        ({"min_available": 4}, "at most the job's 3 replicas"),
+        ({"min_available": 0}, "training_job.min_available"),
+        ({"env": {"PET_NNODES": "2"}}, "no variable of the wiring"),
+        ({"env": {"VERSION": 1.1}}, "quote it"),
+        ({"labels": {"volcano.sh/task-index": "1"}}, "a label of your own"),
+        ({"collective": "mpi"}, "one of gloo, nccl"),
+        ({"collective": "nccl"}, "ask for GPUs, or use gloo"),
+        ({"backend": "volcanoo"}, "did you mean volcano?"),
+        ({"resources": {"cpu": "many"}}, "training_job.resources.cpu"),
+        ({"resources": {"cpu": "0"}}, "training_job.resources.cpu"),
+        ({"resources": {"memory": {"request": "2Gi", "limit": "1Gi"}}}, "at most the limit, 1Gi"),
+        ({"resources": {"gpus": {"request": 1, "limit": 2}}}, "cannot be overcommitted"),
+        ({"resources": {"gpus": 0.5}}, "training_job.resources.gpus"),
+        ({"resources": {"gpus": 1}, "processes_per_node": 2}, "at most resources.gpus, 1"),
+        ({"command": ["python3", "a.py"]}, "script or command, not both"),
+        ({"script": None, "command": ["python3", "a.py"], "processes_per_node": 2}, "torchrun"),
+        ({"volumes": [{"claim": "data", "mount": "/data"}]}, "mount it `on: master`"),
+        ({"volumes": [{"claim": "data", "mount": "data", "on": "master"}]}, "absolute path"),
+        ({"volumes": "data"}, "expected a list"),
+        ({"script": "train.py"}, "absolute path"),
+        ({"script": "/bin/sh"}, "ends in .py"),
+        ({"hyperparameters": {"epochs": 0}}, "training_job.hyperparameters.epochs"),
+        ({"hyperparameters": {"epoch": 1}}, "did you mean epochs?"),
+        ({"hyperparameters": {"learning_rate": float("nan")}}, "a number from 0"),
+        ({"output": "digits"}, "absolute path"),
+        ({"volcano": {"plugins": {"mpi": []}}}, "not supported yet"),
+    ],
+)
+def test_refuses(changes: dict[str, Any], said: str) -> None:
+    changes = {key: value for key, value in changes.items() if not (key == "script" and value is None)}
+    given = {**GOOD, **changes}
+    if "command" in changes and changes.get("processes_per_node"):
+        del given["script"]
+    with pytest.raises(SpecError) as caught:
+        parse_job({"training_job": given})
+    assert said in str(caught.value)
+
+
+def test_a_bare_on_in_yaml_is_the_field_on() -> None:
+    spec = parse_job(job(volumes=[{"claim": "data", "mount": "/out", True: "master"}]))
+    assert spec.volumes[0].on == "master"
+
+
+def test_carries_a_script_that_is_named_by_a_relative_path() -> None:
+    spec = parse_job(job(script="trainer/linear.py"), scripts={"trainer/linear.py": "print()"})
+    assert spec.script is not None
+    assert (spec.script.path, spec.script.text) == ("/opt/gangplank/script/linear.py", "print()")
+
+
+def test_refuses_a_script_larger_than_a_config_map() -> None:
+    text = refusal(script="a.py", scripts={"a.py": "é" * 2**19})
+    assert "1048576 bytes" in text
+    assert "put it into an image" in text
+
+
+def test_refuses_keys_beside_the_job_but_not_those_of_the_role() -> None:
+    assert parse_job({**job(), "training_job_replace": True}).name == "digits"
+    with pytest.raises(SpecError, match="indent it under training_job"):
+        parse_job({**job(), "workers": 2})
+
+
+@pytest.mark.parametrize("value", [None, [], {}, "text", 3, {"training_job": None}, {"training_job": [1]}])
+def test_refuses_what_is_no_mapping(value: object) -> None:
+    with pytest.raises(SpecError):
+        parse_job(value)
+
+
+def test_refuses_a_value_nested_in_itself() -> None:
+    loop: dict[str, Any] = {"name": "a"}
+    loop["env"] = loop
+    with pytest.raises(SpecError, match="nested in itself"):
+        parse_job(loop)
+
+
+def test_takes_numbers_that_ansible_made_text_of() -> None:
+    spec = parse_job(job(workers="8", hyperparameters={"learning_rate": "1e-3"}))
+    assert (spec.workers, spec.hyperparameters["learning_rate"]) == (8, 0.001)
