@@ -1,0 +1,194 @@
+"""What a run is asked to do: one frozen dataclass, filled from flags, checked once.
+
+Every field is a flag (`batch_size` is `--batch-size`); the string under a field is its help text.
+Standard library only, so that a wrong flag is answered before torch is imported.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import dataclasses
+import inspect
+from dataclasses import dataclass
+from typing import NoReturn
+
+
+class ConfigError(ValueError):
+    """A flag that cannot be honoured: what was given, and the cure, in one line."""
+
+
+@dataclass(frozen=True)
+class Config:
+    """Everything that decides a run's result, apart from how many ranks there are."""
+
+    data: str = "digits"
+    """digits (ships with scikit-learn), mnist:<dir> (the four idx files, plain or .gz) or synthetic."""
+
+    train_samples: int = 0
+    """Train on the first N samples of the training split only; 0 takes them all."""
+
+    model: str = "small"
+    """small (about 38,000 parameters) or large (about 1,100,000)."""
+
+    dropout: float = 0.0
+    """Share of hidden activations dropped in training, 0 to below 1."""
+
+    epochs: int = 3
+    """Passes over the training split."""
+
+    batch_size: int = 64
+    """Samples per rank and micro-batch; the global batch is this times accumulate times ranks."""
+
+    test_batch_size: int = 512
+    """Samples per rank and forward pass on the held-out split."""
+
+    accumulate: int = 1
+    """Micro-batches per optimizer step."""
+
+    optimizer: str = "sgd"
+    """sgd or adamw."""
+
+    learning_rate: float = 0.05
+    """Highest learning rate."""
+
+    sgd_momentum: float = 0.9
+    """Momentum of sgd, 0 to below 1; adamw does not read it."""
+
+    weight_decay: float = 0.0
+    """Weight decay, as the chosen optimizer means it."""
+
+    schedule: str = "constant"
+    """constant, cosine (down to 0 at the last sample) or linear (likewise)."""
+
+    warmup_epochs: float = 0.0
+    """The learning rate climbs from 0 during this many epochs."""
+
+    precision: str = "fp32"
+    """fp32, tf32 (nccl only) or bf16 (autocast; weights and gradients stay fp32)."""
+
+    seed: int = 1
+    """Decides initial weights, sample order and dropout."""
+
+    backend: str = "gloo"
+    """gloo trains on the CPU, nccl on one GPU per rank."""
+
+    threads: int = 1
+    """CPU threads of each rank."""
+
+    log_interval: int = 10
+    """Optimizer steps between two `step` lines; 0 prints none."""
+
+    output: str = ""
+    """Folder for the results and checkpoints. Only rank 0 touches it; empty writes nothing."""
+
+    resume: str = "auto"
+    """auto (this job's newest good checkpoint, else start), must (fail without one) or never."""
+
+    checkpoint_interval: int = 100
+    """Optimizer steps between checkpoints; 0 leaves the one at the end and the one at SIGTERM."""
+
+    keep_checkpoints: int = 3
+    """How many of this job's newest checkpoints stay."""
+
+    rendezvous_timeout: int = 60
+    """Seconds the ranks wait for each other at the start."""
+
+    collective_timeout: int = 60
+    """Seconds a collective operation may take before a rank gives the others up for lost."""
+
+    def __post_init__(self) -> None:
+        problems = [f"{flag(name)}: got {getattr(self, name)!r}, expected {rule}"
+                    for name, (rule, holds) in RULES.items() if not holds(getattr(self, name))]
+        problems += [text for text, broken in CONTRADICTIONS if broken(self)]
+        if problems:
+            raise ConfigError("; ".join(problems))
+
+    def as_json(self) -> dict[str, object]:
+        """The resolved values, in field order."""
+        return dataclasses.asdict(self)
+
+
+def one_of(*names: str):  # type: ignore[no-untyped-def]  # a table row; the pair's type is spelled at RULES
+    return "one of " + ", ".join(names), lambda value: value in names
+
+
+def at_least(low: float):  # type: ignore[no-untyped-def]  # as above
+    return f"a number >= {low}", lambda value: value >= low
+
+
+RULES = {
+    "data": ("digits, synthetic or mnist:<dir>",
+             lambda v: v in ("digits", "synthetic") or (v.startswith("mnist:") and len(v) > len("mnist:"))),
+    "train_samples": at_least(0),
+    "model": one_of("small", "large"),
+    "dropout": ("0 <= dropout < 1", lambda v: 0 <= v < 1),
+    "epochs": at_least(1),
+    "batch_size": at_least(1),
+    "test_batch_size": at_least(1),
+    "accumulate": at_least(1),
+    "optimizer": one_of("sgd", "adamw"),
+    "learning_rate": ("a finite number > 0", lambda v: 0 < v < float("inf")),
+    "sgd_momentum": ("0 <= momentum < 1", lambda v: 0 <= v < 1),
+    "weight_decay": ("a finite number >= 0", lambda v: 0 <= v < float("inf")),
+    "schedule": one_of("constant", "cosine", "linear"),
+    "warmup_epochs": ("a finite number >= 0", lambda v: 0 <= v < float("inf")),
+    "precision": one_of("fp32", "tf32", "bf16"),
+    "seed": ("0 <= seed < 2**31, so that seed + epoch and seed + rank stay valid", lambda v: 0 <= v < 2**31),
+    "backend": one_of("gloo", "nccl"),
+    "threads": at_least(1),
+    "log_interval": at_least(0),
+    "resume": one_of("auto", "must", "never"),
+    "checkpoint_interval": at_least(0),
+    "keep_checkpoints": at_least(1),
+    "rendezvous_timeout": at_least(1),
+    "collective_timeout": at_least(1),
+}
+
+CONTRADICTIONS = [
+    ("--precision tf32 is a GPU's format: add --backend nccl, or take fp32 or bf16",
+     lambda c: c.precision == "tf32" and c.backend == "gloo"),
+    ("--warmup-epochs is longer than the run: make it smaller than --epochs",
+     lambda c: c.warmup_epochs >= c.epochs),
+    ("--resume must needs the checkpoints' folder: add --output",
+     lambda c: c.resume == "must" and not c.output),
+]
+
+
+def flag(name: str) -> str:
+    """The flag of a field.
+
+    >>> flag("batch_size")
+    '--batch-size'
+    """
+    return "--" + name.replace("_", "-")
+
+
+def field_docs() -> dict[str, str]:
+    """Help text per field, read from the strings under the fields."""
+    body = ast.parse(inspect.getsource(Config)).body[0]
+    assert isinstance(body, ast.ClassDef)
+    return {field.target.id: doc.value.value
+            for field, doc in zip(body.body, body.body[1:])
+            if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
+            and isinstance(doc, ast.Expr) and isinstance(doc.value, ast.Constant) and isinstance(doc.value.value, str)}
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise ConfigError(f"{message} (every flag: train.py --help)")
+
+
+def parse_args(argv: list[str]) -> Config:
+    """The run that the flags describe.
+
+    >>> parse_args(["--epochs", "2"]).epochs
+    2
+    """
+    parser = _Parser(prog="train.py", allow_abbrev=False, description="Distributed training, proven.")
+    docs = field_docs()
+    for field in dataclasses.fields(Config):
+        kind = type(field.default)
+        parser.add_argument(flag(field.name), type=kind, default=field.default, metavar=kind.__name__.upper(),
+                            help=f"{docs[field.name]} Default: {field.default!r}.".replace("%", "%%"))
+    return Config(**vars(parser.parse_args(argv)))

@@ -1,0 +1,115 @@
+"""Where this process stands among the others: read, checked, joined.
+
+torchrun gives RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT one meaning under every back-end (processes,
+not pods); so a process that torchrun did not start is refused instead of trusted or trained alone.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+class WiringError(RuntimeError):
+    """The wiring is missing or wrong: what, and the cure, in one line."""
+
+
+@dataclass(frozen=True)
+class Wiring:
+    """One process among `world_size`; the last five say where it runs and are None where nobody said."""
+
+    rank: int
+    local_rank: int
+    world_size: int
+    master_addr: str
+    master_port: int
+    restart: int
+    host: str
+    pod: str
+    node: str
+    pod_uid: str | None
+    job_uid: str | None
+
+
+def launch_command(env: Mapping[str, str]) -> str:
+    """The torchrun line for what the environment already says of the job."""
+    if env.get("MASTER_ADDR") and env.get("RANK") and env.get("WORLD_SIZE"):
+        where = "--nnodes=$WORLD_SIZE --node-rank=$RANK --master-addr=$MASTER_ADDR --master-port=$MASTER_PORT"
+    elif env.get("PET_MASTER_ADDR"):
+        where = "(it reads PET_NNODES, PET_NODE_RANK, PET_MASTER_ADDR and PET_MASTER_PORT by itself)"
+    else:
+        where = "--standalone"
+    return f"torchrun {where} --nproc-per-node=1 train.py ..."
+
+
+def _integer(env: Mapping[str, str], name: str, low: int, high: int) -> int:
+    text = env[name]
+    if not text.isascii() or not text.isdigit() or not low <= int(text) <= high:
+        raise WiringError(f"{name}: got {text!r}, expected an integer from {low} to {high}; "
+                          "check the launcher's --nnodes, --node-rank and --master-port")
+    return int(text)
+
+
+def read_wiring(env: Mapping[str, str]) -> Wiring:
+    """This process's place; raises WiringError with the cure."""
+    if "TORCHELASTIC_RUN_ID" not in env:
+        raise WiringError(f"not started by torchrun, so this process cannot know its place: use `{launch_command(env)}`")
+    missing = [n for n in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT") if not env.get(n)]
+    if missing:
+        raise WiringError(f"{', '.join(missing)} not set although torchrun sets them: something removed them; "
+                          "start train.py directly under torchrun")
+    world_size = _integer(env, "WORLD_SIZE", 1, 1_000_000)
+    rank = _integer(env, "RANK", 0, 1_000_000)
+    if rank >= world_size:
+        raise WiringError(f"RANK {rank} does not exist in a world of {world_size} (0 to {world_size - 1}): "
+                          "--nnodes must be the number of pods and --node-rank less than it")
+    host = socket.gethostname()
+    return Wiring(
+        rank=rank,
+        local_rank=_integer(env, "LOCAL_RANK", 0, world_size - 1),
+        world_size=world_size,
+        master_addr=env["MASTER_ADDR"],
+        master_port=_integer(env, "MASTER_PORT", 1, 65535),
+        restart=_integer(env, "TORCHELASTIC_RESTART_COUNT", 0, 1_000_000) if "TORCHELASTIC_RESTART_COUNT" in env else 0,
+        host=host,
+        pod=env.get("GANGPLANK_POD") or host,
+        node=env.get("GANGPLANK_NODE") or host,
+        pod_uid=env.get("GANGPLANK_POD_UID") or None,
+        job_uid=env.get("GANGPLANK_JOB_UID") or None,
+    )
+
+
+def join(wiring: Wiring, backend: str, rendezvous_timeout: int, collective_timeout: int) -> None:
+    """Meet the other ranks and form the process group, both within their time-outs (seconds)."""
+    from datetime import timedelta
+
+    import torch
+    import torch.distributed as dist
+
+    try:
+        # torchrun's agent of node 0 serves the store; every rank is its client (Debian's torch is built without libuv).
+        store: dist.Store = dist.TCPStore(
+            wiring.master_addr, wiring.master_port, is_master=False, timeout=timedelta(seconds=rendezvous_timeout),
+            use_libuv=os.environ.get("USE_LIBUV", "0") == "1")
+        # A restarted rank must not read the keys that its predecessor left in a store that is still alive.
+        store = dist.PrefixStore(f"gangplank/{wiring.restart}", store)
+        if store.add(f"joined/{wiring.rank}", 1) > 1:
+            raise WiringError(f"rank {wiring.rank} has already joined this rendezvous: either two processes were given "
+                              "the same rank (two masters?), or this one restarted while the others live on; "
+                              "all ranks must restart together")
+        if backend == "nccl":
+            if not torch.cuda.is_available():
+                raise WiringError("--backend nccl needs a GPU and this process sees none: "
+                                  "request one (nvidia.com/gpu), or use --backend gloo")
+            torch.cuda.set_device(wiring.local_rank)
+        dist.init_process_group(
+            "cpu:gloo,cuda:nccl" if backend == "nccl" else "gloo",  # bytes and counts always travel by gloo
+            store=store, rank=wiring.rank, world_size=wiring.world_size, timeout=timedelta(seconds=collective_timeout))
+    except (dist.DistError, RuntimeError, ValueError) as error:
+        if isinstance(error, WiringError):
+            raise
+        raise WiringError(f"rank {wiring.rank} of {wiring.world_size} could not meet the others at "
+                          f"{wiring.master_addr}:{wiring.master_port} within {rendezvous_timeout} s: are all pods "
+                          f"running, and is that address the master's? ({str(error).splitlines()[0]})") from error
