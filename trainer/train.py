@@ -2,168 +2,307 @@
 """Train a small network with DistributedDataParallel; every rank says what it does, one JSON object a line.
 
     torchrun --standalone --nproc-per-node=2 train.py --epochs 3 --output out
-    torchrun --nnodes=3 --node-rank=$RANK --master-addr=$MASTER_ADDR --master-port=$MASTER_PORT \\
+    torchrun --nnodes=3 --node-rank=$RANK --master-addr=$MASTER_ADDR --master-port=$MASTER_PORT
         --nproc-per-node=1 train.py --epochs 3 --batch-size 64 --output out
 
-Exit status: 0 trained, 1 stopped by an error of the run, 2 refused (flags, wiring, data).
+Exit status: 0 trained, 1 a rank or the volume was lost or the loss is not a number, 2 refused (flags, wiring, data,
+no checkpoint), 143 stopped by SIGTERM after saving.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
+import signal
 import sys
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 import torch.distributed as dist
-from torch.nn.functional import cross_entropy
-from torch.nn.parallel import DistributedDataParallel
-
+from checkpoint import CheckpointError, Saver, write_file
 from config import Config, ConfigError, parse_args
-from data import Data, DataError, load, shard
+from data import DataError, load, shard
+from evidence import GradientWatch, parameter_hash
 from launch import Wiring, WiringError, join, read_wiring
 from log import say
 from model import Net, Trainee, learning_rate, make_optimizer
+from run import begin, checkpoint_meta, checkpoint_tensors, own_json, random_state
+from safetensors.torch import save as tensors_to_bytes
+from torch.nn.functional import cross_entropy
+from torch.nn.parallel import DistributedDataParallel
+from torch.nn.utils import get_total_norm
+
+if TYPE_CHECKING:
+    from types import FrameType
 
 
-class NotFinite(RuntimeError):
-    """The mean loss of a step is not a number; every rank sees the same and stops."""
+class NotFiniteError(RuntimeError):
+    """The mean loss or the gradient of a step is not finite; every rank sees the same and stops."""
 
 
-def evaluate(net: Net, data: Data, config: Config, wiring: Wiring, device: torch.device) -> tuple[float, float]:
-    """(mean loss, accuracy) on the whole held-out split; each rank takes every world_size-th sample, none twice."""
-    net.eval()
-    mine = torch.arange(wiring.rank, len(data.test_y), wiring.world_size)
-    sums = torch.zeros(2, dtype=torch.float64)  # loss, correct
-    with torch.no_grad(), autocast(config, device):
-        for ids in mine.split(config.test_batch_size):
-            scores = net(data.test_x[ids].to(device)).float()
-            y = data.test_y[ids].to(device)
-            sums += torch.stack([cross_entropy(scores, y, reduction="sum"), (scores.argmax(1) == y).sum()]).cpu()
-    net.train()
-    dist.all_reduce(sums)
-    loss, correct = (sums / len(data.test_y)).tolist()
-    return loss, correct
+class StoppedError(RuntimeError):
+    """A rank received SIGTERM; every rank has saved and leaves."""
 
 
-def autocast(config: Config, device: torch.device) -> contextlib.AbstractContextManager[None]:
-    """The arithmetic of forward passes."""
-    if config.precision == "bf16":
-        return torch.autocast(device.type, torch.bfloat16)  # type: ignore[no-any-return,unused-ignore]
-    return contextlib.nullcontext()
+class Clock:
+    """Seconds per kind of work in an epoch."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+
+    @contextlib.contextmanager
+    def measure(self, kind: str):  # type: ignore[no-untyped-def]  # a context manager
+        """Add the duration of the body to `kind`."""
+        began = time.perf_counter()
+        yield
+        self.seconds[kind] = self.seconds.get(kind, 0.0) + time.perf_counter() - began
+
+    def take(self) -> dict[str, float]:
+        """What was measured since the last call."""
+        taken, self.seconds = self.seconds, {}
+        return {kind: round(seconds, 6) for kind, seconds in taken.items()}
 
 
-def train(config: Config, wiring: Wiring) -> None:
-    """One run from joining the others to the written result."""
-    began = time.monotonic()
-    device = torch.device("cuda", wiring.local_rank) if config.backend == "nccl" else torch.device("cpu")
-    say("start", rank=wiring.rank, world_size=wiring.world_size, host=wiring.host, pod=wiring.pod, node=wiring.node,
-        job_uid=wiring.job_uid, pod_uid=wiring.pod_uid)
+class Training:
+    """One rank's run, in the order in which it happens."""
 
-    data = load(config.data, config.seed, config.train_samples)
-    samples = len(data.train_y)
-    torch.manual_seed(config.seed)
-    net = Net(config.model, data.classes, config.dropout).to(device)
-    ddp = DistributedDataParallel(Trainee(net), device_ids=[wiring.local_rank] if config.backend == "nccl" else None,
-                                  gradient_as_bucket_view=True)
-    optimizer = make_optimizer(config, net)
-    torch.manual_seed(config.seed + wiring.rank)  # dropout differs between ranks
+    def __init__(self, config: Config, wiring: Wiring) -> None:
+        self.config, self.wiring, self.clock, self.began = config, wiring, Clock(), time.monotonic()
+        self.stop_wanted = False
+        signal.signal(signal.SIGTERM, self._want_stop)
+        gpu = config.backend == "nccl"
+        self.device = torch.device("cuda", wiring.local_rank) if gpu else torch.device("cpu")
+        if config.precision == "tf32":
+            torch.set_float32_matmul_precision("high")
+        say("start", rank=wiring.rank, world_size=wiring.world_size, host=wiring.host, pod=wiring.pod,
+            node=wiring.node, job_uid=wiring.job_uid, pod_uid=wiring.pod_uid)
 
-    per_step = config.batch_size * config.accumulate  # samples of one rank in one optimizer step
-    steps_per_epoch = -(-len(shard(samples, config.seed, 0, 0, wiring.rank, wiring.world_size)) // per_step)
-    steps_total = steps_per_epoch * config.epochs
-    step = seen = 0
-    accuracies: list[float] = []
-    loss = accuracy = float("nan")
+        self.data = load(config.data, config.seed, config.train_samples)
+        self.x, self.y = self.data.train_x.to(self.device), self.data.train_y.to(self.device)
+        torch.manual_seed(config.seed)  # the same first weights everywhere
+        self.net = Net(config.model, self.data.classes, config.dropout).to(self.device)
+        self.trainee = Trainee(self.net).to(self.device)
+        self.ddp = DistributedDataParallel(self.trainee, device_ids=[wiring.local_rank] if gpu else None,
+                                           gradient_as_bucket_view=True)
+        self.watch = GradientWatch(self.ddp, ignore=[self.trainee.passengers])
+        self.optimizer = make_optimizer(config, self.net)
+        self._rehearse()
+        self.progress, self.evidence = begin(config, self.data, wiring, self.net, self.optimizer, self.device)
+        self.saver = Saver(Path(config.output) / "checkpoints", config.keep_checkpoints, wiring.job_uid)
 
-    for epoch in range(config.epochs):
-        ids = shard(samples, config.seed, epoch, 0, wiring.rank, wiring.world_size)
-        loss_sum = 0.0
-        for batch in ids.split(per_step):
-            done = epoch + (step % steps_per_epoch + 0.5) / steps_per_epoch
-            for group in optimizer.param_groups:
-                group["lr"] = learning_rate(config, done)
-            optimizer.zero_grad()
-            ddp.module.passengers.grad = None
-            own_loss = torch.zeros((), device=device)
-            micro_batches = batch.split(config.batch_size)
-            for number, micro in enumerate(micro_batches, start=1):
-                last = number == len(micro_batches)
-                with contextlib.nullcontext() if last else ddp.no_sync(), autocast(config, device):
-                    part = ddp(data.train_x[micro].to(device), data.train_y[micro].to(device), len(batch), False)
-                    part.backward()
-                own_loss += part.detach()
-            mean_loss, _ = ddp.module.passengers.grad.tolist()  # a CPU-GPU sync point
-            if mean_loss != mean_loss or abs(mean_loss) == float("inf"):
-                raise NotFinite(f"loss {mean_loss} at step {step + 1}: lower --learning-rate or add --warmup-epochs")
-            optimizer.step()
-            step += 1
-            seen += len(batch)
-            loss_sum += own_loss.item() * len(batch)
-            if config.log_interval and step % config.log_interval == 0:
-                say("step", rank=wiring.rank, epoch=epoch + 1, step=step, steps_total=steps_total,
-                    loss=own_loss.item(), mean_loss=mean_loss)
-        loss = loss_sum / len(ids)
-        _, accuracy = evaluate(net, data, config, wiring, device)
-        accuracies.append(accuracy)
-        say("epoch", rank=wiring.rank, epoch=epoch + 1, epochs=config.epochs, steps=steps_per_epoch, samples=len(ids),
-            loss=loss, accuracy=accuracy)
+    def _want_stop(self, _number: int, _frame: FrameType | None) -> None:
+        self.stop_wanted = True
 
-    say("end", rank=wiring.rank, world_size=wiring.world_size, steps=step, samples=seen, loss=loss, accuracy=accuracy,
-        seconds=round(time.monotonic() - began, 3))
-    rows = gather_rows({"rank": wiring.rank, "pod": wiring.pod, "node": wiring.node, "world_size": wiring.world_size,
-                        "steps": step, "samples": seen, "loss": loss, "accuracy": accuracy}, wiring)
-    if wiring.rank == 0 and config.output:
-        write_results(Path(config.output), config, net, {
-            "epoch_accuracies": accuracies, "accuracy": accuracy, "loss": loss, "world_size": wiring.world_size,
-            "model_state": "model.safetensors", "ranks": rows})
-    dist.barrier()
+    def _rehearse(self) -> None:
+        """One backward pass on blanks, thrown away.
+
+        DDP lays its buckets anew after the first one, which changes the order of sums; so the first real step of an
+        uninterrupted and of a resumed run must not be DDP's first.
+        """
+        blank = torch.zeros_like(self.x[: self.config.batch_size])
+        with self._autocast():
+            loss = self.ddp(blank, self.y[: len(blank)], len(blank), False)
+        loss.backward()
+        self.ddp.zero_grad()
+
+    def _autocast(self) -> contextlib.AbstractContextManager[object]:
+        """The arithmetic of a forward pass."""
+        if self.config.precision == "bf16":
+            return torch.autocast(self.device.type, torch.bfloat16)
+        return contextlib.nullcontext()
+
+    def run(self) -> None:
+        """All epochs that are left, then the results."""
+        accuracy = self.progress.accuracies[-1] if self.progress.accuracies else 0.0
+        while self.progress.epoch < self.config.epochs:
+            accuracy = self._epoch()
+        self.evidence.add("end", steps=self.progress.step, samples=self.progress.own.samples,
+                          loss=self.progress.own.loss, accuracy=accuracy,
+                          seconds=round(time.monotonic() - self.began, 3))
+        self.evidence.exchange_heads(None)
+        self._finish(accuracy)
+
+    def _epoch(self) -> float:
+        """From the progress's position to the end of its epoch; returns the accuracy on the held-out split."""
+        config, wiring, progress, own = self.config, self.wiring, self.progress, self.progress.own
+        ids = shard(len(self.y), config.seed, progress.epoch, progress.position, wiring.rank, wiring.world_size)
+        batches = ids.split(config.batch_size * config.accumulate) if len(ids) else ()
+        steps_total = progress.step + len(batches) * (config.epochs - progress.epoch)
+        self.watch.arm()
+        for number, batch in enumerate(batches, start=1):
+            loss, mean_loss, norm, stop = self._step(batch)
+            if number == 1:
+                self.evidence.gradients(progress.epoch + 1, progress.step, self.watch)
+            if config.log_interval and progress.step % config.log_interval == 0:
+                say("step", rank=wiring.rank, epoch=progress.epoch + 1, step=progress.step, steps_total=steps_total,
+                    loss=loss, mean_loss=mean_loss, gradient_norm=norm)
+            if stop:
+                self._stop()
+            if config.checkpoint_interval and progress.step % config.checkpoint_interval == 0 and number < len(batches):
+                self._save()
+
+        with self.clock.measure("evaluate"):
+            test_loss, accuracy = self._evaluate()
+        own.loss = own.epoch_loss_sum / max(1, own.epoch_samples)
+        self.evidence.samples(progress.epoch + 1)
+        self.evidence.add("epoch", epoch=progress.epoch + 1, steps=own.epoch_steps, samples=own.epoch_samples,
+                          loss=own.loss, accuracy=accuracy, parameters=parameter_hash(self.net))
+        self.evidence.exchange_heads(progress.epoch + 1)
+        self.clock.seconds["allreduce"], self.watch.seconds = self.watch.seconds, 0.0
+        say("epoch", rank=wiring.rank, epoch=progress.epoch + 1, epochs=config.epochs, steps=own.epoch_steps,
+            samples=own.epoch_samples, loss=own.loss, accuracy=accuracy, test_loss=test_loss,
+            seconds=self.clock.take())
+        progress.accuracies.append(accuracy)
+        progress.epoch, progress.position = progress.epoch + 1, 0
+        own.epoch_steps = own.epoch_samples = 0
+        own.epoch_loss_sum = 0.0
+        if progress.epoch == config.epochs or (
+                config.checkpoint_interval and progress.step % config.checkpoint_interval == 0):
+            self._save()
+        return accuracy
+
+    def _step(self, batch: torch.Tensor) -> tuple[float, float, float, bool]:
+        """One optimizer step on `batch` [ids]; returns own loss, mean loss, gradient norm, and whether to stop."""
+        config, progress, world_size = self.config, self.progress, self.wiring.world_size
+        middle = progress.position + world_size * len(batch) / 2  # of this step, in samples of the epoch
+        for group in self.optimizer.param_groups:
+            group["lr"] = learning_rate(config, progress.epoch + min(1.0, middle / len(self.y)))
+        self.ddp.zero_grad()
+        stop, own_loss = self.stop_wanted, torch.zeros((), device=self.device)
+        micro_batches = batch.split(config.batch_size)
+        for number, ids in enumerate(micro_batches, start=1):
+            with self.clock.measure("data"):
+                x, y = self.x[ids.to(self.device)], self.y[ids.to(self.device)]  # [n, 1, h, w], [n]
+                self.evidence.saw(ids)
+            with self.clock.measure("compute"):
+                # Gradients of all but the last micro-batch add up on this rank alone.
+                with contextlib.nullcontext() if number == len(micro_batches) else self.ddp.no_sync():
+                    with self._autocast():
+                        loss = self.ddp(x, y, len(batch), stop)
+                    loss.backward()
+                own_loss += loss.detach()
+        with self.clock.measure("update"):
+            norm = get_total_norm([p.grad for p in self.net.parameters() if p.grad is not None])
+            passengers = self.trainee.passengers.grad
+            mean_loss, wishes, norm_value, loss_value = torch.stack(
+                [passengers[0], passengers[1], norm, own_loss]).tolist()  # a CPU-GPU sync point
+            if not (math.isfinite(mean_loss) and math.isfinite(norm_value)):
+                raise NotFiniteError(f"step {progress.step + 1}: mean loss {mean_loss}, gradient norm {norm_value}: "
+                                     "lower --learning-rate, or add --warmup-epochs")
+            self.optimizer.step()
+        own = progress.own
+        progress.step, progress.position = progress.step + 1, progress.position + world_size * len(batch)
+        own.steps, own.epoch_steps = own.steps + 1, own.epoch_steps + 1
+        own.samples, own.epoch_samples = own.samples + len(batch), own.epoch_samples + len(batch)
+        own.epoch_loss_sum += loss_value * len(batch)
+        return loss_value, mean_loss, norm_value, wishes > 0
+
+    def _evaluate(self) -> tuple[float, float]:
+        """(mean loss, accuracy) on the whole held-out split; each rank takes every world_size-th sample, none twice."""
+        self.net.eval()
+        mine = torch.arange(self.wiring.rank, len(self.data.test_y), self.wiring.world_size)
+        sums = torch.zeros(2, dtype=torch.float64)  # loss, correct
+        with torch.no_grad(), self._autocast():
+            for ids in mine.split(self.config.test_batch_size):
+                scores = self.net(self.data.test_x[ids].to(self.device)).float()
+                y = self.data.test_y[ids].to(self.device)
+                sums += torch.stack([cross_entropy(scores, y, reduction="sum"), (scores.argmax(1) == y).sum()]).cpu()
+        self.net.train()
+        dist.all_reduce(sums)
+        loss, accuracy = (sums / len(self.data.test_y)).tolist()
+        return loss, accuracy
+
+    def _save(self) -> None:
+        """A checkpoint of this instant; the step loop waits for the copy only."""
+        if not self.config.output:
+            return
+        with self.clock.measure("checkpoint"):
+            self.evidence.samples(self.progress.epoch + 1)
+            parts = self.evidence.hand_in({"random": random_state(self.device), "own": own_json(self.progress)})
+            if self.wiring.rank == 0:
+                self.saver.save(
+                    checkpoint_tensors(self.net, self.optimizer, [part["random"] for part in parts]),
+                    checkpoint_meta(self.config, self.data, self.wiring, self.progress, [part["own"] for part in parts]),
+                    self.evidence.lines())
+
+    def _stop(self) -> None:
+        """Save because a rank was told to leave, and leave."""
+        self._save()
+        self.saver.wait()
+        saved = bool(self.config.output) and self.saver.failure is None
+        say("stopped", rank=self.wiring.rank, step=self.progress.step, saved=saved)
+        dist.barrier()  # nobody leaves before rank 0's checkpoint is on the disk
+        raise StoppedError(f"SIGTERM: stopped after step {self.progress.step}, "
+                           + ("saved" if saved else f"nothing saved ({self.saver.failure or 'no --output'})"))
+
+    def _finish(self, accuracy: float) -> None:
+        """Bring results and evidence to rank 0, which writes them."""
+        config, wiring, own = self.config, self.wiring, self.progress.own
+        self.saver.wait()
+        row = {"rank": wiring.rank, "pod": wiring.pod, "node": wiring.node, "world_size": wiring.world_size,
+               "steps": self.progress.step, "samples": own.samples, "loss": own.loss, "accuracy": accuracy}
+        rows = self.evidence.hand_in(row)
+        seconds = round(time.monotonic() - self.began, 3)
+        if wiring.rank == 0 and config.output:
+            folder = Path(config.output)
+            folder.mkdir(parents=True, exist_ok=True)
+            weights = {name: value.detach().cpu().contiguous() for name, value in self.net.state_dict().items()}
+            result = {"epoch_accuracies": self.progress.accuracies, "accuracy": accuracy, "loss": own.loss,
+                      "world_size": wiring.world_size, "steps": self.progress.step, "seconds": seconds,
+                      "parameters": parameter_hash(self.net), "model_state": "model.safetensors",
+                      "job_uid": wiring.job_uid, "ranks": rows}
+            write_file(folder / "model.safetensors", tensors_to_bytes(weights))
+            write_file(folder / "config.json", (json.dumps(config.as_json(), indent=2) + "\n").encode())
+            write_file(folder / "evidence.jsonl", self.evidence.lines())
+            write_file(folder / "result.json", (json.dumps(result, indent=2) + "\n").encode())
+        say("end", rank=wiring.rank, world_size=wiring.world_size, steps=self.progress.step, samples=own.samples,
+            loss=own.loss, accuracy=accuracy, seconds=seconds)
+        dist.barrier()  # no pod ends, and takes its job with it, before the results are written
 
 
-def gather_rows(row: dict[str, object], wiring: Wiring) -> list[dict[str, object]]:
-    """Every rank's row, in rank order, on rank 0 (elsewhere empty); they travel as bytes of JSON."""
-    raw = torch.frombuffer(bytearray(json.dumps(row).encode()), dtype=torch.uint8)
-    sizes = torch.zeros(wiring.world_size, dtype=torch.int64)
-    sizes[wiring.rank] = len(raw)
-    dist.all_reduce(sizes)
-    padded = torch.zeros(int(sizes.max()), dtype=torch.uint8)
-    padded[: len(raw)] = raw
-    parts = [torch.empty_like(padded) for _ in range(wiring.world_size)] if wiring.rank == 0 else None
-    dist.gather(padded, parts)
-    return [json.loads(bytes(p[:n].tolist())) for p, n in zip(parts or [], sizes.tolist())]
-
-
-def write_results(folder: Path, config: Config, net: Net, result: dict[str, object]) -> None:
-    """config.json, result.json and model.safetensors."""
-    from safetensors.torch import save_file
-
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "config.json").write_text(json.dumps(config.as_json(), indent=2) + "\n")
-    save_file({k: v.detach().cpu().contiguous() for k, v in net.state_dict().items()}, folder / "model.safetensors")
-    (folder / "result.json").write_text(json.dumps(result, indent=2) + "\n")
+def lost_peer(error: RuntimeError) -> bool:
+    """Whether an error of a collective operation says that another rank is gone or silent."""
+    text = str(error).lower()
+    return isinstance(error, dist.DistError) or any(
+        word in text for word in ("gloo", "nccl", "connection closed", "connection reset", "timed out"))
 
 
 def main(argv: list[str]) -> int:
-    """Read, refuse or run."""
+    """Read, refuse or run; every foreseen failure is one line on standard error."""
+    training = None
     try:
         config = parse_args(argv)
         wiring = read_wiring(os.environ)
         torch.set_num_threads(config.threads)
         join(wiring, config.backend, config.rendezvous_timeout, config.collective_timeout)
-        train(config, wiring)
-    except (ConfigError, WiringError, DataError) as error:
-        print(f"train.py: {error}", file=sys.stderr, flush=True)
-        return 2
-    except NotFinite as error:
-        print(f"train.py: {error}", file=sys.stderr, flush=True)
-        return 1
-    finally:
-        if dist.is_initialized():
-            dist.destroy_process_group()
+        training = Training(config, wiring)
+        training.run()
+        dist.destroy_process_group()
+    except (ConfigError, WiringError, DataError, CheckpointError) as error:
+        return refuse(error, 2)
+    except StoppedError as error:
+        return refuse(error, 128 + signal.SIGTERM)
+    except (NotFiniteError, OSError) as error:
+        return refuse(error, 1)
+    except RuntimeError as error:
+        if not lost_peer(error):
+            raise
+        if training is not None:
+            training.saver.wait()
+        code = refuse(f"rank {wiring.rank} lost the others ({str(error).splitlines()[0]}); "
+                      "all ranks restart together and go on from the last checkpoint", 1)
+        os._exit(code)  # the process group's own clean-up would wait for the ranks that are gone
     return 0
+
+
+def refuse(error: object, code: int) -> int:
+    """One line on standard error, and the exit status."""
+    print(f"train.py: {error}", file=sys.stderr, flush=True)
+    return code
 
 
 if __name__ == "__main__":

@@ -1,0 +1,214 @@
+"""Checkpoints that are either whole or not there: tensors and JSON, checksummed, renamed into place.
+
+    checkpoints/step-00000024/state.safetensors   weights, optimizer state, every rank's random state
+                              state.json          step, epoch, sampler position, schedule, whose it is
+                              evidence.jsonl      every rank's records so far
+                              SHA256SUMS          of the three; `sha256sum -c SHA256SUMS` checks them by hand
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from log import say
+from safetensors.torch import load as tensors_from_bytes
+from safetensors.torch import save as tensors_to_bytes
+
+FORMAT = 1
+FILES = ("state.safetensors", "state.json", "evidence.jsonl")
+
+
+class CheckpointError(RuntimeError):
+    """No checkpoint can be used although one was demanded: why, and the cure."""
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """The verified bytes of one checkpoint."""
+
+    name: str
+    state: bytes
+    meta: dict[str, object]
+    evidence: bytes
+
+    def tensors(self) -> dict[str, torch.Tensor]:
+        """The state, on the CPU."""
+        loaded: dict[str, torch.Tensor] = tensors_from_bytes(self.state)
+        return loaded
+
+
+def write_file(path: Path, data: bytes) -> None:
+    """Write beside, sync, rename, sync the folder: at every instant the old file or the new one is there."""
+    beside = path.with_name(f".{path.name}.writing")
+    _write_synced(beside, data)
+    beside.replace(path)
+    _sync_folder(path.parent)
+
+
+def _write_synced(path: Path, data: bytes) -> None:
+    with path.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _sync_folder(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def write(folder: Path, name: str, tensors: Mapping[str, torch.Tensor], meta: Mapping[str, object],
+          evidence: bytes) -> None:
+    """Put one checkpoint into `folder`; a killed or failed write leaves only a `.writing-` folder, never a name."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for left in folder.glob(".writing-*"):  # of a killed save
+        shutil.rmtree(left)
+    beside = folder / f".writing-{name}"
+    beside.mkdir()
+    try:
+        contents = dict(zip(FILES, (tensors_to_bytes(dict(tensors)), json.dumps(meta).encode(), evidence), strict=True))
+        for file, data in contents.items():
+            _write_synced(beside / file, data)
+        sums = "".join(f"{hashlib.sha256(data).hexdigest()}  {file}\n" for file, data in contents.items())
+        _write_synced(beside / "SHA256SUMS", sums.encode())
+        _sync_folder(beside)
+        if (folder / name).exists():  # a bad or another run's checkpoint of the same step: the new one takes its place
+            shutil.rmtree(folder / name)
+        beside.rename(folder / name)
+        _sync_folder(folder)
+    except OSError:
+        shutil.rmtree(beside, ignore_errors=True)  # give a full volume its space back
+        raise
+
+
+def read(path: Path) -> Checkpoint:
+    """One checkpoint, every byte verified; raises ValueError saying what is wrong with it."""
+    try:
+        contents = {file: (path / file).read_bytes() for file in FILES}
+        sums = (path / "SHA256SUMS").read_bytes()
+    except OSError as error:
+        raise ValueError(f"cannot be read ({error.strerror}: {Path(str(error.filename)).name})") from error
+    expected = "".join(f"{hashlib.sha256(data).hexdigest()}  {file}\n" for file, data in contents.items()).encode()
+    if sums != expected:
+        raise ValueError("checksums differ: truncated, changed, or put together from different saves")
+    meta = json.loads(contents["state.json"])
+    if meta.get("format") != FORMAT:
+        raise ValueError(f"has format {meta.get('format')}, expected {FORMAT}")
+    if path.name != step_name(meta["step"]):
+        raise ValueError(f"says it is of step {meta['step']}: the folder was renamed or copied")
+    return Checkpoint(path.name, contents["state.safetensors"], meta, contents["evidence.jsonl"])
+
+
+def step_name(step: int) -> str:
+    """The folder of a step, so that names sort as steps do."""
+    return f"step-{step:08d}"
+
+
+def find(folder: Path, resume: str, job_uid: str | None, identity: Mapping[str, object],
+         loose: frozenset[str]) -> Checkpoint | None:
+    """The newest good checkpoint of this run.
+
+    `auto` takes this job's own, with every setting equal; `must` also takes another job's, and settings in `loose` may
+    differ. What is passed over is said, with the reason. Raises CheckpointError for `must` when nothing is left.
+    """
+    if resume == "never":
+        return None
+    usable: list[Checkpoint] = []
+    refused = []
+    for path in sorted(folder.glob("step-*"), reverse=True):
+        try:
+            found = read(path)
+            _check_identity(found.meta, resume, job_uid, identity, loose)
+        except ValueError as error:
+            refused.append(f"{path.name} {error}")
+            say("checkpoint_refused", rank=0, checkpoint=path.name, reason=str(error))
+            continue
+        if found.meta["job_uid"] == job_uid:
+            return found
+        usable.append(found)
+    if usable:
+        return usable[0]
+    if resume == "must":
+        raise CheckpointError(f"--resume must: no usable checkpoint in {folder} "
+                              f"({'; '.join(refused) or 'there is none'}); check --output, or start with --resume auto")
+    return None
+
+
+def _check_identity(meta: Mapping[str, object], resume: str, job_uid: str | None, identity: Mapping[str, object],
+                    loose: frozenset[str]) -> None:
+    theirs = meta["identity"]
+    assert isinstance(theirs, dict)  # noqa: S101  # checksummed, and of our format
+    differ = [f"{key} {theirs.get(key)!r} instead of {value!r}" for key, value in identity.items()
+              if theirs.get(key) != value and not (resume == "must" and key in loose)]
+    if differ:
+        raise ValueError(f"is of another run: {', '.join(differ)}")
+    if resume == "auto" and meta["job_uid"] != job_uid:
+        raise ValueError(f"is of job {meta['job_uid']}; --resume must would take it")
+
+
+class Saver:
+    """Copies the state at once and writes it in a thread, so that training waits for a copy and not for a disk."""
+
+    def __init__(self, folder: Path, keep: int, job_uid: str | None) -> None:
+        self.folder, self.keep, self.job_uid = folder, keep, job_uid
+        self.buffers: dict[str, torch.Tensor] = {}
+        self.thread: threading.Thread | None = None
+        self.failure: OSError | None = None
+
+    def save(self, tensors: Mapping[str, torch.Tensor], meta: Mapping[str, object], evidence: bytes) -> None:
+        """Take a copy and return; waits for the write before, if that is still going on."""
+        self.wait()
+        for name, tensor in tensors.items():
+            kept = self.buffers.get(name)
+            if kept is None or kept.shape != tensor.shape or kept.dtype != tensor.dtype:
+                kept = self.buffers[name] = torch.empty_like(tensor, device="cpu", memory_format=torch.contiguous_format)
+            kept.copy_(tensor)
+        self.thread = threading.Thread(target=self._write, args=(dict(meta, format=FORMAT), evidence))
+        self.thread.start()
+
+    def wait(self) -> None:
+        """Return when the last save is on the disk or has failed."""
+        if self.thread is not None:
+            self.thread.join()
+            self.thread = None
+
+    def _write(self, meta: dict[str, object], evidence: bytes) -> None:
+        began = time.perf_counter()
+        step = meta["step"]
+        assert isinstance(step, int)  # noqa: S101  # our own
+        try:
+            write(self.folder, step_name(step), self.buffers, meta, evidence)
+            self.failure = None
+            self._rotate(step)
+        except OSError as error:  # a full or lost volume does not stop the training; the checkpoint before stays
+            self.failure = error
+            say("checkpoint_failed", rank=0, step=step, reason=str(error))
+            return
+        say("checkpoint", rank=0, step=step, checkpoint=step_name(step),
+            write_seconds=round(time.perf_counter() - began, 4))
+
+    def _rotate(self, newest: int) -> None:
+        """Remove this job's checkpoints beyond the last `keep`; those of later steps are of a course given up."""
+        own = [path for path in sorted(self.folder.glob("step-*")) if self._is_own(path)]
+        past = [path for path in own if path.name <= step_name(newest)]
+        for path in [*past[: -self.keep], *own[len(past):]]:
+            shutil.rmtree(path)
+
+    def _is_own(self, path: Path) -> bool:
+        try:
+            uid = json.loads((path / "state.json").read_bytes())["job_uid"]
+        except (OSError, ValueError, KeyError, TypeError):
+            return False
+        return bool(uid == self.job_uid)

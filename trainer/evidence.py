@@ -1,0 +1,164 @@
+"""What each rank can show afterwards: records chained by hash, printed as they happen, gathered by rank 0.
+
+A record is a JSON object; `hash` is the sha256 of its other members as canonical JSON, `prev` the hash of the rank's
+record before it. Every epoch the ranks exchange the heads of their chains, so a rewritten chain contradicts the others.
+`gangplank/proof.py` reads the records and says what they prove.
+
+    evidence = Evidence(rank, facts)            # writes a `begin` record
+    evidence.watch(ddp, first_step_of_epoch)    # gradients, before and after the all-reduce
+    evidence.saw(ids)                           # every batch
+    evidence.epoch(...)                         # and so on
+
+No `from __future__ import annotations` here: DDP wants a hook whose annotations are types, not strings.
+"""
+
+import base64
+import hashlib
+import json
+import time
+import zlib
+from collections.abc import Iterable, Mapping
+
+import torch
+import torch.distributed as dist
+from exchange import all_gather_bytes, gather_bytes
+from log import say
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+Record = dict[str, object]
+
+
+def canonical(record: Mapping[str, object]) -> bytes:
+    """The one way to write a record down, so that its hash means something."""
+    return json.dumps(record, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
+
+
+def tensor_hash(tensor: torch.Tensor) -> bytes:
+    """sha256 of the values (a CPU-GPU sync point where the tensor is on a GPU)."""
+    return hashlib.sha256(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data).digest()
+
+
+def joint_hash(hashes: Mapping[str, bytes]) -> str:
+    """One hash over named hashes, whatever their order."""
+    return hashlib.sha256(b"".join(name.encode() + b"\0" + hashes[name] for name in sorted(hashes))).hexdigest()
+
+
+def parameter_hash(net: nn.Module) -> str:
+    """One hash over all weights."""
+    return joint_hash({name: tensor_hash(value) for name, value in net.state_dict().items()})
+
+
+def pack_ids(ids: torch.Tensor) -> Record:
+    """Sample ids as a compressed bitmap (bit i of byte i // 8 is id i) and the ids that came again."""
+    values, counts = torch.unique(ids, return_counts=True)
+    bits = torch.zeros((int(values[-1]) // 8 + 1) * 8 if len(values) else 0, dtype=torch.uint8)
+    bits[values] = 1
+    weights = 2 ** torch.arange(8, dtype=torch.int64)
+    bitmap = (bits.view(-1, 8) * weights).sum(1).to(torch.uint8).numpy().tobytes()
+    return {"count": len(ids), "bitmap": base64.b64encode(zlib.compress(bitmap, 9)).decode(),
+            "repeats": values.repeat_interleave(counts - 1).tolist()}
+
+
+class GradientWatch:
+    """A DDP communication hook: DDP's own averaging, which on demand hashes what goes in and what comes out."""
+
+    def __init__(self, ddp: DistributedDataParallel, ignore: Iterable[nn.Parameter] = ()) -> None:
+        self.names = {id(p): name for name, p in ddp.module.named_parameters()}
+        self.ignore = {id(p) for p in ignore}
+        self.armed = False
+        self.seconds = 0.0
+        self.before: dict[str, bytes] = {}
+        self.after: dict[str, bytes] = {}
+        ddp.register_comm_hook(None, self._hook)
+
+    def arm(self) -> None:
+        """Hash at the next backward pass that communicates."""
+        self.armed, self.before, self.after = True, {}, {}
+
+    def _hash(self, bucket: dist.GradBucket, into: dict[str, bytes]) -> None:
+        for parameter, gradient in zip(bucket.parameters(), bucket.gradients(), strict=True):
+            if id(parameter) not in self.ignore:
+                into[self.names[id(parameter)]] = tensor_hash(gradient)
+
+    def _hook(self, _: None, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+        buffer, armed, began = bucket.buffer(), self.armed, time.perf_counter()
+        if armed:
+            self._hash(bucket, self.before)
+        buffer.div_(dist.get_world_size())
+        pending = dist.all_reduce(buffer, async_op=True).get_future()
+
+        def averaged(done: torch.futures.Future[list[torch.Tensor]]) -> torch.Tensor:
+            result = done.value()[0]
+            self.seconds += time.perf_counter() - began
+            if armed:
+                self._hash(bucket, self.after)
+            return result
+
+        return pending.then(averaged)
+
+
+class Evidence:
+    """One rank's chain, and on rank 0 also what the others have handed in."""
+
+    def __init__(self, rank: int, facts: Record, collected: Mapping[int, list[Record]] | None = None,
+                 resumed: Record | None = None) -> None:
+        """Begin a chain, or go on with the one in `collected` (all chains up to a checkpoint)."""
+        self.rank = rank
+        self.collected = {r: list(records) for r, records in (collected or {}).items()}
+        own = self.collected.get(rank, [])
+        self.head = str(own[-1]["hash"]) if own else ""
+        self.seq = len(own)
+        self.unsent: list[Record] = []
+        self.ids: list[torch.Tensor] = []
+        self.add("begin", **facts, resumed=resumed)
+
+    def add(self, kind: str, **fields: object) -> None:
+        """Append one record and print it."""
+        record: Record = {"kind": kind, "rank": self.rank, "seq": self.seq, "prev": self.head,
+                          "time": round(time.time(), 3), **fields}
+        record["hash"] = self.head = hashlib.sha256(canonical(record)).hexdigest()
+        self.seq += 1
+        self.unsent.append(record)
+        say("evidence", **record)
+
+    def saw(self, ids: torch.Tensor) -> None:
+        """Note the samples of a batch; costs nothing until `samples`."""
+        self.ids.append(ids)
+
+    def samples(self, epoch: int) -> None:
+        """Record the samples seen since the last such record."""
+        if self.ids:
+            self.add("samples", epoch=epoch, **pack_ids(torch.cat(self.ids)))
+            self.ids = []
+
+    def gradients(self, epoch: int, step: int, watch: GradientWatch) -> None:
+        """Record what an armed watch has hashed."""
+        self.add("gradients", epoch=epoch, step=step, before=joint_hash(watch.before), after=joint_hash(watch.after))
+        watch.armed = False
+
+    def exchange_heads(self, epoch: int | None) -> None:
+        """Tell the others this chain's head and record theirs; None marks the last exchange of a run."""
+        heads = [raw.hex() for raw in all_gather_bytes(bytes.fromhex(self.head))]
+        self.add("heads", epoch=epoch, heads=heads)
+
+    def hand_in(self, extra: Record) -> list[Record]:
+        """Bring all new records to rank 0, with something extra; returns everybody's extra on rank 0."""
+        parts = [json.loads(raw) for raw in gather_bytes(json.dumps([extra, self.unsent]).encode())]
+        self.unsent = []
+        for rank, (_, records) in enumerate(parts):
+            self.collected.setdefault(rank, []).extend(records)
+        return [part[0] for part in parts]
+
+    def lines(self) -> bytes:
+        """All collected records, one JSON object a line, by rank."""
+        return b"".join(canonical(r) + b"\n" for rank in sorted(self.collected) for r in self.collected[rank])
+
+
+def read_lines(raw: bytes) -> dict[int, list[Record]]:
+    """The chains that `lines` wrote, by rank."""
+    chains: dict[int, list[Record]] = {}
+    for line in raw.splitlines():
+        record = json.loads(line)
+        chains.setdefault(record["rank"], []).append(record)
+    return chains

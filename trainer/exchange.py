@@ -1,0 +1,42 @@
+"""Bytes between ranks, as tensors: nothing is pickled, so nothing that arrives can run code."""
+
+from __future__ import annotations
+
+import torch
+import torch.distributed as dist
+
+
+def _tensor(raw: bytes) -> torch.Tensor:
+    return torch.frombuffer(bytearray(raw), dtype=torch.uint8) if raw else torch.empty(0, dtype=torch.uint8)
+
+
+def gather_bytes(raw: bytes) -> list[bytes]:
+    """What every rank gave, in rank order, on rank 0; an empty list on the others."""
+    sizes = torch.zeros(dist.get_world_size(), dtype=torch.int64)
+    sizes[dist.get_rank()] = len(raw)
+    dist.all_reduce(sizes)
+    padded = torch.zeros(int(sizes.max()), dtype=torch.uint8)
+    padded[: len(raw)] = _tensor(raw)
+    if dist.get_rank() != 0:
+        dist.gather(padded)
+        return []
+    parts = [torch.empty_like(padded) for _ in sizes]
+    dist.gather(padded, parts)
+    return [part[:size].numpy().tobytes() for part, size in zip(parts, sizes.tolist(), strict=True)]
+
+
+def all_gather_bytes(raw: bytes) -> list[bytes]:
+    """What every rank gave, in rank order, on every rank; all of one length."""
+    mine = _tensor(raw)
+    parts = [torch.empty_like(mine) for _ in range(dist.get_world_size())]
+    dist.all_gather(parts, mine)
+    return [part.numpy().tobytes() for part in parts]
+
+
+def broadcast_bytes(raw: bytes) -> bytes:
+    """What rank 0 gave, on every rank; the others' argument is not read."""
+    size = torch.tensor([len(raw)])
+    dist.broadcast(size, 0)
+    data = _tensor(raw) if dist.get_rank() == 0 else torch.empty(int(size), dtype=torch.uint8)
+    dist.broadcast(data, 0)
+    return data.numpy().tobytes()

@@ -1,0 +1,176 @@
+"""What a run knows and saves: where it stands, and how that goes into a checkpoint and comes back."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+from checkpoint import Checkpoint, CheckpointError, find
+from evidence import Evidence, canonical, read_lines
+from exchange import broadcast_bytes
+from log import say
+
+if TYPE_CHECKING:
+    from config import Config
+    from data import Data
+    from launch import Wiring
+    from torch import nn
+
+# These flags do not change what is computed. All others must be equal for an automatic resume.
+INDIFFERENT = {"output", "resume", "log_interval", "checkpoint_interval", "keep_checkpoints", "threads",
+               "test_batch_size", "rendezvous_timeout", "collective_timeout"}
+# These can never change: the weights, or what has been seen of the data, would mean something else.
+FIXED = {"dataset", "model", "optimizer", "seed"}
+
+
+@dataclass
+class Own:
+    """One rank's own counters; losses are sums over samples."""
+
+    steps: int = 0
+    samples: int = 0
+    epoch_steps: int = 0
+    epoch_samples: int = 0
+    epoch_loss_sum: float = 0.0
+    loss: float = 0.0
+    """Mean training loss of the last finished epoch."""
+
+
+@dataclass
+class Progress:
+    """Where the run stands: `position` samples of epoch `epoch` (from 0) have been dealt out to all ranks together."""
+
+    step: int = 0
+    epoch: int = 0
+    position: int = 0
+    accuracies: list[float] = field(default_factory=list)
+    own: Own = field(default_factory=Own)
+
+
+def identity(config: Config, data: Data) -> dict[str, object]:
+    """What two runs must share for one to go on with the other's checkpoint."""
+    same = {key: value for key, value in config.as_json().items() if key not in INDIFFERENT}
+    if config.schedule == "constant":
+        del same["epochs"]  # the course so far does not depend on where it ends: more epochs may follow
+    return {**same, "dataset": data.digest}
+
+
+def facts(config: Config, data: Data, wiring: Wiring) -> dict[str, object]:
+    """What a chain of evidence begins with."""
+    token = broadcast_bytes(os.urandom(8))
+    return {"world_size": wiring.world_size, "host": wiring.host, "pod": wiring.pod, "node": wiring.node,
+            "pod_uid": wiring.pod_uid, "job_uid": wiring.job_uid, "pid": os.getpid(), "attempt": token.hex(),
+            "epochs": config.epochs, "batch_size": config.batch_size, "accumulate": config.accumulate,
+            "dataset": data.digest, "dataset_samples": len(data.train_y),
+            "settings": hashlib.sha256(canonical(identity(config, data))).hexdigest()}
+
+
+def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, torch.Tensor]:
+    """The optimizer's state under flat names."""
+    return {f"optimizer.{index}.{key}": value for index, values in optimizer.state_dict()["state"].items()
+            for key, value in values.items() if isinstance(value, torch.Tensor)}
+
+
+def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, torch.Tensor]) -> None:
+    """The reverse of `optimizer_tensors`; rates and momenta stay as the flags say."""
+    state: dict[int, dict[str, torch.Tensor]] = {}
+    for name, value in tensors.items():
+        if name.startswith("optimizer."):
+            _, index, key = name.split(".", 2)
+            state.setdefault(int(index), {})[key] = value
+    optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
+
+
+def random_state(device: torch.device) -> dict[str, str]:
+    """This rank's random state, as text."""
+    states = {"cpu": torch.get_rng_state()}
+    if device.type == "cuda":
+        states["cuda"] = torch.cuda.get_rng_state(device)
+    return {kind: state.numpy().tobytes().hex() for kind, state in states.items()}
+
+
+def random_tensors(states: list[dict[str, str]]) -> dict[str, torch.Tensor]:
+    """All ranks' random states: random.<kind> [ranks, bytes]."""
+    return {f"random.{kind}": torch.stack([torch.frombuffer(bytearray.fromhex(s[kind]), dtype=torch.uint8)
+                                           for s in states]) for kind in states[0]}
+
+
+def restore_random(tensors: dict[str, torch.Tensor], rank: int, device: torch.device) -> None:
+    """Go on with this rank's random state."""
+    torch.set_rng_state(tensors["random.cpu"][rank].contiguous())
+    if device.type == "cuda" and "random.cuda" in tensors:
+        torch.cuda.set_rng_state(tensors["random.cuda"][rank].contiguous(), device)
+
+
+def agree_on_checkpoint(config: Config, data: Data, wiring: Wiring) -> Checkpoint | None:
+    """Rank 0 looks for a checkpoint and gives it to all: the others need not reach the volume."""
+    found, error = None, ""
+    if wiring.rank == 0 and config.output:
+        known = identity(config, data)
+        try:
+            found = find(Path(config.output) / "checkpoints", config.resume, wiring.job_uid, known,
+                         frozenset(known) - FIXED)
+        except CheckpointError as problem:
+            error = str(problem)
+    header = json.loads(broadcast_bytes(json.dumps(
+        {"error": error, "name": found.name if found else "", "meta": found.meta if found else {}}).encode()))
+    if header["error"]:
+        raise CheckpointError(header["error"])
+    if not header["name"]:
+        return None
+    return Checkpoint(header["name"], broadcast_bytes(found.state if found else b""), header["meta"],
+                      broadcast_bytes(found.evidence if found else b""))
+
+
+def begin(config: Config, data: Data, wiring: Wiring, net: nn.Module, optimizer: torch.optim.Optimizer,
+          device: torch.device) -> tuple[Progress, Evidence]:
+    """Start anew, or where the newest good checkpoint stands."""
+    known = facts(config, data, wiring)
+    checkpoint = agree_on_checkpoint(config, data, wiring)
+    # Dropout differs between ranks; also between the ranks that join later and those that were there before.
+    torch.manual_seed(config.seed + 1 + wiring.rank)
+    if checkpoint is None:
+        return Progress(), Evidence(wiring.rank, known)
+    meta, tensors = checkpoint.meta, checkpoint.tensors()
+    step, epoch, position, before = (int(str(meta[key])) for key in ("step", "epoch", "position", "world_size"))
+    net.load_state_dict({name.removeprefix("model."): value for name, value in tensors.items()
+                         if name.startswith("model.")})
+    restore_optimizer(optimizer, tensors)
+    own = Own()
+    if wiring.rank < before:
+        restore_random(tensors, wiring.rank, device)
+        own = Own(**meta["ranks"][wiring.rank])  # type: ignore[index]  # checksummed, and of our format
+    progress = Progress(step, epoch, position, list(meta["accuracies"]), own)  # type: ignore[call-overload]  # as above
+    chains = read_lines(checkpoint.evidence)
+    heads = {str(rank): records[-1]["hash"] for rank, records in chains.items()}
+    say("resume", rank=wiring.rank, checkpoint=checkpoint.name, step=step, epoch=epoch + 1, position=position,
+        world_size_before=before)
+    resumed = {"step": step, "epoch": epoch + 1, "position": position, "world_size": before, "heads": heads}
+    return progress, Evidence(wiring.rank, known, chains, resumed)
+
+
+def checkpoint_tensors(net: nn.Module, optimizer: torch.optim.Optimizer,
+                       random: list[dict[str, str]]) -> dict[str, torch.Tensor]:
+    """Everything in a checkpoint that is a tensor."""
+    weights = {f"model.{name}": value for name, value in net.state_dict().items()}
+    return {**weights, **optimizer_tensors(optimizer), **random_tensors(random)}
+
+
+def checkpoint_meta(config: Config, data: Data, wiring: Wiring, progress: Progress,
+                    own: list[dict[str, object]]) -> dict[str, object]:
+    """Everything in a checkpoint that is not."""
+    return {"step": progress.step, "epoch": progress.epoch, "position": progress.position,
+            "accuracies": progress.accuracies, "world_size": wiring.world_size, "job_uid": wiring.job_uid,
+            "identity": identity(config, data), "ranks": own,
+            "schedule": {"name": config.schedule, "epochs": config.epochs, "warmup_epochs": config.warmup_epochs}}
+
+
+def own_json(progress: Progress) -> dict[str, object]:
+    """This rank's counters."""
+    return dataclasses.asdict(progress.own)
