@@ -1,0 +1,150 @@
+"""Evidence as it is read: records from logs or evidence.jsonl, their hashes, and the chains they form.
+
+The trainer's evidence.py writes what this reads; a test with real runs keeps the two together.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import zlib
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+Record = Mapping[str, object]
+
+
+def read_records(text: str) -> list[dict[str, object]]:
+    r"""The evidence in a rank's log or in evidence.jsonl; other lines are passed over.
+
+    >>> read_records('hello\n{"event":"evidence","kind":"begin","rank":0}\n{"event":"step"}')
+    [{'kind': 'begin', 'rank': 0}]
+    """
+    records = []
+    for line in text.splitlines():
+        if not line.startswith("{"):
+            continue
+        try:
+            record = json.loads(line)
+        except ValueError:
+            continue  # half a line of another program; a half record shows as a gap in its chain
+        if record.pop("event", "evidence") == "evidence" and "kind" in record:
+            records.append(record)
+    return records
+
+
+def record_hash(record: Record) -> str:
+    """sha256 of a record without its `hash`, as canonical JSON (sorted keys, no spaces)."""
+    body = {key: value for key, value in record.items() if key != "hash"}
+    return hashlib.sha256(json.dumps(body, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def unpack_ids(record: Record) -> list[int]:
+    """The sample ids of a `samples` record, in order, repeats included.
+
+    >>> unpack_ids({"bitmap": base64.b64encode(zlib.compress(bytes([0b101]))).decode(), "repeats": [2]})
+    [0, 2, 2]
+    """
+    bitmap = zlib.decompress(base64.b64decode(str(record["bitmap"]), validate=True))
+    ids = [8 * index + bit for index, byte in enumerate(bitmap) for bit in range(8) if byte >> bit & 1]
+    repeats = record["repeats"]
+    if not isinstance(repeats, list):
+        raise TypeError("repeats is not a list")
+    return sorted([*ids, *repeats])
+
+
+@dataclass(frozen=True)
+class Run:
+    """The evidence of the course that led to the final weights, by rank of the last world; and what is beside it."""
+
+    chains: Mapping[int, Sequence[Record]]
+    finals: Mapping[int, int]
+    """How many completed chains each rank has."""
+    earlier: Sequence[Record]
+    """Records of ranks that left when the world shrank."""
+    abandoned: Sequence[Record]
+    altered: Sequence[str]
+    gaps: Sequence[str]
+
+    def of(self, kind: str, rank: int | None = None) -> list[Record]:
+        """Records of one kind, of one rank or of all (those that left included)."""
+        chosen: Iterable[Record] = (
+            [r for chain in self.chains.values() for r in chain] + list(self.earlier)
+            if rank is None
+            else self.chains.get(rank, ())
+        )
+        return [r for r in chosen if r["kind"] == kind]
+
+    def last_begin(self, rank: int) -> Record:
+        """The record with which a rank's last process began."""
+        return self.of("begin", rank)[-1]
+
+
+def record_name(record: Record) -> str:
+    """How a message calls a record."""
+    return f"rank {record.get('rank')} record {record.get('seq')} ({record.get('kind')})"
+
+
+def follow(tip: Record, by_hash: Mapping[str, Record], gaps: list[str]) -> list[Record]:
+    """The chain that ends in `tip`, from its beginning; a missing link is noted and ends the walk."""
+    chain = [tip]
+    while chain[-1].get("prev"):
+        before = by_hash.get(str(chain[-1]["prev"]))
+        if before is None or before.get("rank") != tip.get("rank"):
+            gaps.append(f"nothing before {record_name(chain[-1])}")
+            break
+        chain.append(before)
+    chain.reverse()
+    gaps += [
+        f"{record_name(r)} is number {number}"
+        for number, r in enumerate(chain, start=int(str(chain[0].get("seq", 0))))
+        if r.get("seq") != number
+    ]
+    return chain
+
+
+def select(records: Iterable[Record]) -> Run:
+    """Sort the records into chains; those whose hash is wrong are put aside."""
+    by_hash: dict[str, Record] = {}
+    altered = []
+    for record in records:
+        if record.get("hash") == record_hash(record) and isinstance(record.get("rank"), int):
+            by_hash[str(record["hash"])] = record
+        else:
+            altered.append(record_name(record))
+    gaps: list[str] = []
+    final_tips = [r for r in by_hash.values() if r["kind"] == "heads" and r.get("epoch") is None]
+    finals = Counter(int(str(r["rank"])) for r in final_tips)
+    chains = {int(str(tip["rank"])): follow(tip, by_hash, gaps) for tip in final_tips}
+    earlier: list[Record] = []
+    for rank, head in sorted({item for chain in chains.values() for item in heads_at_resume(chain)}):
+        if rank not in chains and head in by_hash:
+            earlier += follow(by_hash[head], by_hash, gaps)
+        elif rank not in chains:
+            gaps.append(f"the chain of rank {rank}, which left when the world shrank, is missing")
+    unique_earlier = {str(r["hash"]): r for r in earlier}
+    used = {str(r["hash"]) for chain in chains.values() for r in chain} | set(unique_earlier)
+    abandoned = [r for key, r in by_hash.items() if key not in used]
+    return Run(chains, finals, list(unique_earlier.values()), abandoned, altered, gaps)
+
+
+def heads_at_resume(chain: Sequence[Record]) -> list[tuple[int, str]]:
+    """Rank and head of every chain that a checkpoint carried, at each resume of this chain."""
+    found = []
+    for record in chain:
+        resumed = record.get("resumed")
+        if record["kind"] == "begin" and isinstance(resumed, dict):
+            found += [(int(rank), str(head)) for rank, head in resumed["heads"].items()]
+    return found
+
+
+def listed(items: Sequence[object], limit: int = 6) -> str:
+    """The first few of many, for a message.
+
+    >>> listed([1, 2, 3], limit=2)
+    '1, 2 and 1 more'
+    """
+    shown = ", ".join(str(item) for item in items[:limit])
+    return shown + (f" and {len(items) - limit} more" if len(items) > limit else "")
