@@ -44,7 +44,7 @@ def parse_job(value: object, source: str = "job", scripts: Mapping[str, str] | N
     spec = read_job(fields, scripts or {})
     fields.done()
     if not problems:
-        rules.check(spec, problems)
+        rules.check(spec, [name for name, item in fields.map.items() if item is not None], problems)
     if problems:
         raise SpecError(problems, source)
     return spec

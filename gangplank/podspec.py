@@ -84,6 +84,8 @@ def env(spec: JobSpec, role: str) -> list[Json]:
         field("GANGPLANK_JOB_UID", uid) if uid else {"name": "GANGPLANK_JOB_UID", "value": spec.name},
     ]
     defaults = {"PYTHONUNBUFFERED": "1", "OMP_NUM_THREADS": str(threads(spec, role))}
+    if spec.backend == "pytorchjob":
+        del defaults["PYTHONUNBUFFERED"]  # the operator sets it, to the same value
     return ours + [{"name": name, "value": value} for name, value in {**defaults, **spec.env}.items()]
 
 

@@ -2,30 +2,48 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict, is_dataclass
 from typing import TYPE_CHECKING
 
-from gangplank import names, quantity, wiring
+from gangplank import goflags, names, portable, quantity, wiring
+from gangplank.backends.volcano_plugins import FLAGS
 from gangplank.errors import Problem, shown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from gangplank.fields import Problems
     from gangplank.spec import JobSpec
 
     Bad = Callable[..., None]
 
-POD_KILLS_LABEL = "kubernetes.io/hostname"  # a node selector with it puts all pods on one node
+BLOCKS = ("volcano", "pytorchjob", "trainjob", "indexed")
+ONE_NODE = "kubernetes.io/hostname"  # a node selector with it puts all pods on one node
 
 
-def check(spec: JobSpec, problems: Problems) -> None:
-    """Apply every rule to a job."""
+def check(spec: JobSpec, given: Collection[str], problems: Problems) -> None:
+    """Apply every rule to a job; `given` are the fields that its author wrote."""
 
     def bad(path: str, got: object, expected: str, cure: str = "") -> None:
         problems.append(Problem(f"training_job.{path}", shown(got), expected, cure))
 
+    for field in given:
+        if refused := portable.REFUSED.get((spec.backend, field)):
+            why, cure = refused
+            got = getattr(spec, field)
+            problems.append(
+                Problem(f"training_job.{field}", shown(_plain(got)), f"no {field} on {spec.backend}", f"{why}; {cure}")
+            )
+    for block in BLOCKS:
+        if block in given and block != spec.backend:
+            bad(block, block, f"no block of another back-end than {spec.backend}", "take it out, or change backend")
     for rule in RULES:
         rule(spec, bad)
+
+
+def _plain(value: object) -> object:
+    """A value as messages can show it."""
+    return asdict(value) if is_dataclass(value) and not isinstance(value, type) else value
 
 
 def process(spec: JobSpec, bad: Bad) -> None:
@@ -56,6 +74,24 @@ def world(spec: JobSpec, bad: Bad) -> None:
     """Somebody has rank 0."""
     if spec.masters != 1 and not spec.elastic:
         bad("masters", spec.masters, "1", "rank 0 is the master; without it no rank gets its wiring")
+    if spec.elastic:
+        if spec.masters:
+            bad("masters", spec.masters, "0 for an elastic job", "its ranks agree on a leader among themselves")
+        if not spec.elastic.minimum <= spec.workers <= spec.elastic.maximum:
+            bad(
+                "workers",
+                spec.workers,
+                f"from elastic.min {spec.elastic.minimum} to elastic.max {spec.elastic.maximum}",
+            )
+        if spec.command:
+            bad("elastic", _plain(spec.elastic), "a job with a script", "torchrun has to manage its processes")
+    if (
+        spec.backend == "trainjob"
+        and spec.trainjob.runtime == "torch-distributed"
+        and not spec.script
+        and not spec.command
+    ):
+        bad("script", None, "a script or a command", "the runtime's image has no trainer of its own")
 
 
 def resources(spec: JobSpec, bad: Bad) -> None:
@@ -82,11 +118,16 @@ def volumes(spec: JobSpec, bad: Bad) -> None:
         if mount in seen:
             bad(f"volumes[{index}].mount", volume.mount, f"another place than volumes[{seen[mount]}]")
         seen[mount] = index
-        everywhere = volume.on == "all" and spec.replicas > 1 and POD_KILLS_LABEL not in spec.node_selector
+        if volume.on == "master" and spec.backend in portable.ONE_TEMPLATE:
+            cure = "mount it on all replicas with a ReadWriteMany claim, or use volcano or pytorchjob"
+            bad(f"volumes[{index}].on", "master", f"all on {spec.backend}, whose replicas share one template", cure)
+        if volume.on == "master" and not spec.masters:
+            bad(f"volumes[{index}].on", "master", "all, as the job has no master")
+        everywhere = volume.on == "all" and spec.replicas > 1 and ONE_NODE not in spec.node_selector
         if everywhere and volume.access in {"", "ReadWriteOnce", "ReadWriteOncePod"}:
             cure = (
                 "mount it `on: master`, or use a ReadWriteMany claim and say `access: ReadWriteMany`, "
-                f"or pin the job to one node with node_selector {POD_KILLS_LABEL}"
+                f"or pin the job to one node with node_selector {ONE_NODE}"
             )
             bad(f"volumes[{index}].access", volume.access or "ReadWriteOnce", "a claim that many nodes can mount", cure)
     if spec.output and spec.volumes and not any(_under(spec.output, volume.mount) for volume in spec.volumes):
@@ -102,6 +143,55 @@ def gang(spec: JobSpec, bad: Bad) -> None:
     """A gang is no larger than the job."""
     if spec.min_available is not None and spec.min_available > spec.replicas:
         bad("min_available", spec.min_available, f"at most the job's {spec.replicas} replicas")
+    if spec.backend == "pytorchjob" and not spec.pytorchjob.gang:
+        for field, value in (("min_available", spec.min_available), ("queue", spec.queue.removeprefix(spec.team))):
+            if value:
+                bad(field, value, f"no {field} with pytorchjob.gang false", "take it out, or let the job have a gang")
+    if spec.queue == "root":
+        bad("queue", "root", "a leaf queue", "Volcano refuses jobs in the root queue")
 
 
-RULES: tuple[Callable[[JobSpec, Bad], None], ...] = (process, name_length, world, resources, volumes, gang)
+def tasks(spec: JobSpec, bad: Bad) -> None:
+    """Volcano's tasks: what each needs at least, and which waits for which."""
+    if spec.backend != "volcano":
+        return
+    for role, least in spec.volcano.min_task_member.items():
+        most = spec.masters if role == "master" else spec.workers
+        if least > most:
+            bad(f"volcano.min_task_member.{role}", least, f"at most the {most} replicas of the role")
+    if spec.volcano.depends_on:
+        waiting = sum(spec.masters if role == "master" else spec.workers for role in spec.volcano.depends_on)
+        ready = spec.replicas - waiting
+        if spec.min_available is None or spec.min_available > ready:
+            cure = f"say min_available: {max(ready, 1)}: a gang that counts waiting pods never starts"
+            bad("min_available", spec.min_available, f"at most {ready}, the pods that wait for nobody", cure)
+        for role, others in spec.volcano.depends_on.items():
+            if role in others or set(others) - {"master", "worker"} or not others:
+                bad(f"volcano.depends_on.{role}", list(others), "the other role: master or worker")
+        if len(spec.volcano.depends_on) > 1:
+            bad("volcano.depends_on", dict(spec.volcano.depends_on), "one role that waits, or both wait for ever")
+
+
+def plugins(spec: JobSpec, bad: Bad) -> None:
+    """A plugin's arguments are all understood, and do not undo the wiring: Go's flags fail silently."""
+    own: dict[str, goflags.Value] = {"master": "master", "worker": "worker", "port": spec.port}
+    for name, arguments in spec.volcano.plugins.items():
+        defaults = FLAGS[name] | (own if name == "pytorch" else {})
+        parsed = goflags.parse(arguments, defaults)
+        if parsed.trouble:
+            bad(f"volcano.plugins.{name}", list(arguments), "arguments that the plugin understands", parsed.trouble)
+        elif name == "pytorch" and any(parsed.values[key] != value for key, value in own.items()):
+            cure = "use the field port; the tasks are always called master and worker"
+            bad(f"volcano.plugins.{name}", list(arguments), "no --master, --worker or --port", cure)
+
+
+RULES: tuple[Callable[[JobSpec, Bad], None], ...] = (
+    process,
+    name_length,
+    world,
+    resources,
+    volumes,
+    gang,
+    tasks,
+    plugins,
+)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from gangplank.spec import JobSpec
 
+TRAINER_PORT = 29500  # Trainer v2 knows no other
 LAUNCHER = ("python3", "-m", "torch.distributed.run")  # torchrun under the name that every image has
 
 # Which variable of the container holds which value; Kubernetes itself expands $(NAME) in command and args from the

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from gangplank.backends import volcano
+from gangplank.backends import indexed, pytorchjob, trainjob, volcano
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
+    from gangplank.pods import Site
     from gangplank.spec import JobSpec, Json
 
 
@@ -17,9 +18,31 @@ if TYPE_CHECKING:
 class Backend:
     """One way to run a job."""
 
-    manifests: Callable[[JobSpec], list[Json]]
+    manifests: Callable[[JobSpec], list[Json]]  # what we submit
+    objects: Callable[[Json, Site | None], list[Json]]  # what the controllers make of a manifest, ours or a stranger's
+    kind: tuple[str, str]  # apiVersion and kind of that manifest
+    gang: str  # the gang that a job gets unless it asks for another
 
 
 BACKENDS: dict[str, Backend] = {
-    "volcano": Backend(volcano.manifests),
+    "volcano": Backend(
+        volcano.manifests, volcano.objects, ("batch.volcano.sh/v1alpha1", "Job"), "all replicas start together"
+    ),
+    "pytorchjob": Backend(
+        pytorchjob.manifests, pytorchjob.objects, ("kubeflow.org/v1", "PyTorchJob"), "all replicas, through Volcano"
+    ),
+    "trainjob": Backend(
+        trainjob.manifests, trainjob.objects, ("trainer.kubeflow.org/v1alpha1", "TrainJob"), "what its runtime asks for"
+    ),
+    "indexed": Backend(indexed.manifests, indexed.objects, ("batch/v1", "Job"), "none: pods start one by one"),
 }
+
+
+def backend_of(manifest: Mapping[str, object]) -> str | None:
+    """The back-end whose kind a manifest is, if any.
+
+    >>> backend_of({"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob"})
+    'pytorchjob'
+    """
+    kind = (manifest.get("apiVersion"), manifest.get("kind"))
+    return next((name for name, backend in BACKENDS.items() if backend.kind == kind), None)

@@ -5,9 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gangplank import podspec
+from gangplank.backends.volcano_objects import objects
 
 if TYPE_CHECKING:
     from gangplank.spec import JobSpec, Json
+
+__all__ = ["manifests", "objects"]
 
 # A lost pod takes the gang with it: without these, a pod that was evicted stays Failed and its peers wait for ever.
 GANG_POLICIES: tuple[Json, ...] = (

@@ -1,0 +1,67 @@
+"""A plain Indexed Job and a headless Service: the manifest carries the whole wiring, so no operator is needed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gangplank import podspec, wiring
+from gangplank.backends.indexed_objects import objects
+from gangplank.pods import value
+
+if TYPE_CHECKING:
+    from gangplank.spec import JobSpec, Json
+
+__all__ = ["manifests", "objects"]
+
+INDEX = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
+
+
+def backoff(spec: JobSpec) -> Json:
+    """How often the job may fail: per index with pods that are made anew, else containers restart in their pods.
+
+    With restartPolicy OnFailure the Job fails when the restarts of all its containers together *reach* backoffLimit,
+    and one failure of the gang restarts every rank.
+    """
+    if spec.indexed.backoff is not None:
+        return {"backoffLimitPerIndex": spec.indexed.backoff, "maxFailedIndexes": 0}
+    return {"backoffLimit": spec.max_retries * spec.replicas + 1 if spec.max_retries else 0}
+
+
+def manifests(spec: JobSpec) -> list[Json]:
+    """What we submit: the script's ConfigMap, if any, the Service under which the pods find each other, and the Job."""
+    restart = "OnFailure" if spec.indexed.backoff is None else "Never"
+    template = podspec.template(spec, "worker", "trainer", restart)
+    del template["metadata"]["labels"][podspec.ROLE_LABEL]  # one template for all
+    pod = template["spec"]
+    pod["subdomain"] = spec.name
+    if spec.priority:
+        pod["priorityClassName"] = spec.priority
+    pod["containers"][0]["ports"] = [{"name": "rendezvous", "containerPort": spec.port}]
+    pod["containers"][0]["env"] += [
+        value("MASTER_ADDR", wiring.master_addr(spec)),
+        value("MASTER_PORT", spec.port),
+        value("WORLD_SIZE", spec.replicas),
+        podspec.field("RANK", INDEX),
+    ]
+    body: Json = {
+        "completionMode": "Indexed",
+        "completions": spec.replicas,
+        "parallelism": spec.replicas,
+        **backoff(spec),
+    }
+    if spec.deadline_s is not None:
+        body["activeDeadlineSeconds"] = spec.deadline_s
+    if spec.ttl_s is not None:
+        body["ttlSecondsAfterFinished"] = spec.ttl_s
+    body["template"] = template
+    service = {
+        "clusterIP": "None",
+        "publishNotReadyAddresses": True,  # ranks meet before any of them is ready
+        "selector": {podspec.JOB_LABEL: spec.name},
+        "ports": [{"name": "rendezvous", "port": spec.port}],
+    }
+    return [
+        *podspec.script_map(spec),
+        {"apiVersion": "v1", "kind": "Service", "metadata": podspec.metadata(spec), "spec": service},
+        {"apiVersion": "batch/v1", "kind": "Job", "metadata": podspec.metadata(spec), "spec": body},
+    ]

@@ -1,0 +1,68 @@
+"""The Kubeflow training operator v1: a PyTorchJob (kubeflow.org/v1)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gangplank import podspec
+from gangplank.backends.pytorchjob_objects import objects
+
+if TYPE_CHECKING:
+    from gangplank.spec import JobSpec, Json
+
+__all__ = ["manifests", "objects"]
+
+CONTAINER = "pytorch"  # the operator wires, watches and opens ports of the container of this name alone
+PORT = "pytorchjob-port"
+NO_MESH = {"sidecar.istio.io/inject": "false"}  # a sidecar outlives the trainer, so the pod would never complete
+
+
+def replica_spec(spec: JobSpec, role: str, replicas: int) -> Json:
+    """One replica type of the job."""
+    template = podspec.template(spec, role, CONTAINER, "Never")
+    pod = template["spec"]
+    del pod["restartPolicy"]  # the replica's own is what counts
+    pod["containers"][0]["ports"] = [{"name": PORT, "containerPort": spec.port}]
+    if spec.pytorchjob.gang:
+        pod["schedulerName"] = "volcano"
+    if spec.priority:
+        pod["priorityClassName"] = spec.priority  # the operator would set it on the PodGroup alone
+    template["metadata"]["annotations"] = {**NO_MESH, **template["metadata"].get("annotations", {})}
+    return {"replicas": replicas, "restartPolicy": spec.pytorchjob.restart_policy, "template": template}
+
+
+def scheduling(spec: JobSpec) -> Json:
+    """The gang that the operator asks Volcano for."""
+    least = spec.elastic.minimum if spec.elastic else spec.replicas
+    found: Json = {"minAvailable": least if spec.min_available is None else spec.min_available}
+    found["queue"] = spec.queue or "default"
+    return {**found, "priorityClass": spec.priority} if spec.priority else found
+
+
+def manifests(spec: JobSpec) -> list[Json]:
+    """What we submit: the script's ConfigMap, if any, and the PyTorchJob."""
+    policy: Json = {"cleanPodPolicy": spec.pytorchjob.clean_pod_policy, "backoffLimit": spec.max_retries}
+    optional = {
+        "activeDeadlineSeconds": spec.deadline_s,
+        "ttlSecondsAfterFinished": spec.ttl_s,
+        "schedulingPolicy": scheduling(spec) if spec.pytorchjob.gang else None,
+        "suspend": spec.pytorchjob.suspend or None,
+    }
+    policy.update({name: value for name, value in optional.items() if value is not None})
+    counts = {"Master": spec.masters, "Worker": spec.workers}
+    body: Json = {
+        "nprocPerNode": spec.pytorchjob.nproc or str(spec.processes_per_node),
+        "runPolicy": policy,
+        "pytorchReplicaSpecs": {
+            kind: replica_spec(spec, kind.lower(), count) for kind, count in counts.items() if count
+        },
+    }
+    if spec.elastic:
+        body["elasticPolicy"] = {
+            "minReplicas": spec.elastic.minimum,
+            "maxReplicas": spec.elastic.maximum,
+            "rdzvBackend": "c10d",
+            "maxRestarts": spec.max_retries,
+        }
+    job = {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "metadata": podspec.metadata(spec), "spec": body}
+    return [*podspec.script_map(spec), job]

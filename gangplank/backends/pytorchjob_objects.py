@@ -1,0 +1,293 @@
+"""What the training operator makes of a PyTorchJob, ours or a stranger's: pods, a Service for each, the PodGroup.
+
+Follows github.com/kubeflow/training-operator v1.9.4: defaults in memory, then pods and Services per replica.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gangplank import names, quota, shape
+from gangplank.errors import Problem, shown
+from gangplank.pods import Site, add_env, clone, containers, namespace, owner, refuse, value
+from gangplank.shape import Count
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from gangplank.fields import Problems
+    from gangplank.spec import Json
+
+CONTAINER, PORT, DEFAULT_PORT = "pytorch", "pytorchjob-port", 23456
+LABEL = "training.kubeflow.org"
+REPLICA = {"replicas": Count, "restartPolicy": str, "template": shape.TEMPLATE}
+ELASTIC = {
+    "minReplicas": Count,
+    "maxReplicas": Count,
+    "rdzvBackend": str,
+    "rdzvPort": Count,
+    "rdzvHost": str,
+    "rdzvId": str,
+    "rdzvConf": [{"key": str, "value": str}],
+    "standalone": bool,
+    "nProcPerNode": Count,
+    "maxRestarts": Count,
+    "metrics": [dict],
+}
+SCHEDULING = {"minAvailable": Count, "queue": str, "priorityClass": str, "minResources": shape.each(shape.Amount)}
+FORM = {
+    "spec": {
+        "nprocPerNode": str,
+        "runPolicy": {"schedulingPolicy": SCHEDULING, "suspend": bool},
+        "elasticPolicy": ELASTIC,
+        "pytorchReplicaSpecs": shape.each(REPLICA),
+    }
+}
+LOOKUP = (
+    "err=1;for i in $(seq {tries}); do if nslookup {host}; then err=0 && break; fi;"
+    "echo waiting for master; sleep 2; done; exit $err"
+)
+
+
+def admitted(given: Json) -> Json:
+    """The job as the operator defaults it in memory; refuses what its webhook refuses."""
+    problems: Problems = []
+    job = shape.manifest(given, FORM, problems)
+    refuse(problems, given)
+    _check(job, problems)
+    refuse(problems, given)
+    spec = job["spec"]
+    for replica in spec["pytorchReplicaSpecs"].values():
+        replica.setdefault("replicas", 1)
+        replica["restartPolicy"] = replica.get("restartPolicy") or "OnFailure"
+        for container in containers(replica["template"]["spec"]):
+            if container["name"] == CONTAINER and all(p.get("name") != PORT for p in container.get("ports", [])):
+                container.setdefault("ports", []).append({"name": PORT, "containerPort": DEFAULT_PORT})
+    elastic = spec.get("elasticPolicy")
+    if elastic is not None:
+        workers = spec["pytorchReplicaSpecs"]["Worker"]["replicas"]
+        least, most = elastic.get("minReplicas"), elastic.get("maxReplicas")
+        elastic["minReplicas"] = next(n for n in (least, most, workers) if n is not None)
+        elastic["maxReplicas"] = next(n for n in (most, least, workers) if n is not None)
+    if "nprocPerNode" not in spec and "nProcPerNode" not in (elastic or {}):
+        spec["nprocPerNode"] = "auto"
+    return job
+
+
+def _check(job: Json, problems: Problems) -> None:
+    """Refuse what the operator's webhook refuses, and what it lets pass although no Service can have that name."""
+    name, spec = job["metadata"]["name"], job["spec"]
+
+    def bad(path: str, got: object, expected: str) -> None:
+        problems.append(Problem(f"PyTorchJob.{path}", shown(got), expected))
+
+    if not names.DNS1035.fullmatch(name):
+        bad("metadata.name", name, "a-z, 0-9 and -, from a letter on, at most 63")
+    replicas = spec.get("pytorchReplicaSpecs") or {}
+    if not replicas:
+        bad("spec.pytorchReplicaSpecs", spec.get("pytorchReplicaSpecs"), "Master, Worker or both")
+    for kind, replica in replicas.items():
+        _check_replica(name, kind, replica, bad)
+    elastic = spec.get("elasticPolicy")
+    if elastic is not None:
+        if "Worker" not in replicas:
+            bad("spec.pytorchReplicaSpecs.Worker", None, "workers, as there is an elasticPolicy")
+        if "nprocPerNode" in spec and "nProcPerNode" in elastic:
+            bad("spec.elasticPolicy.nProcPerNode", elastic["nProcPerNode"], "nothing beside spec.nprocPerNode")
+        if elastic.get("rdzvConf") == []:
+            bad("spec.elasticPolicy.rdzvConf", [], "an entry or no field: an empty list makes the operator panic")
+
+
+def _check_replica(name: str, kind: str, replica: Json, bad: Callable[[str, object, str], None]) -> None:
+    """Refuse one replica type that cannot be."""
+    where = f"spec.pytorchReplicaSpecs.{kind}"
+    if kind not in {"Master", "Worker"}:
+        bad(where, kind, "Master or Worker, spelled so")
+    count = replica.get("replicas", 0 if kind == "Master" else 1)
+    if kind == "Master" and count != 1:
+        bad(f"{where}.replicas", replica.get("replicas"), "an explicit 1")
+    elif count < 1:
+        bad(f"{where}.replicas", count, "at least 1")
+    known = replica.get("template", {}).get("spec", {}).get("containers") or []
+    if all(container.get("name") != CONTAINER for container in known):
+        bad(f"{where}.template.spec.containers", [c.get("name") for c in known], f"one of the name {CONTAINER}")
+    if any(not container.get("image") or not container.get("name") for container in known):
+        bad(f"{where}.template.spec.containers", "one without name or image", "a name and an image for each")
+    longest = f"{name}-{kind.lower()}-{max(count - 1, 0)}"
+    if len(longest) > names.LABEL_MAX:
+        bad("metadata.name", longest, f"a Service's name of at most {names.LABEL_MAX}")
+
+
+def port_of(replica: Json) -> int:
+    """The port of the operator's name, which defaulting has made sure of."""
+    for container in containers(replica["template"]["spec"]):
+        if container["name"] == CONTAINER:
+            for port in container["ports"]:
+                if port.get("name") == PORT:
+                    found: int = port.get("containerPort", 0)
+                    return found
+    return DEFAULT_PORT
+
+
+def environment(job: Json, kind: str, index: int) -> list[Json]:
+    """What the operator appends to every container's environment, in its order."""
+    name, spec = job["metadata"]["name"], job["spec"]
+    replicas, elastic = spec["pytorchReplicaSpecs"], spec.get("elasticPolicy")
+    nodes = sum(replica["replicas"] for replica in replicas.values())
+    processes = spec.get("nprocPerNode")
+    found = [value("PYTHONUNBUFFERED", 1)]
+    if "Master" in replicas:
+        port, host = port_of(replicas["Master"]), f"{name}-master-0"
+        found += [value("MASTER_PORT", port), value("PET_MASTER_PORT", port)]
+        found += [value("MASTER_ADDR", host), value("PET_MASTER_ADDR", host)]
+        rank = index + (kind == "Worker")
+        found.append(value("WORLD_SIZE", nodes * _integer(processes)))
+        found += [value("RANK", rank), value("PET_NODE_RANK", rank)]
+    if processes is not None:
+        found.append(value("PET_NPROC_PER_NODE", processes))
+    if elastic is None:
+        return [*found, value("PET_NNODES", nodes)]
+    host = elastic.get("rdzvHost", f"{name}-worker-0")
+    port = elastic.get("rdzvPort", port_of(replicas["Worker"]))
+    found.append(value("PET_RDZV_ENDPOINT", f"{host}:{port}"))
+    found.append(value("PET_RDZV_BACKEND", elastic.get("rdzvBackend", "c10d")))
+    found.append(value("PET_NNODES", f"{elastic['minReplicas']}:{elastic['maxReplicas']}"))
+    for field, variable in (("maxRestarts", "MAX_RESTARTS"), ("nProcPerNode", "NPROC_PER_NODE"), ("rdzvId", "RDZV_ID")):
+        if field in elastic:
+            found.append(value(f"PET_{variable}", elastic[field]))
+    if "rdzvConf" in elastic:
+        pairs = ",".join(f"{item.get('key', '')}={item.get('value', '')}" for item in elastic["rdzvConf"])
+        found.append(value("PET_RDZV_CONF", pairs))
+    return [*found, value("PET_STANDALONE", "")] if elastic.get("standalone") else found
+
+
+def _integer(text: str | None) -> int:
+    """Processes per node as Go's strconv.Atoi reads them, one when it cannot."""
+    sign = text[1:] if text and text[0] in "+-" else text
+    return int(text) if text and sign and sign.isascii() and sign.isdigit() else 1
+
+
+def init_container(job: Json, site: Site) -> Json:
+    """The container in which a worker waits until the master's name resolves."""
+    script = LOOKUP.replace("{tries}", str(site.init_tries)).replace("{host}", f"{job['metadata']['name']}-master-0")
+    return {
+        "name": "init-pytorch",
+        "image": site.init_image,
+        "imagePullPolicy": "IfNotPresent",
+        "resources": {"limits": {"cpu": "100m", "memory": "20Mi"}, "requests": {"cpu": "50m", "memory": "10Mi"}},
+        "command": ["sh", "-c", script],
+    }
+
+
+def labels_of(job: Json, kind: str, index: int) -> dict[str, str]:
+    """The labels that a replica and its Service share."""
+    return {
+        f"{LABEL}/operator-name": "pytorchjob-controller",
+        f"{LABEL}/job-name": job["metadata"]["name"],
+        f"{LABEL}/replica-type": kind.lower(),
+        f"{LABEL}/replica-index": str(index),
+    }
+
+
+def pod_of(job: Json, kind: str, index: int, site: Site) -> Json:
+    """One replica's pod."""
+    name, replica = job["metadata"]["name"], job["spec"]["pytorchReplicaSpecs"][kind]
+    template, pod = replica["template"].get("metadata", {}), clone(replica["template"]["spec"])
+    masters = "Master" in job["spec"]["pytorchReplicaSpecs"]
+    labels = {**template.get("labels", {}), **labels_of(job, kind, index)}
+    if kind == "Master" or (not masters and index == 0):
+        labels[f"{LABEL}/job-role"] = "master"
+    annotations = dict(template.get("annotations", {}))
+    pod["restartPolicy"] = "Never" if replica["restartPolicy"] == "ExitCode" else replica["restartPolicy"]
+    variables = environment(job, kind, index)
+    for container in containers(pod):
+        add_env(container, variables)
+    if kind == "Worker" and masters:
+        pod.setdefault("initContainers", []).append(init_container(job, site))
+    if site.gang:
+        pod["schedulerName"] = pod.get("schedulerName") or "volcano"
+        annotations |= {"scheduling.k8s.io/group-name": name, "volcano.sh/task-spec": kind.lower()}
+    meta = meta_of(job, f"{name}-{kind.lower()}-{index}", site)
+    meta["labels"] = labels
+    if annotations:
+        meta["annotations"] = annotations
+    if template.get("finalizers"):
+        meta["finalizers"] = list(template["finalizers"])
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": pod}
+
+
+def meta_of(job: Json, name: str, site: Site) -> Json:
+    """The metadata of an object that the operator makes."""
+    return {"name": name, "namespace": namespace(job), "ownerReferences": owner(job, site.uid)}
+
+
+def service_of(job: Json, kind: str, index: int, site: Site) -> Json:
+    """One replica's headless Service, under the name of its pod, with the ports of its container pytorch."""
+    replica, labels = job["spec"]["pytorchReplicaSpecs"][kind], labels_of(job, kind, index)
+    ports = []
+    for container in containers(replica["template"]["spec"]):
+        if container["name"] == CONTAINER:
+            for port in container.get("ports", []):
+                named = {"name": port["name"]} if port.get("name") else {}
+                ports.append({**named, "port": port.get("containerPort", 0)})
+            break
+    meta = meta_of(job, f"{job['metadata']['name']}-{kind.lower()}-{index}", site)
+    meta["labels"] = labels
+    spec = {"clusterIP": "None", "selector": dict(labels), "ports": ports}
+    return {"apiVersion": "v1", "kind": "Service", "metadata": meta, "spec": spec}
+
+
+def pod_group(job: Json, site: Site) -> Json:
+    """The gang that the operator asks Volcano for: it knows no tasks, and here takes the Master first."""
+    spec = job["spec"]
+    policy = spec.get("runPolicy", {}).get("schedulingPolicy", {})
+    total = sum(replica["replicas"] for replica in spec["pytorchReplicaSpecs"].values())
+    least = policy.get("minAvailable", total)
+    summed: quota.Amounts = {}
+    left = least
+    for kind in sorted(spec["pytorchReplicaSpecs"]):  # upstream's order is that of a Go map: random
+        replica = spec["pytorchReplicaSpecs"][kind]
+        count, left = min(replica["replicas"], left), left - min(replica["replicas"], left)
+        for container in containers(replica["template"]["spec"]):
+            given = container.get("resources", {})
+            asked = quota.amounts(given["requests"] if "requests" in given else given.get("limits"))
+            if count:
+                summed = quota.add(summed, {name: amount.times(count) for name, amount in asked.items()})
+    meta = meta_of(job, job["metadata"]["name"], site)
+    if job["metadata"].get("annotations"):
+        meta["annotations"] = dict(job["metadata"]["annotations"])
+    body: Json = {"minMember": least, "queue": policy.get("queue") or "default"}
+    body["minResources"] = policy["minResources"] if "minResources" in policy else quota.written(summed)
+    if policy.get("priorityClass"):
+        body["priorityClassName"] = policy["priorityClass"]
+    return {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "PodGroup", "metadata": meta, "spec": body}
+
+
+def autoscaler(job: Json, site: Site) -> Json:
+    """The autoscaler over the job's workers, which elasticPolicy.metrics asks for."""
+    elastic = job["spec"]["elasticPolicy"]
+    target = {"apiVersion": job["apiVersion"], "kind": job["kind"], "name": job["metadata"]["name"]}
+    spec = {
+        "scaleTargetRef": target,
+        "minReplicas": elastic["minReplicas"],
+        "maxReplicas": elastic["maxReplicas"],
+        "metrics": clone(elastic["metrics"]),
+    }
+    meta = meta_of(job, job["metadata"]["name"], site)
+    return {"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "metadata": meta, "spec": spec}
+
+
+def objects(manifest: Json, site: Site | None = None) -> list[Json]:
+    """Everything that the operator makes of a PyTorchJob; nothing while it is suspended."""
+    site = site or Site()
+    job = admitted(manifest)
+    if job["spec"].get("runPolicy", {}).get("suspend"):
+        return []
+    made: list[Json] = [pod_group(job, site)] if site.gang else []
+    if "metrics" in job["spec"].get("elasticPolicy", {}):
+        made.append(autoscaler(job, site))
+    for kind in sorted(job["spec"]["pytorchReplicaSpecs"]):
+        for index in range(job["spec"]["pytorchReplicaSpecs"][kind]["replicas"]):
+            made.append(pod_of(job, kind, index, site))
+            made.append(service_of(job, kind, index, site))
+    return made

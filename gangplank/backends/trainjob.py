@@ -1,0 +1,66 @@
+"""Kubeflow Trainer v2: a TrainJob (trainer.kubeflow.org/v1alpha1) that refers to a runtime of the platform's."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gangplank import podspec, wiring
+from gangplank.backends.trainjob_objects import objects
+from gangplank.pods import clone, value
+
+if TYPE_CHECKING:
+    from gangplank.spec import JobSpec, Json
+
+__all__ = ["manifests", "objects"]
+
+MANAGER = "gangplank.dev/job"  # whose patches these are
+INDEX = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
+
+
+def environment(spec: JobSpec, given: list[Json]) -> list[Json]:
+    """The environment of every node: Trainer sets PET_ names alone, so other commands get the usual four here."""
+    return [
+        *given,
+        value("MASTER_ADDR", wiring.master_addr(spec)),
+        value("MASTER_PORT", wiring.TRAINER_PORT),
+        value("WORLD_SIZE", spec.replicas),
+        podspec.field("RANK", INDEX),
+    ]
+
+
+def patch(template: Json) -> Json:
+    """What the runtime's pod template lacks, as far as Trainer lets a job patch it."""
+    pod, container = template["spec"], template["spec"]["containers"][0]
+    inner: Json = {"name": "node", "securityContext": container["securityContext"]}
+    if "volumeMounts" in container:
+        inner["volumeMounts"] = container["volumeMounts"]
+    allowed = ("securityContext", "affinity", "tolerations", "nodeSelector", "volumes")
+    body = {**{key: pod[key] for key in allowed if key in pod}, "containers": [inner]}
+    job = {"name": "node", "template": {"spec": {"template": {"metadata": template["metadata"], "spec": body}}}}
+    return {"manager": MANAGER, "trainingRuntimeSpec": {"template": {"spec": {"replicatedJobs": [job]}}}}
+
+
+def manifests(spec: JobSpec) -> list[Json]:
+    """What we submit: the script's ConfigMap, if any, and the TrainJob, which always has a trainer stanza."""
+    template = podspec.template(spec, "worker", "node")
+    del template["metadata"]["labels"][podspec.ROLE_LABEL]  # one template for all
+    container = template["spec"]["containers"][0]
+    trainer: Json = {
+        "image": spec.image,
+        **{key: container[key] for key in ("command", "args") if key in container},
+        "env": environment(spec, container["env"]),
+        "numNodes": spec.replicas,
+        "numProcPerNode": spec.processes_per_node,
+        "resourcesPerNode": container["resources"],
+    }
+    reference = {"apiGroup": "trainer.kubeflow.org", "kind": spec.trainjob.runtime_kind, "name": spec.trainjob.runtime}
+    body: Json = {
+        "runtimeRef": reference,
+        "trainer": trainer,
+        "runtimePatches": [patch(template), *(clone(item) for item in spec.trainjob.patches)],
+    }
+    if spec.deadline_s is not None:
+        body["activeDeadlineSeconds"] = spec.deadline_s
+    meta = podspec.metadata(spec)
+    job = {"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob", "metadata": meta, "spec": body}
+    return [*podspec.script_map(spec), job]

@@ -1,0 +1,288 @@
+"""What Volcano makes of a Job, ours or a stranger's: pods, the plugins' objects and the PodGroup.
+
+Follows volcano.sh/volcano v1.15.1: the mutating webhook, then createJobPod, then every plugin, and the PodGroup.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gangplank import names, quota, shape
+from gangplank.backends import volcano_plugins as plugins
+from gangplank.errors import Problem, shown
+from gangplank.pods import RANDOM, Site, add_mount, clone, containers, namespace, owner, refuse
+from gangplank.shape import Count
+
+if TYPE_CHECKING:
+    from gangplank.fields import Problems
+    from gangplank.spec import Json
+
+TOPOLOGY = {"mode": str, "highestTierAllowed": Count, "highestTierName": str}
+PARTITION = {"totalPartitions": Count, "partitionSize": Count, "minPartitions": Count, "networkTopology": TOPOLOGY}
+TASK = {
+    "name": str,
+    "replicas": Count,
+    "minAvailable": Count,
+    "template": shape.TEMPLATE,
+    "topologyPolicy": str,
+    "partitionPolicy": PARTITION,
+}
+FORM = {
+    "spec": {
+        "schedulerName": str,
+        "queue": str,
+        "minAvailable": Count,
+        "priorityClassName": str,
+        "plugins": shape.each([str]),
+        "tasks": [TASK],
+        "volumes": [{"mountPath": str, "volumeClaimName": str, "volumeClaim": dict}],
+        "networkTopology": TOPOLOGY,
+    }
+}
+# Of the job's own metadata only these reach its pods.
+FROM_ANNOTATIONS = ("volcano.sh/preemptable", "volcano.sh/cooldown-time", "volcano.sh/revocable-zone")
+FROM_LABELS = ("volcano.sh/preemptable", "volcano.sh/cooldown-time")
+WANT_SVC = ("tensorflow", "mpi", "pytorch", "ray")
+NOT_YET = ("tensorflow", "mpi", "ray", "hcclrank")
+
+
+def admitted(given: Json) -> Json:
+    """The job as the mutating webhook leaves it; refuses what the expansion below could not read."""
+    problems: Problems = []
+    job = shape.manifest(given, FORM, problems)
+    refuse(problems, given)
+    spec = job["spec"]
+    _check(job, problems)
+    refuse(problems, given)
+    spec["queue"] = spec.get("queue") or "default"
+    spec["schedulerName"] = spec.get("schedulerName") or "volcano"
+    for index, task in enumerate(spec["tasks"]):
+        task["name"] = task.get("name") or f"default{index}"
+        task.setdefault("replicas", 0)  # yes: an omitted count means no pods
+        template = task.setdefault("template", {})
+        pod = template.setdefault("spec", {})
+        template.setdefault("metadata", {})
+        if pod.get("hostNetwork") and not pod.get("dnsPolicy"):
+            pod["dnsPolicy"] = "ClusterFirstWithHostNet"
+        if "minAvailable" not in task:
+            part = task.get("partitionPolicy", {})
+            parts = part.get("minPartitions", 0)
+            task["minAvailable"] = parts * part.get("partitionSize", 0) if parts else task["replicas"]
+    if not spec.get("minAvailable"):
+        spec["minAvailable"] = sum(task["minAvailable"] for task in spec["tasks"])
+    wanted = spec.get("plugins", {})
+    if any(name in wanted for name in WANT_SVC):
+        wanted.setdefault("svc", [])
+    spec["plugins"] = wanted
+    _check_names(job, problems)
+    refuse(problems, given)
+    return job
+
+
+def _check(job: Json, problems: Problems) -> None:
+    """Refuse what Volcano's own webhook refuses before it looks at names."""
+    spec, tasks = job["spec"], job["spec"].get("tasks")
+    if not tasks:
+        problems.append(Problem("Job.spec.tasks", shown(tasks), "at least one task"))
+        return
+    for name in spec.get("plugins", {}):
+        if name in NOT_YET:
+            problems.append(Problem(f"Job.spec.plugins.{name}", name, "a plugin for PyTorch: it is not supported yet"))
+        elif name not in plugins.FLAGS:
+            problems.append(Problem(f"Job.spec.plugins.{name}", name, f"one of {', '.join(plugins.FLAGS)}"))
+    seen: set[str] = set()
+    for index, task in enumerate(tasks):
+        name = task.get("name") or f"default{index}"
+        if name in seen:
+            problems.append(Problem(f"Job.spec.tasks[{index}].name", shown(name), "a name of its own"))
+        seen.add(name)
+        if task.get("minAvailable", 0) > task.get("replicas", 0):
+            where = f"Job.spec.tasks[{index}].minAvailable"
+            problems.append(Problem(where, shown(task["minAvailable"]), f"at most {task.get('replicas', 0)} replicas"))
+        if not task.get("template", {}).get("spec", {}).get("containers"):
+            problems.append(Problem(f"Job.spec.tasks[{index}].template.spec.containers", "nothing", "a container"))
+    total = sum(task.get("replicas", 0) for task in tasks)
+    if spec.get("minAvailable", 0) > total:
+        problems.append(Problem("Job.spec.minAvailable", shown(spec["minAvailable"]), f"at most {total} replicas"))
+
+
+def _check_names(job: Json, problems: Problems) -> None:
+    """Refuse names that the webhook lets pass and that no pod can have."""
+    for index, task in enumerate(job["spec"]["tasks"]):
+        where = f"Job.spec.tasks[{index}].name"
+        if not names.DNS1123.fullmatch(task["name"]):
+            problems.append(Problem(where, shown(task["name"]), "a-z, 0-9 and -, at most 63"))
+        longest = f"{job['metadata']['name']}-{task['name']}-{max(task['replicas'] - 1, 0)}"
+        if task["replicas"] and "svc" in job["spec"]["plugins"] and not names.DNS1123.fullmatch(longest):
+            problems.append(Problem(where, shown(longest), "a pod's name that is a host name: at most 63, no dots"))
+
+
+def pod_of(job: Json, task: Json, index: int, site: Site) -> Json:
+    """One pod as createJobPod makes it, before the plugins."""
+    name, spec, template = job["metadata"]["name"], job["spec"], task["template"]
+    meta, pod = clone(template["metadata"]), clone(template["spec"])
+    pod["schedulerName"] = pod.get("schedulerName") or spec["schedulerName"]
+    if not pod.get("priorityClassName") and spec.get("priorityClassName"):
+        pod["priorityClassName"] = spec["priorityClassName"]
+    for volume, claim in claims(job):
+        pod.setdefault("volumes", []).append({"name": volume, "persistentVolumeClaim": {"claimName": claim["name"]}})
+        for container in containers(pod):
+            add_mount(container, {"name": volume, "mountPath": claim["mount"]})
+    annotations, labels = meta.get("annotations", {}), meta.get("labels", {})
+    annotations |= {
+        "volcano.sh/task-index": str(index),
+        "volcano.sh/task-spec": task["name"],
+        "scheduling.k8s.io/group-name": f"{name}-{site.uid}",
+        "volcano.sh/job-name": name,
+        "volcano.sh/queue-name": spec["queue"],
+        "volcano.sh/job-version": "0",
+        "volcano.sh/job-retry-count": "0",
+        "volcano.sh/template-uid": f"{name}-{task['name']}",
+    }
+    if task.get("topologyPolicy"):
+        annotations["volcano.sh/numa-topology-policy"] = task["topologyPolicy"]
+    own = job["metadata"].get("annotations", {})
+    annotations |= {key: own[key] for key in FROM_ANNOTATIONS if key in own}
+    budget = [key for key in ("volcano.sh/jdb-min-available", "volcano.sh/jdb-max-unavailable") if key in own]
+    annotations |= {key: own[key] for key in budget[:1]}
+    labels |= {
+        "volcano.sh/task-index": str(index),
+        "volcano.sh/job-name": name,
+        "volcano.sh/task-spec": task["name"],
+        "volcano.sh/job-namespace": namespace(job),
+        "volcano.sh/queue-name": spec["queue"],
+    }
+    known = job["metadata"].get("labels", {})
+    labels |= {key: known[key] for key in FROM_LABELS if key in known}
+    if "partitionPolicy" in task:
+        size = task["partitionPolicy"].get("partitionSize", 0)
+        labels["volcano.sh/partition-id"] = str(index // size if size else 0)
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": f"{name}-{task['name']}-{index}",
+            "namespace": namespace(job),
+            "labels": labels,
+            "annotations": annotations,
+            "ownerReferences": owner(job, site.uid),
+        },
+        "spec": pod,
+    }
+
+
+def claims(job: Json) -> list[tuple[str, Json]]:
+    """The job's own volumes, one per claim, by the name that its pods give them; claims to be made have no name yet."""
+    found: dict[str, Json] = {}
+    for index, volume in enumerate(job["spec"].get("volumes", [])):
+        claim = volume.get("volumeClaimName") or f"{job['metadata']['name']}-pvc-{RANDOM}{index}"
+        found.setdefault(claim, {"name": claim, "mount": volume.get("mountPath", ""), **volume})
+    return [(f"{job['metadata']['name']}-{RANDOM}{index}", claim) for index, claim in enumerate(found.values())]
+
+
+def min_resources(job: Json, site: Site) -> dict[str, str]:
+    """What the gang needs in all, as the scheduler's enqueue action will weigh it."""
+    tasks = sorted(
+        job["spec"]["tasks"],
+        key=lambda task: -site.priorities.get(task["template"]["spec"].get("priorityClassName", ""), 0),
+    )
+    wanted = job["spec"]["minAvailable"]
+    counts = [0] * len(tasks)
+    if wanted < sum(task["minAvailable"] for task in tasks):
+        for at, task in enumerate(tasks):
+            counts[at] = min(task["replicas"], wanted - sum(counts))
+    else:
+        for at, task in enumerate(tasks):
+            counts[at] = min(task["minAvailable"], wanted - sum(counts))
+        for at, task in enumerate(tasks):
+            counts[at] += min(task["replicas"] - task["minAvailable"], max(wanted - sum(counts), 0))
+    total: quota.Amounts = {}
+    for count, task in zip(counts, tasks, strict=True):
+        if count > 0:
+            one = quota.usage(task["template"]["spec"])
+            total = quota.add(total, {name: amount.times(count) for name, amount in one.items()})
+    return quota.written(total)
+
+
+def pod_group(job: Json, site: Site) -> Json:
+    """The gang: how many pods, of which tasks, must fit before any starts."""
+    meta, spec = job["metadata"], job["spec"]
+    name = f"{meta['name']}-{site.uid}"
+    where: Json = {"name": name, "namespace": namespace(job), "ownerReferences": owner(job, site.uid)}
+    where.update({key: clone(meta[key]) for key in ("labels", "annotations") if meta.get(key)})
+    body: Json = {
+        "minMember": spec["minAvailable"],
+        "minTaskMember": {task["name"]: task["minAvailable"] for task in spec["tasks"]},
+        "queue": spec["queue"],
+        "minResources": min_resources(job, site),
+    }
+    if spec.get("priorityClassName"):
+        body["priorityClassName"] = spec["priorityClassName"]
+    if "networkTopology" in spec:
+        body["networkTopology"] = topology(spec["networkTopology"])
+    groups = [sub_group(task) for task in spec["tasks"] if "partitionPolicy" in task]
+    if groups:
+        body["subGroupPolicy"] = groups
+    return {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "PodGroup", "metadata": where, "spec": body}
+
+
+def topology(given: Json) -> Json:
+    """Network limits as the PodGroup has them: a tier's number wins over its name."""
+    found: Json = {"mode": given.get("mode", "hard")}
+    if "highestTierAllowed" in given:
+        found["highestTierAllowed"] = given["highestTierAllowed"]
+    elif given.get("highestTierName"):
+        found["highestTierName"] = given["highestTierName"]
+    return found
+
+
+def sub_group(task: Json) -> Json:
+    """The part of a PodGroup that keeps a task's partitions together."""
+    part = task["partitionPolicy"]
+    found: Json = {
+        "name": task["name"],
+        "subGroupSize": part.get("partitionSize", 0),
+        "minSubGroups": part.get("minPartitions", 0),
+        "labelSelector": {"matchLabels": {"volcano.sh/task-spec": task["name"]}},
+        "matchLabelKeys": ["volcano.sh/partition-id"],
+    }
+    if "networkTopology" in part:
+        found["networkTopology"] = {"mode": "hard", **part["networkTopology"]}
+    return found
+
+
+def objects(manifest: Json, site: Site | None = None) -> list[Json]:
+    """Everything that Volcano makes of a Job; tasks that wait for others (dependsOn) are there too, as they will be."""
+    site = site or Site()
+    job = admitted(manifest)
+    used = job["spec"]["plugins"]
+    made: list[Json] = []
+    for volume in job["spec"].get("volumes", []):
+        if not volume.get("volumeClaimName") and volume.get("volumeClaim"):
+            at = job["spec"]["volumes"].index(volume)
+            name = f"{job['metadata']['name']}-pvc-{RANDOM}{at}"
+            where = plugins.meta(job, name, site.uid)
+            made.append(
+                {
+                    "apiVersion": "v1",
+                    "kind": "PersistentVolumeClaim",
+                    "metadata": where,
+                    "spec": clone(volume["volumeClaim"]),
+                }
+            )
+    made += plugins.svc_objects(job, site.uid) if "svc" in used else []
+    made += plugins.ssh_objects(job, site.uid) if "ssh" in used else []
+    made.append(pod_group(job, site))
+    for task in job["spec"]["tasks"]:
+        for index in range(task["replicas"]):
+            pod = pod_of(job, task, index, site)
+            if "pytorch" in used:
+                plugins.pytorch_pod(job, pod, task, index)
+            if "svc" in used:
+                plugins.svc_pod(job, pod)
+            if "env" in used:
+                plugins.env_pod(pod, index)
+            if "ssh" in used:
+                plugins.ssh_pod(job, pod)
+            made.append(pod)
+    return made

@@ -1,0 +1,51 @@
+"""Kubernetes' strategic merge, for the parts of a JobSet that a TrainJob may patch.
+
+https://kubernetes.io/docs/tasks/manage-kubernetes-objects/update-api-object-kubectl-patch/
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gangplank.pods import clone
+
+# Lists that are merged item by item, by the key that tells items apart; all other lists are replaced.
+KEYS = {
+    "replicatedJobs": "name",
+    "containers": "name",
+    "initContainers": "name",
+    "env": "name",
+    "volumes": "name",
+    "volumeMounts": "mountPath",
+    "imagePullSecrets": "name",
+    "schedulingGates": "name",
+    "topologySpreadConstraints": "topologyKey",
+}
+
+
+def strategic(base: Any, patch: Any, field: str = "") -> Any:
+    """A copy of base with patch merged in; neither is changed.
+
+    >>> strategic({"a": 1, "env": [{"name": "X"}]}, {"a": None, "env": [{"name": "X", "value": "1"}]})
+    {'env': [{'name': 'X', 'value': '1'}]}
+    """
+    if isinstance(base, dict) and isinstance(patch, dict):
+        found = clone(base)
+        for key, item in patch.items():
+            if item is None:
+                found.pop(key, None)
+            else:
+                found[key] = strategic(found[key], item, key) if key in found else clone(item)
+        return found
+    if isinstance(base, list) and isinstance(patch, list) and field in KEYS:
+        key = KEYS[field]
+        merged = clone(base)
+        at = {item.get(key): index for index, item in enumerate(merged) if isinstance(item, dict)}
+        for item in patch:
+            name = item.get(key) if isinstance(item, dict) else None
+            if name in at:
+                merged[at[name]] = strategic(merged[at[name]], item)
+            else:
+                merged.append(clone(item))
+        return merged
+    return clone(patch)

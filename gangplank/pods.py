@@ -1,0 +1,105 @@
+"""Small parts from which the objects of a job are put together, alike for all back-ends."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from gangplank.errors import Problem, SpecError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from gangplank.fields import Problems
+    from gangplank.spec import Json
+
+UID = "<uid>"  # stands for what the API server decides
+RANDOM = "<random>"  # stands for what a controller draws
+
+
+@dataclass(frozen=True)
+class Site:
+    """What the objects of a manifest depend on beside the manifest itself."""
+
+    uid: str = UID
+    gang: bool = True  # the training operator runs with --gang-scheduler-name=volcano
+    init_image: str = "alpine:3.10"  # its --pytorch-init-container-image
+    init_tries: int = 100  # its --pytorch-init-container-max-tries
+    priorities: Mapping[str, int] = field(default_factory=dict)  # PriorityClasses that exist: their values
+    others: tuple[Any, ...] = ()  # further manifests: Trainer's runtimes
+
+
+def clone(value: Any) -> Any:
+    """A deep copy of JSON, some ten times as fast as copy.deepcopy, which matters for 10,000 pods."""
+    if type(value) is dict:
+        return {key: clone(item) for key, item in value.items()}
+    if type(value) is list:
+        return [clone(item) for item in value]
+    return value
+
+
+def refuse(problems: Problems, given: Mapping[str, Any]) -> None:
+    """Raise what is wrong with a manifest, if anything is."""
+    if problems:
+        meta = given.get("metadata")
+        name = meta.get("name") if isinstance(meta, Mapping) else None
+        raise SpecError(problems, f"{given.get('kind', 'object')} {name or 'without a name'}")
+
+
+def problem(path: str, got: str, expected: str, cure: str = "") -> Problem:
+    """One thing that is wrong with a manifest."""
+    return Problem(path, got, expected, cure)
+
+
+def owner(manifest: Json, uid: str) -> list[Json]:
+    """The reference by which an object belongs to its job and goes with it."""
+    return [
+        {
+            "apiVersion": manifest["apiVersion"],
+            "kind": manifest["kind"],
+            "name": manifest["metadata"]["name"],
+            "uid": uid,
+            "controller": True,
+            "blockOwnerDeletion": True,
+        }
+    ]
+
+
+def namespace(manifest: Json) -> str:
+    """The namespace of a manifest, which is default when it names none."""
+    found: str = manifest["metadata"].get("namespace") or "default"
+    return found
+
+
+def containers(pod: Json, *, init: bool = False) -> Iterator[Json]:
+    """The containers of a pod's spec, and its init containers if asked for."""
+    yield from pod.get("containers", [])
+    if init:
+        yield from pod.get("initContainers", [])
+
+
+def add_env(container: Json, variables: Iterable[Json]) -> None:
+    """Append variables to a container, in place."""
+    container.setdefault("env", []).extend(clone(list(variables)))
+
+
+def set_env(container: Json, variables: Iterable[Json]) -> None:
+    """Set variables of a container by name, in place: an equal name is replaced where it stands."""
+    env = container.setdefault("env", [])
+    at = {variable["name"]: index for index, variable in enumerate(env)}
+    for variable in variables:
+        if variable["name"] in at:
+            env[at[variable["name"]]] = clone(variable)
+        else:
+            env.append(clone(variable))
+
+
+def add_mount(container: Json, mount: Json) -> None:
+    """Append a mount to a container, in place."""
+    container.setdefault("volumeMounts", []).append(dict(mount))
+
+
+def value(name: str, text: object) -> Json:
+    """An environment variable with a value."""
+    return {"name": name, "value": str(text)}

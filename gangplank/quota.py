@@ -1,0 +1,130 @@
+"""What a pod counts as in a ResourceQuota, and sums of it: what a gang's admission looks at.
+
+Follows k8s.io/kubernetes/pkg/quota/v1/evaluator/core/pods.go and component-helpers/resource/helpers.go.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+from gangplank import quantity
+from gangplank.pods import clone
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from gangplank.spec import Json
+
+POD_LEVEL = ("cpu", "memory")  # and hugepages-*: what spec.resources of a whole pod may set
+
+
+@dataclass(frozen=True)
+class Sum:
+    """An amount and whether it is spelled with powers of 1024, which the first summand decides."""
+
+    value: Fraction = Fraction(0)
+    binary: bool | None = None
+
+    def plus(self, other: Sum) -> Sum:
+        """The sum of two amounts."""
+        first = self.binary if self.value else None
+        return Sum(self.value + other.value, other.binary if first is None else first)
+
+    def times(self, count: int) -> Sum:
+        """The same amount several times."""
+        return Sum(self.value * count, self.binary)
+
+    def __str__(self) -> str:
+        return quantity.canonical(self.value, binary=bool(self.binary))
+
+
+Amounts = dict[str, Sum]
+
+
+def amounts(given: Mapping[str, Any] | None) -> Amounts:
+    """A resource list as exact sums."""
+    found = {}
+    for name, value in (given or {}).items():
+        text = value if isinstance(value, str) else repr(value)
+        found[name] = Sum(quantity.parse(text), quantity.is_binary(text))
+    return found
+
+
+def add(left: Amounts, right: Amounts) -> Amounts:
+    """Two resource lists together."""
+    found = dict(left)
+    for name, value in right.items():
+        found[name] = found[name].plus(value) if name in found else value
+    return found
+
+
+def most(left: Amounts, right: Amounts) -> Amounts:
+    """The greater of two resource lists, name by name."""
+    found = dict(left)
+    for name, value in right.items():
+        if name not in found or value.value > found[name].value:
+            found[name] = value
+    return found
+
+
+def pod_sum(pod: Json, side: str) -> Amounts:
+    """What a pod requests ("requests") or may use ("limits") in all: its containers, or its largest init container."""
+    total: Amounts = {}
+    for container in pod.get("containers", []):
+        total = add(total, amounts(container.get("resources", {}).get(side)))
+    sidecars: Amounts = {}
+    start: Amounts = {}
+    for container in pod.get("initContainers", []):
+        asked = amounts(container.get("resources", {}).get(side))
+        if container.get("restartPolicy") == "Always":
+            total, sidecars = add(total, asked), add(sidecars, asked)
+            start = most(start, sidecars)
+        else:
+            start = most(start, add(asked, sidecars))
+    total = most(total, start)
+    for name, value in amounts(pod.get("resources", {}).get(side)).items():
+        if name in POD_LEVEL or name.startswith("hugepages-"):
+            total[name] = value
+    overhead = amounts(pod.get("overhead"))
+    if side == "limits":  # overhead counts only where there is a limit
+        overhead = {name: value for name, value in overhead.items() if name in total}
+    return add(total, overhead)
+
+
+def with_requests(pod: Json) -> Json:
+    """A pod as the API server defaults it: a limit without a request is also the request."""
+    found: Json = clone(pod)
+    for container in [*found.get("containers", []), *found.get("initContainers", [])]:
+        given = container.get("resources", {})
+        if given.get("limits"):
+            container["resources"] = {**given, "requests": {**given["limits"], **given.get("requests", {})}}
+    return found
+
+
+def is_extended(name: str) -> bool:
+    """Whether a resource is a device or the like: it has a domain that is not Kubernetes' own.
+
+    >>> is_extended("nvidia.com/gpu"), is_extended("cpu")
+    (True, False)
+    """
+    return "/" in name and "kubernetes.io/" not in name and not name.startswith("requests.")
+
+
+def usage(pod: Json) -> Amounts:
+    """What one pod counts as in a quota, with devices under their plain names too, as Volcano wants them."""
+    one = Sum(Fraction(1), binary=False)
+    found: Amounts = {"count/pods": one, "pods": one}
+    for name, value in pod_sum(pod, "requests").items():
+        if name in {"cpu", "memory", "ephemeral-storage"} or name.startswith("hugepages-") or is_extended(name):
+            found[name] = found[f"requests.{name}"] = value
+    for name, value in pod_sum(pod, "limits").items():
+        if name in {"cpu", "memory", "ephemeral-storage"}:
+            found[f"limits.{name}"] = value
+    return found
+
+
+def written(total: Amounts) -> dict[str, str]:
+    """A resource list as it stands in a manifest, sorted by name."""
+    return {name: str(total[name]) for name in sorted(total)}

@@ -1,0 +1,147 @@
+"""Reads YAML as people mean it: what YAML 1.1 would silently turn into something else is refused, with its line.
+
+Ansible, Helm and this library read the same job file, each with rules of its own for bare words such as no, 12:30 or
+1_000. Refusing them is the one reading on which all agree.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from gangplank.errors import Problem, SpecError
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+
+    from gangplank.fields import Problems
+
+TRUE_FALSE = ("true", "false")  # the two booleans that every YAML knows
+LIMIT = 4 * 2**20  # bytes of a file; more is no job
+DEPTH = 100  # nesting; more is an attack or an accident
+NODES = 1_000_000  # values of a file after aliases are counted once
+
+# What a bare word becomes: (pattern, what it is read as)
+TRAPS: tuple[tuple[re.Pattern[str], str], ...] = (
+    (re.compile(r"[yY]|[nN]|yes|Yes|YES|no|No|NO|on|On|ON|off|Off|OFF|True|TRUE|False|FALSE"), "a boolean"),
+    (re.compile(r"[-+]?[0-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?"), "a number in base 60"),
+    (re.compile(r"[-+]?[0-9][0-9_]*_[0-9_]*(\.[0-9_]*)?([eE][-+]?[0-9]+)?"), "a number without its underscores"),
+    (re.compile(r"[-+]?0[0-9_]+"), "an octal number"),
+    (re.compile(r"[-+]?0[bxo][0-9a-fA-F_]+"), "a number of another base"),
+    (re.compile(r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}.*"), "a date"),
+    (re.compile(r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)"), "no finite number"),
+)
+
+
+class Loader(yaml.SafeLoader):
+    """PyYAML's safe loader that refuses duplicate keys, and makes text of dates and of =."""
+
+
+Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if not tag.endswith((":timestamp", ":value"))]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+
+
+def mapping(loader: Loader, node: yaml.MappingNode) -> dict[Hashable, Any]:
+    """A mapping whose keys are all different."""
+    loader.flatten_mapping(node)
+    found: dict[Hashable, Any] = {}
+    for key_node, value_node in node.value:
+        key = loader.construct_object(key_node, deep=True)
+        if key is True and key_node.value == "on":
+            key = "on"  # a field's name: no reader is misled by it, once it is text
+        if not isinstance(key, str | int | float | bool | None):
+            raise yaml.constructor.ConstructorError(None, None, "a key that is no plain word", key_node.start_mark)
+        if key in found:
+            raise yaml.constructor.ConstructorError(None, None, f"the key {key!r} twice", key_node.start_mark)
+        found[key] = loader.construct_object(value_node, deep=True)
+    return found
+
+
+Loader.add_constructor("tag:yaml.org,2002:map", mapping)
+
+
+def documents(text: str, source: str, *, strict: bool) -> list[Any]:
+    r"""All documents of a text; strict refuses the words on which YAML's readers disagree.
+
+    >>> documents("a: 1\n---\nb: [x]", "f.yml", strict=True)
+    [{'a': 1}, {'b': ['x']}]
+    """
+    if len(text) > LIMIT:
+        raise SpecError([Problem("file", f"{len(text)} characters", f"at most {LIMIT}")], source)
+    problems: Problems = []
+    found = []
+    try:
+        loader = Loader(text)
+        while loader.check_node():
+            node = loader.get_node()
+            _walk(node, problems, strict=strict)
+            if not problems:
+                found.append(loader.construct_document(node))
+    except yaml.MarkedYAMLError as error:
+        problems.append(_told(error))
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        cure = "save it as UTF-8 text" if "unacceptable" in str(error) or "character" in str(error) else ""
+        problems.append(Problem("file", str(error).splitlines()[0] or "what YAML cannot hold", "YAML", cure))
+    if problems:
+        raise SpecError(problems, source)
+    return [item for item in found if item is not None]
+
+
+def _told(error: yaml.MarkedYAMLError) -> Problem:
+    """What PyYAML found, with its line."""
+    mark = error.problem_mark or error.context_mark
+    where = f"line {mark.line + 1}, column {mark.column + 1}" if mark else "file"
+    what = error.problem or error.context or "something"
+    if "twice" in what:
+        return Problem(where, what, "each key once", "a later value would silently win")
+    return Problem(where, what, "YAML", "tabs do not indent" if "\\t" in what else "")
+
+
+def _walk(root: yaml.Node | None, problems: Problems, *, strict: bool) -> None:
+    """Look at every scalar once; no recursion, so that no nesting can exhaust the stack."""
+    stack = [(root, 0)] if root is not None else []
+    seen: set[int] = set()
+    while stack:
+        node, depth = stack.pop()
+        if id(node) in seen:
+            if not isinstance(node, yaml.ScalarNode) and strict:
+                problems.append(
+                    Problem(_line(node), "an alias", "each value written out", "anchors hide what a job is")
+                )
+                return
+            continue
+        seen.add(id(node))
+        if depth > DEPTH or len(seen) > NODES:
+            problems.append(Problem(_line(node), "too much nesting", f"at most {DEPTH} levels"))
+            return
+        if isinstance(node, yaml.MappingNode):
+            for key, item in reversed(node.value):
+                stack.append((item, depth + 1))
+                if not isinstance(key, yaml.ScalarNode) or key.value != "on":
+                    stack.append((key, depth + 1))
+        elif isinstance(node, yaml.SequenceNode):
+            stack += [(part, depth + 1) for part in reversed(node.value)]
+        elif strict and isinstance(node, yaml.ScalarNode):
+            _scalar(node, problems)
+
+
+def _scalar(node: yaml.ScalarNode, problems: Problems) -> None:
+    """Refuse a bare word that means different things to different readers."""
+    if node.style is not None or node.value in TRUE_FALSE:
+        return
+    for pattern, kind in TRAPS:
+        if pattern.fullmatch(node.value):
+            cure = f'write "{node.value}" for the text, or the plain number or true or false that you mean'
+            problems.append(
+                Problem(_line(node), f"the bare word {node.value}", f"no word that YAML reads as {kind}", cure)
+            )
+            return
+
+
+def _line(node: yaml.Node) -> str:
+    """Where a node begins."""
+    return f"line {node.start_mark.line + 1}"

@@ -1,0 +1,133 @@
+"""Checks that a manifest has the form that the back-ends read, so that they can read it without asking."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from gangplank import names, quantity
+from gangplank.errors import Problem, shown
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from gangplank.fields import Problems
+    from gangplank.spec import Json
+
+
+class Each(dict[str, Any]):
+    """A mapping with any keys whose values all have one form, held under the empty key."""
+
+
+def each(form: Any) -> Each:
+    """A mapping with any keys and values of one form."""
+    return Each({"": form})
+
+
+class Count(int):
+    """A whole number of at least zero: the form is the type itself."""
+
+
+class Amount(str):
+    """A quantity, as text or number."""
+
+    __slots__ = ()
+
+
+TEXTS = each(str)
+RESOURCES = {"requests": each(Amount), "limits": each(Amount)}
+CONTAINER = {
+    "name": str,
+    "image": str,
+    "command": [str],
+    "args": [str],
+    "env": [{"name": str, "value": str}],
+    "ports": [{"name": str, "containerPort": Count}],
+    "resources": RESOURCES,
+    "volumeMounts": [{"name": str, "mountPath": str}],
+    "restartPolicy": str,
+}
+POD = {
+    "containers": [CONTAINER],
+    "initContainers": [CONTAINER],
+    "volumes": [{"name": str}],
+    "hostname": str,
+    "subdomain": str,
+    "schedulerName": str,
+    "priorityClassName": str,
+    "restartPolicy": str,
+    "hostNetwork": bool,
+    "overhead": each(Amount),
+    "resources": RESOURCES,
+}
+META = {"name": str, "namespace": str, "labels": TEXTS, "annotations": TEXTS}
+TEMPLATE = {"metadata": {**META, "finalizers": [str]}, "spec": POD}
+MOST = 100_000  # pods that one manifest may make; more is a slip of the finger
+
+
+def without_nulls(value: Any) -> Any:
+    """A deep copy in which no mapping has a null: to the API server a null is as good as absent.
+
+    >>> without_nulls({"a": None, "b": [{"c": None}]})
+    {'b': [{}]}
+    """
+    if isinstance(value, dict):
+        return {key: without_nulls(item) for key, item in value.items() if item is not None}
+    if isinstance(value, list):
+        return [without_nulls(item) for item in value]
+    return value
+
+
+def check(value: Any, form: Any, path: str, problems: Problems) -> None:
+    """Compare a value with a form: a type, a list of a form, or a mapping of forms; other keys are not read."""
+
+    def bad(expected: str) -> None:
+        problems.append(Problem(path, shown(value), expected))
+
+    if isinstance(form, list):
+        if not isinstance(value, list):
+            bad("a list")
+            return
+        for index, item in enumerate(value):
+            check(item, form[0], f"{path}[{index}]", problems)
+    elif isinstance(form, dict):
+        if not isinstance(value, dict):
+            bad("a mapping")
+            return
+        for key, item in value.items():
+            if not isinstance(key, str):
+                problems.append(Problem(path, f"the key {shown(key)}", "keys that are text"))
+            elif isinstance(form, Each) or key in form:
+                check(item, form["" if isinstance(form, Each) else key], f"{path}.{key}", problems)
+    else:
+        _scalar(value, form, bad)
+
+
+def _scalar(value: Any, form: Any, bad: Any) -> None:
+    """Compare a value with a type."""
+    if form is Count:
+        if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MOST:
+            bad(f"a whole number from 0 to {MOST}")
+    elif form is int:
+        if isinstance(value, bool) or not isinstance(value, int):
+            bad("a whole number")
+    elif form is Amount:
+        try:
+            quantity.parse(value if isinstance(value, str) else repr(value))
+        except ValueError:
+            bad("a quantity")
+    elif not isinstance(value, form):
+        bad({str: "text", bool: "true or false"}.get(form, form.__name__))
+
+
+def manifest(given: Mapping[str, Any], form: Json, problems: Problems) -> Json:
+    """A copy of a manifest without nulls, checked: it has a name, a spec, and the form wherever it has a value."""
+    found: Json = without_nulls(dict(given))
+    label = f"{found.get('kind', 'object')}"
+    check(found, {"metadata": META, **form}, label, problems)
+    meta = found.get("metadata")
+    name = meta.get("name") if isinstance(meta, dict) else None
+    if not isinstance(name, str) or not names.SUBDOMAIN.fullmatch(name):
+        problems.append(Problem(f"{label}.metadata.name", shown(name), "a name that Kubernetes allows"))
+    if not isinstance(found.get("spec"), dict):
+        problems.append(Problem(f"{label}.spec", shown(found.get("spec")), "a mapping"))
+    return found
