@@ -41,9 +41,8 @@ class Checkpoint:
     evidence: bytes
 
     def tensors(self) -> dict[str, torch.Tensor]:
-        """The state, on the CPU."""
-        loaded: dict[str, torch.Tensor] = tensors_from_bytes(self.state)
-        return loaded
+        """The state, on the CPU, in memory of its own (in the file's bytes, tensors need not be aligned)."""
+        return {name: value.clone() for name, value in tensors_from_bytes(self.state).items()}
 
 
 def write_file(path: Path, data: bytes) -> None:

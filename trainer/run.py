@@ -102,10 +102,10 @@ def random_tensors(states: list[dict[str, str]]) -> dict[str, torch.Tensor]:
 
 
 def restore_random(tensors: dict[str, torch.Tensor], rank: int, device: torch.device) -> None:
-    """Go on with this rank's random state."""
-    torch.set_rng_state(tensors["random.cpu"][rank].contiguous())
+    """Go on with this rank's random state (a copy: torch 2.14 crashes on a row of a larger tensor)."""
+    torch.set_rng_state(tensors["random.cpu"][rank].clone())
     if device.type == "cuda" and "random.cuda" in tensors:
-        torch.cuda.set_rng_state(tensors["random.cuda"][rank].contiguous(), device)
+        torch.cuda.set_rng_state(tensors["random.cuda"][rank].clone(), device)
 
 
 def agree_on_checkpoint(config: Config, data: Data, wiring: Wiring) -> Checkpoint | None:

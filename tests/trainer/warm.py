@@ -1,0 +1,90 @@
+"""A small torchrun that has already imported torch: forks ranks on request, so that a run costs seconds, not tens.
+
+Runs inside the trainer's root file system. Requests and answers are JSON lines; `tests/trainer/conftest.py` speaks them.
+What torchrun itself adds (its own rendezvous, its environment) is covered by the tests that start the real one.
+"""
+
+import contextlib
+import json
+import os
+import runpy
+import signal
+import sys
+import threading
+import traceback
+
+import numpy  # noqa: F401  # imported before the fork, so that no rank pays for it
+import safetensors.torch  # noqa: F401  # as above
+import torch
+import torch.distributed as dist
+import torch.nn.parallel  # noqa: F401  # as above
+
+TRAINER = "/opt/gangplank/trainer"
+sys.path.insert(0, TRAINER)
+
+
+def serve_store(answer: int) -> None:
+    """The store that node 0's agent would serve; tells its port and stays until it is killed."""
+    store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False, use_libuv=False)
+    os.write(answer, f"{store.port}\n".encode())
+    while True:
+        signal.pause()
+
+
+def become(request: dict[str, object], env: dict[str, str], log: str) -> int:
+    """Turn this forked process into one rank; returns its exit status."""
+    handle = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+    os.dup2(handle, 1)
+    os.dup2(handle, 2)
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    for name in [name for name, value in env.items() if not value]:
+        os.environ.pop(name, None)
+    os.environ.update({name: value for name, value in env.items() if value})
+    script = str(request["script"])
+    sys.argv = [script, *request["argv"]]  # type: ignore[misc]  # a list of strings
+    try:
+        runpy.run_path(script, run_name="__main__")
+    except SystemExit as leaving:
+        return leaving.code if isinstance(leaving.code, int) else int(leaving.code is not None)
+    except BaseException:  # noqa: BLE001  # what an interpreter would do: print it and exit with 1
+        traceback.print_exc()
+        return 1
+    finally:
+        with contextlib.suppress(Exception):
+            threading._shutdown()  # type: ignore[attr-defined]  # a forked child leaves by os._exit, which joins nothing
+        sys.stdout.flush()
+        sys.stderr.flush()
+    return 0
+
+
+def fork(action: object) -> int:
+    """Run `action` in a child that never returns from here."""
+    pid = os.fork()
+    if pid == 0:
+        code = 70
+        try:
+            code = action() or 0  # type: ignore[operator]  # a function without arguments
+        finally:
+            os._exit(code)
+    return pid
+
+
+def answer_to(request: dict[str, object]) -> dict[str, object]:
+    """Carry one request out."""
+    if request["do"] == "store":
+        reader, writer = os.pipe()
+        pid = fork(lambda: serve_store(writer))
+        os.close(writer)
+        with os.fdopen(reader) as pipe:
+            return {"pid": pid, "port": int(pipe.readline())}
+    if request["do"] == "ranks":
+        ranks = request["ranks"]
+        return {"pids": [fork(lambda rank=rank: become(request, rank["env"], rank["log"])) for rank in ranks]}  # type: ignore[attr-defined]
+    return {"codes": [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in request["pids"]]}  # type: ignore[attr-defined]
+
+
+torch.set_num_threads(1)
+print("@" + json.dumps({"torch": torch.__version__}), flush=True)
+for line in sys.stdin:
+    print("@" + json.dumps(answer_to(json.loads(line))), flush=True)
