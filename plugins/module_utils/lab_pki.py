@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import datetime
 import ipaddress
+import json
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -134,10 +136,26 @@ def ensure_key(path: Path) -> bool:
     return True
 
 
+def ensure_encryption(path: Path) -> bool:
+    """Make the apiserver's EncryptionConfiguration for Secrets, with a key of its own, where it is missing."""
+    if path.exists():
+        return False
+    keys = [{"name": "lab", "secret": base64.b64encode(os.urandom(32)).decode()}]
+    providers = [{"secretbox": {"keys": keys}}, {"identity": {}}]
+    config = {
+        "apiVersion": "apiserver.config.k8s.io/v1",
+        "kind": "EncryptionConfiguration",
+        "resources": [{"resources": ["secrets"], "providers": providers}],
+    }
+    _write(path, json.dumps(config).encode(), 0o600)
+    return True
+
+
 def ensure(folder: Path, cas: Iterable[str], leaves: Iterable[Wanted]) -> list[str]:
     """Ensure all of it in `folder` (0700); return the names of what was made."""
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     made = [name for name in cas if ensure_ca(folder, name)]
     made += [wanted.name for wanted in leaves if ensure_leaf(folder, wanted)]
     made += ["sa"] if ensure_key(folder / "sa.key") else []
+    made += ["encryption"] if ensure_encryption(folder / "encryption.json") else []
     return made

@@ -1,0 +1,204 @@
+"""Build the wanted parts into the user's cache: `python -m lab.build [PART ...]`, or the role lab_parts.
+
+What is finished is found again by a key over its pins, recipes and inputs; what was killed half-way is begun anew.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from lab.cache import Say, building, cache_home, digest_of, one_at_a_time
+from lab.debian import EXCLUDED, Debs, Lock, build_root
+from lab.errors import PartError
+from lab.gomod import build_commands, recipe
+from lab.oci import Layer, write_image, write_layer
+from lab.pins import LAB, Image, Part, Pins, load_pins
+from lab.store import ensure_store
+from lab.toolchain import find_go
+
+LOCK = LAB / "lock.json"
+RECIPE = 1  # raise it when this code makes other bytes of the same pins
+
+
+class WouldBuildError(Exception):
+    """Raised in a dry run at the first thing that is missing."""
+
+
+class Workshop:
+    """One run of building: the cache, the pins, and what was found or made so far."""
+
+    def __init__(self, home: Path, pins: Pins, say: Say, *, dry: bool) -> None:
+        """Find the Go toolchain; nothing else happens yet."""
+        self.home, self.pins, self.say, self.dry = home, pins, say, dry
+        self.go, self.go_version = find_go(pins, home, say)
+        self.lock: dict[str, Any] = json.loads(LOCK.read_text()) if LOCK.exists() else {}
+        self.built: list[str] = []
+
+    def part(self, part: Part) -> Path:
+        """Return the folder of the part's commands, charts and files; build it first where it is missing."""
+        pinned = dataclasses.asdict(part) | {"images": None}
+        target = self.home / "parts" / f"{part.name}-{part.version}-{self._part_key(part, pinned)}"
+        if not target.exists():
+            self._step(f"{part.name} {part.version}")
+            with building(target) as draft:
+                build_commands(part, self.go, draft, self.say)
+        return target
+
+    def _part_key(self, part: Part, pinned: dict[str, Any]) -> str:
+        return digest_of(RECIPE, pinned, self.go_version, *recipe(part))
+
+    def root(self, name: str) -> Path:
+        """Return the folder with root.tar and lock.json of a Debian root; build it where it is missing."""
+        root = self.pins.roots[name]
+        stated = dataclasses.asdict(root)
+        lock: Lock = self.lock.get("roots", {}).get(name, {})
+
+        def place(lock: Lock) -> Path:
+            return self.home / "roots" / f"{name}-{digest_of(RECIPE, stated, EXCLUDED, lock)}"
+
+        wanted = place(lock)
+        if wanted.exists():
+            return wanted.resolve()
+        self._step(f"root file system {name} ({root.suite})")
+        debs = Debs(self.home, self.say)
+        found = lock if lock and not debs.missing(lock) else debs.fetch(root, lock)
+        target = place(found)
+        if not target.exists():
+            with building(target) as draft:
+                build_root(root, found, debs, draft / "root.tar", self.say)
+                (draft / "lock.json").write_text(json.dumps(found, indent=1))
+        if found != lock:
+            self._tell_moved(name, lock, found)
+            self.lock.setdefault("roots", {})[name] = found
+            if not wanted.exists():
+                wanted.symlink_to(target.name)  # the next clone with the old lock finds what was built of it
+        return target
+
+    def _tell_moved(self, name: str, old: Lock, new: Lock) -> None:
+        changed = sorted(package for package in old.keys() | new.keys() if old.get(package) != new.get(package))
+        if old:
+            shown = ", ".join(f"{p} {old.get(p, ['none'])[0]} -> {new.get(p, ['none'])[0]}" for p in changed[:12])
+            self.say(f"{name}: the archive has moved on: {shown}{' …' if len(changed) > 12 else ''}")
+
+    def image(self, part: Part, image: Image) -> dict[str, str]:
+        """Return the image's name, archive and digest; write the archive where it is missing."""
+        files = {target: self._file(part, source) for source, target in image.binaries.items()}
+        for target, tree in image.trees.items():
+            base = LAB.parent / tree
+            files |= {f"{target}/{path.relative_to(base)}": path for path in sorted(base.rglob("*.py"))}
+        root = self.root(image.root) if image.root else None
+        names = sorted(files.items())
+        key = digest_of(RECIPE, dataclasses.asdict(image), root.name if root else "", [n for n, _ in names],
+                        *[path for _, path in names])  # fmt: skip
+        target = self.home / "images" / f"{part.name}-{key}"
+        if not target.exists():
+            self._step(f"image {image.name}")
+            with building(target) as draft:
+                layers = [Layer.of(root / "root.tar")] if root else []
+                if files or image.links:
+                    layers.append(write_layer(draft / "layer.tar", files, image.links))
+                path = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+                config = {"Entrypoint": image.entrypoint, "Env": [path, *image.environment], "User": image.user}
+                digest = write_image(draft / "image.tar", image.name, layers, config)
+                (draft / "layer.tar").unlink(missing_ok=True)
+                (draft / "image.json").write_text(json.dumps({"name": image.name, "digest": digest}))
+        found = json.loads((target / "image.json").read_text())
+        self.lock.setdefault("images", {})[image.name] = found["digest"]
+        return {**found, "archive": str(target / "image.tar")}
+
+    def _file(self, part: Part, source: str) -> Path:
+        owner, _, name = source.rpartition("/")
+        return self.part(self.pins.parts[owner] if owner else part) / "bin" / name
+
+    def _step(self, what: str) -> None:
+        self.built.append(what)
+        if self.dry:
+            raise WouldBuildError
+        self.say(f"{what}: building")
+
+    def write_lock(self) -> None:
+        """Write lab/lock.json where this run found something else than it says."""
+        self.lock["go"] = self.go_version
+        self.lock["modules"] = {
+            part.module: [part.version, _module_sum(part)]
+            for part in self.pins.parts.values()
+            if part.module and not part.module.startswith("gangplank/")
+        }
+        text = json.dumps(self.lock, indent=1, sort_keys=True) + "\n"
+        if not LOCK.exists() or LOCK.read_text() != text:
+            LOCK.write_text(text)
+
+
+def _module_sum(part: Part) -> str:
+    for line in (LAB / "modules" / part.name / "go.sum").read_text().splitlines():
+        module, version, digest = line.split()
+        if module == part.module and version == part.version:
+            return digest
+    raise PartError(f"go.sum has no {part.module} {part.version}", f"lab/modules/{part.name}", "run `make pins`")
+
+
+def build(names: list[str], say: Say, *, dry: bool = False) -> dict[str, Any]:
+    """Build the named parts, the nodes' root and their image store; return where everything lies.
+
+    The answer: `bin` {part: folder}, `charts` {chart: folder}, `roots` {root: unpacked tree}, `images` [{name, archive,
+    digest}], `store` (folder), `built` [what was made in this run]. With `dry` nothing is made: the answer is empty
+    where something is missing. Raises PartError.
+    """
+    home, pins = cache_home(), load_pins()
+    unknown = sorted(set(names) - set(pins.parts))
+    if unknown:
+        cure = f"choose of: {', '.join(sorted(pins.parts))}"
+        raise PartError(f"unknown part {', '.join(unknown)}", "lab_parts_wanted", cure)
+    started = time.monotonic()
+    result: dict[str, Any] = {"bin": {}, "charts": {}, "roots": {}, "images": [], "versions": {}, "built": []}
+    with one_at_a_time(home, say), contextlib.suppress(WouldBuildError):
+        shop = Workshop(home, pins, say, dry=dry)
+        result["built"] = shop.built
+        for number, name in enumerate(names, 1):
+            part = pins.parts[name]
+            before = len(shop.built)
+            result["versions"][name] = part.version
+            if part.module:
+                folder = shop.part(part)
+                result["bin"][name] = str(folder / "bin")
+                result["charts"] |= {chart: str(folder / "charts" / chart) for chart in part.charts}
+            result["images"] += [shop.image(part, image) for image in part.images]
+            if len(shop.built) > before:
+                say(f"[{number}/{len(names)}] {name} {part.version} done, {time.monotonic() - started:.0f} s in all")
+        used = [image.root for name in names for image in pins.parts[name].images if image.root]
+        for name in ["node", *used]:
+            if pins.roots[name].tree:
+                result["roots"][name] = str(shop.root(name) / "tree")
+        if "containerd" in names:
+            result["store"] = str(ensure_store(result["images"], Path(result["bin"]["containerd"]), home, say))
+        if shop.built:
+            shop.write_lock()
+    return result
+
+
+def main(names: list[str]) -> int:
+    """Build the named parts, or all, and print where they lie."""
+    pins = load_pins()
+    try:
+        found = build(names or list(pins.parts), lambda line: print(line, file=sys.stderr, flush=True))
+    except PartError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("\nstopped; what was finished is kept, run it again to go on", file=sys.stderr)
+        return 130
+    json.dump(found, sys.stdout, indent=1)
+    print()
+    return 0
+
+
+if __name__ == "__main__":
+    os.umask(0o022)
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,99 @@
+"""The user's cache folder: finished things only, each under a name that says what it was made from."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from lab.errors import PartError, explain
+
+Say = Callable[[str], None]
+
+TICK_S = 15.0  # how often a long step says that it lives
+
+
+def cache_home() -> Path:
+    """Return the folder of this project in the user's cache ($XDG_CACHE_HOME, else ~/.cache)."""
+    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(base) / "gangplank"
+
+
+def digest_of(*things: Any) -> str:
+    """Return 16 hex digits over JSON-able things and the bytes of Paths, in the order given."""
+    total = hashlib.sha256()
+    for thing in things:
+        total.update(thing.read_bytes() if isinstance(thing, Path) else json.dumps(thing, sort_keys=True).encode())
+        total.update(b"\0")
+    return total.hexdigest()[:16]
+
+
+def sha256_file(path: Path) -> str:
+    """Return the file's sha256 in hex."""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+@contextlib.contextmanager
+def building(target: Path) -> Iterator[Path]:
+    """Yield an empty folder that becomes `target` only when the block ends well; sweep what killed builds left."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    for left in target.parent.glob(f".{target.name}.*"):
+        shutil.rmtree(left, ignore_errors=True)
+    draft = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+    draft.chmod(0o755)
+    try:
+        yield draft
+        draft.rename(target)
+    except OSError as error:
+        raise explain(str(error), str(target)) from error
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def one_at_a_time(home: Path, say: Say) -> Iterator[None]:
+    """Hold the cache's lock: two builds at once would do everything twice."""
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+        lock = (home / "build.lock").open("w")
+    except OSError as error:
+        raise PartError(str(error), str(home), "set XDG_CACHE_HOME to a folder that you can write") from error
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say("another build holds the cache: waiting for it")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def run_shown(command: list[str], where: str, say: Say, *, cwd: Path, env: dict[str, str], unit: str = "lines") -> str:
+    """Run a long command, saying every TICK_S seconds how far it is (lines printed); raise its explained failure."""
+    started = ticked = time.monotonic()
+    lines: list[str] = []
+    with subprocess.Popen(
+        command, cwd=cwd, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
+    ) as process:
+        try:
+            for line in process.stdout or ():
+                lines.append(line)
+                now = time.monotonic()
+                if now - ticked >= TICK_S:
+                    ticked = now
+                    say(f"{where}: {len(lines)} {unit}, {now - started:.0f} s")
+        except BaseException:
+            process.terminate()
+            raise
+    if process.returncode:
+        raise explain("".join(lines), where)
+    return "".join(lines)

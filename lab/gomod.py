@@ -1,0 +1,83 @@
+"""Build a part's commands from its pinned Go module."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+from lab.cache import Say, run_shown
+from lab.errors import PartError, explain
+from lab.pins import MODULES, Part
+from lab.toolchain import go_environment
+
+
+def recipe(part: Part) -> list[Path]:
+    """Return the files whose bytes decide what is built, in a stable order."""
+    folder = MODULES / part.name
+    return sorted(path for path in folder.rglob("*") if path.is_file())
+
+
+def module_folder(part: Part, go: Path, where: Path) -> Path:
+    """Return where the part's own module lies, verified against `where`/go.sum."""
+    command = [str(go), "mod", "download", "-json", part.module]
+    done = subprocess.run(command, cwd=where, env=go_environment(go), capture_output=True, text=True, check=False)
+    found = json.loads(done.stdout or "{}")
+    if "Dir" not in found:
+        raise explain(found.get("Error") or done.stderr, f"{part.name} {part.version}")
+    return Path(found["Dir"])
+
+
+def build_commands(part: Part, go: Path, out: Path, say: Say) -> None:
+    """Compile every command of the part into out/bin and copy its charts and files; raises PartError."""
+    where = f"{part.name} {part.version}"
+    (out / "bin").mkdir()
+    with tempfile.TemporaryDirectory(prefix="gangplank-") as scratch:
+        source = Path(scratch) / part.name
+        shutil.copytree(MODULES / part.name, source)
+        if part.copy:
+            try:
+                part.copy.place(source)
+            except RuntimeError as error:
+                raise explain(str(error), where) from error
+        env = go_environment(go) | {"TMPDIR": scratch}
+        stamps = " ".join(f"-X {name}={value}" for name, value in part.stamp.items())
+        flags = ["-v", "-tags", part.tags, "-ldflags", f"-s -w -buildid= {stamps}"]
+        # One call compiles all; go names each binary after its package, so they are renamed to their command after.
+        raw = Path(scratch) / "bin"
+        raw.mkdir()
+        packages = sorted(set(part.commands.values()))
+        command = [str(go), "build", *flags, "-o", f"{raw}{os.sep}", *packages]
+        run_shown(command, where, say, cwd=source, env=env, unit="packages compiled")
+        for name, package in part.commands.items():
+            shutil.copy2(_built(raw, package, where), out / "bin" / name)
+        if part.charts or part.files:
+            module = module_folder(part, go, source)
+            for kind, wanted in (("charts", part.charts), ("bin", part.files)):
+                for name, path in wanted.items():
+                    _copy(module / path, out / kind / name, where)
+
+
+def _built(raw: Path, package: str, where: str) -> Path:
+    """Return the binary that go made of `package`: its last path element, or the one before a version like v3."""
+    elements = [element for element in package.split("/") if not (element[:1] == "v" and element[1:].isdigit())]
+    found = raw / elements[-1]
+    if not found.exists():
+        raise PartError(f"go made no {elements[-1]} of {package}", where, "correct `commands` in lab/versions.yml")
+    return found
+
+
+def _copy(source: Path, target: Path, where: str) -> None:
+    """Copy a file or folder out of the module cache, whose files are read-only, and make the copy writable."""
+    if not source.exists():
+        raise PartError(f"the module has no {source.name}", where, "correct the path in lab/versions.yml")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if source.is_dir():
+        shutil.copytree(source, target)
+    else:
+        shutil.copyfile(source, target)
+    for path in [target, *target.rglob("*")]:
+        path.chmod(0o755 if path.is_dir() or path.suffix == ".sh" else 0o644)

@@ -1,0 +1,3 @@
+module gangplank/lab/pause
+
+go 1.26.6

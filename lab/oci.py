@@ -1,0 +1,87 @@
+"""OCI image archives with stable digests, written with the standard library (image-spec v1.1, layout 1.0.0)."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import platform
+import tarfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lab.cache import sha256_file
+
+LAYER = "application/vnd.oci.image.layer.v1.tar"
+ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One uncompressed layer: a tar archive and its sha256 in hex, which is its diff id too."""
+
+    path: Path
+    digest: str
+
+    @classmethod
+    def of(cls, path: Path) -> Layer:
+        """Take a tar archive as it is."""
+        return cls(path, sha256_file(path))
+
+
+def _entry(name: str, size: int, mode: int, kind: bytes = tarfile.REGTYPE, link: str = "") -> tarfile.TarInfo:
+    entry = tarfile.TarInfo(name.lstrip("/"))
+    entry.size, entry.mode, entry.type, entry.linkname = size, mode, kind, link
+    return entry  # owner root, time 0: the same bytes every time
+
+
+def write_layer(target: Path, files: dict[str, Path], links: dict[str, str] | None = None) -> Layer:
+    """Write a layer of path in the image -> file here (executable bits kept) and path -> symlink target."""
+    with tarfile.open(target, "w", format=tarfile.PAX_FORMAT) as archive:
+        folders = {str(parent) for path in files for parent in Path(path).parents} - {"/", "."}
+        for folder in sorted(folders):
+            archive.addfile(_entry(folder, 0, 0o755, tarfile.DIRTYPE))
+        for path, source in sorted(files.items()):
+            mode = 0o755 if source.stat().st_mode & 0o100 else 0o644
+            with source.open("rb") as content:
+                archive.addfile(_entry(path, source.stat().st_size, mode), content)
+        for path, link in sorted((links or {}).items()):
+            archive.addfile(_entry(path, 0, 0o777, tarfile.SYMTYPE, link))
+    return Layer.of(target)
+
+
+def write_image(target: Path, name: str, layers: list[Layer], config: dict[str, Any]) -> str:
+    """Write an OCI layout archive holding one image called `name`; return its manifest digest, sha256:…"""
+    arch = ARCHITECTURES.get(platform.machine(), platform.machine())
+    blobs: dict[str, bytes] = {}
+
+    def blob(content: Any) -> dict[str, Any]:
+        data = json.dumps(content, sort_keys=True, separators=(",", ":")).encode()
+        digest = hashlib.sha256(data).hexdigest()
+        blobs[digest] = data
+        return {"digest": f"sha256:{digest}", "size": len(data)}
+
+    rootfs = {"type": "layers", "diff_ids": [f"sha256:{layer.digest}" for layer in layers]}
+    settings = {"architecture": arch, "os": "linux", "config": config, "rootfs": rootfs}
+    manifest = {
+        "schemaVersion": 2,
+        "mediaType": "application/vnd.oci.image.manifest.v1+json",
+        "config": blob(settings) | {"mediaType": "application/vnd.oci.image.config.v1+json"},
+        "layers": [
+            {"mediaType": LAYER, "digest": f"sha256:{layer.digest}", "size": layer.path.stat().st_size}
+            for layer in layers
+        ],
+    }
+    head = blob(manifest) | {"mediaType": manifest["mediaType"], "platform": {"architecture": arch, "os": "linux"}}
+    named = {"io.containerd.image.name": name, "org.opencontainers.image.ref.name": name.rsplit(":", 1)[-1]}
+    index = {"schemaVersion": 2, "manifests": [head | {"annotations": named}]}
+    with tarfile.open(target, "w", format=tarfile.PAX_FORMAT) as archive:
+        small = {"oci-layout": b'{"imageLayoutVersion":"1.0.0"}', "index.json": json.dumps(index).encode()}
+        small |= {f"blobs/sha256/{digest}": data for digest, data in blobs.items()}
+        for path, data in sorted(small.items()):
+            archive.addfile(_entry(path, len(data), 0o644), io.BytesIO(data))
+        for digest, layer in {layer.digest: layer for layer in layers}.items():
+            with layer.path.open("rb") as content:
+                archive.addfile(_entry(f"blobs/sha256/{digest}", layer.path.stat().st_size, 0o644), content)
+    return str(head["digest"])

@@ -1,0 +1,71 @@
+"""Write lab/modules/<part>/go.mod and go.sum from lab/versions.yml: `python -m lab.pin [PART ...]`, or `make pins`.
+
+For whoever raises a version; building needs only what this leaves behind. Upstream's own `replace` lines do not reach
+a module that requires it, so they are copied here, with paths into upstream's tree turned into published versions.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from lab.pins import MODULES, Part, load_pins
+
+
+def _go(args: list[str], folder: Path) -> str:
+    env = os.environ | {"GOFLAGS": "-mod=mod", "GOTOOLCHAIN": "local", "GOWORK": "off"}
+    done = subprocess.run(["go", *args], cwd=folder, env=env, check=True, stdout=subprocess.PIPE, text=True)
+    return done.stdout
+
+
+def _replacements(part: Part, kubernetes: str) -> list[str]:
+    """Return upstream's replace lines for our go.mod; Kubernetes' libraries follow the lab's Kubernetes."""
+    libraries = "v0" + kubernetes.removeprefix("v1")
+    source = Path(json.loads(_go(["mod", "download", "-json", f"{part.module}@{part.version}"], MODULES))["GoMod"])
+    lines = []
+    for replace in json.loads(_go(["mod", "edit", "-json", str(source)], MODULES)).get("Replace") or []:
+        old, new, version = replace["Old"]["Path"], replace["New"]["Path"], replace["New"].get("Version")
+        if part.copy and old == part.copy.module:
+            lines.append(f"{old} => ./{part.copy.to}")
+        elif old.startswith("k8s.io/") and (version or "").startswith("v0.") or "/staging/src/k8s.io/" in new:
+            lines.append(f"{old} => {old} {libraries}")
+        elif version:
+            lines.append(f"{old} => {new} {version}")
+    return lines
+
+
+def pin(part: Part, kubernetes: str) -> None:
+    """Write the part's go.mod and go.sum: its module, upstream's replacements, one `tool` line per command."""
+    folder = MODULES / part.name
+    folder.mkdir(exist_ok=True)
+    minimum = load_pins().go_minimum
+    head = [f"module gangplank/lab/{part.name}", "", f"go {minimum}", ""]
+    if part.module.startswith("gangplank/"):
+        (folder / "go.mod").write_text("\n".join(head[:3]) + "\n")
+        return
+    body = [f"require {part.module} {part.version}", "", "replace (", *_replacements(part, kubernetes), ")"]
+    (folder / "go.mod").write_text("\n".join([*head, *body]) + "\n")
+    (folder / "go.sum").unlink(missing_ok=True)
+    copied = part.copy.place(folder) if part.copy else None
+    _go(["get", "-tool", *(f"{command}@{part.version}" for command in sorted(part.commands.values()))], folder)
+    _go(["list", "-deps", *sorted(set(part.commands.values()))], folder)  # adds the sums that building needs
+    _go(["mod", "verify"], folder)
+    if copied:
+        shutil.rmtree(copied)
+
+
+def main(names: list[str]) -> None:
+    """Pin the named parts, or all."""
+    pins = load_pins()
+    for part in pins.parts.values():
+        if part.module and (not names or part.name in names):
+            print(f"pin {part.name} {part.version}", flush=True)
+            pin(part, pins.parts["kubernetes"].version)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,129 @@
+"""lab/versions.yml as frozen objects: the one owner of every version that the lab builds."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import stat
+import subprocess
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+LAB = Path(__file__).resolve().parent
+MODULES = LAB / "modules"
+
+
+@dataclass(frozen=True)
+class Copy:
+    """A module whose source is copied beside go.mod, because upstream replaces it by a path of its own tree."""
+
+    module: str
+    version: str
+    to: str
+
+    def place(self, folder: Path) -> Path:
+        """Copy the module into `folder`, our overlay on top; return where it lies. The checksum database verifies it."""
+        env = os.environ | {"GOFLAGS": "-mod=mod", "GOTOOLCHAIN": "local", "GOWORK": "off"}
+        command = ["go", "mod", "download", "-json", f"{self.module}@{self.version}"]
+        answer = subprocess.run(command, env=env, cwd=LAB, capture_output=True, text=True, check=False)
+        found = json.loads(answer.stdout or "{}")
+        if "Dir" not in found:
+            raise RuntimeError(found.get("Error") or answer.stderr)
+        target = folder / self.to
+        shutil.copytree(found["Dir"], target, dirs_exist_ok=True)
+        for path in [target, *target.rglob("*")]:
+            path.chmod(path.stat().st_mode | stat.S_IWUSR)
+        overlay = folder / "overlay" / self.to
+        if overlay.is_dir():
+            shutil.copytree(overlay, target, dirs_exist_ok=True)
+        return target
+
+
+@dataclass(frozen=True)
+class Image:
+    """An image under upstream's own name: a Debian root or none, then `binaries` (command of the part, or
+    part/command, -> path), `trees` (path in the image -> folder of this project) and `links`."""
+
+    name: str
+    entrypoint: list[str]
+    root: str = ""
+    binaries: dict[str, str] = field(default_factory=dict)
+    trees: dict[str, str] = field(default_factory=dict)
+    links: dict[str, str] = field(default_factory=dict)
+    environment: list[str] = field(default_factory=list)
+    user: str = ""
+
+
+@dataclass(frozen=True)
+class Part:
+    """One upstream module and what is built of it; paths in `charts` and `files` are inside the module."""
+
+    name: str
+    version: str
+    module: str = ""
+    commands: dict[str, str] = field(default_factory=dict)
+    stamp: dict[str, str] = field(default_factory=dict)
+    tags: str = ""
+    copy: Copy | None = None
+    charts: dict[str, str] = field(default_factory=dict)
+    files: dict[str, str] = field(default_factory=dict)
+    images: tuple[Image, ...] = ()
+
+
+@dataclass(frozen=True)
+class Root:
+    """A Debian root file system: `packages` of `suite`, with the least versions that will do."""
+
+    name: str
+    suite: str
+    variant: str
+    packages: list[str]
+    tree: bool = False
+    floors: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Pins:
+    """All of lab/versions.yml."""
+
+    go_minimum: str
+    go_toolchain: str
+    go_toolchain_sha256: dict[str, str]
+    parts: dict[str, Part]
+    roots: dict[str, Root]
+
+
+def _expand(value: Any, version: str) -> Any:
+    """Fill {v} and {n} in every string below `value`."""
+    if isinstance(value, str):
+        return value.replace("{v}", version).replace("{n}", version.removeprefix("v"))
+    if isinstance(value, list):
+        return [_expand(item, version) for item in value]
+    if isinstance(value, dict):
+        return {key: _expand(item, version) for key, item in value.items()}
+    return value
+
+
+def _part(name: str, raw: dict[str, Any]) -> Part:
+    given = _expand(raw, raw["version"])
+    images = tuple(Image(**image) for image in given.pop("images", []))
+    copy = Copy(**given.pop("copy")) if "copy" in given else None
+    return Part(name=name, images=images, copy=copy, **given)
+
+
+@cache
+def load_pins() -> Pins:
+    """Read lab/versions.yml once."""
+    raw = yaml.safe_load((LAB / "versions.yml").read_text())
+    return Pins(
+        go_minimum=raw["go"]["minimum"],
+        go_toolchain=raw["go"]["toolchain"],
+        go_toolchain_sha256=raw["go"]["toolchain_sha256"],
+        parts={name: _part(name, part) for name, part in raw["parts"].items()},
+        roots={name: Root(name=name, **root) for name, root in raw["roots"].items()},
+    )

@@ -1,0 +1,138 @@
+"""containerd's store with all images unpacked, made once; a node's own store is a copy of it by hard links.
+
+Importing takes half a minute for the trainer image, and would be done again on every node after every `make down`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+from typing import IO
+
+from lab.cache import Say, building, digest_of
+from lab.errors import PartError, explain
+
+NAMESPACE = "k8s.io"  # where the kubelet's images live
+DATABASES = ("io.containerd.metadata.v1.bolt", "io.containerd.snapshotter.v1.overlayfs")  # written in place by a node
+CONFIG = """version = 4
+root = "{root}"
+state = "{state}"
+disabled_plugins = ["io.containerd.cri.v1.runtime", "io.containerd.cri.v1.images", "io.containerd.grpc.v1.cri"]
+[plugins."io.containerd.server.v1.grpc"]
+  address = "{state}/containerd.sock"
+[plugins."io.containerd.server.v1.ttrpc"]
+  address = "{state}/containerd.sock.ttrpc"
+"""
+
+
+def link_copy(source: Path, target: Path) -> None:
+    """Copy a store by hard links (its blobs and layers are never written again), its databases for real."""
+
+    # cp -al knows owners, special files and sticky bits, and is quicker than walking in Python.
+    done = subprocess.run(["cp", "-al", f"{source}/.", f"{target}/"], capture_output=True, text=True, check=False)
+    if done.returncode:
+        done = subprocess.run(["cp", "-a", f"{source}/.", f"{target}/"], capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise explain(done.stderr, str(target))
+    for folder in DATABASES:
+        for database in (target / folder).glob("*.db"):
+            database.unlink()
+            shutil.copy2(source / folder / database.name, database)
+
+
+def ensure_store(images: list[dict[str, str]], containerd: Path, home: Path, say: Say) -> Path:
+    """Return the store that holds exactly these images; made from the last one, whose layers need not be unpacked again."""
+    target = home / "stores" / digest_of(sorted(image["name"] + image["digest"] for image in images))
+    if target.exists():
+        return target
+    with building(target) as draft:
+        older = sorted((path for path in (home / "stores").glob("[!.]*")), key=lambda path: path.stat().st_mtime)
+        root = draft / "root"
+        root.mkdir()
+        if older:
+            link_copy(older[-1] / "root", root)
+        have = json.loads((older[-1] / "images.json").read_text()) if older else {}
+        wanted = {image["name"]: image["digest"] for image in images}
+        with _containerd(root, containerd) as ctr:
+            for image in images:
+                if have.get(image["name"]) != image["digest"]:
+                    say(f"image {image['name']}: unpacking")
+                    import_image(ctr, Path(image["archive"]))
+            gone = sorted(set(have) - set(wanted))
+            if gone:
+                _run([*ctr, "images", "rm", "--sync", *gone], "the image store")
+        (draft / "images.json").write_text(json.dumps(wanted, indent=1))
+        for path in older:  # one store is kept: nodes hold their own links to its files
+            shutil.rmtree(path)
+    return target
+
+
+def place_store(store: Path, folder: Path) -> bool:
+    """Give a node that has no store a copy of this one; return whether it needed one."""
+    if (folder / "images.json").exists():
+        return False
+    shutil.rmtree(folder, ignore_errors=True)
+    with building(folder) as draft:
+        link_copy(store / "root", draft)
+        shutil.copyfile(store / "images.json", draft / "images.json")
+    return True
+
+
+def missing_images(folder: Path, images: list[dict[str, str]]) -> list[dict[str, str]]:
+    """Return the images that the node's store was not given yet, by name and digest."""
+    record = folder / "images.json"
+    have = json.loads(record.read_text()) if record.exists() else {}
+    return [image for image in images if have.get(image["name"]) != image["digest"]]
+
+
+def record_images(folder: Path, images: list[dict[str, str]]) -> None:
+    """Note in the node's store that it has these images now."""
+    record = folder / "images.json"
+    have = json.loads(record.read_text()) if record.exists() else {}
+    draft = record.with_suffix(".new")
+    draft.write_text(json.dumps(have | {image["name"]: image["digest"] for image in images}, indent=1))
+    draft.replace(record)
+
+
+def import_image(ctr: list[str], archive: Path) -> None:
+    """Import an OCI or docker-save archive and unpack it; `ctr` is the command with its address and namespace."""
+    with archive.open("rb") as stream:  # a node does not see the host's files
+        _run([*ctr, "images", "import", "--local", "-"], f"image archive {archive}", stream)
+
+
+def _run(command: list[str], where: str, stdin: IO[bytes] | None = None) -> None:
+    done = subprocess.run(command, stdin=stdin, capture_output=True, check=False)
+    if done.returncode:
+        raise explain((done.stderr or done.stdout).decode(errors="replace"), where)
+
+
+@contextlib.contextmanager
+def _containerd(root: Path, binaries: Path):  # type: ignore[no-untyped-def]  # a generator of a command prefix
+    """Run a containerd over `root` in namespaces of its own; yield the ctr command that talks to it."""
+    with tempfile.TemporaryDirectory(prefix="gangplank-store-") as state:
+        config = Path(state) / "config.toml"
+        config.write_text(CONFIG.format(root=root, state=state))
+        log = (Path(state) / "log").open("wb")
+        isolated = ["unshare", "--mount", "--net", "--propagation", "private"]
+        command = [*isolated, str(binaries / "containerd"), "-c", str(config)]
+        with subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL) as process:
+            try:
+                ctr = [str(binaries / "ctr"), "-a", f"{state}/containerd.sock", "-n", NAMESPACE]
+                end = time.monotonic() + 30
+                while subprocess.run([*ctr, "version"], capture_output=True, check=False).returncode:
+                    if process.poll() is not None or time.monotonic() > end:
+                        said = Path(log.name).read_text(errors="replace")[-600:]
+                        raise PartError(f"containerd does not start: {said}", str(root), "mend what it says")
+                    time.sleep(0.1)
+                yield ctr
+            finally:
+                process.terminate()
+                try:
+                    process.wait(20)
+                except subprocess.TimeoutExpired:
+                    process.kill()

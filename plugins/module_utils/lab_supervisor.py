@@ -1,0 +1,69 @@
+"""The lab's supervisord (the PyPI package `supervisor`): started once, asked over its unix socket."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+import xmlrpc.client
+from pathlib import Path
+from typing import Any
+
+from ansible.module_utils.lab_node import LabError, ensure_cgroup, join_cgroup
+
+SYSTEM = "system"  # the cgroup of supervisord and of all that it starts
+
+
+def connect(socket: Path) -> Any:
+    """Return the XML-RPC interface of the supervisord behind `socket`."""
+    from supervisor.xmlrpc import SupervisorTransport
+
+    transport = SupervisorTransport(None, None, f"unix://{socket}")
+    return xmlrpc.client.ServerProxy("http://127.0.0.1", transport=transport).supervisor
+
+
+def answers(socket: Path) -> bool:
+    """Say whether a supervisord answers there; one that was killed leaves its socket file behind."""
+    if not socket.exists():
+        return False
+    try:
+        return bool(connect(socket).getState()["statename"] == "RUNNING")
+    except (OSError, xmlrpc.client.Error):
+        return False
+
+
+def start(config: Path, socket: Path, deadline_s: float = 15.0) -> None:
+    """Start supervisord in its cgroup, free of the caller's session and environment; wait until it answers."""
+    ensure_cgroup(SYSTEM)
+    socket.unlink(missing_ok=True)
+    environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root", "LANG": "C.UTF-8"}
+    program = [sys.executable, "-m", "supervisor.supervisord", "--nodaemon", "-c", str(config)]
+    log = (config.parent / "supervisord.out").open("wb")
+    process = subprocess.Popen(
+        program, env=environment, cwd="/", stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+    )
+    join_cgroup(SYSTEM, process.pid)
+    end = time.monotonic() + deadline_s
+    while not answers(socket):
+        if process.poll() is not None or time.monotonic() > end:
+            said = Path(log.name).read_text(errors="replace").strip().splitlines()[-5:]
+            raise LabError("supervisord does not start: " + " | ".join(said))
+        time.sleep(0.05)
+
+
+def apply(socket: Path) -> dict[str, list[str]]:
+    """Make supervisord follow its files: start what is new or stopped, restart what changed, end what is gone."""
+    server = connect(socket)
+    added, changed, removed = server.reloadConfig()[0]
+    for name in [*changed, *removed]:
+        server.stopProcessGroup(name)
+        server.removeProcessGroup(name)
+    for name in [*added, *changed]:
+        server.addProcessGroup(name)
+    revived = []
+    for process in server.getAllProcessInfo():
+        if process["statename"] in ("STOPPED", "EXITED", "FATAL") and process["name"] not in [*added, *changed]:
+            server.startProcess(process["name"], False)
+            revived.append(process["name"])
+    return {"added": added, "changed": changed, "removed": removed, "revived": revived}
+

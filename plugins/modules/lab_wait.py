@@ -1,0 +1,98 @@
+"""Wait until the lab's API answers and its nodes are Ready."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: lab_wait
+short_description: Wait until the API answers and every node is Ready
+description:
+  - Asks the API five times a second with nothing but the standard library, so that waiting costs the cluster nothing.
+  - When time is up it names what is not ready, and shows the last lines of the programs that matter for it.
+options:
+  kubeconfig: {description: The admin's kubeconfig, type: path, required: true}
+  nodes: {description: Names of the nodes that have to be Ready., type: list, elements: str, required: true}
+  timeout_s: {description: Seconds to wait., type: int, required: true}
+  logs: {description: Folder of the programs' logs., type: path, required: true}
+author: Gangplank
+"""
+
+import json
+import ssl
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import yaml
+from ansible.module_utils.basic import AnsibleModule
+
+
+class Api:
+    """GET requests with the client certificate of a kubeconfig whose entries are file names."""
+
+    def __init__(self, kubeconfig: Path) -> None:
+        """Read the one cluster and user of the file."""
+        config = yaml.safe_load(kubeconfig.read_text())
+        cluster, user = config["clusters"][0]["cluster"], config["users"][0]["user"]
+        self.server = cluster["server"]
+        self.context = ssl.create_default_context(cafile=cluster["certificate-authority"])
+        self.context.load_cert_chain(user["client-certificate"], user["client-key"])
+        # The API is on this machine: no proxy of the user's may stand between.
+        handlers = [urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=self.context)]
+        self.opener = urllib.request.build_opener(*handlers)
+
+    def get(self, path: str) -> bytes:
+        """Return the body; raises OSError."""
+        with self.opener.open(self.server + path, timeout=5) as answer:
+            return answer.read()
+
+
+def waiting_for(api: Api, nodes: list) -> str:
+    """Return what is not ready yet in a few words, '' when all is."""
+    try:
+        api.get("/readyz")
+        found = {item["metadata"]["name"]: item for item in json.loads(api.get("/api/v1/nodes"))["items"]}
+    except (OSError, ssl.SSLError, ValueError) as error:
+        return f"the API does not answer ({error})"
+    for node in nodes:
+        conditions = {c["type"]: c for c in found.get(node, {}).get("status", {}).get("conditions", [])}
+        ready = conditions.get("Ready")
+        if not ready:
+            return f"node {node} is not registered"
+        if ready["status"] != "True":
+            return f"node {node} is not Ready: {ready.get('message', '')}"
+    return ""
+
+
+def tails(logs: Path, problem: str) -> str:
+    """Return the last lines of the programs that the problem points to."""
+    programs = ["kubelet*", "containerd*"] if problem.startswith("node") else ["etcd", "kube-apiserver"]
+    shown = []
+    for pattern in programs:
+        for path in sorted(logs.glob(f"{pattern}.log")):
+            lines = path.read_text(errors="replace").strip().splitlines()[-6:]
+            shown.append(f"--- {path}\n" + "\n".join(line[:300] for line in lines))
+    return "\n".join(shown)
+
+
+def main() -> None:
+    """Poll until ready or late."""
+    spec = {
+        "kubeconfig": {"type": "path", "required": True},
+        "nodes": {"type": "list", "elements": "str", "required": True},
+        "timeout_s": {"type": "int", "required": True},
+        "logs": {"type": "path", "required": True},
+    }
+    module = AnsibleModule(argument_spec=spec, supports_check_mode=True)
+    api = Api(Path(module.params["kubeconfig"]))
+    started = time.monotonic()
+    while problem := waiting_for(api, module.params["nodes"]):
+        if time.monotonic() - started > module.params["timeout_s"]:
+            shown = tails(Path(module.params["logs"]), problem)
+            module.fail_json(msg=f"after {module.params['timeout_s']} s {problem}\n{shown}\nCure: mend what these say, run it again")
+        time.sleep(0.2)
+    module.exit_json(changed=False, waited_s=round(time.monotonic() - started, 1))
+
+
+if __name__ == "__main__":
+    main()
