@@ -1,9 +1,121 @@
-"""The gangplank command."""
+"""The gangplank command: the one place of the library that reads files and writes to the terminal."""
 
 from __future__ import annotations
 
+import argparse
+import os
+import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gangplank import __version__
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gangplank.spec import Json
+
+OK, REFUSED, USAGE, UNREADABLE, INTERRUPTED = 0, 1, 2, 3, 130
+CODES = """exit codes:
+  0  done
+  1  a job or manifest is refused; every reason is on standard error
+  2  the command line is wrong
+  3  a file cannot be read
+"""
+EXAMPLES = """examples:
+  gangplank expand jobs/digits.yml                          a table of the pods, before they exist
+  gangplank expand jobs/digits.yml -o yaml | kubectl apply -f -
+  gangplank expand jobs/digits.yml --backend indexed        the same job without any operator
+  gangplank expand -f their-job.yaml --objects -o yaml      what the controllers make of a raw manifest
+"""
+KINDS = "Volcano Job, PyTorchJob, TrainJob or Indexed Job"
+ROOT = Path(__file__).resolve().parent.parent  # of a checkout; jobs name their scripts from there
+
+
+class Unreadable(Exception):  # noqa: N818  it says what is wrong with a file
+    """A file that cannot be read; the message says which, why and what to do."""
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    top = argparse.ArgumentParser(
+        prog="gangplank",
+        description="From a machine or a cluster to finished, proven distributed PyTorch training.",
+        epilog=EXAMPLES + "\n" + CODES + "\nNO_COLOR is respected. Completion: gangplank completion --help",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    top.add_argument("--version", action="version", version=f"gangplank {__version__}")
+    commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    expand = commands.add_parser(
+        "expand",
+        help="show the pods and objects of a job before they exist",
+        description=f"Show what becomes of a job file, or of a raw {KINDS}, without asking a cluster.",
+        epilog=EXAMPLES + "\n" + CODES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    expand.add_argument("jobs", metavar="JOB", nargs="*", help="a job file, e.g. jobs/digits.yml; - is standard input")
+    expand.add_argument(
+        "-f", "--filename", metavar="FILE", action="append", default=[], help=f"a raw {KINDS}, or a job file"
+    )
+    expand.add_argument("--backend", choices=BACKEND_NAMES, help="run the job on another back-end than its file says")
+    expand.add_argument("--objects", action="store_true", help="what the controllers will make, not what is submitted")
+    expand.add_argument("-o", "--output", choices=("table", "yaml", "json"), default="table", help="default: table")
+    expand.add_argument("--no-gang", action="store_true", help="the training operator runs without a gang scheduler")
+    completion = commands.add_parser(
+        "completion",
+        help="print a completion script for a shell",
+        description="Print a completion script: source <(gangplank completion bash)",
+    )
+    completion.add_argument("shell", choices=("bash", "zsh", "fish"))
+    return top
+
+
+BACKEND_NAMES = ("volcano", "pytorchjob", "trainjob", "indexed")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; the exit status."""
+    given = parser().parse_args(arguments)
+    try:
+        return COMMANDS[given.command](given)
+    except Unreadable as error:
+        return complain(str(error), UNREADABLE)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader has gone; say no more
+        return OK
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except ValueError as error:
+        from gangplank.errors import SpecError
+
+        if isinstance(error, SpecError):
+            return complain(str(error), REFUSED)
+        raise
+
+
+def coloured(stream: Any) -> bool:
+    """Whether a stream is a terminal that wants colours: https://no-color.org."""
+    return bool(stream.isatty()) and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def complain(text: str, code: int) -> int:
+    """Print what is wrong to standard error; the exit status."""
+    red, plain = ("\x1b[31m", "\x1b[0m") if coloured(sys.stderr) else ("", "")
+    print(f"{red}gangplank:{plain} {text}".encode("utf-8", "replace").decode(), file=sys.stderr)
+    return code
+
+
+def read(name: str) -> str:
+    """The text of a file, or of standard input for -."""
+    try:
+        data = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise Unreadable(f"{name}: byte {error.start} is no UTF-8; save the file as UTF-8") from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise Unreadable(f"{name}: {reason}; give the path of a job file, e.g. jobs/digits.yml") from None
 
 
 def read_scripts(job: object, root: Path | None = None) -> dict[str, str]:
@@ -13,11 +125,101 @@ def read_scripts(job: object, root: Path | None = None) -> dict[str, str]:
     if not isinstance(path, str) or not path or path.startswith("/") or "\x00" in path:
         return {}
     for folder in (Path(), root):
-        if folder is not None and (folder / path).is_file():
-            return {path: (folder / path).read_text(encoding="utf-8", errors="surrogateescape")}
+        if folder is None:
+            continue
+        try:
+            return {path: (folder / path).read_bytes().decode("utf-8")}
+        except (OSError, UnicodeDecodeError):
+            continue
     return {}
 
 
-def main() -> int:
-    """Run the command."""
-    raise SystemExit(2)
+def expand(given: argparse.Namespace) -> int:
+    """Show what becomes of jobs and manifests."""
+    from gangplank import show
+    from gangplank.backends import BACKENDS
+    from gangplank.pods import Site
+
+    names = [*given.jobs, *given.filename]
+    if not names:
+        return complain("expand: no job given; try: gangplank expand jobs/digits.yml", USAGE)
+    colour = coloured(sys.stdout)
+    submitted, known, unknown = gather(names, given.backend)
+    site = Site(gang=not given.no_gang, others=tuple(submitted))
+    made: list[Json] = []
+    if given.objects or given.output == "table":
+        for backend, manifest in known:
+            made += BACKENDS[backend].objects(manifest, site)
+    shown = made if given.objects else submitted
+    if given.output == "yaml":
+        sys.stdout.write(show.as_yaml(shown))
+    elif given.output == "json":
+        sys.stdout.write(show.as_json(shown))
+    else:
+        for backend, manifest in known:
+            print(show.heading(backend, manifest, BACKENDS[backend].objects(manifest, site)))
+        print(show.pods_table(made, colour=colour))
+        if given.objects:
+            print("\n" + show.others_table([item for item in made if item["kind"] != "Pod"], colour=colour))
+    if unknown and not known:
+        return complain(f"{', '.join(names)}: nothing to expand but {', '.join(unknown)}; expected a {KINDS}", REFUSED)
+    return OK
+
+
+def gather(names: Sequence[str], backend: str | None) -> tuple[list[Json], list[tuple[str, Json]], list[str]]:
+    """What files hold: all that would be submitted, the jobs among it by back-end, and the kinds of the rest."""
+    from gangplank.backends import BACKENDS, backend_of
+    from gangplank.errors import Problem, SpecError, shown
+    from gangplank.parse import parse_job
+    from gangplank.reading import documents
+
+    submitted: list[Json] = []
+    for name in names:
+        text = read(name)
+        found = documents(text, name, strict=False)
+        if not found:
+            raise SpecError([Problem("file", "nothing", f"a job file, or a {KINDS}")], name)
+        if any(isinstance(item, dict) and "apiVersion" in item for item in found):
+            for item in found:
+                submitted += item.get("items") or [] if is_list(item) else [item]
+            continue
+        for given in documents(text, name, strict=True):
+            job = with_backend(given, backend) if backend and isinstance(given, dict) else given
+            spec = parse_job(job, name, read_scripts(job, ROOT))
+            submitted += BACKENDS[spec.backend].manifests(spec)
+    for at, item in enumerate(submitted):
+        if not isinstance(item, dict) or not isinstance(item.get("kind"), str):
+            raise SpecError(
+                [Problem(f"document {at + 1}", shown(item), "an object with apiVersion and kind")], names[0]
+            )
+    known = [(backend_of(item), item) for item in submitted]
+    jobs = [(kind, item) for kind, item in known if kind]
+    if backend and any(kind != backend for kind, _ in jobs):
+        raise SpecError([Problem("--backend", backend, "nothing, as a raw manifest has its back-end")], names[0])
+    return submitted, jobs, [str(item["kind"]) for kind, item in known if not kind]
+
+
+def is_list(item: object) -> bool:
+    """Whether a document is kubectl's List of objects."""
+    return isinstance(item, dict) and item.get("kind") == "List" and isinstance(item.get("items"), list)
+
+
+def with_backend(job: Mapping[str, Any], backend: str) -> dict[str, Any]:
+    """The job on another back-end."""
+    if isinstance(job.get("training_job"), dict):
+        return {**job, "training_job": {**job["training_job"], "backend": backend}}
+    return {**job, "backend": backend}
+
+
+def completion(given: argparse.Namespace) -> int:
+    """Print a completion script."""
+    from gangplank.completion import script
+
+    sys.stdout.write(script(parser(), given.shell))
+    return OK
+
+
+COMMANDS = {"expand": expand, "completion": completion}
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -20,7 +20,7 @@ _VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?", re.ASCI
 LONGEST = {  # the longest name that a back-end's controller derives from a job's
     "volcano": ("{job}-{role}-{last}", "pod and host name"),
     "pytorchjob": ("{job}-{role}-{last}", "pod and Service name"),
-    "trainjob": ("{job}-node-0-{world}", "host name"),
+    "trainjob": ("{job}-node-0-{world}-12345", "pod name"),  # with its five random characters
     "indexed": ("{job}-{world}", "host name"),
 }
 
@@ -47,8 +47,8 @@ def is_value(text: str) -> bool:
 def longest(job: str, backend: str, masters: int, workers: int) -> tuple[str, str]:
     """The longest name that will be made of a job's, and what it names.
 
-    >>> longest("digits", "volcano", 1, 2)
-    ('digits-worker-1', 'pod and host name')
+    >>> longest("digits", "volcano", 1, 12)
+    ('digits-worker-11', 'pod and host name')
     """
     form, what = LONGEST[backend]
     counts = {"master": masters, "worker": workers}

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 TRUE_FALSE = ("true", "false")  # the two booleans that every YAML knows
 LIMIT = 4 * 2**20  # bytes of a file; more is no job
 DEPTH = 100  # nesting; more is an attack or an accident
-NODES = 1_000_000  # values of a file after aliases are counted once
+NODES = 1_000_000  # values of a file, every alias written out
 
 # What a bare word becomes: (pattern, what it is read as)
 TRAPS: tuple[tuple[re.Pattern[str], str], ...] = (
@@ -79,6 +79,8 @@ def documents(text: str, source: str, *, strict: bool) -> list[Any]:
         while loader.check_node():
             node = loader.get_node()
             _walk(node, problems, strict=strict)
+            if not problems and _weight(node, {}) > NODES:
+                problems.append(Problem("file", "aliases that stand for each other", f"at most {NODES} values"))
             if not problems:
                 found.append(loader.construct_document(node))
     except yaml.MarkedYAMLError as error:
@@ -127,6 +129,19 @@ def _walk(root: yaml.Node | None, problems: Problems, *, strict: bool) -> None:
             stack += [(part, depth + 1) for part in reversed(node.value)]
         elif strict and isinstance(node, yaml.ScalarNode):
             _scalar(node, problems)
+
+
+def _weight(node: yaml.Node | None, known: dict[int, int]) -> int:
+    """Values of a node with every alias written out; a node within itself weighs too much. Depth is checked before."""
+    if node is None or isinstance(node, yaml.ScalarNode):
+        return 1
+    if id(node) not in known:
+        known[id(node)] = NODES + 1  # while it is being weighed: met again, it holds itself
+        parts = node.value
+        if isinstance(node, yaml.MappingNode):
+            parts = [part for pair in node.value for part in pair]
+        known[id(node)] = 1 + sum(_weight(part, known) for part in parts)
+    return known[id(node)]
 
 
 def _scalar(node: yaml.ScalarNode, problems: Problems) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from gangplank.spec import JobSpec
+    from gangplank.spec import JobSpec, Json
 
 TRAINER_PORT = 29500  # Trainer v2 knows no other
 LAUNCHER = ("python3", "-m", "torch.distributed.run")  # torchrun under the name that every image has
@@ -105,9 +105,8 @@ def launch(spec: JobSpec) -> list[str]:
     """The command that starts a job's script on one node, without the script's own arguments.
 
     >>> from gangplank.spec import JobSpec, Script
-    >>> launch(JobSpec("digits", "img", script=Script("/a.py")))[3:]
-    ['--nnodes=$(WORLD_SIZE)', '--node-rank=$(RANK)', '--master-addr=$(MASTER_ADDR)', '--master-port=$(MASTER_PORT)',
-     '--nproc-per-node=1', '/a.py']
+    >>> launch(JobSpec("digits", "img", script=Script("/a.py")))[3:6]
+    ['--nnodes=$(WORLD_SIZE)', '--node-rank=$(RANK)', '--master-addr=$(MASTER_ADDR)']
     """
     names = LAUNCH[spec.backend]
     if spec.elastic:  # only pytorchjob: the nodes agree on ranks among themselves, and may come and go
@@ -127,3 +126,43 @@ def launch(spec: JobSpec) -> list[str]:
         ]
     script = [spec.script.path] if spec.script else []
     return [*LAUNCHER, *meeting, f"--nproc-per-node={spec.processes_per_node}", *script]
+
+
+def environment(pod: Json, container: Json) -> dict[str, str]:
+    """What a container of a pod will see: literal values and what the pod knows of itself; the last of a name wins.
+
+    >>> pod = {"metadata": {"name": "a-0", "annotations": {"i": "2"}}, "spec": {}}
+    >>> field = {"fieldRef": {"fieldPath": "metadata.annotations['i']"}}
+    >>> environment(pod, {"env": [{"name": "RANK", "valueFrom": field}, {"name": "A", "value": "1"}]})
+    {'RANK': '2', 'A': '1'}
+    """
+    found = {}
+    for variable in container.get("env", []):
+        path = variable.get("valueFrom", {}).get("fieldRef", {}).get("fieldPath", "")
+        kind, bracket, key = path.removeprefix("metadata.").partition("['")
+        if bracket:
+            found[variable["name"]] = pod["metadata"].get(kind, {}).get(key.removesuffix("']"), "")
+        elif path == "metadata.name":
+            found[variable["name"]] = pod["metadata"]["name"]
+        elif "valueFrom" not in variable:
+            found[variable["name"]] = variable.get("value", "")
+    return found
+
+
+def seen(pod: Json) -> dict[str, str]:
+    """What a pod's first container knows of the job: rank of its node, master, WORLD_SIZE; "" where nothing.
+
+    >>> names = {"RANK": "1", "MASTER_ADDR": "a-master-0.a", "MASTER_PORT": "23456", "WORLD_SIZE": "3"}
+    >>> env = [{"name": name, "value": value} for name, value in names.items()]
+    >>> seen({"metadata": {"name": "a-worker-0"}, "spec": {"containers": [{"env": env}]}})
+    {'rank': '1', 'master': 'a-master-0.a:23456', 'world_size': '3'}
+    """
+    containers = pod["spec"].get("containers") or [{}]
+    env = environment(pod, containers[0])
+    address = env.get("MASTER_ADDR") or env.get("PET_MASTER_ADDR", "")
+    port = env.get("MASTER_PORT") or env.get("PET_MASTER_PORT", "")
+    return {
+        "rank": env.get("PET_NODE_RANK", env.get("RANK", "")),
+        "master": f"{address}:{port}" if address else env.get("PET_RDZV_ENDPOINT", ""),
+        "world_size": env.get("WORLD_SIZE") or env.get("PET_NNODES", ""),
+    }

@@ -21,20 +21,13 @@ class Backend:
     manifests: Callable[[JobSpec], list[Json]]  # what we submit
     objects: Callable[[Json, Site | None], list[Json]]  # what the controllers make of a manifest, ours or a stranger's
     kind: tuple[str, str]  # apiVersion and kind of that manifest
-    gang: str  # the gang that a job gets unless it asks for another
 
 
 BACKENDS: dict[str, Backend] = {
-    "volcano": Backend(
-        volcano.manifests, volcano.objects, ("batch.volcano.sh/v1alpha1", "Job"), "all replicas start together"
-    ),
-    "pytorchjob": Backend(
-        pytorchjob.manifests, pytorchjob.objects, ("kubeflow.org/v1", "PyTorchJob"), "all replicas, through Volcano"
-    ),
-    "trainjob": Backend(
-        trainjob.manifests, trainjob.objects, ("trainer.kubeflow.org/v1alpha1", "TrainJob"), "what its runtime asks for"
-    ),
-    "indexed": Backend(indexed.manifests, indexed.objects, ("batch/v1", "Job"), "none: pods start one by one"),
+    "volcano": Backend(volcano.manifests, volcano.objects, ("batch.volcano.sh/v1alpha1", "Job")),
+    "pytorchjob": Backend(pytorchjob.manifests, pytorchjob.objects, ("kubeflow.org/v1", "PyTorchJob")),
+    "trainjob": Backend(trainjob.manifests, trainjob.objects, ("trainer.kubeflow.org/v1alpha1", "TrainJob")),
+    "indexed": Backend(indexed.manifests, indexed.objects, ("batch/v1", "Job")),
 }
 
 

@@ -119,6 +119,9 @@ def admitted(given: Json, site: Site) -> tuple[Json, Json]:
 
     if not names.DNS1035.fullmatch(name):
         bad("metadata.name", name, "a-z, 0-9 and -, from a letter on, at most 63")
+    last = f"{name}-node-0-{max(spec.get('trainer', {}).get('numNodes', 1) - 1, 0)}-12345"
+    if len(last) > names.LABEL_MAX:
+        bad("metadata.name", last, f"a pod name of at most {names.LABEL_MAX}, its random end included")
     if "initializer" in spec:
         bad("spec.initializer", spec["initializer"], "no initializer: it is not supported yet")
     reserved = [item.get("name") for item in spec.get("trainer", {}).get("env", []) if item.get("name") in TORCH_ENV]

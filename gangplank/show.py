@@ -1,0 +1,146 @@
+"""Jobs and objects as text: a table that a person reads, YAML that kubectl takes, JSON."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from gangplank import wiring
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from gangplank.spec import Json
+
+COLUMNS = ("POD", "RANK", "HOST", "MASTER", "WORLD_SIZE", "REQUESTS", "LIMITS", "VOLUMES")
+SHORT = {"memory": "mem"}
+BOLD, RED, PLAIN = "\x1b[1m", "\x1b[31m", "\x1b[0m"
+
+
+class Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc]  # either of two base classes
+    """Writes equal parts in full, and text of several lines as a block that a person can read."""
+
+    def ignore_aliases(self, _data: object) -> bool:
+        """Never refer to an equal part elsewhere."""
+        return True
+
+
+def _text(dumper: Any, text: str) -> Any:
+    """Text of several lines as a block, other text as YAML likes it."""
+    style = "|" if "\n" in text and not any(line.endswith((" ", "\t")) for line in text.splitlines()) else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+Dumper.add_representer(str, _text)
+
+
+def as_yaml(objects: Iterable[Json]) -> str:
+    r"""Objects as YAML documents, in the order and with the key order they have.
+
+    >>> as_yaml([{"kind": "Pod", "a": "1"}])
+    "kind: Pod\na: '1'\n"
+    """
+    made: str = yaml.dump_all(objects, Dumper=Dumper, sort_keys=False, width=120, allow_unicode=True)
+    return made
+
+
+def as_json(objects: Iterable[Json]) -> str:
+    """Objects as one List, which kubectl takes too."""
+    return json.dumps({"apiVersion": "v1", "kind": "List", "items": list(objects)}, indent=2, ensure_ascii=False) + "\n"
+
+
+def table(rows: Sequence[Sequence[str]], *, colour: bool = False) -> str:
+    """Rows under their headings, each column as wide as its widest cell; columns without any value are left out.
+
+    >>> print(table([["A", "B", "C"], ["one", "2", ""]]))
+    A    B
+    one  2
+    """
+    used = [at for at in range(len(rows[0])) if any(row[at] for row in rows[1:])]
+    widths = [max(len(row[at]) for row in rows) for at in used]
+    lines = ["  ".join(row[at].ljust(width) for at, width in zip(used, widths, strict=True)).rstrip() for row in rows]
+    if colour and lines:
+        lines[0] = f"{BOLD}{lines[0]}{PLAIN}"
+    return "\n".join(lines)
+
+
+def amounts(pod: Json, side: str) -> str:
+    """A pod's requests or limits in one cell."""
+    found = []
+    for container in pod["spec"].get("containers", []):
+        given = container.get("resources", {}).get(side, {})
+        found += [f"{SHORT.get(name, name)} {value}" for name, value in given.items()]
+    return ", ".join(found)
+
+
+def mounts(pod: Json) -> str:
+    """A pod's claims, ConfigMaps and memory, each with its place; what the wiring mounts is left out."""
+    where = {
+        mount["name"]: mount.get("mountPath", "")
+        for container in pod["spec"].get("containers", [])
+        for mount in container.get("volumeMounts", [])
+    }
+    found = []
+    for volume in pod["spec"].get("volumes", []):
+        if volume["name"] in where and where[volume["name"]] != "/etc/volcano":
+            source = (
+                volume.get("persistentVolumeClaim", {}).get("claimName")
+                or volume.get("configMap", {}).get("name")
+                or ""
+            )
+            found.append(f"{source}:{where[volume['name']]}" if source else where[volume["name"]])
+    return ", ".join(found)
+
+
+def pod_row(pod: Json) -> list[str]:
+    """One line of the table of pods."""
+    known, spec = wiring.seen(pod), pod["spec"]
+    host = ".".join(part for part in (spec.get("hostname", ""), spec.get("subdomain", "")) if part)
+    return [
+        pod["metadata"]["name"],
+        known["rank"],
+        host,
+        known["master"],
+        known["world_size"],
+        amounts(pod, "requests"),
+        amounts(pod, "limits"),
+        mounts(pod),
+    ]
+
+
+def pods_table(objects: Sequence[Json], *, colour: bool = False) -> str:
+    """The table of the pods among some objects."""
+    rows = [pod_row(item) for item in objects if item["kind"] == "Pod"]
+    return table([list(COLUMNS), *rows], colour=colour) if rows else "no pods"
+
+
+def others_table(objects: Sequence[Json], *, colour: bool = False) -> str:
+    """The table of the objects that are no pods."""
+    rows = [[item["kind"], item["metadata"]["name"], note(item)] for item in objects if item["kind"] != "Pod"]
+    return table([["KIND", "NAME", "WHAT"], *rows], colour=colour) if rows else ""
+
+
+def note(item: Json) -> str:
+    """What matters about an object, in a few words."""
+    spec = item.get("spec", {})
+    if item["kind"] == "PodGroup":
+        resources = ", ".join(
+            f"{name} {spec['minResources'][name]}" for name in spec.get("minResources", {}) if "." not in name
+        )
+        return f"{spec['minMember']} pods or none, queue {spec.get('queue', 'default')}; {resources}"
+    if item["kind"] == "Service":
+        return "headless" + (", also for pods that are not ready" if spec.get("publishNotReadyAddresses") else "")
+    if item["kind"] == "NetworkPolicy":
+        return "only the job's own pods may connect"
+    return ", ".join(item.get("data", {}))
+
+
+def heading(backend: str, manifest: Json, made: Sequence[Json]) -> str:
+    """The line above a job's pods: where it runs, how many there are, and how many must fit before any starts."""
+    meta, where = manifest["metadata"], manifest["metadata"].get("namespace") or "default"
+    count = sum(item["kind"] == "Pod" for item in made)
+    group = next((item["spec"]["minMember"] for item in made if item["kind"] == "PodGroup"), None)
+    gang = "no gang: pods start one by one" if group is None else f"a gang of {group}"
+    return f"{meta['name']} in {where} on {backend}: {count} pods, {gang}"

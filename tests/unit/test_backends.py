@@ -1,0 +1,193 @@
+"""Each back-end honours every portable field, or refuses it by name with the reason."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gangplank import podspec, portable
+from gangplank.backends import BACKENDS, backend_of
+from gangplank.errors import SpecError
+from gangplank.parse import parse_job
+from gangplank.pods import Site
+
+Json = dict[str, Any]
+BASE: Json = {"name": "digits", "image": "img:1", "script": "/opt/train.py"}
+VALUES: Json = {
+    "deadline_s": 60,
+    "elastic": {"min": 1, "max": 4},
+    "max_retries": 2,
+    "ttl_s": 60,
+    "priority": "high",
+    "queue": "research",
+    "min_available": 2,
+    "image_pull_policy": "Always",
+    "port": 4000,
+    "master_resources": {"cpu": "2"},
+}
+
+
+def manifest(backend: str, **changes: Any) -> Json:
+    spec = parse_job({**BASE, "backend": backend, **changes})
+    return BACKENDS[backend].manifests(spec)[-1]
+
+
+def pods(backend: str, **changes: Any) -> list[Json]:
+    made = BACKENDS[backend].objects(manifest(backend, **changes), Site())
+    return [item for item in made if item["kind"] == "Pod"]
+
+
+@pytest.mark.parametrize(("backend", "field"), sorted(portable.REFUSED))
+def test_refuses_by_name_what_a_back_end_cannot_do(backend: str, field: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        parse_job({**BASE, "backend": backend, field: VALUES[field]})
+    text = str(caught.value)
+    assert f"training_job.{field}" in text
+    assert portable.REFUSED[backend, field][0] in text
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("field", sorted(VALUES))
+def test_a_field_that_is_not_refused_changes_the_manifest(backend: str, field: str) -> None:
+    if (backend, field) in portable.REFUSED:
+        return
+    more = {"masters": 0} if field == "elastic" else {}
+    assert manifest(backend, **{field: VALUES[field]}, **more) != manifest(backend)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_knows_its_own_manifest_again(backend: str) -> None:
+    assert backend_of(manifest(backend)) == backend
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_pods_comply_with_pod_security_restricted(backend: str) -> None:
+    for pod in pods(backend):
+        assert pod["spec"]["securityContext"]["runAsNonRoot"] is True
+        assert pod["spec"]["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        security = pod["spec"]["containers"][0]["securityContext"]
+        assert security == {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_variables_in_the_launch_line_exist_in_the_container(backend: str) -> None:
+    for pod in pods(backend):
+        container = pod["spec"]["containers"][0]
+        known = {item["name"] for item in container["env"]}
+        used = {word.split("$(")[1].rstrip(")") for word in container["command"] if "$(" in word}
+        assert len(used) == 4
+        assert used <= known
+
+
+def test_elastic_workers_meet_through_variables_that_exist() -> None:
+    container = pods("pytorchjob", elastic={"min": 1, "max": 4}, masters=0)[0]["spec"]["containers"][0]
+    used = {word.split("$(")[1].rstrip(")") for word in container["command"] if "$(" in word}
+    assert used == {"PET_NNODES", "PET_RDZV_BACKEND", "PET_RDZV_ENDPOINT"}
+    assert used <= {item["name"] for item in container["env"]}
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_every_replica_says_who_and_where_it_is(backend: str) -> None:
+    for pod in pods(backend):
+        names = [item["name"] for item in pod["spec"]["containers"][0]["env"]]
+        for name in ("GANGPLANK_POD", "GANGPLANK_POD_UID", "GANGPLANK_NODE", "GANGPLANK_JOB_UID", "PYTHONUNBUFFERED"):
+            assert names.count(name) == 1
+        assert pod["metadata"]["labels"][podspec.JOB_LABEL] == "digits"
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_gpus_are_requested_and_limited_and_tolerated(backend: str) -> None:
+    for pod in pods(backend, resources={"gpus": 2}):
+        resources = pod["spec"]["containers"][0]["resources"]
+        assert resources["requests"]["nvidia.com/gpu"] == resources["limits"]["nvidia.com/gpu"] == "2"
+        assert {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"} in pod["spec"]["tolerations"]
+        assert {"name": "shm", "mountPath": "/dev/shm"} in pod["spec"]["containers"][0]["volumeMounts"]
+        assert "--nproc-per-node=2" in pod["spec"]["containers"][0]["command"]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_carried_script_is_a_config_map_that_every_replica_mounts(backend: str) -> None:
+    spec = parse_job({**BASE, "backend": backend, "script": "a/b.py"}, scripts={"a/b.py": "print(1)\n"})
+    made = BACKENDS[backend].manifests(spec)
+    assert made[0]["kind"] == "ConfigMap"
+    assert made[0]["data"] == {"b.py": "print(1)\n"}
+    for pod in BACKENDS[backend].objects(made[-1], Site()):
+        if pod["kind"] == "Pod":
+            assert "/opt/gangplank/script/b.py" in pod["spec"]["containers"][0]["command"]
+            assert {"name": "script", "configMap": {"name": "digits-script"}} in pod["spec"]["volumes"]
+
+
+def test_volcano_gives_the_gang_as_many_retries_as_the_job_says() -> None:
+    spec = manifest("volcano", max_retries=2)["spec"]
+    assert spec["maxRetry"] == 3
+    assert [item["maxRetry"] for item in spec["tasks"]] == [3, 5]
+    assert manifest("volcano", max_retries=0)["spec"]["maxRetry"] == 1
+
+
+def test_volcano_completes_when_the_master_does_and_loses_no_pod_silently() -> None:
+    spec = manifest("volcano")["spec"]
+    assert spec["tasks"][0]["policies"] == [{"event": "TaskCompleted", "action": "CompleteJob"}]
+    assert "policies" not in spec["tasks"][1]
+    assert {"events": ["PodFailed", "PodEvicted"], "action": "RestartJob"} in spec["policies"]
+
+
+def test_an_indexed_job_counts_the_restarts_of_a_whole_gang_as_one_retry() -> None:
+    assert manifest("indexed", max_retries=2)["spec"]["backoffLimit"] == 7
+    assert manifest("indexed", max_retries=0)["spec"]["backoffLimit"] == 0
+    own = manifest("indexed", indexed={"backoff": 1})["spec"]
+    assert (own["backoffLimitPerIndex"], own["template"]["spec"]["restartPolicy"]) == (1, "Never")
+
+
+def test_volumes_on_the_master_alone_are_not_mounted_elsewhere() -> None:
+    volumes = [{"claim": "data", "mount": "/out", "on": "master"}]
+    for backend in ("volcano", "pytorchjob"):
+        first, *others = pods(backend, volumes=volumes)
+        assert "/out" in [mount["mountPath"] for mount in first["spec"]["containers"][0]["volumeMounts"]]
+        for pod in others:
+            assert "claim-0" not in [volume["name"] for volume in pod["spec"].get("volumes", [])]
+
+
+def test_a_command_goes_as_it_is_and_one_template_back_ends_give_it_the_usual_wiring() -> None:
+    plain = {key: value for key, value in BASE.items() if key != "script"}
+    for backend in BACKENDS:
+        spec = parse_job({**plain, "backend": backend, "command": ["python3", "a.py"], "args": ["--x"]})
+        made = BACKENDS[backend].objects(BACKENDS[backend].manifests(spec)[-1], Site())
+        for pod in made:
+            if pod["kind"] == "Pod":
+                container = pod["spec"]["containers"][0]
+                assert (container["command"], container["args"]) == (["python3", "a.py"], ["--x"])
+                known = {item["name"] for item in container["env"]}
+                assert known >= {"MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"volcano": {"plugins": {"pytorch": ["--port=1"]}}}, "use the field port"),
+        ({"volcano": {"plugins": {"pytorch": ["--wait-master-timeout=abc"]}}}, "is no value"),
+        ({"volcano": {"plugins": {"svc": ["--nope"]}}}, "no flag of the plugin"),
+        ({"volcano": {"min_task_member": {"worker": 3}}}, "at most the 2 replicas"),
+        ({"volcano": {"depends_on": {"worker": ["master"]}}}, "min_available: 1"),
+        ({"volcano": {"depends_on": {"worker": ["worker"]}}, "min_available": 1}, "the other role"),
+        ({"queue": "root"}, "leaf queue"),
+        ({"backend": "pytorchjob", "volcano": {"restart_policy": "Never"}}, "block of another back-end"),
+        ({"backend": "pytorchjob", "pytorchjob": {"gang": False}, "queue": "q"}, "no queue with"),
+        ({"backend": "pytorchjob", "elastic": {"min": 1, "max": 4}}, "0 for an elastic job"),
+        ({"backend": "pytorchjob", "elastic": {"min": 3, "max": 4}, "masters": 0}, "from elastic.min 3"),
+        ({"backend": "trainjob", "volumes": [{"claim": "c", "mount": "/o", "on": "master"}]}, "share one template"),
+        ({"backend": "indexed", "name": "d" * 62}, "shorten it by 1"),
+        ({"output": "/elsewhere", "volumes": [{"claim": "c", "mount": "/o", "on": "master"}]}, "lost with the pod"),
+    ],
+)
+def test_refuses_contradictions(changes: Json, said: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        parse_job({**BASE, **changes})
+    assert said in str(caught.value)
+
+
+def test_a_claim_on_all_replicas_is_fine_where_one_node_or_many_readers_are_promised() -> None:
+    everywhere = {"claim": "data", "mount": "/data"}
+    assert parse_job({**BASE, "volumes": [{**everywhere, "access": "ReadWriteMany"}]}).volumes[0].on == "all"
+    pinned = {"node_selector": {"kubernetes.io/hostname": "node-0"}}
+    assert parse_job({**BASE, "volumes": [everywhere], **pinned}).volumes[0].on == "all"

@@ -1,0 +1,174 @@
+"""What Kubernetes' Job controller, Trainer and JobSet make, against what their sources say."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+
+from gangplank import wiring
+from gangplank.backends import indexed_objects, trainjob_objects
+from gangplank.errors import SpecError
+from gangplank.pods import Site
+
+Json = dict[str, Any]
+
+
+def indexed(**spec: Any) -> Json:
+    pod = {"containers": [{"name": "main", "image": "img"}], "restartPolicy": "Never"}
+    body = {"completionMode": "Indexed", "completions": 3, "parallelism": 3, "template": {"spec": pod}, **spec}
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "demo", "namespace": "ns"}, "spec": body}
+
+
+def test_an_indexed_job_names_its_pods_by_index() -> None:
+    pods = indexed_objects.objects(indexed(), Site(uid="U"))
+    assert [pod["spec"]["hostname"] for pod in pods] == ["demo-0", "demo-1", "demo-2"]
+    assert [pod["metadata"]["generateName"] for pod in pods] == ["demo-0-", "demo-1-", "demo-2-"]
+    assert pods[2]["metadata"]["labels"] == {
+        "job-name": "demo",
+        "batch.kubernetes.io/job-name": "demo",
+        "controller-uid": "U",
+        "batch.kubernetes.io/controller-uid": "U",
+        "batch.kubernetes.io/job-completion-index": "2",
+    }
+    assert wiring.environment(pods[2], pods[2]["spec"]["containers"][0]) == {"JOB_COMPLETION_INDEX": "2"}
+    assert pods[0]["metadata"]["finalizers"] == ["batch.kubernetes.io/job-tracking"]
+
+
+def test_an_index_variable_of_the_users_own_is_kept() -> None:
+    manifest = indexed()
+    manifest["spec"]["template"]["spec"]["containers"][0]["env"] = [{"name": "JOB_COMPLETION_INDEX", "value": "x"}]
+    assert indexed_objects.objects(manifest)[0]["spec"]["containers"][0]["env"] == [
+        {"name": "JOB_COMPLETION_INDEX", "value": "x"}
+    ]
+
+
+def test_a_limit_per_index_is_counted_on_the_pods() -> None:
+    pod = indexed_objects.objects(indexed(backoffLimitPerIndex=1))[0]
+    assert pod["metadata"]["annotations"]["batch.kubernetes.io/job-index-failure-count"] == "0"
+
+
+@pytest.mark.parametrize("spec", [{"suspend": True}, {"parallelism": 0}])
+def test_a_job_that_may_not_run_has_no_pods(spec: Json) -> None:
+    assert indexed_objects.objects(indexed(**spec)) == []
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        ({"completionMode": "NonIndexed"}, "no rank"),
+        ({"completions": None}, "the number of indexes"),
+        ({"template": {"spec": {"containers": [], "restartPolicy": "Never"}}}, "a container"),
+        ({"template": {"spec": {"containers": [{"name": "a"}], "restartPolicy": "Always"}}}, "Never or OnFailure"),
+        ({"completions": "3"}, "a whole number"),
+    ],
+)
+def test_refuses_jobs_without_ranks(spec: Json, said: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        indexed_objects.objects(indexed(**spec))
+    assert said in str(caught.value)
+
+
+def trainjob(trainer: Json | None = None, **spec: Any) -> Json:
+    body: Json = {"runtimeRef": {"name": "torch-distributed"}, **spec}
+    if trainer is not None:
+        body["trainer"] = trainer
+    meta = {"name": "demo", "namespace": "ns"}
+    return {"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob", "metadata": meta, "spec": body}
+
+
+def pods(manifest: Json, **site: Any) -> list[Json]:
+    return [item for item in trainjob_objects.objects(manifest, Site(uid="U", **site)) if item["kind"] == "Pod"]
+
+
+def test_a_trainjob_is_wired_for_torchrun_alone() -> None:
+    made = pods(trainjob({"numNodes": 2, "numProcPerNode": 4, "image": "mine", "env": [{"name": "A", "value": "1"}]}))
+    assert [pod["spec"]["hostname"] for pod in made] == ["demo-node-0-0", "demo-node-0-1"]
+    container = made[1]["spec"]["containers"][0]
+    assert container["image"] == "mine"
+    assert {
+        key: text for key, text in wiring.environment(made[1], container).items() if key != "JOB_COMPLETION_INDEX"
+    } == {
+        "A": "1",
+        "PET_NNODES": "2",
+        "PET_NPROC_PER_NODE": "4",
+        "PET_NODE_RANK": "1",
+        "PET_MASTER_ADDR": "demo-node-0-0.demo",
+        "PET_MASTER_PORT": "29500",
+    }
+    assert container["ports"] == [{"containerPort": 29500}]
+    assert made[0]["spec"]["subdomain"] == "demo"
+    assert (
+        made[0]["metadata"]["labels"]["jobset.sigs.k8s.io/job-key"]
+        == made[1]["metadata"]["labels"]["jobset.sigs.k8s.io/job-key"]
+    )
+
+
+def test_without_a_trainer_stanza_nothing_is_wired() -> None:
+    made = pods(trainjob())
+    assert len(made) == 1
+    assert "PET_NNODES" not in wiring.environment(made[0], made[0]["spec"]["containers"][0])
+
+
+@pytest.mark.parametrize(
+    ("resources", "count"),
+    [
+        ({"requests": {"cpu": "2500m"}}, "3"),
+        ({"limits": {"cpu": "4"}}, "4"),
+        ({"limits": {"nvidia.com/gpu": "2"}}, "auto"),
+        ({}, "1"),
+    ],
+)
+def test_processes_follow_the_resources_unless_they_are_given(resources: Json, count: str) -> None:
+    pod = pods(trainjob({"resourcesPerNode": resources}))[0]
+    assert wiring.environment(pod, pod["spec"]["containers"][0])["PET_NPROC_PER_NODE"] == count
+
+
+def test_a_runtime_of_the_same_file_counts_and_may_ask_for_a_gang() -> None:
+    runtime = copy.deepcopy(trainjob_objects.TORCH_DISTRIBUTED)
+    runtime["metadata"]["name"] = "ours"
+    runtime["spec"]["podGroupPolicy"] = {"volcano": {}}
+    runtime["spec"]["mlPolicy"]["numNodes"] = 4
+    manifest = trainjob({"resourcesPerNode": {"limits": {"cpu": "1"}}}, runtimeRef={"name": "ours"})
+    made = trainjob_objects.objects(manifest, Site(uid="U", others=(runtime,)))
+    group = next(item for item in made if item["kind"] == "PodGroup")
+    assert group["spec"] == {"minMember": 4, "minResources": {"cpu": "4"}}
+    assert all(
+        item["metadata"]["annotations"]["scheduling.k8s.io/group-name"] == "demo"
+        for item in made
+        if item["kind"] == "Pod"
+    )
+
+
+def test_patches_reach_the_pods() -> None:
+    pod = {"metadata": {"labels": {"a": "b"}}, "spec": {"nodeSelector": {"x": "y"}}}
+    part = {"name": "node", "template": {"spec": {"template": pod}}}
+    patch = {"manager": "me.dev/x", "trainingRuntimeSpec": {"template": {"spec": {"replicatedJobs": [part]}}}}
+    made = pods(trainjob({}, runtimePatches=[patch]))[0]
+    assert made["spec"]["nodeSelector"] == {"x": "y"}
+    assert made["metadata"]["labels"]["a"] == "b"
+    assert made["spec"]["containers"][0]["name"] == "node"
+
+
+@pytest.mark.parametrize(
+    ("manifest", "said"),
+    [
+        (trainjob({}, runtimeRef={"name": "unknown"}), "stands in the same file"),
+        (trainjob({"env": [{"name": "PET_NNODES", "value": "1"}]}), "torchrun's"),
+        (trainjob({"command": ["tune", "run"]}), "torchtune"),
+        (trainjob({}, initializer={"model": {}}), "not supported yet"),
+        (
+            trainjob(
+                {},
+                runtimePatches=[{"trainingRuntimeSpec": {"template": {"spec": {"replicatedJobs": [{"name": "x"}]}}}}],
+            ),
+            "x",
+        ),
+        ({**trainjob({}), "metadata": {"name": "d" * 60}}, "at most 63"),
+    ],
+)
+def test_refuses_what_trainer_would_refuse(manifest: Json, said: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        trainjob_objects.objects(manifest)
+    assert said in str(caught.value)
