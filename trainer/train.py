@@ -44,6 +44,10 @@ class NotFiniteError(RuntimeError):
     """The mean loss or the gradient of a step is not finite; every rank sees the same and stops."""
 
 
+class OutputError(RuntimeError):
+    """The results cannot be written: where, why, the cure."""
+
+
 class StoppedError(RuntimeError):
     """A rank received SIGTERM; every rank has saved and leaves."""
 
@@ -249,16 +253,20 @@ class Training:
         seconds = round(time.monotonic() - self.began, 3)
         if wiring.rank == 0 and config.output:
             folder = Path(config.output)
-            folder.mkdir(parents=True, exist_ok=True)
             weights = {name: value.detach().cpu().contiguous() for name, value in self.net.state_dict().items()}
             result = {"epoch_accuracies": self.progress.accuracies, "accuracy": accuracy, "loss": own.loss,
                       "world_size": wiring.world_size, "steps": self.progress.step, "seconds": seconds,
                       "parameters": parameter_hash(self.net), "model_state": "model.safetensors",
                       "job_uid": wiring.job_uid, "ranks": rows}
-            write_file(folder / "model.safetensors", tensors_to_bytes(weights))
-            write_file(folder / "config.json", (json.dumps(config.as_json(), indent=2) + "\n").encode())
-            write_file(folder / "evidence.jsonl", self.evidence.lines())
-            write_file(folder / "result.json", (json.dumps(result, indent=2) + "\n").encode())
+            files = {"model.safetensors": tensors_to_bytes(weights), "evidence.jsonl": self.evidence.lines(),
+                     "config.json": (json.dumps(config.as_json(), indent=2) + "\n").encode(),
+                     "result.json": (json.dumps(result, indent=2) + "\n").encode()}
+            for name, content in files.items():
+                try:
+                    write_file(folder / name, content)
+                except OSError as error:
+                    raise OutputError(f"{folder / name} cannot be written ({error.strerror}): make room on the volume "
+                                      "and start again; the last checkpoint is kept") from error
         say("end", rank=wiring.rank, world_size=wiring.world_size, steps=self.progress.step, samples=own.samples,
             loss=own.loss, accuracy=accuracy, seconds=seconds)
         dist.barrier()  # no pod ends, and takes its job with it, before the results are written
@@ -286,7 +294,7 @@ def main(argv: list[str]) -> int:
         return refuse(error, 2)
     except StoppedError as error:
         return refuse(error, 128 + signal.SIGTERM)
-    except (NotFiniteError, OSError) as error:
+    except (NotFiniteError, OutputError) as error:
         return refuse(error, 1)
     except RuntimeError as error:
         if not lost_peer(error):
