@@ -47,9 +47,14 @@ class Checkpoint:
 
 def write_file(path: Path, data: bytes) -> None:
     """Write beside, sync, rename, sync the folder: at every instant the old file or the new one is there."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_name(f".{path.name}.writing")
-    _write_synced(beside, data)
-    beside.replace(path)
+    try:
+        _write_synced(beside, data)
+        beside.replace(path)
+    except OSError:
+        beside.unlink(missing_ok=True)
+        raise
     _sync_folder(path.parent)
 
 

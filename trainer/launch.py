@@ -8,8 +8,15 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import torch
+import torch.distributed as dist
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 class WiringError(RuntimeError):
@@ -53,9 +60,10 @@ def _integer(env: Mapping[str, str], name: str, low: int, high: int) -> int:
 
 
 def read_wiring(env: Mapping[str, str]) -> Wiring:
-    """This process's place; raises WiringError with the cure."""
+    """Read this process's place; raises WiringError with the cure."""
     if "TORCHELASTIC_RUN_ID" not in env:
-        raise WiringError(f"not started by torchrun, so this process cannot know its place: use `{launch_command(env)}`")
+        raise WiringError("not started by torchrun, so this process cannot know its place: "
+                          f"use `{launch_command(env)}`")
     missing = [n for n in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT") if not env.get(n)]
     if missing:
         raise WiringError(f"{', '.join(missing)} not set although torchrun sets them: something removed them; "
@@ -81,13 +89,17 @@ def read_wiring(env: Mapping[str, str]) -> Wiring:
     )
 
 
+def _await_all(store: dist.Store, wiring: Wiring, timeout: timedelta) -> None:
+    """Return when every rank has joined; the error names those that have not."""
+    try:
+        store.wait([f"joined/{rank}" for rank in range(wiring.world_size)], timeout)
+    except RuntimeError as error:
+        absent = [str(rank) for rank in range(wiring.world_size) if not store.check([f"joined/{rank}"])]
+        raise RuntimeError(f"rank {', '.join(absent)} did not come") from error
+
+
 def join(wiring: Wiring, backend: str, rendezvous_timeout: int, collective_timeout: int) -> None:
     """Meet the other ranks and form the process group, both within their time-outs (seconds)."""
-    from datetime import timedelta
-
-    import torch
-    import torch.distributed as dist
-
     try:
         # torchrun's agent of node 0 serves the store; every rank is its client (Debian's torch is built without libuv).
         store: dist.Store = dist.TCPStore(
@@ -99,6 +111,7 @@ def join(wiring: Wiring, backend: str, rendezvous_timeout: int, collective_timeo
             raise WiringError(f"rank {wiring.rank} has already joined this rendezvous: either two processes were given "
                               "the same rank (two masters?), or this one restarted while the others live on; "
                               "all ranks must restart together")
+        _await_all(store, wiring, timedelta(seconds=rendezvous_timeout))
         if backend == "nccl":
             if not torch.cuda.is_available():
                 raise WiringError("--backend nccl needs a GPU and this process sees none: "

@@ -139,6 +139,8 @@ class Warm:
 class Root:
     """The trainer image's file system, with a folder `out` that both sides see (inside: /out)."""
 
+    wait_for = staticmethod(wait_for)
+
     def __init__(self, path: Path, work: Path) -> None:
         for name in ("upper", "work", "merged", "out"):
             (work / name).mkdir()
@@ -165,13 +167,6 @@ class Root:
         """A command line that runs `words` inside."""
         return ["nice", "nsenter", f"--mount=/proc/{self.keeper.pid}/ns/mnt", "chroot", str(self.merged), "env", "-i",
                 *(f"{name}={value}" for name, value in {**ENVIRONMENT, **(env or {})}.items()), *words]
-
-    def python(self, code: str, *args: str) -> str:
-        """What a piece of Python prints, with the trainer's modules importable."""
-        done = subprocess.run(self.command(["python3", "-c", code, *args], {"PYTHONPATH": TRAINER}),
-                              capture_output=True, text=True, timeout=LIMIT_S, check=False)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
 
     def new(self) -> str:
         """A fresh folder's path inside; `host` tells it outside."""
@@ -218,6 +213,12 @@ class Root:
             self.close_store(store)
 
 
+    def inside(self, script: str, *args: str) -> str:
+        """What a script of tests/trainer/inside prints."""
+        rank = self.train(1, *args, script=f"/tests/inside/{script}")[0]
+        assert rank.code == 0, rank.text
+        return "".join(line + "\n" for line in rank.text.splitlines() if not line.startswith("["))
+
     def interrupt(self, world_size: int, until: str, victims: Mapping[int, int], *flags: str,
                   env: Mapping[str, str] | None = None) -> list[Rank]:
         """Start a run, wait until rank 0 has said `until`, send each victim its signal, and let the run end."""
@@ -232,6 +233,7 @@ class Root:
             self.close_store(store)
 
 
+@pytest.fixture
 def free_port() -> int:
     """A port of the loopback that nobody uses."""
     with socket.socket() as probe:

@@ -1,0 +1,141 @@
+"""Wrong or missing wiring is one clear line and exit status 2 within seconds; never a run that only looks right."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import time
+
+import pytest
+from gangplank.proof import Expected, prove, read_records
+
+
+def refused(rank) -> str:
+    """The one line that a refused rank says."""
+    assert rank.code == 2, rank.text
+    said = [line for line in rank.text.splitlines() if line.startswith("train.py: ")]
+    assert len(said) == 1, rank.text
+    assert "Traceback" not in rank.text
+    return said[0]
+
+
+@pytest.mark.parametrize(("env", "reason"), [
+    ({"TORCHELASTIC_RUN_ID": ""},
+     "use `torchrun --nnodes=$WORLD_SIZE --node-rank=$RANK --master-addr=$MASTER_ADDR --master-port=$MASTER_PORT"),
+    ({"TORCHELASTIC_RUN_ID": "", "RANK": ""}, "use `torchrun --standalone --nproc-per-node=1 train.py"),
+    ({"TORCHELASTIC_RUN_ID": "", "RANK": "", "PET_MASTER_ADDR": "m"}, "PET_MASTER_ADDR"),
+    ({"MASTER_ADDR": ""}, "MASTER_ADDR not set"),
+    ({"RANK": "", "WORLD_SIZE": ""}, "RANK, WORLD_SIZE not set"),
+    ({"RANK": "one"}, "RANK: got 'one', expected an integer"),
+    ({"RANK": "-1"}, "RANK: got '-1', expected an integer"),
+    ({"WORLD_SIZE": "2.0"}, "WORLD_SIZE: got '2.0'"),
+    ({"MASTER_PORT": "0"}, "MASTER_PORT: got '0', expected an integer from 1 to 65535"),
+    ({"RANK": "3", "WORLD_SIZE": "3"}, "RANK 3 does not exist in a world of 3 (0 to 2)"),
+])
+def test_refuses_wrong_wiring(root, env, reason) -> None:
+    assert reason in refused(root.start([0], 1, port=1, env=env).wait(20)[0])
+
+
+@pytest.mark.parametrize(("flags", "reason"), [
+    (["--epoch", "2"], "unrecognized arguments: --epoch 2"),
+    (["--epochs", "two"], "--epochs: invalid int value: 'two'"),
+    (["--epochs", "0", "--dropout", "1"], "--dropout: got 1.0, expected 0 <= dropout < 1; --epochs: got 0"),
+    (["--precision", "tf32"], "tf32 is a GPU's format: add --backend nccl"),
+    (["--resume", "must"], "--resume must needs the checkpoints' folder: add --output"),
+    (["--warmup-epochs", "3"], "make it smaller than --epochs"),
+    (["--learning-rate", "nan"], "--learning-rate: got nan, expected a finite number > 0"),
+    (["--data", "cifar"], "--data: got 'cifar', expected digits, synthetic or mnist:<dir>"),
+])
+def test_refuses_wrong_flags_before_meeting_anyone(root, flags, reason) -> None:
+    assert reason in refused(root.start([0], 2, *flags, port=1).wait(20)[0])
+
+
+def test_help_explains_every_flag(root) -> None:
+    rank = root.start([0], 1, "--help", port=1).wait(20)[0]
+    assert rank.code == 0
+    assert "--collective-timeout INT" in rank.text
+    assert "Seconds a collective operation may take" in " ".join(rank.text.split())
+
+
+def test_data_that_is_not_there_is_refused(root) -> None:
+    assert "put the four MNIST idx files into that folder" in refused(root.train(1, "--data", "mnist:/nowhere")[0])
+    assert "digits has 1536 training samples" in refused(root.train(1, "--train-samples", "2000")[0])
+
+
+def test_a_gpu_backend_without_a_gpu_is_refused(root) -> None:
+    assert "--backend nccl needs a GPU and this process sees none" in refused(root.train(1, "--backend", "nccl")[0])
+
+
+def test_nobody_at_the_masters_address_is_an_error_within_the_time_out(root) -> None:
+    began = time.monotonic()
+    rank = root.start([1], 2, "--rendezvous-timeout", "2", port=9).wait(30)[0]
+    assert "rank 1 of 2 could not meet the others at 127.0.0.1:9 within 2 s" in refused(rank)
+    assert time.monotonic() - began < 20
+
+
+def test_a_rank_that_never_comes_is_an_error_within_the_time_out(root) -> None:
+    store, began = root.store(), time.monotonic()
+    ranks = root.start([0, 2], 3, "--rendezvous-timeout", "3", port=store["port"]).wait(30)
+    root.close_store(store)
+    assert ["rank 1 did not come" in refused(rank) for rank in ranks] == [True, True]
+    assert time.monotonic() - began < 20
+
+
+def test_a_second_process_of_the_same_rank_is_refused_at_once(root) -> None:
+    """Two masters, or a worker that restarts in place while the others live on: it must not meet stale keys."""
+    store = root.store()
+    running = root.start([0, 1], 2, "--epochs", "200", "--log-interval", "1", port=store["port"])
+    try:
+        root.wait_for(lambda: '"event":"step"' in running.text(0), "the ranks train")
+        for rank in (0, 1):
+            late = root.start([rank], 2, port=store["port"]).wait(20)[0]
+            assert f"rank {rank} has already joined this rendezvous" in refused(late)
+        assert '"event":"error"' not in running.text(0)
+        running.kill(0, signal.SIGTERM)
+        assert [rank.code for rank in running.wait()] == [143, 143], "the ranks that were there trained on"
+    finally:
+        root.close_store(store)
+
+
+def test_a_stopped_rank_costs_the_others_no_more_than_the_time_out(root) -> None:
+    store = root.store()
+    running = root.start([0, 1], 2, "--epochs", "5000", "--log-interval", "1", "--collective-timeout", "2",
+                         port=store["port"])
+    try:
+        root.wait_for(lambda: '"event":"step"' in running.text(0), "the ranks train")
+        running.kill(1, signal.SIGSTOP)
+        began = time.monotonic()
+        root.wait_for(lambda: "lost the others" in running.text(0), "rank 0 gives rank 1 up", 20)
+        assert time.monotonic() - began < 12
+        running.kill(1, signal.SIGCONT)
+        assert [rank.code for rank in running.wait(30)] == [1, 1]
+    finally:
+        root.close_store(store)
+
+
+def test_a_loss_that_is_not_a_number_stops_every_rank_at_the_same_step(root) -> None:
+    ranks = root.train(2, "--learning-rate", "1e30", "--log-interval", "1")
+    assert [rank.code for rank in ranks] == [1, 1]
+    said = {line for rank in ranks for line in rank.text.splitlines() if line.startswith("train.py: ")}
+    assert len(said) == 1
+    assert "lower --learning-rate" in said.pop()
+
+
+def test_two_pods_of_two_processes_each_under_the_real_torchrun(root, free_port) -> None:
+    out = root.new()
+    pods = [subprocess.Popen(
+        root.command(["torchrun", "--nnodes=2", f"--node-rank={pod}", "--master-addr=127.0.0.1",
+                      f"--master-port={free_port}", "--nproc-per-node=2", "/opt/gangplank/trainer/train.py",
+                      "--epochs", "1", "--batch-size", "32", "--output", out],
+                     {"GANGPLANK_POD": f"pod-{pod}", "GANGPLANK_JOB_UID": "job-7"}),
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) for pod in range(2)]
+    texts = [pod.communicate(timeout=100)[0] for pod in pods]
+    assert [pod.returncode for pod in pods] == [0, 0], texts[0]
+    result = json.loads((root.host(out) / "result.json").read_text())
+    assert [(row["rank"], row["pod"], row["world_size"], row["steps"]) for row in result["ranks"]] == [
+        (rank, f"pod-{rank // 2}", 4, 12) for rank in range(4)]
+    expected = Expected(4, epochs=1, global_batch=128, job_uid="job-7", processes_per_pod=2)
+    for evidence in ((root.host(out) / "evidence.jsonl").read_text(), "\n".join(texts)):
+        verdict = prove(read_records(evidence), expected)
+        assert verdict.passed, verdict.text()
