@@ -136,10 +136,19 @@ class Warm:
         self.process.stdout.close()
 
 
+def free_port() -> int:
+    """A port of the loopback that nobody uses."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
 class Root:
     """The trainer image's file system, with a folder `out` that both sides see (inside: /out)."""
 
     wait_for = staticmethod(wait_for)
+    free_port = staticmethod(free_port)
 
     def __init__(self, path: Path, work: Path) -> None:
         for name in ("upper", "work", "merged", "out"):
@@ -231,15 +240,6 @@ class Root:
             return running.wait()
         finally:
             self.close_store(store)
-
-
-@pytest.fixture
-def free_port() -> int:
-    """A port of the loopback that nobody uses."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 @pytest.fixture(scope="session")

@@ -122,11 +122,12 @@ def test_a_loss_that_is_not_a_number_stops_every_rank_at_the_same_step(root) -> 
     assert "lower --learning-rate" in said.pop()
 
 
-def test_two_pods_of_two_processes_each_under_the_real_torchrun(root, free_port) -> None:
+def test_two_pods_of_two_processes_each_under_the_real_torchrun(root) -> None:
+    port = root.free_port()
     out = root.new()
     pods = [subprocess.Popen(
         root.command(["torchrun", "--nnodes=2", f"--node-rank={pod}", "--master-addr=127.0.0.1",
-                      f"--master-port={free_port}", "--nproc-per-node=2", "/opt/gangplank/trainer/train.py",
+                      f"--master-port={port}", "--nproc-per-node=2", "/opt/gangplank/trainer/train.py",
                       "--epochs", "1", "--batch-size", "32", "--output", out],
                      {"GANGPLANK_POD": f"pod-{pod}", "GANGPLANK_JOB_UID": "job-7"}),
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) for pod in range(2)]

@@ -1,0 +1,141 @@
+"""`prove` on evidence of real runs: the sound one passes, each mistake fails on the claim that names it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from gangplank.chains import record_hash
+from gangplank.proof import Expected, Verdict, compare, prove, read_records
+
+SCRIPT = "/tests/inside/broken.py"
+
+
+def run(root, mistake: str, world_size: int = 3, **env: str) -> list[dict[str, object]]:
+    """The evidence of one run of the script, from its ranks' logs."""
+    ranks = root.train(world_size, mistake, script=SCRIPT, env=env)
+    assert {rank.code for rank in ranks} == {0}, ranks[0].text
+    return read_records("\n".join(rank.text for rank in ranks))
+
+
+def failed(verdict: Verdict) -> set[str]:
+    return {claim.name for claim in verdict.failed}
+
+
+@pytest.fixture(scope="module")
+def sound(root) -> list[dict[str, object]]:
+    return run(root, "none")
+
+
+def test_a_sound_run_is_proven_and_its_padding_is_listed(sound) -> None:
+    verdict = prove(sound, Expected(3, epochs=2, global_batch=30, job_uid="job-1"))
+    assert verdict.passed, verdict.text()
+    assert "epoch 1 repeats" in verdict.text()
+
+
+@pytest.mark.parametrize(("mistake", "claims", "reason"), [
+    ("no-ddp", {"gradients differ before the all-reduce", "gradients agree after the all-reduce", "weights agree"},
+     "is the model wrapped in DDP?"),
+    ("no-sampler", {"samples are disjoint and complete", "gradients differ before the all-reduce",
+                    "gradients agree after the all-reduce"}, "the same samples on several ranks?"),
+    ("idle-rank", {"every rank worked", "samples are disjoint and complete"}, "rank 2 had nothing to do in epoch 1"),
+])
+def test_rejects_training_that_only_looks_distributed(root, mistake, claims, reason) -> None:
+    verdict = prove(run(root, mistake), Expected(3, epochs=2, job_uid="job-1"))
+    assert failed(verdict) >= claims - {"gradients agree after the all-reduce"}, verdict.text()
+    assert failed(verdict) <= claims, verdict.text()
+    assert reason in verdict.text()
+
+
+def test_rejects_a_world_of_one_twice(root) -> None:
+    records = [record for pod in range(2) for record in run(
+        root, "none", 1, GANGPLANK_POD=f"pod-{pod}", GANGPLANK_POD_UID=f"uid-{pod}")]
+    verdict = prove(records, Expected(2, epochs=2, job_uid="job-1"))
+    assert {"every rank took part", "samples are disjoint and complete"} & failed(verdict) == {"every rank took part"}
+    assert "rank 0 finished 2 times (two masters, or several worlds), rank 1 never finished" in verdict.text()
+    assert "a rank says the world has 1, expected 2" in verdict.text()
+
+
+def test_rejects_two_masters(root) -> None:
+    """Two groups, each with a rank 0, at the same time, in one job."""
+    stores = [root.store(), root.store()]
+    groups = [root.start([0, 1], 2, "none", port=store["port"], script=SCRIPT, env={
+        "GANGPLANK_POD_UID": "", "GANGPLANK_NODE": f"node-{number}"}) for number, store in enumerate(stores)]
+    texts = [rank.text for group in groups for rank in group.wait()]
+    for store in stores:
+        root.close_store(store)
+    verdict = prove(read_records("\n".join(texts)), Expected(2, epochs=2, job_uid="job-1"))
+    assert "every rank took part" in failed(verdict)
+    assert "rank 0 finished 2 times (two masters" in verdict.text()
+
+
+def test_rejects_a_second_master_that_never_finished(sound) -> None:
+    began = float(str(next(r for r in sound if r["kind"] == "begin" and r["rank"] == 0)["time"]))
+    other = {"kind": "begin", "rank": 0, "seq": 0, "prev": "", "time": began + 60, "job_uid": "job-1", "world_size": 3}
+    verdict = prove([*sound, {**other, "hash": record_hash(other)}], Expected(3))
+    assert failed(verdict) == {"one attempt at a time"}
+
+
+def rewrite(records: list[dict[str, object]], rank: int, change) -> list[dict[str, object]]:
+    """One rank's chain with `change` made and every hash after it set right, own heads included."""
+    heads: dict[str, str] = {}
+    rewritten = []
+    for record in records:
+        if record["rank"] != rank:
+            rewritten.append(record)
+            continue
+        new = {key: value for key, value in record.items() if key != "hash"}
+        change(new)
+        new["prev"] = heads.get(str(record["prev"]), record["prev"])
+        if new["kind"] == "heads":
+            new["heads"] = [heads.get(head, head) for head in new["heads"]]
+        new["hash"] = heads[str(record["hash"])] = record_hash(new)
+        rewritten.append(new)
+    return rewritten
+
+
+def test_rejects_a_changed_number(sound) -> None:
+    records = [dict(record) for record in sound]
+    next(r for r in records if r["kind"] == "epoch" and r["rank"] == 1)["samples"] = 35
+    verdict = prove(records, Expected(3))
+    assert "records are whole" in failed(verdict)
+    assert "rank 1 record 3 (epoch) was altered" in verdict.text()
+
+
+def test_rejects_a_record_that_was_left_out(sound) -> None:
+    dropped = next(r for r in sound if r["kind"] == "samples" and r["rank"] == 2)
+    verdict = prove([r for r in sound if r is not dropped], Expected(3))
+    assert "nothing before rank 2 record 3 (epoch)" in verdict.text()
+
+
+@pytest.mark.parametrize("kind", ["begin", "samples", "gradients", "epoch", "end"])
+def test_rejects_one_ranks_rewritten_chain(sound, kind) -> None:
+    def change(record: dict[str, object]) -> None:
+        if record["kind"] == kind:
+            record["note"] = "changed, and every hash set right"
+
+    verdict = prove(rewrite(sound, 1, change), Expected(3))
+    assert failed(verdict) == {"ranks attest each other"}, verdict.text()
+    assert "rank 0 was shown a chain of rank 1 that is not this one" in verdict.text()
+
+
+def test_rejects_another_jobs_evidence(root, sound) -> None:
+    other = run(root, "none", GANGPLANK_JOB_UID="job-2")
+    assert failed(prove(other, Expected(3, job_uid="job-1"))) == {"one job"}
+    mixed = [r for r in sound if r["rank"] != 1] + [r for r in other if r["rank"] == 1]
+    assert {"one job", "ranks attest each other", "every rank took part"} <= failed(prove(mixed, Expected(3)))
+
+
+def test_the_single_pod_and_the_three_ranks_of_the_vsphere_document(root) -> None:
+    """Alone 48 steps in each of 6 epochs, master and two workers 16 each, the same accuracy."""
+    flags = ["--epochs", "6", "--batch-size", "32", "--learning-rate", "0.02"]
+    results = []
+    for world_size, steps in ((1, 48), (3, 16)):
+        out = root.new()
+        ranks = root.train(world_size, *flags, "--output", out)
+        assert [rank.event("epoch")["steps"] for rank in ranks] == [steps] * world_size
+        assert len({rank.event("epoch")["accuracy"] for rank in ranks}) == 1
+        assert len({rank.event("epoch")["loss"] for rank in ranks}) == world_size
+        results.append(json.loads((root.host(out) / "result.json").read_text()))
+    verdict = compare(*results, tolerance=0.03)
+    assert verdict.passed, verdict.text()
