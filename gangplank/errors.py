@@ -23,7 +23,7 @@ def shown(value: object) -> str:
     try:
         text = json.dumps(value, ensure_ascii=False, default=str, sort_keys=True)
     except (TypeError, ValueError, RecursionError):
-        text = repr(value)
+        text = f"a value of the type {type(value).__name__} that cannot be shown"
     return text if len(text) <= GOT_LIMIT else f"{text[: GOT_LIMIT - 1]}…"
 
 

@@ -7,7 +7,6 @@ Values come from YAML (where `no` is false, `1_000` is 1000 and `12:30` is 750),
 from __future__ import annotations
 
 import difflib
-import math
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
@@ -124,7 +123,7 @@ class Fields:
         if isinstance(value, str) and _NUMBER.fullmatch(value):
             value = float(value)
         usable = isinstance(value, int | float) and not isinstance(value, bool)
-        if not usable or not math.isfinite(value) or not minimum <= value <= maximum:
+        if not usable or not minimum <= value <= maximum:  # not a number is in no bounds
             self.bad(name, value, f"a number from {minimum:g} to {maximum:g}")
             return default
         return float(value)
@@ -148,9 +147,9 @@ class Fields:
             if name in self.map:
                 self.bad(name, None, what, "leave the line out to get the default")
             return default
-        if isinstance(value, int | float) and not isinstance(value, bool):
-            value = str(value)
         try:
+            if isinstance(value, int | float) and not isinstance(value, bool):
+                value = str(value)  # fails for thousands of digits
             if isinstance(value, str) and quantity.parse(value) > 0:
                 return value
         except ValueError:

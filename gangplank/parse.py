@@ -24,7 +24,7 @@ HYPERPARAMETERS: dict[str, tuple[type, float, float]] = {
     "learning_rate": (float, 0, 1e6),
     "sgd_momentum": (float, 0, 1),
     "seed": (int, 0, 2**31 - 1),
-    "log_interval": (int, 1, 10**6),  # steps between two lines
+    "log_interval": (int, 0, 10**6),  # steps between two lines; 0: none
 }
 
 

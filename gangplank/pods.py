@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from gangplank.spec import Json
 
 UID = "<uid>"  # stands for what the API server decides
+SOURCE_LIMIT = 120  # characters of the line that says what an error is about
 RANDOM = "<random>"  # stands for what a controller draws
 
 
@@ -44,7 +45,8 @@ def refuse(problems: Problems, given: Mapping[str, Any]) -> None:
     if problems:
         meta = given.get("metadata")
         name = meta.get("name") if isinstance(meta, Mapping) else None
-        raise SpecError(problems, f"{given.get('kind', 'object')} {name or 'without a name'}")
+        source = f"{given.get('kind', 'object')} {name or 'without a name'}"
+        raise SpecError(problems, source if len(source) <= SOURCE_LIMIT else f"{source[: SOURCE_LIMIT - 1]}…")
 
 
 def problem(path: str, got: str, expected: str, cure: str = "") -> Problem:

@@ -18,6 +18,10 @@ class Each(dict[str, Any]):
     """A mapping with any keys whose values all have one form, held under the empty key."""
 
 
+class Named(dict[str, Any]):
+    """A mapping of forms that must have a name, since its list is told apart by it."""
+
+
 def each(form: Any) -> Each:
     """A mapping with any keys and values of one form."""
     return Each({"": form})
@@ -35,21 +39,22 @@ class Amount(str):
 
 TEXTS = each(str)
 RESOURCES = {"requests": each(Amount), "limits": each(Amount)}
+ENV = [Named(name=str, value=str)]
 CONTAINER = {
     "name": str,
     "image": str,
     "command": [str],
     "args": [str],
-    "env": [{"name": str, "value": str}],
+    "env": ENV,
     "ports": [{"name": str, "containerPort": Count}],
     "resources": RESOURCES,
-    "volumeMounts": [{"name": str, "mountPath": str}],
+    "volumeMounts": [Named(name=str, mountPath=str)],
     "restartPolicy": str,
 }
 POD = {
-    "containers": [CONTAINER],
-    "initContainers": [CONTAINER],
-    "volumes": [{"name": str}],
+    "containers": [Named(CONTAINER)],
+    "initContainers": [Named(CONTAINER)],
+    "volumes": [Named(name=str)],
     "hostname": str,
     "subdomain": str,
     "schedulerName": str,
@@ -93,6 +98,8 @@ def check(value: Any, form: Any, path: str, problems: Problems) -> None:
         if not isinstance(value, dict):
             bad("a mapping")
             return
+        if isinstance(form, Named) and not value.get("name"):
+            problems.append(Problem(f"{path}.name", "nothing", "a name"))
         for key, item in value.items():
             if not isinstance(key, str):
                 problems.append(Problem(path, f"the key {shown(key)}", "keys that are text"))
@@ -122,7 +129,10 @@ def _scalar(value: Any, form: Any, bad: Any) -> None:
 def manifest(given: Mapping[str, Any], form: Json, problems: Problems) -> Json:
     """A copy of a manifest without nulls, checked: it has a name, a spec, and the form wherever it has a value."""
     found: Json = without_nulls(dict(given))
-    label = f"{found.get('kind', 'object')}"
+    label = found["kind"] if isinstance(found.get("kind"), str) else "object"
+    for key in ("apiVersion", "kind"):
+        if not isinstance(found.get(key), str):
+            problems.append(Problem(f"{label}.{key}", shown(found.get(key)), "text"))
     check(found, {"metadata": META, **form}, label, problems)
     meta = found.get("metadata")
     name = meta.get("name") if isinstance(meta, dict) else None

@@ -25,7 +25,7 @@ TRAINER = {
     "image": str,
     "command": [str],
     "args": [str],
-    "env": [{"name": str, "value": str}],
+    "env": shape.ENV,
     "numNodes": Count,
     "numProcPerNode": Count,
     "resourcesPerNode": shape.RESOURCES,

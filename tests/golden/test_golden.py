@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
 from gangplank.backends import BACKENDS
 from gangplank.parse import parse_job
+from gangplank.pods import Site
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -23,16 +25,26 @@ class Plain(yaml.SafeDumper):
         return True
 
 
+def compare(file: Path, made: list[dict[str, Any]]) -> None:
+    text = yaml.dump_all(made, Dumper=Plain, sort_keys=False, width=120)
+    if os.environ.get("GANGPLANK_GOLDEN") == "write":
+        file.write_text(text)
+    assert text == file.read_text()
+
+
 @pytest.mark.parametrize("name", CASES)
-def test_manifests_are_as_reviewed(name: str) -> None:
+def test_manifests_and_objects_are_as_reviewed(name: str) -> None:
     case = yaml.safe_load((HERE / name / "case.yml").read_text())
     job = yaml.safe_load((ROOT / case["job"]).read_text())
     job["training_job"].update(case.get("change") or {})
-    script = job["training_job"].get("script", "")
-    scripts = {} if script.startswith("/") or not script else {script: case["script"]}
+    script = job["training_job"]["script"]
+    scripts = {} if script.startswith("/") else {script: case["script"]}
     spec = parse_job(job, case["job"], scripts)
-    made = yaml.dump_all(BACKENDS[spec.backend].manifests(spec), Dumper=Plain, sort_keys=False, width=120)
-    file = HERE / name / "manifests.yml"
-    if os.environ.get("GANGPLANK_GOLDEN") == "write":
-        file.write_text(made)
-    assert made == file.read_text()
+    made = BACKENDS[spec.backend].manifests(spec)
+    compare(HERE / name / "manifests.yml", made)
+    compare(HERE / name / "objects.yml", BACKENDS[spec.backend].objects(made[-1], Site()))
+
+
+def test_every_shipped_job_is_among_the_cases() -> None:
+    covered = {yaml.safe_load((HERE / name / "case.yml").read_text())["job"] for name in CASES}
+    assert covered == {f"jobs/{path.name}" for path in (ROOT / "jobs").glob("*.yml")}

@@ -118,7 +118,7 @@ def test_the_gang_takes_its_numbers_from_the_scheduling_policy() -> None:
 
 @pytest.mark.parametrize(("policy", "stored"), [(None, "OnFailure"), ("ExitCode", "Never"), ("Always", "Always")])
 def test_the_replicas_restart_policy_is_the_pods(policy: str | None, stored: str) -> None:
-    more = {} if policy is None else {"restartPolicy": policy}
+    more: Json = {} if policy is None else {"restartPolicy": policy}
     assert made(job(replica(**more)))["demo-master-0"]["spec"]["restartPolicy"] == stored
 
 

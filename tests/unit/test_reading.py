@@ -50,7 +50,7 @@ def test_takes_a_bare_on_as_the_name_of_a_field() -> None:
 
 
 @pytest.mark.parametrize("strict", [True, False])
-def test_refuses_a_key_that_stands_twice(strict: bool) -> None:  # noqa: FBT001
+def test_refuses_a_key_that_stands_twice(strict: bool) -> None:
     assert "line 3" in refusal("a:\n  b: 1\n  b: 2\n", strict=strict)
 
 

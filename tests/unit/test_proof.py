@@ -1,0 +1,268 @@
+"""`prove` on made-up evidence: every claim fails when its subject is broken, and only then. No torch, no cluster."""
+
+from __future__ import annotations
+
+import base64
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import pytest
+from gangplank.chains import record_hash, unpack_ids
+from gangplank.proof import CLAIMS, Expected, Verdict, compare, prove, read_records
+
+Record = dict[str, object]
+
+
+def packed(ids: list[int]) -> Record:
+    """Ids as the trainer packs them."""
+    bits = bytearray(max(ids, default=-1) // 8 + 1)
+    repeats = []
+    for i in ids:
+        if bits[i // 8] >> i % 8 & 1:
+            repeats.append(i)
+        bits[i // 8] |= 1 << i % 8
+    return {"count": len(ids), "repeats": repeats, "bitmap": base64.b64encode(zlib.compress(bytes(bits))).decode()}
+
+
+@dataclass
+class World:
+    """Ranks that write evidence as the trainer's do; a test changes records before they are hashed."""
+
+    size: int = 3
+    samples: int = 100
+    epochs: int = 2
+    batch: int = 10
+    job: str | None = "job-1"
+    clock: float = 1000.0
+    attempt: str = "a1"
+    change: Callable[[Record], None] = lambda record: None
+    chains: dict[int, list[Record]] = field(default_factory=dict)
+
+    def add(self, rank: int, kind: str, **fields: object) -> None:
+        chain = self.chains.setdefault(rank, [])
+        record: Record = {"kind": kind, "rank": rank, "seq": len(chain), "prev": chain[-1]["hash"] if chain else "",
+                          "time": self.clock, **fields}
+        self.change(record)
+        chain.append({**record, "hash": record_hash(record)})
+
+    def heads(self) -> dict[int, object]:
+        return {rank: chain[-1]["hash"] for rank, chain in self.chains.items()}
+
+    def begin(self, resumed: Record | None = None) -> None:
+        for rank in range(self.size):
+            self.add(rank, "begin", world_size=self.size, pod=f"pod-{rank}", pod_uid=f"uid-{rank}", node="n",
+                     job_uid=self.job, attempt=self.attempt, epochs=self.epochs, batch_size=self.batch, accumulate=1,
+                     dataset="d", dataset_samples=self.samples, settings="s", resumed=resumed)
+
+    def part(self, epoch: int, order: list[int]) -> None:
+        """The ranks deal `order` out and see it."""
+        order = order + order[: -len(order) % self.size]
+        for rank in range(self.size):
+            self.add(rank, "gradients", epoch=epoch, step=epoch * 100 + len(order), before=f"{epoch}-{rank}",
+                     after=f"{epoch}")
+            self.add(rank, "samples", epoch=epoch, **packed(order[rank::self.size]))
+
+    def close(self, epoch: int) -> None:
+        each = -(-self.samples // self.size)
+        for rank in range(self.size):
+            self.add(rank, "epoch", epoch=epoch, steps=-(-each // self.batch), samples=each, loss=1.0, accuracy=0.9,
+                     parameters=f"w{epoch}")
+        self.exchange(epoch)
+
+    def exchange(self, epoch: int | None) -> None:
+        heads = [self.heads()[rank] for rank in range(self.size)]
+        for rank in range(self.size):
+            self.add(rank, "heads", epoch=epoch, heads=heads)
+
+    def end(self) -> None:
+        for rank in range(self.size):
+            self.add(rank, "end", steps=1, samples=1)
+        self.exchange(None)
+
+    def records(self) -> list[Record]:
+        return [record for chain in self.chains.values() for record in chain]
+
+    def train(self) -> list[Record]:
+        self.begin()
+        for epoch in range(1, self.epochs + 1):
+            self.part(epoch, list(range(self.samples)))
+            self.close(epoch)
+        self.end()
+        return self.records()
+
+
+EXPECTED = Expected(3, epochs=2, global_batch=30, job_uid="job-1")
+
+
+def failed(verdict: Verdict) -> set[str]:
+    return {claim.name for claim in verdict.failed}
+
+
+def test_sound_evidence_is_proven_with_every_claim_named_once() -> None:
+    verdict = prove(World().train(), EXPECTED)
+    assert verdict.passed, verdict.text()
+    assert [claim.name for claim in verdict.claims] == [name for name, _ in CLAIMS]
+    assert len(verdict.claims) == 12
+    assert verdict.text().endswith("PROVEN: 12 of 12 claims hold")
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7])
+def test_every_size_of_world_is_proven(size) -> None:
+    verdict = prove(World(size).train(), Expected(size, epochs=2, global_batch=10 * size))
+    assert verdict.passed, verdict.text()
+
+
+def test_no_evidence_proves_nothing() -> None:
+    verdict = prove([], Expected(3))
+    assert not verdict.passed
+    assert failed(verdict) == {name for name, _ in CLAIMS}
+
+
+def test_the_order_of_lines_and_lines_given_twice_do_not_matter() -> None:
+    records = World().train()
+    assert prove([*reversed(records), *records], EXPECTED).passed
+
+
+def where(kind: str, rank: int | None = None, **new: object) -> Callable[[Record], None]:
+    """A change of some records, made before they are hashed: a lie told by the rank itself, or a mistake."""
+    def change(record: Record) -> None:
+        if record["kind"] == kind and rank in {None, record["rank"]}:
+            record.update(new)
+    return change
+
+
+@pytest.mark.parametrize(("change", "claims"), [
+    (where("begin", 1, job_uid="job-2"), {"one job"}),
+    (where("begin", 1, settings="other"), {"one job"}),
+    (where("begin", 1, world_size=2), {"every rank took part", "global batch"}),
+    (where("begin", 1, pod_uid="uid-0"), {"every rank took part"}),
+    (where("begin", 1, attempt="a2"), {"every rank took part"}),
+    (where("begin", batch_size=20), {"global batch"}),
+    (where("epoch", 2, steps=9), {"every rank worked", "global batch"}),
+    (where("epoch", 2, steps=0, samples=0), {"every rank worked"}),
+    (where("epoch", epoch=1), {"all epochs", "gradients differ before the all-reduce"}),
+    (where("gradients", before="same"), {"gradients differ before the all-reduce"}),
+    (where("gradients", 1, after="other"), {"gradients agree after the all-reduce"}),
+    (where("gradients", 1, before="1", after="1"), {"gradients agree after the all-reduce"}),
+    (where("gradients", 1, kind="other"), {"gradients differ before the all-reduce"}),
+    (where("epoch", 1, parameters="other"), {"weights agree"}),
+    (where("epoch", parameters="same"), {"weights agree"}),
+    (where("samples", 1, **packed(list(range(0, 102, 3)))), {"samples are disjoint and complete"}),
+    (where("samples", 1, **packed([])), {"samples are disjoint and complete"}),
+    (where("samples", 1, bitmap="not base64"), {"samples are disjoint and complete"}),
+    (where("samples", 1, **packed([*range(1, 100, 3), 100])), {"samples are disjoint and complete"}),
+    (where("heads", 1, heads=["0" * 64] * 3), {"ranks attest each other"}),
+    (where("heads", 1, heads=None), {"ranks attest each other"}),
+    (where("begin", 1, time="noon"), {"one attempt at a time"}),
+])
+def test_each_claim_fails_when_its_subject_is_wrong(change, claims) -> None:
+    verdict = prove(World(change=change).train(), EXPECTED)
+    assert claims <= failed(verdict), verdict.text()
+    assert not verdict.passed
+
+
+@pytest.mark.parametrize(("expected", "claims"), [
+    (Expected(2), {"every rank took part"}),
+    (Expected(4), {"every rank took part"}),
+    (Expected(3, epochs=3), {"all epochs"}),
+    (Expected(3, global_batch=60), {"global batch"}),
+    (Expected(3, job_uid="job-9"), {"one job"}),
+    (Expected(3, processes_per_pod=3), {"every rank took part"}),
+])
+def test_fails_when_the_job_asked_for_something_else(expected, claims) -> None:
+    assert failed(prove(World().train(), expected)) == claims
+
+
+def test_every_single_altered_record_is_noticed() -> None:
+    records = World().train()
+    for index, record in enumerate(records):
+        altered = [*records[:index], {**record, "seq": 99}, *records[index + 1:]]
+        assert "records are whole" in failed(prove(altered, EXPECTED)), record
+
+
+def test_every_single_missing_record_is_noticed() -> None:
+    records = World().train()
+    for index, record in enumerate(records):
+        assert not prove(records[:index] + records[index + 1:], EXPECTED).passed, record
+
+
+def interrupted(after: int, samples: int = 100) -> tuple[World, list[Record]]:
+    """Three ranks until 60 samples of epoch 1, then, from that checkpoint, `after` ranks; and the work given up."""
+    first = World(3, samples)
+    first.begin()
+    first.part(1, list(range(60)))
+    given_up = World(3, samples, chains={rank: list(chain) for rank, chain in first.chains.items()})
+    given_up.part(1, list(range(60, 90)))
+    heads = {str(rank): head for rank, head in first.heads().items()}
+    second = World(after, samples, clock=2000.0, attempt="a2", chains=first.chains)
+    second.begin({"step": 2, "epoch": 1, "position": 60, "world_size": 3, "heads": heads})
+    second.part(1, list(range(60, samples)))
+    second.close(1)
+    second.part(2, list(range(samples)))
+    second.close(2)
+    second.end()
+    lost = [record for rank, chain in given_up.chains.items() for record in chain[-2:]]
+    return second, lost
+
+
+@pytest.mark.parametrize("after", [2, 3, 4])
+def test_a_resumed_run_is_proven_also_from_logs_that_hold_work_given_up(after) -> None:
+    world, lost = interrupted(after)
+    verdict = prove(world.records() + lost, Expected(after, epochs=2, global_batch=10 * after, job_uid="job-1"))
+    assert verdict.passed, verdict.text()
+    assert "1 resumes, 6 records of work that was given up" in verdict.text()
+
+
+def test_the_chain_of_a_rank_that_left_may_not_be_missing() -> None:
+    world, _ = interrupted(2)
+    verdict = prove([r for r in world.records() if r["rank"] != 2], Expected(2))
+    assert {"records are whole", "samples are disjoint and complete"} <= failed(verdict)
+
+
+def test_another_process_at_the_same_time_is_rejected() -> None:
+    other = World(1, attempt="b", clock=1010.0)
+    other.begin()
+    assert failed(prove([*World().train(), *other.records()], EXPECTED)) == {"one attempt at a time"}
+
+
+def test_an_attempt_that_ended_before_is_no_objection() -> None:
+    other = World(3, attempt="b", clock=900.0)
+    other.begin()
+    assert prove([*World().train(), *other.records()], EXPECTED).passed
+
+
+def test_records_are_found_among_other_lines() -> None:
+    text = 'noise\n{"event":"evidence","kind":"end","rank":1}\n{"event":"step","rank":1}\n{"kind":"end"\n{"kind":"end"}\n'
+    assert read_records(text) == [{"kind": "end", "rank": 1}, {"kind": "end"}]
+
+
+def test_lines_that_are_json_but_no_objects_are_passed_over() -> None:
+    assert read_records('[1]\n"text"\n{"a": 1}\n{}') == []
+
+
+def test_records_without_a_rank_or_of_a_strange_shape_are_reported_not_raised() -> None:
+    for strange in ({"kind": "epoch"}, {"kind": "heads", "rank": "x", "epoch": None}, {"kind": 3, "rank": 0, "hash": 1}):
+        assert "records are whole" in failed(prove([*World().train(), strange], EXPECTED))
+
+
+@pytest.mark.parametrize("ids", [[], [0], [9, 1, 1, 300], list(range(64))])
+def test_ids_come_back_as_they_were_packed(ids) -> None:
+    assert unpack_ids(packed(ids)) == sorted(ids)
+
+
+def results(steps: int = 16, accuracy: float = 0.95, alone: int = 48) -> Verdict:
+    single = {"world_size": 1, "steps": alone, "accuracy": 0.96}
+    rows = [{"rank": rank, "steps": steps} for rank in range(3)]
+    return compare(single, {"world_size": 3, "accuracy": accuracy, "ranks": rows}, tolerance=0.02)
+
+
+def test_the_vsphere_documents_numbers_agree() -> None:
+    assert results().passed
+
+
+@pytest.mark.parametrize(("verdict", "claim"), [
+    (results(steps=48), "steps are shared"), (results(accuracy=0.9), "same accuracy"), (results(alone=47), "steps are shared"),
+])
+def test_the_vsphere_check_notices_what_differs(verdict, claim) -> None:
+    assert failed(verdict) == {claim}
