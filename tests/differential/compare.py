@@ -1,0 +1,128 @@
+"""Submits manifests to live controllers and compares what these make with what the library foretells."""
+
+from __future__ import annotations
+
+import copy
+import json
+from typing import TYPE_CHECKING, Any
+
+from hypothesis import HealthCheck, Phase, given, settings
+
+from gangplank.backends import BACKENDS
+from gangplank.parse import parse_job
+from gangplank.pods import Site
+from tests.differential.live import NOWHERE, Cluster
+from tests.differential.normal import key, normal
+from tests.strategies import jobs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+Json = dict[str, Any]
+IMAGE = "registry.k8s.io/pause:3.10.1"
+KINDS = ("Pod", "Service", "ConfigMap", "Secret", "NetworkPolicy", "PodGroup", "PersistentVolumeClaim")
+
+
+def generated(backend: str, count: int, cluster: Cluster) -> list[Json]:
+    """Manifests of jobs of every shape, the same ones in every run, fit for a cluster that knows nothing of them."""
+    found: list[Json] = []
+
+    @settings(
+        max_examples=count,
+        derandomize=True,
+        database=None,
+        deadline=None,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(jobs(backend, most=4))
+    def collect(job: Json) -> None:
+        inner = job["training_job"]
+        inner["name"] = f"g{len(found)}-{inner['name']}"[:40].rstrip("-")
+        inner |= {"namespace": cluster.namespace, "image": IMAGE}
+        if backend in {"volcano", "pytorchjob"}:
+            inner["queue"] = "default"
+        if "priority" in inner:
+            inner["priority"] = cluster.namespace
+        inner.pop("ttl_s", None)  # a job that is gone cannot be looked at
+        found.append(BACKENDS[backend].manifests(parse_job(job))[-1])
+
+    collect()
+    return found[:count]
+
+
+def templates(value: Any) -> Iterator[Json]:
+    """Every pod template in a manifest."""
+    if isinstance(value, dict):
+        inner = value.get("template")
+        if isinstance(inner, dict) and "containers" in inner.get("spec", {}):
+            yield inner
+        for item in value.values():
+            yield from templates(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from templates(item)
+
+
+def nowhere(manifest: Json) -> Json:
+    """The manifest with pods that no node takes: they are made, but nothing ever runs."""
+    found = copy.deepcopy(manifest)
+    for template in templates(found):
+        template["spec"]["nodeSelector"] = {**template["spec"].get("nodeSelector", {}), **NOWHERE}
+    return found
+
+
+def owned(item: Json, uids: set[str]) -> bool:
+    """Whether an object belongs to one of some owners."""
+    return any(reference["uid"] in uids for reference in item["metadata"].get("ownerReferences", []))
+
+
+def differences(backend: str, manifests: Sequence[Json], cluster: Cluster, **site: Any) -> list[str]:
+    """Submit manifests and tell every difference between the live objects and the foretold ones."""
+    submitted = [
+        nowhere({**item, "metadata": {**item["metadata"], "namespace": cluster.namespace}}) for item in manifests
+    ]
+    live = [cluster.create(item) for item in submitted]
+    foretold = [
+        BACKENDS[backend].objects(item, Site(uid=made["metadata"]["uid"], **site))
+        for item, made in zip(submitted, live, strict=True)
+    ]
+    wanted = sum(item["kind"] == "Pod" for made in foretold for item in made)
+    uids = {made["metadata"]["uid"] for made in live}
+
+    def pods_are_there() -> bool:
+        cluster.enqueue()
+        return sum(owned(pod, uids) for pod in cluster.items("Pod")) >= wanted
+
+    cluster.wait(pods_are_there, "Pod")
+    everything = [{**item, "kind": kind} for kind in KINDS for item in cluster.items(kind)]
+    found: list[str] = []
+    for made, expected in zip(live, foretold, strict=True):
+        job = made["metadata"]["name"]
+        real = {key(item, job): normal(item, job) for item in everything if owned(item, {made["metadata"]["uid"]})}
+        told = {key(item, job): normal(item, job) for item in expected if item["kind"] in KINDS}
+        found += [f"{job}: {name}: {text}" for name, text in unequal(real, told)]
+    return found
+
+
+def unequal(real: dict[str, Json], told: dict[str, Json]) -> Iterator[tuple[str, str]]:
+    """Where two sets of objects differ, field by field."""
+    for name in sorted(real.keys() | told.keys()):
+        if name not in real:
+            yield name, "foretold, but the controllers make none"
+        elif name not in told:
+            yield name, "made by the controllers, but not foretold"
+        else:
+            yield from ((name, text) for text in fields(real[name], told[name], ""))
+
+
+def fields(real: Any, told: Any, path: str) -> Iterator[str]:
+    """Where two values differ."""
+    if isinstance(real, dict) and isinstance(told, dict):
+        for part in sorted(real.keys() | told.keys()):
+            yield from fields(real.get(part), told.get(part), f"{path}.{part}")
+    elif isinstance(real, list) and isinstance(told, list) and len(real) == len(told):
+        for at, (left, right) in enumerate(zip(real, told, strict=True)):
+            yield from fields(left, right, f"{path}[{at}]")
+    elif real != told:
+        yield f"{path}: live {json.dumps(real)[:300]}, foretold {json.dumps(told)[:300]}"

@@ -1,0 +1,123 @@
+"""What a live cluster makes of manifests, as plain JSON; waits by watching, with a deadline."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING, Any
+
+from kubernetes import client, config
+from kubernetes.client.exceptions import ApiException
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+Json = dict[str, Any]
+DEADLINE_S = 180
+NOWHERE = {"gangplank.dev/nowhere": "true"}  # no node has it: the pods are made but never run
+PLURALS = {
+    "Pod": "/api/v1/namespaces/{ns}/pods",
+    "Service": "/api/v1/namespaces/{ns}/services",
+    "ConfigMap": "/api/v1/namespaces/{ns}/configmaps",
+    "Secret": "/api/v1/namespaces/{ns}/secrets",
+    "PersistentVolumeClaim": "/api/v1/namespaces/{ns}/persistentvolumeclaims",
+    "NetworkPolicy": "/apis/networking.k8s.io/v1/namespaces/{ns}/networkpolicies",
+    "HorizontalPodAutoscaler": "/apis/autoscaling/v2/namespaces/{ns}/horizontalpodautoscalers",
+    "PodGroup": "/apis/scheduling.volcano.sh/v1beta1/namespaces/{ns}/podgroups",
+    "JobSet": "/apis/jobset.x-k8s.io/v1alpha2/namespaces/{ns}/jobsets",
+    "batch/v1 Job": "/apis/batch/v1/namespaces/{ns}/jobs",
+    "batch.volcano.sh/v1alpha1 Job": "/apis/batch.volcano.sh/v1alpha1/namespaces/{ns}/jobs",
+    "PyTorchJob": "/apis/kubeflow.org/v1/namespaces/{ns}/pytorchjobs",
+    "TrainJob": "/apis/trainer.kubeflow.org/v1alpha1/namespaces/{ns}/trainjobs",
+}
+
+
+class Cluster:
+    """One namespace of one cluster."""
+
+    def __init__(self, kubeconfig: str, namespace: str) -> None:
+        self.namespace = namespace
+        self.api = client.ApiClient(config.load_kube_config(kubeconfig) or client.Configuration.get_default_copy())
+
+    def call(self, method: str, path: str, body: Any = None, content: str = "application/json") -> Json:
+        """One request; the answer as JSON."""
+        headers = {"Accept": "application/json", "Content-Type": content}
+        answer = self.api.call_api(
+            path, method, header_params=headers, body=body, auth_settings=["BearerToken"],
+            _preload_content=False, _request_timeout=30,
+        )[0]  # fmt: skip
+        found: Json = json.loads(answer.data)
+        return found
+
+    def path(self, kind: str, api_version: str = "") -> str:
+        """Where the objects of a kind are."""
+        return PLURALS.get(kind) or PLURALS[f"{api_version} {kind}"]
+
+    def items(self, kind: str) -> list[Json]:
+        """All objects of a kind in our namespace; none when the cluster does not know the kind."""
+        try:
+            found: list[Json] = self.call("GET", self.path(kind).format(ns=self.namespace))["items"]
+        except ApiException as error:
+            if error.status == 404:
+                return []
+            raise
+        return found
+
+    def create(self, manifest: Json) -> Json:
+        """Submit a manifest into our namespace."""
+        path = self.path(manifest["kind"], manifest["apiVersion"]).format(ns=self.namespace)
+        return self.call("POST", path, manifest)
+
+    def open(self) -> None:
+        """Make the namespace; jobs of every kind may be tried there."""
+        labels = {"pod-security.kubernetes.io/enforce": "privileged"}
+        body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.namespace, "labels": labels}}
+        self.call("POST", "/api/v1/namespaces", body)
+        priority = {
+            "apiVersion": "scheduling.k8s.io/v1",
+            "kind": "PriorityClass",
+            "metadata": {"name": self.namespace},
+            "value": 7,
+        }
+        self.call("POST", "/apis/scheduling.k8s.io/v1/priorityclasses", priority)
+        self.wait(
+            lambda: bool(self.call("GET", f"/api/v1/namespaces/{self.namespace}/serviceaccounts")["items"]), "Pod"
+        )
+
+    def close(self) -> None:
+        """Remove everything that was made, also pods that a finalizer of a test's own would keep."""
+        for pod in self.items("Pod"):
+            if "example.com/f" in pod["metadata"].get("finalizers", []):
+                path = f"{self.path('Pod').format(ns=self.namespace)}/{pod['metadata']['name']}"
+                self.call("PATCH", path, {"metadata": {"finalizers": None}}, "application/merge-patch+json")
+        self.call("DELETE", f"/apis/scheduling.k8s.io/v1/priorityclasses/{self.namespace}")
+        self.call("DELETE", f"/api/v1/namespaces/{self.namespace}")
+
+    def enqueue(self) -> None:
+        """Let every gang in, as a scheduler with enough room would: no PodGroup stays without its pods."""
+        for group in self.items("PodGroup"):
+            if group.get("status", {}).get("phase", "Pending") == "Pending":
+                path = f"{self.path('PodGroup').format(ns=self.namespace)}/{group['metadata']['name']}"
+                patch = {"status": {"phase": "Inqueue"}}
+                self.call("PATCH", path, patch, "application/merge-patch+json")
+
+    def wait(self, done: Callable[[], bool], kind: str) -> None:
+        """Return when something holds, looking again whenever an object of a kind changes."""
+        end = time.monotonic() + DEADLINE_S
+        while not done():
+            if time.monotonic() > end:
+                raise TimeoutError(f"not within {DEADLINE_S} s: {kind} in {self.namespace}")
+            where = self.path(kind).format(ns=self.namespace)
+            version = self.call("GET", where)["metadata"]["resourceVersion"]
+            if not done():
+                self.change(where, version)
+
+    def change(self, path: str, version: str) -> None:
+        """Wait for the next change below a path, at most two seconds."""
+        query = [("watch", "true"), ("resourceVersion", version), ("timeoutSeconds", "2")]
+        answer = self.api.call_api(
+            path, "GET", query_params=query, header_params={"Accept": "application/json"},
+            auth_settings=["BearerToken"], _preload_content=False, _request_timeout=30,
+        )[0]  # fmt: skip
+        next(iter(answer.stream(amt=64)), None)
+        answer.release_conn()

@@ -1,0 +1,185 @@
+"""Makes live objects and foretold ones comparable: takes out what the API server adds and what nobody can foretell."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from typing import Any
+
+from gangplank import quantity
+from gangplank.pods import RANDOM
+
+Json = dict[str, Any]
+
+# What the API server writes into a pod that does not say otherwise: dropped from the live side where it is just that.
+POD_DEFAULTS: Json = {
+    "restartPolicy": "Always",
+    "dnsPolicy": "ClusterFirst",
+    "terminationGracePeriodSeconds": 30,
+    "enableServiceLinks": True,
+    "serviceAccountName": "default",
+    "serviceAccount": "default",
+    "preemptionPolicy": "PreemptLowerPriority",
+    "schedulerName": "default-scheduler",
+}
+CONTAINER_DEFAULTS: Json = {
+    "terminationMessagePath": "/dev/termination-log",
+    "terminationMessagePolicy": "File",
+}
+DECIDED_LATER = ("nodeName", "priority")  # by the scheduler and by admission
+SERVER_META = ("uid", "resourceVersion", "creationTimestamp", "managedFields", "generation", "selfLink", "name")
+SERVICE_DEFAULTS: Json = {
+    "type": "ClusterIP",
+    "sessionAffinity": "None",
+    "ipFamilyPolicy": "SingleStack",
+    "ipFamilies": ["IPv4"],
+    "internalTrafficPolicy": "Cluster",
+    "clusterIPs": ["None"],
+}
+FALSE_IS_ABSENT = ("readOnly", "publishNotReadyAddresses", "hostNetwork", "optional")
+ADDED_TOLERATIONS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+
+
+def tidy(value: Any) -> Any:
+    """Without what Go leaves out when it writes JSON: empty texts, lists, mappings, and some falsehoods."""
+    if isinstance(value, dict):
+        found = {key: tidy(item) for key, item in value.items()}
+        return {
+            key: item
+            for key, item in found.items()
+            if item not in ("", [], {}, None) and not (item is False and key in FALSE_IS_ABSENT)
+        }
+    return [tidy(item) for item in value] if isinstance(value, list) else value
+
+
+def drop(found: Json, defaults: Json) -> None:
+    """Take defaults out, in place."""
+    for key, value in defaults.items():
+        if found.get(key) == value:
+            del found[key]
+
+
+def ordered(items: list[Any]) -> list[Any]:
+    """A list whose order means nothing, in one order."""
+    return sorted(items, key=lambda item: json.dumps(item, sort_keys=True))
+
+
+def amounts(resources: Json) -> Json:
+    """Resources as exact numbers, requests filled from limits as the API server does."""
+    given = {side: dict(resources.get(side, {})) for side in ("requests", "limits")}
+    given["requests"] = {**given["limits"], **given["requests"]}
+    return {side: numbers(values) for side, values in given.items() if values}
+
+
+def numbers(values: Json) -> Json:
+    """Quantities as exact numbers."""
+    return {name: str(quantity.parse(str(value))) for name, value in values.items()}
+
+
+def container(found: Json, *, host_network: bool) -> Json:
+    """A container in comparable form."""
+    drop(found, CONTAINER_DEFAULTS)
+    if "image" in found:
+        last = found["image"].rsplit("/", 1)[-1]
+        latest = "@" not in last and (":" not in last or last.endswith(":latest"))
+        drop(found, {"imagePullPolicy": "Always" if latest else "IfNotPresent"})
+    for variable in found.get("env", []):
+        variable.get("valueFrom", {}).get("fieldRef", {}).pop("apiVersion", None)
+    for port in found.get("ports", []):
+        drop(port, {"protocol": "TCP"})
+        if host_network:
+            drop(port, {"hostPort": port.get("containerPort")})
+    mounts = [mount for mount in found.get("volumeMounts", []) if not mount["name"].startswith("kube-api-access-")]
+    found["volumeMounts"] = ordered(mounts)
+    for key in ("env", "ports"):
+        found[key] = ordered(found.get(key, []))
+    found["resources"] = amounts(found.get("resources", {}))
+    if found.get("name") == "wait-for-master":  # the order of Volcano's plugins is random: it has these or not
+        found["env"], found["volumeMounts"] = [], []
+    return found
+
+
+def pod_spec(found: Json) -> Json:
+    """A pod's spec in comparable form."""
+    for volume in found.get("volumes", []):
+        for kind in ("configMap", "secret"):
+            drop(volume.get(kind, {}), {"defaultMode": 420})
+    drop(found, POD_DEFAULTS)
+    for key in DECIDED_LATER:
+        found.pop(key, None)
+    network = bool(found.get("hostNetwork"))
+    for key in ("containers", "initContainers"):
+        found[key] = [container(item, host_network=network) for item in found.get(key, [])]
+    volumes = [item for item in found.get("volumes", []) if not item["name"].startswith("kube-api-access-")]
+    found["volumes"] = ordered(volumes)
+    kept = [item for item in found.get("tolerations", []) if item.get("key") not in ADDED_TOLERATIONS]
+    found["tolerations"] = kept
+    return found
+
+
+def named(text: str, job: str) -> str:
+    """A name with the random parts of Volcano's claims and of generated names made alike."""
+    text = re.sub(rf"^({re.escape(job)}-pvc-)[0-9a-z]{{12}}$", r"\1RANDOM", text)
+    return re.sub(rf"^({re.escape(job)}-pvc-){re.escape(RANDOM)}\d+$", r"\1RANDOM", text)
+
+
+def unrandom(value: Any, job: str, claims: dict[str, str]) -> Any:
+    """All names of a pod with random parts made alike: volumes are called after their claim."""
+    if isinstance(value, dict):
+        return {key: unrandom(item, job, claims) for key, item in value.items()}
+    if isinstance(value, list):
+        return [unrandom(item, job, claims) for item in value]
+    return named(claims.get(value, value), job) if isinstance(value, str) else value
+
+
+def claim_names(spec: Json, job: str) -> dict[str, str]:
+    """Volumes with random names, called after their claims."""
+    found = {}
+    for volume in spec.get("volumes", []):
+        claim = volume.get("persistentVolumeClaim", {}).get("claimName")
+        if claim and re.fullmatch(rf"{re.escape(job)}-([0-9a-z]{{12}}|{re.escape(RANDOM)}\d+)", volume["name"]):
+            found[volume["name"]] = f"claim {named(claim, job)}"
+    return found
+
+
+def normal(given: Json, job: str) -> Json:
+    """An object in comparable form, be it live or foretold."""
+    kind, found = given["kind"], json.loads(json.dumps(given))
+    found.pop("status", None)
+    found.pop("apiVersion", None)
+    meta = found["metadata"]
+    for key in SERVER_META:
+        meta.pop(key, None)
+    spec = found.get("spec", {})
+    if kind == "Pod":
+        spec = unrandom(spec, job, claim_names(spec, job))
+        found["spec"] = pod_spec(spec)
+    elif kind == "Service":
+        drop(spec, SERVICE_DEFAULTS)
+        for port in spec.get("ports", []):
+            drop(port, {"protocol": "TCP"})
+            drop(port, {"targetPort": port.get("port")})
+        spec["ports"] = ordered(spec.get("ports", []))
+    elif kind == "PodGroup":
+        spec["minResources"] = numbers(spec.get("minResources", {}))
+        spec.setdefault("queue", "default")
+    elif kind == "Secret":
+        found.pop("type", None)
+        config = base64.b64decode(found["data"]["config"]).decode()
+        found["data"] = {key: config if key == "config" else "secret" for key in found["data"]}
+    elif kind == "PersistentVolumeClaim":
+        drop(spec, {"volumeMode": "Filesystem"})
+        spec.pop("storageClassName", None)  # the cluster's default
+        meta.pop("finalizers", None)
+        meta.pop("annotations", None)
+    elif kind == "ConfigMap" and "runtime" in found.get("data", {}):
+        found["data"] = {"runtime": RANDOM}
+    tidied: Json = tidy(found)
+    return tidied
+
+
+def key(given: Json, job: str) -> str:
+    """What an object is matched by: kind and name, the random part left out."""
+    meta = given["metadata"]
+    return f"{given['kind']} {named(meta.get('generateName') or meta['name'], job)}"
