@@ -1,9 +1,9 @@
 """Checkpoints that are either whole or not there: tensors and JSON, checksummed, renamed into place.
 
-    checkpoints/step-00000024/state.safetensors   weights, optimizer state, every rank's random state
-                              state.json          step, epoch, sampler position, schedule, whose it is
-                              evidence.jsonl      every rank's records so far
-                              SHA256SUMS          of the three; `sha256sum -c SHA256SUMS` checks them by hand
+checkpoints/step-00000024/state.safetensors   weights, optimizer state, every rank's random state
+state.json          step, epoch, sampler position, schedule, whose it is
+evidence.jsonl      every rank's records so far
+SHA256SUMS          of the three; `sha256sum -c SHA256SUMS` checks them by hand
 """
 
 from __future__ import annotations
@@ -14,14 +14,17 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 from log import say
 from safetensors.torch import load as tensors_from_bytes
 from safetensors.torch import save as tensors_to_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 FORMAT = 1
 FILES = ("state.safetensors", "state.json", "evidence.jsonl")
@@ -177,7 +180,8 @@ class Saver:
         for name, tensor in tensors.items():
             kept = self.buffers.get(name)
             if kept is None or kept.shape != tensor.shape or kept.dtype != tensor.dtype:
-                kept = self.buffers[name] = torch.empty_like(tensor, device="cpu", memory_format=torch.contiguous_format)
+                kept = torch.empty_like(tensor, device="cpu", memory_format=torch.contiguous_format)
+                self.buffers[name] = kept
             kept.copy_(tensor)
         self.thread = threading.Thread(target=self._write, args=(dict(meta, format=FORMAT), evidence))
         self.thread.start()

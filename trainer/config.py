@@ -10,8 +10,10 @@ import argparse
 import ast
 import dataclasses
 import inspect
+import itertools
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import Any, NoReturn
 
 
 class ConfigError(ValueError):
@@ -109,15 +111,20 @@ class Config:
         return dataclasses.asdict(self)
 
 
-def one_of(*names: str):  # type: ignore[no-untyped-def]  # a table row; the pair's type is spelled at RULES
+Rule = tuple[str, Callable[[Any], bool]]
+
+
+def one_of(*names: str) -> Rule:
+    """The rule of a choice."""
     return "one of " + ", ".join(names), lambda value: value in names
 
 
-def at_least(low: float):  # type: ignore[no-untyped-def]  # as above
+def at_least(low: float) -> Rule:
+    """The rule of a lower bound."""
     return f"a number >= {low}", lambda value: value >= low
 
 
-RULES = {
+RULES: dict[str, Rule] = {
     "data": ("digits, synthetic or mnist:<dir>",
              lambda v: v in ("digits", "synthetic") or (v.startswith("mnist:") and len(v) > len("mnist:"))),
     "train_samples": at_least(0),
@@ -145,7 +152,7 @@ RULES = {
     "collective_timeout": at_least(1),
 }
 
-CONTRADICTIONS = [
+CONTRADICTIONS: list[tuple[str, Callable[[Config], bool]]] = [
     ("--precision tf32 is a GPU's format: add --backend nccl, or take fp32 or bf16",
      lambda c: c.precision == "tf32" and c.backend == "gloo"),
     ("--warmup-epochs is longer than the run: make it smaller than --epochs",
@@ -166,10 +173,10 @@ def flag(name: str) -> str:
 
 def field_docs() -> dict[str, str]:
     """Help text per field, read from the strings under the fields."""
-    body = ast.parse(inspect.getsource(Config)).body[0]
-    assert isinstance(body, ast.ClassDef)
+    lines = [line for node in ast.parse(inspect.getsource(Config)).body if isinstance(node, ast.ClassDef)
+             for line in node.body]
     return {field.target.id: doc.value.value
-            for field, doc in zip(body.body, body.body[1:])
+            for field, doc in itertools.pairwise(lines)
             if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
             and isinstance(doc, ast.Expr) and isinstance(doc.value, ast.Constant) and isinstance(doc.value.value, str)}
 

@@ -18,6 +18,7 @@ import json
 import time
 import zlib
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -142,7 +143,7 @@ class Evidence:
         heads = [raw.hex() for raw in all_gather_bytes(bytes.fromhex(self.head))]
         self.add("heads", epoch=epoch, heads=heads)
 
-    def hand_in(self, extra: Record) -> list[Record]:
+    def hand_in(self, extra: Record) -> list[dict[str, Any]]:
         """Bring all new records to rank 0, with something extra; returns everybody's extra on rank 0."""
         parts = [json.loads(raw) for raw in gather_bytes(json.dumps([extra, self.unsent]).encode())]
         self.unsent = []

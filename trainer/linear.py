@@ -30,7 +30,7 @@ def tell(text: str) -> None:
 
 
 def points() -> TensorDataset:
-    """x and 2x + noise, the same 100 on every rank: the sampler deals out ids, so all must mean the same points."""
+    """X and 2x + noise, the same 100 on every rank: the sampler deals out ids, so all must mean the same points."""
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(POINTS, 1, generator=generator)
     return TensorDataset(x, 2 * x + 0.1 * torch.randn(POINTS, 1, generator=generator))
@@ -66,7 +66,8 @@ def main() -> int:
     """Join the others, train, leave."""
     missing = [name for name in NAMES if not os.environ.get(name)]
     if missing:
-        print(f"linear.py: {', '.join(missing)} not set: run it as `torchrun --standalone --nproc-per-node=3 linear.py`, "
+        print(f"linear.py: {', '.join(missing)} not set: run it as "
+              "`torchrun --standalone --nproc-per-node=3 linear.py`, "
               "or as a job whose back-end sets them", file=sys.stderr)
         return 2
     os.environ.setdefault("USE_LIBUV", "0")  # Debian's torch is built without libuv

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 import torch
 from torch import nn
-from torch.nn import functional as F
+from torch.nn import functional as F  # noqa: N812  # its usual name
 
-from config import Config
+if TYPE_CHECKING:
+    from config import Config
 
 WIDTHS = {"small": (16, 32, 64), "large": (64, 128, 512)}  # channels of both convolutions, hidden units
 
@@ -37,6 +39,7 @@ class Net(nn.Module):
             self.fc2.weight *= 0.3  # first scores near 0: the first loss is near ln(classes)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Scores of a batch."""
         x = F.relu(self.norm1(self.conv1(x)))  # [n, first, h, w]
         if x.shape[-1] > 16:
             x = F.max_pool2d(x, 2)  # 28 x 28 -> 14 x 14; 8 x 8 stays
@@ -60,7 +63,7 @@ class Trainee(nn.Module):
         self.passengers = nn.Parameter(torch.zeros(2))
 
     def forward(self, x: torch.Tensor, y: torch.Tensor, samples: int, stop: bool) -> torch.Tensor:
-        """This micro-batch's part of the mean loss over the `samples` of one optimizer step on this rank."""
+        """A micro-batch's part of the mean loss over the `samples` of one optimizer step on this rank."""
         loss = F.cross_entropy(self.net(x).float(), y, reduction="sum") / samples
         ride = torch.stack([loss.detach(), torch.full_like(loss, float(stop))])
         return loss + (self.passengers * ride).sum()  # the value of the sum is 0, its gradient is `ride`
@@ -77,6 +80,7 @@ def make_optimizer(config: Config, net: Net) -> torch.optim.Optimizer:
 def learning_rate(config: Config, epochs_done: float) -> float:
     """The rate after `epochs_done` (fractional) epochs; counted in samples, so the number of ranks does not change it.
 
+    >>> from config import Config
     >>> learning_rate(Config(schedule="linear", epochs=2, learning_rate=0.5), 1.0)
     0.25
     """

@@ -88,7 +88,7 @@ def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, torch
 
 
 def random_state(device: torch.device) -> dict[str, str]:
-    """This rank's random state, as text."""
+    """The rank's random state, as text."""
     states = {"cpu": torch.get_rng_state()}
     if device.type == "cuda":
         states["cuda"] = torch.cuda.get_rng_state(device)
@@ -172,5 +172,5 @@ def checkpoint_meta(config: Config, data: Data, wiring: Wiring, progress: Progre
 
 
 def own_json(progress: Progress) -> dict[str, object]:
-    """This rank's counters."""
+    """The rank's counters."""
     return dataclasses.asdict(progress.own)

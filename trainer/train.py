@@ -230,7 +230,8 @@ class Training:
             if self.wiring.rank == 0:
                 self.saver.save(
                     checkpoint_tensors(self.net, self.optimizer, [part["random"] for part in parts]),
-                    checkpoint_meta(self.config, self.data, self.wiring, self.progress, [part["own"] for part in parts]),
+                    checkpoint_meta(self.config, self.data, self.wiring, self.progress,
+                                    [part["own"] for part in parts]),
                     self.evidence.lines())
 
     def _stop(self) -> None:
@@ -267,6 +268,9 @@ class Training:
                 except OSError as error:
                     raise OutputError(f"{folder / name} cannot be written ({error.strerror}): make room on the volume "
                                       "and start again; the last checkpoint is kept") from error
+        if wiring.rank == 0:  # the workers' pods, and their logs, may be gone when somebody asks
+            say("result", rank=0, world_size=wiring.world_size, accuracy=accuracy, loss=own.loss, seconds=seconds,
+                ranks=rows)
         say("end", rank=wiring.rank, world_size=wiring.world_size, steps=self.progress.step, samples=own.samples,
             loss=own.loss, accuracy=accuracy, seconds=seconds)
         dist.barrier()  # no pod ends, and takes its job with it, before the results are written

@@ -7,15 +7,23 @@ import shutil
 import signal
 import subprocess
 import time
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.trainer.harness import Root
 
 FLAGS = ["--epochs", "1", "--train-samples", "500", "--batch-size", "32", "--checkpoint-interval", "4"]
 SWEEP = "/tests/inside/checkpoints.py"
 
 
 @pytest.fixture(scope="module")
-def trained(root) -> str:
+def trained(root: Root) -> str:
     """A run's folder with checkpoints of the steps 4 and 8."""
     out = root.new()
     ranks = root.train(2, *FLAGS, "--output", out)
@@ -23,26 +31,29 @@ def trained(root) -> str:
     return out
 
 
-def copy(root, trained: str) -> str:
+def copy(root: Root, trained: str) -> str:
     out = root.new()
     shutil.copytree(root.host(trained), root.host(out), dirs_exist_ok=True)
     return out
 
 
-def test_no_truncated_checkpoint_is_believed(root, trained, full) -> None:
+def test_no_truncated_checkpoint_is_believed(root: Root, trained: str, full: bool) -> None:
     step = 4096 if full else 32768
     found = json.loads(root.inside("checkpoints.py", "truncations", f"{trained}/checkpoints/step-00000008", str(step)))
     assert found["cases"] >= 12
     assert found["believed"] == []
 
 
-def test_no_checkpoint_with_a_flipped_bit_is_believed(root, trained, full, chance) -> None:
+def test_no_checkpoint_with_a_flipped_bit_is_believed(
+    root: Root, trained: str, full: bool, chance: random.Random
+) -> None:
     count, seed = (200 if full else 40), chance.randrange(2**31)
-    found = json.loads(root.inside("checkpoints.py", "flips", f"{trained}/checkpoints/step-00000008", str(count), str(seed)))
+    path = f"{trained}/checkpoints/step-00000008"
+    found = json.loads(root.inside("checkpoints.py", "flips", path, str(count), str(seed)))
     assert found == {"cases": count, "believed": []}
 
 
-def test_sigkill_in_a_save_leaves_the_save_before(root, full, chance) -> None:
+def test_sigkill_in_a_save_leaves_the_save_before(root: Root, full: bool, chance: random.Random) -> None:
     """The kill comes at a random instant after a random number of saves."""
     for _ in range(200 if full else 12):
         out = root.new()
@@ -58,39 +69,41 @@ def test_sigkill_in_a_save_leaves_the_save_before(root, full, chance) -> None:
         assert all(step < last for step in found["refused"])
 
 
-def spoil_flip(path) -> None:
+def spoil_flip(path: Path) -> None:
     data = bytearray((path / "state.safetensors").read_bytes())
     data[len(data) // 2] ^= 1
     (path / "state.safetensors").write_bytes(data)
 
 
-def spoil_truncate(path) -> None:
+def spoil_truncate(path: Path) -> None:
     data = (path / "state.json").read_bytes()
     (path / "state.json").write_bytes(data[: len(data) // 2])
 
 
-def spoil_stale(path) -> None:
+def spoil_stale(path: Path) -> None:
     """The tensors of the save before, under this one's name."""
     shutil.copy(path.with_name("step-00000004") / "state.safetensors", path / "state.safetensors")
 
 
-def spoil_missing(path) -> None:
+def spoil_missing(path: Path) -> None:
     (path / "SHA256SUMS").unlink()
 
 
 @pytest.mark.parametrize("spoil", [spoil_flip, spoil_truncate, spoil_stale, spoil_missing])
-def test_the_newest_good_checkpoint_is_used_when_a_newer_one_is_bad(root, trained, spoil) -> None:
+def test_the_newest_good_checkpoint_is_used_when_a_newer_one_is_bad(
+    root: Root, trained: str, spoil: Callable[[Path], None]
+) -> None:
     out = copy(root, trained)
     spoil(root.host(out) / "checkpoints/step-00000008")
     ranks = root.train(2, *FLAGS, "--output", out)
     assert ranks[0].event("checkpoint_refused")["checkpoint"] == "step-00000008"
     assert [rank.event("resume")["step"] for rank in ranks] == [4, 4]
     assert [rank.code for rank in ranks] == [0, 0]
-    same = (root.host(out) / "model.safetensors").read_bytes() == (root.host(trained) / "model.safetensors").read_bytes()
-    assert same, "a run that goes on from the checkpoint before must end with the same weights"
+    weights = [(root.host(run) / "model.safetensors").read_bytes() for run in (out, trained)]
+    assert weights[0] == weights[1], "a run that goes on from the checkpoint before must end with the same weights"
 
 
-def test_a_renamed_checkpoint_is_refused(root, trained) -> None:
+def test_a_renamed_checkpoint_is_refused(root: Root, trained: str) -> None:
     out = copy(root, trained)
     (root.host(out) / "checkpoints/step-00000008").rename(root.host(out) / "checkpoints/step-00000099")
     ranks = root.train(2, *FLAGS, "--output", out)
@@ -104,7 +117,9 @@ def test_a_renamed_checkpoint_is_refused(root, trained) -> None:
     (["--train-samples", "400"], {}, "of another run: train_samples 500 instead of 400, dataset"),
     ([], {"GANGPLANK_JOB_UID": "job-2"}, "is of job job-1; --resume must would take it"),
 ])
-def test_a_foreign_checkpoint_is_not_used(root, trained, flags, env, reason) -> None:
+def test_a_foreign_checkpoint_is_not_used(
+    root: Root, trained: str, flags: list[str], env: dict[str, str], reason: str
+) -> None:
     out = copy(root, trained)
     ranks = root.train(2, *FLAGS, *flags, "--output", out, env=env)
     assert [rank.code for rank in ranks] == [0, 0], ranks[0].text
@@ -112,7 +127,7 @@ def test_a_foreign_checkpoint_is_not_used(root, trained, flags, env, reason) -> 
     assert not [event for event in ranks[0].events if event["event"] == "resume"]
 
 
-def test_resume_must_takes_another_jobs_checkpoint_and_other_rates(root, trained) -> None:
+def test_resume_must_takes_another_jobs_checkpoint_and_other_rates(root: Root, trained: str) -> None:
     out = copy(root, trained)
     ranks = root.train(2, *FLAGS, "--epochs", "2", "--learning-rate", "0.01", "--resume", "must", "--output", out,
                        env={"GANGPLANK_JOB_UID": "job-2"})
@@ -120,7 +135,7 @@ def test_resume_must_takes_another_jobs_checkpoint_and_other_rates(root, trained
     assert ranks[1].event("resume")["step"] == 8
 
 
-def test_resume_must_without_a_good_checkpoint_is_one_clear_error(root, trained) -> None:
+def test_resume_must_without_a_good_checkpoint_is_one_clear_error(root: Root, trained: str) -> None:
     out = copy(root, trained)
     for path in (root.host(out) / "checkpoints").iterdir():
         spoil_flip(path)
@@ -134,14 +149,15 @@ def test_resume_must_without_a_good_checkpoint_is_one_clear_error(root, trained)
 
 
 @pytest.mark.parametrize(("size", "codes"), [("640k", [0, 0]), ("420k", [1, 1])])
-def test_a_full_volume_costs_a_checkpoint_but_never_a_good_one(root, size, codes) -> None:
+def test_a_full_volume_costs_a_checkpoint_but_never_a_good_one(root: Root, size: str, codes: list[int]) -> None:
     """A checkpoint takes 340 kB, the results 170 kB: the second checkpoint never fits, the results only in 640 kB."""
     out = root.new()
     inside = root.merged / out.lstrip("/")
     enter = ["nsenter", f"--mount=/proc/{root.keeper.pid}/ns/mnt"]
     subprocess.run([*enter, "mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(inside)], check=True)
     ranks = root.train(2, *FLAGS, "--output", out)
-    listed = subprocess.run([*enter, "ls", "-A", str(inside / "checkpoints")], check=True, capture_output=True, text=True)
+    look = [*enter, "ls", "-A", str(inside / "checkpoints")]
+    listed = subprocess.run(look, check=True, capture_output=True, text=True)
     subprocess.run([*enter, "umount", str(inside)], check=True)
     assert "No space left" in str(ranks[0].event("checkpoint_failed")["reason"])
     assert listed.stdout.split() == ["step-00000004"], "the good one stays, and nothing half-written beside it"
@@ -150,7 +166,7 @@ def test_a_full_volume_costs_a_checkpoint_but_never_a_good_one(root, size, codes
         assert "cannot be written (No space left on device)" in ranks[0].text.splitlines()[-1]
 
 
-def test_sigkill_of_a_rank_in_the_step_loop_is_noticed_by_the_others_at_once(root) -> None:
+def test_sigkill_of_a_rank_in_the_step_loop_is_noticed_by_the_others_at_once(root: Root) -> None:
     began = time.monotonic()
     ranks = root.interrupt(3, '"event":"step","rank":0', {0: signal.SIGKILL, 1: signal.SIGKILL}, "--epochs", "100",
                            "--log-interval", "1")

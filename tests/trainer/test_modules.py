@@ -3,29 +3,37 @@
 from __future__ import annotations
 
 import json
+from typing import TYPE_CHECKING, Any
 
 import pytest
+
 from gangplank.chains import unpack_ids
+
+if TYPE_CHECKING:
+    from tests.trainer.harness import Root
+
+Facts = dict[str, Any]
 
 
 @pytest.fixture(scope="module")
-def facts(root) -> dict:
-    return json.loads(root.inside("facts.py").splitlines()[-1])
+def facts(root: Root) -> Facts:
+    found: Facts = json.loads(root.inside("facts.py").splitlines()[-1])
+    return found
 
 
-def test_the_digits_are_scikit_learns(facts) -> None:
+def test_the_digits_are_scikit_learns(facts: Facts) -> None:
     assert facts["digits"] == {"same_images": True, "same_labels": True, "sizes": [1536, 261]}
 
 
-def test_ranks_share_samples_as_distributed_sampler_does(facts) -> None:
+def test_ranks_share_samples_as_distributed_sampler_does(facts: Facts) -> None:
     assert facts["shards"] == []
 
 
-def test_another_number_of_ranks_deals_out_the_rest_of_the_same_shuffle(facts) -> None:
+def test_another_number_of_ranks_deals_out_the_rest_of_the_same_shuffle(facts: Facts) -> None:
     assert facts["continued"]
 
 
-def test_mnist_files_are_read_plain_and_gzipped(facts) -> None:
+def test_mnist_files_are_read_plain_and_gzipped(facts: Facts) -> None:
     assert json.loads(facts["mnist"]["good"]) == [[4, 1, 28, 28], [3, 1, 4, 1], [5, 9, 2, 6], round(3 / 255, 4)]
     assert facts["mnist"]["plain"] == facts["mnist"]["good"]
 
@@ -38,33 +46,35 @@ def test_mnist_files_are_read_plain_and_gzipped(facts) -> None:
     ("count", "train has 4 images and 3 labels"),
     ("label", "train has label 77, expected 0 to 9"),
 ])
-def test_refuses_mnist_files_that_are_not(facts, case, reason) -> None:
+def test_refuses_mnist_files_that_are_not(facts: Facts, case: str, reason: str) -> None:
     assert reason in facts["mnist"][case]
 
 
-def test_the_proof_unpacks_what_the_trainer_packs(facts) -> None:
+def test_the_proof_unpacks_what_the_trainer_packs(facts: Facts) -> None:
     assert [unpack_ids(record) for record in facts["bitmaps"]] == [[], [0], [3, 7, 8], [5, 5, 5, 900]]
 
 
-def test_schedules(facts) -> None:
+def test_schedules(facts: Facts) -> None:
     assert facts["rates"] == {"constant": [0.0, 0.5, 1.0, 1.0, 1.0], "cosine": [0.0, 0.5, 1.0, 0.5, 0.0],
                               "linear": [0.0, 0.5, 1.0, 0.5, 0.0]}
 
 
-def test_the_linear_demo_runs_from_the_plugins_environment_alone(root) -> None:
+def test_the_linear_demo_runs_from_the_plugins_environment_alone(root: Root) -> None:
     """Volcano's pytorch plugin sets MASTER_ADDR, MASTER_PORT, WORLD_SIZE and RANK, and nothing of torchrun's."""
     port = root.free_port()
-    ranks = root.start(range(3), 3, port=port, script="linear.py", env={"TORCHELASTIC_RUN_ID": "", "LOCAL_RANK": ""}).wait()
+    bare = {"TORCHELASTIC_RUN_ID": "", "LOCAL_RANK": ""}
+    ranks = root.start(range(3), 3, port=port, script="linear.py", env=bare).wait()
     assert [rank.code for rank in ranks] == [0, 0, 0], ranks[0].text
     for number, rank in enumerate(ranks):
-        assert f"[Init] RANK={number}, WORLD_SIZE=3\n[Init] MASTER_ADDR=127.0.0.1\n[Init] MASTER_PORT={port}" in rank.text
+        wiring = f"[Init] RANK={number}, WORLD_SIZE=3\n[Init] MASTER_ADDR=127.0.0.1\n[Init] MASTER_PORT={port}\n"
+        assert wiring in rank.text
         assert f"[Rank {number}] training finished" in rank.text
         assert ("Epoch [5/5], Average Loss: " in rank.text) == (number == 0)
         assert ("Final parameters:" in rank.text) == (number == 0)
         assert rank.text.rstrip().endswith(f"[Rank {number}] process group destroyed")
 
 
-def test_the_linear_demo_without_wiring_says_how_to_run_it(root) -> None:
+def test_the_linear_demo_without_wiring_says_how_to_run_it(root: Root) -> None:
     rank = root.start([0], 1, port="", script="linear.py").wait()[0]
     assert rank.code == 2
     assert "MASTER_PORT not set: run it as `torchrun --standalone" in rank.text

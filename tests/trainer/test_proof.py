@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import json
+from typing import TYPE_CHECKING, Any
 
 import pytest
+
 from gangplank.chains import record_hash
 from gangplank.proof import Expected, Verdict, compare, prove, read_records
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.trainer.harness import Root
+
+Record = dict[str, Any]
 
 SCRIPT = "/tests/inside/broken.py"
 
 
-def run(root, mistake: str, world_size: int = 3, **env: str) -> list[dict[str, object]]:
+def run(root: Root, mistake: str, world_size: int = 3, **env: str) -> list[Record]:
     """The evidence of one run of the script, from its ranks' logs."""
     ranks = root.train(world_size, mistake, script=SCRIPT, env=env)
     assert {rank.code for rank in ranks} == {0}, ranks[0].text
@@ -23,11 +32,11 @@ def failed(verdict: Verdict) -> set[str]:
 
 
 @pytest.fixture(scope="module")
-def sound(root) -> list[dict[str, object]]:
+def sound(root: Root) -> list[Record]:
     return run(root, "none")
 
 
-def test_a_sound_run_is_proven_and_its_padding_is_listed(sound) -> None:
+def test_a_sound_run_is_proven_and_its_padding_is_listed(sound: list[Record]) -> None:
     verdict = prove(sound, Expected(3, epochs=2, global_batch=30, job_uid="job-1"))
     assert verdict.passed, verdict.text()
     assert "epoch 1 repeats" in verdict.text()
@@ -40,14 +49,14 @@ def test_a_sound_run_is_proven_and_its_padding_is_listed(sound) -> None:
                     "gradients agree after the all-reduce"}, "the same samples on several ranks?"),
     ("idle-rank", {"every rank worked", "samples are disjoint and complete"}, "rank 2 had nothing to do in epoch 1"),
 ])
-def test_rejects_training_that_only_looks_distributed(root, mistake, claims, reason) -> None:
+def test_rejects_training_that_only_looks_distributed(root: Root, mistake: str, claims: set[str], reason: str) -> None:
     verdict = prove(run(root, mistake), Expected(3, epochs=2, job_uid="job-1"))
     assert failed(verdict) >= claims - {"gradients agree after the all-reduce"}, verdict.text()
     assert failed(verdict) <= claims, verdict.text()
     assert reason in verdict.text()
 
 
-def test_rejects_a_world_of_one_twice(root) -> None:
+def test_rejects_a_world_of_one_twice(root: Root) -> None:
     records = [record for pod in range(2) for record in run(
         root, "none", 1, GANGPLANK_POD=f"pod-{pod}", GANGPLANK_POD_UID=f"uid-{pod}")]
     verdict = prove(records, Expected(2, epochs=2, job_uid="job-1"))
@@ -56,7 +65,7 @@ def test_rejects_a_world_of_one_twice(root) -> None:
     assert "a rank says the world has 1, expected 2" in verdict.text()
 
 
-def test_rejects_two_masters(root) -> None:
+def test_rejects_two_masters(root: Root) -> None:
     """Two groups, each with a rank 0, at the same time, in one job."""
     stores = [root.store(), root.store()]
     groups = [root.start([0, 1], 2, "none", port=store["port"], script=SCRIPT, env={
@@ -69,14 +78,14 @@ def test_rejects_two_masters(root) -> None:
     assert "rank 0 finished 2 times (two masters" in verdict.text()
 
 
-def test_rejects_a_second_master_that_never_finished(sound) -> None:
+def test_rejects_a_second_master_that_never_finished(sound: list[Record]) -> None:
     began = float(str(next(r for r in sound if r["kind"] == "begin" and r["rank"] == 0)["time"]))
     other = {"kind": "begin", "rank": 0, "seq": 0, "prev": "", "time": began + 60, "job_uid": "job-1", "world_size": 3}
     verdict = prove([*sound, {**other, "hash": record_hash(other)}], Expected(3))
     assert failed(verdict) == {"one attempt at a time"}
 
 
-def rewrite(records: list[dict[str, object]], rank: int, change) -> list[dict[str, object]]:
+def rewrite(records: list[Record], rank: int, change: Callable[[Record], None]) -> list[Record]:
     """One rank's chain with `change` made and every hash after it set right, own heads included."""
     heads: dict[str, str] = {}
     rewritten = []
@@ -94,7 +103,7 @@ def rewrite(records: list[dict[str, object]], rank: int, change) -> list[dict[st
     return rewritten
 
 
-def test_rejects_a_changed_number(sound) -> None:
+def test_rejects_a_changed_number(sound: list[Record]) -> None:
     records = [dict(record) for record in sound]
     next(r for r in records if r["kind"] == "epoch" and r["rank"] == 1)["samples"] = 35
     verdict = prove(records, Expected(3))
@@ -102,15 +111,15 @@ def test_rejects_a_changed_number(sound) -> None:
     assert "rank 1 record 3 (epoch) was altered" in verdict.text()
 
 
-def test_rejects_a_record_that_was_left_out(sound) -> None:
+def test_rejects_a_record_that_was_left_out(sound: list[Record]) -> None:
     dropped = next(r for r in sound if r["kind"] == "samples" and r["rank"] == 2)
     verdict = prove([r for r in sound if r is not dropped], Expected(3))
     assert "nothing before rank 2 record 3 (epoch)" in verdict.text()
 
 
 @pytest.mark.parametrize("kind", ["begin", "samples", "gradients", "epoch", "end"])
-def test_rejects_one_ranks_rewritten_chain(sound, kind) -> None:
-    def change(record: dict[str, object]) -> None:
+def test_rejects_one_ranks_rewritten_chain(sound: list[Record], kind: str) -> None:
+    def change(record: Record) -> None:
         if record["kind"] == kind:
             record["note"] = "changed, and every hash set right"
 
@@ -119,17 +128,17 @@ def test_rejects_one_ranks_rewritten_chain(sound, kind) -> None:
     assert "rank 0 was shown a chain of rank 1 that is not this one" in verdict.text()
 
 
-def test_rejects_another_jobs_evidence(root, sound) -> None:
+def test_rejects_another_jobs_evidence(root: Root, sound: list[Record]) -> None:
     other = run(root, "none", GANGPLANK_JOB_UID="job-2")
     assert failed(prove(other, Expected(3, job_uid="job-1"))) == {"one job"}
     mixed = [r for r in sound if r["rank"] != 1] + [r for r in other if r["rank"] == 1]
     assert {"one job", "ranks attest each other", "every rank took part"} <= failed(prove(mixed, Expected(3)))
 
 
-def test_the_single_pod_and_the_three_ranks_of_the_vsphere_document(root) -> None:
+def test_the_single_pod_and_the_three_ranks_of_the_vsphere_document(root: Root) -> None:
     """Alone 48 steps in each of 6 epochs, master and two workers 16 each, the same accuracy."""
     flags = ["--epochs", "6", "--batch-size", "32", "--learning-rate", "0.02"]
-    results = []
+    results: list[Record] = []
     for world_size, steps in ((1, 48), (3, 16)):
         out = root.new()
         ranks = root.train(world_size, *flags, "--output", out)
@@ -137,5 +146,5 @@ def test_the_single_pod_and_the_three_ranks_of_the_vsphere_document(root) -> Non
         assert len({rank.event("epoch")["accuracy"] for rank in ranks}) == 1
         assert len({rank.event("epoch")["loss"] for rank in ranks}) == world_size
         results.append(json.loads((root.host(out) / "result.json").read_text()))
-    verdict = compare(*results, tolerance=0.03)
+    verdict = compare(results[0], results[1], tolerance=0.03)
     assert verdict.passed, verdict.text()

@@ -6,12 +6,17 @@ import json
 import signal
 import subprocess
 import time
+from typing import TYPE_CHECKING
 
 import pytest
+
 from gangplank.proof import Expected, prove, read_records
 
+if TYPE_CHECKING:
+    from tests.trainer.harness import Rank, Root
 
-def refused(rank) -> str:
+
+def refused(rank: Rank) -> str:
     """The one line that a refused rank says."""
     assert rank.code == 2, rank.text
     said = [line for line in rank.text.splitlines() if line.startswith("train.py: ")]
@@ -33,7 +38,7 @@ def refused(rank) -> str:
     ({"MASTER_PORT": "0"}, "MASTER_PORT: got '0', expected an integer from 1 to 65535"),
     ({"RANK": "3", "WORLD_SIZE": "3"}, "RANK 3 does not exist in a world of 3 (0 to 2)"),
 ])
-def test_refuses_wrong_wiring(root, env, reason) -> None:
+def test_refuses_wrong_wiring(root: Root, env: dict[str, str], reason: str) -> None:
     assert reason in refused(root.start([0], 1, port=1, env=env).wait(20)[0])
 
 
@@ -47,34 +52,34 @@ def test_refuses_wrong_wiring(root, env, reason) -> None:
     (["--learning-rate", "nan"], "--learning-rate: got nan, expected a finite number > 0"),
     (["--data", "cifar"], "--data: got 'cifar', expected digits, synthetic or mnist:<dir>"),
 ])
-def test_refuses_wrong_flags_before_meeting_anyone(root, flags, reason) -> None:
+def test_refuses_wrong_flags_before_meeting_anyone(root: Root, flags: list[str], reason: str) -> None:
     assert reason in refused(root.start([0], 2, *flags, port=1).wait(20)[0])
 
 
-def test_help_explains_every_flag(root) -> None:
+def test_help_explains_every_flag(root: Root) -> None:
     rank = root.start([0], 1, "--help", port=1).wait(20)[0]
     assert rank.code == 0
     assert "--collective-timeout INT" in rank.text
     assert "Seconds a collective operation may take" in " ".join(rank.text.split())
 
 
-def test_data_that_is_not_there_is_refused(root) -> None:
+def test_data_that_is_not_there_is_refused(root: Root) -> None:
     assert "put the four MNIST idx files into that folder" in refused(root.train(1, "--data", "mnist:/nowhere")[0])
     assert "digits has 1536 training samples" in refused(root.train(1, "--train-samples", "2000")[0])
 
 
-def test_a_gpu_backend_without_a_gpu_is_refused(root) -> None:
+def test_a_gpu_backend_without_a_gpu_is_refused(root: Root) -> None:
     assert "--backend nccl needs a GPU and this process sees none" in refused(root.train(1, "--backend", "nccl")[0])
 
 
-def test_nobody_at_the_masters_address_is_an_error_within_the_time_out(root) -> None:
+def test_nobody_at_the_masters_address_is_an_error_within_the_time_out(root: Root) -> None:
     began = time.monotonic()
     rank = root.start([1], 2, "--rendezvous-timeout", "2", port=9).wait(30)[0]
     assert "rank 1 of 2 could not meet the others at 127.0.0.1:9 within 2 s" in refused(rank)
     assert time.monotonic() - began < 20
 
 
-def test_a_rank_that_never_comes_is_an_error_within_the_time_out(root) -> None:
+def test_a_rank_that_never_comes_is_an_error_within_the_time_out(root: Root) -> None:
     store, began = root.store(), time.monotonic()
     ranks = root.start([0, 2], 3, "--rendezvous-timeout", "3", port=store["port"]).wait(30)
     root.close_store(store)
@@ -82,7 +87,7 @@ def test_a_rank_that_never_comes_is_an_error_within_the_time_out(root) -> None:
     assert time.monotonic() - began < 20
 
 
-def test_a_second_process_of_the_same_rank_is_refused_at_once(root) -> None:
+def test_a_second_process_of_the_same_rank_is_refused_at_once(root: Root) -> None:
     """Two masters, or a worker that restarts in place while the others live on: it must not meet stale keys."""
     store = root.store()
     running = root.start([0, 1], 2, "--epochs", "200", "--log-interval", "1", port=store["port"])
@@ -98,7 +103,7 @@ def test_a_second_process_of_the_same_rank_is_refused_at_once(root) -> None:
         root.close_store(store)
 
 
-def test_a_stopped_rank_costs_the_others_no_more_than_the_time_out(root) -> None:
+def test_a_stopped_rank_costs_the_others_no_more_than_the_time_out(root: Root) -> None:
     store = root.store()
     running = root.start([0, 1], 2, "--epochs", "5000", "--log-interval", "1", "--collective-timeout", "2",
                          port=store["port"])
@@ -114,7 +119,7 @@ def test_a_stopped_rank_costs_the_others_no_more_than_the_time_out(root) -> None
         root.close_store(store)
 
 
-def test_a_loss_that_is_not_a_number_stops_every_rank_at_the_same_step(root) -> None:
+def test_a_loss_that_is_not_a_number_stops_every_rank_at_the_same_step(root: Root) -> None:
     ranks = root.train(2, "--learning-rate", "1e30", "--log-interval", "1")
     assert [rank.code for rank in ranks] == [1, 1]
     said = {line for rank in ranks for line in rank.text.splitlines() if line.startswith("train.py: ")}
@@ -122,7 +127,7 @@ def test_a_loss_that_is_not_a_number_stops_every_rank_at_the_same_step(root) -> 
     assert "lower --learning-rate" in said.pop()
 
 
-def test_two_pods_of_two_processes_each_under_the_real_torchrun(root) -> None:
+def test_two_pods_of_two_processes_each_under_the_real_torchrun(root: Root) -> None:
     port = root.free_port()
     out = root.new()
     pods = [subprocess.Popen(

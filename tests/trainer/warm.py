@@ -1,6 +1,6 @@
-"""A small torchrun that has already imported torch: forks ranks on request, so that a run costs seconds, not tens.
+"""A small torchrun that has already imported torch and forks ranks on request: a run costs seconds, not tens.
 
-Runs inside the trainer's root file system. Requests and answers are JSON lines; `tests/trainer/conftest.py` speaks them.
+Runs inside the trainer's root file system. Requests and answers are JSON lines; `harness.py` speaks them.
 What torchrun itself adds (its own rendezvous, its environment) is covered by the tests that start the real one.
 """
 
@@ -13,11 +13,11 @@ import sys
 import threading
 import traceback
 
-import numpy  # noqa: F401  # imported before the fork, so that no rank pays for it
+import numpy as np  # noqa: F401  # imported before the fork, so that no rank pays for it
 import safetensors.torch  # noqa: F401  # as above
 import torch
 import torch.distributed as dist
-import torch.nn.parallel  # noqa: F401  # as above
+import torch.nn.parallel  # as above
 
 TRAINER = "/opt/gangplank/trainer"
 sys.path.insert(0, TRAINER)

@@ -15,18 +15,19 @@ def obey_environment(tcp_store):
     """Let TCPStore() take use_libuv=False unless the caller says otherwise."""
     build = tcp_store.__init__
 
-    def __init__(self, *args, **kwargs):
+    def build_obediently(self, *args, **kwargs):
         if len(args) < 9:  # use_libuv is the ninth parameter
             kwargs.setdefault("use_libuv", False)
         build(self, *args, **kwargs)
 
-    tcp_store.__init__ = __init__
+    tcp_store.__init__ = build_obediently
 
 
 class AfterRendezvous(importlib.abc.MetaPathFinder):
     """Acts once, when torch.distributed.rendezvous has been executed; costs nothing in any other program."""
 
-    def find_spec(self, name, path, target=None):
+    def find_spec(self, name, _path, _target=None):
+        """Answer for one module only, and only once."""
         if name != "torch.distributed.rendezvous":
             return None
         sys.meta_path.remove(self)

@@ -96,8 +96,10 @@ def bitmaps() -> list[object]:
 
 def rates() -> dict[str, list[float]]:
     """The learning rate of each schedule at the start, the warm-up's end, the middle and the end."""
-    return {schedule: [round(learning_rate(Config(schedule=schedule, epochs=5, warmup_epochs=1.0, learning_rate=1.0), at),
-                             6) for at in (0.0, 0.5, 1.0, 3.0, 5.0)] for schedule in ("constant", "cosine", "linear")}
+    configs = [Config(schedule=schedule, epochs=5, warmup_epochs=1.0, learning_rate=1.0)
+               for schedule in ("constant", "cosine", "linear")]
+    return {config.schedule: [round(learning_rate(config, at), 6) for at in (0.0, 0.5, 1.0, 3.0, 5.0)]
+            for config in configs}
 
 
 print(json.dumps({"digits": digits(), "shards": shards(), "continued": continued(), "mnist": mnist(),
