@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import signal
-import subprocess
 import time
 from typing import TYPE_CHECKING
 
 import pytest
-
-from gangplank.proof import Expected, prove, read_records
 
 if TYPE_CHECKING:
     from tests.trainer.harness import Rank, Root
@@ -125,23 +121,3 @@ def test_a_loss_that_is_not_a_number_stops_every_rank_at_the_same_step(root: Roo
     said = {line for rank in ranks for line in rank.text.splitlines() if line.startswith("train.py: ")}
     assert len(said) == 1
     assert "lower --learning-rate" in said.pop()
-
-
-def test_two_pods_of_two_processes_each_under_the_real_torchrun(root: Root) -> None:
-    port = root.free_port()
-    out = root.new()
-    pods = [subprocess.Popen(
-        root.command(["torchrun", "--nnodes=2", f"--node-rank={pod}", "--master-addr=127.0.0.1",
-                      f"--master-port={port}", "--nproc-per-node=2", "/opt/gangplank/trainer/train.py",
-                      "--epochs", "1", "--batch-size", "32", "--output", out],
-                     {"GANGPLANK_POD": f"pod-{pod}", "GANGPLANK_JOB_UID": "job-7"}),
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) for pod in range(2)]
-    texts = [pod.communicate(timeout=100)[0] for pod in pods]
-    assert [pod.returncode for pod in pods] == [0, 0], texts[0]
-    result = json.loads((root.host(out) / "result.json").read_text())
-    assert [(row["rank"], row["pod"], row["world_size"], row["steps"]) for row in result["ranks"]] == [
-        (rank, f"pod-{rank // 2}", 4, 12) for rank in range(4)]
-    expected = Expected(4, epochs=1, global_batch=128, job_uid="job-7", processes_per_pod=2)
-    for evidence in ((root.host(out) / "evidence.jsonl").read_text(), "\n".join(texts)):
-        verdict = prove(read_records(evidence), expected)
-        assert verdict.passed, verdict.text()

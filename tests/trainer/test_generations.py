@@ -1,0 +1,104 @@
+"""All ranks restart together: whichever dies, whenever, the run ends once and with the same weights."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gangplank.proof import Expected, prove, read_records
+
+if TYPE_CHECKING:
+    import random
+
+    from tests.trainer.harness import Root
+
+FLAGS = ["--epochs", "3", "--batch-size", "32", "--train-samples", "600", "--checkpoint-interval", "4",
+         "--dropout", "0.1", "--rendezvous-timeout", "20", "--collective-timeout", "5"]
+
+
+def digest(root: Root, out: str) -> str:
+    found: str = json.loads((root.host(out) / "result.json").read_text())["parameters"]
+    return found
+
+
+def test_ranks_killed_at_random_instants_again_and_again(root: Root, full: bool, chance: random.Random) -> None:
+    """Every generation has its own store, as with a restarted master; a kill comes up to a second after the start."""
+    whole, out = root.new(), root.new()
+    root.train(3, *FLAGS, "--output", whole)
+    logs, kills = [], 0
+    for _ in range(60):
+        store = root.store()
+        running = root.start(range(3), 3, *FLAGS, "--rendezvous-timeout", "5", "--output", out, port=store["port"])
+        if kills < (20 if full else 3):
+            time.sleep(chance.uniform(0, 1.0))  # nothing is waited for: this chooses the instant
+            running.kill(chance.randrange(3))
+            kills += 1
+        began = time.monotonic()
+        ranks = running.wait(30)
+        assert time.monotonic() - began < 30, "survivors leave within the time-outs"
+        root.close_store(store)
+        logs += [rank.text for rank in ranks]
+        if {rank.code for rank in ranks} == {0}:
+            break
+    assert digest(root, out) == digest(root, whole)
+    for evidence in ((root.host(out) / "evidence.jsonl").read_text(), "\n".join(logs)):
+        verdict = prove(read_records(evidence), Expected(3, epochs=3, global_batch=96, job_uid="job-1"))
+        assert verdict.passed, verdict.text()
+
+
+def descendants(pid: int) -> list[int]:
+    """The processes below one, the nearest first."""
+    found = []
+    for task in Path(f"/proc/{pid}/task").glob("*/children"):
+        with contextlib.suppress(OSError):  # it may end while we look
+            for child in task.read_text().split():
+                found += [int(child), *descendants(int(child))]
+    return found
+
+
+def test_two_pods_under_torchrun_restart_in_place_and_meet_no_stale_keys(
+    root: Root, full: bool, chance: random.Random
+) -> None:
+    """Two pods of two processes, restarted as OnFailure does; in full, a worker is killed while the master lives."""
+    whole, out = root.new(), root.new()
+    root.train(4, *FLAGS, "--output", whole)
+    port = root.free_port()
+    container = 'for attempt in $(seq 200); do "$@" && exit 0; done; exit 1'
+    logs = [root.out / f"pod-{pod}" for pod in range(2)]
+    pods = []
+    for pod, log in enumerate(logs):
+        command = ["sh", "-c", container, "sh", "torchrun", "--nnodes=2", f"--node-rank={pod}", "--nproc-per-node=2",
+                   "--master-addr=127.0.0.1", f"--master-port={port}", "/opt/gangplank/trainer/train.py", *FLAGS]
+        with log.open("w") as file:
+            pods.append(subprocess.Popen(
+                root.command([*command, "--output", out],
+                             {"GANGPLANK_POD": f"pod-{pod}", "GANGPLANK_JOB_UID": "job-7"}),
+                stdout=file, stderr=subprocess.STDOUT))
+    for kill in range(20 if full else 0):
+        root.wait_for(lambda: logs[1].read_text().count('"event":"start"') > kill * 2, f"start {kill + 1}")  # noqa: B023
+        time.sleep(chance.uniform(0, 0.3))  # nothing is waited for: this chooses the instant
+        for pid in descendants(pods[1].pid):
+            words = _command_line(pid)
+            if len(words) > 2 and words[2].endswith("/train.py"):  # python3 -u /opt/...: not its torchrun
+                subprocess.run(["kill", f"-{signal.SIGKILL:d}", str(pid)], check=False)  # it may have ended by itself
+                break
+    assert [pod.wait(200) for pod in pods] == [0, 0], logs[1].read_text()
+    assert digest(root, out) == digest(root, whole)
+    result = json.loads((root.host(out) / "result.json").read_text())
+    assert [(row["rank"], row["pod"], row["world_size"], row["steps"]) for row in result["ranks"]] == [
+        (rank, f"pod-{rank // 2}", 4, 15) for rank in range(4)]
+    verdict = prove(read_records((root.host(out) / "evidence.jsonl").read_text()),
+                    Expected(4, epochs=3, global_batch=128, job_uid="job-7", processes_per_pod=2))
+    assert verdict.passed, verdict.text()
+
+
+def _command_line(pid: int) -> list[str]:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text().split("\0")
+    except OSError:
+        return []
