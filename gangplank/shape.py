@@ -37,6 +37,21 @@ class Amount(str):
     __slots__ = ()
 
 
+# What a pod and a container may have; the API server drops other keys of a stored pod template without a word.
+# https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1/
+POD_KEYS = frozenset(
+    "activeDeadlineSeconds affinity automountServiceAccountToken containers dnsConfig dnsPolicy enableServiceLinks "
+    "ephemeralContainers hostAliases hostIPC hostNetwork hostPID hostUsers hostname hostnameOverride imagePullSecrets "
+    "initContainers nodeName nodeSelector os overhead preemptionPolicy priority priorityClassName readinessGates "
+    "resourceClaims resources restartPolicy runtimeClassName schedulerName schedulingGates securityContext "
+    "serviceAccount serviceAccountName setHostnameAsFQDN shareProcessNamespace subdomain "
+    "terminationGracePeriodSeconds tolerations topologySpreadConstraints volumes workloadRef".split()
+)
+CONTAINER_KEYS = frozenset(
+    "args command env envFrom image imagePullPolicy lifecycle livenessProbe name ports readinessProbe resizePolicy "
+    "resources restartPolicy restartPolicyRules securityContext startupProbe stdin stdinOnce terminationMessagePath "
+    "terminationMessagePolicy tty volumeDevices volumeMounts workingDir".split()
+)
 TEXTS = each(str)
 RESOURCES = {"requests": each(Amount), "limits": each(Amount)}
 ENV = [Named(name=str, value=str)]
@@ -80,6 +95,23 @@ def without_nulls(value: Any) -> Any:
     if isinstance(value, list):
         return [without_nulls(item) for item in value]
     return value
+
+
+def prune(value: Any) -> None:
+    """Drop, in place, what pod templates have beyond Kubernetes' own fields."""
+    if isinstance(value, list):
+        for item in value:
+            prune(item)
+    elif isinstance(value, dict):
+        pod = value.get("template", {}).get("spec") if isinstance(value.get("template"), dict) else None
+        if isinstance(pod, dict) and isinstance(pod.get("containers"), list):
+            for key in pod.keys() - POD_KEYS:
+                del pod[key]
+            for container in [*pod["containers"], *pod.get("initContainers", [])]:
+                for key in container.keys() - CONTAINER_KEYS:
+                    del container[key]
+        for item in value.values():
+            prune(item)
 
 
 def check(value: Any, form: Any, path: str, problems: Problems) -> None:
@@ -140,4 +172,6 @@ def manifest(given: Mapping[str, Any], form: Json, problems: Problems) -> Json:
         problems.append(Problem(f"{label}.metadata.name", shown(name), "a name that Kubernetes allows"))
     if not isinstance(found.get("spec"), dict):
         problems.append(Problem(f"{label}.spec", shown(found.get("spec")), "a mapping"))
+    if not problems:
+        prune(found["spec"])
     return found

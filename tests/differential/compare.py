@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import copy
 import json
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hypothesis import HealthCheck, Phase, given, settings
 
-from gangplank.backends import BACKENDS
+from gangplank.backends import BACKENDS, backend_of
 from gangplank.parse import parse_job
 from gangplank.pods import Site
+from gangplank.reading import documents
 from tests.differential.live import NOWHERE, Cluster
 from tests.differential.normal import key, normal
 from tests.strategies import jobs
@@ -51,6 +54,29 @@ def generated(backend: str, count: int, cluster: Cluster) -> list[Json]:
     return found[:count]
 
 
+def examples(module: str, folder: str, backend: str, cluster: Cluster) -> list[Json]:
+    """The jobs of one kind among a Go module's own examples, under names of their own, for a cluster with one queue."""
+    modules = Path(os.environ.get("GOMODCACHE") or Path.home() / "go/pkg/mod")
+    found: list[Json] = []
+    for file in sorted((modules / module / folder).rglob("*.yaml")):
+        for item in documents(file.read_text(), str(file), strict=False):
+            if not isinstance(item, dict) or backend_of(item) != backend or "invalid" in str(file):
+                continue
+            made = copy.deepcopy(item)
+            name = made["metadata"].get("name") or made["metadata"]["generateName"].rstrip("-")
+            made["metadata"]["name"] = f"e{len(found)}-{name}".lower()
+            made["metadata"].pop("generateName", None)
+            if backend == "volcano":
+                made["spec"]["queue"] = "default"
+                for task in made["spec"]["tasks"]:
+                    task.pop("dependsOn", None)  # pods that wait for others are not made where nothing runs
+            for part in (made["spec"], *(template["spec"] for template in templates(made))):
+                if part.get("priorityClassName"):
+                    part["priorityClassName"] = cluster.namespace
+            found.append(made)
+    return found
+
+
 def templates(value: Any) -> Iterator[Json]:
     """Every pod template in a manifest."""
     if isinstance(value, dict):
@@ -74,7 +100,17 @@ def nowhere(manifest: Json) -> Json:
 
 def owned(item: Json, uids: set[str]) -> bool:
     """Whether an object belongs to one of some owners."""
-    return any(reference["uid"] in uids for reference in item["metadata"].get("ownerReferences", []))
+    references: list[Json] = item["metadata"].get("ownerReferences", [])
+    return any(reference["uid"] in uids for reference in references)
+
+
+def family(uid: str, between: Sequence[Json]) -> set[str]:
+    """A job and what lies between it and its pods: Trainer's JobSet, JobSet's Jobs."""
+    found = {uid}
+    for item in between:
+        if owned(item, found):
+            found.add(item["metadata"]["uid"])
+    return found
 
 
 def differences(backend: str, manifests: Sequence[Json], cluster: Cluster, **site: Any) -> list[str]:
@@ -87,19 +123,23 @@ def differences(backend: str, manifests: Sequence[Json], cluster: Cluster, **sit
         BACKENDS[backend].objects(item, Site(uid=made["metadata"]["uid"], **site))
         for item, made in zip(submitted, live, strict=True)
     ]
-    wanted = sum(item["kind"] == "Pod" for made in foretold for item in made)
-    uids = {made["metadata"]["uid"] for made in live}
+    wanted: int = sum(item["kind"] == "Pod" for made in foretold for item in made)
 
     def pods_are_there() -> bool:
         cluster.enqueue()
-        return sum(owned(pod, uids) for pod in cluster.items("Pod")) >= wanted
+        between = [*cluster.items("JobSet"), *cluster.items("Job", "batch/v1")]
+        uids = set().union(*(family(made["metadata"]["uid"], between) for made in live))
+        found: int = sum(owned(pod, uids) for pod in cluster.items("Pod"))
+        return found >= wanted
 
     cluster.wait(pods_are_there, "Pod")
     everything = [{**item, "kind": kind} for kind in KINDS for item in cluster.items(kind)]
+    between = [*cluster.items("JobSet"), *cluster.items("Job", "batch/v1")]
     found: list[str] = []
     for made, expected in zip(live, foretold, strict=True):
         job = made["metadata"]["name"]
-        real = {key(item, job): normal(item, job) for item in everything if owned(item, {made["metadata"]["uid"]})}
+        uids = family(made["metadata"]["uid"], between)
+        real = {key(item, job): normal(item, job) for item in everything if owned(item, uids)}
         told = {key(item, job): normal(item, job) for item in expected if item["kind"] in KINDS}
         found += [f"{job}: {name}: {text}" for name, text in unequal(real, told)]
     return found

@@ -53,10 +53,10 @@ class Cluster:
         """Where the objects of a kind are."""
         return PLURALS.get(kind) or PLURALS[f"{api_version} {kind}"]
 
-    def items(self, kind: str) -> list[Json]:
+    def items(self, kind: str, api_version: str = "") -> list[Json]:
         """All objects of a kind in our namespace; none when the cluster does not know the kind."""
         try:
-            found: list[Json] = self.call("GET", self.path(kind).format(ns=self.namespace))["items"]
+            found: list[Json] = self.call("GET", self.path(kind, api_version).format(ns=self.namespace))["items"]
         except ApiException as error:
             if error.status == 404:
                 return []
@@ -86,6 +86,7 @@ class Cluster:
 
     def close(self) -> None:
         """Remove everything that was made, also pods that a finalizer of a test's own would keep."""
+        self.call("DELETE", self.path("Job", "batch/v1").format(ns=self.namespace), {"propagationPolicy": "Background"})
         for pod in self.items("Pod"):
             if "example.com/f" in pod["metadata"].get("finalizers", []):
                 path = f"{self.path('Pod').format(ns=self.namespace)}/{pod['metadata']['name']}"

@@ -29,6 +29,7 @@ CONTAINER_DEFAULTS: Json = {
 }
 DECIDED_LATER = ("nodeName", "priority")  # by the scheduler and by admission
 SERVER_META = ("uid", "resourceVersion", "creationTimestamp", "managedFields", "generation", "selfLink", "name")
+OWNER_UIDS = ("controller-uid", "batch.kubernetes.io/controller-uid", "jobset.sigs.k8s.io/jobset-uid")
 SERVICE_DEFAULTS: Json = {
     "type": "ClusterIP",
     "sessionAffinity": "None",
@@ -65,6 +66,15 @@ def ordered(items: list[Any]) -> list[Any]:
     return sorted(items, key=lambda item: json.dumps(item, sort_keys=True))
 
 
+def by_name(env: list[Json]) -> Json:
+    """An environment by name; each name has all its values, as the last of several is the one that counts."""
+    found: Json = {}
+    for variable in env:
+        given = {key: value for key, value in variable.items() if key != "name" and value != ""}
+        found.setdefault(variable["name"], []).append(given or "empty")
+    return found
+
+
 def amounts(resources: Json) -> Json:
     """Resources as exact numbers, requests filled from limits as the API server does."""
     given = {side: dict(resources.get(side, {})) for side in ("requests", "limits")}
@@ -92,11 +102,11 @@ def container(found: Json, *, host_network: bool) -> Json:
             drop(port, {"hostPort": port.get("containerPort")})
     mounts = [mount for mount in found.get("volumeMounts", []) if not mount["name"].startswith("kube-api-access-")]
     found["volumeMounts"] = ordered(mounts)
-    for key in ("env", "ports"):
-        found[key] = ordered(found.get(key, []))
+    found["ports"] = ordered(found.get("ports", []))
+    found["env"] = by_name(found.get("env", []))
     found["resources"] = amounts(found.get("resources", {}))
     if found.get("name") == "wait-for-master":  # the order of Volcano's plugins is random: it has these or not
-        found["env"], found["volumeMounts"] = [], []
+        found["env"], found["volumeMounts"] = {}, []
     return found
 
 
@@ -151,6 +161,11 @@ def normal(given: Json, job: str) -> Json:
     meta = found["metadata"]
     for key in SERVER_META:
         meta.pop(key, None)
+    for reference in meta.get("ownerReferences", []):
+        reference.pop("uid", None)  # the owner was found by it; of a JobSet's it cannot be foretold
+    for part in ("labels", "annotations"):
+        for mark in OWNER_UIDS:
+            meta.get(part, {}).pop(mark, None)
     spec = found.get("spec", {})
     if kind == "Pod":
         spec = unrandom(spec, job, claim_names(spec, job))

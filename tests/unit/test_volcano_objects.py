@@ -252,6 +252,14 @@ def test_refuses_what_volcano_would_refuse_or_choke_on(change: Json, said: str) 
     assert said in str(caught.value)
 
 
+def test_drops_what_the_api_server_would_not_store() -> None:
+    manifest = job(task("master", 1, priorityClass="slip of the pen"))
+    manifest["spec"]["tasks"][0]["template"]["spec"]["containers"][0]["cmd"] = ["x"]
+    pod = made(manifest)["demo-master-0"]["spec"]
+    assert "priorityClass" not in pod
+    assert "cmd" not in pod["containers"][0]
+
+
 def test_leaves_its_input_alone() -> None:
     manifest = demo()
     before = copy.deepcopy(manifest)

@@ -1,0 +1,67 @@
+"""How long the library takes: `make bench-expand`, or python3 bench/expand.py; exits 1 when a figure is missed.
+
+Figures: a job of 10,000 replicas to all its objects in at most 2 s, ten times the replicas in at most 11 times the time,
+a job of three replicas in at most 5 ms, `gangplank --help` in at most 150 ms. Each is the best of some runs, since other
+programs on the machine can only add to it.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from gangplank.backends import BACKENDS  # noqa: E402
+from gangplank.parse import parse_job  # noqa: E402
+from gangplank.pods import Site  # noqa: E402
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+RUNS = 5
+
+
+def best(work: Callable[[], object], runs: int = RUNS) -> float:
+    """The shortest time of some runs, in seconds."""
+    times = []
+    for _ in range(runs):
+        begin = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - begin)
+    return min(times)
+
+
+def expand(backend: str, replicas: int) -> None:
+    """A job from its description to all its objects."""
+    job = {"name": "bench", "image": "img", "script": "/a.py", "backend": backend, "workers": replicas - 1}
+    spec = parse_job(job)
+    BACKENDS[backend].objects(BACKENDS[backend].manifests(spec)[-1], Site())
+
+
+def help_text() -> None:
+    """The command's help, in a new process."""
+    subprocess.run([sys.executable, "-m", "gangplank", "--help"], cwd=ROOT, check=True, capture_output=True)
+
+
+def main() -> int:
+    """Measure, print, compare."""
+    missed = 0
+    print(f"{'':12}  {'3 pods':>10}  {'1,000':>10}  {'10,000':>10}  {'ratio':>6}")
+    for backend in BACKENDS:
+        three, thousand, ten = (best(lambda b=backend, n=n: expand(b, n)) for n in (3, 1000, 10_000))  # type: ignore[misc]
+        missed += (three > 0.005) + (ten > 2) + (ten > 11 * thousand)
+        print(f"{backend:12}  {three * 1e3:7.2f} ms  {thousand * 1e3:7.1f} ms  {ten:8.3f} s  {ten / thousand:6.1f}")
+    help_s = best(help_text)
+    missed += help_s > 0.150
+    print(f"gangplank --help: {help_s * 1e3:.0f} ms")
+    print("all figures reached" if not missed else f"{missed} figures missed")
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
