@@ -1,8 +1,8 @@
 """How long the library takes: `make bench-expand`, or python3 bench/expand.py; exits 1 when a figure is missed.
 
-Figures: a job of 10,000 replicas to all its objects in at most 2 s, ten times the replicas in at most 11 times the time,
-a job of three replicas in at most 5 ms, `gangplank --help` in at most 150 ms. Each is the best of some runs, since other
-programs on the machine can only add to it.
+Figures: a job of 10,000 replicas to all its objects in at most 2 s, ten times the replicas in at most 11 times the
+time, a job of three replicas in at most 5 ms, `gangplank --help` in at most 150 ms. Each is the best of some runs,
+since other programs on the machine can only add to it.
 """
 
 from __future__ import annotations

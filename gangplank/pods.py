@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import gc
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -9,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from gangplank.errors import Problem, SpecError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from gangplank.fields import Problems
     from gangplank.spec import Json
@@ -29,6 +31,22 @@ class Site:
     init_tries: int = 100  # its --pytorch-init-container-max-tries
     priorities: Mapping[str, int] = field(default_factory=dict)  # PriorityClasses that exist: their values
     others: tuple[Any, ...] = ()  # further manifests: Trainer's runtimes
+
+
+def acyclic(work: Callable[[Json, Site | None], list[Json]]) -> Callable[[Json, Site | None], list[Json]]:
+    """Pause the search for cyclic garbage while plain JSON is built: it has none, and time stays linear in the pods."""
+
+    @functools.wraps(work)
+    def paused(manifest: Json, site: Site | None = None) -> list[Json]:
+        was = gc.isenabled()
+        gc.disable()
+        try:
+            return work(manifest, site)
+        finally:
+            if was:
+                gc.enable()
+
+    return paused
 
 
 def clone(value: Any) -> Any:

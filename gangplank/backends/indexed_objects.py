@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from gangplank import names, shape
 from gangplank.errors import Problem, shown
-from gangplank.pods import RANDOM, Site, add_env, clone, containers, namespace, owner, refuse
+from gangplank.pods import RANDOM, Site, acyclic, add_env, clone, containers, namespace, owner, refuse
 from gangplank.shape import Count
 
 if TYPE_CHECKING:
@@ -102,6 +102,7 @@ def pod_of(job: Json, index: int, site: Site) -> Json:
     }
 
 
+@acyclic
 def objects(manifest: Json, site: Site | None = None) -> list[Json]:
     """The pods of an Indexed Job, one per index; nothing while it is suspended."""
     site = site or Site()

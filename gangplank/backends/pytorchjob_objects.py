@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from gangplank import names, quota, shape
 from gangplank.errors import Problem, shown
-from gangplank.pods import Site, add_env, clone, containers, namespace, owner, refuse, value
+from gangplank.pods import Site, acyclic, add_env, clone, containers, namespace, owner, refuse, value
 from gangplank.shape import Count
 
 if TYPE_CHECKING:
@@ -277,6 +277,7 @@ def autoscaler(job: Json, site: Site) -> Json:
     return {"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "metadata": meta, "spec": spec}
 
 
+@acyclic
 def objects(manifest: Json, site: Site | None = None) -> list[Json]:
     """Everything that the operator makes of a PyTorchJob; nothing while it is suspended."""
     site = site or Site()

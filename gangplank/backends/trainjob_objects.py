@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from gangplank import jobset, names, quota, shape
 from gangplank.errors import Problem, shown
 from gangplank.merge import strategic
-from gangplank.pods import RANDOM, Site, clone, namespace, owner, refuse, set_env, value
+from gangplank.pods import RANDOM, Site, acyclic, clone, namespace, owner, refuse, set_env, value
 from gangplank.shape import Count
 
 if TYPE_CHECKING:
@@ -262,6 +262,7 @@ def snapshot(job: Json, site: Site) -> Json:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": where, "data": {"runtime": RANDOM}}
 
 
+@acyclic
 def objects(manifest: Json, site: Site | None = None) -> list[Json]:
     """Everything that Trainer, JobSet and the Job controller make of a TrainJob."""
     site = site or Site()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from gangplank import names, quota, shape
 from gangplank.backends import volcano_plugins as plugins
 from gangplank.errors import Problem, shown
-from gangplank.pods import RANDOM, Site, add_mount, clone, containers, namespace, owner, refuse
+from gangplank.pods import RANDOM, Site, acyclic, add_mount, clone, containers, namespace, owner, refuse
 from gangplank.shape import Count
 
 if TYPE_CHECKING:
@@ -251,6 +251,7 @@ def sub_group(task: Json) -> Json:
     return found
 
 
+@acyclic
 def objects(manifest: Json, site: Site | None = None) -> list[Json]:
     """Everything that Volcano makes of a Job; tasks that wait for others (dependsOn) are there too, as they will be."""
     site = site or Site()
