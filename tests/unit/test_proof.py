@@ -141,7 +141,14 @@ def where(kind: str, rank: int | None = None, /, **new: object) -> Callable[[Rec
     return change
 
 
+def keep_own_gradient(record: Record) -> None:
+    """Rank 1 goes on with the gradient it had; by chance it is what the others hold too."""
+    if record["kind"] == "gradients" and record["rank"] == 1:
+        record["before"] = record["after"]
+
+
 @pytest.mark.parametrize(("change", "claims"), [
+    (keep_own_gradient, {"gradients agree after the all-reduce"}),
     (where("begin", 1, job_uid="job-2"), {"one job"}),
     (where("begin", 1, settings="other"), {"one job"}),
     (where("begin", 1, world_size=2), {"every rank took part", "global batch"}),
@@ -158,6 +165,8 @@ def where(kind: str, rank: int | None = None, /, **new: object) -> Callable[[Rec
     (where("epoch", 1, parameters="other"), {"weights agree"}),
     (where("epoch", parameters="same"), {"weights agree"}),
     (where("samples", 1, **packed(list(range(0, 102, 3)))), {"samples are disjoint and complete"}),
+    (where("samples", 1, **packed(list(range(100)))), {"samples are disjoint and complete"}),
+    (where("epoch", 1, seq=7), {"records are whole"}),
     (where("samples", 1, **packed([])), {"samples are disjoint and complete"}),
     (where("samples", 1, bitmap="not base64"), {"samples are disjoint and complete"}),
     (where("samples", 1, **packed([*range(1, 100, 3), 100])), {"samples are disjoint and complete"}),
@@ -194,6 +203,45 @@ def test_every_single_missing_record_is_noticed() -> None:
     records = World().train()
     for index, record in enumerate(records):
         assert not prove(records[:index] + records[index + 1:], EXPECTED).passed, record
+
+
+def test_a_rank_beyond_the_world_is_rejected() -> None:
+    verdict = prove(World(4, change=where("begin", world_size=3)).train(), Expected(3))
+    assert "rank 3 is not of a world of 3" in verdict.text()
+
+
+def test_a_rank_that_lists_an_older_head_of_its_own_is_rejected() -> None:
+    world = World()
+
+    def change(record: Record) -> None:
+        if record["kind"] == "heads" and record["rank"] == 1 and record["epoch"] == 2:
+            heads = list(record["heads"])  # type: ignore[call-overload]  # the list that World made
+            heads[1] = world.chains[1][0]["hash"]
+            record["heads"] = heads
+
+    world.change = change
+    assert failed(prove(world.train(), EXPECTED)) == {"ranks attest each other"}
+
+
+def test_a_chain_rewritten_with_right_hashes_contradicts_what_the_others_saw() -> None:
+    records = World().train()
+    rewritten = World(change=where("end", 1, steps=99)).train()
+    swapped = [r for r in records if r["rank"] != 1] + [r for r in rewritten if r["rank"] == 1]
+    assert failed(prove(swapped, EXPECTED)) == {"ranks attest each other"}
+
+
+def test_a_chain_that_grows_out_of_another_ranks_is_rejected() -> None:
+    world = World()
+    graft: list[Record] = []
+
+    def change(record: Record) -> None:
+        if record["rank"] == 1 and not record["prev"]:
+            graft.append(world.chains[0][0])
+            record["prev"] = graft[0]["hash"]
+
+    world.change = change
+    verdict = prove(world.train(), EXPECTED)
+    assert "nothing before rank 1 record 0 (begin)" in verdict.text()
 
 
 def interrupted(after: int, samples: int = 100) -> tuple[World, list[Record]]:
