@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import copy
 from typing import Any
 
@@ -62,6 +63,12 @@ def test_tells_every_pod_the_hosts_of_every_task() -> None:
         "VC_WORKER_HOSTS": "demo-worker-0.demo,demo-worker-1.demo",
         "VC_WORKER_NUM": "2",
     }
+
+
+def test_a_dash_in_a_tasks_name_is_an_underscore_in_its_variables() -> None:
+    manifest = job(task("master", 1), task("eval-uator", 1))
+    assert {"VC_EVAL_UATOR_HOSTS", "VC_EVAL_UATOR_NUM"} <= env(made(manifest)["demo-master-0"]).keys()
+    assert "eval_uator.host" in made(manifest, "ConfigMap")["demo-svc"]["data"]
 
 
 def test_adds_svc_by_itself_with_a_network_policy() -> None:
@@ -134,6 +141,10 @@ def test_ssh_mounts_keys_and_lists_all_hosts() -> None:
     assert "hostname" not in pod["spec"]
     secret = made(manifest, "Secret")["demo-ssh"]["data"]
     assert set(secret) == {"id_rsa", "id_rsa.pub", "authorized_keys", "config"}
+    config = base64.b64decode(secret["config"]).decode()
+    assert "Host demo-worker-1\n  HostName demo-worker-1.demo\n  Port 22\n" in config  # 99999 is no port
+    usual = made(demo(plugins={"ssh": []}))["demo-master-0"]["spec"]["volumes"][0]["secret"]
+    assert usual["defaultMode"] == 0o600
 
 
 def test_the_gang_is_all_pods_and_counts_what_they_request() -> None:

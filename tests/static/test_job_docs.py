@@ -1,0 +1,45 @@
+"""docs/jobs.md tells of every field that a job may have, and of every refusal."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import fields
+from pathlib import Path
+
+from gangplank import spec
+from gangplank.parse import HYPERPARAMETERS
+from gangplank.portable import REFUSED
+
+TEXT = (Path(__file__).resolve().parents[2] / "docs/jobs.md").read_text()
+BLOCKS = {
+    "volcano": spec.VolcanoBlock,
+    "pytorchjob": spec.PyTorchJobBlock,
+    "trainjob": spec.TrainJobBlock,
+    "indexed": spec.IndexedBlock,
+}
+FIRST_CELLS = {
+    name for line in TEXT.splitlines() if line.startswith("| `") for name in re.findall(r"`(\w+)`", line.split("|")[1])
+}
+
+
+def test_every_field_has_a_row() -> None:
+    known = {field.name for field in fields(spec.JobSpec)}
+    assert known - FIRST_CELLS == set()
+    assert FIRST_CELLS - known == set()
+
+
+def test_every_field_of_a_block_is_named_in_its_row() -> None:
+    rows = {line.split("`")[1]: line for line in TEXT.split("## Blocks")[1].split("## ")[0].splitlines() if line.startswith("| `")}
+    for block, kind in BLOCKS.items():
+        for field in fields(kind):
+            assert f"`{field.name}`" in rows[block]
+
+
+def test_every_hyperparameter_is_named() -> None:
+    row = next(line for line in TEXT.splitlines() if line.startswith("| `hyperparameters`"))
+    assert all(f"`{name}`" in row for name in HYPERPARAMETERS)
+
+
+def test_every_refusal_is_there_word_for_word() -> None:
+    for (backend, field), (why, cure) in REFUSED.items():
+        assert f"| `{backend}` | `{field}` | {why}; {cure} |" in TEXT
