@@ -72,12 +72,13 @@ def test_two_pods_under_torchrun_restart_in_place_and_meet_no_stale_keys(
     logs = [root.out / f"pod-{pod}" for pod in range(2)]
     pods = []
     for pod, log in enumerate(logs):
-        command = ["sh", "-c", container, "sh", "torchrun", "--nnodes=2", f"--node-rank={pod}", "--nproc-per-node=2",
-                   "--master-addr=127.0.0.1", f"--master-port={port}", "/opt/gangplank/trainer/train.py", *FLAGS]
+        command = ["sh", "-c", container, "sh", "python3", "/opt/gangplank/trainer/start.py", *FLAGS]
+        wiring = {"WORLD_SIZE": "2", "RANK": str(pod), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port),
+                  "PET_NPROC_PER_NODE": "2"}  # Volcano's variables, and two processes in each pod
         with log.open("w") as file:
             pods.append(subprocess.Popen(
                 root.command([*command, "--output", out],
-                             {"GANGPLANK_POD": f"pod-{pod}", "GANGPLANK_JOB_UID": "job-7"}),
+                             {**wiring, "GANGPLANK_POD": f"pod-{pod}", "GANGPLANK_JOB_UID": "job-7"}),
                 stdout=file, stderr=subprocess.STDOUT))
     for kill in range(20 if full else 0):
         root.wait_for(lambda: logs[1].read_text().count('"event":"start"') > kill * 2, f"start {kill + 1}")  # noqa: B023

@@ -1,0 +1,62 @@
+"""The image's entry point understands every back-end's wiring, and never trains alone by mistake."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+START = Path(__file__).parents[2] / "trainer/start.py"
+_spec = importlib.util.spec_from_file_location("trainer_start", START)
+assert _spec is not None
+assert _spec.loader is not None
+start = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(start)
+
+TRAIN = str(START.with_name("train.py"))
+VOLCANO = {"MASTER_ADDR": "demo-master-0.demo", "MASTER_PORT": "23456", "WORLD_SIZE": "3", "RANK": "2"}
+OPERATOR = {"MASTER_ADDR": "demo-master-0", "MASTER_PORT": "23456", "WORLD_SIZE": "6", "RANK": "1", "PET_NNODES": "3",
+            "PET_MASTER_ADDR": "demo-master-0", "PET_MASTER_PORT": "23456", "PET_NODE_RANK": "1",
+            "PET_NPROC_PER_NODE": "2"}
+TRAINER = {"PET_NNODES": "3", "PET_NODE_RANK": "0", "PET_MASTER_ADDR": "demo-node-0-0.demo", "PET_MASTER_PORT": "29500",
+           "PET_NPROC_PER_NODE": "auto"}
+
+
+@pytest.mark.parametrize(("env", "where"), [
+    (VOLCANO, ["--nnodes=3", "--node-rank=2", "--master-addr=demo-master-0.demo", "--master-port=23456",
+               "--rdzv-conf=timeout=300", "--nproc-per-node=1"]),
+    (OPERATOR, ["--nnodes=3", "--node-rank=1", "--master-addr=demo-master-0", "--master-port=23456",
+                "--rdzv-conf=timeout=300", "--nproc-per-node=2"]),
+    (TRAINER, ["--nnodes=3", "--node-rank=0", "--master-addr=demo-node-0-0.demo", "--master-port=29500",
+               "--rdzv-conf=timeout=300", "--nproc-per-node=1"]),
+], ids=["Volcano", "training operator", "Trainer v2"])
+def test_the_vsphere_documents_args_work_under_every_back_end(env: dict[str, str], where: list[str]) -> None:
+    assert start.command(env, ["--backend", "nccl"]) == [
+        "python3", "-m", "torch.distributed.run", *where, TRAIN, "--backend", "nccl"]
+
+
+def test_a_script_of_ones_own() -> None:
+    assert start.command(VOLCANO, ["/workspace/a.py", "--x"])[-2:] == ["/workspace/a.py", "--x"]
+
+
+def test_one_pod_alone_has_to_be_asked_for() -> None:
+    assert start.command({}, ["--standalone", "--epochs", "6"]) == [
+        "python3", "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=1", TRAIN, "--epochs", "6"]
+    for env in ({}, {key: value for key, value in VOLCANO.items() if key != "RANK"}):
+        with pytest.raises(start.StartError, match=r"no wiring in the environment \(.*RANK.* not set\)"):
+            start.command(env, [])
+
+
+def test_an_elastic_range_is_refused() -> None:
+    with pytest.raises(start.StartError, match="elastic range"):
+        start.command({**TRAINER, "PET_NNODES": "1:3"}, [])
+
+
+def test_the_refusal_is_one_line_and_status_2() -> None:
+    done = subprocess.run([sys.executable, str(START)], env={}, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+    assert done.stderr.startswith("start.py: no wiring in the environment (WORLD_SIZE, RANK, MASTER_ADDR, MASTER_PORT")
