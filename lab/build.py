@@ -92,7 +92,7 @@ class Workshop:
         files = {target: self._file(part, source) for source, target in image.binaries.items()}
         for target, tree in image.trees.items():
             base = LAB.parent / tree
-            files |= {f"{target}/{path.relative_to(base)}": path for path in sorted(base.rglob("*.py"))}
+            files |= {f"{target}/{path.name}": path for path in sorted(base.iterdir()) if path.suffix in (".py", ".pth")}
         root = self.root(image.root) if image.root else None
         names = sorted(files.items())
         key = digest_of(RECIPE, dataclasses.asdict(image), root.name if root else "", [n for n, _ in names],

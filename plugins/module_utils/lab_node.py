@@ -123,7 +123,7 @@ def ensure_switch(host_address: str) -> bool:
 
 
 def ensure_network(node: str, address: str, routes: dict[str, str]) -> bool:
-    """Make the node's namespace, its link to the switch and its routes {pod CIDR: peer address}; `address` is CIDR."""
+    """Make the node's namespace, its link to the switch and its routes {CIDR: "via ADDRESS"}; `address` is CIDR."""
     changed = False
     if not _is_namespace(netns(node)):
         run(["ip", "netns", "add", f"gangplank-{node}"])
@@ -143,10 +143,9 @@ def ensure_network(node: str, address: str, routes: dict[str, str]) -> bool:
         _batch(SWITCH, [f"link set {port} master br0 up"])
         _batch(f"gangplank-{node}", [f"address add {address} dev eth0", "link set eth0 up"])
         changed = True
-    shown = run(["ip", "-n", f"gangplank-{node}", "-o", "route", "show"])
-    have = {line.split()[0]: line.split()[2] for line in shown.splitlines() if " via " in line}
-    missing = {cidr: via for cidr, via in routes.items() if have.get(cidr) != via}
-    _batch(f"gangplank-{node}", [f"route replace {cidr} via {via}" for cidr, via in missing.items()])
+    shown = run(["ip", "-n", f"gangplank-{node}", "-o", "route", "show"]).splitlines()
+    missing = [f"{cidr} {how}" for cidr, how in routes.items() if not any(f"{cidr} {how}" in line for line in shown)]
+    _batch(f"gangplank-{node}", [f"route replace {route}" for route in missing])
     return changed or bool(missing)
 
 
@@ -231,9 +230,15 @@ def join_cgroup(name: str, pid: int) -> None:
         (base / SLICE / name / "cgroup.procs").write_text(str(pid))
 
 
+def _hierarchies() -> list[Path]:
+    """Return every hierarchy that may hold a cgroup of ours: beside v1's controllers, runc uses v2's where it is there."""
+    unified = CGROUPS / "unified"
+    return [*controllers(), *([unified] if unified.is_dir() else [])]
+
+
 def _members(name: str = "") -> set[int]:
     pids: set[int] = set()
-    for base in controllers():
+    for base in _hierarchies():
         for listing in (base / SLICE / name).rglob("cgroup.procs"):
             with contextlib.suppress(OSError):
                 pids.update(int(pid) for pid in listing.read_text().split())
@@ -283,7 +288,7 @@ def remove_mounts(node: str) -> None:
 
 def remove_cgroup(name: str = "") -> None:
     """Remove gangplank/<name> (all of gangplank without a name) from every hierarchy, leaves first."""
-    for base in controllers():
+    for base in _hierarchies():
         top = base / SLICE / name if name else base / SLICE
         folders = [*sorted((p for p in top.rglob("*") if p.is_dir()), key=lambda p: -len(p.parts)), top]
         for folder in folders:
@@ -330,4 +335,6 @@ def remove_lab(state: Path) -> bool:
     for folder in (RUN, state):
         if folder.exists():
             shutil.rmtree(folder)
+    with contextlib.suppress(OSError):  # the folder above is ours too, unless somebody put something else there
+        state.parent.rmdir()
     return there

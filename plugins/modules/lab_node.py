@@ -16,7 +16,7 @@ options:
   tree: {description: The root file system that the node shows, read-only., type: path}
   address: {description: The node's address with prefix length., type: str}
   host_address: {description: The host's address on the same network., type: str}
-  routes: {description: Pod range of each peer and the peer's address., type: dict, default: {}}
+  routes: {description: 'Ranges and how they are reached, as in 198.18.65.0/24: via 198.18.0.2.', type: dict, default: {}}
   binds:
     description: Folders of the host shown in the node, with I(source), I(target) and I(writable).
     type: list

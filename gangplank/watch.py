@@ -1,0 +1,157 @@
+"""What a running job shows, from what was read of it: phase, ranks, epoch and loss. Pure; cluster.py reads."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+# What each kind's own states mean to someone who waits: everything else is still under way.
+SUCCEEDED = {"Completed", "Succeeded", "Complete", "SuccessCriteriaMet"}
+FAILED = {"Failed", "Aborted", "Terminated"}
+
+
+@dataclass(frozen=True)
+class Phase:
+    """Where a job stands: its own word for it, and whether that is an end."""
+
+    name: str
+    reason: str = ""
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether it has ended well."""
+        return self.name in SUCCEEDED
+
+    @property
+    def failed(self) -> bool:
+        """Whether it has ended otherwise."""
+        return self.name in FAILED
+
+
+def phase(job: Mapping[str, Any]) -> Phase:
+    """Return the phase of a Volcano Job, a PyTorchJob, a TrainJob or a batch Job.
+
+    >>> phase({"status": {"state": {"phase": "Running"}}}).name
+    'Running'
+    >>> phase({"status": {"conditions": [{"type": "Created", "status": "True"}, {"type": "Failed", "status": "True"}]}}).failed
+    True
+    """
+    status = job.get("status") or {}
+    state = status.get("state") or {}
+    if "phase" in state:
+        return Phase(state["phase"], state.get("message") or state.get("reason") or "")
+    true = [c for c in status.get("conditions") or [] if c.get("status") == "True"]
+    for condition in true:
+        if condition["type"] in SUCCEEDED | FAILED:
+            return Phase(condition["type"], condition.get("message") or condition.get("reason") or "")
+    return Phase(true[-1]["type"], true[-1].get("message") or "") if true else Phase("Pending")
+
+
+def events(text: str) -> list[dict[str, Any]]:
+    r"""Return the trainer's events in a log; other lines are passed over.
+
+    >>> events('hello\n{"event":"step","rank":0}\n{"half')
+    [{'event': 'step', 'rank': 0}]
+    """
+    found = []
+    for line in text.splitlines():
+        if line.startswith('{"event"'):
+            try:
+                found.append(json.loads(line))
+            except ValueError:
+                continue  # the last line of a log that is still being written
+    return found
+
+
+@dataclass
+class Progress:
+    """What the events of all ranks add up to so far."""
+
+    started: set[int] = field(default_factory=set)
+    world_size: int = 0
+    epoch: int = 0
+    epochs: int = 0
+    step: int = 0
+    steps_total: int = 0
+    loss: float | None = None
+    accuracy: float | None = None
+    rows: list[dict[str, Any]] = field(default_factory=list)
+
+    def take(self, event: Mapping[str, Any]) -> None:
+        """Fold one event in; a restarted generation starts over."""
+        kind = event["event"]
+        if kind == "start":
+            self.started.add(event["rank"])
+            self.world_size = event["world_size"]
+        elif kind == "step" and event["rank"] == 0:
+            self.epoch, self.step, self.steps_total = event["epoch"], event["step"], event["steps_total"]
+            self.loss = event["loss"]
+        elif kind == "epoch" and event["rank"] == 0:
+            self.epoch, self.epochs = event["epoch"], event["epochs"]
+            self.loss, self.accuracy = event["loss"], event["accuracy"]
+        elif kind == "result":
+            self.rows = event["ranks"]
+
+    def text(self) -> str:
+        """Return the training's part of a progress line, '' before a rank has started."""
+        if not self.started:
+            return ""
+        parts = [f"{len(self.started)}/{self.world_size} ranks joined"]
+        if self.epoch:
+            parts.append(f"epoch {self.epoch}" + (f"/{self.epochs}" if self.epochs else ""))
+        if self.steps_total:
+            parts.append(f"step {self.step}/{self.steps_total}")
+        parts += [f"loss {self.loss:.4f}"] if self.loss is not None else []
+        parts += [f"accuracy {self.accuracy:.3f}"] if self.accuracy is not None else []
+        return ", ".join(parts)
+
+
+COLUMNS = ("rank", "pod", "node", "world_size", "steps", "samples", "loss", "accuracy")
+TITLES = ("RANK", "POD", "NODE", "WORLD_SIZE", "STEPS", "SAMPLES", "LOSS", "ACCURACY")
+
+
+def table(rows: Iterable[Mapping[str, Any]]) -> str:
+    """Return the ranks' results as a table.
+
+    >>> print(table([{"rank": 0, "pod": "a-0", "node": "n", "world_size": 1, "steps": 2, "samples": 3, "loss": 0.5, "accuracy": 1}]))
+    RANK  POD  NODE  WORLD_SIZE  STEPS  SAMPLES  LOSS    ACCURACY
+    0     a-0  n     1           2      3        0.5000  1.000
+    """
+    cells = [TITLES]
+    for row in sorted(rows, key=lambda row: int(row["rank"])):
+        shown = {**row, "loss": f"{row['loss']:.4f}", "accuracy": f"{row['accuracy']:.3f}"}
+        cells.append(tuple(str(shown[column]) for column in COLUMNS))
+    widths = [max(len(line[index]) for line in cells) for index in range(len(TITLES))]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) for line in cells]
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def waiting_reasons(pods: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return why pods do not run yet, one line each: not scheduled, or a container that cannot start."""
+    found = []
+    for pod in pods:
+        status = pod.get("status") or {}
+        name = pod["metadata"]["name"]
+        for condition in status.get("conditions") or []:
+            if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
+                found.append(f"{name}: not scheduled: {condition.get('message', '')}")
+        for container in [*(status.get("initContainerStatuses") or []), *(status.get("containerStatuses") or [])]:
+            waiting = (container.get("state") or {}).get("waiting") or {}
+            if waiting.get("reason") not in (None, "ContainerCreating", "PodInitializing"):
+                found.append(f"{name}: {waiting['reason']}: {waiting.get('message', '')}")
+    return found
+
+
+def first_failure(pods: Iterable[Mapping[str, Any]]) -> tuple[str, str] | None:
+    """Return (pod, how its container ended) of the container that failed first, if one did."""
+    ended = []
+    for pod in pods:
+        for container in (pod.get("status") or {}).get("containerStatuses") or []:
+            for state in (container.get("lastState") or {}, container.get("state") or {}):
+                end = state.get("terminated")
+                if end and end.get("exitCode"):
+                    how = f"{end.get('reason', 'Error')}, exit code {end['exitCode']}"
+                    ended.append((str(end.get("finishedAt") or ""), pod["metadata"]["name"], how))
+    return min(ended)[1:] if ended else None
