@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,18 +16,20 @@ if TYPE_CHECKING:
 
     from gangplank.spec import Json
 
-OK, REFUSED, USAGE, UNREADABLE, INTERRUPTED = 0, 1, 2, 3, 130
+OK, REFUSED, USAGE, UNREADABLE, CLUSTER, INTERRUPTED = 0, 1, 2, 3, 4, 130
 CODES = """exit codes:
   0  done
   1  a job or manifest is refused; every reason is on standard error
   2  the command line is wrong
   3  a file cannot be read
+  4  the cluster does not answer, or has no such job
 """
 EXAMPLES = """examples:
   gangplank expand jobs/digits.yml                          a table of the pods, before they exist
   gangplank expand jobs/digits.yml -o yaml | kubectl apply -f -
   gangplank expand jobs/digits.yml --backend indexed        the same job without any operator
   gangplank expand -f their-job.yaml --objects -o yaml      what the controllers make of a raw manifest
+  gangplank submit jobs/digits.yml && gangplank logs digits -f
 """
 KINDS = "Volcano Job, PyTorchJob, TrainJob or Indexed Job"
 ROOT = Path(__file__).resolve().parent.parent  # of a checkout; jobs name their scripts from there
@@ -62,6 +64,7 @@ def parser() -> argparse.ArgumentParser:
     expand.add_argument("--objects", action="store_true", help="what the controllers will make, not what is submitted")
     expand.add_argument("-o", "--output", choices=("table", "yaml", "json"), default="table", help="default: table")
     expand.add_argument("--no-gang", action="store_true", help="the training operator runs without a gang scheduler")
+    add_cluster_commands(commands)
     completion = commands.add_parser(
         "completion",
         help="print a completion script for a shell",
@@ -69,6 +72,39 @@ def parser() -> argparse.ArgumentParser:
     )
     completion.add_argument("shell", choices=("bash", "zsh", "fish"))
     return top
+
+
+def add_cluster_commands(commands: Any) -> None:
+    """The part of the command line that needs a cluster."""
+    helps = {
+        "submit": "submit jobs to the cluster",
+        "status": "show where a job and its pods stand",
+        "logs": "show the logs of all ranks, each line with its rank",
+        "delete": "remove a job, its script and its Service; claims stay",
+    }
+    for name, text in helps.items():
+        part = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".", epilog=CODES)
+        part.formatter_class = argparse.RawDescriptionHelpFormatter
+        if name == "submit":
+            part.add_argument(
+                "jobs", metavar="JOB", nargs="+", help="a job file, or a raw manifest; - is standard input"
+            )
+            part.add_argument(
+                "--backend", choices=BACKEND_NAMES, help="run the job on another back-end than its file says"
+            )
+            part.add_argument(
+                "--dry-run", action="store_true", help="let the cluster check everything and make nothing"
+            )
+        else:
+            part.add_argument("job", metavar="JOB", help="a job file, or the name of a job")
+        if name == "logs":
+            part.add_argument(
+                "-f", "--follow", action="store_true", help="go on as lines are written, until all have ended"
+            )
+            part.add_argument("--rank", type=int, help="of one rank alone")
+        part.add_argument("-n", "--namespace", help="where a job is that does not say so itself; default: default")
+        part.add_argument("--kubeconfig", help="default: KUBECONFIG, else ~/.kube/config")
+        part.add_argument("--context", help="of the kubeconfig; default: its current one")
 
 
 BACKEND_NAMES = ("volcano", "pytorchjob", "trainjob", "indexed")
@@ -86,12 +122,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return OK
     except KeyboardInterrupt:
         return INTERRUPTED
-    except ValueError as error:
-        from gangplank.errors import SpecError
+    except (ValueError, RuntimeError) as error:
+        return explain(error)
 
-        if isinstance(error, SpecError):
-            return complain(str(error), REFUSED)
-        raise
+
+def explain(error: Exception) -> int:
+    """The exit status of an error that is the job's or the cluster's; others are ours and go on."""
+    from gangplank.errors import SpecError
+
+    if isinstance(error, SpecError):
+        return complain(str(error), REFUSED)
+    kube = sys.modules.get("gangplank.kube")  # only there when a cluster was asked
+    if kube and isinstance(error, kube.KubeError):
+        return complain(str(error), CLUSTER)
+    raise error
 
 
 def coloured(stream: Any) -> bool:
@@ -219,7 +263,25 @@ def completion(given: argparse.Namespace) -> int:
     return OK
 
 
-COMMANDS = {"expand": expand, "completion": completion}
+def on_cluster(given: argparse.Namespace) -> int:
+    """Run a command that needs a cluster, and the kubernetes package with it."""
+    from gangplank import commands
+
+    run: Callable[[argparse.Namespace], int] = getattr(commands, given.command)
+    try:
+        return run(given)
+    except ImportError as error:
+        return complain(f"{given.command} needs the package {error.name}: pip install 'gangplank[cluster]'", CLUSTER)
+
+
+COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
+    "expand": expand,
+    "submit": on_cluster,
+    "status": on_cluster,
+    "logs": on_cluster,
+    "delete": on_cluster,
+    "completion": completion,
+}
 
 if __name__ == "__main__":
     sys.exit(main())

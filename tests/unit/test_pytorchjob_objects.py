@@ -65,6 +65,7 @@ def test_world_size_counts_processes_and_rank_counts_nodes() -> None:
 def test_workers_alone_get_no_rank_and_the_first_is_called_master() -> None:
     pods = made(job(worker=replica(2)))
     assert set(env(pods["demo-worker-0"])) == {"PYTHONUNBUFFERED", "PET_NPROC_PER_NODE", "PET_NNODES"}
+    assert all("initContainers" not in pod["spec"] for pod in pods.values())
     role = "training.kubeflow.org/job-role"
     assert pods["demo-worker-0"]["metadata"]["labels"][role] == "master"
     assert role not in pods["demo-worker-1"]["metadata"]["labels"]

@@ -187,6 +187,14 @@ def test_a_smaller_gang_takes_the_tasks_of_higher_priority_first() -> None:
     assert "cpu" not in by_priority
 
 
+def test_a_gang_below_the_task_minima_takes_whole_tasks_in_order() -> None:
+    manifest = job({**task("master", 3), "minAvailable": 1}, task("worker", 2), minAvailable=2)
+    manifest["spec"]["tasks"][0]["template"]["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "1"}}
+    assert made(manifest, "PodGroup")["demo-U"]["spec"]["minResources"]["cpu"] == "2"
+    manifest["spec"]["minAvailable"] = 3  # now the minima fit, and count first
+    assert made(manifest, "PodGroup")["demo-U"]["spec"]["minResources"]["cpu"] == "1"
+
+
 def test_task_minima_make_the_gang_when_the_job_names_none() -> None:
     manifest = demo()
     manifest["spec"]["tasks"][1]["minAvailable"] = 1
@@ -211,6 +219,9 @@ def test_of_the_jobs_own_metadata_only_volcanos_reaches_the_pods() -> None:
     manifest = demo()
     manifest["metadata"]["labels"] = {"team": "vision", "volcano.sh/preemptable": "true"}
     manifest["metadata"]["annotations"] = {"note": "x", "volcano.sh/jdb-max-unavailable": "1"}
+    both = copy.deepcopy(manifest)
+    both["metadata"]["annotations"]["volcano.sh/jdb-min-available"] = "2"
+    assert "volcano.sh/jdb-max-unavailable" not in made(both)["demo-worker-0"]["metadata"]["annotations"]
     meta = made(manifest)["demo-worker-0"]["metadata"]
     assert "team" not in meta["labels"]
     assert meta["labels"]["volcano.sh/preemptable"] == "true"

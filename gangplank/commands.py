@@ -1,0 +1,176 @@
+"""The commands that talk to a cluster: submit, status, logs, delete."""
+
+from __future__ import annotations
+
+import queue
+import sys
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gangplank import cli, show
+from gangplank.backends import BACKENDS, backend_of
+from gangplank.kube import Kube, KubeError, rank_of
+
+if TYPE_CHECKING:
+    import argparse
+
+    from gangplank.spec import Json
+
+COLOURS = (36, 33, 32, 35, 34, 31)  # of the ranks, in turn: cyan, yellow, green, magenta, blue, red
+END = ("Succeeded", "Failed", "Completed", "Terminated", "Aborted", "Complete", "FailureTarget")
+
+
+def submit(given: argparse.Namespace) -> int:
+    """Submit jobs: what they need first, then the job itself, which must not be there yet."""
+    submitted, known, _ = cli.gather(given.jobs, given.backend)
+    if not known:
+        return cli.complain(f"{', '.join(given.jobs)}: no job in it", cli.REFUSED)
+    kube = Kube(given.kubeconfig, given.context)
+    for item in submitted:
+        meta = item["metadata"]
+        meta.setdefault("namespace", given.namespace or "default")
+        try:
+            done = kube.create(item, dry_run=given.dry_run)
+        except KubeError as error:
+            if error.status == 409:
+                cure = f"look: gangplank status {meta['name']} -n {meta['namespace']}; remove it: gangplank delete ..."
+                return cli.complain(
+                    f"{item['kind']} {meta['namespace']}/{meta['name']} is there already; {cure}", cli.REFUSED
+                )
+            raise
+        print(f"{item['kind']} {meta['namespace']}/{meta['name']} {done}{' (dry run)' if given.dry_run else ''}")
+    if not given.dry_run:
+        meta = known[-1][1]["metadata"]
+        print(f"next: gangplank logs {meta['name']} -n {meta['namespace']} -f")
+    return cli.OK
+
+
+def locate(kube: Kube, given: argparse.Namespace) -> tuple[Json, list[Json]]:
+    """The live job that a file or a name means, and all that would be submitted with it."""
+    if Path(given.job).is_file():
+        submitted, known, _ = cli.gather([given.job], None)
+        if not known:
+            raise KubeError(f"{given.job}: no job in it")
+        wanted = known[-1][1]
+        name, namespace = (
+            wanted["metadata"]["name"],
+            wanted["metadata"].get("namespace") or given.namespace or "default",
+        )
+        kinds = [(wanted["apiVersion"], wanted["kind"])]
+    else:
+        submitted, name, namespace = [], given.job, given.namespace or "default"
+        kinds = [backend.kind for backend in BACKENDS.values()]
+    found = kube.find(namespace, name, kinds)
+    if found is None:
+        raise KubeError(f"no job {name} in namespace {namespace}; submit it, or name another with -n", 404)
+    return found, submitted
+
+
+def phase(job: Json) -> str:
+    """Where a job stands, in its controller's own word.
+
+    >>> phase({"status": {"state": {"phase": "Running"}}})
+    'Running'
+    >>> phase({"status": {"conditions": [{"type": "Created", "status": "True"}, {"type": "Failed", "status": "True"}]}})
+    'Failed'
+    """
+    status = job.get("status") or {}
+    if status.get("state", {}).get("phase"):
+        return str(status["state"]["phase"])
+    true = [item["type"] for item in status.get("conditions", []) if item.get("status") == "True"]
+    if true:
+        return next((word for word in true if word in END), str(true[-1]))
+    return "Running" if status.get("active") else "Pending"
+
+
+def status(given: argparse.Namespace) -> int:
+    """Where a job and each of its pods stand."""
+    kube = Kube(given.kubeconfig, given.context)
+    job, _ = locate(kube, given)
+    meta = job["metadata"]
+    pods = kube.pods(meta["namespace"], meta["name"])
+    print(f"{meta['name']} in {meta['namespace']} on {backend_of(job)}: {phase(job)}")
+    rows = [["POD", "RANK", "NODE", "PHASE", "RESTARTS", "WHY"]]
+    for pod in pods:
+        now, rank = pod.get("status", {}), rank_of(pod)
+        states = now.get("containerStatuses", [])
+        why = [
+            state.get("state", {}).get(kind, {}).get("reason", "")
+            for state in states
+            for kind in ("waiting", "terminated")
+        ]
+        why += [item.get("message", "") for item in now.get("conditions", []) if item.get("status") == "False"][:1]
+        rows.append(
+            [
+                pod["metadata"]["name"],
+                "" if rank is None else str(rank),
+                pod["spec"].get("nodeName", ""),
+                now.get("phase", ""),
+                str(sum(state.get("restartCount", 0) for state in states)),
+                next((text for text in why if text), ""),
+            ]
+        )
+    print(show.table(rows, colour=cli.coloured(sys.stdout)) if pods else "no pods yet")
+    return cli.OK
+
+
+def prefix(pod: Json, *, colour: bool) -> str:
+    """What stands before each line of a pod's log."""
+    rank = rank_of(pod)
+    text = pod["metadata"]["name"] if rank is None else f"rank {rank}"
+    return f"\x1b[{COLOURS[(rank or 0) % len(COLOURS)]}m[{text}]\x1b[0m " if colour else f"[{text}] "
+
+
+def logs(given: argparse.Namespace) -> int:
+    """The logs of all ranks, each line with its rank; followed, they come as they are written."""
+    kube = Kube(given.kubeconfig, given.context)
+    job, _ = locate(kube, given)
+    meta, colour = job["metadata"], cli.coloured(sys.stdout)
+    pods = [
+        pod for pod in kube.pods(meta["namespace"], meta["name"]) if given.rank is None or rank_of(pod) == given.rank
+    ]
+    if not pods:
+        raise KubeError(
+            f"{meta['name']} has no pods{'' if given.rank is None else f' of rank {given.rank}'} yet; try again"
+        )
+    lines: queue.Queue[str | None] = queue.Queue()
+
+    def read(pod: Json) -> None:
+        try:
+            for line in kube.log(meta["namespace"], pod["metadata"]["name"], follow=given.follow):
+                lines.put(prefix(pod, colour=colour) + line)
+        except KubeError as error:
+            lines.put(f"{prefix(pod, colour=colour)}({error})")
+        finally:
+            lines.put(None)
+
+    if given.follow:
+        for pod in pods:
+            threading.Thread(target=read, args=(pod,), daemon=True).start()
+    else:
+        for pod in pods:
+            read(pod)
+    open_logs = len(pods)
+    while open_logs:
+        line = lines.get()
+        if line is None:
+            open_logs -= 1
+        else:
+            print(line, flush=given.follow)
+    return cli.OK
+
+
+def delete(given: argparse.Namespace) -> int:
+    """Remove a job with its pods, its script and its Service; claims and what lies on them stay."""
+    kube = Kube(given.kubeconfig, given.context)
+    job, submitted = locate(kube, given)
+    meta = job["metadata"]
+    beside = [item for item in submitted if item["kind"] in {"ConfigMap", "Service"}]
+    script = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {**meta, "name": f"{meta['name']}-script"}}
+    service = {"apiVersion": "v1", "kind": "Service", "metadata": meta}
+    for item in [job, *(beside or [script, *([service] if backend_of(job) == "indexed" else [])])]:
+        item["metadata"].setdefault("namespace", meta["namespace"])
+        if kube.delete(item):
+            print(f"{item['kind']} {item['metadata']['namespace']}/{item['metadata']['name']} removed")
+    return cli.OK

@@ -1,0 +1,243 @@
+"""submit, status, logs and delete, against a small API server of our own that keeps objects in memory."""
+
+from __future__ import annotations
+
+import http.server
+import json
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+from gangplank import cli, commands
+from gangplank.backends import BACKENDS
+from gangplank.parse import parse_job
+from gangplank.pods import Site
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+Json = dict[str, Any]
+ROOT = Path(__file__).resolve().parents[2]
+DIGITS = str(ROOT / "jobs/digits.yml")
+LINEAR = str(ROOT / "jobs/linear.yml")
+JOBS = "/apis/batch.volcano.sh/v1alpha1/namespaces/default/jobs"
+
+
+class Api:
+    """The objects of a cluster by their path, the requests that came, and what to say instead of an answer."""
+
+    def __init__(self) -> None:
+        self.objects: dict[str, Json] = {}
+        self.logs: dict[str, bytes] = {}
+        self.seen: list[str] = []
+        self.says: tuple[int, str] | None = None
+
+    def answer(self, method: str, where: str, query: str, body: Json) -> tuple[int, bytes]:
+        """What the API server would say."""
+        self.seen.append(f"{method} {where}{'?' + query if query else ''}")
+        if self.says:
+            return self.says[0], json.dumps({"message": self.says[1]}).encode()
+        if where.endswith("/log"):
+            return 200, self.logs[where]
+        if where.endswith("/pods"):
+            return 200, json.dumps({"items": [v for k, v in self.objects.items() if k.startswith(where)]}).encode()
+        key = f"{where}/{body['metadata']['name']}" if method == "POST" else where
+        if method in {"POST", "PATCH"}:
+            if method == "POST" and key in self.objects:
+                return 409, json.dumps({"message": "already exists"}).encode()
+            if "dryRun=All" not in query:
+                self.objects[key] = body
+            return 201, json.dumps(body).encode()
+        if key not in self.objects:
+            return 404, json.dumps({"message": f"{key} not found"}).encode()
+        return 200, json.dumps(self.objects.pop(key) if method == "DELETE" else self.objects[key]).encode()
+
+
+@pytest.fixture
+def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Api]:
+    state = Api()
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def handle_any(self) -> None:
+            size = int(self.headers.get("Content-Length") or 0)
+            body = json.loads(self.rfile.read(size)) if size else {}
+            where, _, query = self.path.partition("?")
+            code, data = state.answer(self.command, where, query, body)
+            self.send_response(code)
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
+        do_GET = do_POST = do_PATCH = do_DELETE = handle_any  # noqa: N815  the names that http.server calls
+
+        def log_message(self, *_words: object) -> None:
+            """Say nothing."""
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+    config = tmp_path / "kubeconfig"
+    cluster = {"name": "c", "cluster": {"server": f"http://127.0.0.1:{server.server_port}"}}
+    context = {"name": "x", "context": {"cluster": "c", "user": "u"}}
+    users = [{"name": "u", "user": {"token": "t"}}]
+    config.write_text(
+        json.dumps({"current-context": "x", "clusters": [cluster], "contexts": [context], "users": users})
+    )
+    monkeypatch.setenv("KUBECONFIG", str(config))
+    monkeypatch.setattr("kubernetes.config.kube_config.KUBE_CONFIG_DEFAULT_LOCATION", str(config))
+    yield state
+    server.shutdown()
+    server.server_close()
+
+
+def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
+    code = cli.main(words)
+    told = capsys.readouterr()
+    return code, told.out, told.err
+
+
+def running(api: Api) -> None:
+    """The pods of jobs/digits.yml as a cluster has them, the last rank failing."""
+    job = yaml.safe_load(Path(DIGITS).read_text())
+    spec = parse_job(job)
+    manifest = BACKENDS["volcano"].manifests(spec)[-1]
+    api.objects[f"{JOBS}/digits"] = {**manifest, "status": {"state": {"phase": "Running"}}}
+    pods = [item for item in BACKENDS["volcano"].objects(manifest, Site()) if item["kind"] == "Pod"]
+    for rank, pod in enumerate(reversed(pods)):
+        where = f"/api/v1/namespaces/default/pods/{pod['metadata']['name']}"
+        state = {"waiting": {"reason": "CrashLoopBackOff"}} if rank == 0 else {"running": {}}
+        pod["spec"]["nodeName"] = f"node-{rank % 2}"
+        pod["status"] = {"phase": "Running", "containerStatuses": [{"restartCount": 2 - rank, "state": state}]}
+        api.objects[where] = pod
+        api.logs[f"{where}/log"] = f"hello from {pod['metadata']['name']}\nbye".encode()
+
+
+def test_submits_what_a_job_needs_and_then_the_job(api: Api, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = run(capsys, "submit", LINEAR)
+    assert (code, err) == (0, "")
+    assert out.splitlines() == [
+        "ConfigMap default/linear-script applied",
+        "Job default/linear created",
+        "next: gangplank logs linear -n default -f",
+    ]
+    assert [line.split("?")[0] for line in api.seen] == [
+        "PATCH /api/v1/namespaces/default/configmaps/linear-script",
+        f"POST {JOBS}",
+    ]
+    assert api.objects[f"{JOBS}/linear"]["spec"]["minAvailable"] == 3
+
+
+def test_a_dry_run_makes_nothing(api: Api, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys, "submit", LINEAR, "--dry-run")
+    assert (code, api.objects) == (0, {})
+    assert "created (dry run)" in out
+    assert all("dryRun=All" in line for line in api.seen)
+
+
+def test_does_not_touch_a_job_that_is_there(api: Api, capsys: pytest.CaptureFixture[str]) -> None:
+    running(api)
+    before = json.dumps(api.objects)
+    code, _, err = run(capsys, "submit", DIGITS)
+    assert (code, json.dumps(api.objects)) == (1, before)
+    assert "is there already" in err
+
+
+def test_a_refused_job_asks_no_cluster(api: Api, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "job.yml").write_text("training_job: {name: no}")
+    assert run(capsys, "submit", str(tmp_path / "job.yml"))[0] == 1
+    assert api.seen == []
+
+
+@pytest.mark.parametrize("job", [DIGITS, "digits"])
+def test_status_shows_every_rank(api: Api, capsys: pytest.CaptureFixture[str], job: str) -> None:
+    running(api)
+    code, out, _ = run(capsys, "status", job)
+    lines = [line.split() for line in out.splitlines()]
+    assert code == 0
+    assert out.startswith("digits in default on volcano: Running\n")
+    assert lines[2] == ["digits-master-0", "0", "node-0", "Running", "0"]
+    assert lines[4] == ["digits-worker-1", "2", "node-0", "Running", "2", "CrashLoopBackOff"]
+
+
+def test_finds_a_job_of_any_back_end_by_its_name(api: Api, capsys: pytest.CaptureFixture[str]) -> None:
+    spec = parse_job({"name": "p", "image": "i", "script": "/a.py", "backend": "pytorchjob", "namespace": "ns"})
+    manifest = BACKENDS["pytorchjob"].manifests(spec)[-1]
+    conditions = [{"type": "Created", "status": "True"}, {"type": "Succeeded", "status": "True"}]
+    api.objects["/apis/kubeflow.org/v1/namespaces/ns/pytorchjobs/p"] = {
+        **manifest,
+        "status": {"conditions": conditions},
+    }
+    code, out, _ = run(capsys, "status", "p", "-n", "ns")
+    assert (code, out) == (0, "p in ns on pytorchjob: Succeeded\nno pods yet\n")
+
+
+@pytest.mark.parametrize("follow", [[], ["-f"]])
+def test_logs_carry_their_rank(api: Api, capsys: pytest.CaptureFixture[str], follow: list[str]) -> None:
+    running(api)
+    code, out, _ = run(capsys, "logs", "digits", *follow)
+    assert code == 0
+    lines = out.splitlines() if not follow else sorted(out.splitlines(), key=lambda line: line.split("]")[0])
+    assert [line for line in lines if "hello" in line] == [
+        "[rank 0] hello from digits-master-0",
+        "[rank 1] hello from digits-worker-0",
+        "[rank 2] hello from digits-worker-1",
+    ]
+    assert len(lines) == 6
+
+
+def test_logs_of_one_rank(api: Api, capsys: pytest.CaptureFixture[str]) -> None:
+    running(api)
+    assert run(capsys, "logs", "digits", "--rank", "1")[1] == "[rank 1] hello from digits-worker-0\n[rank 1] bye\n"
+    code, _, err = run(capsys, "logs", "digits", "--rank", "7")
+    assert (code, "no pods of rank 7" in err) == (4, True)
+
+
+def test_each_rank_has_its_colour_on_a_terminal(api: Api) -> None:
+    running(api)
+    pods = [item for where, item in api.objects.items() if "/pods/" in where]
+    starts = {commands.prefix(pod, colour=True) for pod in pods}
+    assert starts == {f"\x1b[{code}m[rank {rank}]\x1b[0m " for rank, code in enumerate((36, 33, 32))}
+
+
+@pytest.mark.parametrize("job", [LINEAR, "linear"])
+def test_delete_takes_the_script_along(api: Api, capsys: pytest.CaptureFixture[str], job: str) -> None:
+    run(capsys, "submit", LINEAR)
+    code, out, _ = run(capsys, "delete", job)
+    assert (code, api.objects) == (0, {})
+    assert out.splitlines() == ["Job default/linear removed", "ConfigMap default/linear-script removed"]
+
+
+@pytest.mark.parametrize("words", [["status", "nope"], ["logs", "nope"], ["delete", "nope"]])
+def test_a_job_that_is_not_there_is_code_4(api: Api, capsys: pytest.CaptureFixture[str], words: list[str]) -> None:
+    code, _, err = run(capsys, *words)
+    assert code == 4
+    assert "no job nope in namespace default" in err
+    assert api.seen
+
+
+def test_what_the_cluster_says_is_told_in_one_line(api: Api, capsys: pytest.CaptureFixture[str]) -> None:
+    api.says = (400, "admission webhook denied:\n queue is closed;")
+    code, _, err = run(capsys, "submit", DIGITS)
+    assert (code, err) == (4, "gangplank: the cluster says: admission webhook denied: queue is closed;\n")
+
+
+def test_a_cluster_that_does_not_answer_is_code_4(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code, _, err = run(capsys, "status", "digits", "--kubeconfig", str(tmp_path / "none"))
+    assert (code, "give --kubeconfig" in err) == (4, True)
+    cluster = {"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}
+    context = {"name": "x", "context": {"cluster": "c", "user": "u"}}
+    config = {
+        "current-context": "x",
+        "clusters": [cluster],
+        "contexts": [context],
+        "users": [{"name": "u", "user": {}}],
+    }
+    (tmp_path / "dead").write_text(json.dumps(config))
+    monkeypatch.setattr("gangplank.kube.TIMEOUT_S", 1)
+    code, _, err = run(capsys, "status", "digits", "--kubeconfig", str(tmp_path / "dead"))
+    assert (code, "does not answer" in err) == (4, True)
+    assert "Traceback" not in err
