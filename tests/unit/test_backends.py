@@ -139,6 +139,14 @@ def test_an_indexed_job_counts_the_restarts_of_a_whole_gang_as_one_retry() -> No
     assert (own["backoffLimitPerIndex"], own["template"]["spec"]["restartPolicy"]) == (1, "Never")
 
 
+def test_threads_are_the_whole_cores_shared_among_the_processes() -> None:
+    def threads(cpu: str, processes: int) -> str:
+        pod = pods("volcano", resources={"cpu": cpu}, processes_per_node=processes)[0]
+        return next(item["value"] for item in pod["spec"]["containers"][0]["env"] if item["name"] == "OMP_NUM_THREADS")
+
+    assert [threads("4500m", 1), threads("4500m", 2), threads("500m", 1)] == ["4", "2", "1"]
+
+
 def test_volumes_on_the_master_alone_are_not_mounted_elsewhere() -> None:
     volumes = [{"claim": "data", "mount": "/out", "on": "master"}]
     for backend in ("volcano", "pytorchjob"):
@@ -177,6 +185,7 @@ def test_a_command_goes_as_it_is_and_one_template_back_ends_give_it_the_usual_wi
         ({"backend": "pytorchjob", "elastic": {"min": 3, "max": 4}, "masters": 0}, "from elastic.min 3"),
         ({"backend": "trainjob", "volumes": [{"claim": "c", "mount": "/o", "on": "master"}]}, "share one template"),
         ({"backend": "indexed", "name": "d" * 62}, "shorten it by 1"),
+        ({"backend": "trainjob", "name": "d" * 49}, "shorten it by 1"),
         ({"output": "/elsewhere", "volumes": [{"claim": "c", "mount": "/o", "on": "master"}]}, "lost with the pod"),
     ],
 )
