@@ -184,8 +184,10 @@ def build(names: list[str], say: Say, *, dry: bool = False) -> dict[str, Any]:
 
 
 def main(names: list[str]) -> int:
-    """Build the named parts, or all, and print where they lie."""
+    """Build the named parts, or all, and print where they lie; `--show roots.trainer` prints that one place."""
     pins = load_pins()
+    show = names[1].split(".") if names[:1] == ["--show"] else []
+    names = [] if show else names
     try:
         found = build(names or list(pins.parts), lambda line: print(line, file=sys.stderr, flush=True))
     except PartError as error:
@@ -194,8 +196,9 @@ def main(names: list[str]) -> int:
     except KeyboardInterrupt:
         print("\nstopped; what was finished is kept, run it again to go on", file=sys.stderr)
         return 130
-    json.dump(found, sys.stdout, indent=1)
-    print()
+    for step in show:
+        found = found[step]
+    print(found if show else json.dumps(found, indent=1))
     return 0
 
 
