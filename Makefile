@@ -1,0 +1,81 @@
+# Two commands do everything: `make train` and `make test`. `make` alone lists the others.
+#
+# Budget of `make test` on 2 cores, in minutes (cold caches | warm):
+#   builds            25 | 0   Go modules, Debian roots, images: lab/, into the user's cache
+#   static and unit    5 | 3   ruff, mypy, yamllint, ansible-lint, charts, tests/unit golden static trainer
+#   spine and proof    6 | 5   molecule default: lab up, site, train, idempotence, verify, lab down
+#   the lab's promises 6 | 6   tests/lab in one shared lab
+SHELL := /bin/sh
+.DEFAULT_GOAL := help
+JOB ?= jobs/digits.yml
+INVENTORY ?= inventories/lab/hosts.yml
+PLAYBOOK = .venv/bin/ansible-playbook -i $(INVENTORY)
+export PATH := $(CURDIR)/.venv/bin:$(PATH)
+CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/gangplank
+
+.PHONY: help
+help: ## this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+.PHONY: setup
+setup: ## Python packages, in the user's cache
+	@lab/venv
+
+.PHONY: train
+train: setup ## everything: lab up, Volcano and storage installed, JOB trained and proven
+	@$(PLAYBOOK) playbooks/lab.yml playbooks/site.yml playbooks/train.yml -e @$(JOB)
+
+.PHONY: lab
+lab: setup ## only the cluster
+	@$(PLAYBOOK) playbooks/lab.yml
+
+.PHONY: site
+site: setup ## what the site's inventory asks for, on the cluster that is there
+	@$(PLAYBOOK) playbooks/site.yml
+
+.PHONY: lab-load
+lab-load: setup ## IMAGE=my.tar (OCI or docker-save) onto every node
+	@$(PLAYBOOK) playbooks/lab-load.yml -e lab_cluster_load="$(abspath $(IMAGE))"
+
+.PHONY: down
+down: setup ## remove the lab; caches stay
+	@$(PLAYBOOK) playbooks/lab-down.yml
+
+.PHONY: clean
+clean: ## remove this project's cache (the next run builds for some twenty minutes)
+	rm -rf "$(CACHE)" .venv
+
+.PHONY: parts
+parts: setup ## build what the lab needs, into the cache
+	@.venv/bin/python -m lab.build > /dev/null
+
+.PHONY: lint
+lint: setup ## ruff, mypy, yamllint, ansible-lint
+	.venv/bin/ruff check .
+	.venv/bin/mypy gangplank lab trainer plugins
+	.venv/bin/yamllint --strict .
+	.venv/bin/ansible-lint
+
+.PHONY: molecule
+molecule: setup ## the whole stack comes up, and training finishes
+	.venv/bin/molecule test --scenario-name default
+
+TESTS ?= tests/unit tests/golden tests/static tests/trainer tests/lab
+.PHONY: pytest
+pytest: setup parts
+	GANGPLANK_TRAINER_ROOT=$$(.venv/bin/python -m lab.build --show roots.trainer) .venv/bin/pytest $(TESTS)
+
+.PHONY: test
+test: parts lint molecule pytest ## all that a contributor must pass
+
+.PHONY: test-full
+test-full: ## the same with the full counts of the big sweeps
+	GANGPLANK_FULL=1 $(MAKE) test
+
+.PHONY: bench-lab
+bench-lab: setup parts ## time from nothing to trained, against a bare shell loop
+	.venv/bin/python bench/lab.py
+
+.PHONY: pins
+pins: setup ## write lab/modules/*/go.{mod,sum} from lab/versions.yml
+	.venv/bin/python -m lab.pin
