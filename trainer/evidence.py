@@ -106,11 +106,13 @@ class Evidence:
                  resumed: Record | None = None) -> None:
         """Begin a chain, or go on with the one in `collected` (all chains up to a checkpoint)."""
         self.rank = rank
-        self.collected = {r: list(records) for r, records in (collected or {}).items()}
-        own = self.collected.get(rank, [])
+        # Lines, not records: a checkpoint writes them all, and must not take longer the longer the run is.
+        self.collected = {r: [canonical(record) + b"\n" for record in records]
+                          for r, records in (collected or {}).items()}
+        own = (collected or {}).get(rank, [])
         self.head = str(own[-1]["hash"]) if own else ""
         self.seq = len(own)
-        self.unsent: list[Record] = []
+        self.unsent: list[bytes] = []
         self.ids: list[torch.Tensor] = []
         self.add("begin", **facts, resumed=resumed)
 
@@ -120,7 +122,7 @@ class Evidence:
                           "time": round(time.time(), 3), **fields}
         record["hash"] = self.head = hashlib.sha256(canonical(record)).hexdigest()
         self.seq += 1
-        self.unsent.append(record)
+        self.unsent.append(canonical(record) + b"\n")
         say("evidence", **record)
 
     def saw(self, ids: torch.Tensor) -> None:
@@ -145,15 +147,18 @@ class Evidence:
 
     def hand_in(self, extra: Record) -> list[dict[str, Any]]:
         """Bring all new records to rank 0, with something extra; returns everybody's extra on rank 0."""
-        parts = [json.loads(raw) for raw in gather_bytes(json.dumps([extra, self.unsent]).encode())]
+        mine = json.dumps(extra).encode() + b"\n" + b"".join(self.unsent)
         self.unsent = []
-        for rank, (_, records) in enumerate(parts):
-            self.collected.setdefault(rank, []).extend(records)
-        return [part[0] for part in parts]
+        extras = []
+        for rank, raw in enumerate(gather_bytes(mine)):
+            first, *lines = raw.splitlines(keepends=True)
+            extras.append(json.loads(first))
+            self.collected.setdefault(rank, []).extend(lines)
+        return extras
 
     def lines(self) -> bytes:
         """All collected records, one JSON object a line, by rank."""
-        return b"".join(canonical(r) + b"\n" for rank in sorted(self.collected) for r in self.collected[rank])
+        return b"".join(line for rank in sorted(self.collected) for line in self.collected[rank])
 
 
 def read_lines(raw: bytes) -> dict[int, list[Record]]:

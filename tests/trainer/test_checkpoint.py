@@ -173,3 +173,10 @@ def test_sigkill_of_a_rank_in_the_step_loop_is_noticed_by_the_others_at_once(roo
     assert [rank.code for rank in ranks] == [-9, -9, 1]
     assert "lost the others" in ranks[2].text
     assert time.monotonic() - began < 30
+
+
+@pytest.mark.parametrize("flags", [["--seed", "2"], ["--optimizer", "adamw"], ["--train-samples", "400"]])
+def test_resume_must_never_takes_weights_that_mean_something_else(root: Root, trained: str, flags: list[str]) -> None:
+    ranks = root.train(2, *FLAGS, *flags, "--resume", "must", "--output", copy(root, trained))
+    assert [rank.code for rank in ranks] == [2, 2], ranks[0].text
+    assert "is of another run" in ranks[1].text
