@@ -2,17 +2,61 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import re
+from typing import Any
 
 from gangplank import names
+from gangplank.fields import Fields
 from gangplank.spec import IndexedBlock, PyTorchJobBlock, TrainJobBlock, VolcanoBlock
 
-if TYPE_CHECKING:
-    from gangplank.fields import Fields
-
+_DURATION = re.compile(r"(\d+(\.\d+)?(ns|us|ms|s|m|h))+", re.ASCII)
 ROLES = ("master", "worker")
 VOLCANO_PLUGINS = ("env", "pytorch", "ssh", "svc")
 NOT_YET = ("tensorflow", "mpi", "ray", "hcclrank")  # other frameworks' plugins: they would be wired by nobody here
+
+
+# What Volcano's webhook accepts in a policy; the CRD's own list is longer.
+EVENTS = ("*", "PodFailed", "PodEvicted", "PodPending", "Unknown", "TaskCompleted", "TaskFailed", "JobUpdated")
+ACTIONS = (
+    "AbortJob",
+    "RestartJob",
+    "RestartTask",
+    "RestartPod",
+    "RestartPartition",
+    "TerminateJob",
+    "CompleteJob",
+    "ResumeJob",
+)
+
+
+def policies(fields: Fields) -> tuple[dict[str, Any], ...] | None:
+    """Volcano's policies, each with an action and either events or an exit code."""
+    if fields.raw("policies") is None:
+        return None
+    found = []
+    for index, item in enumerate(fields.mappings("policies")):
+        inner = Fields(item, fields.at(f"policies[{index}]"), fields.problems)
+        policy: dict[str, Any] = {}
+        event, events, code = (
+            inner.choice("event", "", ("", *EVENTS)),
+            inner.words("events"),
+            inner.maybe("exitCode", 1),
+        )
+        for name in events:
+            if name not in EVENTS:
+                inner.bad("events", name, f"one of {', '.join(EVENTS)}")
+        if bool(event or events) == (code is not None):
+            inner.bad("event", event or None, "either event (or events) or exitCode")
+        given = {"event": event, "events": list(events), "exitCode": code}
+        policy.update({name: value for name, value in given.items() if value})
+        policy["action"] = inner.choice("action", "", ACTIONS)
+        if not policy["action"] and "action" not in inner.map:
+            inner.bad("action", None, f"one of {', '.join(ACTIONS)}")
+        if timeout := inner.text("timeout", what="a duration as Go writes it, e.g. 10m", ok=_DURATION):
+            policy["timeout"] = timeout
+        inner.done()
+        found.append(policy)
+    return tuple(found)
 
 
 def read(fields: Fields) -> dict[str, Any]:
@@ -41,14 +85,13 @@ def volcano(fields: Fields) -> VolcanoBlock:
     depends = fields.inner("depends_on")
     block = VolcanoBlock(
         plugins=arguments,
-        policies=fields.mappings("policies") if fields.map.get("policies") is not None else None,
+        policies=policies(fields),
         depends_on={role: depends.words(role) for role in ROLES if depends.map.get(role) is not None},
         min_task_member={role: members.integer(role, 0) for role in ROLES if members.map.get(role) is not None},
         network_topology=topology(fields.inner("network_topology")),
         volumes=fields.mappings("volumes"),
         restart_policy=fields.choice("restart_policy", "OnFailure", ("OnFailure", "Never")),
     )
-    fields.raw("policies")
     for inner in (members, depends):
         inner.known.extend(ROLES)
         inner.done()

@@ -182,6 +182,7 @@ def expand(given: argparse.Namespace) -> int:
     """Show what becomes of jobs and manifests."""
     from gangplank import show
     from gangplank.backends import BACKENDS
+    from gangplank.pitfalls import pitfalls
     from gangplank.pods import Site
 
     names = [*given.jobs, *given.filename]
@@ -191,10 +192,12 @@ def expand(given: argparse.Namespace) -> int:
     submitted, known, unknown = gather(names, given.backend)
     site = Site(gang=not given.no_gang, others=tuple(submitted))
     made: list[Json] = []
-    if given.objects or given.output == "table":
-        for backend, manifest in known:
-            made += BACKENDS[backend].objects(manifest, site)
+    for backend, manifest in known:
+        made += BACKENDS[backend].objects(manifest, site)  # refuses what cannot be, whatever is shown
     shown = made if given.objects else submitted
+    for backend, manifest in known:
+        for text in pitfalls(backend, manifest):
+            print(f"note: {manifest['metadata']['name']}: {text}", file=sys.stderr)
     if given.output == "yaml":
         sys.stdout.write(show.as_yaml(shown))
     elif given.output == "json":

@@ -38,6 +38,9 @@ def submit(given: argparse.Namespace) -> int:
                 return cli.complain(
                     f"{item['kind']} {meta['namespace']}/{meta['name']} is there already; {cure}", cli.REFUSED
                 )
+            if error.status == 404 and "namespaces" not in str(error):
+                cure = "install its operator, or choose another back-end with --backend (gangplank expand --help)"
+                raise KubeError(f"the cluster knows no {item['kind']} of {item['apiVersion']}; {cure}", 404) from None
             raise
         print(f"{item['kind']} {meta['namespace']}/{meta['name']} {done}{' (dry run)' if given.dry_run else ''}")
     if not given.dry_run:

@@ -132,6 +132,12 @@ def test_volcano_completes_when_the_master_does_and_loses_no_pod_silently() -> N
     assert {"events": ["PodFailed", "PodEvicted"], "action": "RestartJob"} in spec["policies"]
 
 
+def test_volcanos_policies_are_the_jobs_own_where_it_has_some() -> None:
+    own = [{"event": "PodPending", "action": "AbortJob", "timeout": "10m"}, {"exitCode": 3, "action": "RestartTask"}]
+    assert manifest("volcano", volcano={"policies": own})["spec"]["policies"] == own
+    assert manifest("volcano", volcano={"policies": []})["spec"]["policies"] == []
+
+
 def test_an_indexed_job_counts_the_restarts_of_a_whole_gang_as_one_retry() -> None:
     assert manifest("indexed", max_retries=2)["spec"]["backoffLimit"] == 7
     assert manifest("indexed", max_retries=0)["spec"]["backoffLimit"] == 0
@@ -142,7 +148,8 @@ def test_an_indexed_job_counts_the_restarts_of_a_whole_gang_as_one_retry() -> No
 def test_threads_are_the_whole_cores_shared_among_the_processes() -> None:
     def threads(cpu: str, processes: int) -> str:
         pod = pods("volcano", resources={"cpu": cpu}, processes_per_node=processes)[0]
-        return next(item["value"] for item in pod["spec"]["containers"][0]["env"] if item["name"] == "OMP_NUM_THREADS")
+        known = {item["name"]: str(item.get("value")) for item in pod["spec"]["containers"][0]["env"]}
+        return known["OMP_NUM_THREADS"]
 
     assert [threads("4500m", 1), threads("4500m", 2), threads("500m", 1)] == ["4", "2", "1"]
 
@@ -179,6 +186,12 @@ def test_a_command_goes_as_it_is_and_one_template_back_ends_give_it_the_usual_wi
         ({"volcano": {"depends_on": {"worker": ["master"]}}}, "min_available: 1"),
         ({"volcano": {"depends_on": {"worker": ["worker"]}}, "min_available": 1}, "the other role"),
         ({"queue": "root"}, "leaf queue"),
+        ({"volcano": {"policies": [{"event": "PodRunning", "action": "RestartJob"}]}}, "one of"),
+        ({"volcano": {"policies": [{"event": "PodFailed", "action": "Restart"}]}}, "did you mean Restart"),
+        ({"volcano": {"policies": [{"event": "PodFailed"}]}}, "policies[0].action"),
+        ({"volcano": {"policies": [{"event": "PodFailed", "exitCode": 1, "action": "AbortJob"}]}}, "either event"),
+        ({"volcano": {"policies": [{"events": ["Nope"], "action": "AbortJob"}]}}, "one of"),
+        ({"volcano": {"policies": [{"event": "PodPending", "action": "AbortJob", "timeout": "5"}]}}, "as Go writes it"),
         ({"backend": "pytorchjob", "volcano": {"restart_policy": "Never"}}, "block of another back-end"),
         ({"backend": "pytorchjob", "pytorchjob": {"gang": False}, "queue": "q"}, "no queue with"),
         ({"backend": "pytorchjob", "elastic": {"min": 1, "max": 4}}, "0 for an elastic job"),

@@ -223,6 +223,14 @@ def test_what_the_cluster_says_is_told_in_one_line(api: Api, capsys: pytest.Capt
     assert (code, err) == (4, "gangplank: the cluster says: admission webhook denied: queue is closed;\n")
 
 
+def test_a_kind_that_the_cluster_does_not_know_is_told(api: Api, capsys: pytest.CaptureFixture[str]) -> None:
+    api.says = (404, "404 page not found")
+    code, _, err = run(capsys, "submit", str(ROOT / "jobs/mnist-gpu.yml"))
+    assert (code, "knows no PyTorchJob of kubeflow.org/v1; install its operator" in err) == (4, True)
+    api.says = (404, 'namespaces "x" not found')
+    assert 'namespaces "x" not found' in run(capsys, "submit", DIGITS)[2]
+
+
 def test_a_cluster_that_does_not_answer_is_code_4(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
