@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kubernetes import client, config
 from kubernetes.client.exceptions import ApiException
@@ -13,6 +12,9 @@ from urllib3.exceptions import HTTPError
 
 from gangplank.podspec import JOB_LABEL
 from gangplank.watch import Phase, Progress, events, first_failure, phase, waiting_reasons
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
 
 POLL_S = 1.0
 
@@ -25,7 +27,7 @@ class JobWatch:
     """One job, followed: call `poll` until its phase is an end. Every container's log is followed by a thread."""
 
     def __init__(self, manifest: Mapping[str, Any], kubeconfig: str | None = None) -> None:
-        """Take the submitted manifest; connect by `kubeconfig`, else by $KUBECONFIG, ~/.kube/config or the pod's own."""
+        """Take the submitted manifest; connect by `kubeconfig`, else $KUBECONFIG, ~/.kube/config or the pod's own."""
         self.kind, (self.group, _, self.version) = manifest["kind"], manifest["apiVersion"].partition("/")
         self.name, self.namespace = manifest["metadata"]["name"], manifest["metadata"]["namespace"]
         try:
@@ -113,10 +115,8 @@ class JobWatch:
 
     def running(self) -> int:
         """How many pods have all their containers ready."""
-        return sum(
-            any(c.get("type") == "Ready" and c.get("status") == "True" for c in (pod.get("status") or {}).get("conditions") or [])
-            for pod in self.pods
-        )
+        conditions = [(pod.get("status") or {}).get("conditions") or [] for pod in self.pods]
+        return sum(any(c.get("type") == "Ready" and c.get("status") == "True" for c in own) for own in conditions)
 
     def trouble(self) -> str:
         """Everything that helps to see why a job does not run: conditions, events, the first failure's last lines."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
 
 # What each kind's own states mean to someone who waits: everything else is still under way.
 SUCCEEDED = {"Completed", "Succeeded", "Complete", "SuccessCriteriaMet"}
@@ -35,7 +37,8 @@ def phase(job: Mapping[str, Any]) -> Phase:
 
     >>> phase({"status": {"state": {"phase": "Running"}}}).name
     'Running'
-    >>> phase({"status": {"conditions": [{"type": "Created", "status": "True"}, {"type": "Failed", "status": "True"}]}}).failed
+    >>> conditions = [{"type": "Created", "status": "True"}, {"type": "Failed", "status": "True"}]
+    >>> phase({"status": {"conditions": conditions}}).failed
     True
     """
     status = job.get("status") or {}
@@ -115,11 +118,12 @@ TITLES = ("RANK", "POD", "NODE", "WORLD_SIZE", "STEPS", "SAMPLES", "LOSS", "ACCU
 def table(rows: Iterable[Mapping[str, Any]]) -> str:
     """Return the ranks' results as a table.
 
-    >>> print(table([{"rank": 0, "pod": "a-0", "node": "n", "world_size": 1, "steps": 2, "samples": 3, "loss": 0.5, "accuracy": 1}]))
+    >>> row = {"rank": 0, "pod": "a-0", "node": "n", "world_size": 1, "steps": 2, "samples": 3}
+    >>> print(table([row | {"loss": 0.5, "accuracy": 1}]))
     RANK  POD  NODE  WORLD_SIZE  STEPS  SAMPLES  LOSS    ACCURACY
     0     a-0  n     1           2      3        0.5000  1.000
     """
-    cells = [TITLES]
+    cells: list[tuple[str, ...]] = [TITLES]
     for row in sorted(rows, key=lambda row: int(row["rank"])):
         shown = {**row, "loss": f"{row['loss']:.4f}", "accuracy": f"{row['accuracy']:.3f}"}
         cells.append(tuple(str(shown[column]) for column in COLUMNS))
@@ -130,13 +134,15 @@ def table(rows: Iterable[Mapping[str, Any]]) -> str:
 
 def waiting_reasons(pods: Iterable[Mapping[str, Any]]) -> list[str]:
     """Return why pods do not run yet, one line each: not scheduled, or a container that cannot start."""
-    found = []
+    found: list[str] = []
     for pod in pods:
         status = pod.get("status") or {}
         name = pod["metadata"]["name"]
-        for condition in status.get("conditions") or []:
-            if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
-                found.append(f"{name}: not scheduled: {condition.get('message', '')}")
+        found += [
+            f"{name}: not scheduled: {condition.get('message', '')}"
+            for condition in status.get("conditions") or []
+            if condition.get("type") == "PodScheduled" and condition.get("status") == "False"
+        ]
         for container in [*(status.get("initContainerStatuses") or []), *(status.get("containerStatuses") or [])]:
             waiting = (container.get("state") or {}).get("waiting") or {}
             if waiting.get("reason") not in (None, "ContainerCreating", "PodInitializing"):

@@ -17,8 +17,11 @@ KNOWN = (
         "free some space (`make clean` empties this project's cache), then run it again; finished parts are kept",
     ),
     (
-        r"no such host|i/o timeout|connection refused|connection timed out|Temporary failure resolving|TLS handshake"
-        r"|Could not (connect|resolve)|proxyconnect|network is unreachable|deadline exceeded|40[347] Forbidden|EOF$",
+        (
+            r"no such host|i/o timeout|connection refused|connection timed out|Temporary failure resolving"
+            r"|TLS handshake"
+            r"|Could not (connect|resolve)|proxyconnect|network is unreachable|deadline exceeded|40[347] Forbidden|EOF$"
+        ),
         "a package registry does not answer",
         "check the network and the proxy settings (GOPROXY, pip's and apt's configuration), then run it again",
     ),

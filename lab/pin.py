@@ -31,7 +31,7 @@ def _replacements(part: Part, kubernetes: str) -> list[str]:
         old, new, version = replace["Old"]["Path"], replace["New"]["Path"], replace["New"].get("Version")
         if part.copy and old == part.copy.module:
             lines.append(f"{old} => ./{part.copy.to}")
-        elif old.startswith("k8s.io/") and (version or "").startswith("v0.") or "/staging/src/k8s.io/" in new:
+        elif (old.startswith("k8s.io/") and (version or "").startswith("v0.")) or "/staging/src/k8s.io/" in new:
             lines.append(f"{old} => {old} {libraries}")
         elif version:
             lines.append(f"{old} => {new} {version}")

@@ -27,7 +27,7 @@ class Copy:
     to: str
 
     def place(self, folder: Path) -> Path:
-        """Copy the module into `folder`, our overlay on top; return where it lies. The checksum database verifies it."""
+        """Copy the module, verified by the checksum database, into `folder`, our overlay on top; return its place."""
         env = os.environ | {"GOFLAGS": "-mod=mod", "GOTOOLCHAIN": "local", "GOWORK": "off"}
         command = ["go", "mod", "download", "-json", f"{self.module}@{self.version}"]
         answer = subprocess.run(command, env=env, cwd=LAB, capture_output=True, text=True, check=False)
@@ -47,7 +47,8 @@ class Copy:
 @dataclass(frozen=True)
 class Image:
     """An image under upstream's own name: a Debian root or none, then `binaries` (command of the part, or
-    part/command, -> path), `trees` (path in the image -> folder of this project) and `links`."""
+    part/command, -> path), `trees` (path in the image -> folder of this project) and `links`.
+    """
 
     name: str
     entrypoint: list[str]

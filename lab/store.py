@@ -32,7 +32,6 @@ disabled_plugins = ["io.containerd.cri.v1.runtime", "io.containerd.cri.v1.images
 
 def link_copy(source: Path, target: Path) -> None:
     """Copy a store by hard links (its blobs and layers are never written again), its databases for real."""
-
     # cp -al knows owners, special files and sticky bits, and is quicker than walking in Python.
     done = subprocess.run(["cp", "-al", f"{source}/.", f"{target}/"], capture_output=True, text=True, check=False)
     if done.returncode:
@@ -46,7 +45,7 @@ def link_copy(source: Path, target: Path) -> None:
 
 
 def ensure_store(images: list[dict[str, str]], containerd: Path, home: Path, say: Say) -> Path:
-    """Return the store that holds exactly these images; made from the last one, whose layers need not be unpacked again."""
+    """Return the store of exactly these images; made from the last one, whose layers need not be unpacked again."""
     target = home / "stores" / digest_of(sorted(image["name"] + image["digest"] for image in images))
     if target.exists():
         return target

@@ -10,13 +10,18 @@ import subprocess
 import sys
 import zipfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from lab.cache import Say, building, run_shown, sha256_file
 from lab.errors import PartError
-from lab.pins import Pins
+
+if TYPE_CHECKING:
+    from lab.pins import Pins
 
 # Settings of the user's that would change what is built or skip its verification are not taken over.
-DROPPED = ("GOFLAGS", "GONOSUMDB", "GONOSUMCHECK", "GOPRIVATE", "GOINSECURE", "GOWORK", "GOOS", "GOARCH", "GOEXPERIMENT")
+DROPPED = (
+    "GOFLAGS", "GONOSUMDB", "GONOSUMCHECK", "GOPRIVATE", "GOINSECURE", "GOWORK", "GOOS", "GOARCH", "GOEXPERIMENT",
+)  # fmt: skip
 
 
 def _number(version: str) -> tuple[int, ...]:

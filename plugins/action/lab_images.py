@@ -11,7 +11,7 @@ from ansible.plugins.action import ActionBase
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from lab.errors import PartError
-from lab.store import missing_images, place_store, record_images, import_image
+from lab.store import import_image, missing_images, place_store, record_images
 
 
 class ActionModule(ActionBase):

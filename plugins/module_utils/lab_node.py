@@ -14,9 +14,12 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
 
 RUN = Path("/run/gangplank")
 NETNS = Path("/run/netns")
@@ -59,7 +62,7 @@ def _is_namespace(path: Path) -> bool:
 
     found = Statfs()
     libc = ctypes.CDLL(None, use_errno=True)
-    return libc.statfs(os.fsencode(path), ctypes.byref(found)) == 0 and found.f_type == NSFS_MAGIC
+    return bool(libc.statfs(os.fsencode(path), ctypes.byref(found)) == 0 and found.f_type == NSFS_MAGIC)
 
 
 def _mounts(path: Path) -> list[str]:
@@ -135,7 +138,7 @@ def ensure_network(node: str, address: str, routes: dict[str, str]) -> bool:
         _settings(netns(node), wanted)
         _batch(f"gangplank-{node}", ["link set lo up"])
         changed = True
-    port = "port" + address.split("/")[0].split(".")[-1]
+    port = "port" + address.partition("/")[0].rpartition(".")[2]
     if "eth0" not in _links(f"gangplank-{node}"):
         if port in _links(SWITCH):
             _batch(SWITCH, [f"link del {port}"])
@@ -183,8 +186,8 @@ def ensure_mounts(node: str, tree: str, root: str, binds: list[Bind]) -> bool:
     Path(root).mkdir(parents=True, exist_ok=True)
     flat: list[str] = []
     for bind in binds:
-        if not os.path.exists(bind.source):
-            os.makedirs(bind.source)
+        if not Path(bind.source).exists():
+            Path(bind.source).mkdir(parents=True)
         flat += [bind.source, bind.target, "rw" if bind.writable else "ro"]
     pinned = ["unshare", f"--mount={mntns(node)}", "--propagation", "private", "sh", "-eu", "-c", _MOUNTS, "sh"]
     try:
@@ -231,7 +234,7 @@ def join_cgroup(name: str, pid: int) -> None:
 
 
 def _hierarchies() -> list[Path]:
-    """Return every hierarchy that may hold a cgroup of ours: beside v1's controllers, runc uses v2's where it is there."""
+    """Return every hierarchy that may hold a cgroup of ours: runc uses v2's beside v1's controllers if it is there."""
     unified = CGROUPS / "unified"
     return [*controllers(), *([unified] if unified.is_dir() else [])]
 

@@ -1,23 +1,27 @@
-"""Certificates and kubeconfigs of the lab's control plane, made with `cryptography`: EC P-256 keys, one CA per purpose."""
+"""Certificates of the lab's control plane, made with `cryptography`: EC P-256 keys, one CA per purpose."""
 
 from __future__ import annotations
 
 import base64
-import datetime
+import datetime as dt
 import ipaddress
 import json
 import os
-from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from cryptography import x509
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-LIFE = datetime.timedelta(days=3650)
-RENEW_BEFORE = datetime.timedelta(days=30)
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+LIFE = dt.timedelta(days=3650)
+RENEW_BEFORE = dt.timedelta(days=30)
 
 
 @dataclass(frozen=True)
@@ -58,10 +62,10 @@ def _general(name: str) -> x509.GeneralName:
 
 
 def _builder(subject: x509.Name, issuer: x509.Name, public: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
-    now = datetime.datetime.now(datetime.UTC)
+    now = dt.datetime.now(dt.UTC)
     builder = x509.CertificateBuilder().subject_name(subject).issuer_name(issuer).public_key(public)
     builder = builder.serial_number(x509.random_serial_number())
-    return builder.not_valid_before(now - datetime.timedelta(hours=1)).not_valid_after(now + LIFE)
+    return builder.not_valid_before(now - dt.timedelta(hours=1)).not_valid_after(now + LIFE)
 
 
 def ensure_ca(folder: Path, name: str) -> bool:
@@ -88,11 +92,11 @@ def _good(path: Path, wanted: Wanted, ca: x509.Certificate) -> bool:
     if not (path.exists() and path.with_suffix(".key").exists()):
         return False
     found = x509.load_pem_x509_certificate(path.read_bytes())
-    if found.not_valid_after_utc - datetime.datetime.now(datetime.UTC) < RENEW_BEFORE:
+    if found.not_valid_after_utc - dt.datetime.now(dt.UTC) < RENEW_BEFORE:
         return False
     try:
         found.verify_directly_issued_by(ca)
-    except Exception:  # the signature, the issuer or the key's kind differs: all mean "make a new one"
+    except (ValueError, TypeError, InvalidSignature, UnsupportedAlgorithm):  # issuer, key or signature differs
         return False
     try:
         names = list(found.extensions.get_extension_for_class(x509.SubjectAlternativeName).value)

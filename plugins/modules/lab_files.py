@@ -16,25 +16,29 @@ options:
     required: true
     suboptions:
       path: {description: Absolute path., type: path, required: true}
-      mode: {description: Octal mode; content is kept out of diffs unless others may read it., type: str, default: '0644'}
+      mode:
+        description: Octal mode; content is kept out of diffs unless others may read it.
+        type: str
+        default: '0644'
       content: {description: The text., type: str}
       copy: {description: The file to copy., type: path}
 author: Gangplank
 """
 
 import os
+from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
 
 
-def write(path: str, data: bytes, mode: int) -> None:
+def write(path: Path, data: bytes, mode: int) -> None:
     """Write beside, then rename: a killed run leaves the old file or the new one."""
-    os.makedirs(os.path.dirname(path), exist_ok=True)
-    draft = f"{path}.new"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f"{path.name}.new")
     with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "wb") as stream:
         os.fchmod(stream.fileno(), mode)
         stream.write(data)
-    os.replace(draft, path)
+    draft.replace(path)
 
 
 def main() -> None:
@@ -49,30 +53,28 @@ def main() -> None:
     module = AnsibleModule(argument_spec=spec, supports_check_mode=True)
     diffs, written = [], []
     for entry in module.params["files"]:
-        path, mode = entry["path"], int(entry["mode"], 8)
+        path, mode = Path(entry["path"]), int(entry["mode"], 8)
         try:
             if entry["copy"]:
-                if module.check_mode and not os.path.exists(entry["copy"]):
+                source = Path(entry["copy"])
+                if module.check_mode and not source.exists():
                     continue  # an earlier task of this very run would have made it
-                with open(entry["copy"], "rb") as stream:
-                    data = stream.read()
+                data = source.read_bytes()
             else:
                 data = entry["content"].encode()
-            old = None
-            if os.path.exists(path):
-                with open(path, "rb") as stream:
-                    old = stream.read()
-            if old == data and os.stat(path).st_mode & 0o7777 == mode:
+            old = path.read_bytes() if path.exists() else None
+            if old == data and path.stat().st_mode & 0o7777 == mode:
                 continue
-            written.append(path)
+            written.append(str(path))
             if mode & 0o004:
                 before = (old or b"").decode(errors="replace")
                 after = data.decode(errors="replace")
-                diffs.append({"before": before, "after": after, "before_header": path, "after_header": path})
+                diffs.append({"before": before, "after": after, "before_header": str(path), "after_header": str(path)})
             if not module.check_mode:
                 write(path, data, mode)
         except OSError as error:
-            module.fail_json(msg=f"{path}: {error.strerror}; free some space or mend its permissions, then run it again")
+            cure = "free some space or mend its permissions, then run it again"
+            module.fail_json(msg=f"{path}: {error.strerror}; {cure}")
     module.exit_json(changed=bool(written), written=written, diff=diffs)
 
 

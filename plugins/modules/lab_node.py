@@ -16,7 +16,10 @@ options:
   tree: {description: The root file system that the node shows, read-only., type: path}
   address: {description: The node's address with prefix length., type: str}
   host_address: {description: The host's address on the same network., type: str}
-  routes: {description: 'Ranges and how they are reached, as in 198.18.65.0/24: via 198.18.0.2.', type: dict, default: {}}
+  routes:
+    description: 'Ranges and how they are reached, as in 198.18.65.0/24: via 198.18.0.2.'
+    type: dict
+    default: {}
   binds:
     description: Folders of the host shown in the node, with I(source), I(target) and I(writable).
     type: list
@@ -26,12 +29,13 @@ author: Gangplank
 """
 
 from pathlib import Path
+from typing import Any
 
-from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils import lab_node as lab
+from ansible.module_utils.basic import AnsibleModule
 
 
-def present(given: dict) -> bool:
+def present(given: dict[str, Any]) -> bool:
     """Make the node, anew where the root file system that it stands on is another one."""
     folder = Path(given["folder"])
     stamp = folder / "tree.path"
@@ -39,7 +43,7 @@ def present(given: dict) -> bool:
     stood_on = f"{given['tree']} {binds}"
     if lab.mntns(given["name"]).exists() and (not stamp.exists() or stamp.read_text() != stood_on):
         lab.remove_node(given["name"])
-    changed = lab.ensure_switch(given["host_address"])
+    changed: bool = lab.ensure_switch(given["host_address"])
     changed |= lab.ensure_network(given["name"], given["address"], given["routes"])
     changed |= lab.ensure_cgroup(given["name"])
     folder.mkdir(parents=True, exist_ok=True)

@@ -17,8 +17,8 @@ author: Gangplank
 
 from pathlib import Path
 
-from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils import lab_node, lab_supervisor
+from ansible.module_utils.basic import AnsibleModule
 
 
 def main() -> None:

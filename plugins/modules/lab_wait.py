@@ -44,10 +44,10 @@ class Api:
     def get(self, path: str) -> bytes:
         """Return the body; raises OSError."""
         with self.opener.open(self.server + path, timeout=5) as answer:
-            return answer.read()
+            return bytes(answer.read())
 
 
-def waiting_for(api: Api, nodes: list) -> str:
+def waiting_for(api: Api, nodes: list[str]) -> str:
     """Return what is not ready yet in a few words, '' when all is."""
     try:
         api.get("/readyz")
@@ -89,7 +89,8 @@ def main() -> None:
     while problem := waiting_for(api, module.params["nodes"]):
         if time.monotonic() - started > module.params["timeout_s"]:
             shown = tails(Path(module.params["logs"]), problem)
-            module.fail_json(msg=f"after {module.params['timeout_s']} s {problem}\n{shown}\nCure: mend what these say, run it again")
+            late = f"after {module.params['timeout_s']} s {problem}"
+            module.fail_json(msg=f"{late}\n{shown}\nCure: mend what these say, run it again")
         time.sleep(0.2)
     module.exit_json(changed=False, waited_s=round(time.monotonic() - started, 1))
 

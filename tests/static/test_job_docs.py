@@ -29,7 +29,8 @@ def test_every_field_has_a_row() -> None:
 
 
 def test_every_field_of_a_block_is_named_in_its_row() -> None:
-    rows = {line.split("`")[1]: line for line in TEXT.split("## Blocks")[1].split("## ")[0].splitlines() if line.startswith("| `")}
+    blocks = TEXT.split("## Blocks")[1].split("## ")[0].splitlines()
+    rows = {line.split("`")[1]: line for line in blocks if line.startswith("| `")}
     for block, kind in BLOCKS.items():
         for field in fields(kind):
             assert f"`{field.name}`" in rows[block]

@@ -1,0 +1,94 @@
+"""The lab's context in the user's kubeconfig: added and removed by its name, all else kept."""
+
+from __future__ import annotations
+
+import base64
+import os
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+LISTS = ("clusters", "users", "contexts")
+
+
+class KubeconfigError(Exception):
+    """A kubeconfig that cannot be read as one; it is left as it is."""
+
+
+def user_file() -> Path:
+    """Return the file that kubectl itself would change: the first of $KUBECONFIG, else ~/.kube/config."""
+    first = os.environ.get("KUBECONFIG", "").split(os.pathsep)[0]
+    return Path(first) if first else Path.home() / ".kube" / "config"
+
+
+def read(path: Path) -> dict[str, Any]:
+    """Return the file's content, an empty kubeconfig where there is none; raises KubeconfigError."""
+    if not path.exists():
+        return {"apiVersion": "v1", "kind": "Config", "preferences": {}, **{name: [] for name in LISTS}}
+    try:
+        content = yaml.safe_load(path.read_text()) or {}
+    except yaml.YAMLError as error:
+        raise KubeconfigError(f"{path}: not YAML ({str(error).splitlines()[0]}); mend or move it, then run it again") from error
+    if not isinstance(content, dict) or any(not isinstance(content.get(name) or [], list) for name in LISTS):
+        raise KubeconfigError(f"{path}: not a kubeconfig; mend or move it, then run it again")
+    return content
+
+
+def write(path: Path, content: dict[str, Any]) -> None:
+    """Write beside, then rename, readable by the user alone."""
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    draft = path.with_name(f".{path.name}.gangplank")
+    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as stream:
+        yaml.safe_dump(content, stream, sort_keys=False)
+    draft.replace(path)
+
+
+def entries(admin: Path, name: str) -> dict[str, dict[str, Any]]:
+    """Return the lab's cluster, user and context under `name`, certificates inlined, by list."""
+    given = yaml.safe_load(admin.read_text())
+
+    def data(path: str) -> str:
+        return base64.b64encode(Path(path).read_bytes()).decode()
+
+    cluster, user = given["clusters"][0]["cluster"], given["users"][0]["user"]
+    certificates = {f"{key}-data": data(user[key]) for key in ("client-certificate", "client-key")}
+    authority = data(cluster["certificate-authority"])
+    return {
+        "clusters": {"name": name, "cluster": {"server": cluster["server"], "certificate-authority-data": authority}},
+        "users": {"name": name, "user": certificates},
+        "contexts": {"name": name, "context": {"cluster": name, "user": name}},
+    }
+
+
+def merged(content: dict[str, Any], name: str, new: dict[str, dict[str, Any]] | None) -> dict[str, Any]:
+    """Return the kubeconfig with the entries called `name` replaced by `new`, or gone; other entries as they were."""
+    result = dict(content)
+    for part in LISTS:
+        kept = [entry for entry in content.get(part) or [] if entry.get("name") != name]
+        before = [entry for entry in content.get(part) or [] if entry.get("name") == name]
+        if new and before == [new[part]]:
+            kept = list(content[part])
+        elif new:
+            kept.append(new[part])
+        result[part] = kept
+    if new and not content.get("current-context"):
+        result["current-context"] = name  # only where the user has none: nobody's kubectl changes its cluster
+    if not new and content.get("current-context") == name:
+        result["current-context"] = ""
+    return result
+
+
+def ensure(path: Path, name: str, admin: Path | None, *, dry: bool) -> bool:
+    """Add (with `admin`) or remove the context; return whether the file had to change. An emptied file is removed."""
+    before = read(path)
+    after = merged(before, name, entries(admin, name) if admin else None)
+    if after == before or (not admin and not path.exists()):
+        return False
+    if dry:
+        return True
+    if not admin and not any(after.get(part) for part in LISTS):
+        path.unlink()
+    else:
+        write(path, after)
+    return True
