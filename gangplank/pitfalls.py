@@ -32,16 +32,15 @@ def _pods(parts: list[Any]) -> Iterator[tuple[str, Json]]:
         yield name, (part.get("template") or {}).get("spec") or {}
 
 
-def _unrequested(parts: list[Any]) -> Iterator[str]:
-    """Devices with a limit alone: a gang's admission counts requests."""
+def _unrequested(parts: list[Any], *, limits_count: bool) -> Iterator[str]:
+    """Devices with a limit alone: a gang's admission counts requests, or limits where there is no request at all."""
     for name, pod in _pods(parts):
         for container in containers(pod):
             given = container.get("resources") or {}
-            alone = [
-                key for key in given.get("limits") or {} if "/" in key and key not in (given.get("requests") or {})
-            ]
-            if alone:
-                yield f"{name}: {', '.join(alone)} has a limit but no request, so the gang's admission does not count it"
+            asked = given.get("requests")
+            alone = [key for key in given.get("limits") or {} if "/" in key and key not in (asked or {})]
+            if alone and not (limits_count and asked is None):
+                yield f"{name}: {', '.join(alone)} has a limit but no request: the gang's admission does not count it"
 
 
 def _volcano(spec: Json) -> Iterator[str]:
@@ -66,7 +65,7 @@ def _volcano(spec: Json) -> Iterator[str]:
             yield f"task {name} waits for others, but the gang counts its pods: the job never starts"
     if any(policy.get("event") == "TaskCompleted" for policy in spec.get("policies") or []):
         yield "the policy on TaskCompleted stands at the job, so it fires for whichever task ends first"
-    yield from _unrequested(named)
+    yield from _unrequested(named, limits_count=False)
 
 
 def _pytorchjob(spec: Json) -> Iterator[str]:
@@ -77,7 +76,7 @@ def _pytorchjob(spec: Json) -> Iterator[str]:
         yield "nprocPerNode is not set, so torchrun starts one process per CPU where there is no GPU"
     if processes and processes.isdigit() and int(processes) > 1:
         yield "WORLD_SIZE counts processes and RANK counts nodes: right for torchrun alone"
-    yield from _unrequested(list(replicas.items()))
+    yield from _unrequested(list(replicas.items()), limits_count=True)
 
 
 def _trainjob(spec: Json) -> Iterator[str]:

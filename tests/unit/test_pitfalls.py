@@ -18,6 +18,16 @@ MASTER: Json = {"name": "master", "replicas": 1}
 WORKER: Json = {"name": "worker", "replicas": 2}
 GPU: Json = {"template": {"spec": {"containers": [{"name": "a", "resources": {"limits": {"nvidia.com/gpu": 1}}}]}}}
 
+PART: Json = {
+    "template": {
+        "spec": {
+            "containers": [
+                {"name": "a", "resources": {"requests": {"cpu": 1}, "limits": {"cpu": 1, "nvidia.com/gpu": 1}}}
+            ]
+        }
+    }
+}
+
 
 def volcano(*tasks: Json, plugins: Json | None = None, **spec: Any) -> Json:
     return {
@@ -43,7 +53,7 @@ def volcano(*tasks: Json, plugins: Json | None = None, **spec: Any) -> Json:
         ("pytorchjob", {"pytorchReplicaSpecs": {"Worker": {}}, "nprocPerNode": "1"}, "no Master"),
         ("pytorchjob", {"pytorchReplicaSpecs": {"Master": {}}}, "one process per CPU"),
         ("pytorchjob", {"pytorchReplicaSpecs": {"Master": {}}, "nprocPerNode": "4"}, "RANK counts nodes"),
-        ("pytorchjob", {"pytorchReplicaSpecs": {"Master": GPU}, "nprocPerNode": "1"}, "has a limit but no request"),
+        ("pytorchjob", {"pytorchReplicaSpecs": {"Master": PART}, "nprocPerNode": "1"}, "has a limit but no request"),
         ("trainjob", {}, "no trainer stanza"),
         ("indexed", {"completions": 3, "parallelism": 2}, "never all run"),
     ],
@@ -52,6 +62,10 @@ def test_tells(backend: str, spec: Json, said: str) -> None:
     found = pitfalls(backend, {"spec": spec})
     assert len(found) == 1
     assert said in found[0]
+
+
+def test_the_operator_counts_limits_where_there_are_no_requests() -> None:
+    assert pitfalls("pytorchjob", {"spec": {"pytorchReplicaSpecs": {"Master": GPU}, "nprocPerNode": "1"}}) == []
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

@@ -1,0 +1,68 @@
+"""The jobs of the documents that people follow expand to what these jobs really become."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gangplank import wiring
+from gangplank.backends import BACKENDS, backend_of
+from gangplank.pitfalls import pitfalls
+from gangplank.pods import Site
+from gangplank.reading import documents
+
+HERE = Path(__file__).resolve().parent / "documents"
+Json = dict[str, Any]
+
+
+def load(name: str) -> tuple[str, Json]:
+    manifest = documents((HERE / f"{name}.yaml").read_text(), name, strict=False)[0]
+    backend = backend_of(manifest)
+    assert backend
+    return backend, manifest
+
+
+@pytest.mark.parametrize(
+    ("name", "master", "world", "pods"),
+    [
+        ("volcano-site", "pytorch-job-master-0.pytorch-job:23456", 3, "pytorch-job"),
+        # the study prints master-0.pytorch-job-with-configmap; the plugin sets the whole pod's name
+        (
+            "study",
+            "pytorch-job-with-configmap-master-0.pytorch-job-with-configmap:23456",
+            3,
+            "pytorch-job-with-configmap",
+        ),
+        ("vsphere-cpu", "pytorchjob-distributed-training-master-0:23456", 3, "pytorchjob-distributed-training"),
+        ("nccl", "pytorch-dist-mnist-nccl-master-0:23456", 2, "pytorch-dist-mnist-nccl"),
+    ],
+)
+def test_expands_to_the_pods_and_the_wiring_of_the_document(name: str, master: str, world: int, pods: str) -> None:
+    backend, manifest = load(name)
+    made = [item for item in BACKENDS[backend].objects(manifest, Site()) if item["kind"] == "Pod"]
+    expected = [f"{pods}-master-0", *(f"{pods}-worker-{index}" for index in range(world - 1))]
+    assert [pod["metadata"]["name"] for pod in made] == expected
+    assert [wiring.seen(pod) for pod in made] == [
+        {"rank": str(rank), "master": master, "world_size": str(world)} for rank in range(world)
+    ]
+
+
+def test_one_service_serves_a_whole_volcano_job_and_each_replica_of_a_pytorchjob() -> None:
+    def services(name: str) -> list[str]:
+        backend, manifest = load(name)
+        return [i["metadata"]["name"] for i in BACKENDS[backend].objects(manifest, Site()) if i["kind"] == "Service"]
+
+    assert services("study") == ["pytorch-job-with-configmap"]
+    assert len(services("vsphere-cpu")) == 3
+
+
+def test_a_gang_of_one_is_a_gang_of_one() -> None:
+    backend, manifest = load("volcano-site")
+    group = next(i for i in BACKENDS[backend].objects(manifest, Site(uid="U")) if i["kind"] == "PodGroup")
+    assert group["spec"]["minMember"] == 1
+
+
+def test_one_process_per_cpu_is_noted() -> None:
+    assert any("one process per CPU" in text for text in pitfalls(*load("vsphere-cpu")))
