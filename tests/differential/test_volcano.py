@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -9,12 +10,14 @@ import pytest
 from gangplank.backends import volcano_plugins
 from gangplank.blocks import NOT_YET
 from gangplank.pods import value
+from gangplank.reading import documents
 from tests.differential.compare import IMAGE, differences, examples, generated
 
 if TYPE_CHECKING:
     from tests.differential.live import Cluster
 
 Json = dict[str, Any]
+DOCUMENTS = Path(__file__).resolve().parents[1] / "golden/documents"
 
 
 def task(name: str, replicas: int | None, container: Json | None = None, **more: Any) -> Json:
@@ -154,6 +157,13 @@ def test_sixty_generated_jobs(cluster: Cluster) -> None:
     manifests = generated("volcano", 60, cluster)
     assert len(manifests) == 60
     assert differences("volcano", manifests, cluster, priorities={cluster.namespace: 7}) == []
+
+
+def test_the_jobs_of_documents(cluster: Cluster) -> None:
+    found = [documents(file.read_text(), file.name, strict=False)[0] for file in sorted(DOCUMENTS.glob("*.yaml"))]
+    known = [item for item in found if item["kind"] == "Job"]
+    assert [item["metadata"]["name"] for item in known] == ["pytorch-job-with-configmap", "pytorch-job"]
+    assert differences("volcano", known, cluster) == []
 
 
 def test_volcanos_own_examples(cluster: Cluster) -> None:
