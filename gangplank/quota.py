@@ -10,7 +10,6 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from gangplank import quantity
-from gangplank.pods import clone
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -91,16 +90,6 @@ def pod_sum(pod: Json, side: str) -> Amounts:
     if side == "limits":  # overhead counts only where there is a limit
         overhead = {name: value for name, value in overhead.items() if name in total}
     return add(total, overhead)
-
-
-def with_requests(pod: Json) -> Json:
-    """A pod as the API server defaults it: a limit without a request is also the request."""
-    found: Json = clone(pod)
-    for container in [*found.get("containers", []), *found.get("initContainers", [])]:
-        given = container.get("resources", {})
-        if given.get("limits"):
-            container["resources"] = {**given, "requests": {**given["limits"], **given.get("requests", {})}}
-    return found
 
 
 def is_extended(name: str) -> bool:

@@ -151,6 +151,7 @@ def nodes_of(part: Json, job: Json, runtime: Json) -> int:
     count: int = spec.get("parallelism", 1)
     if is_trainer(part) and policy is not None:
         count = policy.get("numNodes", 1)
+    count = max(count, 1)
     if is_trainer(part) and "numNodes" in job["spec"].get("trainer", {}):
         count = job["spec"]["trainer"]["numNodes"]
     return count
@@ -242,7 +243,7 @@ def pod_group(job: Json, runtime: Json, made: Json, site: Site) -> Json:
     for part in made["spec"]["replicatedJobs"]:
         count, pod = part["template"]["spec"]["parallelism"], part["template"]["spec"]["template"]["spec"]
         members += count
-        one = quota.pod_sum(quota.with_requests(pod), "requests")
+        one = quota.pod_sum(pod, "requests")  # a limit without a request does not count
         total = quota.add(total, {name: amount.times(count) for name, amount in one.items()})
         if pod.get("priorityClassName"):
             body["priorityClassName"] = pod["priorityClassName"]

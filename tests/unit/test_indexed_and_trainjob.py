@@ -130,7 +130,8 @@ def test_a_runtime_of_the_same_file_counts_and_may_ask_for_a_gang() -> None:
     runtime["metadata"]["name"] = "ours"
     runtime["spec"]["podGroupPolicy"] = {"volcano": {}}
     runtime["spec"]["mlPolicy"]["numNodes"] = 4
-    manifest = trainjob({"resourcesPerNode": {"limits": {"cpu": "1"}}}, runtimeRef={"name": "ours"})
+    resources = {"requests": {"cpu": "1"}, "limits": {"cpu": "2", "memory": "1Gi"}}
+    manifest = trainjob({"resourcesPerNode": resources}, runtimeRef={"name": "ours"})
     made = trainjob_objects.objects(manifest, Site(uid="U", others=(runtime,)))
     group = next(item for item in made if item["kind"] == "PodGroup")
     assert group["spec"] == {"minMember": 4, "minResources": {"cpu": "4"}}
