@@ -12,8 +12,8 @@ import hashlib
 import json
 import os
 import shutil
-import threading
 import time
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,13 +21,15 @@ from typing import TYPE_CHECKING
 import torch
 from log import say
 from safetensors.torch import load as tensors_from_bytes
-from safetensors.torch import save as tensors_to_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 FORMAT = 1
 FILES = ("state.safetensors", "state.json", "evidence.jsonl")
+DTYPES = {torch.float64: "F64", torch.int64: "I64", torch.float32: "F32", torch.int32: "I32", torch.bfloat16: "BF16",
+          torch.float16: "F16", torch.uint8: "U8", torch.bool: "BOOL"}  # by falling size, so that all lie aligned
+Buffer = bytes | memoryview
 
 
 class CheckpointError(RuntimeError):
@@ -48,12 +50,31 @@ class Checkpoint:
         return {name: value.clone() for name, value in tensors_from_bytes(self.state).items()}
 
 
-def write_file(path: Path, data: bytes) -> None:
+def safetensors(tensors: Mapping[str, torch.Tensor]) -> list[Buffer]:
+    """The parts of a safetensors file: header length, header, then each tensor's own memory.
+
+    The library's `save` copies everything twice while no other thread can run; a step loop would stand still for it.
+    https://github.com/huggingface/safetensors#format
+    """
+    header, parts, offset = {}, [], 0
+    for name in sorted(tensors, key=lambda name: (list(DTYPES).index(tensors[name].dtype), name)):
+        tensor = tensors[name]
+        data = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data
+        header[name] = {"dtype": DTYPES[tensor.dtype], "shape": list(tensor.shape),
+                        "data_offsets": [offset, offset + len(data)]}
+        parts.append(data)
+        offset += len(data)
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    return [len(text).to_bytes(8, "little") + text, *parts]
+
+
+def write_file(path: Path, parts: Iterable[Buffer]) -> None:
     """Write beside, sync, rename, sync the folder: at every instant the old file or the new one is there."""
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_name(f".{path.name}.writing")
     try:
-        _write_synced(beside, data)
+        _write_synced(beside, parts)
         beside.replace(path)
     except OSError:
         beside.unlink(missing_ok=True)
@@ -61,11 +82,16 @@ def write_file(path: Path, data: bytes) -> None:
     _sync_folder(path.parent)
 
 
-def _write_synced(path: Path, data: bytes) -> None:
+def _write_synced(path: Path, parts: Iterable[Buffer]) -> str:
+    """Write, sync, and return the sha256; both leave the other threads running."""
+    digest = hashlib.sha256()
     with path.open("wb") as file:
-        file.write(data)
+        for part in parts:
+            file.write(part)
+            digest.update(part)
         file.flush()
         os.fsync(file.fileno())
+    return digest.hexdigest()
 
 
 def _sync_folder(path: Path) -> None:
@@ -85,11 +111,9 @@ def write(folder: Path, name: str, tensors: Mapping[str, torch.Tensor], meta: Ma
     beside = folder / f".writing-{name}"
     beside.mkdir()
     try:
-        contents = dict(zip(FILES, (tensors_to_bytes(dict(tensors)), json.dumps(meta).encode(), evidence), strict=True))
-        for file, data in contents.items():
-            _write_synced(beside / file, data)
-        sums = "".join(f"{hashlib.sha256(data).hexdigest()}  {file}\n" for file, data in contents.items())
-        _write_synced(beside / "SHA256SUMS", sums.encode())
+        contents: list[list[Buffer]] = [safetensors(tensors), [json.dumps(meta).encode()], [evidence]]
+        sums = [f"{_write_synced(beside / file, parts)}  {file}\n" for file, parts in zip(FILES, contents, strict=True)]
+        _write_synced(beside / "SHA256SUMS", ["".join(sums).encode()])
         _sync_folder(beside)
         if (folder / name).exists():  # a bad or another run's checkpoint of the same step: the new one takes its place
             shutil.rmtree(folder / name)
@@ -171,7 +195,8 @@ class Saver:
     def __init__(self, folder: Path, keep: int, job_uid: str | None) -> None:
         self.folder, self.keep, self.job_uid = folder, keep, job_uid
         self.buffers: dict[str, torch.Tensor] = {}
-        self.thread: threading.Thread | None = None
+        self.pool = ThreadPoolExecutor(1)
+        self.pending: Future[None] = self.pool.submit(lambda: None)  # starts the thread now: a start can be slow
         self.failure: OSError | None = None
 
     def save(self, tensors: Mapping[str, torch.Tensor], meta: Mapping[str, object], evidence: bytes) -> None:
@@ -183,14 +208,11 @@ class Saver:
                 kept = torch.empty_like(tensor, device="cpu", memory_format=torch.contiguous_format)
                 self.buffers[name] = kept
             kept.copy_(tensor)
-        self.thread = threading.Thread(target=self._write, args=(dict(meta, format=FORMAT), evidence))
-        self.thread.start()
+        self.pending = self.pool.submit(self._write, dict(meta, format=FORMAT), evidence)
 
     def wait(self) -> None:
         """Return when the last save is on the disk or has failed."""
-        if self.thread is not None:
-            self.thread.join()
-            self.thread = None
+        self.pending.result()
 
     def _write(self, meta: dict[str, object], evidence: bytes) -> None:
         began = time.perf_counter()

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 import torch
 import torch.distributed as dist
-from checkpoint import CheckpointError, Saver, write_file
+from checkpoint import Buffer, CheckpointError, Saver, safetensors, write_file
 from config import Config, ConfigError, parse_args
 from data import DataError, load, shard
 from evidence import GradientWatch, parameter_hash
@@ -31,7 +31,6 @@ from launch import Wiring, WiringError, join, read_wiring
 from log import say
 from model import Net, Trainee, learning_rate, make_optimizer
 from run import begin, checkpoint_meta, checkpoint_tensors, own_json, random_state
-from safetensors.torch import save as tensors_to_bytes
 from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
 from torch.nn.utils import get_total_norm
@@ -254,14 +253,15 @@ class Training:
         seconds = round(time.monotonic() - self.began, 3)
         if wiring.rank == 0 and config.output:
             folder = Path(config.output)
-            weights = {name: value.detach().cpu().contiguous() for name, value in self.net.state_dict().items()}
             result = {"epoch_accuracies": self.progress.accuracies, "accuracy": accuracy, "loss": own.loss,
                       "world_size": wiring.world_size, "steps": self.progress.step, "seconds": seconds,
                       "parameters": parameter_hash(self.net), "model_state": "model.safetensors",
                       "job_uid": wiring.job_uid, "ranks": rows}
-            files = {"model.safetensors": tensors_to_bytes(weights), "evidence.jsonl": self.evidence.lines(),
-                     "config.json": (json.dumps(config.as_json(), indent=2) + "\n").encode(),
-                     "result.json": (json.dumps(result, indent=2) + "\n").encode()}
+            files: dict[str, list[Buffer]] = {
+                "model.safetensors": safetensors(self.net.state_dict()),
+                "evidence.jsonl": [self.evidence.lines()],
+                "config.json": [(json.dumps(config.as_json(), indent=2) + "\n").encode()],
+                "result.json": [(json.dumps(result, indent=2) + "\n").encode()]}
             for name, content in files.items():
                 try:
                     write_file(folder / name, content)

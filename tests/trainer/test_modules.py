@@ -35,6 +35,10 @@ def test_another_number_of_ranks_deals_out_the_rest_of_the_same_shuffle(facts: F
     assert facts["continued"]
 
 
+def test_the_safetensors_library_reads_what_the_trainer_writes(facts: Facts) -> None:
+    assert facts["tensors"]
+
+
 def test_mnist_files_are_read_plain_and_gzipped(facts: Facts) -> None:
     assert json.loads(facts["mnist"]["good"]) == [[4, 1, 28, 28], [3, 1, 4, 1], [5, 9, 2, 6], round(3 / 255, 4)]
     assert facts["mnist"]["plain"] == facts["mnist"]["good"]

@@ -11,6 +11,7 @@ import torch
 from torch.utils.data.distributed import DistributedSampler
 
 sys.path.insert(0, "/opt/gangplank/trainer")
+import checkpoint
 import data
 import evidence
 from config import Config
@@ -102,5 +103,17 @@ def rates() -> dict[str, list[float]]:
             for config in configs}
 
 
-print(json.dumps({"digits": digits(), "shards": shards(), "continued": continued(), "mnist": mnist(),
-                  "bitmaps": bitmaps(), "rates": rates()}))
+def tensors() -> bool:
+    """Whether the safetensors library reads what we write: every type, scalars, empty ones, views."""
+    from safetensors.torch import load
+
+    kinds = [torch.ones(3, 2).to(dtype) for dtype in checkpoint.DTYPES]
+    ours = {f"t{i}": t for i, t in enumerate([*kinds, torch.tensor(1.5), torch.empty(0, 3), torch.arange(9.0)[1::2],
+                                               torch.arange(6).view(2, 3).T])}
+    theirs = load(b"".join(checkpoint.safetensors(ours)))
+    return set(ours) == set(theirs) and all(
+        torch.equal(ours[k], theirs[k]) and ours[k].dtype == theirs[k].dtype for k in ours)
+
+
+facts = (tensors, digits, shards, continued, mnist, bitmaps, rates)
+print(json.dumps({fact.__name__: fact() for fact in facts}))
