@@ -44,9 +44,10 @@ class JobWatch:
         self._threads: dict[str, threading.Thread] = {}
 
     @property
-    def uid(self) -> str:
-        """The job's own uid, '' before the first poll."""
-        return str(self.job.get("metadata", {}).get("uid", ""))
+    def job_uid(self) -> str:
+        """What a Volcano job's evidence is stamped with, its group's name <job>-<uid>; '' for other kinds."""
+        uid = str(self.job.get("metadata", {}).get("uid", ""))
+        return f"{self.name}-{uid}" if uid and self.group == "batch.volcano.sh" else ""
 
     def poll(self) -> Phase:
         """Read the job and its pods once, and begin to follow containers that have started; raises ClusterError."""

@@ -17,6 +17,7 @@ from gangplank import wiring  # noqa: E402
 from gangplank.backends import BACKENDS  # noqa: E402
 from gangplank.errors import SpecError  # noqa: E402
 from gangplank.parse import parse_job  # noqa: E402
+from gangplank.proof import Expected, prove, read_records  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -59,9 +60,24 @@ def described(job: Mapping[str, Any], source: str = "training_job") -> dict[str,
     }
 
 
+def proof(evidence: str, job: Mapping[str, Any], job_uid: str = "") -> dict[str, Any]:
+    """The verdict over the evidence (JSON lines) of a job as `gangplank_job` returns it."""
+    parameters = job.get("hyperparameters") or {}
+    batch = parameters.get("batch_size")
+    expected = Expected(
+        world_size=job["world_size"],
+        epochs=parameters.get("epochs"),
+        global_batch=batch * job["world_size"] if batch else None,
+        job_uid=job_uid or None,
+        processes_per_pod=job["processes_per_node"],
+    )
+    verdict = prove(read_records(evidence), expected)
+    return {"passed": verdict.passed, "lines": verdict.text().splitlines()}
+
+
 class FilterModule:
     """What Ansible loads."""
 
     def filters(self) -> dict[str, Callable[..., Any]]:
         """The filters by name."""
-        return {"gangplank_manifests": manifests, "gangplank_job": described}
+        return {"gangplank_manifests": manifests, "gangplank_job": described, "gangplank_proof": proof}
