@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 Value = str | int | bool
+LARGEST = 2**63 - 1
 TRUE, FALSE = ("1", "t", "T", "TRUE", "true", "True"), ("0", "f", "F", "FALSE", "false", "False")
 
 
@@ -24,7 +25,7 @@ class Parsed:
 
 
 def integer(text: str) -> int | None:
-    """A Go integer literal of any base, or None.
+    """A Go integer literal of any base, cut to 64 bits, or None.
 
     >>> integer("23456"), integer("0x10"), integer("010"), integer("abc")
     (23456, 16, 8, None)
@@ -38,7 +39,7 @@ def integer(text: str) -> int | None:
         value = int(sign + digits, 0)
     except ValueError:
         return None
-    return value if -(2**63) <= value < 2**63 else None
+    return min(max(value, -LARGEST - 1), LARGEST)
 
 
 def parse(arguments: Sequence[str], defaults: Mapping[str, Value]) -> Parsed:
@@ -86,4 +87,4 @@ def _set(values: dict[str, Value], name: str, text: str, kind: type) -> str:
         return "" if text in TRUE + FALSE else trouble
     number = integer(text)
     values[name] = 0 if number is None else number
-    return trouble if number is None else ""
+    return trouble if number is None or abs(number) >= LARGEST else ""

@@ -1,0 +1,54 @@
+"""Arguments of plugins are understood as Go's flag package does, its silences included."""
+
+from __future__ import annotations
+
+import pytest
+
+from gangplank import goflags
+
+FLAGS: dict[str, goflags.Value] = {"port": 1, "name": "n", "on": False}
+
+
+@pytest.mark.parametrize(
+    ("words", "values", "trouble"),
+    [
+        ([], (1, "n", False), ""),
+        (["--port=5"], (5, "n", False), ""),
+        (["-port=5"], (5, "n", False), ""),
+        (["--port", "5"], (5, "n", False), ""),
+        (["-port", "0x10"], (16, "n", False), ""),
+        (["--port=1_000"], (1000, "n", False), ""),
+        (["--port=010"], (8, "n", False), ""),
+        (["--port=-3"], (-3, "n", False), ""),
+        (["--port= 5"], (0, "n", False), "no value for"),
+        (["--port=5.0", "--name=x"], (0, "n", False), "no value for"),
+        (["--port=99999999999999999999"], (2**63 - 1, "n", False), "no value for"),
+        (["--port"], (1, "n", False), "has no value"),
+        (["--name="], (1, "", False), ""),
+        (["--name", "--port=5"], (1, "--port=5", False), ""),
+        (["--name=a=b"], (1, "a=b", False), ""),
+        (["--on"], (1, "n", True), ""),
+        (["--on=T", "--port=2"], (2, "n", True), ""),
+        (["--on", "true", "--port=2"], (1, "n", True), "it is no flag"),
+        (["--on=yes"], (1, "n", False), "no value for"),
+        (["word", "--port=2"], (1, "n", False), "it is no flag"),
+        (["-", "--port=2"], (1, "n", False), "it is no flag"),
+        (["", "--port=2"], (1, "n", False), "it is no flag"),
+        (["--port=2", "--", "--port=3"], (2, "n", False), "is ignored"),
+        (["--port=2", "--"], (2, "n", False), ""),
+        (["---port=2"], (1, "n", False), "is no flag"),
+        (["--=2"], (1, "n", False), "is no flag"),
+        (["--nope", "--port=2"], (1, "n", False), "no flag of the plugin"),
+        (["--port=2 --name=x"], (0, "n", False), "no value for"),
+    ],
+)
+def test_sets_what_go_would_set(words: list[str], values: tuple[int, str, bool], trouble: str) -> None:
+    found = goflags.parse(words, FLAGS)
+    assert tuple(found.values.values()) == values
+    assert trouble in found.trouble
+    assert bool(trouble) == bool(found.trouble)
+
+
+def test_leaves_the_defaults_alone() -> None:
+    goflags.parse(["--port=5"], FLAGS)
+    assert FLAGS == {"port": 1, "name": "n", "on": False}
