@@ -1,0 +1,227 @@
+"""What the README promises of the lab, on a real one. The tests run in this order and share it."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import ssl
+import subprocess
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from lab.image import build_image  # the recipe of lab/images/example
+from tests.lab.conftest import INVENTORY, ROOT, STATE, Lab, snapshot
+
+PROGRAMS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
+ON_NODES = ("containerd", "kubelet", "kube-proxy")
+
+
+def settled(lab: Lab) -> bool:
+    """Every node Ready, DNS up, and every program of supervisord's running."""
+    dns = lab.get("deployment", "coredns", "-n", "kube-system")
+    running = all(process["statename"] == "RUNNING" for process in lab.supervisor().getAllProcessInfo())
+    return running and lab.ready() == {"node-0", "node-1"} and dns["status"].get("readyReplicas") == 1
+
+
+def test_every_part_tells_its_version(lab: Lab) -> None:
+    pins = {name: part["version"] for name, part in yaml.safe_load((ROOT / "lab/versions.yml").read_text())["parts"].items()}
+    folders = lab.parts["bin"]
+    said = {
+        "kubernetes": ["kubectl", "version", "--client"],
+        "etcd": ["etcd", "--version"],
+        "containerd": ["containerd", "--version"],
+        "helm": ["helm", "version", "--short"],
+        "coredns": ["coredns", "-version"],
+        "volcano": ["vc-scheduler", "--version"],
+        "local-path-provisioner": ["local-path-provisioner", "--version"],
+        "cni-plugins": ["bridge"],
+    }
+    for part, (program, *arguments) in said.items():
+        done = subprocess.run([f"{folders[part]}/{program}", *arguments], capture_output=True, text=True, check=False)
+        assert pins[part].removeprefix("v") in done.stdout + done.stderr, (part, done.stdout, done.stderr)
+    assert {node["status"]["nodeInfo"]["kubeletVersion"] for node in lab.get("nodes")} == {pins["kubernetes"]}
+
+
+def test_a_second_run_changes_nothing(lab: Lab) -> None:
+    recap = re.findall(r"^(\S+) .*changed=(\d+)", lab.playbook("playbooks/lab.yml"), re.MULTILINE)
+    assert dict(recap) == {"localhost": "0", "node-0": "0", "node-1": "0"}
+
+
+def test_check_mode_says_so_too(lab: Lab) -> None:
+    recap = re.findall(r"changed=(\d+)", lab.playbook("playbooks/lab.yml", "--check", "--diff"))
+    assert set(recap) == {"0"}
+
+
+@pytest.mark.parametrize("folder", ["/var/lib/kubelet/device-plugins", "/var/log/containers", "/opt/local-path-provisioner"])
+def test_nodes_share_no_fixed_folder_with_each_other_or_the_host(lab: Lab, folder: str) -> None:
+    on_host = sorted(Path(folder).glob("*"))
+    for node in ("node-0", "node-1"):
+        lab.inside(node, "mkdir", "-p", folder)
+        lab.inside(node, "touch", f"{folder}/made-on-{node}")
+    for node, other in (("node-0", "node-1"), ("node-1", "node-0")):
+        names = lab.inside(node, "ls", folder).split()
+        assert f"made-on-{node}" in names
+        assert f"made-on-{other}" not in names
+    assert sorted(Path(folder).glob("*")) == on_host
+
+
+def test_the_host_has_its_own_kubelet_folder_as_before(lab: Lab, before: dict[str, list[str]]) -> None:
+    assert snapshot()["kubelet"] == before["kubelet"]
+
+
+def test_the_host_keeps_its_firewall_and_sees_no_mount_of_a_pod(lab: Lab, before: dict[str, list[str]]) -> None:
+    now = snapshot()
+    assert now["firewall"] == before["firewall"]
+    assert not [mount for mount in now["mounts"] if "kubelet" in mount or "containerd" in mount]
+
+
+def test_nothing_in_a_node_has_a_way_out(lab: Lab) -> None:
+    for node in ("node-0", "node-1"):
+        routes = lab.inside(node, "ip", "route").splitlines()
+        assert routes
+        assert all(route.startswith(("198.18.", "198.19.")) for route in routes)
+
+
+def test_allocatable_memory_adds_up_to_no_more_than_the_machine_has(lab: Lab) -> None:
+    offered = sum(int(node["status"]["allocatable"]["memory"].removesuffix("Ki")) for node in lab.get("nodes"))
+    total = int(re.findall(r"MemTotal:\s+(\d+)", Path("/proc/meminfo").read_text())[0])
+    assert total // 2 < offered <= total
+
+
+def test_strangers_are_not_answered(lab: Lab) -> None:
+    config = yaml.safe_load((STATE / "admin.kubeconfig").read_text())["clusters"][0]["cluster"]
+    context = ssl.create_default_context(cafile=config["certificate-authority"])
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context))
+    for path in ("/version", "/healthz", "/api/v1/namespaces"):
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            opener.open(config["server"] + path, timeout=5)
+        assert refused.value.code == 401
+
+
+def test_secrets_are_encrypted_at_rest(lab: Lab) -> None:
+    lab.kubectl("create", "configmap", "plain", "--from-literal=key=readable-marker-3141")
+    lab.kubectl("create", "secret", "generic", "hidden", "--from-literal=key=hidden-marker-2718")
+    written = b"".join(path.read_bytes() for path in (STATE / "etcd").rglob("*") if path.is_file())
+    assert b"readable-marker-3141" in written
+    assert b"hidden-marker-2718" not in written
+    assert b"k8s:enc:secretbox" in written
+
+
+def test_requests_that_change_something_are_audited_without_their_content(lab: Lab) -> None:
+    audit = lab.wait("the audit log", lambda: (STATE / "audit/audit.log").read_text())
+    assert '"verb":"create"' in audit
+    assert '"name":"hidden"' in audit
+    assert "hidden-marker-2718" not in audit
+
+
+def test_a_privileged_pod_is_refused(lab: Lab) -> None:
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "mighty"}, "spec": {"containers": [
+        {"name": "c", "image": "registry.k8s.io/pause:3.10.1", "securityContext": {"privileged": True}}]}}  # fmt: skip
+    answer = lab.kubectl("create", "-f", "-", stdin=yaml.safe_dump(pod), check=False)
+    assert 'violates PodSecurity "baseline:latest"' in answer
+
+
+def test_a_missing_image_fails_at_once_with_its_name(lab: Lab) -> None:
+    lab.kubectl("run", "lost", "--image=example.invalid/no/such:1", "--restart=Never")
+
+    def waiting() -> Any:
+        state = lab.get("pod", "lost")["status"]["containerStatuses"][0]["state"]["waiting"]
+        return state if state["reason"] in ("ErrImagePull", "ImagePullBackOff") else None
+
+    assert "example.invalid/no/such:1" in lab.wait("the pull's failure", waiting, 15)["message"]
+    lab.kubectl("delete", "pod", "lost", "--now")
+
+
+def test_openshifts_dynamic_client_reads_the_lab(lab: Lab) -> None:
+    from kubernetes import config
+    from openshift.dynamic import DynamicClient
+
+    client = DynamicClient(config.new_client_from_config(str(STATE / "admin.kubeconfig")))
+    nodes = client.resources.get(api_version="v1", kind="Node").get()
+    assert {node.metadata.name for node in nodes.items} == {"node-0", "node-1"}
+
+
+def test_a_persons_own_image_runs_on_every_node(lab: Lab, tmp_path: Path) -> None:
+    script = tmp_path / "mine"
+    script.mkdir()
+    (script / "hello.py").write_text("print('hello from my own image')\n")
+    base = next(image for image in lab.parts["images"] if "/trainer:" in image["name"])
+    archive = tmp_path / "mine.tar"
+    build_image("example.com/mine:1", Path(base["archive"]), script, archive)
+    out = lab.playbook("playbooks/lab-load.yml", "-e", f"lab_cluster_load={archive}")
+    assert "changed=1" in out
+    assert "changed=1" not in lab.playbook("playbooks/lab-load.yml", "-e", f"lab_cluster_load={archive}")
+    for node in ("node-0", "node-1"):
+        spec = {"nodeName": node, "restartPolicy": "Never", "containers": [
+            {"name": "c", "image": "example.com/mine:1", "command": ["python3", "/opt/mine/hello.py"]}]}  # fmt: skip
+        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": f"mine-{node}"}, "spec": spec}
+        lab.kubectl("create", "-f", "-", stdin=yaml.safe_dump(pod))
+    for node in ("node-0", "node-1"):
+        lab.wait("the pod's end", lambda name=f"mine-{node}": lab.get("pod", name)["status"]["phase"] == "Succeeded")
+        assert lab.kubectl("logs", f"mine-{node}") == "hello from my own image\n"
+
+
+def test_each_killed_program_comes_back(lab: Lab) -> None:
+    supervisor = lab.supervisor()
+    names = [*PROGRAMS, *(f"{name}-{node}" for name in ON_NODES for node in ("node-0", "node-1"))]
+    killed = {name: supervisor.getProcessInfo(name)["pid"] for name in names}
+    for pid in killed.values():
+        os.kill(pid, signal.SIGKILL)
+    lab.wait("all programs back", lambda: settled(lab))
+    assert all(supervisor.getProcessInfo(name)["pid"] != pid for name, pid in killed.items())
+    assert lab.get("configmap", "plain")["data"]["key"] == "readable-marker-3141"
+
+
+def test_one_command_brings_back_a_lab_whose_every_process_was_killed(lab: Lab) -> None:
+    for base in Path("/sys/fs/cgroup").iterdir():
+        for listing in (base / "gangplank").rglob("cgroup.procs"):
+            for pid in listing.read_text().split():
+                os.kill(int(pid), signal.SIGKILL)
+        if (base / "gangplank").exists():
+            break
+    lab.wait("the lab's death", lambda: "refused" in lab.kubectl("get", "nodes", check=False), 20)
+    lab.playbook("playbooks/lab.yml")
+    lab.wait("the lab as it was", lambda: settled(lab))
+    assert lab.get("configmap", "plain")["data"]["key"] == "readable-marker-3141"
+
+
+def test_a_drained_node_takes_pods_again_and_a_lost_one_comes_back(lab: Lab) -> None:
+    lab.kubectl("create", "deployment", "spread", "--image=registry.k8s.io/pause:3.10.1", "--replicas=4")
+    lab.wait("the pods", lambda: lab.get("deployment", "spread")["status"].get("readyReplicas") == 4)
+    lab.kubectl("drain", "node-1", "--ignore-daemonsets", "--delete-emptydir-data", "--force", "--timeout=60s")
+
+    def homes() -> list[str]:
+        return [pod["spec"].get("nodeName", "") for pod in lab.get("pods", "-l", "app=spread")]
+
+    lab.wait("everything on node-0", lambda: homes() == ["node-0"] * 4)
+    lab.kubectl("uncordon", "node-1")
+    lab.playbook("tests/lab/lose.yml", "-e", "lose_node=node-1")
+    lab.wait("the loss is noticed", lambda: lab.ready() == {"node-0"}, 90)
+    lab.playbook("playbooks/lab.yml")
+    lab.wait("both nodes", lambda: settled(lab))
+    lab.kubectl("delete", "deployment", "spread", "--now")
+
+
+def test_a_third_node_is_one_more_line(lab: Lab, tmp_path: Path) -> None:
+    site = tmp_path / "site"
+    site.mkdir()
+    (site / "group_vars").symlink_to(INVENTORY.parent / "group_vars")
+    text = INVENTORY.read_text()
+    (site / "hosts.yml").write_text(text.replace("        node-1:\n", "        node-1:\n        node-2:\n"))
+    lab.playbook("playbooks/lab.yml", inventory=site / "hosts.yml")
+    assert lab.ready() == {"node-0", "node-1", "node-2"}
+    test_allocatable_memory_adds_up_to_no_more_than_the_machine_has(lab)
+    lab.kubectl("run", "third", "--image=registry.k8s.io/pause:3.10.1", '--overrides={"spec":{"nodeName":"node-2"}}')
+    lab.wait("a pod on it", lambda: lab.get("pod", "third")["status"]["phase"] == "Running", 30)
+
+
+def test_removing_the_lab_leaves_the_machine_as_it_was(lab: Lab, before: dict[str, list[str]]) -> None:
+    lab.playbook("playbooks/lab-down.yml")
+    after = snapshot()
+    assert {kind: after[kind] for kind in before} == before
