@@ -1,8 +1,8 @@
 """How long the library takes: `make bench-expand`, or python3 bench/expand.py; exits 1 when a figure is missed.
 
 Figures: a job of 10,000 replicas to all its objects in at most 2 s, ten times the replicas in at most 11 times the
-time, a job of three replicas in at most 5 ms, `gangplank --help` in at most 150 ms. Each is the best of some runs,
-since other programs on the machine can only add to it.
+time, a job of three replicas in at most 5 ms, `gangplank --help` in at most 150 ms. Each is the best of some runs, and
+expanding is counted in CPU time: other programs on the machine can only add to either.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 RUNS = 5
 
 
-def best(work: Callable[[], object], runs: int = RUNS) -> float:
+def best(work: Callable[[], object], clock: Callable[[], float] = time.process_time) -> float:
     """The shortest time of some runs, in seconds."""
     times = []
-    for _ in range(runs):
-        begin = time.perf_counter()
+    for _ in range(RUNS):
+        begin = clock()
         work()
-        times.append(time.perf_counter() - begin)
+        times.append(clock() - begin)
     return min(times)
 
 
@@ -56,7 +56,7 @@ def main() -> int:
         three, thousand, ten = (best(lambda b=backend, n=n: expand(b, n)) for n in (3, 1000, 10_000))  # type: ignore[misc]
         missed += (three > 0.005) + (ten > 2) + (ten > 11 * thousand)
         print(f"{backend:12}  {three * 1e3:7.2f} ms  {thousand * 1e3:7.1f} ms  {ten:8.3f} s  {ten / thousand:6.1f}")
-    help_s = best(help_text)
+    help_s = best(help_text, time.perf_counter)
     missed += help_s > 0.150
     print(f"gangplank --help: {help_s * 1e3:.0f} ms")
     print("all figures reached" if not missed else f"{missed} figures missed")

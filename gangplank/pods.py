@@ -52,9 +52,13 @@ def acyclic(work: Callable[[Json, Site | None], list[Json]]) -> Callable[[Json, 
 def clone(value: Any) -> Any:
     """A deep copy of JSON, some ten times as fast as copy.deepcopy, which matters for 10,000 pods."""
     if type(value) is dict:
-        return {key: clone(item) for key, item in value.items()}
+        found = value.copy()  # keeps a dict small, unlike filling a new one
+        for key, item in found.items():
+            if type(item) is dict or type(item) is list:
+                found[key] = clone(item)
+        return found
     if type(value) is list:
-        return [clone(item) for item in value]
+        return [clone(item) if type(item) is dict or type(item) is list else item for item in value]
     return value
 
 
