@@ -57,7 +57,9 @@ def kind(option: Mapping[str, Any]) -> str:
 def lines(options: Mapping[str, Mapping[str, Any]], given: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
     """Yield a row per option; nested ones have no default of their own."""
     for name, option in options.items():
-        default = f"`{json.dumps(given[name])}`" if name in given else "required" if option.get("required") else ""
+        default = "required" if option.get("required") else ""
+        if name in given:
+            default = f"`{json.dumps(given[name])}`".replace("|", "\\|")
         yield f"| `{prefix}{name}` | {kind(option)} | {default} | {prose(option['description'])} |"
         path = f"{prefix}{name}" + ("[]." if option["type"] == "list" else ".")
         yield from lines(option.get("options", {}), {}, path)
