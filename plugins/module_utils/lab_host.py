@@ -1,0 +1,137 @@
+"""The facts of this machine that decide whether the lab can live on it, read in one go; nothing is changed."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import json
+import os
+import platform
+import shutil
+import subprocess
+from pathlib import Path
+
+from ansible.module_utils import lab_preflight as preflight
+
+CGROUPS = Path(preflight.CGROUPS)
+FEATURES = preflight.FEATURES
+
+
+def _text(path: Path) -> str:
+    with contextlib.suppress(OSError):
+        return path.read_text(errors="replace")
+    return ""
+
+
+def _controllers() -> tuple[frozenset[str] | None, int]:
+    """Return the controllers there and the version of the hierarchy; None where there is no hierarchy."""
+    unified = CGROUPS / "cgroup.controllers"
+    if unified.exists():
+        return frozenset(_text(unified).split()), 2
+    with contextlib.suppress(OSError):
+        mounted = [path.name for path in CGROUPS.iterdir() if (path / "cgroup.procs").exists()]
+        names = frozenset(name for path in mounted for name in path.split(","))
+        return names or None, 1
+    return None, 1
+
+
+def _features() -> tuple[frozenset[str], frozenset[str]]:
+    """Return the features that are usable, and those that a modprobe would bring."""
+    release = platform.release()
+    modules = Path("/lib/modules") / release
+    config = _text(Path(f"/boot/config-{release}"))
+    with contextlib.suppress(OSError):
+        config = config or gzip.decompress(Path("/proc/config.gz").read_bytes()).decode(errors="replace")
+    lines = set(config.splitlines())
+    built_in, loadable = _text(modules / "modules.builtin"), _text(modules / "modules.dep")
+    usable, more = set(), set()
+    for name, (module, option) in FEATURES.items():
+        can_load = f"/{module}.ko" in loadable
+        comes_by_itself = can_load and name in ("bridge", "veth")  # the kernel loads them when `ip link add` asks
+        there = Path(f"/sys/module/{module}").exists() or f"/{module}.ko" in built_in or f"{option}=y" in lines
+        if there or comes_by_itself:
+            usable.add(name)
+        if can_load:
+            more.add(name)
+    now = {"overlay": "\toverlay\n" in _text(Path("/proc/filesystems"))}  # these show themselves once they are there
+    now["br_netfilter"] = Path("/proc/sys/net/bridge").exists()
+    usable = (usable - now.keys()) | {name for name, there in now.items() if there}
+    return frozenset(usable), frozenset(more)
+
+
+def _free_gib(path: Path) -> float:
+    """Return what may still be written where `path` is or will be."""
+    while not path.exists():
+        path = path.parent
+    found = os.statvfs(path)
+    return found.f_bavail * found.f_frsize / 2**30
+
+
+def _memory_gib() -> float:
+    """Return the machine's memory, or the limit of the container that this is."""
+    sizes = [int(line.split()[1]) * 1024 for line in _text(Path("/proc/meminfo")).splitlines() if "MemTotal" in line]
+    limits = (_text(CGROUPS / name).strip() for name in ("memory.max", "memory/memory.limit_in_bytes"))
+    sizes += [int(limit) for limit in limits if limit.isdigit()]
+    return min(sizes, default=0) / 2**30
+
+
+def _ip(kind: str) -> list[dict[str, object]]:
+    with contextlib.suppress(OSError, ValueError):
+        done = subprocess.run(["ip", "-json", *kind.split()], capture_output=True, text=True, check=False)
+        return list(json.loads(done.stdout or "[]"))
+    return []
+
+
+def _daemons() -> tuple[str, ...]:
+    """Return the container daemons in the machine's own network namespace: the lab's are in others."""
+    own, names = Path("/proc/self/ns/net").stat().st_ino, set()
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit() or (name := _text(entry / "comm").strip()) not in preflight.DAEMONS:
+            continue
+        with contextlib.suppress(OSError):
+            if (entry / "ns/net").stat().st_ino == own:
+                names.add(name)
+    return tuple(sorted(names))
+
+
+def gather(cache: str, state: str) -> preflight.Host:
+    """Read the machine's facts; `cache` is the lab's cache folder, `state` the folder of the running lab."""
+    controllers, version = _controllers()
+    features, loadable = _features()
+    bits = [int(line.split()[1], 16) for line in _text(Path("/proc/self/status")).splitlines() if "CapEff" in line]
+    effective = bits[0] if bits else 0
+    writable = controllers is None or not os.statvfs(CGROUPS).f_flag & os.ST_RDONLY
+    if controllers is not None and version == 1:
+        writable = not os.statvfs(CGROUPS / "memory" if "memory" in controllers else CGROUPS).f_flag & os.ST_RDONLY
+    addresses: list[tuple[str, str]] = []
+    for link in _ip("address show"):
+        infos = link["addr_info"]
+        if isinstance(infos, list):
+            addresses += [(f"{info['local']}/{info['prefixlen']}", str(link["ifname"])) for info in infos]
+    routes = [(str(route["dst"]), str(route.get("dev", ""))) for route in _ip("-4 route show")]
+    folder = Path(cache)
+    return preflight.Host(
+        user=os.geteuid(),
+        system=platform.system(),
+        machine=platform.machine(),
+        capabilities=frozenset(name for name, bit in preflight.CAPABILITIES.items() if effective >> bit & 1),
+        controllers=controllers,
+        cgroup_version=version,
+        cgroup_writable=writable,
+        namespaces=frozenset(kind for kind in ("net", "mnt") if Path(f"/proc/self/ns/{kind}").exists()),
+        features=features,
+        loadable=loadable,
+        found=frozenset(name for name in preflight.PROGRAMS if Path(name).is_file() or shutil.which(name)),
+        cache=cache,
+        cache_free_gib=_free_gib(folder),
+        cache_warm=all(any((folder / kind).glob("[!.]*")) for kind in ("parts", "roots", "stores")),
+        state=state,
+        state_free_gib=_free_gib(Path(state)),
+        memory_gib=_memory_gib(),
+        lab_there=Path(state).exists() or any(Path("/run/gangplank/mnt").glob("*")),
+        links=frozenset(path.name for path in Path("/sys/class/net").glob("*")),
+        addresses=tuple(addresses),
+        routes=tuple(("0.0.0.0/0" if dst == "default" else dst, link) for dst, link in routes),
+        pinned=tuple(sorted(path.name for path in Path("/run/netns").glob(f"{preflight.NAMESPACES}*"))),
+        daemons=_daemons(),
+    )

@@ -1,0 +1,202 @@
+"""What a machine must have before the lab is built on it: the facts that count, and what is wrong with them.
+
+All of it is pure, so that every check can be tried with made-up facts; lab_host reads the real ones.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import dataclass
+
+CGROUPS = "/sys/fs/cgroup"
+CONTROLLERS = ("cpu", "cpuset", "memory", "pids")
+CAPABILITIES = {"CAP_NET_ADMIN": 12, "CAP_SYS_ADMIN": 21}  # bits, see linux/capability.h
+HOST_LINK = "gangplank0"
+NAMESPACES = "gangplank-"
+MACHINES = ("aarch64", "x86_64")
+KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
+
+# What the lab calls on the host -> the Debian package that brings it.
+PROGRAMS = {
+    "apt-get": "apt",
+    "cp": "coreutils",
+    "dpkg-deb": "dpkg",
+    "ip": "iproute2",
+    "mount": "mount",
+    "nsenter": "util-linux",
+    "perl": "perl",  # mmdebstrap is a script of its
+    "tar": "tar",
+    "umount": "mount",
+    "unshare": "util-linux",
+    KEYRING: "debian-archive-keyring",  # not a program, and missing as quietly on Debian's descendants
+}
+
+# Feature of the kernel -> (module, its configuration option).
+FEATURES = {
+    "bridge": ("bridge", "CONFIG_BRIDGE"),
+    "br_netfilter": ("br_netfilter", "CONFIG_BRIDGE_NETFILTER"),
+    "overlay": ("overlay", "CONFIG_OVERLAY_FS"),
+    "veth": ("veth", "CONFIG_VETH"),
+}
+# Daemons whose presence is told, because people ask whether the lab will disturb them.
+DAEMONS = ("containerd", "crio", "dockerd", "k3s-server", "kubelet")
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What the lab asks of the machine; sizes in GiB, networks as CIDR."""
+
+    networks: tuple[str, ...]
+    disk_cold_gib: float = 25
+    disk_warm_gib: float = 8
+    memory_gib: float = 6
+
+
+@dataclass(frozen=True)
+class Host:
+    """What the machine is like; `addresses` and `routes` are (CIDR, link)."""
+
+    user: int
+    system: str
+    machine: str
+    capabilities: frozenset[str]
+    controllers: frozenset[str] | None
+    cgroup_version: int
+    cgroup_writable: bool
+    namespaces: frozenset[str]
+    features: frozenset[str]
+    loadable: frozenset[str]
+    found: frozenset[str]
+    cache: str
+    cache_free_gib: float
+    cache_warm: bool
+    state: str
+    state_free_gib: float
+    memory_gib: float
+    lab_there: bool
+    links: frozenset[str] = frozenset()
+    addresses: tuple[tuple[str, str], ...] = ()
+    routes: tuple[tuple[str, str], ...] = ()
+    pinned: tuple[str, ...] = ()
+    daemons: tuple[str, ...] = ()
+
+
+def _line(what: str, got: str, expected: str, cure: str) -> str:
+    return f"{what}: got {got}, expected {expected}. Cure: {cure}"
+
+
+def _system(host: Host) -> list[str]:
+    found = []
+    if host.system != "Linux" or host.machine not in MACHINES:
+        got, expected = f"{host.system} {host.machine}", f"Linux {' or '.join(sorted(MACHINES))}"
+        found.append(_line("machine", got, expected, "run the lab on such a machine; site.yml works from any"))
+    if host.user:
+        cure = "run it as root (sudo -E); site.yml on a cluster of yours needs no root"
+        found.append(_line("user", f"uid {host.user}", "root, which namespaces and mounts need", cure))
+    elif missing := sorted(CAPABILITIES.keys() - host.capabilities):
+        cure = "in a container, run it privileged; else use a virtual machine"
+        found.append(_line("capabilities", f"root without {', '.join(missing)}", "a root that may mount", cure))
+    return found
+
+
+def _cgroups(host: Host) -> list[str]:
+    if host.controllers is None:
+        cure = f"mount -t cgroup2 none {CGROUPS}"
+        return [_line("cgroups", f"nothing at {CGROUPS}", "a cgroup hierarchy", cure)]
+    found = []
+    missing = sorted(set(CONTROLLERS) - host.controllers)
+    if missing:
+        got, expected = f"no controller {', '.join(missing)}", ", ".join(CONTROLLERS)
+        cure = "boot with " + " ".join(f"cgroup_enable={name}" for name in missing)
+        if host.cgroup_version == 1:
+            mounts = [f"mount -t cgroup -o {name} {name} {CGROUPS}/{name}" for name in missing]
+            cure = f"{'; '.join(mounts)} (after mkdir); or {cure}"
+        found.append(_line(f"cgroups v{host.cgroup_version}", got, expected, cure))
+    if not host.cgroup_writable:
+        cure = "in a container, run it privileged; else mount -o remount,rw it"
+        found.append(_line("cgroups", f"{CGROUPS} read-only", "it writable", cure))
+    return found
+
+
+def _kernel(host: Host) -> list[str]:
+    found = []
+    names = {"net": "network", "mnt": "mount"}
+    for kind in sorted(names.keys() - host.namespaces):
+        cure = f"boot a kernel with CONFIG_{'NET_NS' if kind == 'net' else 'NAMESPACES'}=y"
+        found.append(_line("kernel", f"no {names[kind]} namespaces", "them", cure))
+    for name in sorted(FEATURES.keys() - host.features):
+        module, option = FEATURES[name]
+        cure = f"modprobe {module}"
+        if name not in host.loadable:
+            cure += f"; where the kernel has no such module, boot one with {option}=y or =m"
+        found.append(_line("kernel", f"no {name}", "it loaded or built in", cure))
+    return found
+
+
+def _programs(host: Host) -> list[str]:
+    missing = sorted(PROGRAMS.keys() - host.found)
+    if not missing:
+        return []
+    packages = " ".join(sorted({PROGRAMS[name] for name in missing}))
+    named = ", ".join(f"{name} (package {PROGRAMS[name]})" for name in missing)
+    return [_line("programs", f"no {named}", "them on PATH", f"apt-get install {packages}")]
+
+
+def _room(host: Host, needs: Needs) -> list[str]:
+    found = []
+    wanted = needs.disk_warm_gib if host.cache_warm else needs.disk_cold_gib
+    if host.cache_free_gib < wanted:
+        state = "filled" if host.cache_warm else "empty"
+        expected = f"{wanted:g} GiB (the cache is {state})"
+        cure = "free some space, or set XDG_CACHE_HOME to a folder on a larger disk"
+        found.append(_line(f"disk of {host.cache}", f"{host.cache_free_gib:.1f} GiB free", expected, cure))
+    if host.state_free_gib < needs.disk_warm_gib:
+        got, expected = f"{host.state_free_gib:.1f} GiB free", f"{needs.disk_warm_gib:g} GiB for the nodes' files"
+        found.append(_line(f"disk of {host.state}", got, expected, "free some space there"))
+    if host.memory_gib < needs.memory_gib * 0.95:  # a machine of 6 GiB shows 5.8: the kernel keeps some
+        got = f"{host.memory_gib:.1f} GiB"
+        cure = "give it more; for a smaller lab lower preflight_memory_gib and take a node out of its inventory"
+        found.append(_line("memory of the machine", got, f"{needs.memory_gib:g} GiB", cure))
+    return found
+
+
+def _overlaps(cidr: str, networks: tuple[str, ...]) -> str | None:
+    """Return the lab's network that `cidr` touches; ranges of a whole VPN or a default route give way to ours."""
+    one = ipaddress.ip_interface(cidr).network
+    if one.prefixlen <= 8 and not cidr.endswith(f"/{one.max_prefixlen}"):
+        return None
+    for network in networks:
+        if one.version == 4 and one.overlaps(ipaddress.ip_network(network)):
+            return network
+    return None
+
+
+def _taken(host: Host, needs: Needs) -> list[str]:
+    found = []
+    for kind, listed in (("address", host.addresses), ("route", host.routes)):
+        for cidr, link in listed:
+            network = _overlaps(cidr, needs.networks)
+            if network and link != HOST_LINK:
+                cure = f"remove it (ip {kind} del {cidr} dev {link}), or give the lab other networks (lab_cluster_*)"
+                found.append(_line(f"network {network}", f"{kind} {cidr} on {link}", "nobody but the lab in it", cure))
+    if not host.lab_there and HOST_LINK in host.links:
+        cure = f"rename or remove it: ip link del {HOST_LINK}"
+        found.append(_line("link", f"{HOST_LINK}, and no lab is here", "the name free", cure))
+    if not host.lab_there and host.pinned:
+        cure = "; ".join(f"ip netns del {name}" for name in host.pinned)
+        got = f"{', '.join(host.pinned)}, and no lab is here"
+        found.append(_line("network namespaces", got, f"the names {NAMESPACES}* free", cure))
+    return found
+
+
+def problems(host: Host, needs: Needs) -> list[str]:
+    """Return all that keeps the lab from this machine, a line each: what, got, expected, cure."""
+    return [
+        *_system(host), *_cgroups(host), *_kernel(host), *_programs(host), *_room(host, needs), *_taken(host, needs)
+    ]  # fmt: skip
+
+
+def notes(host: Host) -> list[str]:
+    """Return what is good to know and keeps nobody from anything."""
+    there = f"{', '.join(host.daemons)} on this machine: left alone, the lab runs its own in namespaces of its own"
+    return [there] if host.daemons else []
