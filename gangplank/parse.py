@@ -104,6 +104,7 @@ def read_job(fields: Fields, scripts: Mapping[str, str]) -> JobSpec:
         annotations=fields.pairs("annotations", annotation_problem),
         labels=fields.pairs("labels", label_problem),
         tolerations=fields.mappings("tolerations"),
+        gpu_tolerations=fields.mappings("gpu_tolerations"),
         node_selector=fields.pairs("node_selector", label_problem),
         shm_size=fields.quantity("shm_size", "1Gi" if gpus else ""),
         hyperparameters=read_hyperparameters(fields.inner("hyperparameters")),

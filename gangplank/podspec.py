@@ -133,10 +133,10 @@ def mounts(spec: JobSpec, role: str) -> tuple[list[Json], list[Json]]:
 
 
 def tolerations(spec: JobSpec, role: str) -> list[Json]:
-    """The job's tolerations, and the usual one of GPU nodes for a replica that asks for GPUs."""
+    """The job's tolerations, and those of the site's GPU nodes for a replica that asks for GPUs."""
     wanted = [dict(item) for item in spec.tolerations]
-    if spec.resources_of(role).gpus and not wanted:
-        wanted.append(dict(GPU_TOLERATION))
+    if spec.resources_of(role).gpus:
+        wanted += [dict(item) for item in spec.gpu_tolerations or (() if wanted else (GPU_TOLERATION,))]
     return wanted
 
 

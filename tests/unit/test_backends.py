@@ -106,6 +106,22 @@ def test_gpus_are_requested_and_limited_and_tolerated(backend: str) -> None:
         assert "--nproc-per-node=2" in pod["spec"]["containers"][0]["command"]
 
 
+def test_a_site_has_its_own_toleration_for_gpus() -> None:
+    ours = {"key": "flyte/gpu", "operator": "Equal", "value": "dedicated", "effect": "NoSchedule"}
+    own = {"key": "x", "operator": "Exists"}
+    usual = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
+
+    def tolerated(**changes: Any) -> Any:
+        return pods("volcano", **changes)[0]["spec"].get("tolerations")
+
+    gpus = {"resources": {"gpus": 1}}
+    assert tolerated(**gpus) == [usual]
+    assert tolerated(**gpus, gpu_tolerations=[ours]) == [ours]
+    assert tolerated(**gpus, gpu_tolerations=[ours], tolerations=[own]) == [own, ours]
+    assert tolerated(**gpus, tolerations=[own]) == [own]
+    assert tolerated(gpu_tolerations=[ours]) is None
+
+
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_carried_script_is_a_config_map_that_every_replica_mounts(backend: str) -> None:
     spec = parse_job({**BASE, "backend": backend, "script": "a/b.py"}, scripts={"a/b.py": "print(1)\n"})
