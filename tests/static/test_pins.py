@@ -1,0 +1,158 @@
+"""lab/versions.yml owns every version; go.mod, go.sum, the lock and whoever else names one agree with it."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from lab.pins import Part, load_pins
+
+ROOT = Path(__file__).resolve().parents[2]
+MODULES = ROOT / "lab/modules"
+PINS = load_pins()
+BUILT = {name: part for name, part in PINS.parts.items() if part.module}
+UPSTREAM = {name: part for name, part in BUILT.items() if not part.module.startswith("gangplank/")}
+IMAGES = [image.name for part in PINS.parts.values() for image in part.images]
+# Where a version may be named besides; tests/unit makes up its own.
+FOLDERS = ("roles", "charts", "jobs", "inventories", "molecule", "playbooks", "docs", "trainer")
+NAMED_IN = (*FOLDERS, "README.md", "Makefile")
+
+
+def load(path: str) -> Any:
+    return yaml.safe_load((ROOT / path).read_text())
+
+
+def lock() -> dict[str, Any]:
+    return dict(json.loads((ROOT / "lab/lock.json").read_text()))
+
+
+def required(part: Part) -> dict[str, str]:
+    """Module -> version of the `require` lines in the part's go.mod."""
+    text = (MODULES / part.name / "go.mod").read_text()
+    blocks = re.findall(r"^require \(\n(.*?)^\)", text, re.MULTILINE | re.DOTALL)
+    lines = [*re.findall(r"^require ([^(\n]+)$", text, re.MULTILINE), *"\n".join(blocks).splitlines()]
+    return dict(line.split()[:2] for line in lines if line.strip())
+
+
+def sums(part: Part) -> dict[tuple[str, str], str]:
+    """(module, version) -> sum of the lines in the part's go.sum."""
+    lines = (MODULES / part.name / "go.sum").read_text().splitlines()
+    return {(module, version): digest for module, version, digest in map(str.split, lines)}
+
+
+def tracked(*paths: str) -> list[Path]:
+    answer = subprocess.run(["git", "ls-files", "-z", *paths], cwd=ROOT, capture_output=True, text=True, check=True)
+    return [ROOT / name for name in answer.stdout.split("\0") if name and (ROOT / name).is_file()]
+
+
+def text_of(path: Path) -> str:
+    return path.read_text(errors="replace")
+
+
+def test_every_part_has_its_module_and_every_module_its_part() -> None:
+    assert {path.name for path in MODULES.iterdir()} == BUILT.keys()
+
+
+@pytest.mark.parametrize("name", BUILT)
+def test_go_mod_is_of_this_part_and_asks_for_the_pinned_go(name: str) -> None:
+    text = (MODULES / name / "go.mod").read_text()
+    assert text.startswith(f"module gangplank/lab/{name}\n")
+    assert re.findall(r"^go (\S+)$", text, re.MULTILINE) == [PINS.go_minimum]
+
+
+@pytest.mark.parametrize("name", UPSTREAM)
+def test_go_mod_requires_the_pinned_version(name: str) -> None:
+    assert required(UPSTREAM[name])[UPSTREAM[name].module] == UPSTREAM[name].version
+
+
+@pytest.mark.parametrize("name", UPSTREAM)
+def test_go_sum_and_the_lock_have_the_same_sum_of_the_pinned_version(name: str) -> None:
+    part = UPSTREAM[name]
+    found = sums(part)
+    assert (part.module, f"{part.version}/go.mod") in found
+    assert lock()["modules"][part.module] == [part.version, found[part.module, part.version]]
+    assert all(digest.startswith("h1:") for digest in found.values())
+
+
+def test_the_lock_has_every_module_and_no_other() -> None:
+    assert lock()["modules"].keys() == {part.module for part in UPSTREAM.values()}
+
+
+def test_the_lock_has_a_digest_of_every_image_and_no_other() -> None:
+    assert lock()["images"].keys() == set(IMAGES)
+    assert all(re.fullmatch(r"sha256:[0-9a-f]{64}", digest) for digest in lock()["images"].values())
+
+
+def test_the_lock_has_every_root_and_a_sum_of_each_of_its_packages() -> None:
+    found = lock()["roots"]
+    assert found.keys() == PINS.roots.keys()
+    for name, root in PINS.roots.items():
+        assert set(root.packages) - found[name].keys() == set(), name
+        assert all(re.fullmatch(r"[0-9a-f]{64}", digest) for _, digest in found[name].values())
+
+
+def test_the_lock_was_built_with_a_go_that_is_new_enough() -> None:
+    def number(version: str) -> tuple[int, ...]:
+        return tuple(int(digits) for digits in re.findall(r"\d+", version))
+
+    assert number(lock()["go"]) >= number(PINS.go_minimum)
+    assert number(PINS.go_toolchain) >= number(PINS.go_minimum)
+
+
+def test_a_copied_module_replaces_the_required_one() -> None:
+    for part in UPSTREAM.values():
+        if part.copy:
+            text = (MODULES / part.name / "go.mod").read_text()
+            assert f"{part.copy.module} => ./{part.copy.to}\n" in text
+
+
+def test_kubernetes_stamps_and_the_python_client_are_of_its_minor_version() -> None:
+    kubernetes = PINS.parts["kubernetes"]
+    major, minor = kubernetes.version.removeprefix("v").split(".")[:2]
+    assert kubernetes.stamp["k8s.io/component-base/version.gitMajor"] == major
+    assert kubernetes.stamp["k8s.io/component-base/version.gitMinor"] == minor
+    client = re.search(r"^kubernetes==(\d+)\.", (ROOT / "requirements.txt").read_text(), re.MULTILINE)
+    assert client
+    assert client.group(1) == minor
+
+
+def test_the_roles_install_the_versions_that_the_lab_builds() -> None:
+    volcano, storage = load("roles/volcano/defaults/main.yml"), load("roles/storage/defaults/main.yml")
+    assert f"v{volcano['volcano_version']}" == PINS.parts["volcano"].version
+    assert f"v{storage['storage_local_path_version']}" == PINS.parts["local-path-provisioner"].version
+    assert storage["storage_helper_image"] in IMAGES
+
+
+def test_lab_dns_is_the_coredns_that_the_lab_builds() -> None:
+    assert f"v{load('charts/lab-dns/Chart.yaml')['appVersion']}" == PINS.parts["coredns"].version
+    assert load("charts/lab-dns/values.yaml")["image"]["name"] in IMAGES
+
+
+@pytest.mark.parametrize("job", sorted(path.name for path in (ROOT / "jobs").glob("*.yml")))
+def test_every_job_uses_the_trainer_that_the_lab_builds(job: str) -> None:
+    assert load(f"jobs/{job}")["training_job"]["image"] in IMAGES
+
+
+@pytest.mark.parametrize("image", IMAGES)
+def test_whoever_names_an_image_of_the_lab_names_its_version(image: str) -> None:
+    repository, _, tag = image.rpartition(":")
+    other = re.compile(rf"(?<![\w/.-]){re.escape(repository)}:(?!{re.escape(tag)}(?![\w.-]*\w))[\w{{][\w.{{-]*")
+    strange = {
+        f"{path.relative_to(ROOT)}: {found}"
+        for path in tracked(*NAMED_IN)
+        for found in other.findall(text_of(path))
+        if "{" not in found  # a template fills it in
+    }
+    assert strange == set()
+
+
+def test_no_image_floats() -> None:
+    floating = re.compile(r"[\w.-]+/[\w./-]+:(?:latest|master|main)\b")
+    found = {str(path.relative_to(ROOT)): floating.findall(text_of(path)) for path in tracked(*NAMED_IN)}
+    assert {path: names for path, names in found.items() if names} == {}

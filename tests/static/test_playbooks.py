@@ -1,0 +1,47 @@
+"""Every playbook is read by Ansible without complaint, and does no more than call roles."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+PLAYBOOKS = sorted(ROOT.glob("playbooks/*.yml"))
+each_playbook = pytest.mark.parametrize("playbook", PLAYBOOKS, ids=lambda playbook: playbook.name)
+
+
+def test_the_playbooks_that_the_documents_name_are_there() -> None:
+    assert {"lab.yml", "site.yml", "train.yml", "lab-down.yml"} <= {playbook.name for playbook in PLAYBOOKS}
+
+
+@each_playbook
+def test_ansible_reads_it(playbook: Path) -> None:
+    command = [sys.executable, "-m", "ansible", "playbook", "--syntax-check", str(playbook)]
+    environment = os.environ | {"ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"), "NO_COLOR": "1"}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "WARNING" not in done.stderr, done.stderr
+
+
+@each_playbook
+def test_every_play_has_a_name_and_at_most_a_line_or_two_of_its_own(playbook: Path) -> None:
+    for play in yaml.safe_load(playbook.read_text()):
+        assert play["name"][0].isupper()
+        if "ansible.builtin.import_playbook" not in play:
+            assert len(play.get("tasks", []) + play.get("pre_tasks", []) + play.get("post_tasks", [])) <= 2
+
+
+@each_playbook
+def test_every_role_that_it_names_is_there(playbook: Path) -> None:
+    named = set()
+    for play in yaml.safe_load(playbook.read_text()):
+        named |= {role if isinstance(role, str) else role["role"] for role in play.get("roles", [])}
+        for task in play.get("tasks", []):
+            for module in ("ansible.builtin.include_role", "ansible.builtin.import_role"):
+                named |= {task[module]["name"]} if module in task else set()
+    assert {name for name in named if not (ROOT / "roles" / name / "tasks/main.yml").exists()} == set()
