@@ -79,3 +79,9 @@ bench-lab: setup parts ## time from nothing to trained, against a bare shell loo
 .PHONY: pins
 pins: setup ## write lab/modules/*/go.{mod,sum} from lab/versions.yml
 	.venv/bin/python -m lab.pin
+
+.PHONY: docs
+docs: setup ## write the READMEs that are made from values and argument specs
+	@helm_docs=$$(.venv/bin/python -m lab.build --show bin.helm-docs)/helm-docs; \
+	for chart in charts/*/; do (cd $$chart && $$helm_docs --log-level warning --template-files=../README.md.gotmpl); done
+	.venv/bin/python tests/static/role_readme.py --write

@@ -1,0 +1,149 @@
+"""Time from nothing to a finished training on warm caches, beside a bare shell loop: `make bench-lab`.
+
+The peer starts the same programs with the same files, in order, each as soon as the one before answers; it makes no
+certificate, no namespace and no file. It is the floor: what a tool can add to is only that.
+"""
+
+from __future__ import annotations
+
+import configparser
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+STATE = Path("/var/lib/gangplank/lab")
+CGROUP = "gangplank/system"
+PLAYBOOKS = ["playbooks/lab.yml", "playbooks/site.yml", "playbooks/train.yml", "-e", "@jobs/digits.yml"]
+# Printed by Ansible when the step before is done.
+MARKS = {
+    "TASK [lab_cluster : Access |": "nodes Ready",
+    "TASK [storage : Install |": "Volcano accepts jobs",
+    "TASK [training_job : Submit | Ensure": "job submitted",
+}
+
+
+def playbook(*arguments: str) -> tuple[dict[str, float], list[str]]:
+    """Run ansible-playbook; return the seconds at which each mark was printed and at the end, and what it printed."""
+    started, marks, lines = time.monotonic(), {}, []
+    command = [str(ROOT / ".venv/bin/ansible-playbook"), *arguments]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        for line in process.stdout or ():
+            lines.append(line)
+            for mark, name in MARKS.items():
+                if line.startswith(mark) and name not in marks:
+                    marks[name] = time.monotonic() - started
+    if process.returncode:
+        sys.exit("".join(lines[-40:]))
+    return marks | {"finished": time.monotonic() - started}, lines
+
+
+def commands() -> dict[str, str]:
+    """The lab's programs and their command lines, from supervisord's files."""
+    found = {}
+    for path in sorted((STATE / "supervisor").glob("*.conf")):
+        parser = configparser.RawConfigParser()
+        parser.read(path)
+        for section in parser.sections():
+            if section.startswith("program:"):
+                found[section.removeprefix("program:")] = parser.get(section, "command").replace("%%", "%")
+    return found
+
+
+def kill_programs() -> None:
+    """End supervisord and all its programs; the namespaces stay."""
+    while True:
+        listing = Path("/sys/fs/cgroup/pids", CGROUP, "cgroup.procs")
+        pids = listing.read_text().split() if listing.exists() else []
+        if not pids:
+            return
+        for pid in pids:
+            subprocess.run(["kill", "-9", pid], check=False, capture_output=True)
+        time.sleep(0.1)
+
+
+FLOOR = """
+set -eu
+api() { "$KUBECTL" --kubeconfig "$ADMIN" get --raw "$1" >/dev/null 2>&1; }
+start() { name=$1; shift; "$@" >"$LOGS/$name.log" 2>&1 & }
+@STARTS@
+"""
+
+
+def floor() -> float:
+    """Seconds of the bare shell loop from its first program to both nodes Ready."""
+    kill_programs()
+    for folder in (STATE / "etcd", *(STATE / "nodes").glob("*/kubelet")):
+        for path in folder.iterdir():
+            shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink()
+    lines = commands()
+    logs = STATE / "floor"
+    logs.mkdir(exist_ok=True)
+    order = ["etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"]
+    steps = []
+    for name in [*order, *sorted(name for name in lines if name.startswith("containerd-")),
+                 *sorted(name for name in lines if name.startswith("kubelet-")),
+                 *sorted(name for name in lines if name.startswith("kube-proxy-"))]:  # fmt: skip
+        steps.append(f"start {name} {lines[name]}")
+        if name == "kube-apiserver":
+            steps.append("until api /readyz; do sleep 0.1; done")
+    ready = r'get nodes --no-headers 2>/dev/null | grep -c " Ready "'
+    steps.append(f'until [ "$("$KUBECTL" --kubeconfig "$ADMIN" {ready})" = 2 ]; do sleep 0.1; done')
+    parts = re.search(r"(\S+/parts)/kubernetes-\S+?/bin", (STATE / "parts.json").read_text().replace('"', " "))
+    binaries = parts.group(0) if parts else ""
+    env = os.environ | {"KUBECTL": f"{binaries}/kubectl", "ADMIN": f"{STATE}/admin.kubeconfig", "LOGS": str(logs)}
+    started = time.monotonic()
+    done = subprocess.run(
+        ["sh", "-c", FLOOR.replace("@STARTS@", "\n".join(steps))], env=env, check=False, timeout=180, stdin=subprocess.DEVNULL
+    )
+    took = time.monotonic() - started
+    if done.returncode:
+        sys.exit(f"the floor failed, see {logs}")
+    for command in ("etcd", "kube-", "containerd", "kubelet"):
+        subprocess.run(["pkill", "-9", "-f", f"^/mnt/parts/.*/{command}"], check=False)
+    return took
+
+
+def idle(seconds: float = 30.0) -> tuple[float, float]:
+    """MiB resident and percent of a core of all the lab's programs, measured over `seconds`."""
+    pids = Path("/sys/fs/cgroup/pids", CGROUP, "cgroup.procs").read_text().split()
+
+    def ticks() -> int:
+        return sum(sum(map(int, Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[11:13])) for pid in pids)
+
+    before = ticks()
+    time.sleep(seconds)
+    used = (ticks() - before) / os.sysconf("SC_CLK_TCK") / seconds * 100
+    resident = sum(int(re.findall(r"VmRSS:\s+(\d+)", Path(f"/proc/{pid}/status").read_text())[0]) for pid in pids)
+    return resident / 1024, used
+
+
+def main() -> None:
+    """Measure and print; nothing is asserted."""
+    playbook("playbooks/lab-down.yml")
+    first, _ = playbook(*PLAYBOOKS)
+    second, lines = playbook(*PLAYBOOKS)
+    changed = sum(int(count) for count in re.findall(r"changed=(\d+)", "".join(lines)))
+    resident, core = idle()
+    bare = floor()
+    playbook("playbooks/lab-down.yml")
+    rows = [
+        ("nothing running -> both nodes Ready", first["nodes Ready"], f"{first['nodes Ready'] / bare:.2f} x floor", "1.25 x"),
+        ("the floor: a bare shell loop to both nodes Ready", bare, "1", ""),
+        ("nothing running -> Volcano accepts jobs", first["Volcano accepts jobs"], "", "45 s"),
+        ("nothing running -> training finished", first["finished"], "", "150 s"),
+        ("second run", second["finished"], f"{second['finished'] / first['finished']:.2f} x first", "0.20 x"),
+    ]
+    print(f"{'figure':52} {'seconds':>8}  {'ratio':16} goal")
+    for name, value, ratio, goal in rows:
+        print(f"{name:52} {value:8.1f}  {ratio:16} {goal}")
+    print(f"changed in the second run: {changed} (goal 0)")
+    print(f"idle programs of the lab: {resident:.0f} MiB resident (goal 1024), {core:.1f} % of a core (goal 10)")
+
+
+if __name__ == "__main__":
+    main()
