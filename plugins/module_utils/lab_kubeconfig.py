@@ -29,7 +29,8 @@ def read(path: Path) -> dict[str, Any]:
     try:
         content = yaml.safe_load(path.read_text()) or {}
     except yaml.YAMLError as error:
-        raise KubeconfigError(f"{path}: not YAML ({str(error).splitlines()[0]}); mend or move it, then run it again") from error
+        what = str(error).splitlines()[0]
+        raise KubeconfigError(f"{path}: not YAML ({what}); mend or move it, then run it again") from error
     if not isinstance(content, dict) or any(not isinstance(content.get(name) or [], list) for name in LISTS):
         raise KubeconfigError(f"{path}: not a kubeconfig; mend or move it, then run it again")
     return content
