@@ -16,6 +16,7 @@ import traceback
 import numpy as np  # noqa: F401  # imported before the fork, so that no rank pays for it
 import safetensors.torch  # noqa: F401  # as above
 import torch
+import torch._dynamo  # DDP and the optimizers import it: a second of each rank's time
 import torch.distributed as dist
 import torch.nn.parallel  # as above
 
