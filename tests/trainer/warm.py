@@ -5,6 +5,7 @@ What torchrun itself adds (its own rendezvous, its environment) is covered by th
 """
 
 import contextlib
+import ctypes
 import json
 import os
 import runpy
@@ -20,6 +21,8 @@ import torch._dynamo  # DDP and the optimizers import it: a second of each rank'
 import torch.distributed as dist
 import torch.nn.parallel  # as above
 
+LIBC = ctypes.CDLL(None)
+PR_SET_PDEATHSIG = 1
 TRAINER = "/opt/gangplank/trainer"
 sys.path.insert(0, TRAINER)
 
@@ -63,6 +66,7 @@ def fork(action: object) -> int:
     """Run `action` in a child that never returns from here."""
     pid = os.fork()
     if pid == 0:
+        LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # a test run that was killed leaves no rank behind
         code = 70
         try:
             code = action() or 0  # type: ignore[operator]  # a function without arguments
