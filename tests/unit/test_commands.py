@@ -33,11 +33,13 @@ class Api:
         self.objects: dict[str, Json] = {}
         self.logs: dict[str, bytes] = {}
         self.seen: list[str] = []
+        self.bodies: list[Json] = []
         self.says: tuple[int, str] | None = None
 
     def answer(self, method: str, where: str, query: str, body: Json) -> tuple[int, bytes]:
         """What the API server would say."""
         self.seen.append(f"{method} {where}{'?' + query if query else ''}")
+        self.bodies.append(body)
         if self.says:
             return self.says[0], json.dumps({"message": self.says[1]}).encode()
         if where.endswith("/log"):
@@ -127,12 +129,14 @@ def test_submits_what_a_job_needs_and_then_the_job(api: Api, capsys: pytest.Capt
         f"POST {JOBS}",
     ]
     assert api.objects[f"{JOBS}/linear"]["spec"]["minAvailable"] == 3
+    assert "force=true" in api.seen[0]  # a script that somebody applied otherwise is taken over
 
 
 def test_a_dry_run_makes_nothing(api: Api, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = run(capsys, "submit", LINEAR, "--dry-run")
     assert (code, api.objects) == (0, {})
     assert "created (dry run)" in out
+    assert "next:" not in out
     assert all("dryRun=All" in line for line in api.seen)
 
 
@@ -207,6 +211,25 @@ def test_delete_takes_the_script_along(api: Api, capsys: pytest.CaptureFixture[s
     code, out, _ = run(capsys, "delete", job)
     assert (code, api.objects) == (0, {})
     assert out.splitlines() == ["Job default/linear removed", "ConfigMap default/linear-script removed"]
+
+
+def test_delete_takes_the_pods_along_and_minds_no_absent_script(api: Api, capsys: pytest.CaptureFixture[str]) -> None:
+    running(api)
+    code, out, err = run(capsys, "delete", "digits")
+    assert (code, out, err) == (0, "Job default/digits removed\n", "")
+    deleted = [body for line, body in zip(api.seen, api.bodies, strict=True) if line == f"DELETE {JOBS}/digits"]
+    assert deleted == [{"propagationPolicy": "Background"}]
+
+
+def test_ranks_are_in_the_order_of_numbers(api: Api, capsys: pytest.CaptureFixture[str]) -> None:
+    spec = parse_job({"name": "many", "image": "i", "script": "/a.py", "workers": 11})
+    manifest = BACKENDS["volcano"].manifests(spec)[-1]
+    api.objects[f"{JOBS}/many"] = manifest
+    for item in reversed(BACKENDS["volcano"].objects(manifest, Site())):
+        if item["kind"] == "Pod":
+            api.objects[f"/api/v1/namespaces/default/pods/{item['metadata']['name']}"] = item
+    lines = run(capsys, "status", "many")[1].splitlines()[2:]
+    assert [int(line.split()[1]) for line in lines] == list(range(12))
 
 
 @pytest.mark.parametrize("words", [["status", "nope"], ["logs", "nope"], ["delete", "nope"]])
