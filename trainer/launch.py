@@ -101,7 +101,7 @@ def _await_all(store: dist.Store, wiring: Wiring, timeout: timedelta) -> None:
 def join(wiring: Wiring, backend: str, rendezvous_timeout: int, collective_timeout: int) -> None:
     """Meet the other ranks and form the process group, both within their time-outs (seconds)."""
     try:
-        # torchrun's agent of node 0 serves the store; every rank is its client (Debian's torch is built without libuv).
+        # The torchrun of node 0 serves the store, every rank is its client (Debian's torch is built without libuv).
         store: dist.Store = dist.TCPStore(
             wiring.master_addr, wiring.master_port, is_master=False, timeout=timedelta(seconds=rendezvous_timeout),
             use_libuv=os.environ.get("USE_LIBUV", "0") == "1")

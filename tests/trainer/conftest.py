@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Root]:
-    """The root file system, for the whole session."""
+    """The root file system, one for all tests."""
     path = os.environ.get("GANGPLANK_TRAINER_ROOT")
     if not path:
         pytest.fail("GANGPLANK_TRAINER_ROOT is not set: point it at the unpacked root file system of the trainer image")

@@ -1,6 +1,6 @@
 """Make torchrun work where torch was built without libuv (Debian's is) and the environment says USE_LIBUV=0.
 
-torch 2.14 reads USE_LIBUV in some of the places that open a TCPStore; torchrun's static rendezvous and the agent's
+torch 2.14 reads USE_LIBUV in some of the places that open a TCPStore; torchrun's static rendezvous and its own
 store are not among them and fail. This module, loaded by gangplank_no_libuv.pth at the start of Python, waits until
 torch.distributed is imported and then gives TCPStore's `use_libuv` the default that the environment asks for.
 """
