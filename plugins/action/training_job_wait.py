@@ -17,7 +17,10 @@ from gangplank.watch import table
 
 
 class ActionModule(ActionBase):
-    """Arguments: manifest, job (as gangplank_job returns it), timeout_s, kubeconfig. Returns rows, table, evidence, complete."""
+    """Arguments: manifest, job (as gangplank_job returns it), timeout_s, kubeconfig.
+
+    Returns rows, table, evidence and complete.
+    """
 
     _requires_connection = False
 

@@ -7,11 +7,13 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
 
 ROOT = Path(__file__).resolve().parents[2]
 STATE = Path("/var/lib/gangplank/lab")
@@ -80,8 +82,8 @@ class Lab:
 
     def inside(self, node: str, *command: str) -> str:
         """Run a command in the node's namespaces."""
-        enter = ["nsenter", f"--net=/run/netns/gangplank-{node}", f"--mount=/run/gangplank/mnt/{node}", "--wdns=/", "--"]
-        return subprocess.run([*enter, *command], capture_output=True, text=True, check=True, timeout=60).stdout
+        enter = ["nsenter", f"--net=/run/netns/gangplank-{node}", f"--mount=/run/gangplank/mnt/{node}", "--wdns=/"]
+        return subprocess.run([*enter, "--", *command], capture_output=True, text=True, check=True, timeout=60).stdout
 
     def wait(self, what: str, check: Callable[[], Any], timeout_s: float = 90) -> Any:
         """Poll until `check` returns something true; errors of a cluster that is coming back count as not yet."""

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 import yaml
-
 from lab.image import build_image  # the recipe of lab/images/example
+
 from tests.lab.conftest import INVENTORY, ROOT, STATE, Lab, snapshot
 
 PROGRAMS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
@@ -30,7 +30,8 @@ def settled(lab: Lab) -> bool:
 
 
 def test_every_part_tells_its_version(lab: Lab) -> None:
-    pins = {name: part["version"] for name, part in yaml.safe_load((ROOT / "lab/versions.yml").read_text())["parts"].items()}
+    parts = yaml.safe_load((ROOT / "lab/versions.yml").read_text())["parts"]
+    pins = {name: part["version"] for name, part in parts.items()}
     folders = lab.parts["bin"]
     said = {
         "kubernetes": ["kubectl", "version", "--client"],
@@ -58,7 +59,10 @@ def test_check_mode_says_so_too(lab: Lab) -> None:
     assert set(recap) == {"0"}
 
 
-@pytest.mark.parametrize("folder", ["/var/lib/kubelet/device-plugins", "/var/log/containers", "/opt/local-path-provisioner"])
+FIXED = ("/var/lib/kubelet/device-plugins", "/var/log/containers", "/opt/local-path-provisioner")
+
+
+@pytest.mark.parametrize("folder", FIXED)
 def test_nodes_share_no_fixed_folder_with_each_other_or_the_host(lab: Lab, folder: str) -> None:
     on_host = sorted(Path(folder).glob("*"))
     for node in ("node-0", "node-1"):
@@ -71,11 +75,13 @@ def test_nodes_share_no_fixed_folder_with_each_other_or_the_host(lab: Lab, folde
     assert sorted(Path(folder).glob("*")) == on_host
 
 
-def test_the_host_has_its_own_kubelet_folder_as_before(lab: Lab, before: dict[str, list[str]]) -> None:
+@pytest.mark.usefixtures("lab")
+def test_the_host_has_its_own_kubelet_folder_as_before(before: dict[str, list[str]]) -> None:
     assert snapshot()["kubelet"] == before["kubelet"]
 
 
-def test_the_host_keeps_its_firewall_and_sees_no_mount_of_a_pod(lab: Lab, before: dict[str, list[str]]) -> None:
+@pytest.mark.usefixtures("lab")
+def test_the_host_keeps_its_firewall_and_sees_no_mount_of_a_pod(before: dict[str, list[str]]) -> None:
     now = snapshot()
     assert now["firewall"] == before["firewall"]
     assert not [mount for mount in now["mounts"] if "kubelet" in mount or "containerd" in mount]
@@ -94,7 +100,8 @@ def test_allocatable_memory_adds_up_to_no_more_than_the_machine_has(lab: Lab) ->
     assert total // 2 < offered <= total
 
 
-def test_strangers_are_not_answered(lab: Lab) -> None:
+@pytest.mark.usefixtures("lab")
+def test_strangers_are_not_answered() -> None:
     config = yaml.safe_load((STATE / "admin.kubeconfig").read_text())["clusters"][0]["cluster"]
     context = ssl.create_default_context(cafile=config["certificate-authority"])
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context))
@@ -114,7 +121,7 @@ def test_secrets_are_encrypted_at_rest(lab: Lab) -> None:
 
 
 def test_requests_that_change_something_are_audited_without_their_content(lab: Lab) -> None:
-    audit = lab.wait("the audit log", lambda: (STATE / "audit/audit.log").read_text())
+    audit = lab.wait("the audit log", (STATE / "audit/audit.log").read_text)
     assert '"verb":"create"' in audit
     assert '"name":"hidden"' in audit
     assert "hidden-marker-2718" not in audit
@@ -138,7 +145,8 @@ def test_a_missing_image_fails_at_once_with_its_name(lab: Lab) -> None:
     lab.kubectl("delete", "pod", "lost", "--now")
 
 
-def test_openshifts_dynamic_client_reads_the_lab(lab: Lab) -> None:
+@pytest.mark.usefixtures("lab")
+def test_openshifts_dynamic_client_reads_the_lab() -> None:
     from kubernetes import config
     from openshift.dynamic import DynamicClient
 
