@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 import yaml
-from lab.image import build_image  # the recipe of lab/images/example
 
+from lab.image import build_image  # the recipe of lab/images/example
 from tests.lab.conftest import INVENTORY, ROOT, STATE, Lab, snapshot
 
 PROGRAMS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
