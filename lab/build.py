@@ -92,15 +92,16 @@ class Workshop:
         files = {target: self._file(part, source) for source, target in image.binaries.items()}
         for target, tree in image.trees.items():
             base = LAB.parent / tree
-            files |= {f"{target}/{path.name}": path for path in sorted(base.iterdir()) if path.suffix in (".py", ".pth")}
+            wanted = [path for path in sorted(base.iterdir()) if path.suffix in (".py", ".pth")]
+            files |= {f"{target}/{path.name}": path for path in wanted}
         root = self.root(image.root) if image.root else None
         names = sorted(files.items())
         key = digest_of(RECIPE, dataclasses.asdict(image), root.name if root else "", [n for n, _ in names],
                         *[path for _, path in names])  # fmt: skip
-        target = self.home / "images" / f"{part.name}-{key}"
-        if not target.exists():
+        folder = self.home / "images" / f"{part.name}-{key}"
+        if not folder.exists():
             self._step(f"image {image.name}")
-            with building(target) as draft:
+            with building(folder) as draft:
                 layers = [Layer.of(root / "root.tar")] if root else []
                 if files or image.links:
                     layers.append(write_layer(draft / "layer.tar", files, image.links))
@@ -109,9 +110,9 @@ class Workshop:
                 digest = write_image(draft / "image.tar", image.name, layers, config)
                 (draft / "layer.tar").unlink(missing_ok=True)
                 (draft / "image.json").write_text(json.dumps({"name": image.name, "digest": digest}))
-        found = json.loads((target / "image.json").read_text())
+        found = json.loads((folder / "image.json").read_text())
         self.lock.setdefault("images", {})[image.name] = found["digest"]
-        return {**found, "archive": str(target / "image.tar")}
+        return {**found, "archive": str(folder / "image.tar")}
 
     def _file(self, part: Part, source: str) -> Path:
         owner, _, name = source.rpartition("/")

@@ -12,10 +12,13 @@ import re
 import shutil
 import subprocess
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from lab.cache import Say, building, run_shown, sha256_file
 from lab.errors import PartError, explain
-from lab.pins import Root
+
+if TYPE_CHECKING:
+    from lab.pins import Root
 
 Lock = dict[str, list[str]]  # package -> [version, sha256 of its .deb]
 
@@ -31,7 +34,8 @@ def _output(command: list[str], where: str) -> str:
     try:
         done = subprocess.run(command, env=_env(), capture_output=True, text=True, check=False)
     except FileNotFoundError as error:
-        raise PartError(f"{command[0]} is missing", where, "the lab needs a Debian machine with apt and dpkg") from error
+        cure = "the lab needs a Debian machine with apt and dpkg"
+        raise PartError(f"{command[0]} is missing", where, cure) from error
     if done.returncode:
         raise explain(done.stdout + done.stderr, where)
     return done.stdout
@@ -110,7 +114,8 @@ class Debs:
         locked = [f"{name}={version}" for name, (version, _) in lock.items()]
         for exact in ([locked] if locked else []) + [[]]:
             try:
-                self.say(f"{where}: resolving and fetching" + ("" if exact or not locked else " (the lock has moved on)"))
+                moved = "" if exact or not locked else " (the lock has moved on)"
+                self.say(f"{where}: resolving and fetching{moved}")
                 run_shown([*install, *root.packages, *exact], where, self.say, cwd=self.folder, env=_env())
                 break
             except PartError:
@@ -163,7 +168,7 @@ class Debs:
 
 
 def build_root(root: Root, lock: Lock, debs: Debs, target: Path, say: Say) -> None:
-    """Write the root file system of exactly the locked packages to the tar archive `target` (and to tree/ beside it)."""
+    """Write the root file system of exactly the locked packages to the tar archive `target`, and to tree/ beside it."""
     flat = target.parent / "flat"
     flat.mkdir()
     index = []
@@ -180,13 +185,14 @@ def build_root(root: Root, lock: Lock, debs: Debs, target: Path, say: Say) -> No
         f"SHA256:\n {hashlib.sha256(packages).hexdigest()} {len(packages)} Packages\n"
     )
     script = debs.mmdebstrap()
-    env = _env() | {"PATH": f"{script.parent}:{os.environ.get('PATH', '')}:/usr/sbin:/sbin"}  # its mmtarfilter lies beside it
+    # Its mmtarfilter lies beside it.
+    env = _env() | {"PATH": f"{script.parent}:{os.environ.get('PATH', '')}:/usr/sbin:/sbin"}
     command = ["perl", str(script), "--mode=root", f"--variant={root.variant}", "--format=tar"]
     command += [f"--dpkgopt=path-exclude={path}" for path in EXCLUDED]
     # What differs from build to build or names this machine: logs, caches, the archive's address, the host's files.
-    clean = "rm -rf etc/apt/sources.list* var/log/* var/cache/* var/lib/apt var/lib/dpkg/*-old etc/hostname etc/resolv.conf"
-    clean += " && echo 127.0.0.1 localhost > etc/hosts"
-    command += ["--customize-hook=cd \"$1\" && " + clean, '--aptopt=Acquire::Languages "none"']
+    clean = "rm -rf etc/apt/sources.list* var/log/* var/cache/* var/lib/apt var/lib/dpkg/*-old"
+    clean += " etc/hostname etc/resolv.conf && echo 127.0.0.1 localhost > etc/hosts"
+    command += ['--customize-hook=cd "$1" && ' + clean, '--aptopt=Acquire::Languages "none"']
     command += [f"--include={','.join(root.packages)}", root.suite, str(target), f"deb [trusted=yes] copy:{flat} ./"]
     run_shown(command, f"root file system of {root.name}", say, cwd=target.parent, env=env)
     shutil.rmtree(flat)
