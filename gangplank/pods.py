@@ -6,12 +6,12 @@ import functools
 import gc
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from gangplank.errors import Problem, SpecError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
 
     from gangplank.fields import Problems
     from gangplank.spec import Json
@@ -33,7 +33,14 @@ class Site:
     others: tuple[Any, ...] = ()  # further manifests: Trainer's runtimes
 
 
-def acyclic(work: Callable[[Json, Site | None], list[Json]]) -> Callable[[Json, Site | None], list[Json]]:
+class Expand(Protocol):
+    """What a back-end's objects() is."""
+
+    def __call__(self, manifest: Json, site: Site | None = None) -> list[Json]:
+        """All that the controllers make of a manifest."""
+
+
+def acyclic(work: Expand) -> Expand:
     """Pause the search for cyclic garbage while plain JSON is built: it has none, and time stays linear in the pods."""
 
     @functools.wraps(work)

@@ -10,7 +10,7 @@ from gangplank.backends import indexed, pytorchjob, trainjob, volcano
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from gangplank.pods import Site
+    from gangplank.pods import Expand
     from gangplank.spec import JobSpec, Json
 
 
@@ -19,7 +19,7 @@ class Backend:
     """One way to run a job."""
 
     manifests: Callable[[JobSpec], list[Json]]  # what we submit
-    objects: Callable[[Json, Site | None], list[Json]]  # what the controllers make of a manifest, ours or a stranger's
+    objects: Expand  # what the controllers make of a manifest, ours or a stranger's
     kind: tuple[str, str]  # apiVersion and kind of that manifest
 
 
