@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from lab.cache import Say, building, cache_home, digest_of, one_at_a_time
-from lab.debian import EXCLUDED, Debs, Lock, build_root
-from lab.errors import PartError
+from lab.debian import ROOT_RECIPE, Debs, Lock, build_root
+from lab.errors import PartError, explain
 from lab.gomod import build_commands, recipe
 from lab.oci import Layer, write_image, write_layer
 from lab.pins import LAB, Image, Part, Pins, load_pins
@@ -61,7 +61,7 @@ class Workshop:
         lock: Lock = self.lock.get("roots", {}).get(name, {})
 
         def place(lock: Lock) -> Path:
-            return self.home / "roots" / f"{name}-{digest_of(RECIPE, stated, EXCLUDED, lock)}"
+            return self.home / "roots" / f"{name}-{digest_of(RECIPE, stated, ROOT_RECIPE, lock)}"
 
         wanted = place(lock)
         if wanted.exists():
@@ -193,6 +193,9 @@ def main(names: list[str]) -> int:
         found = build(names or list(pins.parts), lambda line: print(line, file=sys.stderr, flush=True))
     except PartError as error:
         print(f"error: {error}", file=sys.stderr)
+        return 1
+    except OSError as error:
+        print(f"error: {explain(str(error), str(error.filename or cache_home()))}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("\nstopped; what was finished is kept, run it again to go on", file=sys.stderr)

@@ -8,6 +8,7 @@ import hashlib
 import json
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
 import time
@@ -46,18 +47,20 @@ def sha256_file(path: Path) -> str:
 @contextlib.contextmanager
 def building(target: Path) -> Iterator[Path]:
     """Yield an empty folder that becomes `target` only when the block ends well; sweep what killed builds left."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    for left in target.parent.glob(f".{target.name}.*"):
-        shutil.rmtree(left, ignore_errors=True)
-    draft = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
-    draft.chmod(0o755)
+    draft = target
     try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        for left in target.parent.glob(f".{target.name}.*"):
+            shutil.rmtree(left, ignore_errors=True)
+        draft = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+        draft.chmod(0o755)
         yield draft
         draft.rename(target)
     except OSError as error:
         raise explain(str(error), str(target)) from error
     finally:
-        shutil.rmtree(draft, ignore_errors=True)
+        if draft != target:
+            shutil.rmtree(draft, ignore_errors=True)
 
 
 @contextlib.contextmanager
@@ -77,13 +80,29 @@ def one_at_a_time(home: Path, say: Say) -> Iterator[None]:
         yield
 
 
+def end_with_children(pid: int) -> None:
+    """Ask a process and all below it to end: a compiler would go on without the `go` that started it."""
+    parents: dict[int, list[int]] = {}
+    for entry in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):  # it ended meanwhile
+            parent = int(entry.read_text().rpartition(")")[2].split()[1])
+            parents.setdefault(parent, []).append(int(entry.parent.name))
+    family = [pid]
+    for member in family:  # grows while it is read
+        family += parents.get(member, [])
+    for member in family:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(member, signal.SIGTERM)
+
+
 def run_shown(command: list[str], where: str, say: Say, *, cwd: Path, env: dict[str, str], unit: str = "lines") -> str:
     """Run a long command, saying every TICK_S seconds how far it is (lines printed); raise its explained failure."""
     started = ticked = time.monotonic()
     lines: list[str] = []
     with subprocess.Popen(
-        command, cwd=cwd, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
-    ) as process:
+        command, cwd=cwd, env=env, text=True, errors="replace",
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    ) as process:  # fmt: skip
         try:
             for line in process.stdout or ():
                 lines.append(line)
@@ -92,7 +111,7 @@ def run_shown(command: list[str], where: str, say: Say, *, cwd: Path, env: dict[
                     ticked = now
                     say(f"{where}: {len(lines)} {unit}, {now - started:.0f} s")
         except BaseException:
-            process.terminate()
+            end_with_children(process.pid)
             raise
     if process.returncode:
         raise explain("".join(lines), where)

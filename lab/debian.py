@@ -22,8 +22,33 @@ if TYPE_CHECKING:
 
 Lock = dict[str, list[str]]  # package -> [version, sha256 of its .deb]
 
-# Manuals and translations: a third of the files, and nobody reads them in a container.
-EXCLUDED = ("/usr/share/doc/*", "/usr/share/man/*", "/usr/share/locale/*", "/usr/share/info/*", "/usr/share/lintian/*")
+# What nobody uses in a container: a third of the files, and of the trainer's root nearly half of the bytes.
+EXCLUDED = (
+    *("/usr/share/doc/*", "/usr/share/man/*", "/usr/share/locale/*", "/usr/share/info/*", "/usr/share/lintian/*"),
+    *("/usr/share/groff/*", "/usr/include/*", "/usr/lib/*.a", "/usr/lib/*/cmake/*", "/usr/lib/*/pkgconfig/*"),
+    *("/usr/lib/libtorch-test/*", "/usr/lib/python3/dist-packages/torch/bin/test_*"),
+    # torch comes with MPI, MPI with UCX, and that with a plugin for AMD's GPUs, which alone needs a compiler of 140 MB.
+    *("/usr/lib/*/libLLVM*", "/usr/lib/llvm-*", "/usr/lib/*/libamd_comgr*", "/usr/lib/*/libamdhip64*"),
+    *("/usr/lib/*/libhsa-runtime64*", "/usr/lib/*/ucx/*_rocm*"),
+    "/usr/lib/python3/dist-packages/botocore/data/*/*",  # four hundred services of AWS
+)
+INCLUDED = tuple(f"/usr/lib/python3/dist-packages/botocore/data/{name}/*" for name in ("s3", "sso", "sso-oidc", "sts"))
+# What differs from build to build or names this machine: logs, caches, the archive's address, the host's files.
+# Python files go only here, since packages compile theirs when they are configured, and stop at one that is not there:
+# test suites (torch.testing and numpy.testing are none, and stay), awscli, which the package of s3fs asks for and no
+# code does, and extensions for the Python that comes next.
+CLEAN = """
+cd "$1"
+rm -rf etc/apt/sources.list* var/log/* var/cache/* var/lib/apt var/lib/dpkg/*-old etc/hostname etc/resolv.conf
+echo 127.0.0.1 localhost > etc/hosts
+if [ -e usr/bin/python3 ]; then
+  tag=$(readlink usr/bin/python3 | tr -dc 0-9)
+  find usr/lib -name '*.cpython-3*.so' ! -name "*.cpython-$tag-*" -delete
+  find usr/lib/python3/dist-packages -type d -name tests -prune -exec rm -rf {} +
+  rm -rf usr/lib/python3/dist-packages/awscli usr/lib/python3.*/test
+fi
+"""
+ROOT_RECIPE = (EXCLUDED, INCLUDED, CLEAN)  # whatever decides the bytes of a root beside its packages
 
 
 def _env() -> dict[str, str]:
@@ -189,10 +214,9 @@ def build_root(root: Root, lock: Lock, debs: Debs, target: Path, say: Say) -> No
     env = _env() | {"PATH": f"{script.parent}:{os.environ.get('PATH', '')}:/usr/sbin:/sbin"}
     command = ["perl", str(script), "--mode=root", f"--variant={root.variant}", "--format=tar"]
     command += [f"--dpkgopt=path-exclude={path}" for path in EXCLUDED]
-    # What differs from build to build or names this machine: logs, caches, the archive's address, the host's files.
-    clean = "rm -rf etc/apt/sources.list* var/log/* var/cache/* var/lib/apt var/lib/dpkg/*-old"
-    clean += " etc/hostname etc/resolv.conf && echo 127.0.0.1 localhost > etc/hosts"
-    command += ['--customize-hook=cd "$1" && ' + clean, '--aptopt=Acquire::Languages "none"']
+    command += [f"--dpkgopt=path-include={path}" for path in INCLUDED]
+    last = "extract" if root.variant == "extract" else "customize"  # the last step that the variant has
+    command += [f"--{last}-hook=set -eu{CLEAN}", '--aptopt=Acquire::Languages "none"']
     command += [f"--include={','.join(root.packages)}", root.suite, str(target), f"deb [trusted=yes] copy:{flat} ./"]
     run_shown(command, f"root file system of {root.name}", say, cwd=target.parent, env=env)
     shutil.rmtree(flat)

@@ -12,7 +12,7 @@ KNOWN = (
         "run it again; if it stays so, compare lab/modules/*/go.sum with upstream before you change anything",
     ),
     (
-        r"[Nn]o space left on device|not enough free space",
+        r"[Nn]o space left on device|enough free space",
         "the disk is full",
         "free some space (`make clean` empties this project's cache), then run it again; finished parts are kept",
     ),

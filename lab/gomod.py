@@ -35,7 +35,7 @@ def build_commands(part: Part, go: Path, out: Path, say: Say) -> None:
     """Compile every command of the part into out/bin and copy its charts and files; raises PartError."""
     where = f"{part.name} {part.version}"
     (out / "bin").mkdir()
-    with tempfile.TemporaryDirectory(prefix="gangplank-") as scratch:
+    with tempfile.TemporaryDirectory(prefix=".scratch-", dir=out) as scratch:  # swept with `out` where this is killed
         source = Path(scratch) / part.name
         shutil.copytree(MODULES / part.name, source)
         if part.copy:
