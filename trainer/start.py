@@ -24,6 +24,8 @@ WIRINGS = (
     ("PET_NNODES", "PET_NODE_RANK", "PET_MASTER_ADDR", "PET_MASTER_PORT"),
     ("WORLD_SIZE", "RANK", "MASTER_ADDR", "MASTER_PORT"),
 )
+# torchrun's own --standalone would look its host name up, which not every machine can.
+ALONE = ["--nnodes=1", "--node-rank=0", "--master-addr=127.0.0.1", "--master-port=29500"]
 # Seconds a pod waits for the master's to come up: images are pulled, nodes are added.
 RENDEZVOUS_TIMEOUT_S = 300
 
@@ -47,7 +49,7 @@ def command(env: Mapping[str, str], argv: Sequence[str]) -> list[str]:
     processes = env.get("PET_NPROC_PER_NODE", "1")
     if not processes.isdigit():
         processes = "1"  # `auto`, the operators' default, would be one per CPU of the node and not of the pod
-    return ["python3", "-m", "torch.distributed.run", *(["--standalone"] if alone else _where(env)),
+    return ["python3", "-m", "torch.distributed.run", *(ALONE if alone else _where(env)),
             f"--nproc-per-node={processes}", script, *words]
 
 

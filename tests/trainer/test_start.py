@@ -44,7 +44,8 @@ def test_a_script_of_ones_own() -> None:
 
 def test_one_pod_alone_has_to_be_asked_for() -> None:
     assert start.command({}, ["--standalone", "--epochs", "6"]) == [
-        "python3", "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=1", TRAIN, "--epochs", "6"]
+        "python3", "-m", "torch.distributed.run", "--nnodes=1", "--node-rank=0", "--master-addr=127.0.0.1",
+        "--master-port=29500", "--nproc-per-node=1", TRAIN, "--epochs", "6"]
     for env in ({}, {key: value for key, value in VOLCANO.items() if key != "RANK"}):
         with pytest.raises(start.StartError, match=r"no wiring in the environment \(.*RANK.* not set\)"):
             start.command(env, [])
