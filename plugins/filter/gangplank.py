@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING, Any
 
 from ansible.errors import AnsibleFilterError
 
-ROOT = Path(__file__).resolve().parents[2]  # the project is used by cloning it: nothing is installed
-if str(ROOT) not in sys.path:
-    sys.path.insert(0, str(ROOT))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # used by cloning it: nothing is installed
 
-from gangplank import wiring  # noqa: E402
-from gangplank.backends import BACKENDS  # noqa: E402
-from gangplank.errors import SpecError  # noqa: E402
-from gangplank.parse import parse_job  # noqa: E402
-from gangplank.proof import Expected, prove, read_records  # noqa: E402
+from gangplank import wiring
+from gangplank.backends import BACKENDS
+from gangplank.errors import SpecError
+from gangplank.parse import parse_job
+from gangplank.proof import Expected, prove, read_records
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from gangplank.spec import JobSpec
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def parsed(job: object, source: str) -> JobSpec:

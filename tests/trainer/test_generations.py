@@ -84,7 +84,7 @@ def test_two_pods_under_torchrun_restart_in_place_and_meet_no_stale_keys(
                              {**wiring, "GANGPLANK_POD": f"pod-{pod}", "GANGPLANK_JOB_UID": "job-7"}),
                 stdout=file, stderr=subprocess.STDOUT))
     for kill in range(20 if full else 0):
-        root.wait_for(lambda: logs[1].read_text().count('"event":"start"') > kill * 2, f"start {kill + 1}")  # noqa: B023
+        root.wait_for(lambda: logs[1].read_text().count('"event":"start"') > kill * 2, f"start {kill + 1}")  # noqa: B023  # used at once
         time.sleep(chance.uniform(0, 0.3))  # nothing is waited for: this chooses the instant
         for pid in descendants(pods[1].pid):
             words = _command_line(pid)

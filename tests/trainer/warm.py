@@ -13,6 +13,7 @@ import signal
 import sys
 import threading
 import traceback
+from typing import Any
 
 import numpy as np  # noqa: F401  # imported before the fork, so that no rank pays for it
 import safetensors.torch  # noqa: F401  # as above
@@ -35,7 +36,7 @@ def serve_store(answer: int) -> None:
         signal.pause()
 
 
-def become(request: dict[str, object], env: dict[str, str], log: str) -> int:
+def become(request: dict[str, Any], env: dict[str, str], log: str) -> int:
     """Turn this forked process into one rank; returns its exit status."""
     handle = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
     os.dup2(handle, 1)
@@ -75,7 +76,7 @@ def fork(action: object) -> int:
     return pid
 
 
-def answer_to(request: dict[str, object]) -> dict[str, object]:
+def answer_to(request: dict[str, Any]) -> dict[str, Any]:
     """Carry one request out."""
     if request["do"] == "store":
         reader, writer = os.pipe()
@@ -85,8 +86,8 @@ def answer_to(request: dict[str, object]) -> dict[str, object]:
             return {"pid": pid, "port": int(pipe.readline())}
     if request["do"] == "ranks":
         ranks = request["ranks"]
-        return {"pids": [fork(lambda rank=rank: become(request, rank["env"], rank["log"])) for rank in ranks]}  # type: ignore[attr-defined]
-    return {"codes": [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in request["pids"]]}  # type: ignore[attr-defined]
+        return {"pids": [fork(lambda rank=rank: become(request, rank["env"], rank["log"])) for rank in ranks]}
+    return {"codes": [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in request["pids"]]}
 
 
 torch.set_num_threads(1)

@@ -89,7 +89,7 @@ def test_a_build_that_ends_badly_leaves_nothing(tmp_path: Path, error: BaseExcep
 
 
 def test_a_full_disk_in_python_is_told_as_one(tmp_path: Path) -> None:
-    with pytest.raises(PartError, match="the disk is full"), building(tmp_path / "x"), open("/dev/full", "w") as full:  # noqa: PTH123
+    with pytest.raises(PartError, match="the disk is full"), building(tmp_path / "x"), Path("/dev/full").open("w") as full:
         full.write("x")
     assert list(tmp_path.iterdir()) == []
 
