@@ -47,7 +47,7 @@ def become(request: dict[str, Any], env: dict[str, str], log: str) -> int:
         os.environ.pop(name, None)
     os.environ.update({name: value for name, value in env.items() if value})
     script = str(request["script"])
-    sys.argv = [script, *request["argv"]]  # type: ignore[misc]  # a list of strings
+    sys.argv = [script, *request["argv"]]
     try:
         runpy.run_path(script, run_name="__main__")
     except SystemExit as leaving:
