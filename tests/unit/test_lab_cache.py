@@ -89,8 +89,9 @@ def test_a_build_that_ends_badly_leaves_nothing(tmp_path: Path, error: BaseExcep
 
 
 def test_a_full_disk_in_python_is_told_as_one(tmp_path: Path) -> None:
-    with pytest.raises(PartError, match="the disk is full"), building(tmp_path / "x"), Path("/dev/full").open("w") as full:
-        full.write("x")
+    full = Path("/dev/full")
+    with pytest.raises(PartError, match="the disk is full"), building(tmp_path / "x"), full.open("w") as stream:
+        stream.write("x")
     assert list(tmp_path.iterdir()) == []
 
 
