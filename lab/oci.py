@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from lab.cache import sha256_file
+from lab.errors import PartError
 
 LAYER = "application/vnd.oci.image.layer.v1.tar"
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
@@ -19,15 +20,20 @@ ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 @dataclass(frozen=True)
 class Layer:
-    """One uncompressed layer: a tar archive and its sha256 in hex, which is its diff id too."""
+    """One layer: `size` bytes at `offset` of the file, their sha256 in hex, and that of the unpacked tar archive."""
 
     path: Path
     digest: str
+    size: int
+    diff: str
+    offset: int = 0
+    media_type: str = LAYER
 
     @classmethod
     def of(cls, path: Path) -> Layer:
-        """Take a tar archive as it is."""
-        return cls(path, sha256_file(path))
+        """Take a tar archive as it is, uncompressed."""
+        digest = sha256_file(path)
+        return cls(path, digest, path.stat().st_size, digest)
 
 
 def _entry(name: str, size: int, mode: int, kind: bytes = tarfile.REGTYPE, link: str = "") -> tarfile.TarInfo:
@@ -51,6 +57,37 @@ def write_layer(target: Path, files: dict[str, Path], links: dict[str, str] | No
     return Layer.of(target)
 
 
+def read_image(archive: Path) -> tuple[list[Layer], dict[str, Any]]:
+    """Return the layers and the config of the image in an OCI archive; every blob's digest is verified."""
+    try:
+        with tarfile.open(archive, "r:") as content:
+            members = {member.name.removeprefix("./"): member for member in content if member.isreg()}
+
+            def blob(about: dict[str, Any]) -> tarfile.TarInfo:
+                digest = about["digest"].removeprefix("sha256:")
+                member = members[f"blobs/sha256/{digest}"]
+                stream = content.extractfile(member)
+                if stream is None or hashlib.file_digest(stream, "sha256").hexdigest() != digest:  # type: ignore[arg-type]  # a reader of bytes is enough
+                    raise PartError(f"blob {digest} is damaged", str(archive), "make the archive again")
+                return member
+
+            def document(member: tarfile.TarInfo) -> dict[str, Any]:
+                stream = content.extractfile(member)
+                return dict(json.load(stream)) if stream else {}
+
+            manifest = document(blob(document(members["index.json"])["manifests"][0]))
+            image = document(blob(manifest["config"]))
+            layers = [
+                Layer(archive, about["digest"].removeprefix("sha256:"), about["size"], diff.removeprefix("sha256:"),
+                      blob(about).offset_data, about["mediaType"])
+                for about, diff in zip(manifest["layers"], image["rootfs"]["diff_ids"], strict=True)
+            ]  # fmt: skip
+            return layers, dict(image["config"])
+    except (OSError, KeyError, ValueError, tarfile.TarError) as error:
+        cure = "name the OCI archive of one image, as skopeo copy or lab.build write it"
+        raise PartError(f"not an OCI archive ({error!r})", str(archive), cure) from error
+
+
 def write_image(target: Path, name: str, layers: list[Layer], config: dict[str, Any]) -> str:
     """Write an OCI layout archive holding one image called `name`; return its manifest digest, sha256:…"""
     arch = ARCHITECTURES.get(platform.machine(), platform.machine())
@@ -62,15 +99,14 @@ def write_image(target: Path, name: str, layers: list[Layer], config: dict[str, 
         blobs[digest] = data
         return {"digest": f"sha256:{digest}", "size": len(data)}
 
-    rootfs = {"type": "layers", "diff_ids": [f"sha256:{layer.digest}" for layer in layers]}
+    rootfs = {"type": "layers", "diff_ids": [f"sha256:{layer.diff}" for layer in layers]}
     settings = {"architecture": arch, "os": "linux", "config": config, "rootfs": rootfs}
     manifest = {
         "schemaVersion": 2,
         "mediaType": "application/vnd.oci.image.manifest.v1+json",
         "config": blob(settings) | {"mediaType": "application/vnd.oci.image.config.v1+json"},
         "layers": [
-            {"mediaType": LAYER, "digest": f"sha256:{layer.digest}", "size": layer.path.stat().st_size}
-            for layer in layers
+            {"mediaType": layer.media_type, "digest": f"sha256:{layer.digest}", "size": layer.size} for layer in layers
         ],
     }
     head = blob(manifest) | {"mediaType": manifest["mediaType"], "platform": {"architecture": arch, "os": "linux"}}
@@ -83,5 +119,6 @@ def write_image(target: Path, name: str, layers: list[Layer], config: dict[str, 
             archive.addfile(_entry(path, len(data), 0o644), io.BytesIO(data))
         for digest, layer in {layer.digest: layer for layer in layers}.items():
             with layer.path.open("rb") as content:
-                archive.addfile(_entry(f"blobs/sha256/{digest}", layer.path.stat().st_size, 0o644), content)
+                content.seek(layer.offset)
+                archive.addfile(_entry(f"blobs/sha256/{digest}", layer.size, 0o644), content)
     return str(head["digest"])

@@ -1,0 +1,84 @@
+"""An image of your own: a base image and one layer with a folder of yours, without Docker and without a network.
+
+    python -m lab.image NAME BASE FOLDER OUT.tar
+
+NAME is what jobs will call it (example.org/mine:1). BASE is an OCI archive, or a part of lab/versions.yml with one
+image (trainer), which is built where it is missing. FOLDER comes to /opt/<its name>, where the image then starts.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lab.build import build
+from lab.errors import PartError, explain
+from lab.oci import read_image, write_image, write_layer
+from lab.pins import load_pins
+
+if TYPE_CHECKING:
+    from lab.cache import Say
+
+USAGE = "usage: python -m lab.image NAME BASE FOLDER OUT.tar"
+
+
+def base_archive(base: str, say: Say) -> Path:
+    """Return the archive that `base` names: a file, or the image of a part."""
+    if Path(base).is_file():
+        return Path(base)
+    if base not in load_pins().parts or len(load_pins().parts[base].images) != 1:
+        raise PartError("no such archive, nor a part with one image", base, "name an OCI archive, or `trainer`")
+    return Path(build([base], say)["images"][0]["archive"])
+
+
+def own_files(folder: Path) -> dict[str, Path]:
+    """Return path in the image -> file here, for all files below `folder` but hidden ones and Python's caches."""
+    if not folder.is_dir():
+        raise PartError("no such folder", str(folder), "name the folder with your scripts")
+    files = {}
+    for path in sorted(folder.rglob("*")):
+        inside = path.relative_to(folder)
+        if path.is_file() and not any(name.startswith((".", "__pycache__")) for name in inside.parts):
+            files[f"/opt/{folder.resolve().name}/{inside}"] = path
+    if not files:
+        raise PartError("the folder is empty", str(folder), "put your scripts there")
+    return files
+
+
+def write_own_image(name: str, base: Path, folder: Path, out: Path) -> str:
+    """Write the archive `out`, complete or not at all; return the image's digest, sha256:…"""
+    files = own_files(folder)
+    layers, config = read_image(base)
+    try:
+        with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.resolve().parent) as scratch:
+            layers.append(write_layer(Path(scratch) / "layer.tar", files))
+            config["WorkingDir"] = f"/opt/{folder.resolve().name}"
+            digest = write_image(Path(scratch) / "image.tar", name, layers, config)
+            (Path(scratch) / "image.tar").rename(out)
+    except OSError as error:
+        raise explain(str(error), str(out)) from error
+    return digest
+
+
+def main(arguments: list[str]) -> int:
+    """Write the image and print its digest."""
+    if len(arguments) != 4:
+        print(USAGE, file=sys.stderr)
+        return 2
+    name, base, folder, out = arguments
+    try:
+        archive = base_archive(base, lambda line: print(line, file=sys.stderr, flush=True))
+        digest = write_own_image(name, archive, Path(folder), Path(out))
+    except PartError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    print(f"{name} {digest}\nnow: make lab-load IMAGE={out}")
+    return 0
+
+
+if __name__ == "__main__":
+    os.umask(0o022)
+    sys.exit(main(sys.argv[1:]))
