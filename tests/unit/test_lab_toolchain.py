@@ -1,0 +1,175 @@
+"""Which Go builds the lab, what lab/versions.yml says, and how the builder ends."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lab import build as builder
+from lab.errors import PartError
+from lab.pins import MODULES, Part, Pins, Root, load_pins
+from lab.toolchain import find_go, go_environment
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+PINS = Pins("1.26.6", "1.26.6", {}, {}, {})
+
+
+def fake_go(folder: Path, version: str) -> Path:
+    path = folder / "go"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f'#!/bin/sh\n[ "$*" = "env GOVERSION" ] && echo {version}\n')
+    path.chmod(0o755)
+    return path
+
+
+@pytest.fixture
+def pinned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Stand in for the download of the pinned toolchain; the list tells which were fetched."""
+    fetched: list[str] = []
+
+    def fetch(pins: Pins, draft: Path, _: object) -> None:
+        fetched.append(pins.go_toolchain)
+        fake_go(draft / "bin", f"go{pins.go_toolchain}")
+
+    monkeypatch.setattr("lab.toolchain._fetch", fetch)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'path'}:/usr/bin:/bin")
+    return fetched
+
+
+@pytest.mark.parametrize("version", ["go1.26.6", "go1.26.10", "go1.27.0", "go2.0"])
+def test_a_machines_go_that_is_new_enough_is_used(tmp_path: Path, pinned: list[str], version: str) -> None:
+    own = fake_go(tmp_path / "path", version)
+    assert find_go(PINS, tmp_path / "cache", print) == (own, version)
+    assert pinned == []
+
+
+@pytest.mark.parametrize("version", ["go1.26.5", "go1.9.9", "go1.19", None, ""])
+def test_an_old_go_or_none_is_cured_by_the_pinned_one(tmp_path: Path, pinned: list[str], version: str | None) -> None:
+    if version is not None:
+        fake_go(tmp_path / "path", version)
+    said: list[str] = []
+    go, found = find_go(PINS, tmp_path / "cache", said.append)
+    assert (go, found) == (tmp_path / "cache/go/1.26.6/bin/go", "go1.26.6")
+    assert said == [f"go: {version or 'none'} on this machine, 1.26.6 is needed: fetching 1.26.6"]
+    find_go(PINS, tmp_path / "cache", said.append)
+    assert pinned == ["1.26.6"]
+
+
+def test_a_toolchain_that_does_not_run_is_told(tmp_path: Path, pinned: list[str]) -> None:
+    find_go(PINS, tmp_path / "cache", print)
+    (tmp_path / "cache/go/1.26.6/bin/go").chmod(0o644)
+    with pytest.raises(PartError, match="does not run"):
+        find_go(PINS, tmp_path / "cache", print)
+    assert len(pinned) == 1
+
+
+def test_a_machine_without_a_pinned_toolchain_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(PartError, match="no pinned Go toolchain"):
+        find_go(PINS, tmp_path / "cache", print)
+    assert not list((tmp_path / "cache/go").iterdir())
+
+
+def test_the_users_settings_cannot_switch_verification_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("GOFLAGS", "GONOSUMDB", "GONOSUMCHECK", "GOPRIVATE", "GOINSECURE", "GOOS", "GOEXPERIMENT"):
+        monkeypatch.setenv(name, "evil")
+    monkeypatch.setenv("GOPROXY", "http://mirror.example")
+    env = go_environment(Path("/opt/go/bin/go"))
+    assert "evil" not in env.values()
+    assert env["GOPROXY"] == "http://mirror.example"
+    assert env["PATH"].startswith("/opt/go/bin:")
+    assert (env["CGO_ENABLED"], env["GOTOOLCHAIN"]) == ("0", "local")
+    assert "-mod=readonly" in env["GOFLAGS"]
+
+
+def test_every_pin_is_whole() -> None:
+    pins = load_pins()
+    for part in pins.parts.values():
+        assert bool(part.module) == bool(part.commands), part.name
+        if part.module and not part.module.startswith("gangplank/"):
+            sums = (MODULES / part.name / "go.sum").read_text()
+            assert f"{part.module} {part.version} h1:" in sums
+            assert f"{part.module} {part.version}" in (MODULES / part.name / "go.mod").read_text()
+        for image in part.images:
+            assert "{" not in image.name
+            assert not image.root or image.root in pins.roots
+            for source in image.binaries:
+                owner, _, command = source.rpartition("/")
+                known = pins.parts[owner] if owner else part
+                assert command in known.commands | known.files
+    assert all(len(digest) == 64 for digest in pins.go_toolchain_sha256.values())
+
+
+def test_versions_are_filled_in() -> None:
+    parts = load_pins().parts
+    (pause,) = parts["pause"].images
+    assert pause.name == f"registry.k8s.io/pause:{parts['pause'].version.removeprefix('v')}"
+    assert parts["helm"].stamp["helm.sh/helm/v3/internal/version.version"] == parts["helm"].version
+
+
+def test_the_lock_knows_every_root_and_image() -> None:
+    lock, pins = json.loads(builder.LOCK.read_text()), load_pins()
+    assert set(lock["roots"]) == set(pins.roots)
+    assert set(lock["images"]) == {image.name for part in pins.parts.values() for image in part.images}
+    for name, root in pins.roots.items():
+        assert set(root.packages) <= set(lock["roots"][name])
+
+
+def test_an_unknown_part_is_refused_with_those_there_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert builder.main(["etcd", "ectd", "kubernets"]) == 1
+    said = capsys.readouterr()
+    assert said.err.startswith("error: lab_parts_wanted: unknown part ectd, kubernets\n  cure: choose of: ")
+    assert "kubernetes, " in said.err
+    assert said.out == ""
+    assert list(tmp_path.iterdir()) == []
+
+
+def raising(error: BaseException) -> Callable[..., object]:
+    def build(*_: object, **__: object) -> object:
+        raise error
+
+    return build
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "told"),
+    [
+        (PartError("what", "where", "the cure"), 1, "error: where: what\n  cure: the cure\n"),
+        (OSError(28, "No space left on device", "lock.json"), 1, "error: lock.json: the disk is full"),
+        (KeyboardInterrupt(), 130, "\nstopped; what was finished is kept, run it again to go on\n"),
+    ],
+    ids=["a part", "a full disk", "Ctrl-C"],
+)
+def test_the_exit_code_and_the_one_message(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: BaseException, code: int, told: str
+) -> None:
+    monkeypatch.setattr(builder, "build", raising(error))
+    assert builder.main([]) == code
+    said = capsys.readouterr()
+    assert said.err.startswith(told)
+    assert said.out == ""
+
+
+def test_a_dry_run_of_an_empty_cache_makes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    fake_go(tmp_path / "path", "go1.99.0")
+    monkeypatch.setenv("PATH", f"{tmp_path / 'path'}:/usr/bin:/bin")
+    monkeypatch.setattr(builder, "LOCK", tmp_path / "lock.json")
+    root = Root("node", "trixie", "essential", [])
+    pause = Part("pause", "v1", "gangplank/lab/pause", {"pause": "gangplank/lab/pause"})
+    pins = dataclasses.replace(PINS, parts={"pause": pause}, roots={"node": root})
+    monkeypatch.setattr(builder, "load_pins", lambda: pins)
+    found = builder.build(["pause"], print, dry=True)
+    assert found["built"] == ["pause v1"]
+    assert found["bin"] == {}
+    assert [path.name for path in (tmp_path / "cache/gangplank").iterdir()] == ["build.lock"]
+    assert not (tmp_path / "lock.json").exists()
