@@ -1,0 +1,153 @@
+"""Bad days of a build, with the real go and real signals: one message, nothing half-made, the next run goes on."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+# lab.build with a part of the test's own; its node has no root file system.
+BUILD = """
+import os, sys
+from pathlib import Path
+from lab import build, gomod, pins
+folder = Path(sys.argv[1])
+module = sys.argv[2]
+part = pins.Part("tiny", "v1", module, {"tiny": module})
+real = pins.load_pins()
+root = pins.Root("node", "trixie", "essential", [])
+made = pins.Pins(real.go_minimum, real.go_toolchain, real.go_toolchain_sha256, {"tiny": part}, {"node": root})
+build.load_pins = lambda: made
+build.LOCK = folder / "lock.json"
+build.MODULES = gomod.MODULES = folder / "modules"
+build.LAB = folder
+sys.exit(build.main(["tiny"]))
+"""
+OURS = "gangplank/lab/tiny"
+MAIN = 'package main\n\nimport "fmt"\n\nfunc main() { fmt.Println("tiny") }\n'
+
+
+@pytest.fixture
+def tiny(tmp_path: Path) -> Path:
+    folder = tmp_path / "modules" / "tiny"
+    folder.mkdir(parents=True)
+    (folder / "go.mod").write_text(f"module {OURS}\n\ngo 1.26\n")
+    (folder / "main.go").write_text(MAIN)
+    return tmp_path
+
+
+def environment(folder: Path, **more: str) -> dict[str, str]:
+    return dict(os.environ) | {"XDG_CACHE_HOME": str(folder / "cache"), "PYTHONDONTWRITEBYTECODE": "1"} | more
+
+
+def command(folder: Path, module: str = OURS) -> list[str]:
+    return [sys.executable, "-c", BUILD, str(folder), module]
+
+
+def run(folder: Path, module: str = OURS, before: str = "", **more: str) -> subprocess.CompletedProcess[str]:
+    argv = command(folder, module)
+    if before:
+        argv = ["unshare", "--mount", "--propagation", "private", "sh", "-euc", before + '\nexec "$@"', "sh", *argv]
+    return subprocess.run(
+        argv, cwd=ROOT, env=environment(folder, **more), capture_output=True, text=True, check=False, timeout=120
+    )
+
+
+def parts(folder: Path) -> list[str]:
+    return sorted(path.name for path in (folder / "cache/gangplank/parts").glob("*"))
+
+
+def descendants(pid: int) -> list[int]:
+    found = [pid]
+    for member in found:
+        for listing in Path(f"/proc/{member}/task").glob("*/children"):
+            found += [int(child) for child in listing.read_text().split()]
+    return found[1:]
+
+
+def test_a_tiny_part_is_built_once(tiny: Path) -> None:
+    first = run(tiny)
+    assert first.returncode == 0, first.stderr
+    (name,) = parts(tiny)
+    binary = tiny / "cache/gangplank/parts" / name / "bin/tiny"
+    assert subprocess.run([binary], capture_output=True, text=True, check=True).stdout == "tiny\n"
+    again = run(tiny)
+    assert (again.returncode, again.stderr) == (0, "")
+    assert [path.name for path in binary.parents[1].iterdir()] == ["bin"]
+
+
+def dependent(folder: Path) -> str:
+    """Make `tiny` a pinned module of upstream's, with the project's own go.mod and go.sum; return its name."""
+    shutil.rmtree(folder / "modules/tiny")
+    shutil.copytree(ROOT / "lab/modules/coredns", folder / "modules/tiny")
+    return "github.com/coredns/coredns"
+
+
+def test_a_registry_that_does_not_answer_is_told_within_seconds(tiny: Path) -> None:
+    module = dependent(tiny)
+    started = time.monotonic()
+    done = run(tiny, module, GOPROXY="http://127.0.0.1:1", GOMODCACHE=str(tiny / "empty"), GONOPROXY="none")
+    assert time.monotonic() - started < 20
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[1].startswith("error: tiny v1: a package registry does not answer (")
+    assert "connection refused" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert parts(tiny) == []
+
+
+def test_a_checksum_that_differs_is_told_and_nothing_is_used(tiny: Path) -> None:
+    module = dependent(tiny)
+    sums = tiny / "modules/tiny/go.sum"
+    lines = sums.read_text().splitlines()
+    wrong = [line.rsplit(":", 1)[0] + ":" + "A" * 43 + "=" if line.startswith(f"{module} ") else line for line in lines]
+    assert wrong != lines
+    sums.write_text("\n".join(wrong) + "\n")
+    done = run(tiny, module)
+    assert done.returncode == 1
+    assert "error: tiny v1: a download does not match its pinned checksum; nothing of it was used (" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert parts(tiny) == []
+
+
+def test_a_full_disk_is_told_and_nothing_half_made_stays(tiny: Path) -> None:
+    (tiny / "cache").mkdir()
+    before = (
+        f'mount -t tmpfs -o size=1m full {tiny}/cache; "$@" || code=$?; find {tiny}/cache/gangplank/parts; exit $code'
+    )
+    done = run(tiny, before=before)
+    assert done.returncode == 1
+    assert "error: tiny v1: the disk is full (" in done.stderr
+    assert "cure: free some space" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stdout.split() == [f"{tiny}/cache/gangplank/parts"]
+    assert run(tiny).returncode == 0
+
+
+def test_ctrl_c_in_the_middle_ends_everything_and_the_next_run_goes_on(tiny: Path) -> None:
+    env = environment(tiny, GOCACHE=str(tiny / "gocache"))  # empty: the standard library is compiled, too
+    with subprocess.Popen(
+        command(tiny), cwd=ROOT, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        end = time.monotonic() + 60
+        while len(children := descendants(process.pid)) < 2:  # go, and a compiler that it started
+            assert time.monotonic() < end
+            assert process.poll() is None
+            time.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        out, said = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert said == "tiny v1: building\n\nstopped; what was finished is kept, run it again to go on\n"
+    assert out == ""
+    assert parts(tiny) == []
+    while alive := [pid for pid in children if Path(f"/proc/{pid}/exe").exists()]:
+        assert time.monotonic() < end, f"{alive} live on"
+        time.sleep(0.02)
+    assert run(tiny).returncode == 0
+    assert len(parts(tiny)) == 1
