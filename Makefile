@@ -61,7 +61,7 @@ lint: setup ## ruff, mypy, yamllint, ansible-lint
 molecule: setup ## the whole stack comes up, and training finishes
 	.venv/bin/molecule test --scenario-name default
 
-TESTS ?= tests/unit tests/golden tests/static tests/trainer tests/lab
+TESTS ?= tests/unit tests/golden tests/static tests/faults tests/trainer tests/lab
 .PHONY: pytest
 pytest: setup parts
 	GANGPLANK_TRAINER_ROOT=$$(.venv/bin/python -m lab.build --show roots.trainer) .venv/bin/pytest $(TESTS)
