@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import yaml
 
-from lab.image import build_image  # the recipe of lab/images/example
+from lab.image import write_own_image  # the recipe of lab/images/example
 from tests.lab.conftest import INVENTORY, ROOT, STATE, Lab, snapshot
 
 PROGRAMS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
@@ -161,7 +161,7 @@ def test_a_persons_own_image_runs_on_every_node(lab: Lab, tmp_path: Path) -> Non
     (script / "hello.py").write_text("print('hello from my own image')\n")
     base = next(image for image in lab.parts["images"] if "/trainer:" in image["name"])
     archive = tmp_path / "mine.tar"
-    build_image("example.com/mine:1", Path(base["archive"]), script, archive)
+    write_own_image("example.com/mine:1", Path(base["archive"]), script, archive)
     out = lab.playbook("playbooks/lab-load.yml", "-e", f"lab_cluster_load={archive}")
     assert "changed=1" in out
     assert "changed=1" not in lab.playbook("playbooks/lab-load.yml", "-e", f"lab_cluster_load={archive}")
