@@ -14,6 +14,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # used by cloning 
 from gangplank import wiring
 from gangplank.backends import BACKENDS
 from gangplank.errors import SpecError
+from gangplank.live import differences
 from gangplank.parse import parse_job
 from gangplank.proof import Expected, prove, read_records
 
@@ -75,9 +76,19 @@ def proof(evidence: str, job: Mapping[str, Any], job_uid: str = "") -> dict[str,
     return {"passed": verdict.passed, "lines": verdict.text().splitlines()}
 
 
+def differs(wanted: Mapping[str, Any], live: Mapping[str, Any]) -> list[str]:
+    """Where a live object is not as described, a line each."""
+    return list(differences(wanted, live))
+
+
 class FilterModule:
     """What Ansible loads."""
 
     def filters(self) -> dict[str, Callable[..., Any]]:
         """The filters by name."""
-        return {"gangplank_manifests": manifests, "gangplank_job": described, "gangplank_proof": proof}
+        return {
+            "gangplank_manifests": manifests,
+            "gangplank_job": described,
+            "gangplank_proof": proof,
+            "gangplank_differences": differs,
+        }
