@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
@@ -68,7 +69,8 @@ def descendants(pid: int) -> list[int]:
     found = [pid]
     for member in found:
         for listing in Path(f"/proc/{member}/task").glob("*/children"):
-            found += [int(child) for child in listing.read_text().split()]
+            with contextlib.suppress(FileNotFoundError):  # a thread that ended meanwhile
+                found += [int(child) for child in listing.read_text().split()]
     return found[1:]
 
 
@@ -133,7 +135,13 @@ def test_a_full_disk_is_told_and_nothing_half_made_stays(tiny: Path) -> None:
 def test_ctrl_c_in_the_middle_ends_everything_and_the_next_run_goes_on(tiny: Path) -> None:
     env = environment(tiny, GOCACHE=str(tiny / "gocache"))  # empty: the standard library is compiled, too
     with subprocess.Popen(
-        command(tiny), cwd=ROOT, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        # A shell that runs the tests in the background has Ctrl-C ignored, and children inherit that.
+        ["env", "--default-signal=INT", *command(tiny)],
+        cwd=ROOT,
+        env=env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     ) as process:
         end = time.monotonic() + 60
         while len(children := descendants(process.pid)) < 2:  # go, and a compiler that it started

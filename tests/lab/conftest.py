@@ -108,14 +108,18 @@ class Lab:
             if any(c["type"] == "Ready" and c["status"] == "True" for c in node["status"]["conditions"])
         }
 
-    def supervisor(self) -> Any:
-        """The XML-RPC interface of the lab's supervisord."""
+    def programs(self) -> dict[str, dict[str, Any]]:
+        """What the lab's supervisord says of each program, by name."""
         import xmlrpc.client
 
         from supervisor.xmlrpc import SupervisorTransport
 
         transport = SupervisorTransport(None, None, "unix:///run/gangplank/supervisor.sock")
-        return xmlrpc.client.ServerProxy("http://127.0.0.1", transport=transport).supervisor
+        try:
+            server: Any = xmlrpc.client.ServerProxy("http://127.0.0.1", transport=transport).supervisor
+            return {process["name"]: process for process in server.getAllProcessInfo()}
+        finally:
+            transport.close()
 
 
 @pytest.fixture(scope="session")

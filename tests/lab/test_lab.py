@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import signal
@@ -25,7 +26,7 @@ ON_NODES = ("containerd", "kubelet", "kube-proxy")
 def settled(lab: Lab) -> bool:
     """Every node Ready, DNS up, and every program of supervisord's running."""
     dns = lab.get("deployment", "coredns", "-n", "kube-system")
-    running = all(process["statename"] == "RUNNING" for process in lab.supervisor().getAllProcessInfo())
+    running = all(program["statename"] == "RUNNING" for program in lab.programs().values())
     return running and lab.ready() == {"node-0", "node-1"} and dns["status"].get("readyReplicas") == 1
 
 
@@ -108,7 +109,8 @@ def test_strangers_are_not_answered() -> None:
     for path in ("/version", "/healthz", "/api/v1/namespaces"):
         with pytest.raises(urllib.error.HTTPError) as refused:
             opener.open(config["server"] + path, timeout=5)
-        assert refused.value.code == 401
+        with contextlib.closing(refused.value):
+            assert refused.value.code == 401
 
 
 def test_secrets_are_encrypted_at_rest(lab: Lab) -> None:
@@ -150,9 +152,10 @@ def test_openshifts_dynamic_client_reads_the_lab() -> None:
     from kubernetes import config
     from openshift.dynamic import DynamicClient
 
-    client = DynamicClient(config.new_client_from_config(str(STATE / "admin.kubeconfig")))
-    nodes = client.resources.get(api_version="v1", kind="Node").get()
+    api = config.new_client_from_config(str(STATE / "admin.kubeconfig"))
+    nodes = DynamicClient(api).resources.get(api_version="v1", kind="Node").get()
     assert {node.metadata.name for node in nodes.items} == {"node-0", "node-1"}
+    api.rest_client.pool_manager.clear()  # closes its connections
 
 
 def test_a_persons_own_image_runs_on_every_node(lab: Lab, tmp_path: Path) -> None:
@@ -176,24 +179,23 @@ def test_a_persons_own_image_runs_on_every_node(lab: Lab, tmp_path: Path) -> Non
 
 
 def test_each_killed_program_comes_back(lab: Lab) -> None:
-    supervisor = lab.supervisor()
     names = [*PROGRAMS, *(f"{name}-{node}" for name in ON_NODES for node in ("node-0", "node-1"))]
-    killed = {name: supervisor.getProcessInfo(name)["pid"] for name in names}
+    killed = {name: lab.programs()[name]["pid"] for name in names}
     for pid in killed.values():
         os.kill(pid, signal.SIGKILL)
     lab.wait("all programs back", lambda: settled(lab))
-    assert all(supervisor.getProcessInfo(name)["pid"] != pid for name, pid in killed.items())
+    assert all(lab.programs()[name]["pid"] != pid for name, pid in killed.items())
     assert lab.get("configmap", "plain")["data"]["key"] == "readable-marker-3141"
 
 
 def test_one_command_brings_back_a_lab_whose_every_process_was_killed(lab: Lab) -> None:
-    for base in Path("/sys/fs/cgroup").iterdir():
-        for listing in (base / "gangplank").rglob("cgroup.procs"):
-            for pid in listing.read_text().split():
-                os.kill(int(pid), signal.SIGKILL)
-        if (base / "gangplank").exists():
-            break
-    lab.wait("the lab's death", lambda: "refused" in lab.kubectl("get", "nodes", check=False), 20)
+    own = Path("/sys/fs/cgroup/pids/gangplank")
+    own = own if own.exists() else Path("/sys/fs/cgroup/gangplank")  # cgroup v1, v2
+    while pids := {int(pid) for listing in own.rglob("cgroup.procs") for pid in listing.read_text().split()}:
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+    assert "refused" in lab.kubectl("get", "nodes", check=False)
     lab.playbook("playbooks/lab.yml")
     lab.wait("the lab as it was", lambda: settled(lab))
     assert lab.get("configmap", "plain")["data"]["key"] == "readable-marker-3141"
