@@ -248,15 +248,18 @@ def _members(name: str = "") -> set[int]:
     return pids
 
 
-def _within(node: str | None) -> Iterator[int]:
-    """Yield processes whose network or mount namespace is one of the lab's (of one node, or of all)."""
+def _namespaces(node: str | None) -> set[int]:
+    """Return the inodes of the pinned namespaces of one node, or of all."""
     pins = [netns(node), mntns(node)] if node else [*NETNS.glob("gangplank-*"), *(RUN / "mnt").glob("*")]
-    wanted = {path.stat().st_ino for path in pins if _is_namespace(path)}
+    return {path.stat().st_ino for path in pins if _is_namespace(path)}
+
+
+def _within(namespaces: set[int]) -> Iterator[int]:
+    """Yield processes whose network or mount namespace is one of these."""
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             with contextlib.suppress(OSError):
-                inodes = {(entry / "ns" / kind).stat().st_ino for kind in ("net", "mnt")}
-                if inodes & wanted:
+                if {(entry / "ns" / kind).stat().st_ino for kind in ("net", "mnt")} & namespaces:
                     yield int(entry.name)
 
 
@@ -278,9 +281,10 @@ def kill_members(cgroup: str) -> None:
     _kill(lambda: _members(cgroup))
 
 
-def kill_all(node: str | None) -> None:
-    """Kill every process of the node, or of the whole lab."""
-    _kill(lambda: set(_within(node)) | _members(node or ""))
+def kill_all() -> None:
+    """Kill every process of the lab."""
+    namespaces = _namespaces(None)
+    _kill(lambda: set(_within(namespaces)) | _members())
 
 
 def remove_mounts(node: str) -> None:
@@ -308,10 +312,11 @@ def remove_cgroup(name: str = "") -> None:
 def remove_node(node: str) -> bool:
     """Remove all that runs in or holds up the node; its files stay. Return whether anything was there."""
     there = mntns(node).exists() or netns(node).exists() or bool(_members(node))
-    kill_all(node)
-    remove_mounts(node)
+    namespaces = _namespaces(node)
+    remove_mounts(node)  # first the pins: supervisord would start the node's programs again behind them
     if netns(node).exists():
         run(["ip", "netns", "del", f"gangplank-{node}"])
+    _kill(lambda: set(_within(namespaces)) | _members(node))
     remove_cgroup(node)
     return there
 
@@ -325,7 +330,7 @@ def lab_nodes() -> list[str]:
 def remove_lab(state: Path) -> bool:
     """Remove every node, the switch, the host's link, the cgroups and the lab's files; return whether any was there."""
     there = bool(lab_nodes()) or state.exists() or RUN.exists() or (NETNS / SWITCH).exists()
-    kill_all(None)
+    kill_all()
     nodes = lab_nodes()
     _unmount(RUN)
     for node in nodes:
