@@ -9,6 +9,7 @@ import contextlib
 import dataclasses
 import json
 import os
+import shutil
 import sys
 import time
 from pathlib import Path
@@ -24,6 +25,7 @@ from lab.store import ensure_store
 from lab.toolchain import find_go
 
 LOCK = LAB / "lock.json"
+KEY_DIGITS = 16  # of digest_of
 RECIPE = 1  # raise it when this code makes other bytes of the same pins
 
 
@@ -137,6 +139,16 @@ class Workshop:
             LOCK.write_text(text)
 
 
+def sweep_images(home: Path, names: list[str], images: list[dict[str, str]]) -> None:
+    """Remove archives of these parts that are not today's: every edit of the trainer would leave a gigabyte."""
+    kept = {Path(image["archive"]).parent for image in images}
+    for name in names:
+        for folder in (home / "images").glob(f"{name}-*"):
+            key = folder.name.removeprefix(f"{name}-")
+            if folder not in kept and len(key) == KEY_DIGITS and "-" not in key:
+                shutil.rmtree(folder)
+
+
 def _module_sum(part: Part) -> str:
     for line in (LAB / "modules" / part.name / "go.sum").read_text().splitlines():
         module, version, digest = line.split()
@@ -181,6 +193,7 @@ def build(names: list[str], say: Say, *, dry: bool = False) -> dict[str, Any]:
             result["store"] = str(ensure_store(result["images"], Path(result["bin"]["containerd"]), home, say))
         if shop.built:
             shop.write_lock()
+            sweep_images(home, names, result["images"])
     return result
 
 

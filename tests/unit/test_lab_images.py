@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from lab.build import sweep_images
 from lab.errors import PartError
 from lab.image import main, own_files, write_own_image
 from lab.oci import Layer, read_image, write_image, write_layer
@@ -220,3 +221,12 @@ def test_a_node_is_given_what_it_lacks_or_has_in_another_version(tmp_path: Path)
     newer = [{"name": "a:1", "digest": "sha256:9"}]
     assert missing_images(tmp_path, newer) == newer
     assert [path.name for path in tmp_path.iterdir()] == ["images.json"]
+
+
+def test_archives_of_yesterday_are_swept_and_other_parts_left_alone(tmp_path: Path) -> None:
+    today, yesterday, other = (tmp_path / "images" / f"{name}-{key * 16}" for name, key in
+                               (("trainer", "a"), ("trainer", "b"), ("trainer-mine", "c")))  # fmt: skip
+    for folder in (today, yesterday, other):
+        folder.mkdir(parents=True)
+    sweep_images(tmp_path, ["trainer"], [{"archive": str(today / "image.tar")}])
+    assert sorted((tmp_path / "images").iterdir()) == sorted([today, other])
