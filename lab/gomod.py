@@ -40,7 +40,7 @@ def build_commands(part: Part, go: Path, out: Path, say: Say) -> None:
         shutil.copytree(MODULES / part.name, source)
         if part.copy:
             try:
-                part.copy.place(source)
+                part.copy.place(source, str(go), go_environment(go))
             except RuntimeError as error:
                 raise explain(str(error), where) from error
         env = go_environment(go) | {"TMPDIR": scratch}

@@ -50,7 +50,7 @@ def pin(part: Part, kubernetes: str) -> None:
     body = [f"require {part.module} {part.version}", "", "replace (", *_replacements(part, kubernetes), ")"]
     (folder / "go.mod").write_text("\n".join([*head, *body]) + "\n")
     (folder / "go.sum").unlink(missing_ok=True)
-    copied = part.copy.place(folder) if part.copy else None
+    copied = part.copy.place(folder, "go", dict(os.environ)) if part.copy else None
     _go(["get", "-tool", *(f"{command}@{part.version}" for command in sorted(part.commands.values()))], folder)
     _go(["list", "-deps", *sorted(set(part.commands.values()))], folder)  # adds the sums that building needs
     _go(["mod", "verify"], folder)

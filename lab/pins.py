@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import stat
 import subprocess
@@ -26,10 +25,10 @@ class Copy:
     version: str
     to: str
 
-    def place(self, folder: Path) -> Path:
+    def place(self, folder: Path, go: str, env: dict[str, str]) -> Path:
         """Copy the module, verified by the checksum database, into `folder`, our overlay on top; return its place."""
-        env = os.environ | {"GOFLAGS": "-mod=mod", "GOTOOLCHAIN": "local", "GOWORK": "off"}
-        command = ["go", "mod", "download", "-json", f"{self.module}@{self.version}"]
+        command = [go, "mod", "download", "-json", f"{self.module}@{self.version}"]
+        env = env | {"GOFLAGS": "-mod=mod"}  # LAB has no go.mod to read
         answer = subprocess.run(command, env=env, cwd=LAB, capture_output=True, text=True, check=False)
         found = json.loads(answer.stdout or "{}")
         if "Dir" not in found:
