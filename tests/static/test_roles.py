@@ -182,3 +182,8 @@ def test_the_role_says_what_it_is(role: Path) -> None:
     meta = mapping(role / "meta/main.yml")
     assert meta["dependencies"] == []
     assert {"author", "description", "license", "min_ansible_version"} <= meta["galaxy_info"].keys()
+
+
+@each_role
+def test_the_first_task_refuses_a_variable_that_the_role_does_not_know(role: Path) -> None:
+    assert "role_inputs" in yaml.safe_load((role / "tasks/main.yml").read_text())[0]

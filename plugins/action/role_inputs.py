@@ -1,0 +1,48 @@
+"""Refuse a variable with a role's prefix that the role does not know: misspelt, it would silently change nothing."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from pathlib import Path
+from typing import Any
+
+import yaml
+from ansible.plugins.action import ActionBase
+
+
+def written_in(name: str, folders: list[str]) -> str:
+    """Return the file and line of `name: …` under `folders`, or where else it can come from."""
+    for folder in folders:
+        for path in sorted(Path(folder).rglob("*.y*ml")):
+            for number, line in enumerate(path.read_text(errors="replace").splitlines(), 1):
+                if re.match(rf"\s*{name}\s*:", line):
+                    return f"{path}:{number}"
+    return "command line or play"
+
+
+class ActionModule(ActionBase):
+    """The first task of a role; it has no arguments."""
+
+    _requires_connection = False
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Compare the variables there are with every entry point of meta/argument_specs.yml."""
+        result: dict[str, Any] = super().run(tmp, task_vars)
+        self.validate_argument_spec({})
+        role, found = self._task._role, task_vars or {}  # a task has no other way to its role
+        text = (Path(role.get_role_path()) / "meta" / "argument_specs.yml").read_text()
+        known = {name for entry in yaml.safe_load(text)["argument_specs"].values() for name in entry.get("options", {})}
+        known |= set(re.findall(r"C\((\w+)\)", text))  # what the role itself sets for others
+        prefix = f"{role.get_name()}_"
+        unknown = sorted(name for name in found if name.startswith(prefix) and name not in known)
+        if not unknown:
+            return result | {"changed": False}
+        folders = [str(found[name]) for name in ("inventory_dir", "playbook_dir") if found.get(name)]
+        short, lines = [other.removeprefix(prefix) for other in known], []
+        for name in unknown:
+            near = difflib.get_close_matches(name.removeprefix(prefix), short, 1)
+            cure = f"write {prefix}{near[0]}" if near else f"remove it, or see roles/{role.get_name()}/README.md"
+            where = written_in(name, folders)
+            lines.append(f"{where}: {name}: role {role.get_name()} has no such input. Cure: {cure}.")
+        return result | {"failed": True, "msg": "\n".join(lines)}
