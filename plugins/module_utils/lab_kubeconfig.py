@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from ansible.module_utils.lab_write import write
 
 LISTS = ("clusters", "users", "contexts")
 
@@ -34,15 +35,6 @@ def read(path: Path) -> dict[str, Any]:
     if not isinstance(content, dict) or any(not isinstance(content.get(name) or [], list) for name in LISTS):
         raise KubeconfigError(f"{path}: not a kubeconfig; mend or move it, then run it again")
     return content
-
-
-def write(path: Path, content: dict[str, Any]) -> None:
-    """Write beside, then rename, readable by the user alone."""
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    draft = path.with_name(f".{path.name}.gangplank")
-    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as stream:
-        yaml.safe_dump(content, stream, sort_keys=False)
-    draft.replace(path)
 
 
 def entries(admin: Path, name: str) -> dict[str, dict[str, Any]]:
@@ -91,5 +83,6 @@ def ensure(path: Path, name: str, admin: Path | None, *, dry: bool) -> bool:
     if not admin and not any(after.get(part) for part in LISTS):
         path.unlink()
     else:
-        write(path, after)
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        write(path, yaml.safe_dump(after, sort_keys=False).encode(), 0o600)
     return True

@@ -10,6 +10,7 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ansible.module_utils.lab_write import write
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
@@ -33,14 +34,6 @@ class Wanted:
     organization: str = ""
     sans: tuple[str, ...] = ()
     ca: str = "ca"
-
-
-def _write(path: Path, data: bytes, mode: int) -> None:
-    """Write beside, then rename: a killed run leaves the old file or the new one."""
-    draft = path.with_name(f".{path.name}.new")
-    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "wb") as stream:
-        stream.write(data)
-    draft.replace(path)
 
 
 def _pem(key: ec.EllipticCurvePrivateKey) -> bytes:
@@ -82,8 +75,8 @@ def ensure_ca(folder: Path, name: str) -> bool:
     )  # fmt: skip
     identifier = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
     builder = builder.add_extension(usage, critical=True).add_extension(identifier, critical=False)
-    _write(folder / f"{name}.key", _pem(key), 0o600)
-    _write(folder / f"{name}.crt", builder.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM), 0o644)
+    write(folder / f"{name}.key", _pem(key), 0o600)
+    write(folder / f"{name}.crt", builder.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM), 0o644)
     return True
 
 
@@ -123,8 +116,8 @@ def ensure_leaf(folder: Path, wanted: Wanted) -> bool:
         names = x509.SubjectAlternativeName([_general(san) for san in wanted.sans])
         builder = builder.add_extension(names, critical=False)
     builder = builder.add_extension(x509.ExtendedKeyUsage(purposes), critical=False)
-    _write(path.with_suffix(".key"), _pem(key), 0o600)
-    _write(path, builder.sign(signer, hashes.SHA256()).public_bytes(serialization.Encoding.PEM), 0o644)
+    write(path.with_suffix(".key"), _pem(key), 0o600)
+    write(path, builder.sign(signer, hashes.SHA256()).public_bytes(serialization.Encoding.PEM), 0o644)
     return True
 
 
@@ -134,9 +127,9 @@ def ensure_key(path: Path) -> bool:
     if path.exists() and public.exists():
         return False
     key = ec.generate_private_key(ec.SECP256R1())
-    _write(path, _pem(key), 0o600)
+    write(path, _pem(key), 0o600)
     form = serialization.PublicFormat.SubjectPublicKeyInfo
-    _write(public, key.public_key().public_bytes(serialization.Encoding.PEM, form), 0o644)
+    write(public, key.public_key().public_bytes(serialization.Encoding.PEM, form), 0o644)
     return True
 
 
@@ -151,7 +144,7 @@ def ensure_encryption(path: Path) -> bool:
         "kind": "EncryptionConfiguration",
         "resources": [{"resources": ["secrets"], "providers": providers}],
     }
-    _write(path, json.dumps(config).encode(), 0o600)
+    write(path, json.dumps(config).encode(), 0o600)
     return True
 
 

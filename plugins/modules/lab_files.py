@@ -25,20 +25,10 @@ options:
 author: Gangplank
 """
 
-import os
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
-
-
-def write(path: Path, data: bytes, mode: int) -> None:
-    """Write beside, then rename: a killed run leaves the old file or the new one."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f"{path.name}.new")
-    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "wb") as stream:
-        os.fchmod(stream.fileno(), mode)
-        stream.write(data)
-    draft.replace(path)
+from ansible.module_utils.lab_write import write
 
 
 def main() -> None:
@@ -71,6 +61,7 @@ def main() -> None:
                 after = data.decode(errors="replace")
                 diffs.append({"before": before, "after": after, "before_header": str(path), "after_header": str(path)})
             if not module.check_mode:
+                path.parent.mkdir(parents=True, exist_ok=True)
                 write(path, data, mode)
         except OSError as error:
             cure = "free some space or mend its permissions, then run it again"
