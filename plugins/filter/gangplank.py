@@ -14,6 +14,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # used by cloning 
 from gangplank import wiring
 from gangplank.backends import BACKENDS
 from gangplank.errors import SpecError
+from gangplank.explained import explained
 from gangplank.live import differences
 from gangplank.parse import parse_job
 from gangplank.proof import Expected, prove, read_records
@@ -45,6 +46,11 @@ def manifests(job: Mapping[str, Any], source: str = "training_job") -> list[dict
     """What is submitted for a job."""
     spec = parsed(job, source)
     return BACKENDS[spec.backend].manifests(spec)
+
+
+def commented(job: Mapping[str, Any], source: str = "training_job") -> dict[str, Any]:
+    """The same as blocks of lines, with those that controllers will add, by whom and why."""
+    return explained(parsed(job, source))
 
 
 def described(job: Mapping[str, Any], source: str = "training_job") -> dict[str, Any]:
@@ -88,6 +94,7 @@ class FilterModule:
         """The filters by name."""
         return {
             "gangplank_manifests": manifests,
+            "gangplank_explained": commented,
             "gangplank_job": described,
             "gangplank_proof": proof,
             "gangplank_differences": differs,

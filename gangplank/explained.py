@@ -1,0 +1,189 @@
+"""A job's manifests as a person keeps them: what a controller will add stands where it will be, with who and why.
+
+The lines that are ours, read as YAML, are what is submitted. The others are known from the back-end's objects().
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from gangplank import show
+from gangplank.backends import BACKENDS, indexed_objects, pytorchjob_objects, volcano_objects
+from gangplank.explained_by import OBJECTS, PARTS
+from gangplank.pods import Site, clone
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from gangplank.spec import JobSpec, Json
+
+LISTED_BY = ("name", "mountPath", "containerPort", "key")  # what tells the items of a list apart
+
+
+@dataclass(frozen=True)
+class Block:
+    """Lines of YAML that belong together; without `by` they are ours, else what somebody adds for a reason."""
+
+    indent: int  # spaces before each line
+    lines: tuple[str, ...]
+    by: str = ""
+    why: str = ""
+
+
+def explained(spec: JobSpec) -> Json:
+    """All documents of a job as blocks of lines, and what is made beside them, ready to be laid out."""
+    backend, site = BACKENDS[spec.backend], Site()
+    manifests = backend.manifests(spec)
+    made = backend.objects(manifests[-1], site)
+    documents = [[Block(0, dumped(item))] for item in manifests[:-1]]
+    documents.append(merged(job_blocks(spec.backend, manifests[-1], made, site)))
+    return {
+        "name": spec.name,
+        "namespace": spec.namespace,
+        "backend": spec.backend,
+        "documents": [
+            {"kind": item["kind"], "name": item["metadata"]["name"], "blocks": [asdict(block) for block in blocks]}
+            for item, blocks in zip(manifests, documents, strict=True)
+        ],
+        "made": list(beside(spec.backend, made)),
+    }
+
+
+def dumped(value: Any) -> tuple[str, ...]:
+    """The lines of a value as YAML."""
+    return tuple(show.as_yaml([value]).removesuffix("\n").split("\n"))
+
+
+def job_blocks(backend: str, manifest: Json, made: list[Json], site: Site) -> Iterator[Block]:
+    """The blocks of the job itself, with its templates as the pods that come of them."""
+    first, last = (becoming(backend, manifest, made, site, at) for at in (0, -1))
+    return fields(manifest, first, last, f"{backend}:", 0)
+
+
+def becoming(backend: str, manifest: Json, made: list[Json], site: Site, at: int) -> Json:
+    """The job as it is admitted, and in place of each template the first or last pod of it."""
+    pods = [item for item in made if item["kind"] == "Pod"]
+    if backend == "volcano":
+        job = volcano_objects.admitted(manifest)
+        parts = [(task, "volcano.sh/task-spec", task["name"]) for task in job["spec"]["tasks"]]
+    elif backend == "pytorchjob":
+        job = pytorchjob_objects.admitted(manifest)
+        replicas = job["spec"]["pytorchReplicaSpecs"]
+        parts = [(replicas[kind], f"{pytorchjob_objects.LABEL}/replica-type", kind.lower()) for kind in replicas]
+    elif backend == "indexed":
+        job = indexed_objects.admitted(manifest, site)
+        parts = [(job["spec"], "job-name", job["metadata"]["name"])]
+    else:
+        return manifest  # a TrainJob holds no template: its pods come of the runtime
+    for part, label, value in parts:
+        mine = [pod for pod in pods if pod["metadata"]["labels"].get(label) == value]
+        if mine:
+            meta = {key: mine[at]["metadata"][key] for key in TEMPLATE_META if key in mine[at]["metadata"]}
+            part["template"] = {"metadata": meta, "spec": mine[at]["spec"]}
+    return job
+
+
+TEMPLATE_META = ("labels", "annotations", "finalizers")
+
+
+def fields(given: Json, first: Json, last: Any, path: str, indent: int) -> Iterator[Block]:
+    """The fields of a mapping: those that are there, then those that `first` has more."""
+    for key, value in given.items():
+        there, here = first.get(key, value), f"{path}.{key}"
+        other = last.get(key) if isinstance(last, dict) else None
+        if there == value:
+            yield Block(indent, dumped({key: value}))
+        elif isinstance(value, dict) and isinstance(there, dict):
+            yield Block(indent, (head(key, value),))
+            yield from fields(value, there, other, here, indent + 2)
+        elif isinstance(value, list) and isinstance(there, list) and len(there) >= len(value):
+            yield Block(indent, (head(key, value),))
+            yield from items(value, there, other, here, indent)
+        else:
+            yield Block(indent, dumped({key: value}))
+            yield from added(key, there, other, here, indent)
+    for key, value in first.items():
+        if key not in given:
+            other = last.get(key) if isinstance(last, dict) else None
+            yield from added(key, value, other, f"{path}.{key}", indent)
+
+
+def head(key: str, value: Any) -> str:
+    """The line that opens a mapping or a list."""
+    return dumped({key: type(value)()})[0].rsplit(" ", 1)[0] if value else dumped({key: value})[0]
+
+
+def items(given: list[Any], first: list[Any], last: Any, path: str, indent: int) -> Iterator[Block]:
+    """The items of a list: controllers append, hence those that are there come first."""
+    twins = last if isinstance(last, list) and len(last) == len(first) else first
+    for at, there in enumerate(first):
+        here = f"{path}[{called(there, at)}]"
+        if at >= len(given):
+            yield note(here, there != twins[at], Block(indent, dumped([there])))
+        elif given[at] == there or not isinstance(there, dict):
+            yield Block(indent, dumped([given[at]]))
+        else:
+            begin, *rest = fields(given[at], there, twins[at], here, indent + 2)
+            marked = (f"- {begin.lines[0]}", *(f"  {line}" for line in begin.lines[1:]))
+            yield Block(indent, marked)
+            yield from rest
+
+
+def called(item: Any, at: int) -> str:
+    """What an item of a list is called in a path."""
+    found = next((item[key] for key in LISTED_BY if key in item), at) if isinstance(item, dict) else at
+    return str(found)
+
+
+def added(key: str, value: Any, last: Any, path: str, indent: int) -> Iterator[Block]:
+    """A field that somebody adds; one with parts of several origins is split."""
+    parts: list[Block] = []
+    if isinstance(value, dict):
+        parts = list(fields({}, value, last, path, indent + 2)) if PARTED.search(path) else []
+    elif isinstance(value, list):
+        parts = list(items([], value, last, path, indent))
+    if len({(part.by, part.why) for part in parts}) > 1:
+        yield replace(parts[0], indent=indent, lines=(head(key, value),))
+        yield from parts
+    else:
+        whole = Block(indent, dumped({key: value}))
+        yield replace(whole, by=parts[0].by, why=parts[0].why) if parts else note(path, value != last, whole)
+
+
+PARTED = re.compile(r"\.(labels|annotations)$")
+
+
+def note(path: str, differs: bool, block: Block) -> Block:
+    """The block with who adds it and why, after the first row of PARTS that fits its path."""
+    for pattern, by, why in PARTS:
+        if pattern.search(path):
+            return replace(block, by=by, why=f"{why}; each pod has its own" if differs else why)
+    raise LookupError(f"nobody is known to add {path}")
+
+
+def merged(blocks: Iterable[Block]) -> list[Block]:
+    """Neighbours of one origin as one block."""
+    found: list[Block] = []
+    for block in blocks:
+        before = found[-1] if found else None
+        if before and (before.by, before.why) == (block.by, block.why) and before.indent <= block.indent:
+            more = tuple(" " * (block.indent - before.indent) + line for line in block.lines)
+            found[-1] = replace(before, lines=before.lines + more)
+        else:
+            found.append(block)
+    return found
+
+
+def beside(backend: str, made: list[Json]) -> Iterator[Json]:
+    """What controllers make beside the pods of the job's own templates: the first of each kind, and how many more."""
+    groups: dict[tuple[str, str], list[Json]] = {}
+    for item in made:
+        if item["kind"] != "Pod" or backend == "trainjob":
+            series = re.sub(r"\d+", "N", item["metadata"]["name"]) if item["kind"] in {"Pod", "Service"} else ""
+            groups.setdefault((item["kind"], series), []).append(item)
+    for (kind, _), group in groups.items():
+        by, why = OBJECTS[backend, kind]
+        name, shown = group[0]["metadata"]["name"], clone(group[0])
+        yield {"kind": kind, "name": name, "more": len(group) - 1, "by": by, "why": why, "lines": dumped(shown)}
