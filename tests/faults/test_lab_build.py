@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from lab import cache, pins, toolchain
+
 ROOT = Path(__file__).resolve().parents[2]
 # lab.build with a part of the test's own; its node has no root file system.
 BUILD = """
@@ -45,7 +47,10 @@ def tiny(tmp_path: Path) -> Path:
 
 
 def environment(folder: Path, **more: str) -> dict[str, str]:
-    return dict(os.environ) | {"XDG_CACHE_HOME": str(folder / "cache"), "PYTHONDONTWRITEBYTECODE": "1"} | more
+    """With an empty cache and the Go that the real builds use, which a machine without one has in the real cache."""
+    go, _ = toolchain.find_go(pins.load_pins(), cache.cache_home(), print)
+    own = {"XDG_CACHE_HOME": str(folder / "cache"), "PATH": f"{go.parent}:{os.environ['PATH']}"}
+    return dict(os.environ) | own | {"PYTHONDONTWRITEBYTECODE": "1"} | more
 
 
 def command(folder: Path, module: str = OURS) -> list[str]:
