@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 OK, REFUSED, USAGE, UNREADABLE, CLUSTER, INTERRUPTED = 0, 1, 2, 3, 4, 130
 CODES = """exit codes:
   0  done
-  1  a job or manifest is refused; every reason is on standard error
+  1  a job or manifest is refused, or a training is not proven; every reason is on standard error
   2  the command line is wrong
   3  a file cannot be read
   4  the cluster does not answer, or has no such job
@@ -102,9 +102,33 @@ def add_cluster_commands(commands: Any) -> None:
                 "-f", "--follow", action="store_true", help="go on as lines are written, until all have ended"
             )
             part.add_argument("--rank", type=int, help="of one rank alone")
-        part.add_argument("-n", "--namespace", help="where a job is that does not say so itself; default: default")
-        part.add_argument("--kubeconfig", help="default: KUBECONFIG, else ~/.kube/config")
-        part.add_argument("--context", help="of the kubeconfig; default: its current one")
+        add_access(part)
+    add_evidence_commands(commands)
+
+
+def add_access(part: argparse.ArgumentParser) -> None:
+    """Which cluster and namespace a command asks."""
+    part.add_argument("-n", "--namespace", help="where a job is that does not say so itself; default: default")
+    part.add_argument("--kubeconfig", help="default: KUBECONFIG, else ~/.kube/config")
+    part.add_argument("--context", help="of the kubeconfig; default: its current one")
+
+
+def add_evidence_commands(commands: Any) -> None:
+    """The part of the command line that reads what a job's ranks have recorded."""
+    helps = {
+        "proof": "judge from the ranks' own evidence whether a training was distributed",
+        "report": "write one HTML page about a training: curves, samples, where the time went, wiring, proof",
+    }
+    for name, text in helps.items():
+        part = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".", epilog=CODES)
+        part.formatter_class = argparse.RawDescriptionHelpFormatter
+        part.add_argument("job", metavar="JOB", nargs="?", help="a job file, or the name of a job")
+        place = "the folder that --output named, its evidence.jsonl, or saved logs of all ranks"
+        part.add_argument("--file", metavar="PATH", help=f"{place}; asks no cluster")
+        if name == "report":
+            part.add_argument("-o", "--output", metavar="FILE", help="default: JOB-report.html")
+            part.add_argument("--tensorboard", metavar="DIR", help="write event files there too, a run per rank")
+        add_access(part)
 
 
 BACKEND_NAMES = ("volcano", "pytorchjob", "trainjob", "indexed")
@@ -277,12 +301,28 @@ def on_cluster(given: argparse.Namespace) -> int:
         return complain(f"{given.command} needs the package {error.name}: pip install 'gangplank[cluster]'", CLUSTER)
 
 
+def on_evidence(given: argparse.Namespace) -> int:
+    """Run a command about evidence; only one that asks a cluster needs the kubernetes package."""
+    from gangplank import proving
+
+    if not given.job and not given.file:
+        return complain(f"{given.command}: no job given; try: gangplank {given.command} digits", USAGE)
+    run: Callable[[argparse.Namespace], int] = getattr(proving, given.command)
+    try:
+        return run(given)
+    except ImportError as error:
+        needs = "cluster" if error.name == "kubernetes" else "report"
+        return complain(f"{given.command} needs the package {error.name}: pip install 'gangplank[{needs}]'", CLUSTER)
+
+
 COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "expand": expand,
     "submit": on_cluster,
     "status": on_cluster,
     "logs": on_cluster,
     "delete": on_cluster,
+    "proof": on_evidence,
+    "report": on_evidence,
     "completion": completion,
 }
 

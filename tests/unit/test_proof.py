@@ -76,7 +76,8 @@ class World:
         each = -(-self.samples // self.size)
         for rank in range(self.size):
             self.add(rank, "epoch", epoch=epoch, steps=-(-each // self.batch), samples=each, loss=1.0, accuracy=0.9,
-                     parameters=f"w{epoch}")
+                     parameters=f"w{epoch}", losses=[[epoch, 1.0 / epoch + rank]], spent={
+                         "data": 0.25, "compute": 2.0, "allreduce": 0.5, "update": 0.25, "evaluate": 0.5})
         self.exchange(epoch)
 
     def exchange(self, epoch: int | None) -> None:
@@ -86,7 +87,7 @@ class World:
 
     def end(self) -> None:
         for rank in range(self.size):
-            self.add(rank, "end", steps=1, samples=1)
+            self.add(rank, "end", steps=1, samples=1, accuracy=0.9, seconds=7.0, spent={"checkpoint": 0.5})
         self.exchange(None)
 
     def records(self) -> list[Record]:

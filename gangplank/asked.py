@@ -1,0 +1,118 @@
+"""What a job's manifest asks of its training, and where its evidence will lie; the manifest may be a live one."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from gangplank.backends import BACKENDS, backend_of
+from gangplank.claims import Expected
+from gangplank.podspec import CONTAINER_SECURITY, MANAGED_BY, POD_SECURITY
+from gangplank.wiring import environment, seen
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gangplank.spec import Json
+
+EVIDENCE = "evidence.jsonl"  # the trainer's name for it, in the folder that --output names
+CLAIM = "persistentVolumeClaim"
+
+
+def pods(manifest: Json) -> list[Json]:
+    """The pods that the controllers make of a manifest, rank 0's first."""
+    backend = backend_of(manifest)
+    made = BACKENDS[backend].objects(manifest) if backend else []
+    return sorted((item for item in made if item["kind"] == "Pod"), key=lambda pod: seen(pod)["rank"] != "0")
+
+
+def words(pod: Json) -> list[str]:
+    """The command line of a pod's first container."""
+    container = pod["spec"]["containers"][0]
+    return [*container.get("command", []), *container.get("args", [])]
+
+
+def flag(line: Sequence[str], name: str) -> str | None:
+    """The value of a flag, as argparse would find it: the last one wins.
+
+    >>> flag(["--epochs", "2", "--epochs=3"], "epochs"), flag(["--nproc_per_node=2"], "nproc-per-node")
+    ('3', '2')
+    """
+    found = None
+    for number, word in enumerate(line):
+        given, equals, value = word.partition("=")
+        if given.startswith("--") and given[2:].replace("_", "-") == name:
+            found = value if equals else next(iter(line[number + 1 :]), None)
+    return found
+
+
+def integer(text: str | None) -> int | None:
+    """A number, None for anything else."""
+    return int(text) if text and re.fullmatch(r"[0-9]+", text) else None
+
+
+def expected(manifest: Json) -> Expected:
+    """What the evidence of a job has to show, from its manifest; None where that says nothing."""
+    made = pods(manifest)
+    line = words(made[0]) if made else []
+    env = environment(made[0], made[0]["spec"]["containers"][0]) if made else {}
+    processes = integer(flag(line, "nproc-per-node")) or integer(env.get("PET_NPROC_PER_NODE")) or 1
+    batch = integer(flag(line, "batch-size"))
+    world_size = len(made) * processes
+    return Expected(
+        world_size=world_size,
+        epochs=integer(flag(line, "epochs")),
+        global_batch=batch * (integer(flag(line, "accumulate")) or 1) * world_size if batch else None,
+        job_uid=job_uid(manifest),
+        processes_per_pod=processes,
+    )
+
+
+def job_uid(live: Json) -> str | None:
+    """What the evidence of a live job is stamped with (see podspec.JOB_UID_FIELD); None where its manifest cannot tell.
+
+    >>> job_uid({"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": {"name": "a", "uid": "1-2"}})
+    'a-1-2'
+    """
+    meta, backend = live["metadata"], backend_of(live)
+    if backend == "pytorchjob":
+        return str(meta["name"])
+    if "uid" not in meta or backend not in {"volcano", "indexed"}:
+        return None  # not submitted yet; or a TrainJob, whose pods know the uid of a Job that JobSet made for it
+    return f"{meta['name']}-{meta['uid']}" if backend == "volcano" else str(meta["uid"])
+
+
+def reader(manifest: Json, suffix: str = "") -> Json | None:
+    """A pod that prints the evidence which rank 0 left on the job's claim; None for a job that leaves none there."""
+    made = pods(manifest)
+    folder = flag(words(made[0]), "output") if made else None
+    if not folder:
+        return None
+    pod = made[0]["spec"]
+    volumes = [volume for volume in pod.get("volumes", []) if CLAIM in volume]
+    names = {volume["name"] for volume in volumes}
+    mounts = [{**mount, "readOnly": True} for mount in pod["containers"][0].get("volumeMounts", [])]
+    mounts = [mount for mount in mounts if mount["name"] in names]
+    if not any(folder == mount["mountPath"] or folder.startswith(f"{mount['mountPath']}/") for mount in mounts):
+        return None
+    meta = manifest["metadata"]
+    container: Json = {
+        "name": "reader",
+        "image": pod["containers"][0]["image"],
+        "imagePullPolicy": pod["containers"][0].get("imagePullPolicy", "IfNotPresent"),
+        "command": ["cat", f"{folder.rstrip('/')}/{EVIDENCE}"],
+        "resources": {"requests": {"cpu": "10m", "memory": "16Mi"}},
+        "securityContext": CONTAINER_SECURITY,
+        "volumeMounts": mounts,
+    }
+    same = {key: pod[key] for key in ("imagePullSecrets", "nodeSelector", "tolerations") if key in pod}
+    spec = {
+        "restartPolicy": "Never",
+        "automountServiceAccountToken": False,
+        "securityContext": pod.get("securityContext", POD_SECURITY),
+        **same,
+        "containers": [container],
+        "volumes": volumes,
+    }
+    named = {"name": f"{meta['name']}-evidence{suffix}", "namespace": meta.get("namespace", "default")}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {**named, "labels": MANAGED_BY}, "spec": spec}

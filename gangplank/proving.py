@@ -1,0 +1,148 @@
+"""The commands about a job's evidence: proof judges it, report shows it; from a cluster, or from files."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gangplank import asked, cli
+from gangplank.chains import select
+from gangplank.claims import Expected
+from gangplank.commands import END, locate, phase
+from gangplank.kube import Kube, KubeError, path
+from gangplank.proof import prove, read_records
+
+if TYPE_CHECKING:
+    import argparse
+
+    from gangplank.proof import Verdict
+    from gangplank.spec import Json
+
+READER_S = 120  # seconds that the reading pod may take: its image is on the node already
+POLL_S = 0.5
+NO_LOG = {400, 404}  # a pod without a log: not started yet, or gone
+Records = list[dict[str, object]]
+
+
+def proof(given: argparse.Namespace) -> int:
+    """Print every claim with its numbers; the exit status says whether all hold."""
+    name, records, expected = evidence(given)
+    verdict = prove(records, expected)
+    print(verdict.text())
+    return cli.OK if verdict.passed else cli.complain(refusal(name, records, verdict), cli.REFUSED)
+
+
+def report(given: argparse.Namespace) -> int:
+    """Write the page, and event files if asked; a training that is not proven is shown all the same."""
+    name, records, expected = evidence(given)
+    if not records:
+        return cli.complain(refusal(name, records, prove(records, expected)), cli.REFUSED)
+    from gangplank.report import page
+
+    target = Path(given.output or f"{name}-report.html")
+    try:
+        target.write_text(page(name, records, expected), encoding="utf-8")
+        print(f"report: {target.resolve()}")
+        if given.tensorboard:
+            from gangplank.tensorboard import write_events
+
+            write_events(Path(given.tensorboard), records)
+            print(f"event files: tensorboard --logdir {given.tensorboard}")
+    except OSError as error:
+        raise cli.Unreadable(
+            f"{error.filename or target}: {error.strerror}; name a place that can be written with -o or --tensorboard"
+        ) from None
+    return cli.OK
+
+
+def refusal(name: str, records: Records, verdict: Verdict) -> str:
+    """Why a job is not proven, in a line."""
+    if not records:
+        return f"{name}: not proven: no evidence (does its script write any? trainer/evidence.py says how)"
+    failed = "; ".join(f"{claim.name} ({claim.detail})" for claim in verdict.failed)
+    return f"{name}: not proven: {failed}"
+
+
+def evidence(given: argparse.Namespace) -> tuple[str, Records, Expected]:
+    """A name, the evidence, and what is expected of it."""
+    if given.file:
+        return from_file(Path(given.file), given.job)
+    kube = Kube(given.kubeconfig, given.context)
+    job, submitted = locate(kube, given)
+    manifest = submitted[-1] if submitted else job  # a file says what was meant, a live job only what was submitted
+    expected = replace(asked.expected(manifest), job_uid=asked.job_uid(job))
+    return str(job["metadata"]["name"]), from_cluster(kube, job, expected), expected
+
+
+def from_file(place: Path, job: str | None) -> tuple[str, Records, Expected]:
+    """Evidence from a folder of the trainer's, or from a file with it or with logs."""
+    source = place / asked.EVIDENCE if place.is_dir() else place
+    records = read_records(cli.read(str(source)))
+    if job is None:
+        name = place.resolve().name if place.is_dir() else place.stem
+        return name, records, claimed(records)
+    if not Path(job).is_file():
+        raise cli.Unreadable(f"{job}: no such file; with --file, a job is named by its job file")
+    _, known, _ = cli.gather([job], None)
+    if not known:
+        raise cli.Unreadable(f"{job}: no job in it")
+    manifest = known[-1][1]
+    return str(manifest["metadata"]["name"]), records, asked.expected(manifest)
+
+
+def claimed(records: Records) -> Expected:
+    """What evidence says of itself, for evidence that comes without its job: as many ranks as the last start had."""
+    run = select(records)
+    begins = [run.last_begin(rank) for rank in run.chains]
+    sizes = [asked.integer(str(begin.get("world_size"))) or 1 for begin in begins]
+    pods = {begin.get("pod_uid") or begin.get("pod") for begin in begins}
+    size = max(sizes, default=1)
+    return Expected(size, processes_per_pod=max(1, size // max(1, len(pods))))
+
+
+def from_cluster(kube: Kube, job: Json, expected: Expected) -> Records:
+    """From the logs of the pods where all ranks' are there, else from what rank 0 left on the job's claim."""
+    meta = job["metadata"]
+    lines: list[str] = []
+    for pod in kube.pods(meta["namespace"], meta["name"]):
+        try:
+            lines += kube.log(meta["namespace"], pod["metadata"]["name"], follow=False)
+        except KubeError as error:
+            if error.status not in NO_LOG:
+                raise
+    records = read_records("\n".join(lines))
+    if set(select(records).finals) >= set(range(expected.world_size)):
+        return records
+    reader = asked.reader(job, f"-{uuid.uuid4().hex[:6]}")
+    if reader is None or phase(job) not in END:
+        return records
+    return read_records(printed(kube, reader)) or records
+
+
+def printed(kube: Kube, pod: Json) -> str:
+    """What a pod of ours prints; it is removed again, whatever happens."""
+    namespace, name = pod["metadata"]["namespace"], pod["metadata"]["name"]
+    deadline = time.monotonic() + READER_S
+    kube.create(pod)
+    try:
+        while True:
+            now = kube.call("GET", path("v1", "Pod", namespace, name)).get("status", {})
+            if now.get("phase") in {"Succeeded", "Failed"}:
+                return "\n".join(kube.log(namespace, name, follow=False))
+            if time.monotonic() > deadline:
+                raise KubeError(
+                    f"pod {namespace}/{name}, which reads the claim, was {now.get('phase')} for {READER_S} s: "
+                    f"{why(now)}; free a place on the claim's node and try again"
+                )
+            time.sleep(POLL_S)
+    finally:
+        kube.delete(pod)
+
+
+def why(status: Json) -> str:
+    """What a pod's status says of its not running."""
+    told = [item.get("message", "") for item in status.get("conditions", []) if item.get("status") == "False"]
+    return next((text for text in told if text), "no reason given")
