@@ -1,9 +1,9 @@
-"""Filters over Gangplank's library: a training job as manifests, or as a plain dict with its defaults."""
+"""Filters over Gangplank's library: a training job as manifests or as a plain dict, and what its evidence says."""
 
 from __future__ import annotations
 
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,13 +11,13 @@ from ansible.errors import AnsibleFilterError
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # used by cloning it: nothing is installed
 
-from gangplank import wiring
+from gangplank import asked, wiring
 from gangplank.backends import BACKENDS
 from gangplank.errors import SpecError
 from gangplank.explained import explained
 from gangplank.live import differences
 from gangplank.parse import parse_job
-from gangplank.proof import Expected, prove, read_records
+from gangplank.proof import prove, read_records
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -67,19 +67,24 @@ def described(job: Mapping[str, Any], source: str = "training_job") -> dict[str,
     }
 
 
-def proof(evidence: str, job: Mapping[str, Any], job_uid: str = "") -> dict[str, Any]:
-    """The verdict over the evidence (JSON lines) of a job as `gangplank_job` returns it."""
-    parameters = job.get("hyperparameters") or {}
-    batch = parameters.get("batch_size")
-    expected = Expected(
-        world_size=job["world_size"],
-        epochs=parameters.get("epochs"),
-        global_batch=batch * job["world_size"] if batch else None,
-        job_uid=job_uid or None,
-        processes_per_pod=job["processes_per_node"],
-    )
+def proof(evidence: str, manifest: Mapping[str, Any], job_uid: str = "") -> dict[str, Any]:
+    """The verdict over the evidence (JSON lines) of the job that a manifest submits."""
+    expected = replace(asked.expected(dict(manifest)), job_uid=job_uid or None)
     verdict = prove(read_records(evidence), expected)
     return {"passed": verdict.passed, "lines": verdict.text().splitlines()}
+
+
+def page(evidence: str, manifest: Mapping[str, Any], job_uid: str = "") -> str:
+    """The report about a job, as one HTML page."""
+    from gangplank import report
+
+    expected = replace(asked.expected(dict(manifest)), job_uid=job_uid or None)
+    return report.page(manifest["metadata"]["name"], read_records(evidence), expected)
+
+
+def reader(manifest: Mapping[str, Any]) -> dict[str, Any] | None:
+    """A pod that prints the evidence which a job's rank 0 left on a claim; None where it leaves none."""
+    return asked.reader(dict(manifest))
 
 
 def differs(wanted: Mapping[str, Any], live: Mapping[str, Any]) -> list[str]:
@@ -97,5 +102,7 @@ class FilterModule:
             "gangplank_explained": commented,
             "gangplank_job": described,
             "gangplank_proof": proof,
+            "gangplank_report": page,
+            "gangplank_reader": reader,
             "gangplank_differences": differs,
         }
