@@ -1,0 +1,181 @@
+"""Why nodes do not advertise a device that they should: one cause per node, with its evidence and its cure. Pure.
+
+Reads what the API server shows of a device plugin's DaemonSet, in the order in which a plugin can fail: its pod is not
+made, not placed, not started, does not find the hardware, or finds none that is healthy. The log lines are those of
+NVIDIA's plugin (cmd/nvidia-device-plugin/main.go, internal/plugin/factory.go in v0.18).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from gangplank import quantity
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from gangplank.spec import Json
+
+# What the DaemonSet controller lets its pods tolerate by itself (pkg/controller/daemon/util/daemonset_util.go).
+OWN_TOLERATIONS: list[Json] = [
+    {"key": f"node.kubernetes.io/{name}", "operator": "Exists"}
+    for name in ("not-ready", "unreachable", "disk-pressure", "memory-pressure", "pid-pressure", "unschedulable")
+]
+KEEPS_OUT = ("NoSchedule", "NoExecute")
+NO_DRIVER = re.compile(r"nvml init failed|failed to initialize nvml|libnvidia-ml|driver not loaded", re.IGNORECASE)
+NO_TOOLKIT = re.compile(r"did you configure the nvidia container toolkit", re.IGNORECASE)
+NO_RUNTIME = re.compile(r"no runtime for |runtimeclass.* not found", re.IGNORECASE)
+NO_IMAGE = ("ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName")
+SHOWN = 300  # characters of a log line or an event that a finding shows
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Why a node has no devices: the cause by its name, what shows it, and what to do."""
+
+    node: str
+    cause: str
+    evidence: str
+    cure: str
+
+    def __str__(self) -> str:
+        return f"{self.node}: {self.cause}: {self.evidence[:SHOWN]}. Cure: {self.cure}."
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What the API server shows: the plugin's DaemonSet (None: not there), its pods, their logs by name, events."""
+
+    daemonset: Json | None
+    pods: Sequence[Json] = ()
+    logs: Mapping[str, str] = field(default_factory=dict)
+    events: Sequence[Json] = ()
+    runtime_classes: Sequence[str] = ()
+
+    @property
+    def template(self) -> Json:
+        """The spec of the plugin's pods."""
+        found: Json = (self.daemonset or {}).get("spec", {}).get("template", {}).get("spec", {})
+        return found
+
+    def said(self, name: str, wanted: re.Pattern[str] | None = None) -> str:
+        """The last event's message about an object that has the wanted words."""
+        texts = [event.get("message") or "" for event in self.events if event["involvedObject"].get("name") == name]
+        return next((text.strip() for text in reversed(texts) if not wanted or wanted.search(text)), "")
+
+
+def tolerated(taint: Mapping[str, Any], tolerations: Iterable[Mapping[str, Any]]) -> bool:
+    """Whether one of the tolerations lets a pod onto a node with this taint (core/v1, ToleratesTaint).
+
+    >>> taint = {"key": "flyte/gpu", "value": "dedicated", "effect": "NoSchedule"}
+    >>> tolerated(taint, [{"key": "flyte/gpu", "operator": "Exists"}]), tolerated(taint, [{"key": "flyte/gpu"}])
+    (True, False)
+    """
+    return any(
+        item.get("effect") in (None, "", taint["effect"])
+        and (item.get("key") or taint["key"]) == taint["key"]
+        and (item.get("operator") == "Exists" or (item.get("value") or "") == (taint.get("value") or ""))
+        for item in tolerations
+    )
+
+
+def devices(node: Json, resource: str, side: str = "allocatable") -> int:
+    """How many devices a node has to give ("allocatable"), or was told of ("capacity")."""
+    return int(quantity.parse(str((node.get("status") or {}).get(side, {}).get(resource, 0))))
+
+
+def without_devices(nodes: Iterable[Json], seen: Seen, resource: str) -> list[Finding]:
+    """A finding for every node that has none of the resource."""
+    found = []
+    for node in nodes:
+        if not devices(node, resource):
+            name = node["metadata"]["name"]
+            pod = next((pod for pod in seen.pods if pod["spec"].get("nodeName") == name), None)
+            cause, evidence, cure = _of_pod(node, pod, seen, resource) if pod else _no_pod(node, seen)
+            found.append(Finding(name, cause, evidence, cure))
+    return found
+
+
+Why = tuple[str, str, str]  # cause, evidence, cure
+
+
+def _no_pod(node: Json, seen: Seen) -> Why:
+    """Why the plugin has no pod on a node."""
+    name = (seen.daemonset or {}).get("metadata", {}).get("name", "")
+    if not seen.daemonset:
+        return "no plugin", "the DaemonSet of the device plugin is not there", "run the role gpu_device_plugin"
+    runtime = seen.template.get("runtimeClassName")
+    if runtime and runtime not in seen.runtime_classes:
+        there = ", ".join(seen.runtime_classes) or "none"
+        return (
+            "wrong runtime class",
+            f"DaemonSet {name} asks for the RuntimeClass {runtime}; there are: {there}",
+            "correct gpu_device_plugin_runtime_class, or create that RuntimeClass",
+        )
+    tolerations = [*seen.template.get("tolerations", []), *OWN_TOLERATIONS]
+    for taint in node["spec"].get("taints", []):
+        if taint["effect"] in KEEPS_OUT and not tolerated(taint, tolerations):
+            text = f"{taint['key']}={taint.get('value') or ''}:{taint['effect']}"
+            return (
+                "plugin not scheduled because of a taint",
+                f"the node has the taint {text}, which DaemonSet {name} does not tolerate",
+                "give the taint to gpu_device_plugin_taint, or remove it from the node",
+            )
+    labels = node["metadata"].get("labels", {})
+    missing = [
+        f"{key}={value}" for key, value in seen.template.get("nodeSelector", {}).items() if labels.get(key) != value
+    ]
+    if missing:
+        cure = "add the node to gpu_device_plugin_nodes, which labels it"
+        return "plugin not scheduled", f"the node lacks {', '.join(missing)}, which DaemonSet {name} selects", cure
+    told = seen.said(name) or "no event says why"
+    return "plugin not scheduled", f"DaemonSet {name}: {told}", "see its nodeSelector, affinity and events"
+
+
+def _of_pod(node: Json, pod: Json, seen: Seen, resource: str) -> Why:
+    """Why a plugin that has a pod on a node gives it no devices."""
+    name, log = pod["metadata"]["name"], seen.logs.get(pod["metadata"]["name"], "")
+    containers = (pod.get("status") or {}).get("containerStatuses") or []
+    states = [container.get("state") or {} for container in containers]
+    if told := seen.said(name, NO_RUNTIME):
+        cure = "configure the runtime on the node (nvidia-ctk runtime configure), or correct the RuntimeClass's handler"
+        return "wrong runtime class", f"pod {name}: {told}", cure
+    for state in states:
+        waiting = state.get("waiting") or {}
+        if waiting.get("reason") in NO_IMAGE:
+            told = f"pod {name}: {waiting['reason']}: {waiting.get('message', '')}"
+            return "plugin crashed", told, "bring the image to the node's registry or mirror"
+    driver = "install the driver on the node and see that nvidia-smi works there"
+    if (line := _line(log, NO_DRIVER)) or (told := seen.said(name, NO_DRIVER)):
+        return "no driver", f"pod {name} says: {line or told}", driver
+    if line := _line(log, NO_TOOLKIT):
+        if seen.template.get("runtimeClassName"):
+            return "no driver", f"pod {name} has its runtime class and yet says: {line}", driver
+        cure = "set gpu_device_plugin_runtime_class, or make the NVIDIA runtime the node's default"
+        return "wrong runtime class", f"pod {name} has no runtime class and says: {line}", cure
+    if not all("running" in state for state in states) or not states:
+        ended = next((_end(part) for part in containers if _end(part)), "")
+        last = log.strip().splitlines()[-1:] or [seen.said(name) or "it left no log"]
+        phase = (pod.get("status") or {}).get("phase", "")
+        return "plugin crashed", f"pod {name}, {ended or phase}: {last[0]}", "mend what this line names"
+    told_of = devices(node, resource, "capacity")
+    if told_of:
+        evidence = f"the plugin told of {told_of} {resource}, and none of them is healthy"
+        return "allocatable 0", evidence, "see the plugin's log and the driver's (Xid errors in dmesg)"
+    last = log.strip().splitlines()[-1:] or ["its log is empty"]
+    return "allocatable 0", f"pod {name} runs and told the kubelet of no {resource}: {last[0]}", "see the plugin's log"
+
+
+def _line(log: str, wanted: re.Pattern[str]) -> str:
+    """The first line of a log that has the wanted words."""
+    return next((line.strip() for line in log.splitlines() if wanted.search(line)), "")
+
+
+def _end(container: Json) -> str:
+    """How a container ended, if it did: the state before its last start counts."""
+    for state in (container.get("state") or {}, container.get("lastState") or {}):
+        if ended := state.get("terminated"):
+            return f"{ended.get('reason', 'Error')}, exit code {ended.get('exitCode')}"
+    return ""

@@ -1,0 +1,175 @@
+"""gangplank/devices.py: each way in which a node comes to have no GPUs is told by its name, and no other."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+
+from gangplank.devices import Finding, Seen, devices, tolerated, without_devices
+
+GPU = "nvidia.com/gpu"
+TAINT = {"key": "flyte/gpu", "value": "dedicated", "effect": "NoSchedule"}
+# Lines of NVIDIA's plugin v0.18 and of containerd 2.4, as they print them.
+NO_NVML = "W1121 10:00:00.000000 1 factory.go:102] nvml init failed: ERROR_LIBRARY_NOT_FOUND"
+NO_TOOLKIT = (
+    "E1121 10:00:00.000000 1 factory.go:114] If this is a GPU node, did you configure the NVIDIA Container Toolkit?"
+)
+NO_HANDLER = 'Failed to create pod sandbox: rpc error: code = Unknown desc = no runtime for "nvidia" is configured'
+
+
+def node(**status: Any) -> dict[str, Any]:
+    meta = {"name": "n", "labels": {"nvidia.com/gpu.present": "true"}}
+    return {"metadata": meta, "spec": {"taints": [dict(TAINT)]}, "status": status}
+
+
+def plugin(**spec: Any) -> dict[str, Any]:
+    base = {
+        "tolerations": [{"key": "flyte/gpu", "operator": "Exists"}],
+        "nodeSelector": {"nvidia.com/gpu.present": "true"},
+    }
+    return {"metadata": {"name": "gpus"}, "spec": {"template": {"spec": base | spec}}}
+
+
+def pod(state: dict[str, Any], last: dict[str, Any] | None = None) -> dict[str, Any]:
+    status = {"phase": "Running", "containerStatuses": [{"state": state, "lastState": last or {}}]}
+    return {"metadata": {"name": "gpus-x"}, "spec": {"nodeName": "n"}, "status": status}
+
+
+def event(name: str, message: str) -> dict[str, Any]:
+    return {"involvedObject": {"name": name}, "message": message}
+
+
+RUNS: dict[str, Any] = {"running": {}}
+WAITS = {"waiting": {"reason": "CrashLoopBackOff"}}
+ENDED = {"terminated": {"reason": "Error", "exitCode": 1}}
+CREATING = {"waiting": {"reason": "ContainerCreating"}}
+
+CASES: dict[str, tuple[Seen, dict[str, Any], str, str]] = {
+    "no DaemonSet": (Seen(None), {}, "no plugin", "is not there"),
+    "a RuntimeClass that is not there": (
+        Seen(plugin(runtimeClassName="nvidia"), runtime_classes=["gvisor"]),
+        {},
+        "wrong runtime class",
+        "asks for the RuntimeClass nvidia; there are: gvisor",
+    ),
+    "a taint": (
+        Seen(plugin(tolerations=[])),
+        {},
+        "plugin not scheduled because of a taint",
+        "flyte/gpu=dedicated:NoSchedule, which DaemonSet gpus does not tolerate",
+    ),
+    "no label": (Seen(plugin(nodeSelector={"pool": "gpu"})), {}, "plugin not scheduled", "the node lacks pool=gpu"),
+    "refused pods": (
+        Seen(plugin(), events=[event("gpus", "exceeded quota"), event("other", "fine")]),
+        {},
+        "plugin not scheduled",
+        "DaemonSet gpus: exceeded quota",
+    ),
+    "a handler that containerd has not": (
+        Seen(plugin(runtimeClassName="nvidia"), [pod(CREATING)], {}, [event("gpus-x", NO_HANDLER)], ["nvidia"]),
+        {},
+        "wrong runtime class",
+        'no runtime for "nvidia" is configured',
+    ),
+    "no image": (
+        Seen(plugin(), [pod({"waiting": {"reason": "ImagePullBackOff", "message": "nvcr.io/x not found"}})]),
+        {},
+        "plugin crashed",
+        "ImagePullBackOff: nvcr.io/x not found",
+    ),
+    "no driver, and the plugin waits": (
+        Seen(plugin(), [pod(RUNS)], {"gpus-x": f"starting\n{NO_NVML}\nwaiting"}),
+        {},
+        "no driver",
+        "nvml init failed: ERROR_LIBRARY_NOT_FOUND",
+    ),
+    "no driver, and the plugin ends": (
+        Seen(plugin(), [pod(WAITS, ENDED)], {"gpus-x": NO_NVML}),
+        {},
+        "no driver",
+        "nvml init failed",
+    ),
+    "not in the NVIDIA runtime": (
+        Seen(plugin(), [pod(RUNS)], {"gpus-x": NO_TOOLKIT}),
+        {},
+        "wrong runtime class",
+        "has no runtime class and says",
+    ),
+    "in the NVIDIA runtime, and nothing found": (
+        Seen(plugin(runtimeClassName="nvidia"), [pod(RUNS)], {"gpus-x": NO_TOOLKIT}, (), ["nvidia"]),
+        {},
+        "no driver",
+        "has its runtime class and yet says",
+    ),
+    "a crash": (
+        Seen(plugin(), [pod(WAITS, ENDED)], {"gpus-x": "begin\npanic: index out of range\n"}),
+        {},
+        "plugin crashed",
+        "Error, exit code 1: panic: index out of range",
+    ),
+    "all devices sick": (Seen(plugin(), [pod(RUNS)]), {GPU: "4"}, "allocatable 0", "told of 4 nvidia.com/gpu"),
+    "no device told of": (
+        Seen(plugin(), [pod(RUNS)], {"gpus-x": "No devices found. Waiting indefinitely."}),
+        {},
+        "allocatable 0",
+        "No devices found",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_names_the_one_cause_with_its_evidence(case: str) -> None:
+    seen, capacity, cause, evidence = CASES[case]
+    found = without_devices([node(capacity=capacity)], seen, GPU)
+    assert [(item.node, item.cause) for item in found] == [("n", cause)]
+    assert evidence in found[0].evidence
+    assert found[0].cure
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_node_with_devices_has_no_finding_whatever_else_is_seen(case: str) -> None:
+    assert without_devices([node(allocatable={GPU: "1"}, capacity={GPU: "2"})], CASES[case][0], GPU) == []
+
+
+def test_each_node_has_its_own_cause() -> None:
+    bare = node() | {"metadata": {"name": "m", "labels": {}}, "spec": {}}
+    found = without_devices([node(), bare], Seen(plugin(), [pod(WAITS, ENDED)], {"gpus-x": "boom"}), GPU)
+    assert [(item.node, item.cause) for item in found] == [("n", "plugin crashed"), ("m", "plugin not scheduled")]
+
+
+def test_nothing_is_changed() -> None:
+    given = [node()]
+    seen = CASES["a crash"][0]
+    before = copy.deepcopy((given, seen))
+    without_devices(given, seen, GPU)
+    assert (given, seen) == before
+
+
+@pytest.mark.parametrize(
+    ("toleration", "expected"),
+    [
+        ({"key": "flyte/gpu", "operator": "Exists"}, True),
+        ({"operator": "Exists"}, True),
+        ({"key": "flyte/gpu", "value": "dedicated"}, True),
+        ({"key": "flyte/gpu", "operator": "Equal", "value": "dedicated", "effect": "NoSchedule"}, True),
+        ({"key": "flyte/gpu", "operator": "Equal", "value": "other"}, False),
+        ({"key": "flyte/gpu", "operator": "Exists", "effect": "NoExecute"}, False),
+        ({"key": "nvidia.com/gpu", "operator": "Exists"}, False),
+    ],
+)
+def test_a_toleration_is_read_as_the_scheduler_reads_it(toleration: dict[str, str], *, expected: bool) -> None:
+    assert tolerated(TAINT, [toleration]) is expected
+
+
+def test_devices_are_counted_on_both_sides() -> None:
+    given = node(allocatable={GPU: "1"}, capacity={GPU: "2"})
+    assert (devices(given, GPU), devices(given, GPU, "capacity"), devices(node(), GPU)) == (1, 2, 0)
+
+
+def test_a_finding_reads_as_one_line() -> None:
+    text = str(Finding("n", "no driver", "x" * 1000, "install it"))
+    assert text.startswith("n: no driver: xxx")
+    assert text.endswith("Cure: install it.")
+    assert len(text) < 400
