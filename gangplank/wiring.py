@@ -9,6 +9,9 @@ if TYPE_CHECKING:
     from gangplank.spec import JobSpec, Json
 
 TRAINER_PORT = 29500  # Trainer v2 knows no other
+# Seconds that a node's torchrun waits for the others, instead of torch's 600. A gang starts together, so what is longer
+# is a fault; a container that gives up is started again. trainer/start.py has the same, a test keeps the two together.
+RENDEZVOUS_S = 120
 LAUNCHER = ("python3", "-m", "torch.distributed.run")  # torchrun under the name that every image has
 
 # Which variable of the container holds which value; Kubernetes itself expands $(NAME) in command and args from the
@@ -115,6 +118,7 @@ def launch(spec: JobSpec) -> list[str]:
             "--rdzv-backend=$(PET_RDZV_BACKEND)",
             "--rdzv-endpoint=$(PET_RDZV_ENDPOINT)",
             f"--rdzv-id={spec.name}",
+            f"--rdzv-conf=join_timeout={RENDEZVOUS_S}",
             f"--max-restarts={spec.max_retries}",
         ]
     else:
@@ -123,6 +127,7 @@ def launch(spec: JobSpec) -> list[str]:
             f"--node-rank=$({names['rank']})",
             f"--master-addr=$({names['addr']})",
             f"--master-port=$({names['port']})",
+            f"--rdzv-conf=timeout={RENDEZVOUS_S}",
         ]
     script = [spec.script.path] if spec.script else []
     return [*LAUNCHER, *meeting, f"--nproc-per-node={spec.processes_per_node}", *script]
