@@ -46,6 +46,7 @@ class Workshop:
     def part(self, part: Part) -> Path:
         """Return the folder of the part's commands, charts and files; build it first where it is missing."""
         pinned = dataclasses.asdict(part) | {"images": None}
+        del pinned["beside"]  # go.mod says it
         target = self.home / "parts" / f"{part.name}-{part.version}-{self._part_key(part, pinned)}"
         if not target.exists():
             self._step(f"{part.name} {part.version}")

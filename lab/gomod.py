@@ -21,9 +21,9 @@ def recipe(part: Part) -> list[Path]:
     return sorted(path for path in folder.rglob("*") if path.is_file())
 
 
-def module_folder(part: Part, go: Path, where: Path) -> Path:
-    """Return where the part's own module lies, verified against `where`/go.sum."""
-    command = [str(go), "mod", "download", "-json", part.module]
+def module_folder(part: Part, module: str, go: Path, where: Path) -> Path:
+    """Return where a module of the part's lies, verified against `where`/go.sum."""
+    command = [str(go), "mod", "download", "-json", module]
     done = subprocess.run(command, cwd=where, env=go_environment(go), capture_output=True, text=True, check=False)
     found = json.loads(done.stdout or "{}")
     if "Dir" not in found:
@@ -50,15 +50,16 @@ def build_commands(part: Part, go: Path, out: Path, say: Say) -> None:
         raw = Path(scratch) / "bin"
         raw.mkdir()
         packages = sorted(set(part.commands.values()))
-        command = [str(go), "build", *flags, "-o", f"{raw}{os.sep}", *packages]
-        run_shown(command, where, say, cwd=source, env=env, unit="packages compiled")
+        if packages:
+            command = [str(go), "build", *flags, "-o", f"{raw}{os.sep}", *packages]
+            run_shown(command, where, say, cwd=source, env=env, unit="packages compiled")
         for name, package in part.commands.items():
             shutil.copy2(_built(raw, package, where), out / "bin" / name)
-        if part.charts or part.files:
-            module = module_folder(part, go, source)
-            for kind, wanted in (("charts", part.charts), ("bin", part.files)):
-                for name, path in wanted.items():
-                    _copy(module / path, out / kind / name, where)
+        for kind, wanted in (("charts", part.charts), ("bin", part.files)):
+            for name, path in wanted.items():
+                module = part.owner(path)[0]
+                inside = path.removeprefix(f"{module}/")
+                _copy(module_folder(part, module, go, source) / inside, out / kind / name, where)
 
 
 def _built(raw: Path, package: str, where: str) -> Path:

@@ -46,13 +46,23 @@ def pin(part: Part, kubernetes: str) -> None:
     head = [f"module gangplank/lab/{part.name}", "", f"go {minimum}", ""]
     if part.module.startswith("gangplank/"):
         (folder / "go.mod").write_text("\n".join(head[:3]) + "\n")
+        if part.beside:
+            (folder / "go.sum").unlink(missing_ok=True)
+            _go(["get", *(f"{module}@{version}" for module, version in part.beside.items())], folder)
+            _go(["mod", "tidy"], folder)
+            _go(["mod", "verify"], folder)
         return
-    body = [f"require {part.module} {part.version}", "", "replace (", *_replacements(part, kubernetes), ")"]
+    modules = {part.module: part.version, **part.beside}
+    wanted = ["require (", *(f"{module} {version}" for module, version in modules.items()), ")", ""]
+    body = [*wanted, "replace (", *_replacements(part, kubernetes), ")"]
     (folder / "go.mod").write_text("\n".join([*head, *body]) + "\n")
     (folder / "go.sum").unlink(missing_ok=True)
     copied = part.copy.place(folder, "go", dict(os.environ)) if part.copy else None
-    _go(["get", "-tool", *(f"{command}@{part.version}" for command in sorted(part.commands.values()))], folder)
-    _go(["list", "-deps", *sorted(set(part.commands.values()))], folder)  # adds the sums that building needs
+    if part.commands:
+        _go(["get", "-tool", *(f"{c}@{part.owner(c)[1]}" for c in sorted(part.commands.values()))], folder)
+        _go(["list", "-deps", *sorted(set(part.commands.values()))], folder)  # adds the sums that building needs
+    _go(["mod", "download", *modules], folder)  # and those of modules of which only charts are taken
+    _go(["mod", "edit", "-fmt"], folder)
     _go(["mod", "verify"], folder)
     if copied:
         shutil.rmtree(copied)

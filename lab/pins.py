@@ -61,11 +61,16 @@ class Image:
 
 @dataclass(frozen=True)
 class Part:
-    """One upstream module and what is built of it; paths in `charts` and `files` are inside the module."""
+    """One upstream module and what is built of it; paths in `charts` and `files` are inside the module.
+
+    `beside` are further modules of the same go.mod (module -> version): commands may be of them, and a path that begins
+    with one's name is inside that one. Parts that name each other there share compiled libraries.
+    """
 
     name: str
     version: str
     module: str = ""
+    beside: dict[str, str] = field(default_factory=dict)
     commands: dict[str, str] = field(default_factory=dict)
     stamp: dict[str, str] = field(default_factory=dict)
     tags: str = ""
@@ -73,6 +78,12 @@ class Part:
     charts: dict[str, str] = field(default_factory=dict)
     files: dict[str, str] = field(default_factory=dict)
     images: tuple[Image, ...] = ()
+
+    def owner(self, path: str) -> tuple[str, str]:
+        """Return the module and the version that a package or path belongs to: one of `beside`, else the part's own."""
+        inside = (module for module in self.beside if f"{path}/".startswith(f"{module}/"))
+        module = next(inside, self.module)
+        return module, self.beside.get(module, self.version)
 
 
 @dataclass(frozen=True)

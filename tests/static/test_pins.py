@@ -71,6 +71,27 @@ def test_go_mod_requires_the_pinned_version(name: str) -> None:
     assert required(UPSTREAM[name])[UPSTREAM[name].module] == UPSTREAM[name].version
 
 
+@pytest.mark.parametrize("name", [name for name, part in BUILT.items() if part.beside])
+def test_go_mod_requires_what_stands_beside(name: str) -> None:
+    assert BUILT[name].beside.items() <= required(BUILT[name]).items()
+
+
+def test_a_module_has_one_version_wherever_it_is_named() -> None:
+    named = {part.module: part.version for part in UPSTREAM.values()}
+    for part in BUILT.values():
+        for module, version in part.beside.items():
+            assert named.setdefault(module, version) == version, f"{part.name}: {module}"
+
+
+def test_a_path_belongs_to_the_module_that_it_begins_with() -> None:
+    part = Part("x", "v1", "a.example/x", beside={"b.example/y": "v2"})
+    assert part.owner("charts/x") == ("a.example/x", "v1")
+    assert part.owner("a.example/x/cmd") == ("a.example/x", "v1")
+    assert part.owner("b.example/y") == ("b.example/y", "v2")
+    assert part.owner("b.example/y/charts") == ("b.example/y", "v2")
+    assert part.owner("b.example/yes") == ("a.example/x", "v1")
+
+
 @pytest.mark.parametrize("name", UPSTREAM)
 def test_go_sum_and_the_lock_have_the_same_sum_of_the_pinned_version(name: str) -> None:
     part = UPSTREAM[name]
@@ -127,6 +148,21 @@ def test_the_roles_install_the_versions_that_the_lab_builds() -> None:
     assert f"v{volcano['volcano_version']}" == PINS.parts["volcano"].version
     assert f"v{storage['storage_local_path_version']}" == PINS.parts["local-path-provisioner"].version
     assert storage["storage_helper_image"] in IMAGES
+    operator, trainer = load("roles/training_operator/defaults/main.yml"), load("roles/trainer_v2/defaults/main.yml")
+    assert f"v{operator['training_operator_version']}" == PINS.parts["training-operator"].version
+    assert operator["training_operator_probe_image"] in IMAGES
+    assert f"v{trainer['trainer_v2_version']}" == PINS.parts["trainer-v2"].version
+    assert f"v{trainer['trainer_v2_jobset_version']}" == PINS.parts["trainer-v2"].beside["sigs.k8s.io/jobset"]
+    assert trainer["trainer_v2_runtime_image"] in IMAGES
+
+
+def test_the_operators_chart_is_of_the_version_and_the_images_that_the_lab_builds() -> None:
+    chart, values = load("charts/training-operator/Chart.yaml"), load("charts/training-operator/values.yaml")
+    assert f"v{chart['appVersion']}" == PINS.parts["training-operator"].version
+    for image in (values["image"], values["initContainer"]["image"]):
+        assert f"{image['repository']}:{image['tag']}" in IMAGES
+    tags = load("roles/training_operator/vars/main.yml")["__training_operator_tags"]
+    assert tags[chart["appVersion"]] == values["image"]["tag"]
 
 
 def test_lab_dns_is_the_coredns_that_the_lab_builds() -> None:

@@ -25,6 +25,7 @@ _spec.loader.exec_module(readme)
 ROLES = readme.roles()
 each_role = pytest.mark.parametrize("role", ROLES, ids=lambda role: role.name)
 BLOCKS = ("block", "rescue", "always")
+INCLUDE = "ansible.builtin.include_role"
 # A step, then what is done, as an order: "Install | Ensure the CRDs exist".
 TITLE = re.compile(r"[A-Z][A-Za-z]+ \| (?P<verb>[A-Z][a-z]+) [^ ].*")
 NO_ORDER = re.compile(r"(?!(?:Pass|Process|Press|Address|Bring|Need|Feed|Focus)$).*(?:ing|ed|s)")
@@ -129,13 +130,20 @@ def test_no_input_is_set_by_the_role_itself(role: Path) -> None:
 def test_internals_start_with_two_underscores_and_the_role(role: Path) -> None:
     found = all_tasks(role)
     names = set(mapping(role / "vars/main.yml")) | {task["register"] for task in found if "register" in task}
-    names |= {name for task in found for name in task.get("vars") or {}}
+    names |= {name for task in found if INCLUDE not in task for name in task.get("vars") or {}}
     names |= {name for task in found for name in task.get("ansible.builtin.set_fact") or {}}
     # What a role tells others has its prefix, and is said in the spec's description.
     told = set(re.findall(r"C\((\w+)\)", str(mapping(role / "meta/argument_specs.yml")["argument_specs"]["main"])))
     internal = (f"__{role.name}_", f"__{role.name}")
     assert {name for name in names - told if not (name.startswith(internal[0]) or name == internal[1])} == set()
     assert {name for name in names & told if not name.startswith(f"{role.name}_")} == set()
+
+
+@each_role
+def test_another_role_is_given_its_own_inputs(role: Path) -> None:
+    inputs = {other.name: set(readme.options(other)) for other in ROLES}
+    calls = [(task[INCLUDE]["name"], set(task.get("vars") or {})) for task in all_tasks(role) if INCLUDE in task]
+    assert [(name, given - inputs[name]) for name, given in calls if given - inputs[name]] == []
 
 
 @each_role

@@ -1,0 +1,29 @@
+{{/* Labels of every object: {{ include "training-operator.labels" . | nindent 4 }} */}}
+{{- define "training-operator.labels" -}}
+{{ include "training-operator.selector" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
+{{- end }}
+
+{{/* Labels that select the operator's pods; no version is among them, since a Deployment's selector never changes:
+     {{ include "training-operator.selector" . | nindent 6 }} */}}
+{{- define "training-operator.selector" -}}
+app.kubernetes.io/name: training-operator
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
+{{/* The operator's image, by digest where there is one: {{ include "training-operator.image" . }} */}}
+{{- define "training-operator.image" -}}
+{{- with .Values.image -}}
+{{ .repository }}{{ if .digest }}@{{ .digest }}{{ else }}:{{ .tag }}{{ end }}
+{{- end }}
+{{- end }}
+
+{{/* Plural names of the kinds with a suffix: {{ include "training-operator.resources" (list . "/status") | nindent 6 }} */}}
+{{- define "training-operator.resources" -}}
+{{- $suffix := index . 1 -}}
+{{- range (index . 0).Values.kinds }}
+- {{ . }}s{{ $suffix }}
+{{- end }}
+{{- end }}
