@@ -1,0 +1,1 @@
+"""Teams: one file each becomes a namespace, queues, limits, access and isolation, and nothing beyond them."""

@@ -1,0 +1,82 @@
+"""Who may do what in a team's namespace: a ClusterRole for each role of a member, bound by name in the namespace."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gangplank.teams.labels import metadata
+from gangplank.teams.spec import ROLES
+
+if TYPE_CHECKING:
+    from gangplank.spec import Json
+    from gangplank.teams.spec import Member, TeamSpec
+
+READ = ("get", "list", "watch")
+WRITE = ("create", "update", "patch", "delete")
+GROUP = "rbac.authorization.k8s.io"
+
+# What jobs are, by API group: the kinds that the back-ends submit, and Volcano's own ways to repeat and chain them.
+JOBS = (
+    ("batch", ("jobs", "cronjobs")),
+    ("batch.volcano.sh", ("jobs", "cronjobs")),
+    ("flow.volcano.sh", ("jobflows", "jobtemplates")),
+    ("kubeflow.org", ("pytorchjobs",)),
+    ("trainer.kubeflow.org", ("trainjobs",)),
+)
+# (role, API group, resources, verbs): a role has the rows of those before it too
+RULES: tuple[tuple[str, str, tuple[str, ...], tuple[str, ...]], ...] = (
+    ("viewer", "", ("pods", "pods/log", "services", "configmaps", "persistentvolumeclaims", "events"), READ),
+    ("viewer", "", ("resourcequotas", "limitranges"), READ),
+    ("viewer", "scheduling.volcano.sh", ("podgroups",), READ),
+    *(("viewer", group, kinds, READ) for group, kinds in JOBS),
+    *(("trainer", group, kinds, WRITE) for group, kinds in JOBS),
+    ("trainer", "", ("configmaps", "services"), WRITE),  # a job's script, and the name its ranks meet under
+    ("trainer", "", ("pods",), ("create", "delete")),  # the pod that reads a job's evidence from its claim
+    ("trainer", "bus.volcano.sh", ("commands",), ("create",)),  # abort and resume
+    ("lead", "", ("pods/exec", "pods/attach", "pods/portforward"), ("get", "create")),
+    ("lead", "", ("secrets",), (*READ, *WRITE)),
+)
+
+
+def role_name(role: str) -> str:
+    """What a role's ClusterRole and its bindings are called.
+
+    >>> role_name("lead")
+    'gangplank-team-lead'
+    """
+    return f"gangplank-team-{role}"
+
+
+def roles() -> list[Json]:
+    """The three ClusterRoles; they grant nothing until they are bound, and are only bound in teams' namespaces."""
+    found = []
+    for at, role in enumerate(ROLES):
+        rows = [row for row in RULES if row[0] in ROLES[: at + 1]]
+        rules = [{"apiGroups": [group], "resources": [*kinds], "verbs": [*verbs]} for _, group, kinds, verbs in rows]
+        found.append(
+            {"apiVersion": f"{GROUP}/v1", "kind": "ClusterRole", "metadata": metadata(role_name(role)), "rules": rules}
+        )
+    return found
+
+
+def subject(member: Member) -> Json:
+    """A member as a binding names it."""
+    if member.kind == "ServiceAccount":
+        return {"kind": member.kind, "name": member.name, "namespace": member.namespace}
+    return {"apiGroup": GROUP, "kind": member.kind, "name": member.name}
+
+
+def bindings(team: TeamSpec) -> list[Json]:
+    """A RoleBinding for each role: there even without members, so that the last one who leaves is taken out of it."""
+    found = []
+    for role in ROLES:
+        members = [subject(member) for member in team.members if member.role == role]
+        binding: Json = {
+            "apiVersion": f"{GROUP}/v1",
+            "kind": "RoleBinding",
+            "metadata": metadata(role_name(role), team),
+            "roleRef": {"apiGroup": GROUP, "kind": "ClusterRole", "name": role_name(role)},
+            "subjects": sorted(members, key=lambda item: (item["kind"], item.get("namespace", ""), item["name"])),
+        }
+        found.append(binding)
+    return found

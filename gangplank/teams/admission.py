@@ -1,0 +1,231 @@
+"""What may be submitted in a team's namespace: its own queues, schedulers, priorities, accounts and images alone.
+
+One ValidatingAdmissionPolicy for each kind that reaches a queue serves all teams: what a team has is read from its
+namespace's annotations. https://kubernetes.io/docs/reference/access-authn-authz/validating-admission-policy/
+How a kind names its queue: docs/teams.md, "Every way to a queue".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from gangplank.podspec import TEAM_LABEL
+from gangplank.teams import labels
+from gangplank.teams.labels import metadata
+
+if TYPE_CHECKING:
+    from gangplank.spec import Json
+
+API = "admissionregistration.k8s.io/v1"
+POD_QUEUES = ("scheduling.volcano.sh/queue-name", "volcano.sh/queue-name")  # annotations; the first one counts
+POD_GROUP = "scheduling.k8s.io/group-name"  # annotation: the PodGroup that a pod belongs to, which has the queue
+ANNOTATIONS = "['" + "', '".join(POD_QUEUES) + "']"
+
+
+def of_pod(pod: str) -> str:
+    """The queues that a pod or a pod template names; '' when Volcano would have to take its default queue."""
+    named = f"{ANNOTATIONS}.map(k, {pod}.?metadata.?annotations[?k].orValue('')).filter(q, q != '')"
+    grouped = f"{pod}.?metadata.?annotations[?'{POD_GROUP}'].orValue('') != ''"
+    elsewhere = f"{pod}.spec.?schedulerName.orValue('') != '{labels.SCHEDULER}'"
+    return f"{named}.size() > 0 || {grouped} || {elsewhere} ? {named} : ['']"
+
+
+@dataclass(frozen=True)
+class Path:
+    """One kind by which work reaches a queue: where it names queues, priorities and schedulers, and its pods."""
+
+    name: str
+    group: str
+    resources: tuple[str, ...]
+    queues: str  # CEL: a list of text; '' is a queue that is not given
+    templates: str = "[]"  # CEL: a list of pods or pod templates
+    priorities: str = "[]"  # CEL: a list of text, beside those of the templates
+    schedulers: str = "[]"  # CEL: a list of text, beside those of the templates
+
+
+def of_job(job: str) -> dict[str, str]:
+    """Where a Volcano job's spec has all that."""
+    return {
+        "queues": f"[{job}.?queue.orValue('')]",
+        "templates": f"{job}.?tasks.orValue([]).map(t, t.template)",
+        "priorities": f"[{job}.?priorityClassName.orValue('')]",
+        "schedulers": f"[{job}.?schedulerName.orValue('{labels.SCHEDULER}')]",
+    }
+
+
+PATCHES = "object.spec.?flows.orValue([]).filter(f, has(f.patch) && has(f.patch.jobSpec))"
+REPLICAS = "object.spec.?pytorchReplicaSpecs.orValue({})"
+POLICY = "object.spec.?runPolicy.?schedulingPolicy"
+PATHS: tuple[Path, ...] = (
+    Path("volcano-jobs", "batch.volcano.sh", ("jobs",), **of_job("object.spec")),
+    Path("volcano-cronjobs", "batch.volcano.sh", ("cronjobs",), **of_job("object.spec.jobTemplate.spec")),
+    Path("jobtemplates", "flow.volcano.sh", ("jobtemplates",), **of_job("object.spec")),
+    Path(
+        "jobflows",
+        "flow.volcano.sh",
+        ("jobflows",),
+        queues=f"{PATCHES}.map(f, f.patch.jobSpec.?queue.orValue(''))",
+        priorities=f"{PATCHES}.map(f, f.patch.jobSpec.?priorityClassName.orValue(''))",
+        schedulers=f"{PATCHES}.map(f, f.patch.jobSpec.?schedulerName.orValue('{labels.SCHEDULER}'))",
+    ),
+    Path(
+        "podgroups",
+        "scheduling.volcano.sh",
+        ("podgroups",),
+        queues="[object.spec.?queue.orValue('')]",
+        priorities="[object.spec.?priorityClassName.orValue('')]",
+    ),
+    Path("pods", "", ("pods", "pods/ephemeralcontainers"), queues=of_pod("object"), templates="[object]"),
+    Path(  # owners of pods: their pods are judged too, but a person who submits one should be told at once
+        "jobs",
+        "batch",
+        ("jobs",),
+        queues=of_pod("object.spec.template"),
+        templates="[object.spec.template]",
+    ),
+    Path(
+        "cronjobs",
+        "batch",
+        ("cronjobs",),
+        queues=of_pod("object.spec.jobTemplate.spec.template"),
+        templates="[object.spec.jobTemplate.spec.template]",
+    ),
+    Path(
+        "workloads",
+        "apps",
+        ("deployments", "replicasets", "statefulsets", "daemonsets"),
+        queues=of_pod("object.spec.template"),
+        templates="[object.spec.template]",
+    ),
+    Path(
+        "pytorchjobs",
+        "kubeflow.org",
+        ("pytorchjobs",),
+        # Without a gang it needs no queue; its pods then need a scheduler that the team was given.
+        queues=f"[{POLICY}.?queue.orValue('')].filter(q, q != '' || variables.schedulers.size() == 1)",
+        templates=f"{REPLICAS}.map(k, {REPLICAS}[k].template)",
+        priorities=f"[{POLICY}.?priorityClass.orValue('')]",
+    ),
+    Path(  # a TrainJob need not name a queue, since its runtime does: the PodGroup that comes of it is judged
+        "trainjobs",
+        "trainer.kubeflow.org",
+        ("trainjobs",),
+        queues=f"[object.metadata, object.spec].map(m, m.?annotations[?'{POD_QUEUES[0]}'].orValue(''))"
+        ".filter(q, q != '')",
+    ),
+)
+
+NAMESPACE = "namespaceObject.metadata"
+PATTERN = "'^' + p.replace('.', '[.]').replace('*', '.*') + '$'"  # all else that a pattern may hold is plain in RE2
+CONTAINERS = ("containers", "initContainers", "ephemeralContainers")
+
+
+def listed(annotation: str) -> str:
+    """What a namespace's annotation lists."""
+    return f"{NAMESPACE}.annotations['{annotation}'].split(',')"
+
+
+def variables(path: Path) -> list[Json]:
+    """What the validations of a kind share; each is worked out once, and only when it is asked for."""
+    old = "oldObject.metadata.?annotations.orValue({})"
+    images = " + ".join(f"t.spec.?{part}.orValue([]).map(c, c.?image.orValue(''))" for part in CONTAINERS)
+    found = {
+        "team": f"{NAMESPACE}.labels['{TEAM_LABEL}']",
+        "queues": listed(labels.QUEUES),
+        "schedulers": listed(labels.SCHEDULERS),
+        "priorities": f"[''] + {listed(labels.PRIORITIES)}",
+        "accounts": listed(labels.ACCOUNTS),
+        "images": f"{listed(labels.IMAGES)}.filter(i, i != '')",
+        # Controllers take finalizers off and write status: what a person does not change is not judged again.
+        "fresh": f"oldObject == null || object.spec != oldObject.spec"
+        f" || object.metadata.?annotations.orValue({{}}) != {old}",
+        "templates": path.templates,
+        "badQueues": f"({path.queues}).filter(q, !(q in variables.queues))",
+        "badSchedulers": f"({path.schedulers} + "
+        f"variables.templates.map(t, t.spec.?schedulerName.orValue('{labels.SCHEDULER}')))"
+        ".filter(s, !(s in variables.schedulers))",
+        "badPriorities": f"({path.priorities} + variables.templates.map(t, t.spec.?priorityClassName.orValue('')))"
+        ".filter(p, !(p in variables.priorities))",
+        "badAccounts": "variables.templates.map(t, t.spec.?serviceAccountName.orValue('default'))"
+        ".filter(a, !(a in variables.accounts))",
+        # CEL has no way to join a list of lists, so of each template only the first is told.
+        "badImages": "variables.images.size() == 0 ? [] : "
+        f"variables.templates.map(t, ({images}).filter(i, !variables.images.exists(p, i.matches({PATTERN}))))"
+        ".filter(l, l.size() > 0).map(l, l[0])",
+    }
+    return [{"name": name, "expression": text} for name, text in found.items()]
+
+
+# (variable with what is wrong, what it is, variable with what is allowed, the cure)
+REFUSALS = (
+    ("badQueues", "queue", "queues", 'say which queue: Volcano takes "default" for work that names none'),
+    (
+        "badSchedulers",
+        "scheduler",
+        "schedulers",
+        "say schedulerName: volcano, or have the team file grant it under schedulers",
+    ),
+    ("badPriorities", "priority", "priorities", "leave it out, or have the team file grant it under priorities"),
+    (
+        "badAccounts",
+        "service account",
+        "accounts",
+        "leave it out, or have the team file grant it under service_accounts",
+    ),
+    ("badImages", "image", "images", "take one that matches, or have the team file grant it under images"),
+)
+
+
+def message(bad: str, what: str, allowed: str, cure: str) -> str:
+    """What the person is told, in CEL: what it got, what it wants, the cure."""
+    some = f"variables.{allowed}.filter(a, a != '').join(', ')"
+    start = f"'team ' + variables.team + ': {what} \"' + variables.{bad}[0] + '\" is none of its {allowed} ('"
+    return f"{start} + {some} + '); {cure}'"
+
+
+# The API server's defaults, written out: an object that is read back is then equal to what was made of it.
+EVERYTHING: Json = {"matchPolicy": "Equivalent", "namespaceSelector": {}, "objectSelector": {}}
+
+
+def policy(path: Path) -> Json:
+    """What is refused of one kind."""
+    validations = [
+        {
+            "expression": f"!variables.fresh || variables.{row[0]}.size() == 0",
+            "messageExpression": message(*row),
+            "reason": "Forbidden",
+        }
+        for row in REFUSALS
+    ]
+    rule = {
+        "apiGroups": [path.group],
+        "apiVersions": ["*"],
+        "operations": ["CREATE", "UPDATE"],
+        "resources": [*path.resources],
+        "scope": "*",
+    }
+    body = {
+        "failurePolicy": "Fail",
+        "matchConstraints": {**EVERYTHING, "resourceRules": [rule]},
+        "variables": variables(path),
+        "validations": validations,
+    }
+    meta = metadata(f"gangplank-team-{path.name}")
+    return {"apiVersion": API, "kind": "ValidatingAdmissionPolicy", "metadata": meta, "spec": body}
+
+
+def binding(path: Path) -> Json:
+    """A policy over the namespaces of all teams."""
+    name = f"gangplank-team-{path.name}"
+    body = {
+        "policyName": name,
+        "validationActions": ["Deny"],
+        "matchResources": {**EVERYTHING, "namespaceSelector": {"matchLabels": dict(labels.TEAM_PART)}},
+    }
+    return {"apiVersion": API, "kind": "ValidatingAdmissionPolicyBinding", "metadata": metadata(name), "spec": body}
+
+
+def policies() -> list[Json]:
+    """Every policy with its binding."""
+    return [make(path) for path in PATHS for make in (policy, binding)]

@@ -1,0 +1,132 @@
+"""What no single team's file shows: names that meet, and more promised than there is.
+
+Sums follow Volcano's own webhook for queues (pkg/webhooks/admission/queues/validate/validate_queue.go), so that what
+passes here is not refused halfway through a run.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from gangplank import names, quantity
+from gangplank.errors import Problem, SpecError, shown
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from gangplank.teams.spec import QueueSpec, SiteSpec, TeamSpec
+
+    Exact = dict[str, Fraction]
+    Owned = tuple[str, QueueSpec]  # its file and the queue
+
+DEPTH = 5  # of a tree of queues, the root left out: what Volcano's webhook lets through
+
+
+def check(teams: Sequence[TeamSpec], site: SiteSpec, capacity: Mapping[str, Fraction] | None) -> list[SpecError]:
+    """Every problem among teams that are each right by themselves, by file; no capacity, no sum against it."""
+    owned = [(site.source, queue) for queue in site.queues]
+    owned += [(team.source, queue) for team in teams for queue in team.queues]
+    found: dict[str, list[Problem]] = {}
+    for source, problem in [*same_names(teams, owned), *trees(owned), *sums(owned, capacity)]:
+        found.setdefault(source, []).append(problem)
+    return [SpecError(problems, source) for source, problems in found.items()]
+
+
+def key(name: str) -> str:
+    """A name as the cluster tells names apart: in lower case, cut to a label's length."""
+    return name.lower()[: names.LABEL_MAX]
+
+
+def same_names(teams: Sequence[TeamSpec], owned: Sequence[Owned]) -> Iterator[tuple[str, Problem]]:
+    """Two queues of one name (a team's queue has the team's), two teams of one namespace."""
+    spaces: dict[str, TeamSpec] = {}
+    for team in teams:
+        other = spaces.setdefault(key(team.namespace), team)
+        if other is not team and key(other.name) != key(team.name):
+            expected = f"another than in {other.source}"
+            yield team.source, Problem("team.namespace", shown(team.namespace), expected, "no two teams share one")
+    queues: dict[str, str] = {}
+    for source, queue in owned:
+        path = f"{queue.path}.name"
+        if key(queue.name) in queues:
+            first = queues[key(queue.name)]
+            yield source, Problem(path, shown(queue.name), "a queue's name of its own", f"{first} has this one")
+        queues.setdefault(key(queue.name), source)
+
+
+def trees(owned: Sequence[Owned]) -> Iterator[tuple[str, Problem]]:
+    """Parents that are not there, circles, and trees that are too deep."""
+    parents = {queue.name: queue.parent for _, queue in owned}
+    for source, queue in owned:
+        if queue.parent and queue.parent not in parents:
+            yield source, Problem(f"{queue.path}.parent", shown(queue.parent), "a queue of the site")
+            continue
+        depth, name, above = 1, queue.name, queue.parent
+        while above and above != name and depth <= DEPTH:
+            depth, above = depth + 1, parents.get(above, "")
+        if above == name or depth > DEPTH:
+            what = "no circle of parents" if above == name else f"at most {DEPTH} queues above each other"
+            yield source, Problem(f"{queue.path}.parent", shown(queue.parent), what)
+
+
+def exact(amounts: Mapping[str, str]) -> Exact:
+    """Quantities as numbers."""
+    return {name: quantity.parse(text) for name, text in amounts.items()}
+
+
+def over(
+    source: str, path: str, got: Mapping[str, Fraction], most: Mapping[str, Fraction], what: str
+) -> Iterator[tuple[str, Problem]]:
+    """Every resource of which there is more than may be; what `most` does not name is not looked at."""
+    for name, value in got.items():
+        if name in most and value > most[name]:
+            yield (
+                source,
+                Problem(f"{path}.{name}", spelled(name, value), f"at most {spelled(name, most[name])}, {what}"),
+            )
+
+
+def spelled(name: str, value: Fraction) -> str:
+    """An amount as people write it."""
+    return quantity.canonical(value, binary=name == "memory")
+
+
+def total(queues: Sequence[QueueSpec], part: str) -> Exact:
+    """The sum of one part of several queues' shares."""
+    found: Exact = {}
+    for queue in queues:
+        for name, value in exact(getattr(queue.share, part)).items():
+            found[name] = found.get(name, Fraction(0)) + value
+    return found
+
+
+def sums(owned: Sequence[Owned], capacity: Mapping[str, Fraction] | None) -> Iterator[tuple[str, Problem]]:
+    """Guaranteed <= deserved <= cap; children together at most their parent, the first ones at most the cluster."""
+    by_name = {queue.name: (source, queue) for source, queue in owned}
+    children: dict[str, list[QueueSpec]] = {}
+    for source, queue in owned:
+        share, path = queue.share, queue.path
+        children.setdefault(queue.parent, []).append(queue)
+        yield from over(source, f"{path}.guaranteed", exact(share.guaranteed), exact(share.deserved), "its deserved")
+        yield from over(source, f"{path}.deserved", exact(share.deserved), exact(share.cap), "its cap")
+        above = by_name.get(queue.parent)
+        if above:
+            most = exact(above[1].share.cap)
+            yield from over(source, f"{path}.cap", exact(share.cap), most, f"the cap of its parent {queue.parent}")
+    for parent, below in children.items():
+        if parent not in by_name:
+            continue
+        source, queue = by_name[parent]
+        for part in ("guaranteed", "deserved"):
+            got, own = total(below, part), exact(getattr(queue.share, part))
+            who = ", ".join(child.name for child in below)
+            most = {name: own.get(name, Fraction(0)) for name in got}
+            yield from over(source, f"{queue.path}.{part} of {who} together", got, most, f"the share of {parent}")
+    if capacity is not None:
+        first = children.get("", [])
+        got = total(first, "guaranteed")
+        who = ", ".join(queue.name for queue in first if queue.share.guaranteed)
+        most = {name: capacity.get(name, Fraction(0)) for name in got}
+        source = next((source for source, queue in owned if not queue.parent), "teams")
+        yield from over(source, f"guaranteed of {who} together", got, most, "what the cluster has")

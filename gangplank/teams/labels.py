@@ -1,0 +1,31 @@
+"""How objects of teams are told from all others: their labels, and what their namespace says for the admission."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gangplank.podspec import MANAGED_BY, TEAM_LABEL
+
+if TYPE_CHECKING:
+    from gangplank.spec import Json
+    from gangplank.teams.spec import TeamSpec
+
+PART_LABEL = "gangplank.dev/part"  # jobs have the other two labels as well
+TEAM_PART = {PART_LABEL: "team"}  # of one team
+SHARED_PART = {PART_LABEL: "teams"}  # of all teams
+SCHEDULER = "volcano"
+
+# Annotations of a team's namespace, which only a cluster's administrator can write: what the admission allows in it.
+QUEUES = "gangplank.dev/queues"
+SCHEDULERS = "gangplank.dev/schedulers"
+PRIORITIES = "gangplank.dev/priorities"
+ACCOUNTS = "gangplank.dev/service-accounts"
+IMAGES = "gangplank.dev/images"
+
+
+def metadata(name: str, team: TeamSpec | None = None, *, cluster: bool = False) -> Json:
+    """The metadata of an object of one team, or of all; `cluster` is for a team's objects that have no namespace."""
+    if team is None:
+        return {"name": name, "labels": {**MANAGED_BY, **SHARED_PART}}
+    place = {} if cluster else {"namespace": team.namespace}
+    return {"name": name, **place, "labels": {**MANAGED_BY, **TEAM_PART, TEAM_LABEL: team.name}}

@@ -1,0 +1,119 @@
+"""Reads what a cluster has of teams: their objects, what its nodes can give, what runs, how its scheduler is set."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from gangplank import quantity
+from gangplank.kube import KubeError
+from gangplank.teams.access import JOBS
+from gangplank.teams.labels import PART_LABEL
+
+if TYPE_CHECKING:
+    from gangplank.kube import Kube
+    from gangplank.spec import Json
+
+# Every kind that team_objects renders: where the API has all of them, and what they are called
+KINDS: tuple[tuple[str, str, str], ...] = (
+    ("scheduling.k8s.io/v1", "PriorityClass", "priorityclasses"),
+    ("rbac.authorization.k8s.io/v1", "ClusterRole", "clusterroles"),
+    ("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicy", "validatingadmissionpolicies"),
+    ("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings"),
+    ("scheduling.volcano.sh/v1beta1", "Queue", "queues"),
+    ("v1", "Namespace", "namespaces"),
+    ("v1", "ResourceQuota", "resourcequotas"),
+    ("v1", "LimitRange", "limitranges"),
+    ("networking.k8s.io/v1", "NetworkPolicy", "networkpolicies"),
+    ("v1", "ServiceAccount", "serviceaccounts"),
+    ("v1", "PersistentVolumeClaim", "persistentvolumeclaims"),
+    ("rbac.authorization.k8s.io/v1", "RoleBinding", "rolebindings"),
+)
+JOB_VERSIONS = {
+    "batch": "v1",
+    "batch.volcano.sh": "v1alpha1",
+    "flow.volcano.sh": "v1alpha1",
+    "kubeflow.org": "v1",
+    "trainer.kubeflow.org": "v1alpha1",
+}
+SCHEDULER_MAP = "volcano-scheduler-configmap"  # of Volcano's chart, with its usual release name
+ENDED = ("Completed", "Failed", "Aborted", "Terminated", "Succeeded", "Complete")
+
+
+def everywhere(api_version: str, plural: str) -> str:
+    """Where all objects of a kind are, of every namespace.
+
+    >>> everywhere("v1", "namespaces"), everywhere("batch/v1", "jobs")
+    ('/api/v1/namespaces', '/apis/batch/v1/jobs')
+    """
+    return f"/{'apis' if '/' in api_version else 'api'}/{api_version}/{plural}"
+
+
+def objects(kube: Kube) -> list[Json]:
+    """Every object of teams that the cluster has: one request for each kind, all at once."""
+
+    def of_kind(row: tuple[str, str, str]) -> list[Json]:
+        api_version, kind, plural = row
+        try:
+            found = kube.call("GET", everywhere(api_version, plural), query={"labelSelector": PART_LABEL})["items"]
+        except KubeError as error:
+            if error.status == 404:
+                cure = (
+                    "install Volcano first: playbooks/site.yml" if kind == "Queue" else "use Kubernetes 1.30 or newer"
+                )
+                raise KubeError(f"the cluster knows no {kind} of {api_version}; {cure}", 404) from None
+            raise
+        return [{"apiVersion": api_version, "kind": kind, **item} for item in found]
+
+    with ThreadPoolExecutor(4) as pool:
+        return [item for items in pool.map(of_kind, KINDS) for item in items]
+
+
+def capacity(kube: Kube) -> dict[str, Fraction]:
+    """What all nodes that take pods can give together."""
+    found: dict[str, Fraction] = {}
+    for node in kube.call("GET", "/api/v1/nodes")["items"]:
+        if not node["spec"].get("unschedulable"):
+            for name, text in node["status"].get("allocatable", {}).items():
+                found[name] = found.get(name, Fraction(0)) + quantity.parse(text)
+    return found
+
+
+def scheduler_configuration(kube: Kube) -> str:
+    """Volcano's scheduler configuration; empty when there is none to be found."""
+    query = {"fieldSelector": f"metadata.name={SCHEDULER_MAP}"}
+    maps = kube.call("GET", "/api/v1/configmaps", query=query)["items"]
+    return "\n".join(text for item in maps for text in (item.get("data") or {}).values())
+
+
+def unfinished(kube: Kube, namespace: str) -> list[str]:
+    """The jobs and pods in a namespace that have not ended, as kind and name."""
+    found = []
+    for group, kinds in JOBS:
+        for plural in kinds:
+            where = f"/apis/{group}/{JOB_VERSIONS[group]}/namespaces/{namespace}/{plural}"
+            try:
+                items = kube.call("GET", where)["items"]
+            except KubeError as error:
+                if error.status != 404:
+                    raise
+                continue
+            found += [f"{plural}.{group}/{item['metadata']['name']}" for item in items if not has_ended(item)]
+    pods = kube.call("GET", f"/api/v1/namespaces/{namespace}/pods")["items"]
+    return found + [
+        f"pods/{pod['metadata']['name']}" for pod in pods if pod["status"].get("phase") not in {"Succeeded", "Failed"}
+    ]
+
+
+def has_ended(job: Json) -> bool:
+    """Whether a job is over: in its state (Volcano) or by a condition (all others).
+
+    >>> has_ended({"status": {"conditions": [{"type": "Complete", "status": "True"}]}})
+    True
+    """
+    status = job.get("status") or {}
+    if (status.get("state") or {}).get("phase") in ENDED:
+        return True
+    conditions = status.get("conditions") or []
+    return any(item.get("type") in ENDED and item.get("status") == "True" for item in conditions)

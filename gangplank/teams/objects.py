@@ -1,0 +1,143 @@
+"""All objects of teams, in the order in which they can be made: what guards a namespace stands before who may enter."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from gangplank import quantity
+from gangplank.teams import labels
+from gangplank.teams.access import bindings, roles
+from gangplank.teams.admission import policies
+from gangplank.teams.labels import metadata
+from gangplank.teams.network import network
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from gangplank.spec import Json
+    from gangplank.teams.spec import QueueSpec, SiteSpec, TeamSpec
+
+QUOTA = LIMITS = "gangplank-team"
+# Jobs of every kind count by themselves: Kubernetes has no sum over kinds.
+JOB_COUNTS = ("jobs.batch.volcano.sh", "jobs.batch", "pytorchjobs.kubeflow.org", "trainjobs.trainer.kubeflow.org")
+
+
+def team_objects(teams: Sequence[TeamSpec], site: SiteSpec) -> list[Json]:
+    """Everything that teams need, parents before children; the same input gives the same list.
+
+    >>> from gangplank.teams.spec import SiteSpec
+    >>> team_objects([], SiteSpec())[0]["kind"]
+    'ClusterRole'
+    """
+    shared = [priority(name, value) for name, value in sorted(site.priorities.items())]
+    shared += [*roles(), *policies()]
+    ordered = sorted(teams, key=lambda team: team.name)
+    tree = [(spec, None) for spec in site.queues] + [(spec, team) for team in ordered for spec in team.queues]
+    made = [queue(spec, team) for spec, team in parents_first(tree)]
+    inside = [item for team in ordered for item in in_namespace(team)]
+    return [*shared, *made, *[namespace(team) for team in ordered], *inside]
+
+
+Branch = tuple["QueueSpec", "TeamSpec | None"]
+
+
+def parents_first(tree: Sequence[Branch]) -> list[Branch]:
+    """Queues in an order in which every parent is there before its children."""
+    parents = {spec.name: spec.parent for spec, _ in tree}
+
+    def depth(name: str) -> int:
+        return 1 + depth(parents[name]) if parents.get(name) else 0
+
+    return sorted(tree, key=lambda branch: depth(branch[0].name))
+
+
+def priority(name: str, value: int) -> Json:
+    """A PriorityClass that teams may be given."""
+    return {
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": metadata(name),
+        "value": value,
+    }
+
+
+def queue(spec: QueueSpec, team: TeamSpec | None) -> Json:
+    """A Volcano queue, with every field that Volcano or its webhook would fill in written out."""
+    share = spec.share
+    body: Json = {
+        "dequeueStrategy": "traverse",
+        "weight": spec.weight,
+        "reclaimable": spec.reclaimable,
+        "parent": spec.parent or "root",
+        **({"priority": spec.priority} if spec.priority else {}),
+        **({"capability": amounts(share.cap)} if share.cap else {}),
+        **({"deserved": amounts(share.deserved)} if share.deserved else {}),
+        **({"guarantee": {"resource": amounts(share.guaranteed)}} if share.guaranteed else {}),
+    }
+    meta = metadata(spec.name, team, cluster=True)
+    return {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue", "metadata": meta, "spec": body}
+
+
+def amounts(given: Mapping[str, str]) -> dict[str, str]:
+    """Quantities in the API server's own spelling, sorted."""
+    return {name: quantity.normal(given[name]) for name in sorted(given)}
+
+
+def namespace(team: TeamSpec) -> Json:
+    """The namespace: what the admission reads stands in its annotations."""
+    meta = metadata(team.namespace, team, cluster=True)
+    level = team.pod_security
+    meta["labels"] |= {f"pod-security.kubernetes.io/{mode}": level for mode in ("enforce", "audit", "warn")}
+    meta["annotations"] = {
+        labels.QUEUES: ",".join(team.leaves),
+        labels.SCHEDULERS: ",".join((labels.SCHEDULER, *team.schedulers)),
+        labels.PRIORITIES: ",".join(team.priorities),
+        labels.ACCOUNTS: ",".join(("default", *team.service_accounts)),
+        labels.IMAGES: ",".join(team.images),
+    }
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": meta}
+
+
+def quota(team: TeamSpec) -> Json:
+    """What the namespace may hold: the queue's cap, the team's own claims and no others, and no way in from outside."""
+    hard = {f"requests.{name}": text for name, text in amounts(team.queues[0].share.cap).items()}
+    stored = sum((quantity.parse(claim.size) for claim in team.claims), Fraction(0))
+    hard |= {
+        "persistentvolumeclaims": str(len(team.claims)),
+        "requests.storage": quantity.canonical(stored, binary=True),
+        "services.loadbalancers": "0",
+        "services.nodeports": "0",
+    }
+    if team.max_jobs is not None:
+        hard |= {f"count/{kind}": str(team.max_jobs) for kind in JOB_COUNTS}
+    return {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": metadata(QUOTA, team), "spec": {"hard": hard}}
+
+
+def limits(team: TeamSpec) -> Json:
+    """What a container asks for that says nothing: a quota refuses pods that ask for nothing."""
+    item = {"type": "Container", "defaultRequest": amounts(team.default_requests)}
+    return {"apiVersion": "v1", "kind": "LimitRange", "metadata": metadata(LIMITS, team), "spec": {"limits": [item]}}
+
+
+def claims(team: TeamSpec) -> list[Json]:
+    """The team's claims."""
+    found = []
+    for claim in team.claims:
+        body: Json = {
+            "accessModes": [*claim.access],
+            "resources": {"requests": {"storage": quantity.normal(claim.size)}},
+            **({"storageClassName": claim.storage_class} if claim.storage_class else {}),
+        }
+        meta = metadata(claim.name, team)
+        found.append({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": meta, "spec": body})
+    return found
+
+
+def in_namespace(team: TeamSpec) -> list[Json]:
+    """All that lies in a team's namespace, who may enter it last."""
+    accounts = [
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata(name, team)}
+        for name in team.service_accounts
+    ]
+    return [quota(team), limits(team), *network(team), *accounts, *claims(team), *bindings(team)]

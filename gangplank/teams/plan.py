@@ -1,0 +1,168 @@
+"""What a run has to do, told apart by how it is done, and what will come of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from gangplank import quantity
+from gangplank.drift import EXACT, Difference, drift, identity
+from gangplank.podspec import TEAM_LABEL
+from gangplank.teams.labels import PART_LABEL, SHARED_PART
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from gangplank.drift import Identity
+    from gangplank.spec import Json
+
+# A field that the API server lets nobody change: the object is made anew.
+FIXED = {
+    "RoleBinding": ("roleRef",),
+    "PriorityClass": ("value", "preemptionPolicy"),
+    "ValidatingAdmissionPolicyBinding": (),
+}
+PRUNED = ("Queue", "ServiceAccount", "RoleBinding", "NetworkPolicy", "ResourceQuota", "LimitRange", "PriorityClass")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The work of a run, step by step."""
+
+    differences: tuple[Difference, ...] = ()
+    remove: tuple[Json, ...] = ()  # what no file wants any more, and what has to be made anew
+    lower: tuple[Json, ...] = ()  # queues first brought down, so that no moment promises more than there is
+    replace: tuple[Json, ...] = ()  # parts that are ours alone: whatever else stands there goes
+    merge: tuple[Json, ...] = ()  # objects that others write to as well
+    refused: tuple[str, ...] = ()  # what cannot be done
+    notes: tuple[str, ...] = field(default=())
+
+    @property
+    def changes(self) -> bool:
+        """Whether there is anything to do."""
+        return bool(self.remove or self.replace or self.merge)
+
+
+def plan(wanted: Sequence[Json], live: Sequence[Json]) -> Plan:
+    """What makes the live objects as wanted; objects of teams that have no file stay, and are told."""
+    differences = drift(wanted, live)
+    changed = {(item.kind, item.namespace, item.name) for item in differences}
+    there = {identity(item): item for item in live}
+    work = [item for item in wanted if identity(item) in changed]
+    gone = surplus(wanted, live)
+    anew = [there[identity(item)] for item in work if is_fixed(item, differences) and identity(item) in there]
+    return Plan(
+        differences=(*differences, *(Difference(*identity(item), "", None, "this object") for item in gone)),
+        remove=(*gone, *anew),
+        lower=tuple(lowered(work, there)),
+        replace=tuple(item for item in work if item["kind"] in EXACT),
+        merge=tuple(item for item in work if item["kind"] not in EXACT),
+        refused=tuple(frozen(differences)),
+        notes=(*in_use(work, there), *orphans(wanted, live)),
+    )
+
+
+def is_fixed(item: Json, differences: Sequence[Difference]) -> bool:
+    """Whether an object differs in what cannot be changed."""
+    parts = FIXED.get(item["kind"], ())
+    own = [found.path for found in differences if (found.kind, found.namespace, found.name) == identity(item)]
+    return any(path == part or path.startswith(f"{part}.") for path in own for part in parts)
+
+
+def frozen(differences: Sequence[Difference]) -> list[str]:
+    """Changes of claims that Kubernetes refuses: all but more storage."""
+    found = []
+    for item in differences:
+        if item.kind != "PersistentVolumeClaim" or not item.path.startswith("spec"):
+            continue
+        sizes = isinstance(item.wanted, str) and isinstance(item.live, str) and item.path.endswith("storage")
+        if not sizes or quantity.parse(str(item.wanted)) < quantity.parse(str(item.live)):
+            found.append(f"{item}; a claim only ever grows. Cure: put it back, or add a claim of another name")
+    return found
+
+
+def team_of(item: Json) -> str:
+    """The team that an object belongs to; empty for one of all teams."""
+    labels = item["metadata"].get("labels") or {}
+    return str(labels.get(TEAM_LABEL, "")) if labels.get(PART_LABEL) != SHARED_PART[PART_LABEL] else ""
+
+
+def surplus(wanted: Sequence[Json], live: Sequence[Json]) -> list[Json]:
+    """Live objects of teams with a file, and of all teams, that no file wants any more: children before parents."""
+    mine = {identity(item) for item in wanted}
+    teams = {team_of(item) for item in wanted}
+    found = [item for item in live if identity(item) not in mine and team_of(item) in teams and item["kind"] in PRUNED]
+    depths = {item["metadata"]["name"]: item["spec"].get("parent", "") for item in live if item["kind"] == "Queue"}
+
+    def depth(item: Json) -> int:
+        name, count = item["metadata"]["name"], 0
+        while item["kind"] == "Queue" and depths.get(name) and count < len(depths):
+            name, count = depths[name], count + 1
+        return -count
+
+    return sorted(found, key=depth)
+
+
+def orphans(wanted: Sequence[Json], live: Sequence[Json]) -> list[str]:
+    """Teams that have objects and no file."""
+    teams = {team_of(item) for item in wanted}
+    lost = sorted({team_of(item) for item in live} - teams - {""})
+    return [
+        f"team {name} has no file any more. Nothing of it is removed until -e teams_remove={name} names it"
+        for name in lost
+    ]
+
+
+def lowered(work: Sequence[Json], there: Mapping[Identity, Json]) -> list[Json]:
+    """Queues at the lesser of what they have and what they shall have, children first.
+
+    Volcano's webhook looks at every queue as it is written: moving an amount from one queue to another has to take it
+    away first.
+    """
+    found = []
+    for item in work:
+        live = there.get(identity(item))
+        if item["kind"] != "Queue" or live is None:
+            continue
+        body = {**live["spec"]}
+        for part, absent_is_none in (("deserved", True), ("capability", False)):
+            body[part] = least(body.get(part) or {}, item["spec"].get(part) or {}, absent_is_none=absent_is_none)
+        old, new = (one["spec"].get("guarantee", {}).get("resource") or {} for one in (live, item))
+        body["guarantee"] = {"resource": least(old, new, absent_is_none=True)}
+        if (
+            any(body[part] != (live["spec"].get(part) or {}) for part in ("deserved", "capability"))
+            or body["guarantee"]["resource"] != old
+        ):
+            found.append({**item, "spec": {key: value for key, value in body.items() if value not in ({}, None)}})
+    return found[::-1]
+
+
+def least(old: Mapping[str, str], new: Mapping[str, str], *, absent_is_none: bool) -> dict[str, str]:
+    """The lesser of two resource lists, name by name; what one does not name is nothing, or without bound.
+
+    >>> least({"cpu": "4", "memory": "1Gi"}, {"cpu": "2"}, absent_is_none=True)
+    {'cpu': '2'}
+    """
+    names = [name for name in old if name in new] if absent_is_none else list(dict.fromkeys((*old, *new)))
+    found = {}
+    for name in names:
+        both = [text for text in (old.get(name), new.get(name)) if text is not None]
+        found[name] = min(both, key=quantity.parse)
+    return found
+
+
+def in_use(work: Sequence[Json], there: Mapping[Identity, Json]) -> list[str]:
+    """What becomes of quotas that are less than what is used."""
+    found = []
+    for item in work:
+        if item["kind"] != "ResourceQuota":
+            continue
+        used = (there.get(identity(item), {}).get("status") or {}).get("used") or {}
+        for name, text in item["spec"]["hard"].items():
+            if name in used and quantity.parse(text) < quantity.parse(used[name]):
+                team = team_of(item)
+                found.append(
+                    f"team {team}: {name} becomes {text} while {used[name]} is in use. What runs goes on; "
+                    f"nothing new starts until less than {text} is used"
+                )
+    return found

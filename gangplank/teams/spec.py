@@ -1,0 +1,100 @@
+"""A team, and what its site holds for all teams, as typed values: what parse_team makes and team_objects reads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from fractions import Fraction
+
+ROLES = ("viewer", "trainer", "lead")
+
+
+@dataclass(frozen=True)
+class Member:
+    """Somebody who may do something: a user or a group by the name that the cluster knows, or a service account."""
+
+    kind: str  # User, Group or ServiceAccount
+    name: str
+    role: str  # one of ROLES
+    namespace: str = ""  # of a service account
+
+
+@dataclass(frozen=True)
+class Share:
+    """Amounts of a queue by Kubernetes' names (cpu, memory, nvidia.com/gpu), as quantities."""
+
+    guaranteed: Mapping[str, str] = field(default_factory=dict)  # kept free for it
+    deserved: Mapping[str, str] = field(default_factory=dict)  # given back to it when others took it
+    cap: Mapping[str, str] = field(default_factory=dict)  # never more
+
+
+@dataclass(frozen=True)
+class QueueSpec:
+    """One Volcano queue."""
+
+    name: str  # complete, as Volcano has it
+    share: Share = Share()
+    weight: int = 1
+    priority: int = 0
+    reclaimable: bool = True
+    parent: str = ""  # empty: root
+    path: str = ""  # the place in its file, for messages
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A PersistentVolumeClaim of the team's."""
+
+    name: str
+    size: str
+    access: tuple[str, ...] = ("ReadWriteOnce",)
+    storage_class: str = ""  # empty: the cluster's default
+
+
+@dataclass(frozen=True)
+class Outside:
+    """Addresses that a team's pods may reach beyond their namespace and DNS."""
+
+    cidr: str
+    ports: tuple[int, ...] = ()  # empty: all
+
+
+@dataclass(frozen=True)
+class TeamSpec:
+    """One team, complete: every default is filled in."""
+
+    name: str
+    namespace: str
+    members: tuple[Member, ...]
+    queues: tuple[QueueSpec, ...]  # the team's own first; where there are more, they are its children
+    max_jobs: int | None = None
+    priorities: tuple[str, ...] = ()
+    images: tuple[str, ...] = ()  # patterns with *; empty: any
+    default_requests: Mapping[str, str] = field(default_factory=dict)
+    claims: tuple[Claim, ...] = ()
+    job_defaults: Mapping[str, Any] = field(default_factory=dict)
+    talk_in: tuple[str, ...] = ()  # namespaces
+    talk_out: tuple[Outside, ...] = ()
+    pod_security: str = "restricted"
+    schedulers: tuple[str, ...] = ()  # beside Volcano's
+    service_accounts: tuple[str, ...] = ()  # beside default
+    source: str = "team"  # the file
+
+    @property
+    def leaves(self) -> tuple[str, ...]:
+        """The queues that its jobs may name: Volcano refuses jobs in a queue that has children."""
+        return tuple(queue.name for queue in self.queues[1:] or self.queues)
+
+
+@dataclass(frozen=True)
+class SiteSpec:
+    """What a site holds for all its teams."""
+
+    gpu_resource: str = "nvidia.com/gpu"
+    queues: tuple[QueueSpec, ...] = ()  # parents of teams' queues
+    priorities: Mapping[str, int] = field(default_factory=dict)  # PriorityClasses that teams may be given
+    capacity: Mapping[str, Fraction] | None = None  # what there is to guarantee; None: what the nodes have
+    source: str = "site"

@@ -1,0 +1,225 @@
+"""A team's file: what is refused, what is made of it, and that nothing is promised twice."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gangplank.drift import drift
+from gangplank.errors import SpecError
+from gangplank.teams.objects import team_objects
+from gangplank.teams.parse import parse_site, parse_team, parse_teams
+from gangplank.teams.spec import SiteSpec
+
+Json = dict[str, Any]
+
+
+def team(name: str = "vision", **fields: object) -> Json:
+    return {"team": {"name": name, "members": [{"user": "ada"}], "cap": {"cpu": 4}} | fields}
+
+
+def problems(value: object, site: object = None) -> list[str]:
+    with pytest.raises(SpecError) as caught:
+        parse_team(value, "vision.yml", parse_site(site))
+    return [f"{item.path}: {item.expected}" for item in caught.value.problems]
+
+
+def refused(files: Json, site: object = None) -> str:
+    with pytest.raises(SpecError) as caught:
+        parse_teams(files, site)
+    return str(caught.value)
+
+
+def made(kind: str, files: list[Json], site: object = None) -> list[Json]:
+    held, teams = parse_teams({f"{at}.yml": item for at, item in enumerate(files)}, site)
+    return [item for item in team_objects(teams, held) if item["kind"] == kind]
+
+
+def test_needs_no_more_than_a_name_a_member_and_a_cap() -> None:
+    spec = parse_team(team())
+    assert (spec.namespace, spec.pod_security, spec.leaves) == ("vision", "restricted", ("vision",))
+    assert problems({"team": {}}) == [
+        "team.name: a-z, 0-9 and -, at most 40",
+        "team.members: at least one member",
+        "team.cap: at least one of cpu, memory and gpus",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("fields", "path"),
+    [
+        ({"name": "Vision"}, "team.name"),
+        ({"name": "v" * 41}, "team.name"),
+        ({"name": "default"}, "team.name"),
+        ({"name": "root"}, "team.name"),
+        ({"namespace": "kube-system"}, "team.namespace"),
+        ({"namespace": "default"}, "team.namespace"),
+        ({"members": [{"user": "system:kube-scheduler"}]}, "team.members[0].user"),
+        ({"members": [{"group": "system:masters"}]}, "team.members[0].group"),
+        ({"members": [{"user": "ada", "group": "x"}]}, "team.members[0]"),
+        ({"members": [{"user": "ada", "role": "admin"}]}, "team.members[0].role"),
+        ({"members": [{"user": "ada"}, {"user": "ada", "role": "lead"}]}, "team.members[1]"),
+        ({"members": [{"service_account": "runner"}]}, "team.members[0].service_account"),
+        ({"members": [{"user": True}]}, "team.members[0].user"),
+        ({"cap": {"cpu": -1}}, "team.cap.cpu"),
+        ({"cap": {"gpu": 1}}, "team.cap.gpu"),
+        ({"cap": {"gpus": "two"}}, "team.cap.gpus"),
+        ({"parent": "research"}, "team.parent"),
+        ({"priorities": ["urgent"]}, "team.priorities[0]"),
+        ({"pod_security": "none"}, "team.pod_security"),
+        ({"images": ["a b"]}, "team.images[0]"),
+        ({"claims": [{"name": "data"}]}, "team.claims[0].size"),
+        ({"claims": [{"name": "d", "size": "1Gi"}, {"name": "d", "size": "1Gi"}]}, "team.claims[1].name"),
+        ({"claims": [{"name": "d", "size": "1Gi", "access": ["RWX"]}]}, "team.claims[0].access[0]"),
+        ({"network": {"to": [{"cidr": "10.0.0.1/8"}]}}, "team.network.to[0].cidr"),
+        ({"network": {"to": [{"cidr": "10.0.0.0/8", "ports": [0]}]}}, "team.network.to[0].ports"),
+        ({"network": {"form": ["x"]}}, "team.network.form"),
+        ({"job_defaults": {"workers": "two"}}, "team.job_defaults.workers"),
+        ({"job_defaults": {"name": "x"}}, "team.job_defaults.name"),
+        ({"queues": [{"name": "q" * 60}]}, "team.queues[0].name"),
+        ({"queues": [{"name": "q", "parent": "x"}]}, "team.queues[0].parent"),
+        ({"weight": 0}, "team.weight"),
+        ({"max_jobs": 0}, "team.max_jobs"),
+        ({"quota": 1}, "team.quota"),
+    ],
+)
+def test_refuses(fields: Json, path: str) -> None:
+    assert path in [problem.split(": ")[0] for problem in problems(team(**fields))]
+
+
+def test_tells_every_problem_of_every_file() -> None:
+    text = refused({"a.yml": team(name="A"), "b.yml": team(weight=0, max_jobs=0)}, {"site": {"queue": []}})
+    heads = [line for line in text.splitlines() if not line.startswith(" ")]
+    assert heads == ["_site.yml: 1 problem", "a.yml: 1 problem", "b.yml: 2 problems"]
+
+
+def test_a_file_without_its_key_is_told_so() -> None:
+    assert "team: the key team with the fields below it" in problems({"training_job": {}})
+
+
+@pytest.mark.parametrize(
+    ("files", "path"),
+    [
+        ({"a.yml": team("vision"), "b.yml": team("vision")}, "team.name"),
+        ({"a.yml": team("a", namespace="x"), "b.yml": team("b", namespace="x")}, "team.namespace"),
+        ({"a.yml": team("a", queues=[{"name": "b"}]), "b.yml": team("a-b")}, "team.name"),
+    ],
+)
+def test_refuses_names_that_meet(files: Json, path: str) -> None:
+    text = refused(files)
+    assert "b.yml: 1 problem" in text
+    assert f"  {path}: " in text
+
+
+def test_refuses_a_queue_of_the_site_with_a_team_s_name() -> None:
+    assert "_site.yml has this one" in refused({"a.yml": team()}, {"site": {"queues": [{"name": "vision"}]}})
+
+
+def test_refuses_a_circle_of_queues_and_a_tree_that_is_too_deep() -> None:
+    ring = [{"name": "a", "parent": "b"}, {"name": "b", "parent": "a"}]
+    assert refused({}, {"site": {"queues": ring}}).count("no circle of parents") == 2
+    deep = [{"name": "q0"}] + [{"name": f"q{at}", "parent": f"q{at - 1}"} for at in range(1, 6)]
+    assert refused({}, {"site": {"queues": deep}}).count("at most 5 queues") == 1
+
+
+def test_guaranteed_is_at_most_deserved_and_deserved_at_most_the_cap() -> None:
+    text = refused({"a.yml": team(guaranteed={"cpu": 3}, deserved={"cpu": 2}, cap={"cpu": 1})})
+    assert "team.guaranteed.cpu: got 3, expected at most 2, its deserved" in text
+    assert "team.deserved.cpu: got 2, expected at most 1, its cap" in text
+
+
+def test_the_sum_of_guarantees_is_at_most_what_the_cluster_has() -> None:
+    half = {"guaranteed": {"cpu": 3, "memory": "1Gi"}}
+    files = {"a.yml": team("a", **half), "b.yml": team("b", **half)}
+    assert "guaranteed of a, b together.cpu: got 6, expected at most 5, what the cluster has" in refused(
+        files, {"site": {"capacity": {"cpu": 5, "memory": "2Gi"}}}
+    )
+    assert parse_teams(files, {"site": {"capacity": {"cpu": 6, "memory": "2Gi"}}})
+    with pytest.raises(SpecError, match="what the cluster has"):
+        parse_teams(files, capacity={})
+
+
+def test_children_together_get_no_more_than_their_parent() -> None:
+    site = {"site": {"queues": [{"name": "research", "guaranteed": {"cpu": 4}, "cap": {"cpu": 8}}]}}
+    fields: Json = {"parent": "research", "guaranteed": {"cpu": 3}}
+    text = refused({"a.yml": team("a", **fields), "b.yml": team("b", **fields, cap={"cpu": 9})}, site)
+    assert "guaranteed of a, b together.cpu: got 6, expected at most 4, the share of research" in text
+    assert "team.cap.cpu: got 9, expected at most 8, the cap of its parent research" in text
+
+
+def test_what_is_guaranteed_is_deserved_too() -> None:
+    (queue,) = made("Queue", [team(guaranteed={"cpu": 2})])
+    assert queue["spec"]["deserved"] == {"cpu": "2"} == queue["spec"]["guarantee"]["resource"]
+
+
+def test_a_team_with_child_queues_may_use_these_alone() -> None:
+    (space,) = made("Namespace", [team(queues=[{"name": "batch"}, {"name": "live"}])])
+    assert space["metadata"]["annotations"]["gangplank.dev/queues"] == "vision-batch,vision-live"
+
+
+def test_a_parent_stands_before_its_children() -> None:
+    site = {"site": {"queues": [{"name": "b", "parent": "z"}, {"name": "z"}]}}
+    queues = [item["metadata"]["name"] for item in made("Queue", [team("a", parent="b")], site)]
+    assert queues == ["z", "b", "a"]
+
+
+def test_every_role_has_a_binding_so_that_the_last_member_can_leave_it() -> None:
+    found = made("RoleBinding", [team()])
+    assert {item["metadata"]["name"]: len(item["subjects"]) for item in found} == {
+        "gangplank-team-viewer": 0,
+        "gangplank-team-trainer": 1,
+        "gangplank-team-lead": 0,
+    }
+
+
+def test_the_quota_is_the_cap_and_the_claims_of_the_file() -> None:
+    fields: Json = {"cap": {"gpus": 8}, "claims": [{"name": "a", "size": "1Gi"}, {"name": "b", "size": "512Mi"}]}
+    (quota,) = made("ResourceQuota", [team(**fields)], {"site": {"gpu_resource": "amd.com/gpu"}})
+    hard = quota["spec"]["hard"]
+    assert (hard["requests.amd.com/gpu"], hard["requests.storage"], hard["persistentvolumeclaims"]) == (
+        "8",
+        "1536Mi",
+        "2",
+    )
+
+
+def test_no_member_can_grant_rights_or_change_what_the_admission_reads() -> None:
+    found = team_objects([], SiteSpec())
+    rules = [rule for item in found if item["kind"] == "ClusterRole" for rule in item["rules"]]
+    writes = {
+        (group, resource)
+        for rule in rules
+        if set(rule["verbs"]) - {"get", "list", "watch"}
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+    }
+    own = {"namespaces", "queues", "podgroups", "resourcequotas", "limitranges", "serviceaccounts", "priorityclasses"}
+    assert {resource for _, resource in writes} & (own | {"*", "persistentvolumeclaims"}) == set()
+    assert {group for group, _ in writes} & {"*", "rbac.authorization.k8s.io", "networking.k8s.io"} == set()
+
+
+@given(st.permutations(["ada", "bob", "eve"]), st.permutations(["a", "b", "c"]))
+def test_the_same_teams_in_any_order_are_the_same_objects(people: list[str], files: list[str]) -> None:
+    def render(users: list[str], order: list[str]) -> str:
+        given = {name: team(name, members=[{"user": user} for user in users]) for name in order}
+        site, teams = parse_teams(given)
+        return json.dumps(team_objects(teams, site))
+
+    assert render(people, files) == render(["ada", "bob", "eve"], ["a", "b", "c"])
+
+
+def test_objects_share_no_parts_and_have_drifted_from_themselves_nowhere() -> None:
+    site, teams = parse_teams({"a.yml": team("a"), "b.yml": team("b")})
+    first, second = team_objects(teams, site), team_objects(teams, site)
+    assert drift(first, second) == []
+    for item in first:
+        item["metadata"]["labels"]["x"] = "y"
+    assert drift(second, first) == []  # labels of others are none of ours
+    first[0]["metadata"]["labels"]["gangplank.dev/x"] = "y"
+    assert [str(item) for item in drift(second, first)] == [
+        'ClusterRole gangplank-team-viewer: metadata.labels["gangplank.dev/x"]: wanted nothing, live "y"'
+    ]
