@@ -178,6 +178,16 @@ class Fields:
             return []
         return list(value)
 
+    def each(self, name: str) -> list[Fields]:
+        """The fields of each mapping of a list; a bare on:, which YAML reads as true, is taken as it is written."""
+        found = []
+        for index, given in enumerate(self.items(name)):
+            item = given
+            if isinstance(item, Mapping) and True in item and "on" not in item:
+                item = {("on" if key is True else key): part for key, part in item.items()}
+            found.append(Fields(item, self.at(f"{name}[{index}]"), self.problems))
+        return found
+
     def mappings(self, name: str) -> tuple[dict[str, Any], ...]:
         """A list of mappings that go to Kubernetes as they are."""
         found = []

@@ -179,11 +179,7 @@ def read_script(fields: Fields, scripts: Mapping[str, str]) -> Script | None:
 def read_volumes(fields: Fields) -> tuple[Volume, ...]:
     """The claims that a job mounts."""
     found = []
-    for index, given in enumerate(fields.items("volumes")):
-        item = given
-        if isinstance(item, Mapping) and True in item and "on" not in item:
-            item = {("on" if key is True else key): part for key, part in item.items()}  # YAML reads a bare on: as true
-        inner = Fields(item, fields.at(f"volumes[{index}]"), fields.problems)
+    for inner in fields.each("volumes"):
         volume = Volume(
             claim=inner.text("claim", "claim", need=True, what="a PersistentVolumeClaim's name", ok=names.SUBDOMAIN),
             mount=inner.text("mount", "/", need=True, what="an absolute path without a colon", ok=names.ABSOLUTE),

@@ -22,7 +22,8 @@ DECIMAL = {
     "E": Fraction(10**18),
 }
 LIMIT = 2**63 - 1  # the API server stores a quantity in 64 bits and silently cuts what is larger
-_FORM = re.compile(r"([+-]?)(\d+\.?\d*|\.\d+)(Ki|Mi|Gi|Ti|Pi|Ei|[numkMGTPE]|[eE][+-]?\d{1,3})?", re.ASCII)
+PATTERN = r"(\d+\.?\d*|\.\d+)(Ki|Mi|Gi|Ti|Pi|Ei|[numkMGTPE]|[eE][+-]?\d{1,3})?"  # without a sign
+_FORM = re.compile(rf"([+-]?){PATTERN}", re.ASCII)
 
 
 def parse(text: str) -> Fraction:
