@@ -86,6 +86,34 @@ def devices(node: Json, resource: str, side: str = "allocatable") -> int:
     return int(quantity.parse(str((node.get("status") or {}).get(side, {}).get(resource, 0))))
 
 
+def rolled_out(daemonset: Json, nodes: int) -> bool:
+    """Whether a DaemonSet runs as it is described now, on at least so many nodes.
+
+    >>> status = {"observedGeneration": 2, "desiredNumberScheduled": 2, "updatedNumberScheduled": 2, "numberReady": 2}
+    >>> given = {"metadata": {"generation": 2}, "status": status}
+    >>> rolled_out(given, 2), rolled_out(given, 3), rolled_out({"metadata": {"generation": 3}, "status": status}, 2)
+    (True, False, False)
+    """
+    status = daemonset.get("status") or {}
+    wanted = status.get("desiredNumberScheduled", 0)
+    return bool(
+        status.get("observedGeneration") == daemonset["metadata"]["generation"]
+        and status.get("updatedNumberScheduled", 0) == status.get("numberReady", 0) == wanted
+        and wanted >= nodes
+    )
+
+
+def started(pod: Json) -> bool:
+    """Whether a pod's first container has started once, so that it has a log.
+
+    >>> started({"status": {"containerStatuses": [{"state": {"waiting": {}}, "lastState": {"terminated": {}}}]}})
+    True
+    """
+    found = ((pod.get("status") or {}).get("containerStatuses") or [])[:1]
+    keys = {key for part in found for state in ("state", "lastState") for key in part.get(state) or {}}
+    return bool(keys & {"running", "terminated"})
+
+
 def without_devices(nodes: Iterable[Json], seen: Seen, resource: str) -> list[Finding]:
     """A finding for every node that has none of the resource."""
     found = []
@@ -121,7 +149,7 @@ def _no_pod(node: Json, seen: Seen) -> Why:
             return (
                 "plugin not scheduled because of a taint",
                 f"the node has the taint {text}, which DaemonSet {name} does not tolerate",
-                "give the taint to gpu_device_plugin_taint, or remove it from the node",
+                "give the taint to gpu_device_plugin_taints, or remove it from the node",
             )
     labels = node["metadata"].get("labels", {})
     missing = [

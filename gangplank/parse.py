@@ -86,6 +86,7 @@ def read_job(fields: Fields, scripts: Mapping[str, str]) -> JobSpec:
         command=fields.words("command"),
         args=fields.words("args"),
         collective=fields.choice("collective", "nccl" if gpus else "gloo", ("gloo", "nccl")),
+        collective_fallback=fields.choice("collective_fallback", "", ("", "gloo")),
         masters=fields.integer("masters", 1, 0, 1),
         workers=fields.integer("workers", 2, 0, 100_000),
         processes_per_node=fields.integer("processes_per_node", max(gpus, 1), 1, 1024),

@@ -96,6 +96,8 @@ def world(spec: JobSpec, bad: Bad) -> None:
 
 def resources(spec: JobSpec, bad: Bad) -> None:
     """A request is at most its limit, and the collective matches the hardware."""
+    if spec.collective_fallback and spec.collective != "nccl":
+        bad("collective_fallback", spec.collective_fallback, "none for a job that uses gloo anyway", "take it out")
     for path, asked in (("resources", spec.resources), ("master_resources", spec.master_resources)):
         if asked is None:
             continue

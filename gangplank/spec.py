@@ -111,6 +111,7 @@ class JobSpec:
     command: tuple[str, ...] = ()
     args: tuple[str, ...] = ()
     collective: str = "gloo"
+    collective_fallback: str = ""  # "gloo": what an nccl job may use where the site's GPUs run no CUDA
     masters: int = 1
     workers: int = 2
     processes_per_node: int = 1

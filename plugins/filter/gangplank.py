@@ -18,19 +18,22 @@ from gangplank.explained import explained
 from gangplank.live import differences
 from gangplank.parse import parse_job
 from gangplank.proof import prove, read_records
+from gangplank.site import Gpus, on_site
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from gangplank.spec import JobSpec
 
+    Given = Mapping[str, Any] | None
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def parsed(job: object, source: str) -> JobSpec:
-    """The job, or Ansible's own error with the library's message."""
+def parsed(job: object, source: str, gpus: Given) -> JobSpec:
+    """The job on a site with such GPUs (see gangplank.site.Gpus), or Ansible's own error with the library's message."""
     try:
-        return parse_job(job, source, carried(job))
+        return on_site(parse_job(job, source, carried(job)), Gpus(**gpus or {}), source)
     except SpecError as error:
         raise AnsibleFilterError(str(error)) from None
 
@@ -42,20 +45,20 @@ def carried(job: object) -> dict[str, str]:
     return read_scripts(job, ROOT)
 
 
-def manifests(job: Mapping[str, Any], source: str = "training_job") -> list[dict[str, Any]]:
+def manifests(job: Mapping[str, Any], source: str = "training_job", gpus: Given = None) -> list[dict[str, Any]]:
     """What is submitted for a job."""
-    spec = parsed(job, source)
+    spec = parsed(job, source, gpus)
     return BACKENDS[spec.backend].manifests(spec)
 
 
-def commented(job: Mapping[str, Any], source: str = "training_job") -> dict[str, Any]:
+def commented(job: Mapping[str, Any], source: str = "training_job", gpus: Given = None) -> dict[str, Any]:
     """The same as blocks of lines, with those that controllers will add, by whom and why."""
-    return explained(parsed(job, source))
+    return explained(parsed(job, source, gpus))
 
 
-def described(job: Mapping[str, Any], source: str = "training_job") -> dict[str, Any]:
+def described(job: Mapping[str, Any], source: str = "training_job", gpus: Given = None) -> dict[str, Any]:
     """The job with all defaults, its size and its pods in the order of their ranks."""
-    spec = parsed(job, source)
+    spec = parsed(job, source, gpus)
     replicas = wiring.replicas(spec)
     return {
         **asdict(spec),

@@ -1,0 +1,33 @@
+"""Filters over gangplank/devices.py: what a device plugin and its nodes look like from the API server."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from gangplank.devices import Seen, rolled_out, started, without_devices
+from gangplank.site import toleration
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+
+def findings(nodes: Iterable[dict[str, Any]], resource: str, **seen: Any) -> list[str]:
+    """A line per node without devices; `seen` are the fields of gangplank.devices.Seen."""
+    return [str(finding) for finding in without_devices(nodes, Seen(**{"daemonset": None} | seen), resource)]
+
+
+class FilterModule:
+    """What Ansible loads."""
+
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        """The filters by name."""
+        return {
+            "gangplank_without_devices": findings,
+            "gangplank_rolled_out": rolled_out,
+            "gangplank_tolerations": lambda taints: [toleration(taint) for taint in taints],
+            "gangplank_started": lambda pods: [pod for pod in pods if started(pod)],
+        }

@@ -1,0 +1,89 @@
+"""gangplank/site.py: whoever asks for a GPU tolerates the site's taints, nobody else does; nccl needs real GPUs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gangplank.backends import BACKENDS
+from gangplank.errors import SpecError
+from gangplank.parse import BACKEND_NAMES, parse_job
+from gangplank.site import Gpus, on_site
+
+FLYTE = {"key": "flyte/gpu", "value": "dedicated", "effect": "NoSchedule"}
+TOLERATION = {"key": "flyte/gpu", "operator": "Equal", "value": "dedicated", "effect": "NoSchedule"}
+
+
+def job(**fields: Any) -> Any:
+    return parse_job({"name": "j", "image": "i", "script": "/a.py", **fields})
+
+
+def tolerations(backend: str, gpus: Gpus, **fields: Any) -> list[Any]:
+    """What each pod of the job tolerates, in the order of its ranks."""
+    spec = on_site(job(backend=backend, **fields), gpus)
+    pods = [
+        made
+        for manifest in BACKENDS[backend].manifests(spec)
+        for made in (BACKENDS[backend].objects(manifest) if manifest["kind"].endswith("Job") else [])
+        if made["kind"] == "Pod"
+    ]
+    assert pods
+    return [pod["spec"].get("tolerations") for pod in pods]
+
+
+@pytest.mark.parametrize("backend", BACKEND_NAMES)
+def test_a_gpu_job_tolerates_the_sites_taint_and_only_that(backend: str) -> None:
+    found = tolerations(backend, Gpus((FLYTE,)), resources={"gpus": 1}, workers=1)
+    assert found == [[TOLERATION], [TOLERATION]]
+
+
+@pytest.mark.parametrize("backend", BACKEND_NAMES)
+def test_a_cpu_job_tolerates_nothing(backend: str) -> None:
+    assert tolerations(backend, Gpus((FLYTE,)), workers=1) == [None, None]
+
+
+@pytest.mark.parametrize("backend", ["volcano", "pytorchjob"])
+def test_a_master_without_gpus_stays_off_the_gpu_nodes(backend: str) -> None:
+    given = {"resources": {"gpus": 1}, "master_resources": {"gpus": 0}, "collective": "gloo", "workers": 1}
+    assert tolerations(backend, Gpus((FLYTE,)), **given) == [None, [TOLERATION]]
+
+
+def test_what_a_job_says_of_its_gpus_itself_wins() -> None:
+    own = {"key": "other", "operator": "Exists"}
+    assert on_site(job(resources={"gpus": 1}, gpu_tolerations=[own]), Gpus((FLYTE,))).gpu_tolerations == (own,)
+
+
+def test_a_site_without_taints_changes_nothing() -> None:
+    assert on_site(job(resources={"gpus": 1}), Gpus()) == job(resources={"gpus": 1})
+
+
+def test_nccl_on_simulated_gpus_is_refused_with_both_ways_out() -> None:
+    with pytest.raises(SpecError) as refused:
+        on_site(job(resources={"gpus": 1}), Gpus(simulated=True), "jobs/mine.yml")
+    assert str(refused.value).startswith('jobs/mine.yml: 1 problem\n  training_job.collective: got "nccl"')
+    assert "CUDA does not run" in str(refused.value)
+    assert "collective_fallback: gloo" in str(refused.value)
+
+
+def test_a_job_that_allows_it_falls_back_to_gloo_on_simulated_gpus_alone() -> None:
+    given = job(resources={"gpus": 1}, collective_fallback="gloo")
+    assert on_site(given, Gpus()).collective == "nccl"
+    assert on_site(given, Gpus(simulated=True)).collective == "gloo"
+
+
+def test_the_trainer_is_told_of_the_fallback() -> None:
+    given = job(resources={"gpus": 1}, collective_fallback="gloo", hyperparameters={"epochs": 1})
+    (manifest,) = BACKENDS["volcano"].manifests(on_site(given, Gpus(simulated=True)))
+    args = manifest["spec"]["tasks"][0]["template"]["spec"]["containers"][0]["args"]
+    assert args[:2] == ["--backend", "gloo"]
+
+
+def test_gloo_runs_beside_simulated_gpus() -> None:
+    given = job(resources={"gpus": 1}, collective="gloo")
+    assert on_site(given, Gpus(simulated=True)) == given
+
+
+def test_a_fallback_without_nccl_is_refused() -> None:
+    with pytest.raises(SpecError, match="none for a job that uses gloo anyway"):
+        job(collective_fallback="gloo")
