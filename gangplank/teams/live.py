@@ -12,6 +12,8 @@ from gangplank.teams.access import JOBS
 from gangplank.teams.labels import PART_LABEL
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from gangplank.kube import Kube
     from gangplank.spec import Json
 
@@ -103,6 +105,25 @@ def unfinished(kube: Kube, namespace: str) -> list[str]:
     pods = kube.call("GET", f"/api/v1/namespaces/{namespace}/pods")["items"]
     return found + [
         f"pods/{pod['metadata']['name']}" for pod in pods if pod["status"].get("phase") not in {"Succeeded", "Failed"}
+    ]
+
+
+def claims(kube: Kube, namespace: str) -> list[str]:
+    """The names of all claims in a namespace, whoever made them."""
+    found = kube.call("GET", f"/api/v1/namespaces/{namespace}/persistentvolumeclaims")["items"]
+    return [item["metadata"]["name"] for item in found]
+
+
+def in_queues(kube: Kube, queues: Collection[str]) -> list[str]:
+    """What still runs or waits in some queues."""
+    if not queues:
+        return []
+    found = kube.call("GET", everywhere("scheduling.volcano.sh/v1beta1", "podgroups"))["items"]
+    return [
+        f"queue {item['spec']['queue']} leaves its file and has work: {item['metadata']['namespace']}/"
+        f"{item['metadata']['name']}"
+        for item in found
+        if item["spec"].get("queue") in queues
     ]
 
 

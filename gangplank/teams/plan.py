@@ -11,7 +11,7 @@ from gangplank.podspec import TEAM_LABEL
 from gangplank.teams.labels import PART_LABEL, SHARED_PART
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from gangplank.drift import Identity
     from gangplank.spec import Json
@@ -43,8 +43,8 @@ class Plan:
         return bool(self.remove or self.replace or self.merge)
 
 
-def plan(wanted: Sequence[Json], live: Sequence[Json]) -> Plan:
-    """What makes the live objects as wanted; objects of teams that have no file stay, and are told."""
+def plan(wanted: Sequence[Json], live: Sequence[Json], leaving: Collection[str] = ()) -> Plan:
+    """What makes the live objects as wanted; teams without a file stay, and are told unless they are leaving."""
     differences = drift(wanted, live)
     changed = {(item.kind, item.namespace, item.name) for item in differences}
     there = {identity(item): item for item in live}
@@ -58,7 +58,7 @@ def plan(wanted: Sequence[Json], live: Sequence[Json]) -> Plan:
         replace=tuple(item for item in work if item["kind"] in EXACT),
         merge=tuple(item for item in work if item["kind"] not in EXACT),
         refused=tuple(frozen(differences)),
-        notes=(*in_use(work, there), *orphans(wanted, live)),
+        notes=(*in_use(work, there), *orphans(wanted, live, leaving)),
     )
 
 
@@ -103,10 +103,10 @@ def surplus(wanted: Sequence[Json], live: Sequence[Json]) -> list[Json]:
     return sorted(found, key=depth)
 
 
-def orphans(wanted: Sequence[Json], live: Sequence[Json]) -> list[str]:
-    """Teams that have objects and no file."""
+def orphans(wanted: Sequence[Json], live: Sequence[Json], leaving: Collection[str]) -> list[str]:
+    """Teams that have objects and no file, but for those that are leaving."""
     teams = {team_of(item) for item in wanted}
-    lost = sorted({team_of(item) for item in live} - teams - {""})
+    lost = sorted({team_of(item) for item in live} - teams - {"", *leaving})
     return [
         f"team {name} has no file any more. Nothing of it is removed until -e teams_remove={name} names it"
         for name in lost

@@ -1,0 +1,92 @@
+"""What goes when a team is named for removal: access first, its queue and namespace last, its claims only if named."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from gangplank.teams.plan import team_of
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    from gangplank.spec import Json
+
+ORDER = ("RoleBinding", "ServiceAccount", "LimitRange", "NetworkPolicy", "ResourceQuota", "PersistentVolumeClaim")
+KEPT = ("Namespace", "PersistentVolumeClaim")
+
+
+@dataclass(frozen=True)
+class Removal:
+    """What is removed, what stands in the way, what stays."""
+
+    remove: tuple[Json, ...] = ()
+    refused: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def namespaces_of(teams: Collection[str], live: Sequence[Json]) -> dict[str, str]:
+    """The live namespaces of teams: namespace to team."""
+    return {
+        item["metadata"]["name"]: team_of(item)
+        for item in live
+        if item["kind"] == "Namespace" and team_of(item) in teams
+    }
+
+
+def removal(
+    teams: Collection[str],
+    with_file: Collection[str],
+    live: Sequence[Json],
+    running: Mapping[str, Sequence[str]],
+    claims: Mapping[str, Sequence[str]],
+    going: Collection[str],
+) -> Removal:
+    """What to remove of teams that were named.
+
+    `running` and `claims` are by namespace: jobs and pods that have not ended, and all claims there; `going` are the
+    claims that may be deleted with all that is on them, as namespace/name.
+    """
+    refused = [
+        f"teams_remove: team {team} has a file. Expected a team without one; cure: remove its file, or the name here"
+        for team in sorted(set(teams) & set(with_file))
+    ]
+    spaces = namespaces_of(set(teams) - set(with_file), live)
+    for space, team in sorted(spaces.items()):
+        if running.get(space):
+            some = ", ".join(list(running[space])[:5])
+            cure = f"wait for them, or: gangplank delete NAME -n {space}"
+            refused.append(f"teams_remove: team {team} has work that has not ended: {some}. Cure: {cure}")
+    every = {f"{space}/{name}" for space in claims for name in claims[space]}
+    refused += [
+        f"teams_remove_claims: got {name}, expected one of {', '.join(sorted(every)) or 'no claims'}"
+        for name in sorted(set(going) - every)
+        if name.partition("/")[0] in spaces
+    ]
+    if refused:
+        return Removal(refused=tuple(refused))
+    found: list[Json] = []
+    notes = []
+    for space, team in sorted(spaces.items()):
+        left = [name for name in claims.get(space, ()) if f"{space}/{name}" not in going]
+        own = [item for item in live if team_of(item) == team and item["kind"] not in {*KEPT, "Queue"}]
+        found += sorted(own, key=lambda item: ORDER.index(item["kind"]))
+        found += [claim(space, name) for name in claims.get(space, ()) if name not in left]
+        if left:
+            named = ",".join(f"{space}/{name}" for name in left)
+            notes.append(
+                f"team {team}: {', '.join(left)} and the namespace {space} stay, and nobody has access. "
+                f"-e teams_remove_claims={named} deletes them with all that is on them"
+            )
+        else:
+            found += [item for item in live if item["kind"] == "Namespace" and item["metadata"]["name"] == space]
+    queues = [item for item in live if item["kind"] == "Queue" and team_of(item) in set(spaces.values())]
+    # A child is named <team>-<child>, so the longer names go first.
+    found += sorted(queues, key=lambda item: -len(item["metadata"]["name"]))
+    return Removal(tuple(found), (), tuple(notes))
+
+
+def claim(namespace: str, name: str) -> Json:
+    """A claim as it is named for deletion."""
+    meta = {"name": name, "namespace": namespace}
+    return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": meta}

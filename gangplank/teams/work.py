@@ -1,0 +1,81 @@
+"""The work of one run: a folder of teams beside the cluster as it is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from gangplank.teams import live as cluster
+from gangplank.teams.files import load
+from gangplank.teams.objects import team_objects
+from gangplank.teams.plan import plan
+from gangplank.teams.removal import namespaces_of, removal
+from gangplank.teams.scheduler import idle
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gangplank.drift import Difference
+    from gangplank.kube import Kube
+    from gangplank.spec import Json
+
+
+@dataclass(frozen=True)
+class Step:
+    """Objects that are written in one call: replaced whole, or merged into what others wrote."""
+
+    name: str
+    objects: tuple[Json, ...]
+    replaces: bool
+
+
+@dataclass(frozen=True)
+class Work:
+    """All that a run has to do."""
+
+    differences: tuple[Difference, ...]
+    remove: tuple[Json, ...]
+    steps: tuple[Step, ...]
+    refused: tuple[str, ...]
+    notes: tuple[str, ...]
+    probe: str  # a namespace in which the admission has to refuse a job of another queue; empty: nothing to wait for
+
+    @property
+    def changes(self) -> bool:
+        """Whether there is anything to do."""
+        return bool(self.remove or self.steps)
+
+
+def work(kube: Kube, folder: str, remove: Sequence[str] = (), remove_claims: Sequence[str] = ()) -> Work:
+    """What a run has to do; SpecError for wrong files, KubeError for a cluster that cannot be asked."""
+    site, teams = load(folder, cluster.capacity(kube))
+    live = cluster.objects(kube)
+    found = plan(team_objects(teams, site), live, leaving=remove)
+    with_file = [team.name for team in teams]
+    spaces = namespaces_of(set(remove) - set(with_file), live)
+    gone = removal(
+        remove,
+        with_file,
+        live,
+        {space: cluster.unfinished(kube, space) for space in spaces},
+        {space: cluster.claims(kube, space) for space in spaces},
+        remove_claims,
+    )
+    queues = [item["metadata"]["name"] for item in found.remove if item["kind"] == "Queue"]
+    busy = [f"{text}. Cure: wait for it, or keep the queue in its file" for text in cluster.in_queues(kube, queues)]
+    order = (
+        Step("for all teams", tuple(item for item in found.replace if not item["metadata"].get("namespace")), True),
+        Step("the namespaces", tuple(item for item in found.merge if not item["metadata"].get("namespace")), False),
+        Step("in the namespaces", tuple(item for item in found.replace if item["metadata"].get("namespace")), True),
+        Step("accounts and claims", tuple(item for item in found.merge if item["metadata"].get("namespace")), False),
+    )
+    steps = (Step("queues that give up something", found.lower, True), *order)
+    guards = any(item["kind"].startswith("ValidatingAdmission") for item in found.replace)
+    return Work(
+        differences=found.differences,
+        remove=(*found.remove, *gone.remove),
+        steps=tuple(step for step in steps if step.objects),
+        refused=(*found.refused, *gone.refused, *busy),
+        notes=(*found.notes, *gone.notes, *idle(teams, site, cluster.scheduler_configuration(kube))),
+        probe=teams[0].namespace if guards and teams else "",
+    )
