@@ -48,8 +48,9 @@ class Difference:
 
     def __str__(self) -> str:
         place = f"{self.namespace}/{self.name}" if self.namespace else self.name
-        path = f" {self.path}:" if self.path else ""
-        return f"{self.kind} {place}:{path} wanted {shown(self.wanted)}, live {shown(self.live)}"
+        if not self.path:
+            return f"{self.kind} {place}: {'not there' if self.live is None else 'there, and no file wants it'}"
+        return f"{self.kind} {place}: {self.path}: wanted {shown(self.wanted)}, live {shown(self.live)}"
 
 
 def identity(item: Json) -> Identity:
