@@ -1,0 +1,51 @@
+"""What a start and a save are made of, each measured alone: `alone.py {memcpy|start} SMALL_OR_LARGE`; prints JSON.
+
+memcpy: seconds to copy a checkpoint's tensors (weights and momenta) once into memory that is there already.
+start: seconds to connect to a store, and of one training step of a network in one process: made, wrapped, stepped.
+"""
+
+import json
+import statistics
+import sys
+import time
+from datetime import timedelta
+
+BEGAN = time.perf_counter()
+import torch  # noqa: E402  # its import is what is measured
+import torch.distributed as dist  # noqa: E402
+
+IMPORT_S = time.perf_counter() - BEGAN
+sys.path.insert(0, "/opt/gangplank/trainer")
+from config import Config  # noqa: E402
+from model import Net, Trainee, make_optimizer  # noqa: E402
+from torch.nn.parallel import DistributedDataParallel  # noqa: E402
+
+torch.set_num_threads(1)
+what, size = sys.argv[1:3]
+if what == "memcpy":
+    tensors = [value for value in Net(size, 10, 0.0).state_dict().values() for _ in range(2)]
+    copies = [torch.empty_like(tensor) for tensor in tensors]
+    times = []
+    for _ in range(30):
+        began = time.perf_counter()
+        for copy, tensor in zip(copies, tensors, strict=True):
+            copy.copy_(tensor)
+        times.append(time.perf_counter() - began)
+    print(json.dumps({"event": "alone", "memcpy": statistics.median(times)}))
+else:
+    began = time.perf_counter()
+    store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False, use_libuv=False,
+                          timeout=timedelta(seconds=20))
+    dist.TCPStore("127.0.0.1", store.port, is_master=False, use_libuv=False, timeout=timedelta(seconds=20))
+    connect = time.perf_counter() - began
+    dist.init_process_group("gloo", store=dist.PrefixStore("x", store), rank=0, world_size=1)
+    began = time.perf_counter()
+    net = Net(size, 10, 0.0)
+    ddp = DistributedDataParallel(Trainee(net))
+    optimizer = make_optimizer(Config(), net)
+    x, y = torch.randn(32, 1, 8, 8), torch.randint(10, (32,))
+    ddp(x, y, 32, False).backward()
+    optimizer.step()
+    step = time.perf_counter() - began
+    print(json.dumps({"event": "alone", "import": IMPORT_S, "connect": connect, "step": step}))
+    dist.destroy_process_group()
