@@ -41,6 +41,8 @@ class Unreadable(Exception):  # noqa: N818  it says what is wrong with a file
 
 def parser() -> argparse.ArgumentParser:
     """The command line."""
+    from gangplank import team_cli
+
     top = argparse.ArgumentParser(
         prog="gangplank",
         description="From a machine or a cluster to finished, proven distributed PyTorch training.",
@@ -65,6 +67,7 @@ def parser() -> argparse.ArgumentParser:
     expand.add_argument("-o", "--output", choices=("table", "yaml", "json"), default="table", help="default: table")
     expand.add_argument("--no-gang", action="store_true", help="the training operator runs without a gang scheduler")
     add_cluster_commands(commands)
+    team_cli.add_team_commands(commands)
     completion = commands.add_parser(
         "completion",
         help="print a completion script for a shell",
@@ -292,9 +295,10 @@ def completion(given: argparse.Namespace) -> int:
 
 def on_cluster(given: argparse.Namespace) -> int:
     """Run a command that needs a cluster, and the kubernetes package with it."""
-    from gangplank import commands
+    from gangplank import commands, team_cli
 
-    run: Callable[[argparse.Namespace], int] = getattr(commands, given.command)
+    here = team_cli if given.command in {"team", "drift"} else commands
+    run: Callable[[argparse.Namespace], int] = getattr(here, given.command)
     try:
         return run(given)
     except ImportError as error:
@@ -323,6 +327,8 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "delete": on_cluster,
     "proof": on_evidence,
     "report": on_evidence,
+    "team": on_cluster,
+    "drift": on_cluster,
     "completion": completion,
 }
 

@@ -25,16 +25,24 @@ def describe(top: argparse.ArgumentParser) -> dict[str, tuple[str, dict[str, tup
         if isinstance(action, argparse._SubParsersAction):
             helps = {choice.dest: choice.help or "" for choice in action._choices_actions}
             for name, inner in action.choices.items():
-                options: dict[str, tuple[str, tuple[str, ...]]] = {}
-                words: list[str] = []
-                for part in inner._actions:
-                    values = tuple(str(value) for value in part.choices or ())
-                    for option in part.option_strings:
-                        options[option] = (part.help or "", values)
-                    if not part.option_strings:
-                        words += values
-                found[name] = (helps.get(name, ""), options, words)
+                found[name] = (helps.get(name, ""), *offered(inner))
     return found
+
+
+def offered(parser: argparse.ArgumentParser) -> tuple[dict[str, tuple[str, tuple[str, ...]]], list[str]]:
+    """The options and words of a command, those of the commands below it included."""
+    options: dict[str, tuple[str, tuple[str, ...]]] = {}
+    words: list[str] = []
+    for part in parser._actions:
+        values = tuple(str(value) for value in part.choices or ())
+        for option in part.option_strings:
+            options[option] = (part.help or "", values)
+        if not part.option_strings:
+            words += values
+        if isinstance(part, argparse._SubParsersAction):
+            for below in part.choices.values():
+                options |= offered(below)[0]
+    return options, words
 
 
 def script(top: argparse.ArgumentParser, shell: str) -> str:

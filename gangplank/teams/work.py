@@ -38,6 +38,7 @@ class Work:
     steps: tuple[Step, ...]
     refused: tuple[str, ...]
     notes: tuple[str, ...]
+    count: int  # of objects that the files want
     probe: str  # a namespace in which the admission has to refuse a job of another queue; empty: nothing to wait for
 
     @property
@@ -50,7 +51,8 @@ def work(kube: Kube, folder: str, remove: Sequence[str] = (), remove_claims: Seq
     """What a run has to do; SpecError for wrong files, KubeError for a cluster that cannot be asked."""
     site, teams = load(folder, cluster.capacity(kube))
     live = cluster.objects(kube)
-    found = plan(team_objects(teams, site), live, leaving=remove)
+    wanted = team_objects(teams, site)
+    found = plan(wanted, live, leaving=remove)
     with_file = [team.name for team in teams]
     spaces = namespaces_of(set(remove) - set(with_file), live)
     gone = removal(
@@ -77,5 +79,6 @@ def work(kube: Kube, folder: str, remove: Sequence[str] = (), remove_claims: Seq
         steps=tuple(step for step in steps if step.objects),
         refused=(*found.refused, *gone.refused, *busy),
         notes=(*found.notes, *gone.notes, *idle(teams, site, cluster.scheduler_configuration(kube))),
+        count=len(wanted),
         probe=teams[0].namespace if guards and teams else "",
     )

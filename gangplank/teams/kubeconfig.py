@@ -1,0 +1,161 @@
+"""A member's kubeconfig: a client certificate with the person's name and no group, for some hours, from the cluster.
+
+Rights come from bindings by name alone, so a certificate that is still valid grants nothing once the name has left
+them. https://kubernetes.io/docs/reference/access-authn-authz/certificate-signing-requests/
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import re
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import yaml
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from gangplank.errors import Problem, SpecError, shown
+from gangplank.kube import Kube, KubeError
+from gangplank.podspec import TEAM_LABEL
+from gangplank.teams.labels import PART_LABEL, TEAM_PART
+
+if TYPE_CHECKING:
+    from gangplank.spec import Json
+
+LEAST_S, MOST_S = 600, 8 * 3600  # Kubernetes signs for ten minutes at least
+SIGNER = "kubernetes.io/kube-apiserver-client"
+REQUESTS = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
+DEADLINE_S = 30
+
+
+@dataclass(frozen=True)
+class Made:
+    """A kubeconfig's text, which is a secret, and when it ends."""
+
+    text: str
+    until: str
+
+
+def seconds(text: str) -> int:
+    """A time like 8h, 90m or 600s in seconds.
+
+    >>> seconds("8h"), seconds("90m")
+    (28800, 5400)
+    """
+    found = re.fullmatch(r"(\d{1,6})([hms])", text, re.ASCII)
+    value = int(found[1]) * {"h": 3600, "m": 60, "s": 1}[found[2]] if found else 0
+    if not LEAST_S <= value <= MOST_S:
+        raise SpecError([Problem("--ttl", shown(text), "a time from 10m to 8h, e.g. 8h or 90m")], "team kubeconfig")
+    return value
+
+
+def plain_name(text: str) -> str:
+    """A name as a part of a file's name.
+
+    >>> plain_name("ada@example.org"), plain_name("../x")
+    ('ada-example.org', '..-x')
+    """
+    return re.sub(r"[^\w.-]", "-", text, flags=re.ASCII)
+
+
+def namespace_of(kube: Kube, team: str) -> str:
+    """The namespace of a team."""
+    selector = ",".join(f"{key}={value}" for key, value in {**TEAM_PART, TEAM_LABEL: team}.items())
+    found = kube.call("GET", "/api/v1/namespaces", query={"labelSelector": selector})["items"]
+    if not found:
+        raise KubeError(f"the cluster has no team {team}; playbooks/teams.yml makes those that have a file", 404)
+    return str(found[0]["metadata"]["name"])
+
+
+def check_member(kube: Kube, namespace: str, team: str, member: str) -> None:
+    """Refuse who is no user of the team: such a certificate could be somebody else's name."""
+    where = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/rolebindings"
+    found = kube.call("GET", where, query={"labelSelector": f"{PART_LABEL}={TEAM_PART[PART_LABEL]}"})["items"]
+    users = sorted({one["name"] for item in found for one in item.get("subjects") or [] if one["kind"] == "User"})
+    if member not in users or member.startswith("system:"):
+        expected = f"one of {', '.join(users) or 'nobody yet'}"
+        cure = "add the user to the team's file and run playbooks/teams.yml"
+        raise SpecError([Problem("MEMBER", shown(member), expected, cure)], f"team {team}")
+
+
+def signed(kube: Kube, member: str, request: bytes, ttl_s: int) -> str:
+    """The certificate that the cluster makes of a request, in PEM; the request itself is removed again."""
+    spec = {
+        "request": base64.b64encode(request).decode(),
+        "signerName": SIGNER,
+        "expirationSeconds": ttl_s,
+        "usages": ["client auth", "digital signature"],
+    }
+    meta = {"generateName": "gangplank-team-"}
+    body = {"apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest", "metadata": meta, "spec": spec}
+    made = kube.call("POST", REQUESTS, body)
+    where = f"{REQUESTS}/{made['metadata']['name']}"
+    try:
+        yes = {"type": "Approved", "status": "True", "reason": "Gangplank", "message": f"kubeconfig of {member}"}
+        kube.call("PUT", f"{where}/approval", {**made, "status": {"conditions": [yes]}})
+        end = time.monotonic() + DEADLINE_S
+        while time.monotonic() < end:
+            status = kube.call("GET", where).get("status") or {}
+            if text := status.get("certificate"):
+                return base64.b64decode(text).decode()
+            if bad := [one for one in status.get("conditions", []) if one["type"] in {"Failed", "Denied"}]:
+                raise KubeError(f"the cluster does not sign: {bad[0].get('message')}")
+            time.sleep(0.1)
+    finally:
+        kube.call("DELETE", where)
+    raise KubeError(
+        f"the cluster has not signed within {DEADLINE_S} s; does the controller manager have a signing key?"
+    )
+
+
+def make(kube: Kube, team: str, member: str, ttl_s: int) -> Made:
+    """The kubeconfig of one member of a team."""
+    namespace = namespace_of(kube, team)
+    check_member(kube, namespace, team, member)
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, member)])  # an organisation would be a group
+    request = x509.CertificateSigningRequestBuilder().subject_name(name).sign(key, hashes.SHA256())
+    certificate = signed(kube, member, request.public_bytes(serialization.Encoding.PEM), ttl_s)
+    private = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    own = x509.load_pem_x509_certificate(certificate.encode())
+    settings = kube.api.configuration
+    cluster: Json = {"server": settings.host}
+    if settings.ssl_ca_cert:
+        cluster["certificate-authority-data"] = base64.b64encode(Path(settings.ssl_ca_cert).read_bytes()).decode()
+    if getattr(settings, "tls_server_name", None):
+        cluster["tls-server-name"] = settings.tls_server_name
+    user = {
+        "client-certificate-data": base64.b64encode(certificate.encode()).decode(),
+        "client-key-data": base64.b64encode(private).decode(),
+    }
+    context = f"{member}@{team}"
+    made = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": team, "cluster": cluster}],
+        "users": [{"name": member, "user": user}],
+        "contexts": [{"name": context, "context": {"cluster": team, "user": member, "namespace": namespace}}],
+        "current-context": context,
+    }
+    return Made(yaml.safe_dump(made, sort_keys=False), f"{own.not_valid_after_utc:%Y-%m-%d %H:%M} UTC")
+
+
+def write(name: str, text: str) -> None:
+    """A secret into a file that its owner alone can read, from its first byte on."""
+    beside = Path(f"{name}.{os.getpid()}.new")
+    try:
+        with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+            file.write(text)
+        beside.replace(name)
+    except OSError as error:
+        beside.unlink(missing_ok=True)
+        problem = Problem("--output", shown(name), "a file that can be written", str(error.strerror))
+        raise SpecError([problem], "team kubeconfig") from None
