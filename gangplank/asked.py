@@ -82,6 +82,17 @@ def job_uid(live: Json) -> str | None:
     return f"{meta['name']}-{meta['uid']}" if backend == "volcano" else str(meta["uid"])
 
 
+def queue_of(manifest: Json) -> str:
+    """Volcano's queue of a job; "default" where it names none, or goes to no queue at all.
+
+    >>> queue_of({"spec": {"runPolicy": {"schedulingPolicy": {"queue": "vision"}}}})
+    'vision'
+    """
+    spec = manifest["spec"]
+    policy = (spec.get("runPolicy") or {}).get("schedulingPolicy") or {}
+    return str(spec.get("queue") or policy.get("queue") or "default")
+
+
 def reader(manifest: Json, suffix: str = "") -> Json | None:
     """A pod that prints the evidence which rank 0 left on the job's claim; None for a job that leaves none there."""
     made = pods(manifest)
@@ -106,6 +117,9 @@ def reader(manifest: Json, suffix: str = "") -> Json | None:
         "volumeMounts": mounts,
     }
     same = {key: pod[key] for key in ("imagePullSecrets", "nodeSelector", "tolerations") if key in pod}
+    queue = queue_of(manifest)
+    if queue != "default":  # a team's namespace takes pods of its own queues alone
+        same["schedulerName"] = "volcano"
     spec = {
         "restartPolicy": "Never",
         "automountServiceAccountToken": False,
@@ -114,5 +128,7 @@ def reader(manifest: Json, suffix: str = "") -> Json | None:
         "containers": [container],
         "volumes": volumes,
     }
-    named = {"name": f"{meta['name']}-evidence{suffix}", "namespace": meta.get("namespace", "default")}
+    named: Json = {"name": f"{meta['name']}-evidence{suffix}", "namespace": meta.get("namespace", "default")}
+    if queue != "default":
+        named["annotations"] = {"scheduling.volcano.sh/queue-name": queue}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {**named, "labels": MANAGED_BY}, "spec": spec}

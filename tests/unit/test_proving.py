@@ -226,6 +226,19 @@ def test_the_reading_pod_sees_the_claim_alone_and_only_to_read() -> None:
     assert "gangplank.dev/job" not in pod["metadata"]["labels"], "it is no rank of the job"
 
 
+@pytest.mark.parametrize("backend", ["volcano", "pytorchjob"])
+def test_the_reading_pod_of_a_team_s_job_goes_to_the_team_s_queue(backend: str) -> None:
+    def made(team: str) -> Json:
+        pod = asked.reader(BACKENDS[backend].manifests(parse_job({**JOB, "team": team, "backend": backend}))[-1])
+        assert pod is not None
+        return pod
+
+    assert made("vision")["metadata"]["annotations"] == {"scheduling.volcano.sh/queue-name": "vision"}
+    assert made("vision")["spec"]["schedulerName"] == "volcano"
+    assert "annotations" not in made("")["metadata"]
+    assert "schedulerName" not in made("")["spec"]
+
+
 @pytest.mark.parametrize("change", [{"output": ""}, {"volumes": []}])
 def test_a_job_that_leaves_nothing_on_a_claim_has_no_reading_pod(change: Json) -> None:
     assert asked.reader(BACKENDS["volcano"].manifests(parse_job({**JOB, **change}))[-1]) is None
