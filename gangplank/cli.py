@@ -31,6 +31,7 @@ EXAMPLES = """examples:
   gangplank expand -f their-job.yaml --objects -o yaml      what the controllers make of a raw manifest
   gangplank submit jobs/digits.yml && gangplank logs digits -f
 """
+TEAMS_HELP = "a site's folder of teams: a job that names its team starts from that team's job_defaults"
 KINDS = "Volcano Job, PyTorchJob, TrainJob or Indexed Job"
 ROOT = Path(__file__).resolve().parent.parent  # of a checkout; jobs name their scripts from there
 
@@ -66,6 +67,7 @@ def parser() -> argparse.ArgumentParser:
     expand.add_argument("--objects", action="store_true", help="what the controllers will make, not what is submitted")
     expand.add_argument("-o", "--output", choices=("table", "yaml", "json"), default="table", help="default: table")
     expand.add_argument("--no-gang", action="store_true", help="the training operator runs without a gang scheduler")
+    expand.add_argument("--teams", metavar="FOLDER", help=TEAMS_HELP)
     add_cluster_commands(commands)
     team_cli.add_team_commands(commands)
     completion = commands.add_parser(
@@ -95,6 +97,7 @@ def add_cluster_commands(commands: Any) -> None:
             part.add_argument(
                 "--backend", choices=BACKEND_NAMES, help="run the job on another back-end than its file says"
             )
+            part.add_argument("--teams", metavar="FOLDER", help=TEAMS_HELP)
             part.add_argument(
                 "--dry-run", action="store_true", help="let the cluster check everything and make nothing"
             )
@@ -216,7 +219,7 @@ def expand(given: argparse.Namespace) -> int:
     if not names:
         return complain("expand: no job given; try: gangplank expand jobs/digits.yml", USAGE)
     colour = coloured(sys.stdout)
-    submitted, known, unknown = gather(names, given.backend)
+    submitted, known, unknown = gather(names, given.backend, given.teams)
     site = Site(gang=not given.no_gang, others=tuple(submitted))
     made: list[Json] = []
     for backend, manifest in known:
@@ -240,8 +243,13 @@ def expand(given: argparse.Namespace) -> int:
     return OK
 
 
-def gather(names: Sequence[str], backend: str | None) -> tuple[list[Json], list[tuple[str, Json]], list[str]]:
-    """What files hold: all that would be submitted, the jobs among it by back-end, and the kinds of the rest."""
+def gather(
+    names: Sequence[str], backend: str | None, teams: str | None = None
+) -> tuple[list[Json], list[tuple[str, Json]], list[str]]:
+    """What files hold: all that would be submitted, the jobs among it by back-end, and the kinds of the rest.
+
+    `teams` is a site's folder of teams: a job that names its team starts from that team's values.
+    """
     from gangplank.backends import BACKENDS, backend_of
     from gangplank.errors import Problem, SpecError, shown
     from gangplank.parse import parse_job
@@ -259,6 +267,7 @@ def gather(names: Sequence[str], backend: str | None) -> tuple[list[Json], list[
             continue
         for given in documents(text, name, strict=True):
             job = with_backend(given, backend) if backend and isinstance(given, dict) else given
+            job = from_team(job, teams, name) if teams else job
             spec = parse_job(job, name, read_scripts(job, ROOT))
             submitted += BACKENDS[spec.backend].manifests(spec)
     for at, item in enumerate(submitted):
@@ -283,6 +292,14 @@ def with_backend(job: Mapping[str, Any], backend: str) -> dict[str, Any]:
     if isinstance(job.get("training_job"), dict):
         return {**job, "training_job": {**job["training_job"], "backend": backend}}
     return {**job, "backend": backend}
+
+
+def from_team(job: object, folder: str, source: str) -> Any:
+    """The job with its team's defaults, out of a folder of teams."""
+    from gangplank.teams.files import load
+    from gangplank.teams.jobs import with_team
+
+    return with_team(job, load(folder)[1], source)
 
 
 def completion(given: argparse.Namespace) -> int:

@@ -23,7 +23,7 @@ END = ("Succeeded", "Failed", "Completed", "Terminated", "Aborted", "Complete", 
 
 def submit(given: argparse.Namespace) -> int:
     """Submit jobs: what they need first, then the job itself, which must not be there yet."""
-    submitted, known, _ = cli.gather(given.jobs, given.backend)
+    submitted, known, _ = cli.gather(given.jobs, given.backend, given.teams)
     if not known:
         return cli.complain(f"{', '.join(given.jobs)}: no job in it", cli.REFUSED)
     kube = Kube(given.kubeconfig, given.context)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from gangplank.drift import drift
 from gangplank.errors import SpecError
+from gangplank.teams.jobs import with_team
 from gangplank.teams.objects import team_objects
 from gangplank.teams.parse import parse_site, parse_team, parse_teams
 from gangplank.teams.spec import SiteSpec
@@ -223,3 +224,26 @@ def test_objects_share_no_parts_and_have_drifted_from_themselves_nowhere() -> No
     assert [str(item) for item in drift(second, first)] == [
         'ClusterRole gangplank-team-viewer: metadata.labels["gangplank.dev/x"]: wanted nothing, live "y"'
     ]
+
+
+def test_a_job_starts_from_its_team_s_values_and_its_own_win() -> None:
+    spec = parse_team(
+        team(namespace="lab", job_defaults={"image": "i:1", "hyperparameters": {"epochs": 3, "batch_size": 8}})
+    )
+    job = {"training_job": {"name": "j", "team": "vision", "hyperparameters": {"epochs": 9}}}
+    assert with_team(job, [spec])["training_job"] == {
+        "namespace": "lab",
+        "image": "i:1",
+        "hyperparameters": {"epochs": 9, "batch_size": 8},
+        "queue": "vision",
+        "name": "j",
+        "team": "vision",
+    }
+    assert with_team({"name": "j"}, [spec]) == {"name": "j"}
+    with pytest.raises(SpecError, match=r"team: got .*speech.*, expected a team with a file \(vision\)"):
+        with_team({"team": "speech"}, [spec])
+
+
+def test_a_job_has_to_choose_among_a_team_s_queues() -> None:
+    spec = parse_team(team(queues=[{"name": "a"}, {"name": "b"}]))
+    assert "queue" not in with_team({"team": "vision"}, [spec])

@@ -1,0 +1,35 @@
+"""Filter over Gangplank's library: a training job with the defaults of its team."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ansible.errors import AnsibleFilterError
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # used by cloning it: nothing is installed
+
+from gangplank.cli import Unreadable
+from gangplank.errors import SpecError
+from gangplank.teams.files import load
+from gangplank.teams.jobs import with_team
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def of_team(job: Any, folder: str) -> Any:
+    """The job with its team's defaults, out of a folder of teams; without a folder the job as it is."""
+    try:
+        return with_team(job, load(folder)[1], "training_job") if folder else job
+    except (SpecError, Unreadable) as error:
+        raise AnsibleFilterError(str(error)) from None
+
+
+class FilterModule:
+    """What Ansible loads."""
+
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        """The filter by name."""
+        return {"gangplank_of_team": of_team}
