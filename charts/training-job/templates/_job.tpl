@@ -1,0 +1,73 @@
+{{/* The job with its defaults, as JSON: {{ $job := include "training-job.job" . | fromJson }} */}}
+{{- define "training-job.job" -}}
+{{- $library := .Files.Get "files/library.json" | fromJson -}}
+{{- $given := .Values.training_job -}}
+{{- $job := deepCopy $library.defaults -}}
+{{- range $name, $value := $given }}{{ $_ := set $job $name $value }}{{ end -}}
+{{- $all := include "training-job.resources" (dict "given" ($given.resources | default dict) "defaults" $library.resources) | fromJson -}}
+{{- $master := include "training-job.resources" (dict "given" ($given.master_resources | default dict) "defaults" $all) | fromJson -}}
+{{- $gpus := max ($all.gpus | int) ($master.gpus | int) -}}
+{{- $_ := set $job "asked" (dict "worker" $all "master" $master) -}}
+{{- $_ := set $job "gpus" $gpus -}}
+{{- $_ := set $job "team_label" $library.teamLabel -}}
+{{- $_ := set $job "replicas" (add1 (int $job.workers)) -}}
+{{- if not $job.processes_per_node }}{{ $_ := set $job "processes_per_node" (max $gpus 1) }}{{ end -}}
+{{- if not $job.collective }}{{ $_ := set $job "collective" (ternary "nccl" "gloo" (gt $gpus 0)) }}{{ end -}}
+{{- if and (not $job.shm_size) $gpus }}{{ $_ := set $job "shm_size" $library.shm_size }}{{ end -}}
+{{- $_ := set $job "namespace" ($job.namespace | default $job.team | default .Release.Namespace) -}}
+{{- $_ := set $job "queue" ($job.queue | default $job.team | default "default") -}}
+{{- toJson $job -}}
+{{- end -}}
+
+{{/* A number as text without an exponent: {{ include "training-job.text" 1000000 }} */}}
+{{- define "training-job.text" -}}
+{{- if and (kindIs "float64" .) (eq (floor .) .) }}{{ int64 . }}{{ else }}{{ . }}{{ end -}}
+{{- end -}}
+
+{{/* What a replica asks for, over defaults: {{ include "training-job.resources" (dict "given" … "defaults" …) | fromJson }} */}}
+{{- define "training-job.resources" -}}
+{{- $given := .given -}}
+{{- $made := deepCopy .defaults -}}
+{{- range $name := list "cpu" "memory" -}}
+{{- with index $given $name -}}
+{{- if kindIs "map" . -}}
+{{- range $side, $amount := . }}{{ $_ := set (index $made $name) $side (include "training-job.text" $amount) }}{{ end -}}
+{{- else }}{{ $_ := set (index $made $name) "request" (include "training-job.text" .) }}{{ end -}}
+{{- end -}}
+{{- end -}}
+{{- if kindIs "map" $given.gpus -}}
+{{- $_ := set $made "gpus" ($given.gpus.limit | default $given.gpus.request | default 0) -}}
+{{- else if hasKey $given "gpus" }}{{ $_ := set $made "gpus" $given.gpus }}{{ end -}}
+{{- with $given.gpu_resource }}{{ $_ := set $made "gpu_resource" . }}{{ end -}}
+{{- toJson $made -}}
+{{- end -}}
+
+{{/* The back-end's manifest with this job's names in it: {{ include "training-job.manifest" (list . $job) | fromJson }} */}}
+{{- define "training-job.manifest" -}}
+{{- $library := (index . 0).Files.Get "files/library.json" | fromJson -}}
+{{- $job := index . 1 -}}
+{{- $text := index $library.manifests $job.backend | toJson -}}
+{{- range $name := list "name" "namespace" "image" "queue" -}}
+{{- $text = $text | replace (printf "@%s@" $name) (index $job $name) -}}
+{{- end -}}
+{{- $made := $text | replace "@port@" (toString (int $job.port)) | fromJson -}}
+{{- $_ := set $made "metadata" (include "training-job.meta" (list $job $made.metadata) | fromJson) -}}
+{{- toJson $made -}}
+{{- end -}}
+
+{{/* Metadata with the job's labels and annotations: ours win among labels, the job's among annotations.
+     {{ include "training-job.meta" (list $job $metadata) | fromJson }} */}}
+{{- define "training-job.meta" -}}
+{{- $job := index . 0 -}}
+{{- $made := deepCopy (index . 1) -}}
+{{- if $job.team }}{{ $_ := set $made.labels $job.team_label $job.team }}{{ end -}}
+{{- range $key, $text := $job.labels -}}
+{{- if not (hasKey $made.labels $key) }}{{ $_ := set $made.labels $key $text }}{{ end -}}
+{{- end -}}
+{{- if $job.annotations -}}
+{{- $notes := $made.annotations | default dict -}}
+{{- range $key, $text := $job.annotations }}{{ $_ := set $notes $key $text }}{{ end -}}
+{{- $_ := set $made "annotations" $notes -}}
+{{- end -}}
+{{- toJson $made -}}
+{{- end -}}
