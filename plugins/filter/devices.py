@@ -1,4 +1,4 @@
-"""Filters over gangplank/devices.py: what a device plugin and its nodes look like from the API server."""
+"""Filters over gangplank/devices.py and gpu_node.py: a device plugin and its nodes, seen from outside and inside."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from gangplank.devices import Seen, rolled_out, started, without_devices
+from gangplank.gpu_node import unprepared
 from gangplank.site import toleration
 
 if TYPE_CHECKING:
@@ -29,5 +30,6 @@ class FilterModule:
             "gangplank_without_devices": findings,
             "gangplank_rolled_out": rolled_out,
             "gangplank_tolerations": lambda taints: [toleration(taint) for taint in taints],
+            "gangplank_unprepared": lambda *seen: [str(problem) for problem in unprepared(*seen)],
             "gangplank_started": lambda pods: [pod for pod in pods if started(pod)],
         }

@@ -1,0 +1,61 @@
+"""Whether a machine is prepared for NVIDIA's device plugin: driver, container toolkit, and containerd's runtime. Pure.
+
+https://github.com/NVIDIA/k8s-device-plugin#prerequisites
+"""
+
+from __future__ import annotations
+
+import re
+
+from gangplank.errors import Problem
+
+DRIVER_MINIMUM = (384, 81)
+TOOLKIT_MINIMUM = (1, 7, 0)
+INSTALL = "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/install-guide.html"
+
+
+def version(text: str, pattern: str) -> tuple[int, ...]:
+    """The first version that stands behind a word, () where there is none.
+
+    >>> version("NVIDIA UNIX x86_64 Kernel Module  535.129.03  Thu Oct", "Kernel Module +")
+    (535, 129, 3)
+    """
+    found = re.search(pattern + r"(\d+(?:\.\d+)+)", text)
+    return tuple(int(digits) for digits in found.group(1).split(".")) if found else ()
+
+
+def unprepared(driver: str, toolkit: str, runtime: str, handler: str) -> list[Problem]:
+    """What a machine lacks.
+
+    `driver` is the content of /proc/driver/nvidia/version, `toolkit` what `nvidia-ctk --version` prints, `runtime` what
+    `containerd config dump` prints; each is empty where there is none. `handler` is the runtime that the site's
+    RuntimeClass names, empty where NVIDIA's has to be the default.
+    """
+    found = []
+    if version(driver, r"Kernel Module.*?\s") < DRIVER_MINIMUM:
+        cure = "install NVIDIA's driver of the distribution, load it (modprobe nvidia), see nvidia-smi work"
+        found.append(Problem("driver", first(driver), f"NVIDIA's driver, at least {dotted(DRIVER_MINIMUM)}", cure))
+    if version(toolkit, "version ") < TOOLKIT_MINIMUM:
+        expected = f"nvidia-container-toolkit, at least {dotted(TOOLKIT_MINIMUM)}"
+        found.append(Problem("container toolkit", first(toolkit), expected, f"install it: {INSTALL}"))
+    names = set(re.findall(r"runtimes\.['\"]?([\w.-]+?)['\"]?\]", runtime))
+    default = re.search(r"default_runtime_name = ['\"]([\w.-]+)['\"]", runtime)
+    cure = "nvidia-ctk runtime configure --runtime=containerd, then restart containerd"
+    if handler and handler not in names:
+        got = ", ".join(sorted(names)) or "no runtime"
+        found.append(Problem("containerd", got, f"the runtime {handler} of the RuntimeClass", cure))
+    if not handler and (default.group(1) if default else "") != "nvidia":
+        got = f"default_runtime_name {default.group(1) if default else 'not set'}"
+        expected = "nvidia, as no RuntimeClass is set"
+        found.append(Problem("containerd", got, expected, f"{cure.replace(',', ' --set-as-default,', 1)}"))
+    return found
+
+
+def first(text: str) -> str:
+    """The first line of a text, or that there is none."""
+    return (text.strip().splitlines() or ["none"])[0]
+
+
+def dotted(number: tuple[int, ...]) -> str:
+    """A version as it is written."""
+    return ".".join(map(str, number))

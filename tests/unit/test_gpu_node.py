@@ -1,0 +1,54 @@
+"""gangplank/gpu_node.py: what a machine lacks before NVIDIA's plugin can run on it, all of it at once."""
+
+from __future__ import annotations
+
+import pytest
+
+from gangplank.gpu_node import unprepared
+
+DRIVER = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.129.03  Thu Oct 19 18:56:32 UTC 2023\nGCC version: 12"
+OPEN_DRIVER = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  570.86.15  Release Build"
+TOOLKIT = "NVIDIA Container Toolkit CLI version 1.17.8\ncommit: f202b80a9b9d0db00d9b1d73c0128c8962c55f4d"
+V2 = """[plugins."io.containerd.grpc.v1.cri".containerd]
+  default_runtime_name = "runc"
+  [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.nvidia]
+  [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
+"""
+V3 = """[plugins.'io.containerd.cri.v1.runtime'.containerd]
+  default_runtime_name = 'nvidia'
+  [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.nvidia]
+  [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc]
+"""
+
+
+@pytest.mark.parametrize("driver", [DRIVER, OPEN_DRIVER])
+@pytest.mark.parametrize("runtime", [V2, V3])
+def test_a_prepared_machine_lacks_nothing(driver: str, runtime: str) -> None:
+    assert unprepared(driver, TOOLKIT, runtime, "nvidia") == []
+
+
+def test_a_bare_machine_is_told_all_that_it_lacks() -> None:
+    found = unprepared("", "", "", "nvidia")
+    assert [problem.path for problem in found] == ["driver", "container toolkit", "containerd"]
+    assert all(problem.cure and problem.got for problem in found)
+
+
+@pytest.mark.parametrize(
+    ("driver", "toolkit", "runtime", "path", "got"),
+    [
+        (DRIVER.replace("535.129.03", "340.108"), TOOLKIT, V2, "driver", "340.108"),
+        (DRIVER, TOOLKIT.replace("1.17.8", "1.6.0"), V2, "container toolkit", "1.6.0"),
+        (DRIVER, TOOLKIT, V2.replace("nvidia", "kata"), "containerd", "kata, runc"),
+    ],
+)
+def test_what_is_too_old_or_missing_is_named(driver: str, toolkit: str, runtime: str, path: str, got: str) -> None:
+    (problem,) = unprepared(driver, toolkit, runtime, "nvidia")
+    assert problem.path == path
+    assert got in problem.got
+
+
+def test_without_a_runtime_class_nvidias_runtime_has_to_be_the_default() -> None:
+    assert unprepared(DRIVER, TOOLKIT, V3, "") == []
+    (problem,) = unprepared(DRIVER, TOOLKIT, V2, "")
+    assert problem.got == "default_runtime_name runc"
+    assert "--set-as-default" in problem.cure
