@@ -25,7 +25,7 @@ KINDS = {
     "evaluate": "evaluation",
     "checkpoint": "checkpoint",
 }
-COLUMNS = ("rank", "local_rank", "world_size", "master", "pod", "pod_uid", "node", "host", "pid")
+COLUMNS = ("rank", "local_rank", "world_size", "master", "pod", "pod_uid", "node", "host")
 
 
 @dataclass(frozen=True)

@@ -71,7 +71,8 @@ class Workshop:
             return wanted.resolve()
         self._step(f"root file system {name} ({root.suite})")
         debs = Debs(self.home, self.say)
-        found = lock if lock and not debs.missing(lock) else debs.fetch(root, lock)
+        whole = set(root.packages) <= lock.keys() and not debs.missing(lock)
+        found = lock if whole else debs.fetch(root, lock)
         target = place(found)
         if not target.exists():
             with building(target) as draft:
@@ -158,8 +159,8 @@ def _module_sum(part: Part) -> str:
     raise PartError(f"go.sum has no {part.module} {part.version}", f"lab/modules/{part.name}", "run `make pins`")
 
 
-def build(names: list[str], say: Say, *, dry: bool = False) -> dict[str, Any]:
-    """Build the named parts, the nodes' root and their image store; return where everything lies.
+def build(names: list[str], say: Say, *, roots: tuple[str, ...] = ("node",), dry: bool = False) -> dict[str, Any]:
+    """Build the named parts, their roots and others (the nodes'), and the image store; return where everything lies.
 
     The answer: `bin` {part: folder}, `charts` {chart: folder}, `roots` {root: unpacked tree}, `images` [{name, archive,
     digest}], `store` (folder), `built` [what was made in this run]. With `dry` nothing is made: the answer is empty
@@ -187,7 +188,7 @@ def build(names: list[str], say: Say, *, dry: bool = False) -> dict[str, Any]:
             if len(shop.built) > before:
                 say(f"[{number}/{len(names)}] {name} {part.version} done, {time.monotonic() - started:.0f} s in all")
         used = [image.root for name in names for image in pins.parts[name].images if image.root]
-        for name in ["node", *used]:
+        for name in [*roots, *used]:
             if pins.roots[name].tree:
                 result["roots"][name] = str(shop.root(name) / "tree")
         if "containerd" in names:
@@ -203,8 +204,9 @@ def main(names: list[str]) -> int:
     pins = load_pins()
     show = names[1].split(".") if names[:1] == ["--show"] else []
     names = [] if show else names
+    roots = ("node",) if names else tuple(pins.roots)
     try:
-        found = build(names or list(pins.parts), lambda line: print(line, file=sys.stderr, flush=True))
+        found = build(names or list(pins.parts), lambda line: print(line, file=sys.stderr, flush=True), roots=roots)
     except PartError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

@@ -38,6 +38,8 @@ class Own:
     epoch_steps: int = 0
     epoch_samples: int = 0
     epoch_loss_sum: float = 0.0
+    epoch_losses: list[list[float]] = field(default_factory=list)
+    """[step, loss] every --log-interval steps of this epoch."""
     loss: float = 0.0
     """Mean training loss of the last finished epoch."""
 
@@ -66,6 +68,7 @@ def facts(config: Config, data: Data, wiring: Wiring) -> dict[str, object]:
     token = broadcast_bytes(os.urandom(8))
     return {"world_size": wiring.world_size, "host": wiring.host, "pod": wiring.pod, "node": wiring.node,
             "pod_uid": wiring.pod_uid, "job_uid": wiring.job_uid, "pid": os.getpid(), "attempt": token.hex(),
+            "local_rank": wiring.local_rank, "master": f"{wiring.master_addr}:{wiring.master_port}",
             "epochs": config.epochs, "batch_size": config.batch_size, "accumulate": config.accumulate,
             "dataset": data.digest, "dataset_samples": len(data.train_y),
             "settings": hashlib.sha256(canonical(identity(config, data))).hexdigest()}

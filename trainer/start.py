@@ -26,8 +26,8 @@ WIRINGS = (
 )
 # torchrun's own --standalone would look its host name up, which not every machine can.
 ALONE = ["--nnodes=1", "--node-rank=0", "--master-addr=127.0.0.1", "--master-port=29500"]
-# Seconds a pod waits for the master's to come up: images are pulled, nodes are added.
-RENDEZVOUS_TIMEOUT_S = 300
+# Seconds a pod waits for the others; the containers of pods that gave up start again. gangplank/wiring.py has the same.
+RENDEZVOUS_S = 120
 
 
 class StartError(ValueError):
@@ -60,7 +60,7 @@ def _where(env: Mapping[str, str]) -> list[str]:
             if ":" in nodes:
                 raise StartError(f"PET_NNODES: got {nodes!r}, an elastic range; use a command with torchrun instead")
             return [f"--nnodes={nodes}", f"--node-rank={rank}", f"--master-addr={address}", f"--master-port={port}",
-                    f"--rdzv-conf=timeout={RENDEZVOUS_TIMEOUT_S}"]
+                    f"--rdzv-conf=timeout={RENDEZVOUS_S}"]
     missing = " or ".join(", ".join(name for name in names if not env.get(name)) for names in reversed(WIRINGS))
     raise StartError(f"no wiring in the environment ({missing} not set): check the job's plugin or operator, "
                      "or say --standalone first to train in this pod alone")

@@ -124,7 +124,7 @@ class Training:
         while self.progress.epoch < self.config.epochs:
             accuracy = self._epoch()
         self.evidence.add("end", steps=self.progress.step, samples=self.progress.own.samples,
-                          loss=self.progress.own.loss, accuracy=accuracy,
+                          loss=self.progress.own.loss, accuracy=accuracy, spent=self.clock.take(),
                           seconds=round(time.monotonic() - self.began, 3))
         self.evidence.exchange_heads(None)
         self._finish(accuracy)
@@ -141,6 +141,7 @@ class Training:
             if number == 1:
                 self.evidence.gradients(progress.epoch + 1, progress.step, self.watch)
             if config.log_interval and progress.step % config.log_interval == 0:
+                own.epoch_losses.append([progress.step, loss])
                 say("step", rank=wiring.rank, epoch=progress.epoch + 1, step=progress.step, steps_total=steps_total,
                     loss=loss, mean_loss=mean_loss, gradient_norm=norm)
             if stop:
@@ -151,18 +152,19 @@ class Training:
         with self.clock.measure("evaluate"):
             test_loss, accuracy = self._evaluate()
         own.loss = own.epoch_loss_sum / max(1, own.epoch_samples)
+        self.clock.seconds["allreduce"], self.watch.seconds = self.watch.seconds, 0.0
+        spent = self.clock.take()
         self.evidence.samples(progress.epoch + 1)
         self.evidence.add("epoch", epoch=progress.epoch + 1, steps=own.epoch_steps, samples=own.epoch_samples,
-                          loss=own.loss, accuracy=accuracy, parameters=parameter_hash(self.net))
+                          loss=own.loss, accuracy=accuracy, parameters=parameter_hash(self.net),
+                          losses=own.epoch_losses, spent=spent)
         self.evidence.exchange_heads(progress.epoch + 1)
-        self.clock.seconds["allreduce"], self.watch.seconds = self.watch.seconds, 0.0
         say("epoch", rank=wiring.rank, epoch=progress.epoch + 1, epochs=config.epochs, steps=own.epoch_steps,
-            samples=own.epoch_samples, loss=own.loss, accuracy=accuracy, test_loss=test_loss,
-            seconds=self.clock.take())
+            samples=own.epoch_samples, loss=own.loss, accuracy=accuracy, test_loss=test_loss, seconds=spent)
         progress.accuracies.append(accuracy)
         progress.epoch, progress.position = progress.epoch + 1, 0
         own.epoch_steps = own.epoch_samples = 0
-        own.epoch_loss_sum = 0.0
+        own.epoch_loss_sum, own.epoch_losses = 0.0, []
         if progress.epoch == config.epochs or (
                 config.checkpoint_interval and progress.step % config.checkpoint_interval == 0):
             self._save()

@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 import subprocess
 import sys
+import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+from gangplank.spec import Elastic, JobSpec, Script
+from gangplank.wiring import RENDEZVOUS_S, launch
+
+if TYPE_CHECKING:
+    from tests.trainer.harness import Root
 
 START = Path(__file__).parents[2] / "trainer/start.py"
 _spec = importlib.util.spec_from_file_location("trainer_start", START)
@@ -27,11 +36,11 @@ TRAINER = {"PET_NNODES": "3", "PET_NODE_RANK": "0", "PET_MASTER_ADDR": "demo-nod
 
 @pytest.mark.parametrize(("env", "where"), [
     (VOLCANO, ["--nnodes=3", "--node-rank=2", "--master-addr=demo-master-0.demo", "--master-port=23456",
-               "--rdzv-conf=timeout=300", "--nproc-per-node=1"]),
+               "--rdzv-conf=timeout=120", "--nproc-per-node=1"]),
     (OPERATOR, ["--nnodes=3", "--node-rank=1", "--master-addr=demo-master-0", "--master-port=23456",
-                "--rdzv-conf=timeout=300", "--nproc-per-node=2"]),
+                "--rdzv-conf=timeout=120", "--nproc-per-node=2"]),
     (TRAINER, ["--nnodes=3", "--node-rank=0", "--master-addr=demo-node-0-0.demo", "--master-port=29500",
-               "--rdzv-conf=timeout=300", "--nproc-per-node=1"]),
+               "--rdzv-conf=timeout=120", "--nproc-per-node=1"]),
 ], ids=["Volcano", "training operator", "Trainer v2"])
 def test_the_vsphere_documents_args_work_under_every_back_end(env: dict[str, str], where: list[str]) -> None:
     assert start.command(env, ["--backend", "nccl"]) == [
@@ -61,3 +70,24 @@ def test_the_refusal_is_one_line_and_status_2() -> None:
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
     assert done.stderr.startswith("start.py: no wiring in the environment (WORLD_SIZE, RANK, MASTER_ADDR, MASTER_PORT")
+
+
+def test_waits_as_long_as_the_librarys_own_launch_line() -> None:
+    assert start.RENDEZVOUS_S == RENDEZVOUS_S
+    assert f"--rdzv-conf=timeout={RENDEZVOUS_S}" in launch(JobSpec("digits", "img", script=Script("/a.py")))
+    elastic = JobSpec("e", "img", script=Script("/a.py"), backend="pytorchjob", elastic=Elastic(1, 2))
+    assert f"--rdzv-conf=join_timeout={RENDEZVOUS_S}" in launch(elastic)
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_torchrun_gives_up_when_the_other_node_never_comes(root: Root, rank: int) -> None:
+    """The launch line of a job as Kubernetes would fill it in, with 3 s instead of 120."""
+    spec = JobSpec("digits", "img", script=Script("/opt/gangplank/trainer/train.py"), workers=1)
+    values = {"WORLD_SIZE": "2", "RANK": str(rank), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(root.free_port())}
+    line = [re.sub(r"\$\((\w+)\)", lambda found: values[found[1]], word) for word in launch(spec)]
+    line = [word.replace(f"timeout={RENDEZVOUS_S}", "timeout=3") for word in line]
+    began = time.monotonic()
+    done = subprocess.run(root.command(line), capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 1
+    assert time.monotonic() - began < 30
+    assert re.search(r"timed out|Timed out", done.stderr)
