@@ -69,8 +69,8 @@ NEEDS: tuple[Row, ...] = (
     (
         "deserved, once another has taken it,",
         lambda queue: bool(queue.share.deserved),
-        lambda given: "reclaim" in given.actions,
-        "volcano_reclaim: true",
+        lambda given: bool({"reclaim", "gangreclaim"} & {*given.actions}),
+        "gangreclaim in volcano_actions",
     ),
     (
         "weight",
@@ -99,6 +99,6 @@ def idle(teams: Sequence[TeamSpec], site: SiteSpec, text: str) -> list[str]:
             found.append(
                 f"{field} of {some}: the scheduler does not look at it. It needs {needed} (playbooks/site.yml)"
             )
-    if any(team.priorities for team in teams) and "preempt" not in given.actions:
-        found.append("priorities order what waits; to displace what runs they need volcano_preempt: true")
+    if any(team.priorities for team in teams) and not {"preempt", "gangpreempt"} & {*given.actions}:
+        found.append("priorities order what waits; to displace what runs they need gangpreempt in volcano_actions")
     return found
