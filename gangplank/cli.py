@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -85,6 +86,7 @@ def add_cluster_commands(commands: Any) -> None:
         "submit": "submit jobs to the cluster",
         "status": "show where a job and its pods stand",
         "logs": "show the logs of all ranks, each line with its rank",
+        "scale": "give a running job another number of workers, where its back-end allows that",
         "delete": "remove a job, its script and its Service; claims stay",
     }
     for name, text in helps.items():
@@ -103,6 +105,8 @@ def add_cluster_commands(commands: Any) -> None:
             )
         else:
             part.add_argument("job", metavar="JOB", help="a job file, or the name of a job")
+        if name == "scale":
+            part.add_argument("workers", metavar="N", type=whole, help="workers that the job is to have")
         if name == "logs":
             part.add_argument(
                 "-f", "--follow", action="store_true", help="go on as lines are written, until all have ended"
@@ -110,6 +114,13 @@ def add_cluster_commands(commands: Any) -> None:
             part.add_argument("--rank", type=int, help="of one rank alone")
         add_access(part)
     add_evidence_commands(commands)
+
+
+def whole(text: str) -> int:
+    """A number of at least zero, as argparse wants to be told of it."""
+    if not re.fullmatch(r"[0-9]{1,6}", text):
+        raise argparse.ArgumentTypeError(f"got {text}, expected a whole number of at least 0")
+    return int(text)
 
 
 def add_access(part: argparse.ArgumentParser) -> None:
@@ -341,6 +352,7 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "submit": on_cluster,
     "status": on_cluster,
     "logs": on_cluster,
+    "scale": on_cluster,
     "delete": on_cluster,
     "proof": on_evidence,
     "report": on_evidence,

@@ -1,4 +1,4 @@
-"""Read a job's live objects: itself, its pods, their logs as they are written, its events. Changes nothing."""
+"""Follow one job until its end: itself, its pods, their logs as they are written. Changes nothing; kube.py reads."""
 
 from __future__ import annotations
 
@@ -6,65 +6,43 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-from kubernetes import client, config
-from kubernetes.client.exceptions import ApiException
-from urllib3.exceptions import HTTPError
-
-from gangplank.podspec import JOB_LABEL
+from gangplank.asked import job_uid
+from gangplank.kube import Kube, KubeError
 from gangplank.watch import Phase, Progress, events, first_failure, phase, waiting_reasons
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from gangplank.spec import Json
+
 POLL_S = 1.0
-
-
-class ClusterError(Exception):
-    """The cluster cannot be asked; the message says which and why."""
 
 
 class JobWatch:
     """One job, followed: call `poll` until its phase is an end. Every container's log is followed by a thread."""
 
     def __init__(self, manifest: Mapping[str, Any], kubeconfig: str | None = None) -> None:
-        """Take the submitted manifest; connect by `kubeconfig`, else $KUBECONFIG, ~/.kube/config or the pod's own."""
-        self.kind, (self.group, _, self.version) = manifest["kind"], manifest["apiVersion"].partition("/")
+        """Take the submitted manifest; connect as kube.py does, raising its KubeError."""
+        self.kube, self.kind = Kube(kubeconfig), (manifest["apiVersion"], manifest["kind"])
         self.name, self.namespace = manifest["metadata"]["name"], manifest["metadata"]["namespace"]
-        try:
-            api = config.new_client_from_config(config_file=kubeconfig) if kubeconfig else _default_client()
-        except (config.ConfigException, OSError) as error:
-            raise ClusterError(f"kubeconfig {kubeconfig or '(default)'}: {error}") from error
-        self.core, self.custom = client.CoreV1Api(api), client.CustomObjectsApi(api)
-        self.job: dict[str, Any] = {}
-        self.pods: list[dict[str, Any]] = []
+        self.job: Json = {}
+        self.pods: list[Json] = []
         self.failure: tuple[str, str] | None = None
         self.logs: dict[str, list[str]] = {}  # pod uid/restart -> lines
         self.names: dict[str, str] = {}
-        self._serialize = api.sanitize_for_serialization
         self._threads: dict[str, threading.Thread] = {}
 
     @property
     def job_uid(self) -> str:
-        """What a Volcano job's evidence is stamped with, its group's name <job>-<uid>; '' for other kinds."""
-        uid = str(self.job.get("metadata", {}).get("uid", ""))
-        return f"{self.name}-{uid}" if uid and self.group == "batch.volcano.sh" else ""
+        """What the job's evidence is stamped with; '' where the job cannot tell."""
+        return (job_uid(self.job) or "") if self.job else ""
 
     def poll(self) -> Phase:
-        """Read the job and its pods once, and begin to follow containers that have started; raises ClusterError."""
-        plural = self.kind.lower() + "s"
-        try:
-            self.job = self.custom.get_namespaced_custom_object(
-                self.group, self.version, self.namespace, plural, self.name
-            )
-            selector = f"{JOB_LABEL}={self.name}"
-            found = self.core.list_namespaced_pod(self.namespace, label_selector=selector)
-        except ApiException as error:
-            if error.status == 404:
-                return Phase("Failed", f"{self.kind} {self.namespace}/{self.name} is not there (deleted?)")
-            raise ClusterError(f"{self.kind} {self.namespace}/{self.name}: {error.status} {error.reason}") from error
-        except (HTTPError, OSError) as error:
-            raise ClusterError(f"the API server does not answer: {error}") from error
-        self.pods = [self._serialize(pod) for pod in found.items]
+        """Read the job and its pods once, and begin to follow containers that have started; raises KubeError."""
+        found = self.kube.find(self.namespace, self.name, [self.kind])
+        if found is None:
+            return Phase("Failed", f"{self.kind[1]} {self.namespace}/{self.name} is not there (deleted?)")
+        self.job, self.pods = found, self.kube.pods(self.namespace, self.name)
         self.failure = self.failure or first_failure(self.pods)  # kept: the pod itself may be gone at the end
         for pod in self.pods:
             for container in (pod.get("status") or {}).get("containerStatuses") or []:
@@ -84,15 +62,9 @@ class JobWatch:
 
     def _read(self, key: str, pod: str, container: str) -> None:
         try:
-            stream = self.core.read_namespaced_pod_log(
-                pod, self.namespace, container=container, follow=True, _preload_content=False
-            )
-            rest = ""
-            for chunk in stream.stream(decode_content=True):
-                *lines, rest = (rest + chunk.decode(errors="replace")).split("\n")
-                self.logs[key] += lines
-            self.logs[key] += [rest] if rest else []
-        except (ApiException, HTTPError, OSError) as error:
+            for line in self.kube.log(self.namespace, pod, follow=True, container=container):
+                self.logs[key].append(line)
+        except KubeError as error:
             if not self.logs[key]:
                 self.logs[key].append(f"(the log of {pod} cannot be read: {error})")
 
@@ -132,19 +104,14 @@ class JobWatch:
     def _events(self) -> list[str]:
         mine = {self.name, *(pod["metadata"]["name"] for pod in self.pods)}
         try:
-            found = self.core.list_namespaced_event(self.namespace).items
-        except (ApiException, HTTPError, OSError):
+            found = self.kube.items("v1", "Event", self.namespace)
+        except KubeError:
             return []
-        warnings = [event for event in found if event.involved_object.name in mine and event.type == "Warning"]
-        return [f"event {e.involved_object.name}: {e.reason}: {(e.message or '').strip()[:300]}" for e in warnings[-8:]]
-
-
-def _default_client() -> client.ApiClient:
-    try:
-        return config.new_client_from_config()
-    except config.ConfigException:
-        config.load_incluster_config()
-        return client.ApiClient()
+        warnings = [item for item in found if item["type"] == "Warning" and item["involvedObject"]["name"] in mine]
+        return [
+            f"event {item['involvedObject']['name']}: {item['reason']}: {(item.get('message') or '').strip()[:300]}"
+            for item in warnings[-8:]
+        ]
 
 
 def follow(watch: JobWatch, say: Callable[[str], None], timeout_s: float) -> Phase | None:
@@ -159,7 +126,7 @@ def follow(watch: JobWatch, say: Callable[[str], None], timeout_s: float) -> Pha
         if line != shown:
             say(f"{time.monotonic() - started:4.0f} s  {watch.name}: {line}")
             shown = line
-        if now.succeeded or now.failed:
+        if now.ended:
             watch.finish()
             return now
         if time.monotonic() - started > timeout_s:

@@ -1,4 +1,4 @@
-"""The commands that talk to a cluster: submit, status, logs, delete."""
+"""The commands that talk to a cluster: submit, status, logs, scale, delete."""
 
 from __future__ import annotations
 
@@ -8,9 +8,12 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gangplank import cli, show
+from gangplank import cli, queues, show
+from gangplank import scale as scaling
 from gangplank.backends import BACKENDS, backend_of
+from gangplank.errors import SpecError
 from gangplank.kube import Kube, KubeError, rank_of
+from gangplank.watch import phase
 
 if TYPE_CHECKING:
     import argparse
@@ -18,7 +21,6 @@ if TYPE_CHECKING:
     from gangplank.spec import Json
 
 COLOURS = (36, 33, 32, 35, 34, 31)  # of the ranks, in turn: cyan, yellow, green, magenta, blue, red
-END = ("Succeeded", "Failed", "Completed", "Terminated", "Aborted", "Complete", "FailureTarget")
 
 
 def submit(given: argparse.Namespace) -> int:
@@ -27,6 +29,7 @@ def submit(given: argparse.Namespace) -> int:
     if not known:
         return cli.complain(f"{', '.join(given.jobs)}: no job in it", cli.REFUSED)
     kube = Kube(given.kubeconfig, given.context)
+    check_queues([item for _, item in known], kube.queues())
     for item in submitted:
         meta = item["metadata"]
         meta.setdefault("namespace", given.namespace or "default")
@@ -46,6 +49,23 @@ def submit(given: argparse.Namespace) -> int:
     if not given.dry_run:
         meta = known[-1][1]["metadata"]
         print(f"next: gangplank logs {meta['name']} -n {meta['namespace']} -f")
+    return cli.OK
+
+
+def check_queues(jobs: list[Json], known: list[Json] | None) -> None:
+    """Refuse jobs whose queue takes none, before anything is made; silent where queues cannot be seen."""
+    for job in jobs:
+        if known is not None and (found := queues.problems(job, known)):
+            raise SpecError(found, f"{job['kind']} {job['metadata']['name']}")
+
+
+def scale(given: argparse.Namespace) -> int:
+    """Give a running job another number of workers."""
+    kube = Kube(given.kubeconfig, given.context)
+    job, _ = locate(kube, given)
+    changed = kube.patch(job, scaling.patch(job, given.workers))
+    meta = changed["metadata"]
+    print(f"{job['kind']} {meta['namespace']}/{meta['name']} scaled to {given.workers} workers")
     return cli.OK
 
 
@@ -70,30 +90,13 @@ def locate(kube: Kube, given: argparse.Namespace) -> tuple[Json, list[Json]]:
     return found, submitted
 
 
-def phase(job: Json) -> str:
-    """Where a job stands, in its controller's own word.
-
-    >>> phase({"status": {"state": {"phase": "Running"}}})
-    'Running'
-    >>> phase({"status": {"conditions": [{"type": "Created", "status": "True"}, {"type": "Failed", "status": "True"}]}})
-    'Failed'
-    """
-    status = job.get("status") or {}
-    if status.get("state", {}).get("phase"):
-        return str(status["state"]["phase"])
-    true = [item["type"] for item in status.get("conditions", []) if item.get("status") == "True"]
-    if true:
-        return next((word for word in true if word in END), str(true[-1]))
-    return "Running" if status.get("active") else "Pending"
-
-
 def status(given: argparse.Namespace) -> int:
     """Where a job and each of its pods stand."""
     kube = Kube(given.kubeconfig, given.context)
     job, _ = locate(kube, given)
     meta = job["metadata"]
     pods = kube.pods(meta["namespace"], meta["name"])
-    print(f"{meta['name']} in {meta['namespace']} on {backend_of(job)}: {phase(job)}")
+    print(f"{meta['name']} in {meta['namespace']} on {backend_of(job)}: {phase(job).name}")
     rows = [["POD", "RANK", "NODE", "PHASE", "RESTARTS", "WHY"]]
     for pod in pods:
         now, rank = pod.get("status", {}), rank_of(pod)

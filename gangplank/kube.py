@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gangplank import wiring
+from gangplank import queues, wiring
 from gangplank.podspec import JOB_LABEL
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ PLURALS = {
     ("v1", "Service"): "services",
     ("v1", "Pod"): "pods",
     ("v1", "Event"): "events",
+    ("scheduling.volcano.sh/v1beta1", "Queue"): "queues",
     ("batch/v1", "Job"): "jobs",
     ("batch.volcano.sh/v1alpha1", "Job"): "jobs",
     ("kubeflow.org/v1", "PyTorchJob"): "pytorchjobs",
@@ -37,13 +39,13 @@ class KubeError(RuntimeError):
 
 
 def path(api_version: str, kind: str, namespace: str, name: str = "") -> str:
-    """Where an object or all of a kind are.
+    """Where an object or all of a kind are; without a namespace, in the whole cluster.
 
     >>> path("kubeflow.org/v1", "PyTorchJob", "default", "digits")
     '/apis/kubeflow.org/v1/namespaces/default/pytorchjobs/digits'
     """
     group = f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
-    found = f"{group}/namespaces/{namespace}/{PLURALS[api_version, kind]}"
+    found = f"{group}/{f'namespaces/{namespace}/' if namespace else ''}{PLURALS[api_version, kind]}"
     return f"{found}/{name}" if name else found
 
 
@@ -56,14 +58,18 @@ class Kube:
         try:
             self.api: Any = config.new_client_from_config(config_file=kubeconfig, context=context)
         except (config.ConfigException, OSError, ValueError) as error:
-            raise KubeError(f"{error}; give --kubeconfig, or set KUBECONFIG") from None
+            if kubeconfig or context or not in_cluster():
+                raise KubeError(f"{error}; give --kubeconfig, or set KUBECONFIG") from None
+            config.load_incluster_config()
+            self.api = client.ApiClient()
         self.refused: Any = client.exceptions.ApiException
 
     def open(self, method: str, where: str, body: object = None, query: Mapping[str, str] | None = None) -> Any:
         """One request; the open answer."""
         from urllib3.exceptions import HTTPError
 
-        kinds = {"PATCH": "application/apply-patch+yaml"}
+        apply = "fieldManager" in (query or {})  # server-side apply has a writer, a merge patch none
+        kinds = {"PATCH": "application/apply-patch+yaml" if apply else "application/merge-patch+json"}
         headers = {"Accept": "application/json, */*", "Content-Type": kinds.get(method, "application/json")}
         follow = (query or {}).get("follow") == "true"
         try:
@@ -112,21 +118,46 @@ class Kube:
             return {"apiVersion": api_version, "kind": kind, **found}
         return None
 
+    def items(self, api_version: str, kind: str, namespace: str = "", selector: str = "") -> list[Json]:
+        """All objects of a kind, of those with some labels if asked for."""
+        query = {"labelSelector": selector} if selector else None
+        found: list[Json] = self.call("GET", path(api_version, kind, namespace), query=query)["items"]
+        return found
+
     def pods(self, namespace: str, name: str) -> list[Json]:
         """A job's pods in the order of their ranks."""
-        query = {"labelSelector": f"{JOB_LABEL}={name}"}
-        found: list[Json] = self.call("GET", path("v1", "Pod", namespace), query=query)["items"]
+        found = self.items("v1", "Pod", namespace, f"{JOB_LABEL}={name}")
         return sorted(found, key=lambda pod: (rank_of(pod) is None, rank_of(pod) or 0, pod["metadata"]["name"]))
 
-    def log(self, namespace: str, pod: str, *, follow: bool) -> Iterator[str]:
+    def log(self, namespace: str, pod: str, *, follow: bool, container: str = "") -> Iterator[str]:
         """The lines of a pod's log, as they come when it is followed."""
-        answer = self.open("GET", f"{path('v1', 'Pod', namespace, pod)}/log", query={"follow": str(follow).lower()})
+        from urllib3.exceptions import HTTPError
+
+        query = {"follow": str(follow).lower(), **({"container": container} if container else {})}
+        answer = self.open("GET", f"{path('v1', 'Pod', namespace, pod)}/log", query=query)
         rest = b""
-        for part in answer.stream(decode_content=True):
-            *lines, rest = (rest + part).split(b"\n")
-            yield from (line.decode("utf-8", "replace") for line in lines)
+        try:
+            for part in answer.stream(decode_content=True):
+                *lines, rest = (rest + part).split(b"\n")
+                yield from (line.decode("utf-8", "replace") for line in lines)
+        except (HTTPError, OSError) as error:
+            raise KubeError(f"the log of {namespace}/{pod} broke off: {cause(error)}") from None
         if rest:
             yield rest.decode("utf-8", "replace")
+
+    def patch(self, item: Json, change: Json) -> Json:
+        """Change some fields of an object; the object as it is then."""
+        meta = item["metadata"]
+        return self.call("PATCH", path(item["apiVersion"], item["kind"], meta["namespace"], meta["name"]), change)
+
+    def queues(self) -> list[Json] | None:
+        """Volcano's queues; None where there is no Volcano, or where this person may not see them."""
+        try:
+            return self.items(*queues.KIND)
+        except KubeError as error:
+            if error.status in {403, 404}:
+                return None
+            raise
 
     def delete(self, item: Json) -> bool:
         """Remove an object with all that belongs to it; false when there is none."""
@@ -139,6 +170,11 @@ class Kube:
                 return False
             raise
         return True
+
+
+def in_cluster() -> bool:
+    """Whether this runs in a pod that has an account of its own."""
+    return Path("/var/run/secrets/kubernetes.io/serviceaccount/token").exists()
 
 
 def rank_of(pod: Json) -> int | None:

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 from gangplank import asked, cli
 from gangplank.chains import select
 from gangplank.claims import Expected
-from gangplank.commands import END, locate, phase
+from gangplank.commands import locate
 from gangplank.kube import Kube, KubeError, path
 from gangplank.proof import prove, read_records
+from gangplank.watch import phase
 
 if TYPE_CHECKING:
     import argparse
@@ -117,7 +118,7 @@ def from_cluster(kube: Kube, job: Json, expected: Expected) -> Records:
     if set(select(records).finals) >= set(range(expected.world_size)):
         return records
     reader = asked.reader(job, f"-{uuid.uuid4().hex[:6]}")
-    if reader is None or phase(job) not in END:
+    if reader is None or not phase(job).ended:
         return records
     return read_records(printed(kube, reader)) or records
 

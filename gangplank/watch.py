@@ -31,6 +31,11 @@ class Phase:
         """Whether it has ended otherwise."""
         return self.name in FAILED
 
+    @property
+    def ended(self) -> bool:
+        """Whether it is over."""
+        return self.succeeded or self.failed
+
 
 def phase(job: Mapping[str, Any]) -> Phase:
     """Return the phase of a Volcano Job, a PyTorchJob, a TrainJob or a batch Job.
@@ -49,7 +54,9 @@ def phase(job: Mapping[str, Any]) -> Phase:
     for condition in true:
         if condition["type"] in SUCCEEDED | FAILED:
             return Phase(condition["type"], condition.get("message") or condition.get("reason") or "")
-    return Phase(true[-1]["type"], true[-1].get("message") or "") if true else Phase("Pending")
+    if true:
+        return Phase(true[-1]["type"], true[-1].get("message") or "")
+    return Phase("Running" if status.get("active") else "Pending")
 
 
 def events(text: str) -> list[dict[str, Any]]:

@@ -11,7 +11,8 @@ from ansible.utils.display import Display
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from gangplank.cluster import ClusterError, JobWatch, follow
+from gangplank.cluster import JobWatch, follow
+from gangplank.kube import KubeError
 from gangplank.proof import read_records
 from gangplank.watch import table
 
@@ -38,7 +39,7 @@ class ActionModule(ActionBase):
         try:
             watch = JobWatch(given["manifest"], given["kubeconfig"])
             end = follow(watch, lambda line: display.display(f"    {line}"), given["timeout_s"])
-        except ClusterError as error:
+        except KubeError as error:
             return result | {"failed": True, "msg": str(error)}
         if end is None or end.failed:
             what = f"did not end within {given['timeout_s']:.0f} s" if end is None else f"{end.name} {end.reason}"

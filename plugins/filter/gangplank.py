@@ -11,7 +11,7 @@ from ansible.errors import AnsibleFilterError
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # used by cloning it: nothing is installed
 
-from gangplank import asked, wiring
+from gangplank import asked, queues, wiring
 from gangplank.backends import BACKENDS
 from gangplank.errors import SpecError
 from gangplank.explained import explained
@@ -95,6 +95,11 @@ def differs(wanted: Mapping[str, Any], live: Mapping[str, Any]) -> list[str]:
     return list(differences(wanted, live))
 
 
+def refused_by_queue(manifest: Mapping[str, Any], known: list[dict[str, Any]]) -> list[str]:
+    """Why the queue of a job takes none, a line each, given the queues of the cluster."""
+    return [str(problem) for problem in queues.problems(dict(manifest), known)]
+
+
 class FilterModule:
     """What Ansible loads."""
 
@@ -108,4 +113,5 @@ class FilterModule:
             "gangplank_report": page,
             "gangplank_reader": reader,
             "gangplank_differences": differs,
+            "gangplank_queue_problems": refused_by_queue,
         }

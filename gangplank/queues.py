@@ -1,0 +1,65 @@
+"""Whether the queue of a job takes it, asked of the queues that a cluster has, before anything is made.
+
+Volcano's webhook asks the same of its own Jobs; of a PyTorchJob nobody asks, and its pods then wait for ever.
+https://volcano.sh/en/docs/queue/
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gangplank.backends import backend_of
+from gangplank.errors import Problem, shown
+from gangplank.fields import near
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from gangplank.spec import Json
+
+KIND = ("scheduling.volcano.sh/v1beta1", "Queue")
+
+
+def asked(manifest: Json) -> tuple[str, str]:
+    """Where a manifest names a queue, and which; ("", "") for one that goes to no queue.
+
+    >>> kind = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job"}
+    >>> asked({**kind, "spec": {"queue": "vision"}}), asked({**kind, "spec": {}})
+    (('spec.queue', 'vision'), ('spec.queue', 'default'))
+    """
+    backend, spec = backend_of(manifest), manifest.get("spec") or {}
+    if backend == "volcano":
+        return "spec.queue", str(spec.get("queue") or "default")
+    if backend == "pytorchjob":
+        policy = (spec.get("runPolicy") or {}).get("schedulingPolicy")
+        if policy is not None:
+            return "spec.runPolicy.schedulingPolicy.queue", str(policy.get("queue") or "default")
+    return "", ""
+
+
+def problems(manifest: Json, queues: Iterable[Json]) -> list[Problem]:
+    """What is wrong with the queue of a manifest, none when it takes jobs.
+
+    >>> job = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "spec": {"queue": "visoin"}}
+    >>> known = [{"metadata": {"name": "vision"}, "spec": {}, "status": {"state": "Open"}}]
+    >>> print(problems(job, known)[0])
+    spec.queue: got "visoin", expected one of the cluster's queues vision; did you mean vision?
+    """
+    where, name = asked(manifest)
+    known = {item["metadata"]["name"]: item for item in queues}
+    if not name:
+        return []
+    children = sorted(other for other, item in known.items() if (item.get("spec") or {}).get("parent") == name)
+    leaves = sorted(set(known) - {(item.get("spec") or {}).get("parent") for item in known.values()} - {"root"})
+    if name == "root":
+        return [Problem(where, shown(name), f"a leaf queue: {', '.join(leaves)}", "Volcano takes no job in root")]
+    if name not in known:
+        return [Problem(where, shown(name), f"one of the cluster's queues {', '.join(leaves)}", near(name, leaves))]
+    if children:
+        cure = f"name one of its own: {', '.join(children)}"
+        return [Problem(where, shown(name), "a leaf queue, which has no queues below it", cure)]
+    state = (known[name].get("status") or {}).get("state") or "Unknown"
+    if state != "Open":
+        cure = f"open it (vcctl queue operate -n {name} -a open), or name another"
+        return [Problem(where, f"{shown(name)}, which is {state}", "a queue that is Open", cure)]
+    return []
