@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import json
 import os
 import shutil
@@ -21,7 +22,7 @@ from lab.errors import PartError, explain
 from lab.gomod import build_commands, recipe
 from lab.oci import Layer, write_image, write_layer
 from lab.pins import LAB, Image, Part, Pins, load_pins
-from lab.store import ensure_store
+from lab.store import make_store, store_folder
 from lab.toolchain import find_go
 
 LOCK = LAB / "lock.json"
@@ -37,11 +38,15 @@ class Workshop:
     """One run of building: the cache, the pins, and what was found or made so far."""
 
     def __init__(self, home: Path, pins: Pins, say: Say, *, dry: bool) -> None:
-        """Find the Go toolchain; nothing else happens yet."""
+        """Nothing happens yet."""
         self.home, self.pins, self.say, self.dry = home, pins, say, dry
-        self.go, self.go_version = find_go(pins, home, say)
         self.lock: dict[str, Any] = json.loads(LOCK.read_text()) if LOCK.exists() else {}
         self.built: list[str] = []
+
+    @functools.cached_property
+    def go(self) -> tuple[Path, str]:
+        """The Go toolchain and its version."""
+        return find_go(self.pins, self.home, self.say, lambda: self._note(f"go {self.pins.go_toolchain}"))
 
     def part(self, part: Part) -> Path:
         """Return the folder of the part's commands, charts and files; build it first where it is missing."""
@@ -51,11 +56,11 @@ class Workshop:
         if not target.exists():
             self._step(f"{part.name} {part.version}")
             with building(target) as draft:
-                build_commands(part, self.go, draft, self.say)
+                build_commands(part, self.go[0], draft, self.say)
         return target
 
     def _part_key(self, part: Part, pinned: dict[str, Any]) -> str:
-        return digest_of(RECIPE, pinned, self.go_version, *recipe(part))
+        return digest_of(RECIPE, pinned, self.go[1], *recipe(part))
 
     def root(self, name: str) -> Path:
         """Return the folder with root.tar and lock.json of a Debian root; build it where it is missing."""
@@ -122,15 +127,26 @@ class Workshop:
         owner, _, name = source.rpartition("/")
         return self.part(self.pins.parts[owner] if owner else part) / "bin" / name
 
-    def _step(self, what: str) -> None:
+    def _note(self, what: str) -> None:
         self.built.append(what)
         if self.dry:
             raise WouldBuildError
+
+    def _step(self, what: str) -> None:
+        self._note(what)
         self.say(f"{what}: building")
+
+    def store(self, images: list[dict[str, str]], containerd: Path) -> Path:
+        """Return the folder of the store of exactly these images; make it where it is missing."""
+        target = store_folder(images, self.home)
+        if not target.exists():
+            self._step("the image store")
+            make_store(target, images, containerd, self.say)
+        return target
 
     def write_lock(self) -> None:
         """Write lab/lock.json where this run found something else than it says."""
-        self.lock["go"] = self.go_version
+        self.lock["go"] = self.go[1]
         self.lock["modules"] = {
             part.module: [part.version, _module_sum(part)]
             for part in self.pins.parts.values()
@@ -171,13 +187,20 @@ def build(names: list[str], say: Say, *, roots: tuple[str, ...] = ("node",), dry
     if unknown:
         cure = f"choose of: {', '.join(sorted(pins.parts))}"
         raise PartError(f"unknown part {', '.join(unknown)}", "lab_parts_wanted", cure)
+    # What is all there needs no lock: nobody waits for a build of something else.
+    found = _make(names, roots, Workshop(home, pins, say, dry=True))
+    if dry or not found["built"]:
+        return found
+    with one_at_a_time(home, say):
+        return _make(names, roots, Workshop(home, pins, say, dry=False))
+
+
+def _make(names: list[str], roots: tuple[str, ...], shop: Workshop) -> dict[str, Any]:
     started = time.monotonic()
-    result: dict[str, Any] = {"bin": {}, "charts": {}, "roots": {}, "images": [], "versions": {}, "built": []}
-    with one_at_a_time(home, say), contextlib.suppress(WouldBuildError):
-        shop = Workshop(home, pins, say, dry=dry)
-        result["built"] = shop.built
+    result: dict[str, Any] = {"bin": {}, "charts": {}, "roots": {}, "images": [], "versions": {}, "built": shop.built}
+    with contextlib.suppress(WouldBuildError):
         for number, name in enumerate(names, 1):
-            part = pins.parts[name]
+            part = shop.pins.parts[name]
             before = len(shop.built)
             result["versions"][name] = part.version
             if part.module:
@@ -186,27 +209,35 @@ def build(names: list[str], say: Say, *, roots: tuple[str, ...] = ("node",), dry
                 result["charts"] |= {chart: str(folder / "charts" / chart) for chart in part.charts}
             result["images"] += [shop.image(part, image) for image in part.images]
             if len(shop.built) > before:
-                say(f"[{number}/{len(names)}] {name} {part.version} done, {time.monotonic() - started:.0f} s in all")
-        used = [image.root for name in names for image in pins.parts[name].images if image.root]
-        for name in [*roots, *used]:
-            if pins.roots[name].tree:
+                took = f"{time.monotonic() - started:.0f} s in all"
+                shop.say(f"[{number}/{len(names)}] {name} {part.version} done, {took}")
+        used = [image.root for name in names for image in shop.pins.parts[name].images if image.root]
+        for name in dict.fromkeys([*roots, *used]):
+            if shop.pins.roots[name].tree:
                 result["roots"][name] = str(shop.root(name) / "tree")
         if "containerd" in names:
-            result["store"] = str(ensure_store(result["images"], Path(result["bin"]["containerd"]), home, say))
-        if shop.built:
+            result["store"] = str(shop.store(result["images"], Path(result["bin"]["containerd"])))
+        if shop.built and not shop.dry:
             shop.write_lock()
-            sweep_images(home, names, result["images"])
+            sweep_images(shop.home, names, result["images"])
     return result
+
+
+def _wanted(pins: Pins, show: list[str]) -> tuple[list[str], tuple[str, ...]]:
+    """Return the parts and roots to build for one place of the answer: bin.PART, charts.CHART or roots.ROOT."""
+    kind, name = show
+    if kind == "charts":
+        return [part for part in pins.parts if name in pins.parts[part].charts], ()
+    return ([name], ()) if kind == "bin" else ([], (name,))
 
 
 def main(names: list[str]) -> int:
     """Build the named parts, or all, and print where they lie; `--show roots.trainer` prints that one place."""
     pins = load_pins()
-    show = names[1].split(".") if names[:1] == ["--show"] else []
-    names = [] if show else names
-    roots = ("node",) if names else tuple(pins.roots)
+    show = names[1].split(".", 1) if names[:1] == ["--show"] else []
+    names, roots = _wanted(pins, show) if show else (names, ("node",)) if names else ([*pins.parts], (*pins.roots,))
     try:
-        found = build(names or list(pins.parts), lambda line: print(line, file=sys.stderr, flush=True), roots=roots)
+        found = build(names, lambda line: print(line, file=sys.stderr, flush=True), roots=roots)
     except PartError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

@@ -44,13 +44,19 @@ def link_copy(source: Path, target: Path) -> None:
             shutil.copy2(source / folder / database.name, database)
 
 
-def ensure_store(images: list[dict[str, str]], containerd: Path, home: Path, say: Say) -> Path:
-    """Return the store of exactly these images; made from the last one, whose layers need not be unpacked again."""
-    target = home / "stores" / digest_of(sorted(image["name"] + image["digest"] for image in images))
-    if target.exists():
-        return target
+def store_folder(images: list[dict[str, str]], home: Path) -> Path:
+    """Return a store that has these images, among others or not; where none has them, where one would lie."""
+    wanted = {image["name"]: image["digest"] for image in images}
+    for record in sorted((home / "stores").glob("[!.]*/images.json")):
+        if wanted.items() <= json.loads(record.read_text()).items():
+            return record.parent
+    return home / "stores" / digest_of(sorted(wanted.items()))
+
+
+def make_store(target: Path, images: list[dict[str, str]], containerd: Path, say: Say) -> None:
+    """Make the store of these images from the last one, whose layers need not be unpacked again."""
     with building(target) as draft:
-        older = sorted((path for path in (home / "stores").glob("[!.]*")), key=lambda path: path.stat().st_mtime)
+        older = sorted((path for path in target.parent.glob("[!.]*")), key=lambda path: path.stat().st_mtime)
         root = draft / "root"
         root.mkdir()
         if older:
@@ -68,7 +74,6 @@ def ensure_store(images: list[dict[str, str]], containerd: Path, home: Path, say
         (draft / "images.json").write_text(json.dumps(wanted, indent=1))
         for path in older:  # one store is kept: nodes hold their own links to its files
             shutil.rmtree(path)
-    return target
 
 
 def place_store(store: Path, folder: Path) -> bool:

@@ -16,6 +16,8 @@ from lab.cache import Say, building, run_shown, sha256_file
 from lab.errors import PartError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from lab.pins import Pins
 
 # Settings of the user's that would change what is built or skip its verification are not taken over.
@@ -48,7 +50,7 @@ def _version(go: str) -> str | None:
     return done.stdout.strip() or None
 
 
-def find_go(pins: Pins, home: Path, say: Say) -> tuple[Path, str]:
+def find_go(pins: Pins, home: Path, say: Say, before_fetch: Callable[[], None] = lambda: None) -> tuple[Path, str]:
     """Return (path of go, its version as go1.26.6); fetch the pinned toolchain where the machine's is old or absent."""
     own = shutil.which("go")
     version = _version(own) if own else None
@@ -57,6 +59,7 @@ def find_go(pins: Pins, home: Path, say: Say) -> tuple[Path, str]:
     target = home / "go" / pins.go_toolchain
     go = target / "bin" / "go"
     if not go.exists():
+        before_fetch()
         say(f"go: {version or 'none'} on this machine, {pins.go_minimum} is needed: fetching {pins.go_toolchain}")
         with building(target) as draft:
             _fetch(pins, draft, say)

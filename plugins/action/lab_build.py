@@ -4,32 +4,27 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
-
-from ansible.plugins.action import ActionBase
-from ansible.utils.display import Display
+from typing import Any, ClassVar
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+from ansible.utils.display import Display
+
 from lab.build import build
-from lab.errors import PartError
+from plugins.glue import Glue
 
 
-class ActionModule(ActionBase):
+class ActionModule(Glue):
     """Arguments: parts (names of lab/versions.yml). Returns what lab.build.build returns."""
 
-    _requires_connection = False
+    OPTIONS: ClassVar = {"parts": {"type": "list", "elements": "str", "required": True}}
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Convert, call, translate the error."""
-        result: dict[str, Any] = super().run(tmp, task_vars)
-        _, given = self.validate_argument_spec({"parts": {"type": "list", "elements": "str", "required": True}})
+    def act(self, given: dict[str, Any]) -> dict[str, Any]:
+        """Convert and call."""
         display = Display()
         try:
-            found = build(given["parts"], lambda line: display.display(f"    {line}"), dry=self._task.check_mode)
-        except PartError as error:
-            return result | {"failed": True, "msg": str(error)}
+            found = build(given["parts"], lambda line: display.display(f"    {line}"), dry=self.dry)
         except KeyboardInterrupt:
             display.display("    stopped; what was finished is kept, run it again to go on")
             raise
-        return result | found | {"changed": bool(found["built"])}
+        return found | {"changed": bool(found["built"])}

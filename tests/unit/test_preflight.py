@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.module_utils import load
+from lab.host import facts as lab_host
+from lab.host import preflight
 
 ROOT = Path(__file__).resolve().parents[2]
-preflight, lab_host = load("lab_preflight"), load("lab_host")
 
 NEEDS = preflight.Needs(("198.18.0.0/24", "198.18.64.0/18", "198.19.0.0/24"))
 GOOD = preflight.Host(

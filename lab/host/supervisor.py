@@ -9,7 +9,7 @@ import xmlrpc.client
 from pathlib import Path
 from typing import Any
 
-from ansible.module_utils.lab_node import LabError, ensure_cgroup, join_cgroup
+from lab.host.node import LabError, ensure_cgroup, join_cgroup, kill_members
 
 SYSTEM = "system"  # the cgroup of supervisord and of all that it starts
 
@@ -67,3 +67,11 @@ def apply(socket: Path) -> dict[str, list[str]]:
             revived.append(process["name"])
     return {"added": added, "changed": changed, "removed": removed, "revived": revived}
 
+
+def ensure(config: Path, socket: Path) -> dict[str, list[str]]:
+    """Start supervisord where none answers, and make it follow its files; return what `apply` returns."""
+    if not answers(socket):
+        # What a killed supervisord left behind still holds ports and databases; containers' shims may stay.
+        kill_members(SYSTEM)
+        start(config, socket)
+    return apply(socket)

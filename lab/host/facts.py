@@ -11,7 +11,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from ansible.module_utils import lab_preflight as preflight
+from lab.host import preflight
 
 CGROUPS = Path(preflight.CGROUPS)
 FEATURES = preflight.FEATURES

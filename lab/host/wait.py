@@ -1,30 +1,23 @@
-"""Wait until the lab's API answers and its nodes are Ready."""
+"""Wait until the lab's API answers and its nodes are Ready.
+
+The API is asked five times a second with nothing but the standard library, so that waiting costs the cluster nothing.
+"""
 
 from __future__ import annotations
-
-DOCUMENTATION = r"""
-module: lab_wait
-short_description: Wait until the API answers and every node is Ready
-description:
-  - Asks the API five times a second with nothing but the standard library, so that waiting costs the cluster nothing.
-  - When time is up it names what is not ready, and shows the last lines of the programs that matter for it.
-options:
-  kubeconfig: {description: The admin's kubeconfig, type: path, required: true}
-  nodes: {description: Names of the nodes that have to be Ready., type: list, elements: str, required: true}
-  timeout_s: {description: Seconds to wait., type: int, required: true}
-  logs: {description: Folder of the programs' logs., type: path, required: true}
-author: Gangplank
-"""
 
 import json
 import ssl
 import time
 import urllib.error
 import urllib.request
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import yaml
-from ansible.module_utils.basic import AnsibleModule
+
+from lab.host.node import LabError
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 class Api:
@@ -75,25 +68,13 @@ def tails(logs: Path, problem: str) -> str:
     return "\n".join(shown)
 
 
-def main() -> None:
-    """Poll until ready or late."""
-    spec = {
-        "kubeconfig": {"type": "path", "required": True},
-        "nodes": {"type": "list", "elements": "str", "required": True},
-        "timeout_s": {"type": "int", "required": True},
-        "logs": {"type": "path", "required": True},
-    }
-    module = AnsibleModule(argument_spec=spec, supports_check_mode=True)
-    api = Api(Path(module.params["kubeconfig"]))
+def wait(kubeconfig: Path, nodes: list[str], timeout_s: int, logs: Path) -> float:
+    """Poll until every node is Ready; return the seconds it took. Raises LabError when time is up."""
+    api = Api(kubeconfig)
     started = time.monotonic()
-    while problem := waiting_for(api, module.params["nodes"]):
-        if time.monotonic() - started > module.params["timeout_s"]:
-            shown = tails(Path(module.params["logs"]), problem)
-            late = f"after {module.params['timeout_s']} s {problem}"
-            module.fail_json(msg=f"{late}\n{shown}\nCure: mend what these say, run it again")
+    while problem := waiting_for(api, nodes):
+        if time.monotonic() - started > timeout_s:
+            shown = tails(logs, problem)
+            raise LabError(f"after {timeout_s} s {problem}\n{shown}\nCure: mend what these say, run it again")
         time.sleep(0.2)
-    module.exit_json(changed=False, waited_s=round(time.monotonic() - started, 1))
-
-
-if __name__ == "__main__":
-    main()
+    return round(time.monotonic() - started, 1)

@@ -10,12 +10,13 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ansible.module_utils.lab_write import write
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from lab.host.files import write
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -43,6 +43,15 @@ class Bind:
     writable: bool = False
 
 
+@dataclass(frozen=True)
+class Network:
+    """A node's address and the host's, both CIDR, and its routes {CIDR: "via ADDRESS"}."""
+
+    address: str
+    host_address: str
+    routes: dict[str, str]
+
+
 def run(command: list[str], stdin: str = "") -> str:
     """Run a short command; raise LabError with what it said."""
     try:
@@ -307,6 +316,22 @@ def remove_cgroup(name: str = "") -> None:
                     if time.monotonic() > end:
                         raise LabError(f"cgroup {folder} stays busy: {error.strerror}") from error
                     time.sleep(0.02)
+
+
+def ensure_node(node: str, folder: Path, tree: str, network: Network, binds: list[Bind]) -> bool:
+    """Make what is missing of the node, all of it anew where it stood on another tree or other binds."""
+    stamp = folder / "tree.path"
+    stands_on = f"{tree} {binds}"
+    if mntns(node).exists() and (not stamp.exists() or stamp.read_text() != stands_on):
+        remove_node(node)
+    changed = ensure_switch(network.host_address)
+    changed |= ensure_network(node, network.address, network.routes)
+    changed |= ensure_cgroup(node)
+    folder.mkdir(parents=True, exist_ok=True)
+    if ensure_mounts(node, tree, str(folder / "root"), binds):
+        stamp.write_text(stands_on)
+        changed = True
+    return changed
 
 
 def remove_node(node: str) -> bool:

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from ansible.module_utils.lab_write import write
+
+from lab.host.files import write
 
 LISTS = ("clusters", "users", "contexts")
 

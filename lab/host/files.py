@@ -1,0 +1,62 @@
+"""The files of a host: written beside and renamed, so that a killed run leaves the old file or the new one."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A file with its mode and its content, or the file whose content it gets."""
+
+    path: Path
+    mode: int
+    content: str | None = None
+    copy: Path | None = None
+
+
+@dataclass(frozen=True)
+class Change:
+    """What a file had and has; `secret` where others may not read it."""
+
+    path: Path
+    before: str
+    after: str
+    secret: bool
+
+
+def write(path: Path, data: bytes, mode: int) -> None:
+    """Put `data` at `path` with exactly `mode`; its folder must be there."""
+    draft = path.with_name(f".{path.name}.gangplank")
+    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "wb") as stream:
+        os.fchmod(stream.fileno(), mode)
+        stream.write(data)
+    draft.replace(path)
+
+
+def ensure(files: Iterable[Wanted], *, dry: bool) -> list[Change]:
+    """Write every file whose content or mode differs, and its folder; return what changed. Raises OSError."""
+    changes = []
+    for wanted in files:
+        path, mode = wanted.path, wanted.mode
+        if wanted.copy:
+            if dry and not wanted.copy.exists():
+                continue  # an earlier task of this very run would have made it
+            data = wanted.copy.read_bytes()
+        else:
+            data = (wanted.content or "").encode()
+        old = path.read_bytes() if path.exists() else None
+        if old == data and path.stat().st_mode & 0o7777 == mode:
+            continue
+        before = (old or b"").decode(errors="replace")
+        changes.append(Change(path, before, data.decode(errors="replace"), secret=not mode & 0o004))
+        if not dry:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write(path, data, mode)
+    return changes

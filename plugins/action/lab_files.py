@@ -1,0 +1,43 @@
+"""Write all files of one host of the lab in one call."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any, ClassVar
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from lab.host.files import Wanted, ensure
+from plugins.glue import Glue
+
+
+class ActionModule(Glue):
+    """Arguments: files, each with path, mode, and content or copy (a file whose content it gets).
+
+    Writes each file beside and renames it, only where content or mode differ; makes missing folders. A file that others
+    may not read is not shown in the diff.
+    """
+
+    FILE: ClassVar = {
+        "path": {"type": "path", "required": True},
+        "mode": {"type": "str", "default": "0644"},
+        "content": {"type": "str", "no_log": False},
+        "copy": {"type": "path"},
+    }
+    OPTIONS: ClassVar = {"files": {"type": "list", "elements": "dict", "required": True, "options": FILE}}
+
+    def act(self, given: dict[str, Any]) -> dict[str, Any]:
+        """Convert and call."""
+        wanted = [
+            Wanted(Path(file["path"]), int(file["mode"], 8), file["content"], file["copy"] and Path(file["copy"]))
+            for file in given["files"]
+        ]
+        changes = ensure(wanted, dry=self.dry)
+        headers = [{"before_header": str(change.path), "after_header": str(change.path)} for change in changes]
+        shown = [
+            {"before": change.before, "after": change.after, **header}
+            for change, header in zip(changes, headers, strict=True)
+            if not change.secret
+        ]
+        return {"changed": bool(changes), "written": [str(change.path) for change in changes], "diff": shown}

@@ -1,0 +1,34 @@
+"""Add the lab's context to the user's kubeconfig, or remove it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any, ClassVar
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from lab.host import kubeconfig
+from plugins.glue import Glue
+
+
+class ActionModule(Glue):
+    """Arguments: context (its name), admin (the lab's own kubeconfig, needed to add), state (present, absent).
+
+    Changes only the cluster, user and context of that name; the current context is set only where there was none.
+    """
+
+    OPTIONS: ClassVar = {
+        "context": {"type": "str", "required": True},
+        "admin": {"type": "path"},
+        "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+    }
+    REQUIRED_IF: ClassVar = [("state", "present", ["admin"])]
+
+    def act(self, given: dict[str, Any]) -> dict[str, Any]:
+        """Convert and call."""
+        path = kubeconfig.user_file()
+        admin = Path(given["admin"]) if given["state"] == "present" else None
+        if self.dry and admin and not admin.exists():
+            return {"changed": True, "path": str(path)}
+        return {"changed": kubeconfig.ensure(path, given["context"], admin, dry=self.dry), "path": str(path)}

@@ -1,0 +1,56 @@
+"""Ensure or remove a node of the lab, or the whole lab."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any, ClassVar
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from lab.host import node
+from plugins.glue import Glue
+
+
+class ActionModule(Glue):
+    """Arguments: name, state (present, absent, no_lab), folder, tree, address, host_address, routes, binds.
+
+    present makes what is missing and starts nothing. absent ends every process of the node and removes its namespaces
+    and cgroup; its files stay. no_lab does so for all nodes, then removes the switch, the host's link and `folder`.
+    `tree` is the root file system that the node shows, read-only; addresses have a prefix length; `routes` are ranges
+    and how they are reached (198.18.65.0/24: via 198.18.0.2); `binds` are folders of the host shown in the node.
+    """
+
+    BIND: ClassVar = {
+        "source": {"type": "path", "required": True},
+        "target": {"type": "path", "required": True},
+        "writable": {"type": "bool", "default": False},
+    }
+    OPTIONS: ClassVar = {
+        "name": {"type": "str"},
+        "state": {"type": "str", "choices": ["present", "absent", "no_lab"], "default": "present"},
+        "folder": {"type": "path", "required": True},
+        "tree": {"type": "path"},
+        "address": {"type": "str"},
+        "host_address": {"type": "str"},
+        "routes": {"type": "dict", "default": {}},
+        "binds": {"type": "list", "elements": "dict", "default": [], "options": BIND},
+    }
+    REQUIRED_IF: ClassVar = [
+        ("state", "present", ["name", "tree", "address", "host_address"]),
+        ("state", "absent", ["name"]),
+    ]
+
+    def act(self, given: dict[str, Any]) -> dict[str, Any]:
+        """Convert and call."""
+        name, folder = given["name"], Path(given["folder"])
+        if self.dry:
+            there = name in node.lab_nodes() if name else bool(node.lab_nodes())
+            return {"changed": there != (given["state"] == "present")}
+        if given["state"] == "no_lab":
+            return {"changed": node.remove_lab(folder)}
+        if given["state"] == "absent":
+            return {"changed": node.remove_node(name)}
+        binds = [node.Bind(**bind) for bind in given["binds"]]
+        network = node.Network(given["address"], given["host_address"], given["routes"])
+        return {"changed": node.ensure_node(name, folder, given["tree"], network, binds)}

@@ -1,0 +1,32 @@
+"""Ensure that the lab's supervisord runs and follows its files."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any, ClassVar
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from lab.host import supervisor
+from plugins.glue import Glue
+
+
+class ActionModule(Glue):
+    """Arguments: config (supervisord's file), socket, logs (folder of the programs' logs). Returns programs.
+
+    Starts supervisord where none answers (first ending what an earlier one left running), starts new and stopped
+    programs, restarts those whose section changed, ends those whose section is gone.
+    """
+
+    OPTIONS: ClassVar = {name: {"type": "path", "required": True} for name in ("config", "socket", "logs")}
+
+    def act(self, given: dict[str, Any]) -> dict[str, Any]:
+        """Convert and call."""
+        socket = Path(given["socket"])
+        running = supervisor.answers(socket)
+        if self.dry:
+            return {"changed": not running}
+        Path(given["logs"]).mkdir(parents=True, exist_ok=True)
+        done = supervisor.ensure(Path(given["config"]), socket)
+        return {"changed": not running or any(done.values()), "programs": done}

@@ -1,0 +1,43 @@
+"""What every action plugin of this project does: check its arguments, call the library, translate the error.
+
+They run in Ansible's own process on the controller, where the library is; a module would start a Python of its own.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from ansible.plugins.action import ActionBase
+
+from lab.errors import PartError
+from lab.host.kubeconfig import KubeconfigError
+from lab.host.node import LabError
+
+
+class Glue(ActionBase):
+    """An action with the arguments OPTIONS (as Ansible's argument specs) that calls `act` with them."""
+
+    OPTIONS: ClassVar[dict[str, Any]] = {}
+    REQUIRED_IF: ClassVar[list[tuple[str, Any, list[str]]]] = []
+    _requires_connection = False
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Return what `act` returns, or a failure with what it raised."""
+        result: dict[str, Any] = super().run(tmp, task_vars)
+        _, given = self.validate_argument_spec(self.OPTIONS, required_if=self.REQUIRED_IF)
+        try:
+            return result | self.act(given)
+        except (PartError, LabError, KubeconfigError) as error:
+            return result | {"failed": True, "msg": str(error)}
+        except OSError as error:
+            cure = "free some space or mend its permissions, then run it again"
+            return result | {"failed": True, "msg": f"{error.filename or self._task.action}: {error.strerror}; {cure}"}
+
+    @property
+    def dry(self) -> bool:
+        """Whether `act` may only say what would change."""
+        return bool(self._task.check_mode)
+
+    def act(self, given: dict[str, Any]) -> dict[str, Any]:
+        """Do it, or with `dry` only look; return at least `changed`."""
+        raise NotImplementedError
