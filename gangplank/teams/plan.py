@@ -22,7 +22,7 @@ FIXED = {
     "PriorityClass": ("value", "preemptionPolicy"),
     "ValidatingAdmissionPolicyBinding": (),
 }
-PRUNED = ("Queue", "ServiceAccount", "RoleBinding", "NetworkPolicy", "ResourceQuota", "LimitRange", "PriorityClass")
+KEPT = ("Namespace", "PersistentVolumeClaim")  # what holds somebody's data goes only when it is named
 
 
 @dataclass(frozen=True)
@@ -90,8 +90,10 @@ def team_of(item: Json) -> str:
 def surplus(wanted: Sequence[Json], live: Sequence[Json]) -> list[Json]:
     """Live objects of teams with a file, and of all teams, that no file wants any more: children before parents."""
     mine = {identity(item) for item in wanted}
-    teams = {team_of(item) for item in wanted}
-    found = [item for item in live if identity(item) not in mine and team_of(item) in teams and item["kind"] in PRUNED]
+    teams = {"", *(team_of(item) for item in wanted)}
+    found = [
+        item for item in live if identity(item) not in mine and team_of(item) in teams and item["kind"] not in KEPT
+    ]
     depths = {item["metadata"]["name"]: item["spec"].get("parent", "") for item in live if item["kind"] == "Queue"}
 
     def depth(item: Json) -> int:

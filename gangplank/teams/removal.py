@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from gangplank.teams.plan import team_of
+from gangplank.teams.plan import KEPT, team_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from gangplank.spec import Json
 
 ORDER = ("RoleBinding", "ServiceAccount", "LimitRange", "NetworkPolicy", "ResourceQuota", "PersistentVolumeClaim")
-KEPT = ("Namespace", "PersistentVolumeClaim")
 
 
 @dataclass(frozen=True)

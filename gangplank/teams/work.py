@@ -75,7 +75,7 @@ def work(kube: Kube, folder: str, remove: Sequence[str] = (), remove_claims: Seq
     guards = any(item["kind"].startswith("ValidatingAdmission") for item in found.replace)
     return Work(
         differences=found.differences,
-        remove=(*found.remove, *gone.remove),
+        remove=(*gone.remove, *found.remove),
         steps=tuple(step for step in steps if step.objects),
         refused=(*found.refused, *gone.refused, *busy),
         notes=(*found.notes, *gone.notes, *idle(teams, site, cluster.scheduler_configuration(kube))),

@@ -189,7 +189,7 @@ def test_the_quota_is_the_cap_and_the_claims_of_the_file() -> None:
 
 
 def test_no_member_can_grant_rights_or_change_what_the_admission_reads() -> None:
-    found = team_objects([], SiteSpec())
+    found = team_objects([parse_team(team())], SiteSpec())
     rules = [rule for item in found if item["kind"] == "ClusterRole" for rule in item["rules"]]
     writes = {
         (group, resource)

@@ -1,0 +1,113 @@
+"""Members train; pods of a team reach each other; a queue gets back what it deserves; who talks to whom."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+from tests.teams_live import ROOT, gangplank, pod, until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from gangplank.kube import Kube
+
+Json = dict[str, Any]
+JOBS = "/apis/batch.volcano.sh/v1alpha1/namespaces/{}/jobs"
+CONNECT = "import socket, sys; socket.create_connection((sys.argv[1], 8000), 5); print('connected')"
+
+
+def test_a_member_trains_from_the_description_to_the_proof(
+    kubeconfigs: Callable[[str, str], str], tmp_path: Path
+) -> None:
+    """The ranks of this job meet over the network: in-job connections work."""
+    bob = kubeconfigs("vision", "bob")
+    job = yaml.safe_load((ROOT / "jobs/digits.yml").read_text())["training_job"]
+    del job["image"], job["hyperparameters"]["epochs"]  # the team's own are taken
+    text = json.dumps({"training_job": job | {"team": "vision"}})
+    (tmp_path / "job.json").write_text(text)
+    seen = gangplank("expand", str(tmp_path / "job.json"), "--teams", "inventories/lab/teams", kubeconfig=bob)
+    assert seen.stdout.startswith("digits in vision on volcano: 3 pods, a gang of 3"), seen.stderr
+    given = json.dumps({"training_job_kubeconfig": bob, "training_job_report_folder": str(tmp_path)})
+    command = [sys.executable, "-m", "ansible", "playbook", "playbooks/train.yml", "-e", text, "-e", given]
+    environment = os.environ | {"ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"), "NO_COLOR": "1"}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert "PROVEN: 12 of 12 claims hold" in done.stdout, done.stdout + done.stderr
+    assert "epochs: 1 to 3 on every rank" in " ".join(done.stdout.split())
+    for words in (("status", "digits"), ("logs", "digits"), ("proof", "digits"), ("delete", "digits")):
+        told = gangplank(*words, "-n", "vision", kubeconfig=bob)
+        assert told.returncode == 0, (words, told.stdout, told.stderr)
+    assert gangplank("status", "digits", "-n", "speech", kubeconfig=bob).returncode == 4
+
+
+@pytest.fixture
+def server(run_pod: Callable[[Json], str]) -> str:
+    """The address of a pod of vision that answers on port 8000."""
+    made = pod("server", "vision", "vision", "python3", "-m", "http.server", "8000")
+    made["spec"]["containers"][0]["readinessProbe"] = {"tcpSocket": {"port": 8000}, "periodSeconds": 1}
+    return run_pod(made)
+
+
+def test_pods_of_a_team_reach_each_other_and_whether_others_are_kept_out_is_told(
+    server: str, run_pod: Callable[[Json], str]
+) -> None:
+    friend = pod("client", "vision", "vision", "python3", "-c", CONNECT, server)
+    assert run_pod(friend).strip() == "connected"
+    stranger = pod("client", "speech", "speech", "python3", "-c", CONNECT, server)
+    if run_pod(stranger).strip() == "connected":
+        print("\nNetworkPolicy is NOT ENFORCED HERE: a pod of team speech reached one of team vision. The policies are")
+        print("there, but this cluster's network plugin ignores them; use one that does (Calico, Cilium, ...).")
+    else:
+        print("\nNetworkPolicy is enforced here: a pod of team speech did not reach one of team vision.")
+
+
+@pytest.fixture
+def jobs(kube: Kube) -> Iterator[Callable[[str, str, str], Callable[[], int]]]:
+    """Start a gang of two that asks for a core each on a queue; how many of its pods run."""
+    made: list[tuple[str, str]] = []
+
+    def start(name: str, namespace: str, queue: str) -> Callable[[], int]:
+        template = pod("x", namespace, queue, "python3", "-c", "import time; time.sleep(600)", cpu="1")
+        task = {"name": "w", "replicas": 2, "template": {"spec": template["spec"]}}
+        gang = {"minAvailable": 2, "maxRetry": 9, "policies": [{"event": "PodEvicted", "action": "RestartJob"}]}
+        spec = {"queue": queue, "schedulerName": "volcano", **gang, "tasks": [task]}
+        meta = {"name": name}
+        body = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": meta, "spec": spec}
+        kube.call("POST", JOBS.format(namespace), body)
+        made.append((namespace, name))
+        selector = {"labelSelector": f"volcano.sh/job-name={name}"}
+
+        def running() -> int:
+            found = kube.call("GET", f"/api/v1/namespaces/{namespace}/pods", query=selector)["items"]
+            return sum(
+                one["status"]["phase"] == "Running" and "deletionTimestamp" not in one["metadata"] for one in found
+            )
+
+        return running
+
+    yield start
+    for namespace, name in made:
+        where = f"/api/v1/namespaces/{namespace}/pods"
+        kube.call("DELETE", f"{JOBS.format(namespace)}/{name}", {"propagationPolicy": "Foreground"})
+        selector = {"labelSelector": f"volcano.sh/job-name={name}"}
+        until(
+            lambda where=where, selector=selector: not kube.call("GET", where, query=selector)["items"], f"{name} gone"
+        )
+
+
+def test_a_queue_gets_back_what_it_deserves_from_whole_gangs(
+    jobs: Callable[[str, str, str], Callable[[], int]],
+) -> None:
+    """The queue `default` deserves nothing: its gang takes what is idle, and gives way to vision as a whole."""
+    borrower = jobs("borrower", "default", "default")
+    until(lambda: borrower() == 2, "the gang of the queue default runs")
+    owner = jobs("owner", "vision", "vision")
+    until(lambda: owner() == 2, "vision's gang runs")
+    assert borrower() == 0, "no half of a gang goes on"

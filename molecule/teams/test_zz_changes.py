@@ -1,0 +1,131 @@
+"""Files and hands change: what a hand did is told and put back, what a file says happens, and nothing else does."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.teams_live import TEAMS, answer, changed, gangplank, pod, teams
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from gangplank.kube import Kube
+
+Json = dict[str, Any]
+BINDING = "/apis/rbac.authorization.k8s.io/v1/namespaces/vision/rolebindings/gangplank-team-trainer"
+QUOTA = "/api/v1/namespaces/vision/resourcequotas/gangplank-team"
+POLICY = "/apis/networking.k8s.io/v1/namespaces/vision/networkpolicies/gangplank-nothing"
+QUEUE = "/apis/scheduling.volcano.sh/v1beta1/queues/{}"
+GUARD = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings/gangplank-team-pods"
+
+
+@pytest.fixture(autouse=True)
+def as_it_was() -> Iterator[None]:
+    """The lab's own teams again after each test."""
+    yield
+    done = teams()
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def recap(text: str) -> dict[str, int]:
+    """The counts of a playbook's last line."""
+    return {name: int(value) for name, value in re.findall(r"(\w+)=(\d+)", text[text.index("PLAY RECAP") :])}
+
+
+def edit(kube: Kube, where: str, apply: Callable[[Json], object]) -> None:
+    """Change a live object by hand."""
+    item = kube.call("GET", where)
+    apply(item)
+    kube.call("PUT", where, item)
+
+
+def test_what_a_hand_changed_is_told_with_its_path_and_put_back_by_the_next_run(kube: Kube) -> None:
+    stranger = {"kind": "User", "name": "mallory", "apiGroup": "rbac.authorization.k8s.io"}
+    edit(kube, BINDING, lambda item: item["subjects"].append(stranger))
+    edit(kube, QUOTA, lambda item: item["spec"]["hard"].update({"requests.cpu": "99", "pods": "0"}))
+    edit(kube, QUEUE.format("vision"), lambda item: item["spec"].update({"weight": 7}))
+    edit(kube, "/api/v1/namespaces/vision", lambda item: item["metadata"]["annotations"].update({
+        "gangplank.dev/queues": "vision,speech"}))  # fmt: skip
+    kube.call("DELETE", POLICY)
+    kube.call("DELETE", GUARD)
+    told = gangplank("drift", str(TEAMS))
+    assert told.returncode == 1
+    assert told.stdout.splitlines() == [
+        "ValidatingAdmissionPolicyBinding gangplank-team-pods: not there",
+        "Queue vision: spec.weight: wanted 1, live 7",
+        'Namespace vision: metadata.annotations["gangplank.dev/queues"]: wanted "vision", live "vision,speech"',
+        'ResourceQuota vision/gangplank-team: spec.hard["requests.cpu"]: wanted "2", live "99"',
+        'ResourceQuota vision/gangplank-team: spec.hard.pods: wanted nothing, live "0"',
+        "NetworkPolicy vision/gangplank-nothing: not there",
+        (
+            "RoleBinding vision/gangplank-team-trainer: subjects[1]: wanted nothing, live "
+            '{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "mallory"}'
+        ),
+    ]
+    seen = teams(check=True)
+    assert "spec.weight: wanted 1, live 7" in " ".join(seen.stdout.split())
+    assert gangplank("drift", str(TEAMS)).returncode == 1, "check mode changes nothing"
+    assert recap(teams().stdout)["changed"] == 1
+    assert gangplank("drift", str(TEAMS)).stdout.startswith("no drift")
+    assert recap(teams().stdout)["changed"] == 0
+
+
+def test_who_leaves_the_file_is_out_with_the_next_run_though_the_certificate_is_valid(
+    kubeconfigs: Callable[[str, str], str], as_member: Callable[[str, str], Kube], tmp_path: Path
+) -> None:
+    kubeconfigs("vision", "eve")
+    eve = as_member("vision", "eve")
+    assert answer(eve, "GET", "/api/v1/namespaces/vision/pods") == ""
+    done = teams(changed(tmp_path, vision={"members": [{"user": "ada", "role": "lead"}]}))
+    assert done.returncode == 0, done.stdout
+    assert 'pods is forbidden: User "eve"' in answer(eve, "GET", "/api/v1/namespaces/vision/pods")
+
+
+def test_work_that_runs_keeps_its_team_and_a_lower_cap_says_what_it_means(
+    run_pod: Callable[[Json], str], kube: Kube, tmp_path: Path
+) -> None:
+    run_pod(pod("worker", "speech", "speech", "python3", "-c", "import time; time.sleep(600)", cpu="100m"))
+    (tmp_path / "lower").mkdir()
+    (tmp_path / "gone").mkdir()
+    low = teams(changed(tmp_path / "lower", speech={"cap": {"cpu": "50m"}}), check=True).stdout
+    told = "team speech: requests.cpu becomes 50m while 100m is in use. What runs goes on; nothing new starts"
+    assert told in " ".join(low.split())
+    gone = changed(tmp_path / "gone", drop=("speech",))
+    left = teams(gone)
+    assert "team speech has no file any more. Nothing of it is removed" in " ".join(left.stdout.split())
+    assert recap(left.stdout)["changed"] == 0
+    refused = teams(gone, teams_remove="speech")
+    assert refused.returncode != 0
+    assert "team speech has work that has not ended" in refused.stdout + refused.stderr
+    assert answer(kube, "GET", QUEUE.format("speech")) == ""
+
+
+def test_a_team_that_is_named_goes_and_its_claims_stay_until_they_are_named(kube: Kube, tmp_path: Path) -> None:
+    refused = teams(teams_remove="vision")
+    assert "team vision has a file" in " ".join((refused.stdout + refused.stderr).split())
+    gone = changed(tmp_path, drop=("vision",))
+    done = teams(gone, teams_remove="vision")
+    assert done.returncode == 0, done.stdout
+    assert "data and the namespace vision stay, and nobody has access" in " ".join(done.stdout.split())
+    assert "not found" in answer(kube, "GET", QUEUE.format("vision"))
+    assert "not found" in answer(kube, "GET", BINDING)
+    assert answer(kube, "GET", "/api/v1/namespaces/vision/persistentvolumeclaims/data") == ""
+    assert answer(kube, "GET", QUEUE.format("speech")) == "", "nothing of another team's"
+    assert recap(teams(gone, teams_remove="vision").stdout)["changed"] == 0
+    last = teams(gone, teams_remove="vision", teams_remove_claims="vision/data")
+    assert last.returncode == 0, last.stdout
+    assert "not found" in answer(kube, "GET", "/api/v1/namespaces/vision")
+
+
+def test_every_problem_of_every_file_is_told_at_once(tmp_path: Path) -> None:
+    bad = changed(tmp_path, vision={"weight": 0, "parent": "nowhere"}, speech={"guaranteed": {"cpu": "1"}, "cap": {}})
+    done = teams(bad)
+    told = " ".join((done.stdout + done.stderr).split())
+    assert done.returncode != 0
+    for text in ("speech.yml: 1 problem", "vision.yml: 2 problems", "team.weight", "team.parent", "team.cap"):
+        assert text in told
+    assert "Traceback" not in told
