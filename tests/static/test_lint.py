@@ -43,8 +43,11 @@ def test_every_exemption_in_python_names_its_rule_and_its_reason() -> None:
 
 
 def test_molecule_and_pre_commit_fetch_nothing() -> None:
-    for scenario in (ROOT / "molecule").glob("*/molecule.yml"):
-        assert yaml.safe_load(scenario.read_text())["dependency"]["enabled"] is False
+    shared = yaml.safe_load((ROOT / ".config/molecule/config.yml").read_text())
+    assert (shared["dependency"]["enabled"], shared["prerun"]) == (False, False)
+    scenarios = [yaml.safe_load(path.read_text()) or {} for path in (ROOT / "molecule").glob("*/molecule.yml")]
+    assert scenarios
+    assert [scenario for scenario in scenarios if {"dependency", "prerun"} & scenario.keys()] == []
     hooks = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"]
     assert {repository["repo"] for repository in hooks} == {"local"}
     assert {hook["language"] for repository in hooks for hook in repository["hooks"]} == {"system"}

@@ -1,0 +1,31 @@
+"""Wait until the lab's API answers and its nodes are Ready."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any, ClassVar
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from lab.host.wait import wait
+from plugins.glue import Glue
+
+
+class ActionModule(Glue):
+    """Arguments: kubeconfig (the admin's), nodes (names), timeout_s, logs (folder of the programs' logs).
+
+    When time is up it names what is not ready, and shows the last lines of the programs that matter for it.
+    """
+
+    OPTIONS: ClassVar = {
+        "kubeconfig": {"type": "path", "required": True},
+        "nodes": {"type": "list", "elements": "str", "required": True},
+        "timeout_s": {"type": "int", "required": True},
+        "logs": {"type": "path", "required": True},
+    }
+
+    def act(self, given: dict[str, Any]) -> dict[str, Any]:
+        """Convert and call; there is nothing to change."""
+        waited_s = wait(Path(given["kubeconfig"]), given["nodes"], given["timeout_s"], Path(given["logs"]))
+        return {"changed": False, "waited_s": waited_s}
