@@ -165,7 +165,8 @@ def _no_pod(node: Json, seen: Seen) -> Why:
 def _of_pod(node: Json, pod: Json, seen: Seen, resource: str) -> Why:
     """Why a plugin that has a pod on a node gives it no devices."""
     name, log = pod["metadata"]["name"], seen.logs.get(pod["metadata"]["name"], "")
-    containers = (pod.get("status") or {}).get("containerStatuses") or []
+    status = pod.get("status") or {}
+    containers = [*(status.get("initContainerStatuses") or []), *(status.get("containerStatuses") or [])]
     states = [container.get("state") or {} for container in containers]
     if told := seen.said(name, NO_RUNTIME):
         cure = "configure the runtime on the node (nvidia-ctk runtime configure), or correct the RuntimeClass's handler"
@@ -174,7 +175,7 @@ def _of_pod(node: Json, pod: Json, seen: Seen, resource: str) -> Why:
         waiting = state.get("waiting") or {}
         if waiting.get("reason") in NO_IMAGE:
             told = f"pod {name}: {waiting['reason']}: {waiting.get('message', '')}"
-            return "plugin crashed", told, "bring the image to the node's registry or mirror"
+            return "no image", told, "bring the image to the node, its registry or its mirror"
     driver = "install the driver on the node and see that nvidia-smi works there"
     if (line := _line(log, NO_DRIVER)) or (told := seen.said(name, NO_DRIVER)):
         return "no driver", f"pod {name} says: {line or told}", driver
@@ -183,11 +184,11 @@ def _of_pod(node: Json, pod: Json, seen: Seen, resource: str) -> Why:
             return "no driver", f"pod {name} has its runtime class and yet says: {line}", driver
         cure = "set gpu_device_plugin_runtime_class, or make the NVIDIA runtime the node's default"
         return "wrong runtime class", f"pod {name} has no runtime class and says: {line}", cure
-    if not all("running" in state for state in states) or not states:
+    if status.get("phase") != "Running" or not all("running" in state for state in states[-1:]):
         ended = next((_end(part) for part in containers if _end(part)), "")
         last = log.strip().splitlines()[-1:] or [seen.said(name) or "it left no log"]
-        phase = (pod.get("status") or {}).get("phase", "")
-        return "plugin crashed", f"pod {name}, {ended or phase}: {last[0]}", "mend what this line names"
+        how = ended or status.get("phase", "not started")
+        return "plugin crashed", f"pod {name}, {how}: {last[0]}", "mend what this line names"
     told_of = devices(node, resource, "capacity")
     if told_of:
         evidence = f"the plugin told of {told_of} {resource}, and none of them is healthy"

@@ -32,8 +32,11 @@ def plugin(**spec: Any) -> dict[str, Any]:
     return {"metadata": {"name": "gpus"}, "spec": {"template": {"spec": base | spec}}}
 
 
-def pod(state: dict[str, Any], last: dict[str, Any] | None = None) -> dict[str, Any]:
+def pod(
+    state: dict[str, Any], last: dict[str, Any] | None = None, init: dict[str, Any] | None = None
+) -> dict[str, Any]:
     status = {"phase": "Running", "containerStatuses": [{"state": state, "lastState": last or {}}]}
+    status |= {"initContainerStatuses": [{"state": init}]} if init else {}
     return {"metadata": {"name": "gpus-x"}, "spec": {"nodeName": "n"}, "status": status}
 
 
@@ -76,8 +79,20 @@ CASES: dict[str, tuple[Seen, dict[str, Any], str, str]] = {
     "no image": (
         Seen(plugin(), [pod({"waiting": {"reason": "ImagePullBackOff", "message": "nvcr.io/x not found"}})]),
         {},
-        "plugin crashed",
+        "no image",
         "ImagePullBackOff: nvcr.io/x not found",
+    ),
+    "no image of an init container": (
+        Seen(plugin(), [pod({"waiting": {"reason": "PodInitializing"}}, init={"waiting": {"reason": "ErrImagePull"}})]),
+        {},
+        "no image",
+        "ErrImagePull",
+    ),
+    "an init container that has ended well": (
+        Seen(plugin(), [pod(RUNS, init={"terminated": {"reason": "Completed", "exitCode": 0}})]),
+        {},
+        "allocatable 0",
+        "told the kubelet of no nvidia.com/gpu",
     ),
     "no driver, and the plugin waits": (
         Seen(plugin(), [pod(RUNS)], {"gpus-x": f"starting\n{NO_NVML}\nwaiting"}),
