@@ -90,7 +90,7 @@ def volcano(fields: Fields) -> VolcanoBlock:
         min_task_member={role: members.integer(role, 0) for role in ROLES if members.map.get(role) is not None},
         network_topology=topology(fields.inner("network_topology")),
         volumes=fields.mappings("volumes"),
-        restart_policy=fields.choice("restart_policy", "OnFailure", ("OnFailure", "Never")),
+        restart_policy=fields.choice("restart_policy", "Never", ("OnFailure", "Never")),
     )
     for inner in (members, depends):
         inner.known.extend(ROLES)

@@ -130,6 +130,11 @@ def select(records: Iterable[Record]) -> Run:
     return Run(chains, finals, list(unique_earlier.values()), abandoned, altered, gaps)
 
 
+def complete(run: Run, world_size: int) -> bool:
+    """Whether every rank's chain is there from its beginning to its end; logs lack what earlier pods have said."""
+    return run.finals.keys() >= set(range(world_size)) and not run.gaps
+
+
 def heads_at_resume(chain: Sequence[Record]) -> list[tuple[int, str]]:
     """Rank and head of every chain that a checkpoint carried, at each resume of this chain."""
     found = []

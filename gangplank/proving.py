@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gangplank import asked, cli
-from gangplank.chains import select
+from gangplank.chains import complete, select
 from gangplank.claims import Expected
 from gangplank.commands import locate
 from gangplank.kube import Kube, KubeError, path
@@ -115,7 +115,7 @@ def from_cluster(kube: Kube, job: Json, expected: Expected) -> Records:
             if error.status not in NO_LOG:
                 raise
     records = read_records("\n".join(lines))
-    if set(select(records).finals) >= set(range(expected.world_size)):
+    if complete(select(records), expected.world_size):
         return records
     reader = asked.reader(job, f"-{uuid.uuid4().hex[:6]}")
     if reader is None or not phase(job).ended:

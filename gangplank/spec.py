@@ -67,7 +67,7 @@ class VolcanoBlock:
     min_task_member: Mapping[str, int] = field(default_factory=dict)
     network_topology: Json | None = None
     volumes: tuple[Json, ...] = ()
-    restart_policy: str = "OnFailure"
+    restart_policy: str = "Never"  # so that the gang restarts as one, see docs/restarts.md
 
 
 @dataclass(frozen=True)

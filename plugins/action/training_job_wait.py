@@ -11,9 +11,9 @@ from ansible.utils.display import Display
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+from gangplank.chains import complete, read_records, select
 from gangplank.cluster import JobWatch, follow
 from gangplank.kube import KubeError
-from gangplank.proof import read_records
 from gangplank.watch import table
 
 
@@ -47,9 +47,8 @@ class ActionModule(ActionBase):
             return result | {"failed": True, "msg": f"job {watch.name}: {what}\n{watch.trouble()}\nCure: {cure}"}
         rows = watch.progress().rows
         evidence = [line for line in watch.text().splitlines() if line.startswith('{"event":"evidence"')]
-        ranks = {record.get("rank") for record in read_records("\n".join(evidence))}
-        complete = ranks >= set(range(given["job"]["world_size"]))
+        whole = complete(select(read_records("\n".join(evidence))), given["job"]["world_size"])
         shown = table(rows).splitlines() if rows else []
         # Workers' pods, and their logs, may be gone: then rank 0 has left everybody's evidence on the claim.
-        found = {"rows": rows, "table": shown, "evidence": evidence, "complete": complete, "job_uid": watch.job_uid}
+        found = {"rows": rows, "table": shown, "evidence": evidence, "complete": whole, "job_uid": watch.job_uid}
         return result | found | {"changed": False}
