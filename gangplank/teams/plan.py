@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from gangplank import quantity
-from gangplank.drift import EXACT, Difference, drift, identity
+from gangplank.drift import EXACT, OWN_KEYS, Difference, drift, identity
 from gangplank.podspec import TEAM_LABEL
 from gangplank.teams.labels import PART_LABEL, SHARED_PART
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Sequence
 
     from gangplank.drift import Identity
     from gangplank.spec import Json
@@ -32,15 +33,14 @@ class Plan:
     differences: tuple[Difference, ...] = ()
     remove: tuple[Json, ...] = ()  # what no file wants any more, and what has to be made anew
     lower: tuple[Json, ...] = ()  # queues first brought down, so that no moment promises more than there is
-    replace: tuple[Json, ...] = ()  # parts that are ours alone: whatever else stands there goes
-    merge: tuple[Json, ...] = ()  # objects that others write to as well
+    write: tuple[Json, ...] = ()  # as JSON merge patches: what a hand has added to a part of ours is null in them
     refused: tuple[str, ...] = ()  # what cannot be done
     notes: tuple[str, ...] = field(default=())
 
     @property
     def changes(self) -> bool:
         """Whether there is anything to do."""
-        return bool(self.remove or self.replace or self.merge)
+        return bool(self.remove or self.write)
 
 
 def plan(wanted: Sequence[Json], live: Sequence[Json], leaving: Collection[str] = ()) -> Plan:
@@ -55,11 +55,41 @@ def plan(wanted: Sequence[Json], live: Sequence[Json], leaving: Collection[str] 
         differences=(*differences, *(Difference(*identity(item), "", None, "this object") for item in gone)),
         remove=(*gone, *anew),
         lower=tuple(lowered(work, there)),
-        replace=tuple(item for item in work if item["kind"] in EXACT),
-        merge=tuple(item for item in work if item["kind"] not in EXACT),
+        write=tuple(patch(item, there.get(identity(item))) for item in work),
         refused=tuple(frozen(differences)),
         notes=(*in_use(work, there), *orphans(wanted, live, leaving)),
     )
+
+
+def patch(wanted: Json, live: Json | None) -> Json:
+    """A merge patch that makes a live object as wanted: null for each key of ours that is too much.
+
+    https://www.rfc-editor.org/rfc/rfc7386
+    """
+    if live is None:
+        return wanted
+    exact = EXACT.get(wanted["kind"], ())
+    found = {key: without(value, live.get(key)) if key in exact else value for key, value in wanted.items()}
+    meta = dict(wanted["metadata"])
+    for part in ("labels", "annotations"):
+        theirs = live["metadata"].get(part) or {}
+        extra = {key: None for key in theirs if key.startswith(OWN_KEYS) and key not in (meta.get(part) or {})}
+        if extra:
+            meta[part] = {**(meta.get(part) or {}), **extra}
+    more = {key: None for key in exact if live.get(key) and key not in wanted}
+    return {**found, **more, "metadata": meta}
+
+
+def without(wanted: object, live: object) -> object:
+    """A value with null for each key that only the live one has; lists are replaced as they are.
+
+    >>> without({"a": {"x": 1}}, {"a": {"x": 2, "y": 3}, "b": []})
+    {'a': {'x': 1, 'y': None}, 'b': None}
+    """
+    if not isinstance(wanted, Mapping) or not isinstance(live, Mapping):
+        return wanted
+    extra = {key: None for key in live if key not in wanted}
+    return {**{key: without(value, live.get(key)) for key, value in wanted.items()}, **extra}
 
 
 def is_fixed(item: Json, differences: Sequence[Difference]) -> bool:
@@ -135,7 +165,8 @@ def lowered(work: Sequence[Json], there: Mapping[Identity, Json]) -> list[Json]:
             any(body[part] != (live["spec"].get(part) or {}) for part in ("deserved", "capability"))
             or body["guarantee"]["resource"] != old
         ):
-            found.append({**item, "spec": {key: value for key, value in body.items() if value not in ({}, None)}})
+            spec = {key: value for key, value in body.items() if value not in ({}, None)}
+            found.append(patch({**item, "spec": spec}, live))
     return found[::-1]
 
 

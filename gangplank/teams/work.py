@@ -22,11 +22,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Step:
-    """Objects that are written in one call: replaced whole, or merged into what others wrote."""
+    """Objects that are written in one call, each as a JSON merge patch where it is there already."""
 
     name: str
     objects: tuple[Json, ...]
-    replaces: bool
 
 
 @dataclass(frozen=True)
@@ -65,18 +64,19 @@ def work(kube: Kube, folder: str, remove: Sequence[str] = (), remove_claims: Seq
     )
     queues = [item["metadata"]["name"] for item in found.remove if item["kind"] == "Queue"]
     busy = [f"{text}. Cure: wait for it, or keep the queue in its file" for text in cluster.in_queues(kube, queues)]
-    order = (
-        Step("for all teams", tuple(item for item in found.replace if not item["metadata"].get("namespace")), True),
-        Step("the namespaces", tuple(item for item in found.merge if not item["metadata"].get("namespace")), False),
-        Step("in the namespaces", tuple(item for item in found.replace if item["metadata"].get("namespace")), True),
-        Step("accounts and claims", tuple(item for item in found.merge if item["metadata"].get("namespace")), False),
-    )
-    steps = (Step("queues that give up something", found.lower, True), *order)
-    guards = any(item["kind"].startswith("ValidatingAdmission") for item in found.replace)
+    claims = ("ServiceAccount", "PersistentVolumeClaim")  # after the quota that has to leave room for them
+    order = {
+        "queues that give up something": found.lower,
+        "for all teams": [item for item in found.write if not item["metadata"].get("namespace")],
+        "in the namespaces": sorted(
+            (item for item in found.write if item["metadata"].get("namespace")), key=lambda item: item["kind"] in claims
+        ),
+    }
+    guards = any(item["kind"].startswith("ValidatingAdmission") for item in found.write)
     return Work(
         differences=found.differences,
         remove=(*gone.remove, *found.remove),
-        steps=tuple(step for step in steps if step.objects),
+        steps=tuple(Step(name, tuple(items)) for name, items in order.items() if items),
         refused=(*found.refused, *gone.refused, *busy),
         notes=(*found.notes, *gone.notes, *idle(teams, site, cluster.scheduler_configuration(kube))),
         count=len(wanted),

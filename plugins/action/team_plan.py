@@ -44,9 +44,7 @@ class ActionModule(ActionBase):
         return result | {
             "changed": bool(self._task.check_mode and found.changes),
             "remove": list(found.remove),
-            "steps": [
-                {"name": step.name, "force": step.replaces, "objects": list(step.objects)} for step in found.steps
-            ],
+            "steps": [{"name": step.name, "objects": list(step.objects)} for step in found.steps],
             "notes": list(found.notes),
             "differences": lines,
             "probe": found.probe,

@@ -39,7 +39,7 @@ def test_nothing_to_do_when_all_is_as_wanted() -> None:
 def test_everything_is_made_on_an_empty_cluster() -> None:
     wanted = rendered(a={}, b={})
     found = plan(wanted, [])
-    assert len(found.replace) + len(found.merge) == len(wanted)
+    assert len(found.write) == len(wanted)
     assert not found.remove + found.lower
 
 
@@ -58,20 +58,22 @@ def test_tells_a_hand_edit_with_its_path_and_mends_it(kind: str, part: str, chan
     item[part] = change if isinstance(change, list) else {**item[part], **change}
     found = plan(rendered(a={}), live)
     assert told in "\n".join(map(str, found.differences))
-    assert names(found.replace) == [f"{kind} {item['metadata']['name']}"]
+    assert names(found.write) == [f"{kind} {item['metadata']['name']}"]
 
 
 def test_what_a_hand_added_to_a_quota_goes_too() -> None:
     live = rendered(a={})
     one(live, "ResourceQuota")["spec"]["hard"]["pods"] = "0"
-    assert [item.path for item in plan(rendered(a={}), live).differences] == ["spec.hard.pods"]
+    found = plan(rendered(a={}), live)
+    assert [item.path for item in found.differences] == ["spec.hard.pods"]
+    assert found.write[0]["spec"]["hard"] == one(rendered(a={}), "ResourceQuota")["spec"]["hard"] | {"pods": None}
 
 
 def test_a_binding_to_another_role_is_made_anew() -> None:
     live = rendered(a={})
     one(live, "RoleBinding", "viewer")["roleRef"]["name"] = "cluster-admin"
     found = plan(rendered(a={}), live)
-    assert names(found.remove) == names(found.replace) == ["RoleBinding gangplank-team-viewer"]
+    assert names(found.remove) == names(found.write) == ["RoleBinding gangplank-team-viewer"]
 
 
 def test_a_claim_grows_and_never_shrinks() -> None:
@@ -100,7 +102,7 @@ def test_moving_an_amount_takes_it_away_first() -> None:
     after = rendered(a={"deserved": {"cpu": 1}}, b={"deserved": {"cpu": 3}})
     found = plan(after, before)
     assert [(item["metadata"]["name"], item["spec"]["deserved"]) for item in found.lower] == [("a", {"cpu": "1"})]
-    assert {item["metadata"]["name"] for item in found.replace} == {"a", "b"}
+    assert {item["metadata"]["name"] for item in found.write} == {"a", "b"}
 
 
 def test_lowering_a_quota_below_use_says_what_will_happen() -> None:
