@@ -116,7 +116,7 @@ def reader(manifest: Json, suffix: str = "") -> Json | None:
         "securityContext": CONTAINER_SECURITY,
         "volumeMounts": mounts,
     }
-    same = {key: pod[key] for key in ("imagePullSecrets", "nodeSelector", "tolerations") if key in pod}
+    same = {key: pod[key] for key in ("imagePullSecrets", "nodeSelector") if key in pod}
     queue = queue_of(manifest)
     if queue != "default":  # a team's namespace takes pods of its own queues alone
         same["schedulerName"] = "volcano"
@@ -125,6 +125,7 @@ def reader(manifest: Json, suffix: str = "") -> Json | None:
         "automountServiceAccountToken": False,
         "securityContext": pod.get("securityContext", POD_SECURITY),
         **same,
+        "tolerations": [{"operator": "Exists"}],  # it goes where the claim is, whatever keeps others off that node
         "containers": [container],
         "volumes": volumes,
     }

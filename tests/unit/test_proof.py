@@ -245,15 +245,15 @@ def test_a_chain_that_grows_out_of_another_ranks_is_rejected() -> None:
     assert "nothing before rank 1 record 0 (begin)" in verdict.text()
 
 
-def interrupted(after: int, samples: int = 100) -> tuple[World, list[Record]]:
+def interrupted(after: int, samples: int = 100, job: str = "job-1") -> tuple[World, list[Record]]:
     """Three ranks until 60 samples of epoch 1, then, from that checkpoint, `after` ranks; and the work given up."""
-    first = World(3, samples)
+    first = World(3, samples, job=job)
     first.begin()
     first.part(1, list(range(60)))
-    given_up = World(3, samples, chains={rank: list(chain) for rank, chain in first.chains.items()})
+    given_up = World(3, samples, job=job, chains={rank: list(chain) for rank, chain in first.chains.items()})
     given_up.part(1, list(range(60, 90)))
     heads = {str(rank): head for rank, head in first.heads().items()}
-    second = World(after, samples, clock=2000.0, attempt="a2", chains=first.chains)
+    second = World(after, samples, job=job, clock=2000.0, attempt="a2", chains=first.chains)
     second.begin({"step": 2, "epoch": 1, "position": 60, "world_size": 3, "heads": heads})
     second.part(1, list(range(60, samples)))
     second.close(1)

@@ -12,7 +12,7 @@ from gangplank import asked, cli
 from gangplank.backends import BACKENDS
 from gangplank.parse import parse_job
 from tests.unit import test_commands
-from tests.unit.test_proof import World, where
+from tests.unit.test_proof import World, interrupted, where
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -143,6 +143,21 @@ def logs(api: Api, world: World) -> None:
         api.logs[f"{PODS}/digits-{pod}/log"] = text(world.chains[rank]).encode()
 
 
+def on_claim(api: Api, monkeypatch: pytest.MonkeyPatch, evidence: str) -> None:
+    """Pods that are made run at once, and print the evidence."""
+    answer = api.answer
+
+    def kubelet(method: str, path: str, query: str, body: Json) -> tuple[int, bytes]:
+        if method == "POST":
+            name = f"{path}/{body['metadata']['name']}"
+            api.objects[name] = {**body, "status": {"phase": "Succeeded"}}
+            api.logs[f"{name}/log"] = evidence.encode()
+            return 201, json.dumps(body).encode()
+        return answer(method, path, query, body)
+
+    monkeypatch.setattr(api, "answer", kubelet)
+
+
 def test_from_the_pods_that_are_there(api: Api, capsys: pytest.CaptureFixture[str]) -> None:
     world = World(job="digits-u")
     world.train()
@@ -159,19 +174,8 @@ def test_from_the_claim_where_workers_are_gone(
 ) -> None:
     world = World(job="digits-u")
     live(api, pods=1)
-    logs_of_all = text(world.train()).encode()
+    on_claim(api, monkeypatch, text(world.train()))
     logs(api, world)
-    answer = api.answer
-
-    def kubelet(method: str, path: str, query: str, body: Json) -> tuple[int, bytes]:
-        if method == "POST":
-            name = f"{path}/{body['metadata']['name']}"
-            api.objects[name] = {**body, "status": {"phase": "Succeeded"}}
-            api.logs[f"{name}/log"] = logs_of_all
-            return 201, json.dumps(body).encode()
-        return answer(method, path, query, body)
-
-    monkeypatch.setattr(api, "answer", kubelet)
     assert run(capsys, "proof", "digits")[0] == 0
     (made,) = [line.split()[1] for line in api.seen if line.startswith("DELETE")]
     assert made.startswith(f"{PODS}/digits-evidence-")
@@ -242,3 +246,18 @@ def test_the_reading_pod_of_a_team_s_job_goes_to_the_team_s_queue(backend: str) 
 @pytest.mark.parametrize("change", [{"output": ""}, {"volumes": []}])
 def test_a_job_that_leaves_nothing_on_a_claim_has_no_reading_pod(change: Json) -> None:
     assert asked.reader(BACKENDS["volcano"].manifests(parse_job({**JOB, **change}))[-1]) is None
+
+
+def test_logs_of_the_last_generation_alone_are_not_taken_for_the_whole(
+    api: Api, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """New pods have not said what the pods before them said: the claim has it all."""
+    world, _ = interrupted(3, job="digits-u")
+    live(api)
+    for pod, rank in {"master-0": 0, "worker-0": 1, "worker-1": 2}.items():
+        second = [record for record in world.chains[rank] if record["time"] == 2000.0]
+        assert 0 < len(second) < len(world.chains[rank])
+        api.logs[f"{PODS}/digits-{pod}/log"] = text(second).encode()
+    on_claim(api, monkeypatch, text(world.records()))
+    code, out, _ = run(capsys, "proof", "digits")
+    assert (code, "1 resumes" in out) == (0, True)
