@@ -45,7 +45,12 @@ def teams(folder: Path = TEAMS, **extra: object) -> subprocess.CompletedProcess[
     flags = ["--check"] if extra.pop("check", False) else []
     given = json.dumps({"team_folder": str(folder), **extra})
     command = [sys.executable, "-m", "ansible", "playbook", "playbooks/teams.yml", "-e", given, *flags]
-    environment = os.environ | {"ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"), "NO_COLOR": "1"}
+    environment = os.environ | {
+        "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
+        "ANSIBLE_FORCE_COLOR": "0",
+        "ANSIBLE_NOCOLOR": "1",
+        "ANSIBLE_DIFF_ALWAYS": "0",
+    }
     return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
 
 

@@ -37,7 +37,12 @@ def test_a_member_trains_from_the_description_to_the_proof(
     assert seen.stdout.startswith("digits in vision on volcano: 3 pods, a gang of 3"), seen.stderr
     given = json.dumps({"training_job_kubeconfig": bob, "training_job_report_folder": str(tmp_path)})
     command = [sys.executable, "-m", "ansible", "playbook", "playbooks/train.yml", "-e", text, "-e", given]
-    environment = os.environ | {"ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"), "NO_COLOR": "1"}
+    environment = os.environ | {
+        "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
+        "ANSIBLE_FORCE_COLOR": "0",
+        "ANSIBLE_NOCOLOR": "1",
+        "ANSIBLE_DIFF_ALWAYS": "0",
+    }
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     assert "PROVEN: 12 of 12 claims hold" in done.stdout, done.stdout + done.stderr
     assert "epochs: 1 to 3 on every rank" in " ".join(done.stdout.split())
