@@ -1,0 +1,70 @@
+"""Every site is whole: its teams render, its values are inputs that exist, and its playbooks pass Ansible's check."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from gangplank.teams.files import load
+from gangplank.teams.objects import team_objects
+
+ROOT = Path(__file__).resolve().parents[2]
+SITES = sorted(path.parent for path in ROOT.glob("inventories/*/hosts.yml"))
+each_site = pytest.mark.parametrize("site", SITES, ids=lambda site: site.name)
+PLAYBOOKS = ("site.yml", "teams.yml", "train.yml")
+ALONE = ("lab", "site")  # prefixes of values that belong to no role: an inventory's own, and the playbooks'
+
+
+def inputs() -> set[str]:
+    """What the roles take."""
+    found: set[str] = set()
+    for path in ROOT.glob("roles/*/meta/argument_specs.yml"):
+        found |= yaml.safe_load(path.read_text())["argument_specs"]["main"].get("options", {}).keys()
+    return found
+
+
+def test_there_are_a_lab_and_a_site_to_copy() -> None:
+    assert {"lab", "example"} <= {site.name for site in SITES}
+
+
+@each_site
+def test_its_teams_render(site: Path) -> None:
+    held, teams = load(str(site / "teams"))
+    objects = team_objects(teams, held)
+    assert {"Namespace", "Queue", "ResourceQuota", "RoleBinding", "NetworkPolicy"} <= {one["kind"] for one in objects}
+
+
+@each_site
+def test_every_value_is_an_input_of_a_role(site: Path) -> None:
+    given: set[str] = set()
+    for path in site.glob("group_vars/all/*.yml"):
+        given |= yaml.safe_load(path.read_text()).keys()
+    assert {name for name in given - inputs() if name.split("_")[0] not in ALONE} == set()
+
+
+@each_site
+def test_its_playbooks_pass_the_syntax_check(site: Path) -> None:
+    command = [sys.executable, "-m", "ansible", "playbook", "--syntax-check", "-i", str(site)]
+    environment = os.environ | {"ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"), "NO_COLOR": "1"}
+    books = [f"playbooks/{name}" for name in PLAYBOOKS]
+    done = subprocess.run([*command, *books], cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "WARNING" not in done.stderr, done.stderr
+
+
+def test_the_site_to_copy_has_what_a_real_one_has() -> None:
+    held, teams = load(str(ROOT / "inventories/example/teams"))
+    assert len(teams) == 3
+    assert held.queues
+    members = [member for team in teams for member in team.members]
+    assert {"Group", "ServiceAccount"} <= {member.kind for member in members}
+    hosts = yaml.safe_load((ROOT / "inventories/example/hosts.yml").read_text())
+    assert len(hosts["all"]["children"]["cluster"]["children"]["gpu_nodes"]["hosts"]) > 1
+    values = yaml.safe_load((ROOT / "inventories/example/group_vars/all/site.yml").read_text())
+    assert values["volcano_source"] == values["gpu_device_plugin_source"] == "release"
+    assert any("nfs" in one.get("provisioner", "") for one in values["storage_classes"])
