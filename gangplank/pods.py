@@ -29,6 +29,7 @@ class Site:
     gang: bool = True  # the training operator runs with --gang-scheduler-name=volcano
     init_image: str = "alpine:3.10"  # its --pytorch-init-container-image
     init_tries: int = 100  # its --pytorch-init-container-max-tries
+    init_template: str = ""  # its --pytorch-init-container-template-file; "": upstream's own
     priorities: Mapping[str, int] = field(default_factory=dict)  # PriorityClasses that exist: their values
     others: tuple[Any, ...] = ()  # further manifests: Trainer's runtimes
 

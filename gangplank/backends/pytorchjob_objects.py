@@ -5,7 +5,11 @@ Follows github.com/kubeflow/training-operator v1.9.4: defaults in memory, then p
 
 from __future__ import annotations
 
+import functools
+import re
 from typing import TYPE_CHECKING
+
+import yaml
 
 from gangplank import names, quota, shape
 from gangplank.errors import Problem, shown
@@ -43,10 +47,15 @@ FORM = {
         "pytorchReplicaSpecs": shape.each(REPLICA),
     }
 }
-LOOKUP = (
-    "err=1;for i in $(seq {tries}); do if nslookup {host}; then err=0 && break; fi;"
-    "echo waiting for master; sleep 2; done; exit $err"
-)
+# Upstream's own template of the container in which a worker waits until the master's name resolves.
+INIT_TEMPLATE = """
+- name: init-pytorch
+  image: {{.InitContainerImage}}
+  imagePullPolicy: IfNotPresent
+  resources: {limits: {cpu: 100m, memory: 20Mi}, requests: {cpu: 50m, memory: 10Mi}}
+  command: ['sh', '-c', 'err=1;for i in $(seq {{.MaxTries}}); do if nslookup {{.MasterAddr}}; then err=0 && break; fi;\
+echo waiting for master; sleep 2; done; exit $err']
+"""
 
 
 def admitted(given: Json) -> Json:
@@ -167,16 +176,12 @@ def _integer(text: str | None) -> int:
     return int(text) if text and sign and sign.isascii() and sign.isdigit() else 1
 
 
-def init_container(job: Json, site: Site) -> Json:
-    """The container in which a worker waits until the master's name resolves."""
-    script = LOOKUP.replace("{tries}", str(site.init_tries)).replace("{host}", f"{job['metadata']['name']}-master-0")
-    return {
-        "name": "init-pytorch",
-        "image": site.init_image,
-        "imagePullPolicy": "IfNotPresent",
-        "resources": {"limits": {"cpu": "100m", "memory": "20Mi"}, "requests": {"cpu": "50m", "memory": "10Mi"}},
-        "command": ["sh", "-c", script],
-    }
+@functools.lru_cache(maxsize=64)
+def init_containers(name: str, image: str, tries: int, template: str) -> tuple[Json, ...]:
+    """What the operator's template makes for the workers of a job; alike for all of them."""
+    known = {"InitContainerImage": image, "MaxTries": str(tries), "MasterAddr": f"{name}-master-0"}
+    text = re.sub(r"\{\{\s*\.(\w+)\s*\}\}", lambda hit: known[hit[1]], template)
+    return tuple(yaml.safe_load(text))
 
 
 def labels_of(job: Json, kind: str, index: int) -> dict[str, str]:
@@ -203,7 +208,8 @@ def pod_of(job: Json, kind: str, index: int, site: Site) -> Json:
     for container in containers(pod):
         add_env(container, variables)
     if kind == "Worker" and masters:
-        pod.setdefault("initContainers", []).append(init_container(job, site))
+        made = init_containers(name, site.init_image, site.init_tries, site.init_template or INIT_TEMPLATE)
+        pod.setdefault("initContainers", []).extend(clone(list(made)))
     if site.gang:
         pod["schedulerName"] = pod.get("schedulerName") or "volcano"
         annotations |= {"scheduling.k8s.io/group-name": name, "volcano.sh/task-spec": kind.lower()}

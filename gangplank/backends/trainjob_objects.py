@@ -15,6 +15,8 @@ from gangplank.pods import RANDOM, Site, acyclic, clone, namespace, owner, refus
 from gangplank.shape import Count
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from gangplank.fields import Problems
     from gangplank.spec import Json
 
@@ -135,14 +137,23 @@ def admitted(given: Json, site: Site) -> tuple[Json, Json]:
     replicated = runtime["spec"].get("template", {}).get("spec", {}).get("replicatedJobs") or []
     if not replicated:
         bad("spec.runtimeRef", None, "a runtime with a replicatedJob")
-    known = [part.get("name") for part in replicated]
+    _check_patches(spec, [part.get("name") for part in replicated], bad)
+    refuse(problems, given)
+    return job, runtime
+
+
+def _check_patches(spec: Json, known: list[object], bad: Callable[[str, object, str], None]) -> None:
+    """Refuse patches of what the runtime has not, and two of one manager."""
+    managers: set[str] = set()
     for at, item in enumerate(spec.get("runtimePatches", [])):
+        manager = item.get("manager", "")
+        if manager in managers:
+            bad(f"spec.runtimePatches[{at}].manager", manager, "a manager of its own: they tell patches apart")
+        managers.add(manager)
         inner = item.get("trainingRuntimeSpec", {}).get("template", {}).get("spec", {}).get("replicatedJobs", [])
         for part in inner:
             if part.get("name") not in known:
                 bad(f"spec.runtimePatches[{at}]", part.get("name"), f"a replicatedJob of the runtime: {known}")
-    refuse(problems, given)
-    return job, runtime
 
 
 def nodes_of(part: Json, job: Json, runtime: Json) -> int:

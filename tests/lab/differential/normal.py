@@ -115,6 +115,8 @@ def pod_spec(found: Json) -> Json:
     for volume in found.get("volumes", []):
         for kind in ("configMap", "secret"):
             drop(volume.get(kind, {}), {"defaultMode": 420})
+        if "sizeLimit" in volume.get("emptyDir", {}):
+            volume["emptyDir"] |= numbers({"sizeLimit": volume["emptyDir"]["sizeLimit"]})
     drop(found, POD_DEFAULTS)
     for key in DECIDED_LATER:
         found.pop(key, None)

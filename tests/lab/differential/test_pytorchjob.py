@@ -1,20 +1,19 @@
-"""The live training operator makes of a PyTorchJob what the library foretells, field by field.
-
-GANGPLANK_GANG=no says that the operator runs without --gang-scheduler-name=volcano, as upstream's manifests install it.
-"""
+"""The live training operator makes of a PyTorchJob what the library foretells, field by field."""
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Any
 
-from tests.differential.compare import IMAGE, differences, examples, generated
+import pytest
+
+from gangplank.backends import pytorchjob_objects
+from gangplank.pods import value
+from tests.lab.differential.compare import IMAGE, differences, examples, generated, sample
 
 if TYPE_CHECKING:
-    from tests.differential.live import Cluster
+    from tests.lab.differential.live import Cluster
 
 Json = dict[str, Any]
-GANG = os.environ.get("GANGPLANK_GANG", "yes") == "yes"
 
 
 def replica(count: int = 1, container: Json | None = None, pod: Json | None = None, **more: Any) -> Json:
@@ -62,15 +61,45 @@ EDGES = [
 ]
 
 
-def test_hand_made_edges(cluster: Cluster) -> None:
-    assert differences("pytorchjob", EDGES, cluster, gang=GANG) == []
+@pytest.fixture(scope="module")
+def site(cluster: Cluster) -> Json:
+    """How this cluster's operator is set up, from its own command line and template."""
+    deployments = cluster.call("GET", "/apis/apps/v1/deployments")["items"]
+    pods = [item["spec"]["template"]["spec"] for item in deployments if item["metadata"]["name"] == "training-operator"]
+    (container,) = pods[0]["containers"]
+    flags = dict(word.removeprefix("--").partition("=")[::2] for word in container.get("args", []))
+    found: Json = {"gang": flags.get("gang-scheduler-name") == "volcano"}
+    if "pytorch-init-container-image" in flags:
+        found["init_image"] = flags["pytorch-init-container-image"]
+    if "pytorch-init-container-max-tries" in flags:
+        found["init_tries"] = int(flags["pytorch-init-container-max-tries"])
+    query = {"fieldSelector": "metadata.name=training-operator-init-container"}
+    for item in cluster.call("GET", "/api/v1/configmaps", query=query)["items"]:
+        found["init_template"] = item["data"]["initContainer.yaml"]
+    return found
 
 
-def test_sixty_generated_jobs(cluster: Cluster) -> None:
-    assert differences("pytorchjob", generated("pytorchjob", 60, cluster), cluster, gang=GANG) == []
+def test_hand_made_edges(cluster: Cluster, site: Json) -> None:
+    assert differences("pytorchjob", EDGES, cluster, **site) == []
 
 
-def test_the_operators_own_examples(cluster: Cluster) -> None:
+def test_generated_jobs(cluster: Cluster, site: Json) -> None:
+    assert differences("pytorchjob", generated("pytorchjob", cluster), cluster, **site) == []
+
+
+def test_the_operators_own_examples(cluster: Cluster, site: Json) -> None:
     found = examples("github.com/kubeflow/training-operator@v1.9.4", "examples", "pytorchjob", cluster)
     assert len(found) >= 5
-    assert differences("pytorchjob", found, cluster, gang=GANG) == []
+    assert differences("pytorchjob", sample(found, 3), cluster, **site) == []
+
+
+@pytest.mark.parametrize("broken", ["PET_NODE_RANK", "MASTER_PORT"])
+def test_a_difference_would_be_seen(cluster: Cluster, site: Json, broken: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def wrong(name: str, text: object) -> Json:
+        return value(name, f"{text}x" if name == broken else text)
+
+    monkeypatch.setattr(pytorchjob_objects, "value", wrong)
+    name = f"mutant-{broken.lower().replace('_', '-')}"
+    found = differences("pytorchjob", [job(name, replica())], cluster, **site)
+    assert len(found) == 1
+    assert f".env.{broken}[0].value: live" in found[0]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import json
 import os
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,8 +16,8 @@ from gangplank.backends import BACKENDS, backend_of
 from gangplank.parse import parse_job
 from gangplank.pods import Site
 from gangplank.reading import documents
-from tests.differential.live import NOWHERE, Cluster
-from tests.differential.normal import key, normal
+from tests.lab.differential.live import NOWHERE, Cluster
+from tests.lab.differential.normal import key, normal
 from tests.strategies import jobs
 
 if TYPE_CHECKING:
@@ -26,7 +28,16 @@ IMAGE = "registry.k8s.io/pause:3.10.1"
 KINDS = ("Pod", "Service", "ConfigMap", "Secret", "NetworkPolicy", "PodGroup", "PersistentVolumeClaim")
 
 
-def generated(backend: str, count: int, cluster: Cluster) -> list[Json]:
+FULL = bool(os.environ.get("GANGPLANK_FULL"))
+COUNT = 60 if FULL else 8  # generated jobs of each back-end
+
+
+def sample(items: Sequence[Json], step: int) -> list[Json]:
+    """All of them in a full run, else each of a few that lie apart."""
+    return list(items) if FULL else list(items[::step])
+
+
+def generated(backend: str, cluster: Cluster, count: int = COUNT) -> list[Json]:
     """Manifests of jobs of every shape, the same ones in every run, fit for a cluster that knows nothing of them."""
     found: list[Json] = []
 
@@ -48,6 +59,8 @@ def generated(backend: str, count: int, cluster: Cluster) -> list[Json]:
         if "priority" in inner:
             inner["priority"] = cluster.namespace
         inner.pop("ttl_s", None)  # a job that is gone cannot be looked at
+        if "deadline_s" in inner:
+            inner["deadline_s"] += 10_000  # nor one whose time is up
         found.append(BACKENDS[backend].manifests(parse_job(job))[-1])
 
     collect()
@@ -123,23 +136,27 @@ def differences(backend: str, manifests: Sequence[Json], cluster: Cluster, **sit
         BACKENDS[backend].objects(item, Site(uid=made["metadata"]["uid"], **site))
         for item, made in zip(submitted, live, strict=True)
     ]
-    wanted: int = sum(item["kind"] == "Pod" for made in foretold for item in made)
+    wanted = Counter(item["kind"] for made in foretold for item in made if item["kind"] in KINDS)
 
-    def pods_are_there() -> bool:
-        cluster.enqueue()
+    def everything() -> tuple[list[Json], list[Json]]:
         between = [*cluster.items("JobSet"), *cluster.items("Job", "batch/v1")]
-        uids = set().union(*(family(made["metadata"]["uid"], between) for made in live))
-        found: int = sum(owned(pod, uids) for pod in cluster.items("Pod"))
-        return found >= wanted
+        return between, [{**item, "kind": kind} for kind in wanted for item in cluster.items(kind)]
 
-    cluster.wait(pods_are_there, "Pod")
-    everything = [{**item, "kind": kind} for kind in KINDS for item in cluster.items(kind)]
-    between = [*cluster.items("JobSet"), *cluster.items("Job", "batch/v1")]
+    def is_there() -> bool:
+        cluster.enqueue()
+        between, items = everything()
+        uids = set().union(*(family(made["metadata"]["uid"], between) for made in live))
+        return Counter(item["kind"] for item in items if owned(item, uids)) >= wanted
+
+    with contextlib.suppress(TimeoutError):  # what has not come is named below
+        cluster.wait(is_there, "Pod")
+    wanted.update(KINDS)  # and what was not foretold
+    between, items = everything()
     found: list[str] = []
     for made, expected in zip(live, foretold, strict=True):
         job = made["metadata"]["name"]
         uids = family(made["metadata"]["uid"], between)
-        real = {key(item, job): normal(item, job) for item in everything if owned(item, uids)}
+        real = {key(item, job): normal(item, job) for item in items if owned(item, uids)}
         told = {key(item, job): normal(item, job) for item in expected if item["kind"] in KINDS}
         found += [f"{job}: {name}: {text}" for name, text in unequal(real, told)]
     return found

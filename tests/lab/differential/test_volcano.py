@@ -11,13 +11,13 @@ from gangplank.backends import volcano_plugins
 from gangplank.blocks import NOT_YET
 from gangplank.pods import value
 from gangplank.reading import documents
-from tests.differential.compare import IMAGE, differences, examples, generated
+from tests.lab.differential.compare import COUNT, IMAGE, differences, examples, generated, sample
 
 if TYPE_CHECKING:
-    from tests.differential.live import Cluster
+    from tests.lab.differential.live import Cluster
 
 Json = dict[str, Any]
-DOCUMENTS = Path(__file__).resolve().parents[1] / "golden/documents"
+DOCUMENTS = Path(__file__).resolve().parents[2] / "golden/documents"
 
 
 def task(name: str, replicas: int | None, container: Json | None = None, **more: Any) -> Json:
@@ -150,12 +150,12 @@ EDGES = [
 
 
 def test_hand_made_edges(cluster: Cluster) -> None:
-    assert differences("volcano", EDGES, cluster) == []
+    assert differences("volcano", sample(EDGES, 3), cluster) == []
 
 
-def test_sixty_generated_jobs(cluster: Cluster) -> None:
-    manifests = generated("volcano", 60, cluster)
-    assert len(manifests) == 60
+def test_generated_jobs(cluster: Cluster) -> None:
+    manifests = generated("volcano", cluster)
+    assert len(manifests) == COUNT
     assert differences("volcano", manifests, cluster, priorities={cluster.namespace: 7}) == []
 
 
@@ -170,7 +170,7 @@ def test_volcanos_own_examples(cluster: Cluster) -> None:
     found = examples("volcano.sh/volcano@v1.15.1", "example", "volcano", cluster)
     known = [item for item in found if not set(item["spec"].get("plugins") or {}) & set(NOT_YET)]
     assert len(known) >= 15
-    assert differences("volcano", known, cluster, priorities={cluster.namespace: 7}) == []
+    assert differences("volcano", sample(known, 4), cluster, priorities={cluster.namespace: 7}) == []
 
 
 @pytest.mark.parametrize("broken", ["WORLD_SIZE", "MASTER_ADDR", "RANK"])

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import time
 from typing import TYPE_CHECKING, Any
 
-from kubernetes import client, config
-from kubernetes.client.exceptions import ApiException
+from gangplank.kube import Kube, KubeError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,18 +34,8 @@ class Cluster:
     """One namespace of one cluster."""
 
     def __init__(self, kubeconfig: str, namespace: str) -> None:
-        self.namespace = namespace
-        self.api = client.ApiClient(config.load_kube_config(kubeconfig) or client.Configuration.get_default_copy())
-
-    def call(self, method: str, path: str, body: Any = None, content: str = "application/json") -> Json:
-        """One request; the answer as JSON."""
-        headers = {"Accept": "application/json", "Content-Type": content}
-        answer = self.api.call_api(
-            path, method, header_params=headers, body=body, auth_settings=["BearerToken"],
-            _preload_content=False, _request_timeout=30,
-        )[0]  # fmt: skip
-        found: Json = json.loads(answer.data)
-        return found
+        self.namespace, self.kube = namespace, Kube(kubeconfig)
+        self.call = self.kube.call
 
     def path(self, kind: str, api_version: str = "") -> str:
         """Where the objects of a kind are."""
@@ -57,7 +45,7 @@ class Cluster:
         """All objects of a kind in our namespace; none when the cluster does not know the kind."""
         try:
             found: list[Json] = self.call("GET", self.path(kind, api_version).format(ns=self.namespace))["items"]
-        except ApiException as error:
+        except KubeError as error:
             if error.status == 404:
                 return []
             raise
@@ -90,7 +78,7 @@ class Cluster:
         for pod in self.items("Pod"):
             if "example.com/f" in pod["metadata"].get("finalizers", []):
                 path = f"{self.path('Pod').format(ns=self.namespace)}/{pod['metadata']['name']}"
-                self.call("PATCH", path, {"metadata": {"finalizers": None}}, "application/merge-patch+json")
+                self.call("PATCH", path, {"metadata": {"finalizers": None}})
         self.call("DELETE", f"/apis/scheduling.k8s.io/v1/priorityclasses/{self.namespace}")
         self.call("DELETE", f"/api/v1/namespaces/{self.namespace}")
 
@@ -100,7 +88,7 @@ class Cluster:
             if group.get("status", {}).get("phase", "Pending") == "Pending":
                 path = f"{self.path('PodGroup').format(ns=self.namespace)}/{group['metadata']['name']}"
                 patch = {"status": {"phase": "Inqueue"}}
-                self.call("PATCH", path, patch, "application/merge-patch+json")
+                self.call("PATCH", path, patch)
 
     def wait(self, done: Callable[[], bool], kind: str) -> None:
         """Return when something holds, looking again whenever an object of a kind changes."""
@@ -115,10 +103,6 @@ class Cluster:
 
     def change(self, path: str, version: str) -> None:
         """Wait for the next change below a path, at most two seconds."""
-        query = [("watch", "true"), ("resourceVersion", version), ("timeoutSeconds", "2")]
-        answer = self.api.call_api(
-            path, "GET", query_params=query, header_params={"Accept": "application/json"},
-            auth_settings=["BearerToken"], _preload_content=False, _request_timeout=30,
-        )[0]  # fmt: skip
+        answer = self.kube.open("GET", path, query={"watch": "true", "resourceVersion": version, "timeoutSeconds": "2"})
         next(iter(answer.stream(amt=64)), None)
         answer.release_conn()
