@@ -18,6 +18,14 @@ CAPACITY = re.compile(r"no space|insufficient|not enough|capacity|quota|Resource
 SHOWN = 300  # characters of an event that is shown
 
 
+def unbound(claim: Json, classes: Iterable[Json]) -> bool:
+    """Whether a claim should be bound and is not: one that waits for its first pod should not."""
+    known = {item["metadata"]["name"]: item for item in classes}
+    given = known.get(claim["spec"].get("storageClassName") or "") or {}
+    waits = given.get("volumeBindingMode") == "WaitForFirstConsumer"
+    return (claim.get("status") or {}).get("phase") != "Bound" and not waits
+
+
 def why_pending(claim: Json, classes: Iterable[Json], events: Sequence[Json], pods: Iterable[Json] = ()) -> str:
     """One line for a claim that is Pending; "" for any other. `pods` and `events` are those of its namespace."""
     if (claim.get("status") or {}).get("phase") != "Pending":

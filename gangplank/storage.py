@@ -13,7 +13,7 @@ from gangplank.errors import Problem, shown
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from gangplank.spec import JobSpec, Json
+    from gangplank.spec import Json
 
     Given = Mapping[str, Any]
 
@@ -27,28 +27,39 @@ LOCAL_MODES = {
 ANEW = "claims are never deleted for you: make one of another name so, copy the data, and let jobs name the new one"
 
 
-def class_problems(classes: Sequence[Given], live: Iterable[Json] = ()) -> list[Problem]:
-    """What is wrong with the classes of a site; `live` are those that the cluster has."""
+def names(objects: Iterable[Json]) -> list[str]:
+    """The names of objects."""
+    return [item["metadata"]["name"] for item in objects]
+
+
+def class_problems(
+    classes: Sequence[Given], live: Iterable[Json] = (), drivers: Sequence[str] | None = None
+) -> list[Problem]:
+    """What is wrong with a site's classes; `live` are those that the cluster has, `drivers` its CSI drivers' names."""
     found = []
-    names = [item["name"] for item in classes]
+    given = [item["name"] for item in classes]
     for at, item in enumerate(classes):
         where = f"storage_classes[{at}]"
-        if names.index(item["name"]) != at:
+        if given.index(item["name"]) != at:
             found.append(Problem(f"{where}.name", shown(item["name"]), "a name of its own", "take one of the two out"))
         csi = item["kind"] == "csi"
         for key, wanted in (("folder", not csi), ("provisioner", csi)):
             if bool(item.get(key)) != wanted:
                 expected = f"{'a' if wanted else 'no'} {key} for kind {item['kind']}"
                 found.append(Problem(f"{where}.{key}", shown(item.get(key) or None), expected, "see the role's README"))
-        for key in ("expansion", "access_modes", "parameters"):
+        for key in ("expansion", "access_modes", "parameters", "mount_options"):
             if item.get(key) and not csi:
                 cure = "take it out: local-path-provisioner cannot do otherwise"
                 found.append(Problem(f"{where}.{key}", shown(item[key]), f"none for kind {item['kind']}", cure))
+        if csi and drivers is not None and item.get("provisioner") and item["provisioner"] not in drivers:
+            expected = f"a CSI driver of the cluster, which has {', '.join(drivers) or 'none'}"
+            cure = "install the driver first, by its own chart"
+            found.append(Problem(f"{where}.provisioner", shown(item["provisioner"]), expected, cure))
         if item["kind"] == "local" and item.get("binding_mode") == "Immediate":
             expected = "WaitForFirstConsumer: a folder is on a node, which its first pod chooses"
             found.append(Problem(f"{where}.binding_mode", '"Immediate"', expected, "take it out"))
     defaults = [item["name"] for item in classes if item.get("default")]
-    others = [item["metadata"]["name"] for item in live if is_default(item) and item["metadata"]["name"] not in names]
+    others = [item["metadata"]["name"] for item in live if is_default(item) and item["metadata"]["name"] not in given]
     if classes and len(defaults + others) != 1:
         cure = "say `default: true` at one class"
         if others:
@@ -60,6 +71,45 @@ def class_problems(classes: Sequence[Given], live: Iterable[Json] = ()) -> list[
 def is_default(live: Given) -> bool:
     """Whether a StorageClass is marked as the cluster's default."""
     return (live["metadata"].get("annotations") or {}).get(DEFAULT) == "true"
+
+
+def local_class(item: Given) -> Json:
+    """A class of kind local or shared, as the chart of local-path-provisioner takes it.
+
+    >>> local_class({"name": "a", "kind": "shared", "folder": "/mnt/a"})["sharedFileSystemPath"]
+    '/mnt/a'
+    """
+    shared = item["kind"] == "shared"
+    where: Json = {"sharedFileSystemPath": item["folder"]}
+    if not shared:
+        where = {"nodePathMap": [{"node": "DEFAULT_PATH_FOR_NON_LISTED_NODES", "paths": [item["folder"]]}]}
+    given = {
+        "create": True,
+        "defaultClass": bool(item.get("default")),
+        "defaultVolumeType": "hostPath",
+        "reclaimPolicy": item.get("reclaim_policy") or "Delete",
+        "volumeBindingMode": item.get("binding_mode") or ("Immediate" if shared else "WaitForFirstConsumer"),
+    }
+    return {"storageClass": given, **where}
+
+
+def csi_class(item: Given) -> Json:
+    """A class of kind csi, as charts/storage takes it.
+
+    >>> csi_class({"name": "a", "kind": "csi", "provisioner": "a.csi", "reclaim_policy": "Retain"})
+    {'name': 'a', 'provisioner': 'a.csi', 'reclaimPolicy': 'Retain'}
+    """
+    known = {
+        "name": "name",
+        "provisioner": "provisioner",
+        "parameters": "parameters",
+        "mount_options": "mountOptions",
+        "reclaim_policy": "reclaimPolicy",
+        "binding_mode": "volumeBindingMode",
+        "expansion": "expansion",
+        "default": "default",
+    }
+    return {key: item[name] for name, key in known.items() if item.get(name) is not None}
 
 
 def modes_of(item: Given) -> Sequence[str]:
@@ -126,18 +176,18 @@ def _changes(where: str, claim: Given, size: Any, modes: list[str], live: Json, 
     return found
 
 
-def mount_problems(spec: JobSpec, live: Iterable[Json]) -> list[Problem]:
-    """What speaks against a job's volumes in the claims that its namespace really has."""
+def mount_problems(volumes: Sequence[Given], live: Iterable[Json]) -> list[Problem]:
+    """What speaks against a job's volumes (see gangplank.spec.Volume) in the claims that its namespace really has."""
     there = {item["metadata"]["name"]: item["spec"]["accessModes"] for item in live}
     found = []
-    for at, volume in enumerate(spec.volumes):
-        where = f"training_job.volumes[{at}]"
-        if volume.claim not in there:
+    for at, volume in enumerate(volumes):
+        where, claim = f"training_job.volumes[{at}]", volume["claim"]
+        if claim not in there:
             cure = "create it (storage_claims, or the team's file), or name one that there is"
-            expected = f"a claim of namespace {spec.namespace}, which has {', '.join(sorted(there)) or 'none'}"
-            found.append(Problem(f"{where}.claim", shown(volume.claim), expected, cure))
-        elif volume.access and volume.access not in there[volume.claim]:
-            expected = f"{', '.join(there[volume.claim])}, as the claim {volume.claim} has it"
+            expected = f"a claim of the job's namespace, which has {', '.join(sorted(there)) or 'none'}"
+            found.append(Problem(f"{where}.claim", shown(claim), expected, cure))
+        elif volume["access"] and volume["access"] not in there[claim]:
+            expected = f"{', '.join(there[claim])}, as the claim {claim} has it"
             cure = "use a claim of a ReadWriteMany class, or mount it `on: master` without access"
-            found.append(Problem(f"{where}.access", shown(volume.access), expected, cure))
+            found.append(Problem(f"{where}.access", shown(volume["access"]), expected, cure))
     return found

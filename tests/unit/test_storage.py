@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 import pytest
 
 from gangplank.parse import parse_job
-from gangplank.pending import why_pending
+from gangplank.pending import unbound, why_pending
 from gangplank.storage import DEFAULT, LOCAL_PATH, claim_problems, class_problems, mount_problems
 
 LOCAL = {"name": "local-path", "kind": "local", "folder": "/opt/local", "default": True}
@@ -72,6 +73,12 @@ def test_a_wrong_class_is_refused(classes: list[dict[str, Any]], path: str, expe
     assert (problem.path, expected in problem.expected) == (path, True)
 
 
+def test_a_driver_that_the_cluster_lacks_is_told() -> None:
+    assert class_problems([LOCAL, NFS], drivers=["nfs.csi.k8s.io"]) == []
+    (problem,) = class_problems([LOCAL, NFS], drivers=[])
+    assert (problem.path, problem.got) == ("storage_classes[1].provisioner", '"nfs.csi.k8s.io"')
+
+
 def test_a_strangers_default_class_is_refused_by_its_name() -> None:
     (problem,) = class_problems(CLASSES, [live_class("theirs", default=True)])
     assert "theirs" in problem.cure
@@ -122,25 +129,25 @@ def test_a_claim_without_a_class_needs_a_default() -> None:
     assert problem.got == "nothing"
 
 
-def job(**volume: Any) -> Any:
+def mounts(**volume: Any) -> list[dict[str, Any]]:
     given = {"name": "j", "image": "i", "script": "/a.py", "volumes": [{"claim": "data", "mount": "/d", **volume}]}
-    return parse_job(given)
+    return [asdict(item) for item in parse_job(given).volumes]
 
 
 def test_a_job_may_mount_what_its_namespace_has() -> None:
-    assert mount_problems(job(on="master"), [live_claim()]) == []
-    assert mount_problems(job(access="ReadWriteMany"), [live_claim(modes=["ReadWriteMany"])]) == []
+    assert mount_problems(mounts(on="master"), [live_claim()]) == []
+    assert mount_problems(mounts(access="ReadWriteMany"), [live_claim(modes=["ReadWriteMany"])]) == []
 
 
 def test_a_job_that_takes_a_claim_for_more_than_it_is_gets_its_choices() -> None:
-    (problem,) = mount_problems(job(access="ReadWriteMany"), [live_claim()])
+    (problem,) = mount_problems(mounts(access="ReadWriteMany"), [live_claim()])
     assert "ReadWriteOnce, as the claim data has it" in problem.expected
     assert "ReadWriteMany class" in problem.cure
     assert "on: master" in problem.cure
 
 
 def test_a_claim_that_is_not_there_is_told_with_those_that_are() -> None:
-    (problem,) = mount_problems(job(on="master", claim="dta"), [live_claim()])
+    (problem,) = mount_problems(mounts(on="master", claim="dta"), [live_claim()])
     assert "which has data" in problem.expected
 
 
@@ -191,6 +198,12 @@ def test_a_pending_claim_is_explained(cls: str, classes: Any, events: Any, pods:
     found = why_pending(live_claim(cls, "Pending"), classes, events, pods)
     assert found.startswith(f"data: {cause}")
     assert "Cure: " in found
+
+
+def test_a_claim_should_be_bound_unless_it_waits_for_its_first_pod() -> None:
+    assert unbound(live_claim("x", "Pending"), [live_class("x")])
+    assert not unbound(live_claim("x", "Pending"), [live_class("x", **WAITS)])
+    assert not unbound(live_claim("x"), [live_class("x")])
 
 
 def test_a_bound_claim_needs_no_explanation() -> None:

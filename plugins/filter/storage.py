@@ -1,0 +1,53 @@
+"""Filters over gangplank/storage.py and pending.py: classes and claims, and what charts want to hear of them."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from gangplank import storage
+from gangplank.pending import unbound, why_pending
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+Json = dict[str, Any]
+
+
+def class_problems(classes: list[Json], live: list[Json], drivers: list[Json]) -> list[str]:
+    """What is wrong with the classes of an inventory, a line each."""
+    return [str(problem) for problem in storage.class_problems(classes, live, storage.names(drivers))]
+
+
+def claim_problems(*given: list[Json]) -> list[str]:
+    """What is wrong with the claims of an inventory, a line each."""
+    return [str(problem) for problem in storage.claim_problems(*given)]
+
+
+def mount_problems(*given: list[Json]) -> list[str]:
+    """What speaks against a job's volumes in the claims of its namespace, a line each."""
+    return [str(problem) for problem in storage.mount_problems(*given)]
+
+
+def pending(claims: Iterable[Json], *seen: Any) -> list[str]:
+    """Why claims are Pending, a line each."""
+    return [line for claim in claims if (line := why_pending(claim, *seen))]
+
+
+class FilterModule:
+    """What Ansible loads."""
+
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        """The filters by name."""
+        return {
+            "gangplank_class_problems": class_problems,
+            "gangplank_claim_problems": claim_problems,
+            "gangplank_mount_problems": mount_problems,
+            "gangplank_local_class": storage.local_class,
+            "gangplank_csi_class": storage.csi_class,
+            "gangplank_unbound": lambda claims, classes: [claim for claim in claims if unbound(claim, classes)],
+            "gangplank_why_pending": pending,
+        }
