@@ -3,8 +3,9 @@
 # Budget of `make test` on 2 cores, in minutes (cold caches | warm):
 #   builds            25 | 0   Go modules, Debian roots, images: lab/, into the user's cache
 #   static and unit    5 | 3   ruff, mypy, yamllint, ansible-lint, charts, tests/unit golden static trainer
-#   spine and proof    6 | 5   molecule default: lab up, site, train, idempotence, verify, lab down
-#   the lab's promises 6 | 6   tests/lab in one shared lab
+#   spine and proof    3 | 3   molecule default: lab up, site, train, idempotence, verify
+#   other scenarios    8 | 8   the rest of molecule/, one after the other in the same lab
+#   the lab's promises 8 | 8   tests/lab in one lab: faults of a training, live comparison of the library, bad days
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
 JOB ?= jobs/digits.yml
@@ -33,6 +34,10 @@ lab: setup ## only the cluster
 site: setup ## what the site's inventory asks for, on the cluster that is there
 	@$(PLAYBOOK) playbooks/site.yml
 
+.PHONY: teams
+teams: setup ## the cluster's teams made what the site's team files say
+	@$(PLAYBOOK) playbooks/teams.yml
+
 .PHONY: lab-load
 lab-load: setup ## IMAGE=my.tar (OCI or docker-save) onto every node
 	@$(PLAYBOOK) playbooks/lab-load.yml -e lab_cluster_load="$(abspath $(IMAGE))"
@@ -58,8 +63,8 @@ lint: setup ## ruff, mypy, yamllint, ansible-lint
 	.venv/bin/ansible-lint
 
 .PHONY: molecule
-molecule: setup ## the whole stack comes up, and training finishes
-	.venv/bin/molecule test --scenario-name default
+molecule: setup ## every scenario in one lab: the whole stack comes up, and training finishes (SCENARIO=gpu: that one)
+	.venv/bin/molecule test $(if $(SCENARIO),--scenario-name $(SCENARIO),--all)
 
 TESTS ?= tests/unit tests/golden tests/static tests/faults tests/trainer tests/lab
 .PHONY: pytest
@@ -76,6 +81,18 @@ test-full: ## the same with the full counts of the big sweeps
 .PHONY: bench-lab
 bench-lab: setup parts ## time from nothing to trained, against a bare shell loop
 	.venv/bin/python bench/lab.py
+
+.PHONY: bench-train
+bench-train: setup parts ## the trainer beside plain peers; with the lab down and nothing else going on
+	GANGPLANK_TRAINER_ROOT=$$(.venv/bin/python -m lab.build --show roots.trainer) .venv/bin/python bench/train.py
+
+.PHONY: bench-expand
+bench-expand: setup ## how long the library takes for a job of 10,000 replicas
+	.venv/bin/python bench/expand.py
+
+.PHONY: bench-teams
+bench-teams: setup parts ## a hundred teams beside kubectl diff and a module call per object
+	.venv/bin/python bench/teams.py
 
 .PHONY: pins
 pins: setup ## write lab/modules/*/go.{mod,sum} from lab/versions.yml
