@@ -1,0 +1,109 @@
+"""A team that is named goes, its claims stay; and which fields the scheduler does not look at."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gangplank.errors import SpecError
+from gangplank.teams import kubeconfig
+from gangplank.teams.objects import team_objects
+from gangplank.teams.parse import parse_teams
+from gangplank.teams.plan import plan
+from gangplank.teams.removal import removal
+from gangplank.teams.scheduler import idle
+
+Json = dict[str, Any]
+
+
+def live(**fields: object) -> list[Json]:
+    team = {"name": "vision", "members": [{"user": "ada"}], "cap": {"cpu": 4}} | fields
+    other = {"name": "speech", "members": [{"user": "zoe"}], "cap": {"cpu": 4}}
+    site, teams = parse_teams({"a.yml": {"team": team}, "b.yml": {"team": other}})
+    return team_objects(teams, site)
+
+
+def names(items: tuple[Json, ...]) -> list[str]:
+    return [f"{item['kind']} {item['metadata']['name']}" for item in items]
+
+
+def test_access_goes_first_and_nothing_of_another_team() -> None:
+    found = removal(["vision"], ["speech"], live(), {}, {}, [])
+    assert [item["kind"] for item in found.remove][:3] == ["RoleBinding"] * 3
+    assert names(found.remove)[-2:] == ["Namespace vision", "Queue vision"]
+    assert {item["metadata"].get("namespace", "vision") for item in found.remove} == {"vision"}
+
+
+def test_a_child_queue_goes_before_its_parent() -> None:
+    found = removal(["vision"], ["speech"], live(queues=[{"name": "x"}]), {}, {}, [])
+    assert names(found.remove)[-2:] == ["Queue vision-x", "Queue vision"]
+
+
+def test_claims_keep_their_namespace_until_each_is_named() -> None:
+    claims = {"vision": ["data", "more"]}
+    found = removal(["vision"], ["speech"], live(), {}, claims, ["vision/more"])
+    assert "PersistentVolumeClaim more" in names(found.remove)
+    assert not {"PersistentVolumeClaim data", "Namespace vision"} & {*names(found.remove)}
+    assert "data and the namespace vision stay" in found.notes[0]
+    last = removal(["vision"], ["speech"], live(), {}, claims, ["vision/data", "vision/more"])
+    assert "Namespace vision" in names(last.remove)
+
+
+@pytest.mark.parametrize(
+    ("with_file", "running", "going", "told"),
+    [
+        (["vision"], {}, [], "team vision has a file"),
+        ([], {"vision": ["pods/x"]}, [], "team vision has work that has not ended: pods/x"),
+        ([], {}, ["vision/dat"], "got vision/dat, expected one of vision/data"),
+    ],
+)
+def test_refuses(with_file: list[str], running: dict[str, list[str]], going: list[str], told: str) -> None:
+    found = removal(["vision"], with_file, live(), running, {"vision": ["data"]}, going)
+    assert told in found.refused[0]
+    assert not found.remove
+
+
+def test_the_last_team_takes_with_it_what_all_shared() -> None:
+    kinds = {item["kind"] for item in plan([], live(), ["vision", "speech"]).remove}
+    assert kinds == {"ClusterRole", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}
+
+
+CAPACITY = (
+    "{actions: 'allocate, gangreclaim, gangpreempt', tiers: [{plugins: [{name: capacity, enableHierarchy: true}]}]}"
+)
+PROPORTION = "{actions: allocate, tiers: [{plugins: [{name: proportion}]}]}"
+
+
+@pytest.mark.parametrize(
+    ("fields", "text", "told"),
+    [
+        ({"weight": 2}, CAPACITY, ["weight"]),
+        ({"weight": 2}, PROPORTION, []),
+        ({"deserved": {"cpu": 1}}, PROPORTION, ["deserved", "deserved"]),
+        ({"deserved": {"cpu": 1}}, CAPACITY, []),
+        ({"queues": [{"name": "x"}]}, PROPORTION, ["parent"]),
+        ({"queues": [{"name": "x"}]}, CAPACITY, []),
+        ({"priorities": ["high"]}, PROPORTION, ["priorities"]),
+        ({"guaranteed": {"cpu": 1}}, "", ["cap", "guaranteed", "deserved"]),
+    ],
+)
+def test_says_which_fields_the_scheduler_does_not_look_at(fields: Json, text: str, told: list[str]) -> None:
+    team = {"name": "vision", "members": [{"user": "ada"}], "cap": {"cpu": 4}} | fields
+    site, teams = parse_teams({"a.yml": {"team": team}}, {"site": {"priorities": {"high": 1}}})
+    assert [line.replace(",", " ").split()[0] for line in idle(teams, site, text)] == told
+
+
+@pytest.mark.parametrize("text", ["9h", "5m", "8", "-1h", "", "8h30m", "1d"])
+def test_a_kubeconfig_lasts_from_ten_minutes_to_eight_hours(text: str) -> None:
+    with pytest.raises(SpecError, match="a time from 10m to 8h"):
+        kubeconfig.seconds(text)
+
+
+def test_a_kubeconfig_is_never_readable_by_others(tmp_path: Any) -> None:
+    name = tmp_path / "x"
+    name.write_text("old")
+    name.chmod(0o644)
+    kubeconfig.write(str(name), "secret")
+    assert (name.read_text(), name.stat().st_mode & 0o777) == ("secret", 0o600)
+    assert list(tmp_path.iterdir()) == [name]
