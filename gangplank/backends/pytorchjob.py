@@ -14,6 +14,7 @@ __all__ = ["manifests", "objects"]
 
 CONTAINER = "pytorch"  # the operator wires, watches and opens ports of the container of this name alone
 PORT = "pytorchjob-port"
+JOB_NAME = "job-name"  # by which guides select a job's pods: kubectl get pods -l job-name=digits
 NO_MESH = {"sidecar.istio.io/inject": "false"}  # a sidecar outlives the trainer, so the pod would never complete
 
 
@@ -27,6 +28,7 @@ def replica_spec(spec: JobSpec, role: str, replicas: int) -> Json:
         pod["schedulerName"] = "volcano"
     if spec.priority:
         pod["priorityClassName"] = spec.priority  # the operator would set it on the PodGroup alone
+    template["metadata"]["labels"][JOB_NAME] = spec.name
     template["metadata"]["annotations"] = {**NO_MESH, **template["metadata"].get("annotations", {})}
     return {"replicas": replicas, "restartPolicy": spec.pytorchjob.restart_policy, "template": template}
 

@@ -96,6 +96,14 @@ def test_every_replica_says_who_and_where_it_is(backend: str) -> None:
         assert pod["metadata"]["labels"][podspec.JOB_LABEL] == "digits"
 
 
+def test_the_operators_pods_are_selected_as_guides_do_and_have_no_mesh_sidecar() -> None:
+    job = {"name": "a", "image": "b", "script": "/s.py", "backend": "pytorchjob"}
+    made = BACKENDS["pytorchjob"].objects(BACKENDS["pytorchjob"].manifests(parse_job(job))[-1])
+    pods = [item["metadata"] for item in made if item["kind"] == "Pod"]
+    assert {pod["labels"]["job-name"] for pod in pods} == {"a"}
+    assert {pod["annotations"]["sidecar.istio.io/inject"] for pod in pods} == {"false"}
+
+
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_gpus_are_requested_and_limited_and_tolerated(backend: str) -> None:
     for pod in pods(backend, resources={"gpus": 2}):
