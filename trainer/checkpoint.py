@@ -13,6 +13,7 @@ import json
 import os
 import shutil
 import time
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +31,7 @@ FILES = ("state.safetensors", "state.json", "evidence.jsonl")
 DTYPES = {torch.float64: "F64", torch.int64: "I64", torch.float32: "F32", torch.int32: "I32", torch.bfloat16: "BF16",
           torch.float16: "F16", torch.uint8: "U8", torch.bool: "BOOL"}  # by falling size, so that all lie aligned
 Buffer = bytes | memoryview
+Collect = Callable[[], "tuple[Mapping[str, torch.Tensor], Mapping[str, object], bytes] | None"]
 
 
 class CheckpointError(RuntimeError):
@@ -190,7 +192,7 @@ def _check_identity(meta: Mapping[str, object], resume: str, job_uid: str | None
 
 
 class Saver:
-    """Copies the state at once and writes it in a thread, so that training waits for a copy and not for a disk."""
+    """Copies the state at once; a thread collects the other ranks' part and writes: training waits for a copy."""
 
     def __init__(self, folder: Path, keep: int, job_uid: str | None) -> None:
         self.folder, self.keep, self.job_uid = folder, keep, job_uid
@@ -199,8 +201,11 @@ class Saver:
         self.pending: Future[None] = self.pool.submit(lambda: None)  # starts the thread now: a start can be slow
         self.failure: OSError | None = None
 
-    def save(self, tensors: Mapping[str, torch.Tensor], meta: Mapping[str, object], evidence: bytes) -> None:
-        """Take a copy and return; waits for the write before, if that is still going on."""
+    def save(self, tensors: Mapping[str, torch.Tensor], collect: Collect) -> None:
+        """Take a copy and return; waits for the save before, if that is still going on.
+
+        `collect` is called in the thread, for what comes besides the tensors; None where nothing is to be written.
+        """
         self.wait()
         for name, tensor in tensors.items():
             kept = self.buffers.get(name)
@@ -208,18 +213,22 @@ class Saver:
                 kept = torch.empty_like(tensor, device="cpu", memory_format=torch.contiguous_format)
                 self.buffers[name] = kept
             kept.copy_(tensor)
-        self.pending = self.pool.submit(self._write, dict(meta, format=FORMAT), evidence)
+        self.pending = self.pool.submit(self._write, collect)
 
     def wait(self) -> None:
-        """Return when the last save is on the disk or has failed."""
+        """Return when the last save is on the disk or has failed; RuntimeError: another rank was lost meanwhile."""
         self.pending.result()
 
-    def _write(self, meta: dict[str, object], evidence: bytes) -> None:
+    def _write(self, collect: Collect) -> None:
+        found = collect()
+        if found is None:
+            return
         began = time.perf_counter()
+        more, meta, evidence = found
         step = meta["step"]
         assert isinstance(step, int)  # noqa: S101  # our own
         try:
-            write(self.folder, step_name(step), self.buffers, meta, evidence)
+            write(self.folder, step_name(step), {**self.buffers, **more}, dict(meta, format=FORMAT), evidence)
             self.failure = None
             self._rotate(step)
         except OSError as error:  # a full or lost volume does not stop the training; the checkpoint before stays

@@ -145,12 +145,17 @@ class Evidence:
         heads = [raw.hex() for raw in all_gather_bytes(bytes.fromhex(self.head))]
         self.add("heads", epoch=epoch, heads=heads)
 
-    def hand_in(self, extra: Record) -> list[dict[str, Any]]:
-        """Bring all new records to rank 0, with something extra; returns everybody's extra on rank 0."""
-        mine = json.dumps(extra).encode() + b"\n" + b"".join(self.unsent)
-        self.unsent = []
+    def take(self) -> list[bytes]:
+        """The records that were not handed in yet; from now on they count as handed in."""
+        taken, self.unsent = self.unsent, []
+        return taken
+
+    def hand_in(self, extra: Record, taken: list[bytes],
+                group: dist.ProcessGroup | None = None) -> list[dict[str, Any]]:
+        """Bring records to rank 0, with something extra; returns everybody's extra on rank 0."""
+        mine = json.dumps(extra).encode() + b"\n" + b"".join(taken)
         extras = []
-        for rank, raw in enumerate(gather_bytes(mine)):
+        for rank, raw in enumerate(gather_bytes(mine, group)):
             first, *lines = raw.splitlines(keepends=True)
             extras.append(json.loads(first))
             self.collected.setdefault(rank, []).extend(lines)

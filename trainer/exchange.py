@@ -10,18 +10,18 @@ def _tensor(raw: bytes) -> torch.Tensor:
     return torch.frombuffer(bytearray(raw), dtype=torch.uint8) if raw else torch.empty(0, dtype=torch.uint8)
 
 
-def gather_bytes(raw: bytes) -> list[bytes]:
-    """What every rank gave, in rank order, on rank 0; an empty list on the others."""
+def gather_bytes(raw: bytes, group: dist.ProcessGroup | None = None) -> list[bytes]:
+    """What every rank gave, in rank order, on rank 0; an empty list on the others. `group` holds all ranks."""
     sizes = torch.zeros(dist.get_world_size(), dtype=torch.int64)
     sizes[dist.get_rank()] = len(raw)
-    dist.all_reduce(sizes)
+    dist.all_reduce(sizes, group=group)
     padded = torch.zeros(int(sizes.max()), dtype=torch.uint8)
     padded[: len(raw)] = _tensor(raw)
     if dist.get_rank() != 0:
-        dist.gather(padded)
+        dist.gather(padded, group=group)
         return []
     parts = [torch.empty_like(padded) for _ in sizes]
-    dist.gather(padded, parts)
+    dist.gather(padded, parts, group=group)
     return [part[:size].numpy().tobytes() for part, size in zip(parts, sizes.tolist(), strict=True)]
 
 

@@ -158,19 +158,17 @@ def begin(config: Config, data: Data, wiring: Wiring, net: nn.Module, optimizer:
     return progress, Evidence(wiring.rank, known, chains, resumed)
 
 
-def checkpoint_tensors(net: nn.Module, optimizer: torch.optim.Optimizer,
-                       random: list[dict[str, str]]) -> dict[str, torch.Tensor]:
-    """Everything in a checkpoint that is a tensor."""
+def checkpoint_tensors(net: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, torch.Tensor]:
+    """The tensors of a checkpoint that rank 0 has itself."""
     weights = {f"model.{name}": value for name, value in net.state_dict().items()}
-    return {**weights, **optimizer_tensors(optimizer), **random_tensors(random)}
+    return {**weights, **optimizer_tensors(optimizer)}
 
 
-def checkpoint_meta(config: Config, data: Data, wiring: Wiring, progress: Progress,
-                    own: list[dict[str, object]]) -> dict[str, object]:
-    """Everything in a checkpoint that is not."""
+def checkpoint_meta(config: Config, data: Data, wiring: Wiring, progress: Progress) -> dict[str, object]:
+    """What is no tensor in a checkpoint, but for the ranks' own counters."""
     return {"step": progress.step, "epoch": progress.epoch, "position": progress.position,
-            "accuracies": progress.accuracies, "world_size": wiring.world_size, "job_uid": wiring.job_uid,
-            "identity": identity(config, data), "ranks": own,
+            "accuracies": list(progress.accuracies), "world_size": wiring.world_size, "job_uid": wiring.job_uid,
+            "identity": identity(config, data),
             "schedule": {"name": config.schedule, "epochs": config.epochs, "warmup_epochs": config.warmup_epochs}}
 
 

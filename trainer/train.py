@@ -12,17 +12,20 @@ no checkpoint), 143 stopped by SIGTERM after saving.
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import math
 import os
 import signal
 import sys
 import time
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
 import torch.distributed as dist
+from bucket import staged
 from checkpoint import Buffer, CheckpointError, Saver, safetensors, write_file
 from config import Config, ConfigError, parse_args
 from data import DataError, load, shard
@@ -30,7 +33,7 @@ from evidence import GradientWatch, parameter_hash
 from launch import Wiring, WiringError, join, read_wiring
 from log import say
 from model import Net, Trainee, learning_rate, make_optimizer
-from run import begin, checkpoint_meta, checkpoint_tensors, own_json, random_state
+from run import begin, checkpoint_meta, checkpoint_tensors, own_json, random_state, random_tensors
 from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
 from torch.nn.utils import get_total_norm
@@ -96,6 +99,7 @@ class Training:
         self._rehearse()
         self.progress, self.evidence = begin(config, self.data, wiring, self.net, self.optimizer, self.device)
         self.saver = Saver(Path(config.output) / "checkpoints", config.keep_checkpoints, wiring.job_uid)
+        self.background = dist.new_group(backend="gloo", timeout=timedelta(seconds=config.collective_timeout))
 
     def _want_stop(self, _number: int, _frame: FrameType | None) -> None:
         self.stop_wanted = True
@@ -227,13 +231,19 @@ class Training:
             return
         with self.clock.measure("checkpoint"):
             self.evidence.samples(self.progress.epoch + 1)
-            parts = self.evidence.hand_in({"random": random_state(self.device), "own": own_json(self.progress)})
-            if self.wiring.rank == 0:
-                self.saver.save(
-                    checkpoint_tensors(self.net, self.optimizer, [part["random"] for part in parts]),
-                    checkpoint_meta(self.config, self.data, self.wiring, self.progress,
-                                    [part["own"] for part in parts]),
-                    self.evidence.lines())
+            mine = {"random": random_state(self.device), "own": own_json(self.progress)}
+            meta = checkpoint_meta(self.config, self.data, self.wiring, self.progress)
+            tensors = checkpoint_tensors(self.net, self.optimizer) if self.wiring.rank == 0 else {}
+            self.saver.save(tensors, functools.partial(self._collect, meta, mine, self.evidence.take()))
+
+    def _collect(self, meta: dict[str, object], mine: dict[str, object], taken: list[bytes],
+                 ) -> tuple[dict[str, torch.Tensor], dict[str, object], bytes] | None:
+        """Bring what the other ranks add to a checkpoint to rank 0; in the saver's thread, by a group of its own."""
+        parts = self.evidence.hand_in(mine, taken, self.background)
+        if self.wiring.rank != 0:
+            return None
+        ranks = [part["own"] for part in parts]
+        return random_tensors([part["random"] for part in parts]), {**meta, "ranks": ranks}, self.evidence.lines()
 
     def _stop(self) -> None:
         """Save because a rank was told to leave, and leave."""
@@ -251,7 +261,7 @@ class Training:
         self.saver.wait()
         row = {"rank": wiring.rank, "pod": wiring.pod, "node": wiring.node, "world_size": wiring.world_size,
                "steps": self.progress.step, "samples": own.samples, "loss": own.loss, "accuracy": accuracy}
-        rows = self.evidence.hand_in(row)
+        rows = self.evidence.hand_in(row, self.evidence.take())
         seconds = round(time.monotonic() - self.began, 3)
         if wiring.rank == 0 and config.output:
             folder = Path(config.output)
@@ -306,7 +316,8 @@ def main(argv: list[str]) -> int:
         if not lost_peer(error):
             raise
         if training is not None:
-            training.saver.wait()
+            with contextlib.suppress(RuntimeError):  # a save that was waiting for the lost rank
+                training.saver.wait()
         code = refuse(f"rank {wiring.rank} lost the others ({str(error).splitlines()[0]}); "
                       "all ranks restart together and go on from the last checkpoint", 1)
         os._exit(code)  # the process group's own clean-up would wait for the ranks that are gone
@@ -320,4 +331,4 @@ def refuse(error: object, code: int) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(staged(main, sys.argv[1:]))  # s3://… in the arguments becomes a folder for the time of the run
