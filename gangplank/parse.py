@@ -102,6 +102,7 @@ def read_job(fields: Fields, scripts: Mapping[str, str]) -> JobSpec:
         ttl_s=fields.maybe("ttl_s", 0),
         elastic=read_elastic(fields),
         env=fields.pairs("env", env_problem),
+        secrets=read_secrets(fields),
         annotations=fields.pairs("annotations", annotation_problem),
         labels=fields.pairs("labels", label_problem),
         tolerations=fields.mappings("tolerations"),
@@ -109,7 +110,7 @@ def read_job(fields: Fields, scripts: Mapping[str, str]) -> JobSpec:
         node_selector=fields.pairs("node_selector", label_problem),
         shm_size=fields.quantity("shm_size", "1Gi" if gpus else ""),
         hyperparameters=read_hyperparameters(fields.inner("hyperparameters")),
-        output=fields.text("output", what="an absolute path in the container", ok=names.ABSOLUTE),
+        output=fields.text("output", what="an absolute path in the container, or s3://bucket/path", ok=names.PLACE),
         **blocks.read(fields),
     )
 
@@ -191,6 +192,15 @@ def read_volumes(fields: Fields) -> tuple[Volume, ...]:
         inner.done()
         found.append(volume)
     return tuple(found)
+
+
+def read_secrets(fields: Fields) -> tuple[str, ...]:
+    """The Secrets whose keys become environment variables."""
+    found = fields.words("secrets")
+    for index, name in enumerate(found):
+        if not names.SUBDOMAIN.fullmatch(name):
+            fields.bad(f"secrets[{index}]", name, "a Secret's name", "its values stay in the cluster, give none here")
+    return found
 
 
 def read_elastic(fields: Fields) -> Elastic | None:

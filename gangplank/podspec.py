@@ -161,6 +161,7 @@ def template(spec: JobSpec, role: str, container: str, restart: str = "OnFailure
         "imagePullPolicy": spec.image_pull_policy,
         **process(spec),
         "env": env(spec, role),
+        **({"envFrom": [{"secretRef": {"name": name}} for name in spec.secrets]} if spec.secrets else {}),
         "resources": resources(spec.resources_of(role)),
         "securityContext": {**CONTAINER_SECURITY, "capabilities": {"drop": ["ALL"]}},
         **({"volumeMounts": where} if where else {}),

@@ -19,6 +19,7 @@ REFUSED: dict[tuple[str, str], tuple[str, str]] = {
     ("trainjob", "queue"): (RUNTIME, "annotate the runtime with scheduling.volcano.sh/queue-name"),
     ("trainjob", "min_available"): ("the runtime's podGroupPolicy takes all pods or none", "leave it out"),
     ("trainjob", "image_pull_policy"): (RUNTIME, "set imagePullPolicy in the runtime's container node"),
+    ("trainjob", "secrets"): (RUNTIME, "add envFrom to the runtime's container node"),
     ("trainjob", "port"): ("Trainer v2 always uses 29500", "leave it out"),
     ("trainjob", "master_resources"): ("all nodes share one template", "give every replica the same resources"),
     ("indexed", "master_resources"): ("all pods share one template", "give every replica the same resources"),

@@ -132,7 +132,8 @@ def volumes(spec: JobSpec, bad: Bad) -> None:
                 f"or pin the job to one node with node_selector {ONE_NODE}"
             )
             bad(f"volumes[{index}].access", volume.access or "ReadWriteOnce", "a claim that many nodes can mount", cure)
-    if spec.output and spec.volumes and not any(_under(spec.output, volume.mount) for volume in spec.volumes):
+    inside = spec.output.startswith("/")  # of the container; a bucket needs no volume
+    if inside and spec.volumes and not any(_under(spec.output, volume.mount) for volume in spec.volumes):
         bad("output", spec.output, "a folder below one of the volumes' mounts", "else it is lost with the pod")
 
 

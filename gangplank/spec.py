@@ -127,6 +127,7 @@ class JobSpec:
     ttl_s: int | None = None
     elastic: Elastic | None = None
     env: Mapping[str, str] = field(default_factory=dict)
+    secrets: tuple[str, ...] = ()  # Secrets of the namespace whose keys become environment variables
     annotations: Mapping[str, str] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
     tolerations: tuple[Json, ...] = ()
