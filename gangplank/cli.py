@@ -1,4 +1,4 @@
-"""The gangplank command: the one place of the library that reads files and writes to the terminal."""
+"""The gangplank command: its command line, expand, and which module runs the other commands."""
 
 from __future__ import annotations
 
@@ -6,25 +6,17 @@ import argparse
 import os
 import re
 import sys
-from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gangplank import __version__
+from gangplank.jobfiles import KINDS, Unreadable, gather
+from gangplank.terminal import CLUSTER, CODES, INTERRUPTED, OK, REFUSED, UNREADABLE, USAGE, coloured, complain
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from gangplank.spec import Json
 
-OK, REFUSED, USAGE, UNREADABLE, CLUSTER, INTERRUPTED = 0, 1, 2, 3, 4, 130
-CODES = """exit codes:
-  0  done
-  1  a job or manifest is refused, or a training is not proven; every reason is on standard error
-  2  the command line is wrong
-  3  a file cannot be read
-  4  the cluster does not answer, or has no such job
-"""
 EXAMPLES = """examples:
   gangplank expand jobs/digits.yml                          a table of the pods, before they exist
   gangplank expand jobs/digits.yml -o yaml | kubectl apply -f -
@@ -33,12 +25,6 @@ EXAMPLES = """examples:
   gangplank submit jobs/digits.yml && gangplank logs digits -f
 """
 TEAMS_HELP = "a site's folder of teams: a job that names its team starts from that team's job_defaults"
-KINDS = "Volcano Job, PyTorchJob, TrainJob or Indexed Job"
-ROOT = Path(__file__).resolve().parent.parent  # of a checkout; jobs name their scripts from there
-
-
-class Unreadable(Exception):  # noqa: N818  it says what is wrong with a file
-    """A file that cannot be read; the message says which, why and what to do."""
 
 
 def parser() -> argparse.ArgumentParser:
@@ -179,46 +165,6 @@ def explain(error: Exception) -> int:
     raise error
 
 
-def coloured(stream: Any) -> bool:
-    """Whether a stream is a terminal that wants colours: https://no-color.org."""
-    return bool(stream.isatty()) and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-
-
-def complain(text: str, code: int) -> int:
-    """Print what is wrong to standard error; the exit status."""
-    red, plain = ("\x1b[31m", "\x1b[0m") if coloured(sys.stderr) else ("", "")
-    print(f"{red}gangplank:{plain} {text}".encode("utf-8", "replace").decode(), file=sys.stderr)
-    return code
-
-
-def read(name: str) -> str:
-    """The text of a file, or of standard input for -."""
-    try:
-        data = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise Unreadable(f"{name}: byte {error.start} is no UTF-8; save the file as UTF-8") from None
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise Unreadable(f"{name}: {reason}; give the path of a job file, e.g. jobs/digits.yml") from None
-
-
-def read_scripts(job: object, root: Path | None = None) -> dict[str, str]:
-    """The text of the script that a job names by a relative path, looked up here and then below root."""
-    inner = job.get("training_job", job) if isinstance(job, Mapping) else None
-    path = inner.get("script") if isinstance(inner, Mapping) else None
-    if not isinstance(path, str) or not path or path.startswith("/") or "\x00" in path:
-        return {}
-    for folder in (Path(), root):
-        if folder is None:
-            continue
-        try:
-            return {path: (folder / path).read_bytes().decode("utf-8")}
-        except (OSError, UnicodeDecodeError):
-            continue
-    return {}
-
-
 def expand(given: argparse.Namespace) -> int:
     """Show what becomes of jobs and manifests."""
     from gangplank import show
@@ -252,65 +198,6 @@ def expand(given: argparse.Namespace) -> int:
     if unknown and not known:
         return complain(f"{', '.join(names)}: nothing to expand but {', '.join(unknown)}; expected a {KINDS}", REFUSED)
     return OK
-
-
-def gather(
-    names: Sequence[str], backend: str | None, teams: str | None = None
-) -> tuple[list[Json], list[tuple[str, Json]], list[str]]:
-    """What files hold: all that would be submitted, the jobs among it by back-end, and the kinds of the rest.
-
-    `teams` is a site's folder of teams: a job that names its team starts from that team's values.
-    """
-    from gangplank.backends import BACKENDS, backend_of
-    from gangplank.errors import Problem, SpecError, shown
-    from gangplank.parse import parse_job
-    from gangplank.reading import documents
-
-    submitted: list[Json] = []
-    for name in names:
-        text = read(name)
-        found = documents(text, name, strict=False)
-        if not found:
-            raise SpecError([Problem("file", "nothing", f"a job file, or a {KINDS}")], name)
-        if any(isinstance(item, dict) and "apiVersion" in item for item in found):
-            for item in found:
-                submitted += item.get("items") or [] if is_list(item) else [item]
-            continue
-        for given in documents(text, name, strict=True):
-            job = with_backend(given, backend) if backend and isinstance(given, dict) else given
-            job = from_team(job, teams, name) if teams else job
-            spec = parse_job(job, name, read_scripts(job, ROOT))
-            submitted += BACKENDS[spec.backend].manifests(spec)
-    for at, item in enumerate(submitted):
-        if not isinstance(item, dict) or not isinstance(item.get("kind"), str):
-            raise SpecError(
-                [Problem(f"document {at + 1}", shown(item), "an object with apiVersion and kind")], names[0]
-            )
-    known = [(backend_of(item), item) for item in submitted]
-    jobs = [(kind, item) for kind, item in known if kind]
-    if backend and any(kind != backend for kind, _ in jobs):
-        raise SpecError([Problem("--backend", backend, "nothing, as a raw manifest has its back-end")], names[0])
-    return submitted, jobs, [str(item["kind"]) for kind, item in known if not kind]
-
-
-def is_list(item: object) -> bool:
-    """Whether a document is kubectl's List of objects."""
-    return isinstance(item, dict) and item.get("kind") == "List" and isinstance(item.get("items"), list)
-
-
-def with_backend(job: Mapping[str, Any], backend: str) -> dict[str, Any]:
-    """The job on another back-end."""
-    if isinstance(job.get("training_job"), dict):
-        return {**job, "training_job": {**job["training_job"], "backend": backend}}
-    return {**job, "backend": backend}
-
-
-def from_team(job: object, folder: str, source: str) -> Any:
-    """The job with its team's defaults, out of a folder of teams."""
-    from gangplank.teams.files import load
-    from gangplank.teams.jobs import with_team
-
-    return with_team(job, load(folder)[1], source)
 
 
 def completion(given: argparse.Namespace) -> int:

@@ -8,7 +8,7 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gangplank import cli, queues, show
+from gangplank import jobfiles, queues, show, terminal
 from gangplank import scale as scaling
 from gangplank.backends import BACKENDS, backend_of
 from gangplank.errors import SpecError
@@ -25,9 +25,9 @@ COLOURS = (36, 33, 32, 35, 34, 31)  # of the ranks, in turn: cyan, yellow, green
 
 def submit(given: argparse.Namespace) -> int:
     """Submit jobs: what they need first, then the job itself, which must not be there yet."""
-    submitted, known, _ = cli.gather(given.jobs, given.backend, given.teams)
+    submitted, known, _ = jobfiles.gather(given.jobs, given.backend, given.teams)
     if not known:
-        return cli.complain(f"{', '.join(given.jobs)}: no job in it", cli.REFUSED)
+        return terminal.complain(f"{', '.join(given.jobs)}: no job in it", terminal.REFUSED)
     kube = Kube(given.kubeconfig, given.context)
     check_queues([item for _, item in known], kube.queues())
     for item in submitted:
@@ -38,8 +38,8 @@ def submit(given: argparse.Namespace) -> int:
         except KubeError as error:
             if error.status == 409:
                 cure = f"look: gangplank status {meta['name']} -n {meta['namespace']}; remove it: gangplank delete ..."
-                return cli.complain(
-                    f"{item['kind']} {meta['namespace']}/{meta['name']} is there already; {cure}", cli.REFUSED
+                return terminal.complain(
+                    f"{item['kind']} {meta['namespace']}/{meta['name']} is there already; {cure}", terminal.REFUSED
                 )
             if error.status == 404 and "namespaces" not in str(error):
                 cure = "install its operator, or choose another back-end with --backend (gangplank expand --help)"
@@ -49,7 +49,7 @@ def submit(given: argparse.Namespace) -> int:
     if not given.dry_run:
         meta = known[-1][1]["metadata"]
         print(f"next: gangplank logs {meta['name']} -n {meta['namespace']} -f")
-    return cli.OK
+    return terminal.OK
 
 
 def check_queues(jobs: list[Json], known: list[Json] | None) -> None:
@@ -66,13 +66,13 @@ def scale(given: argparse.Namespace) -> int:
     changed = kube.patch(job, scaling.patch(job, given.workers))
     meta = changed["metadata"]
     print(f"{job['kind']} {meta['namespace']}/{meta['name']} scaled to {given.workers} workers")
-    return cli.OK
+    return terminal.OK
 
 
 def locate(kube: Kube, given: argparse.Namespace) -> tuple[Json, list[Json]]:
     """The live job that a file or a name means, and all that would be submitted with it."""
     if Path(given.job).is_file():
-        submitted, known, _ = cli.gather([given.job], None)
+        submitted, known, _ = jobfiles.gather([given.job], None)
         if not known:
             raise KubeError(f"{given.job}: no job in it")
         wanted = known[-1][1]
@@ -117,8 +117,8 @@ def status(given: argparse.Namespace) -> int:
                 next((text for text in why if text), ""),
             ]
         )
-    print(show.table(rows, colour=cli.coloured(sys.stdout)) if pods else "no pods yet")
-    return cli.OK
+    print(show.table(rows, colour=terminal.coloured(sys.stdout)) if pods else "no pods yet")
+    return terminal.OK
 
 
 def prefix(pod: Json, *, colour: bool) -> str:
@@ -132,7 +132,7 @@ def logs(given: argparse.Namespace) -> int:
     """The logs of all ranks, each line with its rank; followed, they come as they are written."""
     kube = Kube(given.kubeconfig, given.context)
     job, _ = locate(kube, given)
-    meta, colour = job["metadata"], cli.coloured(sys.stdout)
+    meta, colour = job["metadata"], terminal.coloured(sys.stdout)
     pods = [
         pod for pod in kube.pods(meta["namespace"], meta["name"]) if given.rank is None or rank_of(pod) == given.rank
     ]
@@ -164,7 +164,7 @@ def logs(given: argparse.Namespace) -> int:
             open_logs -= 1
         else:
             print(line, flush=given.follow)
-    return cli.OK
+    return terminal.OK
 
 
 def delete(given: argparse.Namespace) -> int:
@@ -179,4 +179,4 @@ def delete(given: argparse.Namespace) -> int:
         item["metadata"].setdefault("namespace", meta["namespace"])
         if kube.delete(item):
             print(f"{item['kind']} {item['metadata']['namespace']}/{item['metadata']['name']} removed")
-    return cli.OK
+    return terminal.OK

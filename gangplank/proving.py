@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gangplank import asked, cli
+from gangplank import asked, jobfiles, terminal
 from gangplank.chains import complete, select
 from gangplank.claims import Expected
 from gangplank.commands import locate
@@ -33,14 +33,14 @@ def proof(given: argparse.Namespace) -> int:
     name, records, expected = evidence(given)
     verdict = prove(records, expected)
     print(verdict.text())
-    return cli.OK if verdict.passed else cli.complain(refusal(name, records, verdict), cli.REFUSED)
+    return terminal.OK if verdict.passed else terminal.complain(refusal(name, records, verdict), terminal.REFUSED)
 
 
 def report(given: argparse.Namespace) -> int:
     """Write the page, and event files if asked; a training that is not proven is shown all the same."""
     name, records, expected = evidence(given)
     if not records:
-        return cli.complain(refusal(name, records, prove(records, expected)), cli.REFUSED)
+        return terminal.complain(refusal(name, records, prove(records, expected)), terminal.REFUSED)
     from gangplank.report import page
 
     target = Path(given.output or f"{name}-report.html")
@@ -53,10 +53,10 @@ def report(given: argparse.Namespace) -> int:
             write_events(Path(given.tensorboard), records)
             print(f"event files: tensorboard --logdir {given.tensorboard}")
     except OSError as error:
-        raise cli.Unreadable(
+        raise jobfiles.Unreadable(
             f"{error.filename or target}: {error.strerror}; name a place that can be written with -o or --tensorboard"
         ) from None
-    return cli.OK
+    return terminal.OK
 
 
 def refusal(name: str, records: Records, verdict: Verdict) -> str:
@@ -81,15 +81,15 @@ def evidence(given: argparse.Namespace) -> tuple[str, Records, Expected]:
 def from_file(place: Path, job: str | None) -> tuple[str, Records, Expected]:
     """Evidence from a folder of the trainer's, or from a file with it or with logs."""
     source = place / asked.EVIDENCE if place.is_dir() else place
-    records = read_records(cli.read(str(source)))
+    records = read_records(jobfiles.read(str(source)))
     if job is None:
         name = place.resolve().name if place.is_dir() else place.stem
         return name, records, claimed(records)
     if not Path(job).is_file():
-        raise cli.Unreadable(f"{job}: no such file; with --file, a job is named by its job file")
-    _, known, _ = cli.gather([job], None)
+        raise jobfiles.Unreadable(f"{job}: no such file; with --file, a job is named by its job file")
+    _, known, _ = jobfiles.gather([job], None)
     if not known:
-        raise cli.Unreadable(f"{job}: no job in it")
+        raise jobfiles.Unreadable(f"{job}: no job in it")
     manifest = known[-1][1]
     return str(manifest["metadata"]["name"]), records, asked.expected(manifest)
 

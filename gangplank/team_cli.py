@@ -6,7 +6,7 @@ import argparse
 import sys
 from typing import Any
 
-from gangplank import cli
+from gangplank import terminal
 
 EXAMPLES = """examples:
   gangplank team kubeconfig vision ada --ttl 8h       a certificate of the cluster's, gone in a working day
@@ -37,7 +37,7 @@ def part(commands: Any, name: str, text: str) -> argparse.ArgumentParser:
         name,
         help=text,
         description=text[0].upper() + text[1:] + ".",
-        epilog=EXAMPLES + cli.CODES,
+        epilog=EXAMPLES + terminal.CODES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     return found
@@ -54,7 +54,7 @@ def team(given: argparse.Namespace) -> int:
     kubeconfig.write(name, made.text)
     print(f"written: {name}, for {given.member} of team {given.team}, until {made.until}")
     print(f"next: KUBECONFIG={name} gangplank submit JOB.yml, where the job says team: {given.team}")
-    return cli.OK
+    return terminal.OK
 
 
 def drift(given: argparse.Namespace) -> int:
@@ -68,6 +68,6 @@ def drift(given: argparse.Namespace) -> int:
     for item in found.differences:
         print(item)
     if found.differences:
-        return cli.REFUSED
+        return terminal.REFUSED
     print(f"no drift: {found.count} objects are as the files say")
-    return cli.OK
+    return terminal.OK

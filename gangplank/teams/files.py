@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gangplank.cli import Unreadable, read
 from gangplank.errors import SpecError
+from gangplank.jobfiles import Unreadable, read
 from gangplank.reading import documents
 from gangplank.teams.parse import TeamsError, parse_teams
 

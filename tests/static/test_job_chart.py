@@ -12,7 +12,7 @@ import yaml
 from hypothesis import HealthCheck, Phase, given, settings
 
 from gangplank.backends import BACKENDS
-from gangplank.cli import read_scripts
+from gangplank.jobfiles import read_scripts
 from gangplank.errors import SpecError
 from gangplank.parse import parse_job
 from lab.build import build

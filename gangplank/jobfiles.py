@@ -1,0 +1,107 @@
+"""Reads what commands are given: job files, raw manifests, and the scripts and teams that jobs name."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gangplank.spec import Json
+
+KINDS = "Volcano Job, PyTorchJob, TrainJob or Indexed Job"
+ROOT = Path(__file__).resolve().parent.parent  # of a checkout; jobs name their scripts from there
+
+
+class Unreadable(Exception):  # noqa: N818  it says what is wrong with a file
+    """A file that cannot be read; the message says which, why and what to do."""
+
+
+def read(name: str) -> str:
+    """The text of a file, or of standard input for -."""
+    try:
+        data = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise Unreadable(f"{name}: byte {error.start} is no UTF-8; save the file as UTF-8") from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise Unreadable(f"{name}: {reason}; give the path of a job file, e.g. jobs/digits.yml") from None
+
+
+def read_scripts(job: object, root: Path | None = None) -> dict[str, str]:
+    """The text of the script that a job names by a relative path, looked up here and then below root."""
+    inner = job.get("training_job", job) if isinstance(job, Mapping) else None
+    path = inner.get("script") if isinstance(inner, Mapping) else None
+    if not isinstance(path, str) or not path or path.startswith("/") or "\x00" in path:
+        return {}
+    for folder in (Path(), root):
+        if folder is None:
+            continue
+        try:
+            return {path: (folder / path).read_bytes().decode("utf-8")}
+        except (OSError, UnicodeDecodeError):
+            continue
+    return {}
+
+
+def gather(
+    names: Sequence[str], backend: str | None, teams: str | None = None
+) -> tuple[list[Json], list[tuple[str, Json]], list[str]]:
+    """What files hold: all that would be submitted, the jobs among it by back-end, and the kinds of the rest.
+
+    `teams` is a site's folder of teams: a job that names its team starts from that team's values.
+    """
+    from gangplank.backends import BACKENDS, backend_of
+    from gangplank.errors import Problem, SpecError, shown
+    from gangplank.parse import parse_job
+    from gangplank.reading import documents
+
+    submitted: list[Json] = []
+    for name in names:
+        text = read(name)
+        found = documents(text, name, strict=False)
+        if not found:
+            raise SpecError([Problem("file", "nothing", f"a job file, or a {KINDS}")], name)
+        if any(isinstance(item, dict) and "apiVersion" in item for item in found):
+            for item in found:
+                submitted += item.get("items") or [] if is_list(item) else [item]
+            continue
+        for given in documents(text, name, strict=True):
+            job = with_backend(given, backend) if backend and isinstance(given, dict) else given
+            job = from_team(job, teams, name) if teams else job
+            spec = parse_job(job, name, read_scripts(job, ROOT))
+            submitted += BACKENDS[spec.backend].manifests(spec)
+    for at, item in enumerate(submitted):
+        if not isinstance(item, dict) or not isinstance(item.get("kind"), str):
+            raise SpecError(
+                [Problem(f"document {at + 1}", shown(item), "an object with apiVersion and kind")], names[0]
+            )
+    known = [(backend_of(item), item) for item in submitted]
+    jobs = [(kind, item) for kind, item in known if kind]
+    if backend and any(kind != backend for kind, _ in jobs):
+        raise SpecError([Problem("--backend", backend, "nothing, as a raw manifest has its back-end")], names[0])
+    return submitted, jobs, [str(item["kind"]) for kind, item in known if not kind]
+
+
+def is_list(item: object) -> bool:
+    """Whether a document is kubectl's List of objects."""
+    return isinstance(item, dict) and item.get("kind") == "List" and isinstance(item.get("items"), list)
+
+
+def with_backend(job: Mapping[str, Any], backend: str) -> dict[str, Any]:
+    """The job on another back-end."""
+    if isinstance(job.get("training_job"), dict):
+        return {**job, "training_job": {**job["training_job"], "backend": backend}}
+    return {**job, "backend": backend}
+
+
+def from_team(job: object, folder: str, source: str) -> Any:
+    """The job with its team's defaults, out of a folder of teams."""
+    from gangplank.teams.files import load
+    from gangplank.teams.jobs import with_team
+
+    return with_team(job, load(folder)[1], source)

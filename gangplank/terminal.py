@@ -1,0 +1,28 @@
+"""What every command says alike: its exit codes, its complaints, whether it may use colours."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+OK, REFUSED, USAGE, UNREADABLE, CLUSTER, INTERRUPTED = 0, 1, 2, 3, 4, 130
+CODES = """exit codes:
+  0  done
+  1  a job or manifest is refused, or a training is not proven; every reason is on standard error
+  2  the command line is wrong
+  3  a file cannot be read
+  4  the cluster does not answer, or has no such job
+"""
+
+
+def coloured(stream: Any) -> bool:
+    """Whether a stream is a terminal that wants colours: https://no-color.org."""
+    return bool(stream.isatty()) and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def complain(text: str, code: int) -> int:
+    """Print what is wrong to standard error; the exit status."""
+    red, plain = ("\x1b[31m", "\x1b[0m") if coloured(sys.stderr) else ("", "")
+    print(f"{red}gangplank:{plain} {text}".encode("utf-8", "replace").decode(), file=sys.stderr)
+    return code
