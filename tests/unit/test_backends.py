@@ -25,6 +25,7 @@ VALUES: Json = {
     "image_pull_policy": "Always",
     "port": 4000,
     "master_resources": {"cpu": "2"},
+    "secrets": ["bucket"],
 }
 
 
