@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from gangplank.files import read
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -14,22 +15,6 @@ if TYPE_CHECKING:
 
 KINDS = "Volcano Job, PyTorchJob, TrainJob or Indexed Job"
 ROOT = Path(__file__).resolve().parent.parent  # of a checkout; jobs name their scripts from there
-
-
-class Unreadable(Exception):  # noqa: N818  it says what is wrong with a file
-    """A file that cannot be read; the message says which, why and what to do."""
-
-
-def read(name: str) -> str:
-    """The text of a file, or of standard input for -."""
-    try:
-        data = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise Unreadable(f"{name}: byte {error.start} is no UTF-8; save the file as UTF-8") from None
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise Unreadable(f"{name}: {reason}; give the path of a job file, e.g. jobs/digits.yml") from None
 
 
 def read_scripts(job: object, root: Path | None = None) -> dict[str, str]:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gangplank import asked, jobfiles, terminal
+from gangplank import asked, files, jobfiles, terminal
 from gangplank.chains import complete, select
 from gangplank.claims import Expected
 from gangplank.commands import locate
@@ -53,7 +53,7 @@ def report(given: argparse.Namespace) -> int:
             write_events(Path(given.tensorboard), records)
             print(f"event files: tensorboard --logdir {given.tensorboard}")
     except OSError as error:
-        raise jobfiles.Unreadable(
+        raise files.Unreadable(
             f"{error.filename or target}: {error.strerror}; name a place that can be written with -o or --tensorboard"
         ) from None
     return terminal.OK
@@ -81,15 +81,15 @@ def evidence(given: argparse.Namespace) -> tuple[str, Records, Expected]:
 def from_file(place: Path, job: str | None) -> tuple[str, Records, Expected]:
     """Evidence from a folder of the trainer's, or from a file with it or with logs."""
     source = place / asked.EVIDENCE if place.is_dir() else place
-    records = read_records(jobfiles.read(str(source)))
+    records = read_records(files.read(str(source)))
     if job is None:
         name = place.resolve().name if place.is_dir() else place.stem
         return name, records, claimed(records)
     if not Path(job).is_file():
-        raise jobfiles.Unreadable(f"{job}: no such file; with --file, a job is named by its job file")
+        raise files.Unreadable(f"{job}: no such file; with --file, a job is named by its job file")
     _, known, _ = jobfiles.gather([job], None)
     if not known:
-        raise jobfiles.Unreadable(f"{job}: no job in it")
+        raise files.Unreadable(f"{job}: no job in it")
     manifest = known[-1][1]
     return str(manifest["metadata"]["name"]), records, asked.expected(manifest)
 

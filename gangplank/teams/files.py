@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gangplank.errors import SpecError
-from gangplank.jobfiles import Unreadable, read
+from gangplank.files import Unreadable, read
 from gangplank.reading import documents
 from gangplank.teams.parse import TeamsError, parse_teams
 

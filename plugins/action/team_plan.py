@@ -11,7 +11,7 @@ from ansible.plugins.action import ActionBase
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from gangplank.errors import SpecError
-from gangplank.jobfiles import Unreadable
+from gangplank.files import Unreadable
 from gangplank.kube import Kube, KubeError
 from gangplank.teams.work import Work, work
 

@@ -1,0 +1,22 @@
+"""The text of files that a person names, and what is told when one cannot be read."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+
+class Unreadable(Exception):  # noqa: N818  it says what is wrong with a file
+    """A file that cannot be read; the message says which, why and what to do."""
+
+
+def read(name: str) -> str:
+    """The text of a file, or of standard input for -."""
+    try:
+        data = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise Unreadable(f"{name}: byte {error.start} is no UTF-8; save the file as UTF-8") from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise Unreadable(f"{name}: {reason}; give the path of a job file, e.g. jobs/digits.yml") from None
