@@ -97,5 +97,5 @@ def jobs(draw: st.DrawFn, backend: str | None = None, most: int = 6) -> Json:
     if backend == "indexed":
         job |= optional(draw, {"priority": names, "ttl_s": st.integers(0, 99), "max_retries": st.integers(0, 9)})
     if backend in {"volcano", "pytorchjob", "indexed"}:
-        job |= optional(draw, {"port": st.integers(1024, 65535)})
+        job |= optional(draw, {"port": st.integers(1024, 65535), "secrets": st.lists(names, min_size=1, max_size=2)})
     return {"training_job": job}

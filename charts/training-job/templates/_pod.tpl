@@ -14,8 +14,11 @@
 {{- $_ := set $container "imagePullPolicy" $job.image_pull_policy -}}
 {{- with include "training-job.command" (list $library $job) | fromJsonArray }}{{ $_ := set $container "command" . }}{{ end -}}
 {{- $args := include "training-job.args" (list $library $job) | fromJsonArray -}}
-{{- if or $job.script $args }}{{ $_ := set $container "args" $args }}{{ end -}}
+{{- if $args }}{{ $_ := set $container "args" $args }}{{ end -}}
 {{- $_ := set $container "env" (include "training-job.env" (list $job $asked $container.env) | fromJsonArray) -}}
+{{- $from := list -}}
+{{- range $job.secrets }}{{ $from = append $from (dict "secretRef" (dict "name" .)) }}{{ end -}}
+{{- if $from }}{{ $_ := set $container "envFrom" $from }}{{ end -}}
 {{- $requests := dict "cpu" $asked.cpu.request "memory" $asked.memory.request -}}
 {{- $limits := dict -}}
 {{- range $name := list "cpu" "memory" }}{{ with (index $asked $name).limit }}{{ $_ := set $limits $name . }}{{ end }}{{ end -}}
