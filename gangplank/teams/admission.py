@@ -149,6 +149,10 @@ def variables(path: Path) -> list[Json]:
         ".filter(p, !(p in variables.priorities))",
         "badAccounts": "variables.templates.map(t, t.spec.?serviceAccountName.orValue('default'))"
         ".filter(a, !(a in variables.accounts))",
+        # A pod that names its node is never seen by a scheduler, nor by a queue. Later the scheduler itself names it.
+        "nodes": "['']",
+        "badNodes": "oldObject != null ? [] : "
+        "variables.templates.map(t, t.spec.?nodeName.orValue('')).filter(n, !(n in variables.nodes))",
         # CEL has no way to join a list of lists, so of each template only the first is told.
         "badImages": "variables.images.size() == 0 ? [] : "
         f"variables.templates.map(t, ({images}).filter(i, !variables.images.exists(p, i.matches({PATTERN}))))"
@@ -173,6 +177,7 @@ REFUSALS = (
         "accounts",
         "leave it out, or have the team file grant it under service_accounts",
     ),
+    ("badNodes", "node", "nodes", "leave nodeName out: the scheduler chooses, and nodeSelector narrows"),
     ("badImages", "image", "images", "take one that matches, or have the team file grant it under images"),
 )
 

@@ -202,9 +202,10 @@ def change(path: str, value: object) -> Callable[[Json], None]:
             change("spec.containers.0.image", "docker.io/evil/miner:1"),
             'image "docker.io/evil/miner:1" is none of its images',
         ),
+        (change("spec.nodeName", "node-0"), 'node "node-0" is none of its nodes (); leave nodeName out'),
         (change("spec.hostNetwork", True), 'violates PodSecurity "restricted:latest"'),
     ],
-    ids=["scheduler", "priority", "critical", "account", "image", "host network"],
+    ids=["scheduler", "priority", "critical", "account", "image", "node", "host network"],
 )
 def test_a_pod_takes_nothing_that_the_team_has_not(kube: Kube, edit: Callable[[Json], None], told: str) -> None:
     if "admin" in told:
