@@ -12,6 +12,8 @@ def differences(wanted: object, live: object, path: str = "") -> Iterator[str]:
     ['spec.tasks[0].replicas: there is 3, described 2']
     >>> list(differences({"a": [1, 2]}, {"a": [1], "b": 1}))
     ['a: there are 1 entries, described 2']
+    >>> list(differences({"args": [], "command": ["a"]}, {"command": ["a"]}))
+    []
     """
     if isinstance(wanted, Mapping) and isinstance(live, Mapping):
         for key, value in wanted.items():
@@ -22,6 +24,5 @@ def differences(wanted: object, live: object, path: str = "") -> Iterator[str]:
             return
         for index, (one, other) in enumerate(zip(wanted, live, strict=True)):
             yield from differences(one, other, f"{path}[{index}]")
-    elif wanted != live:
+    elif wanted != live and not (live is None and wanted in ([], {}, "")):  # the API server keeps nothing that is empty
         yield f"{path}: there is {live!r}, described {wanted!r}"
-

@@ -107,9 +107,10 @@ def flags(spec: JobSpec) -> list[str]:
 def process(spec: JobSpec) -> Json:
     """A container's command and args: a script starts through torchrun, a command goes as it is."""
     if spec.script:
-        return {"command": wiring.launch(spec), "args": [*flags(spec), *spec.args]}
-    found: Json = {"command": list(spec.command)} if spec.command else {}
-    return {**found, "args": list(spec.args)} if spec.args else found
+        command, words = wiring.launch(spec), [*flags(spec), *spec.args]
+    else:
+        command, words = list(spec.command), list(spec.args)
+    return {**({"command": command} if command else {}), **({"args": words} if words else {})}
 
 
 def mounts(spec: JobSpec, role: str) -> tuple[list[Json], list[Json]]:
