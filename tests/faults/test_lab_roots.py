@@ -87,6 +87,15 @@ def test_an_archive_that_moved_on_is_built_told_and_locked(home: Path) -> None:
     assert again.built == []
 
 
+def test_a_package_that_the_pins_newly_name_is_fetched_beside_the_locked_ones(home: Path) -> None:
+    before = copy.deepcopy(LOCK)
+    del before["roots"]["shell"]["openssl"]
+    shop, said = workshop(home, before)
+    shop.root("shell")
+    assert shop.lock["roots"]["shell"] == LOCK["roots"]["shell"]
+    assert any("openssl none -> " in line for line in said)
+
+
 def test_a_version_below_the_floor_is_refused_with_the_cure() -> None:
     root = load_pins().roots["trainer"]
     Debs._check_floors(root, {name: [floor, ""] for name, floor in root.floors.items()})
