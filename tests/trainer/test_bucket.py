@@ -131,6 +131,24 @@ def test_checkpoints_that_the_run_has_given_up_leave_the_bucket(root: Root, stor
     assert len(list((store.folder / "runs/few/checkpoints").glob("step-*/SHA256SUMS"))) == 1
 
 
+def test_a_bucket_that_goes_away_is_told_at_once_and_ends_in_failure(root: Root, tmp_path: Path) -> None:
+    (tmp_path / "runs").mkdir()
+    lost, at = Store(tmp_path), root.store()
+    try:
+        running = root.start([0], 1, "--epochs", "6", *FLAGS[2:], "--output", "s3://runs/lost", port=at["port"],
+                             env=lost.env)
+        wait_for(lambda: list(tmp_path.glob("runs/lost/checkpoints/step-*")), "a checkpoint")
+        lost.process.kill()
+        (rank,) = running.wait()
+    finally:
+        root.close_store(at)
+        lost.process.wait(20)
+    assert rank.code == 1, rank.text
+    assert rank.event("end")["steps"] == 6 * 24  # the training itself went on
+    assert "s3://runs/lost cannot be written" in str(rank.event("upload_failed")["reason"])
+    assert [line for line in rank.text.splitlines() if line.startswith("train.py: s3://runs/lost cannot be written")]
+
+
 def test_data_comes_from_a_bucket(root: Root, store: Store) -> None:
     folder = store.folder / "datasets/small"
     folder.mkdir()
