@@ -121,7 +121,7 @@ def site(lab: Lab) -> Iterator[Lab]:
     lab.playbook("playbooks/site.yml")
     lab.kubectl("create", "namespace", NAMESPACE)
     yield lab
-    lab.kubectl("delete", "namespace", NAMESPACE, "--timeout=60s")
+    lab.kubectl("delete", "namespace", NAMESPACE, "--timeout=110s")
     lab.kubectl("delete", "persistentvolume", "small", "--ignore-not-found")
     lab.inside(SMALL["node"], "sh", "-c", f"umount {SMALL['path']}; rmdir {SMALL['path']}")
 
