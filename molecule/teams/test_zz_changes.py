@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.teams_live import TEAMS, answer, changed, gangplank, pod, teams
+from tests.teams_live import TEAMS, answer, changed, gangplank, pod, teams, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -37,10 +37,16 @@ def recap(text: str) -> dict[str, int]:
 
 
 def edit(kube: Kube, where: str, apply: Callable[[Json], object]) -> None:
-    """Change a live object by hand."""
-    item = kube.call("GET", where)
-    apply(item)
-    kube.call("PUT", where, item)
+    """Change a live object by hand; again where a controller wrote to it in between."""
+
+    def written() -> bool:
+        item = kube.call("GET", where)
+        apply(item)
+        told = answer(kube, "PUT", where, item)
+        assert not told or "has been modified" in told, told
+        return not told
+
+    until(written, where)
 
 
 def test_what_a_hand_changed_is_told_with_its_path_and_put_back_by_the_next_run(kube: Kube) -> None:
