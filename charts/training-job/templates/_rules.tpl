@@ -25,7 +25,7 @@
 {{- if and $job.min_available (gt (int $job.min_available) (int $job.replicas)) }}{{ fail (printf "training_job.min_available: at most the job's %v replicas" $job.replicas) }}{{ end -}}
 {{- if eq $job.queue "root" }}{{ fail "training_job.queue: Volcano refuses jobs in the root queue; name a leaf queue" }}{{ end -}}
 {{- $mounts := list -}}
-{{- $kept := not $job.volumes -}}
+{{- $kept := or (not $job.volumes) (not (hasPrefix "/" ($job.output | default "/"))) -}}
 {{- range $index, $volume := $job.volumes -}}
 {{- $mount := trimSuffix "/" $volume.mount -}}
 {{- if or (not $mount) (has $mount $mounts) }}{{ fail (printf "training_job.volumes[%d].mount: a folder below / that no other volume has" $index) }}{{ end -}}

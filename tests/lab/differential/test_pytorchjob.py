@@ -66,6 +66,7 @@ def site(cluster: Cluster) -> Json:
     """How this cluster's operator is set up, from its own command line and template."""
     deployments = cluster.call("GET", "/apis/apps/v1/deployments")["items"]
     pods = [item["spec"]["template"]["spec"] for item in deployments if item["metadata"]["name"] == "training-operator"]
+    assert pods, "the cluster has no training-operator: playbooks/site.yml with the component training_operator"
     (container,) = pods[0]["containers"]
     flags = dict(word.removeprefix("--").partition("=")[::2] for word in container.get("args", []))
     found: Json = {"gang": flags.get("gang-scheduler-name") == "volcano"}
