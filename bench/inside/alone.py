@@ -11,14 +11,14 @@ import time
 from datetime import timedelta
 
 BEGAN = time.perf_counter()
-import torch  # noqa: E402  # its import is what is measured
-import torch.distributed as dist  # noqa: E402
+import torch
+import torch.distributed as dist
 
 IMPORT_S = time.perf_counter() - BEGAN
 sys.path.insert(0, "/opt/gangplank/trainer")
-from config import Config  # noqa: E402
-from model import Net, Trainee, make_optimizer  # noqa: E402
-from torch.nn.parallel import DistributedDataParallel  # noqa: E402
+from config import Config
+from model import Net, Trainee, make_optimizer
+from torch.nn.parallel import DistributedDataParallel
 
 torch.set_num_threads(1)
 what, size = sys.argv[1:3]

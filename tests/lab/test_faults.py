@@ -57,7 +57,7 @@ def calm(lab: Lab) -> Job:
 
 def worker_killed(lab: Lab) -> Job:
     """SIGKILL to the worker at random instants of a generation (import, rendezvous, steps) while the master lives."""
-    one, chance, last = submitted(job(lab, "worker-killed", max_retries=KILLS + 1)), random.Random(4), 0  # noqa: S311
+    one, chance, last = submitted(job(lab, "worker-killed", max_retries=KILLS + 1)), random.Random(4), 0
     for kill in range(KILLS):
         lab.wait(f"generation {kill + 1}", lambda: one.trainer("worker") not in (None, last), BACK_S)  # noqa: B023  # used at once
         time.sleep(chance.uniform(0, 6))  # nothing is waited for: this chooses the instant

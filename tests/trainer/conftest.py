@@ -36,7 +36,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Root]:
 @pytest.fixture
 def chance(request: pytest.FixtureRequest) -> random.Random:
     """Random numbers that are the same in every run of one test."""
-    return random.Random(request.node.name)  # noqa: S311  # for choosing cases
+    return random.Random(request.node.name)  # for choosing cases
 
 
 @pytest.fixture(scope="session")

@@ -34,7 +34,7 @@ def truncations(path: Path, step: int) -> dict[str, object]:
 
 def flips(path: Path, count: int, seed: int) -> dict[str, object]:
     """Flip one random bit, `count` times, the small files as often as the large one."""
-    chance, files, bad = random.Random(seed), sorted(path.iterdir()), []  # noqa: S311  # chooses cases
+    chance, files, bad = random.Random(seed), sorted(path.iterdir()), []  # chooses cases
     for number in range(count):
         file = files[number % len(files)]
         data = bytearray(file.read_bytes())
