@@ -99,7 +99,8 @@ pins: setup ## write lab/modules/*/go.{mod,sum} from lab/versions.yml
 	.venv/bin/python -m lab.pin
 
 .PHONY: docs
-docs: setup ## write the READMEs that are made from values and argument specs
+docs: setup ## write what is made from values, argument specs and the library: READMEs and the job chart's schema
+	@.venv/bin/python -m tests.static.job_chart --write
 	@helm_docs=$$(.venv/bin/python -m lab.build --show bin.helm-docs)/helm-docs; \
 	for chart in charts/*/; do (cd $$chart && $$helm_docs --log-level warning --template-files=../README.md.gotmpl); done
 	.venv/bin/python tests/static/role_readme.py --write
