@@ -64,6 +64,7 @@ lint: setup ## ruff, mypy, yamllint, ansible-lint
 
 .PHONY: molecule
 molecule: setup ## every scenario in one lab: the whole stack comes up, and training finishes (SCENARIO=gpu: that one)
+	.venv/bin/molecule destroy --scenario-name default # what an earlier run left, in its notes too
 	.venv/bin/molecule test $(if $(SCENARIO),--scenario-name $(SCENARIO),--all)
 
 TESTS ?= tests/unit tests/golden tests/static tests/faults tests/trainer tests/lab
