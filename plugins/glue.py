@@ -5,6 +5,7 @@ They run in Ansible's own process on the controller, where the library is; a mod
 
 from __future__ import annotations
 
+import json
 from typing import Any, ClassVar
 
 from ansible.plugins.action import ActionBase
@@ -25,8 +26,9 @@ class Glue(ActionBase):
         """Return what `act` returns, or a failure with what it raised."""
         result: dict[str, Any] = super().run(tmp, task_vars)
         _, given = self.validate_argument_spec(self.OPTIONS, required_if=self.REQUIRED_IF)
+        plain = json.loads(json.dumps(given))  # Ansible's strings carry tags, which not every library takes
         try:
-            return result | self.act(given)
+            return result | self.act(plain)
         except (PartError, LabError, KubeconfigError) as error:
             return result | {"failed": True, "msg": str(error)}
         except OSError as error:
