@@ -4,8 +4,9 @@
 #   builds            25 | 0   Go modules, Debian roots, images: lab/, into the user's cache
 #   static and unit    5 | 3   ruff, mypy, yamllint, ansible-lint, charts, tests/unit golden static trainer
 #   spine and proof    3 | 3   molecule default: lab up, site, train, idempotence, verify
-#   other scenarios    8 | 8   the rest of molecule/, one after the other in the same lab
-#   the lab's promises 8 | 8   tests/lab in one lab: faults of a training, live comparison of the library, bad days
+#   other scenarios    6 | 6   gpu, indexed and pytorchjob, one after the other in the same lab
+#   the lab's promises 4 | 4   tests/lab/test_lab.py in one lab
+# `make test-full` adds the other scenarios, the faults of a training and the live comparison of the library.
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
 JOB ?= jobs/digits.yml
@@ -62,12 +63,13 @@ lint: setup ## ruff, mypy, yamllint, ansible-lint
 	.venv/bin/yamllint --strict .
 	.venv/bin/ansible-lint
 
+SCENARIOS ?= default gpu indexed pytorchjob
 .PHONY: molecule
-molecule: setup ## every scenario in one lab: the whole stack comes up, and training finishes (SCENARIO=gpu: that one)
+molecule: setup ## scenarios in one lab: the whole stack comes up, and training finishes (SCENARIOS="default gpu", or all)
 	.venv/bin/molecule destroy --scenario-name default # what an earlier run left, in its notes too
-	.venv/bin/molecule test $(if $(SCENARIO),--scenario-name $(SCENARIO),--all)
+	.venv/bin/molecule test $(if $(filter all,$(SCENARIOS)),--all,$(addprefix --scenario-name ,$(SCENARIOS)))
 
-TESTS ?= tests/unit tests/golden tests/static tests/faults tests/trainer tests/lab
+TESTS ?= tests/unit tests/golden tests/static tests/faults tests/trainer tests/lab/test_lab.py
 .PHONY: pytest
 pytest: setup parts
 	GANGPLANK_TRAINER_ROOT=$$(.venv/bin/python -m lab.build --show roots.trainer) .venv/bin/pytest $(TESTS)
@@ -76,8 +78,8 @@ pytest: setup parts
 test: parts lint molecule pytest ## all that a contributor must pass
 
 .PHONY: test-full
-test-full: ## the same with the full counts of the big sweeps
-	GANGPLANK_FULL=1 $(MAKE) test
+test-full: ## every scenario and all of tests/, with the full counts of the big sweeps
+	GANGPLANK_FULL=1 $(MAKE) test SCENARIOS=all TESTS=tests
 
 .PHONY: bench-lab
 bench-lab: setup parts ## time from nothing to trained, against a bare shell loop
