@@ -23,7 +23,7 @@ from pathlib import Path
 from lab import build, gomod, pins
 folder = Path(sys.argv[1])
 module = sys.argv[2]
-part = pins.Part("tiny", "v1", module, {"tiny": module})
+part = pins.Part("tiny", "v1", module, commands={"tiny": module})
 real = pins.load_pins()
 root = pins.Root("node", "trixie", "essential", [])
 made = pins.Pins(real.go_minimum, real.go_toolchain, real.go_toolchain_sha256, {"tiny": part}, {"node": root})

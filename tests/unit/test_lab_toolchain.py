@@ -165,7 +165,7 @@ def test_a_dry_run_of_an_empty_cache_makes_nothing(tmp_path: Path, monkeypatch: 
     monkeypatch.setenv("PATH", f"{tmp_path / 'path'}:/usr/bin:/bin")
     monkeypatch.setattr(builder, "LOCK", tmp_path / "lock.json")
     root = Root("node", "trixie", "essential", [])
-    pause = Part("pause", "v1", "gangplank/lab/pause", {"pause": "gangplank/lab/pause"})
+    pause = Part("pause", "v1", "gangplank/lab/pause", commands={"pause": "gangplank/lab/pause"})
     pins = dataclasses.replace(PINS, parts={"pause": pause}, roots={"node": root})
     monkeypatch.setattr(builder, "load_pins", lambda: pins)
     found = builder.build(["pause"], print, dry=True)
