@@ -5,6 +5,7 @@ They run in Ansible's own process on the controller, where the library is; a mod
 
 from __future__ import annotations
 
+import abc
 import json
 from typing import Any, ClassVar
 
@@ -40,6 +41,6 @@ class Glue(ActionBase):
         """Whether `act` may only say what would change."""
         return bool(self._task.check_mode)
 
+    @abc.abstractmethod
     def act(self, given: dict[str, Any]) -> dict[str, Any]:
         """Do it, or with `dry` only look; return at least `changed`."""
-        raise NotImplementedError
