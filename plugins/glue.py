@@ -11,9 +11,15 @@ from typing import Any, ClassVar
 
 from ansible.plugins.action import ActionBase
 
+from gangplank.errors import SpecError
+from gangplank.files import Unreadable
+from gangplank.kube import KubeError
 from lab.errors import PartError
 from lab.host.kubeconfig import KubeconfigError
 from lab.host.node import LabError
+
+# What the libraries raise with a message for whoever runs the playbook.
+REFUSALS = (PartError, LabError, KubeconfigError, SpecError, KubeError, Unreadable)
 
 
 class Glue(ActionBase):
@@ -30,7 +36,7 @@ class Glue(ActionBase):
         plain = json.loads(json.dumps(given))  # Ansible's strings carry tags, which not every library takes
         try:
             return result | self.act(plain)
-        except (PartError, LabError, KubeconfigError) as error:
+        except REFUSALS as error:
             return result | {"failed": True, "msg": str(error)}
         except OSError as error:
             cure = "free some space or mend its permissions, then run it again"
