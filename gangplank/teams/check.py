@@ -101,8 +101,20 @@ def total(queues: Sequence[QueueSpec], part: str) -> Exact:
     return found
 
 
+def caps_above(queue: QueueSpec, by_name: Mapping[str, Owned]) -> Iterator[tuple[str, Exact]]:
+    """What bounds a queue's cap, nearest first: each resource by the first queue above it that caps it."""
+    seen, name = {queue.name}, queue.parent
+    bound: set[str] = set()
+    while name in by_name and name not in seen:  # a circle is told by itself
+        seen.add(name)
+        above = by_name[name][1]
+        yield name, {key: value for key, value in exact(above.share.cap).items() if key not in bound}
+        bound |= {*above.share.cap}
+        name = above.parent
+
+
 def sums(owned: Sequence[Owned], capacity: Mapping[str, Fraction] | None) -> Iterator[tuple[str, Problem]]:
-    """Guaranteed <= deserved <= cap; children together at most their parent, the first ones at most the cluster."""
+    """Guaranteed <= deserved <= cap <= caps above; children together at most their parent, all at most the cluster."""
     by_name = {queue.name: (source, queue) for source, queue in owned}
     children: dict[str, list[QueueSpec]] = {}
     for source, queue in owned:
@@ -110,10 +122,8 @@ def sums(owned: Sequence[Owned], capacity: Mapping[str, Fraction] | None) -> Ite
         children.setdefault(queue.parent, []).append(queue)
         yield from over(source, f"{path}.guaranteed", exact(share.guaranteed), exact(share.deserved), "its deserved")
         yield from over(source, f"{path}.deserved", exact(share.deserved), exact(share.cap), "its cap")
-        above = by_name.get(queue.parent)
-        if above:
-            most = exact(above[1].share.cap)
-            yield from over(source, f"{path}.cap", exact(share.cap), most, f"the cap of its parent {queue.parent}")
+        for above, most in caps_above(queue, by_name):
+            yield from over(source, f"{path}.cap", exact(share.cap), most, f"the cap of {above} above it")
     for parent, below in children.items():
         if parent not in by_name:
             continue

@@ -149,7 +149,27 @@ def test_children_together_get_no_more_than_their_parent() -> None:
     fields: Json = {"parent": "research", "guaranteed": {"cpu": 3}}
     text = refused({"a.yml": team("a", **fields), "b.yml": team("b", **fields, cap={"cpu": 9})}, site)
     assert "guaranteed of a, b together.cpu: got 6, expected at most 4, the share of research" in text
-    assert "team.cap.cpu: got 9, expected at most 8, the cap of its parent research" in text
+    assert "team.cap.cpu: got 9, expected at most 8, the cap of research above it" in text
+
+
+def test_a_cap_is_at_most_that_of_the_nearest_queue_above_which_names_the_resource() -> None:
+    """As Volcano's webhook has it: a parent that says nothing of memory leaves it to its own parent."""
+    queues: list[Json] = [
+        {"name": "all", "cap": {"cpu": 8, "memory": "8Gi"}},
+        {"name": "research", "parent": "all", "cap": {"cpu": 4}},
+    ]
+    files = {"a.yml": team("a", parent="research", cap={"cpu": 9, "memory": "9Gi"}, queues=[{"name": "x"}])}
+    assert refused(files, {"site": {"queues": queues}}).splitlines()[1:] == [
+        "  team.cap.cpu: got 9, expected at most 4, the cap of research above it",
+        "  team.cap.memory: got 9Gi, expected at most 8Gi, the cap of all above it",
+    ]
+    child: Json = {"name": "x", "cap": {"memory": "9Gi"}}
+    files = {"a.yml": team("a", parent="research", cap={"cpu": 4}, queues=[child])}
+    assert "team.queues[0].cap.memory: got 9Gi, expected at most 8Gi, the cap of all above it" in refused(
+        files, {"site": {"queues": queues}}
+    )
+    assert parse_teams({"a.yml": team("a", parent="research", cap={"cpu": 4, "memory": "8Gi"})}, {
+        "site": {"queues": queues}})  # fmt: skip
 
 
 def test_what_is_guaranteed_is_deserved_too() -> None:
