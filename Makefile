@@ -44,8 +44,8 @@ lab-load: setup ## IMAGE=my.tar (OCI or docker-save) onto every node
 	@$(PLAYBOOK) playbooks/lab-load.yml -e lab_cluster_load="$(abspath $(IMAGE))"
 
 .PHONY: down
-down: setup ## remove the lab; caches stay
-	@$(PLAYBOOK) playbooks/lab-down.yml
+down: setup ## remove the lab with its data (KEEP=true keeps them for the next); caches stay
+	@$(PLAYBOOK) playbooks/lab-down.yml $(if $(KEEP),-e lab_cluster_keep="$(KEEP)")
 
 .PHONY: clean
 clean: ## remove this project's cache (the next run builds for some twenty minutes)
@@ -67,7 +67,10 @@ SCENARIOS ?= default gpu indexed pytorchjob
 .PHONY: molecule
 molecule: setup ## scenarios in one lab: the whole stack comes up, and training finishes (SCENARIOS="default gpu", or all)
 	.venv/bin/molecule destroy --scenario-name default # what an earlier run left, in its notes too
-	.venv/bin/molecule test $(if $(filter all,$(SCENARIOS)),--all,$(addprefix --scenario-name ,$(SCENARIOS)))
+	@rm -f .molecule.log
+	ANSIBLE_LOG_PATH=$(CURDIR)/.molecule.log \
+	.venv/bin/molecule test $(if $(filter all,$(SCENARIOS)),--all,$(addprefix --scenario-name ,$(SCENARIOS))) \
+	|| { status=$$?; echo "what failed, from .molecule.log:"; grep -aE -A 30 'fatal: |\[ERROR\]' .molecule.log | tail -n 60; exit $$status; }
 
 TESTS ?= tests/unit tests/golden tests/static tests/faults tests/trainer tests/lab/test_lab.py
 .PHONY: pytest

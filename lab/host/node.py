@@ -352,9 +352,17 @@ def lab_nodes() -> list[str]:
     return sorted(from_net | {path.name for path in (RUN / "mnt").glob("*")})
 
 
-def remove_lab(state: Path) -> bool:
-    """Remove every node, the switch, the host's link, the cgroups and the lab's files; return whether any was there."""
-    there = bool(lab_nodes()) or state.exists() or RUN.exists() or (NETNS / SWITCH).exists()
+def lab_there(state: Path, *, keep: bool) -> bool:
+    """Say whether `remove_lab` has anything to remove."""
+    return bool(lab_nodes()) or RUN.exists() or (NETNS / SWITCH).exists() or (state.exists() and not keep)
+
+
+def remove_lab(state: Path, *, keep: bool = False) -> bool:
+    """Remove every node, the switch, the host's link and the cgroups; return whether any was there.
+
+    The lab's files in `state` go too, unless `keep`: the next lab is then the same cluster with its objects and data.
+    """
+    there = lab_there(state, keep=keep)
     kill_all()
     nodes = lab_nodes()
     _unmount(RUN)
@@ -365,7 +373,7 @@ def remove_lab(state: Path) -> bool:
     if (NETNS / SWITCH).exists():
         run(["ip", "netns", "del", SWITCH])
     remove_cgroup()
-    for folder in (RUN, state):
+    for folder in (RUN,) if keep else (RUN, state):
         if folder.exists():
             shutil.rmtree(folder)
     with contextlib.suppress(OSError):  # the folder above is ours too, unless somebody put something else there

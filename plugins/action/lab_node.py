@@ -13,10 +13,11 @@ from plugins.glue import Glue
 
 
 class ActionModule(Glue):
-    """Arguments: name, state (present, absent, no_lab), folder, tree, address, host_address, routes, binds.
+    """Arguments: name, state (present, absent, no_lab), keep, folder, tree, address, host_address, routes, binds.
 
     present makes what is missing and starts nothing. absent ends every process of the node and removes its namespaces
-    and cgroup; its files stay. no_lab does so for all nodes, then removes the switch, the host's link and `folder`.
+    and cgroup; its files stay. no_lab does so for all nodes, then removes the switch, the host's link and, unless
+    `keep`, `folder`.
     `tree` is the root file system that the node shows, read-only; addresses have a prefix length; `routes` are ranges
     and how they are reached (198.18.65.0/24: via 198.18.0.2); `binds` are folders of the host shown in the node.
     """
@@ -29,6 +30,7 @@ class ActionModule(Glue):
     OPTIONS: ClassVar = {
         "name": {"type": "str"},
         "state": {"type": "str", "choices": ["present", "absent", "no_lab"], "default": "present"},
+        "keep": {"type": "bool", "default": False},
         "folder": {"type": "path", "required": True},
         "tree": {"type": "path"},
         "address": {"type": "str"},
@@ -44,11 +46,11 @@ class ActionModule(Glue):
     def act(self, given: dict[str, Any]) -> dict[str, Any]:
         """Convert and call."""
         name, folder = given["name"], Path(given["folder"])
-        if self.dry:
-            there = name in node.lab_nodes() if name else bool(node.lab_nodes())
-            return {"changed": there != (given["state"] == "present")}
         if given["state"] == "no_lab":
-            return {"changed": node.remove_lab(folder)}
+            remove = node.lab_there if self.dry else node.remove_lab
+            return {"changed": remove(folder, keep=given["keep"])}
+        if self.dry:
+            return {"changed": (name in node.lab_nodes()) != (given["state"] == "present")}
         if given["state"] == "absent":
             return {"changed": node.remove_node(name)}
         binds = [node.Bind(**bind) for bind in given["binds"]]

@@ -218,6 +218,74 @@ def test_a_drained_node_takes_pods_again_and_a_lost_one_comes_back(lab: Lab) -> 
     lab.kubectl("delete", "deployment", "spread", "--now")
 
 
+# A volume in a folder of node-1, the claim on it, and a pod that adds a line to a file there each time it starts.
+KEPT = """
+apiVersion: v1
+kind: PersistentVolume
+metadata: {name: kept}
+spec:
+  capacity: {storage: 1Mi}
+  accessModes: [ReadWriteOnce]
+  storageClassName: by-hand
+  hostPath: {path: /opt/local-path-provisioner/kept, type: DirectoryOrCreate}
+---
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: kept}
+spec:
+  accessModes: [ReadWriteOnce]
+  storageClassName: by-hand
+  resources: {requests: {storage: 1Mi}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: kept}
+spec:
+  nodeName: node-1
+  terminationGracePeriodSeconds: 0
+  containers:
+    - name: c
+      image: docker.io/library/busybox:1.37
+      command: [sh, -c, echo line >> /data/lines; sleep 3600]
+      volumeMounts: [{name: data, mountPath: /data}]
+  volumes: [{name: data, persistentVolumeClaim: {claimName: kept}}]
+"""
+
+
+def test_a_lab_that_was_asked_to_keep_its_data_comes_back_as_the_same_cluster(
+    lab: Lab, before: dict[str, list[str]]
+) -> None:
+    def lines() -> list[str]:
+        return lab.kubectl("exec", "kept", "--", "cat", "/data/lines").split()
+
+    lab.kubectl("create", "-f", "-", stdin=KEPT)
+    lab.wait("the pod's line", lambda: lines() == ["line"])
+    (STATE / "shared/kept").write_text("on the folder that all nodes share")
+    uids = {name: lab.get(*name)["metadata"]["uid"] for name in (("namespace", "default"), ("pod", "kept"))}
+
+    keep = ("playbooks/lab-down.yml", "-e", "lab_cluster_keep=true")
+    lab.playbook(*keep)
+    now = snapshot()
+    assert {kind: now[kind] for kind in before if kind != "files"} == {k: v for k, v in before.items() if k != "files"}
+    assert now["files"] == ["/var/lib/gangplank"]
+    assert "changed=0" in lab.playbook(*keep)
+
+    lab.playbook("playbooks/lab.yml")
+    lab.wait("the lab as it was", lambda: settled(lab))
+    lab.wait("the pod's second line", lambda: lines() == ["line", "line"])
+    assert {name: lab.get(*name)["metadata"]["uid"] for name in uids} == uids
+    assert lab.get("secret", "hidden")["data"]["key"] == "aGlkZGVuLW1hcmtlci0yNzE4"
+    assert (STATE / "shared/kept").read_text() == "on the folder that all nodes share"
+    assert lab.get("configmap", "plain")["data"]["key"] == "readable-marker-3141"
+    lab.kubectl("delete", "pod/kept", "pvc/kept", "pv/kept", "--now")
+
+
+def test_a_misspelt_wish_to_keep_removes_nothing(lab: Lab) -> None:
+    with pytest.raises(AssertionError, match="not a valid boolean"):
+        lab.playbook("playbooks/lab-down.yml", "-e", "lab_cluster_keep=ture")
+    assert settled(lab)
+
+
 def test_a_third_node_is_one_more_line(lab: Lab, tmp_path: Path) -> None:
     site = tmp_path / "site"
     site.mkdir()
