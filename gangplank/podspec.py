@@ -86,6 +86,8 @@ def env(spec: JobSpec, role: str) -> list[Json]:
     defaults = {"PYTHONUNBUFFERED": "1", "OMP_NUM_THREADS": str(threads(spec, role))}
     if spec.backend == "pytorchjob":
         del defaults["PYTHONUNBUFFERED"]  # the operator sets it, to the same value
+    if spec.elastic:  # a node that joins later would wait for the address of a store that was made known before it came
+        defaults["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] = "1"
     return ours + [{"name": name, "value": value} for name, value in {**defaults, **spec.env}.items()]
 
 

@@ -101,12 +101,15 @@ def _await_all(store: dist.Store, wiring: Wiring, timeout: timedelta) -> None:
 def join(wiring: Wiring, backend: str, rendezvous_timeout: int, collective_timeout: int) -> None:
     """Meet the other ranks and form the process group, both within their time-outs (seconds)."""
     try:
-        # The torchrun of node 0 serves the store, every rank is its client (Debian's torch is built without libuv).
+        # The torchrun of node 0 serves the store, every rank is its client (Debian's torch is built without libuv). For
+        # an elastic job torchrun says that it does not: then rank 0 serves one, a new one each time they meet.
+        shared = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "False"
         store: dist.Store = dist.TCPStore(
-            wiring.master_addr, wiring.master_port, is_master=False, timeout=timedelta(seconds=rendezvous_timeout),
-            use_libuv=os.environ.get("USE_LIBUV", "0") == "1")
-        # A restarted rank must not read the keys that its predecessor left in a store that is still alive.
-        store = dist.PrefixStore(f"gangplank/{wiring.restart}", store)
+            wiring.master_addr, wiring.master_port, is_master=not shared and wiring.rank == 0, wait_for_workers=False,
+            timeout=timedelta(seconds=rendezvous_timeout), use_libuv=os.environ.get("USE_LIBUV", "0") == "1")
+        # A restarted rank must not read the keys that its predecessor left in a store that is still alive. Nodes of an
+        # elastic job count restarts each for itself: https://github.com/pytorch/pytorch/issues/135712
+        store = dist.PrefixStore(f"gangplank/{wiring.restart if shared else 0}", store)
         if store.add(f"joined/{wiring.rank}", 1) > 1:
             raise WiringError(f"rank {wiring.rank} has already joined this rendezvous: either two processes were given "
                               "the same rank (two masters?), or this one restarted while the others live on; "

@@ -1,0 +1,79 @@
+"""An elastic job's nodes come and go while it trains: it goes on from its checkpoint, and sees no sample twice."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from gangplank.chains import read_records, select, unpack_ids
+from gangplank.podspec import env
+from gangplank.proof import Expected, prove
+from gangplank.spec import Elastic, JobSpec, Script
+from gangplank.wiring import launch
+
+if TYPE_CHECKING:
+    from tests.trainer.harness import Root
+
+SAMPLES, EPOCHS = 1200, 40
+# Multiples of 6 leave nothing over for two ranks nor for three: not one sample has to be repeated to make them even.
+FLAGS = ["--epochs", str(EPOCHS), "--train-samples", str(SAMPLES), "--batch-size", "6", "--log-interval", "1",
+         "--rendezvous-timeout", "20", "--collective-timeout", "20"]
+SPEC = JobSpec("elastic", "img", script=Script("/opt/gangplank/trainer/train.py"), backend="pytorchjob", masters=0,
+               workers=2, elastic=Elastic(2, 3))
+
+
+class Node:
+    """What a pod of an elastic PyTorchJob runs, with shorter waits than upstream's."""
+
+    def __init__(self, root: Root, index: int, port: int, out: str) -> None:
+        values = {"PET_NNODES": "2:3", "PET_RDZV_BACKEND": "c10d", "PET_RDZV_ENDPOINT": f"127.0.0.1:{port}"}
+        line = [re.sub(r"\$\((\w+)\)", lambda found: values[found[1]], word) for word in launch(SPEC)]
+        at = next(number for number, word in enumerate(line) if word.startswith("--rdzv-conf"))
+        line[at] += ",last_call_timeout=2,keep_alive_interval=1"
+        line.insert(at, "--local-addr=127.0.0.1")
+        known = {item["name"]: item["value"] for item in env(SPEC, "worker") if "value" in item}
+        pod = {**known, "GANGPLANK_POD": f"elastic-worker-{index}", "GANGPLANK_POD_UID": f"uid-{index}"}
+        self.log = root.out / f"elastic-{index}.log"
+        with self.log.open("w") as file:
+            self.process = subprocess.Popen(root.command([*line, *FLAGS, "--output", out], pod), stdout=file,
+                                            stderr=subprocess.STDOUT)
+
+    def events(self, kind: str) -> list[dict[str, object]]:
+        """What its ranks have said of one kind."""
+        found = [json.loads(line) for line in self.log.read_text().splitlines() if line.startswith('{"event"')
+                 and line.endswith("}")]
+        return [event for event in found if event["event"] == kind]
+
+    def leave(self) -> None:
+        """As the kubelet ends a pod."""
+        os.kill(self.process.pid, signal.SIGTERM)
+
+
+def test_two_nodes_become_three_and_two_again(root: Root) -> None:
+    out, port = root.new(), root.free_port()
+    nodes = [Node(root, index, port, out) for index in range(2)]
+    try:
+        root.wait_for(lambda: all(node.events("step") for node in nodes), "two nodes train")
+        nodes.append(Node(root, 2, port, out))
+        root.wait_for(lambda: nodes[2].events("step"), "three nodes train")
+        nodes[2].leave()
+        assert nodes[2].process.wait(60) != 0
+        assert [node.process.wait(180) for node in nodes[:2]] == [0, 0], nodes[0].log.read_text()[-3000:]
+    finally:
+        for node in nodes:
+            node.process.kill()
+            node.process.wait(30)
+
+    resumes = [event for node in nodes for event in node.events("resume") if event["rank"] == 0]
+    assert [event["world_size_before"] for event in resumes] == [2, 3]
+    run = read_records((root.host(out) / "evidence.jsonl").read_text())
+    verdict = prove(run, Expected(2, epochs=EPOCHS, global_batch=12, job_uid="elastic"))
+    assert verdict.passed, verdict.text()
+    for epoch in range(1, EPOCHS + 1):
+        seen = Counter(i for r in select(run).of("samples") if r["epoch"] == epoch for i in unpack_ids(r))
+        assert seen == Counter(range(SAMPLES)), f"epoch {epoch}"
