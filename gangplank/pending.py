@@ -27,7 +27,7 @@ def unbound(claim: Json, classes: Iterable[Json]) -> bool:
 
 
 def why_pending(claim: Json, classes: Iterable[Json], events: Sequence[Json], pods: Iterable[Json] = ()) -> str:
-    """One line for a claim that is Pending; "" for any other. `pods` and `events` are those of its namespace."""
+    """One line for a claim that is Pending; "" for any other. Of `pods` and `events` its own count."""
     if (claim.get("status") or {}).get("phase") != "Pending":
         return ""
     known = {item["metadata"]["name"]: item for item in classes}
@@ -43,7 +43,8 @@ def _cause(claim: Json, known: dict[str, Json], events: Sequence[Json], pods: li
     if name and name not in known:
         return "no class", f"it names {name}; there are: {there}", "create that class, or make the claim with another"
     given = known.get(name or "") or next(item for item in known.values() if is_default(item))
-    own = [event for event in events if event["involvedObject"].get("name") == claim["metadata"]["name"]]
+    meta = claim["metadata"]
+    own = [event for event in events if _of(event["involvedObject"], meta["namespace"], meta["name"])]
     failed = next((event["message"] for event in reversed(own) if event["reason"] == "ProvisioningFailed"), "")
     modes = ", ".join(claim["spec"]["accessModes"])
     if ACCESS.search(failed):
@@ -56,7 +57,7 @@ def _cause(claim: Json, known: dict[str, Json], events: Sequence[Json], pods: li
         size = claim["spec"]["resources"]["requests"]["storage"]
         evidence = f"no free volume of {name} has {size} and {modes}"
         return "capacity", evidence, "create a PersistentVolume for it: this class makes none"
-    users = [pod for pod in pods if _uses(pod, claim["metadata"]["name"])]
+    users = [pod for pod in pods if _uses(pod, meta["namespace"], meta["name"])]
     if given.get("volumeBindingMode") == "WaitForFirstConsumer" and not users:
         return "it waits for its first pod", f"the class {name} binds when a pod uses the claim", "run a job that does"
     unplaced = [pod for pod in users if not pod["spec"].get("nodeName")]
@@ -75,7 +76,13 @@ def _cause(claim: Json, known: dict[str, Json], events: Sequence[Json], pods: li
     return "provisioning goes on", own[-1]["message"], "wait, or see the provisioner's log"
 
 
-def _uses(pod: Json, claim: str) -> bool:
+def _of(given: Json, namespace: str, name: str) -> bool:
+    """Whether an event's involvedObject is this one."""
+    return bool(given.get("namespace") == namespace and given.get("name") == name)
+
+
+def _uses(pod: Json, namespace: str, claim: str) -> bool:
     """Whether a pod mounts a claim."""
     volumes = pod["spec"].get("volumes") or []
-    return any((volume.get("persistentVolumeClaim") or {}).get("claimName") == claim for volume in volumes)
+    names = [(volume.get("persistentVolumeClaim") or {}).get("claimName") for volume in volumes]
+    return claim in names and pod["metadata"]["namespace"] == namespace

@@ -151,15 +151,15 @@ def test_a_claim_that_is_not_there_is_told_with_those_that_are() -> None:
     assert "which has data" in problem.expected
 
 
-def event(reason: str, message: str = "m", name: str = "data") -> dict[str, Any]:
-    return {"involvedObject": {"name": name}, "reason": reason, "message": message}
+def event(reason: str, message: str = "m", name: str = "data", namespace: str = "a") -> dict[str, Any]:
+    return {"involvedObject": {"namespace": namespace, "name": name}, "reason": reason, "message": message}
 
 
-def pod(message: str = "", node: str = "") -> dict[str, Any]:
+def pod(message: str = "", node: str = "", namespace: str = "a") -> dict[str, Any]:
     spec: dict[str, Any] = {"volumes": [{"persistentVolumeClaim": {"claimName": "data"}}]}
     spec |= {"nodeName": node} if node else {}
     condition = {"type": "PodScheduled", "status": "False", "message": message}
-    return {"metadata": {"name": "p"}, "spec": spec, "status": {"conditions": [condition]}}
+    return {"metadata": {"namespace": namespace, "name": "p"}, "spec": spec, "status": {"conditions": [condition]}}
 
 
 WAITS = {"volumeBindingMode": "WaitForFirstConsumer"}
@@ -192,6 +192,15 @@ MODES = "NodePath only supports ReadWriteOnce and ReadWriteOncePod (1.22+) acces
         ),
         ("x", [live_class("x")], [event("Provisioning", "begun")], [], "provisioning goes on: begun"),
         ("x", [live_class("x")], [event("ProvisioningFailed", "no space", "other")], [], "no provisioner"),
+        ("x", [live_class("x")], [event("ProvisioningFailed", "no space", namespace="b")], [], "no provisioner"),
+        ("x", [live_class("x", **WAITS)], [], [pod("0/2", namespace="b")], "it waits for its first pod: the class"),
+        (
+            "x",
+            [live_class("x")],
+            [event("ProvisioningFailed", "login refused"), event("ProvisioningFailed", "no space")],
+            [],
+            "capacity: no space",
+        ),
     ],
 )
 def test_a_pending_claim_is_explained(cls: str, classes: Any, events: Any, pods: Any, cause: str) -> None:
