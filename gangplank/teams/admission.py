@@ -57,6 +57,7 @@ def of_job(job: str) -> dict[str, str]:
 PATCHES = "object.spec.?flows.orValue([]).filter(f, has(f.patch) && has(f.patch.jobSpec))"
 REPLICAS = "object.spec.?pytorchReplicaSpecs.orValue({})"
 POLICY = "object.spec.?runPolicy.?schedulingPolicy"
+PATCHED = "p.?trainingRuntimeSpec.?template.?metadata"  # Trainer 2.3; before it, the TrainJob's own annotations
 PATHS: tuple[Path, ...] = (
     Path("volcano-jobs", "batch.volcano.sh", ("jobs",), **of_job("object.spec")),
     Path("volcano-cronjobs", "batch.volcano.sh", ("cronjobs",), **of_job("object.spec.jobTemplate.spec")),
@@ -111,8 +112,10 @@ PATHS: tuple[Path, ...] = (
         "trainjobs",
         "trainer.kubeflow.org",
         ("trainjobs",),
-        queues=f"[object.metadata, object.spec].map(m, m.?annotations[?'{POD_QUEUES[0]}'].orValue(''))"
-        ".filter(q, q != '')",
+        queues="([object.metadata, object.spec]"
+        f".map(m, m.?annotations[?'{POD_QUEUES[0]}'].orValue('')) + "
+        "object.spec.?runtimePatches.orValue([])"
+        f".map(p, {PATCHED}.?annotations[?'{POD_QUEUES[0]}'].orValue(''))).filter(q, q != '')",
     ),
 )
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +11,7 @@ import pytest
 import yaml
 
 from tests.teams_live import ROOT, answer, gangplank, pod, until
+from tests.teams_ways import WAYS, WHERE, Subject, group, subjects
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -50,111 +50,6 @@ def established(crd: Json) -> bool:
     return any(one["type"] == "Established" and one["status"] == "True" for one in conditions)
 
 
-def template(queue: str | None) -> Json:
-    """A pod template whose pods go to a queue."""
-    made = pod("x", "vision", queue or "")
-    if queue is None:
-        del made["metadata"]["annotations"]
-    meta = {key: value for key, value in made["metadata"].items() if key == "annotations"}
-    return {"metadata": meta | {"labels": {"a": "b"}}, "spec": made["spec"]}
-
-
-def volcano(queue: str | None) -> Json:
-    """A Volcano job's spec."""
-    made = template("vision")
-    del made["metadata"]
-    body: Json = {"schedulerName": "volcano", "tasks": [{"name": "w", "replicas": 1, "template": made}]}
-    return body | ({"queue": queue} if queue else {})
-
-
-def obj(api_version: str, kind: str, spec: Json, annotations: Json | None = None) -> Json:
-    """An object in the team's namespace."""
-    meta: Json = {"name": "probe", "namespace": "vision"} | ({"annotations": annotations} if annotations else {})
-    return {"apiVersion": api_version, "kind": kind, "metadata": meta, "spec": spec}
-
-
-def workload(kind: str) -> Callable[[str | None], Json]:
-    """What the apps group makes pods by."""
-    selector = {"selector": {"matchLabels": {"a": "b"}}}
-
-    def made(queue: str | None) -> Json:
-        body: Json = {**selector, "template": template(queue)}
-        body["template"]["spec"]["restartPolicy"] = "Always"
-        return obj("apps/v1", kind, body | ({"serviceName": "x"} if kind == "StatefulSet" else {}))
-
-    return made
-
-
-def flow(queue: str | None) -> Json:
-    patch = {"jobSpec": volcano(queue)}
-    return obj("flow.volcano.sh/v1alpha1", "JobFlow", {"flows": [{"name": "a", "patch": patch}]})
-
-
-def pytorch(queue: str | None) -> Json:
-    policy = {"schedulingPolicy": {"queue": queue}} if queue else {}
-    made = template("vision")
-    made["spec"]["containers"][0]["name"] = "pytorch"
-    replicas = {"Master": {"replicas": 1, "template": made}}
-    return obj("kubeflow.org/v1", "PyTorchJob", {"runPolicy": policy, "pytorchReplicaSpecs": replicas})
-
-
-def trainjob(queue: str | None) -> Json:
-    notes = {"scheduling.volcano.sh/queue-name": queue} if queue else None
-    return obj("trainer.kubeflow.org/v1alpha1", "TrainJob", {"runtimeRef": {"name": "torch-distributed"}}, notes)
-
-
-def annotated(key: str) -> Callable[[str | None], Json]:
-    def made(queue: str | None) -> Json:
-        found = pod("probe", "vision", "")
-        found["metadata"]["annotations"] = {key: queue} if queue else {}
-        return found
-
-    return made
-
-
-def group(queue: str | None) -> Json:
-    return obj("scheduling.volcano.sh/v1beta1", "PodGroup", {"minMember": 1} | ({"queue": queue} if queue else {}))
-
-
-def nested(queue: str | None) -> Json:
-    body = {"schedule": "0 0 1 1 *", "jobTemplate": {"spec": {"template": template(queue)}}}
-    return obj("batch/v1", "CronJob", body)
-
-
-BATCH = "batch.volcano.sh/v1alpha1"
-# (way, where it is posted, what, what is refused when no queue is named: "" where that is decided later)
-WAYS: tuple[tuple[str, str, Callable[[str | None], Json], str], ...] = (
-    ("Volcano Job", f"/apis/{BATCH}/namespaces/vision/jobs", lambda q: obj(BATCH, "Job", volcano(q)), "default"),
-    (
-        "Volcano CronJob",
-        f"/apis/{BATCH}/namespaces/vision/cronjobs",
-        lambda q: obj(BATCH, "CronJob", {"schedule": "0 0 1 1 *", "jobTemplate": {"spec": volcano(q)}}),
-        "default",
-    ),
-    (
-        "JobTemplate",
-        "/apis/flow.volcano.sh/v1alpha1/namespaces/vision/jobtemplates",
-        lambda q: obj("flow.volcano.sh/v1alpha1", "JobTemplate", volcano(q)),
-        "default",
-    ),
-    ("JobFlow", "/apis/flow.volcano.sh/v1alpha1/namespaces/vision/jobflows", flow, "default"),
-    ("PodGroup", "/apis/scheduling.volcano.sh/v1beta1/namespaces/vision/podgroups", group, "default"),
-    ("pod", "/api/v1/namespaces/vision/pods", annotated("scheduling.volcano.sh/queue-name"), ""),
-    ("pod by job key", "/api/v1/namespaces/vision/pods", annotated("volcano.sh/queue-name"), ""),
-    (
-        "batch Job",
-        "/apis/batch/v1/namespaces/vision/jobs",
-        lambda q: obj("batch/v1", "Job", {"template": template(q)}),
-        "",
-    ),
-    ("batch CronJob", "/apis/batch/v1/namespaces/vision/cronjobs", nested, ""),
-    ("Deployment", "/apis/apps/v1/namespaces/vision/deployments", workload("Deployment"), ""),
-    ("ReplicaSet", "/apis/apps/v1/namespaces/vision/replicasets", workload("ReplicaSet"), ""),
-    ("StatefulSet", "/apis/apps/v1/namespaces/vision/statefulsets", workload("StatefulSet"), ""),
-    ("DaemonSet", "/apis/apps/v1/namespaces/vision/daemonsets", workload("DaemonSet"), ""),
-    ("PyTorchJob", "/apis/kubeflow.org/v1/namespaces/vision/pytorchjobs", pytorch, ""),
-    ("TrainJob", "/apis/trainer.kubeflow.org/v1alpha1/namespaces/vision/trainjobs", trainjob, "allowed"),
-)
 each_way = pytest.mark.parametrize(("where", "made", "absent"), [way[1:] for way in WAYS], ids=[way[0] for way in WAYS])
 
 
@@ -170,7 +65,7 @@ def test_a_foreign_queue_the_default_one_and_none_are_refused_and_the_own_one_is
 
 
 def test_a_pod_group_does_not_move_to_another_queue(kube: Kube) -> None:
-    place = "/apis/scheduling.volcano.sh/v1beta1/namespaces/vision/podgroups"
+    place = WHERE["PodGroup"]
     there = kube.call("POST", place, group("vision"))
     try:
         there["spec"]["queue"] = "speech"
@@ -179,46 +74,38 @@ def test_a_pod_group_does_not_move_to_another_queue(kube: Kube) -> None:
         kube.call("DELETE", f"{place}/probe")
 
 
-def change(path: str, value: object) -> Callable[[Json], None]:
-    """A change of a pod, by the path of a field."""
+@pytest.fixture
+def admin(kube: Kube) -> Iterator[None]:
+    """A service account that the team's file does not grant: Kubernetes refuses those that are not there by itself."""
+    where = "/api/v1/namespaces/vision/serviceaccounts"
+    kube.call("POST", where, {"metadata": {"name": "admin"}})
+    yield
+    kube.call("DELETE", f"{where}/admin")
 
-    def apply(manifest: Json) -> None:
-        *above, last = path.split(".")
-        for key in above:
-            manifest = manifest[int(key)] if isinstance(manifest, list) else manifest[key]
-        manifest[last] = value
 
-    return apply
+@pytest.mark.usefixtures("admin")
+def test_nothing_is_taken_that_the_team_has_not_by_any_way(kube: Kube) -> None:
+    def told(subject: Subject) -> str:
+        return answer(kube, "POST", subject.where, subject.manifest, dryRun="All")
+
+    found = {subject.name: (subject.told, told(subject)) for subject in subjects()}
+    assert {name: both for name, both in found.items() if both[0] not in both[1]} == {}
 
 
 @pytest.mark.parametrize(
-    ("edit", "told"),
+    ("field", "value", "told"),
     [
-        (change("spec.schedulerName", "default-scheduler"), 'scheduler "default-scheduler" is none of its schedulers'),
-        (change("spec.priorityClassName", "urgent"), 'priority "urgent" is none of its priorities (normal)'),
-        (change("spec.priorityClassName", "system-node-critical"), "system-node-critical"),
-        (change("spec.serviceAccountName", "admin"), 'service account "admin" is none of its accounts (default)'),
-        (
-            change("spec.containers.0.image", "docker.io/evil/miner:1"),
-            'image "docker.io/evil/miner:1" is none of its images',
-        ),
-        (change("spec.nodeName", "node-0"), 'node "node-0" is none of its nodes (); leave nodeName out'),
-        (change("spec.hostNetwork", True), 'violates PodSecurity "restricted:latest"'),
+        ("priorityClassName", "system-node-critical", "system-node-critical"),
+        ("hostNetwork", True, 'violates PodSecurity "restricted:latest"'),
+        ("priorityClassName", "normal", ""),
     ],
-    ids=["scheduler", "priority", "critical", "account", "image", "node", "host network"],
+    ids=["critical", "host network", "granted"],
 )
-def test_a_pod_takes_nothing_that_the_team_has_not(kube: Kube, edit: Callable[[Json], None], told: str) -> None:
-    if "admin" in told:
-        kube.call("POST", "/api/v1/namespaces/vision/serviceaccounts", {"metadata": {"name": "admin"}})
-    try:
-        manifest = pod("probe", "vision", "vision")
-        edit(manifest)
-        assert told in answer(kube, "POST", "/api/v1/namespaces/vision/pods", manifest, dryRun="All")
-        allowed = copy.deepcopy(manifest) | {"spec": pod("probe", "vision", "vision")["spec"]}
-        allowed["spec"]["priorityClassName"] = "normal"
-        assert answer(kube, "POST", "/api/v1/namespaces/vision/pods", allowed, dryRun="All") == ""
-    finally:
-        answer(kube, "DELETE", "/api/v1/namespaces/vision/serviceaccounts/admin")
+def test_a_pod_takes_what_the_team_has_and_no_more(kube: Kube, field: str, value: object, told: str) -> None:
+    manifest = pod("probe", "vision", "vision")
+    manifest["spec"][field] = value
+    seen = answer(kube, "POST", "/api/v1/namespaces/vision/pods", manifest, dryRun="All")
+    assert told in seen if told else not seen
 
 
 def test_more_than_the_quota_is_refused(kube: Kube) -> None:
