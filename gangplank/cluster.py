@@ -7,12 +7,13 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from gangplank.asked import job_uid
-from gangplank.kube import Kube, KubeError
+from gangplank.kube import KubeError
 from gangplank.watch import Phase, Progress, events, first_failure, phase, waiting_reasons
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from gangplank.kube import Kube
     from gangplank.spec import Json
 
 POLL_S = 1.0
@@ -21,9 +22,9 @@ POLL_S = 1.0
 class JobWatch:
     """One job, followed: call `poll` until its phase is an end. Every container's log is followed by a thread."""
 
-    def __init__(self, manifest: Mapping[str, Any], kubeconfig: str | None = None) -> None:
-        """Take the submitted manifest; connect as kube.py does, raising its KubeError."""
-        self.kube, self.kind = Kube(kubeconfig), (manifest["apiVersion"], manifest["kind"])
+    def __init__(self, manifest: Mapping[str, Any], kube: Kube) -> None:
+        """Take the submitted manifest, and the cluster that has it."""
+        self.kube, self.kind = kube, (manifest["apiVersion"], manifest["kind"])
         self.name, self.namespace = manifest["metadata"]["name"], manifest["metadata"]["namespace"]
         self.job: Json = {}
         self.pods: list[Json] = []

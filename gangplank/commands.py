@@ -13,6 +13,7 @@ from gangplank import scale as scaling
 from gangplank.backends import BACKENDS, backend_of
 from gangplank.errors import SpecError
 from gangplank.kube import Kube, KubeError, rank_of
+from gangplank.submission import make
 from gangplank.watch import phase
 
 if TYPE_CHECKING:
@@ -34,16 +35,13 @@ def submit(given: argparse.Namespace) -> int:
         meta = item["metadata"]
         meta.setdefault("namespace", given.namespace or "default")
         try:
-            done = kube.create(item, dry_run=given.dry_run)
+            done = make(kube, item, dry_run=given.dry_run)
         except KubeError as error:
             if error.status == 409:
                 cure = f"look: gangplank status {meta['name']} -n {meta['namespace']}; remove it: gangplank delete ..."
                 return terminal.complain(
                     f"{item['kind']} {meta['namespace']}/{meta['name']} is there already; {cure}", terminal.REFUSED
                 )
-            if error.status == 404 and "namespaces" not in str(error):
-                cure = "install its operator, or choose another back-end with --backend (gangplank expand --help)"
-                raise KubeError(f"the cluster knows no {item['kind']} of {item['apiVersion']}; {cure}", 404) from None
             raise
         print(f"{item['kind']} {meta['namespace']}/{meta['name']} {done}{' (dry run)' if given.dry_run else ''}")
     if not given.dry_run:

@@ -20,6 +20,7 @@ PLURALS = {
     ("v1", "Service"): "services",
     ("v1", "Pod"): "pods",
     ("v1", "Event"): "events",
+    ("v1", "PersistentVolumeClaim"): "persistentvolumeclaims",
     ("scheduling.volcano.sh/v1beta1", "Queue"): "queues",
     ("batch/v1", "Job"): "jobs",
     ("batch.volcano.sh/v1alpha1", "Job"): "jobs",
@@ -159,12 +160,12 @@ class Kube:
                 return None
             raise
 
-    def delete(self, item: Json) -> bool:
-        """Remove an object with all that belongs to it; false when there is none."""
+    def delete(self, item: Json, propagation: str = "Background") -> bool:
+        """Remove an object with all that belongs to it, itself last if Foreground; false when there is none."""
         meta = item["metadata"]
         where = path(item["apiVersion"], item["kind"], meta["namespace"], meta["name"])
         try:
-            self.call("DELETE", where, {"propagationPolicy": "Background"})
+            self.call("DELETE", where, {"propagationPolicy": propagation})
         except KubeError as error:
             if error.status == 404:
                 return False

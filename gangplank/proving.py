@@ -114,13 +114,18 @@ def from_cluster(kube: Kube, job: Json, expected: Expected) -> Records:
         except KubeError as error:
             if error.status not in NO_LOG:
                 raise
-    records = read_records("\n".join(lines))
-    if complete(select(records), expected.world_size):
-        return records
+    return read_records(gathered(kube, job, "\n".join(lines), expected.world_size))
+
+
+def gathered(kube: Kube, job: Json, text: str, world_size: int) -> str:
+    """The evidence of a live job whose pods printed `text`: that if it is of all ranks, else what lies on its claim."""
+    if complete(select(read_records(text)), world_size):
+        return text
     reader = asked.reader(job, f"-{uuid.uuid4().hex[:6]}")
     if reader is None or not phase(job).ended:
-        return records
-    return read_records(printed(kube, reader)) or records
+        return text
+    found = printed(kube, reader)
+    return found if read_records(found) else text
 
 
 def printed(kube: Kube, pod: Json) -> str:

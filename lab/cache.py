@@ -12,7 +12,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -81,18 +81,36 @@ def one_at_a_time(home: Path, say: Say) -> Iterator[None]:
 
 
 def end_with_children(pid: int) -> None:
-    """Ask a process and all below it to end: a compiler would go on without the `go` that started it."""
-    parents: dict[int, list[int]] = {}
+    """Ask a process and all below it to end: a compiler would go on without the `go` that started it.
+
+    All are stopped first, until none is new: one that is born in between would be missed.
+    """
+    found: set[int] = set()
+    while new := set(family(pid)) - found:
+        found |= new
+        send(signal.SIGSTOP, new)
+    send(signal.SIGTERM, found)
+    send(signal.SIGCONT, found)
+
+
+def family(pid: int) -> list[int]:
+    """A process and all below it."""
+    children: dict[int, list[int]] = {}
     for entry in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):  # it ended meanwhile
             parent = int(entry.read_text().rpartition(")")[2].split()[1])
-            parents.setdefault(parent, []).append(int(entry.parent.name))
-    family = [pid]
-    for member in family:  # grows while it is read
-        family += parents.get(member, [])
-    for member in family:
+            children.setdefault(parent, []).append(int(entry.parent.name))
+    members = [pid]
+    for member in members:  # grows while it is read
+        members += children.get(member, [])
+    return members
+
+
+def send(number: signal.Signals, pids: Iterable[int]) -> None:
+    """Signal processes, those that are left of them."""
+    for pid in pids:
         with contextlib.suppress(ProcessLookupError):
-            os.kill(member, signal.SIGTERM)
+            os.kill(pid, number)
 
 
 def run_shown(command: list[str], where: str, say: Say, *, cwd: Path, env: dict[str, str], unit: str = "lines") -> str:

@@ -1,9 +1,9 @@
-"""Filters over Gangplank's library: a training job as manifests or as a plain dict, and what its evidence says."""
+"""Filters over Gangplank's library: a training job as manifests, commented or as a plain dict."""
 
 from __future__ import annotations
 
 import sys
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,13 +11,11 @@ from ansible.errors import AnsibleFilterError
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # used by cloning it: nothing is installed
 
-from gangplank import asked, queues, wiring
+from gangplank import wiring
 from gangplank.backends import BACKENDS
 from gangplank.errors import SpecError
 from gangplank.explained import explained
-from gangplank.live import differences
 from gangplank.parse import parse_job
-from gangplank.proof import prove, read_records
 from gangplank.site import Gpus, on_site
 
 if TYPE_CHECKING:
@@ -70,36 +68,6 @@ def described(job: Mapping[str, Any], source: str = "training_job", gpus: Given 
     }
 
 
-def proof(evidence: str, manifest: Mapping[str, Any], job_uid: str = "") -> dict[str, Any]:
-    """The verdict over the evidence (JSON lines) of the job that a manifest submits."""
-    expected = replace(asked.expected(dict(manifest)), job_uid=job_uid or None)
-    verdict = prove(read_records(evidence), expected)
-    return {"passed": verdict.passed, "lines": verdict.text().splitlines()}
-
-
-def page(evidence: str, manifest: Mapping[str, Any], job_uid: str = "") -> str:
-    """The report about a job, as one HTML page."""
-    from gangplank import report
-
-    expected = replace(asked.expected(dict(manifest)), job_uid=job_uid or None)
-    return report.page(manifest["metadata"]["name"], read_records(evidence), expected)
-
-
-def reader(manifest: Mapping[str, Any]) -> dict[str, Any] | None:
-    """A pod that prints the evidence which a job's rank 0 left on a claim; None where it leaves none."""
-    return asked.reader(dict(manifest))
-
-
-def differs(wanted: Mapping[str, Any], live: Mapping[str, Any]) -> list[str]:
-    """Where a live object is not as described, a line each."""
-    return list(differences(wanted, live))
-
-
-def refused_by_queue(manifest: Mapping[str, Any], known: list[dict[str, Any]]) -> list[str]:
-    """Why the queue of a job takes none, a line each, given the queues of the cluster."""
-    return [str(problem) for problem in queues.problems(dict(manifest), known)]
-
-
 class FilterModule:
     """What Ansible loads."""
 
@@ -109,9 +77,4 @@ class FilterModule:
             "gangplank_manifests": manifests,
             "gangplank_explained": commented,
             "gangplank_job": described,
-            "gangplank_proof": proof,
-            "gangplank_report": page,
-            "gangplank_reader": reader,
-            "gangplank_differences": differs,
-            "gangplank_queue_problems": refused_by_queue,
         }

@@ -27,11 +27,6 @@ def claim_problems(*given: list[Json]) -> list[str]:
     return [str(problem) for problem in storage.claim_problems(*given)]
 
 
-def mount_problems(*given: list[Json]) -> list[str]:
-    """What speaks against a job's volumes in the claims of its namespace, a line each."""
-    return [str(problem) for problem in storage.mount_problems(*given)]
-
-
 def pending(claims: Iterable[Json], *seen: Any) -> list[str]:
     """Why claims are Pending, a line each."""
     return [line for claim in claims if (line := why_pending(claim, *seen))]
@@ -45,7 +40,6 @@ class FilterModule:
         return {
             "gangplank_class_problems": class_problems,
             "gangplank_claim_problems": claim_problems,
-            "gangplank_mount_problems": mount_problems,
             "gangplank_local_class": storage.local_class,
             "gangplank_csi_class": storage.csi_class,
             "gangplank_unbound": lambda claims, classes: [claim for claim in claims if unbound(claim, classes)],

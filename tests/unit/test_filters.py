@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -11,8 +10,6 @@ from typing import Any
 import pytest
 import yaml
 from ansible.errors import AnsibleFilterError
-
-from tests.unit.test_proof import World
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -57,14 +54,3 @@ def test_translates_the_error_with_all_its_lines(filters: dict[str, Any]) -> Non
     text = str(caught.value)
     assert "jobs/mine.yml: 3 problems\n" in text
     assert caught.value.__cause__ is None
-
-
-def test_judges_and_shows_the_evidence_of_the_job_that_a_manifest_submits(filters: dict[str, Any]) -> None:
-    (manifest,) = filters["gangplank_manifests"](digits())
-    world = World(epochs=6, batch=32, samples=1536, job="digits-u")
-    evidence = "\n".join(json.dumps({"event": "evidence", **record}) for record in world.train())
-    verdict = filters["gangplank_proof"](evidence, manifest, "digits-u")
-    assert (verdict["passed"], verdict["lines"][-1]) == (True, "PROVEN: 12 of 12 claims hold")
-    assert filters["gangplank_proof"](evidence, manifest, "digits-of-yesterday")["passed"] is False
-    assert "<title>digits: proven</title>" in filters["gangplank_report"](evidence, manifest, "digits-u")
-    assert filters["gangplank_reader"](manifest)["metadata"]["name"] == "digits-evidence"

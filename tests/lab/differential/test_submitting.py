@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from gangplank import cli
+from gangplank import cli, submission
 from gangplank.backends import BACKENDS
+from gangplank.kube import Kube
 from gangplank.live import differences
 from gangplank.parse import parse_job
+from gangplank.watch import phase
 from lab.build import build
 from tests.lab.conftest import INVENTORY
 
@@ -44,6 +46,15 @@ def described(cluster: Cluster, tmp_path: Path) -> Any:
     return write
 
 
+def command(cluster: Cluster, action: str, item: Json) -> None:
+    """Tell Volcano to do something with an object."""
+    meta = item["metadata"]
+    target = {"apiVersion": item["apiVersion"], "kind": item["kind"], "name": meta["name"], "uid": meta["uid"]}
+    body = {"apiVersion": "bus.volcano.sh/v1alpha1", "kind": "Command", "metadata": {"generateName": "test-"}}
+    where = f"/apis/bus.volcano.sh/v1alpha1/namespaces/{cluster.namespace}/commands"
+    cluster.call("POST", where, {**body, "action": action, "target": target})
+
+
 @pytest.fixture
 def queues(cluster: Cluster) -> Iterator[dict[str, str]]:
     """Queues by what is wrong with them."""
@@ -60,10 +71,8 @@ def queues(cluster: Cluster) -> Iterator[dict[str, str]]:
     make("child", names["parent"])
     uid = make("closed", "root")["metadata"]["uid"]
     cluster.wait(lambda: {state("child"), state("closed")} == {"Open"}, "Pod")
-    target = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue", "name": names["closed"], "uid": uid}
-    command = {"apiVersion": "bus.volcano.sh/v1alpha1", "kind": "Command", "metadata": {"generateName": "close-"}}
-    where = f"/apis/bus.volcano.sh/v1alpha1/namespaces/{cluster.namespace}/commands"
-    cluster.call("POST", where, {**command, "action": "CloseQueue", "target": target})
+    closed = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue", "metadata": {"name": names["closed"]}}
+    command(cluster, "CloseQueue", {**closed, "metadata": {**closed["metadata"], "uid": uid}})
     cluster.wait(lambda: state("closed") == "Closed", "Pod")
     yield names
     for word in ("child", "parent", "closed"):
@@ -114,8 +123,8 @@ def test_the_chart_installs_a_job_file_as_it_is(cluster: Cluster, kubeconfig: st
     file = described("by-helm")
     access = ["--kubeconfig", kubeconfig, "-n", cluster.namespace]
     chart = str(ROOT / "charts/training-job")
-    command = [helm, "install", "by-helm", chart, "-f", file, *access]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    line = [helm, "install", "by-helm", chart, "-f", file, *access]
+    done = subprocess.run(line, capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 0, done.stderr
     assert "kubectl -n" in done.stdout
     (wanted,) = BACKENDS["volcano"].manifests(parse_job(yaml.safe_load(Path(file).read_text())))
@@ -125,15 +134,83 @@ def test_the_chart_installs_a_job_file_as_it_is(cluster: Cluster, kubeconfig: st
     subprocess.run([helm, "uninstall", "by-helm", "--wait", *access], capture_output=True, check=True, timeout=60)
 
 
-def test_what_is_kept_is_what_is_applied(cluster: Cluster, kubeconfig: str, described: Any, tmp_path: Path) -> None:
-    file = described("kept")
-    variables = {"training_job_manifest_dir": str(tmp_path / "kept"), "training_job_wait": False}
-    done = subprocess.run(
+def train(file: str, kubeconfig: str, *more: str, **variables: Any) -> subprocess.CompletedProcess[str]:
+    """Run playbooks/train.yml as a person would, without waiting for the training."""
+    given = {"training_job_wait": False, "training_job_kubeconfig": kubeconfig, **variables}
+    return subprocess.run(
         [str(ROOT / ".venv/bin/ansible-playbook"), "-i", str(INVENTORY), str(ROOT / "playbooks/train.yml"),
-         "-e", f"@{file}", "-e", json.dumps({**variables, "training_job_kubeconfig": kubeconfig})],
-        cwd=ROOT, capture_output=True, text=True, check=False, timeout=120,
+         "-e", f"@{file}", "-e", json.dumps(given), *more],
+        cwd=ROOT, capture_output=True, text=True, check=False, timeout=180,
     )  # fmt: skip
+
+
+def test_what_is_kept_is_what_is_applied(cluster: Cluster, kubeconfig: str, described: Any, tmp_path: Path) -> None:
+    done = train(described("kept"), kubeconfig, training_job_manifest_dir=str(tmp_path / "kept"))
     assert done.returncode == 0, done.stdout
     (wanted,) = yaml.safe_load_all((tmp_path / "kept" / f"{cluster.namespace}.kept.yml").read_text())
     live = cluster.call("GET", f"/apis/batch.volcano.sh/v1alpha1/namespaces/{cluster.namespace}/jobs/kept")
     assert list(differences(wanted, {**wanted, **live})) == []
+
+
+def test_the_role_leaves_a_job_alone_refuses_a_change_and_replaces_when_told(
+    cluster: Cluster, kubeconfig: str, described: Any
+) -> None:
+    where = f"/apis/batch.volcano.sh/v1alpha1/namespaces/{cluster.namespace}/jobs"
+    file = described("again")
+    looked = train(file, kubeconfig, "--check", "--diff")
+    assert looked.returncode == 0, looked.stdout
+    assert "changed=1" in looked.stdout
+    assert "+kind: Job" in looked.stdout
+    assert all(item["metadata"]["name"] != "again" for item in cluster.call("GET", where)["items"])
+    assert "changed=1" in train(file, kubeconfig).stdout
+    first = cluster.call("GET", f"{where}/again")["metadata"]["uid"]
+    assert "changed=0" in train(file, kubeconfig).stdout
+    file = described("again", workers=3)
+    refused = train(file, kubeconfig)
+    assert refused.returncode == 2
+    assert "spec.tasks[1].replicas: there is 2, described 3" in refused.stdout
+    assert "-e training_job_replace=true" in refused.stdout
+    assert "changed=1" in train(file, kubeconfig, "--check", training_job_replace=True).stdout
+    assert cluster.call("GET", f"{where}/again")["metadata"]["uid"] == first
+    replaced = train(file, kubeconfig, training_job_replace=True)
+    assert replaced.returncode == 0, replaced.stdout
+    live = cluster.call("GET", f"{where}/again")
+    assert live["metadata"]["uid"] != first
+    assert live["spec"]["tasks"][1]["replicas"] == 3
+
+
+def test_the_role_names_a_missing_claim_and_a_queue_that_is_none_together(
+    cluster: Cluster, kubeconfig: str, described: Any
+) -> None:
+    volume = {"claim": "nowhere", "mount": "/data", "on": "master"}
+    done = train(described("problems", queue="no-such-queue", volumes=[volume]), kubeconfig)
+    assert done.returncode == 2
+    assert 'training_job.volumes[0].claim: got "nowhere"' in done.stdout
+    assert 'spec.queue: got "no-such-queue"' in done.stdout
+    made = cluster.items("Job", "batch.volcano.sh/v1alpha1")
+    assert all(item["metadata"]["name"] != "problems" for item in made)
+
+
+@pytest.mark.parametrize("backend", ["volcano", "pytorchjob"])
+def test_a_job_that_has_failed_is_run_anew_when_told(
+    backend: str, cluster: Cluster, kubeconfig: str, described: Any
+) -> None:
+    fails = {"node_selector": {}, "pytorchjob": {"restart_policy": "Never", "gang": False}}  # its image has no torchrun
+    more = {"pytorchjob": fails}.get(backend, {})
+    job = parse_job(yaml.safe_load(Path(described("failed", backend=backend, **more)).read_text()))
+    manifests = BACKENDS[backend].manifests(job)
+    kube = Kube(kubeconfig)
+    submission.carry_out(kube, submission.plan(kube, manifests, replace=True), dry_run=False)
+    if backend == "volcano":
+        assert not submission.plan(kube, manifests, replace=True).changes, "it has not failed"
+        live = submission.there(kube, manifests[-1])
+        assert live is not None
+        command(cluster, "AbortJob", live)
+    cluster.wait(lambda: phase(submission.there(kube, manifests[-1]) or {}).failed, "Pod")
+    assert not submission.plan(kube, manifests, replace=False).changes, "nobody has asked for it"
+    again = submission.plan(kube, manifests, replace=True)
+    assert again.remove is not None
+    submission.carry_out(kube, again, dry_run=False)
+    live = submission.there(kube, manifests[-1])
+    assert live is not None
+    assert live["metadata"]["uid"] != again.remove["metadata"]["uid"]

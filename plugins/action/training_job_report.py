@@ -1,0 +1,41 @@
+"""Judge a training by its evidence, and write the page about it."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from gangplank import asked, report
+from gangplank.proof import prove, read_records
+from plugins.glue import Glue
+
+
+class ActionModule(Glue):
+    """Arguments: manifest (of the job), job_uid (which its evidence carries), evidence (JSON lines), page (a file).
+
+    Returns passed and lines: the claims with their numbers, and where the page is.
+    """
+
+    OPTIONS: ClassVar = {
+        "manifest": {"type": "dict", "required": True},
+        "job_uid": {"type": "str", "required": True},
+        "evidence": {"type": "list", "elements": "str", "required": True},
+        "page": {"type": "path", "required": True},
+    }
+
+    def act(self, given: dict[str, Any]) -> dict[str, Any]:
+        """Convert and call."""
+        records = read_records("\n".join(given["evidence"]))
+        expected = replace(asked.expected(given["manifest"]), job_uid=given["job_uid"] or None)
+        verdict = prove(records, expected)
+        target, text = Path(given["page"]), report.page(given["manifest"]["metadata"]["name"], records, expected)
+        changed = not target.is_file() or target.read_text(encoding="utf-8") != text
+        if changed and not self.dry:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text(text, encoding="utf-8")
+        lines = [*verdict.text().splitlines(), f"report: {target}"]
+        return {"changed": changed, "passed": verdict.passed, "lines": lines}

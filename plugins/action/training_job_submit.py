@@ -1,0 +1,39 @@
+"""Ensure that a training job runs as its manifests say; a job that is there and differs is refused or replaced."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any, ClassVar
+
+import yaml
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from gangplank import submission
+from gangplank.kube import KubeError
+from plugins.cluster import KUBECONFIG, Asking
+
+
+class ActionModule(Asking):
+    """Arguments: manifests (the job last), volumes (as gangplank_job returns them), replace, kubeconfig.
+
+    A check run asks the server, and changes nothing.
+    """
+
+    OPTIONS: ClassVar = {
+        "manifests": {"type": "list", "elements": "dict", "required": True},
+        "volumes": {"type": "list", "elements": "dict", "default": []},
+        "replace": {"type": "bool", "default": False},
+        **KUBECONFIG,
+    }
+
+    def act(self, given: dict[str, Any]) -> dict[str, Any]:
+        """Convert and call."""
+        found = submission.plan(self.kube, given["manifests"], given["volumes"], replace=given["replace"])
+        if found.refused:
+            raise KubeError(found.refused)
+        submission.carry_out(self.kube, found, dry_run=self.dry)
+        before = "".join(f"{line}\n" for line in found.differences)
+        diff = {"before": before, "after": yaml.safe_dump_all(found.submit) if found.submit else before}
+        return {"changed": found.changes, "diff": [{**diff, "after_header": "the job and what it needs"}]}
