@@ -10,6 +10,7 @@ from ansible.utils.display import Display
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+from gangplank.chains import read_records
 from gangplank.cluster import JobWatch, follow
 from gangplank.kube import KubeError
 from gangplank.proving import gathered
@@ -41,6 +42,6 @@ class ActionModule(Asking):
             raise KubeError(f"job {watch.name}: {what}\n{watch.trouble()}\nCure: {cure}")
         rows = watch.progress().rows
         text = gathered(self.kube, watch.job, watch.text(), given["world_size"])
-        evidence = [line for line in text.splitlines() if line.startswith('{"event":"evidence"')]
+        evidence = [line for line in text.splitlines() if read_records(line)]
         shown = table(rows).splitlines() if rows else []
         return {"changed": False, "rows": rows, "table": shown, "evidence": evidence, "job_uid": watch.job_uid}
