@@ -150,13 +150,14 @@ class Subject:
         return next(path.name for path in PATHS if path.group == group and plural in path.resources)
 
 
+EVIL = "docker.io/evil/miner:1"
 # (rule, field of a pod's spec, what no team of the lab has, what that is told to be none of)
 POD_FIELDS = (
     ("scheduler", "schedulerName", "default-scheduler", "schedulers"),
     ("priority", "priorityClassName", "urgent", "priorities"),
     ("service account", "serviceAccountName", "admin", "accounts"),
     ("node", "nodeName", "node-0", "nodes"),
-    ("image", "image", "docker.io/evil/miner:1", "images"),
+    ("image", "image", EVIL, "images"),
 )
 NO_PODS = ("JobFlow", "PodGroup", "TrainJob")  # a JobFlow's patch makes Jobs, which are judged themselves
 
@@ -196,6 +197,10 @@ def subjects() -> Iterator[Subject]:
             if body is not None and rule in {"scheduler", "priority"}:
                 body[field] = value
                 yield Subject(f"{name}: {rule} of the job", rule, where, manifest, told)
+    manifest = pod("probe", "vision", "vision")
+    manifest["spec"]["initContainers"] = [{**manifest["spec"]["containers"][0], "name": "first", "image": EVIL}]
+    told = f'image "{EVIL}" is none of its images'
+    yield Subject("pod: image of an init container", "image", WHERE["pod"], manifest, told)
     where, told = WHERE["PodGroup"], 'priority "urgent" is none of its priorities'
     manifest = group("vision")
     manifest["spec"]["priorityClassName"] = "urgent"

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import yaml
 
 from gangplank.kube import Kube
-from tests.teams_live import answer, gangplank, until
+from tests.teams_live import ROOT, answer, gangplank, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 Json = dict[str, Any]
+CRDS = {  # of kinds whose controllers the lab need not run: what a team may submit is decided before them
+    "pytorchjobs.kubeflow.org": ("charts.training-operator-crds", "kubeflow.org_pytorchjobs.yaml"),
+    "trainjobs.trainer.kubeflow.org": ("charts.trainer-v2-crds", "trainer.kubeflow.org_trainjobs.yaml"),
+}
 
 
 @pytest.fixture(scope="session")
@@ -45,29 +53,75 @@ def as_member(kubeconfigs: Callable[[str, str], str]) -> Callable[[str, str], Ku
 
 
 @pytest.fixture
-def run_pod(kube: Kube) -> Iterator[Callable[[Json], str]]:
-    """Run a pod until it is ready or has ended: its address, or what it printed; it is removed afterwards."""
+def start_pod(kube: Kube) -> Iterator[Callable[[Json, Callable[[Json], bool]], str]]:
+    """Make a pod and wait until its status is as wanted: where it is; it is removed afterwards."""
     made: list[str] = []
 
-    def run(manifest: Json) -> str:
+    def start(manifest: Json, wanted: Callable[[Json], bool]) -> str:
         place = f"/api/v1/namespaces/{manifest['metadata']['namespace']}/pods"
         where = f"{place}/{manifest['metadata']['name']}"
         kube.call("POST", place, manifest)
         made.append(where)
+        until(lambda: wanted(kube.call("GET", where)["status"]), where)
+        return where
 
-        def settled() -> bool:
-            status = kube.call("GET", where)["status"]
-            ready = any(one["type"] == "Ready" and one["status"] == "True" for one in status.get("conditions", []))
-            return ready or status["phase"] in {"Succeeded", "Failed"}
-
-        until(settled, where)
-        status = kube.call("GET", where)["status"]
-        if status["phase"] == "Running":
-            return str(status["podIP"])
-        text: bytes = kube.open("GET", f"{where}/log").data
-        return text.decode()
-
-    yield run
+    yield start
     for where in made:
         kube.call("DELETE", where)
         until(lambda where=where: "not found" in answer(kube, "GET", where), f"{where} gone")
+
+
+@pytest.fixture
+def serve(kube: Kube, start_pod: Callable[[Json, Callable[[Json], bool]], str]) -> Callable[[Json], str]:
+    """Run a pod until it is ready: its address."""
+
+    def ready(status: Json) -> bool:
+        return any(one["type"] == "Ready" and one["status"] == "True" for one in status.get("conditions", []))
+
+    return lambda manifest: str(kube.call("GET", start_pod(manifest, ready))["status"]["podIP"])
+
+
+@pytest.fixture
+def printed(kube: Kube, start_pod: Callable[[Json, Callable[[Json], bool]], str]) -> Callable[[Json], str]:
+    """Run a pod until it has ended: what it printed."""
+
+    def ended(status: Json) -> bool:
+        return status["phase"] in {"Succeeded", "Failed"}
+
+    def run(manifest: Json) -> str:
+        text: bytes = kube.open("GET", f"{start_pod(manifest, ended)}/log").data
+        return text.decode()
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def crds(kube: Kube) -> Iterator[None]:
+    """Upstream's own definitions of the kinds, for as long as these tests run where they are not there already."""
+    made = []
+    for kind, (part, name) in CRDS.items():
+        where = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{kind}"
+        if answer(kube, "GET", where):
+            command = [sys.executable, "-m", "lab.build", "--show", part]
+            folder = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
+            kube.call("POST", where.rpartition("/")[0], yaml.safe_load((Path(folder) / name).read_text()))
+            made.append(where)
+        until(lambda where=where: established(kube.call("GET", where)), where)
+    yield
+    for where in made:
+        kube.call("DELETE", where)
+
+
+def established(crd: Json) -> bool:
+    """Whether the API serves a kind."""
+    conditions = crd.get("status", {}).get("conditions") or []
+    return any(one["type"] == "Established" and one["status"] == "True" for one in conditions)
+
+
+@pytest.fixture
+def admin(kube: Kube) -> Iterator[None]:
+    """A service account that the team's file does not grant: Kubernetes refuses those that are not there by itself."""
+    where = "/api/v1/namespaces/vision/serviceaccounts"
+    kube.call("POST", where, {"metadata": {"name": "admin"}})
+    yield
+    kube.call("DELETE", f"{where}/admin")

@@ -2,57 +2,26 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
 
-from tests.teams_live import ROOT, answer, gangplank, pod, until
+from tests.teams_live import ROOT, answer, gangplank, pod
 from tests.teams_ways import WAYS, WHERE, Subject, group, subjects
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
+    from pathlib import Path
 
     from gangplank.kube import Kube
 
 Json = dict[str, Any]
 QUEUE = 'team vision: queue "{}" is none of its queues (vision)'
-CRDS = {  # of kinds whose controllers the lab need not run: what a team may submit is decided before them
-    "charts.training-operator-crds": "kubeflow.org_pytorchjobs.yaml",
-    "charts.trainer-v2-crds": "trainer.kubeflow.org_trainjobs.yaml",
-}
-
-
-@pytest.fixture(scope="module", autouse=True)
-def crds(kube: Kube) -> Iterator[None]:
-    """Upstream's own definitions of the kinds, for as long as these tests run where they are not there already."""
-    made = []
-    for part, name in CRDS.items():
-        command = [sys.executable, "-m", "lab.build", "--show", part]
-        folder = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
-        crd = yaml.safe_load((Path(folder) / name).read_text())
-        where = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{crd['metadata']['name']}"
-        if answer(kube, "GET", where):
-            kube.call("POST", where.rpartition("/")[0], crd)
-            made.append(where)
-        until(lambda where=where: established(kube.call("GET", where)), where)
-    yield
-    for where in made:
-        kube.call("DELETE", where)
-
-
-def established(crd: Json) -> bool:
-    """Whether the API serves a kind."""
-    conditions = crd.get("status", {}).get("conditions") or []
-    return any(one["type"] == "Established" and one["status"] == "True" for one in conditions)
-
-
 each_way = pytest.mark.parametrize(("where", "made", "absent"), [way[1:] for way in WAYS], ids=[way[0] for way in WAYS])
 
 
+@pytest.mark.usefixtures("crds")
 @each_way
 def test_a_foreign_queue_the_default_one_and_none_are_refused_and_the_own_one_is_not(
     kube: Kube, where: str, made: Callable[[str | None], Json], absent: str
@@ -66,24 +35,14 @@ def test_a_foreign_queue_the_default_one_and_none_are_refused_and_the_own_one_is
 
 def test_a_pod_group_does_not_move_to_another_queue(kube: Kube) -> None:
     place = WHERE["PodGroup"]
-    there = kube.call("POST", place, group("vision"))
+    kube.call("POST", place, group("vision"))
     try:
-        there["spec"]["queue"] = "speech"
-        assert QUEUE.format("speech") in answer(kube, "PUT", f"{place}/probe", there)
+        assert QUEUE.format("speech") in answer(kube, "PATCH", f"{place}/probe", {"spec": {"queue": "speech"}})
     finally:
         kube.call("DELETE", f"{place}/probe")
 
 
-@pytest.fixture
-def admin(kube: Kube) -> Iterator[None]:
-    """A service account that the team's file does not grant: Kubernetes refuses those that are not there by itself."""
-    where = "/api/v1/namespaces/vision/serviceaccounts"
-    kube.call("POST", where, {"metadata": {"name": "admin"}})
-    yield
-    kube.call("DELETE", f"{where}/admin")
-
-
-@pytest.mark.usefixtures("admin")
+@pytest.mark.usefixtures("crds", "admin")
 def test_nothing_is_taken_that_the_team_has_not_by_any_way(kube: Kube) -> None:
     def told(subject: Subject) -> str:
         return answer(kube, "POST", subject.where, subject.manifest, dryRun="All")

@@ -53,20 +53,20 @@ def test_a_member_trains_from_the_description_to_the_proof(
 
 
 @pytest.fixture
-def server(run_pod: Callable[[Json], str]) -> str:
+def server(serve: Callable[[Json], str]) -> str:
     """The address of a pod of vision that answers on port 8000."""
     made = pod("server", "vision", "vision", "python3", "-m", "http.server", "8000")
     made["spec"]["containers"][0]["readinessProbe"] = {"tcpSocket": {"port": 8000}, "periodSeconds": 1}
-    return run_pod(made)
+    return serve(made)
 
 
 def test_pods_of_a_team_reach_each_other_and_whether_others_are_kept_out_is_told(
-    server: str, run_pod: Callable[[Json], str]
+    server: str, printed: Callable[[Json], str]
 ) -> None:
     friend = pod("client", "vision", "vision", "python3", "-c", CONNECT, server)
-    assert run_pod(friend).strip() == "connected"
+    assert printed(friend).strip() == "connected"
     stranger = pod("client", "speech", "speech", "python3", "-c", CONNECT, server)
-    if run_pod(stranger).strip() == "connected":
+    if printed(stranger).strip() == "connected":
         print("\nNetworkPolicy is NOT ENFORCED HERE: a pod of team speech reached one of team vision. The policies are")
         print("there, but this cluster's network plugin ignores them; use one that does (Calico, Cilium, ...).")
     else:

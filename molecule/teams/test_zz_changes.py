@@ -93,9 +93,9 @@ def test_who_leaves_the_file_is_out_with_the_next_run_though_the_certificate_is_
 
 
 def test_work_that_runs_keeps_its_team_and_a_lower_cap_says_what_it_means(
-    run_pod: Callable[[Json], str], kube: Kube, tmp_path: Path
+    serve: Callable[[Json], str], kube: Kube, tmp_path: Path
 ) -> None:
-    run_pod(pod("worker", "speech", "speech", "python3", "-c", "import time; time.sleep(600)", cpu="100m"))
+    serve(pod("worker", "speech", "speech", "python3", "-c", "import time; time.sleep(600)", cpu="100m"))
     (tmp_path / "lower").mkdir()
     (tmp_path / "gone").mkdir()
     low = teams(changed(tmp_path / "lower", speech={"cap": {"cpu": "50m"}}), check=True).stdout
