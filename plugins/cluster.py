@@ -16,11 +16,13 @@ KUBECONFIG: dict[str, Any] = {"kubeconfig": {"type": "path"}}
 
 
 class Asking(Glue):
-    """An action with a cluster: `kube`, of the argument kubeconfig."""
+    """An action with a cluster: `kube`, of the argument kubeconfig, else of the environment that its play sets."""
 
     OPTIONS: ClassVar[dict[str, Any]] = KUBECONFIG
 
     @cached_property
     def kube(self) -> Kube:
         """The cluster; KubeError where it cannot be found."""
-        return Kube(self._task.args.get("kubeconfig"))
+        environment: dict[str, str] = {}
+        self._compute_environment_string(environment)
+        return Kube(self._task.args.get("kubeconfig") or environment.get("K8S_AUTH_KUBECONFIG"))
