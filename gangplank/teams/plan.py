@@ -49,7 +49,7 @@ def plan(wanted: Sequence[Json], live: Sequence[Json], leaving: Collection[str] 
     changed = {(item.kind, item.namespace, item.name) for item in differences}
     there = {identity(item): item for item in live}
     work = [item for item in wanted if identity(item) in changed]
-    gone = surplus(wanted, live)
+    gone = surplus(wanted, live, leaving)
     anew = [there[identity(item)] for item in work if is_fixed(item, differences) and identity(item) in there]
     return Plan(
         differences=(*differences, *(Difference(*identity(item), "", None, "this object") for item in gone)),
@@ -117,10 +117,15 @@ def team_of(item: Json) -> str:
     return str(labels.get(TEAM_LABEL, "")) if labels.get(PART_LABEL) != SHARED_PART[PART_LABEL] else ""
 
 
-def surplus(wanted: Sequence[Json], live: Sequence[Json]) -> list[Json]:
-    """Live objects of teams with a file, and of all teams, that no file wants any more: children before parents."""
+def surplus(wanted: Sequence[Json], live: Sequence[Json], leaving: Collection[str]) -> list[Json]:
+    """Live objects of teams with a file, and of all teams, that no file wants any more: children before parents.
+
+    What all teams share stays while one stays, with a file or without: it guards that one too.
+    """
     mine = {identity(item) for item in wanted}
-    teams = {"", *(team_of(item) for item in wanted)}
+    teams = {team_of(item) for item in wanted} - {""}
+    if teams or not {team_of(item) for item in live} - {"", *leaving}:
+        teams.add("")
     found = [
         item for item in live if identity(item) not in mine and team_of(item) in teams and item["kind"] not in KEPT
     ]

@@ -97,6 +97,13 @@ def test_a_team_without_a_file_stays_and_is_told() -> None:
     assert found.notes == ("team b has no file any more. Nothing of it is removed until -e teams_remove=b names it",)
 
 
+def test_what_guards_a_team_stays_as_long_as_the_team_though_no_file_is_left() -> None:
+    """An empty folder, or a wrong one, opens no namespace."""
+    assert plan([], rendered(a={}, b={})).remove == ()
+    assert plan([], rendered(a={}, b={}), leaving=["a"]).remove == ()
+    assert "ValidatingAdmissionPolicy gangplank-team-pods" in names(plan([], rendered(a={}), leaving=["a"]).remove)
+
+
 def test_moving_an_amount_takes_it_away_first() -> None:
     before = rendered(a={"deserved": {"cpu": 3}}, b={"deserved": {"cpu": 1}})
     after = rendered(a={"deserved": {"cpu": 1}}, b={"deserved": {"cpu": 3}})
