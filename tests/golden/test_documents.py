@@ -13,7 +13,7 @@ from gangplank.pitfalls import pitfalls
 from gangplank.pods import Site
 from gangplank.reading import documents
 
-HERE = Path(__file__).resolve().parent / "documents"
+HERE = Path(__file__).resolve().parents[1] / "seeds"
 Json = dict[str, Any]
 
 
@@ -30,13 +30,13 @@ def load(name: str) -> tuple[str, Json]:
         ("volcano-site", "pytorch-job-master-0.pytorch-job:23456", 3, "pytorch-job"),
         # the study prints master-0.pytorch-job-with-configmap; the plugin sets the whole pod's name
         (
-            "study",
+            "pytorch-job-with-configmap",
             "pytorch-job-with-configmap-master-0.pytorch-job-with-configmap:23456",
             3,
             "pytorch-job-with-configmap",
         ),
         ("vsphere-cpu", "pytorchjob-distributed-training-master-0:23456", 3, "pytorchjob-distributed-training"),
-        ("nccl", "pytorch-dist-mnist-nccl-master-0:23456", 2, "pytorch-dist-mnist-nccl"),
+        ("pytorch_job_mnist_nccl", "pytorch-dist-mnist-nccl-master-0:23456", 2, "pytorch-dist-mnist-nccl"),
     ],
 )
 def test_expands_to_the_pods_and_the_wiring_of_the_document(name: str, master: str, world: int, pods: str) -> None:
@@ -54,7 +54,7 @@ def test_one_service_serves_a_whole_volcano_job_and_each_replica_of_a_pytorchjob
         backend, manifest = load(name)
         return [i["metadata"]["name"] for i in BACKENDS[backend].objects(manifest, Site()) if i["kind"] == "Service"]
 
-    assert services("study") == ["pytorch-job-with-configmap"]
+    assert services("pytorch-job-with-configmap") == ["pytorch-job-with-configmap"]
     assert len(services("vsphere-cpu")) == 3
 
 

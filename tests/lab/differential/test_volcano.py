@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tests.lab.differential.live import Cluster
 
 Json = dict[str, Any]
-DOCUMENTS = Path(__file__).resolve().parents[2] / "golden/documents"
+DOCUMENTS = Path(__file__).resolve().parents[2] / "seeds"
 
 
 def task(name: str, replicas: int | None, container: Json | None = None, **more: Any) -> Json:
