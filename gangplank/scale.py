@@ -20,7 +20,8 @@ WHY_NOT = {
 def patch(job: Json, workers: int) -> Json:
     """The merge patch that gives a live job so many workers; SpecError where that cannot be.
 
-    >>> spec = {"elasticPolicy": {"minReplicas": 1, "maxReplicas": 3}, "pytorchReplicaSpecs": {"Worker": {}}}
+    >>> elastic = {"minReplicas": 1, "maxReplicas": 3, "maxRestarts": 3}
+    >>> spec = {"elasticPolicy": elastic, "pytorchReplicaSpecs": {"Worker": {}}}
     >>> job = {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "metadata": {"name": "a"}, "spec": spec}
     >>> patch(job, 2)
     {'spec': {'pytorchReplicaSpecs': {'Worker': {'replicas': 2}}}}
@@ -42,6 +43,9 @@ def _pytorchjob(job: Json, workers: int) -> Json:
     least, most = elastic.get("minReplicas", count), elastic.get("maxReplicas", count)
     if not least <= workers <= most:
         raise _refused(job, workers, f"from elastic.min {least} to elastic.max {most} workers", "")
+    if elastic.get("maxRestarts", 0) < 1:  # a rank that sees another leave to meet anew counts that as a failure
+        cure = f"without one, worker 0 would fail, where the ranks meet; {ANEW}, and with max_retries"
+        raise _refused(job, workers, "a job whose elasticPolicy.maxRestarts is at least 1", cure)
     return {"spec": {"pytorchReplicaSpecs": {"Worker": {"replicas": workers}}}}
 
 

@@ -79,6 +79,12 @@ def test_an_elastic_job_is_scaled_within_its_bounds() -> None:
             scale.patch(elastic(), workers)
 
 
+def test_an_elastic_job_that_may_not_restart_is_not_scaled() -> None:
+    rigid = manifest("pytorchjob", masters=0, workers=2, elastic={"min": 1, "max": 3}, max_retries=0)
+    with pytest.raises(SpecError, match=r"expected a job whose elasticPolicy\.maxRestarts is at least 1; without one"):
+        scale.patch(rigid, 3)
+
+
 @pytest.mark.parametrize(
     ("job", "reason"),
     [
