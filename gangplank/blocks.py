@@ -118,7 +118,7 @@ def pytorchjob(fields: Fields) -> PyTorchJobBlock:
     """The training operator's own fields."""
     return PyTorchJobBlock(
         restart_policy=fields.choice("restart_policy", "OnFailure", ("OnFailure", "Never", "Always", "ExitCode")),
-        clean_pod_policy=fields.choice("clean_pod_policy", "Running", ("Running", "None", "All")),
+        clean_pod_policy=fields.choice("clean_pod_policy", "None", ("None", "Running", "All")),
         nproc=fields.choice("nproc", "", ("", "auto", "cpu", "gpu")),
         gang=fields.flag("gang", default=True),
         suspend=fields.flag("suspend", default=False),

@@ -54,6 +54,9 @@ def _one_job(run: Run, expected: Expected) -> tuple[bool, str]:
     )
 
 
+GONE = "not a word of it: where its pod is gone, only `output` on a claim keeps it"
+
+
 def _every_rank_took_part(run: Run, expected: Expected) -> tuple[bool, str]:
     size = expected.world_size
     problems = [
@@ -61,7 +64,11 @@ def _every_rank_took_part(run: Run, expected: Expected) -> tuple[bool, str]:
         for rank, count in sorted(run.finals.items())
         if count > 1
     ]
-    problems += [f"rank {rank} never finished" for rank in range(size) if not run.finals.get(rank)]
+    begun = {record.get("rank") for record in run.abandoned}
+    for rank in range(size):
+        if not run.finals.get(rank):
+            gone = "" if rank in begun else f" ({GONE})"
+            problems.append(f"rank {rank} never finished{gone}")
     problems += [f"rank {rank} is not of a world of {size}" for rank in sorted(run.finals) if rank >= size]
     sizes = sorted({int(str(run.last_begin(rank)["world_size"])) for rank in run.chains})
     problems += [f"a rank says the world has {other}, expected {size}" for other in sizes if other != size]

@@ -75,7 +75,7 @@ class PyTorchJobBlock:
     """What only the training operator's PyTorchJob has."""
 
     restart_policy: str = "OnFailure"
-    clean_pod_policy: str = "Running"
+    clean_pod_policy: str = "None"  # "Running" often takes workers, and their logs, that have just ended
     nproc: str = ""  # empty: the job's processes_per_node
     gang: bool = True  # False: the operator runs without --gang-scheduler-name=volcano
     suspend: bool = False
