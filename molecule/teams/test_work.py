@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import uuid
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -78,7 +79,8 @@ def jobs(kube: Kube) -> Iterator[Callable[[str, str, str], Callable[[], int]]]:
     """Start a gang of two that asks for a core each on a queue; how many of its pods run."""
     made: list[tuple[str, str]] = []
 
-    def start(name: str, namespace: str, queue: str) -> Callable[[], int]:
+    def start(what: str, namespace: str, queue: str) -> Callable[[], int]:
+        name = f"{what}-{uuid.uuid4().hex[:6]}"  # docs/teams.md, "Two teams at once", says why not the same one again
         template = pod("x", namespace, queue, "python3", "-c", "import time; time.sleep(600)", cpu="1")
         task = {"name": "w", "replicas": 2, "template": {"spec": template["spec"]}}
         gang = {"minAvailable": 2, "maxRetry": 9, "policies": [{"event": "PodEvicted", "action": "RestartJob"}]}

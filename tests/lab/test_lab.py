@@ -20,7 +20,7 @@ from lab.image import write_own_image  # the recipe of lab/images/example
 from tests.lab.conftest import INVENTORY, ROOT, STATE, Lab, snapshot
 
 PROGRAMS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
-ON_NODES = ("containerd", "kubelet", "kube-proxy")
+ON_NODES = ("containerd", "kubelet", "kube-proxy", "network-policy")
 
 
 def settled(lab: Lab) -> bool:

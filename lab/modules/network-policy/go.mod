@@ -1,0 +1,3 @@
+module gangplank/lab/network-policy
+
+go 1.26.6

@@ -1,0 +1,162 @@
+// Command network-policy makes one node of the lab obey NetworkPolicies: the bridge CNI enforces none. It watches pods,
+// namespaces and policies, and keeps the node's IPv4 table "security", which nobody else uses, as they say.
+//
+// A pod is guarded from when its address is known to the API server, some tenths of a second after it has one.
+package main
+
+import (
+	"bytes"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log"
+	"net/http"
+	"os"
+	"os/exec"
+	"time"
+)
+
+const (
+	settle = 20 * time.Millisecond // changes come in groups
+	again  = time.Second           // after a failure
+	watch  = "240"                 // seconds of one request
+)
+
+func main() {
+	log.SetFlags(0)
+	node := flag.String("node", "", "this node's name")
+	api := flag.String("api", "", "the API server, e.g. https://198.18.0.1:6443")
+	ca := flag.String("ca", "", "certificate of its authority")
+	certificate := flag.String("cert", "", "certificate of a user who may list and watch pods, namespaces and policies")
+	key := flag.String("key", "", "its key")
+	flag.Parse()
+	if *node == "" || *api == "" || flag.NArg() > 0 {
+		log.Fatal("network-policy: expected --node and --api and no other words")
+	}
+	client, err := connect(*ca, *certificate, *key)
+	if err != nil {
+		log.Fatalf("network-policy: %v", err)
+	}
+	state := newState()
+	for _, path := range []string{"/api/v1/pods", "/api/v1/namespaces", "/apis/networking.k8s.io/v1/networkpolicies"} {
+		go follow(client, *api+path, path, state)
+	}
+	last := ""
+	for range state.changed {
+		time.Sleep(settle)
+		rules, whole := state.rules(*node)
+		if !whole || rules == last {
+			continue
+		}
+		if err := apply(rules); err != nil {
+			log.Printf("%v", err)
+			time.Sleep(again)
+			state.tell()
+			continue
+		}
+		last = rules
+	}
+}
+
+// connect makes a client that trusts one authority and shows one certificate.
+func connect(ca, certificate, key string) (*http.Client, error) {
+	pem, err := os.ReadFile(ca)
+	if err != nil {
+		return nil, err
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(pem) {
+		return nil, fmt.Errorf("%s: no certificate", ca)
+	}
+	own, err := tls.LoadX509KeyPair(certificate, key)
+	if err != nil {
+		return nil, err
+	}
+	config := &tls.Config{RootCAs: pool, Certificates: []tls.Certificate{own}}
+	return &http.Client{Transport: &http.Transport{TLSClientConfig: config}}, nil
+}
+
+// follow keeps one kind of the state as the cluster has it, for ever.
+func follow(client *http.Client, url, kind string, state *state) {
+	for {
+		version, err := list(client, url, kind, state)
+		for err == nil {
+			version, err = changes(client, url, version, kind, state)
+		}
+		log.Printf("%s: %v; listing anew", kind, err)
+		time.Sleep(again)
+	}
+}
+
+func get(client *http.Client, url string) (io.ReadCloser, error) {
+	answer, err := client.Get(url)
+	if err != nil {
+		return nil, err
+	}
+	if answer.StatusCode != http.StatusOK {
+		answer.Body.Close()
+		return nil, errors.New(answer.Status)
+	}
+	return answer.Body, nil
+}
+
+// list replaces all objects of a kind, and returns the version they have.
+func list(client *http.Client, url, kind string, state *state) (string, error) {
+	body, err := get(client, url)
+	if err != nil {
+		return "", err
+	}
+	defer body.Close()
+	var found struct {
+		Metadata meta     `json:"metadata"`
+		Items    []object `json:"items"`
+	}
+	if err := json.NewDecoder(body).Decode(&found); err != nil {
+		return "", err
+	}
+	state.replace(kind, found.Items)
+	return found.Metadata.ResourceVersion, nil
+}
+
+// changes follows a kind from a version on until the server ends the request, and returns the version it came to.
+func changes(client *http.Client, url, version, kind string, state *state) (string, error) {
+	query := "?watch=true&allowWatchBookmarks=true&timeoutSeconds=" + watch + "&resourceVersion=" + version
+	body, err := get(client, url+query)
+	if err != nil {
+		return "", err
+	}
+	defer body.Close()
+	stream := json.NewDecoder(body)
+	for {
+		var event struct {
+			Type   string `json:"type"`
+			Object object `json:"object"`
+		}
+		if err := stream.Decode(&event); errors.Is(err, io.EOF) {
+			return version, nil
+		} else if err != nil {
+			return "", err
+		}
+		if event.Type == "ERROR" {
+			return "", errors.New("the version is gone")
+		}
+		version = event.Object.Metadata.ResourceVersion
+		if event.Type != "BOOKMARK" {
+			state.set(kind, event.Object, event.Type == "DELETED")
+		}
+	}
+}
+
+// apply replaces the whole table at once.
+func apply(rules string) error {
+	command := exec.Command("iptables-restore", "--wait", "5", "--table", "security")
+	command.Stdin = bytes.NewBufferString(rules)
+	if told, err := command.CombinedOutput(); err != nil {
+		return fmt.Errorf("iptables-restore: %w: %s", err, told)
+	}
+	return nil
+}
