@@ -13,10 +13,18 @@ app.kubernetes.io/name: training-operator
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end }}
 
+{{/* An image's tag, which has to be a version: {{ include "training-operator.tag" (list "image.tag" .Values.image.tag) }} */}}
+{{- define "training-operator.tag" -}}
+{{- if eq (index . 1) "latest" -}}
+{{- fail (printf "%s: got latest, which is another image tomorrow, expected a version. Cure: leave %s out, for the one that was tested" (index . 0) (index . 0)) -}}
+{{- end -}}
+{{ index . 1 }}
+{{- end }}
+
 {{/* The operator's image, by digest where there is one: {{ include "training-operator.image" . }} */}}
 {{- define "training-operator.image" -}}
 {{- with .Values.image -}}
-{{ .repository }}{{ if .digest }}@{{ .digest }}{{ else }}:{{ .tag }}{{ end }}
+{{ .repository }}{{ if .digest }}@{{ .digest }}{{ else }}:{{ include "training-operator.tag" (list "image.tag" .tag) }}{{ end }}
 {{- end }}
 {{- end }}
 
