@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from gangplank.kube import Kube
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -148,3 +150,19 @@ def lab(request: pytest.FixtureRequest) -> Iterator[Lab]:
     finally:
         print("removing the lab", file=sys.stderr)
         found.playbook("playbooks/lab-down.yml")
+
+
+@pytest.fixture(scope="session")
+def kubeconfig(request: pytest.FixtureRequest) -> str:
+    """Of a cluster with Volcano and storage: GANGPLANK_KUBECONFIG names one that is there, else it is our own."""
+    given = os.environ.get("GANGPLANK_KUBECONFIG")
+    if given:
+        return given
+    request.getfixturevalue("lab").playbook("playbooks/site.yml")
+    return str(STATE / "admin.kubeconfig")
+
+
+@pytest.fixture(scope="session")
+def kube(kubeconfig: str) -> Kube:
+    """The cluster as its administrator."""
+    return Kube(kubeconfig)

@@ -23,15 +23,17 @@ import pytest
 import yaml
 
 from gangplank.backends import BACKENDS
-from gangplank.kube import Kube, KubeError
+from gangplank.kube import KubeError
 from gangplank.parse import parse_job
 from gangplank.podspec import TEAM_LABEL
-from tests.lab.conftest import ROOT, STATE
+from tests.lab.conftest import ROOT
 from tests.lab.race import Event, Gang, Moment, Share, judge, lost
 from tests.teams_live import TEAMS, answer, teams, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from gangplank.kube import Kube
 
 Json = dict[str, Any]
 FULL = bool(os.environ.get("GANGPLANK_FULL"))
@@ -49,22 +51,6 @@ SCHEDULER = "/api/v1/namespaces/volcano-system/pods"
 DEADLINE_S = 420
 STAGES = ("node/fast/node-initialize", "node/heartbeat-with-lease/node-heartbeat-with-lease")
 POD_STAGES = ("pod/fast/pod-ready", "pod/fast/pod-complete", "pod/fast/pod-delete")
-
-
-@pytest.fixture(scope="module")
-def kubeconfig(request: pytest.FixtureRequest) -> str:
-    """Of the cluster in which the race is."""
-    given = os.environ.get("GANGPLANK_KUBECONFIG")
-    if given:
-        return given
-    request.getfixturevalue("lab").playbook("playbooks/site.yml")
-    return str(STATE / "admin.kubeconfig")
-
-
-@pytest.fixture(scope="module")
-def kube(kubeconfig: str) -> Kube:
-    """The cluster as its administrator."""
-    return Kube(kubeconfig)
 
 
 def shown(place: str) -> Path:
