@@ -44,22 +44,22 @@ def _cause(claim: Json, known: dict[str, Json], events: Sequence[Json], pods: li
         return "no class", f"it names {name}; there are: {there}", "create that class, or make the claim with another"
     given = known.get(name or "") or next(item for item in known.values() if is_default(item))
     meta = claim["metadata"]
+    users = [pod for pod in pods if _uses(pod, meta["namespace"], meta["name"])]
+    if given.get("volumeBindingMode") == "WaitForFirstConsumer" and not users:  # whatever failed for an earlier pod
+        return "it waits for its first pod", f"the class {name} binds when a pod uses the claim", "run a job that does"
+    modes = ", ".join(claim["spec"]["accessModes"])
+    if given["provisioner"] == "kubernetes.io/no-provisioner":  # of which the controller says ProvisioningFailed
+        size = claim["spec"]["resources"]["requests"]["storage"]
+        evidence = f"no free volume of {name} has {size} and {modes}"
+        return "capacity", evidence, "create a PersistentVolume for it: this class makes none"
     own = [event for event in events if _of(event["involvedObject"], meta["namespace"], meta["name"])]
     failed = next((event["message"] for event in reversed(own) if event["reason"] == "ProvisioningFailed"), "")
-    modes = ", ".join(claim["spec"]["accessModes"])
     if ACCESS.search(failed):
         return "access mode", f"{modes} of {name}: {failed}", "use a class that has this access mode"
     if CAPACITY.search(failed):
         return "capacity", failed, "ask for less, or give the storage behind the class more"
     if failed:
         return "provisioning failed", failed, "mend what this line names"
-    if given["provisioner"] == "kubernetes.io/no-provisioner":
-        size = claim["spec"]["resources"]["requests"]["storage"]
-        evidence = f"no free volume of {name} has {size} and {modes}"
-        return "capacity", evidence, "create a PersistentVolume for it: this class makes none"
-    users = [pod for pod in pods if _uses(pod, meta["namespace"], meta["name"])]
-    if given.get("volumeBindingMode") == "WaitForFirstConsumer" and not users:
-        return "it waits for its first pod", f"the class {name} binds when a pod uses the claim", "run a job that does"
     unplaced = [pod for pod in users if not pod["spec"].get("nodeName")]
     told = [
         condition.get("message", "")

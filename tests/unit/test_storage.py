@@ -163,6 +163,7 @@ def pod(message: str = "", node: str = "", namespace: str = "a") -> dict[str, An
 
 
 WAITS = {"volumeBindingMode": "WaitForFirstConsumer"}
+BY_HAND = "kubernetes.io/no-provisioner"
 MODES = "NodePath only supports ReadWriteOnce and ReadWriteOncePod (1.22+) access modes"
 
 
@@ -182,7 +183,10 @@ MODES = "NodePath only supports ReadWriteOnce and ReadWriteOncePod (1.22+) acces
         ("x", [live_class("x", **WAITS)], [event("ProvisioningFailed", MODES)], [pod()], "access mode: "),
         ("x", [live_class("x")], [event("ProvisioningFailed", "no space left on device")], [], "capacity: no space"),
         ("x", [live_class("x")], [event("ProvisioningFailed", "login refused")], [], "provisioning failed: login"),
-        ("x", [live_class("x", "kubernetes.io/no-provisioner")], [], [], "capacity: no free volume of x has 10Gi"),
+        ("x", [live_class("x", BY_HAND)], [], [], "capacity: no free volume of x has 10Gi"),
+        # as the cluster says it of such a class, and what an earlier pod has left
+        ("x", [live_class("x", BY_HAND)], [event("ProvisioningFailed", "no plugin matched")], [], "capacity: no free"),
+        ("x", [live_class("x", **WAITS)], [event("ProvisioningFailed", MODES)], [], "it waits for its first pod"),
         (
             "x",
             [live_class("x", "no.such")],
