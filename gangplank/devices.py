@@ -159,7 +159,10 @@ def _no_pod(node: Json, seen: Seen) -> Why:
         cure = "add the node to gpu_device_plugin_nodes, which labels it"
         return "plugin not scheduled", f"the node lacks {', '.join(missing)}, which DaemonSet {name} selects", cure
     told = seen.said(name) or "no event says why"
-    return "plugin not scheduled", f"DaemonSet {name}: {told}", "see its nodeSelector, affinity and events"
+    cure = "see its nodeSelector, affinity and events"
+    if "violates PodSecurity" in told:
+        cure = "label its namespace pod-security.kubernetes.io/enforce=privileged, or let the role make another"
+    return "plugin not scheduled", f"DaemonSet {name}: {told}", cure
 
 
 def _of_pod(node: Json, pod: Json, seen: Seen, resource: str) -> Why:

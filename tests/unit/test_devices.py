@@ -143,6 +143,13 @@ def test_names_the_one_cause_with_its_evidence(case: str) -> None:
     assert found[0].cure
 
 
+def test_a_namespace_that_lets_no_pod_mount_the_kubelets_folder_is_cured_by_its_label() -> None:
+    told = 'pods "gpus-x" is forbidden: violates PodSecurity "baseline:latest": hostPath volumes (volume "plugins")'
+    (finding,) = without_devices([node()], Seen(plugin(), events=[event("gpus", told)]), GPU)
+    assert told in finding.evidence
+    assert finding.cure.startswith("label its namespace pod-security.kubernetes.io/enforce=privileged")
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_a_node_with_devices_has_no_finding_whatever_else_is_seen(case: str) -> None:
     assert without_devices([node(allocatable={GPU: "1"}, capacity={GPU: "2"})], CASES[case][0], GPU) == []
