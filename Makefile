@@ -96,6 +96,10 @@ bench-train: setup parts ## the trainer beside plain peers; with the lab down an
 bench-expand: setup ## how long the library takes for a job of 10,000 replicas
 	.venv/bin/python bench/expand.py
 
+.PHONY: bench-operator
+bench-operator: setup parts ## the training operator's install and its pods, beside kubectl and upstream's flags
+	.venv/bin/python bench/install.py
+
 .PHONY: bench-teams
 bench-teams: setup parts ## a hundred teams beside kubectl diff and a module call per object
 	.venv/bin/python bench/teams.py
