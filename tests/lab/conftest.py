@@ -31,7 +31,7 @@ def snapshot() -> dict[str, list[str]]:
 
     cgroups = [str(path) for path in Path("/sys/fs/cgroup").rglob("*") if path.is_dir()]
     sockets = [line.split()[-1] for line in Path("/proc/net/unix").read_text().splitlines() if "/" in line]
-    programs = ("etcd", "kube", "containerd", "supervisord", "coredns", "vc-", "pause")
+    programs = ("etcd", "kube", "containerd", "network-policy", "supervisord", "coredns", "vc-", "pause")
     running = []
     for entry in Path("/proc").iterdir():
         try:
