@@ -15,8 +15,10 @@ import pytest
 import yaml
 
 from gangplank import asked, proving
+from gangplank.backends import BACKENDS
 from gangplank.chains import select, unpack_ids
 from gangplank.kube import KubeError, path
+from gangplank.parse import parse_job
 from tests.lab.conftest import ROOT, Lab
 from tests.lab.differential.conftest import kubeconfig  # noqa: F401  # a fixture
 from tests.lab.differential.live import Cluster
@@ -128,3 +130,17 @@ def test_two_workers_become_three_and_two_again(job: Elastic) -> None:
     for epoch in range(1, EPOCHS + 1):
         seen = Counter(i for record in run.of("samples") if record["epoch"] == epoch for i in unpack_ids(record))
         assert seen == Counter(range(SAMPLES)), f"epoch {epoch}"
+
+
+def test_metrics_make_an_autoscaler_of_the_foretold_form(job: Elastic) -> None:
+    """The lab has no metrics, so that it moves nothing here."""
+    target = {"type": "Utilization", "averageUtilization": 80}
+    metrics = [{"type": "Resource", "resource": {"name": "cpu", "target": target}}]
+    manifest = BACKENDS["pytorchjob"].manifests(parse_job({**DESCRIPTION, "namespace": job.cluster.namespace}))[-1]
+    manifest["spec"]["elasticPolicy"]["metrics"] = metrics
+    (told,) = [item for item in BACKENDS["pytorchjob"].objects(manifest) if item["kind"] == "HorizontalPodAutoscaler"]
+    job.cluster.create(manifest)
+    found = Lab().wait("an autoscaler", lambda: job.cluster.items("HorizontalPodAutoscaler"), 60)
+    (made,) = found
+    assert made["metadata"]["name"] == told["metadata"]["name"]
+    assert {key: made["spec"][key] for key in told["spec"]} == told["spec"]

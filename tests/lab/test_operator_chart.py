@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 KINDS = ["pytorchjob", "tfjob", "xgboostjob", "paddlejob", "jaxjob"]
-SHAPES = {
+SHAPES: dict[str, dict[str, object]] = {
     "defaults": {"namespace": {"create": True}},
     "everything": {
         "kinds": KINDS,
