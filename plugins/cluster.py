@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 # Half a second of imports, once: every task is a fork of the process that has loaded its action by then.
 import kubernetes.client
-import kubernetes.config  # noqa: F401
+import kubernetes.config  # noqa: F401  gangplank.kube uses it
 
 from gangplank.kube import Kube
 from plugins.glue import Glue
