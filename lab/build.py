@@ -148,7 +148,7 @@ class Workshop:
         """Write lab/lock.json where this run found something else than it says."""
         self.lock["go"] = self.go[1]
         self.lock["modules"] = {
-            part.module: [part.version, _module_sum(part)]
+            part.name: [part.module, part.version, _module_sum(part)]
             for part in self.pins.parts.values()
             if part.module and not part.module.startswith("gangplank/")
         }
@@ -232,10 +232,11 @@ def _wanted(pins: Pins, show: list[str]) -> tuple[list[str], tuple[str, ...]]:
 
 
 def main(names: list[str]) -> int:
-    """Build the named parts, or all, and print where they lie; `--show roots.trainer` prints that one place."""
+    """Build the named parts, or all but those on demand, and print where they lie; `--show roots.trainer` that one."""
     pins = load_pins()
     show = names[1].split(".", 1) if names[:1] == ["--show"] else []
-    names, roots = _wanted(pins, show) if show else (names, ("node",)) if names else ([*pins.parts], (*pins.roots,))
+    every = [name for name in pins.parts if name not in pins.on_demand]
+    names, roots = _wanted(pins, show) if show else (names, ("node",)) if names else (every, (*pins.roots,))
     try:
         found = build(names, lambda line: print(line, file=sys.stderr, flush=True), roots=roots)
     except PartError as error:

@@ -107,6 +107,8 @@ class Pins:
     go_toolchain_sha256: dict[str, str]
     parts: dict[str, Part]
     roots: dict[str, Root]
+    on_demand: frozenset[str] = frozenset()
+    """Parts that only one scenario or test needs, which builds them: `make parts` leaves them out."""
 
 
 def _expand(value: Any, version: str) -> Any:
@@ -131,7 +133,9 @@ def _part(name: str, raw: dict[str, Any]) -> Part:
 def load_pins() -> Pins:
     """Read lab/versions.yml once."""
     raw = yaml.safe_load((LAB / "versions.yml").read_text())
+    on_demand = frozenset(name for name, part in raw["parts"].items() if part.pop("on_demand", False))
     return Pins(
+        on_demand=on_demand,
         go_minimum=raw["go"]["minimum"],
         go_toolchain=raw["go"]["toolchain"],
         go_toolchain_sha256=raw["go"]["toolchain_sha256"],

@@ -19,6 +19,8 @@ PINS = load_pins()
 BUILT = {name: part for name, part in PINS.parts.items() if part.module}
 UPSTREAM = {name: part for name, part in BUILT.items() if not part.module.startswith("gangplank/")}
 IMAGES = [image.name for part in PINS.parts.values() for image in part.images]
+# What upgrades begin with is of an older version, and named nowhere else.
+CURRENT = [image.name for name, part in PINS.parts.items() if not name.endswith("-before") for image in part.images]
 # Where a version may be named besides; tests/unit makes up its own.
 FOLDERS = ("roles", "charts", "jobs", "inventories", "molecule", "playbooks", "docs", "trainer")
 NAMED_IN = (*FOLDERS, "README.md", "Makefile")
@@ -77,7 +79,7 @@ def test_go_mod_requires_what_stands_beside(name: str) -> None:
 
 
 def test_a_module_has_one_version_wherever_it_is_named() -> None:
-    named = {part.module: part.version for part in UPSTREAM.values()}
+    named = {part.module: part.version for name, part in UPSTREAM.items() if not name.endswith("-before")}
     for part in BUILT.values():
         for module, version in part.beside.items():
             assert named.setdefault(module, version) == version, f"{part.name}: {module}"
@@ -97,12 +99,21 @@ def test_go_sum_and_the_lock_have_the_same_sum_of_the_pinned_version(name: str) 
     part = UPSTREAM[name]
     found = sums(part)
     assert (part.module, f"{part.version}/go.mod") in found
-    assert lock()["modules"][part.module] == [part.version, found[part.module, part.version]]
+    assert lock()["modules"][name] == [part.module, part.version, found[part.module, part.version]]
     assert all(digest.startswith("h1:") for digest in found.values())
 
 
 def test_the_lock_has_every_module_and_no_other() -> None:
-    assert lock()["modules"].keys() == {part.module for part in UPSTREAM.values()}
+    assert lock()["modules"].keys() == UPSTREAM.keys()
+
+
+def test_an_upgrade_begins_with_an_older_version_and_ends_with_the_current_one() -> None:
+    before = {name: part for name, part in UPSTREAM.items() if name.endswith("-before")}
+    assert before
+    for name, part in before.items():
+        now = PINS.parts[name.removesuffix("-before")]
+        assert (part.module, part.commands) == (now.module, now.commands)
+        assert [*map(int, part.version[1:].split("."))] < [*map(int, now.version[1:].split("."))]
 
 
 def test_the_lock_has_a_digest_of_every_image_and_no_other() -> None:
@@ -175,7 +186,7 @@ def test_every_job_uses_the_trainer_that_the_lab_builds(job: str) -> None:
     assert load(f"jobs/{job}")["training_job"]["image"] in IMAGES
 
 
-@pytest.mark.parametrize("image", IMAGES)
+@pytest.mark.parametrize("image", CURRENT)
 def test_whoever_names_an_image_of_the_lab_names_its_version(image: str) -> None:
     repository, _, tag = image.rpartition(":")
     other = re.compile(rf"(?<![\w/.-]){re.escape(repository)}:(?!{re.escape(tag)}(?![\w.-]*\w))[\w{{][\w.{{-]*")
