@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
 Json = dict[str, Any]
+Key = tuple[str, str]  # of a gang: team and name
 PARTLY_S = 10  # a gang is bound as a whole, or not at all, but for this long
 STARVED_S = 60  # a team gets what it deserves from one that has more than it deserves
 ENDED = ("Succeeded", "Failed")
@@ -50,44 +51,39 @@ class Moment:
     """The teams as they are at one time."""
 
     pods: dict[str, Json] = field(default_factory=dict)  # by uid
-    jobs: dict[tuple[str, str], Json] = field(default_factory=dict)  # by team and name
+    jobs: dict[Key, Json] = field(default_factory=dict)
+    held: dict[str, int] = field(default_factory=dict)  # GPUs of each team's pods, those being removed included
+    bound: dict[Key, int] = field(default_factory=dict)  # pods of each gang that have a node, and keep it
 
     def see(self, event: Event) -> None:
         """Let a change happen."""
         meta = event.item["metadata"]
-        if event.kind == "Pod":
-            if event.gone:
-                self.pods.pop(meta["uid"], None)
-            else:
-                self.pods[meta["uid"]] = event.item
-        elif event.gone:
+        if event.kind == "Job":
             self.jobs.pop((meta["namespace"], meta["name"]), None)
-        else:
-            self.jobs[meta["namespace"], meta["name"]] = event.item
+            if not event.gone:
+                self.jobs[meta["namespace"], meta["name"]] = event.item
+            return
+        if old := self.pods.pop(meta["uid"], None):
+            self.count(old, -1)
+        if not event.gone:
+            self.pods[meta["uid"]] = event.item
+            self.count(event.item, 1)
 
-    def allocated(self, team: str) -> int:
-        """The GPUs that a team's pods hold, those that are being removed included."""
-        return sum(
-            pod["metadata"]["namespace"] == team
-            and bool(pod["spec"].get("nodeName"))
-            and pod["status"].get("phase") not in ENDED
-            for pod in self.pods.values()
-        )
+    def count(self, pod: Json, by: int) -> None:
+        """Add a pod to what is held and bound, or take it away."""
+        meta = pod["metadata"]
+        if not pod["spec"].get("nodeName"):
+            return
+        if pod["status"].get("phase") not in ENDED:
+            self.held[meta["namespace"]] = self.held.get(meta["namespace"], 0) + by
+        if "deletionTimestamp" not in meta:
+            key = meta["namespace"], meta["labels"][JOB_LABEL]
+            self.bound[key] = self.bound.get(key, 0) + by
 
-    def bound(self) -> dict[tuple[str, str], int]:
-        """How many pods of each gang have a node, and keep it."""
-        found: dict[tuple[str, str], int] = {}
-        for pod in self.pods.values():
-            meta = pod["metadata"]
-            if pod["spec"].get("nodeName") and "deletionTimestamp" not in meta:
-                key = meta["namespace"], meta["labels"][JOB_LABEL]
-                found[key] = found.get(key, 0) + 1
-        return found
-
-    def waits(self, gang: Gang, bound: Mapping[tuple[str, str], int]) -> bool:
+    def waits(self, gang: Gang) -> bool:
         """Whether a gang wants to start and has nothing yet."""
         job = self.jobs.get((gang.team, gang.name))
-        return job is not None and alive(job) and not bound.get((gang.team, gang.name))
+        return job is not None and alive(job) and not self.bound.get((gang.team, gang.name))
 
 
 def phase(job: Json) -> str:
@@ -126,8 +122,7 @@ def judge(events: Sequence[Event], gangs: Sequence[Gang], shares: Mapping[str, S
     found: list[str] = []
     for event in events:
         now.see(event)
-        bound = now.bound()
-        held = {team: now.allocated(team) for team in shares}
+        held = {team: now.held.get(team, 0) for team in shares}
         found += over.now(
             event.at,
             {
@@ -138,27 +133,23 @@ def judge(events: Sequence[Event], gangs: Sequence[Gang], shares: Mapping[str, S
         )
         torn = {
             key: f"{'/'.join(key)} has {count} of {sizes[key]} pods bound"
-            for key, count in bound.items()
-            if count < sizes[key] and key in now.jobs and alive(now.jobs[key])
+            for key, count in now.bound.items()
+            if 0 < count < sizes[key] and key in now.jobs and alive(now.jobs[key])
         }
         found += partly.now(event.at, torn)
-        found += starved.now(event.at, dict(starving(now, gangs, bound, held, shares)))
+        found += starved.now(event.at, dict(starving(now, gangs, held, shares)))
     return found
 
 
 def starving(
-    now: Moment,
-    gangs: Sequence[Gang],
-    bound: Mapping[tuple[str, str], int],
-    held: Mapping[str, int],
-    shares: Mapping[str, Share],
+    now: Moment, gangs: Sequence[Gang], held: Mapping[str, int], shares: Mapping[str, Share]
 ) -> Iterator[tuple[object, str]]:
     """Teams that wait for what they deserve while another has more than it deserves."""
     if not any(held[team] > share.deserved for team, share in shares.items()):
         return
     for team, share in shares.items():
         room = share.deserved - held[team]
-        waiting = [gang.size for gang in gangs if gang.team == team and now.waits(gang, bound)]
+        waiting = [gang.size for gang in gangs if gang.team == team and now.waits(gang)]
         if waiting and min(waiting) <= room:
             yield team, f"{team} has {held[team]} of the {share.deserved} it deserves, and gangs that would fit wait,"
 

@@ -246,7 +246,7 @@ def test_two_teams_submit_at_once_and_every_moment_keeps_caps_gangs_and_shares(k
     with Seen(kube) as seen:
         for gang in first:
             submit(gang)
-        until(lambda: seen.ask(lambda now: now.allocated(RED)) == SHARES[RED].cap, "red has all it may have")
+        until(lambda: seen.ask(lambda now: now.held.get(RED)) == SHARES[RED].cap, "red has all it may have")
         with ThreadPoolExecutor(8) as pool:
             for done in [pool.submit(act) for _, act in work]:
                 done.result()
