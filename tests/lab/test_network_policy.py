@@ -41,6 +41,16 @@ FRIEND = {"podSelector": {"matchLabels": {"app": "friend"}}}
 SERVER = {"podSelector": {"matchLabels": {"app": "server"}}}
 OTHERS = {"namespaceSelector": {"matchLabels": {"of": "others"}}}
 ALL, NONE = set(WAYS), set[str]()
+
+
+def said(*terms: tuple[str, ...]) -> Json:
+    """Pods by expressions: key, operator, values."""
+    found = [
+        {"key": key, "operator": operator, **({"values": words} if words else {})} for key, operator, *words in terms
+    ]
+    return {"podSelector": {"matchExpressions": found}}
+
+
 # (what, who is guarded, the rules, which ways are open); {friend} is that pod's address
 CASES: tuple[tuple[str, str, Json, set[str]], ...] = (
     ("nothing in", "server", {"ingress": []}, NONE),
@@ -50,13 +60,12 @@ CASES: tuple[tuple[str, str, Json, set[str]], ...] = (
     ("another namespace", "server", {"ingress": [{"from": [OTHERS]}]}, {*WAYS[2:]}),
     ("some pods of another namespace", "server", {"ingress": [{"from": [OTHERS | SERVER]}]}, NONE),
     ("either", "server", {"ingress": [{"from": [OTHERS, FRIEND]}]}, ALL),
-    (
-        "by expressions",
-        "server",
-        {"ingress": [{"from": [{"podSelector": {"matchExpressions": [
-            {"key": "app", "operator": "NotIn", "values": ["server"]}, {"key": "app", "operator": "Exists"}]}}]}]},
-        {*WAYS[:2]},
-    ),
+    ("expressions that hold", "server", {"ingress": [{"from": [said(
+        ("app", "In", "friend"), ("app", "NotIn", "server"), ("app", "Exists"), ("none", "DoesNotExist"))]}]},
+        {*WAYS[:2]}),
+    ("expressions of which none holds", "server", {"ingress": [{"from": [
+        said(("app", "In", "server")), said(("app", "NotIn", "friend")), said(("none", "Exists")),
+        said(("app", "DoesNotExist"))]}]}, NONE),
     ("a port", "server", {"ingress": [{"ports": [{"port": 9000}]}]}, {WAYS[1], WAYS[3]}),
     ("a port by name", "server", {"ingress": [{"ports": [{"port": "web"}]}]}, {WAYS[0], WAYS[2]}),
     ("a range of ports", "server", {"ingress": [{"ports": [{"port": 8500, "endPort": 9500}]}]}, {WAYS[1], WAYS[3]}),
