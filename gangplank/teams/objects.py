@@ -132,6 +132,7 @@ def claims(team: TeamSpec) -> list[Json]:
             **({"storageClassName": claim.storage_class} if claim.storage_class else {}),
         }
         meta = metadata(claim.name, team)
+        meta["labels"] = {**claim.labels, **meta["labels"]}
         found.append({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": meta, "spec": body})
     return found
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from gangplank import names, quantity
 from gangplank.errors import Problem, SpecError, shown
 from gangplank.fields import Fields, Problems, plain
-from gangplank.parse import read_job
+from gangplank.parse import label_problem, read_job
 from gangplank.teams.check import check
 from gangplank.teams.spec import ROLES, Claim, Member, Outside, QueueSpec, Share, SiteSpec, TeamSpec
 
@@ -270,8 +270,9 @@ def read_claims(fields: Fields) -> tuple[Claim, ...]:
             inner.bad("size", None, "a quantity, e.g. 100Gi")
         access = matching(inner, "access", re.compile("|".join(ACCESS)), f"one of {', '.join(ACCESS)}")
         kind = inner.text("storage_class", what="a StorageClass's name", ok=names.SUBDOMAIN)
+        labels = inner.pairs("labels", label_problem)
         inner.done()
-        found.append(Claim(name, size, access or ("ReadWriteOnce",), kind))
+        found.append(Claim(name, size, access or ("ReadWriteOnce",), kind, labels))
     return tuple(found)
 
 

@@ -52,6 +52,7 @@ class Claim:
     size: str
     access: tuple[str, ...] = ("ReadWriteOnce",)
     storage_class: str = ""  # empty: the cluster's default
+    labels: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

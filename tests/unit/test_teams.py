@@ -76,6 +76,10 @@ def test_needs_no_more_than_a_name_a_member_and_a_cap() -> None:
         ({"claims": [{"name": "data"}]}, "team.claims[0].size"),
         ({"claims": [{"name": "d", "size": "1Gi"}, {"name": "d", "size": "1Gi"}]}, "team.claims[1].name"),
         ({"claims": [{"name": "d", "size": "1Gi", "access": ["RWX"]}]}, "team.claims[0].access[0]"),
+        (
+            {"claims": [{"name": "d", "size": "1Gi", "labels": {"gangplank.dev/team": "b"}}]},
+            "team.claims[0].labels.gangplank.dev/team",
+        ),
         ({"network": {"to": [{"cidr": "10.0.0.1/8"}]}}, "team.network.to[0].cidr"),
         ({"network": {"to": [{"cidr": "10.0.0.0/8", "ports": [0]}]}}, "team.network.to[0].ports"),
         ({"network": {"form": ["x"]}}, "team.network.form"),
@@ -206,6 +210,12 @@ def test_the_quota_is_the_cap_and_the_claims_of_the_file() -> None:
         "1536Mi",
         "2",
     )
+
+
+def test_a_claim_has_the_labels_of_its_file_and_ours() -> None:
+    (claim,) = made("PersistentVolumeClaim", [team(claims=[{"name": "a", "size": "1Gi", "labels": {"app": "data"}}])])
+    (other,) = made("PersistentVolumeClaim", [team(claims=[{"name": "a", "size": "1Gi"}])])
+    assert claim["metadata"]["labels"] == {"app": "data", **other["metadata"]["labels"]}
 
 
 def test_no_member_can_grant_rights_or_change_what_the_admission_reads() -> None:
