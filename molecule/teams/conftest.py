@@ -95,8 +95,8 @@ def printed(kube: Kube, start_pod: Callable[[Json, Callable[[Json], bool]], str]
     return run
 
 
-@pytest.fixture(scope="session")
-def crds(kube: Kube) -> Iterator[None]:
+@pytest.fixture(scope="session", autouse=True)
+def definitions(kube: Kube) -> Iterator[None]:
     """Upstream's own definitions of the kinds, for as long as these tests run where they are not there already."""
     made = []
     for kind, (part, name) in CRDS.items():
@@ -110,6 +110,17 @@ def crds(kube: Kube) -> Iterator[None]:
     yield
     for where in made:
         kube.call("DELETE", where)
+
+
+@pytest.fixture(scope="session")
+def crds(kube: Kube) -> None:
+    """The kinds are counted: the controller of quotas looks for new ones every half minute, and refuses them till then."""
+
+    def counted() -> bool:
+        quotas = kube.call("GET", "/api/v1/resourcequotas")["items"]
+        return all(item["spec"]["hard"].keys() <= item.get("status", {}).get("used", {}).keys() for item in quotas)
+
+    until(counted, "every quota counts every kind", 90)
 
 
 def established(crd: Json) -> bool:
