@@ -70,7 +70,7 @@ molecule: setup ## scenarios in one lab: the whole stack comes up, and training 
 	@rm -f .molecule.log
 	ANSIBLE_LOG_PATH=$(CURDIR)/.molecule.log \
 	.venv/bin/molecule test $(if $(filter all,$(SCENARIOS)),--all,$(addprefix --scenario-name ,$(SCENARIOS))) \
-	|| { status=$$?; echo "what failed, from .molecule.log:"; grep -aE -A 30 'fatal: |\[ERROR\]' .molecule.log | tail -n 60; exit $$status; }
+	|| { status=$$?; echo "what failed, from .molecule.log:"; grep -aE -A 30 'fatal: |\[ERROR\]' .molecule.log | tail -n 100; exit $$status; }
 
 TESTS ?= tests/unit tests/golden tests/static tests/faults tests/trainer tests/lab/test_lab.py
 .PHONY: pytest

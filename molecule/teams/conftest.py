@@ -114,7 +114,7 @@ def definitions(kube: Kube) -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def crds(kube: Kube) -> None:
-    """The kinds are counted: the controller of quotas looks for new ones every half minute, and refuses them till then."""
+    """The kinds are counted: the controller of quotas looks for new ones each half minute, and refuses them till then."""
 
     def counted() -> bool:
         quotas = kube.call("GET", "/api/v1/resourcequotas")["items"]
