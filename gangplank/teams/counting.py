@@ -1,0 +1,62 @@
+"""Whether the quotas of teams count what they limit: Kubernetes refuses every object of a kind that is not counted yet.
+
+Its quota controller meets a new kind within half a minute, and looks at a quota again after five minutes, or as soon as
+what it limits is changed. https://kubernetes.io/docs/concepts/policy/resource-quotas/
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from gangplank.kube import KubeError
+from gangplank.teams.labels import PART_LABEL, TEAM_PART
+
+if TYPE_CHECKING:
+    from gangplank.kube import Kube
+    from gangplank.spec import Json
+
+POLL_S = 3.0
+NUDGE = "count/limitranges"  # which no team's file can limit
+
+
+def settle(kube: Kube, timeout_s: float) -> list[str]:
+    """Have every quota count every kind that the cluster has; which do not after that time, a line each."""
+    end = time.monotonic() + timeout_s
+    while late := uncounted(kube):
+        if time.monotonic() > end:
+            return [f"{quota['metadata']['namespace']}: {', '.join(kinds)}" for quota, kinds in late]
+        for quota, _ in late:
+            meta = quota["metadata"]
+            where = f"/api/v1/namespaces/{meta['namespace']}/resourcequotas/{meta['name']}"
+            for value in ("1000", None):  # there and gone: both are a change of what it limits
+                kube.call("PATCH", where, {"spec": {"hard": {NUDGE: value}}})
+        time.sleep(POLL_S)
+    return []
+
+
+def uncounted(kube: Kube) -> list[tuple[Json, list[str]]]:
+    """The teams' quotas that do not count all they limit, with these kinds; those that the cluster has not are none."""
+    query = {"labelSelector": f"{PART_LABEL}={TEAM_PART[PART_LABEL]}"}
+    quotas: list[Json] = kube.call("GET", "/api/v1/resourcequotas", query=query)["items"]
+    found = []
+    for quota in quotas:
+        used = (quota.get("status") or {}).get("used") or {}
+        late = [key for key in quota["spec"]["hard"] if key not in used and there(kube, key)]
+        if late:
+            found.append((quota, late))
+    return found
+
+
+def there(kube: Kube, limit: str) -> bool:
+    """Whether the cluster has what a quota limits: count/jobs.batch.volcano.sh is one of Volcano's kinds."""
+    kind = limit.removeprefix("count/")
+    if kind == limit or "." not in kind.partition(".")[2]:
+        return True  # Kubernetes' own
+    try:
+        kube.call("GET", f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{kind}")
+    except KubeError as error:
+        if error.status == 404:
+            return False
+        raise
+    return True

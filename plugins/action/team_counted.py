@@ -1,0 +1,27 @@
+"""Wait until the quotas of all teams count what they limit; until then every job of such a kind is refused."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any, ClassVar
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from gangplank.kube import KubeError
+from gangplank.teams.counting import settle
+from plugins.cluster import KUBECONFIG, Asking
+
+
+class ActionModule(Asking):
+    """Arguments: timeout_s, kubeconfig."""
+
+    OPTIONS: ClassVar = {"timeout_s": {"type": "float", "required": True}, **KUBECONFIG}
+
+    def act(self, given: dict[str, Any]) -> dict[str, Any]:
+        """Convert and call."""
+        late = settle(self.kube, given["timeout_s"])
+        if late:
+            cure = "look at the log of kube-controller-manager (resource quota), and run it again"
+            raise KubeError("\n  ".join(["quotas that do not count yet what they limit:", *late]) + f"\n{cure}")
+        return {"changed": False}
