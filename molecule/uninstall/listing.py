@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 
 from kubernetes import config, dynamic
 
@@ -13,7 +14,13 @@ ACCEPT = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 
 def main() -> None:
     """Read the cluster of K8S_AUTH_KUBECONFIG."""
-    client = dynamic.DynamicClient(config.new_client_from_config(os.environ["K8S_AUTH_KUBECONFIG"]))
+    api = config.new_client_from_config(os.environ["K8S_AUTH_KUBECONFIG"])
+    with tempfile.TemporaryDirectory() as fresh:  # what was found before, here or in another run, may be gone
+        show(dynamic.DynamicClient(api, cache_file=f"{fresh}/kinds.json"))
+
+
+def show(client: dynamic.DynamicClient) -> None:
+    """Print what a cluster has."""
     found = set()
     for resource in client.resources.search():
         listed = isinstance(resource, dynamic.resource.Resource) and "list" in (resource.verbs or [])
