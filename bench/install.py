@@ -18,9 +18,11 @@ from typing import Any
 
 import yaml
 
-from gangplank.kube import Kube
-
 ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from gangplank.kube import Kube  # noqa: E402  found by the line above
+
 STATE = Path("/var/lib/gangplank/lab")
 CHART = ROOT / "charts/training-operator"
 NAME = "training-operator"
