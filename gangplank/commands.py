@@ -13,7 +13,7 @@ from gangplank import scale as scaling
 from gangplank.backends import BACKENDS, backend_of
 from gangplank.errors import SpecError
 from gangplank.kube import Kube, KubeError, rank_of
-from gangplank.submission import make
+from gangplank.submission import make, title
 from gangplank.watch import phase
 
 if TYPE_CHECKING:
@@ -39,11 +39,9 @@ def submit(given: argparse.Namespace) -> int:
         except KubeError as error:
             if error.status == 409:
                 cure = f"look: gangplank status {meta['name']} -n {meta['namespace']}; remove it: gangplank delete ..."
-                return terminal.complain(
-                    f"{item['kind']} {meta['namespace']}/{meta['name']} is there already; {cure}", terminal.REFUSED
-                )
+                return terminal.complain(f"{title(item)} is there already; {cure}", terminal.REFUSED)
             raise
-        print(f"{item['kind']} {meta['namespace']}/{meta['name']} {done}{' (dry run)' if given.dry_run else ''}")
+        print(f"{title(item)} {done}{' (dry run)' if given.dry_run else ''}")
     if not given.dry_run:
         meta = known[-1][1]["metadata"]
         print(f"next: gangplank logs {meta['name']} -n {meta['namespace']} -f")
@@ -61,9 +59,8 @@ def scale(given: argparse.Namespace) -> int:
     """Give a running job another number of workers."""
     kube = Kube(given.kubeconfig, given.context)
     job, _ = locate(kube, given)
-    changed = kube.patch(job, scaling.patch(job, given.workers))
-    meta = changed["metadata"]
-    print(f"{job['kind']} {meta['namespace']}/{meta['name']} scaled to {given.workers} workers")
+    kube.patch(job, scaling.patch(job, given.workers))
+    print(f"{title(job)} scaled to {given.workers} workers")
     return terminal.OK
 
 
@@ -176,5 +173,5 @@ def delete(given: argparse.Namespace) -> int:
     for item in [job, *(beside or [script, *([service] if backend_of(job) == "indexed" else [])])]:
         item["metadata"].setdefault("namespace", meta["namespace"])
         if kube.delete(item):
-            print(f"{item['kind']} {item['metadata']['namespace']}/{item['metadata']['name']} removed")
+            print(f"{title(item)} removed")
     return terminal.OK

@@ -39,13 +39,9 @@ def uncounted(kube: Kube) -> list[tuple[Json, list[str]]]:
     """The teams' quotas that do not count all they limit, with these kinds; those that the cluster has not are none."""
     query = {"labelSelector": f"{PART_LABEL}={TEAM_PART[PART_LABEL]}"}
     quotas: list[Json] = kube.call("GET", "/api/v1/resourcequotas", query=query)["items"]
-    found = []
-    for quota in quotas:
-        used = (quota.get("status") or {}).get("used") or {}
-        late = [key for key in quota["spec"]["hard"] if key not in used and there(kube, key)]
-        if late:
-            found.append((quota, late))
-    return found
+    late = [(quota, quota["spec"]["hard"].keys() - ((quota.get("status") or {}).get("used") or {})) for quota in quotas]
+    known = {key for key in set().union(*(keys for _, keys in late)) if there(kube, key)}  # each is asked once
+    return [(quota, sorted(keys & known)) for quota, keys in late if keys & known]
 
 
 def there(kube: Kube, limit: str) -> bool:
