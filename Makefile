@@ -13,6 +13,7 @@ JOB ?= jobs/digits.yml
 INVENTORY ?= inventories/lab/hosts.yml
 PLAYBOOK = .venv/bin/ansible-playbook -i $(INVENTORY)
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
+export PWD := $(CURDIR) # reports and manifests go there, also where nobody has set it
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/gangplank
 
 .PHONY: help
