@@ -13,6 +13,8 @@ TRAINER_PORT = 29500  # Trainer v2 knows no other
 # is a fault; a container that gives up is started again. trainer/start.py has the same, a test keeps the two together.
 RENDEZVOUS_S = 120
 LAUNCHER = ("python3", "-m", "torch.distributed.run")  # torchrun under the name that every image has
+TRAINER = "/opt/gangplank/trainer"  # of the image; its torchrun imports torch once, not twice, for scripts beside it
+QUICK_LAUNCHER = ("python3", f"{TRAINER}/torchrun.py")
 
 # Which variable of the container holds which value; Kubernetes itself expands $(NAME) in command and args from the
 # whole environment of the container, also from what a controller appended to it.
@@ -98,10 +100,11 @@ def is_reserved(name: str) -> bool:
 def is_launcher(command: tuple[str, ...]) -> bool:
     """Whether a command starts several processes per node by itself.
 
-    >>> is_launcher(("torchrun", "a.py")), is_launcher(("python3", "a.py"))
-    (True, False)
+    >>> is_launcher(("torchrun", "a.py")), is_launcher(("python3", "a.py")), is_launcher((*QUICK_LAUNCHER, "a.py"))
+    (True, False, True)
     """
-    return bool(command) and (command[0].rsplit("/", 1)[-1] == "torchrun" or "torch.distributed.run" in command)
+    names = {LAUNCHER[-1], QUICK_LAUNCHER[-1]}
+    return bool(command) and (command[0].rsplit("/", 1)[-1] == "torchrun" or not names.isdisjoint(command))
 
 
 def launch(spec: JobSpec) -> list[str]:
@@ -110,6 +113,8 @@ def launch(spec: JobSpec) -> list[str]:
     >>> from gangplank.spec import JobSpec, Script
     >>> launch(JobSpec("digits", "img", script=Script("/a.py")))[3:6]
     ['--nnodes=$(WORLD_SIZE)', '--node-rank=$(RANK)', '--master-addr=$(MASTER_ADDR)']
+    >>> launch(JobSpec("digits", "img", script=Script("/opt/gangplank/trainer/train.py")))[:2]
+    ['python3', '/opt/gangplank/trainer/torchrun.py']
     """
     names = LAUNCH[spec.backend]
     if spec.elastic:  # only pytorchjob: the nodes agree on ranks among themselves, and may come and go
@@ -130,7 +135,8 @@ def launch(spec: JobSpec) -> list[str]:
             f"--rdzv-conf=timeout={RENDEZVOUS_S}",
         ]
     script = [spec.script.path] if spec.script else []
-    return [*LAUNCHER, *meeting, f"--nproc-per-node={spec.processes_per_node}", *script]
+    launcher = QUICK_LAUNCHER if any(path.startswith(f"{TRAINER}/") for path in script) else LAUNCHER
+    return [*launcher, *meeting, f"--nproc-per-node={spec.processes_per_node}", *script]
 
 
 def environment(pod: Json, container: Json) -> dict[str, str]:

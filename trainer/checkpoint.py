@@ -196,6 +196,7 @@ class Saver:
 
     def __init__(self, folder: Path, keep: int, job_uid: str | None) -> None:
         self.folder, self.keep, self.job_uid = folder, keep, job_uid
+        self.tensors: Mapping[str, torch.Tensor] = {}
         self.buffers: dict[str, torch.Tensor] = {}
         self.pool = ThreadPoolExecutor(1)
         self.pending: Future[None] = self.pool.submit(lambda: None)  # starts the thread now: a start can be slow
@@ -205,14 +206,15 @@ class Saver:
         """Take a copy and return; waits for the save before, if that is still going on.
 
         `collect` is called in the thread, for what comes besides the tensors; None where nothing is to be written.
+        The same mapping as last time is taken to hold the same tensors: all of them are then copied by one call.
         """
         self.wait()
-        for name, tensor in tensors.items():
-            kept = self.buffers.get(name)
-            if kept is None or kept.shape != tensor.shape or kept.dtype != tensor.dtype:
-                kept = torch.empty_like(tensor, device="cpu", memory_format=torch.contiguous_format)
-                self.buffers[name] = kept
-            kept.copy_(tensor)
+        if tensors is not self.tensors:
+            self.tensors = tensors
+            self.buffers = {name: torch.empty_like(tensor, device="cpu", memory_format=torch.contiguous_format)
+                            for name, tensor in tensors.items()}
+        if tensors:
+            torch._foreach_copy_(list(self.buffers.values()), list(tensors.values()))  # as torch's own optimizers do
         self.pending = self.pool.submit(self._write, collect)
 
     def wait(self) -> None:

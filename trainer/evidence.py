@@ -15,6 +15,7 @@ No `from __future__ import annotations` here: DDP wants a hook whose annotations
 import base64
 import hashlib
 import json
+import threading
 import time
 import zlib
 from collections.abc import Iterable, Mapping
@@ -114,10 +115,18 @@ class Evidence:
         self.seq = len(own)
         self.unsent: list[bytes] = []
         self.ids: list[torch.Tensor] = []
+        self.turn = threading.RLock()  # a checkpoint's thread makes the record that a mark stands for
+        self.marked: tuple[int, list[torch.Tensor]] | None = None
+        self.before_mark = 0
         self.add("begin", **facts, resumed=resumed)
 
     def add(self, kind: str, **fields: object) -> None:
         """Append one record and print it."""
+        with self.turn:
+            self._settle()
+            self._add(kind, **fields)
+
+    def _add(self, kind: str, **fields: object) -> None:
         record: Record = {"kind": kind, "rank": self.rank, "seq": self.seq, "prev": self.head,
                           "time": round(time.time(), 3), **fields}
         record["hash"] = self.head = hashlib.sha256(canonical(record)).hexdigest()
@@ -135,6 +144,17 @@ class Evidence:
             self.add("samples", epoch=epoch, **pack_ids(torch.cat(self.ids)))
             self.ids = []
 
+    def mark(self, epoch: int) -> None:
+        """Draw the line up to which `take` takes; the record of the samples before it is made by whoever comes next."""
+        self.marked, self.ids = (epoch, self.ids), []
+
+    def _settle(self) -> None:
+        if self.marked:
+            (epoch, ids), self.marked = self.marked, None
+            if ids:
+                self._add("samples", epoch=epoch, **pack_ids(torch.cat(ids)))
+            self.before_mark = len(self.unsent)
+
     def gradients(self, epoch: int, step: int, watch: GradientWatch) -> None:
         """Record what an armed watch has hashed."""
         self.add("gradients", epoch=epoch, step=step, before=joint_hash(watch.before), after=joint_hash(watch.after))
@@ -146,9 +166,12 @@ class Evidence:
         self.add("heads", epoch=epoch, heads=heads)
 
     def take(self) -> list[bytes]:
-        """The records that were not handed in yet; from now on they count as handed in."""
-        taken, self.unsent = self.unsent, []
-        return taken
+        """The records before the last mark that were not handed in yet; from now on they count as handed in."""
+        with self.turn:
+            self._settle()
+            taken, self.unsent = self.unsent[:self.before_mark], self.unsent[self.before_mark:]
+            self.before_mark = 0
+            return taken
 
     def hand_in(self, extra: Record, taken: list[bytes],
                 group: dist.ProcessGroup | None = None) -> list[dict[str, Any]]:

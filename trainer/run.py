@@ -90,11 +90,16 @@ def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, torch
     optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
 
 
-def random_state(device: torch.device) -> dict[str, str]:
-    """The rank's random state, as text."""
+def random_state(device: torch.device) -> dict[str, torch.Tensor]:
+    """The rank's random state."""
     states = {"cpu": torch.get_rng_state()}
     if device.type == "cuda":
         states["cuda"] = torch.cuda.get_rng_state(device)
+    return states
+
+
+def as_text(states: dict[str, torch.Tensor]) -> dict[str, str]:
+    """Random states for `random_tensors`, on another rank."""
     return {kind: state.numpy().tobytes().hex() for kind, state in states.items()}
 
 
@@ -158,6 +163,12 @@ def begin(config: Config, data: Data, wiring: Wiring, net: nn.Module, optimizer:
     return progress, Evidence(wiring.rank, known, chains, resumed)
 
 
+def snapshot(progress: Progress) -> Progress:
+    """A copy that stays as it is while the run goes on."""
+    own = dataclasses.replace(progress.own, epoch_losses=list(progress.own.epoch_losses))
+    return dataclasses.replace(progress, accuracies=list(progress.accuracies), own=own)
+
+
 def checkpoint_tensors(net: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, torch.Tensor]:
     """The tensors of a checkpoint that rank 0 has itself."""
     weights = {f"model.{name}": value for name, value in net.state_dict().items()}
@@ -167,7 +178,7 @@ def checkpoint_tensors(net: nn.Module, optimizer: torch.optim.Optimizer) -> dict
 def checkpoint_meta(config: Config, data: Data, wiring: Wiring, progress: Progress) -> dict[str, object]:
     """What is no tensor in a checkpoint, but for the ranks' own counters."""
     return {"step": progress.step, "epoch": progress.epoch, "position": progress.position,
-            "accuracies": list(progress.accuracies), "world_size": wiring.world_size, "job_uid": wiring.job_uid,
+            "accuracies": progress.accuracies, "world_size": wiring.world_size, "job_uid": wiring.job_uid,
             "identity": identity(config, data),
             "schedule": {"name": config.schedule, "epochs": config.epochs, "warmup_epochs": config.warmup_epochs}}
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The image's entry point: torchrun with the wiring that the back-end put into the environment.
+"""The image's entry point: torchrun.py with the wiring that the back-end put into the environment.
 
     start.py [script.py] [flags...]        a pod of a job: every back-end's variables are understood
     start.py --standalone [flags...]       one pod alone, on purpose
@@ -45,11 +45,13 @@ def command(env: Mapping[str, str], argv: Sequence[str]) -> list[str]:
     alone = words[:1] == ["--standalone"]
     if alone:
         del words[0]
-    script = words.pop(0) if words and not words[0].startswith("-") else str(Path(__file__).with_name("train.py"))
+    here = Path(__file__).parent
+    script = words.pop(0) if words and not words[0].startswith("-") else str(here / "train.py")
     processes = env.get("PET_NPROC_PER_NODE", "1")
     if not processes.isdigit():
         processes = "1"  # `auto`, the operators' default, would be one per CPU of the node and not of the pod
-    return ["python3", "-m", "torch.distributed.run", *(ALONE if alone else _where(env)),
+    launcher = [str(here / "torchrun.py")] if Path(script).parent == here else ["-m", "torch.distributed.run"]
+    return ["python3", *launcher, *(ALONE if alone else _where(env)),
             f"--nproc-per-node={processes}", script, *words]
 
 

@@ -33,7 +33,17 @@ from evidence import GradientWatch, parameter_hash
 from launch import Wiring, WiringError, join, read_wiring
 from log import say
 from model import Net, Trainee, learning_rate, make_optimizer
-from run import begin, checkpoint_meta, checkpoint_tensors, own_json, random_state, random_tensors
+from run import (
+    Progress,
+    as_text,
+    begin,
+    checkpoint_meta,
+    checkpoint_tensors,
+    own_json,
+    random_state,
+    random_tensors,
+    snapshot,
+)
 from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
 from torch.nn.utils import get_total_norm
@@ -98,6 +108,8 @@ class Training:
         self.optimizer = make_optimizer(config, self.net)
         self._rehearse()
         self.progress, self.evidence = begin(config, self.data, wiring, self.net, self.optimizer, self.device)
+        self.tensors: dict[str, torch.Tensor] = {}
+        self.states = -1
         self.saver = Saver(Path(config.output) / "checkpoints", config.keep_checkpoints, wiring.job_uid)
         self.background = dist.new_group(backend="gloo", timeout=timedelta(seconds=config.collective_timeout))
 
@@ -230,18 +242,22 @@ class Training:
         if not self.config.output:
             return
         with self.clock.measure("checkpoint"):
-            self.evidence.samples(self.progress.epoch + 1)
-            mine = {"random": random_state(self.device), "own": own_json(self.progress)}
-            meta = checkpoint_meta(self.config, self.data, self.wiring, self.progress)
-            tensors = checkpoint_tensors(self.net, self.optimizer) if self.wiring.rank == 0 else {}
-            self.saver.save(tensors, functools.partial(self._collect, meta, mine, self.evidence.take()))
+            self.saver.wait()  # the thread may still be at the mark of the save before
+            self.evidence.mark(self.progress.epoch + 1)
+            if self.wiring.rank == 0 and len(self.optimizer.state) != self.states:
+                self.states = len(self.optimizer.state)  # made by the first step, and changed in place from then on
+                self.tensors = checkpoint_tensors(self.net, self.optimizer)
+            self.saver.save(self.tensors, functools.partial(
+                self._collect, snapshot(self.progress), random_state(self.device)))
 
-    def _collect(self, meta: dict[str, object], mine: dict[str, object], taken: list[bytes],
+    def _collect(self, progress: Progress, random: dict[str, torch.Tensor],
                  ) -> tuple[dict[str, torch.Tensor], dict[str, object], bytes] | None:
         """Bring what the other ranks add to a checkpoint to rank 0; in the saver's thread, by a group of its own."""
-        parts = self.evidence.hand_in(mine, taken, self.background)
+        mine = {"random": as_text(random), "own": own_json(progress)}
+        parts = self.evidence.hand_in(mine, self.evidence.take(), self.background)
         if self.wiring.rank != 0:
             return None
+        meta = checkpoint_meta(self.config, self.data, self.wiring, progress)
         ranks = [part["own"] for part in parts]
         return random_tensors([part["random"] for part in parts]), {**meta, "ranks": ranks}, self.evidence.lines()
 
@@ -261,6 +277,7 @@ class Training:
         self.saver.wait()
         row = {"rank": wiring.rank, "pod": wiring.pod, "node": wiring.node, "world_size": wiring.world_size,
                "steps": self.progress.step, "samples": own.samples, "loss": own.loss, "accuracy": accuracy}
+        self.evidence.mark(config.epochs)
         rows = self.evidence.hand_in(row, self.evidence.take())
         seconds = round(time.monotonic() - self.began, 3)
         if wiring.rank == 0 and config.output:

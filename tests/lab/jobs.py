@@ -111,9 +111,8 @@ class Job:
         marker = f"GANGPLANK_POD={self.name}-{role}-0".encode()
         for place in Path("/proc").glob("[0-9]*"):
             with contextlib.suppress(OSError):  # it may end while we look
-                words = (place / "cmdline").read_bytes().split(b"\0")
-                script = words[2:] and words[2].endswith(b"/train.py")
-                if script and marker in (place / "environ").read_bytes().split(b"\0"):
+                is_rank = (place / "comm").read_text().startswith("rank-")
+                if is_rank and marker in (place / "environ").read_bytes().split(b"\0"):
                     return int(place.name)
         return None
 

@@ -90,7 +90,12 @@ def library() -> Json:
         "scriptLimit": SCRIPT_LIMIT,
         "longest": names.LABEL_MAX,
         "instead": INSTEAD,
-        "launch": {name: wiring.launch(replace(plain, backend=name))[:-2] for name in BACKEND_NAMES},
+        "trainer": f"{wiring.TRAINER}/",
+        "launcher": wiring.LAUNCHER,
+        "quickLauncher": wiring.QUICK_LAUNCHER,
+        "launch": {
+            name: wiring.launch(replace(plain, backend=name))[len(wiring.LAUNCHER) : -2] for name in BACKEND_NAMES
+        },
         "manifests": manifests,
     }
 

@@ -25,7 +25,7 @@ assert _spec.loader is not None
 start = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(start)
 
-TRAIN = str(START.with_name("train.py"))
+TRAIN, TORCHRUN = str(START.with_name("train.py")), str(START.with_name("torchrun.py"))
 VOLCANO = {"MASTER_ADDR": "demo-master-0.demo", "MASTER_PORT": "23456", "WORLD_SIZE": "3", "RANK": "2"}
 OPERATOR = {"MASTER_ADDR": "demo-master-0", "MASTER_PORT": "23456", "WORLD_SIZE": "6", "RANK": "1", "PET_NNODES": "3",
             "PET_MASTER_ADDR": "demo-master-0", "PET_MASTER_PORT": "23456", "PET_NODE_RANK": "1",
@@ -44,16 +44,17 @@ TRAINER = {"PET_NNODES": "3", "PET_NODE_RANK": "0", "PET_MASTER_ADDR": "demo-nod
 ], ids=["Volcano", "training operator", "Trainer v2"])
 def test_the_vsphere_documents_args_work_under_every_back_end(env: dict[str, str], where: list[str]) -> None:
     assert start.command(env, ["--backend", "nccl"]) == [
-        "python3", "-m", "torch.distributed.run", *where, TRAIN, "--backend", "nccl"]
+        "python3", TORCHRUN, *where, TRAIN, "--backend", "nccl"]
 
 
 def test_a_script_of_ones_own() -> None:
-    assert start.command(VOLCANO, ["/workspace/a.py", "--x"])[-2:] == ["/workspace/a.py", "--x"]
+    words = start.command(VOLCANO, ["/workspace/a.py", "--x"])
+    assert (words[:3], words[-2:]) == (["python3", "-m", "torch.distributed.run"], ["/workspace/a.py", "--x"])
 
 
 def test_one_pod_alone_has_to_be_asked_for() -> None:
     assert start.command({}, ["--standalone", "--epochs", "6"]) == [
-        "python3", "-m", "torch.distributed.run", "--nnodes=1", "--node-rank=0", "--master-addr=127.0.0.1",
+        "python3", TORCHRUN, "--nnodes=1", "--node-rank=0", "--master-addr=127.0.0.1",
         "--master-port=29500", "--nproc-per-node=1", TRAIN, "--epochs", "6"]
     for env in ({}, {key: value for key, value in VOLCANO.items() if key != "RANK"}):
         with pytest.raises(start.StartError, match=r"no wiring in the environment \(.*RANK.* not set\)"):

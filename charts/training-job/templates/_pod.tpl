@@ -64,7 +64,8 @@
 {{- $job := index . 1 -}}
 {{- if $job.script -}}
 {{- $path := ternary $job.script (printf "%s/%s" $library.scriptFolder (base $job.script)) (hasPrefix "/" $job.script) -}}
-{{- concat (index $library.launch $job.backend) (list (printf "--nproc-per-node=%d" (int $job.processes_per_node)) $path) | toJson -}}
+{{- $launcher := ternary $library.quickLauncher $library.launcher (hasPrefix $library.trainer $path) -}}
+{{- concat $launcher (index $library.launch $job.backend) (list (printf "--nproc-per-node=%d" (int $job.processes_per_node)) $path) | toJson -}}
 {{- else }}{{ $job.command | default list | toJson }}{{ end -}}
 {{- end -}}
 

@@ -1,0 +1,42 @@
+#!/usr/bin/env python3
+"""torchrun that has its ranks from itself by fork, so that a pod imports torch once and not twice.
+
+    torchrun.py [torchrun's flags] script.py [the script's flags]
+
+Flags, rendezvous, restarts and exit status are torchrun's own. A rank sees what a new interpreter would give it: its
+script's folder first in sys.path, its own signals, lines that leave at once. Its process is named after it: rank-0.
+https://docs.pytorch.org/docs/stable/elastic/run.html
+"""
+
+from __future__ import annotations
+
+import os
+import runpy
+import signal
+import sys
+from pathlib import Path
+
+from torch.distributed import run
+from torch.distributed.elastic.multiprocessing.errors import record
+
+
+def rank(script: str, *flags: str) -> None:
+    """One rank, in its process."""
+    Path("/proc/self/comm").write_text(f"rank-{os.environ['RANK']}")
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
+        signal.signal(number, signal.SIG_DFL)  # the agent's would raise in the middle of what the rank does
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # text streams of an interpreter
+    sys.argv, sys.path[0] = [script, *flags], str(Path(script).parent)
+    runpy.run_path(script, run_name="__main__")
+
+
+@record  # type: ignore[untyped-decorator]  # torchrun's own main has it: it tells which rank failed first
+def main() -> None:
+    """As torchrun's main, with ranks that are forks of it."""
+    run.run_script_path = rank  # what --run-path starts
+    run.run(run.parse_args(["--run-path", "--start-method=fork", *sys.argv[1:]]))
+
+
+if __name__ == "__main__":
+    main()
