@@ -202,19 +202,24 @@ class Saver:
         self.pending: Future[None] = self.pool.submit(lambda: None)  # starts the thread now: a start can be slow
         self.failure: OSError | None = None
 
-    def save(self, tensors: Mapping[str, torch.Tensor], collect: Collect) -> None:
+    def watch(self, tensors: Mapping[str, torch.Tensor]) -> None:
+        """Save these from now on, which are changed in place. Memory for the copies is made in the thread."""
+        self.wait()
+        self.tensors = tensors
+        self.pending = self.pool.submit(self._allocate)
+
+    def _allocate(self) -> None:
+        self.buffers = {name: torch.empty_like(tensor, device="cpu", memory_format=torch.contiguous_format).zero_()
+                        for name, tensor in self.tensors.items()}  # written to once, or the first copy would fault
+
+    def save(self, collect: Collect) -> None:
         """Take a copy and return; waits for the save before, if that is still going on.
 
         `collect` is called in the thread, for what comes besides the tensors; None where nothing is to be written.
-        The same mapping as last time is taken to hold the same tensors: all of them are then copied by one call.
         """
         self.wait()
-        if tensors is not self.tensors:
-            self.tensors = tensors
-            self.buffers = {name: torch.empty_like(tensor, device="cpu", memory_format=torch.contiguous_format)
-                            for name, tensor in tensors.items()}
-        if tensors:
-            torch._foreach_copy_(list(self.buffers.values()), list(tensors.values()))  # as torch's own optimizers do
+        if self.tensors:  # all by one call, as torch's own optimizers do
+            torch._foreach_copy_(list(self.buffers.values()), list(self.tensors.values()))
         self.pending = self.pool.submit(self._write, collect)
 
     def wait(self) -> None:

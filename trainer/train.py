@@ -108,8 +108,6 @@ class Training:
         self.optimizer = make_optimizer(config, self.net)
         self._rehearse()
         self.progress, self.evidence = begin(config, self.data, wiring, self.net, self.optimizer, self.device)
-        self.tensors: dict[str, torch.Tensor] = {}
-        self.states = -1
         self.saver = Saver(Path(config.output) / "checkpoints", config.keep_checkpoints, wiring.job_uid)
         self.background = dist.new_group(backend="gloo", timeout=timedelta(seconds=config.collective_timeout))
 
@@ -154,6 +152,8 @@ class Training:
         self.watch.arm()
         for number, batch in enumerate(batches, start=1):
             loss, mean_loss, norm, stop = self._step(batch)
+            if self.wiring.rank == 0 and not self.saver.tensors:  # the first step has made the optimizer's
+                self.saver.watch(checkpoint_tensors(self.net, self.optimizer))
             if number == 1:
                 self.evidence.gradients(progress.epoch + 1, progress.step, self.watch)
             if config.log_interval and progress.step % config.log_interval == 0:
@@ -244,11 +244,9 @@ class Training:
         with self.clock.measure("checkpoint"):
             self.saver.wait()  # the thread may still be at the mark of the save before
             self.evidence.mark(self.progress.epoch + 1)
-            if self.wiring.rank == 0 and len(self.optimizer.state) != self.states:
-                self.states = len(self.optimizer.state)  # made by the first step, and changed in place from then on
-                self.tensors = checkpoint_tensors(self.net, self.optimizer)
-            self.saver.save(self.tensors, functools.partial(
-                self._collect, snapshot(self.progress), random_state(self.device)))
+            if self.wiring.rank == 0 and not self.saver.tensors:  # not a step was left to do
+                self.saver.watch(checkpoint_tensors(self.net, self.optimizer))
+            self.saver.save(functools.partial(self._collect, snapshot(self.progress), random_state(self.device)))
 
     def _collect(self, progress: Progress, random: dict[str, torch.Tensor],
                  ) -> tuple[dict[str, torch.Tensor], dict[str, object], bytes] | None:

@@ -1,6 +1,7 @@
 """What a start and a save are made of, each measured alone: `alone.py {memcpy|start} SMALL_OR_LARGE`; prints JSON.
 
-memcpy: seconds to copy a checkpoint's tensors (weights and momenta) once into memory that is there already.
+memcpy: seconds to copy a checkpoint's tensors (weights and momenta) once into memory that is there already, between
+two training steps, as a save has to: what a step has pushed out of the caches is slower to copy.
 start: seconds to connect to a store, and of one training step of a network in one process: made, wrapped, stepped.
 """
 
@@ -18,15 +19,25 @@ IMPORT_S = time.perf_counter() - BEGAN
 sys.path.insert(0, "/opt/gangplank/trainer")
 from config import Config
 from model import Net, Trainee, make_optimizer
+from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
 
 torch.set_num_threads(1)
 what, size = sys.argv[1:3]
 if what == "memcpy":
-    tensors = [value for value in Net(size, 10, 0.0).state_dict().values() for _ in range(2)]
-    copies = [torch.empty_like(tensor) for tensor in tensors]
+    net = Net(size, 10, 0.0)
+    optimizer = make_optimizer(Config(), net)
+    x, y = torch.randn(64 if size == "large" else 48, 1, 8, 8), torch.randint(10, (64 if size == "large" else 48,))
     times = []
+    tensors: list[torch.Tensor] = []
     for _ in range(30):
+        optimizer.zero_grad()
+        cross_entropy(net(x), y).backward()
+        optimizer.step()
+        if not tensors:
+            momenta = (state["momentum_buffer"] for state in optimizer.state.values())
+            tensors = [*net.state_dict().values(), *momenta]
+            copies = [torch.zeros_like(tensor) for tensor in tensors]
         began = time.perf_counter()
         for copy, tensor in zip(copies, tensors, strict=True):
             copy.copy_(tensor)

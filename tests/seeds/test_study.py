@@ -45,8 +45,8 @@ def test_the_job_is_accepted_as_it_is_printed(shell: Shell) -> None:
 
 @pytest.mark.usefixtures("script")
 def test_the_job_trains_and_goes_without_a_trace(shell: Shell) -> None:
-    """Two words changed: three whole CPUs are not to be had on nodes of two, and our image has no `python`."""
-    shell.change(f"{JOB}.yaml", **{'cpu: "1"': "cpu: 250m", "- python\n": "- python3\n"})
+    """One word changed: three whole CPUs are not to be had on nodes of two."""
+    shell.change(f"{JOB}.yaml", **{'cpu: "1"': "cpu: 250m"})
     shell("kubectl apply -f pytorch-job-with-configmap.yaml")
     assert JOB in shell("kubectl get vcjob pytorch-job-with-configmap")
     logs = shell.logs(*PODS)
