@@ -21,9 +21,9 @@ CGROUP = "gangplank/system"
 PLAYBOOKS = ["playbooks/lab.yml", "playbooks/site.yml", "playbooks/train.yml", "-e", "@jobs/digits.yml"]
 # Printed by Ansible when the step before is done.
 MARKS = {
-    "TASK [lab_cluster : Access |": "nodes Ready",
-    "TASK [storage : Install |": "Volcano accepts jobs",
-    "TASK [training_job : Submit | Ensure": "job submitted",
+    "TASK [lab_cluster : Network |": "nodes Ready",
+    "TASK [storage : Validate |": "Volcano accepts jobs",
+    "TASK [training_job : Submit |": "job submitted",
 }
 
 

@@ -63,6 +63,7 @@ class Kube:
                 raise KubeError(f"{error}; give --kubeconfig, or set KUBECONFIG") from None
             config.load_incluster_config()
             self.api = client.ApiClient()
+        self.groups: dict[str, list[Json]] = {}  # what the cluster said of an API group's kinds
         self.refused: Any = client.exceptions.ApiException
 
     def open(self, method: str, where: str, body: object = None, query: Mapping[str, str] | None = None) -> Any:
@@ -106,6 +107,30 @@ class Kube:
         where = path(manifest["apiVersion"], manifest["kind"], meta["namespace"])
         self.call("POST", where, manifest, {**query, "fieldManager": WRITER})
         return "created"
+
+    def where(self, manifest: Json) -> str:
+        """An object's own path, whatever its kind: the cluster knows the plural."""
+        api_version, kind, meta = manifest["apiVersion"], manifest["kind"], manifest["metadata"]
+        group = f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
+        if group not in self.groups:
+            self.groups[group] = self.call("GET", group)["resources"]
+        for resource in self.groups[group]:
+            if resource["kind"] == kind and "/" not in resource["name"]:
+                scope = f"namespaces/{meta['namespace']}/" if resource["namespaced"] else ""
+                return f"{group}/{scope}{resource['name']}/{meta['name']}"
+        raise KubeError(f"the cluster has no kind {kind} in {api_version}; is its CRD installed?", 404)
+
+    def apply(self, manifest: Json, *, dry_run: bool = False) -> tuple[Json | None, Json]:
+        """Server-side apply, over whoever else has written the same fields; the object before, and now."""
+        where = self.where(manifest)
+        try:
+            before = self.call("GET", where)
+        except KubeError as error:
+            if error.status != 404:
+                raise
+            before = None
+        query = {"dryRun": "All"} if dry_run else {}
+        return before, self.call("PATCH", where, manifest, {**query, "fieldManager": WRITER, "force": "true"})
 
     def find(self, namespace: str, name: str, kinds: list[tuple[str, str]]) -> Json | None:
         """The first job of a name among some kinds; kinds that the cluster does not know are passed over."""

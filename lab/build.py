@@ -105,8 +105,11 @@ class Workshop:
             files |= {f"{target}/{path.name}": path for path in wanted}
         root = self.root(image.root) if image.root else None
         names = sorted(files.items())
-        key = digest_of(RECIPE, dataclasses.asdict(image), root.name if root else "", [n for n, _ in names],
-                        *[path for _, path in names])  # fmt: skip
+        # A part's folder says what is in it; only what comes from this checkout has to be read.
+        known = [(target, path.parent.parent.name) for target, path in names if path.is_relative_to(self.home)]
+        ours = [(target, path) for target, path in names if not path.is_relative_to(self.home)]
+        key = digest_of(RECIPE, dataclasses.asdict(image), root.name if root else "", known, [n for n, _ in ours],
+                        *[path for _, path in ours])  # fmt: skip
         folder = self.home / "images" / f"{part.name}-{key}"
         if not folder.exists():
             self._step(f"image {image.name}")
