@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -33,16 +34,19 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[1]
 RUNS = 5
+ROUNDS = 9
 
 
 def best(work: Callable[[], object], clock: Callable[[], float] = time.process_time) -> float:
     """The shortest time of some runs, in seconds."""
-    times = []
-    for _ in range(RUNS):
-        begin = clock()
-        work()
-        times.append(clock() - begin)
-    return min(times)
+    return min(once(work, clock) for _ in range(RUNS))
+
+
+def once(work: Callable[[], object], clock: Callable[[], float] = time.process_time) -> float:
+    """The time of one run, in seconds."""
+    begin = clock()
+    work()
+    return clock() - begin
 
 
 def expand(backend: str, replicas: int) -> None:
@@ -50,6 +54,12 @@ def expand(backend: str, replicas: int) -> None:
     job = {"name": "bench", "image": "img", "script": "/a.py", "backend": backend, "workers": replicas - 1}
     spec = parse_job(job)
     BACKENDS[backend].objects(BACKENDS[backend].manifests(spec)[-1], Site())
+
+
+def ten_times(backend: str, replicas: int) -> None:
+    """Ten jobs, one after the other."""
+    for _ in range(10):
+        expand(backend, replicas)
 
 
 def help_text() -> None:
@@ -97,9 +107,13 @@ def main() -> int:
     missed = 0
     print(f"{'':12}  {'3 pods':>10}  {'1,000':>10}  {'10,000':>10}  {'ratio':>6}")
     for backend in BACKENDS:
-        three, thousand, ten = (best(partial(expand, backend, pods)) for pods in (3, 1000, 10_000))
-        missed += (three > 0.005) + (ten > 2) + (ten > 11 * thousand)
-        print(f"{backend:12}  {three * 1e3:7.2f} ms  {thousand * 1e3:7.1f} ms  {ten:8.3f} s  {ten / thousand:6.1f}")
+        three = best(partial(expand, backend, 3))
+        works = (partial(ten_times, backend, 1000), partial(expand, backend, 10_000))
+        rounds = [(once(works[0]) / 10, once(works[1])) for _ in range(ROUNDS)]
+        thousand, ten = (statistics.median(times) for times in zip(*rounds, strict=True))
+        ratio = statistics.median(ten / thousand for thousand, ten in rounds)  # the machine's pace changes
+        missed += (three > 0.005) + (ten > 2) + (ratio > 11)
+        print(f"{backend:12}  {three * 1e3:7.2f} ms  {thousand * 1e3:7.1f} ms  {ten:8.3f} s  {ratio:6.1f}")
     help_s = best(help_text, time.perf_counter)
     missed += help_s > 0.150
     print(f"gangplank --help: {help_s * 1e3:.0f} ms")
