@@ -13,7 +13,8 @@ JOB ?= jobs/digits.yml
 INVENTORY ?= inventories/lab/hosts.yml
 PLAYBOOK = .venv/bin/ansible-playbook -i $(INVENTORY)
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
-export PWD := $(CURDIR) # reports and manifests go there, also where nobody has set it
+# Reports and manifests go there, also where nobody has set it. (A comment behind the value would end it with a blank.)
+export PWD := $(CURDIR)
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/gangplank
 
 .PHONY: help

@@ -55,3 +55,10 @@ def test_the_components_that_can_be_removed_are_those_that_can_be_installed() ->
     names = {role["role"] for role in install["roles"]}
     assert set(re.findall(r"'(\w+)'", remove["tasks"][0]["loop"])) - {"in"} == names
     assert [name for name in names if not (ROOT / "roles" / name / "tasks/remove.yml").exists()] == []
+
+
+def test_make_says_where_it_is_also_where_the_environment_does_not() -> None:
+    """Reports go to $PWD/reports; a recipe of one plain command is run without a shell, which would mend it."""
+    command = ["make", "--silent", "--eval=shown:; @/usr/bin/env", "shown"]
+    done = subprocess.run(command, cwd=ROOT, env={"PATH": "/usr/bin:/bin"}, capture_output=True, text=True, check=True)
+    assert f"PWD={ROOT}" in done.stdout.splitlines()
