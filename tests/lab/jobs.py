@@ -48,6 +48,8 @@ class Job:
     name: str
     change: Json = field(default_factory=dict)
     claim: str = ""
+    said: str = ""
+    """Rank 0's log up to the words that a story waits for: its pod may go with its job."""
 
     def __post_init__(self) -> None:
         self.claim = self.claim or self.name
@@ -97,10 +99,16 @@ class Job:
             return "\n".join(self.kube.log(NAMESPACE, f"{self.name}-{role}-0", follow=False))
         return ""
 
-    def events(self, kind: str) -> list[Json]:
-        """The lines of one kind in rank 0's log."""
-        found = (json.loads(line) for line in self.log().splitlines() if line.startswith('{"event"'))
+    def events(self, kind: str, log: str = "") -> list[Json]:
+        """The lines of one kind in rank 0's log, as it is now or was."""
+        found = (json.loads(line) for line in (log or self.log()).splitlines() if line.startswith('{"event"'))
         return [event for event in found if event["event"] == kind]
+
+    def says(self, words: str) -> bool:
+        """Whether rank 0's log has these words; keeps what it had then."""
+        log = self.log()
+        self.said = log if words in log else self.said
+        return bool(self.said)
 
     def trains(self, beyond: int) -> bool:
         """Whether rank 0 is past a step."""

@@ -109,6 +109,7 @@ def full_claim(lab: Lab) -> Job:
     one = job(lab, "full-claim", max_retries=0)
     room = {"requests": {"storage": "1Mi"}}
     one.submit(volume, one.claimed(storageClassName="small", volumeName="small", resources=room))
+    lab.wait(f"{one.name} says why", lambda: one.says("cannot be written"), LIMIT_S)
     return one
 
 
@@ -177,8 +178,8 @@ def test_too_little_memory_is_one_clear_error(stories: dict[str, Future[Job]]) -
 def test_a_full_claim_costs_no_good_checkpoint(site: Lab, stories: dict[str, Future[Job]], weights: str) -> None:
     one = stories["full_claim"].result()
     assert one.phase() == "Failed"
-    assert "No space left" in one.events("checkpoint_failed")[0]["reason"]
-    said = re.findall(r"^train\.py: .*", one.log(), re.MULTILINE)
+    assert "No space left" in one.events("checkpoint_failed", one.said)[0]["reason"]
+    said = re.findall(r"^train\.py: .*", one.said, re.MULTILINE)
     assert len(said) == 1
     assert "cannot be written (No space left on device): make room on the volume and start again" in said[0]
     site.inside(SMALL["node"], "mount", "-o", "remount,size=20m", SMALL["path"])
