@@ -197,7 +197,7 @@ def test_a_job_that_has_failed_is_run_anew_when_told(
 ) -> None:
     fails = {"node_selector": {}, "pytorchjob": {"restart_policy": "Never", "gang": False}}  # its image has no torchrun
     more = {"pytorchjob": fails}.get(backend, {})
-    job = parse_job(yaml.safe_load(Path(described("failed", backend=backend, **more)).read_text()))
+    job = parse_job(yaml.safe_load(Path(described(f"failed-{backend}", backend=backend, **more)).read_text()))
     manifests = BACKENDS[backend].manifests(job)
     kube = Kube(kubeconfig)
     submission.carry_out(kube, submission.plan(kube, manifests, replace=True), dry_run=False)
