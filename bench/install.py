@@ -21,7 +21,7 @@ import yaml
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from gangplank.kube import Kube, KubeError  # noqa: E402  found by the line above
+from gangplank.kube import Kube  # noqa: E402  found by the line above
 
 STATE = Path("/var/lib/gangplank/lab")
 CHART = ROOT / "charts/training-operator"
@@ -106,20 +106,6 @@ def jobs() -> list[dict[str, Any]]:
     ]
 
 
-def accepts(kube: Kube, job: dict[str, Any]) -> None:
-    """Wait until the webhook answers: its Service may take a second more than its pod."""
-    end = time.monotonic() + DEADLINE_S
-    while True:
-        try:
-            kube.create({**job, "metadata": {**job["metadata"], "namespace": "bench-jobs"}}, dry_run=True)
-        except KubeError as error:
-            if time.monotonic() > end:
-                sys.exit(str(error))
-            time.sleep(0.25)
-        else:
-            return
-
-
 def making(helm: str, kubectl: str, folder: Path, flags: dict[str, int]) -> float:
     """Seconds from the first job to the last pod."""
     words = [f"--set={key}={value}" for key, value in flags.items()]
@@ -128,7 +114,9 @@ def making(helm: str, kubectl: str, folder: Path, flags: dict[str, int]) -> floa
     run(kubectl, "create", "namespace", namespace)
     (folder / "jobs.json").write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": jobs()}))
     kube, wanted = Kube(os.environ["KUBECONFIG"]), JOBS * (1 + WORKERS)
-    accepts(kube, jobs()[0])
+    first = jobs()[0]
+    first["metadata"]["namespace"] = namespace
+    kube.accepts(first, DEADLINE_S)  # the webhook's Service may take a second more than its pod
     begin = time.monotonic()
     with subprocess.Popen([kubectl, "create", "-n", namespace, "-f", f"{folder}/jobs.json"], stdout=subprocess.DEVNULL):
         while len(kube.items("v1", "Pod", namespace)) < wanted:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,7 @@ PLURALS = {
     ("trainer.kubeflow.org/v1alpha1", "TrainJob"): "trainjobs",
 }
 WRITER = "gangplank"  # who wrote a field, for server-side apply
+POLL_S = 0.5
 TIMEOUT_S = 30  # of one request, logs that are followed excepted
 
 
@@ -39,14 +41,22 @@ class KubeError(RuntimeError):
         self.status = status
 
 
+def group_path(api_version: str) -> str:
+    """Where the kinds of an API version are.
+
+    >>> group_path("v1"), group_path("batch/v1")
+    ('/api/v1', '/apis/batch/v1')
+    """
+    return f"/{'apis' if '/' in api_version else 'api'}/{api_version}"
+
+
 def path(api_version: str, kind: str, namespace: str, name: str = "") -> str:
     """Where an object or all of a kind are; without a namespace, in the whole cluster.
 
     >>> path("kubeflow.org/v1", "PyTorchJob", "default", "digits")
     '/apis/kubeflow.org/v1/namespaces/default/pytorchjobs/digits'
     """
-    group = f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
-    found = f"{group}/{f'namespaces/{namespace}/' if namespace else ''}{PLURALS[api_version, kind]}"
+    found = f"{group_path(api_version)}/{f'namespaces/{namespace}/' if namespace else ''}{PLURALS[api_version, kind]}"
     return f"{found}/{name}" if name else found
 
 
@@ -96,22 +106,30 @@ class Kube:
         found: Json = json.loads(self.open(method, where, body, query).data)
         return found
 
+    def get(self, where: str, query: Mapping[str, str] | None = None) -> Json | None:
+        """What is there; None where the cluster knows no such object or kind."""
+        try:
+            return self.call("GET", where, query=query)
+        except KubeError as error:
+            if error.status == 404:
+                return None
+            raise
+
     def create(self, manifest: Json, *, dry_run: bool = False) -> str:
         """Submit a manifest: jobs are created and never changed, what they need beside is applied. What was done."""
         meta = manifest["metadata"]
-        query = {"dryRun": "All"} if dry_run else {}
-        if manifest["kind"] in {"ConfigMap", "Service"}:
-            where = path(manifest["apiVersion"], manifest["kind"], meta["namespace"], meta["name"])
-            self.call("PATCH", where, manifest, {**query, "fieldManager": WRITER, "force": "true"})
-            return "applied"
         where = path(manifest["apiVersion"], manifest["kind"], meta["namespace"])
+        if manifest["kind"] in {"ConfigMap", "Service"}:
+            self._apply(f"{where}/{meta['name']}", manifest, dry_run=dry_run)
+            return "applied"
+        query = {"dryRun": "All"} if dry_run else {}
         self.call("POST", where, manifest, {**query, "fieldManager": WRITER})
         return "created"
 
     def where(self, manifest: Json) -> str:
         """An object's own path, whatever its kind: the cluster knows the plural."""
         api_version, kind, meta = manifest["apiVersion"], manifest["kind"], manifest["metadata"]
-        group = f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
+        group = group_path(api_version)
         if group not in self.groups:
             self.groups[group] = self.call("GET", group)["resources"]
         for resource in self.groups[group]:
@@ -123,25 +141,42 @@ class Kube:
     def apply(self, manifest: Json, *, dry_run: bool = False) -> tuple[Json | None, Json]:
         """Server-side apply, over whoever else has written the same fields; the object before, and now."""
         where = self.where(manifest)
-        try:
-            before = self.call("GET", where)
-        except KubeError as error:
-            if error.status != 404:
-                raise
-            before = None
+        return self.get(where), self._apply(where, manifest, dry_run=dry_run)
+
+    def _apply(self, where: str, manifest: Json, *, dry_run: bool) -> Json:
         query = {"dryRun": "All"} if dry_run else {}
-        return before, self.call("PATCH", where, manifest, {**query, "fieldManager": WRITER, "force": "true"})
+        return self.call("PATCH", where, manifest, {**query, "fieldManager": WRITER, "force": "true"})
+
+    def accepts(self, manifest: Json, timeout_s: float, refusal: str = "") -> str:
+        """Wait until the cluster accepts an object, or refuses it with these words; its answer. Nothing is made.
+
+        The server's dry run asks every webhook, so that its certificate and its answer are seen too.
+        """
+        end = time.monotonic() + timeout_s
+        while True:
+            answer = self._answer(manifest)
+            if refusal in answer if refusal else not answer:
+                return answer
+            if time.monotonic() > end:
+                wanted = f'the refusal "{refusal}"' if refusal else "that it is accepted"
+                name, said = manifest["metadata"]["name"], answer or "it was accepted"
+                raise KubeError(f"{manifest['kind']} {name}: expected {wanted} within {timeout_s:.0f} s; last: {said}")
+            time.sleep(POLL_S)
+
+    def _answer(self, manifest: Json) -> str:
+        """What the cluster says against it; one of its name that a killed run left is no answer of a webhook's."""
+        try:
+            self.create(manifest, dry_run=True)
+        except KubeError as error:
+            return "" if error.status == 409 else str(error)
+        return ""
 
     def find(self, namespace: str, name: str, kinds: list[tuple[str, str]]) -> Json | None:
         """The first job of a name among some kinds; kinds that the cluster does not know are passed over."""
         for api_version, kind in kinds:
-            try:
-                found = self.call("GET", path(api_version, kind, namespace, name))
-            except KubeError as error:
-                if error.status != 404:
-                    raise
-                continue
-            return {"apiVersion": api_version, "kind": kind, **found}
+            found = self.get(path(api_version, kind, namespace, name))
+            if found is not None:
+                return {"apiVersion": api_version, "kind": kind, **found}
         return None
 
     def items(self, api_version: str, kind: str, namespace: str = "", selector: str = "") -> list[Json]:

@@ -134,9 +134,9 @@ def launch(spec: JobSpec) -> list[str]:
             f"--master-port=$({names['port']})",
             f"--rdzv-conf=timeout={RENDEZVOUS_S}",
         ]
-    script = [spec.script.path] if spec.script else []
-    launcher = QUICK_LAUNCHER if any(path.startswith(f"{TRAINER}/") for path in script) else LAUNCHER
-    return [*launcher, *meeting, f"--nproc-per-node={spec.processes_per_node}", *script]
+    script = spec.script.path if spec.script else ""
+    launcher = QUICK_LAUNCHER if script.startswith(f"{TRAINER}/") else LAUNCHER
+    return [*launcher, *meeting, f"--nproc-per-node={spec.processes_per_node}", *([script] if script else [])]
 
 
 def environment(pod: Json, container: Json) -> dict[str, str]:

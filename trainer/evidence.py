@@ -140,9 +140,14 @@ class Evidence:
 
     def samples(self, epoch: int) -> None:
         """Record the samples seen since the last such record."""
-        if self.ids:
-            self.add("samples", epoch=epoch, **pack_ids(torch.cat(self.ids)))
-            self.ids = []
+        with self.turn:
+            self._settle()
+            self._samples(epoch, self.ids)
+        self.ids = []
+
+    def _samples(self, epoch: int, ids: list[torch.Tensor]) -> None:
+        if ids:
+            self._add("samples", epoch=epoch, **pack_ids(torch.cat(ids)))
 
     def mark(self, epoch: int) -> None:
         """Draw the line up to which `take` takes; the record of the samples before it is made by whoever comes next."""
@@ -151,8 +156,7 @@ class Evidence:
     def _settle(self) -> None:
         if self.marked:
             (epoch, ids), self.marked = self.marked, None
-            if ids:
-                self._add("samples", epoch=epoch, **pack_ids(torch.cat(ids)))
+            self._samples(epoch, ids)
             self.before_mark = len(self.unsent)
 
     def gradients(self, epoch: int, step: int, watch: GradientWatch) -> None:

@@ -17,7 +17,6 @@ import sys
 from pathlib import Path
 
 from torch.distributed import run
-from torch.distributed.elastic.multiprocessing.errors import record
 
 
 def rank(script: str, *flags: str) -> None:
@@ -31,11 +30,10 @@ def rank(script: str, *flags: str) -> None:
     runpy.run_path(script, run_name="__main__")
 
 
-@record  # type: ignore[untyped-decorator]  # torchrun's own main has it: it tells which rank failed first
 def main() -> None:
-    """As torchrun's main, with ranks that are forks of it."""
+    """Torchrun's own main, with ranks that are forks of it."""
     run.run_script_path = rank  # what --run-path starts
-    run.run(run.parse_args(["--run-path", "--start-method=fork", *sys.argv[1:]]))
+    run.main(["--run-path", "--start-method=fork", *sys.argv[1:]])
 
 
 if __name__ == "__main__":

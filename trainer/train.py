@@ -152,9 +152,8 @@ class Training:
         self.watch.arm()
         for number, batch in enumerate(batches, start=1):
             loss, mean_loss, norm, stop = self._step(batch)
-            if self.wiring.rank == 0 and not self.saver.tensors:  # the first step has made the optimizer's
-                self.saver.watch(checkpoint_tensors(self.net, self.optimizer))
             if number == 1:
+                self._watch_state()  # the first step has made the optimizer's
                 self.evidence.gradients(progress.epoch + 1, progress.step, self.watch)
             if config.log_interval and progress.step % config.log_interval == 0:
                 own.epoch_losses.append([progress.step, loss])
@@ -237,6 +236,11 @@ class Training:
         loss, accuracy = (sums / len(self.data.test_y)).tolist()
         return loss, accuracy
 
+    def _watch_state(self) -> None:
+        """Tell the saver once what it is to copy, on the rank that writes."""
+        if self.config.output and self.wiring.rank == 0 and not self.saver.tensors:
+            self.saver.watch(checkpoint_tensors(self.net, self.optimizer))
+
     def _save(self) -> None:
         """A checkpoint of this instant; the step loop waits for the copy only."""
         if not self.config.output:
@@ -244,8 +248,7 @@ class Training:
         with self.clock.measure("checkpoint"):
             self.saver.wait()  # the thread may still be at the mark of the save before
             self.evidence.mark(self.progress.epoch + 1)
-            if self.wiring.rank == 0 and not self.saver.tensors:  # not a step was left to do
-                self.saver.watch(checkpoint_tensors(self.net, self.optimizer))
+            self._watch_state()  # where not a step was left to do
             self.saver.save(functools.partial(self._collect, snapshot(self.progress), random_state(self.device)))
 
     def _collect(self, progress: Progress, random: dict[str, torch.Tensor],

@@ -27,7 +27,8 @@ what, size = sys.argv[1:3]
 if what == "memcpy":
     net = Net(size, 10, 0.0)
     optimizer = make_optimizer(Config(), net)
-    x, y = torch.randn(64 if size == "large" else 48, 1, 8, 8), torch.randint(10, (64 if size == "large" else 48,))
+    samples = 64 if size == "large" else 48
+    x, y = torch.randn(samples, 1, 8, 8), torch.randint(10, (samples,))
     times = []
     tensors: list[torch.Tensor] = []
     for _ in range(30):

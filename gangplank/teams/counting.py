@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from gangplank.kube import KubeError
 from gangplank.teams.labels import PART_LABEL, TEAM_PART
 
 if TYPE_CHECKING:
@@ -49,10 +48,4 @@ def there(kube: Kube, limit: str) -> bool:
     kind = limit.removeprefix("count/")
     if kind == limit or "." not in kind.partition(".")[2]:
         return True  # Kubernetes' own
-    try:
-        kube.call("GET", f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{kind}")
-    except KubeError as error:
-        if error.status == 404:
-            return False
-        raise
-    return True
+    return kube.get(f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{kind}") is not None

@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from gangplank import quantity
-from gangplank.kube import KubeError
+from gangplank.kube import KubeError, group_path
 from gangplank.teams.access import JOBS
 from gangplank.teams.labels import PART_LABEL
 
@@ -49,7 +49,7 @@ def everywhere(api_version: str, plural: str) -> str:
     >>> everywhere("v1", "namespaces"), everywhere("batch/v1", "jobs")
     ('/api/v1/namespaces', '/apis/batch/v1/jobs')
     """
-    return f"/{'apis' if '/' in api_version else 'api'}/{api_version}/{plural}"
+    return f"{group_path(api_version)}/{plural}"
 
 
 def objects(kube: Kube) -> list[Json]:
@@ -95,12 +95,7 @@ def unfinished(kube: Kube, namespace: str) -> list[str]:
     for group, kinds in JOBS:
         for plural in kinds:
             where = f"/apis/{group}/{JOB_VERSIONS[group]}/namespaces/{namespace}/{plural}"
-            try:
-                items = kube.call("GET", where)["items"]
-            except KubeError as error:
-                if error.status != 404:
-                    raise
-                continue
+            items = (kube.get(where) or {"items": []})["items"]
             found += [f"{plural}.{group}/{item['metadata']['name']}" for item in items if not has_ended(item)]
     pods = kube.call("GET", f"/api/v1/namespaces/{namespace}/pods")["items"]
     return found + [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import yaml
 
@@ -15,7 +15,9 @@ from ansible.module_utils.urls import open_url
 from gangplank.kube import KubeError
 from plugins.cluster import KUBECONFIG, Asking
 
-Json = dict[str, Any]
+if TYPE_CHECKING:
+    from gangplank.spec import Json
+
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # some CRDs are ten thousand lines
 
 
@@ -42,9 +44,8 @@ class ActionModule(Asking):
             if before != after:
                 changed = True
                 if wanted["kind"] != "Secret":
-                    header = f"{wanted['kind']} {wanted['metadata']['name']}"
                     texts = ["" if found is None else yaml.safe_dump(found) for found in (before, after)]
-                    headers = {"before_header": header, "after_header": header}
+                    headers = {"before_header": title(wanted), "after_header": title(wanted)}
                     shown.append({"before": texts[0], "after": texts[1], **headers})
         return {"changed": changed, "diff": shown}
 
@@ -55,8 +56,12 @@ class ActionModule(Asking):
         except KubeError as error:
             if self.dry and error.status == 404:
                 return None, wanted
-            name = f"{wanted['kind']} {wanted['metadata']['name']}"
-            raise KubeError(f"{name}: {error}", error.status) from None
+            raise KubeError(f"{title(wanted)}: {error}", error.status) from None
+
+
+def title(item: Json) -> str:
+    """What a message calls an object, which may be in no namespace."""
+    return f"{item['kind']} {item['metadata']['name']}"
 
 
 def content(name: str) -> bytes:

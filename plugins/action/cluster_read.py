@@ -8,7 +8,6 @@ from typing import Any, ClassVar
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from gangplank.kube import KubeError
 from plugins.cluster import KUBECONFIG, Asking
 
 
@@ -27,10 +26,7 @@ class ActionModule(Asking):
     def read(self, path: str) -> list[Any]:
         """The objects at a path."""
         where, _, query = path.partition("?")
-        try:
-            found = self.kube.call("GET", where, query=dict(part.split("=", 1) for part in query.split("&") if part))
-        except KubeError as error:
-            if error.status == 404:
-                return []
-            raise
+        found = self.kube.get(where, dict(part.split("=", 1) for part in query.split("&") if part))
+        if found is None:
+            return []
         return list(found["items"]) if "items" in found else [found]

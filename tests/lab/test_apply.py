@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from tests.lab.conftest import STATE
+from tests.lab.conftest import ROOT, STATE
 
 if TYPE_CHECKING:
     from tests.lab.conftest import Lab
 
-ROOT = Path(__file__).parents[2]
 MAP = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "applied", "namespace": "default"}}
 
 
