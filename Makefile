@@ -51,6 +51,7 @@ down: setup ## remove the lab with its data (KEEP=true keeps them for the next);
 
 .PHONY: clean
 clean: ## remove this project's cache (the next run builds for some twenty minutes)
+	@test ! -e /var/lib/gangplank/lab || { echo "make clean: the lab's nodes run from the cache. Cure: make down" >&2; exit 1; }
 	rm -rf "$(CACHE)" .venv
 
 .PHONY: parts
@@ -74,7 +75,7 @@ molecule: setup ## scenarios in one lab: the whole stack comes up, and training 
 	.venv/bin/molecule test $(if $(filter all,$(SCENARIOS)),--all,$(addprefix --scenario-name ,$(SCENARIOS))) \
 	|| { status=$$?; echo "what failed, from .molecule.log:"; grep -aE -A 30 'fatal: |\[ERROR\]' .molecule.log | tail -n 100; exit $$status; }
 
-TESTS ?= tests/unit tests/golden tests/static tests/faults tests/trainer tests/lab/test_apply.py tests/lab/test_lab.py
+TESTS ?= tests/unit tests/golden tests/static tests/faults tests/trainer tests/lab/test_actions.py tests/lab/test_lab.py
 .PHONY: pytest
 pytest: setup parts
 	GANGPLANK_TRAINER_ROOT=$$(.venv/bin/python -m lab.build --show roots.trainer) .venv/bin/pytest $(TESTS)

@@ -1,4 +1,4 @@
-"""containerd's store with all images unpacked, made once; a node's own store is a copy of it by hard links.
+"""containerd's store with all images unpacked, made once; a node's own store has links to its blobs and its layers.
 
 Importing takes half a minute for the trainer image, and would be done again on every node after every `make down`.
 """
@@ -18,7 +18,10 @@ from lab.cache import Say, building, digest_of
 from lab.errors import PartError, explain
 
 NAMESPACE = "k8s.io"  # where the kubelet's images live
-DATABASES = ("io.containerd.metadata.v1.bolt", "io.containerd.snapshotter.v1.overlayfs")  # written in place by a node
+CONTENT, SNAPSHOTTER = "io.containerd.content.v1.content", "io.containerd.snapshotter.v1.overlayfs"
+DATABASES = ("io.containerd.metadata.v1.bolt", SNAPSHOTTER)  # written in place by a node
+LAYERS = f"{SNAPSHOTTER}/snapshots"
+HELD = "store.json"  # a node's hard link to its store's images.json: a store with such a link is not removed
 CONFIG = """version = 4
 root = "{root}"
 state = "{state}"
@@ -30,18 +33,29 @@ disabled_plugins = ["io.containerd.cri.v1.runtime", "io.containerd.cri.v1.images
 """
 
 
-def link_copy(source: Path, target: Path) -> None:
-    """Copy a store by hard links (its blobs and layers are never written again), its databases for real."""
+def link_files(source: Path, target: Path) -> None:
+    """Copy a folder by hard links, or for real where that cannot be."""
     # cp -al knows owners, special files and sticky bits, and is quicker than walking in Python.
     done = subprocess.run(["cp", "-al", f"{source}/.", f"{target}/"], capture_output=True, text=True, check=False)
     if done.returncode:
         done = subprocess.run(["cp", "-a", f"{source}/.", f"{target}/"], capture_output=True, text=True, check=False)
         if done.returncode:
             raise explain(done.stderr, str(target))
+
+
+def copy_databases(source: Path, target: Path) -> None:
+    """Give the copy of a store databases of its own."""
     for folder in DATABASES:
-        for database in (target / folder).glob("*.db"):
-            database.unlink()
-            shutil.copy2(source / folder / database.name, database)
+        (target / folder).mkdir(exist_ok=True)
+        for database in (source / folder).glob("*.db"):
+            (target / folder / database.name).unlink(missing_ok=True)
+            shutil.copy2(database, target / folder / database.name)
+
+
+def link_copy(source: Path, target: Path) -> None:
+    """Copy a store: links to its blobs and layers, which are never written again, and databases of its own."""
+    link_files(source, target)
+    copy_databases(source, target)
 
 
 def store_folder(images: list[dict[str, str]], home: Path) -> Path:
@@ -72,17 +86,32 @@ def make_store(target: Path, images: list[dict[str, str]], containerd: Path, say
             if gone:
                 _run([*ctr, "images", "rm", "--sync", *gone], "the image store")
         (draft / "images.json").write_text(json.dumps(wanted, indent=1))
-        for path in older:  # one store is kept: nodes hold their own links to its files
-            shutil.rmtree(path)
+        for path in older:
+            if (path / "images.json").stat().st_nlink == 1:
+                shutil.rmtree(path)
 
 
-def place_store(store: Path, folder: Path) -> bool:
-    """Give a node that has no store a copy of this one; return whether it needed one."""
+def place_store(store: Path, folder: Path, seen: str) -> bool:
+    """Give a node that has no store one of its own, with this one's images; return whether it needed one.
+
+    The layers, twenty thousand files, stay where they are: the node has symbolic links to them below `seen`, which is
+    where it sees the folder of the stores. On another file system than the cache it gets a whole copy.
+    """
     if (folder / "images.json").exists():
         return False
     shutil.rmtree(folder, ignore_errors=True)
     with building(folder) as draft:
-        link_copy(store / "root", draft)
+        try:
+            (draft / HELD).hardlink_to(store / "images.json")
+        except OSError:
+            link_copy(store / "root", draft)
+        else:
+            (draft / CONTENT).mkdir()
+            link_files(store / "root" / CONTENT, draft / CONTENT)
+            copy_databases(store / "root", draft)
+            (draft / LAYERS).mkdir(mode=0o700)
+            for layer in (store / "root" / LAYERS).iterdir():
+                (draft / LAYERS / layer.name).symlink_to(Path(seen, store.name, "root", LAYERS, layer.name))
         shutil.copyfile(store / "images.json", draft / "images.json")
     return True
 

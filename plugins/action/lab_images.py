@@ -13,11 +13,15 @@ from plugins.glue import Glue
 
 
 class ActionModule(Glue):
-    """Arguments: folder (the node's store), store (to place where the folder is empty), images and ctr (to import)."""
+    """Arguments: folder (the node's store), store (to place where the folder is empty), images and ctr (to import).
+
+    With store: seen, the path at which the node sees the folder of all stores.
+    """
 
     OPTIONS: ClassVar = {
         "folder": {"type": "path", "required": True},
         "store": {"type": "path"},
+        "seen": {"type": "str", "default": ""},
         "images": {"type": "list", "elements": "dict", "default": []},
         "ctr": {"type": "list", "elements": "str", "default": []},
     }
@@ -26,7 +30,8 @@ class ActionModule(Glue):
         """Convert and call."""
         folder = Path(given["folder"])
         if given["store"]:
-            return {"changed": not folder.exists() if self.dry else place_store(Path(given["store"]), folder)}
+            store = Path(given["store"])
+            return {"changed": not folder.exists() if self.dry else place_store(store, folder, given["seen"])}
         missing = missing_images(folder, given["images"])
         if not self.dry:
             for image in missing:

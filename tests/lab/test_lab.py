@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import shutil
 import signal
 import ssl
 import subprocess
@@ -86,6 +87,32 @@ def test_the_host_keeps_its_firewall_and_sees_no_mount_of_a_pod(before: dict[str
     now = snapshot()
     assert now["firewall"] == before["firewall"]
     assert not [mount for mount in now["mounts"] if "kubelet" in mount or "containerd" in mount]
+
+
+def test_a_node_reads_the_images_layers_and_cannot_write_them(lab: Lab) -> None:
+    kept = Path(lab.parts["store"]) / "images.json"
+    assert kept.stat().st_nlink == 3  # a link per node: builds leave it there
+    layers = "/var/lib/containerd/io.containerd.snapshotter.v1.overlayfs/snapshots"
+    assert lab.inside("node-1", "sh", "-c", f"ls {layers}/1/")
+    with pytest.raises(subprocess.CalledProcessError):
+        lab.inside("node-1", "touch", f"/mnt/stores/{kept.parent.name}/touched")
+
+
+@pytest.mark.usefixtures("lab")
+def test_the_cache_is_not_removed_under_the_nodes(tmp_path: Path) -> None:
+    (tmp_path / "cache/gangplank").mkdir(parents=True)
+    shutil.copy(ROOT / "Makefile", tmp_path)
+    told = subprocess.run(
+        ["make", "clean"],
+        cwd=tmp_path,
+        env=os.environ | {"XDG_CACHE_HOME": str(tmp_path / "cache")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert told.returncode != 0
+    assert "Cure: make down" in told.stderr
+    assert (tmp_path / "cache/gangplank").is_dir()
 
 
 def test_nothing_in_a_node_has_a_way_out(lab: Lab) -> None:

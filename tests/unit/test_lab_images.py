@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import hashlib
 import json
 import os
+import shutil
 import tarfile
 from pathlib import Path
 from typing import Any
@@ -15,7 +18,7 @@ from lab.build import sweep_images
 from lab.errors import PartError
 from lab.image import main, own_files, write_own_image
 from lab.oci import Layer, read_image, write_image, write_layer
-from lab.store import missing_images, place_store, record_images
+from lab.store import make_store, missing_images, place_store, record_images
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "lab/images/example"
 CONFIG = {"Entrypoint": ["/pause"], "Env": ["PATH=/bin"], "User": "1000:1000"}
@@ -185,31 +188,67 @@ IMAGES = [{"name": "a:1", "digest": "sha256:1"}, {"name": "b:1", "digest": "sha2
 
 
 def store(folder: Path) -> Path:
-    databases = folder / "root/io.containerd.metadata.v1.bolt"
-    blobs = folder / "root/blobs"
-    databases.mkdir(parents=True)
-    blobs.mkdir()
-    (databases / "meta.db").write_text("database")
-    (blobs / "one").write_text("blob")
+    for name, content in (
+        ("io.containerd.metadata.v1.bolt/meta.db", "database"),
+        ("io.containerd.snapshotter.v1.overlayfs/metadata.db", "snapshots"),
+        (f"{LAYERS}/1/fs/bin/sh", "shell"),
+        (f"{BLOBS}/one", "blob"),
+    ):
+        path = folder / "root" / name
+        path.parent.mkdir(parents=True)
+        path.write_text(content)
     (folder / "images.json").write_text(json.dumps({"a:1": "sha256:1"}))
     return folder
 
 
-def test_a_node_gets_links_to_the_blobs_and_a_database_of_its_own(tmp_path: Path) -> None:
-    made, node = store(tmp_path / "store"), tmp_path / "node" / "containerd"
-    assert place_store(made, node)
-    assert (node / "blobs/one").samefile(made / "root/blobs/one")
+LAYERS = "io.containerd.snapshotter.v1.overlayfs/snapshots"
+BLOBS = "io.containerd.content.v1.content/blobs/sha256"
+
+
+def test_a_node_gets_links_to_blobs_and_layers_and_databases_of_its_own(tmp_path: Path) -> None:
+    made, node = store(tmp_path / "stores/0"), tmp_path / "node" / "containerd"
+    assert place_store(made, node, f"{tmp_path}/stores")
+    assert (node / BLOBS / "one").samefile(made / "root" / BLOBS / "one")
+    assert (node / LAYERS / "1/fs/bin/sh").read_text() == "shell"
     (node / "io.containerd.metadata.v1.bolt/meta.db").write_text("changed by the node")
     assert (made / "root/io.containerd.metadata.v1.bolt/meta.db").read_text() == "database"
-    assert not place_store(made, node)
+    assert not place_store(made, node, f"{tmp_path}/stores")
     assert (node / "io.containerd.metadata.v1.bolt/meta.db").read_text() == "changed by the node"
+
+
+def test_what_a_node_removes_stays_in_the_store(tmp_path: Path) -> None:
+    made, node = store(tmp_path / "stores/0"), tmp_path / "node"
+    place_store(made, node, f"{tmp_path}/stores")
+    shutil.rmtree(node)
+    assert (made / "root" / LAYERS / "1/fs/bin/sh").exists()
 
 
 def test_a_half_placed_store_is_placed_anew(tmp_path: Path) -> None:
     node = tmp_path / "node"
     (node / "left").mkdir(parents=True)
-    assert place_store(store(tmp_path / "store"), node)
+    assert place_store(store(tmp_path / "stores/0"), node, f"{tmp_path}/stores")
     assert not (node / "left").exists()
+
+
+def test_a_node_on_another_file_system_gets_a_whole_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
+
+    monkeypatch.setattr(Path, "hardlink_to", refuse)
+    made, node = store(tmp_path / "stores/0"), tmp_path / "node"
+    assert place_store(made, node, "/nowhere")
+    assert (node / LAYERS / "1/fs/bin/sh").read_text() == "shell"
+
+
+def test_a_store_stays_while_a_node_has_its_layers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lab.store._containerd", lambda *_: contextlib.nullcontext([]))
+    stores, node = tmp_path / "stores", tmp_path / "node"
+    place_store(store(stores / "0"), node, str(stores))
+    make_store(stores / "1", IMAGES[:1], tmp_path, print)
+    assert (node / LAYERS / "1/fs/bin/sh").exists()
+    shutil.rmtree(node)
+    make_store(stores / "2", IMAGES[:1], tmp_path, print)
+    assert [path.name for path in stores.iterdir()] == ["2"]
 
 
 def test_a_node_is_given_what_it_lacks_or_has_in_another_version(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The action cluster_apply against a live API server: what it changes, tells, and leaves alone."""
+"""The actions cluster_apply and helm_released against a live API server: what they change, tell, and leave alone."""
 
 from __future__ import annotations
 
@@ -17,12 +17,18 @@ from tests.lab.conftest import ROOT, STATE
 if TYPE_CHECKING:
     from tests.lab.conftest import Lab
 
+ADMIN = str(STATE / "admin.kubeconfig")
 MAP = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "applied", "namespace": "default"}}
 
 
 def apply(folder: Path, definition: list[dict[str, Any]], *words: str) -> dict[str, Any]:
+    """What cluster_apply returns, or its failure."""
+    return play(folder, {"cluster_apply": {"definition": definition, "kubeconfig": ADMIN}}, *words)
+
+
+def play(folder: Path, action: dict[str, Any], *words: str) -> dict[str, Any]:
     """Run a play with the one task; its result, or its failure."""
-    task = {"name": "Apply", "cluster_apply": {"definition": definition, "kubeconfig": str(STATE / "admin.kubeconfig")}}
+    task = {"name": "Do it", **action}
     book = folder / "play.yml"
     book.write_text(yaml.safe_dump([{"hosts": "localhost", "gather_facts": False, "tasks": [task]}]))
     command = [str(Path(sys.executable).with_name("ansible-playbook")), str(book), *words]
@@ -57,3 +63,16 @@ def test_a_refusal_names_the_object_and_an_unknown_kind_is_told(tmp_path: Path) 
     assert refused["msg"].startswith("ConfigMap Not_A_Name: the cluster says: ")
     unknown = {"apiVersion": "v1", "kind": "ConfigMop", "metadata": {"name": "a", "namespace": "default"}}
     assert "has no kind ConfigMop in v1; is its CRD installed?" in apply(tmp_path, [unknown])["msg"]
+
+
+def test_a_release_is_as_asked_until_its_values_are_others(lab: Lab, tmp_path: Path) -> None:
+    helm = [f"{lab.parts['bin']['helm']}/helm", f"--kubeconfig={ADMIN}", "--namespace=kube-system"]
+    told = subprocess.run([*helm, "get", "values", "lab-dns", "-o", "json"], capture_output=True, text=True, check=True)
+    release = {"namespace": "kube-system", "chart": str(ROOT / "charts/lab-dns"), "kubeconfig": ADMIN}
+    for name, values, expected in (
+        ("lab-dns", json.loads(told.stdout), True),
+        ("lab-dns", json.loads(told.stdout) | {"replicas": 2}, False),
+        ("no-such-release", {}, False),
+    ):
+        found = play(tmp_path, {"helm_released": {**release, "name": name, "values": values}})
+        assert (found["as_asked"], found["namespace"], found["pending"]) == (expected, True, [])
