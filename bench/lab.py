@@ -7,6 +7,7 @@ certificate, no namespace and no file. It is the floor: what a tool can add to i
 from __future__ import annotations
 
 import configparser
+import contextlib
 import os
 import re
 import shutil
@@ -112,15 +113,21 @@ def floor() -> float:
 
 def idle(seconds: float = 30.0) -> tuple[float, float]:
     """MiB resident (shared pages once) and percent of a core of all the lab's programs, measured over `seconds`."""
-    pids = Path("/sys/fs/cgroup/pids", CGROUP, "cgroup.procs").read_text().split()
+    time.sleep(10)  # the run before has just ended, and its last pods are being put away
 
-    def ticks() -> int:
-        stats = (Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split() for pid in pids)
-        return sum(int(stat[11]) + int(stat[12]) for stat in stats)
+    def ticks() -> dict[str, int]:
+        found = {}
+        for pid in Path("/sys/fs/cgroup/pids", CGROUP, "cgroup.procs").read_text().split():
+            with contextlib.suppress(FileNotFoundError):  # a program's short-lived helper
+                stat = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+                found[pid] = int(stat[11]) + int(stat[12])
+        return found
 
     before = ticks()
     time.sleep(seconds)
-    used = (ticks() - before) / os.sysconf("SC_CLK_TCK") / seconds * 100
+    after = ticks()
+    pids = before.keys() & after.keys()
+    used = sum(after[pid] - before[pid] for pid in pids) / os.sysconf("SC_CLK_TCK") / seconds * 100
     maps = (Path(f"/proc/{pid}/smaps_rollup").read_text() for pid in pids)  # two kubelets share one program's pages
     resident = sum(int(re.findall(r"^Pss:\s+(\d+)", text, re.MULTILINE)[0]) for text in maps)
     return resident / 1024, used

@@ -18,12 +18,13 @@ from gangplank.watch import phase
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Callable
 
     from gangplank.proof import Verdict
     from gangplank.spec import Json
 
 READER_S = 120  # seconds that the reading pod may take: its image is on the node already
-POLL_S = 0.5
+POLL_S = 0.2
 NO_LOG = {400, 404}  # a pod without a log: not started yet, or gone
 Records = list[dict[str, object]]
 
@@ -107,14 +108,9 @@ def claimed(records: Records) -> Expected:
 def from_cluster(kube: Kube, job: Json, expected: Expected) -> Records:
     """From the logs of the pods where all ranks' are there, else from what rank 0 left on the job's claim."""
     meta = job["metadata"]
-    lines: list[str] = []
-    for pod in kube.pods(meta["namespace"], meta["name"]):
-        try:
-            lines += kube.log(meta["namespace"], pod["metadata"]["name"], follow=False)
-        except KubeError as error:
-            if error.status not in NO_LOG:
-                raise
-    return read_records(gathered(kube, job, "\n".join(lines), expected.world_size))
+    pods = kube.pods(meta["namespace"], meta["name"])
+    text = "\n".join(log_so_far(kube, meta["namespace"], pod["metadata"]["name"]) for pod in pods)
+    return read_records(gathered(kube, job, text, expected.world_size))
 
 
 def gathered(kube: Kube, job: Json, text: str, world_size: int) -> str:
@@ -124,20 +120,24 @@ def gathered(kube: Kube, job: Json, text: str, world_size: int) -> str:
     reader = asked.reader(job, f"-{uuid.uuid4().hex[:6]}")
     if reader is None or not phase(job).ended:
         return text
-    found = printed(kube, reader)
+    found = printed(kube, reader, lambda said: complete(select(read_records(said)), world_size))
     return found if read_records(found) else text
 
 
-def printed(kube: Kube, pod: Json) -> str:
-    """What a pod of ours prints; it is removed again, whatever happens."""
+def printed(kube: Kube, pod: Json, whole: Callable[[str], bool]) -> str:
+    """What a pod of ours has printed when it is `whole`, or at its end; it is removed again, whatever happens.
+
+    Its words can be read a second or two before the cluster says that it has ended.
+    """
     namespace, name = pod["metadata"]["namespace"], pod["metadata"]["name"]
     deadline = time.monotonic() + READER_S
     kube.create(pod)
     try:
         while True:
             now = kube.call("GET", path("v1", "Pod", namespace, name)).get("status", {})
-            if now.get("phase") in {"Succeeded", "Failed"}:
-                return "\n".join(kube.log(namespace, name, follow=False))
+            ended, said = now.get("phase") in {"Succeeded", "Failed"}, log_so_far(kube, namespace, name)
+            if ended or whole(said):
+                return said
             if time.monotonic() > deadline:
                 raise KubeError(
                     f"pod {namespace}/{name}, which reads the claim, was {now.get('phase')} for {READER_S} s: "
@@ -146,6 +146,16 @@ def printed(kube: Kube, pod: Json) -> str:
             time.sleep(POLL_S)
     finally:
         kube.delete(pod)
+
+
+def log_so_far(kube: Kube, namespace: str, pod: str) -> str:
+    """The log of a pod that may have none yet."""
+    try:
+        return "\n".join(kube.log(namespace, pod, follow=False))
+    except KubeError as error:
+        if error.status not in NO_LOG:
+            raise
+        return ""
 
 
 def why(status: Json) -> str:

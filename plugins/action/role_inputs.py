@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import difflib
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
 import yaml
 from ansible.plugins.action import ActionBase
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+import plugins.glue  # noqa: F401  with it comes what the tasks after this one need
 
 
 def written_in(name: str, folders: list[str]) -> str:
