@@ -93,6 +93,10 @@ def _good(path: Path, wanted: Wanted, ca: x509.Certificate) -> bool:
     except (ValueError, TypeError, InvalidSignature, UnsupportedAlgorithm):  # issuer, key or signature differs
         return False
     try:
+        found.extensions.get_extension_for_class(x509.AuthorityKeyIdentifier)
+    except x509.ExtensionNotFound:  # made before leaves had it
+        return False
+    try:
         names = list(found.extensions.get_extension_for_class(x509.SubjectAlternativeName).value)
     except x509.ExtensionNotFound:
         names = []
@@ -111,6 +115,8 @@ def ensure_leaf(folder: Path, wanted: Wanted) -> bool:
     key = ec.generate_private_key(ec.SECP256R1())
     builder = _builder(_subject(wanted), ca.subject, key.public_key())
     builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+    signed_by = x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key())
+    builder = builder.add_extension(signed_by, critical=False)  # Python 3.13 accepts no server without it
     purposes = [ExtendedKeyUsageOID.CLIENT_AUTH]
     if wanted.sans:
         purposes.append(ExtendedKeyUsageOID.SERVER_AUTH)

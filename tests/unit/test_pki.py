@@ -1,0 +1,79 @@
+"""The lab's certificates: what a strict client accepts, and when one is made anew."""
+
+from __future__ import annotations
+
+import ssl
+from typing import TYPE_CHECKING
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+
+from lab.host.pki import Wanted, ensure
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+API = Wanted("api", "kube-apiserver", sans=("127.0.0.1", "localhost"))
+CLIENT = Wanted("admin", "admin", "system:masters")
+
+
+def greet(folder: Path, name: str) -> None:
+    """A TLS handshake, in memory, with a client as strict as Python 3.13's."""
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server.load_cert_chain(folder / "api.crt", folder / "api.key")
+    client = ssl.create_default_context(cafile=folder / "ca.crt")
+    client.verify_flags |= ssl.VERIFY_X509_STRICT
+    there, back = ssl.MemoryBIO(), ssl.MemoryBIO()
+    ends = [
+        client.wrap_bio(back, there, server_hostname=name),
+        server.wrap_bio(there, back, server_side=True),
+    ]
+    for end in ends * 2:
+        try:
+            end.do_handshake()
+        except ssl.SSLWantReadError:
+            continue
+
+
+@pytest.mark.parametrize("name", ["127.0.0.1", "localhost"])
+def test_a_strict_client_accepts_the_server(tmp_path: Path, name: str) -> None:
+    assert ensure(tmp_path, ["ca"], [API, CLIENT]) == ["ca", "api", "admin", "sa", "encryption"]
+    greet(tmp_path, name)
+
+
+def test_it_accepts_no_other_name(tmp_path: Path) -> None:
+    ensure(tmp_path, ["ca"], [API])
+    with pytest.raises(ssl.SSLCertVerificationError):
+        greet(tmp_path, "elsewhere")
+
+
+def test_what_is_there_stays(tmp_path: Path) -> None:
+    ensure(tmp_path, ["ca"], [API, CLIENT])
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    assert ensure(tmp_path, ["ca"], [API, CLIENT]) == []
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_other_names_and_an_old_form_make_a_certificate_anew(tmp_path: Path) -> None:
+    ensure(tmp_path, ["ca"], [API])
+    more = Wanted("api", "kube-apiserver", sans=("127.0.0.1", "198.18.0.1"))
+    assert ensure(tmp_path, ["ca"], [more]) == ["api"]
+    old(tmp_path)
+    with pytest.raises(ssl.SSLCertVerificationError, match="Authority Key Identifier"):
+        greet(tmp_path, "127.0.0.1")
+    assert ensure(tmp_path, ["ca"], [more]) == ["api"]
+    greet(tmp_path, "127.0.0.1")
+
+
+def old(folder: Path) -> None:
+    """Put a certificate there as it was made before: without its authority's key identifier."""
+    key = serialization.load_pem_private_key((folder / "ca.key").read_bytes(), None)
+    now = x509.load_pem_x509_certificate((folder / "api.crt").read_bytes())
+    builder = x509.CertificateBuilder(now.issuer, now.subject, now.public_key(), now.serial_number,
+                                      now.not_valid_before_utc, now.not_valid_after_utc)  # fmt: skip
+    for extension in now.extensions:
+        if not isinstance(extension.value, x509.AuthorityKeyIdentifier):
+            builder = builder.add_extension(extension.value, extension.critical)
+    pem = builder.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)  # type: ignore[arg-type]  # EC
+    (folder / "api.crt").write_bytes(pem)
