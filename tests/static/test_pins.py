@@ -154,6 +154,11 @@ def test_kubernetes_stamps_and_the_python_client_are_of_its_minor_version() -> N
     assert client.group(1) == minor
 
 
+def test_what_fetches_the_go_toolchain_is_there_on_a_debian_without_pip() -> None:
+    assert '"-m", "pip"' in (ROOT / "lab/toolchain.py").read_text()
+    assert re.search(r"^pip==", (ROOT / "requirements.txt").read_text(), re.MULTILINE)
+
+
 def test_the_roles_install_the_versions_that_the_lab_builds() -> None:
     volcano, storage = load("roles/volcano/defaults/main.yml"), load("roles/storage/defaults/main.yml")
     assert f"v{volcano['volcano_version']}" == PINS.parts["volcano"].version

@@ -75,5 +75,5 @@ def old(folder: Path) -> None:
     for extension in now.extensions:
         if not isinstance(extension.value, x509.AuthorityKeyIdentifier):
             builder = builder.add_extension(extension.value, extension.critical)
-    pem = builder.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)  # type: ignore[arg-type]  # EC
+    pem = builder.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
     (folder / "api.crt").write_bytes(pem)
