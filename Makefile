@@ -75,7 +75,8 @@ molecule: setup ## scenarios in one lab: the whole stack comes up, and training 
 	.venv/bin/molecule test $(if $(filter all,$(SCENARIOS)),--all,$(addprefix --scenario-name ,$(SCENARIOS))) \
 	|| { status=$$?; echo "what failed, from .molecule.log:"; grep -aE -A 30 'fatal: |\[ERROR\]' .molecule.log | tail -n 100; exit $$status; }
 
-TESTS ?= tests/unit tests/golden tests/static tests/faults tests/trainer tests/lab/test_actions.py tests/lab/test_lab.py
+TESTS ?= tests/unit tests/golden tests/static tests/faults tests/trainer tests/lab/test_actions.py tests/lab/test_lab.py \
+	tests/seeds/test_flyte.py::test_our_job_is_the_pages_task # needs no lab
 .PHONY: pytest
 pytest: setup parts
 	GANGPLANK_TRAINER_ROOT=$$(.venv/bin/python -m lab.build --show roots.trainer) .venv/bin/pytest $(TESTS)

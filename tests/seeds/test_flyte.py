@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 TASK = {  # the decorator's arguments, and the task's inputs
     "workers": 2,
-    "resources": {"cpu": "500m", "memory": {"request": "4Gi", "limit": "8Gi"}, "gpus": 1},
+    "resources": {"cpu": {"request": "500m"}, "memory": {"request": "4Gi", "limit": "8Gi"}, "gpus": 1},
     "hyperparameters": {
         "batch_size", "test_batch_size", "epochs", "learning_rate", "sgd_momentum", "seed", "log_interval",
     },
@@ -37,6 +37,7 @@ def test_our_job_is_the_pages_task() -> None:
     job = described()
     assert job["workers"] == TASK["workers"]
     assert job["masters"] == 1, "in addition to the single master"
+    assert job["resources"]["cpu"].pop("limit") == "2", "the page has none; a team's quota may ask for one"
     assert job["resources"] == TASK["resources"]
     assert job["hyperparameters"].keys() == TASK["hyperparameters"]
 
@@ -53,5 +54,5 @@ def test_three_replicas_get_a_gpu_each_and_train(shell: Shell) -> None:
     for pod in pods:
         asked = pod["spec"]["containers"][0]["resources"]
         assert asked["requests"] == {"cpu": "500m", "memory": "4Gi", "nvidia.com/gpu": "1"}
-        assert asked["limits"] == {"memory": "8Gi", "nvidia.com/gpu": "1"}
+        assert asked["limits"] == {"cpu": "2", "memory": "8Gi", "nvidia.com/gpu": "1"}
     proven(shell.logs("mnist-gpu-master-0", "mnist-gpu-worker-0", "mnist-gpu-worker-1"))
