@@ -39,6 +39,7 @@ class Glue(ActionBase):
         """Return what `act` returns, or a failure with what it raised."""
         result: dict[str, Any] = super().run(tmp, task_vars)
         _, given = self.validate_argument_spec(self.OPTIONS, required_if=self.REQUIRED_IF)
+        self.variables = task_vars or {}
         plain = json.loads(json.dumps(given))  # Ansible's strings carry tags, which not every library takes
         try:
             return result | self.act(plain)

@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from ansible.plugins.action import ActionBase
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-import plugins.glue  # noqa: F401  with it comes what the tasks after this one need
+from plugins.glue import Glue
 
 
 def written_in(name: str, folders: list[str]) -> str:
@@ -26,23 +25,19 @@ def written_in(name: str, folders: list[str]) -> str:
     return "command line or play"
 
 
-class ActionModule(ActionBase):
+class ActionModule(Glue):
     """The first task of a role; it has no arguments."""
 
-    _requires_connection = False
-
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+    def act(self, _: dict[str, Any]) -> dict[str, Any]:
         """Compare the variables there are with every entry point of meta/argument_specs.yml."""
-        result: dict[str, Any] = super().run(tmp, task_vars)
-        self.validate_argument_spec({})
-        role, found = self._task._role, task_vars or {}  # a task has no other way to its role
+        role, found = self._task._role, self.variables  # a task has no other way to its role
         text = (Path(role.get_role_path()) / "meta" / "argument_specs.yml").read_text()
         known = {name for entry in yaml.safe_load(text)["argument_specs"].values() for name in entry.get("options", {})}
         known |= set(re.findall(r"C\((\w+)\)", text))  # what the role itself sets for others
         prefix = f"{role.get_name()}_"
         unknown = sorted(name for name in found if name.startswith(prefix) and name not in known)
         if not unknown:
-            return result | {"changed": False}
+            return {"changed": False}
         folders = [str(found[name]) for name in ("inventory_dir", "playbook_dir") if found.get(name)]
         short, lines = [other.removeprefix(prefix) for other in known], []
         for name in unknown:
@@ -50,4 +45,4 @@ class ActionModule(ActionBase):
             cure = f"write {prefix}{near[0]}" if near else f"remove it, or see roles/{role.get_name()}/README.md"
             where = written_in(name, folders)
             lines.append(f"{where}: {name}: role {role.get_name()} has no such input. Cure: {cure}.")
-        return result | {"failed": True, "msg": "\n".join(lines)}
+        return {"failed": True, "msg": "\n".join(lines)}
