@@ -6,7 +6,9 @@ They run in Ansible's own process on the controller, where the library is; a mod
 from __future__ import annotations
 
 import abc
+import io
 import json
+import sys
 from typing import Any, ClassVar
 
 from ansible.plugins.action import ActionBase
@@ -23,6 +25,11 @@ from lab.host.node import LabError
 # there are, our library with them: a tenth of a second for each.
 for loader in (filter_loader, test_loader):
     list(loader.all())
+
+# Python holds back what it prints to a pipe or a file until it has 8 KiB: `make train | tee log` would show nothing of
+# a build for many minutes. This is the process that prints, the parent of every task.
+if isinstance(sys.stdout, io.TextIOWrapper):
+    sys.stdout.reconfigure(line_buffering=True)
 
 # What the libraries raise with a message for whoever runs the playbook.
 REFUSALS = (PartError, LabError, KubeconfigError, SpecError, KubeError, Unreadable)
