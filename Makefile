@@ -112,6 +112,10 @@ bench-teams: setup parts ## a hundred teams beside kubectl diff and a module cal
 pins: setup ## write lab/modules/*/go.{mod,sum} from lab/versions.yml
 	.venv/bin/python -m lab.pin
 
+.PHONY: relock
+relock: setup ## write lab/lock.json: the packages and the digests of everything, as built here (nothing else writes it)
+	.venv/bin/python -m lab.build --relock
+
 .PHONY: docs
 docs: setup ## write what is made from values, argument specs and the library: READMEs and the job chart's schema
 	@.venv/bin/python -m tests.static.job_chart --write

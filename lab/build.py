@@ -12,20 +12,20 @@ import json
 import os
 import shutil
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 from lab.cache import Say, building, cache_home, digest_of, one_at_a_time
-from lab.debian import ROOT_RECIPE, Debs, Lock, build_root
+from lab.debian import ROOT_RECIPE, Debs, build_root
 from lab.errors import PartError, explain
 from lab.gomod import build_commands, recipe
+from lab.lock import Entry, Packages, differences, digests_in, key_of, read_lock, refuse, write_lock
 from lab.oci import Layer, write_image, write_layer
-from lab.pins import LAB, Image, Part, Pins, load_pins
+from lab.pins import LAB, Image, Part, Pins, Root, load_pins
+from lab.progress import Progress
 from lab.store import make_store, store_folder
 from lab.toolchain import find_go
 
-LOCK = LAB / "lock.json"
 KEY_DIGITS = 16  # of digest_of
 RECIPE = 1  # raise it when this code makes other bytes of the same pins
 
@@ -35,62 +35,88 @@ class WouldBuildError(Exception):
 
 
 class Workshop:
-    """One run of building: the cache, the pins, and what was found or made so far."""
+    """One run of building: the cache, the pins, and what was built so far."""
 
     def __init__(self, home: Path, pins: Pins, say: Say, *, dry: bool) -> None:
         """Nothing happens yet."""
-        self.home, self.pins, self.say, self.dry = home, pins, say, dry
-        self.lock: dict[str, Any] = json.loads(LOCK.read_text()) if LOCK.exists() else {}
+        self.home, self.pins, self.dry = home, pins, dry
+        self.say: Say = lambda line: say(f"{line}{self.progress.shown()}")
+        self.progress = Progress({})
+        self.lock = read_lock()
         self.built: list[str] = []
 
     @functools.cached_property
-    def go(self) -> tuple[Path, str]:
-        """The Go toolchain and its version."""
-        return find_go(self.pins, self.home, self.say, lambda: self._note(f"go {self.pins.go_toolchain}"))
+    def go(self) -> Path:
+        """The pinned Go toolchain."""
+        return find_go(self.pins, self.home, self.say, lambda: self._note(f"go {self.pins.go_version}"))
+
+    def place(self, part: Part) -> Path:
+        """Return where the part lies, or will."""
+        pinned = dataclasses.asdict(part) | {"images": None}
+        del pinned["beside"], pinned["build_s"]  # go.mod says it; the time changes no byte
+        key = digest_of(RECIPE, pinned, f"go{self.pins.go_version}", *recipe(part))
+        return self.home / "parts" / f"{part.name}-{part.version}-{key}"
 
     def part(self, part: Part) -> Path:
         """Return the folder of the part's commands, charts and files; build it first where it is missing."""
-        pinned = dataclasses.asdict(part) | {"images": None}
-        del pinned["beside"]  # go.mod says it
-        target = self.home / "parts" / f"{part.name}-{part.version}-{self._part_key(part, pinned)}"
+        target = self.place(part)
         if not target.exists():
-            self._step(f"{part.name} {part.version}")
+            self._step(part.title)
             with building(target) as draft:
-                build_commands(part, self.go[0], draft, self.say)
+                build_commands(part, self.go, draft, self.say)
+                locked = self.lock["parts"].get(part.name, {})
+                refuse(part.title, differences(locked, key_of(target), digests_in(draft, "bin/*")))
         return target
 
-    def _part_key(self, part: Part, pinned: dict[str, Any]) -> str:
-        return digest_of(RECIPE, pinned, self.go[1], *recipe(part))
+    def root_place(self, root: Root, packages: Packages) -> Path:
+        """Return where the root of these packages lies, or will."""
+        stated = dataclasses.asdict(root)
+        del stated["build_s"]
+        return self.home / "roots" / f"{root.name}-{digest_of(RECIPE, stated, ROOT_RECIPE, packages)}"
+
+    def plan(self, names: list[str], roots: tuple[str, ...]) -> None:
+        """Sum up what is missing, and say how long it will take where that is more than a minute."""
+        parts = [self.pins.parts[name] for name in names]
+        wanted = dict.fromkeys([*roots, *(image.root for part in parts for image in part.images if image.root)])
+        costs = {part.title: part.build_s for part in parts if part.module and not self.place(part).exists()}
+        for root in (self.pins.roots[name] for name in wanted):
+            packages = self.lock["roots"].get(root.name, {}).get("packages", {})
+            if not self.root_place(root, packages).exists():
+                costs[root.title] = root.build_s
+        self.progress = Progress(costs)
+        if self.progress.shown():
+            self.say(f"{len(costs)} parts are not in the cache and will be built, once")
 
     def root(self, name: str) -> Path:
-        """Return the folder with root.tar and lock.json of a Debian root; build it where it is missing."""
+        """Return the folder with root.tar and packages.json of a Debian root; build it where it is missing."""
         root = self.pins.roots[name]
-        stated = dataclasses.asdict(root)
-        lock: Lock = self.lock.get("roots", {}).get(name, {})
-
-        def place(lock: Lock) -> Path:
-            return self.home / "roots" / f"{name}-{digest_of(RECIPE, stated, ROOT_RECIPE, lock)}"
-
-        wanted = place(lock)
+        entry = self.lock["roots"].get(name, {})
+        locked: Packages = entry.get("packages", {})
+        wanted = self.root_place(root, locked)
         if wanted.exists():
             return wanted.resolve()
-        self._step(f"root file system {name} ({root.suite})")
+        self._step(root.title)
         debs = Debs(self.home, self.say)
-        whole = set(root.packages) <= lock.keys() and not debs.missing(lock)
-        found = lock if whole else debs.fetch(root, lock)
-        target = place(found)
+        whole = set(root.packages) <= locked.keys() and not debs.missing(locked)
+        packages = locked if whole else debs.fetch(root, locked)
+        target = self.root_place(root, packages)
         if not target.exists():
             with building(target) as draft:
-                build_root(root, found, debs, draft / "root.tar", self.say)
-                (draft / "lock.json").write_text(json.dumps(found, indent=1))
-        if found != lock:
-            self._tell_moved(name, lock, found)
-            self.lock.setdefault("roots", {})[name] = found
+                build_root(root, packages, debs, draft / "root.tar", self.say)
+                (draft / "packages.json").write_text(json.dumps(packages, indent=1))
+                self._compare(name, entry, key_of(target), digests_in(draft, "root.tar"))
+        if packages != locked:
+            self._report_moved(name, locked, packages)
             if not wanted.exists():
-                wanted.symlink_to(target.name)  # the next clone with the old lock finds what was built of it
+                wanted.symlink_to(target.name)  # the lock stays as it is: what was built in its place is used again
         return target
 
-    def _tell_moved(self, name: str, old: Lock, new: Lock) -> None:
+    def _compare(self, name: str, entry: Entry, key: str, digests: dict[str, str]) -> None:
+        """Report other bytes of the same packages: their sums are right, so the cause is another dpkg or mmdebstrap."""
+        for line in differences(entry, key, digests):
+            self.say(f"{name}: {line}; the packages are the locked ones, the tools of this machine may not be")
+
+    def _report_moved(self, name: str, old: Packages, new: Packages) -> None:
         changed = sorted(package for package in old.keys() | new.keys() if old.get(package) != new.get(package))
         if old:
             shown = ", ".join(f"{p} {old.get(p, ['none'])[0]} -> {new.get(p, ['none'])[0]}" for p in changed[:12])
@@ -122,9 +148,9 @@ class Workshop:
                 digest = write_image(draft / "image.tar", image.name, layers, config)
                 (draft / "layer.tar").unlink(missing_ok=True)
                 (draft / "image.json").write_text(json.dumps({"name": image.name, "digest": digest}))
-        found = json.loads((folder / "image.json").read_text())
-        self.lock.setdefault("images", {})[image.name] = found["digest"]
-        return {**found, "archive": str(folder / "image.tar")}
+                self._compare(image.name, self.lock["images"].get(image.name, {}), key, {"manifest": digest})
+        about = json.loads((folder / "image.json").read_text())
+        return {**about, "archive": str(folder / "image.tar")}
 
     def _file(self, part: Part, source: str) -> Path:
         owner, _, name = source.rpartition("/")
@@ -137,6 +163,7 @@ class Workshop:
 
     def _step(self, what: str) -> None:
         self._note(what)
+        self.progress.begin(what)
         self.say(f"{what}: building")
 
     def store(self, images: list[dict[str, str]], containerd: Path) -> Path:
@@ -147,18 +174,6 @@ class Workshop:
             make_store(target, images, containerd, self.say)
         return target
 
-    def write_lock(self) -> None:
-        """Write lab/lock.json where this run found something else than it says."""
-        self.lock["go"] = self.go[1]
-        self.lock["modules"] = {
-            part.name: [part.module, part.version, _module_sum(part)]
-            for part in self.pins.parts.values()
-            if part.module and not part.module.startswith("gangplank/")
-        }
-        text = json.dumps(self.lock, indent=1, sort_keys=True) + "\n"
-        if not LOCK.exists() or LOCK.read_text() != text:
-            LOCK.write_text(text)
-
 
 def sweep_images(home: Path, names: list[str], images: list[dict[str, str]]) -> None:
     """Remove archives of these parts that are not today's: every edit of the trainer would leave a gigabyte."""
@@ -168,14 +183,6 @@ def sweep_images(home: Path, names: list[str], images: list[dict[str, str]]) -> 
             key = folder.name.removeprefix(f"{name}-")
             if folder not in kept and len(key) == KEY_DIGITS and "-" not in key:
                 shutil.rmtree(folder)
-
-
-def _module_sum(part: Part) -> str:
-    for line in (LAB / "modules" / part.name / "go.sum").read_text().splitlines():
-        module, version, digest = line.split()
-        if module == part.module and version == part.version:
-            return digest
-    raise PartError(f"go.sum has no {part.module} {part.version}", f"lab/modules/{part.name}", "run `make pins`")
 
 
 def build(names: list[str], say: Say, *, roots: tuple[str, ...] = ("node",), dry: bool = False) -> dict[str, Any]:
@@ -195,11 +202,43 @@ def build(names: list[str], say: Say, *, roots: tuple[str, ...] = ("node",), dry
     if dry or not found["built"]:
         return found
     with one_at_a_time(home, say):
-        return _make(names, roots, Workshop(home, pins, say, dry=False))
+        shop = Workshop(home, pins, say, dry=False)
+        shop.plan(names, roots)
+        return _make(names, roots, shop)
+
+
+def relock(names: list[str], say: Say) -> None:
+    """Build the named parts with their images and roots, and write lab/lock.json as they are; raises PartError.
+
+    Roots keep their locked packages while the archive has them: without its entry in the lock, a root gets the newest.
+    """
+    home, pins = cache_home(), load_pins()
+    with one_at_a_time(home, say):
+        shop = Workshop(home, pins, say, dry=False)
+        shop.plan(names, tuple(pins.roots))
+        lock = {section: dict(shop.lock[section]) for section in shop.lock}
+        for part in (pins.parts[name] for name in names):
+            if part.module:
+                folder = shop.part(part)
+                lock["parts"][part.name] = {"key": key_of(folder), "digests": digests_in(folder, "bin/*")}
+            for image in part.images:
+                built = shop.image(part, image)
+                key = key_of(Path(built["archive"]).parent)
+                lock["images"][image.name] = {"key": key, "digests": {"manifest": built["digest"]}}
+        for name in pins.roots:
+            folder = shop.root(name)
+            packages = json.loads((folder / "packages.json").read_text())
+            lock["roots"][name] = {
+                "key": key_of(folder),
+                "digests": digests_in(folder, "root.tar"),
+                "packages": packages,
+            }
+        images = {image.name for part in pins.parts.values() for image in part.images}
+        known = {"parts": pins.parts.keys(), "roots": pins.roots.keys(), "images": images}
+        write_lock({section: {k: v for k, v in lock[section].items() if k in known[section]} for section in lock})
 
 
 def _make(names: list[str], roots: tuple[str, ...], shop: Workshop) -> dict[str, Any]:
-    started = time.monotonic()
     result: dict[str, Any] = {"bin": {}, "charts": {}, "roots": {}, "images": [], "versions": {}, "built": shop.built}
     with contextlib.suppress(WouldBuildError):
         for number, name in enumerate(names, 1):
@@ -212,8 +251,8 @@ def _make(names: list[str], roots: tuple[str, ...], shop: Workshop) -> dict[str,
                 result["charts"] |= {chart: str(folder / "charts" / chart) for chart in part.charts}
             result["images"] += [shop.image(part, image) for image in part.images]
             if len(shop.built) > before:
-                took = f"{time.monotonic() - started:.0f} s in all"
-                shop.say(f"[{number}/{len(names)}] {name} {part.version} done, {took}")
+                shop.progress.begin("")
+                shop.say(f"[{number}/{len(names)}] {part.title} done")
         used = [image.root for name in names for image in shop.pins.parts[name].images if image.root]
         for name in dict.fromkeys([*roots, *used]):
             if shop.pins.roots[name].tree:
@@ -221,7 +260,6 @@ def _make(names: list[str], roots: tuple[str, ...], shop: Workshop) -> dict[str,
         if "containerd" in names:
             result["store"] = str(shop.store(result["images"], Path(result["bin"]["containerd"])))
         if shop.built and not shop.dry:
-            shop.write_lock()
             sweep_images(shop.home, names, result["images"])
     return result
 
@@ -235,13 +273,26 @@ def _wanted(pins: Pins, show: list[str]) -> tuple[list[str], tuple[str, ...]]:
 
 
 def main(names: list[str]) -> int:
-    """Build the named parts, or all but those on demand, and print where they lie; `--show roots.trainer` that one."""
+    """Build the named parts, or all but those on demand, and print where they lie; `--show roots.trainer` that one.
+
+    `--relock` writes lab/lock.json by what it builds: of the named parts, or of all.
+    """
     pins = load_pins()
+    relocking = names[:1] == ["--relock"]
+    names = names[1:] if relocking else names
+    requested = bool(names)
     show = names[1].split(".", 1) if names[:1] == ["--show"] else []
     every = [name for name in pins.parts if name not in pins.on_demand]
     names, roots = _wanted(pins, show) if show else (names, ("node",)) if names else (every, (*pins.roots,))
+
+    def say(line: str) -> None:
+        print(line, file=sys.stderr, flush=True)
+
     try:
-        found = build(names, lambda line: print(line, file=sys.stderr, flush=True), roots=roots)
+        if relocking:
+            relock(names if requested else list(pins.parts), say)
+            return 0
+        found = build(names, say, roots=roots)
     except PartError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

@@ -119,7 +119,7 @@ def run_shown(command: list[str], where: str, say: Say, *, cwd: Path, env: dict[
     lines: list[str] = []
     with subprocess.Popen(
         command, cwd=cwd, env=env, text=True, errors="replace",
-        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, umask=0o022,
     ) as process:  # fmt: skip
         try:
             for line in process.stdout or ():

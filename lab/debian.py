@@ -11,16 +11,17 @@ import os
 import re
 import shutil
 import subprocess
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
 from lab.cache import Say, building, run_shown, sha256_file
 from lab.errors import PartError, explain
 
 if TYPE_CHECKING:
+    from lab.lock import Packages
     from lab.pins import Root
-
-Lock = dict[str, list[str]]  # package -> [version, sha256 of its .deb]
 
 # What nobody uses in a container: a third of the files, and of the trainer's root nearly half of the bytes.
 EXCLUDED = (
@@ -48,11 +49,21 @@ if [ -e usr/bin/python3 ]; then
   rm -rf usr/lib/python3/dist-packages/awscli usr/lib/python3.*/test
 fi
 """
-ROOT_RECIPE = (EXCLUDED, INCLUDED, CLEAN)  # whatever decides the bytes of a root beside its packages
+# All that packages' scripts see of an environment. Python compiles a module that it imports, and does so differently
+# than py3compile, which then leaves that file as it is: six of them, if PYTHONDONTWRITEBYTECODE is not set.
+BUILD_ENVIRONMENT = {
+    "LC_ALL": "C.UTF-8",
+    "DEBIAN_FRONTEND": "noninteractive",
+    "SOURCE_DATE_EPOCH": "0",
+    "PYTHONDONTWRITEBYTECODE": "1",
+    "PYTHONHASHSEED": "0",
+    "HOME": "/root",
+}
+ROOT_RECIPE = (EXCLUDED, INCLUDED, CLEAN, BUILD_ENVIRONMENT)  # all that decides the bytes of a root but its packages
 
 
 def _env() -> dict[str, str]:
-    return dict(os.environ) | {"LC_ALL": "C.UTF-8", "DEBIAN_FRONTEND": "noninteractive", "SOURCE_DATE_EPOCH": "0"}
+    return dict(os.environ) | BUILD_ENVIRONMENT | {"HOME": str(Path.home())}
 
 
 def _output(command: list[str], where: str) -> str:
@@ -80,6 +91,11 @@ def _mirror() -> str:
             if found:
                 return found.group(1).rstrip("/")
     raise PartError("no Debian archive in apt's sources", "/etc/apt", "add one, then run `apt-get update`")
+
+
+def _older(version: str, than: str) -> bool:
+    """Whether a Debian version is older than another."""
+    return subprocess.run(["dpkg", "--compare-versions", version, "lt", than], check=False).returncode == 0
 
 
 class Debs:
@@ -113,51 +129,78 @@ class Debs:
         }
         return [f"-o{key}={value}" for key, value in settings.items()]
 
-    def missing(self, lock: Lock) -> list[str]:
-        """Return the locked packages whose .deb is not in the cache with the locked checksum."""
-        return [name for name, (version, digest) in lock.items() if not self._have(name, version, digest)]
+    def missing(self, locked: Packages) -> list[str]:
+        """Return the locked packages that the cache does not have; a file with another checksum is removed from it."""
+        return [name for name, (version, digest) in locked.items() if not self._have(name, version, digest)]
 
     def _have(self, name: str, version: str, digest: str) -> bool:
         path = self.path(name, version)
-        return path.exists() and sha256_file(path) == digest
+        if not path.exists():
+            return False
+        if sha256_file(path) == digest:
+            return True
+        self.say(f"{path.name}: not the bytes that it should have; removed from the cache")
+        path.unlink()
+        return False
 
     def path(self, name: str, version: str) -> Path:
         """Return where the package's file is kept (one architecture: the machine's)."""
         return self.folder / f"{name}_{version.replace(':', '%3a')}.deb"
 
-    def fetch(self, root: Root, lock: Lock) -> Lock:
-        """Fetch what `root` needs, at the locked versions where the archive still has them all; return what it is."""
+    def fetch(self, root: Root, locked: Packages) -> Packages:
+        """Fetch what `root` needs, at the locked versions where the archive still has them all; return what it is.
+
+        Raises PartError where the archive has other bytes of a locked version, or nothing as new as the locked one.
+        """
         options = self._options(root.suite)
         where = f"packages of {root.name}"
         run_shown(["apt-get", *options, "update"], where, self.say, cwd=self.folder, env=_env())
-        archives = self.apt / root.suite / "cache" / "archives"
-        for name, (version, _) in lock.items():
-            if self.path(name, version).exists():
-                self._lend(self.path(name, version), archives)
-        wanted = ["?essential"] if root.variant == "essential" else []
-        install = ["apt-get", *options, "install", "--yes", "--download-only", *wanted]
-        locked = [f"{name}={version}" for name, (version, _) in lock.items()]
-        for exact in ([locked] if locked else []) + [[]]:
-            try:
-                moved = "" if exact or not locked else " (the lock has moved on)"
-                self.say(f"{where}: resolving and fetching{moved}")
-                run_shown([*install, *root.packages, *exact], where, self.say, cwd=self.folder, env=_env())
-                break
-            except PartError:
-                if not exact:
-                    raise
-        listed = _output([*install, *root.packages, *exact, "--simulate"], where)
-        found: Lock = {}
-        for name, version in re.findall(r"^Inst (\S+) \((\S+) ", listed, re.MULTILINE):
+        required = ["?essential"] if root.variant == "essential" else []
+        install = ["apt-get", *options, "install", "--yes", *required, *root.packages]
+        pinned = [f"{name}={version}" for name, (version, _) in locked.items()]
+        self.say(f"{where}: resolving")
+        try:
+            resolved = self._resolve([*install, *pinned], where)
+        except PartError:
+            if not pinned:
+                raise
+            self.say(f"{where}: the archive no longer has all of the locked versions")
+            pinned = []
+            resolved = self._resolve(install, where)
+        self._check(root, locked, resolved)
+        self._download([*install, *pinned], where, resolved, self.apt / root.suite / "cache" / "archives")
+        return resolved
+
+    @staticmethod
+    def _resolve(install: list[str], where: str) -> Packages:
+        """Return what apt would install, with the checksums of the archive's signed index."""
+        with tempfile.TemporaryDirectory() as empty:
+            options = [f"-oDir::Cache::archives={empty}", "-oAcquire::ForceHash=sha256", "--print-uris"]
+            listed = _output([*install, *options], where)
+        lines = re.findall(r"^'\S+' ([^_\s]+)_([^_\s]+)_\S+\.deb \d+ SHA256:([0-9a-f]{64})$", listed, re.MULTILINE)
+        return {name: [unquote(version), digest] for name, version, digest in sorted(lines)}
+
+    def _download(self, install: list[str], where: str, resolved: Packages, archives: Path) -> None:
+        """Fetch the resolved packages into the cache, each compared with its checksum."""
+        # apt compares no more than the size of a file that it finds in its folder.
+        for deb in archives.glob("*.deb"):
+            name, version, _ = deb.name.split("_")
+            if resolved.get(name) != [unquote(version), sha256_file(deb)]:
+                deb.unlink()
+        missing = self.missing(resolved)
+        for name in resolved.keys() - missing:
+            self._lend(self.path(name, resolved[name][0]), archives)
+        self.say(f"{where}: fetching {len(missing)} of {len(resolved)}")
+        run_shown([*install, "--download-only"], where, self.say, cwd=self.folder, env=_env())
+        for name in missing:
+            version, digest = resolved[name]
             source = next(archives.glob(f"{name}_{version.replace(':', '%3a')}_*.deb"))
+            if sha256_file(source) != digest:
+                raise PartError(f"{source.name} was damaged on its way", where, "run it again")
             kept = self.path(name, version)
-            if not kept.exists():
-                shutil.copyfile(source, kept.with_suffix(".part"))
-                kept.with_suffix(".part").rename(kept)
-            found[name] = [version, sha256_file(kept)]
-        shutil.rmtree(self.apt / root.suite / "cache", ignore_errors=True)
-        self._check_floors(root, found)
-        return dict(sorted(found.items()))
+            shutil.copyfile(source, kept.with_suffix(".part"))
+            kept.with_suffix(".part").rename(kept)
+        shutil.rmtree(archives.parent, ignore_errors=True)
 
     @staticmethod
     def _lend(deb: Path, archives: Path) -> None:
@@ -169,12 +212,27 @@ class Debs:
             shutil.copyfile(deb, target)
 
     @staticmethod
-    def _check_floors(root: Root, found: Lock) -> None:
+    def _check(root: Root, locked: Packages, resolved: Packages) -> None:
+        """Refuse other bytes of a locked version, and what is older than the lock or the root's floors."""
+        where = f"suite {root.suite}"
+        altered = [
+            f"{name} {version}: got sha256 {digest}, expected {locked[name][1]}"
+            for name, (version, digest) in resolved.items()
+            if name in locked and locked[name][0] == version and locked[name][1] != digest
+        ]
+        if altered:
+            fix = "use another mirror; nothing was fetched. lab/lock.json is right unless Debian says otherwise"
+            what = "the archive has other bytes of a locked version"
+            raise PartError("\n    ".join([f"{what}:", *altered]), where, fix)
+        for name, (version, _) in locked.items():
+            if name in resolved and _older(resolved[name][0], version):
+                fix = "the mirror is behind: use another one, or run it again later"
+                raise PartError(f"{name} {resolved[name][0]} is older than the locked {version}", where, fix)
         for name, floor in root.floors.items():
-            version = found.get(name, ["0"])[0]
-            if subprocess.run(["dpkg", "--compare-versions", version, "ge", floor], check=False).returncode:
-                cure = f"wait for the archive, or name another suite for the root {root.name} in lab/versions.yml"
-                raise PartError(f"{name} {version} is below the floor {floor}", f"suite {root.suite}", cure)
+            version = resolved.get(name, ["0"])[0]
+            if _older(version, floor):
+                fix = f"wait for the archive, or name another suite for the root {root.name} in lab/versions.yml"
+                raise PartError(f"{name} {version} is below the floor {floor}", where, fix)
 
     def mmdebstrap(self) -> Path:
         """Return the mmdebstrap script, unpacked from the machine's own Debian release into the cache."""
@@ -192,26 +250,27 @@ class Debs:
         return target / "usr" / "bin" / "mmdebstrap"
 
 
-def build_root(root: Root, lock: Lock, debs: Debs, target: Path, say: Say) -> None:
+def build_root(root: Root, packages: Packages, debs: Debs, target: Path, say: Say) -> None:
     """Write the root file system of exactly the locked packages to the tar archive `target`, and to tree/ beside it."""
     flat = target.parent / "flat"
     flat.mkdir()
     index = []
-    for name, (version, digest) in lock.items():
+    for name, (version, digest) in packages.items():
         deb = debs.path(name, version)
         os.link(deb, flat / deb.name)
         control = _output(["dpkg-deb", "-f", str(deb)], deb.name).strip()
         index.append(f"{control}\nFilename: ./{deb.name}\nSize: {deb.stat().st_size}\nSHA256: {digest}\n")
-    packages = "\n".join(index).encode()
-    (flat / "Packages").write_bytes(packages)
+    listing = "\n".join(index).encode()
+    (flat / "Packages").write_bytes(listing)
     # mmdebstrap finds the essential packages by the suite's name, so the flat archive states it.
     (flat / "Release").write_text(
         f"Suite: {root.suite}\nCodename: {root.suite}\nArchitectures: amd64 arm64 all\n"
-        f"SHA256:\n {hashlib.sha256(packages).hexdigest()} {len(packages)} Packages\n"
+        f"SHA256:\n {hashlib.sha256(listing).hexdigest()} {len(listing)} Packages\n"
     )
     script = debs.mmdebstrap()
     # Its mmtarfilter lies beside it.
-    env = _env() | {"PATH": f"{script.parent}:{os.environ.get('PATH', '')}:/usr/sbin:/sbin"}
+    env = BUILD_ENVIRONMENT | {"PATH": f"{script.parent}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
+    env |= {name: os.environ[name] for name in ("TMPDIR",) if name in os.environ}  # mmdebstrap's alone
     command = ["perl", str(script), "--mode=root", f"--variant={root.variant}", "--format=tar"]
     command += [f"--dpkgopt=path-exclude={path}" for path in EXCLUDED]
     command += [f"--dpkgopt=path-include={path}" for path in INCLUDED]

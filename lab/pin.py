@@ -7,18 +7,20 @@ a module that requires it, so they are copied here, with paths into upstream's t
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+from lab.cache import cache_home
 from lab.pins import MODULES, Part, load_pins
+from lab.toolchain import find_go, go_environment
 
 
 def _go(args: list[str], folder: Path) -> str:
-    env = os.environ | {"GOFLAGS": "-mod=mod", "GOTOOLCHAIN": "local", "GOWORK": "off"}
-    done = subprocess.run(["go", *args], cwd=folder, env=env, check=True, stdout=subprocess.PIPE, text=True)
+    go = find_go(load_pins(), cache_home(), print)
+    env = go_environment(go) | {"GOFLAGS": "-mod=mod"}
+    done = subprocess.run([go, *args], cwd=folder, env=env, check=True, stdout=subprocess.PIPE, text=True)
     return done.stdout
 
 
@@ -42,8 +44,7 @@ def pin(part: Part, kubernetes: str) -> None:
     """Write the part's go.mod and go.sum: its module, upstream's replacements, one `tool` line per command."""
     folder = MODULES / part.name
     folder.mkdir(exist_ok=True)
-    minimum = load_pins().go_minimum
-    head = [f"module gangplank/lab/{part.name}", "", f"go {minimum}", ""]
+    head = [f"module gangplank/lab/{part.name}", "", f"go {load_pins().go_version}", ""]
     if part.module.startswith("gangplank/"):
         (folder / "go.mod").write_text("\n".join(head[:3]) + "\n")
         if part.beside:
@@ -57,7 +58,8 @@ def pin(part: Part, kubernetes: str) -> None:
     body = [*wanted, "replace (", *_replacements(part, kubernetes), ")"]
     (folder / "go.mod").write_text("\n".join([*head, *body]) + "\n")
     (folder / "go.sum").unlink(missing_ok=True)
-    copied = part.copy.place(folder, "go", dict(os.environ)) if part.copy else None
+    go = find_go(load_pins(), cache_home(), print)
+    copied = part.copy.place(folder, str(go), go_environment(go)) if part.copy else None
     if part.commands:
         _go(["get", "-tool", *(f"{c}@{part.owner(c)[1]}" for c in sorted(part.commands.values()))], folder)
         _go(["list", "-deps", *sorted(set(part.commands.values()))], folder)  # adds the sums that building needs

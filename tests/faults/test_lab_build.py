@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import shutil
 import signal
@@ -20,20 +21,21 @@ ROOT = Path(__file__).resolve().parents[2]
 BUILD = """
 import os, sys
 from pathlib import Path
-from lab import build, gomod, pins
+from lab import build, gomod, lock, pins
 folder = Path(sys.argv[1])
 module = sys.argv[2]
 part = pins.Part("tiny", "v1", module, commands={"tiny": module})
 real = pins.load_pins()
 root = pins.Root("node", "trixie", "essential", [])
-made = pins.Pins(real.go_minimum, real.go_toolchain, real.go_toolchain_sha256, {"tiny": part}, {"node": root})
+made = pins.Pins(real.go_version, real.go_sha256, {"tiny": part}, {"node": root})
 build.load_pins = lambda: made
-build.LOCK = folder / "lock.json"
-build.MODULES = gomod.MODULES = folder / "modules"
+lock.LOCK = folder / "lock.json"
+gomod.MODULES = folder / "modules"
 build.LAB = folder
 sys.exit(build.main(["tiny"]))
 """
 OURS = "gangplank/lab/tiny"
+GO = toolchain.find_go(pins.load_pins(), cache.cache_home(), print)
 MAIN = 'package main\n\nimport "fmt"\n\nfunc main() { fmt.Println("tiny") }\n'
 
 
@@ -47,10 +49,12 @@ def tiny(tmp_path: Path) -> Path:
 
 
 def environment(folder: Path, **more: str) -> dict[str, str]:
-    """With an empty cache and the Go that the real builds use, which a machine without one has in the real cache."""
-    go, _ = toolchain.find_go(pins.load_pins(), cache.cache_home(), print)
-    own = {"XDG_CACHE_HOME": str(folder / "cache"), "PATH": f"{go.parent}:{os.environ['PATH']}"}
-    return dict(os.environ) | own | {"PYTHONDONTWRITEBYTECODE": "1"} | more
+    """With a cache that has the pinned Go toolchain and nothing else."""
+    own = folder / "cache/gangplank/go" / GO.parents[1].name
+    if not own.exists():
+        own.parent.mkdir(parents=True, exist_ok=True)
+        own.symlink_to(GO.parents[1])
+    return dict(os.environ) | {"XDG_CACHE_HOME": str(folder / "cache")} | {"PYTHONDONTWRITEBYTECODE": "1"} | more
 
 
 def command(folder: Path, module: str = OURS) -> list[str]:
@@ -90,6 +94,39 @@ def test_a_tiny_part_is_built_once(tiny: Path) -> None:
     assert [path.name for path in binary.parents[1].iterdir()] == ["bin"]
 
 
+def lock_with(folder: Path, digest: str) -> Path:
+    """Lock the part that was built with this digest of its one command."""
+    lock = folder / "lock.json"
+    entry = {"key": parts(folder)[0].rpartition("-")[2], "digests": {"bin/tiny": digest}}
+    lock.write_text(json.dumps({"parts": {"tiny": entry}}))
+    return lock
+
+
+def test_a_second_build_has_the_locked_bytes_and_leaves_the_lock_as_it_is(tiny: Path) -> None:
+    assert run(tiny).returncode == 0
+    folder = tiny / "cache/gangplank/parts" / parts(tiny)[0]
+    lock = lock_with(tiny, cache.sha256_file(folder / "bin/tiny"))
+    before = lock.read_bytes()
+    shutil.rmtree(folder)
+    done = run(tiny, GOCACHE=str(tiny / "another"))
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.endswith("[1/1] tiny v1 done\n")
+    assert lock.read_bytes() == before
+
+
+def test_a_build_with_other_bytes_than_the_lock_is_refused(tiny: Path) -> None:
+    assert run(tiny).returncode == 0
+    folder = tiny / "cache/gangplank/parts" / parts(tiny)[0]
+    built = cache.sha256_file(folder / "bin/tiny")
+    lock_with(tiny, "0" * 64)
+    shutil.rmtree(folder)
+    done = run(tiny)
+    assert done.returncode == 1
+    assert "error: tiny v1: built of the same pins, but not the same bytes:\n" in done.stderr
+    assert f"bin/tiny: got {built}, lab/lock.json has {'0' * 64}\n" in done.stderr
+    assert parts(tiny) == []
+
+
 def dependent(folder: Path) -> str:
     """Make `tiny` a pinned module of upstream's, with the project's own go.mod and go.sum; return its name."""
     shutil.rmtree(folder / "modules/tiny")
@@ -124,10 +161,10 @@ def test_a_checksum_that_differs_is_told_and_nothing_is_used(tiny: Path) -> None
 
 
 def test_a_full_disk_is_told_and_nothing_half_made_stays(tiny: Path) -> None:
-    (tiny / "cache").mkdir()
-    before = (
-        f'mount -t tmpfs -o size=1m full {tiny}/cache; "$@" || code=$?; find {tiny}/cache/gangplank/parts; exit $code'
-    )
+    home = tiny / "cache/gangplank"
+    before = f"""mkdir -p {tiny}/cache; mount -t tmpfs -o size=1m full {tiny}/cache
+        mkdir -p {home}/go; ln -s {GO.parents[1]} {home}/go/
+        "$@" || code=$?; find {home}/parts; exit $code"""
     done = run(tiny, before=before)
     assert done.returncode == 1
     assert "error: tiny v1: the disk is full (" in done.stderr
@@ -164,3 +201,17 @@ def test_ctrl_c_in_the_middle_ends_everything_and_the_next_run_goes_on(tiny: Pat
         time.sleep(0.02)
     assert run(tiny).returncode == 0
     assert len(parts(tiny)) == 1
+
+
+def test_of_the_users_file_of_settings_the_proxy_alone_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = tmp_path / "env"
+    settings.write_text("GOPROXY=http://mirror.example\nGOSUMDB=off\nGOAMD64=v4\nGOFLAGS=-tags=evil\n")
+    monkeypatch.delenv("GOPROXY", raising=False)
+    monkeypatch.setenv("GOENV", str(settings))
+    monkeypatch.setenv("GOAMD64", "v3")
+    toolchain._proxy.cache_clear()
+    shown = [str(GO), "env", "GOPROXY", "GOSUMDB", "GOAMD64", "GOFLAGS"]
+    done = subprocess.run(shown, env=toolchain.go_environment(GO), capture_output=True, text=True, check=True)
+    toolchain._proxy.cache_clear()
+    flags = "-mod=readonly -trimpath -buildvcs=false"
+    assert done.stdout.splitlines() == ["http://mirror.example", "sum.golang.org", "v1", flags]

@@ -1,0 +1,62 @@
+"""lab/lock.json: the packages of every Debian root, and the digests of what was built of the pins.
+
+A build compares what it made with the lock and never writes it: only `make relock` does. A digest is kept with the key
+of what it was built from, and says something about a build of that key alone: an edited trainer, or a root of newer
+packages because the archive has dropped the locked ones, has another key.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from lab.cache import sha256_file
+from lab.errors import PartError
+from lab.pins import LAB
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+LOCK = LAB / "lock.json"
+Packages = dict[str, list[str]]  # package -> [version, sha256 of its .deb]
+Entry = dict[str, Any]  # {key, digests}, of a root {key, digests, packages}
+
+
+def key_of(folder: Path) -> str:
+    """The key at the end of the name of a folder in the cache."""
+    return folder.name.rpartition("-")[2]
+
+
+def read_lock() -> dict[str, dict[str, Entry]]:
+    """The sections parts, roots and images, each {name: entry}."""
+    lock: dict[str, dict[str, Entry]] = {"parts": {}, "roots": {}, "images": {}}
+    return lock | (json.loads(LOCK.read_text()) if LOCK.exists() else {})
+
+
+def write_lock(lock: dict[str, dict[str, Entry]]) -> None:
+    """Write lab/lock.json."""
+    LOCK.write_text(json.dumps(lock, indent=1, sort_keys=True) + "\n")
+
+
+def digests_in(folder: Path, pattern: str) -> dict[str, str]:
+    """{path in the folder: sha256} of the files that match."""
+    return {str(path.relative_to(folder)): sha256_file(path) for path in sorted(folder.glob(pattern))}
+
+
+def differences(entry: Entry, key: str, digests: dict[str, str]) -> list[str]:
+    """Where digests differ from those that the lock has for this key, one line each; none where it has no such key."""
+    if entry.get("key") != key:
+        return []
+    locked: dict[str, str] = entry["digests"]
+    return [
+        f"{name}: got {digests.get(name, 'nothing')}, lab/lock.json has {locked.get(name, 'nothing')}"
+        for name in sorted(locked.keys() | digests.keys())
+        if locked.get(name) != digests.get(name)
+    ]
+
+
+def refuse(what: str, lines: list[str]) -> None:
+    """Raise PartError where there are differences."""
+    if lines:
+        fix = "run it again; if it stays so, this machine's compiler or sources were altered: do not use what it builds"
+        raise PartError("built of the same pins, but not the same bytes:\n    " + "\n    ".join(lines), what, fix)
