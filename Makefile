@@ -22,8 +22,8 @@ help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 .PHONY: setup
-setup: ## Python packages, in the user's cache
-	@lab/venv
+setup: ## Python packages in the user's cache, and .venv with the code of this checkout
+	@tools/setup-venv
 
 .PHONY: train
 train: setup ## everything: lab up, Volcano and storage installed, JOB trained and proven
