@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
-from gangplank.teams.admission import PATHS
+from gangplank.teams.admission import MARKS, PATHS
 from tests.teams_live import pod
 
 if TYPE_CHECKING:
@@ -33,7 +34,8 @@ def volcano(queue: str | None) -> Json:
 
 def obj(api_version: str, kind: str, spec: Json, annotations: Json | None = None) -> Json:
     """An object in the team's namespace."""
-    meta: Json = {"name": "probe", "namespace": "vision"} | ({"annotations": annotations} if annotations else {})
+    meta: Json = {"name": "probe", "namespace": "vision", "labels": {"a": "b"}}  # one without gets its template's
+    meta |= {"annotations": annotations} if annotations else {}
     return {"apiVersion": api_version, "kind": kind, "metadata": meta, "spec": spec}
 
 
@@ -130,6 +132,37 @@ WAYS: tuple[tuple[str, str, Callable[[str | None], Json], str], ...] = (
     ("TrainJob by a patch", "/apis/trainer.kubeflow.org/v1alpha1/namespaces/vision/trainjobs", patched, "allowed"),
 )
 WHERE = {name: where for name, where, _, _ in WAYS}
+COMMANDS = "/apis/bus.volcano.sh/v1alpha1/namespaces/vision/commands"
+SERVICES = "/api/v1/namespaces/vision/services"
+QUEUE_API = "scheduling.volcano.sh/v1beta1"
+
+
+def command(api_version: str, kind: str, name: str, action: str) -> Json:
+    """What tells one of Volcano's controllers to do something."""
+    target = {"apiVersion": api_version, "kind": kind, "name": name, "uid": "x"}
+    head = {"apiVersion": "bus.volcano.sh/v1alpha1", "kind": "Command"}
+    return {**head, "metadata": {"name": "probe", "namespace": "vision"}, "action": action, "target": target}
+
+
+def service(**spec: object) -> Json:
+    return obj("v1", "Service", {"selector": {"a": "b"}, "ports": [{"port": 80}]} | spec)
+
+
+# What a Service may not say: each lets traffic in from outside the cluster, or takes an address that is not its own
+EXPOSURES: tuple[Json, ...] = (
+    {"externalIPs": ["198.18.0.1"]},
+    {"type": "NodePort"},
+    {"type": "LoadBalancer"},
+    {"type": "ExternalName", "externalName": "api.example.com"},
+    {"externalName": "api.example.com"},
+    {"loadBalancerIP": "198.18.0.1"},
+)
+
+
+def exposure(fields: Json) -> str:
+    """One of them as the refusal names it."""
+    field, value = next(iter(fields.items()))
+    return f"{field}: {value[0] if isinstance(value, list) else value}"
 
 
 @dataclass(frozen=True)
@@ -159,6 +192,9 @@ POD_FIELDS = (
     ("node", "nodeName", "node-0", "nodes"),
     ("image", "image", EVIL, "images"),
 )
+VOLUME = {"name": "evil", "image": {"reference": EVIL}}
+# Their definitions are older than image volumes: the API server drops the field before anything can judge it or run it.
+NO_IMAGE_VOLUMES = ("PyTorchJob",)
 NO_PODS = ("JobFlow", "PodGroup", "TrainJob")  # a JobFlow's patch makes Jobs, which are judged themselves
 
 
@@ -180,6 +216,28 @@ def job_spec(manifest: Json) -> Json | None:
     return body if "tasks" in body else inner if "tasks" in inner else None
 
 
+def marked(name: str, where: str, build: Callable[[str | None], Json]) -> Iterator[Subject]:
+    """One way with marks that keep what was borrowed, of the object and of its pods; a pod with each of them."""
+    for part, mark in product(("annotations", "labels"), MARKS if name == "pod" else MARKS[:1]):
+        told = f'annotation or label "{mark}" is none of its marks (none)'
+        manifest = build("vision")
+        manifest["metadata"].setdefault(part, {})[mark] = "false"
+        yield Subject(f"{name}: {mark} in {part}", "annotation or label", where, manifest, told)
+        inside = next((item for item in templates(manifest["spec"]) if "metadata" in item), None)
+        if inside is not None:
+            manifest = build("vision")
+            next(templates(manifest["spec"]))["metadata"].setdefault(part, {})[mark] = "false"
+            yield Subject(f"{name}: {mark} in {part} of its pods", "annotation or label", where, manifest, told)
+
+
+def templates(value: object) -> Iterator[Json]:
+    """The pod templates in a manifest."""
+    if isinstance(value, dict) and "containers" in value.get("spec", {}):
+        yield value
+    for item in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from templates(item)
+
+
 def subjects() -> Iterator[Subject]:
     """Every way with every rule that it can break."""
     for name, where, made, _ in WAYS:
@@ -197,6 +255,28 @@ def subjects() -> Iterator[Subject]:
             if body is not None and rule in {"scheduler", "priority"}:
                 body[field] = value
                 yield Subject(f"{name}: {rule} of the job", rule, where, manifest, told)
+        told = f'image "{EVIL}" is none of its images'
+        manifest = made("vision")
+        body = None if manifest["kind"] in (*NO_PODS, *NO_IMAGE_VOLUMES) else pod_spec(manifest)
+        if body is not None:
+            body["volumes"] = [VOLUME]
+            yield Subject(f"{name}: image of a volume", "image", where, manifest, told)
+        yield from marked(name, where, made)
+    manifest = trainjob("vision")
+    manifest["spec"]["trainer"] = {"image": EVIL}
+    yield Subject("TrainJob: image", "image", WHERE["TrainJob"], manifest, f'image "{EVIL}" is none of its images')
+    for kind, api_version in (("Queue", QUEUE_API), ("Job", "batch/v1"), ("Queue", BATCH)):
+        told = f'target "{api_version} {kind}" is none of its targets ({BATCH} Job)'
+        manifest = command(api_version, kind, "speech", "CloseQueue")
+        yield Subject(f"Command: {api_version} {kind}", "target", COMMANDS, manifest, told)
+    manifest = command(BATCH, "Job", "digits", "AbortJob")
+    del manifest["target"]
+    told = f'target " " is none of its targets ({BATCH} Job)'
+    yield Subject("Command: no target", "target", COMMANDS, manifest, told)
+    for fields in EXPOSURES:
+        text = exposure(fields)
+        told = f'exposure "{text}" is none of its exposures (type: ClusterIP)'
+        yield Subject(f"Service: {text}", "exposure", SERVICES, service(**fields), told)
     manifest = pod("probe", "vision", "vision")
     manifest["spec"]["initContainers"] = [{**manifest["spec"]["containers"][0], "name": "first", "image": EVIL}]
     told = f'image "{EVIL}" is none of its images'

@@ -1,7 +1,7 @@
 """What may be submitted in a team's namespace: its own queues, schedulers, priorities, accounts and images alone.
 
-One ValidatingAdmissionPolicy for each kind that reaches a queue serves all teams: what a team has is read from its
-namespace's annotations. https://kubernetes.io/docs/reference/access-authn-authz/validating-admission-policy/
+One ValidatingAdmissionPolicy for each kind that reaches beyond the namespace serves all teams: what a team has is read
+from its namespace's annotations. https://kubernetes.io/docs/reference/access-authn-authz/validating-admission-policy/
 How a kind names its queue: docs/teams.md, "Every way to a queue".
 """
 
@@ -20,6 +20,14 @@ if TYPE_CHECKING:
 API = "admissionregistration.k8s.io/v1"
 POD_QUEUES = ("scheduling.volcano.sh/queue-name", "volcano.sh/queue-name")  # annotations; the first one counts
 POD_GROUP = "scheduling.k8s.io/group-name"  # annotation: the PodGroup that a pod belongs to, which has the queue
+# Annotations and labels by which Volcano's scheduler leaves to a job what another queue deserves, or takes it later.
+MARKS = (
+    "volcano.sh/preemptable",
+    "volcano.sh/cooldown-time",
+    "volcano.sh/revocable-zone",
+    "volcano.sh/jdb-min-available",
+    "volcano.sh/jdb-max-unavailable",
+)
 ANNOTATIONS = "['" + "', '".join(POD_QUEUES) + "']"
 
 
@@ -33,15 +41,18 @@ def of_pod(pod: str) -> str:
 
 @dataclass(frozen=True)
 class Path:
-    """One kind by which work reaches a queue: where it names queues, priorities and schedulers, and its pods."""
+    """One kind that reaches beyond its namespace: where it names queues, pods and all else that is judged."""
 
     name: str
     group: str
     resources: tuple[str, ...]
-    queues: str  # CEL: a list of text; '' is a queue that is not given
+    queues: str = "[]"  # CEL: a list of text; '' is a queue that is not given
     templates: str = "[]"  # CEL: a list of pods or pod templates
     priorities: str = "[]"  # CEL: a list of text, beside those of the templates
     schedulers: str = "[]"  # CEL: a list of text, beside those of the templates
+    images: str = "[]"  # CEL: a list of text, beside those of the templates
+    targets: str = "[]"  # CEL: a list of text: API version and kind of what a Command is for
+    exposures: str = "[]"  # CEL: a list of text: how a Service is reached, as field: value
 
 
 def of_job(job: str) -> dict[str, str]:
@@ -56,6 +67,19 @@ def of_job(job: str) -> dict[str, str]:
 
 PATCHES = "object.spec.?flows.orValue([]).filter(f, has(f.patch) && has(f.patch.jobSpec))"
 REPLICAS = "object.spec.?pytorchReplicaSpecs.orValue({})"
+# What Volcano's Command is for: the controller of its queues takes one from any namespace.
+TARGET = "object.?target.?apiVersion.orValue('') + ' ' + object.?target.?kind.orValue('')"
+
+
+def of_service(*fields: str) -> str:
+    """How a Service is reached: its type, and addresses in these fields beside its own."""
+    texts = "".join(
+        f" + [object.spec.?{name}.orValue('')].filter(v, v != '').map(v, '{name}: ' + v)" for name in fields
+    )
+    addresses = "object.spec.?externalIPs.orValue([]).map(v, 'externalIPs: ' + v)"
+    return f"['type: ' + object.spec.?type.orValue('ClusterIP')] + {addresses}{texts}"
+
+
 POLICY = "object.spec.?runPolicy.?schedulingPolicy"
 PATCHED = "p.?trainingRuntimeSpec.?template.?metadata"  # Trainer 2.3; before it, the TrainJob's own annotations
 PATHS: tuple[Path, ...] = (
@@ -116,11 +140,18 @@ PATHS: tuple[Path, ...] = (
         f".map(m, m.?annotations[?'{POD_QUEUES[0]}'].orValue('')) + "
         "object.spec.?runtimePatches.orValue([])"
         f".map(p, {PATCHED}.?annotations[?'{POD_QUEUES[0]}'].orValue(''))).filter(q, q != '')",
+        images="[object.spec.?trainer.?image.orValue('')].filter(i, i != '')",
+    ),
+    Path("commands", "bus.volcano.sh", ("commands",), targets=f"[{TARGET}]"),
+    Path(  # kube-proxy takes what is sent to such an address, on every node: the API server's too
+        "services", "", ("services",), exposures=of_service("externalName", "loadBalancerIP")
     ),
 )
 
 NAMESPACE = "namespaceObject.metadata"
 PATTERN = "'^' + p.replace('.', '[.]').replace('*', '.*') + '$'"  # all else that a pattern may hold is plain in RE2
+MARKED = "['" + "', '".join(MARKS) + "']"
+MARKABLE = ("annotations", "labels")
 CONTAINERS = ("containers", "initContainers", "ephemeralContainers")
 
 
@@ -131,8 +162,8 @@ def listed(annotation: str) -> str:
 
 def variables(path: Path) -> list[Json]:
     """What the validations of a kind share; each is worked out once, and only when it is asked for."""
-    old = "oldObject.metadata.?annotations.orValue({})"
     images = " + ".join(f"t.spec.?{part}.orValue([]).map(c, c.?image.orValue(''))" for part in CONTAINERS)
+    images += " + t.spec.?volumes.orValue([]).filter(v, has(v.image)).map(v, v.image.?reference.orValue(''))"
     found = {
         "team": f"{NAMESPACE}.labels['{TEAM_LABEL}']",
         "queues": listed(labels.QUEUES),
@@ -141,8 +172,11 @@ def variables(path: Path) -> list[Json]:
         "accounts": listed(labels.ACCOUNTS),
         "images": f"{listed(labels.IMAGES)}.filter(i, i != '')",
         # Controllers take finalizers off and write status: what a person does not change is not judged again.
-        "fresh": f"oldObject == null || object.spec != oldObject.spec"
-        f" || object.metadata.?annotations.orValue({{}}) != {old}",
+        # (A Command has no spec; a member makes one and cannot change it.)
+        "fresh": "oldObject == null || object.?spec != oldObject.?spec || "
+        + " || ".join(
+            f"object.metadata.?{part}.orValue({{}}) != oldObject.metadata.?{part}.orValue({{}})" for part in MARKABLE
+        ),
         "templates": path.templates,
         "badQueues": f"({path.queues}).filter(q, !(q in variables.queues))",
         "badSchedulers": f"({path.schedulers} + "
@@ -158,8 +192,17 @@ def variables(path: Path) -> list[Json]:
         "variables.templates.map(t, t.spec.?nodeName.orValue('')).filter(n, !(n in variables.nodes))",
         # CEL has no way to join a list of lists, so of each template only the first is told.
         "badImages": "variables.images.size() == 0 ? [] : "
-        f"variables.templates.map(t, ({images}).filter(i, !variables.images.exists(p, i.matches({PATTERN}))))"
+        f"([{path.images}] + variables.templates.map(t, {images}))"
+        f".map(l, l.filter(i, !variables.images.exists(p, i.matches({PATTERN}))))"
         ".filter(l, l.size() > 0).map(l, l[0])",
+        "marks": "['']",
+        "badMarks": "([object] + variables.templates)"
+        f".map(o, {MARKED}.filter(k, {' || '.join(f'k in o.?metadata.?{part}.orValue({{}})' for part in MARKABLE)}))"
+        ".filter(l, l.size() > 0).map(l, l[0])",
+        "targets": "['batch.volcano.sh/v1alpha1 Job']",
+        "badTargets": f"({path.targets}).filter(t, !(t in variables.targets))",
+        "exposures": "['type: ClusterIP']",
+        "badExposures": f"({path.exposures}).filter(e, !(e in variables.exposures))",
     }
     return [{"name": name, "expression": text} for name, text in found.items()]
 
@@ -182,12 +225,26 @@ REFUSALS = (
     ),
     ("badNodes", "node", "nodes", "leave nodeName out: the scheduler chooses, and nodeSelector narrows"),
     ("badImages", "image", "images", "take one that matches, or have the team file grant it under images"),
+    (
+        "badMarks",
+        "annotation or label",
+        "marks",
+        "leave it out: what is above what its queue deserves is given back when another queue deserves it",
+    ),
+    ("badTargets", "target", "targets", "name a Volcano Job: queues are opened and closed by an administrator"),
+    (
+        "badExposures",
+        "exposure",
+        "exposures",
+        "leave the field out: a Service of a team is reached from the cluster alone, at an address of its own",
+    ),
 )
 
 
 def message(bad: str, what: str, allowed: str, cure: str) -> str:
     """What the person is told, in CEL: what it got, what it wants, the cure."""
-    some = f"variables.{allowed}.filter(a, a != '').join(', ')"
+    named = f"variables.{allowed}.filter(a, a != '')"
+    some = f"({named}.size() > 0 ? {named}.join(', ') : 'none')"
     start = f"'team ' + variables.team + ': {what} \"' + variables.{bad}[0] + '\" is none of its {allowed} ('"
     return f"{start} + {some} + '); {cure}'"
 

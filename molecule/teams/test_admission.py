@@ -1,4 +1,4 @@
-"""Every way to a queue is closed to all queues but the team's own, for an administrator too; one test each."""
+"""Every way to a queue, an address or an image is closed but for the team's own, for an administrator too."""
 
 from __future__ import annotations
 
@@ -8,7 +8,22 @@ import pytest
 import yaml
 
 from tests.teams_live import ROOT, answer, gangplank, pod
-from tests.teams_ways import WAYS, WHERE, Subject, group, subjects
+from tests.teams_ways import (
+    BATCH,
+    COMMANDS,
+    EXPOSURES,
+    QUEUE_API,
+    SERVICES,
+    VOLUME,
+    WAYS,
+    WHERE,
+    Subject,
+    command,
+    exposure,
+    group,
+    service,
+    subjects,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,6 +55,53 @@ def test_a_pod_group_does_not_move_to_another_queue(kube: Kube) -> None:
         assert QUEUE.format("speech") in answer(kube, "PATCH", f"{place}/probe", {"spec": {"queue": "speech"}})
     finally:
         kube.call("DELETE", f"{place}/probe")
+
+
+def test_a_member_closes_no_queue_and_commands_the_team_s_jobs(
+    kube: Kube, as_member: Callable[[str, str], Kube]
+) -> None:
+    bob = as_member("vision", "bob")
+    for queue in ("speech", "research", "default", "vision"):
+        told = answer(bob, "POST", COMMANDS, command(QUEUE_API, "Queue", queue, "CloseQueue"))
+        assert f'target "{QUEUE_API} Queue" is none of its targets ({BATCH} Job)' in told
+    queues = kube.call("GET", f"/apis/{QUEUE_API}/queues")["items"]
+    assert {item.get("status", {}).get("state", "Open") for item in queues} == {"Open"}
+    assert answer(bob, "POST", COMMANDS, command(BATCH, "Job", "digits", "AbortJob"), dryRun="All") == ""
+
+
+def test_a_member_s_service_takes_no_address_but_its_own(as_member: Callable[[str, str], Kube]) -> None:
+    bob, place = as_member("vision", "bob"), f"{SERVICES}/probe"
+    assert answer(bob, "POST", SERVICES, service()) == ""
+    try:
+        for fields in EXPOSURES:
+            told = f'exposure "{exposure(fields)}" is none of its exposures (type: ClusterIP)'
+            assert told in answer(bob, "POST", SERVICES, service(**fields), dryRun="All")
+            assert told in answer(bob, "PATCH", place, {"spec": fields})
+        assert answer(bob, "PATCH", place, {"spec": {"publishNotReadyAddresses": True}}) == ""
+    finally:
+        bob.call("DELETE", place)
+    assert answer(bob, "POST", SERVICES, service(clusterIP="None"), dryRun="All") == "", "as Volcano makes one"
+
+
+def test_a_member_s_pod_takes_image_volumes_that_the_team_has(as_member: Callable[[str, str], Kube]) -> None:
+    bob, manifest = as_member("vision", "bob"), pod("probe", "vision", "vision")
+    for image, refused in ((VOLUME["image"]["reference"], True), ("gangplank.dev/data:1", False)):
+        manifest["spec"]["volumes"] = [{"name": "x", "image": {"reference": image}}]
+        told = answer(bob, "POST", WHERE["pod"], manifest, dryRun="All")
+        assert f'image "{image}" is none of its images' in told if refused else not told
+
+
+def test_a_job_is_not_marked_later_so_that_it_keeps_what_was_borrowed(as_member: Callable[[str, str], Kube]) -> None:
+    bob, where = as_member("vision", "bob"), WHERE["JobTemplate"]
+    manifest = next(build for name, _, build, _ in WAYS if name == "JobTemplate")("vision")
+    assert answer(bob, "POST", where, manifest) == ""
+    try:
+        for part in ("annotations", "labels"):
+            told = answer(bob, "PATCH", f"{where}/probe", {"metadata": {part: {"volcano.sh/preemptable": "false"}}})
+            assert 'annotation or label "volcano.sh/preemptable" is none of its marks (none)' in told
+        assert answer(bob, "PATCH", f"{where}/probe", {"metadata": {"labels": {"stage": "two"}}}) == ""
+    finally:
+        bob.call("DELETE", f"{where}/probe")
 
 
 @pytest.mark.usefixtures("crds", "admin")

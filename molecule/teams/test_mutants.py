@@ -1,6 +1,6 @@
 """Each rule of the admission, taken out on the live cluster: what refuses by it must then be seen to fail.
 
-GANGPLANK_FULL=1 takes out every one, else a sample. All is asked as a dry run.
+Of what is smaller than a rule it is a sample, unless GANGPLANK_FULL=1. All is asked as a dry run.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gangplank.teams.admission import PATHS, POD_QUEUES, REFUSALS, Path, policy
+from gangplank.teams.admission import MARKS, PATHS, POD_QUEUES, REFUSALS, Path, policy
 from tests.teams_live import answer, until
-from tests.teams_ways import WHERE, Subject, group, subjects
+from tests.teams_ways import BATCH, POD_FIELDS, WHERE, Subject, group, subjects
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 Mutant = tuple[str, "Callable[[Path], Json]", "Callable[[Subject], bool]"]  # name, policy of a path, who then passes
 POLICIES = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies/gangplank-team-{}"
-POD_RULES = {what for _, what, _, _ in REFUSALS} - {"queue"}
+POD_RULES = {rule for rule, _, _, _ in POD_FIELDS}
+OF_PODS = " of its pods"  # what a subject's name ends with that is about the pods of an object, not about itself
 
 
 def without_rule(number: int) -> Callable[[Path], Json]:
@@ -63,6 +64,10 @@ def named(*words: str) -> Callable[[Subject], bool]:
     return lambda subject: subject.name in words
 
 
+def ending(*words: str) -> Callable[[Subject], bool]:
+    return lambda subject: subject.name.endswith(words)
+
+
 def of_job(rule: str) -> Callable[[Subject], bool]:
     """Volcano's own fields beside those of pods."""
     return lambda subject: subject.name.endswith((f": {rule} of the job", f"PodGroup: {rule}"))
@@ -71,11 +76,15 @@ def of_job(rule: str) -> Callable[[Subject], bool]:
 FIRST, SECOND = POD_QUEUES
 MUTANTS: tuple[Mutant, ...] = (
     *((f"no rule about {row[1]}", without_rule(at), of_rule(row[1])) for at, row in enumerate(REFUSALS)),
+    ("no image volumes", without_text(("t.spec.?volumes", "t.spec.?none")), ending("image of a volume")),
     ("no queues", without_part("queues"), of_rule("queue")),
     (
         "no pods",
         without_part("templates"),
-        lambda subject: subject.rule in POD_RULES and not of_job(subject.rule)(subject),
+        lambda subject: (
+            ending(OF_PODS)(subject)
+            or (subject.rule in POD_RULES and not of_job(subject.rule)(subject) and subject.name != "TrainJob: image")
+        ),
     ),
     ("no schedulers of jobs", without_part("schedulers"), of_job("scheduler")),
     ("no priorities of jobs", without_part("priorities"), of_job("priority")),
@@ -91,9 +100,45 @@ MUTANTS: tuple[Mutant, ...] = (
     ("no second annotation", without_text((f", '{SECOND}'", "")), named("pod by job key: queue")),
     ("no patches of a TrainJob", without_text(("runtimePatches", "none")), named("TrainJob by a patch: queue")),
     ("no TrainJob's own", without_text(("[object.metadata, object.spec]", "[object.spec]")), named("TrainJob: queue")),
+    ("no image of a TrainJob", without_part("images"), named("TrainJob: image")),
+    ("no kind of target", without_text(("object.?target.?kind.orValue('')", "'Job'")), ending(f"{BATCH} Queue")),
+    (
+        "no API of a target",
+        without_text(("object.?target.?apiVersion.orValue('')", f"'{BATCH}'")),
+        named("Command: batch/v1 Job"),
+    ),
+    (
+        "no type of a Service",
+        without_text(("object.spec.?type", "object.spec.?none")),
+        ending("type: NodePort", "type: LoadBalancer"),
+    ),
+    *(
+        (f"no {field} of a Service", without_text((f"object.spec.?{field}", "object.spec.?none")), ending(text))
+        for field, text in (
+            ("externalIPs", "externalIPs: 198.18.0.1"),
+            ("externalName", "externalName: api.example.com"),
+            ("loadBalancerIP", "loadBalancerIP: 198.18.0.1"),
+        )
+    ),
+    *(
+        (
+            f"no marks in {part}",
+            without_text((f"k in o.?metadata.?{part}.orValue({{}})", "false")),
+            ending(f"in {part}"),
+        )
+        for part in ("annotations", "labels")
+    ),
+    *((f"no mark {mark}", without_text((f"'{mark}'", "'none'")), ending(f"{mark} in annotations")) for mark in MARKS),
+    (
+        "no marks of an object itself",
+        without_text(("[object] + variables.templates", "variables.templates")),
+        lambda subject: (
+            subject.rule == "annotation or label" and subject.policy != "pods" and not ending(OF_PODS)(subject)
+        ),
+    ),
     ("no init containers", without_text(("initContainers", "none")), named("pod: image of an init container")),
 )
-SAMPLE = MUTANTS if os.environ.get("GANGPLANK_FULL") else MUTANTS[1::6]
+SAMPLE = MUTANTS if os.environ.get("GANGPLANK_FULL") else (*MUTANTS[: len(REFUSALS)], *MUTANTS[len(REFUSALS) :: 6])
 
 
 @pytest.fixture
