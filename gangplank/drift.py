@@ -30,6 +30,9 @@ EXACT: dict[str, tuple[str, ...]] = {
     "ValidatingAdmissionPolicy": ("spec",),
     "ValidatingAdmissionPolicyBinding": ("spec",),
 }
+# What a kind's controller says of an object that is in use. It is changed by a Command, not by a write to the object.
+STATES = {"Queue": "Open"}
+STATE = "status.state"
 OWN_KEYS = ("gangplank.dev/", "pod-security.kubernetes.io/")  # labels and annotations that are ours alone
 
 Identity = tuple[str, str, str]  # kind, namespace, name
@@ -88,6 +91,10 @@ def of_object(wanted: Json, live: Json) -> Iterator[Place]:
         ours, theirs = wanted["metadata"].get(part) or {}, live["metadata"].get(part) or {}
         mine = {key: value for key, value in theirs.items() if key in ours or key.startswith(OWN_KEYS)}
         yield from of_value(ours, mine, f"metadata.{part}", exact=True)
+    wanted_state = STATES.get(wanted["kind"])
+    live_state = (live.get("status") or {}).get("state")
+    if wanted_state and live_state and live_state != wanted_state:  # one that was just made has none yet
+        yield STATE, wanted_state, live_state
 
 
 def of_value(wanted: object, live: object, path: str, *, exact: bool) -> Iterator[Place]:

@@ -28,7 +28,7 @@ def check(teams: Sequence[TeamSpec], site: SiteSpec, capacity: Mapping[str, Frac
     owned = [(site.source, queue) for queue in site.queues]
     owned += [(team.source, queue) for team in teams for queue in team.queues]
     found: dict[str, list[Problem]] = {}
-    for source, problem in [*same_names(teams, owned), *trees(owned), *sums(owned, capacity)]:
+    for source, problem in [*same_names(teams, owned), *own_accounts(teams), *trees(owned), *sums(owned, capacity)]:
         found.setdefault(source, []).append(problem)
     return [SpecError(problems, source) for source, problems in found.items()]
 
@@ -53,6 +53,18 @@ def same_names(teams: Sequence[TeamSpec], owned: Sequence[Owned]) -> Iterator[tu
             first = queues[key(queue.name)]
             yield source, Problem(path, shown(queue.name), "a queue's name of its own", f"{first} has this one")
         queues.setdefault(key(queue.name), source)
+
+
+def own_accounts(teams: Sequence[TeamSpec]) -> Iterator[tuple[str, Problem]]:
+    """Members that are service accounts of a team's namespace: whoever may make a pod there runs it as one."""
+    owners = {key(team.namespace): team.name for team in teams}
+    for team in teams:
+        for index, member in enumerate(team.members):
+            if owner := owners.get(key(member.namespace)):
+                path = f"team.members[{index}].service_account"
+                expected = "an account of a namespace that is no team's, e.g. ci/runner"
+                cure = f"every trainer of team {owner} can run a pod as this one"
+                yield team.source, Problem(path, shown(f"{member.namespace}/{member.name}"), expected, cure)
 
 
 def trees(owned: Sequence[Owned]) -> Iterator[tuple[str, Problem]]:

@@ -72,6 +72,11 @@ def objects(kube: Kube) -> list[Json]:
         return [item for items in pool.map(of_kind, KINDS) for item in items]
 
 
+def namespaces(kube: Kube) -> list[str]:
+    """The names of all namespaces, whoever made them."""
+    return [item["metadata"]["name"] for item in kube.call("GET", "/api/v1/namespaces")["items"]]
+
+
 def capacity(kube: Kube) -> dict[str, Fraction]:
     """What all nodes that take pods can give together."""
     found: dict[str, Fraction] = {}

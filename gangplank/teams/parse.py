@@ -23,7 +23,9 @@ AMOUNTS = ("cpu", "memory", "gpus")
 TEAM_MAX = 40  # characters: room for the names made of it, <team>-<queue> the longest
 DEFAULT_REQUESTS = {"cpu": "100m", "memory": "256Mi"}  # a quota refuses pods that ask for nothing
 TAKEN = ("default", "root")  # Volcano's own queues
-RESERVED = re.compile(r"default|kube-.*|volcano-.*|local-path-storage|gangplank-.*")  # namespaces of the platform
+RESERVED = re.compile(  # namespaces of the platform: Kubernetes' own, and what the roles install into by default
+    r"default|kube-.*|volcano-.*|local-path-storage|kubeflow|kubeflow-system|gpu-device-plugin|gangplank-.*"
+)
 USER = re.compile(r"[^\x00-\x1f\x7f\s][^\x00-\x1f\x7f]{0,252}")
 PATTERN = re.compile(r"[A-Za-z0-9*][\w.\-/:@*]{0,510}", re.ASCII)
 _RESOURCE = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?", re.ASCII)

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from gangplank import quantity
-from gangplank.drift import EXACT, OWN_KEYS, Difference, drift, identity
+from gangplank.drift import EXACT, OWN_KEYS, STATE, Difference, drift, identity
+from gangplank.errors import shown
 from gangplank.podspec import TEAM_LABEL
-from gangplank.teams.labels import PART_LABEL, SHARED_PART
+from gangplank.teams.labels import PART_LABEL, SHARED_PART, TEAM_PART, metadata
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -34,19 +35,26 @@ class Plan:
     remove: tuple[Json, ...] = ()  # what no file wants any more, and what has to be made anew
     lower: tuple[Json, ...] = ()  # queues first brought down, so that no moment promises more than there is
     write: tuple[Json, ...] = ()  # as JSON merge patches: what a hand has added to a part of ours is null in them
+    reopen: tuple[Json, ...] = ()  # Commands that open queues again, parents first
     refused: tuple[str, ...] = ()  # what cannot be done
     notes: tuple[str, ...] = field(default=())
 
     @property
     def changes(self) -> bool:
         """Whether there is anything to do."""
-        return bool(self.remove or self.write)
+        return bool(self.remove or self.write or self.reopen)
 
 
-def plan(wanted: Sequence[Json], live: Sequence[Json], leaving: Collection[str] = ()) -> Plan:
-    """What makes the live objects as wanted; teams without a file stay, and are told unless they are leaving."""
+def plan(
+    wanted: Sequence[Json], live: Sequence[Json], leaving: Collection[str] = (), spaces: Collection[str] = ()
+) -> Plan:
+    """What makes the live objects as wanted; teams without a file stay, and are told unless they are leaving.
+
+    `spaces` are the names of all namespaces of the cluster.
+    """
     differences = drift(wanted, live)
-    changed = {(item.kind, item.namespace, item.name) for item in differences}
+    changed = {(item.kind, item.namespace, item.name) for item in differences if item.path != STATE}
+    closed = [item.name for item in differences if item.path == STATE]
     there = {identity(item): item for item in live}
     work = [item for item in wanted if identity(item) in changed]
     gone = surplus(wanted, live, leaving)
@@ -56,7 +64,8 @@ def plan(wanted: Sequence[Json], live: Sequence[Json], leaving: Collection[str] 
         remove=(*gone, *anew),
         lower=tuple(lowered(work, there)),
         write=tuple(patch(item, there.get(identity(item))) for item in work),
-        refused=tuple(frozen(differences)),
+        reopen=tuple(opening(name) for name in closed),
+        refused=(*frozen(differences), *strangers(wanted, there, spaces)),
         notes=(*in_use(work, there), *orphans(wanted, live, leaving)),
     )
 
@@ -109,6 +118,32 @@ def frozen(differences: Sequence[Difference]) -> list[str]:
         if not sizes or quantity.parse(str(item.wanted)) < quantity.parse(str(item.live)):
             found.append(f"{item}; a claim only ever grows. Cure: put it back, or add a claim of another name")
     return found
+
+
+def strangers(wanted: Sequence[Json], there: Mapping[Identity, Json], spaces: Collection[str]) -> list[str]:
+    """Namespaces that teams' files name and that are on the cluster already without being a team's."""
+    return [
+        f"team {team_of(item)}: namespace {shown(name)} is there and belongs to no team. Expected a namespace of the "
+        f"team's own. Cure: another name under team.namespace, or hand it over: kubectl label namespace {name} "
+        f"{PART_LABEL}={TEAM_PART[PART_LABEL]} {TEAM_LABEL}={team_of(item)}"
+        for item in wanted
+        if item["kind"] == "Namespace" and identity(item) not in there and (name := item["metadata"]["name"]) in spaces
+    ]
+
+
+def opening(queue: str) -> Json:
+    """The Command that opens a queue; Volcano removes it when it has obeyed.
+
+    https://volcano.sh/en/docs/queue/
+    """
+    meta = metadata(f"gangplank-open-{queue}")
+    return {
+        "apiVersion": "bus.volcano.sh/v1alpha1",
+        "kind": "Command",
+        "metadata": {**meta, "namespace": "default"},  # never a team's, where it would be refused
+        "action": "OpenQueue",
+        "target": {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue", "name": queue, "uid": ""},
+    }
 
 
 def team_of(item: Json) -> str:

@@ -51,7 +51,7 @@ def work(kube: Kube, folder: str, remove: Sequence[str] = (), remove_claims: Seq
     site, teams = load(folder, cluster.capacity(kube))
     live = cluster.objects(kube)
     wanted = team_objects(teams, site)
-    found = plan(wanted, live, leaving=remove)
+    found = plan(wanted, live, remove, cluster.namespaces(kube))
     with_file = [team.name for team in teams]
     spaces = namespaces_of(set(remove) - set(with_file), live)
     gone = removal(
@@ -68,6 +68,7 @@ def work(kube: Kube, folder: str, remove: Sequence[str] = (), remove_claims: Seq
     order = {
         "queues that give up something": found.lower,
         "for all teams": [item for item in found.write if not item["metadata"].get("namespace")],
+        "queues that were closed": found.reopen,
         "in the namespaces": sorted(
             (item for item in found.write if item["metadata"].get("namespace")), key=lambda item: item["kind"] in claims
         ),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.teams_live import TEAMS, answer, changed, gangplank, pod, teams, until
+from tests.teams_ways import QUEUE_API, command
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -77,6 +78,40 @@ def test_what_a_hand_changed_is_told_with_its_path_and_put_back_by_the_next_run(
     assert gangplank("drift", str(TEAMS)).returncode == 1, "check mode changes nothing"
     assert recap(teams().stdout)["changed"] == 1
     assert gangplank("drift", str(TEAMS)).stdout.startswith("no drift")
+
+
+def test_a_queue_that_somebody_closed_is_reported_and_open_after_the_next_run(kube: Kube) -> None:
+    """Closing a queue closes all below it: vision is a child of research."""
+
+    def states() -> set[str]:
+        return {kube.call("GET", QUEUE.format(name))["status"].get("state", "") for name in ("research", "vision")}
+
+    where = "/apis/bus.volcano.sh/v1alpha1/namespaces/default/commands"
+    body = command(QUEUE_API, "Queue", "research", "CloseQueue")
+    kube.call("POST", where, body | {"metadata": {"name": "probe"}})
+    until(lambda: states() <= {"Closed", "Closing"}, "both queues are closed")
+    told = gangplank("drift", str(TEAMS))
+    assert told.returncode == 1
+    assert re.fullmatch(
+        r'Queue research: status.state: wanted "Open", live "Clos(ed|ing)"\n'
+        r'Queue vision: status.state: wanted "Open", live "Clos(ed|ing)"\n',
+        told.stdout,
+    ), told.stdout
+    done = teams()
+    assert recap(done.stdout)["changed"] == 1, done.stdout
+    assert states() == {"Open"}
+    assert gangplank("drift", str(TEAMS)).stdout.startswith("no drift")
+
+
+def test_a_namespace_that_is_no_team_s_is_not_taken_over(kube: Kube, tmp_path: Path) -> None:
+    kube.call("POST", "/api/v1/namespaces", {"metadata": {"name": "teams-probe"}})
+    try:
+        done = teams(changed(tmp_path, speech={"namespace": "teams-probe"}), check=True)
+        text = " ".join((done.stdout + done.stderr).split())
+        assert done.returncode != 0
+        assert 'team speech: namespace "teams-probe" is there and belongs to no team.' in text
+    finally:
+        kube.call("DELETE", "/api/v1/namespaces/teams-probe")
 
 
 @pytest.mark.usefixtures("as_it_was")

@@ -12,6 +12,7 @@ import yaml
 
 from gangplank.teams.files import load
 from gangplank.teams.objects import team_objects
+from gangplank.teams.parse import RESERVED
 
 ROOT = Path(__file__).resolve().parents[2]
 SITES = sorted(path.parent for path in ROOT.glob("inventories/*/hosts.yml"))
@@ -37,6 +38,17 @@ def test_its_teams_render(site: Path) -> None:
     held, teams = load(str(site / "teams"))
     objects = team_objects(teams, held)
     assert {"Namespace", "Queue", "ResourceQuota", "RoleBinding", "NetworkPolicy"} <= {one["kind"] for one in objects}
+
+
+def test_no_team_takes_a_namespace_that_a_role_installs_into() -> None:
+    spaces = [
+        value
+        for path in ROOT.glob("roles/*/defaults/main.yml")
+        for name, value in (yaml.safe_load(path.read_text()) or {}).items()
+        if name == f"{path.parts[-3]}_namespace" and value
+    ]
+    assert "kubeflow-system" in spaces
+    assert [name for name in spaces if not RESERVED.fullmatch(name)] == []
 
 
 @each_site

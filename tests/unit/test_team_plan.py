@@ -119,6 +119,40 @@ def test_lowering_a_quota_below_use_says_what_will_happen() -> None:
     assert note.startswith("team a: requests.cpu becomes 2 while 3 is in use. What runs goes on; nothing new starts")
 
 
+@pytest.mark.parametrize("state", ["Closed", "Closing"])
+def test_a_closed_queue_is_reported_and_opened_again(state: str) -> None:
+    live = rendered(vision={"parent": "research"}, speech={})
+    for name in ("vision", "research"):
+        one(live, "Queue", name)["status"] = {"state": state, "running": 1}
+    found = plan(rendered(vision={"parent": "research"}, speech={}), live)
+    assert [str(item) for item in found.differences] == [
+        f'Queue research: status.state: wanted "Open", live "{state}"',
+        f'Queue vision: status.state: wanted "Open", live "{state}"',
+    ]
+    assert found.changes
+    assert names(found.write) == []
+    assert [(item["action"], item["target"]["name"]) for item in found.reopen] == [
+        ("OpenQueue", "research"),
+        ("OpenQueue", "vision"),
+    ]
+
+
+@pytest.mark.parametrize("status", [{}, {"state": "Open"}, {"state": ""}])
+def test_an_open_queue_and_one_that_was_just_made_are_left_alone(status: Json) -> None:
+    live = rendered(a={})
+    one(live, "Queue")["status"] = status
+    assert plan(rendered(a={}), live) == Plan()
+
+
+def test_a_namespace_that_is_there_and_no_team_s_is_not_taken_over() -> None:
+    wanted = rendered(a={"namespace": "monitoring"})
+    (refused,) = plan(wanted, [], spaces=["default", "monitoring"]).refused
+    assert refused.startswith('team a: namespace "monitoring" is there and belongs to no team.')
+    assert "kubectl label namespace monitoring gangplank.dev/part=team gangplank.dev/team=a" in refused
+    assert plan(wanted, wanted, spaces=["default", "monitoring"]).refused == ()
+    assert plan(wanted, [], spaces=["default"]).refused == ()
+
+
 def test_nothing_that_is_given_is_changed() -> None:
     wanted, live = rendered(a={"deserved": {"cpu": 1}}), rendered(a={"deserved": {"cpu": 3}}, b={})
     before = copy.deepcopy((wanted, live))

@@ -59,6 +59,7 @@ def test_needs_no_more_than_a_name_a_member_and_a_cap() -> None:
         ({"name": "root"}, "team.name"),
         ({"namespace": "kube-system"}, "team.namespace"),
         ({"namespace": "default"}, "team.namespace"),
+        ({"namespace": "kubeflow"}, "team.namespace"),
         ({"members": [{"user": "system:kube-scheduler"}]}, "team.members[0].user"),
         ({"members": [{"group": "system:masters"}]}, "team.members[0].group"),
         ({"members": [{"user": "ada", "group": "x"}]}, "team.members[0]"),
@@ -118,6 +119,15 @@ def test_refuses_names_that_meet(files: Json, path: str) -> None:
     text = refused(files)
     assert "b.yml: 1 problem" in text
     assert f"  {path}: " in text
+
+
+def test_refuses_a_member_that_pods_of_a_team_can_be() -> None:
+    """A trainer of the account's namespace makes a pod that runs as it, and has its role."""
+    runner: Json = {"members": [{"user": "ada"}, {"service_account": "lab/ci", "role": "lead"}]}
+    text = refused({"a.yml": team("a", namespace="lab", **runner), "b.yml": team("b", **runner)})
+    assert text.count('team.members[1].service_account: got "lab/ci", expected an account of a namespace') == 2
+    assert "every trainer of team a can run a pod as this one" in text
+    assert parse_teams({"b.yml": team("b", **runner)})
 
 
 def test_refuses_a_queue_of_the_site_with_a_team_s_name() -> None:
