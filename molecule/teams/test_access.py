@@ -35,6 +35,7 @@ GROUPS = {plural: version.rpartition("/")[0] for version, _, plural in KINDS}
 RESOURCES = (
     *(f"{plural}.{group}".rstrip(".") for plural, group in GROUPS.items()),
     "pods pods/log pods/exec pods/attach pods/portforward pods/ephemeralcontainers services configmaps secrets".split(),
+    "services/status endpoints endpointslices.discovery.k8s.io".split(),
     "events nodes persistentvolumes serviceaccounts/token".split(),
     "roles.rbac.authorization.k8s.io clusterrolebindings.rbac.authorization.k8s.io".split(),
     "jobs.batch cronjobs.batch deployments.apps jobs.batch.volcano.sh cronjobs.batch.volcano.sh".split(),

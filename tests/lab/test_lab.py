@@ -163,6 +163,14 @@ def test_a_privileged_pod_is_refused(lab: Lab) -> None:
     assert 'violates PodSecurity "baseline:latest"' in answer
 
 
+def test_nobody_s_service_takes_an_address_of_the_host(lab: Lab) -> None:
+    """kube-proxy would send what goes there, the API server's own traffic too, to the Service's pods."""
+    service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "trap"}, "spec": {
+        "ports": [{"port": 6443}], "externalIPs": ["198.18.0.1"]}}  # fmt: skip
+    answer = lab.kubectl("create", "--dry-run=server", "-f", "-", stdin=yaml.safe_dump(service), check=False)
+    assert "Use of external IPs is denied by admission control" in answer
+
+
 def test_a_missing_image_fails_at_once_with_its_name(lab: Lab) -> None:
     lab.kubectl("run", "lost", "--image=example.invalid/no/such:1", "--restart=Never")
 
