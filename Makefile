@@ -4,7 +4,7 @@
 #   builds            25 | 0   Go modules, Debian roots, images: lab/, into the user's cache
 #   static and unit    5 | 3   ruff, mypy, yamllint, ansible-lint, charts, tests/unit golden static trainer
 #   spine and proof    3 | 3   molecule default: lab up, site, train, idempotence, verify
-#   other scenarios    6 | 6   gpu, indexed and pytorchjob, one after the other in the same lab
+#   other scenarios   10 | 10  gpu, indexed, pytorchjob and teams, one after the other in the same lab
 #   the lab's promises 4 | 4   tests/lab/test_lab.py in one lab
 # `make test-full` adds the other scenarios, the faults of a training and the live comparison of the library.
 SHELL := /bin/sh
@@ -66,7 +66,7 @@ lint: setup ## ruff, mypy, yamllint, ansible-lint
 	.venv/bin/yamllint --strict .
 	.venv/bin/ansible-lint
 
-SCENARIOS ?= default gpu indexed pytorchjob
+SCENARIOS ?= default gpu indexed pytorchjob teams
 .PHONY: molecule
 molecule: setup ## scenarios in one lab: the whole stack comes up, and training finishes (SCENARIOS="default gpu", or all)
 	.venv/bin/molecule destroy --scenario-name default # what an earlier run left, in its notes too
