@@ -8,7 +8,7 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gangplank import jobfiles, queues, show, terminal
+from gangplank import jobfiles, show, submission, terminal
 from gangplank import scale as scaling
 from gangplank.backends import BACKENDS, backend_of
 from gangplank.errors import SpecError
@@ -30,29 +30,34 @@ def submit(given: argparse.Namespace) -> int:
     if not known:
         return terminal.complain(f"{', '.join(given.jobs)}: no job in it", terminal.REFUSED)
     kube = Kube(given.kubeconfig, given.context)
-    check_queues([item for _, item in known], kube.queues())
     for item in submitted:
-        meta = item["metadata"]
-        meta.setdefault("namespace", given.namespace or "default")
-        try:
-            done = make(kube, item, dry_run=given.dry_run)
-        except KubeError as error:
-            if error.status == 409:
-                cure = f"look: gangplank status {meta['name']} -n {meta['namespace']}; remove it: gangplank delete ..."
-                return terminal.complain(f"{title(item)} is there already; {cure}", terminal.REFUSED)
-            raise
-        print(f"{title(item)} {done}{' (dry run)' if given.dry_run else ''}")
+        item["metadata"].setdefault("namespace", given.namespace or "default")
+    for _, job in known:
+        if problems := submission.unfit(kube, job):
+            raise SpecError(problems, f"{job['kind']} {job['metadata']['name']}")
+    for dry_run in (True, False)[: 1 if given.dry_run else 2]:  # nothing is made before the server takes all of it
+        for item in submitted:
+            try:
+                done = make(kube, item, dry_run=dry_run)
+            except KubeError as error:
+                if error.status == 409:
+                    return terminal.complain(taken(kube, item), terminal.REFUSED)
+                raise
+            if dry_run == given.dry_run:
+                print(f"{title(item)} {done}{' (dry run)' if dry_run else ''}")
     if not given.dry_run:
         meta = known[-1][1]["metadata"]
         print(f"next: gangplank logs {meta['name']} -n {meta['namespace']} -f")
     return terminal.OK
 
 
-def check_queues(jobs: list[Json], known: list[Json] | None) -> None:
-    """Refuse jobs whose queue takes none, before anything is made; silent where queues cannot be seen."""
-    for job in jobs:
-        if known is not None and (found := queues.problems(job, known)):
-            raise SpecError(found, f"{job['kind']} {job['metadata']['name']}")
+def taken(kube: Kube, job: Json) -> str:
+    """What is said of a job whose name is taken."""
+    meta = job["metadata"]
+    differs = [f"\n  {line}" for line in submission.compared(job, submission.there(kube, job))]
+    cure = f"look: gangplank status {meta['name']} -n {meta['namespace']}; remove it: gangplank delete ..."
+    how = f", and differs from this description:{''.join(differs)}\n" if differs else "; "
+    return f"{title(job)} is there already{how}{cure}"
 
 
 def scale(given: argparse.Namespace) -> int:
@@ -168,9 +173,10 @@ def delete(given: argparse.Namespace) -> int:
     job, submitted = locate(kube, given)
     meta = job["metadata"]
     beside = [item for item in submitted if item["kind"] in {"ConfigMap", "Service"}]
-    script = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {**meta, "name": f"{meta['name']}-script"}}
     service = {"apiVersion": "v1", "kind": "Service", "metadata": meta}
-    for item in [job, *(beside or [script, *([service] if backend_of(job) == "indexed" else [])])]:
+    beside += submission.scripts_of(job, except_for=beside)
+    beside += [service] if backend_of(job) == "indexed" and not submitted else []
+    for item in [job, *beside]:
         item["metadata"].setdefault("namespace", meta["namespace"])
         if kube.delete(item):
             print(f"{title(item)} removed")

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
+import re
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from gangplank import quantity, wiring
 
 if TYPE_CHECKING:
-    from gangplank.spec import JobSpec, Json, Resources
+    from gangplank.spec import JobSpec, Json, Resources, Script
 
 JOB_LABEL = "gangplank.dev/job"
 ROLE_LABEL = "gangplank.dev/role"
 TEAM_LABEL = "gangplank.dev/team"
 MANAGED_BY = {"app.kubernetes.io/managed-by": "gangplank"}
 SCRIPT_FOLDER = "/opt/gangplank/script"  # where a carried script is mounted
+SCRIPT_VOLUME = "script"  # the volume it is mounted from
+DIGEST_LENGTH = 10  # hexadecimal digits of a script's digest in the name of its ConfigMap
 USER_ID = 1000  # no user of its own is needed in the image: nothing looks it up
 GPU_TOLERATION: Json = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
 
@@ -127,8 +132,8 @@ def mounts(spec: JobSpec, role: str) -> tuple[list[Json], list[Json]]:
             if volume.read_only:
                 where[-1]["readOnly"] = True
     if spec.script and spec.script.text is not None:
-        volumes.append({"name": "script", "configMap": {"name": f"{spec.name}-script"}})
-        where.append({"name": "script", "mountPath": SCRIPT_FOLDER, "readOnly": True})
+        volumes.append({"name": SCRIPT_VOLUME, "configMap": {"name": script_name(spec, spec.script)}})
+        where.append({"name": SCRIPT_VOLUME, "mountPath": SCRIPT_FOLDER, "readOnly": True})
     if spec.shm_size:
         volumes.append({"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": spec.shm_size}})
         where.append({"name": "shm", "mountPath": "/dev/shm"})  # noqa: S108  NCCL's and the data loaders' own place
@@ -187,10 +192,39 @@ def template(spec: JobSpec, role: str, container: str, restart: str = "OnFailure
     return {"metadata": meta, "spec": pod}
 
 
+def script_name(spec: JobSpec, script: Script) -> str:
+    """The name of the ConfigMap that carries a script: another script has another, so an edited one is another job.
+
+    No pod that restarts sees the bytes of a later submission, and jobs of one name on two back-ends share none.
+
+    >>> from gangplank.spec import JobSpec, Script
+    >>> script_name(JobSpec("digits", "img"), Script("/opt/gangplank/script/a.py", "pass"))
+    'digits-script-3b2e6bf120'
+    """
+    said = "\n".join([spec.backend, file_of(script), script.text or ""])
+    return f"{spec.name}-script-{hashlib.sha256(said.encode('utf-8', 'surrogateescape')).hexdigest()[:DIGEST_LENGTH]}"
+
+
+def file_of(script: Script) -> str:
+    """The file name of a script."""
+    return script.path.rsplit("/", 1)[-1]
+
+
+def carried_by(manifest: object, name: str) -> str:
+    """The ConfigMap that carries the script of the job `name`, from a manifest or a live job; "" where none does."""
+    if isinstance(manifest, Mapping):
+        if manifest.get("name") == SCRIPT_VOLUME and isinstance(source := manifest.get("configMap"), Mapping):
+            own = f"{re.escape(name)}-script-[0-9a-f]{{{DIGEST_LENGTH}}}"
+            return str(source["name"]) if re.fullmatch(own, str(source.get("name"))) else ""
+        manifest = list(manifest.values())
+    parts = manifest if isinstance(manifest, list) else []
+    return next((held for part in parts if (held := carried_by(part, name))), "")
+
+
 def script_map(spec: JobSpec) -> list[Json]:
     """The ConfigMap that carries a job's script, if it has one to carry."""
     if not spec.script or spec.script.text is None:
         return []
-    name = spec.script.path.rsplit("/", 1)[-1]
-    meta = metadata(spec, f"{spec.name}-script")
-    return [{"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": {name: spec.script.text}}]
+    meta = metadata(spec, script_name(spec, spec.script))
+    data = {file_of(spec.script): spec.script.text}
+    return [{"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "immutable": True, "data": data}]

@@ -66,8 +66,6 @@ def name_length(spec: JobSpec, bad: Bad) -> None:
     if over > 0:
         expected = f"a name whose longest {what}, {longest}, has at most {names.LABEL_MAX} characters"
         bad("name", spec.name, expected, f"shorten it by {over}")
-    if spec.script and spec.script.text is not None and len(f"{spec.name}-script") > 253:
-        bad("name", spec.name, "a shorter name")
 
 
 def world(spec: JobSpec, bad: Bad) -> None:

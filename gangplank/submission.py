@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gangplank import queues, storage
-from gangplank.kube import KubeError
+from gangplank.errors import Problem, shown
+from gangplank.kube import KubeError, group_path
 from gangplank.live import differences
+from gangplank.podspec import carried_by
 from gangplank.watch import phase
 
 if TYPE_CHECKING:
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 
 GONE_S = 120  # seconds that a job may take to go with its pods
 POLL_S = 0.5
+VOLCANO = "/apis/scheduling.volcano.sh"  # there where Volcano is; everybody may ask
 CLAIM = ("v1", "PersistentVolumeClaim")
 
 
@@ -28,7 +31,7 @@ class Plan:
     """What makes a cluster run the job: nothing where `refused` says why not, else first remove, then submit."""
 
     refused: str = ""
-    remove: Json | None = None
+    remove: tuple[Json, ...] = ()
     submit: tuple[Json, ...] = ()
     differences: tuple[str, ...] = ()
 
@@ -52,20 +55,60 @@ def plan(kube: Kube, manifests: Sequence[Json], volumes: Sequence[Mapping[str, A
     """
     *beside, job = manifests
     live = there(kube, job)
-    differs = tuple(differences(job, live)) if live else ()
+    before = [there(kube, item) for item in beside]
+    # A script's ConfigMap is named for what it holds and immutable: one that holds anything else is not ours.
+    altered = [old for item, old in zip(beside, before, strict=True) if old and item.get("data") != old.get("data")]
+    differs = (*compared(job, live), *(f"{title(old)}: somebody changed the script in it" for old in altered))
+    differs = differs if live else ()
     if differs and not replace:
         return Plan(refused=refusal(job, differs), differences=differs)
     again = live if live and (differs or (replace and phase(live).failed)) else None
-    submit = [item for item in beside if (old := there(kube, item)) is None or [*differences(item, old)]]
+    submit = [item for item, old in zip(beside, before, strict=True) if old is None or [*differences(item, old)]]
     if again or not live:
-        known = kube.queues() if queues.asked(job)[1] else None  # None too for who may not see them: Volcano tells
-        problems = queues.problems(job, known) if known is not None else []
-        if volumes:
-            problems += storage.mount_problems(volumes, kube.items(*CLAIM, job["metadata"]["namespace"]))
-        if problems:
+        if problems := unfit(kube, job, volumes):
             return Plan(refused="\n  ".join([f"{title(job)} cannot be submitted:", *map(str, problems)]))
         submit.append(job)
-    return Plan("", again, tuple(submit), differs)
+    remove = [*([again, *scripts_of(again, except_for=beside)] if again else []), *altered]
+    return Plan("", tuple(remove), tuple(submit), differs)
+
+
+def unfit(kube: Kube, job: Json, volumes: Sequence[Mapping[str, Any]] = ()) -> list[Problem]:
+    """Why this cluster cannot run a job, before anything is made."""
+    known = kube.queues() if queues.asked(job)[1] else None  # None too for who may not see them: Volcano tells
+    problems = queues.problems(job, known) if known is not None else unscheduled(kube, job)
+    if volumes:
+        problems += storage.mount_problems(volumes, kube.items(*CLAIM, job["metadata"]["namespace"]))
+    return problems
+
+
+def unscheduled(kube: Kube, job: Json) -> list[Problem]:
+    """What is wrong with a PyTorchJob for Volcano's scheduler where there is none: nothing would look at its pods."""
+    replicas = (job["spec"].get("pytorchReplicaSpecs") or {}).values()
+    schedulers = {((item.get("template") or {}).get("spec") or {}).get("schedulerName") for item in replicas}
+    if "volcano" not in schedulers or not kube.get(group_path(job["apiVersion"])) or kube.get(VOLCANO):
+        return []
+    cure = "say pytorchjob: {gang: false} in the job's file, or install Volcano"
+    expected = "a scheduler that this cluster has: it has no Volcano"
+    return [Problem("schedulerName", shown("volcano"), expected, cure)]
+
+
+def compared(job: Json, live: Json | None) -> tuple[str, ...]:
+    """Where a live job is not as described, an edited script in words."""
+    lines = tuple(differences(job, live)) if live else ()
+    now, then = (carried_by(item, job["metadata"]["name"]) for item in (job, live))
+    if not (now and then and now != then):
+        return lines
+    edited = f"the script was edited: that job runs the one in ConfigMap {then}, this one would run {now}"
+    return (edited, *(line for line in lines if not line.endswith(f"described {now!r}")))
+
+
+def scripts_of(live: Json, except_for: Sequence[Json] = ()) -> list[Json]:
+    """The ConfigMap that carries a live job's script, unless it is one of those that are submitted again."""
+    meta = live["metadata"]
+    name = carried_by(live, meta["name"])
+    if not name or name in {item["metadata"]["name"] for item in except_for}:
+        return []
+    return [{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": meta["namespace"]}}]
 
 
 def there(kube: Kube, item: Json) -> Json | None:
@@ -85,21 +128,37 @@ def refusal(job: Json, differs: Sequence[str]) -> str:
 
 
 def carry_out(kube: Kube, todo: Plan, *, dry_run: bool) -> None:
-    """Do what the plan says; a dry run asks the server, except for a job whose name is still taken."""
-    if todo.remove and not dry_run:
-        kube.delete(todo.remove, "Foreground")
-        gone(kube, todo.remove)
+    """Do what the plan says, once the server's dry run has taken all of it; `dry_run` ends there."""
+    removed = [(item["kind"], item["metadata"]["name"]) for item in todo.remove]
     for item in todo.submit:
-        if not (dry_run and todo.remove and item is todo.submit[-1]):
-            make(kube, item, dry_run=dry_run)
+        attempt(kube, item, taken=(item["kind"], item["metadata"]["name"]) in removed)
+    if dry_run:
+        return
+    for item in todo.remove:
+        kube.delete(item, "Foreground")
+        gone(kube, item)
+    for item in todo.submit:
+        make(kube, item, dry_run=False)
 
 
-def gone(kube: Kube, job: Json) -> None:
-    """Wait until a job that was removed is gone with its pods."""
+def attempt(kube: Kube, item: Json, *, taken: bool = False) -> None:
+    """Ask the server whether it takes an object; under another name as long where its own is still taken."""
+    name = item["metadata"]["name"]
+    if taken:
+        item = {**item, "metadata": {**item["metadata"], "name": f"{name[:-1]}{'1' if name[-1] == '0' else '0'}"}}
+    try:
+        make(kube, item, dry_run=True)
+    except KubeError as error:  # what is removed first still counts
+        if not (taken and (error.status == 409 or "exceeded quota" in str(error))):
+            raise
+
+
+def gone(kube: Kube, item: Json) -> None:
+    """Wait until what was removed is gone, a job with its pods."""
     deadline = time.monotonic() + GONE_S
-    while there(kube, job):
+    while there(kube, item):
         if time.monotonic() > deadline:
-            raise KubeError(f"{title(job)} was removed and is there after {GONE_S} s; look at its pods' finalizers")
+            raise KubeError(f"{title(item)} was removed and is there after {GONE_S} s; look at its pods' finalizers")
         time.sleep(POLL_S)
 
 

@@ -213,6 +213,37 @@ def test_a_persons_own_image_runs_on_every_node(lab: Lab, tmp_path: Path) -> Non
         assert lab.kubectl("logs", f"mine-{node}") == "hello from my own image\n"
 
 
+def test_an_edited_script_is_refused_and_runs_when_it_replaces_the_job(lab: Lab, tmp_path: Path) -> None:
+    job, script = tmp_path / "job.yml", tmp_path / "mine.py"
+    job.write_text(yaml.safe_dump({"training_job": {
+        "name": "edited", "backend": "indexed", "image": "gangplank.dev/trainer:0.1.0", "workers": 1,
+        "script": os.path.relpath(script, ROOT), "resources": {"cpu": "250m", "memory": "512Mi"}}}))  # fmt: skip
+
+    def objects() -> dict[str, str]:
+        found = lab.get("configmaps,services,jobs,pods", "-l", "gangplank.dev/job=edited")
+        return {f"{item['kind']}/{item['metadata']['name']}": item["metadata"]["resourceVersion"] for item in found}
+
+    train = ("playbooks/train.yml", "-e", f"@{job}", "-e", f"training_job_report_folder={tmp_path}")
+    script.write_text("print('the first script')\n")
+    lab.playbook(*train, inventory=INVENTORY.parent)  # the folder will do, as the file does
+    before = objects()
+    assert len([name for name in before if name.startswith("ConfigMap/")]) == 1
+    assert "changed=0" in lab.playbook(*train)
+    script.write_text("print('the second script')\n")
+    for check in ([], ["--check"]):
+        with pytest.raises(AssertionError, match=r"the script was edited(.|\n)*training_job_replace=true"):
+            lab.playbook(*train, *check)
+    assert objects() == before
+    replace = ("-e", "training_job_replace=true")
+    lab.playbook(*train, *replace, "--check")
+    assert objects() == before
+    lab.playbook(*train, *replace)
+    told = lab.kubectl("logs", "-l", "gangplank.dev/job=edited", "--tail=-1")
+    assert ("the second script" in told, "the first script" in told) == (True, False)
+    assert len([name for name in objects() if name.startswith("ConfigMap/")]) == 1
+    lab.kubectl("delete", "configmaps,services,jobs", "-l", "gangplank.dev/job=edited", "--timeout=60s")
+
+
 def test_each_killed_program_comes_back(lab: Lab) -> None:
     names = [*PROGRAMS, *(f"{name}-{node}" for name in ON_NODES for node in ("node-0", "node-1"))]
     killed = {name: lab.programs()[name]["pid"] for name in names}

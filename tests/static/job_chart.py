@@ -88,6 +88,7 @@ def library() -> Json:
         "teamLabel": podspec.TEAM_LABEL,
         "scriptFolder": podspec.SCRIPT_FOLDER,
         "scriptLimit": SCRIPT_LIMIT,
+        "digestLength": podspec.DIGEST_LENGTH,
         "longest": names.LABEL_MAX,
         "instead": INSTEAD,
         "trainer": f"{wiring.TRAINER}/",

@@ -140,7 +140,7 @@ def test_a_carried_script_is_a_config_map_that_every_replica_mounts(backend: str
     for pod in BACKENDS[backend].objects(made[-1], Site()):
         if pod["kind"] == "Pod":
             assert "/opt/gangplank/script/b.py" in pod["spec"]["containers"][0]["command"]
-            assert {"name": "script", "configMap": {"name": "digits-script"}} in pod["spec"]["volumes"]
+            assert {"name": "script", "configMap": {"name": made[0]["metadata"]["name"]}} in pod["spec"]["volumes"]
 
 
 def test_volcano_gives_the_gang_as_many_retries_as_the_job_says() -> None:

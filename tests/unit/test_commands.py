@@ -1,10 +1,8 @@
-"""submit, status, logs and delete, against a small API server of our own that keeps objects in memory."""
+"""submit, status, logs and delete, against the small API server of conftest.py."""
 
 from __future__ import annotations
 
-import http.server
 import json
-import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,11 +11,12 @@ import yaml
 
 from gangplank import cli, commands
 from gangplank.backends import BACKENDS
+from gangplank.jobfiles import read_scripts
 from gangplank.parse import parse_job
 from gangplank.pods import Site
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from tests.unit.conftest import Api
 
 Json = dict[str, Any]
 ROOT = Path(__file__).resolve().parents[2]
@@ -26,78 +25,16 @@ LINEAR = str(ROOT / "jobs/linear.yml")
 JOBS = "/apis/batch.volcano.sh/v1alpha1/namespaces/default/jobs"
 
 
-class Api:
-    """The objects of a cluster by their path, the requests that came, and what to say instead of an answer."""
-
-    def __init__(self) -> None:
-        self.objects: dict[str, Json] = {}
-        self.logs: dict[str, bytes] = {}
-        self.seen: list[str] = []
-        self.bodies: list[Json] = []
-        self.says: tuple[int, str] | None = None
-
-    def answer(self, method: str, where: str, query: str, body: Json) -> tuple[int, bytes]:
-        """What the API server would say."""
-        self.seen.append(f"{method} {where}{'?' + query if query else ''}")
-        self.bodies.append(body)
-        if self.says:
-            return self.says[0], json.dumps({"message": self.says[1]}).encode()
-        if where.endswith("/log"):
-            return 200, self.logs[where]
-        if where.endswith("/pods"):
-            return 200, json.dumps({"items": [v for k, v in self.objects.items() if k.startswith(where)]}).encode()
-        key = f"{where}/{body['metadata']['name']}" if method == "POST" else where
-        if method in {"POST", "PATCH"}:
-            if method == "POST" and key in self.objects:
-                return 409, json.dumps({"message": "already exists"}).encode()
-            if "dryRun=All" not in query:
-                self.objects[key] = body
-            return 201, json.dumps(body).encode()
-        if key not in self.objects:
-            return 404, json.dumps({"message": f"{key} not found"}).encode()
-        return 200, json.dumps(self.objects.pop(key) if method == "DELETE" else self.objects[key]).encode()
-
-
-@pytest.fixture
-def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Api]:
-    state = Api()
-
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def handle_any(self) -> None:
-            size = int(self.headers.get("Content-Length") or 0)
-            body = json.loads(self.rfile.read(size)) if size else {}
-            where, _, query = self.path.partition("?")
-            code, data = state.answer(self.command, where, query, body)
-            self.send_response(code)
-            self.send_header("Content-Length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
-
-        do_GET = do_POST = do_PATCH = do_DELETE = handle_any  # noqa: N815  the names that http.server calls
-
-        def log_message(self, *_words: object) -> None:
-            """Say nothing."""
-
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
-    config = tmp_path / "kubeconfig"
-    cluster = {"name": "c", "cluster": {"server": f"http://127.0.0.1:{server.server_port}"}}
-    context = {"name": "x", "context": {"cluster": "c", "user": "u"}}
-    users = [{"name": "u", "user": {"token": "t"}}]
-    config.write_text(
-        json.dumps({"current-context": "x", "clusters": [cluster], "contexts": [context], "users": users})
-    )
-    monkeypatch.setenv("KUBECONFIG", str(config))
-    monkeypatch.setattr("kubernetes.config.kube_config.KUBE_CONFIG_DEFAULT_LOCATION", str(config))
-    yield state
-    server.shutdown()
-    server.server_close()
-
-
 def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
     code = cli.main(words)
     told = capsys.readouterr()
     return code, told.out, told.err
+
+
+def linear() -> list[Json]:
+    """What is submitted for jobs/linear.yml."""
+    job = yaml.safe_load(Path(LINEAR).read_text())
+    return BACKENDS["volcano"].manifests(parse_job(job, scripts=read_scripts(job, ROOT)))
 
 
 def running(api: Api) -> None:
@@ -117,18 +54,18 @@ def running(api: Api) -> None:
 
 
 def test_submits_what_a_job_needs_and_then_the_job(api: Api, capsys: pytest.CaptureFixture[str]) -> None:
+    script = linear()[0]["metadata"]["name"]
     code, out, err = run(capsys, "submit", LINEAR)
     assert (code, err) == (0, "")
     assert out.splitlines() == [
-        "ConfigMap default/linear-script applied",
+        f"ConfigMap default/{script} applied",
         "Job default/linear created",
         "next: gangplank logs linear -n default -f",
     ]
-    assert [line.split("?")[0] for line in api.seen] == [
-        "GET /apis/scheduling.volcano.sh/v1beta1/queues",
-        "PATCH /api/v1/namespaces/default/configmaps/linear-script",
-        f"POST {JOBS}",
-    ]
+    made = [f"PATCH /api/v1/namespaces/default/configmaps/{script}", f"POST {JOBS}"]
+    seen = ["GET /apis/scheduling.volcano.sh/v1beta1/queues", *made, *made]
+    assert [line.split("?")[0] for line in api.seen] == seen
+    assert ["dryRun=All" in line for line in api.seen[1:]] == [True, True, False, False]
     assert api.objects[f"{JOBS}/linear"]["spec"]["minAvailable"] == 3
     assert "force=true" in api.seen[1]  # a script that somebody applied otherwise is taken over
 
@@ -147,6 +84,33 @@ def test_does_not_touch_a_job_that_is_there(api: Api, capsys: pytest.CaptureFixt
     code, _, err = run(capsys, "submit", DIGITS)
     assert (code, json.dumps(api.objects)) == (1, before)
     assert "is there already" in err
+
+
+def test_an_edited_script_is_refused_and_changes_nothing(
+    api: Api, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "trainer").mkdir()
+    script = tmp_path / "trainer/linear.py"
+    script.write_text("print(1)\n")
+    assert run(capsys, "submit", LINEAR)[0] == 0
+    before = json.dumps(api.objects)
+    script.write_text("print(2)\n")
+    code, _, err = run(capsys, "submit", LINEAR)
+    assert (code, json.dumps(api.objects)) == (1, before)
+    assert "the script was edited" in err
+    assert "gangplank delete" in err
+    code, out, _ = run(capsys, "delete", LINEAR)
+    assert (code, api.objects) == (0, {}), out  # also the script of before
+    assert run(capsys, "submit", LINEAR)[0] == 0
+    assert [item["data"] for item in api.objects.values() if "data" in item] == [{"linear.py": "print(2)\n"}]
+
+
+def test_what_the_server_refuses_leaves_no_script_behind(api: Api, capsys: pytest.CaptureFixture[str]) -> None:
+    api.refuses = "admission webhook denied the request"
+    code, _, err = run(capsys, "submit", LINEAR)
+    assert (code, api.objects) == (4, {})
+    assert api.refuses in err
 
 
 def test_a_refused_job_asks_no_cluster(api: Api, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -211,7 +175,8 @@ def test_delete_takes_the_script_along(api: Api, capsys: pytest.CaptureFixture[s
     run(capsys, "submit", LINEAR)
     code, out, _ = run(capsys, "delete", job)
     assert (code, api.objects) == (0, {})
-    assert out.splitlines() == ["Job default/linear removed", "ConfigMap default/linear-script removed"]
+    script = linear()[0]["metadata"]["name"]
+    assert out.splitlines() == ["Job default/linear removed", f"ConfigMap default/{script} removed"]
 
 
 def test_delete_takes_the_pods_along_and_minds_no_absent_script(api: Api, capsys: pytest.CaptureFixture[str]) -> None:

@@ -17,10 +17,9 @@ from tests.unit.test_proof import World, interrupted, where
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.unit.test_commands import Api
+    from tests.unit.conftest import Api
 
 Json = dict[str, Any]
-api = test_commands.api
 PODS = "/api/v1/namespaces/default/pods"
 JOB = {
     "name": "digits", "image": "img", "script": "/opt/gangplank/trainer/train.py", "output": "/out/digits",

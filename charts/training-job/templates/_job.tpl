@@ -71,3 +71,10 @@
 {{- end -}}
 {{- toJson $made -}}
 {{- end -}}
+
+{{/* The name of the ConfigMap that carries the script, another one for another script: {{ include "training-job.script" (list . $job) }} */}}
+{{- define "training-job.script" -}}
+{{- $job := index . 1 -}}
+{{- $digest := printf "%s\n%s\n%s" $job.backend (base $job.script) (index . 0).Values.script | sha256sum -}}
+{{- printf "%s-script-%s" $job.name ($digest | trunc (int ((index . 0).Files.Get "files/library.json" | fromJson).digestLength)) -}}
+{{- end -}}

@@ -39,7 +39,7 @@
 {{- end -}}
 {{- end -}}
 {{- if and $job.script (not (hasPrefix "/" $job.script)) -}}
-{{- $volumes = append $volumes (dict "name" "script" "configMap" (dict "name" (printf "%s-script" $job.name))) -}}
+{{- $volumes = append $volumes (dict "name" "script" "configMap" (dict "name" (include "training-job.script" (list $context $job)))) -}}
 {{- $mounts = append $mounts (dict "name" "script" "mountPath" $library.scriptFolder "readOnly" true) -}}
 {{- end -}}
 {{- if $job.shm_size -}}

@@ -209,8 +209,8 @@ def test_a_job_that_has_failed_is_run_anew_when_told(
     cluster.wait(lambda: phase(submission.there(kube, manifests[-1]) or {}).failed, "Pod")
     assert not submission.plan(kube, manifests, replace=False).changes, "nobody has asked for it"
     again = submission.plan(kube, manifests, replace=True)
-    assert again.remove is not None
+    assert again.remove
     submission.carry_out(kube, again, dry_run=False)
     live = submission.there(kube, manifests[-1])
     assert live is not None
-    assert live["metadata"]["uid"] != again.remove["metadata"]["uid"]
+    assert live["metadata"]["uid"] != again.remove[0]["metadata"]["uid"]

@@ -1,0 +1,87 @@
+"""A small API server that keeps objects in memory, for whatever talks to a cluster."""
+
+from __future__ import annotations
+
+import http.server
+import json
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+Json = dict[str, Any]
+
+
+class Api:
+    """The objects of a cluster by their path, the requests that came, and what to say instead of an answer."""
+
+    def __init__(self) -> None:
+        self.objects: dict[str, Json] = {}
+        self.logs: dict[str, bytes] = {}
+        self.seen: list[str] = []
+        self.bodies: list[Json] = []
+        self.says: tuple[int, str] | None = None
+        self.refuses = ""  # what a webhook says of every job
+
+    def answer(self, method: str, where: str, query: str, body: Json) -> tuple[int, bytes]:
+        """What the API server would say."""
+        self.seen.append(f"{method} {where}{'?' + query if query else ''}")
+        self.bodies.append(body)
+        if self.says:
+            return self.says[0], json.dumps({"message": self.says[1]}).encode()
+        if where.endswith("/log"):
+            return 200, self.logs[where]
+        if where.endswith("/pods"):
+            return 200, json.dumps({"items": [v for k, v in self.objects.items() if k.startswith(where)]}).encode()
+        if method == "POST" and self.refuses:
+            return 403, json.dumps({"message": self.refuses}).encode()
+        key = f"{where}/{body['metadata']['name']}" if method == "POST" else where
+        if method in {"POST", "PATCH"}:
+            if method == "POST" and key in self.objects:
+                return 409, json.dumps({"message": "already exists"}).encode()
+            if "dryRun=All" not in query:
+                self.objects[key] = body
+            return 201, json.dumps(body).encode()
+        if key not in self.objects:
+            return 404, json.dumps({"message": f"{key} not found"}).encode()
+        return 200, json.dumps(self.objects.pop(key) if method == "DELETE" else self.objects[key]).encode()
+
+
+@pytest.fixture
+def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Api]:
+    state = Api()
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def handle_any(self) -> None:
+            size = int(self.headers.get("Content-Length") or 0)
+            body = json.loads(self.rfile.read(size)) if size else {}
+            where, _, query = self.path.partition("?")
+            code, data = state.answer(self.command, where, query, body)
+            self.send_response(code)
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
+        do_GET = do_POST = do_PATCH = do_DELETE = handle_any  # noqa: N815  the names that http.server calls
+
+        def log_message(self, *_words: object) -> None:
+            """Say nothing."""
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+    config = tmp_path / "kubeconfig"
+    cluster = {"name": "c", "cluster": {"server": f"http://127.0.0.1:{server.server_port}"}}
+    context = {"name": "x", "context": {"cluster": "c", "user": "u"}}
+    users = [{"name": "u", "user": {"token": "t"}}]
+    config.write_text(
+        json.dumps({"current-context": "x", "clusters": [cluster], "contexts": [context], "users": users})
+    )
+    monkeypatch.setenv("KUBECONFIG", str(config))
+    monkeypatch.setattr("kubernetes.config.kube_config.KUBE_CONFIG_DEFAULT_LOCATION", str(config))
+    yield state
+    server.shutdown()
+    server.server_close()

@@ -1,0 +1,157 @@
+"""What gangplank/submission.py makes of a job whose script was edited, on every back-end."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from gangplank import submission
+from gangplank.backends import BACKENDS
+from gangplank.kube import Kube, KubeError, path
+from gangplank.parse import parse_job
+
+if TYPE_CHECKING:
+    from tests.unit.conftest import Api
+
+Json = dict[str, Any]
+each_backend = pytest.mark.parametrize("backend", BACKENDS)
+
+
+@pytest.fixture(autouse=True)
+def volcano(api: Api) -> None:
+    """The cluster has Volcano and the operator."""
+    api.objects = {where: {"kind": "there"} for where in ("/apis/scheduling.volcano.sh", "/apis/kubeflow.org/v1")}
+
+
+def manifests(backend: str, script: str, **more: Any) -> list[Json]:
+    """What is submitted for a job that carries a script."""
+    job = {"name": "a", "image": "i", "script": "own/a.py", "backend": backend, **more}
+    return BACKENDS[backend].manifests(parse_job(job, scripts={"own/a.py": script}))
+
+
+def run(described: list[Json], *, replace: bool = False) -> None:
+    """Submit a job as the role does."""
+    kube = Kube()
+    todo = submission.plan(kube, described, replace=replace)
+    if todo.refused:
+        raise KubeError(todo.refused)
+    submission.carry_out(kube, todo, dry_run=False)
+
+
+def live(api: Api, job: Json) -> Json:
+    return api.objects[path(job["apiVersion"], job["kind"], "default", "a")]
+
+
+def scripts(api: Api) -> list[str]:
+    """The scripts that the cluster has."""
+    return [text for item in api.objects.values() for text in item.get("data", {}).values()]
+
+
+@each_backend
+def test_an_edited_script_is_refused_before_anything_is_changed(api: Api, backend: str) -> None:
+    run(manifests(backend, "print(1)"))
+    run(manifests(backend, "print(1)"))  # as it is there: nothing to do
+    before, asked = json.dumps(api.objects), len(api.seen)
+    with pytest.raises(KubeError, match=r"the script was edited: .*\n.*training_job_replace=true"):
+        run(manifests(backend, "print(2)"))
+    assert json.dumps(api.objects) == before
+    assert {line.split()[0] for line in api.seen[asked:]} == {"GET"}
+
+
+@each_backend
+def test_what_replaces_it_runs_the_new_script_and_takes_the_old_one_away(api: Api, backend: str) -> None:
+    run(manifests(backend, "print(1)"))
+    described = manifests(backend, "print(2)")
+    run(described, replace=True)
+    assert scripts(api) == ["print(2)"]
+    assert live(api, described[-1]) == described[-1]
+    assert described[0]["metadata"]["name"] in json.dumps(described[-1])
+
+
+@each_backend
+def test_a_refused_replacement_leaves_the_job_and_its_script(api: Api, backend: str) -> None:
+    run(manifests(backend, "print(1)"))
+    before = json.dumps(api.objects)
+    api.refuses = "admission webhook denied the request"
+    with pytest.raises(KubeError, match="denied"):
+        run(manifests(backend, "print(2)"), replace=True)
+    assert json.dumps(api.objects) == before
+
+
+def test_a_job_that_is_refused_leaves_no_script(api: Api) -> None:
+    api.refuses = "exceeded quota: jobs"
+    with pytest.raises(KubeError, match="exceeded quota"):
+        run(manifests("indexed", "print(1)"))
+    assert scripts(api) == []
+
+
+def test_a_quota_that_counts_what_is_removed_first_is_no_refusal(api: Api) -> None:
+    run(manifests("volcano", "print(1)"))
+    answer, api.refuses = api.answer, "exceeded quota: jobs"
+
+    def until_removed(method: str, *request: Any) -> tuple[int, bytes]:
+        if method == "DELETE":
+            api.refuses = ""
+        return answer(method, *request)
+
+    api.answer = until_removed  # type: ignore[method-assign]
+    run(manifests("volcano", "print(2)"), replace=True)
+    assert scripts(api) == ["print(2)"]
+
+
+def test_a_script_that_somebody_removed_is_back_and_the_job_stays(api: Api) -> None:
+    described = manifests("volcano", "print(1)")
+    run(described)
+    del api.objects[path("v1", "ConfigMap", "default", described[0]["metadata"]["name"])]
+    run(described)
+    assert scripts(api) == ["print(1)"]
+    assert not any(line.startswith("DELETE") for line in api.seen)
+
+
+def test_a_script_that_somebody_changed_is_refused_and_replaced_with_its_job(api: Api) -> None:
+    described = manifests("volcano", "print(1)")
+    run(described)
+    where = path("v1", "ConfigMap", "default", described[0]["metadata"]["name"])
+    api.objects[where] = {**described[0], "data": {"a.py": "print(666)"}}
+    with pytest.raises(KubeError, match="somebody changed the script in it"):
+        run(described)
+    run(described, replace=True)
+    assert scripts(api) == ["print(1)"]
+    assert f"DELETE {where}" in api.seen  # it is immutable
+
+
+def test_the_files_name_and_the_back_end_tell_scripts_apart() -> None:
+    names = {manifests(backend, "print(1)")[0]["metadata"]["name"] for backend in BACKENDS}
+    renamed = parse_job({"name": "a", "image": "i", "script": "b.py"}, scripts={"b.py": "print(1)"})
+    names.add(BACKENDS["volcano"].manifests(renamed)[0]["metadata"]["name"])
+    assert len(names) == len(BACKENDS) + 1
+    assert all(manifests(backend, "print(1)")[0]["immutable"] for backend in BACKENDS)
+
+
+@pytest.mark.parametrize("mine", ["other-script-0123456789", "a-script", "a-script-0123456789-x"])
+def test_a_volume_of_that_name_which_is_a_persons_own_is_not_removed(api: Api, mine: str) -> None:
+    (job,) = BACKENDS["volcano"].manifests(parse_job({"name": "a", "image": "i", "script": "/a.py"}))
+    for task in job["spec"]["tasks"]:
+        task["template"]["spec"]["volumes"] = [{"name": "script", "configMap": {"name": mine}}]
+    where = path("v1", "ConfigMap", "default", mine)
+    api.objects |= {path(job["apiVersion"], "Job", "default", "a"): job, where: {"kind": "ConfigMap"}}
+    run(manifests("volcano", "print(1)"), replace=True)
+    assert where in api.objects
+
+
+def test_a_gang_of_a_cluster_without_volcano_is_refused_with_what_to_say_instead(api: Api) -> None:
+    api.objects = {"/apis/kubeflow.org/v1": {"kind": "APIResourceList"}}
+    before = json.dumps(api.objects)
+    with pytest.raises(KubeError, match=r"schedulerName: got \"volcano\", .*pytorchjob: {gang: false}"):
+        run(manifests("pytorchjob", "print(1)"))
+    assert json.dumps(api.objects) == before
+    run(manifests("pytorchjob", "print(1)", pytorchjob={"gang": False}))
+    assert scripts(api) == ["print(1)"]
+
+
+def test_who_may_not_see_queues_may_use_volcano_all_the_same(api: Api) -> None:
+    assert not any("queues" in where for where in api.objects)
+    run(manifests("pytorchjob", "print(1)"))
+    assert scripts(api) == ["print(1)"]
