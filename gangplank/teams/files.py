@@ -11,16 +11,28 @@ from gangplank.reading import documents
 from gangplank.teams.parse import TeamsError, parse_teams
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
     from fractions import Fraction
 
     from gangplank.teams.parse import Teams
 
 SITE = "_site.yml"
+TEAMS = "teams"  # of a site's folder
+
+
+def beside(sources: Iterable[str]) -> str:
+    """The folder of teams beside the hosts of the last inventory source that has one; "" where none has.
+
+    A source is a file of hosts or the folder of one, as `-i` takes both.
+    """
+    folders = [path if path.is_dir() else path.parent for source in sources if (path := Path(source)).exists()]
+    return next((str(folder / TEAMS) for folder in reversed(folders) if (folder / TEAMS).is_dir()), "")
 
 
 def load(folder: str, capacity: Mapping[str, Fraction] | None = None) -> Teams:
     """The site and teams of a folder; `capacity` is what the cluster has where the site does not say."""
+    if not folder:
+        raise Unreadable(f"no folder {TEAMS}/ is beside the inventory's hosts; make one as inventories/example has it")
     place = Path(folder)
     if not place.is_dir():
         raise Unreadable(f"{folder}: no such folder; give a site's folder of teams, e.g. inventories/example/teams")

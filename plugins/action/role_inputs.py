@@ -15,10 +15,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from plugins.glue import Glue
 
 
-def written_in(name: str, folders: list[str]) -> str:
-    """Return the file and line of `name: …` under `folders`, or where else it can come from."""
-    for folder in folders:
-        for path in sorted(Path(folder).rglob("*.y*ml")):
+def written_in(name: str, places: list[Path]) -> str:
+    """Return the file and line of `name: …` in these files and folders, or where else it can come from."""
+    for place in places:
+        for path in [place] if place.is_file() else sorted(place.rglob("*.y*ml")):
             for number, line in enumerate(path.read_text(errors="replace").splitlines(), 1):
                 if re.match(rf"\s*{name}\s*:", line):
                     return f"{path}:{number}"
@@ -38,11 +38,15 @@ class ActionModule(Glue):
         unknown = sorted(name for name in found if name.startswith(prefix) and name not in known)
         if not unknown:
             return {"changed": False}
-        folders = [str(found[name]) for name in ("inventory_dir", "playbook_dir") if found.get(name)]
+        places = []
+        for source in map(Path, found.get("ansible_inventory_sources") or ()):  # a site's folder, or a file in it
+            beside = [source.parent / name for name in ("group_vars", "host_vars")]
+            places += [source] if source.is_dir() else [source, *beside]
+        places.append(Path(found["playbook_dir"]))
         short, lines = [other.removeprefix(prefix) for other in known], []
         for name in unknown:
             near = difflib.get_close_matches(name.removeprefix(prefix), short, 1)
             cure = f"write {prefix}{near[0]}" if near else f"remove it, or see roles/{role.get_name()}/README.md"
-            where = written_in(name, folders)
+            where = written_in(name, places)
             lines.append(f"{where}: {name}: role {role.get_name()} has no such input. Cure: {cure}.")
         return {"failed": True, "msg": "\n".join(lines)}

@@ -1,4 +1,4 @@
-"""Filter over Gangplank's library: a training job with the defaults of its team."""
+"""Filters over Gangplank's library: the folder of a site's teams, and a training job with the defaults of its team."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # used by cloning 
 
 from gangplank.errors import SpecError
 from gangplank.files import Unreadable
-from gangplank.teams.files import load
+from gangplank.teams.files import beside, load
 from gangplank.teams.jobs import with_team
 
 if TYPE_CHECKING:
@@ -31,5 +31,5 @@ class FilterModule:
     """What Ansible loads."""
 
     def filters(self) -> dict[str, Callable[..., Any]]:
-        """The filter by name."""
-        return {"gangplank_of_team": of_team}
+        """The filters by name."""
+        return {"gangplank_of_team": of_team, "gangplank_teams_folder": beside}

@@ -215,12 +215,13 @@ def test_a_persons_own_image_runs_on_every_node(lab: Lab, tmp_path: Path) -> Non
 
 def test_an_edited_script_is_refused_and_runs_when_it_replaces_the_job(lab: Lab, tmp_path: Path) -> None:
     job, script = tmp_path / "job.yml", tmp_path / "mine.py"
-    job.write_text(yaml.safe_dump({"training_job": {
-        "name": "edited", "backend": "indexed", "image": "gangplank.dev/trainer:0.1.0", "workers": 1,
-        "script": os.path.relpath(script, ROOT), "resources": {"cpu": "250m", "memory": "512Mi"}}}))  # fmt: skip
+    described = {"name": "edited", "namespace": "edited", "backend": "indexed", "workers": 1}
+    described |= {"image": "gangplank.dev/trainer:0.1.0", "script": os.path.relpath(script, ROOT)}
+    job.write_text(yaml.safe_dump({"training_job": described}))
+    lab.kubectl("create", "namespace", "edited")
 
     def objects() -> dict[str, str]:
-        found = lab.get("configmaps,services,jobs,pods", "-l", "gangplank.dev/job=edited")
+        found = lab.get("configmaps,services,jobs,pods", "-n", "edited", "-l", "gangplank.dev/job=edited")
         return {f"{item['kind']}/{item['metadata']['name']}": item["metadata"]["resourceVersion"] for item in found}
 
     train = ("playbooks/train.yml", "-e", f"@{job}", "-e", f"training_job_report_folder={tmp_path}")
@@ -238,10 +239,10 @@ def test_an_edited_script_is_refused_and_runs_when_it_replaces_the_job(lab: Lab,
     lab.playbook(*train, *replace, "--check")
     assert objects() == before
     lab.playbook(*train, *replace)
-    told = lab.kubectl("logs", "-l", "gangplank.dev/job=edited", "--tail=-1")
+    told = lab.kubectl("logs", "-n", "edited", "-l", "gangplank.dev/job=edited", "--tail=-1")
     assert ("the second script" in told, "the first script" in told) == (True, False)
     assert len([name for name in objects() if name.startswith("ConfigMap/")]) == 1
-    lab.kubectl("delete", "configmaps,services,jobs", "-l", "gangplank.dev/job=edited", "--timeout=60s")
+    lab.kubectl("delete", "namespace", "edited", "--timeout=60s")
 
 
 def test_each_killed_program_comes_back(lab: Lab) -> None:

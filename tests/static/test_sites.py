@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -17,7 +19,7 @@ from gangplank.teams.parse import RESERVED
 ROOT = Path(__file__).resolve().parents[2]
 SITES = sorted(path.parent for path in ROOT.glob("inventories/*/hosts.yml"))
 each_site = pytest.mark.parametrize("site", SITES, ids=lambda site: site.name)
-PLAYBOOKS = ("site.yml", "teams.yml", "train.yml")
+PLAYBOOKS = ("site.yml", "teams.yml", "train.yml", "uninstall.yml")
 ALONE = ("lab", "site")  # prefixes of values that belong to no role: an inventory's own, and the playbooks'
 
 
@@ -67,6 +69,69 @@ def test_its_playbooks_pass_the_syntax_check(site: Path) -> None:
     done = subprocess.run([*command, *books], cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "WARNING" not in done.stderr, done.stderr
+
+
+@pytest.fixture
+def sources(tmp_path: Path) -> dict[str, tuple[list[Path], Path]]:
+    """Ways to name a site, and the folder of teams that is meant."""
+    lab, example, copy = ROOT / "inventories/lab", ROOT / "inventories/example", tmp_path / "copy"
+    shutil.copytree(lab, copy)
+    (tmp_path / "more").mkdir()
+    (tmp_path / "more/hosts.yml").write_text("all: {hosts: {more: }}\n")
+    return {
+        "nothing": ([], lab),
+        "folder": ([lab], lab),
+        "file": ([lab / "hosts.yml"], lab),
+        "copied folder": ([copy], copy),
+        "copied file": ([copy / "hosts.yml"], copy),
+        "two sites": ([lab, example / "hosts.yml"], example),
+        "two sites, folder last": ([lab / "hosts.yml", example], example),
+        "and hosts without teams": ([lab, tmp_path / "more/hosts.yml"], lab),
+        "and a list of hosts": ([lab, Path("one,two")], lab),
+    }
+
+
+WAYS = ("nothing", "folder", "file", "copied folder", "copied file", "two sites", "two sites, folder last",
+        "and hosts without teams", "and a list of hosts")  # fmt: skip
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_teams_are_found_however_the_site_is_named(
+    sources: dict[str, tuple[list[Path], Path]], way: str, tmp_path: Path
+) -> None:
+    given, site = sources[way]
+    roles = [{"role": role, "tags": ["never"]} for role in ("team", "training_job")]  # whose defaults the play has then
+    skip = ("--skip-tags", "always")  # their checks of inputs
+    shown = {"name": "Show", "ansible.builtin.debug": {"msg": "{{ [team_folder, training_job_teams] | to_json }}"}}
+    (tmp_path / "book.yml").write_text(yaml.safe_dump([{"hosts": "localhost", "roles": roles, "pre_tasks": [shown]}]))
+    said = "".join(play(tmp_path / "book.yml", given, tmp_path, *skip).split())  # in lines of any length
+    assert json.dumps([str(site / "teams")] * 2, separators=(",", ":")) in said
+
+
+@pytest.mark.parametrize("way", ["folder", "file"])
+def test_a_job_starts_from_its_teams_values_however_the_site_is_named(
+    sources: dict[str, tuple[list[Path], Path]], way: str, tmp_path: Path
+) -> None:
+    for name, team in (("mine", "vision"), ("nobodys", "")):
+        job = {"name": name, "script": "/a.py", **({"team": team} if team else {"image": "own"})}
+        variables = {"training_job": job, "training_job_manifest_dir": str(tmp_path)}
+        (tmp_path / "job.json").write_text(json.dumps(variables))
+        words = ("--tags", "manifests", "-e", f"@{tmp_path}/job.json")
+        play(ROOT / "playbooks/train.yml", sources[way][0], tmp_path, *words)
+    (job,) = yaml.safe_load_all((tmp_path / "vision.mine.yml").read_text())
+    assert job["spec"]["tasks"][0]["template"]["spec"]["containers"][0]["image"] == "gangplank.dev/trainer:0.1.0"
+    assert (tmp_path / "default.nobodys.yml").exists()
+
+
+def play(book: Path, given: list[Path], folder: Path, *words: str) -> str:
+    """Run a playbook from another folder, with these inventories; what it printed."""
+    command = [sys.executable, "-m", "ansible", "playbook", str(book), *words]
+    for source in given:
+        command += ["-i", str(source)]
+    environment = os.environ | {"ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"), "NO_COLOR": "1", "COLUMNS": "400"}
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
 
 
 def test_the_site_to_copy_has_what_a_real_one_has() -> None:
