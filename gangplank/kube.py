@@ -28,6 +28,7 @@ PLURALS = {
     ("kubeflow.org/v1", "PyTorchJob"): "pytorchjobs",
     ("trainer.kubeflow.org/v1alpha1", "TrainJob"): "trainjobs",
 }
+REVIEW = ("authorization.k8s.io/v1", "SelfSubjectAccessReview")  # everybody may ask what they may
 WRITER = "gangplank"  # who wrote a field, for server-side apply
 POLL_S = 0.5
 TIMEOUT_S = 30  # of one request, logs that are followed excepted
@@ -65,16 +66,25 @@ class Kube:
 
     def __init__(self, kubeconfig: str | None = None, context: str | None = None) -> None:
         from kubernetes import client, config
+        from yaml import YAMLError
 
+        files = kubeconfig or config.kube_config.KUBE_CONFIG_DEFAULT_LOCATION
         try:
+            _, current = config.list_kube_config_contexts(config_file=kubeconfig)
             self.api: Any = config.new_client_from_config(config_file=kubeconfig, context=context)
-        except (config.ConfigException, OSError, ValueError) as error:
+            self.origin = f"context {context or current['name']} of {files}"
+        except (config.ConfigException, OSError, ValueError, TypeError, YAMLError) as error:
             if kubeconfig or context or not in_cluster():
-                raise KubeError(f"{error}; give --kubeconfig, or set KUBECONFIG") from None
+                reason = " ".join(str(error).split())
+                raise KubeError(f"kubeconfig {files}: {reason}; give --kubeconfig, or set KUBECONFIG") from None
             config.load_incluster_config()
             self.api = client.ApiClient()
+            self.origin = "this pod's own account"
         self.groups: dict[str, list[Json]] = {}  # what the cluster said of an API group's kinds
         self.refused: Any = client.exceptions.ApiException
+
+    def __str__(self) -> str:
+        return f"{self.api.configuration.host} ({self.origin})"
 
     def open(self, method: str, where: str, body: object = None, query: Mapping[str, str] | None = None) -> Any:
         """One request; the open answer."""
@@ -210,6 +220,14 @@ class Kube:
         """Change some fields of an object; the object as it is then."""
         meta = item["metadata"]
         return self.call("PATCH", path(item["apiVersion"], item["kind"], meta["namespace"], meta["name"]), change)
+
+    def may(self, verb: str, resource: str) -> bool:
+        """Whether this person may do something with all objects of a kind, e.g. create clusterroles.<its group>."""
+        name, _, group = resource.partition(".")
+        asked = {"resourceAttributes": {"verb": verb, "resource": name, "group": group}}
+        where = f"{group_path(REVIEW[0])}/selfsubjectaccessreviews"
+        answer = self.call("POST", where, {"apiVersion": REVIEW[0], "kind": REVIEW[1], "spec": asked})
+        return bool(answer["status"]["allowed"])
 
     def queues(self) -> list[Json] | None:
         """Volcano's queues; None where there is no Volcano, or where this person may not see them."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -16,13 +17,23 @@ KUBECONFIG: dict[str, Any] = {"kubeconfig": {"type": "path"}}
 
 
 class Asking(Glue):
-    """An action with a cluster: `kube`, of the argument kubeconfig, else of the environment that its play sets."""
+    """An action with a cluster: `kube`, of the argument kubeconfig, else the one that kubernetes.core's modules take.
+
+    That is the one of K8S_AUTH_KUBECONFIG, else KUBECONFIG, else the home's, each with the context of K8S_AUTH_CONTEXT
+    if there is one; the play's `environment` goes before that of whoever runs it.
+    """
 
     OPTIONS: ClassVar[dict[str, Any]] = KUBECONFIG
 
     @cached_property
+    def environment(self) -> dict[str, str]:
+        """The environment that modules get."""
+        own: dict[str, str] = {}
+        self._compute_environment_string(own)
+        return {**os.environ, **own}
+
+    @cached_property
     def kube(self) -> Kube:
         """The cluster; KubeError where it cannot be found."""
-        environment: dict[str, str] = {}
-        self._compute_environment_string(environment)
-        return Kube(self._task.args.get("kubeconfig") or environment.get("K8S_AUTH_KUBECONFIG"))
+        names = self.environment.get("K8S_AUTH_KUBECONFIG") or self.environment.get("KUBECONFIG")
+        return Kube(self._task.args.get("kubeconfig") or names, self.environment.get("K8S_AUTH_CONTEXT") or None)

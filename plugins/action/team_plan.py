@@ -8,12 +8,11 @@ from typing import Any, ClassVar
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from gangplank.kube import Kube
 from gangplank.teams.work import work
-from plugins.glue import Glue
+from plugins.cluster import KUBECONFIG, Asking
 
 
-class ActionModule(Glue):
+class ActionModule(Asking):
     """Arguments: folder, remove, remove_claims, kubeconfig.
 
     Returns remove, steps, notes, differences and probe; changes nothing, and says in check mode what would change.
@@ -23,12 +22,12 @@ class ActionModule(Glue):
         "folder": {"type": "path", "required": True},
         "remove": {"type": "list", "elements": "str", "default": []},
         "remove_claims": {"type": "list", "elements": "str", "default": []},
-        "kubeconfig": {"type": "path"},
+        **KUBECONFIG,
     }
 
     def act(self, given: dict[str, Any]) -> dict[str, Any]:
         """Convert and call."""
-        found = work(Kube(given["kubeconfig"]), given["folder"], given["remove"], given["remove_claims"])
+        found = work(self.kube, given["folder"], given["remove"], given["remove_claims"])
         if found.refused:
             return {"failed": True, "msg": "\n".join(found.refused)}
         lines = [str(item) for item in found.differences]

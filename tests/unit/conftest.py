@@ -20,12 +20,14 @@ class Api:
     """The objects of a cluster by their path, the requests that came, and what to say instead of an answer."""
 
     def __init__(self) -> None:
+        self.kubeconfig = ""  # the file that names it
         self.objects: dict[str, Json] = {}
         self.logs: dict[str, bytes] = {}
         self.seen: list[str] = []
         self.bodies: list[Json] = []
         self.says: tuple[int, str] | None = None
         self.refuses = ""  # what a webhook says of every job
+        self.forbidden: set[str] = set()  # kinds of which this person may make none
 
     def answer(self, method: str, where: str, query: str, body: Json) -> tuple[int, bytes]:
         """What the API server would say."""
@@ -33,6 +35,11 @@ class Api:
         self.bodies.append(body)
         if self.says:
             return self.says[0], json.dumps({"message": self.says[1]}).encode()
+        if where == "/version":
+            return 200, b"{}"
+        if where.endswith("/selfsubjectaccessreviews"):
+            kind = body["spec"]["resourceAttributes"]["resource"]
+            return 201, json.dumps({"status": {"allowed": kind not in self.forbidden}}).encode()
         if where.endswith("/log"):
             return 200, self.logs[where]
         if where.endswith("/pods"):
@@ -80,7 +87,10 @@ def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Api]:
     config.write_text(
         json.dumps({"current-context": "x", "clusters": [cluster], "contexts": [context], "users": users})
     )
+    state.kubeconfig = str(config)
     monkeypatch.setenv("KUBECONFIG", str(config))
+    for name in ("K8S_AUTH_KUBECONFIG", "K8S_AUTH_CONTEXT"):
+        monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr("kubernetes.config.kube_config.KUBE_CONFIG_DEFAULT_LOCATION", str(config))
     yield state
     server.shutdown()

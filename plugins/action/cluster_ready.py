@@ -1,0 +1,62 @@
+"""Say which cluster a run is about to change, and refuse one that it could not change to the end."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from ansible.utils.display import Display
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from gangplank.errors import Problem
+from gangplank.kube import KubeError
+from plugins.cluster import KUBECONFIG, Asking
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+FIX = {"helm": "install Helm 3 (https://helm.sh/docs/intro/install)"}
+
+
+class ActionModule(Asking):
+    """Arguments: programs (that PATH must have), may (as "create namespaces", cluster-wide), kubeconfig.
+
+    Every problem is in the one failure.
+    """
+
+    OPTIONS: ClassVar = {
+        "programs": {"type": "list", "elements": "str", "default": []},
+        "may": {"type": "list", "elements": "str", "default": []},
+        **KUBECONFIG,
+    }
+
+    def act(self, given: dict[str, Any]) -> dict[str, Any]:
+        """Look at this machine and ask the cluster."""
+        problems = [*self.missing(given["programs"])]
+        try:
+            Display().display(f"    cluster: {self.kube}")
+            self.kube.call("GET", "/version")
+            problems += self.forbidden(given["may"])
+        except KubeError as error:
+            problems.append(f"{error} (for playbooks K8S_AUTH_KUBECONFIG and K8S_AUTH_CONTEXT go first)")
+        if problems:
+            raise KubeError("\n".join(["Nothing was changed:", *(f"  {problem}" for problem in problems)]))
+        return {"changed": False}
+
+    def missing(self, programs: Iterable[str]) -> Iterator[str]:
+        """A line for each program that is not there."""
+        path = self.environment.get("PATH", "")
+        for name in programs:
+            if not shutil.which(name, path=path):
+                cure = f"{FIX.get(name, 'install it')}, or add its folder to PATH in the inventory's site_environment"
+                yield str(Problem(name, f"none on PATH ({path})", f"the program {name}", cure))
+
+    def forbidden(self, rights: Iterable[str]) -> Iterator[str]:
+        """A line for the rights that this person does not have."""
+        if lacking := [right for right in rights if not self.kube.may(*right.split(" ", 1))]:
+            account = f"an account that may not {', '.join(lacking)}"
+            cure = "name its kubeconfig in K8S_AUTH_KUBECONFIG"
+            yield str(Problem(str(self.kube), account, "an administrator's", cure))
