@@ -131,7 +131,12 @@ def carry_out(kube: Kube, todo: Plan, *, dry_run: bool) -> None:
     """Do what the plan says, once the server's dry run has taken all of it; `dry_run` ends there."""
     removed = [(item["kind"], item["metadata"]["name"]) for item in todo.remove]
     for item in todo.submit:
-        attempt(kube, item, taken=(item["kind"], item["metadata"]["name"]) in removed)
+        try:
+            make(kube, item, dry_run=True)
+        except KubeError as error:
+            taken = (item["kind"], item["metadata"]["name"]) in removed
+            if not (taken and removal_helps(item, error)):
+                raise
     if dry_run:
         return
     for item in todo.remove:
@@ -141,16 +146,9 @@ def carry_out(kube: Kube, todo: Plan, *, dry_run: bool) -> None:
         make(kube, item, dry_run=False)
 
 
-def attempt(kube: Kube, item: Json, *, taken: bool = False) -> None:
-    """Ask the server whether it takes an object; under another name as long where its own is still taken."""
-    name = item["metadata"]["name"]
-    if taken:
-        item = {**item, "metadata": {**item["metadata"], "name": f"{name[:-1]}{'1' if name[-1] == '0' else '0'}"}}
-    try:
-        make(kube, item, dry_run=True)
-    except KubeError as error:  # what is removed first still counts
-        if not (taken and (error.status == 409 or "exceeded quota" in str(error))):
-            raise
+def removal_helps(item: Json, error: KubeError) -> bool:
+    """Whether the server refuses an object only because what it replaces is still there: asked last, after webhooks."""
+    return error.status == 409 or "exceeded quota" in str(error) or item["kind"] == "ConfigMap"
 
 
 def gone(kube: Kube, item: Json) -> None:

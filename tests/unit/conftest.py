@@ -50,6 +50,9 @@ class Api:
         if method in {"POST", "PATCH"}:
             if method == "POST" and key in self.objects:
                 return 409, json.dumps({"message": "already exists"}).encode()
+            old = self.objects.get(key, {})
+            if old.get("immutable") and old["data"] != body["data"]:
+                return 422, json.dumps({"message": "data: Forbidden: field is immutable"}).encode()
             if "dryRun=All" not in query:
                 self.objects[key] = body
             return 201, json.dumps(body).encode()

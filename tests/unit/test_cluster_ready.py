@@ -48,6 +48,7 @@ def test_the_cluster_is_the_one_that_every_module_takes(tmp_path: Path, missing:
     (tmp_path / "book.yml").write_text(yaml.safe_dump([{
         "hosts": "localhost", "environment": "{{ site_environment | default({}) }}", "ignore_errors": True, "tasks": [
             {"name": "Ours", "cluster_read": {"paths": ["/version"]}},
+            {"name": "Teams", "team_plan": {"folder": str(EXAMPLE / "teams")}},
             {"name": "Theirs", "kubernetes.core.k8s_info": {"kind": "Namespace", "api_version": "v1"}},
         ]}]))  # fmt: skip
     files = {"K8S_AUTH_KUBECONFIG": "a", "KUBECONFIG": "b", "HOME": ".kube/config"}
@@ -56,7 +57,7 @@ def test_the_cluster_is_the_one_that_every_module_takes(tmp_path: Path, missing:
     env["HOME"] = str(tmp_path)
     port = KINDS[kinds[0]]
     said = play(tmp_path, tmp_path / "book.yml", **env, PATH="/usr/bin:/bin").stdout
-    for task in ("Ours", "Theirs"):
+    for task in ("Ours", "Teams", "Theirs"):
         failed = said.partition(f"TASK [{task}]")[2].partition("TASK [")[0]
         assert f"127.0.0.1:{port}" in failed or f"port={port}" in failed, said
     done = play(tmp_path, "teams.yml", **env, K8S_AUTH_CONTEXT="other")
