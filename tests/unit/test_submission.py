@@ -87,7 +87,7 @@ def test_a_job_that_is_refused_leaves_no_script(api: Api) -> None:
     assert scripts(api) == []
 
 
-def test_a_quota_that_counts_what_is_removed_first_is_no_refusal(api: Api) -> None:
+def test_a_quota_that_counts_what_is_removed_first_is_no_refusal(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     run(manifests("volcano", "print(1)"))
     answer, api.refuses = api.answer, "exceeded quota: jobs"
 
@@ -96,7 +96,7 @@ def test_a_quota_that_counts_what_is_removed_first_is_no_refusal(api: Api) -> No
             api.refuses = ""
         return answer(method, *request)
 
-    api.answer = until_removed  # type: ignore[method-assign]
+    monkeypatch.setattr(api, "answer", until_removed)
     run(manifests("volcano", "print(2)"), replace=True)
     assert scripts(api) == ["print(2)"]
 
