@@ -205,7 +205,8 @@ def test_ctrl_c_in_the_middle_ends_everything_and_the_next_run_goes_on(tiny: Pat
 
 def test_of_the_users_file_of_settings_the_proxy_alone_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = tmp_path / "env"
-    settings.write_text("GOPROXY=http://mirror.example\nGOSUMDB=off\nGOAMD64=v4\nGOFLAGS=-tags=evil\n")
+    written = {"GOPROXY": "http://mirror.example", "GOSUMDB": "off", "GOAMD64": "v4", "GOFLAGS": "-tags=evil"}
+    settings.write_text("".join(f"{name}={value}\n" for name, value in written.items()))
     monkeypatch.delenv("GOPROXY", raising=False)
     monkeypatch.setenv("GOENV", str(settings))
     monkeypatch.setenv("GOAMD64", "v3")
