@@ -8,37 +8,45 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import re
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from gangplank import lines
+
 Record = Mapping[str, object]
+RANK = re.compile(r"[0-9]{1,9}")
 
 
 def read_records(text: str) -> list[dict[str, object]]:
     r"""The evidence in a rank's log or in evidence.jsonl; other lines are passed over.
 
-    >>> read_records('hello\n{"event":"evidence","kind":"begin","rank":0}\n{"event":"step"}')
-    [{'kind': 'begin', 'rank': 0}]
+    >>> read_records('hello\n{"kind":"metrics"}\n{"event":"step"}')
+    []
     """
-    records = []
-    for line in text.splitlines():
-        if not line.startswith("{"):
-            continue
-        try:
-            record = json.loads(line)
-        except ValueError:
-            continue  # half a line of another program; a half record shows as a gap in its chain
-        if record.pop("event", "evidence") == "evidence" and "kind" in record:
-            records.append(record)
-    return records
+    found = (lines.read(line) for line in text.split("\n"))
+    return [record(fields) for fields in found if fields and lines.is_record(fields)]
+
+
+def record(fields: Record) -> dict[str, object]:
+    """A record without the mark that a log has of it."""
+    return {key: value for key, value in fields.items() if key != "event"}
 
 
 def record_hash(record: Record) -> str:
     """sha256 of a record without its `hash`, as canonical JSON (sorted keys, no spaces)."""
     body = {key: value for key, value in record.items() if key != "hash"}
     return hashlib.sha256(json.dumps(body, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def is_sound(record: Record) -> bool:
+    """Whether a record has the trainer's shape and the hash of what it says."""
+    try:
+        return lines.is_record(record) and record["hash"] == record_hash(record)
+    except RecursionError:  # nested more deeply than any record is
+        return False
 
 
 def unpack_ids(record: Record) -> list[int]:
@@ -109,17 +117,17 @@ def select(records: Iterable[Record]) -> Run:
     """Sort the records into chains; those whose hash is wrong are put aside."""
     by_hash: dict[str, Record] = {}
     altered = []
-    for record in records:
-        if record.get("hash") == record_hash(record) and isinstance(record.get("rank"), int):
-            by_hash[str(record["hash"])] = record
+    for item in records:
+        if is_sound(item):
+            by_hash[str(item["hash"])] = item
         else:
-            altered.append(record_name(record))
+            altered.append(record_name(item))
     gaps: list[str] = []
     final_tips = [r for r in by_hash.values() if r["kind"] == "heads" and r.get("epoch") is None]
     finals = Counter(int(str(r["rank"])) for r in final_tips)
     chains = {int(str(tip["rank"])): follow(tip, by_hash, gaps) for tip in final_tips}
     earlier: list[Record] = []
-    for rank, head in sorted({item for chain in chains.values() for item in heads_at_resume(chain)}):
+    for rank, head in sorted({item for chain in chains.values() for item in heads_at_resume(chain, gaps)}):
         if rank not in chains and head in by_hash:
             earlier += follow(by_hash[head], by_hash, gaps)
         elif rank not in chains:
@@ -135,13 +143,18 @@ def complete(run: Run, world_size: int) -> bool:
     return run.finals.keys() >= set(range(world_size)) and not run.gaps
 
 
-def heads_at_resume(chain: Sequence[Record]) -> list[tuple[int, str]]:
-    """Rank and head of every chain that a checkpoint carried, at each resume of this chain."""
+def heads_at_resume(chain: Sequence[Record], gaps: list[str]) -> list[tuple[int, str]]:
+    """Rank and head of every chain that a checkpoint carried, at each resume of this chain; one without is a gap."""
     found = []
     for record in chain:
         resumed = record.get("resumed")
-        if record["kind"] == "begin" and isinstance(resumed, dict):
-            found += [(int(rank), str(head)) for rank, head in resumed["heads"].items()]
+        if record["kind"] != "begin" or resumed is None:
+            continue
+        heads = resumed.get("heads") if isinstance(resumed, dict) else None
+        if isinstance(heads, dict) and all(RANK.fullmatch(rank) and lines.digest(heads[rank]) for rank in heads):
+            found += [(int(rank), str(head)) for rank, head in heads.items()]
+        else:
+            gaps.append(f"{record_name(record)} does not say which chains it resumed")
     return found
 
 

@@ -52,7 +52,7 @@ def ticks(low: float, high: float, count: int = 5) -> list[float]:
     >>> ticks(10, 60, count=2)
     [0.0, 50.0, 100.0]
     """
-    span = (high - low) or 1.0
+    span = (high - low) or max(1.0, abs(low) * 1e-6)
     raw = span / count
     power = 10.0 ** math.floor(math.log10(raw))
     step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= raw * 0.999)

@@ -10,11 +10,11 @@ class Unreadable(Exception):  # noqa: N818  it says what is wrong with a file
     """A file that cannot be read; the message says which, why and what to do."""
 
 
-def read(name: str) -> str:
-    """The text of a file, or of standard input for -."""
+def read(name: str, errors: str = "strict") -> str:
+    """The text of a file, or of standard input for -; `errors` as bytes.decode has it."""
     try:
         data = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
-        return data.decode("utf-8-sig")
+        return data.decode("utf-8-sig", errors)
     except UnicodeDecodeError as error:
         raise Unreadable(f"{name}: byte {error.start} is no UTF-8; save the file as UTF-8") from None
     except (OSError, ValueError) as error:

@@ -12,16 +12,21 @@ sets out to lie: whoever controls every rank can write whatever evidence they li
 
 from __future__ import annotations
 
+import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gangplank.chains import listed, read_records, select
 from gangplank.claims import CLAIMS, Expected
+from gangplank.terminal import plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from gangplank.chains import Record
+
+# What a record with the right hash and the wrong contents can raise.
+UNREADABLE = (LookupError, ValueError, TypeError, AttributeError, ArithmeticError, RecursionError, zlib.error)
 
 __all__ = ["CLAIMS", "Claim", "Expected", "Verdict", "compare", "prove", "read_records"]
 
@@ -72,9 +77,9 @@ def prove(records: Iterable[Record], expected: Expected) -> Verdict:
     for name, check in CLAIMS:
         try:
             passed, detail = check(run, expected)
-        except (KeyError, ValueError, TypeError, IndexError) as error:
+        except UNREADABLE as error:
             passed, detail = False, f"the evidence cannot be read: {type(error).__name__} {error}"
-        claims.append(Claim(name, passed, detail))
+        claims.append(Claim(name, passed, plain(detail)))
     return Verdict(tuple(claims))
 
 

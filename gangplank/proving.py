@@ -82,7 +82,7 @@ def evidence(given: argparse.Namespace) -> tuple[str, Records, Expected]:
 def from_file(place: Path, job: str | None) -> tuple[str, Records, Expected]:
     """Evidence from a folder of the trainer's, or from a file with it or with logs."""
     source = place / asked.EVIDENCE if place.is_dir() else place
-    records = read_records(files.read(str(source)))
+    records = read_records(files.read(str(source), errors="replace"))  # a script may print any bytes
     if job is None:
         name = place.resolve().name if place.is_dir() else place.stem
         return name, records, claimed(records)
@@ -100,7 +100,7 @@ def claimed(records: Records) -> Expected:
     run = select(records)
     begins = [run.last_begin(rank) for rank in run.chains]
     sizes = [asked.integer(str(begin.get("world_size"))) or 1 for begin in begins]
-    pods = {begin.get("pod_uid") or begin.get("pod") for begin in begins}
+    pods = {str(begin.get("pod_uid") or begin.get("pod")) for begin in begins}
     size = max(sizes, default=1)
     return Expected(size, processes_per_pod=max(1, size // max(1, len(pods))))
 

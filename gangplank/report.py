@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from gangplank.chains import listed, select
 from gangplank.chart import chart
+from gangplank.lines import amount
 from gangplank.proof import prove
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ class Start:
 def number(record: Record, key: str) -> float:
     """A number of a record, 0 where there is none: a report shows what there is, the proof says what is wrong."""
     value = record.get(key)
-    return float(value) if isinstance(value, int | float) else 0.0
+    return float(value) if amount(value) else 0.0
 
 
 def losses(run: Run) -> dict[int, list[tuple[float, float]]]:
@@ -79,7 +80,7 @@ def given_losses(record: Record) -> list[tuple[float, float]]:
     """The [step, loss] pairs of an epoch's record; what is no pair of numbers is left out."""
     given = record.get("losses")
     pairs = [pair for pair in given if isinstance(pair, list) and len(pair) == 2] if isinstance(given, list) else []
-    return [(x, y) for x, y in pairs if isinstance(x, int | float) and isinstance(y, int | float)]
+    return [(x, y) for x, y in pairs if amount(x) and amount(y)]
 
 
 def last_begin(run: Run, rank: int) -> Record:
@@ -150,7 +151,7 @@ def facts(run: Run, expected: Expected) -> list[tuple[str, str]]:
     return [
         ("ranks", f"{len(run.chains)} of {expected.world_size}"),
         ("nodes", listed(nodes)),
-        ("epochs", str(len({record.get("epoch") for record in run.of("epoch")}))),
+        ("epochs", str(len({number(record, "epoch") for record in run.of("epoch")}))),
         ("accuracy at the end", listed(sorted(accuracy))),
         ("seconds", f"{max((number(record, 'seconds') for record in ends), default=0.0):.1f}"),
         ("restarts", str(max(0, len(starts(run)) - 1))),
@@ -166,7 +167,7 @@ def page(name: str, records: Iterable[Record], expected: Expected) -> str:
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.filters["clock"] = clock
     template = environment.from_string(resources.files(__package__).joinpath("report.html.j2").read_text("utf-8"))
-    return template.render(
+    text = template.render(
         name=name,
         verdict=verdict,
         facts=facts(run, expected),
@@ -179,6 +180,7 @@ def page(name: str, records: Iterable[Record], expected: Expected) -> str:
         columns=COLUMNS,
         wiring=[last_begin(run, rank) for rank in sorted(run.chains)],
     )
+    return text.encode("utf-8", "replace").decode()  # JSON may have halves of UTF-16, which no file can
 
 
 def charts(run: Run) -> Sequence[Any]:
@@ -201,4 +203,7 @@ def clock(seconds: float) -> str:
     """
     from datetime import UTC, datetime
 
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    try:
+        return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    except (ValueError, OverflowError, OSError):  # as far away as no clock goes
+        return f"{seconds:g} s after 1970"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from typing import Any
 
@@ -14,6 +15,18 @@ CODES = """exit codes:
   3  a file cannot be read
   4  the cluster does not answer, or has no such job
 """
+
+
+UNSEEN = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\ud800-\udfff]")  # control characters but the tab, halves of UTF-16
+
+
+def plain(text: str) -> str:
+    r"""A line that somebody else wrote, with nothing in it that a terminal would obey.
+
+    >>> plain("\x1b[2J 10%\r")
+    '\\x1b[2J 10%\\r'
+    """
+    return UNSEEN.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
 def coloured(stream: Any) -> bool:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+
+from gangplank import lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -60,19 +61,13 @@ def phase(job: Mapping[str, Any]) -> Phase:
 
 
 def events(text: str) -> list[dict[str, Any]]:
-    r"""Return the trainer's events in a log; other lines are passed over.
+    r"""The trainer's events in a log; other lines are passed over.
 
     >>> events('hello\n{"event":"step","rank":0}\n{"half')
-    [{'event': 'step', 'rank': 0}]
+    []
     """
-    found = []
-    for line in text.splitlines():
-        if line.startswith('{"event"'):
-            try:
-                found.append(json.loads(line))
-            except ValueError:
-                continue  # the last line of a log that is still being written
-    return found
+    found = (lines.read(line) for line in text.split("\n"))
+    return [fields for fields in found if fields and lines.is_event(fields)]
 
 
 @dataclass
@@ -90,7 +85,7 @@ class Progress:
     rows: list[dict[str, Any]] = field(default_factory=list)
 
     def take(self, event: Mapping[str, Any]) -> None:
-        """Fold one event in; a restarted generation starts over."""
+        """Fold in one event, of the shape that lines.py checks."""
         kind = event["event"]
         if kind == "start":
             self.started.add(event["rank"])
@@ -135,8 +130,8 @@ def table(rows: Iterable[Mapping[str, Any]]) -> str:
         shown = {**row, "loss": f"{row['loss']:.4f}", "accuracy": f"{row['accuracy']:.3f}"}
         cells.append(tuple(str(shown[column]) for column in COLUMNS))
     widths = [max(len(line[index]) for line in cells) for index in range(len(TITLES))]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) for line in cells]
-    return "\n".join(line.rstrip() for line in lines)
+    texts = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) for line in cells]
+    return "\n".join(text.rstrip() for text in texts)
 
 
 def waiting_reasons(pods: Iterable[Mapping[str, Any]]) -> list[str]:

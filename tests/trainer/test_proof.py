@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gangplank.chains import record_hash
+from gangplank.lines import EVENTS, read
 from gangplank.proof import Expected, Verdict, compare, prove, read_records
 
 if TYPE_CHECKING:
@@ -148,3 +149,12 @@ def test_the_single_pod_and_the_three_ranks_of_the_vsphere_document(root: Root) 
         results.append(json.loads((root.host(out) / "result.json").read_text()))
     verdict = compare(results[0], results[1], tolerance=0.03)
     assert verdict.passed, verdict.text()
+
+
+def test_every_line_that_shows_how_far_it_is_has_the_shape_that_is_read(root: Root) -> None:
+    ranks = root.train(2, "--epochs", "1", "--log-interval", "1")
+    printed = [line for rank in ranks for line in rank.text.splitlines() if line.startswith('{"event":"')]
+    assert printed
+    unread = [line for line in printed if json.loads(line)["event"] in {*EVENTS, "evidence"} and not read(line)]
+    assert unread == []
+    assert {fields["event"] for line in printed if (fields := read(line))} == {*EVENTS, "evidence"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import zlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -291,9 +292,10 @@ def test_an_attempt_that_ended_before_is_no_objection() -> None:
 
 
 def test_records_are_found_among_other_lines() -> None:
-    lines = ["noise", '{"event":"evidence","kind":"end","rank":1}', '{"event":"step"}',
-             '{"kind":"end"', '{"kind":"end"}']
-    assert read_records("\n".join(lines)) == [{"kind": "end", "rank": 1}, {"kind": "end"}]
+    one, other = World().train()[:2]
+    lines = ["noise", json.dumps({"event": "evidence", **one}), '{"event":"step"}', '{"kind":"end"', '{"kind":"end"}',
+             json.dumps(other)]
+    assert read_records("\n".join(lines)) == [one, other]
 
 
 def test_lines_that_are_json_but_no_objects_are_passed_over() -> None:

@@ -55,7 +55,7 @@ def test_a_folder_or_its_file_is_proven_without_a_cluster(
 def test_the_logs_of_all_ranks_will_do_as_well(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     log = tmp_path / "all.log"
     lines = [json.dumps({"event": "evidence", **record}) for record in World().train()]
-    log.write_text("\n".join(["Gloo is here", '{"event":"start"}', *lines]))
+    log.write_bytes(b"\xff\xfe\n" + "\n".join(["Gloo is here", '{"event":"start"}', *lines]).encode())
     assert run(capsys, "proof", "--file", str(log))[0] == 0
 
 

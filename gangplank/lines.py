@@ -1,0 +1,113 @@
+"""One line of a log: the trainer's if it has the shape of its events or records, else somebody else's and passed over.
+
+Scripts and libraries print JSON too, so the shape is checked field by field: names, types and ranges. The trainer's
+log.py and evidence.py write what this reads.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any, TypeGuard
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+MARK = '{"event":"'  # how the trainer's log.py begins a line; evidence.jsonl has records without it
+MOST = 2**53  # a number that any JSON reader takes for what it is
+LONGEST = 253  # characters of a name in Kubernetes
+DIGEST = re.compile(r"[0-9a-f]{64}")  # sha256
+
+
+def count(value: object) -> bool:
+    """Whether it is a whole number of 0 or more."""
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MOST
+
+
+def amount(value: object) -> TypeGuard[float]:
+    """Whether it is a finite number."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and -MOST <= value <= MOST
+
+
+def name(value: object) -> bool:
+    """Whether it is text without control characters, of a length that names have."""
+    return isinstance(value, str) and len(value) <= LONGEST and value.isprintable()
+
+
+def digest(value: object) -> bool:
+    """Whether it is the hash of a record."""
+    return isinstance(value, str) and DIGEST.fullmatch(value) is not None
+
+
+def rows(value: object) -> bool:
+    """Whether it is what every rank did."""
+    return isinstance(value, list) and bool(value) and all(fits(row, ROW) for row in value)
+
+
+Shape = dict[str, "Callable[[object], bool]"]
+ROW: Shape = {
+    "rank": count, "pod": name, "node": name, "world_size": count, "steps": count, "samples": count, "loss": amount,
+    "accuracy": amount,
+}  # fmt: skip
+EVENTS: dict[str, Shape] = {
+    "start": {
+        "rank": count, "world_size": count, "host": name, "pod": name, "node": name,
+        "job_uid": lambda value: value is None or name(value), "pod_uid": lambda value: value is None or name(value),
+    },
+    "step": {
+        "rank": count, "epoch": count, "step": count, "steps_total": count, "loss": amount, "mean_loss": amount,
+        "gradient_norm": amount,
+    },
+    "epoch": {
+        "rank": count, "epoch": count, "epochs": count, "steps": count, "samples": count, "loss": amount,
+        "accuracy": amount, "test_loss": amount,
+        "seconds": lambda value: isinstance(value, dict) and all(map(amount, value.values())),
+    },
+    "result": {
+        "rank": count, "world_size": count, "accuracy": amount, "loss": amount, "seconds": amount, "ranks": rows,
+    },
+}  # fmt: skip
+RECORD: Shape = {
+    "kind": lambda value: isinstance(value, str) and value.isidentifier(),
+    "rank": count,
+    "seq": count,
+    "prev": lambda value: value == "" or digest(value),
+    "time": amount,
+    "hash": digest,
+}
+
+
+def fits(fields: object, shape: Shape) -> bool:
+    """Whether it is an object with every field of a shape; it may have others."""
+    return isinstance(fields, dict) and all(key in fields and check(fields[key]) for key, check in shape.items())
+
+
+def is_event(fields: Mapping[str, object]) -> bool:
+    """Whether an object is one of the trainer's events that show how far it is."""
+    event = fields.get("event")
+    return isinstance(event, str) and event in EVENTS and fits(fields, EVENTS[event])
+
+
+def is_record(fields: Mapping[str, object]) -> bool:
+    """Whether an object is a record of evidence, sound or altered."""
+    return fields.get("event", "evidence") == "evidence" and fits(fields, RECORD)
+
+
+def read(line: str) -> dict[str, Any] | None:
+    r"""The event or record in a line, which may follow words without an end of line; None for any other line.
+
+    >>> read('{"event":"step","loss":1.0}'), read('{"kind": "metrics"}'), read("10%")
+    (None, None, None)
+    >>> record = '{"kind":"end","rank":0,"seq":1,"prev":"","time":1.5,"hash":"' + 64 * "0" + '"}'
+    >>> read(record)["kind"]
+    'end'
+    """
+    start = line.rfind(MARK)
+    if start < 0 and not (line.startswith("{") and '"hash"' in line):
+        return None
+    try:
+        fields = json.loads(line[max(start, 0) :])
+    except (ValueError, RecursionError):
+        return None  # half a line, or another program's; half a record shows as a gap in its chain
+    return fields if isinstance(fields, dict) and (is_event(fields) or is_record(fields)) else None
+
