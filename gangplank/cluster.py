@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import deque
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from gangplank import lines, logs
 from gangplank.asked import job_uid
+from gangplank.chains import record
 from gangplank.kube import KubeError
-from gangplank.watch import Phase, Progress, events, first_failure, phase, waiting_reasons
+from gangplank.terminal import plain
+from gangplank.watch import Phase, Progress, first_failure, phase, waiting_reasons
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -17,6 +22,17 @@ if TYPE_CHECKING:
     from gangplank.spec import Json
 
 POLL_S = 1.0
+LAST_LINES = 15  # of each log, for who asks why a job failed
+
+
+@dataclass
+class Log:
+    """One run of a container: its pod, the lines that nobody has looked at yet, and the last ones."""
+
+    pod: str
+    thread: threading.Thread | None = None
+    fresh: deque[str] = field(default_factory=deque)
+    last: deque[str] = field(default_factory=lambda: deque(maxlen=LAST_LINES))
 
 
 class JobWatch:
@@ -29,9 +45,9 @@ class JobWatch:
         self.job: Json = {}
         self.pods: list[Json] = []
         self.failure: tuple[str, str] | None = None
-        self.logs: dict[str, list[str]] = {}  # pod uid/restart -> lines
-        self.names: dict[str, str] = {}
-        self._threads: dict[str, threading.Thread] = {}
+        self.logs: dict[str, Log] = {}  # pod uid/container/restart
+        self.records: list[dict[str, object]] = []
+        self.seen = Progress()
 
     @property
     def job_uid(self) -> str:
@@ -52,40 +68,39 @@ class JobWatch:
                     self._follow(pod, container)
         return phase(self.job)
 
-    def _follow(self, pod: Mapping[str, Any], container: Mapping[str, Any]) -> None:
+    def _follow(self, pod: Json, container: Mapping[str, Any]) -> None:
         key = f"{pod['metadata']['uid']}/{container['name']}/{container.get('restartCount', 0)}"
-        if key in self.logs:
-            return
-        self.logs[key], self.names[key] = [], pod["metadata"]["name"]
-        given = (key, pod["metadata"]["name"], container["name"])
-        self._threads[key] = threading.Thread(target=self._read, args=given, daemon=True)
-        self._threads[key].start()
+        if key not in self.logs:
+            log = self.logs[key] = Log(pod["metadata"]["name"])
+            log.thread = threading.Thread(target=self._read, args=(log, pod, container["name"]), daemon=True)
+            log.thread.start()
 
-    def _read(self, key: str, pod: str, container: str) -> None:
+    def _read(self, log: Log, pod: Json, container: str) -> None:
         try:
-            for line in self.kube.log(self.namespace, pod, follow=True, container=container):
-                self.logs[key].append(line)
+            for line in logs.follow(self.kube.patient(), pod, container):
+                log.fresh.append(line)
         except KubeError as error:
-            if not self.logs[key]:
-                self.logs[key].append(f"(the log of {pod} cannot be read: {error})")
+            log.fresh.append(f"(the log of {log.pod} cannot be read on: {error})")
 
     def finish(self, deadline_s: float = 10.0) -> None:
         """Wait until the followed logs have ended."""
         end = time.monotonic() + deadline_s
-        for thread in self._threads.values():
-            thread.join(max(0.0, end - time.monotonic()))
-
-    def text(self) -> str:
-        """All lines of all containers that were followed."""
-        return "\n".join(line for lines in self.logs.values() for line in lines)
+        for log in self.logs.values():
+            if log.thread:
+                log.thread.join(max(0.0, end - time.monotonic()))
 
     def progress(self) -> Progress:
-        """What the trainer's events add up to."""
-        found = Progress()
-        for lines in list(self.logs.values()):
-            for event in events("\n".join(lines)):
-                found.take(event)
-        return found
+        """What the trainer's events add up to; each line is looked at once, and evidence is kept in `records`."""
+        for log in self.logs.values():
+            while log.fresh:
+                line = log.fresh.popleft()
+                log.last.append(plain(line))
+                fields = lines.read(line)
+                if fields and lines.is_event(fields):
+                    self.seen.take(fields)
+                elif fields:
+                    self.records.append(record(fields))
+        return self.seen
 
     def running(self) -> int:
         """How many pods have all their containers ready."""
@@ -97,8 +112,9 @@ class JobWatch:
         parts = waiting_reasons(self.pods)
         if self.failure:
             pod, how = self.failure
-            lines = next((self.logs[key] for key, name in self.names.items() if name == pod), [])
-            parts += [f"{pod} failed first ({how}); its last lines:", *(f"  {line[:300]}" for line in lines[-15:])]
+            self.progress()
+            last = next((log.last for log in self.logs.values() if log.pod == pod), ())
+            parts += [f"{pod} failed first ({how}); its last lines:", *(f"  {line[:300]}" for line in last)]
         parts += self._events()
         return "\n".join(parts)
 
@@ -116,16 +132,30 @@ class JobWatch:
 
 
 def follow(watch: JobWatch, say: Callable[[str], None], timeout_s: float) -> Phase | None:
-    """Poll until the job ends, saying what changed; return its last phase, None when time is up."""
+    """Poll until the job ends, saying what changed; return its last phase, None when time is up.
+
+    The API server may be away meanwhile: the job does not need it to train.
+    """
     started, shown = time.monotonic(), ""
+
+    def tell(text: str) -> None:
+        say(f"{time.monotonic() - started:4.0f} s  {watch.name}: {text}")
+
+    watch.kube = watch.kube.patient(tell, until=started + timeout_s)
     while True:
-        now = watch.poll()
+        try:
+            now = watch.poll()
+        except KubeError as error:
+            if error.outage:
+                cure = f"{watch.name} trains on without it, run this again to follow it"
+                raise KubeError(f"{error}; {cure}", error.status, error.silence) from None
+            raise
         line = f"{now.name}, {watch.running()}/{len(watch.pods)} pods ready"
         training = watch.progress().text()
         reasons = [] if training else waiting_reasons(watch.pods)
         line += f", {training}" if training else (f" ({reasons[0]})" if reasons else "")
         if line != shown:
-            say(f"{time.monotonic() - started:4.0f} s  {watch.name}: {line}")
+            tell(line)
             shown = line
         if now.ended:
             watch.finish()

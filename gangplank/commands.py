@@ -13,6 +13,8 @@ from gangplank import scale as scaling
 from gangplank.backends import BACKENDS, backend_of
 from gangplank.errors import SpecError
 from gangplank.kube import Kube, KubeError, rank_of
+from gangplank.logs import follow
+from gangplank.patience import silent
 from gangplank.submission import make, title
 from gangplank.watch import phase
 
@@ -142,21 +144,23 @@ def logs(given: argparse.Namespace) -> int:
         )
     lines: queue.Queue[str | None] = queue.Queue()
 
-    def read(pod: Json) -> None:
+    def read(pod: Json, patient: Kube) -> None:
+        start = prefix(pod, colour=colour)
         try:
-            for line in kube.log(meta["namespace"], pod["metadata"]["name"], follow=given.follow):
-                lines.put(prefix(pod, colour=colour) + line)
+            log = follow(patient, pod) if given.follow else kube.log(meta["namespace"], pod["metadata"]["name"])
+            for line in log:
+                lines.put(start + (terminal.plain(line) if sys.stdout.isatty() else line))
         except KubeError as error:
-            lines.put(f"{prefix(pod, colour=colour)}({error})")
+            lines.put(f"{start}({error})")
         finally:
             lines.put(None)
 
-    if given.follow:
-        for pod in pods:
-            threading.Thread(target=read, args=(pod,), daemon=True).start()
-    else:
-        for pod in pods:
-            read(pod)
+    for pod in pods:
+        if given.follow:
+            patient = kube.patient(terminal.note if pod is pods[0] else silent)
+            threading.Thread(target=read, args=(pod, patient), daemon=True).start()
+        else:
+            read(pod, kube)
     open_logs = len(pods)
     while open_logs:
         line = lines.get()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+BUSY = {429, 500, 502, 503, 504}  # what the API server, or a proxy before it, says for a while
 GOT_LIMIT = 120  # characters of the offending value that a message shows
 
 
@@ -25,6 +26,20 @@ def shown(value: object) -> str:
     except (TypeError, ValueError, RecursionError):
         text = f"a value of the type {type(value).__name__} that cannot be shown"
     return text if len(text) <= GOT_LIMIT else f"{text[: GOT_LIMIT - 1]}…"
+
+
+class KubeError(RuntimeError):
+    """The cluster cannot be asked, or says no; the message says which and what to do."""
+
+    def __init__(self, message: str, status: int = 0, silence: str = "") -> None:
+        """Take the HTTP status of its answer, or why there was no answer."""
+        super().__init__(message)
+        self.status, self.silence = status, silence
+
+    @property
+    def outage(self) -> bool:
+        """Whether the same request may be answered later: no answer, or a server that is too busy or about to stop."""
+        return bool(self.silence) or self.status in BUSY
 
 
 @dataclass(frozen=True)

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
+import copy
 import json
+import math
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from gangplank import queues, wiring
+from gangplank.errors import KubeError
+from gangplank.patience import OUTAGE_S, Patience, silent
 from gangplank.podspec import JOB_LABEL
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from gangplank.spec import Json
+
+__all__ = ["Kube", "KubeError", "group_path", "path", "rank_of"]
 
 # apiVersion and kind: the plural in the API's paths
 PLURALS = {
@@ -28,18 +35,12 @@ PLURALS = {
     ("kubeflow.org/v1", "PyTorchJob"): "pytorchjobs",
     ("trainer.kubeflow.org/v1alpha1", "TrainJob"): "trainjobs",
 }
+T = TypeVar("T")
 REVIEW = ("authorization.k8s.io/v1", "SelfSubjectAccessReview")  # everybody may ask what they may
 WRITER = "gangplank"  # who wrote a field, for server-side apply
 POLL_S = 0.5
-TIMEOUT_S = 30  # of one request, logs that are followed excepted
-
-
-class KubeError(RuntimeError):
-    """The cluster cannot be asked, or says no; the message says which and what to do."""
-
-    def __init__(self, message: str, status: int = 0) -> None:
-        super().__init__(message)
-        self.status = status
+CONNECT_S = 5  # until a connection stands
+TIMEOUT_S = 30  # without a byte of an answer
 
 
 def group_path(api_version: str) -> str:
@@ -69,9 +70,11 @@ class Kube:
         from yaml import YAMLError
 
         files = kubeconfig or config.kube_config.KUBE_CONFIG_DEFAULT_LOCATION
+        settings = client.Configuration()
+        settings.retries = False  # what is asked again, and for how long, is `patience`
         try:
             _, current = config.list_kube_config_contexts(config_file=kubeconfig)
-            self.api: Any = config.new_client_from_config(config_file=kubeconfig, context=context)
+            self.api: Any = config.new_client_from_config(kubeconfig, context, client_configuration=settings)
             self.origin = f"context {context or current['name']} of {files}"
         except (config.ConfigException, OSError, ValueError, TypeError, YAMLError) as error:
             if kubeconfig or context or not in_cluster():
@@ -82,19 +85,56 @@ class Kube:
             self.origin = "this pod's own account"
         self.groups: dict[str, list[Json]] = {}  # what the cluster said of an API group's kinds
         self.refused: Any = client.exceptions.ApiException
+        self.patience = Patience()  # none: who waits at a terminal hears at once that nobody answers
+
+    def patient(
+        self, say: Callable[[str], None] = silent, seconds: float = OUTAGE_S, until: float = math.inf
+    ) -> Kube:
+        """The same cluster for who waits: requests that may be repeated outlast an API server that is away."""
+        other = copy.copy(self)
+        other.patience = Patience(seconds, until, say)
+        return other
 
     def __str__(self) -> str:
         return f"{self.api.configuration.host} ({self.origin})"
 
     def open(self, method: str, where: str, body: object = None, query: Mapping[str, str] | None = None) -> Any:
-        """One request; the open answer."""
-        from urllib3.exceptions import HTTPError
+        """One request; the open answer, whose end may never come."""
+        return self._ask(lambda: self._send(method, where, body, query), method, query)
 
+    def read(
+        self,
+        method: str,
+        where: str,
+        body: object = None,
+        query: Mapping[str, str] | None = None,
+        *,
+        repeat: bool = False,
+    ) -> bytes:
+        """One request; the whole answer. `repeat` says that it may be sent twice, which not every write may."""
+
+        def whole() -> bytes:
+            answer = self._send(method, where, body, query)
+            with self._heard():
+                text: bytes = answer.data
+            return text
+
+        return self._ask(whole, method, query, repeat=repeat)
+
+    def _ask(
+        self, request: Callable[[], T], method: str, query: Mapping[str, str] | None, *, repeat: bool = False
+    ) -> T:
+        """Ask again where that cannot do a thing twice: reads, server-side apply, dry runs."""
+        harmless = method == "GET" or (method == "PATCH" and "fieldManager" in (query or {}))
+        if repeat or harmless or "dryRun" in (query or {}):
+            return self.patience.ask(request)
+        return request()
+
+    def _send(self, method: str, where: str, body: object, query: Mapping[str, str] | None) -> Any:
         apply = "fieldManager" in (query or {})  # server-side apply has a writer, a merge patch none
         kinds = {"PATCH": "application/apply-patch+yaml" if apply else "application/merge-patch+json"}
         headers = {"Accept": "application/json, */*", "Content-Type": kinds.get(method, "application/json")}
-        follow = (query or {}).get("follow") == "true"
-        try:
+        with self._heard():
             return self.api.call_api(
                 where,
                 method,
@@ -103,17 +143,38 @@ class Kube:
                 body=body,
                 auth_settings=["BearerToken"],
                 _preload_content=False,
-                _request_timeout=None if follow else TIMEOUT_S,
+                _request_timeout=(CONNECT_S, TIMEOUT_S),
             )[0]
-        except self.refused as error:
-            raise KubeError(told(error.body, error.reason), error.status or 0) from None
-        except (HTTPError, OSError) as error:
-            host = self.api.configuration.host
-            raise KubeError(f"{host} does not answer: {cause(error)}; is the cluster up? (make lab)") from None
 
-    def call(self, method: str, where: str, body: object = None, query: Mapping[str, str] | None = None) -> Json:
-        """One request; the answer as JSON."""
-        found: Json = json.loads(self.open(method, where, body, query).data)
+    @contextlib.contextmanager
+    def _heard(self) -> Iterator[None]:
+        """What the client's libraries raise, as KubeError."""
+        from urllib3.exceptions import HTTPError
+
+        try:
+            yield
+        except self.refused as error:
+            if error.status:
+                raise KubeError(told(error.body, error.reason), error.status) from None
+            raise self._unanswered(error) from None  # TLS
+        except (HTTPError, OSError) as error:
+            raise self._unanswered(error) from None
+
+    def _unanswered(self, error: BaseException) -> KubeError:
+        host, why = self.api.configuration.host, cause(error)
+        return KubeError(f"{host} does not answer: {why}; is the cluster up? (make lab)", silence=why)
+
+    def call(
+        self,
+        method: str,
+        where: str,
+        body: object = None,
+        query: Mapping[str, str] | None = None,
+        *,
+        repeat: bool = False,
+    ) -> Json:
+        """One request; the answer as JSON. `repeat` as for `read`."""
+        found: Json = json.loads(self.read(method, where, body, query, repeat=repeat))
         return found
 
     def get(self, where: str, query: Mapping[str, str] | None = None) -> Json | None:
@@ -125,15 +186,22 @@ class Kube:
                 return None
             raise
 
-    def create(self, manifest: Json, *, dry_run: bool = False) -> str:
-        """Submit a manifest: jobs are created and never changed, what they need beside is applied. What was done."""
+    def create(self, manifest: Json, *, dry_run: bool = False, unique: bool = False) -> str:
+        """Submit a manifest: jobs are created and never changed, what they need beside is applied. What was done.
+
+        A `unique` name is nobody else's: a request that got no answer is sent again, and may find its own work.
+        """
         meta = manifest["metadata"]
         where = path(manifest["apiVersion"], manifest["kind"], meta["namespace"])
         if manifest["kind"] in {"ConfigMap", "Service"}:
             self._apply(f"{where}/{meta['name']}", manifest, dry_run=dry_run)
             return "applied"
         query = {"dryRun": "All"} if dry_run else {}
-        self.call("POST", where, manifest, {**query, "fieldManager": WRITER})
+        try:
+            self.call("POST", where, manifest, {**query, "fieldManager": WRITER}, repeat=unique)
+        except KubeError as error:
+            if not (unique and error.status == 409):
+                raise
         return "created"
 
     def where(self, manifest: Json) -> str:
@@ -200,21 +268,11 @@ class Kube:
         found = self.items("v1", "Pod", namespace, f"{JOB_LABEL}={name}")
         return sorted(found, key=lambda pod: (rank_of(pod) is None, rank_of(pod) or 0, pod["metadata"]["name"]))
 
-    def log(self, namespace: str, pod: str, *, follow: bool, container: str = "") -> Iterator[str]:
-        """The lines of a pod's log, as they come when it is followed."""
-        from urllib3.exceptions import HTTPError
-
-        query = {"follow": str(follow).lower(), **({"container": container} if container else {})}
-        answer = self.open("GET", f"{path('v1', 'Pod', namespace, pod)}/log", query=query)
-        rest = b""
-        try:
-            for part in answer.stream(decode_content=True):
-                *lines, rest = (rest + part).split(b"\n")
-                yield from (line.decode("utf-8", "replace") for line in lines)
-        except (HTTPError, OSError) as error:
-            raise KubeError(f"the log of {namespace}/{pod} broke off: {cause(error)}") from None
-        if rest:
-            yield rest.decode("utf-8", "replace")
+    def log(self, namespace: str, pod: str, container: str = "") -> list[str]:
+        """The lines of a pod's log so far; logs.py follows one."""
+        query = {"container": container} if container else {}
+        text = self.read("GET", f"{path('v1', 'Pod', namespace, pod)}/log", query=query).decode("utf-8", "replace")
+        return text.removesuffix("\n").split("\n") if text else []
 
     def patch(self, item: Json, change: Json) -> Json:
         """Change some fields of an object; the object as it is then."""
@@ -238,12 +296,15 @@ class Kube:
                 return None
             raise
 
-    def delete(self, item: Json, propagation: str = "Background") -> bool:
-        """Remove an object with all that belongs to it, itself last if Foreground; false when there is none."""
+    def delete(self, item: Json, propagation: str = "Background", *, unique: bool = False) -> bool:
+        """Remove an object with all that belongs to it, itself last if Foreground; false when there is none.
+
+        `unique` as for `create`; else a second request could remove what somebody has made under that name meanwhile.
+        """
         meta = item["metadata"]
         where = path(item["apiVersion"], item["kind"], meta["namespace"], meta["name"])
         try:
-            self.call("DELETE", where, {"propagationPolicy": propagation})
+            self.call("DELETE", where, {"propagationPolicy": propagation}, repeat=unique)
         except KubeError as error:
             if error.status == 404:
                 return False
@@ -278,4 +339,4 @@ def told(body: object, reason: object) -> str:
 def cause(error: BaseException) -> str:
     """The last part of what urllib3 tells of a failure, which names it."""
     inner = getattr(error, "reason", None) or error
-    return str(inner).rsplit(": ", 1)[-1]
+    return str(inner).rsplit(": ", 1)[-1] or type(inner).__name__

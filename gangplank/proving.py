@@ -18,7 +18,6 @@ from gangplank.watch import phase
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable
 
     from gangplank.proof import Verdict
     from gangplank.spec import Json
@@ -76,7 +75,7 @@ def evidence(given: argparse.Namespace) -> tuple[str, Records, Expected]:
     job, submitted = locate(kube, given)
     manifest = submitted[-1] if submitted else job  # a file says what was meant, a live job only what was submitted
     expected = replace(asked.expected(manifest), job_uid=asked.job_uid(job))
-    return str(job["metadata"]["name"]), from_cluster(kube, job, expected), expected
+    return str(job["metadata"]["name"]), from_cluster(kube.patient(terminal.note), job, expected), expected
 
 
 def from_file(place: Path, job: str | None) -> tuple[str, Records, Expected]:
@@ -110,34 +109,33 @@ def from_cluster(kube: Kube, job: Json, expected: Expected) -> Records:
     meta = job["metadata"]
     pods = kube.pods(meta["namespace"], meta["name"])
     text = "\n".join(log_so_far(kube, meta["namespace"], pod["metadata"]["name"]) for pod in pods)
-    return read_records(gathered(kube, job, text, expected.world_size))
+    return gathered(kube, job, read_records(text), expected.world_size)
 
 
-def gathered(kube: Kube, job: Json, text: str, world_size: int) -> str:
-    """The evidence of a live job whose pods printed `text`: that if it is of all ranks, else what lies on its claim."""
-    if complete(select(read_records(text)), world_size):
-        return text
+def gathered(kube: Kube, job: Json, logged: Records, world_size: int) -> Records:
+    """The evidence of a live job whose pods `logged` some: that if it is of all ranks, else what lies on its claim."""
+    if complete(select(logged), world_size):
+        return logged
     reader = asked.reader(job, f"-{uuid.uuid4().hex[:6]}")
     if reader is None or not phase(job).ended:
-        return text
-    found = printed(kube, reader, lambda said: complete(select(read_records(said)), world_size))
-    return found if read_records(found) else text
+        return logged
+    return printed(kube, reader, world_size) or logged
 
 
-def printed(kube: Kube, pod: Json, whole: Callable[[str], bool]) -> str:
-    """What a pod of ours has printed when it is `whole`, or at its end; it is removed again, whatever happens.
+def printed(kube: Kube, pod: Json, world_size: int) -> Records:
+    """The evidence that a pod of ours has printed when it is of all ranks, or at its end; the pod is removed again.
 
     Its words can be read a second or two before the cluster says that it has ended.
     """
     namespace, name = pod["metadata"]["namespace"], pod["metadata"]["name"]
     deadline = time.monotonic() + READER_S
-    kube.create(pod)
+    kube.create(pod, unique=True)
     try:
         while True:
             now = kube.call("GET", path("v1", "Pod", namespace, name)).get("status", {})
-            ended, said = now.get("phase") in {"Succeeded", "Failed"}, log_so_far(kube, namespace, name)
-            if ended or whole(said):
-                return said
+            records = read_records(log_so_far(kube, namespace, name))
+            if now.get("phase") in {"Succeeded", "Failed"} or complete(select(records), world_size):
+                return records
             if time.monotonic() > deadline:
                 raise KubeError(
                     f"pod {namespace}/{name}, which reads the claim, was {now.get('phase')} for {READER_S} s: "
@@ -145,13 +143,13 @@ def printed(kube: Kube, pod: Json, whole: Callable[[str], bool]) -> str:
                 )
             time.sleep(POLL_S)
     finally:
-        kube.delete(pod)
+        kube.delete(pod, unique=True)
 
 
 def log_so_far(kube: Kube, namespace: str, pod: str) -> str:
     """The log of a pod that may have none yet."""
     try:
-        return "\n".join(kube.log(namespace, pod, follow=False))
+        return "\n".join(kube.log(namespace, pod))
     except KubeError as error:
         if error.status not in NO_LOG:
             raise

@@ -154,7 +154,8 @@ def removal_helps(item: Json, error: KubeError) -> bool:
 def gone(kube: Kube, item: Json) -> None:
     """Wait until what was removed is gone, a job with its pods."""
     deadline = time.monotonic() + GONE_S
-    while there(kube, item):
+    patient = kube.patient(until=deadline)
+    while there(patient, item):
         if time.monotonic() > deadline:
             raise KubeError(f"{title(item)} was removed and is there after {GONE_S} s; look at its pods' finalizers")
         time.sleep(POLL_S)

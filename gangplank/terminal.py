@@ -34,6 +34,11 @@ def coloured(stream: Any) -> bool:
     return bool(stream.isatty()) and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
+def note(text: str) -> None:
+    """Print to standard error what a command waits for."""
+    print(text, file=sys.stderr, flush=True)
+
+
 def complain(text: str, code: int) -> int:
     """Print what is wrong to standard error; the exit status."""
     red, plain = ("\x1b[31m", "\x1b[0m") if coloured(sys.stderr) else ("", "")

@@ -22,6 +22,7 @@ NUDGE = "count/limitranges"  # which no team's file can limit
 def settle(kube: Kube, timeout_s: float) -> list[str]:
     """Have every quota count every kind that the cluster has; which do not after that time, a line each."""
     end = time.monotonic() + timeout_s
+    kube = kube.patient(until=end)
     while late := uncounted(kube):
         if time.monotonic() > end:
             return [f"{quota['metadata']['namespace']}: {', '.join(kinds)}" for quota, kinds in late]
@@ -29,7 +30,7 @@ def settle(kube: Kube, timeout_s: float) -> list[str]:
             meta = quota["metadata"]
             where = f"/api/v1/namespaces/{meta['namespace']}/resourcequotas/{meta['name']}"
             for value in ("1000", None):  # there and gone: both are a change of what it limits
-                kube.call("PATCH", where, {"spec": {"hard": {NUDGE: value}}})
+                kube.call("PATCH", where, {"spec": {"hard": {NUDGE: value}}}, repeat=True)
         time.sleep(POLL_S)
     return []
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 from typing import Any, ClassVar
@@ -10,12 +11,16 @@ from ansible.utils.display import Display
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from gangplank.chains import read_records
 from gangplank.cluster import JobWatch, follow
 from gangplank.kube import KubeError
 from gangplank.proving import gathered
 from gangplank.watch import table
 from plugins.cluster import KUBECONFIG, Asking
+
+
+def say(line: str) -> None:
+    """Show how far it is while the task runs."""
+    Display().display(f"    {line}")
 
 
 class ActionModule(Asking):
@@ -35,13 +40,13 @@ class ActionModule(Asking):
     def act(self, given: dict[str, Any]) -> dict[str, Any]:
         """Convert and call."""
         watch = JobWatch(given["manifest"], self.kube)
-        end = follow(watch, lambda line: Display().display(f"    {line}"), given["timeout_s"])
+        end = follow(watch, say, given["timeout_s"])
         if end is None or end.failed:
             what = f"did not end within {given['timeout_s']:.0f} s" if end is None else f"{end.name} {end.reason}"
             cure = "mend what these lines name; a job that has failed is run anew with -e training_job_replace=true"
             raise KubeError(f"job {watch.name}: {what}\n{watch.trouble()}\nCure: {cure}")
         rows = watch.progress().rows
-        text = gathered(self.kube, watch.job, watch.text(), given["world_size"])
-        evidence = [line for line in text.splitlines() if read_records(line)]
+        records = gathered(self.kube.patient(say), watch.job, watch.records, given["world_size"])
+        evidence = [json.dumps(record) for record in records]
         shown = table(rows).splitlines() if rows else []
         return {"changed": False, "rows": rows, "table": shown, "evidence": evidence, "job_uid": watch.job_uid}

@@ -96,7 +96,7 @@ class Job:
     def log(self, role: str = "master") -> str:
         """What a pod's container has said, "" where there is none yet."""
         with contextlib.suppress(KubeError, HTTPError):
-            return "\n".join(self.kube.log(NAMESPACE, f"{self.name}-{role}-0", follow=False))
+            return "\n".join(self.kube.log(NAMESPACE, f"{self.name}-{role}-0"))
         return ""
 
     def events(self, kind: str, log: str = "") -> list[Json]:

@@ -78,7 +78,7 @@ class Elastic:
     def events(self, worker: int, kind: str) -> list[Json]:
         """What a worker's ranks have said of one kind; nothing before it runs."""
         with contextlib.suppress(KubeError):
-            lines = self.cluster.kube.log(self.cluster.namespace, f"{NAME}-worker-{worker}", follow=False)
+            lines = self.cluster.kube.log(self.cluster.namespace, f"{NAME}-worker-{worker}")
             found = [json.loads(line) for line in lines if line.startswith('{"event"')]
             return [event for event in found if event["event"] == kind]
         return []
