@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from gangplank import quantity
+from gangplank.k8s import quantity
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

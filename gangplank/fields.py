@@ -11,8 +11,8 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from gangplank import quantity
 from gangplank.errors import Problem, shown
+from gangplank.k8s import quantity
 
 QUOTE = "quote it in YAML: a bare no, yes, on, off, date, time or number is not text"
 Problems = list[Problem]

@@ -6,9 +6,10 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from gangplank import blocks, names, podspec, rules, wiring
+from gangplank import blocks, podspec, rules, wiring
 from gangplank.errors import Problem, SpecError
 from gangplank.fields import Fields, Problems, plain
+from gangplank.k8s import names
 from gangplank.spec import Amount, Elastic, JobSpec, Resources, Script, Volume
 
 SCRIPT_LIMIT = 2**20 - 4096  # bytes: etcd and the API server take 1 MiB for a ConfigMap, name and labels included

@@ -8,7 +8,8 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from gangplank import quantity, wiring
+from gangplank import wiring
+from gangplank.k8s import quantity
 
 if TYPE_CHECKING:
     from gangplank.spec import JobSpec, Json, Resources, Script

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import asdict, is_dataclass
 from typing import TYPE_CHECKING
 
-from gangplank import goflags, names, portable, quantity, wiring
+from gangplank import goflags, portable, wiring
 from gangplank.backends.volcano_plugins import FLAGS
 from gangplank.errors import Problem, shown
+from gangplank.k8s import names, quantity
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection

@@ -8,8 +8,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from gangplank import names, parse, quantity, wiring
+from gangplank import parse, wiring
 from gangplank.fields import Fields
+from gangplank.k8s import names, quantity
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from gangplank import quantity
 from gangplank.errors import Problem, shown
+from gangplank.k8s import quantity
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from gangplank import queues, storage
 from gangplank.errors import Problem, shown
+from gangplank.k8s.diff import differences
 from gangplank.kube import KubeError, group_path
-from gangplank.live import differences
 from gangplank.podspec import carried_by
 from gangplank.watch import phase
 

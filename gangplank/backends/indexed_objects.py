@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gangplank import names, shape
 from gangplank.errors import Problem, shown
+from gangplank.k8s import manifest as shape
+from gangplank.k8s import names
+from gangplank.k8s.manifest import Count
 from gangplank.pods import RANDOM, Site, acyclic, add_env, clone, containers, namespace, owner, refuse
-from gangplank.shape import Count
 
 if TYPE_CHECKING:
     from gangplank.fields import Problems

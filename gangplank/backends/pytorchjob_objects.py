@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 
 import yaml
 
-from gangplank import names, quota, shape
 from gangplank.errors import Problem, shown
+from gangplank.k8s import manifest as shape
+from gangplank.k8s import names, pod_resources
+from gangplank.k8s.manifest import Count
 from gangplank.pods import Site, acyclic, add_env, clone, containers, namespace, owner, refuse, value
-from gangplank.shape import Count
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -249,21 +250,21 @@ def pod_group(job: Json, site: Site) -> Json:
     policy = spec.get("runPolicy", {}).get("schedulingPolicy", {})
     total = sum(replica["replicas"] for replica in spec["pytorchReplicaSpecs"].values())
     least = policy.get("minAvailable", total)
-    summed: quota.Amounts = {}
+    summed: pod_resources.Amounts = {}
     left = least
     for kind in sorted(spec["pytorchReplicaSpecs"]):  # upstream's order is that of a Go map: random
         replica = spec["pytorchReplicaSpecs"][kind]
         count, left = min(replica["replicas"], left), left - min(replica["replicas"], left)
         for container in containers(replica["template"]["spec"]):
             given = container.get("resources", {})
-            asked = quota.amounts(given["requests"] if "requests" in given else given.get("limits"))
+            asked = pod_resources.amounts(given["requests"] if "requests" in given else given.get("limits"))
             if count:
-                summed = quota.add(summed, {name: amount.times(count) for name, amount in asked.items()})
+                summed = pod_resources.add(summed, {name: amount.times(count) for name, amount in asked.items()})
     meta = meta_of(job, job["metadata"]["name"], site)
     if job["metadata"].get("annotations"):
         meta["annotations"] = dict(job["metadata"]["annotations"])
     body: Json = {"minMember": least, "queue": policy.get("queue") or "default"}
-    body["minResources"] = policy["minResources"] if "minResources" in policy else quota.written(summed)
+    body["minResources"] = policy["minResources"] if "minResources" in policy else pod_resources.written(summed)
     if policy.get("priorityClass"):
         body["priorityClassName"] = policy["priorityClass"]
     return {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "PodGroup", "metadata": meta, "spec": body}

@@ -8,11 +8,13 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from gangplank import jobset, names, quota, shape
+from gangplank import jobset
 from gangplank.errors import Problem, shown
-from gangplank.merge import strategic
+from gangplank.k8s import manifest as shape
+from gangplank.k8s import names, pod_resources
+from gangplank.k8s.manifest import Count
+from gangplank.k8s.strategic_merge import strategic
 from gangplank.pods import RANDOM, Site, acyclic, clone, namespace, owner, refuse, set_env, value
-from gangplank.shape import Count
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -178,10 +180,10 @@ def processes(trainer: Json, container: Json) -> str:
     if "numProcPerNode" in trainer:
         return str(trainer["numProcPerNode"])
     asked = container.get("resources", {})
-    sides = [quota.amounts(asked.get(side)) for side in ("requests", "limits")]
+    sides = [pod_resources.amounts(asked.get(side)) for side in ("requests", "limits")]
     if any("gpu" in name.lower() and amount.value > 0 for side in sides for name, amount in side.items()):
         return "auto"
-    zero = quota.Sum()
+    zero = pod_resources.Sum()
     cpus = next((side.get("cpu", zero).value for side in sides if side.get("cpu", zero).value), zero.value)
     return str(max(1, math.ceil(cpus)))
 
@@ -248,18 +250,18 @@ def jobset_of(job: Json, runtime: Json, site: Site) -> Json:
 
 def pod_group(job: Json, runtime: Json, made: Json, site: Site) -> Json:
     """The gang that the runtime's podGroupPolicy asks Volcano for: all pods of all parts."""
-    total: quota.Amounts = {}
+    total: pod_resources.Amounts = {}
     members = 0
     body: Json = {}
     for part in made["spec"]["replicatedJobs"]:
         count, pod = part["template"]["spec"]["parallelism"], part["template"]["spec"]["template"]["spec"]
         members += count
-        one = quota.pod_sum(pod, "requests")  # a limit without a request does not count
-        total = quota.add(total, {name: amount.times(count) for name, amount in one.items()})
+        one = pod_resources.pod_sum(pod, "requests")  # a limit without a request does not count
+        total = pod_resources.add(total, {name: amount.times(count) for name, amount in one.items()})
         if pod.get("priorityClassName"):
             body["priorityClassName"] = pod["priorityClassName"]
     queue = made["metadata"].get("annotations", {}).get("scheduling.volcano.sh/queue-name")
-    body |= {"minMember": members, "minResources": quota.written(total), **({"queue": queue} if queue else {})}
+    body |= {"minMember": members, "minResources": pod_resources.written(total), **({"queue": queue} if queue else {})}
     tier = runtime["spec"]["podGroupPolicy"]["volcano"].get("networkTopology")
     if tier:
         body["networkTopology"] = dict(tier)

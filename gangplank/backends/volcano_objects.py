@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gangplank import names, quota, shape
 from gangplank.backends import volcano_plugins as plugins
 from gangplank.errors import Problem, shown
+from gangplank.k8s import manifest as shape
+from gangplank.k8s import names, pod_resources
+from gangplank.k8s.manifest import Count
 from gangplank.pods import RANDOM, Site, acyclic, add_mount, clone, containers, namespace, owner, refuse
-from gangplank.shape import Count
 
 if TYPE_CHECKING:
     from gangplank.fields import Problems
@@ -196,12 +197,12 @@ def min_resources(job: Json, site: Site) -> dict[str, str]:
             counts[at] = min(task["minAvailable"], wanted - sum(counts))
         for at, task in enumerate(tasks):
             counts[at] += min(task["replicas"] - task["minAvailable"], max(wanted - sum(counts), 0))
-    total: quota.Amounts = {}
+    total: pod_resources.Amounts = {}
     for count, task in zip(counts, tasks, strict=True):
         if count > 0:
-            one = quota.usage(task["template"]["spec"])
-            total = quota.add(total, {name: amount.times(count) for name, amount in one.items()})
-    return quota.written(total)
+            one = pod_resources.usage(task["template"]["spec"])
+            total = pod_resources.add(total, {name: amount.times(count) for name, amount in one.items()})
+    return pod_resources.written(total)
 
 
 def pod_group(job: Json, site: Site) -> Json:

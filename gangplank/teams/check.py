@@ -9,8 +9,8 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from gangplank import names, quantity
 from gangplank.errors import Problem, SpecError, shown
+from gangplank.k8s import names, quantity
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from gangplank import quantity
+from gangplank.k8s import quantity
 from gangplank.kube import KubeError, group_path
 from gangplank.teams.access import JOBS
 from gangplank.teams.labels import PART_LABEL

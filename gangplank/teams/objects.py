@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from gangplank import quantity
+from gangplank.k8s import quantity
 from gangplank.teams import labels
 from gangplank.teams.access import bindings, roles
 from gangplank.teams.admission import policies

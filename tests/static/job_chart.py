@@ -12,8 +12,9 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from gangplank import names, parse, podspec, portable, schema, spec, wiring
+from gangplank import parse, podspec, portable, schema, spec, wiring
 from gangplank.backends import BACKENDS
+from gangplank.k8s import names
 from gangplank.parse import HYPERPARAMETERS, SCRIPT_LIMIT
 
 Json = dict[str, Any]

@@ -16,9 +16,9 @@ import pytest
 import yaml
 
 from gangplank.backends import BACKENDS
+from gangplank.k8s.quantity import parse
 from gangplank.parse import parse_job
 from gangplank.pods import Site
-from gangplank.quantity import parse
 
 ROOT = Path(__file__).resolve().parents[2]
 CORES = 2

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gangplank import quantity
+from gangplank.k8s import quantity
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gangplank import quota
+from gangplank.k8s import pod_resources
 
 Json = dict[str, Any]
 
@@ -16,7 +16,7 @@ def part(requests: Json | None = None, limits: Json | None = None, **more: Any) 
 
 
 def counted(**pod: Any) -> Json:
-    found = quota.written(quota.usage({"containers": [], **pod}))
+    found = pod_resources.written(pod_resources.usage({"containers": [], **pod}))
     assert (found.pop("pods"), found.pop("count/pods")) == ("1", "1")
     return found
 
@@ -55,7 +55,7 @@ def test_other_native_resources_count_under_both_names(name: str) -> None:
 
 
 def test_the_first_summand_decides_how_a_sum_is_spelled() -> None:
-    binary, decimal = quota.amounts({"memory": "1Gi"}), quota.amounts({"memory": "1G"})
-    assert quota.written(quota.add(binary, binary)) == {"memory": "2Gi"}
-    assert quota.written(quota.add(decimal, decimal)) == {"memory": "2G"}
-    assert quota.written(quota.add(binary, quota.amounts({"memory": "0"}))) == {"memory": "1Gi"}
+    binary, decimal = pod_resources.amounts({"memory": "1Gi"}), pod_resources.amounts({"memory": "1G"})
+    assert pod_resources.written(pod_resources.add(binary, binary)) == {"memory": "2Gi"}
+    assert pod_resources.written(pod_resources.add(decimal, decimal)) == {"memory": "2G"}
+    assert pod_resources.written(pod_resources.add(binary, pod_resources.amounts({"memory": "0"}))) == {"memory": "1Gi"}

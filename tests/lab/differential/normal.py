@@ -7,7 +7,7 @@ import json
 import re
 from typing import Any
 
-from gangplank import quantity
+from gangplank.k8s import quantity
 from gangplank.pods import RANDOM
 
 Json = dict[str, Any]

@@ -12,8 +12,8 @@ import yaml
 
 from gangplank import cli, submission
 from gangplank.backends import BACKENDS
+from gangplank.k8s.diff import differences
 from gangplank.kube import Kube
-from gangplank.live import differences
 from gangplank.parse import parse_job
 from gangplank.watch import phase
 from lab.build import build

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from gangplank import quantity
+from gangplank.k8s import quantity
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from gangplank import names, quantity
 from gangplank.errors import Problem, shown
+from gangplank.k8s import names, quantity
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

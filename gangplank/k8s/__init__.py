@@ -1,0 +1,1 @@
+"""What Kubernetes itself defines; pure, knows no job."""
