@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from gangplank.fields import Fields
 from gangplank.k8s import names
+from gangplank.reading.fields import Fields
 from gangplank.spec import IndexedBlock, PyTorchJobBlock, TrainJobBlock, VolcanoBlock
 
 _DURATION = re.compile(r"(\d+(\.\d+)?(ns|us|ms|s|m|h))+", re.ASCII)

@@ -9,8 +9,8 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from gangplank import __version__
-from gangplank.files import Unreadable
 from gangplank.jobfiles import KINDS, gather
+from gangplank.reading.files import Unreadable
 from gangplank.terminal import CLUSTER, CODES, INTERRUPTED, OK, REFUSED, UNREADABLE, USAGE, coloured, complain
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gangplank.files import read
+from gangplank.reading.files import read
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,7 +43,7 @@ def gather(
     from gangplank.backends import BACKENDS, backend_of
     from gangplank.errors import Problem, SpecError, shown
     from gangplank.parse import parse_job
-    from gangplank.reading import documents
+    from gangplank.reading.strict_yaml import documents
 
     submitted: list[Json] = []
     for name in names:

@@ -8,8 +8,8 @@ from typing import Any
 
 from gangplank import blocks, podspec, rules, wiring
 from gangplank.errors import Problem, SpecError
-from gangplank.fields import Fields, Problems, plain
 from gangplank.k8s import names
+from gangplank.reading.fields import Fields, Problems, plain
 from gangplank.spec import Amount, Elastic, JobSpec, Resources, Script, Volume
 
 SCRIPT_LIMIT = 2**20 - 4096  # bytes: etcd and the API server take 1 MiB for a ConfigMap, name and labels included

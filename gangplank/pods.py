@@ -13,7 +13,7 @@ from gangplank.errors import Problem, SpecError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from gangplank.fields import Problems
+    from gangplank.reading.fields import Problems
     from gangplank.spec import Json
 
 UID = "<uid>"  # stands for what the API server decides

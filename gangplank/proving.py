@@ -8,12 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gangplank import asked, files, jobfiles, terminal
+from gangplank import asked, jobfiles, terminal
 from gangplank.chains import complete, select
 from gangplank.claims import Expected
 from gangplank.commands import locate
 from gangplank.kube import Kube, KubeError, path
 from gangplank.proof import prove, read_records
+from gangplank.reading import files
 from gangplank.watch import phase
 
 if TYPE_CHECKING:

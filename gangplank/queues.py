@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from gangplank.backends import backend_of
 from gangplank.errors import Problem, shown
-from gangplank.fields import near
+from gangplank.reading.fields import near
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -13,7 +13,7 @@ from gangplank.k8s import names, quantity
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
-    from gangplank.fields import Problems
+    from gangplank.reading.fields import Problems
     from gangplank.spec import JobSpec
 
     Bad = Callable[..., None]

@@ -9,8 +9,8 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from gangplank import parse, wiring
-from gangplank.fields import Fields
 from gangplank.k8s import names, quantity
+from gangplank.reading.fields import Fields
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable

@@ -15,8 +15,8 @@ from ansible.plugins.action import ActionBase
 from ansible.plugins.loader import filter_loader, test_loader
 
 from gangplank.errors import SpecError
-from gangplank.files import Unreadable
 from gangplank.kube import KubeError
+from gangplank.reading.files import Unreadable
 from lab.errors import PartError
 from lab.host.kubeconfig import KubeconfigError
 from lab.host.node import LabError

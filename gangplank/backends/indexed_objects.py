@@ -14,7 +14,7 @@ from gangplank.k8s.manifest import Count
 from gangplank.pods import RANDOM, Site, acyclic, add_env, clone, containers, namespace, owner, refuse
 
 if TYPE_CHECKING:
-    from gangplank.fields import Problems
+    from gangplank.reading.fields import Problems
     from gangplank.spec import Json
 
 INDEX = "batch.kubernetes.io/job-completion-index"

@@ -20,7 +20,7 @@ from gangplank.pods import Site, acyclic, add_env, clone, containers, namespace,
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gangplank.fields import Problems
+    from gangplank.reading.fields import Problems
     from gangplank.spec import Json
 
 CONTAINER, PORT, DEFAULT_PORT = "pytorch", "pytorchjob-port", 23456

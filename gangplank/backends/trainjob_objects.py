@@ -19,7 +19,7 @@ from gangplank.pods import RANDOM, Site, acyclic, clone, namespace, owner, refus
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gangplank.fields import Problems
+    from gangplank.reading.fields import Problems
     from gangplank.spec import Json
 
 STEP, PORT = "trainer.kubeflow.org/trainjob-ancestor-step", 29500

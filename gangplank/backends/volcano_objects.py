@@ -15,7 +15,7 @@ from gangplank.k8s.manifest import Count
 from gangplank.pods import RANDOM, Site, acyclic, add_mount, clone, containers, namespace, owner, refuse
 
 if TYPE_CHECKING:
-    from gangplank.fields import Problems
+    from gangplank.reading.fields import Problems
     from gangplank.spec import Json
 
 TOPOLOGY = {"mode": str, "highestTierAllowed": Count, "highestTierName": str}

@@ -10,7 +10,7 @@ from gangplank.k8s import names, quantity
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from gangplank.fields import Problems
+    from gangplank.reading.fields import Problems
     from gangplank.spec import Json
 
 

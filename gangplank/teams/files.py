@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gangplank.errors import SpecError
-from gangplank.files import Unreadable, read
-from gangplank.reading import documents
+from gangplank.reading.files import Unreadable, read
+from gangplank.reading.strict_yaml import documents
 from gangplank.teams.parse import TeamsError, parse_teams
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from ansible.errors import AnsibleFilterError
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # used by cloning it: nothing is installed
 
 from gangplank.errors import SpecError
-from gangplank.files import Unreadable
+from gangplank.reading.files import Unreadable
 from gangplank.teams.files import beside, load
 from gangplank.teams.jobs import with_team
 

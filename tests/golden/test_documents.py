@@ -11,7 +11,7 @@ from gangplank import wiring
 from gangplank.backends import BACKENDS, backend_of
 from gangplank.pitfalls import pitfalls
 from gangplank.pods import Site
-from gangplank.reading import documents
+from gangplank.reading.strict_yaml import documents
 
 HERE = Path(__file__).resolve().parents[1] / "seeds"
 Json = dict[str, Any]

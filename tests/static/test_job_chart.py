@@ -15,7 +15,7 @@ from gangplank.backends import BACKENDS
 from gangplank.errors import SpecError
 from gangplank.jobfiles import read_scripts
 from gangplank.parse import parse_job
-from gangplank.reading import documents
+from gangplank.reading.strict_yaml import documents
 from lab.build import build
 from tests.static import job_chart
 from tests.strategies import jobs

@@ -135,7 +135,7 @@ def test_objects_share_nothing_with_the_manifest_or_each_other(job: Json) -> Non
 @SOME
 @given(jobs())
 def test_yaml_of_a_manifest_is_read_back_and_expands_alike(job: Json) -> None:
-    from gangplank.reading import documents
+    from gangplank.reading.strict_yaml import documents
 
     spec, manifests, made = everything(job)
     again = documents(show.as_yaml(manifests), "a.yml", strict=False)

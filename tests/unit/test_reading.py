@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gangplank.errors import SpecError
-from gangplank.reading import documents
+from gangplank.reading.strict_yaml import documents
 
 
 def refusal(text: str, *, strict: bool = True) -> str:

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from gangplank.backends import BACKENDS, backend_of
 from gangplank.parse import parse_job
 from gangplank.pods import Site
-from gangplank.reading import documents
+from gangplank.reading.strict_yaml import documents
 from tests.lab.differential.live import NOWHERE, Cluster
 from tests.lab.differential.normal import key, normal
 from tests.strategies import jobs

@@ -10,7 +10,7 @@ import pytest
 from gangplank.backends import volcano_plugins
 from gangplank.blocks import NOT_YET
 from gangplank.pods import value
-from gangplank.reading import documents
+from gangplank.reading.strict_yaml import documents
 from tests.lab.differential.compare import COUNT, IMAGE, differences, examples, generated, sample
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from gangplank.errors import Problem, SpecError
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
-    from gangplank.fields import Problems
+    from gangplank.reading.fields import Problems
 
 TRUE_FALSE = ("true", "false")  # the two booleans that every YAML knows
 LIMIT = 4 * 2**20  # bytes of a file; more is no job

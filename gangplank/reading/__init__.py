@@ -1,0 +1,1 @@
+"""Text becomes checked values; pure but for files.py, knows no job."""
