@@ -6,11 +6,12 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from gangplank import queues, storage
+from gangplank import queues
 from gangplank.errors import Problem, shown
 from gangplank.k8s.diff import differences
 from gangplank.kube import KubeError, group_path
 from gangplank.podspec import carried_by
+from gangplank.site import storage
 from gangplank.watch import phase
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Filters over gangplank/devices.py and gpu_node.py: a device plugin and its nodes, seen from outside and inside."""
+"""Filters over gangplank/site/gpu_devices.py and gpu_node.py: a device plugin and its nodes, seen from outside and inside."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from gangplank.devices import Seen, rolled_out, started, without_devices
-from gangplank.gpu_node import unprepared
-from gangplank.site import toleration
+from gangplank.jobs.site_gpus import toleration
+from gangplank.site.gpu_devices import Seen, rolled_out, started, without_devices
+from gangplank.site.gpu_node import unprepared
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
 
 def findings(nodes: Iterable[dict[str, Any]], resource: str, **seen: Any) -> list[str]:
-    """A line per node without devices; `seen` are the fields of gangplank.devices.Seen."""
+    """A line per node without devices; `seen` are the fields of gangplank.site.gpu_devices.Seen."""
     return [str(finding) for finding in without_devices(nodes, Seen(**{"daemonset": None} | seen), resource)]
 
 

@@ -15,8 +15,8 @@ from gangplank import wiring
 from gangplank.backends import BACKENDS
 from gangplank.errors import SpecError
 from gangplank.explained import explained
+from gangplank.jobs.site_gpus import Gpus, on_site
 from gangplank.parse import parse_job
-from gangplank.site import Gpus, on_site
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -29,7 +29,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def parsed(job: object, source: str, gpus: Given) -> JobSpec:
-    """The job on a site with such GPUs (see gangplank.site.Gpus), or Ansible's own error with the library's message."""
+    """The job on a site with such GPUs (see gangplank.jobs.site_gpus.Gpus), or Ansible's own error with the library's message."""
     try:
         return on_site(parse_job(job, source, carried(job)), Gpus(**gpus or {}), source)
     except SpecError as error:

@@ -1,4 +1,4 @@
-"""Filters over gangplank/storage.py and pending.py: classes and claims, and what charts want to hear of them."""
+"""Filters over gangplank/site/storage.py and pending.py: classes and claims, and what charts want to hear of them."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from gangplank import storage
-from gangplank.pending import unbound, why_pending
+from gangplank.site import storage
+from gangplank.site.claim_pending import unbound, why_pending
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -1,4 +1,4 @@
-"""gangplank/devices.py: each way in which a node comes to have no GPUs is told by its name, and no other."""
+"""gangplank/site/gpu_devices.py: each way in which a node comes to have no GPUs is told by its name, and no other."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gangplank.devices import Finding, Seen, devices, tolerated, without_devices
+from gangplank.site.gpu_devices import Finding, Seen, devices, tolerated, without_devices
 
 GPU = "nvidia.com/gpu"
 TAINT = {"key": "flyte/gpu", "value": "dedicated", "effect": "NoSchedule"}

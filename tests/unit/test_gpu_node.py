@@ -1,10 +1,10 @@
-"""gangplank/gpu_node.py: what a machine lacks before NVIDIA's plugin can run on it, all of it at once."""
+"""gangplank/site/gpu_node.py: what a machine lacks before NVIDIA's plugin can run on it, all of it at once."""
 
 from __future__ import annotations
 
 import pytest
 
-from gangplank.gpu_node import unprepared
+from gangplank.site.gpu_node import unprepared
 
 DRIVER = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.129.03  Thu Oct 19 18:56:32 UTC 2023\nGCC version: 12"
 OPEN_DRIVER = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  570.86.15  Release Build"

@@ -1,4 +1,4 @@
-"""gangplank/site.py: whoever asks for a GPU tolerates the site's taints, nobody else does; nccl needs real GPUs."""
+"""gangplank/jobs/site_gpus.py: whoever asks for a GPU tolerates the site's taints, nobody else does; nccl needs real GPUs."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import pytest
 
 from gangplank.backends import BACKENDS
 from gangplank.errors import SpecError
+from gangplank.jobs.site_gpus import Gpus, on_site
 from gangplank.parse import BACKEND_NAMES, parse_job
-from gangplank.site import Gpus, on_site
 
 FLYTE = {"key": "flyte/gpu", "value": "dedicated", "effect": "NoSchedule"}
 TOLERATION = {"key": "flyte/gpu", "operator": "Equal", "value": "dedicated", "effect": "NoSchedule"}

@@ -1,4 +1,4 @@
-"""gangplank/storage.py and pending.py: classes, what of a claim may change, what jobs may mount, why a claim waits."""
+"""gangplank/site/storage.py and pending.py: classes, what of a claim may change, what jobs may mount, why a claim waits."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from gangplank.parse import parse_job
-from gangplank.pending import unbound, why_pending
-from gangplank.storage import DEFAULT, LOCAL_PATH, claim_problems, class_problems, mount_problems
+from gangplank.site.claim_pending import unbound, why_pending
+from gangplank.site.storage import DEFAULT, LOCAL_PATH, claim_problems, class_problems, mount_problems
 
 LOCAL = {"name": "local-path", "kind": "local", "folder": "/opt/local", "default": True}
 SHARED = {"name": "local-shared", "kind": "shared", "folder": "/mnt/shared"}

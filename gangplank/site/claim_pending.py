@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from gangplank.storage import is_default
+from gangplank.site.storage import is_default
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -1,0 +1,1 @@
+"""A job file becomes a checked JobSpec."""

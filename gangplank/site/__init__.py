@@ -1,0 +1,1 @@
+"""What a site offers: storage and GPUs, checked before they are used and explained when they fail; pure."""
