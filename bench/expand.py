@@ -26,8 +26,8 @@ from typing import TYPE_CHECKING
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from gangplank.backends import BACKENDS
+from gangplank.backends.base import Site
 from gangplank.parse import parse_job
-from gangplank.pods import Site
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -6,9 +6,9 @@ import re
 from typing import TYPE_CHECKING
 
 from gangplank.backends import BACKENDS, backend_of
+from gangplank.backends.pod_template import CONTAINER_SECURITY, MANAGED_BY, POD_SECURITY
+from gangplank.backends.wiring import environment, seen
 from gangplank.claims import Expected
-from gangplank.podspec import CONTAINER_SECURITY, MANAGED_BY, POD_SECURITY
-from gangplank.wiring import environment, seen
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -170,8 +170,8 @@ def expand(given: argparse.Namespace) -> int:
     """Show what becomes of jobs and manifests."""
     from gangplank import show
     from gangplank.backends import BACKENDS
+    from gangplank.backends.base import Site
     from gangplank.pitfalls import pitfalls
-    from gangplank.pods import Site
 
     names = [*given.jobs, *given.filename]
     if not names:

@@ -10,9 +10,12 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from gangplank import show
-from gangplank.backends import BACKENDS, indexed_objects, pytorchjob_objects, volcano_objects
+from gangplank.backends import BACKENDS
+from gangplank.backends.base import Site, clone
+from gangplank.backends.indexed import objects
+from gangplank.backends.pytorchjob import objects as pytorchjob_objects
+from gangplank.backends.volcano import objects as volcano_objects
 from gangplank.explained_by import OBJECTS, PARTS
-from gangplank.pods import Site, clone
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -73,7 +76,7 @@ def becoming(backend: str, manifest: Json, made: list[Json], site: Site, at: int
         replicas = job["spec"]["pytorchReplicaSpecs"]
         parts = [(replicas[kind], f"{pytorchjob_objects.LABEL}/replica-type", kind.lower()) for kind in replicas]
     elif backend == "indexed":
-        job = indexed_objects.admitted(manifest, site)
+        job = objects.admitted(manifest, site)
         parts = [(job["spec"], "job-name", job["metadata"]["name"])]
     else:
         return manifest  # a TrainJob holds no template: its pods come of the runtime

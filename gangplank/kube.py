@@ -10,10 +10,11 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from gangplank import queues, wiring
+from gangplank import queues
+from gangplank.backends import wiring
+from gangplank.backends.pod_template import JOB_LABEL
 from gangplank.errors import KubeError
 from gangplank.patience import OUTAGE_S, Patience, silent
-from gangplank.podspec import JOB_LABEL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

@@ -6,7 +6,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from gangplank import blocks, podspec, rules, wiring
+from gangplank import blocks, rules
+from gangplank.backends import pod_template, wiring
 from gangplank.errors import Problem, SpecError
 from gangplank.k8s import names
 from gangplank.reading.fields import Fields, Problems, plain
@@ -176,7 +177,7 @@ def read_script(fields: Fields, scripts: Mapping[str, str]) -> Script | None:
     if not re.fullmatch(r"[-\w.]{1,253}", base, re.ASCII):
         fields.bad("script", path, "a file name of letters, digits, - _ and . alone, as a ConfigMap's key must be")
         return None
-    return Script(f"{podspec.SCRIPT_FOLDER}/{base}", text, path)
+    return Script(f"{pod_template.SCRIPT_FOLDER}/{base}", text, path)
 
 
 def read_volumes(fields: Fields) -> tuple[Volume, ...]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from gangplank import goflags
-from gangplank.backends.volcano_plugins import FLAGS
-from gangplank.pods import containers
+from gangplank.backends.base import containers
+from gangplank.backends.volcano import go_flags
+from gangplank.backends.volcano.plugins import FLAGS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,12 +47,12 @@ def _volcano(spec: Json) -> Iterator[str]:
     plugins, tasks = spec.get("plugins") or {}, spec.get("tasks") or []
     named = [(task.get("name") or f"default{at}", task) for at, task in enumerate(tasks)]
     for name, arguments in plugins.items():
-        trouble = goflags.parse(arguments or [], FLAGS[name]).trouble
+        trouble = go_flags.parse(arguments or [], FLAGS[name]).trouble
         if trouble:
             zero = ", so it becomes 0" if trouble.endswith("--port") and "no value for" in trouble else ""
             yield f"plugin {name}: {trouble}{zero}"
     if "pytorch" in plugins:
-        flags = goflags.parse(plugins["pytorch"] or [], FLAGS["pytorch"]).values
+        flags = go_flags.parse(plugins["pytorch"] or [], FLAGS["pytorch"]).values
         counts = {name: task.get("replicas") or 0 for name, task in named}
         if flags["master"] not in counts:
             yield f"plugin pytorch: there is no task {flags['master']}, so nothing is wired: no rank, no address"

@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import asdict, is_dataclass
 from typing import TYPE_CHECKING
 
-from gangplank import goflags, portable, wiring
-from gangplank.backends.volcano_plugins import FLAGS
+from gangplank import portable
+from gangplank.backends import wiring
+from gangplank.backends.volcano import go_flags
+from gangplank.backends.volcano.plugins import FLAGS
 from gangplank.errors import Problem, shown
 from gangplank.k8s import names, quantity
 
@@ -176,10 +178,10 @@ def tasks(spec: JobSpec, bad: Bad) -> None:
 
 def plugins(spec: JobSpec, bad: Bad) -> None:
     """A plugin's arguments are all understood, and do not undo the wiring: Go's flags fail silently."""
-    own: dict[str, goflags.Value] = {"master": "master", "worker": "worker", "port": spec.port}
+    own: dict[str, go_flags.Value] = {"master": "master", "worker": "worker", "port": spec.port}
     for name, arguments in spec.volcano.plugins.items():
         defaults = FLAGS[name] | (own if name == "pytorch" else {})
-        parsed = goflags.parse(arguments, defaults)
+        parsed = go_flags.parse(arguments, defaults)
         if parsed.trouble:
             bad(f"volcano.plugins.{name}", list(arguments), "arguments that the plugin understands", parsed.trouble)
         elif name == "pytorch" and any(parsed.values[key] != value for key, value in own.items()):

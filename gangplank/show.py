@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from gangplank import wiring
+from gangplank.backends import wiring
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

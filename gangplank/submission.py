@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gangplank import queues
+from gangplank.backends.pod_template import carried_by
 from gangplank.errors import Problem, shown
 from gangplank.k8s.diff import differences
 from gangplank.kube import KubeError, group_path
-from gangplank.podspec import carried_by
 from gangplank.site import storage
 from gangplank.watch import phase
 

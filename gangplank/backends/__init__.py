@@ -5,12 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from gangplank.backends import indexed, pytorchjob, trainjob, volcano
+from gangplank.backends.indexed import manifests as indexed
+from gangplank.backends.pytorchjob import manifests as pytorchjob
+from gangplank.backends.trainjob import manifests as trainjob
+from gangplank.backends.volcano import manifests as volcano
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from gangplank.pods import Expand
+    from gangplank.backends.base import Expand
     from gangplank.spec import JobSpec, Json
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gangplank.pods import clone
+from gangplank.backends.base import clone
 
 # Lists that are merged item by item, by the key that tells items apart; all other lists are replaced.
 KEYS = {

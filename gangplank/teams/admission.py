@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from gangplank.podspec import TEAM_LABEL
+from gangplank.backends.pod_template import TEAM_LABEL
 from gangplank.teams import labels
 from gangplank.teams.labels import metadata
 

@@ -20,9 +20,9 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from gangplank.backends.pod_template import TEAM_LABEL
 from gangplank.errors import Problem, SpecError, shown
 from gangplank.kube import Kube, KubeError
-from gangplank.podspec import TEAM_LABEL
 from gangplank.teams.labels import PART_LABEL, TEAM_PART
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gangplank.podspec import MANAGED_BY, TEAM_LABEL
+from gangplank.backends.pod_template import MANAGED_BY, TEAM_LABEL
 
 if TYPE_CHECKING:
     from gangplank.spec import Json

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from gangplank.backends.pod_template import TEAM_LABEL
 from gangplank.drift import EXACT, OWN_KEYS, STATE, Difference, drift, identity
 from gangplank.errors import shown
 from gangplank.k8s import quantity
-from gangplank.podspec import TEAM_LABEL
 from gangplank.teams.labels import PART_LABEL, SHARED_PART, TEAM_PART, metadata
 
 if TYPE_CHECKING:

@@ -11,8 +11,7 @@ from ansible.errors import AnsibleFilterError
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # used by cloning it: nothing is installed
 
-from gangplank import wiring
-from gangplank.backends import BACKENDS
+from gangplank.backends import BACKENDS, wiring
 from gangplank.errors import SpecError
 from gangplank.explained import explained
 from gangplank.jobs.site_gpus import Gpus, on_site

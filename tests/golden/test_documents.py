@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from gangplank import wiring
-from gangplank.backends import BACKENDS, backend_of
+from gangplank.backends import BACKENDS, backend_of, wiring
+from gangplank.backends.base import Site
 from gangplank.pitfalls import pitfalls
-from gangplank.pods import Site
 from gangplank.reading.strict_yaml import documents
 
 HERE = Path(__file__).resolve().parents[1] / "seeds"

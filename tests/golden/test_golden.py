@@ -10,8 +10,8 @@ import pytest
 import yaml
 
 from gangplank.backends import BACKENDS
+from gangplank.backends.base import Site
 from gangplank.parse import parse_job
-from gangplank.pods import Site
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]

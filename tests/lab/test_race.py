@@ -23,9 +23,9 @@ import pytest
 import yaml
 
 from gangplank.backends import BACKENDS
+from gangplank.backends.pod_template import TEAM_LABEL
 from gangplank.kube import KubeError
 from gangplank.parse import parse_job
-from gangplank.podspec import TEAM_LABEL
 from tests.lab.conftest import ROOT
 from tests.lab.race import Event, Gang, Moment, Share, judge, lost
 from tests.teams_live import TEAMS, answer, teams, until

@@ -12,8 +12,8 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from gangplank import parse, podspec, portable, schema, spec, wiring
-from gangplank.backends import BACKENDS
+from gangplank import parse, portable, schema, spec
+from gangplank.backends import BACKENDS, pod_template, wiring
 from gangplank.k8s import names
 from gangplank.parse import HYPERPARAMETERS, SCRIPT_LIMIT
 
@@ -85,11 +85,11 @@ def library() -> Json:
         "resources": asdict(spec.Resources()),
         "hyperparameters": [[name, kind.__name__] for name, (kind, _, _) in HYPERPARAMETERS.items()],
         "shm_size": parse.parse_job({"name": "a", "image": "b", "resources": {"gpus": 1}}).shm_size,
-        "gpuToleration": podspec.GPU_TOLERATION,
-        "teamLabel": podspec.TEAM_LABEL,
-        "scriptFolder": podspec.SCRIPT_FOLDER,
+        "gpuToleration": pod_template.GPU_TOLERATION,
+        "teamLabel": pod_template.TEAM_LABEL,
+        "scriptFolder": pod_template.SCRIPT_FOLDER,
         "scriptLimit": SCRIPT_LIMIT,
-        "digestLength": podspec.DIGEST_LENGTH,
+        "digestLength": pod_template.DIGEST_LENGTH,
         "longest": names.LABEL_MAX,
         "instead": INSTEAD,
         "trainer": f"{wiring.TRAINER}/",

@@ -10,11 +10,11 @@ import subprocess
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from gangplank.backends.pod_template import env
+from gangplank.backends.wiring import launch
 from gangplank.chains import read_records, select, unpack_ids
-from gangplank.podspec import env
 from gangplank.proof import Expected, prove
 from gangplank.spec import Elastic, JobSpec, Script
-from gangplank.wiring import launch
 
 if TYPE_CHECKING:
     from tests.trainer.harness import Root

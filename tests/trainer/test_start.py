@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from gangplank.backends.wiring import RENDEZVOUS_S, launch
 from gangplank.spec import Elastic, JobSpec, Script
-from gangplank.wiring import RENDEZVOUS_S, launch
 
 if TYPE_CHECKING:
     from tests.trainer.harness import Root

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from gangplank import podspec, portable
-from gangplank.backends import BACKENDS, backend_of
+from gangplank import portable
+from gangplank.backends import BACKENDS, backend_of, pod_template
+from gangplank.backends.base import Site
 from gangplank.errors import SpecError
 from gangplank.parse import parse_job
-from gangplank.pods import Site
 
 Json = dict[str, Any]
 BASE: Json = {"name": "digits", "image": "img:1", "script": "/opt/train.py"}
@@ -94,7 +94,7 @@ def test_every_replica_says_who_and_where_it_is(backend: str) -> None:
         names = [item["name"] for item in pod["spec"]["containers"][0]["env"]]
         for name in ("GANGPLANK_POD", "GANGPLANK_POD_UID", "GANGPLANK_NODE", "GANGPLANK_JOB_UID", "PYTHONUNBUFFERED"):
             assert names.count(name) == 1
-        assert pod["metadata"]["labels"][podspec.JOB_LABEL] == "digits"
+        assert pod["metadata"]["labels"][pod_template.JOB_LABEL] == "digits"
 
 
 def test_the_operators_pods_are_selected_as_guides_do_and_have_no_mesh_sidecar() -> None:

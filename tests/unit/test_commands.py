@@ -11,9 +11,9 @@ import yaml
 
 from gangplank import cli, commands
 from gangplank.backends import BACKENDS
+from gangplank.backends.base import Site
 from gangplank.jobfiles import read_scripts
 from gangplank.parse import parse_job
-from gangplank.pods import Site
 
 if TYPE_CHECKING:
     from tests.unit.conftest import Api

@@ -10,9 +10,9 @@ import pytest
 import yaml
 
 from gangplank.backends import BACKENDS
+from gangplank.backends.base import Site
 from gangplank.errors import SpecError
 from gangplank.parse import parse_job
-from gangplank.pods import Site
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

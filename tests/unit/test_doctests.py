@@ -23,5 +23,5 @@ def test_examples(name: str) -> None:
 
 
 def test_there_are_examples_of_the_wiring() -> None:
-    module = importlib.import_module("gangplank.wiring")
+    module = importlib.import_module("gangplank.backends.wiring")
     assert doctest.testmod(module).attempted >= 10

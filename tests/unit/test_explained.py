@@ -11,9 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from gangplank.backends import BACKENDS
+from gangplank.backends.base import Site
 from gangplank.explained import explained
 from gangplank.parse import parse_job
-from gangplank.pods import Site
 from tests.strategies import jobs
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from gangplank import goflags
+from gangplank.backends.volcano import go_flags
 
-FLAGS: dict[str, goflags.Value] = {"port": 1, "name": "n", "on": False}
+FLAGS: dict[str, go_flags.Value] = {"port": 1, "name": "n", "on": False}
 
 
 @pytest.mark.parametrize(
@@ -43,12 +43,12 @@ FLAGS: dict[str, goflags.Value] = {"port": 1, "name": "n", "on": False}
     ],
 )
 def test_sets_what_go_would_set(words: list[str], values: tuple[int, str, bool], trouble: str) -> None:
-    found = goflags.parse(words, FLAGS)
+    found = go_flags.parse(words, FLAGS)
     assert tuple(found.values.values()) == values
     assert trouble in found.trouble
     assert bool(trouble) == bool(found.trouble)
 
 
 def test_leaves_the_defaults_alone() -> None:
-    goflags.parse(["--port=5"], FLAGS)
+    go_flags.parse(["--port=5"], FLAGS)
     assert FLAGS == {"port": 1, "name": "n", "on": False}

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from gangplank import wiring
-from gangplank.backends import indexed_objects, trainjob_objects
+from gangplank.backends import wiring
+from gangplank.backends.base import Site
+from gangplank.backends.indexed import objects
+from gangplank.backends.trainjob import objects as trainjob_objects
 from gangplank.errors import SpecError
-from gangplank.pods import Site
 
 Json = dict[str, Any]
 
@@ -22,7 +23,7 @@ def indexed(**spec: Any) -> Json:
 
 
 def test_an_indexed_job_names_its_pods_by_index() -> None:
-    pods = indexed_objects.objects(indexed(), Site(uid="U"))
+    pods = objects.objects(indexed(), Site(uid="U"))
     assert [pod["spec"]["hostname"] for pod in pods] == ["demo-0", "demo-1", "demo-2"]
     assert [pod["metadata"]["generateName"] for pod in pods] == ["demo-0-", "demo-1-", "demo-2-"]
     assert pods[2]["metadata"]["labels"] == {
@@ -39,19 +40,19 @@ def test_an_indexed_job_names_its_pods_by_index() -> None:
 def test_an_index_variable_of_the_users_own_is_kept() -> None:
     manifest = indexed()
     manifest["spec"]["template"]["spec"]["containers"][0]["env"] = [{"name": "JOB_COMPLETION_INDEX", "value": "x"}]
-    assert indexed_objects.objects(manifest)[0]["spec"]["containers"][0]["env"] == [
+    assert objects.objects(manifest)[0]["spec"]["containers"][0]["env"] == [
         {"name": "JOB_COMPLETION_INDEX", "value": "x"}
     ]
 
 
 def test_a_limit_per_index_is_counted_on_the_pods() -> None:
-    pod = indexed_objects.objects(indexed(backoffLimitPerIndex=1))[0]
+    pod = objects.objects(indexed(backoffLimitPerIndex=1))[0]
     assert pod["metadata"]["annotations"]["batch.kubernetes.io/job-index-failure-count"] == "0"
 
 
 @pytest.mark.parametrize("spec", [{"suspend": True}, {"parallelism": 0}])
 def test_a_job_that_may_not_run_has_no_pods(spec: Json) -> None:
-    assert indexed_objects.objects(indexed(**spec)) == []
+    assert objects.objects(indexed(**spec)) == []
 
 
 @pytest.mark.parametrize(
@@ -66,7 +67,7 @@ def test_a_job_that_may_not_run_has_no_pods(spec: Json) -> None:
 )
 def test_refuses_jobs_without_ranks(spec: Json, said: str) -> None:
     with pytest.raises(SpecError) as caught:
-        indexed_objects.objects(indexed(**spec))
+        objects.objects(indexed(**spec))
     assert said in str(caught.value)
 
 

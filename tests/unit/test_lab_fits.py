@@ -16,9 +16,9 @@ import pytest
 import yaml
 
 from gangplank.backends import BACKENDS
+from gangplank.backends.base import Site
 from gangplank.k8s.quantity import parse
 from gangplank.parse import parse_job
-from gangplank.pods import Site
 
 ROOT = Path(__file__).resolve().parents[2]
 CORES = 2

@@ -10,13 +10,13 @@ from typing import Any
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from gangplank import show, wiring
-from gangplank.backends import BACKENDS, backend_of
+from gangplank import show
+from gangplank.backends import BACKENDS, backend_of, wiring
+from gangplank.backends.base import RANDOM, Site
 from gangplank.errors import SpecError
 from gangplank.k8s import names, quantity
 from gangplank.k8s.manifest import without_nulls
 from gangplank.parse import parse_job
-from gangplank.pods import RANDOM, Site
 from tests.strategies import BACKENDS as NAMES
 from tests.strategies import jobs
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from gangplank.backends.pytorchjob_objects import objects
+from gangplank.backends.base import Site
+from gangplank.backends.pytorchjob.objects import objects
 from gangplank.errors import SpecError
-from gangplank.pods import Site
 
 Json = dict[str, Any]
 

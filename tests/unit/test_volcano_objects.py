@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from gangplank.backends.volcano_objects import objects
+from gangplank.backends.base import Site
+from gangplank.backends.volcano.objects import objects
 from gangplank.errors import SpecError
-from gangplank.pods import Site
 
 Json = dict[str, Any]
 SITE = Site(uid="U")

@@ -7,8 +7,8 @@ import json
 import re
 from typing import Any
 
+from gangplank.backends.base import RANDOM
 from gangplank.k8s import quantity
-from gangplank.pods import RANDOM
 
 Json = dict[str, Any]
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gangplank.backends import pytorchjob_objects
-from gangplank.pods import value
+from gangplank.backends.base import value
+from gangplank.backends.pytorchjob import objects
 from tests.lab.differential.compare import IMAGE, differences, examples, generated, sample
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def test_a_difference_would_be_seen(cluster: Cluster, site: Json, broken: str, m
     def wrong(name: str, text: object) -> Json:
         return value(name, f"{text}x" if name == broken else text)
 
-    monkeypatch.setattr(pytorchjob_objects, "value", wrong)
+    monkeypatch.setattr(objects, "value", wrong)
     name = f"mutant-{broken.lower().replace('_', '-')}"
     found = differences("pytorchjob", [job(name, replica())], cluster, **site)
     assert len(found) == 1

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gangplank.backends import BACKENDS, trainjob_objects
+from gangplank.backends import BACKENDS
+from gangplank.backends.base import value
+from gangplank.backends.trainjob import objects
 from gangplank.errors import SpecError
 from gangplank.kube import KubeError
-from gangplank.pods import value
 from tests.lab.differential.compare import IMAGE, differences, generated
 from tests.lab.differential.live import NOWHERE
 
@@ -83,7 +84,7 @@ def test_a_difference_would_be_seen(cluster: Cluster, site: Json, broken: str, m
     def wrong(name: str, text: object) -> Json:
         return value(name, f"{text}x" if name == broken else text)
 
-    monkeypatch.setattr(trainjob_objects, "value", wrong)
+    monkeypatch.setattr(objects, "value", wrong)
     name = f"mutant-{broken.lower().replace('_', '-')}"
     found = differences("trainjob", [job(name, {}, runtimePatches=[AWAY])], cluster, **site)
     assert len(found) == 1

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gangplank.backends import volcano_plugins
+from gangplank.backends.base import value
+from gangplank.backends.volcano import plugins as volcano_plugins
 from gangplank.blocks import NOT_YET
-from gangplank.pods import value
 from gangplank.reading.strict_yaml import documents
 from tests.lab.differential.compare import COUNT, IMAGE, differences, examples, generated, sample
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from gangplank import jobset
+from gangplank.backends.base import RANDOM, Site, acyclic, clone, namespace, owner, refuse, set_env, value
+from gangplank.backends.trainjob import jobset
 from gangplank.errors import Problem, shown
 from gangplank.k8s import manifest as shape
 from gangplank.k8s import names, pod_resources
 from gangplank.k8s.manifest import Count
 from gangplank.k8s.strategic_merge import strategic
-from gangplank.pods import RANDOM, Site, acyclic, clone, namespace, owner, refuse, set_env, value
 
 if TYPE_CHECKING:
     from collections.abc import Callable

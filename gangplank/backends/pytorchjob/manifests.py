@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gangplank import podspec
-from gangplank.backends.pytorchjob_objects import objects
+from gangplank.backends import pod_template
+from gangplank.backends.pytorchjob.objects import objects
 
 if TYPE_CHECKING:
     from gangplank.spec import JobSpec, Json
@@ -20,7 +20,7 @@ NO_MESH = {"sidecar.istio.io/inject": "false"}  # a sidecar outlives the trainer
 
 def replica_spec(spec: JobSpec, role: str, replicas: int) -> Json:
     """One replica type of the job."""
-    template = podspec.template(spec, role, CONTAINER, "Never")
+    template = pod_template.template(spec, role, CONTAINER, "Never")
     pod = template["spec"]
     del pod["restartPolicy"]  # the replica's own is what counts
     pod["containers"][0]["ports"] = [{"name": PORT, "containerPort": spec.port}]
@@ -66,5 +66,5 @@ def manifests(spec: JobSpec) -> list[Json]:
             "rdzvBackend": "c10d",
             "maxRestarts": spec.max_retries,
         }
-    job = {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "metadata": podspec.metadata(spec), "spec": body}
-    return [*podspec.script_map(spec), job]
+    job = {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "metadata": pod_template.metadata(spec), "spec": body}
+    return [*pod_template.script_map(spec), job]

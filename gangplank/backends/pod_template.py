@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from gangplank import wiring
+from gangplank.backends import wiring
 from gangplank.k8s import quantity
 
 if TYPE_CHECKING:

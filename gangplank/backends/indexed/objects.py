@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gangplank.backends.base import RANDOM, Site, acyclic, add_env, clone, containers, namespace, owner, refuse
 from gangplank.errors import Problem, shown
 from gangplank.k8s import manifest as shape
 from gangplank.k8s import names
 from gangplank.k8s.manifest import Count
-from gangplank.pods import RANDOM, Site, acyclic, add_env, clone, containers, namespace, owner, refuse
 
 if TYPE_CHECKING:
     from gangplank.reading.fields import Problems

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gangplank import podspec
-from gangplank.backends.volcano_objects import objects
+from gangplank.backends import pod_template
+from gangplank.backends.volcano.objects import objects
 
 if TYPE_CHECKING:
     from gangplank.spec import JobSpec, Json
@@ -36,7 +36,7 @@ def task(spec: JobSpec, role: str, replicas: int) -> Json:
         "name": role,
         "replicas": replicas,
         "maxRetry": spec.max_retries * max(replicas, 1) + 1,
-        "template": podspec.template(spec, role, role, spec.volcano.restart_policy),
+        "template": pod_template.template(spec, role, role, spec.volcano.restart_policy),
     }
     if role == "master":
         found["policies"] = [dict(policy) for policy in MASTER_POLICIES]
@@ -67,5 +67,5 @@ def manifests(spec: JobSpec) -> list[Json]:
         "volumes": [dict(volume) for volume in block.volumes] or None,
     }
     body.update({name: value for name, value in optional.items() if value is not None})
-    job = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": podspec.metadata(spec), "spec": body}
-    return [*podspec.script_map(spec), job]
+    job = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": pod_template.metadata(spec), "spec": body}
+    return [*pod_template.script_map(spec), job]

@@ -8,9 +8,9 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING
 
-from gangplank.backends import indexed_objects
+from gangplank.backends.base import Site, clone, namespace, owner, refuse
+from gangplank.backends.indexed import objects as indexed_objects
 from gangplank.errors import Problem, shown
-from gangplank.pods import Site, clone, namespace, owner, refuse
 
 if TYPE_CHECKING:
     from gangplank.spec import Json

@@ -9,13 +9,13 @@ from __future__ import annotations
 import base64
 from typing import TYPE_CHECKING
 
-from gangplank import goflags
-from gangplank.pods import RANDOM, add_env, add_mount, containers, namespace, owner, value
+from gangplank.backends.base import RANDOM, add_env, add_mount, containers, namespace, owner, value
+from gangplank.backends.volcano import go_flags
 
 if TYPE_CHECKING:
     from gangplank.spec import Json
 
-PYTORCH: dict[str, goflags.Value] = {
+PYTORCH: dict[str, go_flags.Value] = {
     "master": "master",
     "worker": "worker",
     "port": 23456,
@@ -23,14 +23,14 @@ PYTORCH: dict[str, goflags.Value] = {
     "wait-master-timeout": 300,  # seconds
     "wait-master-image": "busybox:1.36.1",
 }
-SVC: dict[str, goflags.Value] = {"publish-not-ready-addresses": False, "disable-network-policy": False}
-SSH: dict[str, goflags.Value] = {
+SVC: dict[str, go_flags.Value] = {"publish-not-ready-addresses": False, "disable-network-policy": False}
+SSH: dict[str, go_flags.Value] = {
     "ssh-key-file-path": "/root/.ssh",
     "ssh-private-key": "",
     "ssh-public-key": "",
     "ssh-port": 22,
 }
-FLAGS: dict[str, dict[str, goflags.Value]] = {"pytorch": PYTORCH, "svc": SVC, "ssh": SSH, "env": {}}
+FLAGS: dict[str, dict[str, go_flags.Value]] = {"pytorch": PYTORCH, "svc": SVC, "ssh": SSH, "env": {}}
 SSH_FILES = ("id_rsa", "id_rsa.pub", "authorized_keys", "config")
 WAIT = """echo "Waiting for master node {a}:{p} to be ready..."
 TIMEOUT={t}
@@ -47,9 +47,9 @@ done
 echo "Master node is ready!\""""
 
 
-def settings(job: Json, plugin: str) -> dict[str, goflags.Value]:
+def settings(job: Json, plugin: str) -> dict[str, go_flags.Value]:
     """What the arguments of a plugin set."""
-    return goflags.parse(job["spec"]["plugins"].get(plugin) or [], FLAGS[plugin]).values
+    return go_flags.parse(job["spec"]["plugins"].get(plugin) or [], FLAGS[plugin]).values
 
 
 def hosts(job: Json, task: Json) -> list[tuple[str, str]]:
@@ -115,7 +115,7 @@ def pytorch_pod(job: Json, pod: Json, task: Json, index: int) -> None:
         wait_for_master(pod["spec"], address, flags)
 
 
-def wait_for_master(spec: Json, address: str, flags: dict[str, goflags.Value]) -> None:
+def wait_for_master(spec: Json, address: str, flags: dict[str, go_flags.Value]) -> None:
     """Appends the init container that waits for the master's port, unless the pod has one of that name."""
     known = spec.setdefault("initContainers", [])
     if all(container.get("name") != "wait-for-master" for container in known):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gangplank import podspec, wiring
-from gangplank.backends.trainjob_objects import objects
-from gangplank.pods import clone, value
+from gangplank.backends import pod_template, wiring
+from gangplank.backends.base import clone, value
+from gangplank.backends.trainjob.objects import objects
 
 if TYPE_CHECKING:
     from gangplank.spec import JobSpec, Json
@@ -24,7 +24,7 @@ def environment(spec: JobSpec, given: list[Json]) -> list[Json]:
         value("MASTER_ADDR", wiring.master_addr(spec)),
         value("MASTER_PORT", wiring.TRAINER_PORT),
         value("WORLD_SIZE", spec.replicas),
-        podspec.field("RANK", INDEX),
+        pod_template.field("RANK", INDEX),
     ]
 
 
@@ -42,8 +42,8 @@ def patch(template: Json) -> Json:
 
 def manifests(spec: JobSpec) -> list[Json]:
     """What we submit: the script's ConfigMap, if any, and the TrainJob, which always has a trainer stanza."""
-    template = podspec.template(spec, "worker", "node")
-    del template["metadata"]["labels"][podspec.ROLE_LABEL]  # one template for all
+    template = pod_template.template(spec, "worker", "node")
+    del template["metadata"]["labels"][pod_template.ROLE_LABEL]  # one template for all
     container = template["spec"]["containers"][0]
     trainer: Json = {
         "image": spec.image,
@@ -61,6 +61,6 @@ def manifests(spec: JobSpec) -> list[Json]:
     }
     if spec.deadline_s is not None:
         body["activeDeadlineSeconds"] = spec.deadline_s
-    meta = podspec.metadata(spec)
+    meta = pod_template.metadata(spec)
     job = {"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob", "metadata": meta, "spec": body}
-    return [*podspec.script_map(spec), job]
+    return [*pod_template.script_map(spec), job]

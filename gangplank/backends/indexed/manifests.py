@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gangplank import podspec, wiring
-from gangplank.backends.indexed_objects import objects
-from gangplank.pods import value
+from gangplank.backends import pod_template, wiring
+from gangplank.backends.base import value
+from gangplank.backends.indexed.objects import objects
 
 if TYPE_CHECKING:
     from gangplank.spec import JobSpec, Json
@@ -30,8 +30,8 @@ def backoff(spec: JobSpec) -> Json:
 def manifests(spec: JobSpec) -> list[Json]:
     """What we submit: the script's ConfigMap, if any, the Service under which the pods find each other, and the Job."""
     restart = "OnFailure" if spec.indexed.backoff is None else "Never"
-    template = podspec.template(spec, "worker", "trainer", restart)
-    del template["metadata"]["labels"][podspec.ROLE_LABEL]  # one template for all
+    template = pod_template.template(spec, "worker", "trainer", restart)
+    del template["metadata"]["labels"][pod_template.ROLE_LABEL]  # one template for all
     pod = template["spec"]
     pod["subdomain"] = spec.name
     if spec.priority:
@@ -41,7 +41,7 @@ def manifests(spec: JobSpec) -> list[Json]:
         value("MASTER_ADDR", wiring.master_addr(spec)),
         value("MASTER_PORT", spec.port),
         value("WORLD_SIZE", spec.replicas),
-        podspec.field("RANK", INDEX),
+        pod_template.field("RANK", INDEX),
     ]
     body: Json = {
         "completionMode": "Indexed",
@@ -57,11 +57,11 @@ def manifests(spec: JobSpec) -> list[Json]:
     service = {
         "clusterIP": "None",
         "publishNotReadyAddresses": True,  # ranks meet before any of them is ready
-        "selector": {podspec.JOB_LABEL: spec.name},
+        "selector": {pod_template.JOB_LABEL: spec.name},
         "ports": [{"name": "rendezvous", "port": spec.port}],
     }
     return [
-        *podspec.script_map(spec),
-        {"apiVersion": "v1", "kind": "Service", "metadata": podspec.metadata(spec), "spec": service},
-        {"apiVersion": "batch/v1", "kind": "Job", "metadata": podspec.metadata(spec), "spec": body},
+        *pod_template.script_map(spec),
+        {"apiVersion": "v1", "kind": "Service", "metadata": pod_template.metadata(spec), "spec": service},
+        {"apiVersion": "batch/v1", "kind": "Job", "metadata": pod_template.metadata(spec), "spec": body},
     ]

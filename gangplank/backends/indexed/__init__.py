@@ -1,0 +1,1 @@
+"""A job as an Indexed Job and a headless Service: no operator."""

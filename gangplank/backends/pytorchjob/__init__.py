@@ -1,0 +1,1 @@
+"""A job as a PyTorchJob of the training operator v1."""

@@ -1,0 +1,1 @@
+"""A job as a Volcano Job: the pytorch plugin wires the ranks."""
