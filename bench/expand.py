@@ -27,7 +27,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from gangplank.backends import BACKENDS
 from gangplank.backends.base import Site
-from gangplank.parse import parse_job
+from gangplank.jobs.parse import parse_job
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -171,7 +171,7 @@ def expand(given: argparse.Namespace) -> int:
     from gangplank import show
     from gangplank.backends import BACKENDS
     from gangplank.backends.base import Site
-    from gangplank.pitfalls import pitfalls
+    from gangplank.jobs.pitfalls import pitfalls
 
     names = [*given.jobs, *given.filename]
     if not names:

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gangplank import jobfiles, show, submission, terminal
-from gangplank import scale as scaling
 from gangplank.backends import BACKENDS, backend_of
 from gangplank.errors import SpecError
+from gangplank.jobs import scale as scaling
 from gangplank.kube import Kube, KubeError, rank_of
 from gangplank.logs import follow
 from gangplank.patience import silent

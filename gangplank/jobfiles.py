@@ -42,7 +42,7 @@ def gather(
     """
     from gangplank.backends import BACKENDS, backend_of
     from gangplank.errors import Problem, SpecError, shown
-    from gangplank.parse import parse_job
+    from gangplank.jobs.parse import parse_job
     from gangplank.reading.strict_yaml import documents
 
     submitted: list[Json] = []

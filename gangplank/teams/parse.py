@@ -7,8 +7,8 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from gangplank.errors import Problem, SpecError, shown
+from gangplank.jobs.parse import label_problem, read_job
 from gangplank.k8s import names, quantity
-from gangplank.parse import label_problem, read_job
 from gangplank.reading.fields import Fields, Problems, plain
 from gangplank.teams.check import check
 from gangplank.teams.spec import ROLES, Claim, Member, Outside, QueueSpec, Share, SiteSpec, TeamSpec

@@ -13,9 +13,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # used by cloning 
 
 from gangplank.backends import BACKENDS, wiring
 from gangplank.errors import SpecError
-from gangplank.explained import explained
+from gangplank.jobs.annotated import explained
+from gangplank.jobs.parse import parse_job
 from gangplank.jobs.site_gpus import Gpus, on_site
-from gangplank.parse import parse_job
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

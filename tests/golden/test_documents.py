@@ -9,7 +9,7 @@ import pytest
 
 from gangplank.backends import BACKENDS, backend_of, wiring
 from gangplank.backends.base import Site
-from gangplank.pitfalls import pitfalls
+from gangplank.jobs.pitfalls import pitfalls
 from gangplank.reading.strict_yaml import documents
 
 HERE = Path(__file__).resolve().parents[1] / "seeds"

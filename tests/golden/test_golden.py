@@ -11,7 +11,7 @@ import yaml
 
 from gangplank.backends import BACKENDS
 from gangplank.backends.base import Site
-from gangplank.parse import parse_job
+from gangplank.jobs.parse import parse_job
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]

@@ -14,8 +14,8 @@ from urllib3.exceptions import HTTPError
 
 from gangplank import asked, proving
 from gangplank.backends import BACKENDS
+from gangplank.jobs.parse import parse_job
 from gangplank.kube import Kube, KubeError, path
-from gangplank.parse import parse_job
 from tests.lab.conftest import ROOT, STATE
 
 if TYPE_CHECKING:

@@ -17,8 +17,8 @@ import yaml
 from gangplank import asked, proving
 from gangplank.backends import BACKENDS
 from gangplank.chains import select, unpack_ids
+from gangplank.jobs.parse import parse_job
 from gangplank.kube import KubeError, path
-from gangplank.parse import parse_job
 from tests.lab.conftest import ROOT, Lab
 from tests.lab.differential.conftest import kubeconfig  # noqa: F401  # a fixture
 from tests.lab.differential.live import Cluster

@@ -24,8 +24,8 @@ import yaml
 
 from gangplank.backends import BACKENDS
 from gangplank.backends.pod_template import TEAM_LABEL
+from gangplank.jobs.parse import parse_job
 from gangplank.kube import KubeError
-from gangplank.parse import parse_job
 from tests.lab.conftest import ROOT
 from tests.lab.race import Event, Gang, Moment, Share, judge, lost
 from tests.teams_live import TEAMS, answer, teams, until

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from gangplank.backends import BACKENDS
-from gangplank.parse import parse_job
+from gangplank.jobs.parse import parse_job
 from tests.lab.conftest import ROOT
 from tests.seeds.conftest import devices, proven
 

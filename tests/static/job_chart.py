@@ -12,10 +12,11 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from gangplank import parse, portable, schema, spec
+from gangplank import spec
 from gangplank.backends import BACKENDS, pod_template, wiring
+from gangplank.jobs import parse, portable, schema
+from gangplank.jobs.parse import HYPERPARAMETERS, SCRIPT_LIMIT
 from gangplank.k8s import names
-from gangplank.parse import HYPERPARAMETERS, SCRIPT_LIMIT
 
 Json = dict[str, Any]
 ROOT = Path(__file__).resolve().parents[2]

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from gangplank.backends import BACKENDS
 from gangplank.errors import SpecError
 from gangplank.jobfiles import read_scripts
-from gangplank.parse import parse_job
+from gangplank.jobs.parse import parse_job
 from gangplank.reading.strict_yaml import documents
 from lab.build import build
 from tests.static import job_chart

@@ -7,8 +7,8 @@ from dataclasses import fields
 from pathlib import Path
 
 from gangplank import spec
-from gangplank.parse import HYPERPARAMETERS
-from gangplank.portable import REFUSED
+from gangplank.jobs.parse import HYPERPARAMETERS
+from gangplank.jobs.portable import REFUSED
 
 TEXT = (Path(__file__).resolve().parents[2] / "docs/jobs.md").read_text()
 BLOCKS = {

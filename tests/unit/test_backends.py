@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from gangplank import portable
 from gangplank.backends import BACKENDS, backend_of, pod_template
 from gangplank.backends.base import Site
 from gangplank.errors import SpecError
-from gangplank.parse import parse_job
+from gangplank.jobs import portable
+from gangplank.jobs.parse import parse_job
 
 Json = dict[str, Any]
 BASE: Json = {"name": "digits", "image": "img:1", "script": "/opt/train.py"}

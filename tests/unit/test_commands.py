@@ -13,7 +13,7 @@ from gangplank import cli, commands
 from gangplank.backends import BACKENDS
 from gangplank.backends.base import Site
 from gangplank.jobfiles import read_scripts
-from gangplank.parse import parse_job
+from gangplank.jobs.parse import parse_job
 
 if TYPE_CHECKING:
     from tests.unit.conftest import Api

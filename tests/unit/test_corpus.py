@@ -12,7 +12,7 @@ import yaml
 from gangplank.backends import BACKENDS
 from gangplank.backends.base import Site
 from gangplank.errors import SpecError
-from gangplank.parse import parse_job
+from gangplank.jobs.parse import parse_job
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,8 +12,8 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from gangplank.backends import BACKENDS
 from gangplank.backends.base import Site
-from gangplank.explained import explained
-from gangplank.parse import parse_job
+from gangplank.jobs.annotated import explained
+from gangplank.jobs.parse import parse_job
 from tests.strategies import jobs
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -17,8 +17,8 @@ import yaml
 
 from gangplank.backends import BACKENDS
 from gangplank.backends.base import Site
+from gangplank.jobs.parse import parse_job
 from gangplank.k8s.quantity import parse
-from gangplank.parse import parse_job
 
 ROOT = Path(__file__).resolve().parents[2]
 CORES = 2

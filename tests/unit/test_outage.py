@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 
 from gangplank import cli, cluster, lines, logs, patience
 from gangplank.backends import BACKENDS
+from gangplank.jobs.parse import parse_job
 from gangplank.kube import Kube, KubeError
-from gangplank.parse import parse_job
 from gangplank.proof import Expected, prove
 from gangplank.proving import gathered
 from gangplank.submission import gone

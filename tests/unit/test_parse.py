@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gangplank.errors import SpecError
-from gangplank.parse import parse_job
+from gangplank.jobs.parse import parse_job
 
 GOOD: dict[str, Any] = {"name": "digits", "image": "img:1", "script": "/opt/train.py"}
 

@@ -9,8 +9,8 @@ import pytest
 
 from gangplank import cli
 from gangplank.backends import BACKENDS
-from gangplank.parse import parse_job
-from gangplank.pitfalls import pitfalls
+from gangplank.jobs.parse import parse_job
+from gangplank.jobs.pitfalls import pitfalls
 
 Json = dict[str, Any]
 ROOT = Path(__file__).resolve().parents[2]

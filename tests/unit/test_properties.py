@@ -14,9 +14,9 @@ from gangplank import show
 from gangplank.backends import BACKENDS, backend_of, wiring
 from gangplank.backends.base import RANDOM, Site
 from gangplank.errors import SpecError
+from gangplank.jobs.parse import parse_job
 from gangplank.k8s import names, quantity
 from gangplank.k8s.manifest import without_nulls
-from gangplank.parse import parse_job
 from tests.strategies import BACKENDS as NAMES
 from tests.strategies import jobs
 

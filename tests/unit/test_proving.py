@@ -10,7 +10,7 @@ import yaml
 
 from gangplank import asked, cli
 from gangplank.backends import BACKENDS
-from gangplank.parse import parse_job
+from gangplank.jobs.parse import parse_job
 from tests.unit import test_commands
 from tests.unit.test_proof import World, interrupted, where
 

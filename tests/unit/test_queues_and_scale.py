@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from gangplank import queues, scale
+from gangplank import queues
 from gangplank.backends import BACKENDS
 from gangplank.errors import SpecError
-from gangplank.parse import parse_job
+from gangplank.jobs import scale
+from gangplank.jobs.parse import parse_job
 
 Json = dict[str, Any]
 JOB: Json = {"name": "a", "image": "b", "script": "/s.py"}

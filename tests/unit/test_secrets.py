@@ -8,7 +8,7 @@ import pytest
 
 from gangplank.backends import BACKENDS
 from gangplank.errors import SpecError
-from gangplank.parse import BACKEND_NAMES, parse_job
+from gangplank.jobs.parse import BACKEND_NAMES, parse_job
 
 
 def job(**fields: Any) -> Any:

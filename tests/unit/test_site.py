@@ -8,8 +8,8 @@ import pytest
 
 from gangplank.backends import BACKENDS
 from gangplank.errors import SpecError
+from gangplank.jobs.parse import BACKEND_NAMES, parse_job
 from gangplank.jobs.site_gpus import Gpus, on_site
-from gangplank.parse import BACKEND_NAMES, parse_job
 
 FLYTE = {"key": "flyte/gpu", "value": "dedicated", "effect": "NoSchedule"}
 TOLERATION = {"key": "flyte/gpu", "operator": "Equal", "value": "dedicated", "effect": "NoSchedule"}

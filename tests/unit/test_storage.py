@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gangplank.parse import parse_job
+from gangplank.jobs.parse import parse_job
 from gangplank.site.claim_pending import unbound, why_pending
 from gangplank.site.storage import DEFAULT, LOCAL_PATH, claim_problems, class_problems, mount_problems
 

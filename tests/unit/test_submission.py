@@ -9,8 +9,8 @@ import pytest
 
 from gangplank import submission
 from gangplank.backends import BACKENDS
+from gangplank.jobs.parse import parse_job
 from gangplank.kube import Kube, KubeError, path
-from gangplank.parse import parse_job
 
 if TYPE_CHECKING:
     from tests.unit.conftest import Api

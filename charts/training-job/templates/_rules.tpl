@@ -1,4 +1,4 @@
-{{/* Refuses what no single field shows: {{ include "training-job.rules" (list . $job) }}. Each rule is one of gangplank/rules.py. */}}
+{{/* Refuses what no single field shows: {{ include "training-job.rules" (list . $job) }}. Each rule is one of gangplank/jobs/rules.py. */}}
 {{- define "training-job.rules" -}}
 {{- $context := index . 0 -}}
 {{- $job := index . 1 -}}

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 
 from gangplank.backends import BACKENDS, backend_of
 from gangplank.backends.base import Site
-from gangplank.parse import parse_job
+from gangplank.jobs.parse import parse_job
 from gangplank.reading.strict_yaml import documents
 from tests.lab.differential.live import NOWHERE, Cluster
 from tests.lab.differential.normal import key, normal

@@ -11,8 +11,8 @@ import yaml
 
 from gangplank.backends import BACKENDS
 from gangplank.errors import SpecError
+from gangplank.jobs.parse import parse_job
 from gangplank.kube import KubeError
-from gangplank.parse import parse_job
 from tests.lab.differential.compare import FULL
 from tests.unit.test_corpus import BAD, changed, leaves
 

@@ -12,9 +12,9 @@ import yaml
 
 from gangplank import cli, submission
 from gangplank.backends import BACKENDS
+from gangplank.jobs.parse import parse_job
 from gangplank.k8s.diff import differences
 from gangplank.kube import Kube
-from gangplank.parse import parse_job
 from gangplank.watch import phase
 from lab.build import build
 from tests.lab.conftest import INVENTORY

@@ -9,7 +9,7 @@ import pytest
 
 from gangplank.backends.base import value
 from gangplank.backends.volcano import plugins as volcano_plugins
-from gangplank.blocks import NOT_YET
+from gangplank.jobs.blocks import NOT_YET
 from gangplank.reading.strict_yaml import documents
 from tests.lab.differential.compare import COUNT, IMAGE, differences, examples, generated, sample
 

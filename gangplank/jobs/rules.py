@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import asdict, is_dataclass
 from typing import TYPE_CHECKING
 
-from gangplank import portable
 from gangplank.backends import wiring
 from gangplank.backends.volcano import go_flags
 from gangplank.backends.volcano.plugins import FLAGS
 from gangplank.errors import Problem, shown
+from gangplank.jobs import portable
 from gangplank.k8s import names, quantity
 
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from gangplank import blocks, rules
 from gangplank.backends import pod_template, wiring
 from gangplank.errors import Problem, SpecError
+from gangplank.jobs import blocks, rules
 from gangplank.k8s import names
 from gangplank.reading.fields import Fields, Problems, plain
 from gangplank.spec import Amount, Elastic, JobSpec, Resources, Script, Volume

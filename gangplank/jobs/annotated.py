@@ -15,7 +15,7 @@ from gangplank.backends.base import Site, clone
 from gangplank.backends.indexed import objects
 from gangplank.backends.pytorchjob import objects as pytorchjob_objects
 from gangplank.backends.volcano import objects as volcano_objects
-from gangplank.explained_by import OBJECTS, PARTS
+from gangplank.jobs.explained_by import OBJECTS, PARTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from gangplank import parse
 from gangplank.backends import wiring
+from gangplank.jobs import parse
 from gangplank.k8s import names, quantity
 from gangplank.reading.fields import Fields
 
