@@ -8,10 +8,11 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from gangplank import lines, logs
-from gangplank.asked import job_uid
-from gangplank.chains import record
+from gangplank import logs
 from gangplank.kube import KubeError
+from gangplank.proof import log_lines
+from gangplank.proof.expected import job_uid
+from gangplank.proof.records import record
 from gangplank.terminal import plain
 from gangplank.watch import Phase, Progress, first_failure, phase, waiting_reasons
 
@@ -95,8 +96,8 @@ class JobWatch:
             while log.fresh:
                 line = log.fresh.popleft()
                 log.last.append(plain(line))
-                fields = lines.read(line)
-                if fields and lines.is_event(fields):
+                fields = log_lines.read(line)
+                if fields and log_lines.is_event(fields):
                     self.seen.take(fields)
                 elif fields:
                     self.records.append(record(fields))

@@ -8,19 +8,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gangplank import asked, jobfiles, terminal
-from gangplank.chains import complete, select
-from gangplank.claims import Expected
+from gangplank import jobfiles, terminal
 from gangplank.commands import locate
 from gangplank.kube import Kube, KubeError, path
-from gangplank.proof import prove, read_records
+from gangplank.proof import expected as asked
+from gangplank.proof.claims import Expected
+from gangplank.proof.records import complete, select
+from gangplank.proof.verdict import prove, read_records
 from gangplank.reading import files
 from gangplank.watch import phase
 
 if TYPE_CHECKING:
     import argparse
 
-    from gangplank.proof import Verdict
+    from gangplank.proof.verdict import Verdict
     from gangplank.spec import Json
 
 READER_S = 120  # seconds that the reading pod may take: its image is on the node already
@@ -42,14 +43,14 @@ def report(given: argparse.Namespace) -> int:
     name, records, expected = evidence(given)
     if not records:
         return terminal.complain(refusal(name, records, prove(records, expected)), terminal.REFUSED)
-    from gangplank.report import page
+    from gangplank.proof.report.page import page
 
     target = Path(given.output or f"{name}-report.html")
     try:
         target.write_text(page(name, records, expected), encoding="utf-8")
         print(f"report: {target.resolve()}")
         if given.tensorboard:
-            from gangplank.tensorboard import write_events
+            from gangplank.proof.report.tensorboard import write_events
 
             write_events(Path(given.tensorboard), records)
             print(f"event files: tensorboard --logdir {given.tensorboard}")

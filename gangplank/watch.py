@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from gangplank import lines
+from gangplank.proof import log_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -66,8 +66,8 @@ def events(text: str) -> list[dict[str, Any]]:
     >>> events('hello\n{"event":"step","rank":0}\n{"half')
     []
     """
-    found = (lines.read(line) for line in text.split("\n"))
-    return [fields for fields in found if fields and lines.is_event(fields)]
+    found = (log_lines.read(line) for line in text.split("\n"))
+    return [fields for fields in found if fields and log_lines.is_event(fields)]
 
 
 @dataclass

@@ -2,7 +2,7 @@
 
 A record is a JSON object; `hash` is the sha256 of its other members as canonical JSON, `prev` the hash of the rank's
 record before it. Every epoch the ranks exchange the heads of their chains, so a rewritten chain contradicts the others.
-`gangplank/proof.py` reads the records and says what they prove.
+`gangplank/proof/verdict.py` reads the records and says what they prove.
 
     evidence = Evidence(rank, facts)            # writes a `begin` record
     evidence.watch(ddp, first_step_of_epoch)    # gradients, before and after the all-reduce

@@ -9,8 +9,9 @@ from typing import Any, ClassVar
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from gangplank import asked, report
-from gangplank.proof import prove, read_records
+from gangplank.proof import expected as asked
+from gangplank.proof.report import page
+from gangplank.proof.verdict import prove, read_records
 from plugins.glue import Glue
 
 
@@ -32,7 +33,7 @@ class ActionModule(Glue):
         records = read_records("\n".join(given["evidence"]))
         expected = replace(asked.expected(given["manifest"]), job_uid=given["job_uid"] or None)
         verdict = prove(records, expected)
-        target, text = Path(given["page"]), report.page(given["manifest"]["metadata"]["name"], records, expected)
+        target, text = Path(given["page"]), page.page(given["manifest"]["metadata"]["name"], records, expected)
         changed = not target.is_file() or target.read_text(encoding="utf-8") != text
         if changed and not self.dry:
             target.parent.mkdir(parents=True, exist_ok=True)

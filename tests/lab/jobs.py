@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from urllib3.exceptions import HTTPError
 
-from gangplank import asked, proving
+from gangplank import proving
 from gangplank.backends import BACKENDS
 from gangplank.jobs.parse import parse_job
 from gangplank.kube import Kube, KubeError, path
+from gangplank.proof import expected
 from tests.lab.conftest import ROOT, STATE
 
 if TYPE_CHECKING:
@@ -134,7 +135,7 @@ class Job:
     def weights(self) -> str:
         """The hash of the final weights, from the evidence on the claim."""
         job = {"apiVersion": KIND[0], "kind": KIND[1], **self.live()}
-        records = proving.from_cluster(self.kube, job, asked.expected(self.manifest))
+        records = proving.from_cluster(self.kube, job, expected.expected(self.manifest))
         epochs = [record for record in records if record["kind"] == "epoch"]
         return str(max(epochs, key=lambda record: int(str(record["epoch"])))["parameters"])
 

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gangplank.chains import read_records
-from gangplank.proof import Expected, prove
+from gangplank.proof.records import read_records
+from gangplank.proof.verdict import Expected, prove
 from tests.lab.conftest import STATE, Lab
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gangplank.proof import compare
+from gangplank.proof.verdict import compare
 from tests.seeds.conftest import devices, proven, result
 
 if TYPE_CHECKING:

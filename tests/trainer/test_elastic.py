@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from gangplank.backends.pod_template import env
 from gangplank.backends.wiring import launch
-from gangplank.chains import read_records, select, unpack_ids
-from gangplank.proof import Expected, prove
+from gangplank.proof.records import read_records, select, unpack_ids
+from gangplank.proof.verdict import Expected, prove
 from gangplank.spec import Elastic, JobSpec, Script
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gangplank.proof import Expected, prove, read_records
+from gangplank.proof.verdict import Expected, prove, read_records
 from tests.trainer.harness import LIMIT_S
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gangplank.chains import unpack_ids
+from gangplank.proof.records import unpack_ids
 
 if TYPE_CHECKING:
     from tests.trainer.harness import Root

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gangplank.chains import record_hash
-from gangplank.lines import EVENTS, read
-from gangplank.proof import Expected, Verdict, compare, prove, read_records
+from gangplank.proof.log_lines import EVENTS, read
+from gangplank.proof.records import record_hash
+from gangplank.proof.verdict import Expected, Verdict, compare, prove, read_records
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gangplank.proof import Expected, prove, read_records
+from gangplank.proof.verdict import Expected, prove, read_records
 
 if TYPE_CHECKING:
     from tests.trainer.harness import Root

@@ -17,11 +17,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gangplank import cli, cluster, lines, logs, patience
+from gangplank import cli, cluster, logs, patience
 from gangplank.backends import BACKENDS
 from gangplank.jobs.parse import parse_job
 from gangplank.kube import Kube, KubeError
-from gangplank.proof import Expected, prove
+from gangplank.proof import log_lines
+from gangplank.proof.verdict import Expected, prove
 from gangplank.proving import gathered
 from gangplank.submission import gone
 from gangplank.teams.counting import settle
@@ -505,8 +506,8 @@ def test_waits_of_roles_outlast_it_too(server: Server, kube: Kube) -> None:
 
 
 def test_each_line_of_a_log_is_looked_at_once(server: Server, kube: Kube, monkeypatch: pytest.MonkeyPatch) -> None:
-    read, looked = lines.read, list[str]()
-    monkeypatch.setattr(lines, "read", lambda line: looked.append(line) or read(line))
+    read, looked = log_lines.read, list[str]()
+    monkeypatch.setattr(log_lines, "read", lambda line: looked.append(line) or read(line))
     job = manifest(server, "Running")
     server.pod("digits-a")
     server.prints("digits-a", *(f"line {number}" for number in range(1000)))

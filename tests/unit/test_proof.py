@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gangplank.chains import record_hash, unpack_ids
-from gangplank.proof import CLAIMS, Expected, Verdict, compare, prove, read_records
+from gangplank.proof.records import record_hash, unpack_ids
+from gangplank.proof.verdict import CLAIMS, Expected, Verdict, compare, prove, read_records
 
 if TYPE_CHECKING:
     from collections.abc import Callable

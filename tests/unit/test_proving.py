@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from gangplank import asked, cli
+from gangplank import cli
 from gangplank.backends import BACKENDS
 from gangplank.jobs.parse import parse_job
+from gangplank.proof import expected
 from tests.unit import test_commands
 from tests.unit.test_proof import World, interrupted, where
 
@@ -132,7 +133,7 @@ def live(api: Api, phase: str = "Completed", pods: int = 3) -> Json:
     manifest = BACKENDS["volcano"].manifests(parse_job(JOB))[-1]
     manifest["metadata"]["uid"] = "u"
     api.objects[f"{test_commands.JOBS}/digits"] = {**manifest, "status": {"state": {"phase": phase}}}
-    for pod in asked.pods(manifest)[:pods]:
+    for pod in expected.pods(manifest)[:pods]:
         name = pod["metadata"]["name"]
         api.objects[f"{PODS}/{name}"] = {**pod, "status": {"phase": "Succeeded"}}
     return manifest
@@ -206,21 +207,21 @@ def test_another_jobs_evidence_is_rejected(api: Api, capsys: pytest.CaptureFixtu
 
 def test_accumulated_batches_and_processes_of_a_pod_count() -> None:
     job = {**JOB, "processes_per_node": 2, "args": ["--accumulate", "4"]}
-    found = asked.expected(BACKENDS["volcano"].manifests(parse_job(job))[-1])
+    found = expected.expected(BACKENDS["volcano"].manifests(parse_job(job))[-1])
     assert (found.world_size, found.processes_per_pod, found.global_batch, found.epochs) == (6, 2, 10 * 4 * 6, 2)
 
 
 @pytest.mark.parametrize("backend", list(BACKENDS))
 def test_every_back_ends_manifest_says_the_same(backend: str) -> None:
     job = {key: value for key, value in JOB.items() if key not in {"output", "volumes"}} | {"backend": backend}
-    found = asked.expected(BACKENDS[backend].manifests(parse_job(job))[-1])
+    found = expected.expected(BACKENDS[backend].manifests(parse_job(job))[-1])
     assert (found.world_size, found.epochs, found.global_batch) == (3, 2, 30)
 
 
 def test_the_reading_pod_sees_the_claim_alone_and_only_to_read() -> None:
     job = {**JOB, "shm_size": "1Gi", "volumes": [*JOB["volumes"], {"claim": "more", "mount": "/more"}]}
     job["volumes"][1]["access"] = "ReadWriteMany"
-    pod = asked.reader(BACKENDS["volcano"].manifests(parse_job(job))[-1])
+    pod = expected.reader(BACKENDS["volcano"].manifests(parse_job(job))[-1])
     assert pod is not None
     (container,) = pod["spec"]["containers"]
     assert container["command"] == ["cat", "/out/digits/evidence.jsonl"]
@@ -233,7 +234,7 @@ def test_the_reading_pod_sees_the_claim_alone_and_only_to_read() -> None:
 @pytest.mark.parametrize("backend", ["volcano", "pytorchjob"])
 def test_the_reading_pod_of_a_team_s_job_goes_to_the_team_s_queue(backend: str) -> None:
     def made(team: str) -> Json:
-        pod = asked.reader(BACKENDS[backend].manifests(parse_job({**JOB, "team": team, "backend": backend}))[-1])
+        pod = expected.reader(BACKENDS[backend].manifests(parse_job({**JOB, "team": team, "backend": backend}))[-1])
         assert pod is not None
         return pod
 
@@ -245,7 +246,7 @@ def test_the_reading_pod_of_a_team_s_job_goes_to_the_team_s_queue(backend: str) 
 
 @pytest.mark.parametrize("change", [{"output": ""}, {"volumes": []}])
 def test_a_job_that_leaves_nothing_on_a_claim_has_no_reading_pod(change: Json) -> None:
-    assert asked.reader(BACKENDS["volcano"].manifests(parse_job({**JOB, **change}))[-1]) is None
+    assert expected.reader(BACKENDS["volcano"].manifests(parse_job({**JOB, **change}))[-1]) is None
 
 
 def test_logs_of_the_last_generation_alone_are_not_taken_for_the_whole(

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gangplank import cli, report
-from gangplank.chains import select
-from gangplank.chart import MOST_POINTS, chart
-from gangplank.proof import Expected
+from gangplank import cli
+from gangplank.proof.records import select
+from gangplank.proof.report import page as report
+from gangplank.proof.report.svg_plot import MOST_POINTS, chart
+from gangplank.proof.verdict import Expected
 from tests.unit.test_proof import EXPECTED, World, interrupted, where
 
 if TYPE_CHECKING:

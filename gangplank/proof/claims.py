@@ -11,7 +11,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from gangplank.chains import Record, Run, listed, record_name, unpack_ids
+from gangplank.proof.records import Record, Run, listed, record_name, unpack_ids
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -16,14 +16,14 @@ import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from gangplank.chains import listed, read_records, select
-from gangplank.claims import CLAIMS, Expected
+from gangplank.proof.claims import CLAIMS, Expected
+from gangplank.proof.records import listed, read_records, select
 from gangplank.terminal import plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from gangplank.chains import Record
+    from gangplank.proof.records import Record
 
 # What a record with the right hash and the wrong contents can raise.
 UNREADABLE = (LookupError, ValueError, TypeError, AttributeError, ArithmeticError, RecursionError, zlib.error)

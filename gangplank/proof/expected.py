@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from gangplank.backends import BACKENDS, backend_of
 from gangplank.backends.pod_template import CONTAINER_SECURITY, MANAGED_BY, POD_SECURITY
 from gangplank.backends.wiring import environment, seen
-from gangplank.claims import Expected
+from gangplank.proof.claims import Expected
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

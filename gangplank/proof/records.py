@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from gangplank import lines
+from gangplank.proof import log_lines
 
 Record = Mapping[str, object]
 RANK = re.compile(r"[0-9]{1,9}")
@@ -26,8 +26,8 @@ def read_records(text: str) -> list[dict[str, object]]:
     >>> read_records('hello\n{"kind":"metrics"}\n{"event":"step"}')
     []
     """
-    found = (lines.read(line) for line in text.split("\n"))
-    return [record(fields) for fields in found if fields and lines.is_record(fields)]
+    found = (log_lines.read(line) for line in text.split("\n"))
+    return [record(fields) for fields in found if fields and log_lines.is_record(fields)]
 
 
 def record(fields: Record) -> dict[str, object]:
@@ -44,7 +44,7 @@ def record_hash(record: Record) -> str:
 def is_sound(record: Record) -> bool:
     """Whether a record has the trainer's shape and the hash of what it says."""
     try:
-        return lines.is_record(record) and record["hash"] == record_hash(record)
+        return log_lines.is_record(record) and record["hash"] == record_hash(record)
     except RecursionError:  # nested more deeply than any record is
         return False
 
@@ -151,7 +151,7 @@ def heads_at_resume(chain: Sequence[Record], gaps: list[str]) -> list[tuple[int,
         if record["kind"] != "begin" or resumed is None:
             continue
         heads = resumed.get("heads") if isinstance(resumed, dict) else None
-        if isinstance(heads, dict) and all(RANK.fullmatch(rank) and lines.digest(heads[rank]) for rank in heads):
+        if isinstance(heads, dict) and all(RANK.fullmatch(rank) and log_lines.digest(heads[rank]) for rank in heads):
             found += [(int(rank), str(head)) for rank, head in heads.items()]
         else:
             gaps.append(f"{record_name(record)} does not say which chains it resumed")

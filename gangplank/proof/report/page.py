@@ -6,16 +6,16 @@ from dataclasses import dataclass
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
-from gangplank.chains import listed, select
-from gangplank.chart import chart
-from gangplank.lines import amount
-from gangplank.proof import prove
+from gangplank.proof.log_lines import amount
+from gangplank.proof.records import listed, select
+from gangplank.proof.report.svg_plot import chart
+from gangplank.proof.verdict import prove
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from gangplank.chains import Record, Run
-    from gangplank.claims import Expected
+    from gangplank.proof.claims import Expected
+    from gangplank.proof.records import Record, Run
 
 # What the trainer's clock measures, as a reader calls it; its all-reduce is a part of `compute` there.
 KINDS = {
@@ -166,7 +166,7 @@ def page(name: str, records: Iterable[Record], expected: Expected) -> str:
     run, verdict = select(kept), prove(kept, expected)
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.filters["clock"] = clock
-    template = environment.from_string(resources.files(__package__).joinpath("report.html.j2").read_text("utf-8"))
+    template = environment.from_string(resources.files(__package__).joinpath("page.html.j2").read_text("utf-8"))
     text = template.render(
         name=name,
         verdict=verdict,

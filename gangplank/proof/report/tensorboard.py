@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gangplank.chains import select
-from gangplank.report import accuracies, clocked, losses, number
+from gangplank.proof.records import select
+from gangplank.proof.report.page import accuracies, clocked, losses, number
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from gangplank.chains import Record
+    from gangplank.proof.records import Record
 
 
 def write_events(folder: Path, records: Iterable[Record]) -> None:

@@ -1,0 +1,1 @@
+"""Evidence becomes a verdict; pure."""

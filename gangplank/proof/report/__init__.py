@@ -1,0 +1,1 @@
+"""A training as one page of HTML, or as TensorBoard's files."""
