@@ -21,7 +21,7 @@ import yaml
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from gangplank.kube import Kube  # noqa: E402  found by the line above
+from gangplank.cluster.client import Kube  # noqa: E402  found by the line above
 
 STATE = Path("/var/lib/gangplank/lab")
 CHART = ROOT / "charts/training-operator"

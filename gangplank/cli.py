@@ -160,7 +160,7 @@ def explain(error: Exception) -> int:
 
     if isinstance(error, SpecError):
         return complain(str(error), REFUSED)
-    kube = sys.modules.get("gangplank.kube")  # only there when a cluster was asked
+    kube = sys.modules.get("gangplank.cluster.client")  # only there when a cluster was asked
     if kube and isinstance(error, kube.KubeError):
         return complain(str(error), CLUSTER)
     raise error

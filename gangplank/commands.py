@@ -8,15 +8,16 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gangplank import jobfiles, show, submission, terminal
+from gangplank import jobfiles, show, terminal
 from gangplank.backends import BACKENDS, backend_of
+from gangplank.cluster import submit as submission
+from gangplank.cluster.client import Kube, KubeError, rank_of
+from gangplank.cluster.logs import follow
+from gangplank.cluster.patience import silent
+from gangplank.cluster.progress import phase
+from gangplank.cluster.submit import make, title
 from gangplank.errors import SpecError
 from gangplank.jobs import scale as scaling
-from gangplank.kube import Kube, KubeError, rank_of
-from gangplank.logs import follow
-from gangplank.patience import silent
-from gangplank.submission import make, title
-from gangplank.watch import phase
 
 if TYPE_CHECKING:
     import argparse

@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gangplank import jobfiles, terminal
+from gangplank.cluster.client import Kube, KubeError, path
+from gangplank.cluster.progress import phase
 from gangplank.commands import locate
-from gangplank.kube import Kube, KubeError, path
 from gangplank.proof import expected as asked
 from gangplank.proof.claims import Expected
 from gangplank.proof.records import complete, select
 from gangplank.proof.verdict import prove, read_records
 from gangplank.reading import files
-from gangplank.watch import phase
 
 if TYPE_CHECKING:
     import argparse

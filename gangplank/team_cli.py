@@ -45,7 +45,7 @@ def part(commands: Any, name: str, text: str) -> argparse.ArgumentParser:
 
 def team(given: argparse.Namespace) -> int:
     """Make a member's kubeconfig."""
-    from gangplank.kube import Kube
+    from gangplank.cluster.client import Kube
     from gangplank.teams import kubeconfig
 
     ttl_s = kubeconfig.seconds(given.ttl)
@@ -59,7 +59,7 @@ def team(given: argparse.Namespace) -> int:
 
 def drift(given: argparse.Namespace) -> int:
     """Show each place where a live object is not what the files say; status 1 if there is any."""
-    from gangplank.kube import Kube
+    from gangplank.cluster.client import Kube
     from gangplank.teams.work import work
 
     found = work(Kube(given.kubeconfig, given.context), given.folder)

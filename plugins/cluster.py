@@ -1,4 +1,4 @@
-"""Actions that talk to a cluster, in Ansible's own process and through gangplank/kube.py."""
+"""Actions that talk to a cluster, in Ansible's own process and through gangplank/cluster/client.py."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 
 # Half a second of imports, once: every task is a fork of the process that has loaded its action by then.
 import kubernetes.client
-import kubernetes.config  # noqa: F401  gangplank.kube uses it
+import kubernetes.config  # noqa: F401  gangplank.cluster.client uses it
 
-from gangplank.kube import Kube
+from gangplank.cluster.client import Kube
 from plugins.glue import Glue
 
 KUBECONFIG: dict[str, Any] = {"kubeconfig": {"type": "path"}}

@@ -14,8 +14,8 @@ from typing import Any, ClassVar
 from ansible.plugins.action import ActionBase
 from ansible.plugins.loader import filter_loader, test_loader
 
+from gangplank.cluster.client import KubeError
 from gangplank.errors import SpecError
-from gangplank.kube import KubeError
 from gangplank.reading.files import Unreadable
 from lab.errors import PartError
 from lab.host.kubeconfig import KubeconfigError

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from gangplank.kube import KubeError
+from gangplank.cluster.client import KubeError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gangplank.kube import Kube
+    from gangplank.cluster.client import Kube
 
 Json = dict[str, Any]
 ROOT = Path(__file__).resolve().parents[1]

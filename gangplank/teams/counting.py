@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from gangplank.teams.labels import PART_LABEL, TEAM_PART
 
 if TYPE_CHECKING:
-    from gangplank.kube import Kube
+    from gangplank.cluster.client import Kube
     from gangplank.spec import Json
 
 POLL_S = 3.0

@@ -21,8 +21,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from gangplank.backends.pod_template import TEAM_LABEL
+from gangplank.cluster.client import Kube, KubeError
 from gangplank.errors import Problem, SpecError, shown
-from gangplank.kube import Kube, KubeError
 from gangplank.teams.labels import PART_LABEL, TEAM_PART
 
 if TYPE_CHECKING:

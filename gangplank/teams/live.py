@@ -6,15 +6,15 @@ from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
+from gangplank.cluster.client import KubeError, group_path
 from gangplank.k8s import quantity
-from gangplank.kube import KubeError, group_path
 from gangplank.teams.access import JOBS
 from gangplank.teams.labels import PART_LABEL
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from gangplank.kube import Kube
+    from gangplank.cluster.client import Kube
     from gangplank.spec import Json
 
 # Every kind that team_objects renders: where the API has all of them, and what they are called

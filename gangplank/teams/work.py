@@ -15,8 +15,8 @@ from gangplank.teams.scheduler import idle
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from gangplank.cluster.client import Kube
     from gangplank.drift import Difference
-    from gangplank.kube import Kube
     from gangplank.spec import Json
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from gangplank.kube import Kube
+from gangplank.cluster.client import Kube
 from gangplank.teams.counting import settle
 from tests.teams_live import ROOT, answer, gangplank, until
 

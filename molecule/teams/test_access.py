@@ -16,7 +16,7 @@ from tests.teams_live import answer, gangplank
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gangplank.kube import Kube
+    from gangplank.cluster.client import Kube
 
 Json = dict[str, Any]
 GOLDEN = Path(__file__).parent / "can-i.txt"

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from gangplank.kube import Kube
+    from gangplank.cluster.client import Kube
 
 Json = dict[str, Any]
 QUEUE = 'team vision: queue "{}" is none of its queues (vision)'

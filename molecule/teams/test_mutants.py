@@ -18,7 +18,7 @@ from tests.teams_ways import BATCH, POD_FIELDS, WHERE, Subject, group, subjects
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from gangplank.kube import Kube
+    from gangplank.cluster.client import Kube
 
 Json = dict[str, Any]
 Mutant = tuple[str, "Callable[[Path], Json]", "Callable[[Subject], bool]"]  # name, policy of a path, who then passes

@@ -18,7 +18,7 @@ from tests.teams_live import ROOT, gangplank, pod, until
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from gangplank.kube import Kube
+    from gangplank.cluster.client import Kube
 
 Json = dict[str, Any]
 PARTS = Path(os.environ["KUBECONFIG"]).with_name("parts.json")

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from gangplank.kube import Kube
+    from gangplank.cluster.client import Kube
 
 Json = dict[str, Any]
 BINDING = "/apis/rbac.authorization.k8s.io/v1/namespaces/vision/rolebindings/gangplank-team-trainer"

@@ -10,8 +10,8 @@ import yaml
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from gangplank import submission
-from gangplank.kube import KubeError
+from gangplank.cluster import submit
+from gangplank.cluster.client import KubeError
 from plugins.cluster import KUBECONFIG, Asking
 
 
@@ -30,10 +30,10 @@ class ActionModule(Asking):
 
     def act(self, given: dict[str, Any]) -> dict[str, Any]:
         """Convert and call."""
-        found = submission.plan(self.kube, given["manifests"], given["volumes"], replace=given["replace"])
+        found = submit.plan(self.kube, given["manifests"], given["volumes"], replace=given["replace"])
         if found.refused:
             raise KubeError(found.refused)
-        submission.carry_out(self.kube, found, dry_run=self.dry)
+        submit.carry_out(self.kube, found, dry_run=self.dry)
         before = "".join(f"{line}\n" for line in found.differences)
         diff = {"before": before, "after": yaml.safe_dump_all(found.submit) if found.submit else before}
         return {"changed": found.changes, "diff": [{**diff, "after_header": "the job and what it needs"}]}

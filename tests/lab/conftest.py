@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gangplank.kube import Kube
+from gangplank.cluster.client import Kube
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

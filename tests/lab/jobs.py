@@ -14,8 +14,8 @@ from urllib3.exceptions import HTTPError
 
 from gangplank import proving
 from gangplank.backends import BACKENDS
+from gangplank.cluster.client import Kube, KubeError, path
 from gangplank.jobs.parse import parse_job
-from gangplank.kube import Kube, KubeError, path
 from gangplank.proof import expected
 from tests.lab.conftest import ROOT, STATE
 

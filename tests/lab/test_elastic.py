@@ -16,8 +16,8 @@ import yaml
 
 from gangplank import proving
 from gangplank.backends import BACKENDS
+from gangplank.cluster.client import KubeError, path
 from gangplank.jobs.parse import parse_job
-from gangplank.kube import KubeError, path
 from gangplank.proof import expected
 from gangplank.proof.records import select, unpack_ids
 from tests.lab.conftest import ROOT, Lab

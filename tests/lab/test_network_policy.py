@@ -13,7 +13,7 @@ from tests.teams_live import answer, until
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from gangplank.kube import Kube
+    from gangplank.cluster.client import Kube
 
 Json = dict[str, Any]
 POLICIES = "/apis/networking.k8s.io/v1/namespaces/{}/networkpolicies"

@@ -24,8 +24,8 @@ import yaml
 
 from gangplank.backends import BACKENDS
 from gangplank.backends.pod_template import TEAM_LABEL
+from gangplank.cluster.client import KubeError
 from gangplank.jobs.parse import parse_job
-from gangplank.kube import KubeError
 from tests.lab.conftest import ROOT
 from tests.lab.race import Event, Gang, Moment, Share, judge, lost
 from tests.teams_live import TEAMS, answer, teams, until
@@ -33,7 +33,7 @@ from tests.teams_live import TEAMS, answer, teams, until
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from gangplank.kube import Kube
+    from gangplank.cluster.client import Kube
 
 Json = dict[str, Any]
 FULL = bool(os.environ.get("GANGPLANK_FULL"))

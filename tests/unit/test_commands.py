@@ -237,7 +237,7 @@ def test_a_cluster_that_does_not_answer_is_code_4(
         "users": [{"name": "u", "user": {}}],
     }
     (tmp_path / "dead").write_text(json.dumps(config))
-    monkeypatch.setattr("gangplank.kube.TIMEOUT_S", 1)
+    monkeypatch.setattr("gangplank.cluster.client.TIMEOUT_S", 1)
     code, _, err = run(capsys, "status", "digits", "--kubeconfig", str(tmp_path / "dead"))
     assert (code, "does not answer" in err) == (4, True)
     assert "Traceback" not in err

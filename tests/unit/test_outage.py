@@ -17,14 +17,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gangplank import cli, cluster, logs, patience
+from gangplank import cli
 from gangplank.backends import BACKENDS
+from gangplank.cluster import follow, logs, patience
+from gangplank.cluster.client import Kube, KubeError
+from gangplank.cluster.submit import gone
 from gangplank.jobs.parse import parse_job
-from gangplank.kube import Kube, KubeError
 from gangplank.proof import log_lines
 from gangplank.proof.verdict import Expected, prove
 from gangplank.proving import gathered
-from gangplank.submission import gone
 from gangplank.teams.counting import settle
 from tests.unit.test_proof import World
 from tests.unit.test_proving import JOB, text
@@ -243,7 +244,7 @@ def kube(server: Server, tmp_path: Path) -> Kube:
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Seconds as tenths."""
     monkeypatch.setattr(patience, "RETRY_S", 0.05)
-    monkeypatch.setattr(cluster, "POLL_S", 0.05)
+    monkeypatch.setattr(follow, "POLL_S", 0.05)
     monkeypatch.setattr(logs, "PAUSES_S", (0.001, 0.1))
 
 
@@ -335,8 +336,8 @@ def test_a_job_is_followed_to_its_end_over_an_outage(server: Server, kube: Kube)
     for rank in range(3):
         server.pod(f"digits-{rank}")
         server.prints(f"digits-{rank}", *text(world.chains[rank][:5]).splitlines())
-    watch, said, ends = cluster.JobWatch(job, kube), list[str](), list[Any]()
-    thread = threading.Thread(target=lambda: ends.append(cluster.follow(watch, said.append, 60)), daemon=True)
+    watch, said, ends = follow.JobWatch(job, kube), list[str](), list[Any]()
+    thread = threading.Thread(target=lambda: ends.append(follow.follow(watch, said.append, 60)), daemon=True)
     thread.start()
     wait(lambda: len(watch.records) == 15)
     server.stop()
@@ -362,7 +363,7 @@ def test_a_job_is_followed_to_its_end_over_an_outage(server: Server, kube: Kube)
 def test_a_server_that_is_busy_is_waited_for(server: Server, kube: Kube, status: int) -> None:
     job = manifest(server, "Completed")
     server.says, said = [status] * 3, list[str]()
-    end = cluster.follow(cluster.JobWatch(job, kube), said.append, 60)
+    end = follow.follow(follow.JobWatch(job, kube), said.append, 60)
     assert end is not None
     assert end.succeeded
     assert "the API server does not answer (the cluster says: later); waiting up to " in said[0]
@@ -372,7 +373,7 @@ def test_a_server_that_is_busy_is_waited_for(server: Server, kube: Kube, status:
 def test_a_refusal_is_an_answer(server: Server, kube: Kube, status: int) -> None:
     server.says = [status]
     with pytest.raises(KubeError, match="the cluster says: later") as refused:
-        cluster.follow(cluster.JobWatch(manifest(server, "Running"), kube), pytest.fail, 60)
+        follow.follow(follow.JobWatch(manifest(server, "Running"), kube), pytest.fail, 60)
     assert refused.value.status == status
 
 
@@ -380,7 +381,7 @@ def test_a_job_that_was_deleted_meanwhile_has_failed(server: Server, kube: Kube)
     job = manifest(server, "Running")
     server.objects.clear()
     server.says = [503]
-    end = cluster.follow(cluster.JobWatch(job, kube), lambda _: None, 60)
+    end = follow.follow(follow.JobWatch(job, kube), lambda _: None, 60)
     assert end is not None
     assert (end.failed, "is not there (deleted?)" in end.reason) == (True, True)
 
@@ -394,7 +395,7 @@ def test_patience_ends_and_says_how_long_it_was(
     server.stop()
     began = time.monotonic()
     with pytest.raises(KubeError, match=r"does not answer.*; waited 0 s; digits trains on without it, run this again"):
-        cluster.follow(cluster.JobWatch(job, kube), said.append, timeout_s)
+        follow.follow(follow.JobWatch(job, kube), said.append, timeout_s)
     assert 0.3 <= time.monotonic() - began < 3
     assert len(said) == 1
 
@@ -405,7 +406,7 @@ def test_two_minutes_are_outlasted() -> None:
 
 def test_a_server_that_hangs_is_away_too(server: Server, kube: Kube, monkeypatch: pytest.MonkeyPatch) -> None:
     job, answer = manifest(server, "Completed"), server.answer
-    monkeypatch.setattr("gangplank.kube.TIMEOUT_S", 0.2)
+    monkeypatch.setattr("gangplank.cluster.client.TIMEOUT_S", 0.2)
     hung = iter([True, True])
 
     def slow(*request: Any) -> tuple[int, Json]:
@@ -414,7 +415,7 @@ def test_a_server_that_hangs_is_away_too(server: Server, kube: Kube, monkeypatch
         return answer(*request)
 
     monkeypatch.setattr(server, "answer", slow)
-    end = cluster.follow(cluster.JobWatch(job, kube), lambda _: None, 60)
+    end = follow.follow(follow.JobWatch(job, kube), lambda _: None, 60)
     assert end is not None
     assert end.succeeded
 
@@ -511,14 +512,14 @@ def test_each_line_of_a_log_is_looked_at_once(server: Server, kube: Kube, monkey
     job = manifest(server, "Running")
     server.pod("digits-a")
     server.prints("digits-a", *(f"line {number}" for number in range(1000)))
-    watch = cluster.JobWatch(job, kube.patient())
+    watch = follow.JobWatch(job, kube.patient())
     watch.poll()
     wait(lambda: watch.progress() is not None and len(looked) == 1000)
     for _ in range(10):
         watch.poll()
         watch.progress()
     assert len(looked) == 1000
-    assert [len(log.last) for log in watch.logs.values()] == [cluster.LAST_LINES], "and none is kept"
+    assert [len(log.last) for log in watch.logs.values()] == [follow.LAST_LINES], "and none is kept"
     server.pod("digits-a", "terminated")
     watch.finish()
 

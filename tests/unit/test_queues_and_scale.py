@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from gangplank import queues
 from gangplank.backends import BACKENDS
+from gangplank.cluster import queues
 from gangplank.errors import SpecError
 from gangplank.jobs import scale
 from gangplank.jobs.parse import parse_job

@@ -1,4 +1,4 @@
-"""What gangplank/submission.py makes of a job whose script was edited, on every back-end."""
+"""What gangplank/cluster/submit.py makes of a job whose script was edited, on every back-end."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gangplank import submission
 from gangplank.backends import BACKENDS
+from gangplank.cluster import submit
+from gangplank.cluster.client import Kube, KubeError, path
 from gangplank.jobs.parse import parse_job
-from gangplank.kube import Kube, KubeError, path
 
 if TYPE_CHECKING:
     from tests.unit.conftest import Api
@@ -34,10 +34,10 @@ def manifests(backend: str, script: str, **more: Any) -> list[Json]:
 def run(described: list[Json], *, replace: bool = False) -> None:
     """Submit a job as the role does."""
     kube = Kube()
-    todo = submission.plan(kube, described, replace=replace)
+    todo = submit.plan(kube, described, replace=replace)
     if todo.refused:
         raise KubeError(todo.refused)
-    submission.carry_out(kube, todo, dry_run=False)
+    submit.carry_out(kube, todo, dry_run=False)
 
 
 def live(api: Api, job: Json) -> Json:

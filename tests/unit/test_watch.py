@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gangplank.cluster.progress import Progress, events, table
 from gangplank.proof.records import record_hash
 from gangplank.proof.report.page import page
 from gangplank.proof.verdict import prove, read_records
-from gangplank.watch import Progress, events, table
 from tests.unit.test_proof import EXPECTED, World
 
 Json = dict[str, Any]

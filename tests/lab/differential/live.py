@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from gangplank.kube import Kube, KubeError
+from gangplank.cluster.client import Kube, KubeError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

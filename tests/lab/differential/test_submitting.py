@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from gangplank import cli, submission
+from gangplank import cli
 from gangplank.backends import BACKENDS
+from gangplank.cluster import submit
+from gangplank.cluster.client import Kube
+from gangplank.cluster.progress import phase
 from gangplank.jobs.parse import parse_job
 from gangplank.k8s.diff import differences
-from gangplank.kube import Kube
-from gangplank.watch import phase
 from lab.build import build
 from tests.lab.conftest import INVENTORY
 
@@ -200,17 +201,17 @@ def test_a_job_that_has_failed_is_run_anew_when_told(
     job = parse_job(yaml.safe_load(Path(described(f"failed-{backend}", backend=backend, **more)).read_text()))
     manifests = BACKENDS[backend].manifests(job)
     kube = Kube(kubeconfig)
-    submission.carry_out(kube, submission.plan(kube, manifests, replace=True), dry_run=False)
+    submit.carry_out(kube, submit.plan(kube, manifests, replace=True), dry_run=False)
     if backend == "volcano":
-        assert not submission.plan(kube, manifests, replace=True).changes, "it has not failed"
-        live = submission.there(kube, manifests[-1])
+        assert not submit.plan(kube, manifests, replace=True).changes, "it has not failed"
+        live = submit.there(kube, manifests[-1])
         assert live is not None
         command(cluster, "AbortJob", live)
-    cluster.wait(lambda: phase(submission.there(kube, manifests[-1]) or {}).failed, "Pod")
-    assert not submission.plan(kube, manifests, replace=False).changes, "nobody has asked for it"
-    again = submission.plan(kube, manifests, replace=True)
+    cluster.wait(lambda: phase(submit.there(kube, manifests[-1]) or {}).failed, "Pod")
+    assert not submit.plan(kube, manifests, replace=False).changes, "nobody has asked for it"
+    again = submit.plan(kube, manifests, replace=True)
     assert again.remove
-    submission.carry_out(kube, again, dry_run=False)
-    live = submission.there(kube, manifests[-1])
+    submit.carry_out(kube, again, dry_run=False)
+    live = submit.there(kube, manifests[-1])
     assert live is not None
     assert live["metadata"]["uid"] != again.remove[0]["metadata"]["uid"]

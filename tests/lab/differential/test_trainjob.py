@@ -12,8 +12,8 @@ import pytest
 from gangplank.backends import BACKENDS
 from gangplank.backends.base import value
 from gangplank.backends.trainjob import objects
+from gangplank.cluster.client import KubeError
 from gangplank.errors import SpecError
-from gangplank.kube import KubeError
 from tests.lab.differential.compare import IMAGE, differences, generated
 from tests.lab.differential.live import NOWHERE
 

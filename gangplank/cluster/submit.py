@@ -6,19 +6,19 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from gangplank import queues
 from gangplank.backends.pod_template import carried_by
+from gangplank.cluster import queues
+from gangplank.cluster.client import KubeError, group_path
+from gangplank.cluster.progress import phase
 from gangplank.errors import Problem, shown
 from gangplank.k8s.diff import differences
-from gangplank.kube import KubeError, group_path
 from gangplank.site import storage
-from gangplank.watch import phase
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
 
-    from gangplank.kube import Kube
+    from gangplank.cluster.client import Kube
     from gangplank.spec import Json
 
 GONE_S = 120  # seconds that a job may take to go with its pods

@@ -8,18 +8,18 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from gangplank import logs
-from gangplank.kube import KubeError
+from gangplank.cluster import logs
+from gangplank.cluster.client import KubeError
+from gangplank.cluster.progress import Phase, Progress, first_failure, phase, waiting_reasons
 from gangplank.proof import log_lines
 from gangplank.proof.expected import job_uid
 from gangplank.proof.records import record
 from gangplank.terminal import plain
-from gangplank.watch import Phase, Progress, first_failure, phase, waiting_reasons
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from gangplank.kube import Kube
+    from gangplank.cluster.client import Kube
     from gangplank.spec import Json
 
 POLL_S = 1.0

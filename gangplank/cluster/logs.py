@@ -12,12 +12,12 @@ from collections import Counter
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from gangplank.kube import KubeError, path
+from gangplank.cluster.client import KubeError, path
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from gangplank.kube import Kube
+    from gangplank.cluster.client import Kube
     from gangplank.spec import Json
 
 STAMP = re.compile(rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.\d+)?(Z|[+-]\d\d:\d\d) ")

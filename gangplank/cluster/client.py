@@ -10,11 +10,11 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from gangplank import queues
 from gangplank.backends import wiring
 from gangplank.backends.pod_template import JOB_LABEL
+from gangplank.cluster import queues
+from gangplank.cluster.patience import OUTAGE_S, Patience, silent
 from gangplank.errors import KubeError
-from gangplank.patience import OUTAGE_S, Patience, silent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
