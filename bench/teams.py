@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 import yaml
 
-from gangplank.teams.files import load
+from gangplank.teams.load import load
 from gangplank.teams.objects import team_objects
 
 if TYPE_CHECKING:

@@ -86,7 +86,7 @@ def with_backend(job: Mapping[str, Any], backend: str) -> dict[str, Any]:
 
 def from_team(job: object, folder: str, source: str) -> Any:
     """The job with its team's defaults, out of a folder of teams."""
-    from gangplank.teams.files import load
-    from gangplank.teams.jobs import with_team
+    from gangplank.teams.job_defaults import with_team
+    from gangplank.teams.load import load
 
     return with_team(job, load(folder)[1], source)

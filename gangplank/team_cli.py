@@ -60,7 +60,7 @@ def team(given: argparse.Namespace) -> int:
 def drift(given: argparse.Namespace) -> int:
     """Show each place where a live object is not what the files say; status 1 if there is any."""
     from gangplank.cluster.client import Kube
-    from gangplank.teams.work import work
+    from gangplank.teams.compare import work
 
     found = work(Kube(given.kubeconfig, given.context), given.folder)
     for text in (*found.refused, *found.notes):

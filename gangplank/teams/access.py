@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gangplank.teams.labels import metadata
+from gangplank.teams.metadata import metadata
 from gangplank.teams.spec import ROLES
 
 if TYPE_CHECKING:

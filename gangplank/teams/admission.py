@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gangplank.backends.pod_template import TEAM_LABEL
-from gangplank.teams import labels
-from gangplank.teams.labels import metadata
+from gangplank.teams import metadata as labels
+from gangplank.teams.metadata import metadata
 
 if TYPE_CHECKING:
     from gangplank.spec import Json

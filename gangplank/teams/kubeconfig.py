@@ -23,7 +23,7 @@ from cryptography.x509.oid import NameOID
 from gangplank.backends.pod_template import TEAM_LABEL
 from gangplank.cluster.client import Kube, KubeError
 from gangplank.errors import Problem, SpecError, shown
-from gangplank.teams.labels import PART_LABEL, TEAM_PART
+from gangplank.teams.metadata import PART_LABEL, TEAM_PART
 
 if TYPE_CHECKING:
     from gangplank.spec import Json

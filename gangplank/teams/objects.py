@@ -6,10 +6,10 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from gangplank.k8s import quantity
-from gangplank.teams import labels
+from gangplank.teams import metadata as labels
 from gangplank.teams.access import bindings, roles
 from gangplank.teams.admission import policies
-from gangplank.teams.labels import metadata
+from gangplank.teams.metadata import metadata
 from gangplank.teams.network import network
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from gangplank.errors import Problem, SpecError, shown
 from gangplank.jobs.parse import label_problem, read_job
 from gangplank.k8s import names, quantity
 from gangplank.reading.fields import Fields, Problems, plain
-from gangplank.teams.check import check
+from gangplank.teams.shares import check
 from gangplank.teams.spec import ROLES, Claim, Member, Outside, QueueSpec, Share, SiteSpec, TeamSpec
 
 if TYPE_CHECKING:

@@ -7,16 +7,16 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from gangplank.backends.pod_template import TEAM_LABEL
-from gangplank.drift import EXACT, OWN_KEYS, STATE, Difference, drift, identity
 from gangplank.errors import shown
 from gangplank.k8s import quantity
-from gangplank.teams.labels import PART_LABEL, SHARED_PART, TEAM_PART, metadata
+from gangplank.teams.drift import EXACT, OWN_KEYS, STATE, Difference, drift, identity
+from gangplank.teams.metadata import PART_LABEL, SHARED_PART, TEAM_PART, metadata
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from gangplank.drift import Identity
     from gangplank.spec import Json
+    from gangplank.teams.drift import Identity
 
 # A field that the API server lets nobody change: the object is made anew.
 FIXED = {

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from gangplank.cluster.client import Kube
-from gangplank.teams.counting import settle
+from gangplank.teams.quota_ready import settle
 from tests.teams_live import ROOT, answer, gangplank, until
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gangplank.teams.live import KINDS
+from gangplank.teams.read_cluster import KINDS
 from tests.teams_live import answer, gangplank
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from gangplank.teams.work import work
+from gangplank.teams.compare import work
 from plugins.cluster import KUBECONFIG, Asking
 
 

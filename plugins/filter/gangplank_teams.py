@@ -12,8 +12,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # used by cloning 
 
 from gangplank.errors import SpecError
 from gangplank.reading.files import Unreadable
-from gangplank.teams.files import beside, load
-from gangplank.teams.jobs import with_team
+from gangplank.teams.job_defaults import with_team
+from gangplank.teams.load import beside, load
 
 if TYPE_CHECKING:
     from collections.abc import Callable

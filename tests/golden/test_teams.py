@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from gangplank.teams.files import load
+from gangplank.teams.load import load
 from gangplank.teams.objects import team_objects
 
 CASES = sorted((Path(__file__).parent / "teams").glob("*/teams"))

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from gangplank.teams.files import load
+from gangplank.teams.load import load
 from gangplank.teams.objects import team_objects
 from gangplank.teams.parse import RESERVED
 

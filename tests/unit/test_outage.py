@@ -26,7 +26,7 @@ from gangplank.jobs.parse import parse_job
 from gangplank.proof import log_lines
 from gangplank.proof.verdict import Expected, prove
 from gangplank.proving import gathered
-from gangplank.teams.counting import settle
+from gangplank.teams.quota_ready import settle
 from tests.unit.test_proof import World
 from tests.unit.test_proving import JOB, text
 

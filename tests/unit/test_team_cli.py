@@ -8,7 +8,7 @@ import pytest
 
 from gangplank import cli
 from gangplank.completion import script
-from gangplank.teams.files import load
+from gangplank.teams.load import load
 
 ROOT = Path(__file__).resolve().parents[2]
 

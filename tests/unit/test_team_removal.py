@@ -8,11 +8,11 @@ import pytest
 
 from gangplank.errors import SpecError
 from gangplank.teams import kubeconfig
+from gangplank.teams.idle_fields import idle
 from gangplank.teams.objects import team_objects
 from gangplank.teams.parse import parse_teams
 from gangplank.teams.plan import plan
 from gangplank.teams.removal import removal
-from gangplank.teams.scheduler import idle
 
 Json = dict[str, Any]
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gangplank.drift import drift
 from gangplank.errors import SpecError
-from gangplank.teams.jobs import with_team
+from gangplank.teams.drift import drift
+from gangplank.teams.job_defaults import with_team
 from gangplank.teams.objects import team_objects
 from gangplank.teams.parse import parse_site, parse_team, parse_teams
 from gangplank.teams.spec import SiteSpec

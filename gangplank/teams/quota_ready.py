@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from gangplank.teams.labels import PART_LABEL, TEAM_PART
+from gangplank.teams.metadata import PART_LABEL, TEAM_PART
 
 if TYPE_CHECKING:
     from gangplank.cluster.client import Kube

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from gangplank.cluster.client import KubeError, group_path
 from gangplank.k8s import quantity
 from gangplank.teams.access import JOBS
-from gangplank.teams.labels import PART_LABEL
+from gangplank.teams.metadata import PART_LABEL
 
 if TYPE_CHECKING:
     from collections.abc import Collection

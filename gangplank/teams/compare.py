@@ -5,19 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from gangplank.teams import live as cluster
-from gangplank.teams.files import load
+from gangplank.teams import read_cluster as cluster
+from gangplank.teams.idle_fields import idle
+from gangplank.teams.load import load
 from gangplank.teams.objects import team_objects
 from gangplank.teams.plan import plan
 from gangplank.teams.removal import namespaces_of, removal
-from gangplank.teams.scheduler import idle
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from gangplank.cluster.client import Kube
-    from gangplank.drift import Difference
     from gangplank.spec import Json
+    from gangplank.teams.drift import Difference
 
 
 @dataclass(frozen=True)
