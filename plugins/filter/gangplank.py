@@ -37,7 +37,7 @@ def parsed(job: object, source: str, gpus: Given) -> JobSpec:
 
 def carried(job: object) -> dict[str, str]:
     """The text of the script that a job names by a relative path: of the current folder, else of this checkout."""
-    from gangplank.jobfiles import read_scripts
+    from gangplank.cli.inputs import read_scripts
 
     return read_scripts(job, ROOT)
 

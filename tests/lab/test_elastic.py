@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from gangplank import proving
 from gangplank.backends import BACKENDS
+from gangplank.cli import proof
 from gangplank.cluster.client import KubeError, path
 from gangplank.jobs.parse import parse_job
 from gangplank.proof import expected
@@ -127,7 +127,7 @@ def test_two_workers_become_three_and_two_again(job: Elastic) -> None:
     assert [event["world_size_before"] for event in resumes] == [2, 3]
     assert "PROVEN: 12 of 12" in job.command("proof", NAME)
     live = job.live()
-    run = select(proving.from_cluster(job.cluster.kube, live, expected.expected(live)))
+    run = select(proof.from_cluster(job.cluster.kube, live, expected.expected(live)))
     for epoch in range(1, EPOCHS + 1):
         seen = Counter(i for record in run.of("samples") if record["epoch"] == epoch for i in unpack_ids(record))
         assert seen == Counter(range(SAMPLES)), f"epoch {epoch}"

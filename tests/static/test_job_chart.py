@@ -12,8 +12,8 @@ import yaml
 from hypothesis import HealthCheck, Phase, given, settings
 
 from gangplank.backends import BACKENDS
+from gangplank.cli.inputs import read_scripts
 from gangplank.errors import SpecError
-from gangplank.jobfiles import read_scripts
 from gangplank.jobs.parse import parse_job
 from gangplank.reading.strict_yaml import documents
 from lab.build import build

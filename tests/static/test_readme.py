@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gangplank.cli import main
+from gangplank.cli.main import main
 
 if TYPE_CHECKING:
     import pytest

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gangplank import cli
+from gangplank.cli import main
 from tests.trainer.browser import look
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ def test_chromium_draws_the_curves_of_every_rank(
     flags = ["--epochs", "3", "--batch-size", "32", "--log-interval", "4", "--checkpoint-interval", "8"]
     assert {rank.code for rank in root.train(3, *flags, "--output", out)} == {0}
     page = tmp_path / "report.html"
-    assert cli.main(["report", "--file", str(root.host(out)), "-o", str(page)]) == 0
+    assert main.main(["report", "--file", str(root.host(out)), "-o", str(page)]) == 0
     assert capsys.readouterr().out == f"report: {page}\n"
 
     (tmp_path / "work").mkdir()

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from gangplank import cli
+from gangplank.cli import main
 
 ROOT = Path(__file__).resolve().parents[2]
 DIGITS = str(ROOT / "jobs/digits.yml")
@@ -19,7 +19,7 @@ ANYWHERE = str(ROOT / "jobs/digits-anywhere.yml")
 
 
 def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
-    code = cli.main(words)
+    code = main.main(words)
     told = capsys.readouterr()
     return code, told.out, told.err
 
@@ -133,7 +133,7 @@ def test_a_file_that_is_no_text_is_code_3(capsys: pytest.CaptureFixture[str], tm
 def test_no_job_is_a_wrong_command_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(capsys, "expand")[0] == 2
     with pytest.raises(SystemExit) as caught:
-        cli.main(["expand", "--backend", "nope", DIGITS])
+        main.main(["expand", "--backend", "nope", DIGITS])
     assert caught.value.code == 2
 
 
@@ -152,12 +152,12 @@ class Terminal:
 def test_colours_are_for_terminals_that_want_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.delenv("NO_COLOR", raising=False)
-    assert cli.coloured(Terminal())
+    assert main.coloured(Terminal())
     monkeypatch.setenv("NO_COLOR", "1")
-    assert not cli.coloured(Terminal())
+    assert not main.coloured(Terminal())
     monkeypatch.delenv("NO_COLOR")
     monkeypatch.setenv("TERM", "dumb")
-    assert not cli.coloured(Terminal())
+    assert not main.coloured(Terminal())
 
 
 def shell(*words: str, stdin: str = "") -> subprocess.CompletedProcess[str]:

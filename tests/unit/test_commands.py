@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from gangplank import cli, commands
 from gangplank.backends import BACKENDS
 from gangplank.backends.base import Site
-from gangplank.jobfiles import read_scripts
+from gangplank.cli import jobs, main
+from gangplank.cli.inputs import read_scripts
 from gangplank.jobs.parse import parse_job
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ JOBS = "/apis/batch.volcano.sh/v1alpha1/namespaces/default/jobs"
 
 
 def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
-    code = cli.main(words)
+    code = main.main(words)
     told = capsys.readouterr()
     return code, told.out, told.err
 
@@ -169,7 +169,7 @@ def test_logs_of_one_rank(api: Api, capsys: pytest.CaptureFixture[str]) -> None:
 def test_each_rank_has_its_colour_on_a_terminal(api: Api) -> None:
     running(api)
     pods = [item for where, item in api.objects.items() if "/pods/" in where]
-    starts = {commands.prefix(pod, colour=True) for pod in pods}
+    starts = {jobs.prefix(pod, colour=True) for pod in pods}
     assert starts == {f"\x1b[{code}m[rank {rank}]\x1b[0m " for rank, code in enumerate((36, 33, 32))}
 
 

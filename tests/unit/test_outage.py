@@ -17,15 +17,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gangplank import cli
 from gangplank.backends import BACKENDS
+from gangplank.cli import main
+from gangplank.cli.proof import gathered
 from gangplank.cluster import follow, logs, patience
 from gangplank.cluster.client import Kube, KubeError
 from gangplank.cluster.submit import gone
 from gangplank.jobs.parse import parse_job
 from gangplank.proof import log_lines
 from gangplank.proof.verdict import Expected, prove
-from gangplank.proving import gathered
 from gangplank.teams.quota_ready import settle
 from tests.unit.test_proof import World
 from tests.unit.test_proving import JOB, text
@@ -426,11 +426,11 @@ def test_a_command_says_at_once_that_nobody_answers(
 ) -> None:
     config = server.config(tmp_path)
     server.says = [503, 503]
-    assert cli.main([*words, "--kubeconfig", config]) == 4
+    assert main.main([*words, "--kubeconfig", config]) == 4
     assert len(server.seen) == 1, "it asks once"
     server.stop()
     began = time.monotonic()
-    assert cli.main([*words, "--kubeconfig", config]) == 4
+    assert main.main([*words, "--kubeconfig", config]) == 4
     assert time.monotonic() - began < 3
     assert "does not answer: [Errno 111] Connection refused; is the cluster up? (make lab)" in capsys.readouterr().err
 
@@ -443,7 +443,7 @@ def test_followed_logs_go_on_after_an_outage(
     server.prints("digits-a", "one \x1b[2J")
     words = ["logs", "digits", "-f", "--kubeconfig", server.config(tmp_path)]
     codes: list[int] = []
-    thread = threading.Thread(target=lambda: codes.append(cli.main(words)), daemon=True)
+    thread = threading.Thread(target=lambda: codes.append(main.main(words)), daemon=True)
     thread.start()
     wait(lambda: f"GET {PODS}/digits-a/log" in server.seen)
     time.sleep(0.1)

@@ -10,9 +10,9 @@ from typing import Any
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from gangplank import show
 from gangplank.backends import BACKENDS, backend_of, wiring
 from gangplank.backends.base import RANDOM, Site
+from gangplank.cli import tables
 from gangplank.errors import SpecError
 from gangplank.jobs.parse import parse_job
 from gangplank.k8s import names, quantity
@@ -138,11 +138,11 @@ def test_yaml_of_a_manifest_is_read_back_and_expands_alike(job: Json) -> None:
     from gangplank.reading.strict_yaml import documents
 
     spec, manifests, made = everything(job)
-    again = documents(show.as_yaml(manifests), "a.yml", strict=False)
+    again = documents(tables.as_yaml(manifests), "a.yml", strict=False)
     assert again == manifests
     assert BACKENDS[spec.backend].objects(again[-1], Site()) == made
     assert backend_of(again[-1]) == spec.backend
-    assert show.pods_table(made)
+    assert tables.pods_table(made)
 
 
 scalars = st.one_of(st.none(), st.booleans(), st.integers(-5, 5), st.floats(), st.text(max_size=5))
@@ -188,7 +188,7 @@ def test_a_broken_manifest_is_expanded_or_refused(case: tuple[str, Json]) -> Non
     except SpecError as error:
         assert error.problems
     else:
-        show.pods_table(made)
-        show.others_table(made)
+        tables.pods_table(made)
+        tables.others_table(made)
     assert repr(manifest) == before
     without_nulls(manifest)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from gangplank import cli
 from gangplank.backends import BACKENDS
+from gangplank.cli import main
 from gangplank.jobs.parse import parse_job
 from gangplank.proof import expected
 from tests.unit import test_commands
@@ -39,7 +39,7 @@ def folder(tmp_path: Path, records: list[Json]) -> str:
 
 
 def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
-    code = cli.main(words)
+    code = main.main(words)
     told = capsys.readouterr()
     return code, told.out, told.err
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gangplank import cli
+from gangplank.cli import main
 from gangplank.proof.records import select
 from gangplank.proof.report import page as report
 from gangplank.proof.report.svg_plot import MOST_POINTS, chart
@@ -188,7 +188,7 @@ def scalars(path: Path) -> list[tuple[str, int, float]]:
 def test_tensorboard_gets_a_run_per_rank(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source = tmp_path / "evidence.jsonl"
     source.write_text("".join(f"{json.dumps(record)}\n" for record in World().train()))
-    code = cli.main(
+    code = main.main(
         ["report", "--file", str(source), "-o", str(tmp_path / "r.html"), "--tensorboard", str(tmp_path / "tb")]
     )
     assert (code, capsys.readouterr().err) == (0, "")

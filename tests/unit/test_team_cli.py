@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from gangplank import cli
-from gangplank.completion import script
+from gangplank.cli import main
+from gangplank.cli.completion import script
 from gangplank.teams.load import load
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -15,11 +15,11 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def test_help_and_completion_know_the_commands_below_team(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as end:
-        cli.main(["team", "kubeconfig", "--help"])
+        main.main(["team", "kubeconfig", "--help"])
     assert end.value.code == 0
     assert "a certificate of a few hours" in capsys.readouterr().out
     for shell in ("bash", "zsh", "fish"):
-        made = script(cli.parser(), shell)
+        made = script(main.parser(), shell)
         assert all(word in made for word in ("team", "kubeconfig", "ttl", "drift", "teams"))
 
 
@@ -28,17 +28,17 @@ def test_a_job_takes_its_team_s_values_where_a_folder_of_teams_is_given(
 ) -> None:
     job = tmp_path / "job.yml"
     job.write_text("training_job: {name: j, team: vision, workers: 1, script: /a.py}\n")
-    assert cli.main(["expand", str(job), "--teams", str(ROOT / "inventories/lab/teams")]) == 0
+    assert main.main(["expand", str(job), "--teams", str(ROOT / "inventories/lab/teams")]) == 0
     assert capsys.readouterr().out.startswith("j in vision on volcano")
-    assert cli.main(["expand", str(job)]) == cli.REFUSED
+    assert main.main(["expand", str(job)]) == main.REFUSED
     assert "training_job.image: got nothing" in capsys.readouterr().err
     job.write_text("training_job: {name: j, team: visoin, image: i, script: /a.py}\n")
-    assert cli.main(["expand", str(job), "--teams", str(ROOT / "inventories/lab/teams")]) == cli.REFUSED
+    assert main.main(["expand", str(job), "--teams", str(ROOT / "inventories/lab/teams")]) == main.REFUSED
     assert 'team: got "visoin", expected a team with a file (speech, vision)' in capsys.readouterr().err
 
 
 def test_a_folder_that_is_not_there_is_told(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["expand", str(ROOT / "jobs/digits.yml"), "--teams", "nowhere"]) == cli.UNREADABLE
+    assert main.main(["expand", str(ROOT / "jobs/digits.yml"), "--teams", "nowhere"]) == main.UNREADABLE
     assert "nowhere: no such folder" in capsys.readouterr().err
 
 

@@ -8,10 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gangplank import jobfiles, terminal
+from gangplank.cli import inputs, terminal
+from gangplank.cli.jobs import locate
 from gangplank.cluster.client import Kube, KubeError, path
 from gangplank.cluster.progress import phase
-from gangplank.commands import locate
 from gangplank.proof import expected as asked
 from gangplank.proof.claims import Expected
 from gangplank.proof.records import complete, select
@@ -89,7 +89,7 @@ def from_file(place: Path, job: str | None) -> tuple[str, Records, Expected]:
         return name, records, claimed(records)
     if not Path(job).is_file():
         raise files.Unreadable(f"{job}: no such file; with --file, a job is named by its job file")
-    _, known, _ = jobfiles.gather([job], None)
+    _, known, _ = inputs.gather([job], None)
     if not known:
         raise files.Unreadable(f"{job}: no job in it")
     manifest = known[-1][1]

@@ -9,9 +9,9 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from gangplank import __version__
-from gangplank.jobfiles import KINDS, gather
+from gangplank.cli.inputs import KINDS, gather
+from gangplank.cli.terminal import CLUSTER, CODES, INTERRUPTED, OK, REFUSED, UNREADABLE, USAGE, coloured, complain
 from gangplank.reading.files import Unreadable
-from gangplank.terminal import CLUSTER, CODES, INTERRUPTED, OK, REFUSED, UNREADABLE, USAGE, coloured, complain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -30,7 +30,7 @@ TEAMS_HELP = "a site's folder of teams: a job that names its team starts from th
 
 def parser() -> argparse.ArgumentParser:
     """The command line."""
-    from gangplank import team_cli
+    from gangplank.cli import teams
 
     top = argparse.ArgumentParser(
         prog="gangplank",
@@ -57,7 +57,7 @@ def parser() -> argparse.ArgumentParser:
     expand.add_argument("--no-gang", action="store_true", help="the training operator runs without a gang scheduler")
     expand.add_argument("--teams", metavar="FOLDER", help=TEAMS_HELP)
     add_cluster_commands(commands)
-    team_cli.add_team_commands(commands)
+    teams.add_team_commands(commands)
     completion = commands.add_parser(
         "completion",
         help="print a completion script for a shell",
@@ -168,9 +168,9 @@ def explain(error: Exception) -> int:
 
 def expand(given: argparse.Namespace) -> int:
     """Show what becomes of jobs and manifests."""
-    from gangplank import show
     from gangplank.backends import BACKENDS
     from gangplank.backends.base import Site
+    from gangplank.cli import tables
     from gangplank.jobs.pitfalls import pitfalls
 
     names = [*given.jobs, *given.filename]
@@ -187,15 +187,15 @@ def expand(given: argparse.Namespace) -> int:
         for text in pitfalls(backend, manifest):
             print(f"note: {manifest['metadata']['name']}: {text}", file=sys.stderr)
     if given.output == "yaml":
-        sys.stdout.write(show.as_yaml(shown))
+        sys.stdout.write(tables.as_yaml(shown))
     elif given.output == "json":
-        sys.stdout.write(show.as_json(shown))
+        sys.stdout.write(tables.as_json(shown))
     else:
         for backend, manifest in known:
-            print(show.heading(backend, manifest, BACKENDS[backend].objects(manifest, site)))
-        print(show.pods_table(made, colour=colour))
+            print(tables.heading(backend, manifest, BACKENDS[backend].objects(manifest, site)))
+        print(tables.pods_table(made, colour=colour))
         if given.objects:
-            print("\n" + show.others_table([item for item in made if item["kind"] != "Pod"], colour=colour))
+            print("\n" + tables.others_table([item for item in made if item["kind"] != "Pod"], colour=colour))
     if unknown and not known:
         return complain(f"{', '.join(names)}: nothing to expand but {', '.join(unknown)}; expected a {KINDS}", REFUSED)
     return OK
@@ -203,7 +203,7 @@ def expand(given: argparse.Namespace) -> int:
 
 def completion(given: argparse.Namespace) -> int:
     """Print a completion script."""
-    from gangplank.completion import script
+    from gangplank.cli.completion import script
 
     sys.stdout.write(script(parser(), given.shell))
     return OK
@@ -211,7 +211,8 @@ def completion(given: argparse.Namespace) -> int:
 
 def on_cluster(given: argparse.Namespace) -> int:
     """Run a command that needs a cluster, and the kubernetes package with it."""
-    from gangplank import commands, team_cli
+    from gangplank.cli import jobs as commands
+    from gangplank.cli import teams as team_cli
 
     here = team_cli if given.command in {"team", "drift"} else commands
     run: Callable[[argparse.Namespace], int] = getattr(here, given.command)
@@ -223,11 +224,11 @@ def on_cluster(given: argparse.Namespace) -> int:
 
 def on_evidence(given: argparse.Namespace) -> int:
     """Run a command about evidence; only one that asks a cluster needs the kubernetes package."""
-    from gangplank import proving
+    from gangplank.cli import proof
 
     if not given.job and not given.file:
         return complain(f"{given.command}: no job given; try: gangplank {given.command} digits", USAGE)
-    run: Callable[[argparse.Namespace], int] = getattr(proving, given.command)
+    run: Callable[[argparse.Namespace], int] = getattr(proof, given.command)
     try:
         return run(given)
     except ImportError as error:

@@ -6,7 +6,7 @@ import argparse
 import sys
 from typing import Any
 
-from gangplank import terminal
+from gangplank.cli import terminal
 
 EXAMPLES = """examples:
   gangplank team kubeconfig vision ada --ttl 8h       a certificate of the cluster's, gone in a working day

@@ -8,8 +8,8 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gangplank import jobfiles, show, terminal
 from gangplank.backends import BACKENDS, backend_of
+from gangplank.cli import inputs, tables, terminal
 from gangplank.cluster import submit as submission
 from gangplank.cluster.client import Kube, KubeError, rank_of
 from gangplank.cluster.logs import follow
@@ -29,7 +29,7 @@ COLOURS = (36, 33, 32, 35, 34, 31)  # of the ranks, in turn: cyan, yellow, green
 
 def submit(given: argparse.Namespace) -> int:
     """Submit jobs: what they need first, then the job itself, which must not be there yet."""
-    submitted, known, _ = jobfiles.gather(given.jobs, given.backend, given.teams)
+    submitted, known, _ = inputs.gather(given.jobs, given.backend, given.teams)
     if not known:
         return terminal.complain(f"{', '.join(given.jobs)}: no job in it", terminal.REFUSED)
     kube = Kube(given.kubeconfig, given.context)
@@ -75,7 +75,7 @@ def scale(given: argparse.Namespace) -> int:
 def locate(kube: Kube, given: argparse.Namespace) -> tuple[Json, list[Json]]:
     """The live job that a file or a name means, and all that would be submitted with it."""
     if Path(given.job).is_file():
-        submitted, known, _ = jobfiles.gather([given.job], None)
+        submitted, known, _ = inputs.gather([given.job], None)
         if not known:
             raise KubeError(f"{given.job}: no job in it")
         wanted = known[-1][1]
@@ -120,7 +120,7 @@ def status(given: argparse.Namespace) -> int:
                 next((text for text in why if text), ""),
             ]
         )
-    print(show.table(rows, colour=terminal.coloured(sys.stdout)) if pods else "no pods yet")
+    print(tables.table(rows, colour=terminal.coloured(sys.stdout)) if pods else "no pods yet")
     return terminal.OK
 
 
