@@ -340,4 +340,5 @@ def told(body: object, reason: object) -> str:
 def cause(error: BaseException) -> str:
     """The last part of what urllib3 tells of a failure, which names it."""
     inner = getattr(error, "reason", None) or error
+    inner = next((part for part in inner.args if isinstance(part, Exception)), inner)
     return str(inner).rsplit(": ", 1)[-1] or type(inner).__name__

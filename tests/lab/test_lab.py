@@ -9,16 +9,21 @@ import shutil
 import signal
 import ssl
 import subprocess
+import time
 import urllib.error
 import urllib.request
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
 
 from lab.image import write_own_image  # the recipe of lab/images/example
 from tests.lab.conftest import INVENTORY, ROOT, STATE, Lab, snapshot
+from tests.unit.test_watch import HOSTILE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
 
 PROGRAMS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
 ON_NODES = ("containerd", "kubelet", "kube-proxy", "network-policy")
@@ -211,6 +216,80 @@ def test_a_persons_own_image_runs_on_every_node(lab: Lab, tmp_path: Path) -> Non
     for node in ("node-0", "node-1"):
         lab.wait("the pod's end", lambda name=f"mine-{node}": lab.get("pod", name)["status"]["phase"] == "Succeeded")
         assert lab.kubectl("logs", f"mine-{node}") == "hello from my own image\n"
+
+# Three ranks without Volcano and without a claim: what proves them is in their logs or nowhere.
+FOLLOWED: dict[str, Any] = {
+    "name": "followed", "backend": "indexed", "image": "gangplank.dev/trainer:0.1.0", "workers": 2,
+    "script": "/opt/gangplank/trainer/train.py", "resources": {"cpu": "50m", "memory": "256Mi"},
+    "hyperparameters": {"epochs": 60, "batch_size": 32, "seed": 1, "log_interval": 5},
+}  # fmt: skip
+AWAY_S = 5.0  # of the API server, in the middle of the training
+# A trainer among the lines of other programs, which another thread prints as fast as it can.
+LOUD = """
+import runpy, sys, threading, time
+LINES = {lines!r}
+def shout():
+    for line in LINES:
+        print(line, flush=True)
+        sys.stdout.buffer.write(b"\\xff\\xfe half a line")
+        time.sleep(0.02)
+sys.path.insert(0, "/opt/gangplank/trainer")
+sys.argv = ["train.py", "--epochs", "3", "--seed", "1", "--log-interval", "5"]
+shout()
+threading.Thread(target=shout).start()
+try:
+    runpy.run_path("/opt/gangplank/trainer/train.py", run_name="__main__")
+finally:
+    shout()
+"""
+
+
+@pytest.fixture
+def namespace(lab: Lab) -> Iterator[str]:
+    name = "fa-watch-followed"
+    lab.kubectl("create", "namespace", name)
+    yield name
+    lab.kubectl("delete", "namespace", name, "--timeout=110s")
+
+
+def train(folder: Path, job: dict[str, Any], *, begun: Callable[[], None] = lambda: None) -> str:
+    """What train.yml prints of a job that ends well; `begun` is called once its ranks have joined."""
+    (folder / "job.yml").write_text(yaml.safe_dump({"training_job": job}))
+    command = [str(ROOT / ".venv/bin/ansible-playbook"), "-i", str(INVENTORY), str(ROOT / "playbooks/train.yml")]
+    command += ["-e", f"@{folder}/job.yml", "-e", f"training_job_report_folder={folder}/reports"]
+    config = os.environ | {"ANSIBLE_CONFIG": str(ROOT / "ansible.cfg")}
+    told: list[str] = []
+    pipe: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    with subprocess.Popen(command, cwd=folder, env=config, **pipe) as play:  # a script is looked up there
+        for line in play.stdout or ():
+            if "3/3 ranks joined" in line and not any("3/3 ranks joined" in before for before in told):
+                begun()
+            told.append(line)
+    assert play.returncode == 0, "".join(told)[-4000:]
+    return "".join(told)
+
+
+def test_a_training_is_followed_over_a_killed_api_server(lab: Lab, namespace: str, tmp_path: Path) -> None:
+    def kill() -> None:
+        """Again and again: one that comes back takes connections before it answers, which looks like a slow one."""
+        end = time.monotonic() + AWAY_S
+        while time.monotonic() < end:
+            pid = lab.programs()["kube-apiserver"]["pid"]
+            os.kill(pid, signal.SIGKILL)
+            lab.wait("another API server", lambda pid=pid: lab.programs()["kube-apiserver"]["pid"] not in (0, pid))
+
+    told = train(tmp_path, {**FOLLOWED, "namespace": namespace}, begun=kill)
+    assert "the API server does not answer (" in told
+    assert "the API server answers again after " in told
+    assert re.search(r"PROVEN: (\d+) of \1 claims hold", told), told[-3000:]
+
+
+@pytest.mark.usefixtures("lab")
+def test_a_training_among_lines_of_any_kind_is_proven(namespace: str, tmp_path: Path) -> None:
+    (tmp_path / "loud.py").write_text(LOUD.format(lines=[line[:20_000] for line in HOSTILE]))
+    job = {key: value for key, value in FOLLOWED.items() if key != "hyperparameters"}
+    told = train(tmp_path, {**job, "namespace": namespace, "script": "loud.py"})
+    assert re.search(r"PROVEN: (\d+) of \1 claims hold", told), told[-3000:]
 
 
 def test_an_edited_script_is_refused_and_runs_when_it_replaces_the_job(lab: Lab, tmp_path: Path) -> None:
