@@ -26,7 +26,7 @@ WIRINGS = (
 )
 # torchrun's own --standalone would look its host name up, which not every machine can.
 ALONE = ["--nnodes=1", "--node-rank=0", "--master-addr=127.0.0.1", "--master-port=29500"]
-# Seconds a pod waits for the others; the containers of pods that gave up start again. gangplank/backends/wiring.py has the same.
+# Seconds a pod waits for the others; the containers of pods that gave up start again. backends/wiring.py has the same.
 RENDEZVOUS_S = 120
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from gangplank.spec import Json
 
 KINDS = "Volcano Job, PyTorchJob, TrainJob or Indexed Job"
-ROOT = Path(__file__).resolve().parent.parent  # of a checkout; jobs name their scripts from there
+ROOT = Path(__file__).resolve().parents[2]  # of a checkout; jobs name their scripts from there
 
 
 def read_scripts(job: object, root: Path | None = None) -> dict[str, str]:

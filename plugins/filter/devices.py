@@ -1,4 +1,4 @@
-"""Filters over gangplank/site/gpu_devices.py and gpu_node.py: a device plugin and its nodes, seen from outside and inside."""
+"""Filters over gangplank/site/gpu_devices.py and gpu_node.py: a device plugin and its nodes."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def parsed(job: object, source: str, gpus: Given) -> JobSpec:
-    """The job on a site with such GPUs (see gangplank.jobs.site_gpus.Gpus), or Ansible's own error with the library's message."""
+    """The job on a site with such GPUs (see gangplank.jobs.site_gpus.Gpus), or an AnsibleFilterError."""
     try:
         return on_site(parse_job(job, source, carried(job)), Gpus(**gpus or {}), source)
     except SpecError as error:

@@ -184,8 +184,8 @@ def test_a_reader_that_goes_away_is_no_error(tmp_path: Path) -> None:
 
 def test_help_loads_nothing_heavy() -> None:
     code = (
-        "import sys; from gangplank import cli\n"
-        "try: cli.main(['--help'])\n"
+        "import sys; from gangplank.cli.main import main\n"
+        "try: main(['--help'])\n"
         "except SystemExit: print(sorted(sys.modules))"
     )
     done = shell(sys.executable, "-c", code)

@@ -1,4 +1,4 @@
-"""gangplank/jobs/site_gpus.py: whoever asks for a GPU tolerates the site's taints, nobody else does; nccl needs real GPUs."""
+"""A site's GPUs: a job that asks for one tolerates the site's taints, no other does; nccl needs real GPUs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""gangplank/site/storage.py and pending.py: classes, what of a claim may change, what jobs may mount, why a claim waits."""
+"""Storage of a site: classes, what of a claim may change, what jobs may mount, why a claim waits."""
 
 from __future__ import annotations
 

@@ -67,5 +67,6 @@ def manifests(spec: JobSpec) -> list[Json]:
         "volumes": [dict(volume) for volume in block.volumes] or None,
     }
     body.update({name: value for name, value in optional.items() if value is not None})
-    job = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": pod_template.metadata(spec), "spec": body}
+    about = pod_template.metadata(spec)
+    job = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": about, "spec": body}
     return [*pod_template.script_map(spec), job]
