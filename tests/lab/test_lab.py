@@ -246,7 +246,7 @@ finally:
 
 @pytest.fixture
 def namespace(lab: Lab) -> Iterator[str]:
-    name = "fa-watch-followed"
+    name = "followed"
     lab.kubectl("create", "namespace", name)
     yield name
     lab.kubectl("delete", "namespace", name, "--timeout=110s")
