@@ -1,4 +1,4 @@
-"""What is wrong with a job, told so that a person can cure it."""
+"""The one tree of errors that say what is wrong, where, and how to fix it; each has the exit status of a command."""
 
 from __future__ import annotations
 
@@ -28,8 +28,22 @@ def shown(value: object) -> str:
     return text if len(text) <= GOT_LIMIT else f"{text[: GOT_LIMIT - 1]}…"
 
 
-class KubeError(RuntimeError):
+class GangplankError(Exception):
+    """Something that the user can put right; the message says how."""
+
+    exit_code = 1
+
+
+class Unreadable(GangplankError):  # noqa: N818  it says what is wrong with a file
+    """A file that cannot be read; the message says which, why and what to do."""
+
+    exit_code = 3
+
+
+class KubeError(GangplankError):
     """The cluster cannot be asked, or says no; the message says which and what to do."""
+
+    exit_code = 4
 
     def __init__(self, message: str, status: int = 0, silence: str = "") -> None:
         """Take the HTTP status of its answer, or why there was no answer."""
@@ -56,7 +70,7 @@ class Problem:
         return f"{self.path}: got {self.got}, expected {self.expected}{end}"
 
 
-class SpecError(ValueError):
+class SpecError(GangplankError):
     """A job that cannot be what its author means; carries all problems at once.
 
     >>> print(SpecError([Problem("workers", '"two"', "a whole number >= 0")], source="jobs/a.yml"))

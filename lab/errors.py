@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from gangplank.errors import GangplankError
+
 # (pattern in a tool's output, what it means, the cure); the first that matches is told.
 KNOWN = (
     (
@@ -33,7 +35,11 @@ KNOWN = (
 )
 
 
-class PartError(Exception):
+class LabError(GangplankError):
+    """Something of the lab that the user can put right; the message says how."""
+
+
+class PartError(LabError):
     """A part that could not be built, told in one message."""
 
     def __init__(self, what: str, where: str, cure: str) -> None:

@@ -14,12 +14,7 @@ from typing import Any, ClassVar
 from ansible.plugins.action import ActionBase
 from ansible.plugins.loader import filter_loader, test_loader
 
-from gangplank.cluster.client import KubeError
-from gangplank.errors import SpecError
-from gangplank.reading.files import Unreadable
-from lab.errors import PartError
-from lab.host.kubeconfig import KubeconfigError
-from lab.host.node import LabError
+from gangplank.errors import GangplankError
 
 # Every task is a fork of the process that has loaded this. A task that has to find a filter by itself loads all that
 # there are, our library with them: a tenth of a second for each.
@@ -30,9 +25,6 @@ for loader in (filter_loader, test_loader):
 # a build for many minutes. This is the process that prints, the parent of every task.
 if isinstance(sys.stdout, io.TextIOWrapper):
     sys.stdout.reconfigure(line_buffering=True)
-
-# What the libraries raise with a message for whoever runs the playbook.
-REFUSALS = (PartError, LabError, KubeconfigError, SpecError, KubeError, Unreadable)
 
 
 class Glue(ActionBase):
@@ -50,7 +42,7 @@ class Glue(ActionBase):
         plain = json.loads(json.dumps(given))  # Ansible's strings carry tags, which not every library takes
         try:
             return result | self.act(plain)
-        except REFUSALS as error:
+        except GangplankError as error:
             return result | {"failed": True, "msg": str(error)}
         except OSError as error:
             cure = "free some space or mend its permissions, then run it again"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from gangplank.cluster.client import KubeError
+from gangplank.errors import KubeError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

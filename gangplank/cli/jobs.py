@@ -9,15 +9,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gangplank.backends import BACKENDS, backend_of
-from gangplank.cli import inputs, tables, terminal
+from gangplank.cli import inputs, terminal
 from gangplank.cluster import submit as submission
-from gangplank.cluster.client import Kube, KubeError, rank_of
+from gangplank.cluster.client import Kube, rank_of
 from gangplank.cluster.logs import follow
 from gangplank.cluster.patience import silent
 from gangplank.cluster.progress import phase
 from gangplank.cluster.submit import make, title
-from gangplank.errors import SpecError
+from gangplank.errors import KubeError, SpecError
 from gangplank.jobs import scale as scaling
+from gangplank.text import plain, table
 
 if TYPE_CHECKING:
     import argparse
@@ -120,7 +121,7 @@ def status(given: argparse.Namespace) -> int:
                 next((text for text in why if text), ""),
             ]
         )
-    print(tables.table(rows, colour=terminal.coloured(sys.stdout)) if pods else "no pods yet")
+    print(table(rows, colour=terminal.coloured(sys.stdout)) if pods else "no pods yet")
     return terminal.OK
 
 
@@ -150,7 +151,7 @@ def logs(given: argparse.Namespace) -> int:
         try:
             log = follow(patient, pod) if given.follow else kube.log(meta["namespace"], pod["metadata"]["name"])
             for line in log:
-                lines.put(start + (terminal.plain(line) if sys.stdout.isatty() else line))
+                lines.put(start + (plain(line) if sys.stdout.isatty() else line))
         except KubeError as error:
             lines.put(f"{start}({error})")
         finally:

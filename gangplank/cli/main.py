@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from gangplank import __version__
 from gangplank.cli.inputs import KINDS, gather
-from gangplank.cli.terminal import CLUSTER, CODES, INTERRUPTED, OK, REFUSED, UNREADABLE, USAGE, coloured, complain
-from gangplank.reading.files import Unreadable
+from gangplank.cli.terminal import CLUSTER, CODES, INTERRUPTED, OK, REFUSED, USAGE, coloured, complain
+from gangplank.errors import GangplankError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -143,27 +143,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser().parse_args(arguments)
     try:
         return COMMANDS[given.command](given)
-    except Unreadable as error:
-        return complain(str(error), UNREADABLE)
+    except GangplankError as error:
+        return complain(str(error), error.exit_code)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader has gone; say no more
         return OK
     except KeyboardInterrupt:
         return INTERRUPTED
-    except (ValueError, RuntimeError) as error:
-        return explain(error)
-
-
-def explain(error: Exception) -> int:
-    """The exit status of an error that is the job's or the cluster's; others are ours and go on."""
-    from gangplank.errors import SpecError
-
-    if isinstance(error, SpecError):
-        return complain(str(error), REFUSED)
-    kube = sys.modules.get("gangplank.cluster.client")  # only there when a cluster was asked
-    if kube and isinstance(error, kube.KubeError):
-        return complain(str(error), CLUSTER)
-    raise error
 
 
 def expand(given: argparse.Namespace) -> int:
@@ -172,6 +158,7 @@ def expand(given: argparse.Namespace) -> int:
     from gangplank.backends.base import Site
     from gangplank.cli import tables
     from gangplank.jobs.pitfalls import pitfalls
+    from gangplank.k8s.dump import as_json, as_yaml
 
     names = [*given.jobs, *given.filename]
     if not names:
@@ -187,9 +174,9 @@ def expand(given: argparse.Namespace) -> int:
         for text in pitfalls(backend, manifest):
             print(f"note: {manifest['metadata']['name']}: {text}", file=sys.stderr)
     if given.output == "yaml":
-        sys.stdout.write(tables.as_yaml(shown))
+        sys.stdout.write(as_yaml(shown))
     elif given.output == "json":
-        sys.stdout.write(tables.as_json(shown))
+        sys.stdout.write(as_json(shown))
     else:
         for backend, manifest in known:
             print(tables.heading(backend, manifest, BACKENDS[backend].objects(manifest, site)))

@@ -2,70 +2,18 @@
 
 from __future__ import annotations
 
-import json
-from typing import TYPE_CHECKING, Any
-
-import yaml
+from typing import TYPE_CHECKING
 
 from gangplank.backends import wiring
+from gangplank.text import table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from gangplank.spec import Json
 
 COLUMNS = ("POD", "RANK", "HOST", "MASTER", "WORLD_SIZE", "REQUESTS", "LIMITS", "VOLUMES")
 SHORT = {"memory": "mem"}
-BOLD, RED, PLAIN = "\x1b[1m", "\x1b[31m", "\x1b[0m"
-
-
-class Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc]  # either of two base classes
-    """Writes equal parts in full, and text of several lines as a block that a person can read."""
-
-    def ignore_aliases(self, _data: object) -> bool:
-        """Never refer to an equal part elsewhere."""
-        return True
-
-
-def _text(dumper: Any, text: str) -> Any:
-    """Text of several lines as a block, other text as YAML likes it."""
-    style = "|" if "\n" in text and not any(line.endswith((" ", "\t")) for line in text.splitlines()) else None
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
-
-
-Dumper.add_representer(str, _text)
-
-
-def as_yaml(objects: Iterable[Json]) -> str:
-    r"""Objects as YAML documents, in the order and with the key order they have.
-
-    >>> as_yaml([{"kind": "Pod", "a": "1"}])
-    "kind: Pod\na: '1'\n"
-    """
-    made: str = yaml.dump_all(objects, Dumper=Dumper, sort_keys=False, width=120, allow_unicode=True)
-    return made
-
-
-def as_json(objects: Iterable[Json]) -> str:
-    """Objects as one List, which kubectl takes too."""
-    return json.dumps({"apiVersion": "v1", "kind": "List", "items": list(objects)}, indent=2, ensure_ascii=False) + "\n"
-
-
-def table(rows: Sequence[Sequence[str]], *, colour: bool = False) -> str:
-    """Rows under their headings, each column as wide as its widest cell; columns without any value are left out.
-
-    >>> print(table([["A", "B", "C"], ["one", "2", ""]]))
-    A    B
-    one  2
-    """
-    used = [at for at in range(len(rows[0])) if any(row[at] for row in rows[1:])]
-    widths = [max(len(row[at]) for row in rows) for at in used]
-    lines = ["  ".join(row[at].ljust(width) for at, width in zip(used, widths, strict=True)).rstrip() for row in rows]
-    if colour and lines:
-        lines[0] = f"{BOLD}{lines[0]}{PLAIN}"
-    return "\n".join(lines)
-
-
 def amounts(pod: Json, side: str) -> str:
     """A pod's requests or limits in one cell."""
     found = []

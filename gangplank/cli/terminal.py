@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 from typing import Any
 
-OK, REFUSED, USAGE, UNREADABLE, CLUSTER, INTERRUPTED = 0, 1, 2, 3, 4, 130
+from gangplank.errors import GangplankError, KubeError, Unreadable
+
+OK, USAGE, INTERRUPTED = 0, 2, 130
+REFUSED, UNREADABLE, CLUSTER = (error.exit_code for error in (GangplankError, Unreadable, KubeError))
 CODES = """exit codes:
   0  done
   1  a job or manifest is refused, or a training is not proven; every reason is on standard error
@@ -15,18 +17,6 @@ CODES = """exit codes:
   3  a file cannot be read
   4  the cluster does not answer, or has no such job
 """
-
-
-UNSEEN = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\ud800-\udfff]")  # control characters but the tab, halves of UTF-16
-
-
-def plain(text: str) -> str:
-    r"""A line that somebody else wrote, with nothing in it that a terminal would obey.
-
-    >>> plain("\x1b[2J 10%\r")
-    '\\x1b[2J 10%\\r'
-    """
-    return UNSEEN.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
 def coloured(stream: Any) -> bool:

@@ -8,13 +8,13 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from gangplank.cli.terminal import plain
 from gangplank.cluster import logs
-from gangplank.cluster.client import KubeError
 from gangplank.cluster.progress import Phase, Progress, first_failure, phase, waiting_reasons
+from gangplank.errors import KubeError
 from gangplank.proof import log_lines
 from gangplank.proof.expected import job_uid
 from gangplank.proof.records import record
+from gangplank.text import plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -12,7 +12,8 @@ from collections import Counter
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from gangplank.cluster.client import KubeError, path
+from gangplank.cluster.client import path
+from gangplank.errors import KubeError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from gangplank import text
 from gangplank.proof import log_lines
 
 if TYPE_CHECKING:
@@ -129,9 +130,7 @@ def table(rows: Iterable[Mapping[str, Any]]) -> str:
     for row in sorted(rows, key=lambda row: int(row["rank"])):
         shown = {**row, "loss": f"{row['loss']:.4f}", "accuracy": f"{row['accuracy']:.3f}"}
         cells.append(tuple(str(shown[column]) for column in COLUMNS))
-    widths = [max(len(line[index]) for line in cells) for index in range(len(TITLES))]
-    texts = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) for line in cells]
-    return "\n".join(text.rstrip() for text in texts)
+    return text.table(cells)
 
 
 def waiting_reasons(pods: Iterable[Mapping[str, Any]]) -> list[str]:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from gangplank.backends.pod_template import carried_by
 from gangplank.cluster import queues
-from gangplank.cluster.client import KubeError, group_path
+from gangplank.cluster.client import group_path
 from gangplank.cluster.progress import phase
-from gangplank.errors import Problem, shown
+from gangplank.errors import KubeError, Problem, shown
 from gangplank.k8s.diff import differences
 from gangplank.site import storage
 

@@ -10,12 +10,13 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from gangplank.backends import BACKENDS
-from gangplank.backends.base import Site, clone
+from gangplank.backends.base import Site
 from gangplank.backends.indexed import objects
 from gangplank.backends.pytorchjob import objects as pytorchjob_objects
 from gangplank.backends.volcano import objects as volcano_objects
-from gangplank.cli import tables
 from gangplank.jobs.explained_by import OBJECTS, PARTS
+from gangplank.k8s.build import clone
+from gangplank.k8s.dump import as_yaml
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -56,7 +57,7 @@ def explained(spec: JobSpec) -> Json:
 
 def dumped(value: Any) -> tuple[str, ...]:
     """The lines of a value as YAML."""
-    return tuple(tables.as_yaml([value]).removesuffix("\n").split("\n"))
+    return tuple(as_yaml([value]).removesuffix("\n").split("\n"))
 
 
 def job_blocks(backend: str, manifest: Json, made: list[Json], site: Site) -> Iterator[Block]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from gangplank.backends.base import containers
 from gangplank.backends.volcano import go_flags
 from gangplank.backends.volcano.plugins import FLAGS
+from gangplank.k8s.build import containers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gangplank.backends.base import clone
+from gangplank.k8s.build import clone
 
 # Lists that are merged item by item, by the key that tells items apart; all other lists are replaced.
 KEYS = {

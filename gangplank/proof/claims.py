@@ -11,7 +11,8 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from gangplank.proof.records import Record, Run, listed, record_name, unpack_ids
+from gangplank.proof.records import Record, Run, record_name, unpack_ids
+from gangplank.text import listed
 
 if TYPE_CHECKING:
     from collections.abc import Callable

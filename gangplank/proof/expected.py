@@ -6,19 +6,17 @@ import re
 from typing import TYPE_CHECKING
 
 from gangplank.backends import BACKENDS, backend_of
-from gangplank.backends.pod_template import CONTAINER_SECURITY, MANAGED_BY, POD_SECURITY
 from gangplank.backends.wiring import environment, seen
 from gangplank.proof.claims import Expected
+from gangplank.proof.records import select
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from gangplank.proof.records import Records
     from gangplank.spec import Json
 
 EVIDENCE = "evidence.jsonl"  # the trainer's name for it, in the folder that --output names
-CLAIM = "persistentVolumeClaim"
-
-
 def pods(manifest: Json) -> list[Json]:
     """The pods that the controllers make of a manifest, rank 0's first."""
     backend = backend_of(manifest)
@@ -93,43 +91,11 @@ def queue_of(manifest: Json) -> str:
     return str(spec.get("queue") or policy.get("queue") or "default")
 
 
-def reader(manifest: Json, suffix: str = "") -> Json | None:
-    """A pod that prints the evidence which rank 0 left on the job's claim; None for a job that leaves none there."""
-    made = pods(manifest)
-    folder = flag(words(made[0]), "output") if made else None
-    if not folder:
-        return None
-    pod = made[0]["spec"]
-    volumes = [volume for volume in pod.get("volumes", []) if CLAIM in volume]
-    names = {volume["name"] for volume in volumes}
-    mounts = [{**mount, "readOnly": True} for mount in pod["containers"][0].get("volumeMounts", [])]
-    mounts = [mount for mount in mounts if mount["name"] in names]
-    if not any(folder == mount["mountPath"] or folder.startswith(f"{mount['mountPath']}/") for mount in mounts):
-        return None
-    meta = manifest["metadata"]
-    container: Json = {
-        "name": "reader",
-        "image": pod["containers"][0]["image"],
-        "imagePullPolicy": pod["containers"][0].get("imagePullPolicy", "IfNotPresent"),
-        "command": ["cat", f"{folder.rstrip('/')}/{EVIDENCE}"],
-        "resources": {"requests": {"cpu": "10m", "memory": "16Mi"}},
-        "securityContext": CONTAINER_SECURITY,
-        "volumeMounts": mounts,
-    }
-    same = {key: pod[key] for key in ("imagePullSecrets", "nodeSelector") if key in pod}
-    queue = queue_of(manifest)
-    if queue != "default":  # a team's namespace takes pods of its own queues alone
-        same["schedulerName"] = "volcano"
-    spec = {
-        "restartPolicy": "Never",
-        "automountServiceAccountToken": False,
-        "securityContext": pod.get("securityContext", POD_SECURITY),
-        **same,
-        "tolerations": [{"operator": "Exists"}],  # it goes where the claim is, whatever keeps others off that node
-        "containers": [container],
-        "volumes": volumes,
-    }
-    named: Json = {"name": f"{meta['name']}-evidence{suffix}", "namespace": meta.get("namespace", "default")}
-    if queue != "default":
-        named["annotations"] = {"scheduling.volcano.sh/queue-name": queue}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": {**named, "labels": MANAGED_BY}, "spec": spec}
+def claimed(records: Records) -> Expected:
+    """What evidence says of itself, for evidence that comes without its job: as many ranks as the last start had."""
+    run = select(records)
+    begins = [run.last_begin(rank) for rank in run.chains]
+    sizes = [integer(str(begin.get("world_size"))) or 1 for begin in begins]
+    pods = {str(begin.get("pod_uid") or begin.get("pod")) for begin in begins}
+    size = max(sizes, default=1)
+    return Expected(size, processes_per_pod=max(1, size // max(1, len(pods))))

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from gangplank.proof import log_lines
 
 Record = Mapping[str, object]
+Records = list[dict[str, object]]
 RANK = re.compile(r"[0-9]{1,9}")
 
 
@@ -156,13 +157,3 @@ def heads_at_resume(chain: Sequence[Record], gaps: list[str]) -> list[tuple[int,
         else:
             gaps.append(f"{record_name(record)} does not say which chains it resumed")
     return found
-
-
-def listed(items: Sequence[object], limit: int = 6) -> str:
-    """The first few of many, for a message.
-
-    >>> listed([1, 2, 3], limit=2)
-    '1, 2 and 1 more'
-    """
-    shown = ", ".join(str(item) for item in items[:limit])
-    return shown + (f" and {len(items) - limit} more" if len(items) > limit else "")

@@ -16,9 +16,9 @@ import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from gangplank.cli.terminal import plain
 from gangplank.proof.claims import CLAIMS, Expected
-from gangplank.proof.records import listed, read_records, select
+from gangplank.proof.records import read_records, select
+from gangplank.text import listed, plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

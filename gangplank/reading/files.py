@@ -5,9 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-
-class Unreadable(Exception):  # noqa: N818  it says what is wrong with a file
-    """A file that cannot be read; the message says which, why and what to do."""
+from gangplank.errors import Unreadable
 
 
 def read(name: str, errors: str = "strict") -> str:

@@ -21,11 +21,11 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from gangplank.backends.pod_template import TEAM_LABEL
-from gangplank.cluster.client import Kube, KubeError
-from gangplank.errors import Problem, SpecError, shown
+from gangplank.errors import KubeError, Problem, SpecError, shown
 from gangplank.teams.metadata import PART_LABEL, TEAM_PART
 
 if TYPE_CHECKING:
+    from gangplank.cluster.client import Kube
     from gangplank.spec import Json
 
 LEAST_S, MOST_S = 600, 8 * 3600  # Kubernetes signs for ten minutes at least

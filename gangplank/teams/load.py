@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gangplank.errors import SpecError
-from gangplank.reading.files import Unreadable, read
+from gangplank.errors import SpecError, Unreadable
+from gangplank.reading.files import read
 from gangplank.reading.strict_yaml import documents
 from gangplank.teams.parse import TeamsError, parse_teams
 

@@ -6,7 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from gangplank.cluster.client import KubeError, group_path
+from gangplank.cluster.client import group_path
+from gangplank.errors import KubeError
 from gangplank.k8s import quantity
 from gangplank.teams.access import JOBS
 from gangplank.teams.metadata import PART_LABEL

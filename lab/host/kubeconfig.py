@@ -9,12 +9,13 @@ from typing import Any
 
 import yaml
 
+from lab.errors import LabError
 from lab.host.files import write
 
 LISTS = ("clusters", "users", "contexts")
 
 
-class KubeconfigError(Exception):
+class KubeconfigError(LabError):
     """A kubeconfig that cannot be read as one; it is left as it is."""
 
 

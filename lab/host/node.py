@@ -18,6 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lab.errors import LabError
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -28,10 +30,6 @@ SLICE = "gangplank"
 SWITCH = "gangplank-switch"
 HOST_LINK = "gangplank0"
 NSFS_MAGIC = 0x6E736673
-
-
-class LabError(Exception):
-    """A step on this machine that failed: what, where and the cure in one message."""
 
 
 @dataclass(frozen=True)

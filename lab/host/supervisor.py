@@ -9,7 +9,8 @@ import xmlrpc.client
 from pathlib import Path
 from typing import Any
 
-from lab.host.node import LabError, ensure_cgroup, join_cgroup, kill_members
+from lab.errors import LabError
+from lab.host.node import ensure_cgroup, join_cgroup, kill_members
 
 SYSTEM = "system"  # the cgroup of supervisord and of all that it starts
 

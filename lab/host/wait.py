@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import yaml
 
-from lab.host.node import LabError
+from lab.errors import LabError
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,7 +12,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from ansible.module_utils.urls import open_url
 
-from gangplank.cluster.client import KubeError
+from gangplank.errors import KubeError
 from plugins.cluster import KUBECONFIG, Asking
 
 if TYPE_CHECKING:

@@ -11,8 +11,7 @@ from ansible.utils.display import Display
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from gangplank.cluster.client import KubeError
-from gangplank.errors import Problem
+from gangplank.errors import KubeError, Problem
 from plugins.cluster import KUBECONFIG, Asking
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from gangplank.cluster.client import KubeError
+from gangplank.errors import KubeError
 from gangplank.teams.quota_ready import settle
 from plugins.cluster import KUBECONFIG, Asking
 

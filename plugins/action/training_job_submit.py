@@ -11,7 +11,7 @@ import yaml
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from gangplank.cluster import submit
-from gangplank.cluster.client import KubeError
+from gangplank.errors import KubeError
 from plugins.cluster import KUBECONFIG, Asking
 
 

@@ -11,10 +11,10 @@ from ansible.utils.display import Display
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from gangplank.cli.proof import gathered
-from gangplank.cluster.client import KubeError
+from gangplank.cluster.evidence import gathered
 from gangplank.cluster.follow import JobWatch, follow
 from gangplank.cluster.progress import table
+from gangplank.errors import KubeError
 from plugins.cluster import KUBECONFIG, Asking
 
 

@@ -10,8 +10,7 @@ from ansible.errors import AnsibleFilterError
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # used by cloning it: nothing is installed
 
-from gangplank.errors import SpecError
-from gangplank.reading.files import Unreadable
+from gangplank.errors import GangplankError
 from gangplank.teams.job_defaults import with_team
 from gangplank.teams.load import beside, load
 
@@ -23,7 +22,7 @@ def of_team(job: Any, folder: str) -> Any:
     """The job with its team's defaults, out of a folder of teams; without a folder the job as it is."""
     try:
         return with_team(job, load(folder)[1], "training_job") if folder else job
-    except (SpecError, Unreadable) as error:
+    except GangplankError as error:
         raise AnsibleFilterError(str(error)) from None
 
 

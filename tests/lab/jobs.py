@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 from urllib3.exceptions import HTTPError
 
 from gangplank.backends import BACKENDS
-from gangplank.cli import proof
-from gangplank.cluster.client import Kube, KubeError, path
+from gangplank.cluster import evidence
+from gangplank.cluster.client import Kube, path
+from gangplank.errors import KubeError
 from gangplank.jobs.parse import parse_job
 from gangplank.proof import expected
 from tests.lab.conftest import ROOT, STATE
@@ -135,7 +136,7 @@ class Job:
     def weights(self) -> str:
         """The hash of the final weights, from the evidence on the claim."""
         job = {"apiVersion": KIND[0], "kind": KIND[1], **self.live()}
-        records = proof.from_cluster(self.kube, job, expected.expected(self.manifest))
+        records = evidence.from_cluster(self.kube, job, expected.expected(self.manifest).world_size)
         epochs = [record for record in records if record["kind"] == "epoch"]
         return str(max(epochs, key=lambda record: int(str(record["epoch"])))["parameters"])
 

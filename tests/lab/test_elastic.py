@@ -15,8 +15,9 @@ import pytest
 import yaml
 
 from gangplank.backends import BACKENDS
-from gangplank.cli import proof
-from gangplank.cluster.client import KubeError, path
+from gangplank.cluster import evidence
+from gangplank.cluster.client import path
+from gangplank.errors import KubeError
 from gangplank.jobs.parse import parse_job
 from gangplank.proof import expected
 from gangplank.proof.records import select, unpack_ids
@@ -127,7 +128,7 @@ def test_two_workers_become_three_and_two_again(job: Elastic) -> None:
     assert [event["world_size_before"] for event in resumes] == [2, 3]
     assert "PROVEN: 12 of 12" in job.command("proof", NAME)
     live = job.live()
-    run = select(proof.from_cluster(job.cluster.kube, live, expected.expected(live)))
+    run = select(evidence.from_cluster(job.cluster.kube, live, expected.expected(live).world_size))
     for epoch in range(1, EPOCHS + 1):
         seen = Counter(i for record in run.of("samples") if record["epoch"] == epoch for i in unpack_ids(record))
         assert seen == Counter(range(SAMPLES)), f"epoch {epoch}"

@@ -24,7 +24,7 @@ import yaml
 
 from gangplank.backends import BACKENDS
 from gangplank.backends.pod_template import TEAM_LABEL
-from gangplank.cluster.client import KubeError
+from gangplank.errors import KubeError
 from gangplank.jobs.parse import parse_job
 from tests.lab.conftest import ROOT
 from tests.lab.race import Event, Gang, Moment, Share, judge, lost

@@ -19,10 +19,11 @@ from hypothesis import strategies as st
 
 from gangplank.backends import BACKENDS
 from gangplank.cli import main
-from gangplank.cli.proof import gathered
 from gangplank.cluster import follow, logs, patience
-from gangplank.cluster.client import Kube, KubeError
+from gangplank.cluster.client import Kube
+from gangplank.cluster.evidence import gathered
 from gangplank.cluster.submit import gone
+from gangplank.errors import KubeError
 from gangplank.jobs.parse import parse_job
 from gangplank.proof import log_lines
 from gangplank.proof.verdict import Expected, prove

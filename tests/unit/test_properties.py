@@ -16,6 +16,7 @@ from gangplank.cli import tables
 from gangplank.errors import SpecError
 from gangplank.jobs.parse import parse_job
 from gangplank.k8s import names, quantity
+from gangplank.k8s.dump import as_yaml
 from gangplank.k8s.manifest import without_nulls
 from tests.strategies import BACKENDS as NAMES
 from tests.strategies import jobs
@@ -138,7 +139,7 @@ def test_yaml_of_a_manifest_is_read_back_and_expands_alike(job: Json) -> None:
     from gangplank.reading.strict_yaml import documents
 
     spec, manifests, made = everything(job)
-    again = documents(tables.as_yaml(manifests), "a.yml", strict=False)
+    again = documents(as_yaml(manifests), "a.yml", strict=False)
     assert again == manifests
     assert BACKENDS[spec.backend].objects(again[-1], Site()) == made
     assert backend_of(again[-1]) == spec.backend

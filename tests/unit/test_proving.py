@@ -10,6 +10,7 @@ import yaml
 
 from gangplank.backends import BACKENDS
 from gangplank.cli import main
+from gangplank.cluster import evidence
 from gangplank.jobs.parse import parse_job
 from gangplank.proof import expected
 from tests.unit import test_commands
@@ -221,7 +222,7 @@ def test_every_back_ends_manifest_says_the_same(backend: str) -> None:
 def test_the_reading_pod_sees_the_claim_alone_and_only_to_read() -> None:
     job = {**JOB, "shm_size": "1Gi", "volumes": [*JOB["volumes"], {"claim": "more", "mount": "/more"}]}
     job["volumes"][1]["access"] = "ReadWriteMany"
-    pod = expected.reader(BACKENDS["volcano"].manifests(parse_job(job))[-1])
+    pod = evidence.reader(BACKENDS["volcano"].manifests(parse_job(job))[-1])
     assert pod is not None
     (container,) = pod["spec"]["containers"]
     assert container["command"] == ["cat", "/out/digits/evidence.jsonl"]
@@ -234,7 +235,7 @@ def test_the_reading_pod_sees_the_claim_alone_and_only_to_read() -> None:
 @pytest.mark.parametrize("backend", ["volcano", "pytorchjob"])
 def test_the_reading_pod_of_a_team_s_job_goes_to_the_team_s_queue(backend: str) -> None:
     def made(team: str) -> Json:
-        pod = expected.reader(BACKENDS[backend].manifests(parse_job({**JOB, "team": team, "backend": backend}))[-1])
+        pod = evidence.reader(BACKENDS[backend].manifests(parse_job({**JOB, "team": team, "backend": backend}))[-1])
         assert pod is not None
         return pod
 
@@ -246,7 +247,7 @@ def test_the_reading_pod_of_a_team_s_job_goes_to_the_team_s_queue(backend: str) 
 
 @pytest.mark.parametrize("change", [{"output": ""}, {"volumes": []}])
 def test_a_job_that_leaves_nothing_on_a_claim_has_no_reading_pod(change: Json) -> None:
-    assert expected.reader(BACKENDS["volcano"].manifests(parse_job({**JOB, **change}))[-1]) is None
+    assert evidence.reader(BACKENDS["volcano"].manifests(parse_job({**JOB, **change}))[-1]) is None
 
 
 def test_logs_of_the_last_generation_alone_are_not_taken_for_the_whole(

@@ -9,7 +9,8 @@ import pytest
 
 from gangplank.backends import BACKENDS
 from gangplank.cluster import submit
-from gangplank.cluster.client import Kube, KubeError, path
+from gangplank.cluster.client import Kube, path
+from gangplank.errors import KubeError
 from gangplank.jobs.parse import parse_job
 
 if TYPE_CHECKING:

@@ -8,6 +8,7 @@ import pytest
 
 from gangplank.cli import main
 from gangplank.cli.completion import script
+from gangplank.errors import GangplankError, Unreadable
 from gangplank.teams.load import load
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -38,14 +39,14 @@ def test_a_job_takes_its_team_s_values_where_a_folder_of_teams_is_given(
 
 
 def test_a_folder_that_is_not_there_is_told(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main.main(["expand", str(ROOT / "jobs/digits.yml"), "--teams", "nowhere"]) == main.UNREADABLE
+    assert main.main(["expand", str(ROOT / "jobs/digits.yml"), "--teams", "nowhere"]) == Unreadable.exit_code
     assert "nowhere: no such folder" in capsys.readouterr().err
 
 
 def test_words_that_yaml_reads_differently_are_refused_in_every_file_at_once(tmp_path: Path) -> None:
     (tmp_path / "a.yml").write_text("team: {name: no, members: [{user: on}]}\n")
     (tmp_path / "b.yml").write_text("team: {name: 1_000}\nteam: {}\n")
-    with pytest.raises(ValueError, match="bare word no") as caught:
+    with pytest.raises(GangplankError, match="bare word no") as caught:
         load(str(tmp_path))
     text = str(caught.value)
     assert "bare word on" in text

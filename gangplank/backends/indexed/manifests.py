@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gangplank.backends import pod_template, wiring
-from gangplank.backends.base import value
 from gangplank.backends.indexed.objects import objects
+from gangplank.k8s.build import value
 
 if TYPE_CHECKING:
     from gangplank.spec import JobSpec, Json

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 
 import yaml
 
-from gangplank.backends.base import Site, acyclic, add_env, clone, containers, namespace, owner, refuse, value
+from gangplank.backends.base import Site, acyclic, refuse
 from gangplank.errors import Problem, shown
 from gangplank.k8s import manifest as shape
 from gangplank.k8s import names, pod_resources
+from gangplank.k8s.build import add_env, clone, containers, namespace, owner, value
 from gangplank.k8s.manifest import Count
 
 if TYPE_CHECKING:

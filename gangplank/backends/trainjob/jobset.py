@@ -8,9 +8,10 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING
 
-from gangplank.backends.base import Site, clone, namespace, owner, refuse
+from gangplank.backends.base import Site, refuse
 from gangplank.backends.indexed import objects as indexed_objects
 from gangplank.errors import Problem, shown
+from gangplank.k8s.build import clone, namespace, owner
 
 if TYPE_CHECKING:
     from gangplank.spec import Json

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gangplank.backends import pod_template, wiring
-from gangplank.backends.base import clone, value
 from gangplank.backends.trainjob.objects import objects
+from gangplank.k8s.build import clone, value
 
 if TYPE_CHECKING:
     from gangplank.spec import JobSpec, Json

@@ -8,11 +8,12 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from gangplank.backends.base import RANDOM, Site, acyclic, clone, namespace, owner, refuse, set_env, value
+from gangplank.backends.base import RANDOM, Site, acyclic, refuse
 from gangplank.backends.trainjob import jobset
 from gangplank.errors import Problem, shown
 from gangplank.k8s import manifest as shape
 from gangplank.k8s import names, pod_resources
+from gangplank.k8s.build import clone, namespace, owner, set_env, value
 from gangplank.k8s.manifest import Count
 from gangplank.k8s.strategic_merge import strategic
 

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gangplank.backends.base import RANDOM, Site, acyclic, add_mount, clone, containers, namespace, owner, refuse
+from gangplank.backends.base import RANDOM, Site, acyclic, refuse
 from gangplank.backends.volcano import plugins
 from gangplank.errors import Problem, shown
 from gangplank.k8s import manifest as shape
 from gangplank.k8s import names, pod_resources
+from gangplank.k8s.build import add_mount, clone, containers, namespace, owner
 from gangplank.k8s.manifest import Count
 
 if TYPE_CHECKING:

@@ -9,8 +9,9 @@ from __future__ import annotations
 import base64
 from typing import TYPE_CHECKING
 
-from gangplank.backends.base import RANDOM, add_env, add_mount, containers, namespace, owner, value
+from gangplank.backends.base import RANDOM
 from gangplank.backends.volcano import go_flags
+from gangplank.k8s.build import add_env, add_mount, containers, namespace, owner, value
 
 if TYPE_CHECKING:
     from gangplank.spec import Json

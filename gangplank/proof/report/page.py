@@ -7,9 +7,10 @@ from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 from gangplank.proof.log_lines import amount
-from gangplank.proof.records import listed, select
+from gangplank.proof.records import select
 from gangplank.proof.report.svg_plot import chart
 from gangplank.proof.verdict import prove
+from gangplank.text import listed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from gangplank.cluster.client import Kube, KubeError
+from gangplank.cluster.client import Kube
+from gangplank.errors import KubeError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,8 +10,7 @@ import pytest
 import yaml
 
 from gangplank.backends import BACKENDS
-from gangplank.cluster.client import KubeError
-from gangplank.errors import SpecError
+from gangplank.errors import KubeError, SpecError
 from gangplank.jobs.parse import parse_job
 from tests.lab.differential.compare import FULL
 from tests.unit.test_corpus import BAD, changed, leaves

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gangplank.backends.base import value
 from gangplank.backends.pytorchjob import objects
+from gangplank.k8s.build import value
 from tests.lab.differential.compare import IMAGE, differences, examples, generated, sample
 
 if TYPE_CHECKING:

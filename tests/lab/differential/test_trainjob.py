@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gangplank.backends import BACKENDS
-from gangplank.backends.base import value
 from gangplank.backends.trainjob import objects
-from gangplank.cluster.client import KubeError
-from gangplank.errors import SpecError
+from gangplank.errors import KubeError, SpecError
+from gangplank.k8s.build import value
 from tests.lab.differential.compare import IMAGE, differences, generated
 from tests.lab.differential.live import NOWHERE
 

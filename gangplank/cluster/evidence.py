@@ -1,0 +1,126 @@
+"""The evidence of a job in a cluster: from its pods' logs, else from its claim, by a pod that prints it."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from typing import TYPE_CHECKING
+
+from gangplank.backends.pod_template import CONTAINER_SECURITY, MANAGED_BY, POD_SECURITY
+from gangplank.cluster.client import path
+from gangplank.cluster.progress import phase
+from gangplank.errors import KubeError
+from gangplank.proof import expected
+from gangplank.proof.records import complete, read_records, select
+
+if TYPE_CHECKING:
+    from gangplank.cluster.client import Kube
+    from gangplank.proof.records import Records
+    from gangplank.spec import Json
+
+READER_S = 120  # seconds that the reading pod may take: its image is on the node already
+POLL_S = 0.2
+NO_LOG = {400, 404}  # a pod without a log: not started yet, or gone
+
+
+def from_cluster(kube: Kube, job: Json, world_size: int) -> Records:
+    """From the logs of the pods where all ranks' are there, else from what rank 0 left on the job's claim."""
+    meta = job["metadata"]
+    pods = kube.pods(meta["namespace"], meta["name"])
+    text = "\n".join(log_so_far(kube, meta["namespace"], pod["metadata"]["name"]) for pod in pods)
+    return gathered(kube, job, read_records(text), world_size)
+
+
+def gathered(kube: Kube, job: Json, logged: Records, world_size: int) -> Records:
+    """The evidence of a live job whose pods `logged` some: that if it is of all ranks, else what lies on its claim."""
+    if complete(select(logged), world_size):
+        return logged
+    pod = reader(job, f"-{uuid.uuid4().hex[:6]}")
+    if pod is None or not phase(job).ended:
+        return logged
+    return printed(kube, pod, world_size) or logged
+
+
+def printed(kube: Kube, pod: Json, world_size: int) -> Records:
+    """The evidence that a pod of ours has printed when it is of all ranks, or at its end; the pod is removed again.
+
+    Its words can be read a second or two before the cluster says that it has ended.
+    """
+    namespace, name = pod["metadata"]["namespace"], pod["metadata"]["name"]
+    deadline = time.monotonic() + READER_S
+    kube.create(pod, unique=True)
+    try:
+        while True:
+            now = kube.call("GET", path("v1", "Pod", namespace, name)).get("status", {})
+            records = read_records(log_so_far(kube, namespace, name))
+            if now.get("phase") in {"Succeeded", "Failed"} or complete(select(records), world_size):
+                return records
+            if time.monotonic() > deadline:
+                raise KubeError(
+                    f"pod {namespace}/{name}, which reads the claim, was {now.get('phase')} for {READER_S} s: "
+                    f"{why(now)}; free a place on the claim's node and try again"
+                )
+            time.sleep(POLL_S)
+    finally:
+        kube.delete(pod, unique=True)
+
+
+def log_so_far(kube: Kube, namespace: str, pod: str) -> str:
+    """The log of a pod that may have none yet."""
+    try:
+        return "\n".join(kube.log(namespace, pod))
+    except KubeError as error:
+        if error.status not in NO_LOG:
+            raise
+        return ""
+
+
+def why(status: Json) -> str:
+    """What a pod's status says of its not running."""
+    told = [item.get("message", "") for item in status.get("conditions", []) if item.get("status") == "False"]
+    return next((text for text in told if text), "no reason given")
+
+
+CLAIM = "persistentVolumeClaim"
+
+
+def reader(manifest: Json, suffix: str = "") -> Json | None:
+    """A pod that prints the evidence which rank 0 left on the job's claim; None for a job that leaves none there."""
+    made = expected.pods(manifest)
+    folder = expected.flag(expected.words(made[0]), "output") if made else None
+    if not folder:
+        return None
+    pod = made[0]["spec"]
+    volumes = [volume for volume in pod.get("volumes", []) if CLAIM in volume]
+    names = {volume["name"] for volume in volumes}
+    mounts = [{**mount, "readOnly": True} for mount in pod["containers"][0].get("volumeMounts", [])]
+    mounts = [mount for mount in mounts if mount["name"] in names]
+    if not any(folder == mount["mountPath"] or folder.startswith(f"{mount['mountPath']}/") for mount in mounts):
+        return None
+    meta = manifest["metadata"]
+    container: Json = {
+        "name": "reader",
+        "image": pod["containers"][0]["image"],
+        "imagePullPolicy": pod["containers"][0].get("imagePullPolicy", "IfNotPresent"),
+        "command": ["cat", f"{folder.rstrip('/')}/{expected.EVIDENCE}"],
+        "resources": {"requests": {"cpu": "10m", "memory": "16Mi"}},
+        "securityContext": CONTAINER_SECURITY,
+        "volumeMounts": mounts,
+    }
+    same = {key: pod[key] for key in ("imagePullSecrets", "nodeSelector") if key in pod}
+    queue = expected.queue_of(manifest)
+    if queue != "default":  # a team's namespace takes pods of its own queues alone
+        same["schedulerName"] = "volcano"
+    spec = {
+        "restartPolicy": "Never",
+        "automountServiceAccountToken": False,
+        "securityContext": pod.get("securityContext", POD_SECURITY),
+        **same,
+        "tolerations": [{"operator": "Exists"}],  # it goes where the claim is, whatever keeps others off that node
+        "containers": [container],
+        "volumes": volumes,
+    }
+    named: Json = {"name": f"{meta['name']}-evidence{suffix}", "namespace": meta.get("namespace", "default")}
+    if queue != "default":
+        named["annotations"] = {"scheduling.volcano.sh/queue-name": queue}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {**named, "labels": MANAGED_BY}, "spec": spec}

@@ -1,0 +1,45 @@
+"""Objects as text: YAML that kubectl takes, JSON."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from gangplank.spec import Json
+
+
+class Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc]  # either of two base classes
+    """Writes equal parts in full, and text of several lines as a block that a person can read."""
+
+    def ignore_aliases(self, _data: object) -> bool:
+        """Never refer to an equal part elsewhere."""
+        return True
+
+
+def _text(dumper: Any, text: str) -> Any:
+    """Text of several lines as a block, other text as YAML likes it."""
+    style = "|" if "\n" in text and not any(line.endswith((" ", "\t")) for line in text.splitlines()) else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+Dumper.add_representer(str, _text)
+
+
+def as_yaml(objects: Iterable[Json]) -> str:
+    r"""Objects as YAML documents, in the order and with the key order they have.
+
+    >>> as_yaml([{"kind": "Pod", "a": "1"}])
+    "kind: Pod\na: '1'\n"
+    """
+    made: str = yaml.dump_all(objects, Dumper=Dumper, sort_keys=False, width=120, allow_unicode=True)
+    return made
+
+
+def as_json(objects: Iterable[Json]) -> str:
+    """Objects as one List, which kubectl takes too."""
+    return json.dumps({"apiVersion": "v1", "kind": "List", "items": list(objects)}, indent=2, ensure_ascii=False) + "\n"

@@ -1,0 +1,48 @@
+"""How a message shows many things, and what somebody else wrote."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+BOLD, PLAIN = "\x1b[1m", "\x1b[0m"
+
+
+def table(rows: Sequence[Sequence[str]], *, colour: bool = False) -> str:
+    """Rows under their headings, each column as wide as its widest cell; columns without any value are left out.
+
+    >>> print(table([["A", "B", "C"], ["one", "2", ""]]))
+    A    B
+    one  2
+    """
+    used = [at for at in range(len(rows[0])) if any(row[at] for row in rows[1:])]
+    widths = [max(len(row[at]) for row in rows) for at in used]
+    lines = ["  ".join(row[at].ljust(width) for at, width in zip(used, widths, strict=True)).rstrip() for row in rows]
+    if colour and lines:
+        lines[0] = f"{BOLD}{lines[0]}{PLAIN}"
+    return "\n".join(lines)
+
+
+UNSEEN = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\ud800-\udfff]")  # control characters but the tab, halves of UTF-16
+
+
+def plain(text: str) -> str:
+    r"""A line that somebody else wrote, with nothing in it that a terminal would obey.
+
+    >>> plain("\x1b[2J 10%\r")
+    '\\x1b[2J 10%\\r'
+    """
+    return UNSEEN.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
+def listed(items: Sequence[object], limit: int = 6) -> str:
+    """The first few of many, for a message.
+
+    >>> listed([1, 2, 3], limit=2)
+    '1, 2 and 1 more'
+    """
+    shown = ", ".join(str(item) for item in items[:limit])
+    return shown + (f" and {len(items) - limit} more" if len(items) > limit else "")
