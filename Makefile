@@ -1,11 +1,12 @@
-# Two commands do everything: `make train` and `make test`. `make` alone lists the others.
+# Two commands do everything: `make train` and `make test`. `make check` is the daily loop; `make` alone lists all.
 #
 # Budget of `make test` on 2 cores, in minutes (cold caches | warm):
 #   builds            25 | 0   Go modules, Debian roots, images: lab/, into the user's cache
-#   static and unit    5 | 3   ruff, mypy, yamllint, ansible-lint, charts, tests/unit golden static trainer
+#   make check         3 | 3   lint, tests/unit golden repository: no root, no network, nothing built
+#   charts, trainer    4 | 4   tests/charts lab trainer: what is built, without a cluster
 #   spine and proof    3 | 3   molecule default: lab up, site, train, idempotence, verify
 #   other scenarios   10 | 10  gpu, indexed, pytorchjob and teams, one after the other in the same lab
-#   the lab's promises 4 | 4   tests/lab/test_lab.py in one lab
+#   the lab's promises 4 | 4   tests/cluster/test_lab.py in one lab
 # `make test-full` adds the other scenarios, the faults of a training and the live comparison of the library.
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
@@ -59,12 +60,17 @@ parts: setup ## build what the lab needs, into the cache
 	@.venv/bin/python -m lab.build > /dev/null
 
 .PHONY: lint
-lint: setup ## ruff, mypy, yamllint, ansible-lint
+lint: setup ## ruff, mypy, the layers of gangplank/, yamllint, ansible-lint
 	.venv/bin/ruff check .
-	.venv/bin/mypy gangplank lab plugins
+	.venv/bin/mypy gangplank lab plugins tools
+	.venv/bin/lint-imports --no-logo --no-cache
 	cd trainer && ../.venv/bin/mypy --config-file mypy.ini .
 	.venv/bin/yamllint --strict .
 	.venv/bin/ansible-lint
+
+.PHONY: check
+check: lint ## lint, and the tests that need nothing: no root, no network, no cluster, nothing built (about 3 minutes)
+	.venv/bin/pytest tests/unit tests/golden tests/repository
 
 SCENARIOS ?= default gpu indexed pytorchjob teams
 .PHONY: molecule
@@ -75,14 +81,14 @@ molecule: setup ## scenarios in one lab: the whole stack comes up, and training 
 	.venv/bin/molecule test $(if $(filter all,$(SCENARIOS)),--all,$(addprefix --scenario-name ,$(SCENARIOS))) \
 	|| { status=$$?; echo "what failed, from .molecule.log:"; grep -aE -A 30 'fatal: |\[ERROR\]' .molecule.log | tail -n 100; exit $$status; }
 
-TESTS ?= tests/unit tests/golden tests/static tests/faults tests/trainer tests/lab/test_actions.py tests/lab/test_lab.py \
-	tests/seeds/test_flyte.py::test_our_job_is_the_pages_task # needs no lab
+TESTS ?= tests/charts tests/lab tests/trainer tests/cluster/test_actions.py tests/cluster/test_lab.py \
+	tests/guides/test_flyte.py::test_our_job_is_the_pages_task # needs no lab
 .PHONY: pytest
 pytest: setup parts
 	GANGPLANK_TRAINER_ROOT=$$(.venv/bin/python -m lab.build --show roots.trainer) .venv/bin/pytest $(TESTS)
 
 .PHONY: test
-test: parts lint molecule pytest ## all that a contributor must pass
+test: check parts molecule pytest ## all that a contributor must pass
 
 .PHONY: test-full
 test-full: ## every scenario and all of tests/, with the full counts of the big sweeps
@@ -118,7 +124,7 @@ relock: setup ## write lab/lock.json: the packages and the digests of everything
 
 .PHONY: docs
 docs: setup ## write what is made from values, argument specs and the library: READMEs and the job chart's schema
-	@.venv/bin/python -m tests.static.job_chart --write
+	@.venv/bin/python -m tools.write_job_chart --write
 	@helm_docs=$$(.venv/bin/python -m lab.build --show bin.helm-docs)/helm-docs; \
 	for chart in charts/*/; do (cd $$chart && $$helm_docs --log-level warning --template-files=../README.md.gotmpl); done
-	.venv/bin/python tests/static/role_readme.py --write
+	.venv/bin/python tools/write_role_readmes.py --write

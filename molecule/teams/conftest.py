@@ -12,7 +12,7 @@ import yaml
 
 from gangplank.cluster.client import Kube
 from gangplank.teams.quota_ready import settle
-from tests.teams_live import ROOT, answer, gangplank, until
+from tests.support.teams_live import ROOT, answer, gangplank, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

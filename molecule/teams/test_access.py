@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gangplank.teams.read_cluster import KINDS
-from tests.teams_live import answer, gangplank
+from tests.support.teams_live import answer, gangplank
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from tests.teams_live import ROOT, answer, gangplank, pod
-from tests.teams_ways import (
+from tests.support.teams_live import ROOT, answer, gangplank, pod
+from tests.support.teams_ways import (
     BATCH,
     COMMANDS,
     EXPOSURES,

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gangplank.teams.admission import MARKS, PATHS, POD_QUEUES, REFUSALS, Path, policy
-from tests.teams_live import answer, until
-from tests.teams_ways import BATCH, POD_FIELDS, WHERE, Subject, group, subjects
+from tests.support.teams_live import answer, until
+from tests.support.teams_ways import BATCH, POD_FIELDS, WHERE, Subject, group, subjects
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from tests.teams_live import ROOT, gangplank, pod, until
+from tests.support.teams_live import ROOT, gangplank, pod, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.teams_live import TEAMS, answer, changed, gangplank, pod, teams, until
-from tests.teams_ways import QUEUE_API, command
+from tests.support.teams_live import TEAMS, answer, changed, gangplank, pod, teams, until
+from tests.support.teams_ways import QUEUE_API, command
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -12,7 +12,7 @@ from gangplank.backends.base import Site
 from gangplank.jobs.pitfalls import pitfalls
 from gangplank.reading.strict_yaml import documents
 
-HERE = Path(__file__).resolve().parents[1] / "seeds"
+HERE = Path(__file__).resolve().parents[1] / "guides"
 Json = dict[str, Any]
 
 

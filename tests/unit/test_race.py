@@ -1,4 +1,4 @@
-"""The judge of tests/lab/test_race.py sees each promise broken, and nothing where all are kept."""
+"""The judge of tests/cluster/test_race.py sees each promise broken, and nothing where all are kept."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.lab.race import Event, Gang, Moment, Share, judge, lost
+from tests.cluster.race import Event, Gang, Moment, Share, judge, lost
 
 Json = dict[str, Any]
 SHARES = {"red": Share(2, 4), "blue": Share(2, 4)}

@@ -1,0 +1,168 @@
+"""One lab for all of tests/cluster: up before the first test, down after the last, on a machine that had none."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from gangplank.cluster.client import Kube
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+ROOT = Path(__file__).resolve().parents[2]
+STATE = Path("/var/lib/gangplank/lab")
+INVENTORY = ROOT / "inventories" / "lab" / "hosts.yml"
+
+
+def snapshot() -> dict[str, list[str]]:
+    """What a lab could leave on this machine, by kind."""
+
+    def lines(*command: str) -> list[str]:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        return sorted(done.stdout.splitlines())
+
+    cgroups = [str(path) for path in Path("/sys/fs/cgroup").rglob("*") if path.is_dir()]
+    sockets = [line.split()[-1] for line in Path("/proc/net/unix").read_text().splitlines() if "/" in line]
+    programs = ("etcd", "kube", "containerd", "network-policy", "supervisord", "coredns", "vc-", "pause")
+    running = []
+    for entry in Path("/proc").iterdir():
+        try:
+            command = (entry / "cmdline").read_bytes().split(b"\0")[0].decode() if entry.name.isdigit() else ""
+        except OSError:
+            continue
+        if command.rsplit("/", 1)[-1].startswith(programs):
+            running.append(command)
+    return {
+        "mounts": sorted(line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()),
+        "network namespaces": sorted(str(path) for path in Path("/run/netns").glob("*")),
+        "links": lines("ip", "-o", "link", "show", "type", "veth"),
+        "addresses": [line for line in lines("ip", "-o", "address") if "198.18." in line],
+        "routes": lines("ip", "route"),
+        "firewall": lines("sh", "-c", "iptables-save 2>/dev/null; nft list ruleset 2>/dev/null"),
+        "cgroups": sorted(path for path in cgroups if "gangplank" in path),
+        "sockets": sorted(path for path in sockets if "gangplank" in path or "containerd" in path),
+        "processes": sorted(running),
+        "files": [str(path) for path in (Path("/run/gangplank"), Path("/var/lib/gangplank")) if path.exists()],
+        "kubelet": sorted(str(path) for path in Path("/var/lib/kubelet").rglob("*")),
+    }
+
+
+class Lab:
+    """The running lab, as its user sees it."""
+
+    def playbook(self, *arguments: str, inventory: Path = INVENTORY) -> str:
+        """Run ansible-playbook and return what it printed; fails with it."""
+        command = [str(ROOT / ".venv/bin/ansible-playbook"), "-i", str(inventory), *arguments]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=420)
+        assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-1000:]
+        return done.stdout
+
+    @property
+    def parts(self) -> dict[str, Any]:
+        """Where the parts of this lab lie."""
+        return dict(json.loads((STATE / "parts.json").read_text()))
+
+    def kubectl(self, *arguments: str, stdin: str = "", check: bool = True) -> str:
+        """Run the lab's own kubectl as its admin."""
+        command = [f"{self.parts['bin']['kubernetes']}/kubectl", f"--kubeconfig={STATE}/admin.kubeconfig", *arguments]
+        done = subprocess.run(command, input=stdin, capture_output=True, text=True, check=False, timeout=120)
+        assert not check or done.returncode == 0, done.stderr
+        return done.stdout + ("" if check else done.stderr)
+
+    def get(self, *arguments: str) -> Any:
+        """The object, or the items of the list, that kubectl get prints."""
+        found = json.loads(self.kubectl("get", "-o", "json", *arguments))
+        return found["items"] if found["kind"] == "List" else found
+
+    def inside(self, node: str, *command: str) -> str:
+        """Run a command in the node's namespaces."""
+        enter = ["nsenter", f"--net=/run/netns/gangplank-{node}", f"--mount=/run/gangplank/mnt/{node}", "--wdns=/"]
+        return subprocess.run([*enter, "--", *command], capture_output=True, text=True, check=True, timeout=60).stdout
+
+    def wait(self, what: str, check: Callable[[], Any], timeout_s: float = 90) -> Any:
+        """Poll until `check` returns something true; errors of a cluster that is coming back count as not yet."""
+        end = time.monotonic() + timeout_s
+        last: object = None
+        while time.monotonic() < end:
+            try:
+                last = check()
+            except (AssertionError, OSError, subprocess.SubprocessError, ValueError, KeyError) as error:
+                last = error
+            else:
+                if last:
+                    return last
+            time.sleep(0.5)
+        return pytest.fail(f"{what}: not within {timeout_s:.0f} s; last: {last}")
+
+    def ready(self) -> set[str]:
+        """The names of the nodes that are Ready."""
+        return {
+            node["metadata"]["name"]
+            for node in self.get("nodes")
+            if any(c["type"] == "Ready" and c["status"] == "True" for c in node["status"]["conditions"])
+        }
+
+    def programs(self) -> dict[str, dict[str, Any]]:
+        """What the lab's supervisord says of each program, by name."""
+        import xmlrpc.client
+
+        from supervisor.xmlrpc import SupervisorTransport
+
+        transport = SupervisorTransport(None, None, "unix:///run/gangplank/supervisor.sock")
+        try:
+            server: Any = xmlrpc.client.ServerProxy("http://127.0.0.1", transport=transport).supervisor
+            return {process["name"]: process for process in server.getAllProcessInfo()}
+        finally:
+            transport.close()
+
+
+@pytest.fixture(scope="session")
+def before() -> dict[str, list[str]]:
+    """The machine without a lab."""
+    if os.geteuid() != 0:
+        pytest.fail("tests/cluster bring up a real lab and need root: sudo make test")
+    Lab().playbook("playbooks/lab-down.yml")
+    return snapshot()
+
+
+@pytest.fixture(scope="session")
+def lab(request: pytest.FixtureRequest) -> Iterator[Lab]:
+    """The lab, shared by all tests, removed at the end whatever happened.
+
+    With GANGPLANK_KUBECONFIG, for whoever develops, the one that is up, which stays as it is.
+    """
+    found = Lab()
+    if os.environ.get("GANGPLANK_KUBECONFIG"):
+        yield found
+        return
+    assert request.getfixturevalue("before")["files"] == []
+    try:
+        found.playbook("playbooks/lab.yml")
+        yield found
+    finally:
+        print("removing the lab", file=sys.stderr)
+        found.playbook("playbooks/lab-down.yml")
+
+
+@pytest.fixture(scope="session")
+def kubeconfig(request: pytest.FixtureRequest) -> str:
+    """Of a cluster with Volcano and storage: GANGPLANK_KUBECONFIG names one that is there, else it is our own."""
+    given = os.environ.get("GANGPLANK_KUBECONFIG")
+    if given:
+        return given
+    request.getfixturevalue("lab").playbook("playbooks/site.yml")
+    return str(STATE / "admin.kubeconfig")
+
+
+@pytest.fixture(scope="session")
+def kube(kubeconfig: str) -> Kube:
+    """The cluster as its administrator."""
+    return Kube(kubeconfig)

@@ -1,0 +1,185 @@
+"""Submits manifests to live controllers and compares what these make with what the library foretells."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import json
+import os
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hypothesis import HealthCheck, Phase, given, settings
+
+from gangplank.backends import BACKENDS, backend_of
+from gangplank.backends.base import Site
+from gangplank.jobs.parse import parse_job
+from gangplank.reading.strict_yaml import documents
+from tests.cluster.differential.live import NOWHERE, Cluster
+from tests.cluster.differential.normal import key, normal
+from tests.support.strategies import jobs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+Json = dict[str, Any]
+IMAGE = "registry.k8s.io/pause:3.10.1"
+KINDS = ("Pod", "Service", "ConfigMap", "Secret", "NetworkPolicy", "PodGroup", "PersistentVolumeClaim")
+
+
+FULL = bool(os.environ.get("GANGPLANK_FULL"))
+COUNT = 60 if FULL else 8  # generated jobs of each back-end
+
+
+def sample(items: Sequence[Json], step: int) -> list[Json]:
+    """All of them in a full run, else each of a few that lie apart."""
+    return list(items) if FULL else list(items[::step])
+
+
+def generated(backend: str, cluster: Cluster, count: int = COUNT) -> list[Json]:
+    """Manifests of jobs of every shape, the same ones in every run, fit for a cluster that knows nothing of them."""
+    found: list[Json] = []
+
+    @settings(
+        max_examples=count,
+        derandomize=True,
+        database=None,
+        deadline=None,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(jobs(backend, most=4))
+    def collect(job: Json) -> None:
+        inner = job["training_job"]
+        inner["name"] = f"g{len(found)}-{inner['name']}"[:40].rstrip("-")
+        inner |= {"namespace": cluster.namespace, "image": IMAGE}
+        if backend in {"volcano", "pytorchjob"}:
+            inner["queue"] = "default"
+        if "priority" in inner:
+            inner["priority"] = cluster.namespace
+        inner.pop("ttl_s", None)  # a job that is gone cannot be looked at
+        if "deadline_s" in inner:
+            inner["deadline_s"] += 10_000  # nor one whose time is up
+        found.append(BACKENDS[backend].manifests(parse_job(job))[-1])
+
+    collect()
+    return found[:count]
+
+
+def examples(module: str, folder: str, backend: str, cluster: Cluster) -> list[Json]:
+    """The jobs of one kind among a Go module's own examples, under names of their own, for a cluster with one queue."""
+    modules = Path(os.environ.get("GOMODCACHE") or Path.home() / "go/pkg/mod")
+    found: list[Json] = []
+    for file in sorted((modules / module / folder).rglob("*.yaml")):
+        for item in documents(file.read_text(), str(file), strict=False):
+            if not isinstance(item, dict) or backend_of(item) != backend or "invalid" in str(file):
+                continue
+            made = copy.deepcopy(item)
+            name = made["metadata"].get("name") or made["metadata"]["generateName"].rstrip("-")
+            made["metadata"]["name"] = f"e{len(found)}-{name}".lower()
+            made["metadata"].pop("generateName", None)
+            if backend == "volcano":
+                made["spec"]["queue"] = "default"
+                for task in made["spec"]["tasks"]:
+                    task.pop("dependsOn", None)  # pods that wait for others are not made where nothing runs
+            for part in (made["spec"], *(template["spec"] for template in templates(made))):
+                if part.get("priorityClassName"):
+                    part["priorityClassName"] = cluster.namespace
+            found.append(made)
+    return found
+
+
+def templates(value: Any) -> Iterator[Json]:
+    """Every pod template in a manifest."""
+    if isinstance(value, dict):
+        inner = value.get("template")
+        if isinstance(inner, dict) and "containers" in inner.get("spec", {}):
+            yield inner
+        for item in value.values():
+            yield from templates(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from templates(item)
+
+
+def nowhere(manifest: Json) -> Json:
+    """The manifest with pods that no node takes: they are made, but nothing ever runs."""
+    found = copy.deepcopy(manifest)
+    for template in templates(found):
+        template["spec"]["nodeSelector"] = {**template["spec"].get("nodeSelector", {}), **NOWHERE}
+    return found
+
+
+def owned(item: Json, uids: set[str]) -> bool:
+    """Whether an object belongs to one of some owners."""
+    references: list[Json] = item["metadata"].get("ownerReferences", [])
+    return any(reference["uid"] in uids for reference in references)
+
+
+def family(uid: str, between: Sequence[Json]) -> set[str]:
+    """A job and what lies between it and its pods: Trainer's JobSet, JobSet's Jobs."""
+    found = {uid}
+    for item in between:
+        if owned(item, found):
+            found.add(item["metadata"]["uid"])
+    return found
+
+
+def differences(backend: str, manifests: Sequence[Json], cluster: Cluster, **site: Any) -> list[str]:
+    """Submit manifests and tell every difference between the live objects and the foretold ones."""
+    submitted = [
+        nowhere({**item, "metadata": {**item["metadata"], "namespace": cluster.namespace}}) for item in manifests
+    ]
+    live = [cluster.create(item) for item in submitted]
+    foretold = [
+        BACKENDS[backend].objects(item, Site(uid=made["metadata"]["uid"], **site))
+        for item, made in zip(submitted, live, strict=True)
+    ]
+    wanted = Counter(item["kind"] for made in foretold for item in made if item["kind"] in KINDS)
+
+    def everything() -> tuple[list[Json], list[Json]]:
+        between = [*cluster.items("JobSet"), *cluster.items("Job", "batch/v1")]
+        return between, [{**item, "kind": kind} for kind in wanted for item in cluster.items(kind)]
+
+    def is_there() -> bool:
+        cluster.enqueue()
+        between, items = everything()
+        uids = set().union(*(family(made["metadata"]["uid"], between) for made in live))
+        return Counter(item["kind"] for item in items if owned(item, uids)) >= wanted
+
+    with contextlib.suppress(TimeoutError):  # what has not come is named below
+        cluster.wait(is_there, "Pod")
+    wanted.update(KINDS)  # and what was not foretold
+    between, items = everything()
+    found: list[str] = []
+    for made, expected in zip(live, foretold, strict=True):
+        job = made["metadata"]["name"]
+        uids = family(made["metadata"]["uid"], between)
+        real = {key(item, job): normal(item, job) for item in items if owned(item, uids)}
+        told = {key(item, job): normal(item, job) for item in expected if item["kind"] in KINDS}
+        found += [f"{job}: {name}: {text}" for name, text in unequal(real, told)]
+    return found
+
+
+def unequal(real: dict[str, Json], told: dict[str, Json]) -> Iterator[tuple[str, str]]:
+    """Where two sets of objects differ, field by field."""
+    for name in sorted(real.keys() | told.keys()):
+        if name not in real:
+            yield name, "foretold, but the controllers make none"
+        elif name not in told:
+            yield name, "made by the controllers, but not foretold"
+        else:
+            yield from ((name, text) for text in fields(real[name], told[name], ""))
+
+
+def fields(real: Any, told: Any, path: str) -> Iterator[str]:
+    """Where two values differ."""
+    if isinstance(real, dict) and isinstance(told, dict):
+        for part in sorted(real.keys() | told.keys()):
+            yield from fields(real.get(part), told.get(part), f"{path}.{part}")
+    elif isinstance(real, list) and isinstance(told, list) and len(real) == len(told):
+        for at, (left, right) in enumerate(zip(real, told, strict=True)):
+            yield from fields(left, right, f"{path}[{at}]")
+    elif real != told:
+        yield f"{path}: live {json.dumps(real)[:300]}, foretold {json.dumps(told)[:300]}"

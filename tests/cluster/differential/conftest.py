@@ -1,0 +1,43 @@
+"""A live cluster and a namespace of our own in it, gone again afterwards.
+
+GANGPLANK_KUBECONFIG names a cluster that is there; without it the tests' own lab is used, with every operator in it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import uuid
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.cluster.conftest import STATE
+from tests.cluster.differential.live import Cluster
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+COMPONENTS = ["volcano", "storage", "training_operator", "trainer_v2"]
+
+
+@pytest.fixture(scope="session")
+def kubeconfig(request: pytest.FixtureRequest) -> str:
+    """Of the cluster that is asked."""
+    given = os.environ.get("GANGPLANK_KUBECONFIG")
+    if given:
+        return given
+    asked = json.dumps({"site_components": COMPONENTS})
+    request.getfixturevalue("lab").playbook("playbooks/lab.yml", "playbooks/site.yml", "-e", asked)
+    return str(STATE / "admin.kubeconfig")
+
+
+@pytest.fixture(scope="module")
+def cluster(kubeconfig: str) -> Iterator[Cluster]:
+    """A namespace for each back-end: pods of one name would meet in a shared one."""
+    live = Cluster(kubeconfig, f"gangplank-differential-{uuid.uuid4().hex[:8]}")
+    live.open()
+    try:
+        yield live
+    finally:
+        live.close()

@@ -1,0 +1,254 @@
+"""Two teams submit at once, on simulated nodes: no moment breaks a cap, a gang or a share, and nothing is lost.
+
+The nodes and their pods are KWOK's; the teams are playbooks/teams.yml's, the jobs the library's, and Volcano is real.
+GANGPLANK_FULL=1 submits 2 x 100 jobs, else a sample of them. GANGPLANK_KUBECONFIG names a cluster that is there.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import random
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import pytest
+import yaml
+
+from gangplank.backends import BACKENDS
+from gangplank.backends.pod_template import TEAM_LABEL
+from gangplank.errors import KubeError
+from gangplank.jobs.parse import parse_job
+from tests.cluster.conftest import ROOT
+from tests.cluster.race import Event, Gang, Moment, Share, judge, lost
+from tests.support.teams_live import TEAMS, answer, teams, until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from gangplank.cluster.client import Kube
+
+Json = dict[str, Any]
+FULL = bool(os.environ.get("GANGPLANK_FULL"))
+COUNT = 100 if FULL else 25  # jobs of each team
+SEED = 8
+GPU = "gangplank.dev/race"  # a resource that the simulated nodes alone have
+NODES, GPUS = 16, 8  # of each node
+LASTS = "gangplank.dev/lasts"  # annotation: how long a simulated pod runs
+LONG_S = 75  # longer than a team may starve: who waits for these to end has starved
+SHARES = {"race-red": Share(64, 96), "race-blue": Share(64, 96)}
+RED, BLUE = SHARES
+OURS = {"labelSelector": f"{TEAM_LABEL} in ({','.join(SHARES)})"}
+JOBS = "/apis/batch.volcano.sh/v1alpha1/namespaces/{}/jobs"
+SCHEDULER = "/api/v1/namespaces/volcano-system/pods"
+DEADLINE_S = 420
+STAGES = ("node/fast/node-initialize", "node/heartbeat-with-lease/node-heartbeat-with-lease")
+POD_STAGES = ("pod/fast/pod-ready", "pod/fast/pod-complete", "pod/fast/pod-delete")
+
+
+def shown(place: str) -> Path:
+    """Where a part of lab/versions.yml lies."""
+    command = [sys.executable, "-m", "lab.build", "--show", place]
+    return Path(subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True).stdout.strip())
+
+
+def node(name: str) -> Json:
+    """A simulated node, which takes no pod but those of the race."""
+    sizes = {"cpu": str(GPUS), "memory": f"{GPUS}Gi", "pods": "110", GPU: str(GPUS)}
+    meta = {"name": name, "labels": {"type": "race"}, "annotations": {"kwok.x-k8s.io/node": "fake"}}
+    taint = {"key": "kwok.x-k8s.io/node", "value": "fake", "effect": "NoSchedule"}
+    return {"metadata": meta, "spec": {"taints": [taint]}, "status": {"allocatable": sizes, "capacity": sizes}}
+
+
+@pytest.fixture(scope="module")
+def nodes(kubeconfig: str, kube: Kube, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """The simulated nodes, Ready, for as long as KWOK runs."""
+    stages = [
+        yaml.safe_load((shown("charts.kwok-stages") / f"{name}.yaml").read_text()) for name in STAGES + POD_STAGES
+    ]
+    ends = next(stage for stage in stages if stage["metadata"]["name"] == "pod-complete")
+    ends["spec"]["delay"] = {"durationFrom": {"expressionFrom": f'.metadata.annotations["{LASTS}"]'}}
+    config = tmp_path_factory.mktemp("kwok") / "kwok.yaml"
+    config.write_text(yaml.safe_dump_all(stages))
+    command = [
+        shown("bin.kwok") / "kwok",
+        f"--kubeconfig={kubeconfig}",
+        f"--config={config}",
+        "--manage-all-nodes=false",
+        "--manage-nodes-with-annotation-selector=kwok.x-k8s.io/node=fake",
+    ]
+    names = [f"race-{number}" for number in range(NODES)]
+    with (config.parent / "log").open("w") as log, subprocess.Popen(command, stdout=log, stderr=log) as kwok:
+        try:
+            for name in names:
+                kube.call("POST", "/api/v1/nodes", node(name))
+            until(lambda: ready(kube) >= {*names}, "the simulated nodes are Ready")
+            yield
+        finally:
+            for name in names:
+                kube.call("DELETE", f"/api/v1/nodes/{name}")
+            kwok.terminate()
+
+
+def ready(kube: Kube) -> set[str]:
+    """The nodes that are Ready."""
+    return {
+        item["metadata"]["name"]
+        for item in kube.call("GET", "/api/v1/nodes")["items"]
+        if any(one["type"] == "Ready" and one["status"] == "True" for one in item["status"].get("conditions") or [])
+    }
+
+
+@pytest.fixture(scope="module")
+def both(kubeconfig: str, kube: Kube, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Two teams as playbooks/teams.yml makes them, which deserve half of the simulated nodes each."""
+    folder = tmp_path_factory.mktemp("teams")
+    site = yaml.safe_load((TEAMS / "_site.yml").read_text())
+    site["site"]["gpu_resource"] = GPU
+    (folder / "_site.yml").write_text(yaml.safe_dump(site))
+    for name, share in SHARES.items():
+        amounts = {key: {"gpus": many, "cpu": many, "memory": f"{many}Gi"} for key, many in vars(share).items()}
+        value = {"team": {"name": name, "members": [{"user": "ada"}], **amounts}}
+        (folder / f"{name}.yml").write_text(yaml.safe_dump(value))
+    try:
+        done = teams(folder, team_kubeconfig=kubeconfig)
+        assert done.returncode == 0, done.stdout + done.stderr
+        yield
+    finally:
+        for name in SHARES:
+            kube.call("DELETE", JOBS.format(name), {"propagationPolicy": "Background"})
+            where = f"/api/v1/namespaces/{name}/pods"
+            until(lambda where=where: not kube.call("GET", where)["items"], f"no pods in {name}")
+            (folder / f"{name}.yml").unlink()
+        done = teams(folder, team_kubeconfig=kubeconfig, teams_remove=list(SHARES))
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+class Seen:
+    """What watches of pods and jobs of both teams have told so far."""
+
+    def __init__(self, kube: Kube) -> None:
+        self.kube, self.events, self.now = kube, list[Event](), Moment()
+        self.lock, self.stopped, self.failed = threading.Lock(), threading.Event(), list[Exception]()
+        self.threads: list[threading.Thread] = []
+
+    def __enter__(self) -> Self:
+        for kind, where in (("Pod", "/api/v1/pods"), ("Job", "/apis/batch.volcano.sh/v1alpha1/jobs")):
+            start = self.kube.call("GET", where, query=OURS)
+            assert not start["items"], f"the race begins with no {kind}"
+            version = start["metadata"]["resourceVersion"]
+            self.threads.append(threading.Thread(target=self.watch, args=(kind, where, version)))
+        for thread in self.threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stopped.set()
+        for thread in self.threads:
+            thread.join()
+
+    def watch(self, kind: str, where: str, version: str) -> None:
+        """Follow all objects of a kind that have a team of the race."""
+        try:
+            while not self.stopped.is_set():
+                more = {"watch": "true", "resourceVersion": version, "timeoutSeconds": "5"}
+                answer, rest = self.kube.open("GET", where, query=OURS | more), b""
+                for chunk in answer.stream(amt=2**16):
+                    *lines, rest = (rest + chunk).split(b"\n")
+                    for line in lines:
+                        version = self.note(kind, json.loads(line))
+                answer.release_conn()
+        except (KubeError, AssertionError, OSError, ValueError) as error:
+            self.failed.append(error)  # a thread's failure is the test's
+
+    def note(self, kind: str, told: Json) -> str:
+        """Keep one change; the version it made."""
+        assert told["type"] in {"ADDED", "MODIFIED", "DELETED"}, told
+        event = Event(time.monotonic(), kind, told["type"] == "DELETED", told["object"])
+        with self.lock:
+            self.events.append(event)
+            self.now.see(event)
+        return str(told["object"]["metadata"]["resourceVersion"])
+
+    def ask(self, question: Callable[[Moment], Any]) -> Any:
+        """What is so now."""
+        assert not self.failed, self.failed
+        with self.lock:
+            return question(self.now)
+
+
+def manifest(gang: Gang, lasts_s: int) -> Json:
+    """The Volcano job of a gang, as the library makes it."""
+    job = {
+        "name": gang.name,
+        "team": gang.team,
+        "image": "gangplank.dev/trainer:0.1.0",
+        "command": ["true"],
+        "workers": gang.size - 1,
+        "max_retries": 50,  # of each displacement by the other team
+        "resources": {"cpu": 1, "memory": "1Gi", "gpus": 1, "gpu_resource": GPU},
+        "collective": "gloo",
+        "annotations": {LASTS: f"{lasts_s}s"},
+        "node_selector": {"type": "race"},
+        "tolerations": [{"key": "kwok.x-k8s.io/node", "operator": "Exists"}],
+    }
+    (made,) = BACKENDS["volcano"].manifests(parse_job({"training_job": job}))
+    return made
+
+
+def restart_scheduler(kube: Kube) -> None:
+    """Remove Volcano's scheduler; another one is started."""
+    query = {"labelSelector": "app=volcano-scheduler"}
+    old = {pod["metadata"]["name"] for pod in kube.call("GET", SCHEDULER, query=query)["items"]}
+    assert old
+    for name in old:
+        kube.call("DELETE", f"{SCHEDULER}/{name}")
+
+    def another() -> bool:
+        pods = kube.call("GET", SCHEDULER, query=query)["items"]
+        return any(pod["metadata"]["name"] not in old and pod["status"]["phase"] == "Running" for pod in pods)
+
+    until(another, "another scheduler runs")
+
+
+@pytest.mark.usefixtures("nodes", "both")
+def test_two_teams_submit_at_once_and_every_moment_keeps_caps_gangs_and_shares(kube: Kube) -> None:
+    rng = random.Random(SEED)
+    # Volcano's controller may keep a job that was removed as it began, and then never looks at another of its name.
+    run = uuid.uuid4().hex[:6]
+    first = [Gang(RED, f"long-{run}-{number}", 16) for number in range(6)]  # up to its cap, while nobody else asks
+    sizes = (1, 2, 3, 4, 8, 16)
+    gangs = [Gang(team, f"gang-{run}-{number}", rng.choice(sizes)) for number in range(COUNT) for team in SHARES]
+    deleted = {(gang.team, gang.name) for gang in rng.sample(gangs, COUNT // 5)}
+    lasts = {gang: rng.randint(2, 6) for gang in gangs}
+
+    def submit(gang: Gang) -> None:
+        kube.call("POST", JOBS.format(gang.team), manifest(gang, lasts.get(gang, LONG_S)))
+
+    def delete(gang: Gang) -> None:
+        where = f"{JOBS.format(gang.team)}/{gang.name}"
+        until(lambda: not answer(kube, "DELETE", where, {"propagationPolicy": "Background"}), f"{where} deleted")
+
+    work: list[tuple[float, Callable[[], None]]] = [(0.5, lambda: restart_scheduler(kube))]
+    for gang in gangs:
+        place = rng.random()
+        work.append((place, functools.partial(submit, gang)))
+        if (gang.team, gang.name) in deleted:
+            work.append((rng.uniform(place, 1.2), functools.partial(delete, gang)))
+    work.sort(key=lambda row: row[0])
+    with Seen(kube) as seen:
+        for gang in first:
+            submit(gang)
+        until(lambda: seen.ask(lambda now: now.held.get(RED)) == SHARES[RED].cap, "red has all it may have")
+        with ThreadPoolExecutor(8) as pool:
+            for done in [pool.submit(act) for _, act in work]:
+                done.result()
+        until(lambda: not seen.ask(lambda now: lost(now, first + gangs, deleted)), "every job has ended", DEADLINE_S)
+    assert judge(seen.events, first + gangs, SHARES) == []

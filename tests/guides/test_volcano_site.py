@@ -1,0 +1,22 @@
+"""Volcano's page on PyTorch: its job, with the word mended that keeps it from being one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tests.guides.conftest import proven
+
+if TYPE_CHECKING:
+    from tests.guides.conftest import Shell
+
+
+def test_the_example_as_it_is_printed_is_no_manifest(shell: Shell) -> None:
+    assert "apiVersion" in shell.refused("sed s/apiVersion:/yamlapiVersion:/ volcano-site.yaml | kubectl apply -f -")
+    assert shell.get("vcjob") == []
+
+
+def test_the_example_trains(shell: Shell) -> None:
+    shell("kubectl apply -f volcano-site.yaml")
+    logs = shell.logs("pytorch-job-master-0", "pytorch-job-worker-0", "pytorch-job-worker-1")
+    shell("kubectl wait --for=jsonpath='{.status.state.phase}'=Completed vcjob/pytorch-job --timeout=60s")
+    proven(logs)

@@ -1,0 +1,53 @@
+"""The linters look at everything: no rule is skipped, and what is left out is left out for a reason."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+CONFIG = yaml.safe_load((ROOT / ".ansible-lint").read_text())
+LINTED = ("roles", "playbooks", "inventories", "jobs", "molecule")
+
+
+def lines_with(pattern: str, *paths: str) -> list[str]:
+    command = ["git", "grep", "-nIE", pattern, "--", *paths]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False).stdout.splitlines()
+
+
+def test_ansible_lint_skips_no_rule_and_asks_nobody() -> None:
+    assert CONFIG["profile"] == "production"
+    assert CONFIG["offline"] is True
+    assert {"skip_list", "warn_list", "enable_list"} & CONFIG.keys() == set()
+    assert not (ROOT / ".ansible-lint-ignore").exists()
+
+
+def test_no_linted_folder_is_left_out() -> None:
+    left_out = [path.rstrip("/") for path in CONFIG["exclude_paths"]]
+    assert set(left_out) & set(LINTED) == set()
+
+
+def test_no_line_is_exempt_from_ansible_lint_or_yamllint() -> None:
+    assert lines_with(r"noqa|skip_ansible_lint|yamllint +disable", *LINTED) == []
+
+
+def test_every_exemption_in_python_names_its_rule_and_its_reason() -> None:
+    marks = lines_with(r"# (noqa|type: ignore)", "*.py")
+    mine = [mark for mark in marks if not mark.startswith("tests/repository/test_lint.py")]
+    rule, reason = r"# (?:noqa: [A-Z]+[0-9]+(?:, [A-Z]+[0-9]+)*|type: ignore\[[a-z, -]+\])", r"  (?:# )?[A-Za-z]\S* \S+"
+    fine = re.compile(rule + reason)
+    assert [mark for mark in mine if not fine.search(mark)] == []
+
+
+def test_molecule_and_pre_commit_fetch_nothing() -> None:
+    shared = yaml.safe_load((ROOT / ".config/molecule/config.yml").read_text())
+    assert (shared["dependency"]["enabled"], shared["prerun"]) == (False, False)
+    scenarios = [yaml.safe_load(path.read_text()) or {} for path in (ROOT / "molecule").glob("*/molecule.yml")]
+    assert scenarios
+    assert [scenario for scenario in scenarios if {"dependency", "prerun"} & scenario.keys()] == []
+    hooks = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"]
+    assert {repository["repo"] for repository in hooks} == {"local"}
+    assert {hook["language"] for repository in hooks for hook in repository["hooks"]} == {"system"}

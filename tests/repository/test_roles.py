@@ -1,0 +1,192 @@
+"""Every role states its inputs twice, alike; its README has them; its tasks read like a table of contents."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
+
+from tools import write_role_readmes as readme
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+ROLES = readme.roles()
+each_role = pytest.mark.parametrize("role", ROLES, ids=lambda role: role.name)
+BLOCKS = ("block", "rescue", "always")
+INCLUDE = "ansible.builtin.include_role"
+# A step, then what is done, as an order: "Install | Ensure the CRDs exist".
+TITLE = re.compile(r"[A-Z][A-Za-z]+ \| (?P<verb>[A-Z][a-z]+) [^ ].*")
+NO_ORDER = re.compile(r"(?!(?:Pass|Process|Press|Address|Bring|Need|Feed|Focus)$).*(?:ing|ed|s)")
+
+
+def mapping(path: Path) -> dict[str, Any]:
+    return dict(yaml.safe_load(path.read_text()) or {}) if path.exists() else {}
+
+
+def tasks(found: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    for task in found:
+        yield task
+        for block in BLOCKS:
+            yield from tasks(task.get(block) or [])
+
+
+def all_tasks(role: Path) -> list[dict[str, Any]]:
+    files = sorted([*role.glob("tasks/**/*.yml"), *role.glob("handlers/*.yml")])
+    return [task for file in files for task in tasks(yaml.safe_load(file.read_text()) or [])]
+
+
+def written(role: Path) -> str:
+    """All that a role does with its inputs."""
+    kept = ("tasks", "handlers", "vars", "templates")
+    files = [path for path in role.rglob("*") if path.is_file() and path.relative_to(role).parts[0] in kept]
+    return "\n".join(path.read_text() for path in files)
+
+
+def untyped(option: dict[str, Any], path: str) -> Iterator[str]:
+    """Yield what lacks a type, a description, or the form of its elements."""
+    if not {"type", "description"} <= option.keys() or "default" in option:
+        yield path
+    if option.get("type") == "list" and "elements" not in option:
+        yield f"{path}[]"
+    if option.get("elements") == "dict" and not option.get("options"):
+        yield f"{path}[]"
+    for name, inner in option.get("options", {}).items():
+        yield from untyped(inner, f"{path}.{name}")
+
+
+def test_there_are_roles() -> None:
+    assert {"lab_parts", "lab_cluster", "volcano", "storage", "training_job"} <= {role.name for role in ROLES}
+
+
+@each_role
+def test_every_default_is_in_the_spec(role: Path) -> None:
+    assert readme.defaults(role).keys() - readme.options(role).keys() == set()
+
+
+@each_role
+def test_every_option_has_a_default_or_is_required(role: Path) -> None:
+    required = {name for name, option in readme.options(role).items() if option.get("required")}
+    assert readme.options(role).keys() - readme.defaults(role).keys() == required
+
+
+@each_role
+def test_every_option_has_a_type_and_a_description_and_leaves_defaults_to_the_defaults(role: Path) -> None:
+    assert [gap for name, option in readme.options(role).items() for gap in untyped(option, name)] == []
+
+
+@each_role
+def test_the_defaults_satisfy_the_spec(role: Path) -> None:
+    plain = {name: value for name, value in readme.defaults(role).items() if "{{" not in str(value)}
+    spec = {name: readme.options(role)[name] for name in plain}
+    keys = ("type", "elements", "choices", "required", "options")
+    spec = {name: {key: option[key] for key in keys if key in option} for name, option in spec.items()}
+    assert ArgumentSpecValidator(spec).validate(plain).error_messages == []
+
+
+@each_role
+def test_every_input_has_a_comment_above_it(role: Path) -> None:
+    lines = (role / "defaults/main.yml").read_text().splitlines()
+    bare = []
+    for number, line in enumerate(lines):
+        name = re.match(r"(\w+):", line)
+        above = next((before for before in reversed(lines[:number]) if not re.match(r"\w+:", before)), "")
+        if name and not above.startswith("#"):
+            bare.append(name.group(1))
+    assert bare == []
+
+
+@each_role
+def test_every_input_has_the_prefix_of_its_role(role: Path) -> None:
+    strange = [name for name in readme.options(role) if name != role.name and not name.startswith(f"{role.name}_")]
+    assert strange == []
+
+
+@each_role
+def test_every_input_is_used(role: Path) -> None:
+    text = written(role)
+    assert [name for name in readme.options(role) if not re.search(rf"(?<!\w){name}(?!\w)", text)] == []
+
+
+@each_role
+def test_no_input_is_set_by_the_role_itself(role: Path) -> None:
+    inputs = set(readme.options(role))
+    facts = {name for task in all_tasks(role) for name in task.get("ansible.builtin.set_fact") or {}}
+    assert (facts | mapping(role / "vars/main.yml").keys()) & inputs == set()
+
+
+@each_role
+def test_internals_start_with_two_underscores_and_the_role(role: Path) -> None:
+    found = all_tasks(role)
+    names = set(mapping(role / "vars/main.yml")) | {task["register"] for task in found if "register" in task}
+    names |= {name for task in found if INCLUDE not in task for name in task.get("vars") or {}}
+    names |= {name for task in found for name in task.get("ansible.builtin.set_fact") or {}}
+    # What a role tells others has its prefix, and is said in the spec's description.
+    told = set(re.findall(r"C\((\w+)\)", str(mapping(role / "meta/argument_specs.yml")["argument_specs"]["main"])))
+    internal = (f"__{role.name}_", f"__{role.name}")
+    assert {name for name in names - told if not (name.startswith(internal[0]) or name == internal[1])} == set()
+    assert {name for name in names & told if not name.startswith(f"{role.name}_")} == set()
+
+
+@each_role
+def test_another_role_is_given_its_own_inputs(role: Path) -> None:
+    inputs = {other.name: set(readme.options(other)) for other in ROLES}
+    calls = [(task[INCLUDE]["name"], set(task.get("vars") or {})) for task in all_tasks(role) if INCLUDE in task]
+    assert [(name, given - inputs[name]) for name, given in calls if given - inputs[name]] == []
+
+
+@each_role
+def test_no_role_reads_the_internals_of_another(role: Path) -> None:
+    others = sorted((other.name for other in ROLES if other != role), key=len, reverse=True)
+    mine = re.compile(rf"__{role.name}\w*")
+    names = {name for name in re.findall(r"(?<!\w)__[a-z]\w*", written(role)) if not mine.fullmatch(name)}
+    assert {name for name in names if name.startswith(tuple(f"__{other}" for other in others))} == set()
+
+
+@each_role
+def test_every_task_names_its_step_and_gives_an_order(role: Path) -> None:
+    bad = []
+    for task in all_tasks(role):
+        title = TITLE.fullmatch(task.get("name", ""))
+        if not title or NO_ORDER.fullmatch(title["verb"]):
+            bad.append(task.get("name") or str(task)[:80])
+    assert bad == []
+
+
+@each_role
+def test_flags_and_numbers_of_the_command_line_are_converted(role: Path) -> None:
+    """`-e x=true` and `-e n=3` arrive as text: "false" is true, and "3" + 1 an error."""
+    text = re.sub(r"#.*", "", written(role))
+    bare = []
+    for name, option in readme.options(role).items():
+        # Neither a module of the same name nor advice to a reader ("-e name=true") is a use.
+        uses = re.findall(rf"(?<!\w)(?<!-e ){name}\b(?!:)([^\n]*)", text)
+        if option["type"] == "bool":
+            bare += [f"{name}{after}" for after in uses if not re.match(r"\s*\|\s*bool", after)]
+        if option["type"] in ("int", "float"):
+            arithmetic = re.compile(r"\s*(//|[-+*/%<>]|==|!=)")
+            bare += [f"{name}{after}" for after in uses if arithmetic.match(after)]
+    assert bare == []
+
+
+@each_role
+def test_the_readme_has_the_inputs_as_they_are(role: Path) -> None:
+    assert not readme.stale(role), "python tools/write_role_readmes.py --write"
+
+
+@each_role
+def test_the_role_says_what_it_is(role: Path) -> None:
+    meta = mapping(role / "meta/main.yml")
+    assert meta["dependencies"] == []
+    assert {"author", "description", "license", "min_ansible_version"} <= meta["galaxy_info"].keys()
+
+
+@each_role
+def test_the_first_task_refuses_a_variable_that_the_role_does_not_know(role: Path) -> None:
+    assert "role_inputs" in yaml.safe_load((role / "tasks/main.yml").read_text())[0]

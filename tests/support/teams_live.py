@@ -1,0 +1,96 @@
+"""What the live tests of teams share: the command, the playbook, a team's pod, waiting."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from gangplank.errors import KubeError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from gangplank.cluster.client import Kube
+
+Json = dict[str, Any]
+ROOT = Path(__file__).resolve().parents[2]
+TEAMS = ROOT / "inventories/lab/teams"
+DEADLINE_S = 60
+
+
+def until(condition: Callable[[], object], what: str, deadline_s: float = DEADLINE_S) -> None:
+    """Ask until it is so; fail with what was waited for."""
+    end = time.monotonic() + deadline_s
+    while not condition():
+        assert time.monotonic() < end, f"not within {deadline_s} s: {what}"
+        time.sleep(0.5)
+
+
+def gangplank(*words: str, kubeconfig: str | None = None) -> subprocess.CompletedProcess[str]:
+    """The command as a person runs it."""
+    environment = os.environ | ({"KUBECONFIG": kubeconfig} if kubeconfig else {})
+    command = [sys.executable, "-m", "gangplank", *words]
+    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+
+
+def teams(folder: Path = TEAMS, **extra: object) -> subprocess.CompletedProcess[str]:
+    """playbooks/teams.yml over a folder of teams; `check=True` only says what it would do."""
+    flags = ["--check"] if extra.pop("check", False) else []
+    given = json.dumps({"team_folder": str(folder), **extra})
+    command = [sys.executable, "-m", "ansible", "playbook", "playbooks/teams.yml", "-e", given, *flags]
+    environment = os.environ | {
+        "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
+        "ANSIBLE_FORCE_COLOR": "0",
+        "ANSIBLE_NOCOLOR": "1",
+        "ANSIBLE_DIFF_ALWAYS": "0",
+    }
+    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+
+
+def changed(folder: Path, drop: tuple[str, ...] = (), **teams_changes: Json) -> Path:
+    """A copy of the lab's folder of teams with some files left out and some fields changed."""
+    for path in TEAMS.iterdir():
+        if path.stem in drop:
+            continue
+        value = yaml.safe_load(path.read_text())
+        if path.stem in teams_changes:
+            value["team"] |= teams_changes[path.stem]
+        (folder / path.name).write_text(yaml.safe_dump(value))
+    return folder
+
+
+def answer(kube: Kube, method: str, where: str, body: object = None, **query: str) -> str:
+    """What the cluster says to a request: nothing when it obeys."""
+    try:
+        kube.call(method, where, body, query)
+    except KubeError as error:
+        return str(error)
+    return ""
+
+
+def pod(name: str, namespace: str, queue: str, *command: str, **resources: str) -> Json:
+    """A pod as a team's namespace takes it, unless it is changed."""
+    container = {
+        "name": "main",
+        "image": "gangplank.dev/trainer:0.1.0",
+        "command": list(command) or ["true"],
+        "resources": {"requests": {"cpu": "50m", "memory": "64Mi"} | resources},
+        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+    }
+    spec = {
+        "schedulerName": "volcano",
+        "restartPolicy": "Never",
+        "terminationGracePeriodSeconds": 0,
+        "automountServiceAccountToken": False,
+        "securityContext": {"runAsUser": 1000, "runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
+        "containers": [container],
+    }
+    meta = {"name": name, "namespace": namespace, "annotations": {"scheduling.volcano.sh/queue-name": queue}}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}

@@ -1,0 +1,243 @@
+"""submit, status, logs and delete, against the small API server of conftest.py."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+from gangplank.backends import BACKENDS
+from gangplank.backends.base import Site
+from gangplank.cli import jobs, main
+from gangplank.cli.inputs import read_scripts
+from gangplank.jobs.parse import parse_job
+
+if TYPE_CHECKING:
+    from tests.unit.conftest import Api
+
+Json = dict[str, Any]
+ROOT = Path(__file__).resolve().parents[3]
+DIGITS = str(ROOT / "jobs/digits.yml")
+LINEAR = str(ROOT / "jobs/linear.yml")
+JOBS = "/apis/batch.volcano.sh/v1alpha1/namespaces/default/jobs"
+
+
+def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
+    code = main.main(words)
+    told = capsys.readouterr()
+    return code, told.out, told.err
+
+
+def linear() -> list[Json]:
+    """What is submitted for jobs/linear.yml."""
+    job = yaml.safe_load(Path(LINEAR).read_text())
+    return BACKENDS["volcano"].manifests(parse_job(job, scripts=read_scripts(job, ROOT)))
+
+
+def running(api: Api) -> None:
+    """The pods of jobs/digits.yml as a cluster has them, the last rank failing."""
+    job = yaml.safe_load(Path(DIGITS).read_text())
+    spec = parse_job(job)
+    manifest = BACKENDS["volcano"].manifests(spec)[-1]
+    api.objects[f"{JOBS}/digits"] = {**manifest, "status": {"state": {"phase": "Running"}}}
+    pods = [item for item in BACKENDS["volcano"].objects(manifest, Site()) if item["kind"] == "Pod"]
+    for rank, pod in enumerate(reversed(pods)):
+        where = f"/api/v1/namespaces/default/pods/{pod['metadata']['name']}"
+        state = {"waiting": {"reason": "CrashLoopBackOff"}} if rank == 0 else {"running": {}}
+        pod["spec"]["nodeName"] = f"node-{rank % 2}"
+        pod["status"] = {"phase": "Running", "containerStatuses": [{"restartCount": 2 - rank, "state": state}]}
+        api.objects[where] = pod
+        api.logs[f"{where}/log"] = f"hello from {pod['metadata']['name']}\nbye".encode()
+
+
+def test_submits_what_a_job_needs_and_then_the_job(api: Api, capsys: pytest.CaptureFixture[str]) -> None:
+    script = linear()[0]["metadata"]["name"]
+    code, out, err = run(capsys, "submit", LINEAR)
+    assert (code, err) == (0, "")
+    assert out.splitlines() == [
+        f"ConfigMap default/{script} applied",
+        "Job default/linear created",
+        "next: gangplank logs linear -n default -f",
+    ]
+    made = [f"PATCH /api/v1/namespaces/default/configmaps/{script}", f"POST {JOBS}"]
+    seen = ["GET /apis/scheduling.volcano.sh/v1beta1/queues", *made, *made]
+    assert [line.split("?")[0] for line in api.seen] == seen
+    assert ["dryRun=All" in line for line in api.seen[1:]] == [True, True, False, False]
+    assert api.objects[f"{JOBS}/linear"]["spec"]["minAvailable"] == 3
+    assert "force=true" in api.seen[1]  # a script that somebody applied otherwise is taken over
+
+
+def test_a_dry_run_makes_nothing(api: Api, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys, "submit", LINEAR, "--dry-run")
+    assert (code, api.objects) == (0, {})
+    assert "created (dry run)" in out
+    assert "next:" not in out
+    assert all("dryRun=All" in line for line in api.seen if not line.startswith("GET"))
+
+
+def test_does_not_touch_a_job_that_is_there(api: Api, capsys: pytest.CaptureFixture[str]) -> None:
+    running(api)
+    before = json.dumps(api.objects)
+    code, _, err = run(capsys, "submit", DIGITS)
+    assert (code, json.dumps(api.objects)) == (1, before)
+    assert "is there already" in err
+
+
+def test_an_edited_script_is_refused_and_changes_nothing(
+    api: Api, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "trainer").mkdir()
+    script = tmp_path / "trainer/linear.py"
+    script.write_text("print(1)\n")
+    assert run(capsys, "submit", LINEAR)[0] == 0
+    before = json.dumps(api.objects)
+    script.write_text("print(2)\n")
+    code, _, err = run(capsys, "submit", LINEAR)
+    assert (code, json.dumps(api.objects)) == (1, before)
+    assert "the script was edited" in err
+    assert "gangplank delete" in err
+    code, out, _ = run(capsys, "delete", LINEAR)
+    assert (code, api.objects) == (0, {}), out  # also the script of before
+    assert run(capsys, "submit", LINEAR)[0] == 0
+    assert [item["data"] for item in api.objects.values() if "data" in item] == [{"linear.py": "print(2)\n"}]
+
+
+def test_what_the_server_refuses_leaves_no_script_behind(api: Api, capsys: pytest.CaptureFixture[str]) -> None:
+    api.refuses = "admission webhook denied the request"
+    code, _, err = run(capsys, "submit", LINEAR)
+    assert (code, api.objects) == (4, {})
+    assert api.refuses in err
+
+
+def test_a_refused_job_asks_no_cluster(api: Api, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "job.yml").write_text("training_job: {name: no}")
+    assert run(capsys, "submit", str(tmp_path / "job.yml"))[0] == 1
+    assert api.seen == []
+
+
+@pytest.mark.parametrize("job", [DIGITS, "digits"])
+def test_status_shows_every_rank(api: Api, capsys: pytest.CaptureFixture[str], job: str) -> None:
+    running(api)
+    code, out, _ = run(capsys, "status", job)
+    lines = [line.split() for line in out.splitlines()]
+    assert code == 0
+    assert out.startswith("digits in default on volcano: Running\n")
+    assert lines[2] == ["digits-master-0", "0", "node-0", "Running", "0"]
+    assert lines[4] == ["digits-worker-1", "2", "node-0", "Running", "2", "CrashLoopBackOff"]
+
+
+def test_finds_a_job_of_any_back_end_by_its_name(api: Api, capsys: pytest.CaptureFixture[str]) -> None:
+    spec = parse_job({"name": "p", "image": "i", "script": "/a.py", "backend": "pytorchjob", "namespace": "ns"})
+    manifest = BACKENDS["pytorchjob"].manifests(spec)[-1]
+    conditions = [{"type": "Created", "status": "True"}, {"type": "Succeeded", "status": "True"}]
+    api.objects["/apis/kubeflow.org/v1/namespaces/ns/pytorchjobs/p"] = {
+        **manifest,
+        "status": {"conditions": conditions},
+    }
+    code, out, _ = run(capsys, "status", "p", "-n", "ns")
+    assert (code, out) == (0, "p in ns on pytorchjob: Succeeded\nno pods yet\n")
+
+
+@pytest.mark.parametrize("follow", [[], ["-f"]])
+def test_logs_carry_their_rank(api: Api, capsys: pytest.CaptureFixture[str], follow: list[str]) -> None:
+    running(api)
+    for item in api.objects.values():  # a log that is followed ends with its container
+        for container in item.get("status", {}).get("containerStatuses", []):
+            container["state"] = {"terminated": {"exitCode": 0}}
+    code, out, _ = run(capsys, "logs", "digits", *follow)
+    assert code == 0
+    lines = out.splitlines() if not follow else sorted(out.splitlines(), key=lambda line: line.split("]")[0])
+    assert [line for line in lines if "hello" in line] == [
+        "[rank 0] hello from digits-master-0",
+        "[rank 1] hello from digits-worker-0",
+        "[rank 2] hello from digits-worker-1",
+    ]
+    assert len(lines) == 6
+
+
+def test_logs_of_one_rank(api: Api, capsys: pytest.CaptureFixture[str]) -> None:
+    running(api)
+    assert run(capsys, "logs", "digits", "--rank", "1")[1] == "[rank 1] hello from digits-worker-0\n[rank 1] bye\n"
+    code, _, err = run(capsys, "logs", "digits", "--rank", "7")
+    assert (code, "no pods of rank 7" in err) == (4, True)
+
+
+def test_each_rank_has_its_colour_on_a_terminal(api: Api) -> None:
+    running(api)
+    pods = [item for where, item in api.objects.items() if "/pods/" in where]
+    starts = {jobs.prefix(pod, colour=True) for pod in pods}
+    assert starts == {f"\x1b[{code}m[rank {rank}]\x1b[0m " for rank, code in enumerate((36, 33, 32))}
+
+
+@pytest.mark.parametrize("job", [LINEAR, "linear"])
+def test_delete_takes_the_script_along(api: Api, capsys: pytest.CaptureFixture[str], job: str) -> None:
+    run(capsys, "submit", LINEAR)
+    code, out, _ = run(capsys, "delete", job)
+    assert (code, api.objects) == (0, {})
+    script = linear()[0]["metadata"]["name"]
+    assert out.splitlines() == ["Job default/linear removed", f"ConfigMap default/{script} removed"]
+
+
+def test_delete_takes_the_pods_along_and_minds_no_absent_script(api: Api, capsys: pytest.CaptureFixture[str]) -> None:
+    running(api)
+    code, out, err = run(capsys, "delete", "digits")
+    assert (code, out, err) == (0, "Job default/digits removed\n", "")
+    deleted = [body for line, body in zip(api.seen, api.bodies, strict=True) if line == f"DELETE {JOBS}/digits"]
+    assert deleted == [{"propagationPolicy": "Background"}]
+
+
+def test_ranks_are_in_the_order_of_numbers(api: Api, capsys: pytest.CaptureFixture[str]) -> None:
+    spec = parse_job({"name": "many", "image": "i", "script": "/a.py", "workers": 11})
+    manifest = BACKENDS["volcano"].manifests(spec)[-1]
+    api.objects[f"{JOBS}/many"] = manifest
+    for item in reversed(BACKENDS["volcano"].objects(manifest, Site())):
+        if item["kind"] == "Pod":
+            api.objects[f"/api/v1/namespaces/default/pods/{item['metadata']['name']}"] = item
+    lines = run(capsys, "status", "many")[1].splitlines()[2:]
+    assert [int(line.split()[1]) for line in lines] == list(range(12))
+
+
+@pytest.mark.parametrize("words", [["status", "nope"], ["logs", "nope"], ["delete", "nope"]])
+def test_a_job_that_is_not_there_is_code_4(api: Api, capsys: pytest.CaptureFixture[str], words: list[str]) -> None:
+    code, _, err = run(capsys, *words)
+    assert code == 4
+    assert "no job nope in namespace default" in err
+    assert api.seen
+
+
+def test_what_the_cluster_says_is_told_in_one_line(api: Api, capsys: pytest.CaptureFixture[str]) -> None:
+    api.says = (400, "admission webhook denied:\n queue is closed;")
+    code, _, err = run(capsys, "submit", DIGITS)
+    assert (code, err) == (4, "gangplank: the cluster says: admission webhook denied: queue is closed;\n")
+
+
+def test_a_kind_that_the_cluster_does_not_know_is_told(api: Api, capsys: pytest.CaptureFixture[str]) -> None:
+    api.says = (404, "404 page not found")
+    code, _, err = run(capsys, "submit", str(ROOT / "jobs/mnist-gpu.yml"))
+    assert (code, "knows no PyTorchJob of kubeflow.org/v1; install its operator" in err) == (4, True)
+    api.says = (404, 'namespaces "x" not found')
+    assert 'namespaces "x" not found' in run(capsys, "submit", DIGITS)[2]
+
+
+def test_a_cluster_that_does_not_answer_is_code_4(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code, _, err = run(capsys, "status", "digits", "--kubeconfig", str(tmp_path / "none"))
+    assert (code, "give --kubeconfig" in err) == (4, True)
+    cluster = {"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}
+    context = {"name": "x", "context": {"cluster": "c", "user": "u"}}
+    config = {
+        "current-context": "x",
+        "clusters": [cluster],
+        "contexts": [context],
+        "users": [{"name": "u", "user": {}}],
+    }
+    (tmp_path / "dead").write_text(json.dumps(config))
+    monkeypatch.setattr("gangplank.cluster.client.TIMEOUT_S", 1)
+    code, _, err = run(capsys, "status", "digits", "--kubeconfig", str(tmp_path / "dead"))
+    assert (code, "does not answer" in err) == (4, True)
+    assert "Traceback" not in err

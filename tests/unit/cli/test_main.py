@@ -1,0 +1,219 @@
+"""The command says what becomes of a job, and what is wrong, with exit codes that scripts can use."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from gangplank.cli import main
+
+ROOT = Path(__file__).resolve().parents[3]
+DIGITS = str(ROOT / "jobs/digits.yml")
+ANYWHERE = str(ROOT / "jobs/digits-anywhere.yml")
+
+
+def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
+    code = main.main(words)
+    told = capsys.readouterr()
+    return code, told.out, told.err
+
+
+def test_shows_a_table_of_the_pods(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = run(capsys, "expand", DIGITS)
+    assert (code, err) == (0, "")
+    lines = out.splitlines()
+    assert lines[0] == "digits in default on volcano: 3 pods, a gang of 3"
+    assert lines[1].split() == ["POD", "RANK", "HOST", "MASTER", "WORLD_SIZE", "REQUESTS", "VOLUMES"]
+    assert lines[4].split()[:5] == [
+        "digits-worker-1",
+        "2",
+        "digits-worker-1.digits",
+        "digits-master-0.digits:23456",
+        "3",
+    ]
+    assert "\x1b" not in out
+
+
+def test_yaml_is_what_is_submitted_and_objects_what_is_made(capsys: pytest.CaptureFixture[str]) -> None:
+    _, out, _ = run(capsys, "expand", DIGITS, "-o", "yaml")
+    assert [item["kind"] for item in yaml.safe_load_all(out)] == ["Job"]
+    _, out, _ = run(capsys, "expand", DIGITS, "-o", "yaml", "--objects")
+    kinds = [item["kind"] for item in yaml.safe_load_all(out)]
+    assert kinds == ["ConfigMap", "Service", "NetworkPolicy", "PodGroup", "Pod", "Pod", "Pod"]
+
+
+def test_json_is_a_list_that_kubectl_takes(capsys: pytest.CaptureFixture[str]) -> None:
+    _, out, _ = run(capsys, "expand", DIGITS, "-o", "json")
+    found = json.loads(out)
+    assert (found["kind"], len(found["items"])) == ("List", 1)
+
+
+def test_runs_a_job_on_another_back_end(capsys: pytest.CaptureFixture[str]) -> None:
+    for backend, kind in {"pytorchjob": "PyTorchJob", "trainjob": "TrainJob", "volcano": "Job"}.items():
+        code, out, _ = run(capsys, "expand", ANYWHERE, "--backend", backend, "-o", "yaml")
+        assert (code, list(yaml.safe_load_all(out))[-1]["kind"]) == (0, kind)
+
+
+def test_a_raw_manifest_expands_like_the_job_it_came_from(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    _, made, _ = run(capsys, "expand", DIGITS, "-o", "yaml")
+    raw = tmp_path / "raw.yaml"
+    raw.write_text(made + "---\napiVersion: v1\nkind: Namespace\nmetadata: {name: other}\n")
+    _, objects, _ = run(capsys, "expand", DIGITS, "--objects", "-o", "yaml")
+    code, again, _ = run(capsys, "expand", "-f", str(raw), "--objects", "-o", "yaml")
+    assert (code, again) == (0, objects)
+
+
+def test_a_list_of_manifests_is_taken_apart(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    _, made, _ = run(capsys, "expand", DIGITS, "-o", "json")
+    raw = tmp_path / "raw.json"
+    raw.write_text(made)
+    _, out, _ = run(capsys, "expand", "-f", str(raw))
+    assert out.startswith("digits in default on volcano: 3 pods")
+
+
+def test_carries_a_script_from_the_checkout_wherever_it_is_called(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    _, out, _ = run(capsys, "expand", str(ROOT / "jobs/linear.yml"), "-o", "yaml")
+    carried = next(yaml.safe_load_all(out))
+    assert carried["data"]["linear.py"] == (ROOT / "trainer/linear.py").read_text()
+    (tmp_path / "trainer").mkdir()
+    (tmp_path / "trainer/linear.py").write_text("print('mine')\n")
+    _, out, _ = run(capsys, "expand", str(ROOT / "jobs/linear.yml"), "-o", "yaml")
+    assert next(yaml.safe_load_all(out))["data"]["linear.py"] == "print('mine')\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "said"),
+    [
+        ("training_job: {name: no}", 1, "reads as a boolean"),
+        ("training_job: {name: a, image: b, workers: x}", 1, "training_job.workers"),
+        ("a: 1\na: 2\n", 1, "each key once"),
+        ("", 1, "expected a job file"),
+        ("- 1\n", 1, "expected a mapping"),
+        ("apiVersion: v1\nkind: Pod\nmetadata: {name: a}\n", 1, "nothing to expand but Pod"),
+        ("apiVersion: v1\n", 1, "apiVersion and kind"),
+        ("apiVersion: kubeflow.org/v1\nkind: PyTorchJob\nmetadata: {name: a}\n", 1, "PyTorchJob.spec"),
+        ("apiVersion: batch/v1\nkind: Job\nmetadata: []\nspec: {}\n", 1, "a mapping"),
+    ],
+)
+def test_a_bad_file_is_one_message_and_a_code(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, text: str, code: int, said: str
+) -> None:
+    file = tmp_path / "job.yml"
+    file.write_text(text)
+    found, _, err = run(capsys, "expand", str(file))
+    assert found == code
+    assert said in err
+    assert "Traceback" not in err
+
+
+@pytest.mark.parametrize("name", ["nowhere.yml", ".", "a\x00b", "x" * 5000])
+def test_a_file_that_cannot_be_read_is_code_3(capsys: pytest.CaptureFixture[str], name: str) -> None:
+    code, _, err = run(capsys, "expand", name)
+    assert code == 3
+    assert "jobs/digits.yml" in err
+
+
+def test_a_file_that_is_no_text_is_code_3(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    file = tmp_path / "job.yml"
+    file.write_bytes(b"training_job: \xff\xfe")
+    code, _, err = run(capsys, "expand", str(file))
+    assert code == 3
+    assert "save the file as UTF-8" in err
+
+
+def test_no_job_is_a_wrong_command_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(capsys, "expand")[0] == 2
+    with pytest.raises(SystemExit) as caught:
+        main.main(["expand", "--backend", "nope", DIGITS])
+    assert caught.value.code == 2
+
+
+def test_refuses_to_change_the_back_end_of_a_raw_manifest(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    _, made, _ = run(capsys, "expand", DIGITS, "-o", "yaml")
+    (tmp_path / "raw.yml").write_text(made)
+    code, _, err = run(capsys, "expand", str(tmp_path / "raw.yml"), "--backend", "indexed")
+    assert (code, "has its back-end" in err) == (1, True)
+
+
+class Terminal:
+    def isatty(self) -> bool:
+        return True
+
+
+def test_colours_are_for_terminals_that_want_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    assert main.coloured(Terminal())
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert not main.coloured(Terminal())
+    monkeypatch.delenv("NO_COLOR")
+    monkeypatch.setenv("TERM", "dumb")
+    assert not main.coloured(Terminal())
+
+
+def shell(*words: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    environment.pop("PYTHONUNBUFFERED", None)  # with it Python itself forgets what a closed pipe did not take
+    return subprocess.run(
+        words, input=stdin, capture_output=True, text=True, env=environment, check=False, timeout=60, cwd=ROOT
+    )
+
+
+def test_reads_standard_input() -> None:
+    done = shell(sys.executable, "-m", "gangplank", "expand", "-", stdin=Path(ANYWHERE).read_text())
+    assert done.returncode == 0
+    assert done.stdout.startswith("digits-anywhere in default on indexed")
+
+
+def test_a_reader_that_goes_away_is_no_error(tmp_path: Path) -> None:
+    many = tmp_path / "many.yml"  # more than a pipe holds
+    many.write_text(Path(ANYWHERE).read_text().replace("workers: 2", "workers: 300"))
+    line = f"{sys.executable} -m gangplank expand {many} --objects -o yaml | head -1; echo ${{PIPESTATUS[0]}}"
+    done = shell("bash", "-c", line)
+    assert (done.stdout.splitlines()[-1], done.stderr) == ("0", "")
+
+
+def test_help_loads_nothing_heavy() -> None:
+    code = (
+        "import sys; from gangplank.cli.main import main\n"
+        "try: main(['--help'])\n"
+        "except SystemExit: print(sorted(sys.modules))"
+    )
+    done = shell(sys.executable, "-c", code)
+    loaded = done.stdout.splitlines()[-1]
+    for module in ("'yaml'", "'gangplank.jobs.parse'", "'hypothesis'", "'kubernetes'", "'ansible'"):
+        assert module not in loaded
+    assert "exit codes:" in done.stdout
+
+
+def completions(line: str) -> list[str]:
+    words = line.split(" ")
+    array = " ".join(f'"{word}"' for word in words)
+    source = f"source <({sys.executable} -m gangplank completion bash); COMP_WORDS=({array})"
+    script = f'{source}; COMP_CWORD={len(words) - 1}; _gangplank; printf "%s\\n" "${{COMPREPLY[@]}}"'
+    return shell("bash", "-c", script).stdout.split()
+
+
+def test_completes_commands_options_and_their_values() -> None:
+    assert "expand" in completions("gangplank e")
+    assert "--objects" in completions("gangplank expand --o")
+    assert completions("gangplank expand --backend ")[:4] == ["volcano", "pytorchjob", "trainjob", "indexed"]
+    assert "yaml" in completions("gangplank expand -o ")
+    assert "fish" in completions("gangplank completion f")
+
+
+@pytest.mark.parametrize("name", ["bash", "zsh", "fish"])
+def test_every_shell_has_a_script_with_all_options(capsys: pytest.CaptureFixture[str], name: str) -> None:
+    code, out, _ = run(capsys, "completion", name)
+    assert code == 0
+    for word in ("expand", "backend", "objects", "pytorchjob"):
+        assert word in out

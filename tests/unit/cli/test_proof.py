@@ -1,0 +1,265 @@
+"""gangplank proof and report: where evidence comes from, what is expected of it, and what the exit status says."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+from gangplank.backends import BACKENDS
+from gangplank.cli import main
+from gangplank.cluster import evidence
+from gangplank.jobs.parse import parse_job
+from gangplank.proof import expected
+from tests.unit.cli import test_jobs
+from tests.unit.proof.test_claims import World, interrupted, where
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.unit.conftest import Api
+
+Json = dict[str, Any]
+PODS = "/api/v1/namespaces/default/pods"
+JOB = {
+    "name": "digits", "image": "img", "script": "/opt/gangplank/trainer/train.py", "output": "/out/digits",
+    "volumes": [{"claim": "data", "mount": "/out", "on": "master"}], "hyperparameters": {"epochs": 2, "batch_size": 10},
+}  # fmt: skip
+
+
+def text(records: list[Json]) -> str:
+    return "".join(json.dumps(record) + "\n" for record in records)
+
+
+def folder(tmp_path: Path, records: list[Json]) -> str:
+    (tmp_path / "digits").mkdir()
+    (tmp_path / "digits/evidence.jsonl").write_text(text(records))
+    return str(tmp_path / "digits")
+
+
+def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
+    code = main.main(words)
+    told = capsys.readouterr()
+    return code, told.out, told.err
+
+
+@pytest.mark.parametrize("place", ["", "/evidence.jsonl"])
+def test_a_folder_or_its_file_is_proven_without_a_cluster(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], place: str
+) -> None:
+    code, out, err = run(capsys, "proof", "--file", folder(tmp_path, World().train()) + place)
+    assert (code, err) == (0, "")
+    assert out.endswith("PROVEN: 12 of 12 claims hold\n")
+
+
+def test_the_logs_of_all_ranks_will_do_as_well(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log = tmp_path / "all.log"
+    lines = [json.dumps({"event": "evidence", **record}) for record in World().train()]
+    log.write_bytes(b"\xff\xfe\n" + "\n".join(["Gloo is here", '{"event":"start"}', *lines]).encode())
+    assert run(capsys, "proof", "--file", str(log))[0] == 0
+
+
+def test_a_proof_that_fails_is_code_1_and_names_the_claim(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    place = folder(tmp_path, World(change=where("epoch", 1, parameters="other")).train())
+    code, out, err = run(capsys, "proof", "--file", place)
+    assert code == 1
+    assert "FAILED  weights agree" in out
+    assert err.startswith("gangplank: digits: not proven: weights agree (2 different sets of weights after epoch 1, ")
+    assert err.count("\n") == 1
+
+
+def test_a_job_file_says_what_is_expected(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    place, job = folder(tmp_path, World().train()), tmp_path / "job.yml"
+    job.write_text(yaml.safe_dump({"training_job": JOB}))
+    assert run(capsys, "proof", str(job), "--file", place)[0] == 0
+    job.write_text(yaml.safe_dump({"training_job": {**JOB, "workers": 3}}))
+    code, _, err = run(capsys, "proof", str(job), "--file", place)
+    assert code == 1
+    assert "every rank took part (rank 3 never finished (not a word of it: where its pod is gone, only `output`" in err
+
+
+@pytest.mark.parametrize("command", ["proof", "report"])
+def test_no_evidence_is_code_1_with_a_cure(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str
+) -> None:
+    (tmp_path / "log").write_text("Epoch [5/5], Average Loss: 0.02\n")
+    code, _, err = run(capsys, command, "--file", str(tmp_path / "log"))
+    assert (code, err) == (
+        1, "gangplank: log: not proven: no evidence (does its script write any? trainer/evidence.py says how)\n",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "told"),
+    [
+        (["proof", "--file", "/nowhere"], 3, "/nowhere: No such file or directory"),
+        (["proof", "digits", "--file", "/dev/null"], 3, "digits: no such file; with --file, a job is named by its job"),
+        (["proof"], 2, "proof: no job given; try: gangplank proof digits"),
+    ],
+)
+def test_bad_input_is_one_line(capsys: pytest.CaptureFixture[str], words: list[str], code: int, told: str) -> None:
+    found, _, err = run(capsys, *words)
+    assert found == code
+    assert told in err
+    assert err.count("\n") == 1
+
+
+def test_a_report_that_cannot_be_written_is_code_3(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    place = folder(tmp_path, World().train())
+    code, _, err = run(capsys, "report", "--file", place, "-o", f"{tmp_path}/none/r.html")
+    assert (code, "No such file or directory; name a place that can be written with -o" in err) == (3, True)
+
+
+def test_a_report_is_written_where_it_says(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code, out, _ = run(capsys, "report", "--file", folder(tmp_path, World().train()))
+    assert (code, out) == (0, f"report: {tmp_path}/digits-report.html\n")
+    assert "Proven" in (tmp_path / "digits-report.html").read_text()
+
+
+def test_a_training_that_is_not_proven_is_reported_all_the_same(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = folder(tmp_path, World(change=where("epoch", 1, parameters="other")).train())
+    assert run(capsys, "report", "--file", place, "-o", str(tmp_path / "r.html"))[0] == 0
+    assert "Not proven" in (tmp_path / "r.html").read_text()
+
+
+def live(api: Api, phase: str = "Completed", pods: int = 3) -> Json:
+    """The job JOB as a cluster has it, with so many of its pods left."""
+    manifest = BACKENDS["volcano"].manifests(parse_job(JOB))[-1]
+    manifest["metadata"]["uid"] = "u"
+    api.objects[f"{test_jobs.JOBS}/digits"] = {**manifest, "status": {"state": {"phase": phase}}}
+    for pod in expected.pods(manifest)[:pods]:
+        name = pod["metadata"]["name"]
+        api.objects[f"{PODS}/{name}"] = {**pod, "status": {"phase": "Succeeded"}}
+    return manifest
+
+
+def logs(api: Api, world: World) -> None:
+    for pod, rank in {"master-0": 0, "worker-0": 1, "worker-1": 2}.items():
+        api.logs[f"{PODS}/digits-{pod}/log"] = text(world.chains[rank]).encode()
+
+
+def on_claim(api: Api, monkeypatch: pytest.MonkeyPatch, evidence: str) -> None:
+    """Pods that are made run at once, and print the evidence."""
+    answer = api.answer
+
+    def kubelet(method: str, path: str, query: str, body: Json) -> tuple[int, bytes]:
+        if method == "POST":
+            name = f"{path}/{body['metadata']['name']}"
+            api.objects[name] = {**body, "status": {"phase": "Succeeded"}}
+            api.logs[f"{name}/log"] = evidence.encode()
+            return 201, json.dumps(body).encode()
+        return answer(method, path, query, body)
+
+    monkeypatch.setattr(api, "answer", kubelet)
+
+
+def test_from_the_pods_that_are_there(api: Api, capsys: pytest.CaptureFixture[str]) -> None:
+    world = World(job="digits-u")
+    world.train()
+    live(api)
+    logs(api, world)
+    code, out, err = run(capsys, "proof", "digits")
+    assert (code, err) == (0, "")
+    assert "ok      global batch: 30 samples per step" in out
+    assert not [line for line in api.seen if line.startswith("POST")]
+
+
+def test_from_the_claim_where_workers_are_gone(
+    api: Api, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(job="digits-u")
+    live(api, pods=1)
+    on_claim(api, monkeypatch, text(world.train()))
+    logs(api, world)
+    assert run(capsys, "proof", "digits")[0] == 0
+    (made,) = [line.split()[1] for line in api.seen if line.startswith("DELETE")]
+    assert made.startswith(f"{PODS}/digits-evidence-")
+    assert made not in api.objects, "the pod that read it is removed"
+
+
+@pytest.mark.parametrize("phase", ["Running", "Restarting"])
+def test_a_job_that_still_runs_is_not_proven_and_its_claim_is_left_alone(
+    api: Api, capsys: pytest.CaptureFixture[str], phase: str
+) -> None:
+    world = World(job="digits-u")
+    world.begin()
+    live(api, phase)
+    logs(api, world)
+    code, _, err = run(capsys, "proof", "digits")
+    assert (code, "rank 0 never finished" in err) == (1, True)
+    assert not [line for line in api.seen if line.startswith("POST")]
+
+
+def test_another_jobs_evidence_is_rejected(api: Api, capsys: pytest.CaptureFixture[str]) -> None:
+    world = World(job="digits-of-yesterday")
+    world.train()
+    live(api)
+    logs(api, world)
+    code, _, err = run(capsys, "proof", "digits")
+    assert (code, "one job (evidence is of job digits-of-yesterday, expected digits-u)" in err) == (1, True)
+
+
+def test_accumulated_batches_and_processes_of_a_pod_count() -> None:
+    job = {**JOB, "processes_per_node": 2, "args": ["--accumulate", "4"]}
+    found = expected.expected(BACKENDS["volcano"].manifests(parse_job(job))[-1])
+    assert (found.world_size, found.processes_per_pod, found.global_batch, found.epochs) == (6, 2, 10 * 4 * 6, 2)
+
+
+@pytest.mark.parametrize("backend", list(BACKENDS))
+def test_every_back_ends_manifest_says_the_same(backend: str) -> None:
+    job = {key: value for key, value in JOB.items() if key not in {"output", "volumes"}} | {"backend": backend}
+    found = expected.expected(BACKENDS[backend].manifests(parse_job(job))[-1])
+    assert (found.world_size, found.epochs, found.global_batch) == (3, 2, 30)
+
+
+def test_the_reading_pod_sees_the_claim_alone_and_only_to_read() -> None:
+    job = {**JOB, "shm_size": "1Gi", "volumes": [*JOB["volumes"], {"claim": "more", "mount": "/more"}]}
+    job["volumes"][1]["access"] = "ReadWriteMany"
+    pod = evidence.reader(BACKENDS["volcano"].manifests(parse_job(job))[-1])
+    assert pod is not None
+    (container,) = pod["spec"]["containers"]
+    assert container["command"] == ["cat", "/out/digits/evidence.jsonl"]
+    assert [(mount["mountPath"], mount["readOnly"]) for mount in container["volumeMounts"]] == [
+        ("/out", True), ("/more", True)]  # fmt: skip
+    assert pod["spec"]["securityContext"]["runAsNonRoot"] is True
+    assert "gangplank.dev/job" not in pod["metadata"]["labels"], "it is no rank of the job"
+
+
+@pytest.mark.parametrize("backend", ["volcano", "pytorchjob"])
+def test_the_reading_pod_of_a_team_s_job_goes_to_the_team_s_queue(backend: str) -> None:
+    def made(team: str) -> Json:
+        pod = evidence.reader(BACKENDS[backend].manifests(parse_job({**JOB, "team": team, "backend": backend}))[-1])
+        assert pod is not None
+        return pod
+
+    assert made("vision")["metadata"]["annotations"] == {"scheduling.volcano.sh/queue-name": "vision"}
+    assert made("vision")["spec"]["schedulerName"] == "volcano"
+    assert "annotations" not in made("")["metadata"]
+    assert "schedulerName" not in made("")["spec"]
+
+
+@pytest.mark.parametrize("change", [{"output": ""}, {"volumes": []}])
+def test_a_job_that_leaves_nothing_on_a_claim_has_no_reading_pod(change: Json) -> None:
+    assert evidence.reader(BACKENDS["volcano"].manifests(parse_job({**JOB, **change}))[-1]) is None
+
+
+def test_logs_of_the_last_generation_alone_are_not_taken_for_the_whole(
+    api: Api, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """New pods have not said what the pods before them said: the claim has it all."""
+    world, _ = interrupted(3, job="digits-u")
+    live(api)
+    for pod, rank in {"master-0": 0, "worker-0": 1, "worker-1": 2}.items():
+        second = [record for record in world.chains[rank] if record["time"] == 2000.0]
+        assert 0 < len(second) < len(world.chains[rank])
+        api.logs[f"{PODS}/digits-{pod}/log"] = text(second).encode()
+    on_claim(api, monkeypatch, text(world.records()))
+    code, out, _ = run(capsys, "proof", "digits")
+    assert (code, "1 resumes" in out) == (0, True)

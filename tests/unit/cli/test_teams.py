@@ -1,0 +1,53 @@
+"""The commands of teams: their help and completion, and what is told when a folder or a file is wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gangplank.cli import main
+from gangplank.cli.completion import script
+from gangplank.errors import GangplankError, Unreadable
+from gangplank.teams.load import load
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def test_help_and_completion_know_the_commands_below_team(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        main.main(["team", "kubeconfig", "--help"])
+    assert end.value.code == 0
+    assert "a certificate of a few hours" in capsys.readouterr().out
+    for shell in ("bash", "zsh", "fish"):
+        made = script(main.parser(), shell)
+        assert all(word in made for word in ("team", "kubeconfig", "ttl", "drift", "teams"))
+
+
+def test_a_job_takes_its_team_s_values_where_a_folder_of_teams_is_given(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    job = tmp_path / "job.yml"
+    job.write_text("training_job: {name: j, team: vision, workers: 1, script: /a.py}\n")
+    assert main.main(["expand", str(job), "--teams", str(ROOT / "inventories/lab/teams")]) == 0
+    assert capsys.readouterr().out.startswith("j in vision on volcano")
+    assert main.main(["expand", str(job)]) == main.REFUSED
+    assert "training_job.image: got nothing" in capsys.readouterr().err
+    job.write_text("training_job: {name: j, team: visoin, image: i, script: /a.py}\n")
+    assert main.main(["expand", str(job), "--teams", str(ROOT / "inventories/lab/teams")]) == main.REFUSED
+    assert 'team: got "visoin", expected a team with a file (speech, vision)' in capsys.readouterr().err
+
+
+def test_a_folder_that_is_not_there_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.main(["expand", str(ROOT / "jobs/digits.yml"), "--teams", "nowhere"]) == Unreadable.exit_code
+    assert "nowhere: no such folder" in capsys.readouterr().err
+
+
+def test_words_that_yaml_reads_differently_are_refused_in_every_file_at_once(tmp_path: Path) -> None:
+    (tmp_path / "a.yml").write_text("team: {name: no, members: [{user: on}]}\n")
+    (tmp_path / "b.yml").write_text("team: {name: 1_000}\nteam: {}\n")
+    with pytest.raises(GangplankError, match="bare word no") as caught:
+        load(str(tmp_path))
+    text = str(caught.value)
+    assert "bare word on" in text
+    assert "b.yml: 1 problem" in text

@@ -1,0 +1,527 @@
+"""Who waits for a cluster outlasts an API server that is away, and reads on; against a real server that is stopped."""
+
+from __future__ import annotations
+
+import contextlib
+import http.server
+import json
+import socket
+import struct
+import threading
+import time
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from gangplank.backends import BACKENDS
+from gangplank.cli import main
+from gangplank.cluster import follow, logs, patience
+from gangplank.cluster.client import Kube
+from gangplank.cluster.evidence import gathered
+from gangplank.cluster.submit import gone
+from gangplank.errors import KubeError
+from gangplank.jobs.parse import parse_job
+from gangplank.proof import log_lines
+from gangplank.proof.verdict import Expected, prove
+from gangplank.teams.quota_ready import settle
+from tests.unit.cli.test_proof import JOB, text
+from tests.unit.proof.test_claims import World
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+Json = dict[str, Any]
+JOBS = "/apis/batch.volcano.sh/v1alpha1/namespaces/default/jobs"
+PODS = "/api/v1/namespaces/default/pods"
+NOON = 1_800_000_000  # seconds since 1970 of a log's first line
+RESET = struct.pack("ii", 1, 0)  # close without a word, as the kernel does for a process that was killed
+
+
+def stamped(at: float, words: str) -> str:
+    """A line as the API server gives it with timestamps=true."""
+    whole, part = divmod(round(at * 1000), 1000)
+    return f"{datetime.fromtimestamp(whole, UTC):%Y-%m-%dT%H:%M:%S}.{part:03}000000Z {words}\n"
+
+
+class Quiet(http.server.ThreadingHTTPServer):
+    outer: Server
+    daemon_threads, allow_reuse_address = True, True
+
+    def handle_error(self, *_words: object) -> None:
+        """Say nothing."""
+
+    def shutdown_request(self, request: Any) -> None:
+        with contextlib.suppress(OSError):
+            super().shutdown_request(request)
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    server: Quiet
+    protocol_version = "HTTP/1.1"
+
+    def setup(self) -> None:
+        super().setup()
+        self.server.outer.connections.append(self.connection)
+
+    def any_method(self) -> None:
+        size = int(self.headers.get("Content-Length") or 0)
+        body = json.loads(self.rfile.read(size)) if size else {}
+        where, _, query = self.path.partition("?")
+        self.server.outer.seen.append(f"{self.command} {where}")
+        options = dict(part.split("=") for part in query.split("&") if part)
+        if self.server.outer.says:
+            self.whole(self.server.outer.says.pop(0), {"message": "later"})
+        elif where.endswith("/log"):
+            self.server.outer.asked.append(options)
+            self.log(where.removesuffix("/log"), options)
+        else:
+            code, found = self.server.outer.answer(self.command, where, body, "dryRun" in options)
+            if self.command != "GET" and self.server.outer.mute:
+                self.server.outer.mute -= 1
+                cut(self.connection)
+            else:
+                self.whole(code, found)
+
+    do_GET = do_POST = do_PATCH = do_DELETE = any_method  # noqa: N815  the names that http.server calls
+
+    def whole(self, code: int, found: Json) -> None:
+        data = json.dumps(found).encode()
+        self.send_response(code)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log(self, where: str, options: dict[str, str]) -> None:
+        if where not in self.server.outer.objects:
+            self.whole(404, {"message": "no such pod"})
+            return
+        since = 0.0
+        if "sinceTime" in options:
+            since = datetime.fromisoformat(options["sinceTime"].replace("%3A", ":")).timestamp()
+        self.send_response(200)
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        limit, clean = self.server.outer.cuts.pop(0) if self.server.outer.cuts else (10**9, True)
+        if clean and options.get("follow") != "true":
+            limit = 10**9  # what has ended is read whole, or breaks
+        position = 0
+        while True:
+            entries = self.server.outer.logs[where]
+            new = [entry for entry in entries[position:] if entry[0] >= since]
+            position = len(entries)
+            stamps = options.get("timestamps") == "true"
+            data = "".join(stamped(*entry) if stamps else f"{entry[1]}\n" for entry in new).encode()
+            if len(data) >= limit:
+                self.chunk(data[:limit])
+                if clean:
+                    self.chunk(b"", last=True)
+                else:
+                    cut(self.connection)
+                return
+            limit -= len(data)
+            self.chunk(data)
+            if options.get("follow") != "true" or not self.server.outer.runs(where):
+                self.chunk(b"", last=True)
+                return
+            time.sleep(0.01)
+
+    def chunk(self, data: bytes, *, last: bool = False) -> None:
+        if data or last:
+            self.wfile.write(b"%x\r\n%b\r\n" % (len(data), data))
+
+    def handle(self) -> None:
+        with contextlib.suppress(OSError, ValueError):  # the client, or this server, is gone
+            super().handle()
+
+    def finish(self) -> None:
+        with contextlib.suppress(OSError, ValueError):
+            super().finish()
+
+    def log_message(self, *_words: object) -> None:
+        """Say nothing."""
+
+
+@dataclass
+class Server:
+    """A few objects behind HTTP on one port of the loopback, which can be taken away and given back."""
+
+    objects: dict[str, Json] = field(default_factory=dict)
+    logs: dict[str, list[tuple[float, str]]] = field(default_factory=dict)
+    cuts: list[tuple[int, bool]] = field(default_factory=list)
+    """Bytes after which the next answers about logs end, and whether as if that were all."""
+    says: list[int] = field(default_factory=list)
+    """Statuses of the next answers."""
+    mute: int = 0
+    """How many of the next writes are done and not answered."""
+    seen: list[str] = field(default_factory=list)
+    asked: list[dict[str, str]] = field(default_factory=list)
+    """The queries about logs."""
+    port: int = 0
+    http: Quiet | None = None
+    connections: list[socket.socket] = field(default_factory=list)
+
+    def start(self) -> None:
+        self.http = Quiet(("127.0.0.1", self.port), Handler)
+        self.http.outer = self
+        self.port = self.http.server_port
+        threading.Thread(target=self.http.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+
+    def stop(self) -> None:
+        """Be gone at once, with every open connection."""
+        if self.http:
+            self.http.shutdown()
+            self.http.socket.close()
+            for connection in self.connections:
+                cut(connection)
+        self.http, self.connections = None, []
+
+    def answer(self, method: str, where: str, body: Json, dry: bool) -> tuple[int, Json]:
+        if method == "GET" and where.endswith(("pods", "resourcequotas")):
+            return 200, {"items": [item for place, item in self.objects.items() if place.startswith(where)]}
+        if method == "POST":
+            where = f"{where}/{body['metadata']['name']}"
+            if where in self.objects:
+                return 409, {"message": "already exists"}
+            if not dry:
+                self.objects[where] = {**body, "status": {"phase": "Succeeded"}}
+            return 201, body
+        if where not in self.objects:
+            return 404, {"message": "not found"}
+        return 200, self.objects.pop(where) if method == "DELETE" else self.objects[where]
+
+    def runs(self, where: str) -> bool:
+        statuses = self.objects[where].get("status", {}).get("containerStatuses") or [{}]
+        return "running" in (statuses[0].get("state") or {})
+
+    def pod(self, name: str, state: str = "running", uid: str = "", restarts: int = 0) -> Json:
+        """Make or change a pod with one container."""
+        status = {"name": "c", "restartCount": restarts, "state": {state: {}}}
+        meta = {"name": name, "namespace": "default", "uid": uid or name, "labels": {}}
+        pod = {"metadata": meta, "spec": {"containers": [{"name": "c"}]}, "status": {"containerStatuses": [status]}}
+        self.objects[f"{PODS}/{name}"] = pod
+        self.logs.setdefault(f"{PODS}/{name}", [])
+        return pod
+
+    def prints(self, name: str, *texts: str) -> None:
+        """Lines of a pod, now."""
+        self.logs[f"{PODS}/{name}"] += [(NOON + time.monotonic() % 10_000, line) for line in texts]
+
+    def config(self, folder: Path) -> str:
+        """A kubeconfig for it."""
+        place = folder / "kubeconfig"
+        place.write_text(json.dumps({
+            "current-context": "x", "clusters": [{"name": "c", "cluster": {"server": f"http://127.0.0.1:{self.port}"}}],
+            "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+            "users": [{"name": "u", "user": {"token": "t"}}]}))  # fmt: skip
+        return str(place)
+
+
+def cut(connection: socket.socket) -> None:
+    """End a connection as a killed server does."""
+    with contextlib.suppress(OSError):
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
+        connection.shutdown(socket.SHUT_RDWR)
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    state = Server()
+    state.start()
+    yield state
+    state.stop()
+
+
+@pytest.fixture
+def kube(server: Server, tmp_path: Path) -> Kube:
+    return Kube(server.config(tmp_path))
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seconds as tenths."""
+    monkeypatch.setattr(patience, "RETRY_S", 0.05)
+    monkeypatch.setattr(follow, "POLL_S", 0.05)
+    monkeypatch.setattr(logs, "PAUSES_S", (0.001, 0.1))
+
+
+def manifest(server: Server, phase: str) -> Json:
+    """The job of test_proving, in a phase."""
+    job = BACKENDS["volcano"].manifests(parse_job(JOB))[-1]
+    job["metadata"]["uid"] = "u"
+    server.objects[f"{JOBS}/digits"] = {**job, "status": {"state": {"phase": phase}}}
+    return job
+
+
+def wait(condition: Any, limit_s: float = 10.0) -> None:
+    end = time.monotonic() + limit_s
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+ENTRIES = st.lists(st.tuples(st.integers(0, 4000), st.text("ab \u00e9", max_size=6)), max_size=30).map(
+    lambda entries: [(NOON + at / 1000, words) for at, words in sorted(entries, key=lambda entry: entry[0])]
+)
+CUTS = st.lists(st.tuples(st.integers(0, 700), st.booleans()), max_size=4)
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(ENTRIES, CUTS)
+def test_every_line_comes_once_wherever_the_connection_ends(
+    server: Server, kube: Kube, entries: list[tuple[float, str]], cuts: list[tuple[int, bool]]
+) -> None:
+    """Broken, or ended by a kubelet as if the log had: in a line, in its time, in a letter of two bytes."""
+    pod = server.pod("a")
+    server.logs[f"{PODS}/a"] = entries
+    server.cuts = [*cuts]
+    ended = threading.Timer(0.05, lambda: server.pod("a", "terminated"))
+    ended.start()
+    assert list(logs.follow(kube.patient(), pod)) == [words for _, words in entries]
+    ended.join()
+
+
+def test_a_log_is_read_on_after_an_outage_and_ends_with_its_container(server: Server, kube: Kube) -> None:
+    pod, read = server.pod("a"), list[str]()
+    thread = threading.Thread(target=lambda: read.extend(logs.follow(kube.patient(), pod)), daemon=True)
+    server.prints("a", "one", "two")
+    thread.start()
+    time.sleep(0.1)
+    server.stop()
+    server.prints("a", "three")
+    time.sleep(0.2)
+    server.start()
+    server.prints("a", "four")
+    time.sleep(0.1)
+    server.pod("a", "terminated")
+    thread.join(10)
+    assert read == ["one", "two", "three", "four"]
+
+
+def test_half_a_line_of_a_pod_that_is_gone_is_no_line(server: Server, kube: Kube) -> None:
+    pod = server.pod("a")
+    server.prints("a", "one", "two")
+    server.cuts = [(50, False)]
+    read = []
+    for line in logs.follow(kube.patient(), pod):
+        read.append(line)
+        server.objects.clear()
+    assert read == ["one"]
+
+
+def test_the_log_of_the_pod_that_took_its_place_is_another(server: Server, kube: Kube) -> None:
+    pod = server.pod("a")
+    server.prints("a", "one")
+    server.cuts = [(20, False)]
+    server.pod("a", uid="another")
+    assert list(logs.follow(kube.patient(), pod)) == []
+
+
+def test_a_container_that_started_again_has_its_own_log(server: Server, kube: Kube) -> None:
+    pod = server.pod("a")
+    server.prints("a", "one")
+    server.pod("a", restarts=1)
+    assert list(logs.follow(kube.patient(), pod)) == ["one"]
+    assert server.asked[-1].get("previous") == "true"
+    server.pod("a", restarts=2)
+    assert list(logs.follow(kube.patient(), pod)) == []
+
+
+def test_a_job_is_followed_to_its_end_over_an_outage(server: Server, kube: Kube) -> None:
+    job, world = manifest(server, "Running"), World(job="digits-u")
+    world.train()
+    for rank in range(3):
+        server.pod(f"digits-{rank}")
+        server.prints(f"digits-{rank}", *text(world.chains[rank][:5]).splitlines())
+    watch, said, ends = follow.JobWatch(job, kube), list[str](), list[Any]()
+    thread = threading.Thread(target=lambda: ends.append(follow.follow(watch, said.append, 60)), daemon=True)
+    thread.start()
+    wait(lambda: len(watch.records) == 15)
+    server.stop()
+    for rank in range(3):
+        server.prints(f"digits-{rank}", *text(world.chains[rank][5:]).splitlines())
+    time.sleep(0.3)
+    server.start()
+    wait(lambda: len(watch.records) >= len(world.records()))
+    for rank in range(3):
+        server.pod(f"digits-{rank}", "terminated")
+    manifest(server, "Completed")
+    thread.join(10)
+    assert [end.succeeded for end in ends] == [True]
+    assert len(watch.records) == len(world.records()), "no line is lost, and none is read twice"
+    assert prove(watch.records, Expected(3, epochs=2, job_uid="digits-u")).passed
+    outage = [line.partition("digits: ")[2] for line in said if "the API server" in line]
+    assert len(outage) == 2, said
+    assert outage[0].startswith("the API server does not answer ([Errno 111] Connection refused); waiting up to ")
+    assert outage[1] == "the API server answers again after 0 s"
+
+
+@pytest.mark.parametrize("status", [429, 500, 502, 503, 504])
+def test_a_server_that_is_busy_is_waited_for(server: Server, kube: Kube, status: int) -> None:
+    job = manifest(server, "Completed")
+    server.says, said = [status] * 3, list[str]()
+    end = follow.follow(follow.JobWatch(job, kube), said.append, 60)
+    assert end is not None
+    assert end.succeeded
+    assert "the API server does not answer (the cluster says: later); waiting up to " in said[0]
+
+
+@pytest.mark.parametrize("status", [400, 401, 403])
+def test_a_refusal_is_an_answer(server: Server, kube: Kube, status: int) -> None:
+    server.says = [status]
+    with pytest.raises(KubeError, match="the cluster says: later") as refused:
+        follow.follow(follow.JobWatch(manifest(server, "Running"), kube), pytest.fail, 60)
+    assert refused.value.status == status
+
+
+def test_a_job_that_was_deleted_meanwhile_has_failed(server: Server, kube: Kube) -> None:
+    job = manifest(server, "Running")
+    server.objects.clear()
+    server.says = [503]
+    end = follow.follow(follow.JobWatch(job, kube), lambda _: None, 60)
+    assert end is not None
+    assert (end.failed, "is not there (deleted?)" in end.reason) == (True, True)
+
+
+@pytest.mark.parametrize(("timeout_s", "seconds"), [(0.3, 60), (60, 0.3)])
+def test_patience_ends_and_says_how_long_it_was(
+    server: Server, kube: Kube, monkeypatch: pytest.MonkeyPatch, timeout_s: float, seconds: float
+) -> None:
+    monkeypatch.setattr(Kube.patient, "__defaults__", (patience.silent, seconds, float("inf")))
+    job, said = manifest(server, "Running"), list[str]()
+    server.stop()
+    began = time.monotonic()
+    with pytest.raises(KubeError, match=r"does not answer.*; waited 0 s; digits trains on without it, run this again"):
+        follow.follow(follow.JobWatch(job, kube), said.append, timeout_s)
+    assert 0.3 <= time.monotonic() - began < 3
+    assert len(said) == 1
+
+
+def test_two_minutes_are_outlasted() -> None:
+    assert patience.OUTAGE_S >= 120
+
+
+def test_a_server_that_hangs_is_away_too(server: Server, kube: Kube, monkeypatch: pytest.MonkeyPatch) -> None:
+    job, answer = manifest(server, "Completed"), server.answer
+    monkeypatch.setattr("gangplank.cluster.client.TIMEOUT_S", 0.2)
+    hung = iter([True, True])
+
+    def slow(*request: Any) -> tuple[int, Json]:
+        if next(hung, False):
+            time.sleep(0.5)
+        return answer(*request)
+
+    monkeypatch.setattr(server, "answer", slow)
+    end = follow.follow(follow.JobWatch(job, kube), lambda _: None, 60)
+    assert end is not None
+    assert end.succeeded
+
+
+@pytest.mark.parametrize("words", [["status", "digits"], ["logs", "digits", "-f"], ["proof", "digits"]])
+def test_a_command_says_at_once_that_nobody_answers(
+    server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str]
+) -> None:
+    config = server.config(tmp_path)
+    server.says = [503, 503]
+    assert main.main([*words, "--kubeconfig", config]) == 4
+    assert len(server.seen) == 1, "it asks once"
+    server.stop()
+    began = time.monotonic()
+    assert main.main([*words, "--kubeconfig", config]) == 4
+    assert time.monotonic() - began < 3
+    assert "does not answer: [Errno 111] Connection refused; is the cluster up? (make lab)" in capsys.readouterr().err
+
+
+def test_followed_logs_go_on_after_an_outage(
+    server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    manifest(server, "Running")
+    server.pod("digits-a")
+    server.prints("digits-a", "one \x1b[2J")
+    words = ["logs", "digits", "-f", "--kubeconfig", server.config(tmp_path)]
+    codes: list[int] = []
+    thread = threading.Thread(target=lambda: codes.append(main.main(words)), daemon=True)
+    thread.start()
+    wait(lambda: f"GET {PODS}/digits-a/log" in server.seen)
+    time.sleep(0.1)
+    server.stop()
+    time.sleep(0.2)
+    server.prints("digits-a", "two")
+    server.start()
+    time.sleep(0.1)
+    server.pod("digits-a", "terminated")
+    thread.join(10)
+    told = capsys.readouterr()
+    assert (codes, told.out) == ([0], "[digits-a] one \x1b[2J\n[digits-a] two\n")
+    assert [line.partition(" (")[0] for line in told.err.splitlines()] == [
+        "the API server does not answer", "the API server answers again after 0 s"]  # fmt: skip
+
+
+def test_evidence_is_read_from_the_claim_over_an_outage_and_the_reading_pod_is_removed(
+    server: Server, kube: Kube, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job, world = manifest(server, "Completed"), World(job="digits-u")
+    world.train()
+    live, answer = server.objects[f"{JOBS}/digits"], server.answer
+
+    def kubelet(method: str, where: str, body: Json, dry: bool) -> tuple[int, Json]:
+        code, found = answer(method, where, body, dry)
+        if method == "POST" and code == 201:
+            server.logs[f"{where}/{body['metadata']['name']}"] = [(NOON, line) for line in lines_of]
+            server.says = [503]
+        return code, found
+
+    lines_of = text(world.records()).splitlines()
+    monkeypatch.setattr(server, "answer", kubelet)
+    server.mute = 1  # the pod is made, and the answer lost
+    records = gathered(kube.patient(), {**job, **live}, [], 3)
+    assert prove(records, Expected(3, job_uid="digits-u")).passed
+    assert [line.split()[0] for line in server.seen if not line.startswith("GET")] == ["POST", "POST", "POST", "DELETE"]
+    assert not [place for place in server.objects if "evidence-" in place]
+
+
+def test_what_could_be_done_twice_is_asked_once(server: Server, kube: Kube) -> None:
+    patient = kube.patient()
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "namespace": "default"}}
+    for ask in (lambda: patient.create(pod), lambda: patient.delete(pod), lambda: patient.patch(pod, {})):
+        server.objects[f"{PODS}/b"] = {}
+        server.says, server.seen = [503, 503], []
+        with pytest.raises(KubeError, match="later"):
+            ask()
+        assert len(server.seen) == 1
+
+
+def test_waits_of_roles_outlast_it_too(server: Server, kube: Kube) -> None:
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "namespace": "default"}}
+    server.says = [503, 429]
+    assert kube.accepts(pod, 10) == ""
+    server.says = [503, 500]
+    gone(kube, pod)
+    quota = {"metadata": {"name": "q", "namespace": "default"}, "spec": {"hard": {"pods": 1}}}
+    server.objects["/api/v1/resourcequotas/q"] = {**quota, "status": {"used": {"pods": 0}}}
+    server.says = [503, 504]
+    assert settle(kube, 10) == []
+
+
+def test_each_line_of_a_log_is_looked_at_once(server: Server, kube: Kube, monkeypatch: pytest.MonkeyPatch) -> None:
+    read, looked = log_lines.read, list[str]()
+    monkeypatch.setattr(log_lines, "read", lambda line: looked.append(line) or read(line))
+    job = manifest(server, "Running")
+    server.pod("digits-a")
+    server.prints("digits-a", *(f"line {number}" for number in range(1000)))
+    watch = follow.JobWatch(job, kube.patient())
+    watch.poll()
+    wait(lambda: watch.progress() is not None and len(looked) == 1000)
+    for _ in range(10):
+        watch.poll()
+        watch.progress()
+    assert len(looked) == 1000
+    assert [len(log.last) for log in watch.logs.values()] == [follow.LAST_LINES], "and none is kept"
+    server.pod("digits-a", "terminated")
+    watch.finish()
+
+

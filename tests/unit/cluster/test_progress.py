@@ -1,0 +1,223 @@
+"""What a job's log says of it: the trainer's own lines and no others, whatever a script prints beside them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gangplank.cluster.progress import Progress, events, table
+from gangplank.proof.records import record_hash
+from gangplank.proof.report.page import page
+from gangplank.proof.verdict import prove, read_records
+from tests.unit.proof.test_claims import EXPECTED, World
+
+Json = dict[str, Any]
+START: Json = {
+    "event": "start", "rank": 1, "world_size": 3, "host": "h", "pod": "p", "node": "n", "job_uid": None, "pod_uid": "u",
+}  # fmt: skip
+STEP: Json = {
+    "event": "step", "rank": 0, "epoch": 2, "step": 5, "steps_total": 9, "loss": 0.5, "mean_loss": 0.6,
+    "gradient_norm": 1.5,
+}  # fmt: skip
+EPOCH: Json = {
+    "event": "epoch", "rank": 0, "epoch": 2, "epochs": 6, "steps": 16, "samples": 512, "loss": 0.25, "accuracy": 0.5,
+    "test_loss": 0.3, "seconds": {"data": 0.1},
+}  # fmt: skip
+ROW: Json = {
+    "rank": 0, "pod": "p", "node": "n", "world_size": 3, "steps": 9, "samples": 288, "loss": 0.25, "accuracy": 0.5,
+}  # fmt: skip
+RESULT: Json = {
+    "event": "result", "rank": 0, "world_size": 3, "accuracy": 0.5, "loss": 0.25, "seconds": 9.5, "ranks": [ROW],
+}  # fmt: skip
+SOUND = World().train()
+OURS = [json.dumps({"event": "evidence", **record}, separators=(",", ":")) for record in SOUND]
+# What libraries and scripts print: each of these once ended a playbook, or made a sound run NOT PROVEN.
+HOSTILE = (
+    '{"event": "step", "loss": 1.0}',
+    '{"event":"step","loss":1.0}',
+    '{"event":"start","rank":0}',
+    '{"event":"start","rank":{},"world_size":[]}',
+    '{"event":"step","rank":0,"epoch":1,"step":1,"steps_total":2,"loss":"low"}',
+    '{"event":"epoch","rank":0}',
+    '{"event":"result","ranks":7}',
+    '{"event":"result","rank":0,"ranks":[{}]}',
+    '{"event":{}}',
+    '{"event":null}',
+    '{"event":"evidence"}',
+    '{"event":"evidence","kind":"begin","rank":0}',
+    '{"event":"evidence","kind":"begin","rank":true,"seq":"x","prev":"","time":1,"hash":"0","resumed":{}}',
+    '{"kind": "metrics"}',
+    '{"kind":"heads","rank":0,"epoch":null}',
+    '{"kind":"metrics","rank":0,"seq":1,"prev":"","time":1.0,"hash":"d41d8cd98f00b204e9800998ecf8427e"}',
+    '{"kind":"metrics","rank":0,"seq":"x","prev":"","time":1.0,"hash":"' + 64 * "0" + '"}',
+    '{"event":"step","rank":0,"epoch":1,"step":' + 5000 * "9" + "}",
+    '{"event":"step","rank":0,"epoch":1,"step":' + 400 * "9" + ',"steps_total":1,"loss":' + 400 * "9" + "}",
+    '{"event":"step","rank":0,"epoch":1,"step":1,"steps_total":2,"loss":NaN,"mean_loss":NaN,"gradient_norm":NaN}',
+    '{"event":"step","loss":' + 100_000 * "[",
+    '{"event":"step","loss":' + 100_000 * "[" + 100_000 * "]" + "}",
+    '{"hash":' + 100_000 * '{"hash":',
+    '{"kind":' + 100_000 * '{"kind":',
+    '{"event":"evidence","hash":' + 900 * "[" + 900 * "]" + "}",
+    100_000 * "[" + 100_000 * "]",
+    '["event"]',
+    '"event"',
+    "{",
+    '{"event"',
+    "\x1b]0;title\x07\x1b[2J",
+    "a\u2028b\x0bc\x85d",
+    "\ufffd\ufffd{",
+    "\r 10%|#",
+)
+
+
+def line(fields: Json) -> str:
+    """As the trainer's log.py prints it."""
+    return json.dumps(fields, separators=(",", ":"))
+
+
+def shown(lines: list[str]) -> Progress:
+    """What the lines add up to."""
+    progress = Progress()
+    for event in events("\n".join(lines)):
+        progress.take(event)
+    return progress
+
+
+def test_the_trainers_lines_add_up() -> None:
+    progress = shown([line(START), line({**START, "rank": 0}), line(STEP)])
+    assert progress.text() == "2/3 ranks joined, epoch 2, step 5/9, loss 0.5000"
+    progress = shown([line(START), line(STEP), line({**STEP, "rank": 2, "step": 8}), line(EPOCH), line(RESULT)])
+    assert progress.text() == "1/3 ranks joined, epoch 2/6, step 5/9, loss 0.2500, accuracy 0.500"
+    assert progress.rows == [ROW]
+    assert table(progress.rows).splitlines()[1].split() == ["0", "p", "n", "3", "9", "288", "0.2500", "0.500"]
+
+
+@pytest.mark.parametrize("foreign", HOSTILE, ids=range(len(HOSTILE)))
+def test_a_line_of_another_program_changes_nothing(foreign: str) -> None:
+    ours = [line(START), line(STEP), line(EPOCH), line(RESULT)]
+    assert shown([foreign]) == Progress()
+    assert shown([part for one in ours for part in (foreign, one, foreign)]) == shown(ours)
+    assert read_records(foreign) == []
+    mixed = read_records("\n".join(part for one in OURS for part in (foreign, one, foreign)))
+    assert mixed == SOUND
+    assert prove(mixed, EXPECTED) == prove(SOUND, EXPECTED)
+
+
+def test_words_without_an_end_of_line_hide_no_line_of_ours() -> None:
+    """`print(".", end="")` before the trainer prints: both are one line of the log."""
+    assert read_records("\n".join(f"\r 10%|#{one}" for one in OURS)) == SOUND
+    assert shown([f"...{line(START)}", f"\x1b[0m{line(STEP)}"]).text() == shown([line(START), line(STEP)]).text()
+
+
+@pytest.mark.parametrize("shape", [START, STEP, EPOCH, RESULT], ids=lambda shape: str(shape["event"]))
+def test_every_field_of_a_line_is_looked_at(shape: Json) -> None:
+    assert shown([line(shape)]) != Progress() or shape["event"] == "step"
+    for key in shape.keys() - {"event"}:
+        assert events(line({name: value for name, value in shape.items() if name != key})) == []
+        for wrong in ([], {"a": "b"}, 10**400, float("nan"), "\x1b[2J", True):
+            assert events(line({**shape, key: wrong})) == [], (key, wrong)
+        if isinstance(shape[key], int):
+            assert events(line({**shape, key: -1})) == [], key
+
+
+@pytest.mark.parametrize("record", [SOUND[0], SOUND[-1]], ids=["begin", "heads"])
+def test_our_own_record_that_was_changed_is_altered_or_missing_and_never_passed_over(record: Json) -> None:
+    for key in record:
+        for changed in (None, "x", [], {}, 1, 99, "0" * 64, float("inf"), True):
+            if changed == record[key] and type(changed) is type(record[key]):
+                continue
+            lines = [line({**one, key: changed} if one is record else one) for one in SOUND]
+            verdict = prove(read_records("\n".join(lines)), EXPECTED)
+            assert "records are whole" in {claim.name for claim in verdict.failed} or not verdict.passed, (key, changed)
+
+
+def test_a_changed_number_in_a_log_is_named_as_altered() -> None:
+    lines = [*OURS[:3], OURS[3].replace('"time":1000.0', '"time":1001.0'), *OURS[4:]]
+    verdict = prove(read_records("\n".join(lines)), EXPECTED)
+    assert f"rank {SOUND[3]['rank']} record {SOUND[3]['seq']} ({SOUND[3]['kind']}) was altered" in verdict.text()
+
+
+STRANGE = ("\ud800\x1b[2J", 10**400, -1, 2**53, 1e18)
+JSON_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.sampled_from(STRANGE),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=12,
+)
+NAMES = sorted({*START, *STEP, *EPOCH, *RESULT, *ROW, *(key for record in SOUND for key in record), "resumed"})
+KINDS = ("start", "step", "epoch", "result", "evidence", "begin", "heads", "end", "samples")
+OBJECTS = st.dictionaries(st.sampled_from(NAMES) | st.text(), st.sampled_from(KINDS) | JSON_VALUES)
+LINES = st.one_of(
+    st.text(),
+    st.binary().map(lambda raw: raw.decode("utf-8", "replace")),
+    JSON_VALUES.map(json.dumps),
+    OBJECTS.map(line),
+    OBJECTS.map(json.dumps),
+    st.tuples(st.sampled_from([START, STEP, EPOCH, RESULT]), st.sampled_from(NAMES), JSON_VALUES).map(
+        lambda three: line({**three[0], three[1]: three[2]})
+    ),
+    st.tuples(st.sampled_from(OURS), st.integers(0, 400)).map(lambda two: two[0][: -1 - two[1]]),  # a half of ours
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(LINES, max_size=8), st.randoms(use_true_random=False))
+def test_whatever_is_printed_the_verdict_of_sound_evidence_stays(foreign: list[str], chance: Any) -> None:
+    lines = [*OURS]
+    for one in foreign:
+        lines.insert(chance.randrange(len(lines) + 1), one)
+    assert prove(read_records("\n".join(lines)), EXPECTED) == prove(SOUND, EXPECTED)
+    progress = shown(lines)
+    assert progress.text().isprintable()
+    table(progress.rows).encode()
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.sampled_from(range(len(SOUND))), st.sampled_from(NAMES), JSON_VALUES, st.booleans())
+def test_a_lie_with_the_right_hash_is_judged_and_shown(at: int, key: str, value: Any, new: bool) -> None:
+    """Evidence is also read from files that anybody can write; its world and data stay as small as they were."""
+    lie = {**SOUND[at], key: value if key not in {"world_size", "dataset_samples", "bitmap"} else str(value)}
+    lie["hash"] = record_hash(lie)
+    records = read_records("\n".join(map(line, [*SOUND[:at], *([SOUND[at]] if new else []), lie, *SOUND[at + 1 :]])))
+    prove(records, EXPECTED).text().encode()
+    page("digits", records, EXPECTED).encode()
+
+
+@pytest.mark.parametrize("value", [*STRANGE, None, [], {}, True, [[1, 2]], {"a": [[]]}])
+@pytest.mark.parametrize(("kind", "key"), [
+    ("begin", "time"), ("begin", "node"), ("begin", "pod_uid"), ("epoch", "epoch"), ("epoch", "accuracy"),
+    ("epoch", "losses"), ("epoch", "spent"), ("end", "seconds"), ("heads", "heads"), ("samples", "count"),
+])  # fmt: skip
+def test_ranks_that_lie_all_the_way_are_judged_and_shown_without_an_error(kind: str, key: str, value: object) -> None:
+    world = World(change=lambda record: record.update({key: value}) if record["kind"] == kind else None)
+    records = read_records("\n".join(map(json.dumps, world.train())))
+    assert prove(records, EXPECTED).text().replace("\n", "").isprintable()
+    page("digits", records, EXPECTED).encode()
+
+
+@pytest.mark.parametrize("resumed", [{}, [], 1, {"heads": []}, {"heads": {"x": 1}}, {"heads": {"1": {}}}])
+def test_a_resume_without_its_chains_is_a_gap(resumed: object) -> None:
+    world = World(change=lambda record: record.update(resumed=resumed) if record["kind"] == "begin" else None)
+    verdict = prove(world.train(), EXPECTED)
+    assert "rank 0 record 0 (begin) does not say which chains it resumed" in verdict.text()
+
+
+@pytest.mark.parametrize("seq", ["x", None, 1.5, True, 10**400])
+def test_a_record_without_a_number_is_altered(seq: object) -> None:
+    world = World(change=lambda record: record.update(seq=seq) if record["kind"] == "begin" else None)
+    assert "was altered" in prove(world.train(), EXPECTED).text()
+
+
+def test_records_nested_as_deeply_as_json_can_be_read_are_altered() -> None:
+    start = line({**SOUND[0], "event": "evidence", "hash": 64 * "0"})[:-1]
+    deep = [f'{start},"deep":{depth * "["}{depth * "]"}}}' for depth in range(600, 1000)]
+    records = read_records("\n".join(deep))
+    assert records
+
+    def further_down(calls: int) -> str:
+        return further_down(calls - 1) if calls else prove(records, EXPECTED).text()
+
+    assert "was altered" in further_down(100)

@@ -1,0 +1,59 @@
+"""The role lab_cluster over what an earlier lab has left: data of newer programs are not put under older ones."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+INVENTORY = (
+    "all: {hosts: {node-0: {ansible_connection: local, ansible_python_interpreter: '{{ ansible_playbook_python }}'}}}"
+)
+
+
+def parts(etcd: str, kubernetes: str) -> dict[str, object]:
+    """What the role lab_parts would have built."""
+    folders = {"etcd": f"/p/etcd-v{etcd}-0a/bin", "kubernetes": f"/p/kubernetes-v{kubernetes}-1b/bin", "helm": "/p/h"}
+    return {"bin": folders, "charts": {}, "images": [], "roots": {"node": "/none"}, "store": "/none"}
+
+
+def check(folder: Path, etcd: str, kubernetes: str) -> str:
+    """What a check run says that would put these versions under data of etcd 3.6.8 and Kubernetes 1.35.4."""
+    (folder / "lab").mkdir()
+    (folder / "lab/parts.json").write_text(json.dumps(parts("3.6.8", "1.35.4")))
+    (folder / "hosts.yml").write_text(INVENTORY)
+    given = {"folder": str(folder / "lab"), "nodes": ["node-0"], "parts": parts(etcd, kubernetes), "context": ""}
+    variables = {f"lab_cluster_{name}": value for name, value in given.items()}
+    play = {"hosts": "all", "gather_facts": False, "roles": ["lab_cluster"], "vars": variables}
+    (folder / "play.yml").write_text(json.dumps([play]))
+    environment = os.environ | {"ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"), "NO_COLOR": "1", "COLUMNS": "400"}
+    command = [sys.executable, "-m", "ansible", "playbook", "-i", str(folder / "hosts.yml"), str(folder / "play.yml")]
+    done = subprocess.run([*command, "--check"], cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    return done.stdout
+
+
+@pytest.mark.parametrize(
+    ("etcd", "kubernetes", "told"),
+    [
+        ("3.5.21", "1.35.4", "etcd: got v3.5, expected at least v3.6"),
+        ("3.6.8", "1.34.9", "kubernetes: got v1.34, expected at least v1.35"),
+    ],
+)
+def test_data_of_a_newer_version_are_refused_with_the_cure(
+    tmp_path: Path, etcd: str, kubernetes: str, told: str
+) -> None:
+    said = " ".join(check(tmp_path, etcd, kubernetes).split())
+    assert told in said
+    assert f"which wrote the data in {tmp_path}/lab" in said
+    assert "let them go (make down)" in said
+    assert "changed=0" in said
+
+
+@pytest.mark.parametrize(("etcd", "kubernetes"), [("3.6.1", "1.35.0"), ("3.10.0", "1.36.1")])
+def test_the_same_and_a_newer_version_go_on(tmp_path: Path, etcd: str, kubernetes: str) -> None:
+    assert "Ensure the certificates" in check(tmp_path, etcd, kubernetes)

@@ -1,0 +1,140 @@
+"""The job that `make train` runs has room on the default lab, wherever the pods of the platform have gone.
+
+Every number is read from what installs it. Node memory comes from the role's own expressions, rendered here.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import jinja2
+import pytest
+import yaml
+
+from gangplank.backends import BACKENDS
+from gangplank.backends.base import Site
+from gangplank.jobs.parse import parse_job
+from gangplank.k8s.quantity import parse
+
+ROOT = Path(__file__).resolve().parents[3]
+CORES = 2
+# What the kernel leaves of a machine's memory, as MemTotal says it: 96 % is less than any that we have seen.
+KERNEL_LEAVES = Fraction(96, 100)
+VOLCANO = ("admission_resources", "controller_resources", "scheduler_resources")  # one pod each
+
+Room = tuple[Fraction, Fraction]  # cores, bytes
+
+
+def load(path: str) -> Any:
+    return yaml.safe_load((ROOT / path).read_text())
+
+
+def nodes() -> list[str]:
+    return list(load("inventories/lab/hosts.yml")["all"]["children"]["lab"]["hosts"])
+
+
+def asked(requests: dict[str, Any]) -> Room:
+    return parse(str(requests.get("cpu", "0"))), parse(str(requests.get("memory", "0")))
+
+
+def allocatable(machine_mib: int) -> Room:
+    """What each kubelet offers: its capacity, less what its own configuration reserves and keeps free."""
+    role = ROOT / "roles/lab_cluster"
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(role / "templates"), trim_blocks=True, undefined=jinja2.ChainableUndefined,
+        autoescape=False,  # noqa: S701  YAML, as Ansible renders it
+    )  # fmt: skip
+    values = load("roles/lab_cluster/defaults/main.yml") | load("inventories/lab/group_vars/all/lab.yml")
+    values |= {"lab_cluster_nodes": nodes(), "__lab_cluster_memory_mib": str(machine_mib)}
+    shared = load("roles/lab_cluster/vars/main.yml")["__lab_cluster_node_memory_mib"]
+    values["__lab_cluster_node_memory_mib"] = environment.from_string(shared).render(values)
+    kubelet = yaml.safe_load(environment.get_template("kubelet.yaml.j2").render(values))
+    taken = [asked(kubelet.get(kind) or {}) for kind in ("systemReserved", "kubeReserved")]
+    free = parse(kubelet["evictionHard"]["memory.available"])
+    cores = CORES - sum((cpu for cpu, _ in taken), Fraction())
+    return cores, machine_mib * 2**20 - sum(memory for _, memory in taken) - free
+
+
+def of_volcano() -> list[Room]:
+    """Volcano's chart asks for nothing unless it is told (see below); the role's own values are what tells it."""
+    custom = load("roles/volcano/vars/main.yml")["__volcano_own_values"].get("custom", {})
+    return [asked((custom.get(name) or {}).get("requests", {})) for name in VOLCANO]
+
+
+def of_storage() -> list[Room]:
+    return [asked(load("roles/storage/vars/main.yml")["__storage_values"]["resources"]["requests"])]
+
+
+def of_dns() -> list[Room]:
+    values = load("charts/lab-dns/values.yaml")
+    return [asked(values["resources"]["requests"])] * values["replicas"]
+
+
+COMPONENTS = {"volcano": of_volcano, "storage": of_storage}
+
+
+def platform() -> list[Room]:
+    """What every pod asks for that lab.yml and site.yml put on the lab; a new component has to say so above."""
+    installed = load("inventories/lab/group_vars/all/site.yml")["site_components"]
+    return [*of_dns(), *itertools.chain.from_iterable(COMPONENTS[name]() for name in installed)]
+
+
+def of_job(path: str) -> list[Room]:
+    spec = parse_job(load(path), path, {})
+    backend = BACKENDS[spec.backend]
+    objects = backend.objects(backend.manifests(spec)[-1], Site())
+    pods = [made["spec"]["containers"] for made in objects if made["kind"] == "Pod"]
+    single = [[asked(container["resources"]["requests"]) for container in containers] for containers in pods]
+    return [(sum((cpu for cpu, _ in each), Fraction()), sum((ram for _, ram in each), Fraction())) for each in single]
+
+
+def holds(room: Room, places: tuple[int, ...], pods: list[Room]) -> bool:
+    """Whether no node of this size is asked for more than it has, when pod i is on node places[i]."""
+    for node in set(places):
+        mine = [pod for pod, place in zip(pods, places, strict=True) if place == node]
+        if any(sum((pod[axis] for pod in mine), Fraction()) > room[axis] for axis in (0, 1)):
+            return False
+    return True
+
+
+def never_fits(room: Room, count: int, platform: list[Room], job: list[Room]) -> list[tuple[int, ...]]:
+    """The placements of the platform's pods that leave no way to place the whole gang."""
+    before = (p for p in itertools.product(range(count), repeat=len(platform)) if holds(room, p, platform))
+    gangs = list(itertools.product(range(count), repeat=len(job)))
+    return [p for p in before if not any(holds(room, p + gang, platform + job) for gang in gangs)]
+
+
+@pytest.mark.parametrize("machine_gib", [8, 24])
+def test_digits_has_room_beside_everything_that_is_installed(machine_gib: int) -> None:
+    room = allocatable(int(machine_gib * 1024 * KERNEL_LEAVES))
+    assert never_fits(room, len(nodes()), platform(), of_job("jobs/digits.yml")) == []
+
+
+@pytest.mark.parametrize("machine_gib", [8, 24])
+def test_nodes_together_offer_no_more_than_the_machine_has(machine_gib: int) -> None:
+    machine_mib = int(machine_gib * 1024 * KERNEL_LEAVES)
+    reserved_mib = load("roles/lab_cluster/defaults/main.yml")["lab_cluster_reserved_memory_mib"]
+    assert 0 < allocatable(machine_mib)[1] * len(nodes()) <= (machine_mib - reserved_mib) * 2**20
+
+
+def test_the_pods_of_the_job_are_three_that_ask_for_something() -> None:
+    job = of_job("jobs/digits.yml")
+    assert len(job) == 3
+    assert all(cpu > 0 and memory > 0 for cpu, memory in job)
+
+
+def test_a_gang_that_is_too_large_does_not_fit() -> None:
+    room = allocatable(int(8 * 1024 * KERNEL_LEAVES))
+    assert never_fits(room, len(nodes()), platform(), of_job("jobs/digits.yml") * 3) != []
+
+
+def test_upstream_asks_for_nothing_on_its_own() -> None:
+    """Looks into each chart of Volcano that was built here; before `make parts` there is none to look into."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gangplank"
+    for values in cache.glob("parts/volcano-*/charts/volcano/values.yaml"):
+        custom = yaml.safe_load(values.read_text())["custom"]
+        assert {name: custom[name] for name in VOLCANO} == dict.fromkeys(VOLCANO)

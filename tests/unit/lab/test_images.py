@@ -1,0 +1,271 @@
+"""OCI archives: valid, the same bytes every time, a person's own layer on top; and which images a node's store has."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import json
+import os
+import shutil
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab.build import sweep_images
+from lab.errors import PartError
+from lab.image import main, own_files, write_own_image
+from lab.oci import Layer, read_image, write_image, write_layer
+from lab.store import make_store, missing_images, place_store, record_images
+
+EXAMPLE = Path(__file__).resolve().parents[3] / "lab/images/example"
+CONFIG = {"Entrypoint": ["/pause"], "Env": ["PATH=/bin"], "User": "1000:1000"}
+
+
+@pytest.fixture
+def binary(tmp_path: Path) -> Path:
+    path = tmp_path / "pause"
+    path.write_bytes(b"\x7fELF" * 1000)
+    path.chmod(0o700)
+    return path
+
+
+def archive(folder: Path, binary: Path, name: str = "example.org/a:1") -> tuple[Path, str]:
+    folder.mkdir(exist_ok=True)
+    layer = write_layer(folder / "layer.tar", {"/usr/bin/pause": binary})
+    other = write_layer(folder / "other.tar", {"/other": binary}, {"/bin": "usr/bin"})
+    return folder / "image.tar", write_image(folder / "image.tar", name, [layer, other], CONFIG)
+
+
+def contents(path: Path) -> dict[str, bytes]:
+    with tarfile.open(path) as content:
+        return {member.name: stream.read() for member in content if (stream := content.extractfile(member))}
+
+
+def check_layout(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Verify the layout, every blob's name, size and diff id; return manifest and config."""
+    files = contents(path)
+    assert json.loads(files.pop("oci-layout")) == {"imageLayoutVersion": "1.0.0"}
+    index = json.loads(files.pop("index.json"))
+    for name, data in files.items():
+        assert name == f"blobs/sha256/{hashlib.sha256(data).hexdigest()}"
+
+    def blob(about: dict[str, Any]) -> bytes:
+        data = files[f"blobs/sha256/{about['digest'].removeprefix('sha256:')}"]
+        assert len(data) == about["size"]
+        return data
+
+    manifest = json.loads(blob(index["manifests"][0]))
+    config = json.loads(blob(manifest["config"]))
+    layers = [f"sha256:{hashlib.sha256(blob(layer)).hexdigest()}" for layer in manifest["layers"]]
+    assert config["rootfs"] == {"type": "layers", "diff_ids": layers}
+    assert len(files) == 2 + len(set(layers))
+    return index, config
+
+
+def test_an_archive_is_a_valid_layout(tmp_path: Path, binary: Path) -> None:
+    path, digest = archive(tmp_path / "a", binary)
+    index, config = check_layout(path)
+    (head,) = index["manifests"]
+    assert head["digest"] == digest
+    assert head["annotations"]["io.containerd.image.name"] == "example.org/a:1"
+    assert config["config"] == CONFIG
+    assert config["architecture"] in ("amd64", "arm64")
+
+
+def test_the_same_files_give_the_same_bytes_whatever_their_times(tmp_path: Path, binary: Path) -> None:
+    first, digest = archive(tmp_path / "a", binary)
+    os.utime(binary, (1, 1))
+    second, again = archive(tmp_path / "b", binary)
+    assert digest == again
+    assert first.read_bytes() == second.read_bytes()
+    binary.write_bytes(b"other")
+    assert archive(tmp_path / "c", binary)[1] != digest
+
+
+def test_a_layer_keeps_executable_bits_and_links_and_nothing_of_this_machine(tmp_path: Path, binary: Path) -> None:
+    plain = tmp_path / "plain"
+    plain.write_text("x")
+    plain.chmod(0o600)
+    write_layer(tmp_path / "l.tar", {"/opt/a/run": binary, "/opt/a/plain": plain}, {"/usr/bin/sh": "busybox"})
+    with tarfile.open(tmp_path / "l.tar") as layer:
+        found = {member.name: member for member in layer}
+    modes = {name: oct(member.mode) for name, member in found.items()}
+    folders = {"opt": "0o755", "opt/a": "0o755"}
+    assert modes == folders | {"opt/a/run": "0o755", "opt/a/plain": "0o644", "usr/bin/sh": "0o777"}
+    assert found["usr/bin/sh"].issym()
+    assert found["usr/bin/sh"].linkname == "busybox"
+    assert {(m.uid, m.gid, m.uname, m.gname, m.mtime) for m in found.values()} == {(0, 0, "", "", 0)}
+
+
+def test_a_layer_used_twice_is_stored_once(tmp_path: Path, binary: Path) -> None:
+    layer = write_layer(tmp_path / "l.tar", {"/a": binary})
+    write_image(tmp_path / "i.tar", "example.org/a:1", [layer, layer], CONFIG)
+    check_layout(tmp_path / "i.tar")
+
+
+def test_an_image_of_ones_own_is_the_base_and_a_layer(tmp_path: Path, binary: Path) -> None:
+    base, _ = archive(tmp_path / "base", binary)
+    digests = [write_own_image("example.org/mine:1", base, EXAMPLE / "mine", tmp_path / out) for out in ("1", "2")]
+    assert digests[0] == digests[1]
+    assert (tmp_path / "1").read_bytes() == (tmp_path / "2").read_bytes()
+    index, config = check_layout(tmp_path / "1")
+    assert index["manifests"][0]["annotations"]["io.containerd.image.name"] == "example.org/mine:1"
+    assert config["config"] == CONFIG | {"WorkingDir": "/opt/mine"}
+    (*below, own), _ = read_image(tmp_path / "1")
+    assert [layer.digest for layer in below] == [layer.digest for layer in read_image(base)[0]]
+    with (tmp_path / "1").open("rb") as stream:
+        stream.seek(own.offset)
+        with tarfile.open(fileobj=stream, mode="r|") as layer:
+            script = next(m for m in layer if m.isreg())
+            assert script.name == "opt/mine/train_mine.py"
+            content = layer.extractfile(script)
+            assert content
+            assert content.read() == (EXAMPLE / "mine/train_mine.py").read_bytes()
+
+
+def test_a_base_of_packed_layers_keeps_them(tmp_path: Path, binary: Path) -> None:
+    packed = Layer(
+        binary, hashlib.sha256(binary.read_bytes()).hexdigest(), binary.stat().st_size, "f" * 64, 0, "x+gzip"
+    )
+    write_image(tmp_path / "base.tar", "example.org/a:1", [packed], CONFIG)
+    write_own_image("example.org/mine:1", tmp_path / "base.tar", EXAMPLE / "mine", tmp_path / "out.tar")
+    first = read_image(tmp_path / "out.tar")[0][0]
+    assert (first.digest, first.diff, first.media_type) == (packed.digest, "f" * 64, "x+gzip")
+
+
+def test_hidden_files_and_caches_stay_out(tmp_path: Path) -> None:
+    for name in ("a.py", "lib/b.py", ".git/config", "__pycache__/a.pyc", ".env"):
+        path = tmp_path / "mine" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("x")
+    assert sorted(own_files(tmp_path / "mine")) == ["/opt/mine/a.py", "/opt/mine/lib/b.py"]
+
+
+@pytest.mark.parametrize(
+    ("break_it", "told"),
+    [
+        (lambda base, _: base.write_text("no tar"), "not an OCI archive"),
+        (lambda base, _: base.write_bytes(base.read_bytes()[:3000]), "OCI archive"),
+        (lambda base, _: base.write_bytes(base.read_bytes().replace(b"ELF", b"XXX", 1)), "is damaged"),
+        (lambda base, _: base.unlink(), "no such archive, nor a part"),
+        (lambda _, folder: (folder / "a.py").unlink(), "the folder is empty"),
+        (lambda _, folder: ((folder / "a.py").unlink(), folder.rmdir()), "no such folder"),
+    ],
+    ids=["no tar", "cut off", "a changed bit", "no file", "empty folder", "no folder"],
+)
+def test_what_cannot_become_an_image_is_one_message(
+    tmp_path: Path, binary: Path, capsys: pytest.CaptureFixture[str], break_it: Any, told: str
+) -> None:
+    base, _ = archive(tmp_path / "base", binary)
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    (folder / "a.py").write_text("x")
+    break_it(base, folder)
+    out = tmp_path / "out.tar"
+    assert main(["example.org/mine:1", str(base), str(folder), str(out)]) == 1
+    said = capsys.readouterr().err
+    assert said.startswith("error: ")
+    assert told in said
+    assert "cure: " in said
+    assert not list(tmp_path.glob("*out.tar*"))
+
+
+def test_wrong_arguments_show_the_usage(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["one"]) == 2
+    assert "usage: python -m lab.image NAME BASE FOLDER OUT.tar" in capsys.readouterr().err
+
+
+def test_a_place_that_cannot_be_written_is_told(tmp_path: Path, binary: Path) -> None:
+    base, _ = archive(tmp_path / "base", binary)
+    with pytest.raises(PartError, match="No such file"):
+        write_own_image("example.org/mine:1", base, EXAMPLE / "mine", tmp_path / "nowhere" / "out.tar")
+
+
+IMAGES = [{"name": "a:1", "digest": "sha256:1"}, {"name": "b:1", "digest": "sha256:2"}]
+
+
+def store(folder: Path) -> Path:
+    for name, content in (
+        ("io.containerd.metadata.v1.bolt/meta.db", "database"),
+        ("io.containerd.snapshotter.v1.overlayfs/metadata.db", "snapshots"),
+        (f"{LAYERS}/1/fs/bin/sh", "shell"),
+        (f"{BLOBS}/one", "blob"),
+    ):
+        path = folder / "root" / name
+        path.parent.mkdir(parents=True)
+        path.write_text(content)
+    (folder / "images.json").write_text(json.dumps({"a:1": "sha256:1"}))
+    return folder
+
+
+LAYERS = "io.containerd.snapshotter.v1.overlayfs/snapshots"
+BLOBS = "io.containerd.content.v1.content/blobs/sha256"
+
+
+def test_a_node_gets_links_to_blobs_and_layers_and_databases_of_its_own(tmp_path: Path) -> None:
+    made, node = store(tmp_path / "stores/0"), tmp_path / "node" / "containerd"
+    assert place_store(made, node, f"{tmp_path}/stores")
+    assert (node / BLOBS / "one").samefile(made / "root" / BLOBS / "one")
+    assert (node / LAYERS / "1/fs/bin/sh").read_text() == "shell"
+    (node / "io.containerd.metadata.v1.bolt/meta.db").write_text("changed by the node")
+    assert (made / "root/io.containerd.metadata.v1.bolt/meta.db").read_text() == "database"
+    assert not place_store(made, node, f"{tmp_path}/stores")
+    assert (node / "io.containerd.metadata.v1.bolt/meta.db").read_text() == "changed by the node"
+
+
+def test_what_a_node_removes_stays_in_the_store(tmp_path: Path) -> None:
+    made, node = store(tmp_path / "stores/0"), tmp_path / "node"
+    place_store(made, node, f"{tmp_path}/stores")
+    shutil.rmtree(node)
+    assert (made / "root" / LAYERS / "1/fs/bin/sh").exists()
+
+
+def test_a_half_placed_store_is_placed_anew(tmp_path: Path) -> None:
+    node = tmp_path / "node"
+    (node / "left").mkdir(parents=True)
+    assert place_store(store(tmp_path / "stores/0"), node, f"{tmp_path}/stores")
+    assert not (node / "left").exists()
+
+
+def test_a_node_on_another_file_system_gets_a_whole_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
+
+    monkeypatch.setattr(Path, "hardlink_to", refuse)
+    made, node = store(tmp_path / "stores/0"), tmp_path / "node"
+    assert place_store(made, node, "/nowhere")
+    assert (node / LAYERS / "1/fs/bin/sh").read_text() == "shell"
+
+
+def test_a_store_stays_while_a_node_has_its_layers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lab.store._containerd", lambda *_: contextlib.nullcontext([]))
+    stores, node = tmp_path / "stores", tmp_path / "node"
+    place_store(store(stores / "0"), node, str(stores))
+    make_store(stores / "1", IMAGES[:1], tmp_path, print)
+    assert (node / LAYERS / "1/fs/bin/sh").exists()
+    shutil.rmtree(node)
+    make_store(stores / "2", IMAGES[:1], tmp_path, print)
+    assert [path.name for path in stores.iterdir()] == ["2"]
+
+
+def test_a_node_is_given_what_it_lacks_or_has_in_another_version(tmp_path: Path) -> None:
+    assert missing_images(tmp_path, IMAGES) == IMAGES
+    record_images(tmp_path, IMAGES[:1])
+    assert missing_images(tmp_path, IMAGES) == IMAGES[1:]
+    record_images(tmp_path, IMAGES[1:])
+    assert missing_images(tmp_path, IMAGES) == []
+    newer = [{"name": "a:1", "digest": "sha256:9"}]
+    assert missing_images(tmp_path, newer) == newer
+    assert [path.name for path in tmp_path.iterdir()] == ["images.json"]
+
+
+def test_archives_of_yesterday_are_swept_and_other_parts_left_alone(tmp_path: Path) -> None:
+    today, yesterday, other = (tmp_path / "images" / f"{name}-{key * 16}" for name, key in
+                               (("trainer", "a"), ("trainer", "b"), ("trainer-mine", "c")))  # fmt: skip
+    for folder in (today, yesterday, other):
+        folder.mkdir(parents=True)
+    sweep_images(tmp_path, ["trainer"], [{"archive": str(today / "image.tar")}])
+    assert sorted((tmp_path / "images").iterdir()) == sorted([today, other])

@@ -1,0 +1,115 @@
+"""A site on a cluster that is there: which cluster is meant, and what is missing is said before anything is changed."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+import yaml
+
+if TYPE_CHECKING:
+    from tests.unit.conftest import Api
+
+ROOT = Path(__file__).resolve().parents[3]
+EXAMPLE = ROOT / "inventories/example"
+PLAYBOOKS = ("site.yml", "teams.yml", "train.yml", "uninstall.yml")
+KINDS = {"K8S_AUTH_KUBECONFIG": 1, "KUBECONFIG": 2, "HOME": 3}  # where a kubeconfig can come from, best first; a port
+
+
+def play(folder: Path, book: str | Path, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run a playbook with a copy of the example, from another folder, in an environment of its own."""
+    site = folder / "my-site"
+    if not site.exists():
+        shutil.copytree(EXAMPLE, site)
+    command = [sys.executable, "-m", "ansible", "playbook", "-i", str(site), str(ROOT / "playbooks" / book), *words]
+    own = {"ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"), "NO_COLOR": "1", "HOME": str(folder), "PATH": str(folder)}
+    env = own | {"LC_ALL": "C.UTF-8", "ANSIBLE_LOCAL_TEMP": str(folder / "tmp")} | environment
+    return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=False, timeout=120)
+
+
+def config(file: Path, port: int, *contexts: str) -> str:
+    """Write a kubeconfig for a cluster that does not answer; its path."""
+    cluster = {"name": "c", "cluster": {"server": f"http://127.0.0.1:{port}"}}
+    named = [{"name": name, "context": {"cluster": "c", "user": "u"}} for name in contexts]
+    users = [{"name": "u", "user": {"token": "t"}}]
+    file.parent.mkdir(parents=True, exist_ok=True)
+    known = {"clusters": [cluster], "contexts": named, "users": users}
+    file.write_text(json.dumps({"current-context": contexts[0], **known}))
+    return str(file)
+
+
+@pytest.mark.parametrize("missing", range(len(KINDS)))
+def test_the_cluster_is_the_one_that_every_module_takes(tmp_path: Path, missing: int) -> None:
+    (tmp_path / "book.yml").write_text(yaml.safe_dump([{
+        "hosts": "localhost", "environment": "{{ site_environment | default({}) }}", "ignore_errors": True, "tasks": [
+            {"name": "Ours", "cluster_read": {"paths": ["/version"]}},
+            {"name": "Teams", "team_plan": {"folder": str(EXAMPLE / "teams")}},
+            {"name": "Theirs", "kubernetes.core.k8s_info": {"kind": "Namespace", "api_version": "v1"}},
+        ]}]))  # fmt: skip
+    files = {"K8S_AUTH_KUBECONFIG": "a", "KUBECONFIG": "b", "HOME": ".kube/config"}
+    kinds = list(KINDS)[missing:]
+    env = {name: config(tmp_path / files[name], KINDS[name], name, "other") for name in kinds}
+    env["HOME"] = str(tmp_path)
+    port = KINDS[kinds[0]]
+    said = play(tmp_path, tmp_path / "book.yml", **env, PATH="/usr/bin:/bin").stdout
+    for task in ("Ours", "Teams", "Theirs"):
+        failed = said.partition(f"TASK [{task}]")[2].partition("TASK [")[0]
+        assert f"127.0.0.1:{port}" in failed or f"port={port}" in failed, said
+    done = play(tmp_path, "teams.yml", **env, K8S_AUTH_CONTEXT="other")
+    name = "~/.kube/config" if kinds[0] == "HOME" else env[kinds[0]]
+    assert f"cluster: http://127.0.0.1:{port} (context other of {name})" in done.stdout
+
+
+@pytest.mark.parametrize("book", ["site.yml", "uninstall.yml"])
+def test_without_helm_nothing_is_changed_and_one_message_says_what_to_do(tmp_path: Path, api: Api, book: str) -> None:
+    done = play(tmp_path, book, K8S_AUTH_KUBECONFIG=api.kubeconfig)
+    assert done.returncode != 0
+    assert "helm: got none on PATH" in done.stdout
+    assert "install Helm 3" in done.stdout
+    assert "changed=0" in done.stdout
+    assert {line.split()[0] for line in api.seen if "selfsubjectaccessreviews" not in line} == {"GET"}
+    assert "Traceback" not in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("book", PLAYBOOKS)
+def test_every_playbook_names_the_cluster_first(tmp_path: Path, api: Api, book: str) -> None:
+    job = ("-e", f"@{ROOT}/jobs/digits.yml") if book == "train.yml" else ()
+    done = play(tmp_path, book, *job, "--check", K8S_AUTH_KUBECONFIG=api.kubeconfig)
+    server = json.loads(Path(api.kubeconfig).read_text())["clusters"][0]["cluster"]["server"]
+    before, named, _ = done.stdout.partition(f"    cluster: {server} (context x of {api.kubeconfig})")
+    assert named, done.stdout
+    assert len([line for line in before.splitlines() if line.startswith("TASK")]) <= 2
+    assert api.objects == {}
+
+
+def test_all_that_is_missing_is_said_together(tmp_path: Path, api: Api) -> None:
+    api.forbidden = {"clusterroles"}
+    said = play(tmp_path, "site.yml", K8S_AUTH_KUBECONFIG=api.kubeconfig).stdout
+    assert "helm: got none on PATH" in said
+    assert "an account that may not create clusterroles.rbac.authorization.k8s.io" in said
+    assert "create namespaces" not in said
+
+
+BROKEN = {"missing": None, "empty": "", "not YAML": "a: [", "no kubeconfig": "a: 1"}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_kubeconfig_that_cannot_be_used_is_named(tmp_path: Path, name: str) -> None:
+    file, text = tmp_path / "broken", BROKEN[name]
+    if text is not None:
+        file.write_text(text)
+    said = play(tmp_path, "teams.yml", K8S_AUTH_KUBECONFIG=str(file)).stdout
+    assert f"kubeconfig {file}: " in said
+    assert "K8S_AUTH_KUBECONFIG" in said
+    assert "Traceback" not in said
+    assert "failed=1" in said
+
+
+def test_a_cluster_that_does_not_answer_is_named(tmp_path: Path) -> None:
+    said = play(tmp_path, "teams.yml", K8S_AUTH_KUBECONFIG=config(tmp_path / "dead", 1, "x")).stdout
+    assert "http://127.0.0.1:1 does not answer" in said
