@@ -116,7 +116,7 @@ bench-teams: setup parts ## a hundred teams beside kubectl diff and a module cal
 
 .PHONY: pins
 pins: setup ## write lab/modules/*/go.{mod,sum} from lab/versions.yml
-	.venv/bin/python -m lab.pin
+	.venv/bin/python -m lab.build.pin_modules
 
 .PHONY: relock
 relock: setup ## write lab/lock.json: the packages and the digests of everything, as built here (nothing else writes it)

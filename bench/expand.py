@@ -83,7 +83,7 @@ def role_s(kubeconfig: str, job: str) -> float:
 
 def submitting(kubeconfig: str) -> int:
     """Print what submitting costs; how many goals are missed."""
-    from lab.build import build
+    from lab.build.parts import build
 
     job = parse_job({"name": "bench", "image": "img", "script": "/a.py"})
     kubectl = f"{build(['kubernetes'], print)['bin']['kubernetes']}/kubectl"

@@ -10,12 +10,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from ansible.utils.display import Display
 
-from lab.build import build
+from lab.build.parts import build
 from plugins.glue import Glue
 
 
 class ActionModule(Glue):
-    """Arguments: parts (names of lab/versions.yml). Returns what lab.build.build returns."""
+    """Arguments: parts (names of lab/versions.yml). Returns what lab.build.parts.build returns."""
 
     OPTIONS: ClassVar = {"parts": {"type": "list", "elements": "str", "required": True}}
 

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from lab.store import import_image, missing_images, place_store, record_images
+from lab.build.image_store import import_image, missing_images, place_store, record_images
 from plugins.glue import Glue
 
 

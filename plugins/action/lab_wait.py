@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from lab.host.wait import wait
+from lab.host.ready import wait
 from plugins.glue import Glue
 
 

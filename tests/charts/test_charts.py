@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.build import build
+from lab.build.parts import build
 
 ROOT = Path(__file__).resolve().parents[2]
 CHARTS = sorted(path.parent for path in (ROOT / "charts").glob("*/Chart.yaml"))

@@ -16,7 +16,7 @@ from gangplank.cli.inputs import read_scripts
 from gangplank.errors import SpecError
 from gangplank.jobs.parse import parse_job
 from gangplank.reading.strict_yaml import documents
-from lab.build import build
+from lab.build.parts import build
 from tests.support.strategies import jobs
 from tools import write_job_chart as job_chart
 

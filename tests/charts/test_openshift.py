@@ -13,7 +13,7 @@ import jinja2
 import pytest
 import yaml
 
-from lab.build import build
+from lab.build.parts import build
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

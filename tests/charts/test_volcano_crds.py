@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from lab.build import build
+from lab.build.parts import build
 
 ROLE = Path(__file__).resolve().parents[2] / "roles/volcano"
 KEEP = "helm.sh/resource-policy"

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from lab.image import write_own_image  # the recipe of lab/images/example
+from lab.build.own_image import write_own_image  # the recipe of lab/images/example
 from tests.cluster.conftest import INVENTORY, ROOT, STATE, Lab, snapshot
 from tests.unit.cluster.test_progress import HOSTILE
 

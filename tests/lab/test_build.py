@@ -14,28 +14,28 @@ from pathlib import Path
 
 import pytest
 
-from lab import cache, pins, toolchain
+from lab.build import cache, go_toolchain, versions
 
 ROOT = Path(__file__).resolve().parents[2]
-# lab.build with a part of the test's own; its node has no root file system.
+# lab.build.parts with a part of the test's own; its node has no root file system.
 BUILD = """
-import os, sys
+import sys
 from pathlib import Path
-from lab import build, gomod, lock, pins
+from lab.build import go_commands, lock, parts, versions
 folder = Path(sys.argv[1])
 module = sys.argv[2]
-part = pins.Part("tiny", "v1", module, commands={"tiny": module})
-real = pins.load_pins()
-root = pins.Root("node", "trixie", "essential", [])
-made = pins.Pins(real.go_version, real.go_sha256, {"tiny": part}, {"node": root})
-build.load_pins = lambda: made
+part = versions.Part("tiny", "v1", module, commands={"tiny": module})
+real = versions.load_pins()
+root = versions.Root("node", "trixie", "essential", [])
+made = versions.Pins(real.go_version, real.go_sha256, {"tiny": part}, {"node": root})
+parts.load_pins = lambda: made
 lock.LOCK = folder / "lock.json"
-gomod.MODULES = folder / "modules"
-build.LAB = folder
-sys.exit(build.main(["tiny"]))
+go_commands.MODULES = folder / "modules"
+parts.LAB = folder
+sys.exit(parts.main(["tiny"]))
 """
 OURS = "gangplank/lab/tiny"
-GO = toolchain.find_go(pins.load_pins(), cache.cache_home(), print)
+GO = go_toolchain.find_go(versions.load_pins(), cache.cache_home(), print)
 MAIN = 'package main\n\nimport "fmt"\n\nfunc main() { fmt.Println("tiny") }\n'
 
 
@@ -210,9 +210,9 @@ def test_of_the_users_file_of_settings_the_proxy_alone_counts(tmp_path: Path, mo
     monkeypatch.delenv("GOPROXY", raising=False)
     monkeypatch.setenv("GOENV", str(settings))
     monkeypatch.setenv("GOAMD64", "v3")
-    toolchain._proxy.cache_clear()
+    go_toolchain._proxy.cache_clear()
     shown = [str(GO), "env", "GOPROXY", "GOSUMDB", "GOAMD64", "GOFLAGS"]
-    done = subprocess.run(shown, env=toolchain.go_environment(GO), capture_output=True, text=True, check=True)
-    toolchain._proxy.cache_clear()
+    done = subprocess.run(shown, env=go_toolchain.go_environment(GO), capture_output=True, text=True, check=True)
+    go_toolchain._proxy.cache_clear()
     flags = "-mod=readonly -trimpath -buildvcs=false"
     assert done.stdout.splitlines() == ["http://mirror.example", "sum.golang.org", "v1", flags]

@@ -18,12 +18,12 @@ from typing import Any
 
 import pytest
 
-from lab import build as builder
-from lab.cache import cache_home, sha256_file
-from lab.debian import Debs
+from lab.build import parts as builder
+from lab.build.cache import cache_home, sha256_file
+from lab.build.debian_root import Debs
+from lab.build.lock import LOCK, digests_in, key_of, read_lock
+from lab.build.versions import load_pins
 from lab.errors import PartError
-from lab.lock import LOCK, digests_in, key_of, read_lock
-from lab.pins import load_pins
 
 ROOT = Path(__file__).resolve().parents[2]
 CACHE = cache_home()
@@ -32,8 +32,8 @@ FULL = bool(os.environ.get("GANGPLANK_FULL"))
 BUILD = """
 import sys
 from pathlib import Path
-from lab import build, cache, pins
-shop = build.Workshop(cache.cache_home(), pins.load_pins(), lambda line: print(line), dry=False)
+from lab.build import cache, parts, versions
+shop = parts.Workshop(cache.cache_home(), versions.load_pins(), lambda line: print(line), dry=False)
 shop.root(sys.argv[1])
 """
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from lab.pins import Part, load_pins
+from lab.build.versions import Part, load_pins
 
 ROOT = Path(__file__).resolve().parents[2]
 MODULES = ROOT / "lab/modules"
@@ -153,7 +153,7 @@ def test_kubernetes_stamps_and_the_python_client_are_of_its_minor_version() -> N
 
 
 def test_what_fetches_the_go_toolchain_is_there_on_a_debian_without_pip() -> None:
-    assert '"-m", "pip"' in (ROOT / "lab/toolchain.py").read_text()
+    assert '"-m", "pip"' in (ROOT / "lab/build/go_toolchain.py").read_text()
     assert re.search(r"^pip==", (ROOT / "requirements.txt").read_text(), re.MULTILINE)
 
 

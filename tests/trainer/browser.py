@@ -7,9 +7,9 @@ import os
 import subprocess
 from typing import TYPE_CHECKING, Any
 
-from lab.build import Workshop
-from lab.cache import cache_home, one_at_a_time
-from lab.pins import load_pins
+from lab.build.cache import cache_home, one_at_a_time
+from lab.build.parts import Workshop
+from lab.build.versions import load_pins
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lab.build import build
+from lab.build.parts import build
 from tests.trainer.harness import free_port, wait_for
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from gangplank.cluster.client import Kube
 from gangplank.cluster.progress import phase
 from gangplank.jobs.parse import parse_job
 from gangplank.k8s.diff import differences
-from lab.build import build
+from lab.build.parts import build
 from tests.cluster.conftest import INVENTORY
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lab.cache import building, digest_of, one_at_a_time, run_shown
+from lab.build.cache import building, digest_of, one_at_a_time, run_shown
 from lab.errors import PartError, explain
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parents[3]
 HALF = """
 import sys, time
 from pathlib import Path
-from lab.cache import building
+from lab.build.cache import building
 with building(Path(sys.argv[1])) as draft:
     (draft / "half").write_text("half")
     (draft / "folder").mkdir()
@@ -34,7 +34,7 @@ with building(Path(sys.argv[1])) as draft:
 HOLD = """
 import sys
 from pathlib import Path
-from lab.cache import one_at_a_time
+from lab.build.cache import one_at_a_time
 with one_at_a_time(Path(sys.argv[1]), lambda line: print("said", line, flush=True)):
     print("in", flush=True)
     sys.stdin.readline()
@@ -171,7 +171,7 @@ def test_an_unknown_cause_shows_the_last_lines() -> None:
 
 
 def test_a_long_step_says_that_it_lives_and_keeps_its_output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lab.cache.TICK_S", 0.0)
+    monkeypatch.setattr("lab.build.cache.TICK_S", 0.0)
     said: list[str] = []
     output = run_shown(["sh", "-c", "echo a; echo b >&2"], "x", said.append, cwd=tmp_path, env={}, unit="packages")
     assert output == "a\nb\n"
@@ -181,7 +181,7 @@ def test_a_long_step_says_that_it_lives_and_keeps_its_output(tmp_path: Path, mon
 
 
 def test_an_interrupted_step_ends_with_all_that_it_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lab.cache.TICK_S", 0.0)
+    monkeypatch.setattr("lab.build.cache.TICK_S", 0.0)
 
     def interrupt(_: str) -> None:
         raise KeyboardInterrupt

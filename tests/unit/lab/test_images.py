@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
-from lab.build import sweep_images
+from lab.build.image_store import make_store, missing_images, place_store, record_images
+from lab.build.oci_archive import Layer, read_image, write_image, write_layer
+from lab.build.own_image import main, own_files, write_own_image
+from lab.build.parts import sweep_images
 from lab.errors import PartError
-from lab.image import main, own_files, write_own_image
-from lab.oci import Layer, read_image, write_image, write_layer
-from lab.store import make_store, missing_images, place_store, record_images
 
 EXAMPLE = Path(__file__).resolve().parents[3] / "lab/images/example"
 CONFIG = {"Entrypoint": ["/pause"], "Env": ["PATH=/bin"], "User": "1000:1000"}
@@ -175,7 +175,7 @@ def test_what_cannot_become_an_image_is_one_message(
 
 def test_wrong_arguments_show_the_usage(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["one"]) == 2
-    assert "usage: python -m lab.image NAME BASE FOLDER OUT.tar" in capsys.readouterr().err
+    assert "usage: python -m lab.build.own_image NAME BASE FOLDER OUT.tar" in capsys.readouterr().err
 
 
 def test_a_place_that_cannot_be_written_is_told(tmp_path: Path, binary: Path) -> None:
@@ -241,7 +241,7 @@ def test_a_node_on_another_file_system_gets_a_whole_copy(tmp_path: Path, monkeyp
 
 
 def test_a_store_stays_while_a_node_has_its_layers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lab.store._containerd", lambda *_: contextlib.nullcontext([]))
+    monkeypatch.setattr("lab.build.image_store._containerd", lambda *_: contextlib.nullcontext([]))
     stores, node = tmp_path / "stores", tmp_path / "node"
     place_store(store(stores / "0"), node, str(stores))
     make_store(stores / "1", IMAGES[:1], tmp_path, print)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lab.progress import Progress
+from lab.build.progress import Progress
 
 
 class Clock:

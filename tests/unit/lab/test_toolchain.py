@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lab import build as builder
-from lab import lock as locks
+from lab.build import lock as locks
+from lab.build import parts as builder
+from lab.build.go_toolchain import find_go, go_environment
+from lab.build.versions import MODULES, Part, Pins, Root, load_pins
 from lab.errors import PartError
-from lab.pins import MODULES, Part, Pins, Root, load_pins
-from lab.toolchain import find_go, go_environment
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,7 +38,7 @@ def pinned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
         fetched.append(pins.go_version)
         fake_go(draft / "bin", f"go{pins.go_version}")
 
-    monkeypatch.setattr("lab.toolchain._fetch", fetch)
+    monkeypatch.setattr("lab.build.go_toolchain._fetch", fetch)
     monkeypatch.setenv("PATH", f"{tmp_path / 'path'}:/usr/bin:/bin")
     return fetched
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-LAB = Path(__file__).resolve().parent
+LAB = Path(__file__).resolve().parents[1]
 MODULES = LAB / "modules"
 
 

@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from lab.cache import Say, building, run_shown, sha256_file
+from lab.build.cache import Say, building, run_shown, sha256_file
 from lab.errors import PartError, explain
 
 if TYPE_CHECKING:
-    from lab.lock import Packages
-    from lab.pins import Root
+    from lab.build.lock import Packages
+    from lab.build.versions import Root
 
 # What nobody uses in a container: a third of the files, and of the trainer's root nearly half of the bytes.
 EXCLUDED = (

@@ -11,14 +11,14 @@ import sys
 import zipfile
 from typing import TYPE_CHECKING
 
-from lab.cache import Say, building, run_shown, sha256_file
+from lab.build.cache import Say, building, run_shown, sha256_file
 from lab.errors import PartError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from lab.pins import Pins
+    from lab.build.versions import Pins
 
 # Settings that would change what is built or skip its verification are ignored, in the environment and in the file
 # that `go env -w` writes. From where modules are fetched is the user's choice: GOPROXY.

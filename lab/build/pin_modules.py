@@ -1,4 +1,4 @@
-"""Write lab/modules/<part>/go.mod and go.sum from lab/versions.yml: `python -m lab.pin [PART ...]`, or `make pins`.
+"""Write lab/modules/<part>/go.mod and go.sum from lab/versions.yml: `python -m lab.build.pin_modules [PART ...]`.
 
 For whoever raises a version; building needs only what this leaves behind. Upstream's own `replace` lines do not reach
 a module that requires it, so they are copied here, with paths into upstream's tree turned into published versions.
@@ -12,9 +12,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from lab.cache import cache_home
-from lab.pins import MODULES, Part, load_pins
-from lab.toolchain import find_go, go_environment
+from lab.build.cache import cache_home
+from lab.build.go_toolchain import find_go, go_environment
+from lab.build.versions import MODULES, Part, load_pins
 
 
 def _go(args: list[str], folder: Path) -> str:

@@ -9,22 +9,21 @@ import contextlib
 import dataclasses
 import functools
 import json
-import os
 import shutil
 import sys
 from pathlib import Path
 from typing import Any
 
-from lab.cache import Say, building, cache_home, digest_of, one_at_a_time
-from lab.debian import ROOT_RECIPE, Debs, build_root
+from lab.build.cache import Say, building, cache_home, digest_of, one_at_a_time
+from lab.build.debian_root import ROOT_RECIPE, Debs, build_root
+from lab.build.go_commands import build_commands, recipe
+from lab.build.go_toolchain import find_go
+from lab.build.image_store import make_store, store_folder
+from lab.build.lock import Entry, Packages, differences, digests_in, key_of, read_lock, refuse, write_lock
+from lab.build.oci_archive import Layer, write_image, write_layer
+from lab.build.progress import Progress
+from lab.build.versions import LAB, Image, Part, Pins, Root, load_pins
 from lab.errors import PartError, explain
-from lab.gomod import build_commands, recipe
-from lab.lock import Entry, Packages, differences, digests_in, key_of, read_lock, refuse, write_lock
-from lab.oci import Layer, write_image, write_layer
-from lab.pins import LAB, Image, Part, Pins, Root, load_pins
-from lab.progress import Progress
-from lab.store import make_store, store_folder
-from lab.toolchain import find_go
 
 KEY_DIGITS = 16  # of digest_of
 RECIPE = 1  # raise it when this code makes other bytes of the same pins
@@ -306,8 +305,3 @@ def main(names: list[str]) -> int:
         found = found[step]
     print(found if show else json.dumps(found, indent=1))
     return 0
-
-
-if __name__ == "__main__":
-    os.umask(0o022)
-    sys.exit(main(sys.argv[1:]))

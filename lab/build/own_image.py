@@ -1,6 +1,6 @@
 """An image of your own: a base image and one layer with a folder of yours, without Docker and without a network.
 
-    python -m lab.image NAME BASE FOLDER OUT.tar
+    python -m lab.build.own_image NAME BASE FOLDER OUT.tar
 
 NAME is what jobs will call it (example.org/mine:1). BASE is an OCI archive, or a part of lab/versions.yml with one
 image (trainer), which is built where it is missing. FOLDER comes to /opt/<its name>, where the image then starts.
@@ -14,15 +14,15 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lab.build import build
+from lab.build.oci_archive import read_image, write_image, write_layer
+from lab.build.parts import build
+from lab.build.versions import load_pins
 from lab.errors import PartError, explain
-from lab.oci import read_image, write_image, write_layer
-from lab.pins import load_pins
 
 if TYPE_CHECKING:
-    from lab.cache import Say
+    from lab.build.cache import Say
 
-USAGE = "usage: python -m lab.image NAME BASE FOLDER OUT.tar"
+USAGE = "usage: python -m lab.build.own_image NAME BASE FOLDER OUT.tar"
 
 
 def base_archive(base: str, say: Say) -> Path:

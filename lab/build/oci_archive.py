@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lab.cache import sha256_file
+from lab.build.cache import sha256_file
 from lab.errors import PartError
 
 LAYER = "application/vnd.oci.image.layer.v1.tar"
@@ -84,7 +84,7 @@ def read_image(archive: Path) -> tuple[list[Layer], dict[str, Any]]:
             ]  # fmt: skip
             return layers, dict(image["config"])
     except (OSError, KeyError, ValueError, tarfile.TarError) as error:
-        cure = "name the OCI archive of one image, as skopeo copy or lab.build write it"
+        cure = "name the OCI archive of one image, as skopeo copy or lab.build.parts write it"
         raise PartError(f"not an OCI archive ({error!r})", str(archive), cure) from error
 
 

@@ -9,10 +9,10 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from lab.cache import Say, run_shown
+from lab.build.cache import Say, run_shown
+from lab.build.go_toolchain import go_environment
+from lab.build.versions import MODULES, Part
 from lab.errors import PartError, explain
-from lab.pins import MODULES, Part
-from lab.toolchain import go_environment
 
 
 def recipe(part: Part) -> list[Path]:

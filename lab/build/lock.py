@@ -10,9 +10,9 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from lab.cache import sha256_file
+from lab.build.cache import sha256_file
+from lab.build.versions import LAB
 from lab.errors import PartError
-from lab.pins import LAB
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from typing import IO
 
-from lab.cache import Say, building, digest_of
+from lab.build.cache import Say, building, digest_of
 from lab.errors import PartError, explain
 
 NAMESPACE = "k8s.io"  # where the kubelet's images live

@@ -1,0 +1,1 @@
+"""What is made in the user's cache: `python -m lab.build`."""
