@@ -12,6 +12,8 @@ from tests.support.teams_ways import (
     BATCH,
     COMMANDS,
     EXPOSURES,
+    EXTERNAL_IPS,
+    EXTERNAL_IPS_DENIED,
     QUEUE_API,
     SERVICES,
     VOLUME,
@@ -77,6 +79,8 @@ def test_a_member_s_service_takes_no_address_but_its_own(as_member: Callable[[st
             told = f'exposure "{exposure(fields)}" is none of its exposures (type: ClusterIP)'
             assert told in answer(bob, "POST", SERVICES, service(**fields), dryRun="All")
             assert told in answer(bob, "PATCH", place, {"spec": fields})
+        assert EXTERNAL_IPS_DENIED in answer(bob, "POST", SERVICES, service(**EXTERNAL_IPS), dryRun="All")
+        assert EXTERNAL_IPS_DENIED in answer(bob, "PATCH", place, {"spec": EXTERNAL_IPS})
         assert answer(bob, "PATCH", place, {"spec": {"publishNotReadyAddresses": True}}) == ""
     finally:
         bob.call("DELETE", place)

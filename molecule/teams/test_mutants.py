@@ -115,7 +115,6 @@ MUTANTS: tuple[Mutant, ...] = (
     *(
         (f"no {field} of a Service", without_text((f"object.spec.?{field}", "object.spec.?none")), ending(text))
         for field, text in (
-            ("externalIPs", "externalIPs: 198.18.0.1"),
             ("externalName", "externalName: api.example.com"),
             ("loadBalancerIP", "loadBalancerIP: 198.18.0.1"),
         )

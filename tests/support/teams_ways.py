@@ -150,13 +150,17 @@ def service(**spec: object) -> Json:
 
 # What a Service may not say: each lets traffic in from outside the cluster, or takes an address that is not its own
 EXPOSURES: tuple[Json, ...] = (
-    {"externalIPs": ["198.18.0.1"]},
     {"type": "NodePort"},
     {"type": "LoadBalancer"},
     {"type": "ExternalName", "externalName": "api.example.com"},
     {"externalName": "api.example.com"},
     {"loadBalancerIP": "198.18.0.1"},
 )
+
+
+# The lab's API server refuses these by itself, before any policy is asked: tests/golden/teams alone has the policy's rule.
+EXTERNAL_IPS = {"externalIPs": ["198.18.0.1"]}
+EXTERNAL_IPS_DENIED = "Use of external IPs is denied by admission control"
 
 
 def exposure(fields: Json) -> str:
@@ -277,6 +281,7 @@ def subjects() -> Iterator[Subject]:
         text = exposure(fields)
         told = f'exposure "{text}" is none of its exposures (type: ClusterIP)'
         yield Subject(f"Service: {text}", "exposure", SERVICES, service(**fields), told)
+    yield Subject("Service: externalIPs", "the API server's", SERVICES, service(**EXTERNAL_IPS), EXTERNAL_IPS_DENIED)
     manifest = pod("probe", "vision", "vision")
     manifest["spec"]["initContainers"] = [{**manifest["spec"]["containers"][0], "name": "first", "image": EVIL}]
     told = f'image "{EVIL}" is none of its images'
