@@ -158,7 +158,7 @@ EXPOSURES: tuple[Json, ...] = (
 )
 
 
-# The lab's API server refuses these by itself, before any policy is asked: tests/golden/teams alone has the policy's rule.
+# The API server of the lab refuses these itself, before any policy: only tests/golden/teams sees the policy's rule.
 EXTERNAL_IPS = {"externalIPs": ["198.18.0.1"]}
 EXTERNAL_IPS_DENIED = "Use of external IPs is denied by admission control"
 
