@@ -15,6 +15,7 @@ from gangplank.backends.pod_template import JOB_LABEL
 from gangplank.cluster import queues
 from gangplank.cluster.patience import OUTAGE_S, Patience, silent
 from gangplank.errors import KubeError
+from gangplank.wait import late, polls
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -89,11 +90,14 @@ class Kube:
         self.patience = Patience()  # none: who waits at a terminal hears at once that nobody answers
 
     def patient(
-        self, say: Callable[[str], None] = silent, seconds: float = OUTAGE_S, until: float = math.inf
+        self, say: Callable[[str], None] = silent, seconds: float = OUTAGE_S, limit_s: float = math.inf
     ) -> Kube:
-        """The same cluster for who waits: requests that may be repeated outlast an API server that is away."""
+        """The same cluster for who waits: requests that may be repeated outlast an API server that is away.
+
+        Each for `seconds` after its first failure, and none for longer than `limit_s` from now.
+        """
         other = copy.copy(self)
-        other.patience = Patience(seconds, until, say)
+        other.patience = Patience(seconds, time.monotonic() + limit_s, say)
         return other
 
     def __str__(self) -> str:
@@ -231,16 +235,13 @@ class Kube:
 
         The server's dry run asks every webhook, so that its certificate and its answer are seen too.
         """
-        end = time.monotonic() + timeout_s
-        while True:
+        answer = ""
+        for _ in polls(timeout_s, POLL_S):
             answer = self._answer(manifest)
             if refusal in answer if refusal else not answer:
                 return answer
-            if time.monotonic() > end:
-                wanted = f'the refusal "{refusal}"' if refusal else "that it is accepted"
-                name, said = manifest["metadata"]["name"], answer or "it was accepted"
-                raise KubeError(f"{manifest['kind']} {name}: expected {wanted} within {timeout_s:.0f} s; last: {said}")
-            time.sleep(POLL_S)
+        name, expected = manifest["metadata"]["name"], f'the refusal "{refusal}"' if refusal else "it accepted"
+        raise KubeError(late(f"{manifest['kind']} {name}", answer or "it accepted", expected, timeout_s))
 
     def _answer(self, manifest: Json) -> str:
         """What the cluster says against it; one of its name that a killed run left is no answer of a webhook's."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import uuid
 from typing import TYPE_CHECKING
 
@@ -12,6 +11,7 @@ from gangplank.cluster.progress import phase
 from gangplank.errors import KubeError
 from gangplank.proof import expected
 from gangplank.proof.records import complete, read_records, select
+from gangplank.wait import late, polls
 
 if TYPE_CHECKING:
     from gangplank.cluster.client import Kube
@@ -47,22 +47,18 @@ def printed(kube: Kube, pod: Json, world_size: int) -> Records:
     Its words can be read a second or two before the cluster says that it has ended.
     """
     namespace, name = pod["metadata"]["namespace"], pod["metadata"]["name"]
-    deadline = time.monotonic() + READER_S
+    now: Json = {}
     kube.create(pod, unique=True)
     try:
-        while True:
+        for _ in polls(READER_S, POLL_S):
             now = kube.call("GET", path("v1", "Pod", namespace, name)).get("status", {})
             records = read_records(log_so_far(kube, namespace, name))
             if now.get("phase") in {"Succeeded", "Failed"} or complete(select(records), world_size):
                 return records
-            if time.monotonic() > deadline:
-                raise KubeError(
-                    f"pod {namespace}/{name}, which reads the claim, was {now.get('phase')} for {READER_S} s: "
-                    f"{why(now)}; free a place on the claim's node and try again"
-                )
-            time.sleep(POLL_S)
     finally:
         kube.delete(pod, unique=True)
+    state, fix = f"{now.get('phase')} ({why(now)})", "free a place on the claim's node and try again"
+    raise KubeError(late(f"pod {namespace}/{name}, which reads the claim", state, "its end", READER_S, fix))
 
 
 def log_so_far(kube: Kube, namespace: str, pod: str) -> str:

@@ -15,6 +15,7 @@ from gangplank.proof import log_lines
 from gangplank.proof.expected import job_uid
 from gangplank.proof.records import record
 from gangplank.text import plain
+from gangplank.wait import polls
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -142,8 +143,8 @@ def follow(watch: JobWatch, say: Callable[[str], None], timeout_s: float) -> Pha
     def tell(text: str) -> None:
         say(f"{time.monotonic() - started:4.0f} s  {watch.name}: {text}")
 
-    watch.kube = watch.kube.patient(tell, until=started + timeout_s)
-    while True:
+    watch.kube = watch.kube.patient(tell, limit_s=timeout_s)
+    for _ in polls(timeout_s, POLL_S):
         try:
             now = watch.poll()
         except KubeError as error:
@@ -161,6 +162,4 @@ def follow(watch: JobWatch, say: Callable[[str], None], timeout_s: float) -> Pha
         if now.ended:
             watch.finish()
             return now
-        if time.monotonic() - started > timeout_s:
-            return None
-        time.sleep(POLL_S)
+    return None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -13,6 +12,7 @@ from gangplank.cluster.progress import phase
 from gangplank.errors import KubeError, Problem, shown
 from gangplank.k8s.diff import differences
 from gangplank.site import storage
+from gangplank.wait import late, polls
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -154,12 +154,11 @@ def removal_helps(item: Json, error: KubeError) -> bool:
 
 def gone(kube: Kube, item: Json) -> None:
     """Wait until what was removed is gone, a job with its pods."""
-    deadline = time.monotonic() + GONE_S
-    patient = kube.patient(until=deadline)
-    while there(patient, item):
-        if time.monotonic() > deadline:
-            raise KubeError(f"{title(item)} was removed and is there after {GONE_S} s; look at its pods' finalizers")
-        time.sleep(POLL_S)
+    patient = kube.patient(limit_s=GONE_S)
+    for _ in polls(GONE_S, POLL_S):
+        if not there(patient, item):
+            return
+    raise KubeError(late(title(item), "it still there", "it gone", GONE_S, "look at its pods' finalizers"))
 
 
 def make(kube: Kube, item: Json, *, dry_run: bool) -> str:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 import os
 import re
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,6 +22,7 @@ from cryptography.x509.oid import NameOID
 from gangplank.backends.pod_template import TEAM_LABEL
 from gangplank.errors import KubeError, Problem, SpecError, shown
 from gangplank.teams.metadata import PART_LABEL, TEAM_PART
+from gangplank.wait import late, polls
 
 if TYPE_CHECKING:
     from gangplank.cluster.client import Kube
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 LEAST_S, MOST_S = 600, 8 * 3600  # Kubernetes signs for ten minutes at least
 SIGNER = "kubernetes.io/kube-apiserver-client"
 REQUESTS = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
-DEADLINE_S = 30
+SIGNED_S, POLL_S = 30, 0.1  # the longest that signing may take; a pause between two looks
 
 
 @dataclass(frozen=True)
@@ -99,19 +99,16 @@ def signed(kube: Kube, member: str, request: bytes, ttl_s: int) -> str:
     try:
         yes = {"type": "Approved", "status": "True", "reason": "Gangplank", "message": f"kubeconfig of {member}"}
         kube.call("PUT", f"{where}/approval", {**made, "status": {"conditions": [yes]}})
-        end = time.monotonic() + DEADLINE_S
-        while time.monotonic() < end:
+        for _ in polls(SIGNED_S, POLL_S):
             status = kube.call("GET", where).get("status") or {}
             if text := status.get("certificate"):
                 return base64.b64decode(text).decode()
             if bad := [one for one in status.get("conditions", []) if one["type"] in {"Failed", "Denied"}]:
                 raise KubeError(f"the cluster does not sign: {bad[0].get('message')}")
-            time.sleep(0.1)
     finally:
         kube.call("DELETE", where)
-    raise KubeError(
-        f"the cluster has not signed within {DEADLINE_S} s; does the controller manager have a signing key?"
-    )
+    fix = "look whether kube-controller-manager has a signing key (--cluster-signing-key-file)"
+    raise KubeError(late(f"the certificate of {member}", "none", "one that the cluster has signed", SIGNED_S, fix))
 
 
 def make(kube: Kube, team: str, member: str, ttl_s: int) -> Made:

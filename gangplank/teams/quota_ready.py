@@ -6,10 +6,10 @@ what it limits is changed. https://kubernetes.io/docs/concepts/policy/resource-q
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
 from gangplank.teams.metadata import PART_LABEL, TEAM_PART
+from gangplank.wait import polls
 
 if TYPE_CHECKING:
     from gangplank.cluster.client import Kube
@@ -21,18 +21,18 @@ NUDGE = "count/limitranges"  # which no team's file can limit
 
 def settle(kube: Kube, timeout_s: float) -> list[str]:
     """Have every quota count every kind that the cluster has; which do not after that time, a line each."""
-    end = time.monotonic() + timeout_s
-    kube = kube.patient(until=end)
-    while late := uncounted(kube):
-        if time.monotonic() > end:
-            return [f"{quota['metadata']['namespace']}: {', '.join(kinds)}" for quota, kinds in late]
+    kube = kube.patient(limit_s=timeout_s)
+    late: list[tuple[Json, list[str]]] = []
+    for _ in polls(timeout_s, POLL_S):
+        late = uncounted(kube)
+        if not late:
+            return []
         for quota, _ in late:
             meta = quota["metadata"]
             where = f"/api/v1/namespaces/{meta['namespace']}/resourcequotas/{meta['name']}"
             for value in ("1000", None):  # there and gone: both are a change of what it limits
                 kube.call("PATCH", where, {"spec": {"hard": {NUDGE: value}}}, repeat=True)
-        time.sleep(POLL_S)
-    return []
+    return [f"{quota['metadata']['namespace']}: {', '.join(kinds)}" for quota, kinds in late]
 
 
 def uncounted(kube: Kube) -> list[tuple[Json, list[str]]]:

@@ -10,15 +10,16 @@ import json
 import shutil
 import subprocess
 import tempfile
-import time
 from pathlib import Path
 from typing import IO
 
+from gangplank.wait import late, polls
 from lab.build.cache import Say, building, digest_of
 from lab.errors import PartError, explain
 
 NAMESPACE = "k8s.io"  # where the kubelet's images live
 CONTENT, SNAPSHOTTER = "io.containerd.content.v1.content", "io.containerd.snapshotter.v1.overlayfs"
+CONTAINERD_S = 30
 DATABASES = ("io.containerd.metadata.v1.bolt", SNAPSHOTTER)  # written in place by a node
 LAYERS = f"{SNAPSHOTTER}/snapshots"
 HELD = "store.json"  # a node's hard link to its store's images.json: a store with such a link is not removed
@@ -144,6 +145,17 @@ def _run(command: list[str], where: str, stdin: IO[bytes] | None = None) -> None
         raise explain((done.stderr or done.stdout).decode(errors="replace"), where)
 
 
+def _wait_for_containerd(ctr: list[str], process: subprocess.Popen[bytes], log: Path, root: Path) -> None:
+    for _ in polls(CONTAINERD_S, 0.1):
+        if not subprocess.run([*ctr, "version"], capture_output=True, check=False).returncode:
+            return
+        if process.poll() is not None:
+            break
+    state = "none" if process.poll() is None else f"exit status {process.returncode}"
+    what = late("containerd", f"{state} ({log.read_text(errors='replace').strip()[-600:]})", "an answer", CONTAINERD_S)
+    raise PartError(what, str(root), "fix what it says, then run it again")
+
+
 @contextlib.contextmanager
 def _containerd(root: Path, binaries: Path):  # type: ignore[no-untyped-def]  # a generator of a command prefix
     """Run a containerd over `root` in namespaces of its own; yield the ctr command that talks to it."""
@@ -156,12 +168,7 @@ def _containerd(root: Path, binaries: Path):  # type: ignore[no-untyped-def]  # 
         with subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL) as process:
             try:
                 ctr = [str(binaries / "ctr"), "-a", f"{state}/containerd.sock", "-n", NAMESPACE]
-                end = time.monotonic() + 30
-                while subprocess.run([*ctr, "version"], capture_output=True, check=False).returncode:
-                    if process.poll() is not None or time.monotonic() > end:
-                        said = Path(log.name).read_text(errors="replace")[-600:]
-                        raise PartError(f"containerd does not start: {said}", str(root), "mend what it says")
-                    time.sleep(0.1)
+                _wait_for_containerd(ctr, process, Path(log.name), root)
                 yield ctr
             finally:
                 process.terminate()

@@ -13,11 +13,11 @@ import os
 import shutil
 import signal
 import subprocess
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gangplank.wait import late, polls
 from lab.errors import LabError
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ SLICE = "gangplank"
 SWITCH = "gangplank-switch"
 HOST_LINK = "gangplank0"
 NSFS_MAGIC = 0x6E736673
+CGROUP_S = 5  # the longest that a cgroup may stay busy once its processes are gone
 
 
 @dataclass(frozen=True)
@@ -272,15 +273,17 @@ def _within(namespaces: set[int]) -> Iterator[int]:
 
 def _kill(find: Callable[[], set[int]], deadline_s: float = 20.0) -> None:
     """Kill what `find` finds until it finds nothing; this process and the one that waits for it are never ended."""
-    end = time.monotonic() + deadline_s
-    while alive := find() - {os.getpid(), os.getppid()}:
+    alive: set[int] = set()
+    for _ in polls(deadline_s, 0.05):
+        alive = find() - {os.getpid(), os.getppid()}
+        if not alive:
+            return
         for pid in alive:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        if time.monotonic() > end:
-            names = ", ".join(str(pid) for pid in sorted(alive)[:8])
-            raise LabError(f"processes {names} do not end; look at them with ps, then run it again")
-        time.sleep(0.05)
+    names = ", ".join(str(pid) for pid in sorted(alive)[:8])
+    fix = "look at them with ps, then run it again"
+    raise LabError(late(f"processes {names}", "them alive", "their end", deadline_s, fix))
 
 
 def kill_members(cgroup: str) -> None:
@@ -306,14 +309,18 @@ def remove_cgroup(name: str = "") -> None:
         top = base / SLICE / name if name else base / SLICE
         folders = [*sorted((p for p in top.rglob("*") if p.is_dir()), key=lambda p: -len(p.parts)), top]
         for folder in folders:
-            end = time.monotonic() + 5
-            while folder.exists():
+            busy = ""
+            for _ in polls(CGROUP_S, 0.02):
+                if not folder.exists():
+                    break
                 try:
                     folder.rmdir()
+                    break
                 except OSError as error:  # a killed process leaves its cgroup a moment after it is gone
-                    if time.monotonic() > end:
-                        raise LabError(f"cgroup {folder} stays busy: {error.strerror}") from error
-                    time.sleep(0.02)
+                    busy = error.strerror or str(error)
+            else:
+                fix = "look at the processes in its cgroup.procs, then run it again"
+                raise LabError(late(f"cgroup {folder}", busy, "it removed", CGROUP_S, fix))
 
 
 def ensure_node(node: str, folder: Path, tree: str, network: Network, binds: list[Bind]) -> bool:

@@ -7,17 +7,19 @@ from __future__ import annotations
 
 import json
 import ssl
-import time
 import urllib.error
 import urllib.request
 from typing import TYPE_CHECKING
 
 import yaml
 
+from gangplank.wait import late, polls
 from lab.errors import LabError
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+POLL_S = 0.2
 
 
 class Api:
@@ -71,10 +73,10 @@ def tails(logs: Path, problem: str) -> str:
 def wait(kubeconfig: Path, nodes: list[str], timeout_s: int, logs: Path) -> float:
     """Poll until every node is Ready; return the seconds it took. Raises LabError when time is up."""
     api = Api(kubeconfig)
-    started = time.monotonic()
-    while problem := waiting_for(api, nodes):
-        if time.monotonic() - started > timeout_s:
-            shown = tails(logs, problem)
-            raise LabError(f"after {timeout_s} s {problem}\n{shown}\nCure: mend what these say, run it again")
-        time.sleep(0.2)
-    return round(time.monotonic() - started, 1)
+    problem = ""
+    for waited_s in polls(timeout_s, POLL_S):
+        problem = waiting_for(api, nodes)
+        if not problem:
+            return round(waited_s, 1)
+    fix = "fix what the logs say, then run it again"
+    raise LabError(f"{late('the lab', problem, 'every node Ready', timeout_s, fix)}\n{tails(logs, problem)}")

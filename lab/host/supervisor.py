@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 import xmlrpc.client
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from gangplank.wait import late, polls
 from lab.errors import LabError
 from lab.host.node import ensure_cgroup, join_cgroup, kill_members
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
+POLL_S = 0.05
 SYSTEM = "system"  # the cgroup of supervisord and of all that it starts
 
 
@@ -39,17 +42,21 @@ def start(config: Path, socket: Path, deadline_s: float = 15.0) -> None:
     socket.unlink(missing_ok=True)
     environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root", "LANG": "C.UTF-8"}
     program = [sys.executable, "-m", "supervisor.supervisord", "--nodaemon", "-c", str(config)]
-    log = (config.parent / "supervisord.out").open("wb")
-    process = subprocess.Popen(
-        program, env=environment, cwd="/", stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
-    )
+    log = config.parent / "supervisord.out"
+    with log.open("wb") as out:
+        process = subprocess.Popen(
+            program, env=environment, cwd="/", stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True
+        )
     join_cgroup(SYSTEM, process.pid)
-    end = time.monotonic() + deadline_s
-    while not answers(socket):
-        if process.poll() is not None or time.monotonic() > end:
-            said = Path(log.name).read_text(errors="replace").strip().splitlines()[-5:]
-            raise LabError("supervisord does not start: " + " | ".join(said))
-        time.sleep(0.05)
+    for _ in polls(deadline_s, POLL_S):
+        if answers(socket):
+            return
+        if process.poll() is not None:
+            break
+    lines = " | ".join(log.read_text(errors="replace").strip().splitlines()[-5:])
+    state = "none" if process.poll() is None else f"exit status {process.returncode}"
+    fix = "fix what its last lines say, then run it again"
+    raise LabError(late("supervisord", f"{state} ({lines or 'it printed nothing'})", "an answer", deadline_s, fix))
 
 
 def apply(socket: Path) -> dict[str, list[str]]:

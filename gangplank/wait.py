@@ -1,0 +1,36 @@
+"""The one way to wait: ask, pause, ask again, until a time limit; and the one message when it has passed."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from gangplank.errors import Problem
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+def polls(limit_s: float, poll_s: float) -> Iterator[float]:
+    """Yield at once and after each pause the seconds that have passed; the last time when `limit_s` have.
+
+    The body of the loop leaves it with its result; what comes after the loop says what was not reached.
+
+    >>> [round(waited_s) for waited_s in polls(0, 0)][0]
+    0
+    """
+    start = time.monotonic()
+    while True:
+        yield time.monotonic() - start
+        if time.monotonic() - start > limit_s:
+            return
+        time.sleep(poll_s)
+
+
+def late(path: str, got: str, expected: str, limit_s: float, fix: str = "") -> str:
+    """What to say of something that did not come in time.
+
+    >>> late("pod default/a", "Pending", "its end", 120, "free a place on its node")
+    'pod default/a: got Pending, expected its end within 120 s; free a place on its node'
+    """
+    return str(Problem(path, got, f"{expected} within {limit_s:.0f} s", fix))
