@@ -1,12 +1,61 @@
-"""How a live object differs from what was described: only fields that the description sets count."""
+"""How a live value differs from a wanted one: one walk, for jobs, which controllers add to, and for what is ours."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import zip_longest
+
+Path = tuple[str | int, ...]  # keys and indices, from the outside in
+Unlike = tuple[Path, object, object]  # where, wanted, live
 
 
-def differences(wanted: object, live: object, path: str = "") -> Iterator[str]:
-    """Where `live` is not as `wanted`, a line each; what webhooks and controllers add is no difference.
+def unlike(
+    wanted: object, live: object, path: Path = (), *, exact: bool = False, entries: bool = False
+) -> Iterator[Unlike]:
+    """Every place where `live` is not as `wanted`; an empty list, mapping or text is as good as none.
+
+    `exact` counts keys that only `live` has, too; else they are what webhooks and controllers add. Lists of unequal
+    length are one difference, or with `entries` one for each entry.
+
+    >>> list(unlike({"a": [1, 2], "c": {}}, {"a": [1], "b": 3}))
+    [(('a',), [1, 2], [1])]
+    >>> list(unlike({"a": [1, 2], "c": {}}, {"a": [1], "b": 3}, exact=True, entries=True))
+    [(('a', 1), 2, None), (('b',), None, 3)]
+    """
+    if isinstance(wanted, Mapping) and isinstance(live, Mapping):
+        for key in dict.fromkeys((*wanted, *(live if exact else ()))):
+            yield from unlike(wanted.get(key), live.get(key), (*path, str(key)), exact=exact, entries=entries)
+    elif isinstance(wanted, list) and isinstance(live, list) and (entries or len(wanted) == len(live)):
+        for index, (one, other) in enumerate(zip_longest(wanted, live)):
+            yield from unlike(one, other, (*path, index), exact=exact, entries=entries)
+    elif wanted != live and not (is_empty(wanted) and is_empty(live)):
+        yield path, wanted, live
+
+
+def is_empty(value: object) -> bool:
+    """Whether the API server may leave a value out."""
+    return value is None or value in ([], {}, "")
+
+
+def spelled(path: Path, *, brackets: bool = True) -> str:
+    """A path as a message has it; a key with dots is put into brackets where it is asked for.
+
+    >>> spelled(("metadata", "labels", "a/b")), spelled(("spec", "tasks", 0, "a.b"), brackets=False)
+    ('metadata.labels["a/b"]', 'spec.tasks[0].a.b')
+    """
+    text = ""
+    for key in path:
+        if isinstance(key, int):
+            text += f"[{key}]"
+        elif brackets and ("." in key or "/" in key):
+            text += f'["{key}"]'
+        else:
+            text += f".{key}" if text else key
+    return text
+
+
+def differences(wanted: object, live: object) -> Iterator[str]:
+    """Where `live` is not as described, a line each; what webhooks and controllers add is no difference.
 
     >>> list(differences({"spec": {"tasks": [{"replicas": 2}]}}, {"spec": {"tasks": [{"replicas": 3, "extra": 3}]}}))
     ['spec.tasks[0].replicas: there is 3, described 2']
@@ -15,14 +64,9 @@ def differences(wanted: object, live: object, path: str = "") -> Iterator[str]:
     >>> list(differences({"args": [], "command": ["a"]}, {"command": ["a"]}))
     []
     """
-    if isinstance(wanted, Mapping) and isinstance(live, Mapping):
-        for key, value in wanted.items():
-            yield from differences(value, live.get(key), f"{path}.{key}" if path else str(key))
-    elif isinstance(wanted, list) and isinstance(live, list):
-        if len(wanted) != len(live):
-            yield f"{path}: there are {len(live)} entries, described {len(wanted)}"
-            return
-        for index, (one, other) in enumerate(zip(wanted, live, strict=True)):
-            yield from differences(one, other, f"{path}[{index}]")
-    elif wanted != live and not (live is None and wanted in ([], {}, "")):  # the API server keeps nothing that is empty
-        yield f"{path}: there is {live!r}, described {wanted!r}"
+    for path, described, actual in unlike(wanted, live):
+        where = spelled(path, brackets=False)
+        if isinstance(described, list) and isinstance(actual, list):
+            yield f"{where}: there are {len(actual)} entries, described {len(described)}"
+        else:
+            yield f"{where}: there is {actual!r}, described {described!r}"

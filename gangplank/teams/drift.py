@@ -1,21 +1,21 @@
 """How live objects differ from what was rendered: path, wanted and live value of everything that somebody changed.
 
-Unlike live.differences, which lets controllers and webhooks add to a job, what stands in a part that is ours alone
-and was not rendered is a difference too.
+Unlike the differences of a job, to which controllers and webhooks may add, what stands in a part that is ours alone and
+was not rendered is a difference too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 from gangplank.errors import shown
+from gangplank.k8s.diff import spelled, unlike
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
+    from gangplank.k8s.diff import Path
     from gangplank.spec import Json
 
 # The parts of an object that are ours alone, by kind. Of all other parts only what was rendered counts.
@@ -78,46 +78,23 @@ def drift(wanted: Sequence[Json], live: Sequence[Json]) -> list[Difference]:
     return found
 
 
-Place = tuple[str, object, object]  # path, wanted, live
-
-
-def of_object(wanted: Json, live: Json) -> Iterator[Place]:
-    """Where one live object is not as wanted."""
+def of_object(wanted: Json, live: Json) -> Iterator[tuple[str, object, object]]:
+    """Where one live object is not as wanted: path, wanted and live value."""
     exact = EXACT.get(wanted["kind"], ())
     for part in dict.fromkeys((*wanted, *exact)):
         if part not in {"apiVersion", "kind", "metadata"}:
-            yield from of_value(wanted.get(part), live.get(part), part, exact=part in exact)
+            yield from of_part((part,), wanted.get(part), live.get(part), exact=part in exact)
     for part in ("labels", "annotations"):
         ours, theirs = wanted["metadata"].get(part) or {}, live["metadata"].get(part) or {}
         mine = {key: value for key, value in theirs.items() if key in ours or key.startswith(OWN_KEYS)}
-        yield from of_value(ours, mine, f"metadata.{part}", exact=True)
+        yield from of_part(("metadata", part), ours, mine, exact=True)
     wanted_state = STATES.get(wanted["kind"])
     live_state = (live.get("status") or {}).get("state")
     if wanted_state and live_state and live_state != wanted_state:  # one that was just made has none yet
         yield STATE, wanted_state, live_state
 
 
-def of_value(wanted: object, live: object, path: str, *, exact: bool) -> Iterator[Place]:
-    """Where a value is not as wanted; an empty list or mapping is as good as none.
-
-    >>> list(of_value({"a": [1, 2]}, {"a": [1], "b": 3}, "spec", exact=True))
-    [('spec.a[1]', 2, None), ('spec.b', None, 3)]
-    """
-    if isinstance(wanted, Mapping) and isinstance(live, Mapping):
-        for key in dict.fromkeys((*wanted, *(live if exact else ()))):
-            yield from of_value(wanted.get(key), live.get(key), joined(path, key), exact=exact)
-    elif isinstance(wanted, list) and isinstance(live, list):
-        for index, (one, other) in enumerate(zip_longest(wanted, live)):
-            yield from of_value(one, other, f"{path}[{index}]", exact=exact)
-    elif wanted != live and not (is_empty(wanted) and is_empty(live)):
-        yield path, wanted, live
-
-
-def joined(path: str, key: str) -> str:
-    """The path of a field; a key with dots is put into brackets."""
-    return f'{path}["{key}"]' if "." in key or "/" in key else f"{path}.{key}"
-
-
-def is_empty(value: object) -> bool:
-    """Whether the API server may leave a value out."""
-    return value is None or value in ([], {}, "")
+def of_part(part: Path, wanted: object, live: object, *, exact: bool) -> Iterator[tuple[str, object, object]]:
+    """Where a part of an object is not as wanted."""
+    for path, ours, theirs in unlike(wanted, live, part, exact=exact, entries=True):
+        yield spelled(path), ours, theirs
