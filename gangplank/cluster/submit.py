@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gangplank.backends.pod_template import carried_by
@@ -11,6 +10,7 @@ from gangplank.cluster.client import group_path
 from gangplank.cluster.progress import phase
 from gangplank.errors import KubeError, Problem, shown
 from gangplank.k8s.diff import differences
+from gangplank.k8s.plan import Plan
 from gangplank.site import storage
 from gangplank.wait import late, polls
 
@@ -25,21 +25,6 @@ GONE_S = 120  # seconds that a job may take to go with its pods
 POLL_S = 0.5
 VOLCANO = "/apis/scheduling.volcano.sh"  # there where Volcano is; everybody may ask
 CLAIM = ("v1", "PersistentVolumeClaim")
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What makes a cluster run the job: nothing where `refused` says why not, else first remove, then submit."""
-
-    refused: str = ""
-    remove: tuple[Json, ...] = ()
-    submit: tuple[Json, ...] = ()
-    differences: tuple[str, ...] = ()
-
-    @property
-    def changes(self) -> bool:
-        """Whether there is something to do."""
-        return bool(self.remove or self.submit)
 
 
 def title(item: Json) -> str:
@@ -62,15 +47,15 @@ def plan(kube: Kube, manifests: Sequence[Json], volumes: Sequence[Mapping[str, A
     differs = (*compared(job, live), *(f"{title(old)}: somebody changed the script in it" for old in altered))
     differs = differs if live else ()
     if differs and not replace:
-        return Plan(refused=refusal(job, differs), differences=differs)
+        return Plan(refused=(refusal(job, differs),), differences=differs)
     again = live if live and (differs or (replace and phase(live).failed)) else None
     submit = [item for item, old in zip(beside, before, strict=True) if old is None or [*differences(item, old)]]
     if again or not live:
         if problems := unfit(kube, job, volumes):
-            return Plan(refused="\n  ".join([f"{title(job)} cannot be submitted:", *map(str, problems)]))
+            return Plan(refused=("\n  ".join([f"{title(job)} cannot be submitted:", *map(str, problems)]),))
         submit.append(job)
     remove = [*([again, *scripts_of(again, except_for=beside)] if again else []), *altered]
-    return Plan("", tuple(remove), tuple(submit), differs)
+    return Plan(remove=tuple(remove), write=tuple(submit), differences=differs)
 
 
 def unfit(kube: Kube, job: Json, volumes: Sequence[Mapping[str, Any]] = ()) -> list[Problem]:
@@ -131,7 +116,7 @@ def refusal(job: Json, differs: Sequence[str]) -> str:
 def carry_out(kube: Kube, todo: Plan, *, dry_run: bool) -> None:
     """Do what the plan says, once the server's dry run has taken all of it; `dry_run` ends there."""
     removed = [(item["kind"], item["metadata"]["name"]) for item in todo.remove]
-    for item in todo.submit:
+    for item in todo.write:
         try:
             make(kube, item, dry_run=True)
         except KubeError as error:
@@ -143,7 +128,7 @@ def carry_out(kube: Kube, todo: Plan, *, dry_run: bool) -> None:
     for item in todo.remove:
         kube.delete(item, "Foreground")
         gone(kube, item)
-    for item in todo.submit:
+    for item in todo.write:
         make(kube, item, dry_run=False)
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gangplank.backends.pod_template import TEAM_LABEL
 from gangplank.errors import shown
 from gangplank.k8s import quantity
+from gangplank.k8s.plan import Plan
 from gangplank.teams.drift import EXACT, OWN_KEYS, STATE, Difference, drift, identity
 from gangplank.teams.metadata import PART_LABEL, SHARED_PART, TEAM_PART, metadata
 
@@ -28,26 +29,48 @@ KEPT = ("Namespace", "PersistentVolumeClaim")  # what holds somebody's data goes
 
 
 @dataclass(frozen=True)
-class Plan:
-    """The work of a run, step by step."""
+class Step:
+    """Objects that are written in one call, each as a JSON merge patch where it is there already."""
+
+    name: str
+    objects: tuple[Json, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TeamsPlan(Plan):
+    """What a run does for all teams. What is removed: what no file wants any more, and what has to be made again.
+
+    Writes are JSON merge patches: what a hand has added to a part of ours is null in them.
+    """
 
     differences: tuple[Difference, ...] = ()
-    remove: tuple[Json, ...] = ()  # what no file wants any more, and what has to be made anew
     lower: tuple[Json, ...] = ()  # queues first brought down, so that no moment promises more than there is
-    write: tuple[Json, ...] = ()  # as JSON merge patches: what a hand has added to a part of ours is null in them
     reopen: tuple[Json, ...] = ()  # Commands that open queues again, parents first
-    refused: tuple[str, ...] = ()  # what cannot be done
-    notes: tuple[str, ...] = field(default=())
+    count: int = 0  # of objects that the files want
+    probe: str = ""  # a namespace in which the admission has to refuse a job of another queue; empty: do not wait
 
     @property
     def changes(self) -> bool:
         """Whether there is anything to do."""
-        return bool(self.remove or self.write or self.reopen)
+        return bool(self.remove or self.steps)
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """All that is written, in the order in which the cluster takes it."""
+        claims = ("ServiceAccount", "PersistentVolumeClaim")  # after the quota that has to leave room for them
+        namespaced = [item for item in self.write if item["metadata"].get("namespace")]
+        order = {
+            "queues that give up something": self.lower,
+            "for all teams": [item for item in self.write if not item["metadata"].get("namespace")],
+            "queues that were closed": self.reopen,
+            "in the namespaces": sorted(namespaced, key=lambda item: item["kind"] in claims),
+        }
+        return tuple(Step(name, tuple(items)) for name, items in order.items() if items)
 
 
 def plan(
     wanted: Sequence[Json], live: Sequence[Json], leaving: Collection[str] = (), spaces: Collection[str] = ()
-) -> Plan:
+) -> TeamsPlan:
     """What makes the live objects as wanted; teams without a file stay, and are told unless they are leaving.
 
     `spaces` are the names of all namespaces of the cluster.
@@ -59,7 +82,7 @@ def plan(
     work = [item for item in wanted if identity(item) in changed]
     gone = surplus(wanted, live, leaving)
     anew = [there[identity(item)] for item in work if is_fixed(item, differences) and identity(item) in there]
-    return Plan(
+    return TeamsPlan(
         differences=(*differences, *(Difference(*identity(item), "", None, "this object") for item in gone)),
         remove=(*gone, *anew),
         lower=tuple(lowered(work, there)),

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from gangplank.k8s.plan import Plan
 from gangplank.teams.plan import KEPT, team_of
 
 if TYPE_CHECKING:
@@ -13,15 +13,6 @@ if TYPE_CHECKING:
     from gangplank.spec import Json
 
 ORDER = ("RoleBinding", "ServiceAccount", "LimitRange", "NetworkPolicy", "ResourceQuota", "PersistentVolumeClaim")
-
-
-@dataclass(frozen=True)
-class Removal:
-    """What is removed, what stands in the way, what stays."""
-
-    remove: tuple[Json, ...] = ()
-    refused: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
 
 
 def namespaces_of(teams: Collection[str], live: Sequence[Json]) -> dict[str, str]:
@@ -40,8 +31,8 @@ def removal(
     running: Mapping[str, Sequence[str]],
     claims: Mapping[str, Sequence[str]],
     going: Collection[str],
-) -> Removal:
-    """What to remove of teams that were named.
+) -> Plan:
+    """What to remove of teams that were named; its notes say what stays.
 
     `running` and `claims` are by namespace: jobs and pods that have not ended, and all claims there; `going` are the
     claims that may be deleted with all that is on them, as namespace/name.
@@ -63,7 +54,7 @@ def removal(
         if name.partition("/")[0] in spaces
     ]
     if refused:
-        return Removal(refused=tuple(refused))
+        return Plan(refused=tuple(refused))
     found: list[Json] = []
     notes = []
     for space, team in sorted(spaces.items()):
@@ -82,7 +73,7 @@ def removal(
     queues = [item for item in live if item["kind"] == "Queue" and team_of(item) in set(spaces.values())]
     # A child is named <team>-<child>, so the longer names go first.
     found += sorted(queues, key=lambda item: -len(item["metadata"]["name"]))
-    return Removal(tuple(found), (), tuple(notes))
+    return Plan(remove=tuple(found), notes=tuple(notes))
 
 
 def claim(namespace: str, name: str) -> Json:

@@ -32,8 +32,8 @@ class ActionModule(Asking):
         """Convert and call."""
         found = submit.plan(self.kube, given["manifests"], given["volumes"], replace=given["replace"])
         if found.refused:
-            raise KubeError(found.refused)
+            raise KubeError("\n".join(found.refused))
         submit.carry_out(self.kube, found, dry_run=self.dry)
         before = "".join(f"{line}\n" for line in found.differences)
-        diff = {"before": before, "after": yaml.safe_dump_all(found.submit) if found.submit else before}
+        diff = {"before": before, "after": yaml.safe_dump_all(found.write) if found.write else before}
         return {"changed": found.changes, "diff": [{**diff, "after_header": "the job and what it needs"}]}

@@ -37,7 +37,7 @@ def run(described: list[Json], *, replace: bool = False) -> None:
     kube = Kube()
     todo = submit.plan(kube, described, replace=replace)
     if todo.refused:
-        raise KubeError(todo.refused)
+        raise KubeError("\n".join(todo.refused))
     submit.carry_out(kube, todo, dry_run=False)
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from gangplank.teams.objects import team_objects
 from gangplank.teams.parse import parse_teams
-from gangplank.teams.plan import Plan, plan
+from gangplank.teams.plan import TeamsPlan, plan
 
 Json = dict[str, Any]
 SITE = {"site": {"priorities": {"high": 10}, "queues": [{"name": "research", "deserved": {"cpu": 8}}]}}
@@ -33,7 +33,7 @@ def names(items: tuple[Json, ...]) -> list[str]:
 
 
 def test_nothing_to_do_when_all_is_as_wanted() -> None:
-    assert plan(rendered(a={}), rendered(a={})) == Plan()
+    assert plan(rendered(a={}), rendered(a={})) == TeamsPlan()
 
 
 def test_everything_is_made_on_an_empty_cluster() -> None:
@@ -112,6 +112,27 @@ def test_moving_an_amount_takes_it_away_first() -> None:
     assert {item["metadata"]["name"] for item in found.write} == {"a", "b"}
 
 
+def test_what_is_written_comes_in_the_order_that_the_cluster_takes() -> None:
+    claims = {"claims": [{"name": "data", "size": "1Gi"}]}
+    live = rendered(a={"deserved": {"cpu": 3}}, b={"deserved": {"cpu": 1}})
+    one(live, "Queue", "research")["status"] = {"state": "Closed"}
+    todo = plan(rendered(a={"deserved": {"cpu": 1}}, b={"deserved": {"cpu": 3}} | claims, c={}), live)
+    assert todo.changes
+    steps = {step.name: names(step.objects) for step in todo.steps}
+    assert list(steps) == [
+        "queues that give up something",
+        "for all teams",
+        "queues that were closed",
+        "in the namespaces",
+    ]
+    assert steps["queues that give up something"] == ["Queue a"]
+    assert {"Queue a", "Queue b", "Queue c", "Namespace c"} <= {*steps["for all teams"]}
+    assert steps["queues that were closed"] == ["Command gangplank-open-research"]
+    assert steps["in the namespaces"][-1] == "PersistentVolumeClaim data", "after the quota that counts it"
+    written = sum(len(objects) for objects in steps.values())
+    assert written == len(todo.lower + todo.write + todo.reopen)
+
+
 def test_lowering_a_quota_below_use_says_what_will_happen() -> None:
     live = rendered(a={})
     one(live, "ResourceQuota")["status"] = {"used": {"requests.cpu": "3"}}
@@ -141,7 +162,7 @@ def test_a_closed_queue_is_reported_and_opened_again(state: str) -> None:
 def test_an_open_queue_and_one_that_was_just_made_are_left_alone(status: Json) -> None:
     live = rendered(a={})
     one(live, "Queue")["status"] = status
-    assert plan(rendered(a={}), live) == Plan()
+    assert plan(rendered(a={}), live) == TeamsPlan()
 
 
 def test_a_namespace_that_is_there_and_no_team_s_is_not_taken_over() -> None:
