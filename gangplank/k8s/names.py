@@ -16,6 +16,10 @@ IMAGE = re.compile(r"[A-Za-z0-9][\w.\-/:@]{0,510}", re.ASCII)
 ABSOLUTE = re.compile(r"/[^\x00:]{0,4095}")
 # A folder of the container, or one of a bucket.
 PLACE = re.compile(r"/[^\x00:]{0,4095}|(s3|gs)://[a-z0-9][-a-z0-9.]{1,61}[a-z0-9](/[^\x00\s]{0,1023})?")
+RESOURCE = re.compile(  # an extended one, e.g. nvidia.com/gpu
+    r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?", re.ASCII
+)
+ACCESS_MODES = ("ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany", "ReadWriteOncePod")  # of a claim
 _KEY = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?", re.ASCII)
 _VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?", re.ASCII)
 

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from fractions import Fraction
 
-ACCESS = ("ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany", "ReadWriteOncePod")
 LEVELS = ("restricted", "baseline", "privileged")
 AMOUNTS = ("cpu", "memory", "gpus")
 TEAM_MAX = 40  # characters: room for the names made of it, <team>-<queue> the longest
@@ -28,7 +27,6 @@ RESERVED = re.compile(  # namespaces of the platform: Kubernetes' own, and what 
 )
 USER = re.compile(r"[^\x00-\x1f\x7f\s][^\x00-\x1f\x7f]{0,252}")
 PATTERN = re.compile(r"[A-Za-z0-9*][\w.\-/:@*]{0,510}", re.ASCII)
-_RESOURCE = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?", re.ASCII)
 
 
 class TeamsError(SpecError):
@@ -132,7 +130,8 @@ def parse_site(value: object, source: str = "site") -> SiteSpec:
         return SiteSpec()
     problems: Problems = []
     fields = top(value, "site", source, problems)
-    gpu = fields.text("gpu_resource", "nvidia.com/gpu", what="a resource's name, e.g. nvidia.com/gpu", ok=_RESOURCE)
+    what = "a resource's name, e.g. nvidia.com/gpu"
+    gpu = fields.text("gpu_resource", "nvidia.com/gpu", what=what, ok=names.RESOURCE)
     queues = tuple(read_queue(inner, gpu, "") for inner in listed(fields, "queues"))
     inner = fields.inner("priorities")
     priorities = {key: inner.integer(key, 0, -(10**9), 10**9) for key in inner.map if names.SUBDOMAIN.fullmatch(key)}
@@ -270,7 +269,8 @@ def read_claims(fields: Fields) -> tuple[Claim, ...]:
         size = inner.quantity("size", what="a quantity, e.g. 100Gi")
         if "size" not in inner.map:
             inner.bad("size", None, "a quantity, e.g. 100Gi")
-        access = matching(inner, "access", re.compile("|".join(ACCESS)), f"one of {', '.join(ACCESS)}")
+        modes = names.ACCESS_MODES
+        access = matching(inner, "access", re.compile("|".join(modes)), f"one of {', '.join(modes)}")
         kind = inner.text("storage_class", what="a StorageClass's name", ok=names.SUBDOMAIN)
         labels = inner.pairs("labels", label_problem)
         inner.done()
