@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from gangplank.wait import late, polls
 from lab.errors import LabError
-from lab.host.node import ensure_cgroup, join_cgroup, kill_members
+from lab.host.cgroups import ensure_cgroup, join_cgroup
+from lab.host.processes import kill_members
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,6 +9,8 @@ from typing import Any, ClassVar
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from lab.host import node
+from lab.host.mounts import Bind
+from lab.host.network import Network
 from plugins.glue import Glue
 
 
@@ -53,6 +55,6 @@ class ActionModule(Glue):
             return {"changed": (name in node.lab_nodes()) != (given["state"] == "present")}
         if given["state"] == "absent":
             return {"changed": node.remove_node(name)}
-        binds = [node.Bind(**bind) for bind in given["binds"]]
-        network = node.Network(given["address"], given["host_address"], given["routes"])
+        binds = [Bind(**bind) for bind in given["binds"]]
+        network = Network(given["address"], given["host_address"], given["routes"])
         return {"changed": node.ensure_node(name, folder, given["tree"], network, binds)}

@@ -13,7 +13,7 @@ from gangplank.errors import GangplankError
 from gangplank.teams import kubeconfig, quota_ready
 from gangplank.wait import polls
 from lab.build import image_store
-from lab.host import node, ready, supervisor
+from lab.host import cgroups, processes, ready, supervisor
 
 if TYPE_CHECKING:
     from tests.unit.conftest import Api
@@ -127,19 +127,19 @@ def test_a_certificate_that_nobody_signs(pauses: list[float]) -> None:
 
 @pytest.mark.usefixtures("pauses")
 def test_a_process_of_the_lab_that_does_not_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(node.os, "kill", lambda *_: None)
-    late("processes 7, 8: got them alive, expected their end within 20 s; look", lambda: node._kill(lambda: {8, 7}))
+    monkeypatch.setattr(processes.os, "kill", lambda *_: None)
+    late("processes 7, 8: got them alive, expected their end within 20 s; look", lambda: processes.kill(lambda: {8, 7}))
 
 
 @pytest.mark.usefixtures("pauses")
 def test_a_cgroup_that_stays_busy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    busy = tmp_path / node.SLICE / "node-0"
+    busy = tmp_path / cgroups.SLICE / "node-0"
     (busy / "held").mkdir(parents=True)
     (busy / "held" / "by").touch()
-    monkeypatch.setattr(node, "_hierarchies", lambda: [tmp_path])
-    late("expected it removed within 5 s", lambda: node.remove_cgroup("node-0"))
+    monkeypatch.setattr(cgroups, "_hierarchies", lambda: [tmp_path])
+    late("expected it removed within 5 s", lambda: cgroups.remove_cgroup("node-0"))
     (busy / "held" / "by").unlink()
-    node.remove_cgroup("node-0")
+    cgroups.remove_cgroup("node-0")
     assert not busy.exists()
 
 

@@ -1,0 +1,84 @@
+"""The cgroups of the lab: gangplank/<node> in every hierarchy."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+from gangplank.wait import late, polls
+from lab.errors import LabError
+
+CGROUPS = Path("/sys/fs/cgroup")
+SLICE = "gangplank"
+CGROUP_S = 5  # the longest that a cgroup may stay busy once its processes are gone
+
+
+def controllers() -> list[Path]:
+    """Return the cgroup hierarchies to use: one per v1 controller, or the single v2 one."""
+    if (CGROUPS / "cgroup.controllers").exists():
+        return [CGROUPS]
+    return sorted(path for path in CGROUPS.iterdir() if (path / "cgroup.procs").exists() and path.name != "unified")
+
+
+def ensure_cgroup(name: str) -> bool:
+    """Make <controller>/gangplank/<name> in every hierarchy; return whether one was missing."""
+    changed = False
+    for base in controllers():
+        for parent, folder in ((base, base / SLICE), (base / SLICE, base / SLICE / name)):
+            if (parent / "cgroup.subtree_control").exists():  # v2 hands controllers down one level at a time
+                have = (parent / "cgroup.controllers").read_text().split()
+                on = (parent / "cgroup.subtree_control").read_text().split()
+                for controller in {"cpu", "cpuset", "io", "memory", "pids"} & set(have) - set(on):
+                    (parent / "cgroup.subtree_control").write_text(f"+{controller}")
+            if not folder.exists():
+                folder.mkdir()
+                changed = True
+            for setting in ("cpuset.cpus", "cpuset.mems"):  # v1 leaves a new cpuset empty, and then nothing may enter
+                own = folder / setting
+                if (base / "cgroup.controllers").exists() or not own.exists():
+                    continue
+                if not own.read_text().strip():
+                    own.write_text((parent / setting).read_text())
+    return changed
+
+
+def join_cgroup(name: str, pid: int) -> None:
+    """Move a process into gangplank/<name> of every hierarchy; its children follow."""
+    for base in controllers():
+        (base / SLICE / name / "cgroup.procs").write_text(str(pid))
+
+
+def _hierarchies() -> list[Path]:
+    """Return every hierarchy that may hold a cgroup of ours: runc uses v2's beside v1's controllers if it is there."""
+    unified = CGROUPS / "unified"
+    return [*controllers(), *([unified] if unified.is_dir() else [])]
+
+
+def members(name: str = "") -> set[int]:
+    """The ids of the processes in gangplank/<name>, or in all of gangplank, and below."""
+    pids: set[int] = set()
+    for base in _hierarchies():
+        for listing in (base / SLICE / name).rglob("cgroup.procs"):
+            with contextlib.suppress(OSError):
+                pids.update(int(pid) for pid in listing.read_text().split())
+    return pids
+
+
+def remove_cgroup(name: str = "") -> None:
+    """Remove gangplank/<name> (all of gangplank without a name) from every hierarchy, leaves first."""
+    for base in _hierarchies():
+        top = base / SLICE / name if name else base / SLICE
+        folders = [*sorted((p for p in top.rglob("*") if p.is_dir()), key=lambda p: -len(p.parts)), top]
+        for folder in folders:
+            busy = ""
+            for _ in polls(CGROUP_S, 0.02):
+                if not folder.exists():
+                    break
+                try:
+                    folder.rmdir()
+                    break
+                except OSError as error:  # a killed process leaves its cgroup a moment after it is gone
+                    busy = error.strerror or str(error)
+            else:
+                fix = "look at the processes in its cgroup.procs, then run it again"
+                raise LabError(late(f"cgroup {folder}", busy, "it removed", CGROUP_S, fix))

@@ -1,0 +1,58 @@
+"""The processes of the lab, found by their namespaces and cgroups, and their end."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gangplank.wait import late, polls
+from lab.errors import LabError
+from lab.host.cgroups import members
+from lab.host.namespaces import NETNS, RUN, is_namespace, mntns, netns
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+
+def pinned_namespaces(node: str | None) -> set[int]:
+    """Return the inodes of the pinned namespaces of one node, or of all."""
+    pins = [netns(node), mntns(node)] if node else [*NETNS.glob("gangplank-*"), *(RUN / "mnt").glob("*")]
+    return {path.stat().st_ino for path in pins if is_namespace(path)}
+
+
+def within(namespaces: set[int]) -> Iterator[int]:
+    """Yield processes whose network or mount namespace is one of these."""
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError):
+                if {(entry / "ns" / kind).stat().st_ino for kind in ("net", "mnt")} & namespaces:
+                    yield int(entry.name)
+
+
+def kill(find: Callable[[], set[int]], deadline_s: float = 20.0) -> None:
+    """Kill what `find` finds until it finds nothing; this process and the one that waits for it are never ended."""
+    alive: set[int] = set()
+    for _ in polls(deadline_s, 0.05):
+        alive = find() - {os.getpid(), os.getppid()}
+        if not alive:
+            return
+        for pid in alive:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+    names = ", ".join(str(pid) for pid in sorted(alive)[:8])
+    fix = "look at them with ps, then run it again"
+    raise LabError(late(f"processes {names}", "them alive", "their end", deadline_s, fix))
+
+
+def kill_members(cgroup: str) -> None:
+    """Kill every process in the cgroup gangplank/<cgroup>."""
+    kill(lambda: members(cgroup))
+
+
+def kill_all() -> None:
+    """Kill every process of the lab."""
+    namespaces = pinned_namespaces(None)
+    kill(lambda: set(within(namespaces)) | members())
