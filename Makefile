@@ -123,8 +123,9 @@ relock: setup ## write lab/lock.json: the packages and the digests of everything
 	.venv/bin/python -m lab.build --relock
 
 .PHONY: docs
-docs: setup ## write what is made from values, argument specs and the library: READMEs and the job chart's schema
+docs: setup ## write what is made from values, argument specs and the library: READMEs, docs and the job chart's schema
 	@.venv/bin/python -m tools.write_job_chart --write
 	@helm_docs=$$(.venv/bin/python -m lab.build --show bin.helm-docs)/helm-docs; \
 	for chart in charts/*/; do (cd $$chart && $$helm_docs --log-level warning --template-files=../README.md.gotmpl); done
 	.venv/bin/python tools/write_role_readmes.py --write
+	@.venv/bin/python -m tools.write_docs_tables --write

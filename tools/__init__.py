@@ -1,1 +1,1 @@
-"""What writes files of this checkout: .venv, READMEs of roles, the job chart's schema."""
+"""What writes files of this checkout: .venv, READMEs of roles, tables in docs/, the job chart's schema."""

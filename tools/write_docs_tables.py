@@ -1,0 +1,175 @@
+"""What docs/ takes from the code: docs/commands.md, and the tables of docs/wiring.md. `--write` puts them there.
+
+python -m tools.write_docs_tables             # names what is stale, exits 1
+python -m tools.write_docs_tables --write
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gangplank.backends import BACKENDS, wiring
+from gangplank.backends.base import Site
+from gangplank.cli import terminal
+from gangplank.cli.main import main as gangplank
+from gangplank.cli.main import parser
+from gangplank.spec import JobSpec, Script
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+ROOT = Path(__file__).resolve().parents[1]
+BEGIN = "<!-- begin: python -m tools.write_docs_tables --write -->"
+END = "<!-- end -->"
+CODE = re.compile(r"^  (\d+)  (.+)$", re.MULTILINE)  # of terminal.CODES
+
+# A command as a reader would type it. Those that ask no cluster are run, and their output is printed below.
+EXAMPLES = (
+    "gangplank expand jobs/digits.yml",
+    "gangplank expand jobs/digits-anywhere.yml --backend indexed --objects",
+    "gangplank submit jobs/digits.yml --dry-run",
+    "gangplank status digits",
+    "gangplank logs digits --follow --rank 0",
+    "gangplank scale digits 3",
+    "gangplank delete digits",
+    "gangplank proof digits",
+    "gangplank proof jobs/digits.yml --file output/digits",
+    "gangplank report digits -o digits.html --tensorboard runs",
+    "gangplank team kubeconfig vision ada --ttl 8h",
+    "gangplank drift inventories/example/teams",
+    "gangplank completion bash",
+)
+SHOWN = "gangplank expand "  # examples whose output is printed
+
+
+def commands(top: argparse.ArgumentParser) -> Iterator[tuple[str, argparse.ArgumentParser, str]]:
+    """Every command that runs something: its words, its parser, its one-line help."""
+    for action in top._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            helps = {choice.dest: choice.help or "" for choice in action._choices_actions}
+            for name, inner in action.choices.items():
+                deeper = list(commands(inner))
+                yield from deeper or [(inner.prog, inner, helps.get(name, ""))]
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    r"""A Markdown table.
+
+    >>> print(table(["a"], [["x|y"]]))
+    | a |
+    |---|
+    | x\|y |
+    """
+    cells = [[cell.replace("|", "\\|") for cell in row] for row in (head, *rows)]
+    lines = ["| " + " | ".join(row) + " |" for row in cells]
+    return "\n".join([lines[0], "|" + "---|" * len(head), *lines[1:]])
+
+
+def spelling(action: argparse.Action) -> str:
+    """How an argument is typed.
+
+    >>> part = argparse.ArgumentParser()
+    >>> spelling(part.add_argument("-o", "--output", choices=("yaml", "json")))
+    '`-o`, `--output` `yaml` or `json`'
+    """
+    value = " or ".join(f"`{choice}`" for choice in action.choices) if action.choices else ""
+    if not value and action.nargs != 0:
+        value = f"`{action.metavar or action.dest.upper()}`"
+    if not action.option_strings:
+        return value + {"*": " …", "+": " …", "?": " (optional)"}.get(str(action.nargs), "")
+    return ", ".join(f"`{name}`" for name in action.option_strings) + (f" {value}" if value else "")
+
+
+def output(line: str) -> str:
+    """What an example prints."""
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed), contextlib.chdir(ROOT):
+        gangplank(line.split()[1:])
+    return "\n".join(text.rstrip() for text in printed.getvalue().rstrip().splitlines())
+
+
+def command_section(words: str, part: argparse.ArgumentParser, summary: str) -> str:
+    """The section about one command."""
+    rows = [(spelling(action), action.help or "") for action in part._actions if action.dest != "help"]
+    examples = []
+    for line in EXAMPLES:
+        if line.startswith(f"{words} "):
+            examples += [f"$ {line}", *([output(line), ""] if line.startswith(SHOWN) else [])]
+    text = [f"## {words}", f"{summary[:1].upper()}{summary[1:]}.", table(["argument", "meaning"], rows)]
+    if examples:
+        text.append("```console\n" + "\n".join(examples).rstrip() + "\n```")
+    return "\n\n".join(text)
+
+
+def commands_page() -> str:
+    """docs/commands.md, without its introduction."""
+    codes = table(["exit status", "meaning"], CODE.findall(terminal.CODES))
+    return "\n\n".join([codes, *(command_section(*one) for one in commands(parser()))])
+
+
+def variable(line: Sequence[str], flag: str) -> str:
+    """The variable from which a launch line takes a value.
+
+    >>> variable(["--nnodes=$(WORLD_SIZE)"], "nnodes")
+    'WORLD_SIZE'
+    """
+    return next(word.partition("=")[2].strip("$()") for word in line if word.startswith(f"--{flag}="))
+
+
+def wiring_tables() -> str:
+    """Names and variables for a job `digits` of three replicas with two processes each, on every back-end."""
+    names, launch, environments = [], [], {}
+    for name, backend in BACKENDS.items():
+        job = JobSpec("digits", "img", backend=name, script=Script("/a.py"), processes_per_node=2)
+        line = wiring.launch(job)
+        kind = ", ".join(backend.kind)
+        pods = ", ".join(f"`{replica.pod}`" for replica in wiring.replicas(job))
+        names.append((f"`{name}`", kind, pods, f"`{wiring.master_addr(job)}`"))
+        flags = ("nnodes", "node-rank", "master-addr", "master-port")
+        launch.append((f"`{name}`", *(f"`{variable(line, flag)}`" for flag in flags)))
+        manifests = backend.manifests(job)
+        objects = backend.objects(manifests[-1], Site(others=tuple(manifests)))
+        pod = next(item for item in objects if item["kind"] == "Pod" and wiring.seen(item)["rank"] == "1")
+        environments[name] = wiring.environment(pod, pod["spec"]["containers"][0])
+    seen = sorted({key for env in environments.values() for key in env if wiring.is_reserved(key)})
+    values = [(f"`{key}`", *(f"`{env[key]}`" if key in env else "" for env in environments.values())) for key in seen]
+    return "\n\n".join([
+        "### Names",
+        table(["back-end", "API version and kind", "host names of the pods, by rank", "where rank 0 listens"], names),
+        "### The launch line",
+        table(["back-end", "`--nnodes`", "`--node-rank`", "`--master-addr`", "`--master-port`"], launch),
+        "### The environment of the pod with rank 1",
+        table(["variable", *(f"`{name}`" for name in environments)], values),
+    ])
+
+
+PAGES: dict[str, Callable[[], str]] = {"docs/commands.md": commands_page, "docs/wiring.md": wiring_tables}
+
+
+def page(name: str, make: Callable[[], str]) -> str:
+    """A page with its generated part as it should be; raises ValueError if the page has no place for it."""
+    before, begin, rest = (ROOT / name).read_text().partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not (begin and end):
+        raise ValueError(f"{name}: expected the lines {BEGIN} and {END} where the generated part belongs")
+    return f"{before}{BEGIN}\n\n{make()}\n\n{END}{after}"
+
+
+def main(arguments: list[str]) -> int:
+    """Name the stale pages, or write them."""
+    stale = [name for name, make in PAGES.items() if (ROOT / name).read_text() != page(name, make)]
+    for name in stale:
+        print(f"{'written' if '--write' in arguments else 'stale'}: {name}")
+        if "--write" in arguments:
+            (ROOT / name).write_text(page(name, PAGES[name]))
+    return 1 if stale and "--write" not in arguments else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
