@@ -1,0 +1,45 @@
+"""The generated parts of docs/ are up to date, and every command has a section with an example that parses."""
+
+from __future__ import annotations
+
+import doctest
+import shlex
+
+import pytest
+
+from gangplank.cli.main import parser
+from gangplank.proof.claims import CLAIMS
+from tools import write_docs_tables as tables
+
+
+@pytest.mark.parametrize("name", tables.PAGES)
+def test_a_page_is_what_make_docs_writes(name: str) -> None:
+    assert (tables.ROOT / name).read_text() == tables.page(name, tables.PAGES[name]), "Fix: make docs"
+
+
+def test_a_stale_page_is_reported(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setitem(tables.PAGES, "docs/commands.md", lambda: "other")
+    assert tables.main([]) == 1
+    assert capsys.readouterr().out == "stale: docs/commands.md\n"
+
+
+def test_a_page_without_a_place_for_the_generated_part_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"README\.md: expected the lines"):
+        tables.page("README.md", str)
+
+
+def test_every_example_parses_and_every_command_has_one() -> None:
+    for line in tables.EXAMPLES:
+        parser().parse_args(shlex.split(line)[1:])
+    words = [words for words, _, _ in tables.commands(parser())]
+    assert [name for name in words if not any(line.startswith(f"{name} ") for line in tables.EXAMPLES)] == []
+
+
+def test_every_claim_of_the_proof_has_a_row() -> None:
+    lines = (tables.ROOT / "docs/proof.md").read_text().splitlines()
+    rows = [line.split("|")[1].strip() for line in lines if line.startswith("|")]
+    assert [name for name, _ in CLAIMS if rows.count(name) != 1] == []
+
+
+def test_its_doctests_hold() -> None:
+    assert doctest.testmod(tables).failed == 0
