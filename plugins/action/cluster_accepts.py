@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any, ClassVar
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-
-from plugins.cluster import KUBECONFIG, Asking
+from ansible_collections.gangplank.gangplank.plugins.plugin_utils.cluster import KUBECONFIG, ClusterAction
 
 
-class ActionModule(Asking):
+class ActionModule(ClusterAction):
     """Arguments: definition, refusal (words of the answer; accepted where not given), timeout_s, kubeconfig.
 
     The server's dry run asks every webhook, so that its certificate and its answer are seen too.

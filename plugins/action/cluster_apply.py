@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import yaml
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-
 from ansible.module_utils.urls import open_url
+from ansible_collections.gangplank.gangplank.plugins.plugin_utils.cluster import KUBECONFIG, ClusterAction
 
 from gangplank.errors import KubeError
-from plugins.cluster import KUBECONFIG, Asking
 
 if TYPE_CHECKING:
     from gangplank.spec import Json
@@ -21,7 +17,7 @@ if TYPE_CHECKING:
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # some CRDs are ten thousand lines
 
 
-class ActionModule(Asking):
+class ActionModule(ClusterAction):
     """Arguments: definition (objects), files (of objects, in YAML; also addresses), kubeconfig.
 
     Applied on the server, in order. A check run asks the server, and changes nothing. Secrets are not in the diff.

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any, ClassVar
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-
-from plugins.cluster import KUBECONFIG, Asking
+from ansible_collections.gangplank.gangplank.plugins.plugin_utils.cluster import KUBECONFIG, ClusterAction
 
 
-class ActionModule(Asking):
+class ActionModule(ClusterAction):
     """Arguments: paths (of the API, as `kubectl get --raw` takes them), kubeconfig.
 
     Returns found: for each path a list of objects, empty where the cluster knows no such object or kind.

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import shutil
-import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ansible.utils.display import Display
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+from ansible_collections.gangplank.gangplank.plugins.plugin_utils.cluster import KUBECONFIG, ClusterAction
 
 from gangplank.errors import KubeError, Problem
-from plugins.cluster import KUBECONFIG, Asking
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -20,7 +16,7 @@ if TYPE_CHECKING:
 FIX = {"helm": "install Helm 3 (https://helm.sh/docs/intro/install)"}
 
 
-class ActionModule(Asking):
+class ActionModule(ClusterAction):
     """Arguments: programs (that PATH must have), may (as "create namespaces", cluster-wide), kubeconfig.
 
     Every problem is in the one failure.

@@ -5,20 +5,16 @@ from __future__ import annotations
 import base64
 import gzip
 import json
-import sys
 from pathlib import Path
 from typing import Any, ClassVar
 
 import yaml
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-
-from plugins.cluster import KUBECONFIG, Asking
+from ansible_collections.gangplank.gangplank.plugins.plugin_utils.cluster import KUBECONFIG, ClusterAction
 
 FACTS = ("name", "version", "appVersion")
 
 
-class ActionModule(Asking):
+class ActionModule(ClusterAction):
     """Arguments: name, namespace, chart, values, kubeconfig.
 
     Returns namespace (whether it is there), pending (Secrets of revisions that a killed run left), and as_asked: the

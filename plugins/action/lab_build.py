@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any, ClassVar
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-
 from ansible.utils.display import Display
+from ansible_collections.gangplank.gangplank.plugins.plugin_utils.lab import LabAction
 
 from lab.build.parts import build
-from plugins.glue import Glue
 
 
-class ActionModule(Glue):
+class ActionModule(LabAction):
     """Arguments: parts (names of lab/versions.yml). Returns what lab.build.parts.build returns."""
 
     OPTIONS: ClassVar = {"parts": {"type": "list", "elements": "str", "required": True}}

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any, ClassVar
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+from ansible_collections.gangplank.gangplank.plugins.plugin_utils.lab import LabAction
 
 from lab.host.files import Wanted, ensure
-from plugins.glue import Glue
 
 
-class ActionModule(Glue):
+class ActionModule(LabAction):
     """Arguments: files, each with path, mode, and content or copy (a file whose content it gets).
 
     Writes each file beside and renames it, only where content or mode differ; makes missing folders. A file that others

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any, ClassVar
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+from ansible_collections.gangplank.gangplank.plugins.plugin_utils.lab import LabAction
 
 from lab.host import node
 from lab.host.mounts import Bind
 from lab.host.network import Network
-from plugins.glue import Glue
 
 
-class ActionModule(Glue):
+class ActionModule(LabAction):
     """Arguments: name, state (present, absent, no_lab), keep, folder, tree, address, host_address, routes, binds.
 
     present makes what is missing and starts nothing. absent ends every process of the node and removes its namespaces

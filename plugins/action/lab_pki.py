@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any, ClassVar
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+from ansible_collections.gangplank.gangplank.plugins.plugin_utils.lab import LabAction
 
 from lab.host.pki import Wanted, ensure
-from plugins.glue import Glue
 
 
-class ActionModule(Glue):
+class ActionModule(LabAction):
     """Arguments: folder (0700), authorities (names), certificates (name, common_name, organization, sans, ca).
 
     Keeps what is there and still good; makes what is missing, expires within 30 days, or answers to other names.

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any, ClassVar
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+from ansible_collections.gangplank.gangplank.plugins.plugin_utils.lab import LabAction
 
 from lab.host import preflight
 from lab.host.facts import gather
-from plugins.glue import Glue
 
 
-class ActionModule(Glue):
+class ActionModule(LabAction):
     """Arguments: cache and state (folders), networks (CIDR), disk_cold_gib, disk_warm_gib, memory_gib. Returns notes.
 
     Fails with every problem at once, a line each with its cure.

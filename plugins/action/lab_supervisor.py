@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any, ClassVar
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+from ansible_collections.gangplank.gangplank.plugins.plugin_utils.lab import LabAction
 
 from lab.host import supervisor
-from plugins.glue import Glue
 
 
-class ActionModule(Glue):
+class ActionModule(LabAction):
     """Arguments: config (supervisord's file), socket, logs (folder of the programs' logs). Returns programs.
 
     Starts supervisord where none answers (first ending what an earlier one left running), starts new and stopped

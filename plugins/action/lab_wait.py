@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any, ClassVar
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+from ansible_collections.gangplank.gangplank.plugins.plugin_utils.lab import LabAction
 
 from lab.host.ready import wait
-from plugins.glue import Glue
 
 
-class ActionModule(Glue):
+class ActionModule(LabAction):
     """Arguments: kubeconfig (the admin's), nodes (names), timeout_s, logs (folder of the programs' logs).
 
     When time is up it names what is not ready, and shows the last lines of the programs that matter for it.

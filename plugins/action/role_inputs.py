@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import difflib
 import re
-import sys
 from pathlib import Path
 from typing import Any
 
 import yaml
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-
-from plugins.glue import Glue
+from ansible_collections.gangplank.gangplank.plugins.plugin_utils.base import LibraryAction
 
 
 def written_in(name: str, places: list[Path]) -> str:
@@ -25,7 +21,7 @@ def written_in(name: str, places: list[Path]) -> str:
     return "command line or play"
 
 
-class ActionModule(Glue):
+class ActionModule(LibraryAction):
     """The first task of a role; it has no arguments."""
 
     def act(self, _: dict[str, Any]) -> dict[str, Any]:

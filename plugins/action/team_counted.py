@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any, ClassVar
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+from ansible_collections.gangplank.gangplank.plugins.plugin_utils.cluster import KUBECONFIG, ClusterAction
 
 from gangplank.errors import KubeError
 from gangplank.teams.quota_ready import settle
-from plugins.cluster import KUBECONFIG, Asking
 
 
-class ActionModule(Asking):
+class ActionModule(ClusterAction):
     """Arguments: timeout_s, kubeconfig."""
 
     OPTIONS: ClassVar = {"timeout_s": {"type": "float", "required": True}, **KUBECONFIG}

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any, ClassVar
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+from ansible_collections.gangplank.gangplank.plugins.plugin_utils.cluster import KUBECONFIG, ClusterAction
 
 from gangplank.teams.compare import work
-from plugins.cluster import KUBECONFIG, Asking
 
 
-class ActionModule(Asking):
+class ActionModule(ClusterAction):
     """Arguments: folder, remove, remove_claims, kubeconfig.
 
     Returns remove, steps, notes, differences and probe; changes nothing, and says in check mode what would change.

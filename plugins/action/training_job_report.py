@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+from ansible_collections.gangplank.gangplank.plugins.plugin_utils.base import LibraryAction
 
 from gangplank.proof import expected as asked
 from gangplank.proof.report import page
 from gangplank.proof.verdict import prove, read_records
-from plugins.glue import Glue
 
 
-class ActionModule(Glue):
+class ActionModule(LibraryAction):
     """Arguments: manifest (of the job), job_uid (which its evidence carries), evidence (JSON lines), page (a file).
 
     Returns passed and lines: the claims with their numbers, and where the page is.

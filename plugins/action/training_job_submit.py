@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any, ClassVar
 
 import yaml
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+from ansible_collections.gangplank.gangplank.plugins.plugin_utils.cluster import KUBECONFIG, ClusterAction
 
 from gangplank.cluster import submit
 from gangplank.errors import KubeError
-from plugins.cluster import KUBECONFIG, Asking
 
 
-class ActionModule(Asking):
-    """Arguments: manifests (the job last), volumes (as gangplank_job returns them), replace, kubeconfig.
+class ActionModule(ClusterAction):
+    """Arguments: manifests (the job last), volumes (as training_job_expand returns them), replace, kubeconfig.
 
     A check run asks the server, and changes nothing.
     """

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import json
-import sys
-from pathlib import Path
 from typing import Any, ClassVar
 
 from ansible.utils.display import Display
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+from ansible_collections.gangplank.gangplank.plugins.plugin_utils.cluster import KUBECONFIG, ClusterAction
 
 from gangplank.cluster.evidence import gathered
 from gangplank.cluster.follow import JobWatch, follow
 from gangplank.cluster.progress import table
 from gangplank.errors import KubeError
-from plugins.cluster import KUBECONFIG, Asking
 
 
 def say(line: str) -> None:
@@ -23,7 +19,7 @@ def say(line: str) -> None:
     Display().display(f"    {line}")
 
 
-class ActionModule(Asking):
+class ActionModule(ClusterAction):
     """Arguments: manifest, world_size, timeout_s, kubeconfig.
 
     Returns rows, table, evidence (JSON lines) and job_uid. Where workers' pods and their logs are gone, the evidence is

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from gangplank.site import storage
 from gangplank.site.claim_pending import unbound, why_pending
@@ -38,10 +34,10 @@ class FilterModule:
     def filters(self) -> dict[str, Callable[..., Any]]:
         """The filters by name."""
         return {
-            "gangplank_class_problems": class_problems,
-            "gangplank_claim_problems": claim_problems,
-            "gangplank_local_class": storage.local_class,
-            "gangplank_csi_class": storage.csi_class,
-            "gangplank_unbound": lambda claims, classes: [claim for claim in claims if unbound(claim, classes)],
-            "gangplank_why_pending": pending,
+            "class_problems": class_problems,
+            "claim_problems": claim_problems,
+            "local_class": storage.local_class,
+            "csi_class": storage.csi_class,
+            "unbound": lambda claims, classes: [claim for claim in claims if unbound(claim, classes)],
+            "why_pending": pending,
         }

@@ -23,7 +23,7 @@ MAP = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "applied", 
 
 def apply(folder: Path, definition: list[dict[str, Any]], *words: str) -> dict[str, Any]:
     """What cluster_apply returns, or its failure."""
-    return play(folder, {"cluster_apply": {"definition": definition, "kubeconfig": ADMIN}}, *words)
+    return play(folder, {"gangplank.gangplank.cluster_apply": {"definition": definition, "kubeconfig": ADMIN}}, *words)
 
 
 def play(folder: Path, action: dict[str, Any], *words: str) -> dict[str, Any]:
@@ -74,5 +74,5 @@ def test_a_release_is_as_asked_until_its_values_are_others(lab: Lab, tmp_path: P
         ("lab-dns", json.loads(told.stdout) | {"replicas": 2}, False),
         ("no-such-release", {}, False),
     ):
-        found = play(tmp_path, {"helm_released": {**release, "name": name, "values": values}})
+        found = play(tmp_path, {"gangplank.gangplank.helm_released": {**release, "name": name, "values": values}})
         assert (found["as_asked"], found["namespace"], found["pending"]) == (expected, True, [])

@@ -189,4 +189,4 @@ def test_the_role_says_what_it_is(role: Path) -> None:
 
 @each_role
 def test_the_first_task_refuses_a_variable_that_the_role_does_not_know(role: Path) -> None:
-    assert "role_inputs" in yaml.safe_load((role / "tasks/main.yml").read_text())[0]
+    assert "gangplank.gangplank.role_inputs" in yaml.safe_load((role / "tasks/main.yml").read_text())[0]

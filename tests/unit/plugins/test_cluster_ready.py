@@ -47,8 +47,8 @@ def config(file: Path, port: int, *contexts: str) -> str:
 def test_the_cluster_is_the_one_that_every_module_takes(tmp_path: Path, missing: int) -> None:
     (tmp_path / "book.yml").write_text(yaml.safe_dump([{
         "hosts": "localhost", "environment": "{{ site_environment | default({}) }}", "ignore_errors": True, "tasks": [
-            {"name": "Ours", "cluster_read": {"paths": ["/version"]}},
-            {"name": "Teams", "team_plan": {"folder": str(EXAMPLE / "teams")}},
+            {"name": "Ours", "gangplank.gangplank.cluster_read": {"paths": ["/version"]}},
+            {"name": "Teams", "gangplank.gangplank.team_plan": {"folder": str(EXAMPLE / "teams")}},
             {"name": "Theirs", "kubernetes.core.k8s_info": {"kind": "Namespace", "api_version": "v1"}},
         ]}]))  # fmt: skip
     files = {"K8S_AUTH_KUBECONFIG": "a", "KUBECONFIG": "b", "HOME": ".kube/config"}

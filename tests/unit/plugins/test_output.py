@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[3]
-PLAYBOOK = "- {hosts: localhost, gather_facts: false, tasks: [{lab_build: {parts: [pause]}}]}"
+PLAYBOOK = "- {hosts: localhost, gather_facts: false, tasks: [{gangplank.gangplank.lab_build: {parts: [pause]}}]}"
 
 
 def read_until(stream: int, text: bytes, limit_s: float) -> bytes:

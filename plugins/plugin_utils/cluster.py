@@ -9,14 +9,14 @@ from typing import Any, ClassVar
 # Half a second of imports, once: every task is a fork of the process that has loaded its action by then.
 import kubernetes.client
 import kubernetes.config  # noqa: F401  gangplank.cluster.client uses it
+from ansible_collections.gangplank.gangplank.plugins.plugin_utils.base import LibraryAction
 
 from gangplank.cluster.client import Kube
-from plugins.glue import Glue
 
 KUBECONFIG: dict[str, Any] = {"kubeconfig": {"type": "path"}}
 
 
-class Asking(Glue):
+class ClusterAction(LibraryAction):
     """An action with a cluster: `kube`, of the argument kubeconfig, else the one that kubernetes.core's modules take.
 
     That is the one of K8S_AUTH_KUBECONFIG, else KUBECONFIG, else the home's, each with the context of K8S_AUTH_CONTEXT

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from gangplank.jobs.site_gpus import toleration
 from gangplank.site.gpu_devices import Seen, rolled_out, started, without_devices
@@ -27,9 +23,9 @@ class FilterModule:
     def filters(self) -> dict[str, Callable[..., Any]]:
         """The filters by name."""
         return {
-            "gangplank_without_devices": findings,
-            "gangplank_rolled_out": rolled_out,
-            "gangplank_tolerations": lambda taints: [toleration(taint) for taint in taints],
-            "gangplank_unprepared": lambda *seen: [str(problem) for problem in unprepared(*seen)],
-            "gangplank_started": lambda pods: [pod for pod in pods if started(pod)],
+            "without_devices": findings,
+            "rolled_out": rolled_out,
+            "tolerations": lambda taints: [toleration(taint) for taint in taints],
+            "unprepared": lambda *seen: [str(problem) for problem in unprepared(*seen)],
+            "started": lambda pods: [pod for pod in pods if started(pod)],
         }

@@ -1,18 +1,20 @@
-"""What every action plugin of this project does: check its arguments, call the library, translate the error.
+"""The base of every action: it checks the arguments, calls the library, and reports a refusal as it was written.
 
-They run in Ansible's own process on the controller, where the library is; a module would start a Python of its own.
+Actions run in Ansible's own process on the controller, where the library is; a module would start its own Python.
+What each takes and returns is in plugins/modules/<name>.py, for ansible-doc.
 """
 
 from __future__ import annotations
 
 import abc
 import io
-import json
 import sys
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from ansible.plugins.action import ActionBase
 from ansible.plugins.loader import filter_loader, test_loader
+from ansible_collections.gangplank.gangplank.plugins.plugin_utils import python  # noqa: F401  before the library
 
 from gangplank.errors import GangplankError
 
@@ -20,6 +22,7 @@ from gangplank.errors import GangplankError
 # there are, our library with them: a tenth of a second for each.
 for loader in (filter_loader, test_loader):
     list(loader.all())
+filter_loader.get("gangplank.gangplank.teams_folder")  # and all of this collection
 
 # Python holds back what it prints to a pipe or a file until it has 8 KiB: `make train | tee log` would show nothing of
 # a build for many minutes. This is the process that prints, the parent of every task.
@@ -27,7 +30,20 @@ if isinstance(sys.stdout, io.TextIOWrapper):
     sys.stdout.reconfigure(line_buffering=True)
 
 
-class Glue(ActionBase):
+def plain(value: Any) -> Any:
+    """The value without the tags of Ansible's own strings and numbers, which not every library takes."""
+    if isinstance(value, Mapping):
+        return {plain(key): plain(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(inner) for inner in value]
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return int(value) if isinstance(value, int) else float(value)
+    return value
+
+
+class LibraryAction(ActionBase):
     """An action with the arguments OPTIONS (as Ansible's argument specs) that calls `act` with them."""
 
     OPTIONS: ClassVar[dict[str, Any]] = {}
@@ -39,9 +55,8 @@ class Glue(ActionBase):
         result: dict[str, Any] = super().run(tmp, task_vars)
         _, given = self.validate_argument_spec(self.OPTIONS, required_if=self.REQUIRED_IF)
         self.variables = task_vars or {}
-        plain = json.loads(json.dumps(given))  # Ansible's strings carry tags, which not every library takes
         try:
-            return result | self.act(plain)
+            return result | self.act(plain(given))
         except GangplankError as error:
             return result | {"failed": True, "msg": str(error)}
         except OSError as error:

@@ -1,0 +1,67 @@
+"""Read a job with its team's defaults and on the site's GPUs, and expand it into what is submitted."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from ansible import context
+from ansible_collections.gangplank.gangplank.plugins.plugin_utils.base import LibraryAction
+
+from gangplank.backends import BACKENDS, wiring
+from gangplank.cli.inputs import from_team, read_scripts
+from gangplank.jobs.annotated import explained
+from gangplank.jobs.parse import parse_job
+from gangplank.jobs.site_gpus import Gpus, on_site
+
+if TYPE_CHECKING:
+    from gangplank.spec import JobSpec
+
+ROOT = Path(__file__).resolve().parents[2]  # a job names its script from the current folder, or from this checkout
+
+
+class ActionModule(LibraryAction):
+    """An action and not a filter: Ansible puts the place of a template before what a filter refuses."""
+
+    OPTIONS: ClassVar = {
+        "job": {"type": "raw", "required": True},
+        "teams": {"type": "str", "default": ""},
+        "gpu_taints": {"type": "list", "elements": "dict", "default": []},
+        "simulated_gpus": {"type": "bool", "default": False},
+        "explain": {"type": "bool", "default": False},
+    }
+
+    def act(self, given: dict[str, Any]) -> dict[str, Any]:
+        """Convert and call."""
+        source, gpus = job_file(), Gpus(given["gpu_taints"], given["simulated_gpus"])
+        job = from_team(given["job"], given["teams"], source) if given["teams"] else given["job"]
+        spec = on_site(parse_job(job, source, read_scripts(job, ROOT)), gpus, source)
+        return {
+            "changed": False,
+            "job": described(spec),
+            "manifests": BACKENDS[spec.backend].manifests(spec),
+            "explained": explained(spec) if given["explain"] else {},
+        }
+
+
+def job_file() -> str:
+    """The file of -e @FILE that holds the job, which is what a refusal names; else the variable."""
+    for words in reversed(context.CLIARGS.get("extra_vars") or ()):
+        if words.startswith("@") and re.search(r"(?m)^training_job\s*:", Path(words[1:]).read_text(errors="replace")):
+            return str(words[1:])
+    return "training_job"
+
+
+def described(spec: JobSpec) -> dict[str, Any]:
+    """The job with all defaults, its size and its pods in the order of their ranks."""
+    replicas = wiring.replicas(spec)
+    return {
+        **asdict(spec),
+        "replicas": spec.replicas,
+        "world_size": spec.world_size,
+        "pods": [replica.pod for replica in replicas],
+        "ranks": [asdict(replica) for replica in replicas],
+        "master_addr": wiring.master_addr(spec),
+    }

@@ -1,0 +1,63 @@
+"""A job is expanded for the role; what the library refuses reaches the person as it was written."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[3]
+DIGITS = "{{ lookup('ansible.builtin.file', '" + str(ROOT / "jobs/digits.yml") + "') | from_yaml }}"
+
+
+def ansible(*words: str | Path) -> subprocess.CompletedProcess[str]:
+    command = [Path(sys.executable).with_name("ansible-playbook"), "-i", "localhost,", *words]
+    env = os.environ | {"ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"), "NO_COLOR": "1", "COLUMNS": "400"}
+    return subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False, timeout=120)
+
+
+def expanded(folder: Path, job: object) -> dict[str, Any]:
+    """What the action returns."""
+    result = folder / "result.json"
+    tasks = [
+        {"gangplank.gangplank.training_job_expand": {"job": job}, "register": "expansion"},
+        {"ansible.builtin.copy": {"content": "{{ expansion | to_json }}", "dest": str(result)}},
+    ]
+    book = folder / "book.yml"
+    local = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
+    book.write_text(json.dumps([{"hosts": "localhost", "vars": local, "tasks": tasks}]))
+    done = ansible(book)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return dict(json.loads(result.read_text()))
+
+
+def test_makes_manifests_and_describes_the_job_with_its_pods_in_the_order_of_their_ranks(tmp_path: Path) -> None:
+    expansion = expanded(tmp_path, DIGITS)
+    assert [manifest["kind"] for manifest in expansion["manifests"]] == ["Job"]
+    job = expansion["job"]
+    assert job["pods"] == ["digits-master-0", "digits-worker-0", "digits-worker-1"]
+    assert (job["namespace"], job["backend"], job["world_size"]) == ("default", "volcano", 3)
+    assert job["ranks"][2] == {"role": "worker", "index": 1, "rank": 2, "pod": "digits-worker-1"}
+
+
+def test_a_refused_job_is_reported_with_its_file_and_all_its_lines_and_no_words_about_templates(tmp_path: Path) -> None:
+    job = tmp_path / "mine.yml"
+    job.write_text('training_job: {name: false, workers: "x"}\n')
+    output = ansible("playbooks/train.yml", "--tags", "manifests", "-e", f"@{job}")
+    assert output.returncode != 0
+    assert f"Action failed: {job}: 3 problems\n  training_job.name: got false" in output.stdout
+    assert "training_job.workers: got " in output.stdout
+    for words in ("Finalization of", "Error while resolving", "filter plugin", "Traceback"):
+        assert words not in output.stdout + output.stderr
+
+
+def test_an_unknown_team_is_reported_the_same_way(tmp_path: Path) -> None:
+    job = tmp_path / "mine.yml"
+    job.write_text("training_job: {name: digits, image: i, script: /a.py, team: nobody}\n")
+    teams = f"training_job_teams={ROOT}/inventories/example/teams"
+    output = ansible("playbooks/train.yml", "--tags", "manifests", "-e", f"@{job}", "-e", teams)
+    assert f'Action failed: {job}: 1 problem\n  team: got "nobody", expected a team with a file' in output.stdout
+    assert "Finalization of" not in output.stdout + output.stderr
