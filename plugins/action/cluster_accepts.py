@@ -8,10 +8,7 @@ from ansible_collections.gangplank.gangplank.plugins.plugin_utils.cluster import
 
 
 class ActionModule(ClusterAction):
-    """Arguments: definition, refusal (words of the answer; accepted where not given), timeout_s, kubeconfig.
-
-    The server's dry run asks every webhook, so that its certificate and its answer are seen too.
-    """
+    """Documented in plugins/modules/cluster_accepts.py."""
 
     OPTIONS: ClassVar = {
         "definition": {"type": "dict", "required": True},

@@ -18,10 +18,7 @@ LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # some CRDs are ten thou
 
 
 class ActionModule(ClusterAction):
-    """Arguments: definition (objects), files (of objects, in YAML; also addresses), kubeconfig.
-
-    Applied on the server, in order. A check run asks the server, and changes nothing. Secrets are not in the diff.
-    """
+    """Documented in plugins/modules/cluster_apply.py."""
 
     OPTIONS: ClassVar = {
         "definition": {"type": "list", "elements": "dict", "default": []},

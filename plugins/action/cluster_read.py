@@ -8,10 +8,7 @@ from ansible_collections.gangplank.gangplank.plugins.plugin_utils.cluster import
 
 
 class ActionModule(ClusterAction):
-    """Arguments: paths (of the API, as `kubectl get --raw` takes them), kubeconfig.
-
-    Returns found: for each path a list of objects, empty where the cluster knows no such object or kind.
-    """
+    """Documented in plugins/modules/cluster_read.py."""
 
     OPTIONS: ClassVar = {"paths": {"type": "list", "elements": "str", "required": True}, **KUBECONFIG}
 

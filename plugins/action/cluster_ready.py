@@ -17,10 +17,7 @@ FIX = {"helm": "install Helm 3 (https://helm.sh/docs/intro/install)"}
 
 
 class ActionModule(ClusterAction):
-    """Arguments: programs (that PATH must have), may (as "create namespaces", cluster-wide), kubeconfig.
-
-    Every problem is in the one failure.
-    """
+    """Documented in plugins/modules/cluster_ready.py."""
 
     OPTIONS: ClassVar = {
         "programs": {"type": "list", "elements": "str", "default": []},

@@ -15,12 +15,7 @@ FACTS = ("name", "version", "appVersion")
 
 
 class ActionModule(ClusterAction):
-    """Arguments: name, namespace, chart, values, kubeconfig.
-
-    Returns namespace (whether it is there), pending (Secrets of revisions that a killed run left), and as_asked: the
-    newest revision is deployed, from a chart of the name and versions that the folder `chart` has, with these values.
-    That is what kubernetes.core.helm goes by. A chart that is no folder is never as asked: the module looks.
-    """
+    """Documented in plugins/modules/helm_released.py."""
 
     OPTIONS: ClassVar = {
         "name": {"type": "str", "required": True},

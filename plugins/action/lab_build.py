@@ -11,7 +11,7 @@ from lab.build.parts import build
 
 
 class ActionModule(LabAction):
-    """Arguments: parts (names of lab/versions.yml). Returns what lab.build.parts.build returns."""
+    """Documented in plugins/modules/lab_build.py."""
 
     OPTIONS: ClassVar = {"parts": {"type": "list", "elements": "str", "required": True}}
 

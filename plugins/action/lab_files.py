@@ -11,11 +11,7 @@ from lab.host.files import Wanted, ensure
 
 
 class ActionModule(LabAction):
-    """Arguments: files, each with path, mode, and content or copy (a file whose content it gets).
-
-    Writes each file beside and renames it, only where content or mode differ; makes missing folders. A file that others
-    may not read is not shown in the diff.
-    """
+    """Documented in plugins/modules/lab_files.py."""
 
     FILE: ClassVar = {
         "path": {"type": "path", "required": True},

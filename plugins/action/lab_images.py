@@ -11,10 +11,7 @@ from lab.build.image_store import import_image, missing_images, place_store, rec
 
 
 class ActionModule(LabAction):
-    """Arguments: folder (the node's store), store (to place where the folder is empty), images and ctr (to import).
-
-    With store: seen, the path at which the node sees the folder of all stores.
-    """
+    """Documented in plugins/modules/lab_images.py."""
 
     OPTIONS: ClassVar = {
         "folder": {"type": "path", "required": True},

@@ -11,10 +11,7 @@ from lab.host import kubeconfig
 
 
 class ActionModule(LabAction):
-    """Arguments: context (its name), admin (the lab's own kubeconfig, needed to add), state (present, absent).
-
-    Changes only the cluster, user and context of that name; the current context is set only where there was none.
-    """
+    """Documented in plugins/modules/lab_kubeconfig.py."""
 
     OPTIONS: ClassVar = {
         "context": {"type": "str", "required": True},

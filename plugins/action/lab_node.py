@@ -13,14 +13,7 @@ from lab.host.network import Network
 
 
 class ActionModule(LabAction):
-    """Arguments: name, state (present, absent, no_lab), keep, folder, tree, address, host_address, routes, binds.
-
-    present makes what is missing and starts nothing. absent ends every process of the node and removes its namespaces
-    and cgroup; its files stay. no_lab does so for all nodes, then removes the switch, the host's link and, unless
-    `keep`, `folder`.
-    `tree` is the root file system that the node shows, read-only; addresses have a prefix length; `routes` are ranges
-    and how they are reached (198.18.65.0/24: via 198.18.0.2); `binds` are folders of the host shown in the node.
-    """
+    """Documented in plugins/modules/lab_node.py."""
 
     BIND: ClassVar = {
         "source": {"type": "path", "required": True},

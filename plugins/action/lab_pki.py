@@ -11,10 +11,7 @@ from lab.host.pki import Wanted, ensure
 
 
 class ActionModule(LabAction):
-    """Arguments: folder (0700), authorities (names), certificates (name, common_name, organization, sans, ca).
-
-    Keeps what is there and still good; makes what is missing, expires within 30 days, or answers to other names.
-    """
+    """Documented in plugins/modules/lab_pki.py."""
 
     LEAF: ClassVar = {
         "name": {"type": "str", "required": True},

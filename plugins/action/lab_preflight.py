@@ -11,10 +11,7 @@ from lab.host.facts import gather
 
 
 class ActionModule(LabAction):
-    """Arguments: cache and state (folders), networks (CIDR), disk_cold_gib, disk_warm_gib, memory_gib. Returns notes.
-
-    Fails with every problem at once, a line each with its cure.
-    """
+    """Documented in plugins/modules/lab_preflight.py."""
 
     SIZES = ("disk_cold_gib", "disk_warm_gib", "memory_gib")
     OPTIONS: ClassVar = {

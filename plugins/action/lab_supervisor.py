@@ -11,11 +11,7 @@ from lab.host import supervisor
 
 
 class ActionModule(LabAction):
-    """Arguments: config (supervisord's file), socket, logs (folder of the programs' logs). Returns programs.
-
-    Starts supervisord where none answers (first ending what an earlier one left running), starts new and stopped
-    programs, restarts those whose section changed, ends those whose section is gone.
-    """
+    """Documented in plugins/modules/lab_supervisor.py."""
 
     OPTIONS: ClassVar = {name: {"type": "path", "required": True} for name in ("config", "socket", "logs")}
 

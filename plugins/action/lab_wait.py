@@ -11,10 +11,7 @@ from lab.host.ready import wait
 
 
 class ActionModule(LabAction):
-    """Arguments: kubeconfig (the admin's), nodes (names), timeout_s, logs (folder of the programs' logs).
-
-    When time is up it names what is not ready, and shows the last lines of the programs that matter for it.
-    """
+    """Documented in plugins/modules/lab_wait.py."""
 
     OPTIONS: ClassVar = {
         "kubeconfig": {"type": "path", "required": True},

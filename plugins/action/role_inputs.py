@@ -22,7 +22,7 @@ def written_in(name: str, places: list[Path]) -> str:
 
 
 class ActionModule(LibraryAction):
-    """The first task of a role; it has no arguments."""
+    """Documented in plugins/modules/role_inputs.py."""
 
     def act(self, _: dict[str, Any]) -> dict[str, Any]:
         """Compare the variables there are with every entry point of meta/argument_specs.yml."""

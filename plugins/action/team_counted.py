@@ -11,7 +11,7 @@ from gangplank.teams.quota_ready import settle
 
 
 class ActionModule(ClusterAction):
-    """Arguments: timeout_s, kubeconfig."""
+    """Documented in plugins/modules/team_counted.py."""
 
     OPTIONS: ClassVar = {"timeout_s": {"type": "float", "required": True}, **KUBECONFIG}
 

@@ -10,10 +10,7 @@ from gangplank.teams.compare import work
 
 
 class ActionModule(ClusterAction):
-    """Arguments: folder, remove, remove_claims, kubeconfig.
-
-    Returns remove, steps, notes, differences and probe; changes nothing, and says in check mode what would change.
-    """
+    """Documented in plugins/modules/team_plan.py."""
 
     OPTIONS: ClassVar = {
         "folder": {"type": "path", "required": True},

@@ -14,10 +14,7 @@ from gangplank.proof.verdict import prove, read_records
 
 
 class ActionModule(LibraryAction):
-    """Arguments: manifest (of the job), job_uid (which its evidence carries), evidence (JSON lines), page (a file).
-
-    Returns passed and lines: the claims with their numbers, and where the page is.
-    """
+    """Documented in plugins/modules/training_job_report.py."""
 
     OPTIONS: ClassVar = {
         "manifest": {"type": "dict", "required": True},

@@ -12,10 +12,7 @@ from gangplank.errors import KubeError
 
 
 class ActionModule(ClusterAction):
-    """Arguments: manifests (the job last), volumes (as training_job_expand returns them), replace, kubeconfig.
-
-    A check run asks the server, and changes nothing.
-    """
+    """Documented in plugins/modules/training_job_submit.py."""
 
     OPTIONS: ClassVar = {
         "manifests": {"type": "list", "elements": "dict", "required": True},

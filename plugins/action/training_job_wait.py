@@ -20,11 +20,7 @@ def say(line: str) -> None:
 
 
 class ActionModule(ClusterAction):
-    """Arguments: manifest, world_size, timeout_s, kubeconfig.
-
-    Returns rows, table, evidence (JSON lines) and job_uid. Where workers' pods and their logs are gone, the evidence is
-    what rank 0 left on the job's claim.
-    """
+    """Documented in plugins/modules/training_job_wait.py."""
 
     OPTIONS: ClassVar = {
         "manifest": {"type": "dict", "required": True},

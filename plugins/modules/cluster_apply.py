@@ -1,0 +1,29 @@
+"""Documentation of the action cluster_apply, for `ansible-doc`."""
+
+DOCUMENTATION = r"""
+---
+module: cluster_apply
+short_description: Ensure that objects of the cluster are as defined
+description:
+  - Server-side apply of many objects in one call, in order.
+  - Check mode asks the server and changes nothing. Secrets are not in the diff.
+author:
+  - The Gangplank authors
+options:
+  definition:
+    description: The objects.
+    type: list
+    elements: dict
+    default: []
+  files:
+    description: Files with objects in YAML, or their http(s) addresses.
+    type: list
+    elements: str
+    default: []
+  kubeconfig:
+    description: A kubeconfig. Without it that of E(K8S_AUTH_KUBECONFIG), else of E(KUBECONFIG), else C(~/.kube/config);
+      the context is that of E(K8S_AUTH_CONTEXT), if set.
+    type: path
+"""
+
+RETURN = ""

@@ -1,0 +1,29 @@
+"""Documentation of the action cluster_read, for `ansible-doc`."""
+
+DOCUMENTATION = r"""
+---
+module: cluster_read
+short_description: Read objects of the cluster, several kinds in one call
+description:
+  - A kind or object that the cluster does not know is an empty list, not an error.
+author:
+  - The Gangplank authors
+options:
+  paths:
+    description: Paths of the API, as C(kubectl get --raw) takes them.
+    type: list
+    elements: str
+    required: true
+  kubeconfig:
+    description: A kubeconfig. Without it that of E(K8S_AUTH_KUBECONFIG), else of E(KUBECONFIG), else C(~/.kube/config);
+      the context is that of E(K8S_AUTH_CONTEXT), if set.
+    type: path
+"""
+
+RETURN = r"""
+---
+found:
+  description: For each path a list of objects.
+  type: list
+  returned: always
+"""

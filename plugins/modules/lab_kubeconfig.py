@@ -1,0 +1,34 @@
+"""Documentation of the action lab_kubeconfig, for `ansible-doc`."""
+
+DOCUMENTATION = r"""
+---
+module: lab_kubeconfig
+short_description: Add the lab's context to the user's kubeconfig, or remove it
+description:
+  - Changes only the cluster, user and context of that name. The current context is set only where none was.
+author:
+  - The Gangplank authors
+options:
+  context:
+    description: Name of the context.
+    type: str
+    required: true
+  admin:
+    description: The lab's own kubeconfig; required with O(state=present).
+    type: path
+  state:
+    description: Whether the context should exist.
+    type: str
+    choices:
+      - present
+      - absent
+    default: present
+"""
+
+RETURN = r"""
+---
+path:
+  description: The user's kubeconfig.
+  type: str
+  returned: always
+"""

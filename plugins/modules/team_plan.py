@@ -1,0 +1,55 @@
+"""Documentation of the action team_plan, for `ansible-doc`."""
+
+DOCUMENTATION = r"""
+---
+module: team_plan
+short_description: Compare a site's teams with the cluster
+description:
+  - Changes nothing; check mode reports what would change.
+author:
+  - The Gangplank authors
+options:
+  folder:
+    description: The folder of team files.
+    type: path
+    required: true
+  remove:
+    description: Teams to remove.
+    type: list
+    elements: str
+    default: []
+  remove_claims:
+    description: Volume claims of removed teams to delete with all that is on them, as C(namespace/name).
+    type: list
+    elements: str
+    default: []
+  kubeconfig:
+    description: A kubeconfig. Without it that of E(K8S_AUTH_KUBECONFIG), else of E(KUBECONFIG), else C(~/.kube/config);
+      the context is that of E(K8S_AUTH_CONTEXT), if set.
+    type: path
+"""
+
+RETURN = r"""
+---
+remove:
+  description: Objects to remove.
+  type: list
+  returned: always
+steps:
+  description: What to apply, in order, each with name and objects.
+  type: list
+  returned: always
+notes:
+  description: What the person should know before.
+  type: list
+  returned: always
+differences:
+  description: What would change, a line each.
+  type: list
+  returned: always
+probe:
+  description: A namespace in which admission must refuse a job of another queue; empty where there is nothing to
+    wait for.
+  type: str
+  returned: always
+"""

@@ -1,0 +1,51 @@
+"""Documentation of the action training_job_expand, for `ansible-doc`."""
+
+DOCUMENTATION = r"""
+---
+module: training_job_expand
+short_description: Read a training job and expand it into manifests
+description:
+  - Applies the defaults of the job's team and the rules of the site's GPUs. Every problem of a job is reported
+    in one message that names its file.
+  - Asks no cluster and changes nothing.
+author:
+  - The Gangplank authors
+options:
+  job:
+    description: 'The job: the mapping C(training_job) of a file of C(jobs/).'
+    type: raw
+    required: true
+  teams:
+    description: The site's folder of teams, if it has one.
+    type: str
+    default: ''
+  gpu_taints:
+    description: Taints of the site's GPU nodes.
+    type: list
+    elements: dict
+    default: []
+  simulated_gpus:
+    description: Whether the site's GPUs are simulated.
+    type: bool
+    default: false
+  explain:
+    description: Return RV(explained) too.
+    type: bool
+    default: false
+"""
+
+RETURN = r"""
+---
+job:
+  description: The job with all defaults, its size, and its pods in the order of their ranks.
+  type: dict
+  returned: always
+manifests:
+  description: What is submitted, the job last.
+  type: list
+  returned: always
+explained:
+  description: The manifests as lines, with what controllers will add, by whom and why.
+  type: dict
+  returned: always
+"""

@@ -1,0 +1,41 @@
+"""Documentation of the action training_job_report, for `ansible-doc`."""
+
+DOCUMENTATION = r"""
+---
+module: training_job_report
+short_description: Judge a training by its evidence, and write a page about it
+description:
+  - Writes the page only where it differs.
+author:
+  - The Gangplank authors
+options:
+  manifest:
+    description: The job's manifest.
+    type: dict
+    required: true
+  job_uid:
+    description: The UID that the job's evidence carries.
+    type: str
+    required: true
+  evidence:
+    description: Records of the ranks, as lines of JSON.
+    type: list
+    elements: str
+    required: true
+  page:
+    description: The HTML file to write.
+    type: path
+    required: true
+"""
+
+RETURN = r"""
+---
+passed:
+  description: Whether every claim holds.
+  type: bool
+  returned: always
+lines:
+  description: The claims with their numbers, and where the page is.
+  type: list
+  returned: always
+"""

@@ -1,0 +1,48 @@
+"""Documentation of the action training_job_wait, for `ansible-doc`."""
+
+DOCUMENTATION = r"""
+---
+module: training_job_wait
+short_description: Wait for a submitted training job and return the evidence of its ranks
+description:
+  - Shows progress. Where the workers' pods and logs are gone, the evidence is what rank 0 left on the job's claim.
+author:
+  - The Gangplank authors
+options:
+  manifest:
+    description: The job's manifest.
+    type: dict
+    required: true
+  world_size:
+    description: Number of ranks.
+    type: int
+    required: true
+  timeout_s:
+    description: Seconds to wait for the job's end.
+    type: float
+    required: true
+  kubeconfig:
+    description: A kubeconfig. Without it that of E(K8S_AUTH_KUBECONFIG), else of E(KUBECONFIG), else C(~/.kube/config);
+      the context is that of E(K8S_AUTH_CONTEXT), if set.
+    type: path
+"""
+
+RETURN = r"""
+---
+rows:
+  description: What each rank did.
+  type: list
+  returned: always
+table:
+  description: The same as lines of text.
+  type: list
+  returned: always
+evidence:
+  description: Records of the ranks, as lines of JSON.
+  type: list
+  returned: always
+job_uid:
+  description: The job's UID, which its evidence carries.
+  type: str
+  returned: always
+"""
