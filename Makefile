@@ -26,8 +26,13 @@ help: ## this list
 setup: ## Python packages in the user's cache, and .venv with the code of this checkout
 	@tools/setup-venv
 
+.PHONY: job
+job:
+	@test -f "$(JOB)" || { echo "JOB: got $(JOB), expected a job file that exists. Fix: make train JOB=FILE," \
+	"with one of $(wildcard jobs/*.yml) or your own" >&2; exit 2; }
+
 .PHONY: train
-train: setup ## everything: lab up, Volcano and storage installed, JOB trained and proven
+train: job setup ## everything: lab up, Volcano and storage installed, JOB trained and proven
 	@$(PLAYBOOK) playbooks/lab.yml playbooks/site.yml playbooks/train.yml -e @$(JOB)
 
 .PHONY: lab
