@@ -58,46 +58,6 @@ class Elastic:
 
 
 @dataclass(frozen=True)
-class VolcanoBlock:
-    """What only Volcano has."""
-
-    plugins: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    policies: tuple[Json, ...] | None = None  # None: the defaults of backends/volcano.py
-    depends_on: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # task: tasks that must run first
-    min_task_member: Mapping[str, int] = field(default_factory=dict)
-    network_topology: Json | None = None
-    volumes: tuple[Json, ...] = ()
-    restart_policy: str = "Never"  # so that the gang restarts as one, see docs/restarts.md
-
-
-@dataclass(frozen=True)
-class PyTorchJobBlock:
-    """What only the training operator's PyTorchJob has."""
-
-    restart_policy: str = "OnFailure"
-    clean_pod_policy: str = "None"  # "Running" often takes workers, and their logs, that have just ended
-    nproc: str = ""  # empty: the job's processes_per_node
-    gang: bool = True  # False: the operator runs without --gang-scheduler-name=volcano
-    suspend: bool = False
-
-
-@dataclass(frozen=True)
-class TrainJobBlock:
-    """What only Kubeflow Trainer v2 has."""
-
-    runtime: str = "torch-distributed"
-    runtime_kind: str = "ClusterTrainingRuntime"
-    patches: tuple[Json, ...] = ()
-
-
-@dataclass(frozen=True)
-class IndexedBlock:
-    """What only the plain Indexed Job has."""
-
-    backoff: int | None = None  # retries per index; None: the job's max_retries for the whole
-
-
-@dataclass(frozen=True)
 class JobSpec:
     """One training job, complete: every default is filled in."""
 
@@ -136,10 +96,7 @@ class JobSpec:
     shm_size: str = ""  # a quantity; empty: no /dev/shm of its own
     hyperparameters: Mapping[str, int | float] = field(default_factory=dict)
     output: str = ""
-    volcano: VolcanoBlock = VolcanoBlock()
-    pytorchjob: PyTorchJobBlock = PyTorchJobBlock()
-    trainjob: TrainJobBlock = TrainJobBlock()
-    indexed: IndexedBlock = IndexedBlock()
+    block: object = None  # what only its back-end has, as the back-end's read_block makes it; None: the defaults
 
     @property
     def replicas(self) -> int:

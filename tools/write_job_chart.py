@@ -14,7 +14,7 @@ from typing import Any
 
 from gangplank import spec
 from gangplank.backends import BACKENDS, pod_template, wiring
-from gangplank.jobs import parse, portable, schema
+from gangplank.jobs import parse, schema
 from gangplank.jobs.parse import HYPERPARAMETERS, SCRIPT_LIMIT
 from gangplank.k8s import names
 
@@ -51,7 +51,7 @@ def values_schema() -> Json:
             "then": {"properties": {name: absent(f"{name} on {backend}", f"({why})") for name, why in refused.items()}},
         }
         for backend in BACKEND_NAMES
-        if (refused := {name: why for (who, name), (why, _) in portable.REFUSED.items() if who == backend})
+        if (refused := {name: refusal.why for name, refusal in BACKENDS[backend].refuses.items()})
     ]
     return {
         "$schema": "http://json-schema.org/draft-07/schema#",

@@ -1,37 +1,48 @@
-"""The back-ends: each makes the manifests of a job, and tells which objects a controller makes of a manifest."""
+"""The back-ends: the ways to run a job, each a folder here whose backend.py says all that is asked of one."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import MutableMapping
+from importlib import import_module
 from typing import TYPE_CHECKING
 
-from gangplank.backends.indexed import manifests as indexed
-from gangplank.backends.pytorchjob import manifests as pytorchjob
-from gangplank.backends.trainjob import manifests as trainjob
-from gangplank.backends.volcano import manifests as volcano
-
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Iterator, Mapping
 
-    from gangplank.backends.base import Expand
-    from gangplank.spec import JobSpec, Json
-
-
-@dataclass(frozen=True)
-class Backend:
-    """One way to run a job."""
-
-    manifests: Callable[[JobSpec], list[Json]]  # what we submit
-    objects: Expand  # what the controllers make of a manifest, ours or a stranger's
-    kind: tuple[str, str]  # apiVersion and kind of that manifest
+    from gangplank.backends.base import Backend
 
 
-BACKENDS: dict[str, Backend] = {
-    "volcano": Backend(volcano.manifests, volcano.objects, ("batch.volcano.sh/v1alpha1", "Job")),
-    "pytorchjob": Backend(pytorchjob.manifests, pytorchjob.objects, ("kubeflow.org/v1", "PyTorchJob")),
-    "trainjob": Backend(trainjob.manifests, trainjob.objects, ("trainer.kubeflow.org/v1alpha1", "TrainJob")),
-    "indexed": Backend(indexed.manifests, indexed.objects, ("batch/v1", "Job")),
-}
+class Registry(MutableMapping[str, "Backend"]):
+    """Back-ends by name. A folder is imported when its back-end is first used: the names alone cost nothing."""
+
+    def __init__(self, *folders: str) -> None:
+        self._backends: dict[str, Backend | None] = dict.fromkeys(folders)
+
+    def __getitem__(self, name: str) -> Backend:
+        backend = self._backends[name]
+        if backend is None:
+            backend = self._backends[name] = import_module(f"{__name__}.{name}.backend").BACKEND
+        return backend
+
+    def __setitem__(self, name: str, backend: Backend) -> None:
+        self._backends[name] = backend
+
+    def __delitem__(self, name: str) -> None:
+        del self._backends[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._backends)
+
+    def __len__(self) -> int:
+        return len(self._backends)
+
+
+BACKENDS = Registry(
+    "volcano",
+    "pytorchjob",
+    "trainjob",
+    "indexed",
+)
 
 
 def backend_of(manifest: Mapping[str, object]) -> str | None:
@@ -41,4 +52,4 @@ def backend_of(manifest: Mapping[str, object]) -> str | None:
     'pytorchjob'
     """
     kind = (manifest.get("apiVersion"), manifest.get("kind"))
-    return next((name for name, backend in BACKENDS.items() if backend.kind == kind), None)
+    return next((name for name, backend in BACKENDS.items() if (backend.api_version, backend.kind) == kind), None)

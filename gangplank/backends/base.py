@@ -1,4 +1,4 @@
-"""Small parts from which the objects of a job are put together, alike for all back-ends."""
+"""What is asked of a back-end, and small parts from which all back-ends put a job's objects together."""
 
 from __future__ import annotations
 
@@ -6,14 +6,18 @@ import functools
 import gc
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from gangplank.errors import Problem, SpecError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
 
-    from gangplank.reading.fields import Problems
-    from gangplank.spec import Json
+    from gangplank.reading.fields import Fields, Problems
+    from gangplank.spec import JobSpec, Json
+
+    Bad = Callable[..., None]  # path, got, expected and, where there is one, the fix
+    Rule = Callable[[JobSpec, Bad], None]
 
 UID = "<uid>"  # stands for what the API server decides
 SOURCE_LIMIT = 120  # characters of the line that says what an error is about
@@ -38,6 +42,91 @@ class Expand(Protocol):
 
     def __call__(self, manifest: Json, site: Site | None = None) -> list[Json]:
         """All that the controllers make of a manifest."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wiring:
+    """How the ranks of a job find each other; templates take {job}, {role}, {index} and {rank}."""
+
+    nnodes: str  # the container's variable with the number of nodes
+    rank: str  # the one with the rank of the node
+    addr: str  # the one with the address of rank 0
+    port: str  # the one with its port
+    pod: str  # a pod's name; for batch Jobs its host name, the part before the random end
+    master: str  # the name under which every replica finds rank 0
+    longest: str  # the longest name that is derived from a job's, of {job}, {role}, {last} and {world}
+    longest_is: str  # what that names
+    job_uid: str  # the pod's field that says which run of the job it belongs to; "": none does
+    unbuffered: bool  # the controller itself sets PYTHONUNBUFFERED
+
+
+class Refusal(NamedTuple):
+    """Why a back-end cannot honour a portable field, and what to do instead."""
+
+    why: str
+    instead: str
+
+
+class Added(NamedTuple):
+    """A part of the job that somebody adds; of several rows the first whose pattern is found in the path counts."""
+
+    path: str  # a regular expression
+    by: str
+    why: str
+
+
+class Made(NamedTuple):
+    """Who makes a kind of object beside the job's own pods, and why."""
+
+    by: str
+    why: str
+
+
+class Template(NamedTuple):
+    """A part of a job that holds a pod template, and the label that all pods of it carry."""
+
+    holder: Json
+    label: str
+    value: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Backend:
+    """All that is asked of a back-end. No field has a default: mypy refuses a back-end that leaves a fact out."""
+
+    name: str
+    title: str  # what a person calls a manifest of it
+    api_version: str  # of the kind that is submitted
+    kind: str
+    plural: str
+    wiring: Wiring
+    read_block: Callable[[Fields], object]  # its own fields in a job file, as JobSpec.block
+    refuses: Mapping[str, Refusal]  # by portable field: a job that sets one is refused
+    one_template: bool  # all replicas are alike: nothing can be the master's alone
+    rules: tuple[Rule, ...]  # contradictions that only it has
+    manifests: Callable[[JobSpec], list[Json]]  # what is submitted, the job last
+    objects: Expand  # what the controllers make of a manifest, ours or a stranger's
+    scale: Callable[[Json, int], Json]  # the merge patch that gives a live job so many workers, or SpecError
+    pitfalls: Callable[[Json], Iterator[str]]  # what a raw manifest does that its author can hardly mean
+    templates: Callable[[Json, Site], tuple[Json, list[Template]]]  # the job as it is admitted, its pod templates
+    adds: tuple[Added, ...]  # who adds what to the job and its pods, and why
+    makes: Mapping[str, Made]  # by kind: what is made beside the pods of the templates
+
+
+T = TypeVar("T")
+
+
+def block(spec: JobSpec, kind: type[T]) -> T:
+    """A job's block of one back-end; its defaults where the job has none."""
+    return spec.block if isinstance(spec.block, kind) else kind()
+
+
+def unscalable(job: Json, workers: int, expected: str, cure: str) -> SpecError:
+    """Why a live job cannot be given so many workers."""
+    return SpecError([Problem("workers", str(workers), expected, cure)], job["metadata"]["name"])
+
+
+ANEW = "submit the job anew with other workers: gangplank delete, then gangplank submit"  # where ranks are fixed
 
 
 def acyclic(work: Expand) -> Expand:

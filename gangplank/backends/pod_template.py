@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from gangplank.backends import wiring
+from gangplank.backends import BACKENDS, wiring
 from gangplank.k8s import quantity
 
 if TYPE_CHECKING:
@@ -33,14 +33,6 @@ POD_SECURITY: Json = {
     "seccompProfile": {"type": "RuntimeDefault"},
 }
 CONTAINER_SECURITY: Json = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
-
-# Where a pod learns which run of the job it belongs to: (field, literal when there is none).
-JOB_UID_FIELD = {
-    "volcano": "metadata.annotations['scheduling.k8s.io/group-name']",  # <job>-<uid>
-    "indexed": "metadata.labels['batch.kubernetes.io/controller-uid']",
-    "trainjob": "metadata.labels['batch.kubernetes.io/controller-uid']",
-    "pytorchjob": "",  # the operator tells its pods no uid
-}
 
 
 def labels(spec: JobSpec) -> dict[str, str]:
@@ -82,16 +74,18 @@ def field(name: str, path: str) -> Json:
 
 def env(spec: JobSpec, role: str) -> list[Json]:
     """The environment that we give a container; a controller appends its wiring to it."""
-    uid = JOB_UID_FIELD[spec.backend]
+    wired = BACKENDS[spec.backend].wiring
     ours: list[Json] = [
         field("GANGPLANK_POD", "metadata.name"),
         field("GANGPLANK_POD_UID", "metadata.uid"),
         field("GANGPLANK_NODE", "spec.nodeName"),
-        field("GANGPLANK_JOB_UID", uid) if uid else {"name": "GANGPLANK_JOB_UID", "value": spec.name},
+        field("GANGPLANK_JOB_UID", wired.job_uid)
+        if wired.job_uid
+        else {"name": "GANGPLANK_JOB_UID", "value": spec.name},
     ]
     defaults = {"PYTHONUNBUFFERED": "1", "OMP_NUM_THREADS": str(threads(spec, role))}
-    if spec.backend == "pytorchjob":
-        del defaults["PYTHONUNBUFFERED"]  # the operator sets it, to the same value
+    if wired.unbuffered:
+        del defaults["PYTHONUNBUFFERED"]  # the controller sets it, to the same value
     if spec.elastic:  # a node that joins later would wait for the address of a store that was made known before it came
         defaults["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] = "1"
     return ours + [{"name": name, "value": value} for name, value in {**defaults, **spec.env}.items()]

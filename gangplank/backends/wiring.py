@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from gangplank.backends import BACKENDS
+
 if TYPE_CHECKING:
     from gangplank.spec import JobSpec, Json
 
@@ -16,41 +18,9 @@ LAUNCHER = ("python3", "-m", "torch.distributed.run")  # torchrun under the name
 TRAINER = "/opt/gangplank/trainer"  # of the image; its torchrun imports torch once, not twice, for scripts beside it
 QUICK_LAUNCHER = ("python3", f"{TRAINER}/torchrun.py")
 
-# Which variable of the container holds which value; Kubernetes itself expands $(NAME) in command and args from the
-# whole environment of the container, also from what a controller appended to it.
-# https://kubernetes.io/docs/tasks/inject-data-application/define-interdependent-environment-variables/
-LAUNCH: dict[str, dict[str, str]] = {
-    # WORLD_SIZE counts pods
-    "volcano": {"nnodes": "WORLD_SIZE", "rank": "RANK", "addr": "MASTER_ADDR", "port": "MASTER_PORT"},
-    # WORLD_SIZE counts processes, RANK counts pods: only the PET_ names mean nodes
-    "pytorchjob": {"nnodes": "PET_NNODES", "rank": "PET_NODE_RANK", "addr": "MASTER_ADDR", "port": "MASTER_PORT"},
-    # sets nothing but PET_ names
-    "trainjob": {
-        "nnodes": "PET_NNODES",
-        "rank": "PET_NODE_RANK",
-        "addr": "PET_MASTER_ADDR",
-        "port": "PET_MASTER_PORT",
-    },
-    # our own manifest sets them, with Volcano's meaning
-    "indexed": {"nnodes": "WORLD_SIZE", "rank": "RANK", "addr": "MASTER_ADDR", "port": "MASTER_PORT"},
-}
-
 # A job may not set these: a controller appends its own after them (and wins), or torchrun would read them.
 RESERVED = frozenset({"MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE"})
 RESERVED_PREFIXES = ("PET_", "TORCHELASTIC_", "VC_", "VK_", "GANGPLANK_", "GROUP_", "ROLE_", "JOB_COMPLETION_INDEX")
-
-POD_NAME = {
-    "volcano": "{job}-{role}-{index}",
-    "pytorchjob": "{job}-{role}-{index}",
-    "trainjob": "{job}-node-0-{rank}",  # and five random characters: this is the host name
-    "indexed": "{job}-{rank}",  # likewise
-}
-MASTER_ADDR = {
-    "volcano": "{job}-master-0.{job}",
-    "pytorchjob": "{job}-master-0",
-    "trainjob": "{job}-node-0-0.{job}",
-    "indexed": "{job}-0.{job}",
-}
 
 
 @dataclass(frozen=True)
@@ -71,7 +41,7 @@ def replicas(spec: JobSpec) -> tuple[Replica, ...]:
     [('digits-master-0', 0), ('digits-worker-0', 1)]
     """
     roles = [("master", i) for i in range(spec.masters)] + [("worker", i) for i in range(spec.workers)]
-    form = POD_NAME[spec.backend]
+    form = BACKENDS[spec.backend].wiring.pod
     return tuple(
         Replica(role, index, rank, form.format(job=spec.name, role=role, index=index, rank=rank))
         for rank, (role, index) in enumerate(roles)
@@ -85,7 +55,24 @@ def master_addr(spec: JobSpec) -> str:
     >>> master_addr(JobSpec("digits", "img"))
     'digits-master-0.digits'
     """
-    return MASTER_ADDR[spec.backend].format(job=spec.name)
+    return BACKENDS[spec.backend].wiring.master.format(job=spec.name)
+
+
+def longest(spec: JobSpec) -> tuple[str, str]:
+    """The longest name that will be made of a job's, and what it names.
+
+    >>> from gangplank.spec import JobSpec
+    >>> longest(JobSpec("digits", "img", workers=12))
+    ('digits-worker-11', 'pod and host name')
+    """
+    wiring = BACKENDS[spec.backend].wiring
+    world = max(spec.replicas - 1, 0)
+    derived = [
+        wiring.longest.format(job=spec.name, role=role, last=max(count - 1, 0), world=world)
+        for role, count in (("master", spec.masters), ("worker", spec.workers))
+        if count
+    ] or [spec.name]
+    return max(derived, key=len), wiring.longest_is
 
 
 def is_reserved(name: str) -> bool:
@@ -116,10 +103,13 @@ def launch(spec: JobSpec) -> list[str]:
     >>> launch(JobSpec("digits", "img", script=Script("/opt/gangplank/trainer/train.py")))[:2]
     ['python3', '/opt/gangplank/trainer/torchrun.py']
     """
-    names = LAUNCH[spec.backend]
+    # Kubernetes itself expands $(NAME) in command and args from the whole environment of the container, also from what
+    # a controller appended to it.
+    # https://kubernetes.io/docs/tasks/inject-data-application/define-interdependent-environment-variables/
+    names = BACKENDS[spec.backend].wiring
     if spec.elastic:  # only pytorchjob: the nodes agree on ranks among themselves, and may come and go
         meeting = [
-            f"--nnodes=$({names['nnodes']})",
+            f"--nnodes=$({names.nnodes})",
             "--rdzv-backend=$(PET_RDZV_BACKEND)",
             "--rdzv-endpoint=$(PET_RDZV_ENDPOINT)",
             f"--rdzv-id={spec.name}",
@@ -128,10 +118,10 @@ def launch(spec: JobSpec) -> list[str]:
         ]
     else:
         meeting = [
-            f"--nnodes=$({names['nnodes']})",
-            f"--node-rank=$({names['rank']})",
-            f"--master-addr=$({names['addr']})",
-            f"--master-port=$({names['port']})",
+            f"--nnodes=$({names.nnodes})",
+            f"--node-rank=$({names.rank})",
+            f"--master-addr=$({names.addr})",
+            f"--master-port=$({names.port})",
             f"--rdzv-conf=timeout={RENDEZVOUS_S}",
         ]
     script = spec.script.path if spec.script else ""

@@ -17,7 +17,6 @@ from gangplank.cluster.patience import silent
 from gangplank.cluster.progress import phase
 from gangplank.cluster.submit import make, title
 from gangplank.errors import KubeError, SpecError
-from gangplank.jobs import scale as scaling
 from gangplank.text import plain, table
 
 if TYPE_CHECKING:
@@ -68,7 +67,7 @@ def scale(given: argparse.Namespace) -> int:
     """Give a running job another number of workers."""
     kube = Kube(given.kubeconfig, given.context)
     job, _ = locate(kube, given)
-    kube.patch(job, scaling.patch(job, given.workers))
+    kube.patch(job, BACKENDS[str(backend_of(job))].scale(job, given.workers))
     print(f"{title(job)} scaled to {given.workers} workers")
     return terminal.OK
 
@@ -87,7 +86,7 @@ def locate(kube: Kube, given: argparse.Namespace) -> tuple[Json, list[Json]]:
         kinds = [(wanted["apiVersion"], wanted["kind"])]
     else:
         submitted, name, namespace = [], given.job, given.namespace or "default"
-        kinds = [backend.kind for backend in BACKENDS.values()]
+        kinds = [(backend.api_version, backend.kind) for backend in BACKENDS.values()]
     found = kube.find(namespace, name, kinds)
     if found is None:
         raise KubeError(f"no job {name} in namespace {namespace}; submit it, or name another with -n", 404)

@@ -157,7 +157,6 @@ def expand(given: argparse.Namespace) -> int:
     from gangplank.backends import BACKENDS
     from gangplank.backends.base import Site
     from gangplank.cli import tables
-    from gangplank.jobs.pitfalls import pitfalls
     from gangplank.k8s.dump import as_json, as_yaml
 
     names = [*given.jobs, *given.filename]
@@ -171,7 +170,7 @@ def expand(given: argparse.Namespace) -> int:
         made += BACKENDS[backend].objects(manifest, site)  # refuses what cannot be, whatever is shown
     shown = made if given.objects else submitted
     for backend, manifest in known:
-        for text in pitfalls(backend, manifest):
+        for text in BACKENDS[backend].pitfalls(manifest):
             print(f"note: {manifest['metadata']['name']}: {text}", file=sys.stderr)
     if given.output == "yaml":
         sys.stdout.write(as_yaml(shown))

@@ -11,10 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from gangplank.backends import BACKENDS
 from gangplank.backends.base import Site
-from gangplank.backends.indexed import objects
-from gangplank.backends.pytorchjob import objects as pytorchjob_objects
-from gangplank.backends.volcano import objects as volcano_objects
-from gangplank.jobs.explained_by import OBJECTS, PARTS
 from gangplank.k8s.build import clone
 from gangplank.k8s.dump import as_yaml
 
@@ -69,18 +65,7 @@ def job_blocks(backend: str, manifest: Json, made: list[Json], site: Site) -> It
 def becoming(backend: str, manifest: Json, made: list[Json], site: Site, at: int) -> Json:
     """The job as it is admitted, and in place of each template the first or last pod of it."""
     pods = [item for item in made if item["kind"] == "Pod"]
-    if backend == "volcano":
-        job = volcano_objects.admitted(manifest)
-        parts = [(task, "volcano.sh/task-spec", task["name"]) for task in job["spec"]["tasks"]]
-    elif backend == "pytorchjob":
-        job = pytorchjob_objects.admitted(manifest)
-        replicas = job["spec"]["pytorchReplicaSpecs"]
-        parts = [(replicas[kind], f"{pytorchjob_objects.LABEL}/replica-type", kind.lower()) for kind in replicas]
-    elif backend == "indexed":
-        job = objects.admitted(manifest, site)
-        parts = [(job["spec"], "job-name", job["metadata"]["name"])]
-    else:
-        return manifest  # a TrainJob holds no template: its pods come of the runtime
+    job, parts = BACKENDS[backend].templates(manifest, site)
     for part, label, value in parts:
         mine = [pod for pod in pods if pod["metadata"]["labels"].get(label) == value]
         if mine:
@@ -160,9 +145,10 @@ PARTED = re.compile(r"\.(labels|annotations)$")
 
 
 def note(path: str, differs: bool, block: Block) -> Block:
-    """The block with who adds it and why, after the first row of PARTS that fits its path."""
-    for pattern, by, why in PARTS:
-        if pattern.search(path):
+    """The block with who adds it and why, after the first row of its back-end that fits its path."""
+    backend, _, inside = path.partition(":")
+    for pattern, by, why in BACKENDS[backend].adds:
+        if re.search(pattern, inside):
             return replace(block, by=by, why=f"{why}; each pod has its own" if differs else why)
     raise LookupError(f"nobody is known to add {path}")
 
@@ -182,12 +168,13 @@ def merged(blocks: Iterable[Block]) -> list[Block]:
 
 def beside(backend: str, made: list[Json]) -> Iterator[Json]:
     """What controllers make beside the pods of the job's own templates: the first of each kind, and how many more."""
+    makes = BACKENDS[backend].makes
     groups: dict[tuple[str, str], list[Json]] = {}
     for item in made:
-        if item["kind"] != "Pod" or backend == "trainjob":
+        if item["kind"] != "Pod" or "Pod" in makes:
             series = re.sub(r"\d+", "N", item["metadata"]["name"]) if item["kind"] in {"Pod", "Service"} else ""
             groups.setdefault((item["kind"], series), []).append(item)
     for (kind, _), group in groups.items():
-        by, why = OBJECTS[backend, kind]
+        by, why = makes[kind]
         name, shown = group[0]["metadata"]["name"], clone(group[0])
         yield {"kind": kind, "name": name, "more": len(group) - 1, "by": by, "why": why, "lines": dumped(shown)}

@@ -6,9 +6,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from gangplank.backends import pod_template, wiring
+from gangplank.backends import BACKENDS, pod_template, wiring
 from gangplank.errors import Problem, SpecError
-from gangplank.jobs import blocks, rules
+from gangplank.jobs import rules
 from gangplank.k8s import names
 from gangplank.reading.fields import Fields, Problems, plain
 from gangplank.spec import Amount, Elastic, JobSpec, Resources, Script, Volume
@@ -16,7 +16,6 @@ from gangplank.spec import Amount, Elastic, JobSpec, Resources, Script, Volume
 SCRIPT_LIMIT = 2**20 - 4096  # bytes: etcd and the API server take 1 MiB for a ConfigMap, name and labels included
 ACCESS = ("ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany", "ReadWriteOncePod")
 OWNED = ("gangplank.dev", "volcano.sh", "training.kubeflow.org", "batch.kubernetes.io", "jobset.sigs.k8s.io")
-BACKEND_NAMES = ("volcano", "pytorchjob", "trainjob", "indexed")
 
 # name: (kind, least, most); what the trainer's flags of the same name mean
 HYPERPARAMETERS: dict[str, tuple[type, float, float]] = {
@@ -82,7 +81,7 @@ def read_job(fields: Fields, scripts: Mapping[str, str]) -> JobSpec:
         image=fields.text("image", need=True, what="an image's name, e.g. gangplank.dev/trainer:0.1.0", ok=names.IMAGE),
         namespace=fields.text("namespace", team or "default", what="a namespace: a-z, 0-9 and -", ok=names.DNS1123),
         team=team,
-        backend=fields.choice("backend", "volcano", BACKEND_NAMES),
+        backend=(backend := fields.choice("backend", "volcano", tuple(BACKENDS))),
         image_pull_policy=fields.choice("image_pull_policy", "IfNotPresent", ("IfNotPresent", "Always", "Never")),
         script=read_script(fields, scripts),
         command=fields.words("command"),
@@ -113,8 +112,18 @@ def read_job(fields: Fields, scripts: Mapping[str, str]) -> JobSpec:
         shm_size=fields.quantity("shm_size", "1Gi" if gpus else ""),
         hyperparameters=read_hyperparameters(fields.inner("hyperparameters")),
         output=fields.text("output", what="an absolute path in the container, or s3://bucket/path", ok=names.PLACE),
-        **blocks.read(fields),
+        block=read_blocks(fields)[backend],
     )
+
+
+def read_blocks(fields: Fields) -> dict[str, object]:
+    """What the job says to each back-end alone."""
+    blocks = {}
+    for name, backend in BACKENDS.items():
+        inner = fields.inner(name)
+        blocks[name] = backend.read_block(inner)
+        inner.done()
+    return blocks
 
 
 def read_amount(fields: Fields, name: str, default: Amount) -> Amount:

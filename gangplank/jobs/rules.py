@@ -5,22 +5,17 @@ from __future__ import annotations
 from dataclasses import asdict, is_dataclass
 from typing import TYPE_CHECKING
 
-from gangplank.backends import wiring
-from gangplank.backends.volcano import go_flags
-from gangplank.backends.volcano.plugins import FLAGS
+from gangplank.backends import BACKENDS, wiring
 from gangplank.errors import Problem, shown
-from gangplank.jobs import portable
 from gangplank.k8s import names, quantity
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Collection
 
+    from gangplank.backends.base import Bad, Rule
     from gangplank.reading.fields import Problems
     from gangplank.spec import JobSpec
 
-    Bad = Callable[..., None]
-
-BLOCKS = ("volcano", "pytorchjob", "trainjob", "indexed")
 ONE_NODE = "kubernetes.io/hostname"  # a node selector with it puts all pods on one node
 
 
@@ -30,17 +25,15 @@ def check(spec: JobSpec, given: Collection[str], problems: Problems) -> None:
     def bad(path: str, got: object, expected: str, cure: str = "") -> None:
         problems.append(Problem(f"training_job.{path}", shown(got), expected, cure))
 
+    backend = BACKENDS[spec.backend]
     for field in given:
-        if refused := portable.REFUSED.get((spec.backend, field)):
-            why, cure = refused
-            got = getattr(spec, field)
-            problems.append(
-                Problem(f"training_job.{field}", shown(_plain(got)), f"no {field} on {spec.backend}", f"{why}; {cure}")
-            )
-    for block in BLOCKS:
+        if refusal := backend.refuses.get(field):
+            got = _plain(getattr(spec, field))
+            bad(field, got, f"no {field} on {spec.backend}", f"{refusal.why}; {refusal.instead}")
+    for block in BACKENDS:
         if block in given and block != spec.backend:
             bad(block, block, f"no block of another back-end than {spec.backend}", "take it out, or change backend")
-    for rule in RULES:
+    for rule in (*RULES, *backend.rules):
         rule(spec, bad)
 
 
@@ -64,7 +57,7 @@ def process(spec: JobSpec, bad: Bad) -> None:
 
 def name_length(spec: JobSpec, bad: Bad) -> None:
     """The longest derived name is a DNS label: 63 characters."""
-    longest, what = names.longest(spec.name, spec.backend, spec.masters, spec.workers)
+    longest, what = wiring.longest(spec)
     over = len(longest) - names.LABEL_MAX
     if over > 0:
         expected = f"a name whose longest {what}, {longest}, has at most {names.LABEL_MAX} characters"
@@ -86,13 +79,6 @@ def world(spec: JobSpec, bad: Bad) -> None:
             )
         if spec.command:
             bad("elastic", _plain(spec.elastic), "a job with a script", "torchrun has to manage its processes")
-    if (
-        spec.backend == "trainjob"
-        and spec.trainjob.runtime == "torch-distributed"
-        and not spec.script
-        and not spec.command
-    ):
-        bad("script", None, "a script or a command", "the runtime's image has no trainer of its own")
 
 
 def resources(spec: JobSpec, bad: Bad) -> None:
@@ -121,7 +107,7 @@ def volumes(spec: JobSpec, bad: Bad) -> None:
         if mount in seen:
             bad(f"volumes[{index}].mount", volume.mount, f"another place than volumes[{seen[mount]}]")
         seen[mount] = index
-        if volume.on == "master" and spec.backend in portable.ONE_TEMPLATE:
+        if volume.on == "master" and BACKENDS[spec.backend].one_template:
             cure = "mount it on all replicas with a ReadWriteMany claim, or use volcano or pytorchjob"
             bad(f"volumes[{index}].on", "master", f"all on {spec.backend}, whose replicas share one template", cure)
         if volume.on == "master" and not spec.masters:
@@ -147,55 +133,8 @@ def gang(spec: JobSpec, bad: Bad) -> None:
     """A gang is no larger than the job."""
     if spec.min_available is not None and spec.min_available > spec.replicas:
         bad("min_available", spec.min_available, f"at most the job's {spec.replicas} replicas")
-    if spec.backend == "pytorchjob" and not spec.pytorchjob.gang:
-        for field, value in (("min_available", spec.min_available), ("queue", spec.queue.removeprefix(spec.team))):
-            if value:
-                bad(field, value, f"no {field} with pytorchjob.gang false", "take it out, or let the job have a gang")
     if spec.queue == "root":
         bad("queue", "root", "a leaf queue", "Volcano refuses jobs in the root queue")
 
 
-def tasks(spec: JobSpec, bad: Bad) -> None:
-    """Volcano's tasks: what each needs at least, and which waits for which."""
-    if spec.backend != "volcano":
-        return
-    for role, least in spec.volcano.min_task_member.items():
-        most = spec.masters if role == "master" else spec.workers
-        if least > most:
-            bad(f"volcano.min_task_member.{role}", least, f"at most the {most} replicas of the role")
-    if spec.volcano.depends_on:
-        waiting = sum(spec.masters if role == "master" else spec.workers for role in spec.volcano.depends_on)
-        ready = spec.replicas - waiting
-        if spec.min_available is None or spec.min_available > ready:
-            cure = f"say min_available: {max(ready, 1)}: a gang that counts waiting pods never starts"
-            bad("min_available", spec.min_available, f"at most {ready}, the pods that wait for nobody", cure)
-        for role, others in spec.volcano.depends_on.items():
-            if role in others or set(others) - {"master", "worker"} or not others:
-                bad(f"volcano.depends_on.{role}", list(others), "the other role: master or worker")
-        if len(spec.volcano.depends_on) > 1:
-            bad("volcano.depends_on", dict(spec.volcano.depends_on), "one role that waits, or both wait for ever")
-
-
-def plugins(spec: JobSpec, bad: Bad) -> None:
-    """A plugin's arguments are all understood, and do not undo the wiring: Go's flags fail silently."""
-    own: dict[str, go_flags.Value] = {"master": "master", "worker": "worker", "port": spec.port}
-    for name, arguments in spec.volcano.plugins.items():
-        defaults = FLAGS[name] | (own if name == "pytorch" else {})
-        parsed = go_flags.parse(arguments, defaults)
-        if parsed.trouble:
-            bad(f"volcano.plugins.{name}", list(arguments), "arguments that the plugin understands", parsed.trouble)
-        elif name == "pytorch" and any(parsed.values[key] != value for key, value in own.items()):
-            cure = "use the field port; the tasks are always called master and worker"
-            bad(f"volcano.plugins.{name}", list(arguments), "no --master, --worker or --port", cure)
-
-
-RULES: tuple[Callable[[JobSpec, Bad], None], ...] = (
-    process,
-    name_length,
-    world,
-    resources,
-    volumes,
-    gang,
-    tasks,
-    plugins,
-)
+RULES: tuple[Rule, ...] = (process, name_length, world, resources, volumes, gang)

@@ -1,4 +1,4 @@
-"""What Kubernetes allows as a name, and the longest name that a job's pods will get.
+"""What Kubernetes allows as a name.
 
 https://kubernetes.io/docs/concepts/overview/working-with-objects/names/
 """
@@ -23,13 +23,6 @@ ACCESS_MODES = ("ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce
 _KEY = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?", re.ASCII)
 _VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?", re.ASCII)
 
-LONGEST = {  # the longest name that a back-end's controller derives from a job's
-    "volcano": ("{job}-{role}-{last}", "pod and host name"),
-    "pytorchjob": ("{job}-{role}-{last}", "pod and Service name"),
-    "trainjob": ("{job}-node-0-{world}-12345", "pod name"),  # with its five random characters
-    "indexed": ("{job}-{world}", "host name"),
-}
-
 
 def is_key(text: str) -> bool:
     """Whether a label or annotation may have this key.
@@ -48,19 +41,3 @@ def is_value(text: str) -> bool:
     (True, True, False)
     """
     return bool(_VALUE.fullmatch(text))
-
-
-def longest(job: str, backend: str, masters: int, workers: int) -> tuple[str, str]:
-    """The longest name that will be made of a job's, and what it names.
-
-    >>> longest("digits", "volcano", 1, 12)
-    ('digits-worker-11', 'pod and host name')
-    """
-    form, what = LONGEST[backend]
-    counts = {"master": masters, "worker": workers}
-    made = [
-        form.format(job=job, role=role, last=max(count - 1, 0), world=max(masters + workers - 1, 0))
-        for role, count in counts.items()
-        if count
-    ] or [job]
-    return max(made, key=len), what

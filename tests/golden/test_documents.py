@@ -9,7 +9,6 @@ import pytest
 
 from gangplank.backends import BACKENDS, backend_of, wiring
 from gangplank.backends.base import Site
-from gangplank.jobs.pitfalls import pitfalls
 from gangplank.reading.strict_yaml import documents
 
 HERE = Path(__file__).resolve().parents[1] / "guides"
@@ -64,4 +63,5 @@ def test_a_gang_of_one_is_a_gang_of_one() -> None:
 
 
 def test_one_process_per_cpu_is_noted() -> None:
-    assert any("one process per CPU" in text for text in pitfalls(*load("vsphere-cpu")))
+    backend, manifest = load("vsphere-cpu")
+    assert any("one process per CPU" in text for text in BACKENDS[backend].pitfalls(manifest))

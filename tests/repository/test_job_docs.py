@@ -7,23 +7,18 @@ from dataclasses import fields
 from pathlib import Path
 
 from gangplank import spec
+from gangplank.backends import BACKENDS
+from gangplank.jobs import schema
 from gangplank.jobs.parse import HYPERPARAMETERS
-from gangplank.jobs.portable import REFUSED
 
 TEXT = (Path(__file__).resolve().parents[2] / "docs/jobs.md").read_text()
-BLOCKS = {
-    "volcano": spec.VolcanoBlock,
-    "pytorchjob": spec.PyTorchJobBlock,
-    "trainjob": spec.TrainJobBlock,
-    "indexed": spec.IndexedBlock,
-}
 FIRST_CELLS = {
     name for line in TEXT.splitlines() if line.startswith("| `") for name in re.findall(r"`(\w+)`", line.split("|")[1])
 }
 
 
 def test_every_field_has_a_row() -> None:
-    known = {field.name for field in fields(spec.JobSpec)}
+    known = {field.name for field in fields(spec.JobSpec)} - {"block"} | set(BACKENDS)
     assert known - FIRST_CELLS == set()
     assert FIRST_CELLS - known == set()
 
@@ -31,9 +26,11 @@ def test_every_field_has_a_row() -> None:
 def test_every_field_of_a_block_is_named_in_its_row() -> None:
     blocks = TEXT.split("## Blocks")[1].split("## ")[0].splitlines()
     rows = {line.split("`")[1]: line for line in blocks if line.startswith("| `")}
-    for block, kind in BLOCKS.items():
-        for field in fields(kind):
-            assert f"`{field.name}`" in rows[block]
+    for backend in BACKENDS:
+        fields_of_block = schema.job()["properties"][backend]["properties"]
+        assert fields_of_block
+        for field in fields_of_block:
+            assert f"`{field}`" in rows[backend]
 
 
 def test_every_hyperparameter_is_named() -> None:
@@ -42,5 +39,6 @@ def test_every_hyperparameter_is_named() -> None:
 
 
 def test_every_refusal_is_there_word_for_word() -> None:
-    for (backend, field), (why, cure) in REFUSED.items():
-        assert f"| `{backend}` | `{field}` | {why}; {cure} |" in TEXT
+    for name, backend in BACKENDS.items():
+        for field, (why, instead) in backend.refuses.items():
+            assert f"| `{name}` | `{field}` | {why}; {instead} |" in TEXT

@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gangplank.backends import pod_template, wiring
-from gangplank.backends.indexed.objects import objects
+from gangplank.backends.base import block
+from gangplank.backends.indexed.block import IndexedBlock
 from gangplank.k8s.build import value
 
 if TYPE_CHECKING:
     from gangplank.spec import JobSpec, Json
-
-__all__ = ["manifests", "objects"]
 
 INDEX = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
 
@@ -22,14 +21,15 @@ def backoff(spec: JobSpec) -> Json:
     With restartPolicy OnFailure the Job fails when the restarts of all its containers together *reach* backoffLimit,
     and one failure of the gang restarts every rank.
     """
-    if spec.indexed.backoff is not None:
-        return {"backoffLimitPerIndex": spec.indexed.backoff, "maxFailedIndexes": 0}
+    per_index = block(spec, IndexedBlock).backoff
+    if per_index is not None:
+        return {"backoffLimitPerIndex": per_index, "maxFailedIndexes": 0}
     return {"backoffLimit": spec.max_retries * spec.replicas + 1 if spec.max_retries else 0}
 
 
 def manifests(spec: JobSpec) -> list[Json]:
     """What we submit: the script's ConfigMap, if any, the Service under which the pods find each other, and the Job."""
-    restart = "OnFailure" if spec.indexed.backoff is None else "Never"
+    restart = "OnFailure" if block(spec, IndexedBlock).backoff is None else "Never"
     template = pod_template.template(spec, "worker", "trainer", restart)
     del template["metadata"]["labels"][pod_template.ROLE_LABEL]  # one template for all
     pod = template["spec"]

@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gangplank.backends import pod_template
-from gangplank.backends.pytorchjob.objects import objects
+from gangplank.backends.base import block
+from gangplank.backends.pytorchjob.block import PyTorchJobBlock
 
 if TYPE_CHECKING:
     from gangplank.spec import JobSpec, Json
-
-__all__ = ["manifests", "objects"]
 
 CONTAINER = "pytorch"  # the operator wires, watches and opens ports of the container of this name alone
 PORT = "pytorchjob-port"
@@ -20,17 +19,18 @@ NO_MESH = {"sidecar.istio.io/inject": "false"}  # a sidecar outlives the trainer
 
 def replica_spec(spec: JobSpec, role: str, replicas: int) -> Json:
     """One replica type of the job."""
+    own = block(spec, PyTorchJobBlock)
     template = pod_template.template(spec, role, CONTAINER, "Never")
     pod = template["spec"]
     del pod["restartPolicy"]  # the replica's own is what counts
     pod["containers"][0]["ports"] = [{"name": PORT, "containerPort": spec.port}]
-    if spec.pytorchjob.gang:
+    if own.gang:
         pod["schedulerName"] = "volcano"
     if spec.priority:
         pod["priorityClassName"] = spec.priority  # the operator would set it on the PodGroup alone
     template["metadata"]["labels"][JOB_NAME] = spec.name
     template["metadata"]["annotations"] = {**NO_MESH, **template["metadata"].get("annotations", {})}
-    return {"replicas": replicas, "restartPolicy": spec.pytorchjob.restart_policy, "template": template}
+    return {"replicas": replicas, "restartPolicy": own.restart_policy, "template": template}
 
 
 def scheduling(spec: JobSpec) -> Json:
@@ -43,17 +43,18 @@ def scheduling(spec: JobSpec) -> Json:
 
 def manifests(spec: JobSpec) -> list[Json]:
     """What we submit: the script's ConfigMap, if any, and the PyTorchJob."""
-    policy: Json = {"cleanPodPolicy": spec.pytorchjob.clean_pod_policy, "backoffLimit": spec.max_retries}
+    own = block(spec, PyTorchJobBlock)
+    policy: Json = {"cleanPodPolicy": own.clean_pod_policy, "backoffLimit": spec.max_retries}
     optional = {
         "activeDeadlineSeconds": spec.deadline_s,
         "ttlSecondsAfterFinished": spec.ttl_s,
-        "schedulingPolicy": scheduling(spec) if spec.pytorchjob.gang else None,
-        "suspend": spec.pytorchjob.suspend or None,
+        "schedulingPolicy": scheduling(spec) if own.gang else None,
+        "suspend": own.suspend or None,
     }
     policy.update({name: value for name, value in optional.items() if value is not None})
     counts = {"Master": spec.masters, "Worker": spec.workers}
     body: Json = {
-        "nprocPerNode": spec.pytorchjob.nproc or str(spec.processes_per_node),
+        "nprocPerNode": own.nproc or str(spec.processes_per_node),
         "runPolicy": policy,
         "pytorchReplicaSpecs": {
             kind: replica_spec(spec, kind.lower(), count) for kind, count in counts.items() if count

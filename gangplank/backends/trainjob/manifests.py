@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gangplank.backends import pod_template, wiring
-from gangplank.backends.trainjob.objects import objects
+from gangplank.backends.base import block
+from gangplank.backends.trainjob.block import TrainJobBlock
 from gangplank.k8s.build import clone, value
 
 if TYPE_CHECKING:
     from gangplank.spec import JobSpec, Json
-
-__all__ = ["manifests", "objects"]
 
 MANAGER = "gangplank.dev/job"  # whose patches these are
 INDEX = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
@@ -53,11 +52,12 @@ def manifests(spec: JobSpec) -> list[Json]:
         "numProcPerNode": spec.processes_per_node,
         "resourcesPerNode": container["resources"],
     }
-    reference = {"apiGroup": "trainer.kubeflow.org", "kind": spec.trainjob.runtime_kind, "name": spec.trainjob.runtime}
+    own = block(spec, TrainJobBlock)
+    reference = {"apiGroup": "trainer.kubeflow.org", "kind": own.runtime_kind, "name": own.runtime}
     body: Json = {
         "runtimeRef": reference,
         "trainer": trainer,
-        "runtimePatches": [patch(template), *(clone(item) for item in spec.trainjob.patches)],
+        "runtimePatches": [patch(template), *(clone(item) for item in own.patches)],
     }
     if spec.deadline_s is not None:
         body["activeDeadlineSeconds"] = spec.deadline_s

@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gangplank.backends import pod_template
-from gangplank.backends.volcano.objects import objects
+from gangplank.backends.base import block
+from gangplank.backends.volcano.block import VolcanoBlock
 
 if TYPE_CHECKING:
     from gangplank.spec import JobSpec, Json
-
-__all__ = ["manifests", "objects"]
 
 # A lost pod takes the gang with it: without these, a pod that was evicted stays Failed and its peers wait for ever.
 GANG_POLICIES: tuple[Json, ...] = (
@@ -23,34 +22,36 @@ MASTER_POLICIES: tuple[Json, ...] = ({"event": "TaskCompleted", "action": "Compl
 
 def plugins(spec: JobSpec) -> dict[str, list[str]]:
     """The plugins and their arguments; the rendezvous needs the master's address before the master is ready."""
+    own = block(spec, VolcanoBlock)
     wiring = ["--master=master", "--worker=worker", f"--port={spec.port}"]
     found = {"pytorch": wiring, "svc": ["--publish-not-ready-addresses"]}
-    for name, arguments in spec.volcano.plugins.items():
+    for name, arguments in own.plugins.items():
         found[name] = [*found.get(name, []), *arguments]
     return found
 
 
 def task(spec: JobSpec, role: str, replicas: int) -> Json:
     """One task of the job; its maxRetry counts container restarts over all its pods."""
+    own = block(spec, VolcanoBlock)
     found: Json = {
         "name": role,
         "replicas": replicas,
         "maxRetry": spec.max_retries * max(replicas, 1) + 1,
-        "template": pod_template.template(spec, role, role, spec.volcano.restart_policy),
+        "template": pod_template.template(spec, role, role, own.restart_policy),
     }
     if role == "master":
         found["policies"] = [dict(policy) for policy in MASTER_POLICIES]
-    if role in spec.volcano.min_task_member:
-        found["minAvailable"] = spec.volcano.min_task_member[role]
-    if role in spec.volcano.depends_on:
-        found["dependsOn"] = {"name": list(spec.volcano.depends_on[role])}
+    if role in own.min_task_member:
+        found["minAvailable"] = own.min_task_member[role]
+    if role in own.depends_on:
+        found["dependsOn"] = {"name": list(own.depends_on[role])}
     return found
 
 
 def manifests(spec: JobSpec) -> list[Json]:
     """What we submit: the script's ConfigMap, if any, and the Job."""
-    block = spec.volcano
-    policies = GANG_POLICIES if block.policies is None else block.policies
+    own = block(spec, VolcanoBlock)
+    policies = GANG_POLICIES if own.policies is None else own.policies
     body: Json = {
         "schedulerName": "volcano",
         "queue": spec.queue or "default",
@@ -63,8 +64,8 @@ def manifests(spec: JobSpec) -> list[Json]:
     optional = {
         "priorityClassName": spec.priority or None,
         "ttlSecondsAfterFinished": spec.ttl_s,
-        "networkTopology": block.network_topology,
-        "volumes": [dict(volume) for volume in block.volumes] or None,
+        "networkTopology": own.network_topology,
+        "volumes": [dict(volume) for volume in own.volumes] or None,
     }
     body.update({name: value for name, value in optional.items() if value is not None})
     about = pod_template.metadata(spec)

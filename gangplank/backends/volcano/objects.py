@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from gangplank.backends.base import RANDOM, Site, acyclic, refuse
 from gangplank.backends.volcano import plugins
+from gangplank.backends.volcano.block import NOT_YET
 from gangplank.errors import Problem, shown
 from gangplank.k8s import manifest as shape
 from gangplank.k8s import names, pod_resources
@@ -45,7 +46,6 @@ FORM = {
 FROM_ANNOTATIONS = ("volcano.sh/preemptable", "volcano.sh/cooldown-time", "volcano.sh/revocable-zone")
 FROM_LABELS = ("volcano.sh/preemptable", "volcano.sh/cooldown-time")
 WANT_SVC = ("tensorflow", "mpi", "pytorch", "ray")
-NOT_YET = ("tensorflow", "mpi", "ray", "hcclrank")
 
 
 def admitted(given: Json) -> Json:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gangplank.backends.volcano import plugins as volcano_plugins
-from gangplank.jobs.blocks import NOT_YET
+from gangplank.backends.volcano.block import NOT_YET
 from gangplank.k8s.build import value
 from gangplank.reading.strict_yaml import documents
 from tests.cluster.differential.compare import COUNT, IMAGE, differences, examples, generated, sample

@@ -9,7 +9,6 @@ import pytest
 from gangplank.backends import BACKENDS, backend_of, pod_template
 from gangplank.backends.base import Site
 from gangplank.errors import SpecError
-from gangplank.jobs import portable
 from gangplank.jobs.parse import parse_job
 
 Json = dict[str, Any]
@@ -39,19 +38,22 @@ def pods(backend: str, **changes: Any) -> list[Json]:
     return [item for item in made if item["kind"] == "Pod"]
 
 
-@pytest.mark.parametrize(("backend", "field"), sorted(portable.REFUSED))
+REFUSED = sorted((name, field) for name, backend in BACKENDS.items() for field in backend.refuses)
+
+
+@pytest.mark.parametrize(("backend", "field"), REFUSED)
 def test_refuses_by_name_what_a_back_end_cannot_do(backend: str, field: str) -> None:
     with pytest.raises(SpecError) as caught:
         parse_job({**BASE, "backend": backend, field: VALUES[field]})
     text = str(caught.value)
     assert f"training_job.{field}" in text
-    assert portable.REFUSED[backend, field][0] in text
+    assert BACKENDS[backend].refuses[field].why in text
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("field", sorted(VALUES))
 def test_a_field_that_is_not_refused_changes_the_manifest(backend: str, field: str) -> None:
-    if (backend, field) in portable.REFUSED:
+    if field in BACKENDS[backend].refuses:
         return
     more = {"masters": 0} if field == "elastic" else {}
     assert manifest(backend, **{field: VALUES[field]}, **more) != manifest(backend)

@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from gangplank.backends import BACKENDS
+from gangplank.backends import BACKENDS, backend_of
 from gangplank.cluster import queues
 from gangplank.errors import SpecError
-from gangplank.jobs import scale
 from gangplank.jobs.parse import parse_job
 
 Json = dict[str, Any]
@@ -31,6 +30,10 @@ KNOWN = [
 
 def manifest(backend: str = "volcano", **more: Any) -> Json:
     return BACKENDS[backend].manifests(parse_job({**JOB, "backend": backend, **more}))[-1]
+
+
+def scaled(job: Json, workers: int) -> Json:
+    return BACKENDS[str(backend_of(job))].scale(job, workers)
 
 
 @pytest.mark.parametrize("backend", ["volcano", "pytorchjob"])
@@ -74,16 +77,16 @@ def elastic() -> Json:
 
 
 def test_an_elastic_job_is_scaled_within_its_bounds() -> None:
-    assert scale.patch(elastic(), 3) == {"spec": {"pytorchReplicaSpecs": {"Worker": {"replicas": 3}}}}
+    assert scaled(elastic(), 3) == {"spec": {"pytorchReplicaSpecs": {"Worker": {"replicas": 3}}}}
     for workers in (0, 4):
         with pytest.raises(SpecError, match=r"from elastic\.min 1 to elastic\.max 3 workers"):
-            scale.patch(elastic(), workers)
+            scaled(elastic(), workers)
 
 
 def test_an_elastic_job_that_may_not_restart_is_not_scaled() -> None:
     rigid = manifest("pytorchjob", masters=0, workers=2, elastic={"min": 1, "max": 3}, max_retries=0)
     with pytest.raises(SpecError, match=r"expected a job whose elasticPolicy\.maxRestarts is at least 1; without one"):
-        scale.patch(rigid, 3)
+        scaled(rigid, 3)
 
 
 @pytest.mark.parametrize(
@@ -98,7 +101,7 @@ def test_an_elastic_job_that_may_not_restart_is_not_scaled() -> None:
 )
 def test_a_job_whose_ranks_are_fixed_is_not_scaled(job: Json, reason: str) -> None:
     with pytest.raises(SpecError, match=reason):
-        scale.patch(job, 1)
+        scaled(job, 1)
 
 
 def plain(*tasks: Json, least: int) -> Json:
@@ -110,11 +113,11 @@ def test_volcanos_plain_workers_are_scaled_and_the_gang_with_them() -> None:
     lead = {"name": "lead", "replicas": 1, "minAvailable": 1}
     job = plain(lead, {"name": "worker", "replicas": 3, "minAvailable": 3}, least=4)
     less = {"tasks": [lead, {"name": "worker", "replicas": 1, "minAvailable": 1}], "minAvailable": 2}
-    assert scale.patch(job, 1) == {"spec": less}
+    assert scaled(job, 1) == {"spec": less}
     more = {"tasks": [lead, {"name": "worker", "replicas": 5, "minAvailable": 3}], "minAvailable": 4}
-    assert scale.patch(job, 5) == {"spec": more}
+    assert scaled(job, 5) == {"spec": more}
 
 
 def test_without_a_task_worker_nothing_is_scaled() -> None:
     with pytest.raises(SpecError, match="a task worker among lead"):
-        scale.patch(plain({"name": "lead", "replicas": 1, "minAvailable": 1}, least=1), 2)
+        scaled(plain({"name": "lead", "replicas": 1, "minAvailable": 1}, least=1), 2)

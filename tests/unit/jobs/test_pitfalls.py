@@ -10,7 +10,6 @@ import pytest
 from gangplank.backends import BACKENDS
 from gangplank.cli import main
 from gangplank.jobs.parse import parse_job
-from gangplank.jobs.pitfalls import pitfalls
 
 Json = dict[str, Any]
 ROOT = Path(__file__).resolve().parents[3]
@@ -59,19 +58,20 @@ def volcano(*tasks: Json, plugins: Json | None = None, **spec: Any) -> Json:
     ],
 )
 def test_tells(backend: str, spec: Json, said: str) -> None:
-    found = pitfalls(backend, {"spec": spec})
+    found = [*BACKENDS[backend].pitfalls({"spec": spec})]
     assert len(found) == 1
     assert said in found[0]
 
 
 def test_the_operator_counts_limits_where_there_are_no_requests() -> None:
-    assert pitfalls("pytorchjob", {"spec": {"pytorchReplicaSpecs": {"Master": GPU}, "nprocPerNode": "1"}}) == []
+    manifest = {"spec": {"pytorchReplicaSpecs": {"Master": GPU}, "nprocPerNode": "1"}}
+    assert [*BACKENDS["pytorchjob"].pitfalls(manifest)] == []
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_our_own_manifests_have_none(backend: str) -> None:
     job = {"name": "a", "image": "i", "script": "/a.py", "backend": backend, "resources": {"gpus": 1}}
-    assert pitfalls(backend, BACKENDS[backend].manifests(parse_job(job))[-1]) == []
+    assert [*BACKENDS[backend].pitfalls(BACKENDS[backend].manifests(parse_job(job))[-1])] == []
 
 
 def test_the_command_tells_on_standard_error(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

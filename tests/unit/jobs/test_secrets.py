@@ -8,14 +8,14 @@ import pytest
 
 from gangplank.backends import BACKENDS
 from gangplank.errors import SpecError
-from gangplank.jobs.parse import BACKEND_NAMES, parse_job
+from gangplank.jobs.parse import parse_job
 
 
 def job(**fields: Any) -> Any:
     return parse_job({"name": "j", "image": "i", "script": "/a.py", "workers": 1, **fields})
 
 
-@pytest.mark.parametrize("backend", [name for name in BACKEND_NAMES if name != "trainjob"])
+@pytest.mark.parametrize("backend", [name for name in BACKENDS if name != "trainjob"])
 def test_every_rank_takes_the_keys_of_the_secret_as_its_environment(backend: str) -> None:
     spec = job(backend=backend, secrets=["bucket"], output="s3://runs/j")
     made = [item for manifest in BACKENDS[backend].manifests(spec) for item in expanded(backend, manifest)]

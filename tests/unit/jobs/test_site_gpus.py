@@ -8,7 +8,7 @@ import pytest
 
 from gangplank.backends import BACKENDS
 from gangplank.errors import SpecError
-from gangplank.jobs.parse import BACKEND_NAMES, parse_job
+from gangplank.jobs.parse import parse_job
 from gangplank.jobs.site_gpus import Gpus, on_site
 
 FLYTE = {"key": "flyte/gpu", "value": "dedicated", "effect": "NoSchedule"}
@@ -32,13 +32,13 @@ def tolerations(backend: str, gpus: Gpus, **fields: Any) -> list[Any]:
     return [pod["spec"].get("tolerations") for pod in pods]
 
 
-@pytest.mark.parametrize("backend", BACKEND_NAMES)
+@pytest.mark.parametrize("backend", BACKENDS)
 def test_a_gpu_job_tolerates_the_sites_taint_and_only_that(backend: str) -> None:
     found = tolerations(backend, Gpus((FLYTE,)), resources={"gpus": 1}, workers=1)
     assert found == [[TOLERATION], [TOLERATION]]
 
 
-@pytest.mark.parametrize("backend", BACKEND_NAMES)
+@pytest.mark.parametrize("backend", BACKENDS)
 def test_a_cpu_job_tolerates_nothing(backend: str) -> None:
     assert tolerations(backend, Gpus((FLYTE,)), workers=1) == [None, None]
 

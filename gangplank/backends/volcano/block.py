@@ -1,19 +1,22 @@
-"""Reads the blocks of a job that one back-end alone understands."""
+"""What a job file says to Volcano alone."""
 
 from __future__ import annotations
 
 import re
-from typing import Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
-from gangplank.k8s import names
 from gangplank.reading.fields import Fields
-from gangplank.spec import IndexedBlock, PyTorchJobBlock, TrainJobBlock, VolcanoBlock
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from gangplank.spec import Json
 
 _DURATION = re.compile(r"(\d+(\.\d+)?(ns|us|ms|s|m|h))+", re.ASCII)
 ROLES = ("master", "worker")
-VOLCANO_PLUGINS = ("env", "pytorch", "ssh", "svc")
+PLUGINS = ("env", "pytorch", "ssh", "svc")
 NOT_YET = ("tensorflow", "mpi", "ray", "hcclrank")  # other frameworks' plugins: they would be wired by nobody here
-
 
 # What Volcano's webhook accepts in a policy; the CRD's own list is longer.
 EVENTS = ("*", "PodFailed", "PodEvicted", "PodPending", "Unknown", "TaskCompleted", "TaskFailed", "JobUpdated")
@@ -27,6 +30,19 @@ ACTIONS = (
     "CompleteJob",
     "ResumeJob",
 )
+
+
+@dataclass(frozen=True)
+class VolcanoBlock:
+    """What only Volcano has."""
+
+    plugins: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    policies: tuple[Json, ...] | None = None  # None: the defaults of manifests.py
+    depends_on: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # task: tasks that must run first
+    min_task_member: Mapping[str, int] = field(default_factory=dict)
+    network_topology: Json | None = None
+    volumes: tuple[Json, ...] = ()
+    restart_policy: str = "Never"  # so that the gang restarts as one, see docs/restarts.md
 
 
 def policies(fields: Fields) -> tuple[dict[str, Any], ...] | None:
@@ -59,26 +75,15 @@ def policies(fields: Fields) -> tuple[dict[str, Any], ...] | None:
     return tuple(found)
 
 
-def read(fields: Fields) -> dict[str, Any]:
-    """All blocks, by the name of their field in a JobSpec."""
-    readers = {"volcano": volcano, "pytorchjob": pytorchjob, "trainjob": trainjob, "indexed": indexed}
-    found = {}
-    for name, reader in readers.items():
-        inner = fields.inner(name)
-        found[name] = reader(inner)
-        inner.done()
-    return found
-
-
-def volcano(fields: Fields) -> VolcanoBlock:
+def read_block(fields: Fields) -> VolcanoBlock:
     """Volcano's own fields."""
     plugins = fields.inner("plugins")
     arguments = {}
     for name in plugins.map:
         if name in NOT_YET:
             plugins.bad(name, plugins.map[name], "a plugin for PyTorch", f"{name} is not supported yet")
-        elif name not in VOLCANO_PLUGINS:
-            plugins.bad(name, plugins.map[name], f"one of {', '.join(VOLCANO_PLUGINS)}")
+        elif name not in PLUGINS:
+            plugins.bad(name, plugins.map[name], f"one of {', '.join(PLUGINS)}")
         else:
             arguments[name] = plugins.words(name)
     members = fields.inner("min_task_member")
@@ -112,29 +117,3 @@ def topology(fields: Fields) -> dict[str, Any] | None:
         found["highestTierName"] = name
     fields.done()
     return found
-
-
-def pytorchjob(fields: Fields) -> PyTorchJobBlock:
-    """The training operator's own fields."""
-    return PyTorchJobBlock(
-        restart_policy=fields.choice("restart_policy", "OnFailure", ("OnFailure", "Never", "Always", "ExitCode")),
-        clean_pod_policy=fields.choice("clean_pod_policy", "None", ("None", "Running", "All")),
-        nproc=fields.choice("nproc", "", ("", "auto", "cpu", "gpu")),
-        gang=fields.flag("gang", default=True),
-        suspend=fields.flag("suspend", default=False),
-    )
-
-
-def trainjob(fields: Fields) -> TrainJobBlock:
-    """Kubeflow Trainer's own fields."""
-    kinds = ("ClusterTrainingRuntime", "TrainingRuntime")
-    return TrainJobBlock(
-        runtime=fields.text("runtime", "torch-distributed", what="a runtime's name", ok=names.SUBDOMAIN),
-        runtime_kind=fields.choice("runtime_kind", kinds[0], kinds),
-        patches=fields.mappings("patches"),
-    )
-
-
-def indexed(fields: Fields) -> IndexedBlock:
-    """The plain Indexed Job's own fields."""
-    return IndexedBlock(backoff=fields.maybe("backoff", 0))

@@ -1,0 +1,26 @@
+"""What every gang has in common, whoever asks Volcano for it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from gangplank.k8s.build import containers
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+
+WHY = "the gang that the pod belongs to: none of it starts before all of it fits"
+TOGETHER = "what the scheduler must place together, or not at all"
+
+
+def unrequested(parts: Iterable[tuple[str, Any]], *, limits_count: bool) -> Iterator[str]:
+    """Devices with a limit alone: a gang's admission counts requests, or limits where there is no request at all."""
+    for name, part in parts:
+        pod = (part.get("template") or {}).get("spec") or {}
+        for container in containers(pod):
+            given = container.get("resources") or {}
+            asked = given.get("requests")
+            alone = [key for key in given.get("limits") or {} if "/" in key and key not in (asked or {})]
+            if alone and not (limits_count and asked is None):
+                yield f"{name}: {', '.join(alone)} has a limit but no request: the gang's admission does not count it"

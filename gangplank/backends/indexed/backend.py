@@ -1,0 +1,79 @@
+"""Kubernetes' own Indexed Job: no operator is needed, and there is no gang."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gangplank.backends.base import ANEW, Added, Backend, Refusal, Site, Template, Wiring, unscalable
+from gangplank.backends.indexed.block import read_block
+from gangplank.backends.indexed.manifests import manifests
+from gangplank.backends.indexed.objects import admitted, objects
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from gangplank.spec import Json
+
+JOBS = "Kubernetes' Job controller"
+NO_GANG = "leave it out, or use volcano or pytorchjob"
+
+
+def scale(job: Json, workers: int) -> Json:
+    """No Indexed Job can be scaled."""
+    cure = f"WORLD_SIZE of an Indexed Job's pods is fixed when they are made; {ANEW}"
+    raise unscalable(job, workers, "no scaling on indexed", cure)
+
+
+def pitfalls(manifest: Json) -> Iterator[str]:
+    """What Kubernetes accepts although its author can hardly mean it."""
+    if manifest["spec"].get("parallelism", 1) < manifest["spec"].get("completions", 1):
+        yield "parallelism is less than completions, so ranks that wait for each other never all run"
+
+
+def templates(manifest: Json, site: Site) -> tuple[Json, list[Template]]:
+    """The job as the API server stores it, and its one template."""
+    job = admitted(manifest, site)
+    return job, [Template(job["spec"], "job-name", job["metadata"]["name"])]
+
+
+BACKEND = Backend(
+    name="indexed",
+    title="Indexed Job",
+    api_version="batch/v1",
+    kind="Job",
+    plural="jobs",
+    wiring=Wiring(
+        nnodes="WORLD_SIZE",  # our own manifest sets them, with Volcano's meaning
+        rank="RANK",
+        addr="MASTER_ADDR",
+        port="MASTER_PORT",
+        pod="{job}-{rank}",  # and five random characters: this is the host name
+        master="{job}-0.{job}",
+        longest="{job}-{world}",
+        longest_is="host name",
+        job_uid="metadata.labels['batch.kubernetes.io/controller-uid']",
+        unbuffered=False,
+    ),
+    read_block=read_block,
+    refuses={
+        "elastic": Refusal("a Job's WORLD_SIZE is fixed when its pods are made", "use pytorchjob"),
+        "master_resources": Refusal("all pods share one template", "give every replica the same resources"),
+        "min_available": Refusal("plain Jobs know no gang", NO_GANG),
+        "queue": Refusal("plain Jobs know no queue", NO_GANG),
+    },
+    one_template=True,
+    rules=(),
+    manifests=manifests,
+    objects=objects,
+    scale=scale,
+    pitfalls=pitfalls,
+    templates=templates,
+    adds=(
+        Added(r"\[JOB_COMPLETION_INDEX\]$", JOBS, "the pod's index, which RANK above takes from its annotation"),
+        Added(r"job-(completion-index|index-failure-count)$", JOBS, "the pod's index"),
+        Added(r"(job-name|controller-uid)$", "the API server", "what the pod is: its job"),
+        Added(r"\.hostname$", JOBS, "the name under which the others find the pod"),
+        Added(r"\.finalizers(\[|$)", JOBS, "no pod goes before it has been counted"),
+    ),
+    makes={},
+)

@@ -1,0 +1,55 @@
+"""What is asked of any PyTorchJob, ours or a stranger's: its pitfalls, its templates, another number of workers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gangplank.backends.base import ANEW, Site, Template, unscalable
+from gangplank.backends.gang import unrequested
+from gangplank.backends.pytorchjob.objects import LABEL, admitted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from gangplank.spec import Json
+
+
+def pitfalls(manifest: Json) -> Iterator[str]:
+    """What the operator accepts although its author can hardly mean it."""
+    spec: Json = manifest["spec"]
+    replicas, processes = spec.get("pytorchReplicaSpecs") or {}, spec.get("nprocPerNode")
+    if "Master" not in replicas and spec.get("elasticPolicy") is None:
+        yield "there is no Master and no elasticPolicy, so no rank, address or WORLD_SIZE is set"
+    if processes is None and spec.get("elasticPolicy") is None:
+        yield "nprocPerNode is not set, so torchrun starts one process per CPU where there is no GPU"
+    if processes and processes.isdigit() and int(processes) > 1:
+        yield "WORLD_SIZE counts processes and RANK counts nodes: right for torchrun alone"
+    yield from unrequested(replicas.items(), limits_count=True)
+
+
+def templates(manifest: Json, _: Site) -> tuple[Json, list[Template]]:
+    """The job with its defaults, and its replica types."""
+    job = admitted(manifest)
+    replicas = job["spec"]["pytorchReplicaSpecs"]
+    return job, [Template(replicas[kind], f"{LABEL}/replica-type", kind.lower()) for kind in replicas]
+
+
+def scale(job: Json, workers: int) -> Json:
+    """An elastic PyTorchJob goes where its bounds allow; its ranks meet anew.
+
+    >>> elastic = {"minReplicas": 1, "maxReplicas": 3, "maxRestarts": 3}
+    >>> spec = {"elasticPolicy": elastic, "pytorchReplicaSpecs": {"Worker": {}}}
+    >>> scale({"metadata": {"name": "a"}, "spec": spec}, 2)
+    {'spec': {'pytorchReplicaSpecs': {'Worker': {'replicas': 2}}}}
+    """
+    elastic = job["spec"].get("elasticPolicy")
+    if elastic is None:
+        raise unscalable(job, workers, "a job with elastic", f"its ranks and WORLD_SIZE are fixed; {ANEW}")
+    count = job["spec"]["pytorchReplicaSpecs"]["Worker"].get("replicas", 1)
+    least, most = elastic.get("minReplicas", count), elastic.get("maxReplicas", count)
+    if not least <= workers <= most:
+        raise unscalable(job, workers, f"from elastic.min {least} to elastic.max {most} workers", "")
+    if elastic.get("maxRestarts", 0) < 1:  # a rank that sees another leave to meet anew counts that as a failure
+        cure = f"without one, worker 0 would fail, where the ranks meet; {ANEW}, and with max_retries"
+        raise unscalable(job, workers, "a job whose elasticPolicy.maxRestarts is at least 1", cure)
+    return {"spec": {"pytorchReplicaSpecs": {"Worker": {"replicas": workers}}}}

@@ -1,0 +1,84 @@
+"""Kubeflow Trainer v2: a TrainJob, which refers to a runtime of the platform's."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gangplank.backends.base import ANEW, Backend, Made, Refusal, Site, Template, Wiring, unscalable
+from gangplank.backends.trainjob.block import read_block, something_to_run
+from gangplank.backends.trainjob.manifests import manifests
+from gangplank.backends.trainjob.objects import objects
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from gangplank.spec import Json
+
+RUNTIME = "it belongs to the runtime, which a TrainJob only refers to"
+
+
+def scale(job: Json, workers: int) -> Json:
+    """No TrainJob can be scaled."""
+    cure = f"a TrainJob's nodes are fixed when its pods are made; {ANEW}"
+    raise unscalable(job, workers, "no scaling on trainjob", cure)
+
+
+def pitfalls(manifest: Json) -> Iterator[str]:
+    """What Trainer accepts although its author can hardly mean it."""
+    if manifest["spec"].get("trainer") is None:
+        yield "there is no trainer stanza, so nothing is wired: no PET_ variable is set"
+
+
+def templates(manifest: Json, _: Site) -> tuple[Json, list[Template]]:
+    """The job as it is: it holds no template, its pods come of the runtime."""
+    return manifest, []
+
+
+BACKEND = Backend(
+    name="trainjob",
+    title="TrainJob",
+    api_version="trainer.kubeflow.org/v1alpha1",
+    kind="TrainJob",
+    plural="trainjobs",
+    wiring=Wiring(  # Trainer sets nothing but PET_ names
+        nnodes="PET_NNODES",
+        rank="PET_NODE_RANK",
+        addr="PET_MASTER_ADDR",
+        port="PET_MASTER_PORT",
+        pod="{job}-node-0-{rank}",  # and five random characters: this is the host name
+        master="{job}-node-0-0.{job}",
+        longest="{job}-node-0-{world}-12345",  # with its five random characters
+        longest_is="pod name",
+        job_uid="metadata.labels['batch.kubernetes.io/controller-uid']",
+        unbuffered=False,
+    ),
+    read_block=read_block,
+    refuses={
+        "elastic": Refusal("elasticPolicy is accepted and ignored upstream, so it is refused", "use pytorchjob"),
+        "max_retries": Refusal(RUNTIME, "set failurePolicy.maxRestarts in the runtime"),
+        "ttl_s": Refusal(RUNTIME, "set ttlSecondsAfterFinished in the runtime"),
+        "priority": Refusal(RUNTIME, "set priorityClassName in the runtime's pod template"),
+        "queue": Refusal(RUNTIME, "annotate the runtime with scheduling.volcano.sh/queue-name"),
+        "min_available": Refusal("the runtime's podGroupPolicy takes all pods or none", "leave it out"),
+        "image_pull_policy": Refusal(RUNTIME, "set imagePullPolicy in the runtime's container node"),
+        "secrets": Refusal(RUNTIME, "add envFrom to the runtime's container node"),
+        "port": Refusal("Trainer v2 always uses 29500", "leave it out"),
+        "master_resources": Refusal("all nodes share one template", "give every replica the same resources"),
+    },
+    one_template=True,
+    rules=(something_to_run,),
+    manifests=manifests,
+    objects=objects,
+    scale=scale,
+    pitfalls=pitfalls,
+    templates=templates,
+    adds=(),
+    makes={
+        "ConfigMap": Made("Trainer", "the runtime as it was when the job came"),
+        "PodGroup": Made("Trainer's plugin volcano", "the runtime's podGroupPolicy asks for a gang"),
+        "JobSet": Made("Trainer", "the runtime's template, patched and wired by the job"),
+        "Service": Made("JobSet", "under it the pods' names resolve, also before they are ready"),
+        "Job": Made("JobSet", "one for each replicatedJob"),
+        "Pod": Made("Kubernetes' Job controller", "one for each node; only its index differs"),
+    },
+)

@@ -1,0 +1,39 @@
+"""What a job file says to Kubeflow Trainer alone, and where that contradicts the rest."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from gangplank.backends.base import block
+from gangplank.k8s import names
+
+if TYPE_CHECKING:
+    from gangplank.backends.base import Bad
+    from gangplank.reading.fields import Fields
+    from gangplank.spec import JobSpec, Json
+
+
+@dataclass(frozen=True)
+class TrainJobBlock:
+    """What only Kubeflow Trainer v2 has."""
+
+    runtime: str = "torch-distributed"
+    runtime_kind: str = "ClusterTrainingRuntime"
+    patches: tuple[Json, ...] = ()
+
+
+def read_block(fields: Fields) -> TrainJobBlock:
+    """Kubeflow Trainer's own fields."""
+    kinds = ("ClusterTrainingRuntime", "TrainingRuntime")
+    return TrainJobBlock(
+        runtime=fields.text("runtime", "torch-distributed", what="a runtime's name", ok=names.SUBDOMAIN),
+        runtime_kind=fields.choice("runtime_kind", kinds[0], kinds),
+        patches=fields.mappings("patches"),
+    )
+
+
+def something_to_run(spec: JobSpec, bad: Bad) -> None:
+    """The usual runtime's image has nothing to start."""
+    if block(spec, TrainJobBlock).runtime == "torch-distributed" and not spec.script and not spec.command:
+        bad("script", None, "a script or a command", "the runtime's image has no trainer of its own")

@@ -1,0 +1,73 @@
+"""Volcano: a Job of its own kind, a gang by nature, wired by its plugins."""
+
+from __future__ import annotations
+
+from gangplank.backends import gang
+from gangplank.backends.base import Added, Backend, Made, Refusal, Wiring
+from gangplank.backends.volcano import rules
+from gangplank.backends.volcano.block import read_block
+from gangplank.backends.volcano.manifests import manifests
+from gangplank.backends.volcano.objects import objects
+from gangplank.backends.volcano.raw import pitfalls, scale, templates
+
+CONTROLLER, WEBHOOK = "Volcano's job controller", "Volcano's admission webhook"
+SVC, PYTORCH, ENV, SSH = (f"Volcano's plugin {name}" for name in ("svc", "pytorch", "env", "ssh"))
+
+BACKEND = Backend(
+    name="volcano",
+    title="Volcano Job",
+    api_version="batch.volcano.sh/v1alpha1",
+    kind="Job",
+    plural="jobs",
+    wiring=Wiring(
+        nnodes="WORLD_SIZE",  # counts pods
+        rank="RANK",
+        addr="MASTER_ADDR",
+        port="MASTER_PORT",
+        pod="{job}-{role}-{index}",
+        master="{job}-master-0.{job}",
+        longest="{job}-{role}-{last}",
+        longest_is="pod and host name",
+        job_uid="metadata.annotations['scheduling.k8s.io/group-name']",  # <job>-<uid>
+        unbuffered=False,
+    ),
+    read_block=read_block,
+    refuses={
+        "deadline_s": Refusal(
+            "Volcano has no deadline for a job",
+            "use the back-end pytorchjob or indexed, or a policy with a timeout under volcano.policies",
+        ),
+        "elastic": Refusal("a Volcano Job's WORLD_SIZE is fixed when its pods are made", "use pytorchjob"),
+    },
+    one_template=False,
+    rules=(rules.tasks, rules.plugins),
+    manifests=manifests,
+    objects=objects,
+    scale=scale,
+    pitfalls=pitfalls,
+    templates=templates,
+    adds=(
+        Added(r"\.minAvailable$", WEBHOOK, "a task counts whole where it does not say otherwise"),
+        Added(r"\[(MASTER_ADDR|MASTER_PORT|WORLD_SIZE)\]$", PYTORCH, "where rank 0 is; WORLD_SIZE counts pods"),
+        Added(r"\[RANK\]$", PYTORCH, "the pod's rank: the master's is 0"),
+        Added(r"\.ports(\[|$)", PYTORCH, "the port at which the ranks meet"),
+        Added(r"\[wait-for-master\]$", PYTORCH, "a worker waits until the master listens"),
+        Added(r"\[V[CK]_TASK_INDEX\]$", ENV, "the pod's index within its task"),
+        Added(r"\[VC_\w+\]$", SVC, "the hosts of each task, and how many they are"),
+        Added(r"\.(hostname|subdomain)$", SVC, "the name under which the others find the pod"),
+        Added(r"(-svc|/etc/volcano)\]$", SVC, "the same lists of hosts as files"),
+        Added(r"(-ssh|/\.ssh)\]$", SSH, "one key for all pods of the job"),
+        Added(r"scheduling\.k8s\.io/group-name$", CONTROLLER, gang.WHY),
+        Added(r"\.metadata\.(labels|annotations)\.", CONTROLLER, "what the pod is: its job, task, index and queue"),
+        Added(r"\.(schedulerName|priorityClassName)$", CONTROLLER, "as the job has it"),
+        Added(r"\.volume(s|Mounts)\[", CONTROLLER, "the job's own volumes (spec.volumes)"),
+    ),
+    makes={
+        "PodGroup": Made(CONTROLLER, gang.TOGETHER),
+        "ConfigMap": Made(SVC, "the hosts of every task, mounted at /etc/volcano"),
+        "Service": Made(SVC, "under it the pods' names resolve, also before they are ready"),
+        "NetworkPolicy": Made(SVC, "only the job's own pods may connect to its pods"),
+        "Secret": Made(SSH, "one key for all pods of the job"),
+        "PersistentVolumeClaim": Made(CONTROLLER, "the job's own volumes (spec.volumes)"),
+    },
+)

@@ -1,0 +1,70 @@
+"""What is asked of any Volcano Job, ours or a stranger's: its pitfalls, its templates, another number of workers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gangplank.backends.base import ANEW, Site, Template, unscalable
+from gangplank.backends.gang import unrequested
+from gangplank.backends.volcano import go_flags
+from gangplank.backends.volcano.objects import admitted
+from gangplank.backends.volcano.plugins import FLAGS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from gangplank.spec import Json
+
+
+def pitfalls(manifest: Json) -> Iterator[str]:
+    """What Volcano accepts although its author can hardly mean it.
+
+    >>> spec = {"plugins": {"pytorch": ["--port=abc"]}, "tasks": [{"name": "worker", "replicas": 1}]}
+    >>> for text in pitfalls({"spec": spec}): print(text)
+    plugin pytorch: "abc" is no value for --port, so it becomes 0
+    plugin pytorch: there is no task master, so nothing is wired: no rank, no address
+    """
+    spec: Json = manifest["spec"]
+    plugins, tasks = spec.get("plugins") or {}, spec.get("tasks") or []
+    named = [(task.get("name") or f"default{at}", task) for at, task in enumerate(tasks)]
+    for name, arguments in plugins.items():
+        trouble = go_flags.parse(arguments or [], FLAGS[name]).trouble
+        if trouble:
+            zero = ", so it becomes 0" if trouble.endswith("--port") and "no value for" in trouble else ""
+            yield f"plugin {name}: {trouble}{zero}"
+    if "pytorch" in plugins:
+        flags = go_flags.parse(plugins["pytorch"] or [], FLAGS["pytorch"]).values
+        counts = {name: task.get("replicas") or 0 for name, task in named}
+        if flags["master"] not in counts:
+            yield f"plugin pytorch: there is no task {flags['master']}, so nothing is wired: no rank, no address"
+        elif counts[str(flags["master"])] > 1:
+            yield f"plugin pytorch: every replica of {flags['master']} gets rank 0"
+    for name, task in named:
+        if "replicas" not in task:
+            yield f"task {name}: replicas is not set, so it has no pods"
+        if task.get("dependsOn") and not spec.get("minAvailable"):
+            yield f"task {name} waits for others, but the gang counts its pods: the job never starts"
+    if any(policy.get("event") == "TaskCompleted" for policy in spec.get("policies") or []):
+        yield "the policy on TaskCompleted stands at the job, so it fires for whichever task ends first"
+    yield from unrequested(named, limits_count=False)
+
+
+def templates(manifest: Json, _: Site) -> tuple[Json, list[Template]]:
+    """The job as the webhook leaves it, and its tasks."""
+    job = admitted(manifest)
+    return job, [Template(task, "volcano.sh/task-spec", task["name"]) for task in job["spec"]["tasks"]]
+
+
+def scale(job: Json, workers: int) -> Json:
+    """Volcano adds and removes pods of a task, but those that run keep the WORLD_SIZE that they were made with."""
+    spec = job["spec"]
+    if "pytorch" in (spec.get("plugins") or {}):
+        cure = f"running pods keep the WORLD_SIZE they were made with; {ANEW}, or use pytorchjob with elastic"
+        raise unscalable(job, workers, "a job without the plugin pytorch", cure)
+    tasks: list[Json] = [dict(task) for task in spec["tasks"]]
+    task = next((item for item in tasks if item["name"] == "worker"), None)
+    if task is None:
+        raise unscalable(job, workers, f"a task worker among {', '.join(item['name'] for item in tasks)}", "")
+    task["minAvailable"] = min(task["minAvailable"], workers)  # the webhook has filled it in
+    task["replicas"] = workers
+    return {"spec": {"tasks": tasks, "minAvailable": min(spec["minAvailable"], sum(t["replicas"] for t in tasks))}}

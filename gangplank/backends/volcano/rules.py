@@ -1,0 +1,47 @@
+"""What no single field of a Volcano job shows: tasks that wait for ever, and arguments that undo the wiring."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gangplank.backends.base import block
+from gangplank.backends.volcano import go_flags
+from gangplank.backends.volcano.block import VolcanoBlock
+from gangplank.backends.volcano.plugins import FLAGS
+
+if TYPE_CHECKING:
+    from gangplank.backends.base import Bad
+    from gangplank.spec import JobSpec
+
+
+def tasks(spec: JobSpec, bad: Bad) -> None:
+    """Volcano's tasks: what each needs at least, and which waits for which."""
+    own = block(spec, VolcanoBlock)
+    for role, least in own.min_task_member.items():
+        most = spec.masters if role == "master" else spec.workers
+        if least > most:
+            bad(f"volcano.min_task_member.{role}", least, f"at most the {most} replicas of the role")
+    if own.depends_on:
+        waiting = sum(spec.masters if role == "master" else spec.workers for role in own.depends_on)
+        ready = spec.replicas - waiting
+        if spec.min_available is None or spec.min_available > ready:
+            cure = f"say min_available: {max(ready, 1)}: a gang that counts waiting pods never starts"
+            bad("min_available", spec.min_available, f"at most {ready}, the pods that wait for nobody", cure)
+        for role, others in own.depends_on.items():
+            if role in others or set(others) - {"master", "worker"} or not others:
+                bad(f"volcano.depends_on.{role}", list(others), "the other role: master or worker")
+        if len(own.depends_on) > 1:
+            bad("volcano.depends_on", dict(own.depends_on), "one role that waits, or both wait for ever")
+
+
+def plugins(spec: JobSpec, bad: Bad) -> None:
+    """A plugin's arguments are all understood, and do not undo the wiring: Go's flags fail silently."""
+    own: dict[str, go_flags.Value] = {"master": "master", "worker": "worker", "port": spec.port}
+    for name, arguments in block(spec, VolcanoBlock).plugins.items():
+        defaults = FLAGS[name] | (own if name == "pytorch" else {})
+        parsed = go_flags.parse(arguments, defaults)
+        if parsed.trouble:
+            bad(f"volcano.plugins.{name}", list(arguments), "arguments that the plugin understands", parsed.trouble)
+        elif name == "pytorch" and any(parsed.values[key] != value for key, value in own.items()):
+            cure = "use the field port; the tasks are always called master and worker"
+            bad(f"volcano.plugins.{name}", list(arguments), "no --master, --worker or --port", cure)
