@@ -13,6 +13,8 @@ from gangplank.errors import Problem, SpecError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from gangplank.backends.admission import Path
+    from gangplank.backends.queueing import Queue
     from gangplank.reading.fields import Fields, Problems
     from gangplank.spec import JobSpec, Json
 
@@ -58,6 +60,26 @@ class Wiring:
     longest_is: str  # what that names
     job_uid: str  # the pod's field that says which run of the job it belongs to; "": none does
     unbuffered: bool  # the controller itself sets PYTHONUNBUFFERED
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ends:
+    """A kind's own words, phases or types of conditions, for a job that has ended; all else is still under way."""
+
+    succeeded: frozenset[str]
+    failed: frozenset[str]
+
+
+class JobKinds(NamedTuple):
+    """Kinds of one API group that are jobs, or repeat and chain them: what a team's members may read and write."""
+
+    api_version: str
+    plurals: tuple[str, ...]
+
+    @property
+    def group(self) -> str:
+        """The API group alone."""
+        return self.api_version.rpartition("/")[0]
 
 
 class Refusal(NamedTuple):
@@ -111,6 +133,17 @@ class Backend:
     templates: Callable[[Json, Site], tuple[Json, list[Template]]]  # the job as it is admitted, its pod templates
     adds: tuple[Added, ...]  # who adds what to the job and its pods, and why
     makes: Mapping[str, Made]  # by kind: what is made beside the pods of the templates
+    ends: Ends
+    queue: Callable[[Json], Queue]  # where a manifest names its queue, NO_QUEUE where it goes to none
+    evidence_id: Callable[[Json], str | None]  # what a live job's evidence is stamped with; None: that cannot be known
+    beside: tuple[tuple[str, str], ...]  # apiVersion and kind of what is submitted with the job, under its name
+    job_kinds: tuple[JobKinds, ...]
+    admission: tuple[Path, ...]  # where these kinds name what a team's admission judges
+
+    @property
+    def counted(self) -> str:
+        """What a quota counts, after count/."""
+        return f"{self.plural}.{self.api_version.rpartition('/')[0]}"
 
 
 T = TypeVar("T")

@@ -13,8 +13,15 @@ if TYPE_CHECKING:
 
     from gangplank.spec import Json
 
-KINDS = "Volcano Job, PyTorchJob, TrainJob or Indexed Job"
 ROOT = Path(__file__).resolve().parents[2]  # of a checkout; jobs name their scripts from there
+
+
+def kinds() -> str:
+    """What a raw manifest can be, for a message."""
+    from gangplank.backends import BACKENDS
+
+    *others, last = (backend.title for backend in BACKENDS.values())
+    return f"{', '.join(others)} or {last}"
 
 
 def read_scripts(job: object, root: Path | None = None) -> dict[str, str]:
@@ -50,7 +57,7 @@ def gather(
         text = read(name)
         found = documents(text, name, strict=False)
         if not found:
-            raise SpecError([Problem("file", "nothing", f"a job file, or a {KINDS}")], name)
+            raise SpecError([Problem("file", "nothing", f"a job file, or a {kinds()}")], name)
         if any(isinstance(item, dict) and "apiVersion" in item for item in found):
             for item in found:
                 submitted += item.get("items") or [] if is_list(item) else [item]

@@ -177,10 +177,11 @@ def delete(given: argparse.Namespace) -> int:
     kube = Kube(given.kubeconfig, given.context)
     job, submitted = locate(kube, given)
     meta = job["metadata"]
-    beside = [item for item in submitted if item["kind"] in {"ConfigMap", "Service"}]
-    service = {"apiVersion": "v1", "kind": "Service", "metadata": meta}
+    kinds = BACKENDS[str(backend_of(job))].beside
+    beside = [item for item in submitted if (item["apiVersion"], item["kind"]) in {("v1", "ConfigMap"), *kinds}]
     beside += submission.scripts_of(job, except_for=beside)
-    beside += [service] if backend_of(job) == "indexed" and not submitted else []
+    if not submitted:
+        beside += [{"apiVersion": version, "kind": kind, "metadata": meta} for version, kind in kinds]
     for item in [job, *beside]:
         item["metadata"].setdefault("namespace", meta["namespace"])
         if kube.delete(item):

@@ -9,7 +9,8 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from gangplank import __version__
-from gangplank.cli.inputs import KINDS, gather
+from gangplank.backends import BACKENDS
+from gangplank.cli.inputs import gather, kinds
 from gangplank.cli.terminal import CLUSTER, CODES, INTERRUPTED, OK, REFUSED, USAGE, coloured, complain
 from gangplank.errors import GangplankError
 
@@ -43,15 +44,15 @@ def parser() -> argparse.ArgumentParser:
     expand = commands.add_parser(
         "expand",
         help="show the pods and objects of a job before they exist",
-        description=f"Show what becomes of a job file, or of a raw {KINDS}, without asking a cluster.",
+        description="Show what becomes of a job file, or of the raw manifest of a job, without asking a cluster.",
         epilog=EXAMPLES + "\n" + CODES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     expand.add_argument("jobs", metavar="JOB", nargs="*", help="a job file, e.g. jobs/digits.yml; - is standard input")
     expand.add_argument(
-        "-f", "--filename", metavar="FILE", action="append", default=[], help=f"a raw {KINDS}, or a job file"
+        "-f", "--filename", metavar="FILE", action="append", default=[], help="the raw manifest of a job, or a job file"
     )
-    expand.add_argument("--backend", choices=BACKEND_NAMES, help="run the job on another back-end than its file says")
+    expand.add_argument("--backend", choices=tuple(BACKENDS), help="run the job on another back-end than its file says")
     expand.add_argument("--objects", action="store_true", help="what the controllers will make, not what is submitted")
     expand.add_argument("-o", "--output", choices=("table", "yaml", "json"), default="table", help="default: table")
     expand.add_argument("--no-gang", action="store_true", help="the training operator runs without a gang scheduler")
@@ -84,7 +85,7 @@ def add_cluster_commands(commands: Any) -> None:
                 "jobs", metavar="JOB", nargs="+", help="a job file, or a raw manifest; - is standard input"
             )
             part.add_argument(
-                "--backend", choices=BACKEND_NAMES, help="run the job on another back-end than its file says"
+                "--backend", choices=tuple(BACKENDS), help="run the job on another back-end than its file says"
             )
             part.add_argument("--teams", metavar="FOLDER", help=TEAMS_HELP)
             part.add_argument(
@@ -135,9 +136,6 @@ def add_evidence_commands(commands: Any) -> None:
         add_access(part)
 
 
-BACKEND_NAMES = ("volcano", "pytorchjob", "trainjob", "indexed")
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; the exit status."""
     given = parser().parse_args(arguments)
@@ -154,7 +152,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def expand(given: argparse.Namespace) -> int:
     """Show what becomes of jobs and manifests."""
-    from gangplank.backends import BACKENDS
     from gangplank.backends.base import Site
     from gangplank.cli import tables
     from gangplank.k8s.dump import as_json, as_yaml
@@ -183,7 +180,8 @@ def expand(given: argparse.Namespace) -> int:
         if given.objects:
             print("\n" + tables.others_table([item for item in made if item["kind"] != "Pod"], colour=colour))
     if unknown and not known:
-        return complain(f"{', '.join(names)}: nothing to expand but {', '.join(unknown)}; expected a {KINDS}", REFUSED)
+        what = f"nothing to expand but {', '.join(unknown)}; expected a {kinds()}"
+        return complain(f"{', '.join(names)}: {what}", REFUSED)
     return OK
 
 

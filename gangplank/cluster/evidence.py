@@ -6,8 +6,10 @@ import uuid
 from typing import TYPE_CHECKING
 
 from gangplank.backends.pod_template import CONTAINER_SECURITY, MANAGED_BY, POD_SECURITY
+from gangplank.backends.queueing import VOLCANO
 from gangplank.cluster.client import path
 from gangplank.cluster.progress import phase
+from gangplank.cluster.queues import asked
 from gangplank.errors import KubeError
 from gangplank.proof import expected
 from gangplank.proof.records import complete, read_records, select
@@ -104,9 +106,9 @@ def reader(manifest: Json, suffix: str = "") -> Json | None:
         "volumeMounts": mounts,
     }
     same = {key: pod[key] for key in ("imagePullSecrets", "nodeSelector") if key in pod}
-    queue = expected.queue_of(manifest)
-    if queue != "default":  # a team's namespace takes pods of its own queues alone
-        same["schedulerName"] = "volcano"
+    queue = asked(manifest).name or VOLCANO.default
+    if queue != VOLCANO.default:  # a team's namespace takes pods of its own queues alone
+        same["schedulerName"] = VOLCANO.scheduler
     spec = {
         "restartPolicy": "Never",
         "automountServiceAccountToken": False,
@@ -117,6 +119,6 @@ def reader(manifest: Json, suffix: str = "") -> Json | None:
         "volumes": volumes,
     }
     named: Json = {"name": f"{meta['name']}-evidence{suffix}", "namespace": meta.get("namespace", "default")}
-    if queue != "default":
-        named["annotations"] = {"scheduling.volcano.sh/queue-name": queue}
+    if queue != VOLCANO.default:
+        named["annotations"] = {VOLCANO.annotations[0]: queue}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {**named, "labels": MANAGED_BY}, "spec": spec}

@@ -6,14 +6,21 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from gangplank import text
+from gangplank.backends import BACKENDS
+from gangplank.backends.base import Ends
 from gangplank.proof import log_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-# What each kind's own states mean to someone who waits: everything else is still under way.
-SUCCEEDED = {"Completed", "Succeeded", "Complete", "SuccessCriteriaMet"}
-FAILED = {"Failed", "Aborted", "Terminated"}
+
+def ends() -> Ends:
+    """What the states of all kinds mean to someone who waits: no word is an end of one kind and not of another."""
+    known = [backend.ends for backend in BACKENDS.values()]
+    return Ends(
+        succeeded=frozenset().union(*(one.succeeded for one in known)),
+        failed=frozenset().union(*(one.failed for one in known)),
+    )
 
 
 @dataclass(frozen=True)
@@ -26,12 +33,12 @@ class Phase:
     @property
     def succeeded(self) -> bool:
         """Whether it has ended well."""
-        return self.name in SUCCEEDED
+        return self.name in ends().succeeded
 
     @property
     def failed(self) -> bool:
         """Whether it has ended otherwise."""
-        return self.name in FAILED
+        return self.name in ends().failed
 
     @property
     def ended(self) -> bool:
@@ -54,8 +61,9 @@ def phase(job: Mapping[str, Any]) -> Phase:
         return Phase(state["phase"], state.get("message") or state.get("reason") or "")
     true = [c for c in status.get("conditions") or [] if c.get("status") == "True"]
     for condition in true:
-        if condition["type"] in SUCCEEDED | FAILED:
-            return Phase(condition["type"], condition.get("message") or condition.get("reason") or "")
+        end = Phase(condition["type"], condition.get("message") or condition.get("reason") or "")
+        if end.ended:
+            return end
     if true:
         return Phase(true[-1]["type"], true[-1].get("message") or "")
     return Phase("Running" if status.get("active") else "Pending")

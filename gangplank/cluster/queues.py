@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gangplank.backends import backend_of
+from gangplank.backends import BACKENDS, backend_of
+from gangplank.backends.queueing import NO_QUEUE, VOLCANO, Queue
 from gangplank.errors import Problem, shown
 from gangplank.reading.fields import near
 
@@ -17,24 +18,18 @@ if TYPE_CHECKING:
 
     from gangplank.spec import Json
 
-KIND = ("scheduling.volcano.sh/v1beta1", "Queue")
+KIND = (VOLCANO.api_version, VOLCANO.kind)
 
 
-def asked(manifest: Json) -> tuple[str, str]:
+def asked(manifest: Json) -> Queue:
     """Where a manifest names a queue, and which; ("", "") for one that goes to no queue.
 
     >>> kind = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job"}
     >>> asked({**kind, "spec": {"queue": "vision"}}), asked({**kind, "spec": {}})
-    (('spec.queue', 'vision'), ('spec.queue', 'default'))
+    (Queue(path='spec.queue', name='vision'), Queue(path='spec.queue', name='default'))
     """
-    backend, spec = backend_of(manifest), manifest.get("spec") or {}
-    if backend == "volcano":
-        return "spec.queue", str(spec.get("queue") or "default")
-    if backend == "pytorchjob":
-        policy = (spec.get("runPolicy") or {}).get("schedulingPolicy")
-        if policy is not None:
-            return "spec.runPolicy.schedulingPolicy.queue", str(policy.get("queue") or "default")
-    return "", ""
+    backend = backend_of(manifest)
+    return BACKENDS[backend].queue(manifest) if backend else NO_QUEUE
 
 
 def problems(manifest: Json, queues: Iterable[Json]) -> list[Problem]:

@@ -67,28 +67,13 @@ def expected(manifest: Json) -> Expected:
 
 
 def job_uid(live: Json) -> str | None:
-    """What the evidence of a live job is stamped with (see podspec.JOB_UID_FIELD); None where its manifest cannot tell.
+    """What the evidence of a live job is stamped with (see Wiring.job_uid); None where its manifest cannot tell.
 
     >>> job_uid({"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": {"name": "a", "uid": "1-2"}})
     'a-1-2'
     """
-    meta, backend = live["metadata"], backend_of(live)
-    if backend == "pytorchjob":
-        return str(meta["name"])
-    if "uid" not in meta or backend not in {"volcano", "indexed"}:
-        return None  # not submitted yet; or a TrainJob, whose pods know the uid of a Job that JobSet made for it
-    return f"{meta['name']}-{meta['uid']}" if backend == "volcano" else str(meta["uid"])
-
-
-def queue_of(manifest: Json) -> str:
-    """Volcano's queue of a job; "default" where it names none, or goes to no queue at all.
-
-    >>> queue_of({"spec": {"runPolicy": {"schedulingPolicy": {"queue": "vision"}}}})
-    'vision'
-    """
-    spec = manifest["spec"]
-    policy = (spec.get("runPolicy") or {}).get("schedulingPolicy") or {}
-    return str(spec.get("queue") or policy.get("queue") or "default")
+    backend = backend_of(live)
+    return BACKENDS[backend].evidence_id(live) if backend else None
 
 
 def claimed(records: Records) -> Expected:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gangplank.backends.base import ANEW, Added, Backend, Refusal, Site, Template, Wiring, unscalable
+from gangplank.backends.admission import of_template
+from gangplank.backends.base import ANEW, Added, Backend, Ends, JobKinds, Refusal, Site, Template, Wiring, unscalable
 from gangplank.backends.indexed.block import read_block
 from gangplank.backends.indexed.manifests import manifests
 from gangplank.backends.indexed.objects import admitted, objects
+from gangplank.backends.queueing import NO_QUEUE, Queue
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -16,6 +18,17 @@ if TYPE_CHECKING:
 
 JOBS = "Kubernetes' Job controller"
 NO_GANG = "leave it out, or use volcano or pytorchjob"
+
+
+def queue(_: Json) -> Queue:
+    """None: plain Jobs know no queue."""
+    return NO_QUEUE
+
+
+def evidence_id(live: Json) -> str | None:
+    """The uid that the API server gave the job."""
+    meta = live["metadata"]
+    return str(meta["uid"]) if "uid" in meta else None
 
 
 def scale(job: Json, workers: int) -> Json:
@@ -76,4 +89,14 @@ BACKEND = Backend(
         Added(r"\.finalizers(\[|$)", JOBS, "no pod goes before it has been counted"),
     ),
     makes={},
+    # SuccessCriteriaMet comes first: all indexes have ended, their pods may still be terminating.
+    ends=Ends(succeeded=frozenset({"Complete", "SuccessCriteriaMet"}), failed=frozenset({"Failed"})),
+    queue=queue,
+    evidence_id=evidence_id,
+    beside=(("v1", "Service"),),  # under it the pods find each other
+    job_kinds=(JobKinds("batch/v1", ("jobs", "cronjobs")),),
+    admission=(
+        of_template("jobs", "batch", "jobs"),
+        of_template("cronjobs", "batch", "cronjobs", template="object.spec.jobTemplate.spec.template"),
+    ),
 )

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from gangplank.backends import gang
-from gangplank.backends.base import Added, Backend, Made, Wiring
+from gangplank.backends.admission import Path
+from gangplank.backends.base import Added, Backend, Ends, JobKinds, Made, Wiring
 from gangplank.backends.pytorchjob.block import no_gang, read_block
 from gangplank.backends.pytorchjob.manifests import manifests
 from gangplank.backends.pytorchjob.objects import objects
-from gangplank.backends.pytorchjob.raw import pitfalls, scale, templates
+from gangplank.backends.pytorchjob.raw import evidence_id, pitfalls, queue, scale, templates
 
 OPERATOR = "the training operator"
 WITH_GANG = f"{OPERATOR} with --gang-scheduler-name=volcano"
+POLICY = "object.spec.?runPolicy.?schedulingPolicy"
+REPLICAS = "object.spec.?pytorchReplicaSpecs.orValue({})"
 
 BACKEND = Backend(
     name="pytorchjob",
@@ -55,4 +58,20 @@ BACKEND = Backend(
         "Service": Made(OPERATOR, "under it the pod of the same name is found, once it is ready"),
         "HorizontalPodAutoscaler": Made(OPERATOR, "elasticPolicy.metrics asks for it"),
     },
+    ends=Ends(succeeded=frozenset({"Succeeded"}), failed=frozenset({"Failed"})),
+    queue=queue,
+    evidence_id=evidence_id,
+    beside=(),
+    job_kinds=(JobKinds("kubeflow.org/v1", ("pytorchjobs",)),),
+    admission=(
+        Path(
+            "pytorchjobs",
+            "kubeflow.org",
+            ("pytorchjobs",),
+            # Without a gang it needs no queue; its pods then need a scheduler that the team was given.
+            queues=f"[{POLICY}.?queue.orValue('')].filter(q, q != '' || variables.schedulers.size() == 1)",
+            templates=f"{REPLICAS}.map(k, {REPLICAS}[k].template)",
+            priorities=f"[{POLICY}.?priorityClass.orValue('')]",
+        ),
+    ),
 )

@@ -1,4 +1,4 @@
-"""What is asked of any PyTorchJob, ours or a stranger's: its pitfalls, its templates, another number of workers."""
+"""What is asked of any PyTorchJob, ours or a stranger's: pitfalls, templates, its queue, other numbers of workers."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from gangplank.backends.base import ANEW, Site, Template, unscalable
 from gangplank.backends.gang import unrequested
 from gangplank.backends.pytorchjob.objects import LABEL, admitted
+from gangplank.backends.queueing import NO_QUEUE, VOLCANO, Queue
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,6 +33,19 @@ def templates(manifest: Json, _: Site) -> tuple[Json, list[Template]]:
     job = admitted(manifest)
     replicas = job["spec"]["pytorchReplicaSpecs"]
     return job, [Template(replicas[kind], f"{LABEL}/replica-type", kind.lower()) for kind in replicas]
+
+
+def queue(manifest: Json) -> Queue:
+    """The queue of its gang; without one it goes to none."""
+    policy = ((manifest.get("spec") or {}).get("runPolicy") or {}).get("schedulingPolicy")
+    if policy is None:
+        return NO_QUEUE
+    return Queue("spec.runPolicy.schedulingPolicy.queue", str(policy.get("queue") or VOLCANO.default))
+
+
+def evidence_id(live: Json) -> str | None:
+    """The job's name: its pods know no uid of the job."""
+    return str(live["metadata"]["name"])
 
 
 def scale(job: Json, workers: int) -> Json:

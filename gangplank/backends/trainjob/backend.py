@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gangplank.backends.base import ANEW, Backend, Made, Refusal, Site, Template, Wiring, unscalable
+from gangplank.backends.admission import Path
+from gangplank.backends.base import ANEW, Backend, Ends, JobKinds, Made, Refusal, Site, Template, Wiring, unscalable
+from gangplank.backends.queueing import NO_QUEUE, VOLCANO, Queue
 from gangplank.backends.trainjob.block import read_block, something_to_run
 from gangplank.backends.trainjob.manifests import manifests
 from gangplank.backends.trainjob.objects import objects
@@ -15,6 +17,18 @@ if TYPE_CHECKING:
     from gangplank.spec import Json
 
 RUNTIME = "it belongs to the runtime, which a TrainJob only refers to"
+
+PATCHED = "p.?trainingRuntimeSpec.?template.?metadata"  # Trainer 2.3; before it, the TrainJob's own annotations
+
+
+def queue(_: Json) -> Queue:
+    """None of its own: the runtime has it."""
+    return NO_QUEUE
+
+
+def evidence_id(_: Json) -> str | None:
+    """Its pods know the uid of a Job that JobSet made for it: the TrainJob cannot tell."""
+    return None
 
 
 def scale(job: Json, workers: int) -> Json:
@@ -81,4 +95,21 @@ BACKEND = Backend(
         "Job": Made("JobSet", "one for each replicatedJob"),
         "Pod": Made("Kubernetes' Job controller", "one for each node; only its index differs"),
     },
+    ends=Ends(succeeded=frozenset({"Complete"}), failed=frozenset({"Failed"})),
+    queue=queue,
+    evidence_id=evidence_id,
+    beside=(),
+    job_kinds=(JobKinds("trainer.kubeflow.org/v1alpha1", ("trainjobs",)),),
+    admission=(
+        Path(  # a TrainJob need not name a queue, since its runtime does: the PodGroup that comes of it is judged
+            "trainjobs",
+            "trainer.kubeflow.org",
+            ("trainjobs",),
+            queues="([object.metadata, object.spec]"
+            f".map(m, m.?annotations[?'{VOLCANO.annotations[0]}'].orValue('')) + "
+            "object.spec.?runtimePatches.orValue([])"
+            f".map(p, {PATCHED}.?annotations[?'{VOLCANO.annotations[0]}'].orValue(''))).filter(q, q != '')",
+            images="[object.spec.?trainer.?image.orValue('')].filter(i, i != '')",
+        ),
+    ),
 )

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from gangplank.backends import gang
-from gangplank.backends.base import Added, Backend, Made, Refusal, Wiring
-from gangplank.backends.volcano import rules
+from gangplank.backends.base import Added, Backend, Ends, JobKinds, Made, Refusal, Wiring
+from gangplank.backends.volcano import admission, rules
 from gangplank.backends.volcano.block import read_block
 from gangplank.backends.volcano.manifests import manifests
 from gangplank.backends.volcano.objects import objects
-from gangplank.backends.volcano.raw import pitfalls, scale, templates
+from gangplank.backends.volcano.raw import evidence_id, pitfalls, queue, scale, templates
 
 CONTROLLER, WEBHOOK = "Volcano's job controller", "Volcano's admission webhook"
 SVC, PYTORCH, ENV, SSH = (f"Volcano's plugin {name}" for name in ("svc", "pytorch", "env", "ssh"))
@@ -70,4 +70,13 @@ BACKEND = Backend(
         "Secret": Made(SSH, "one key for all pods of the job"),
         "PersistentVolumeClaim": Made(CONTROLLER, "the job's own volumes (spec.volumes)"),
     },
+    ends=Ends(succeeded=frozenset({"Completed"}), failed=frozenset({"Failed", "Aborted", "Terminated"})),
+    queue=queue,
+    evidence_id=evidence_id,
+    beside=(),
+    job_kinds=(
+        JobKinds("batch.volcano.sh/v1alpha1", ("jobs", "cronjobs")),
+        JobKinds("flow.volcano.sh/v1alpha1", ("jobflows", "jobtemplates")),  # Volcano's way to chain jobs
+    ),
+    admission=admission.PATHS,
 )

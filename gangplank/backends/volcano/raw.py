@@ -1,4 +1,4 @@
-"""What is asked of any Volcano Job, ours or a stranger's: its pitfalls, its templates, another number of workers."""
+"""What is asked of any Volcano Job, ours or a stranger's: pitfalls, templates, its queue, other numbers of workers."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from gangplank.backends.base import ANEW, Site, Template, unscalable
 from gangplank.backends.gang import unrequested
+from gangplank.backends.queueing import VOLCANO, Queue
 from gangplank.backends.volcano import go_flags
 from gangplank.backends.volcano.objects import admitted
 from gangplank.backends.volcano.plugins import FLAGS
@@ -53,6 +54,17 @@ def templates(manifest: Json, _: Site) -> tuple[Json, list[Template]]:
     """The job as the webhook leaves it, and its tasks."""
     job = admitted(manifest)
     return job, [Template(task, "volcano.sh/task-spec", task["name"]) for task in job["spec"]["tasks"]]
+
+
+def queue(manifest: Json) -> Queue:
+    """The job's own queue."""
+    return Queue("spec.queue", str((manifest.get("spec") or {}).get("queue") or VOLCANO.default))
+
+
+def evidence_id(live: Json) -> str | None:
+    """The name of its PodGroup, which the API server's uid completes."""
+    meta = live["metadata"]
+    return f"{meta['name']}-{meta['uid']}" if "uid" in meta else None
 
 
 def scale(job: Json, workers: int) -> Json:
