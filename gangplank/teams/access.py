@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gangplank.backends import BACKENDS
 from gangplank.teams.metadata import metadata
 from gangplank.teams.spec import ROLES
 
 if TYPE_CHECKING:
+    from gangplank.backends.base import JobKinds
     from gangplank.spec import Json
     from gangplank.teams.spec import Member, TeamSpec
 
@@ -15,27 +17,30 @@ READ = ("get", "list", "watch")
 WRITE = ("create", "update", "patch", "delete")
 GROUP = "rbac.authorization.k8s.io"
 
-# What jobs are, by API group: the kinds that the back-ends submit, and Volcano's own ways to repeat and chain them.
-JOBS = (
-    ("batch", ("jobs", "cronjobs")),
-    ("batch.volcano.sh", ("jobs", "cronjobs")),
-    ("flow.volcano.sh", ("jobflows", "jobtemplates")),
-    ("kubeflow.org", ("pytorchjobs",)),
-    ("trainer.kubeflow.org", ("trainjobs",)),
-)
-# (role, API group, resources, verbs): a role has the rows of those before it too
-RULES: tuple[tuple[str, str, tuple[str, ...], tuple[str, ...]], ...] = (
-    ("viewer", "", ("pods", "pods/log", "services", "configmaps", "persistentvolumeclaims", "events"), READ),
-    ("viewer", "", ("resourcequotas", "limitranges"), READ),
-    ("viewer", "scheduling.volcano.sh", ("podgroups",), READ),
-    *(("viewer", group, kinds, READ) for group, kinds in JOBS),
-    *(("trainer", group, kinds, WRITE) for group, kinds in JOBS),
-    ("trainer", "", ("configmaps", "services"), WRITE),  # a job's script, and the name its ranks meet under
-    ("trainer", "", ("pods",), ("create", "delete")),  # the pod that reads a job's evidence from its claim
-    ("trainer", "bus.volcano.sh", ("commands",), ("create",)),  # abort and resume
-    ("lead", "", ("pods/exec", "pods/attach", "pods/portforward"), ("get", "create")),
-    ("lead", "", ("secrets",), (*READ, *WRITE)),
-)
+Rows = list[tuple[str, str, tuple[str, ...], tuple[str, ...]]]
+
+
+def job_kinds() -> list[JobKinds]:
+    """What jobs are: the kinds that the back-ends submit, and their own ways to repeat and chain them."""
+    kinds = (kinds for backend in BACKENDS.values() for kinds in backend.job_kinds)
+    return sorted(kinds, key=lambda kinds: kinds.group)
+
+
+def rows() -> Rows:
+    """Role, API group, resources and verbs: a role has the rows of those before it too."""
+    jobs = [(kinds.group, kinds.plurals) for kinds in job_kinds()]
+    return [
+        ("viewer", "", ("pods", "pods/log", "services", "configmaps", "persistentvolumeclaims", "events"), READ),
+        ("viewer", "", ("resourcequotas", "limitranges"), READ),
+        ("viewer", "scheduling.volcano.sh", ("podgroups",), READ),
+        *(("viewer", group, kinds, READ) for group, kinds in jobs),
+        *(("trainer", group, kinds, WRITE) for group, kinds in jobs),
+        ("trainer", "", ("configmaps", "services"), WRITE),  # a job's script, and the name its ranks meet under
+        ("trainer", "", ("pods",), ("create", "delete")),  # the pod that reads a job's evidence from its claim
+        ("trainer", "bus.volcano.sh", ("commands",), ("create",)),  # abort and resume
+        ("lead", "", ("pods/exec", "pods/attach", "pods/portforward"), ("get", "create")),
+        ("lead", "", ("secrets",), (*READ, *WRITE)),
+    ]
 
 
 def role_name(role: str) -> str:
@@ -51,8 +56,8 @@ def roles() -> list[Json]:
     """The three ClusterRoles; they grant nothing until they are bound, and are only bound in teams' namespaces."""
     found = []
     for at, role in enumerate(ROLES):
-        rows = [row for row in RULES if row[0] in ROLES[: at + 1]]
-        rules = [{"apiGroups": [group], "resources": [*kinds], "verbs": [*verbs]} for _, group, kinds, verbs in rows]
+        own = [row for row in rows() if row[0] in ROLES[: at + 1]]
+        rules = [{"apiGroups": [group], "resources": [*kinds], "verbs": [*verbs]} for _, group, kinds, verbs in own]
         found.append(
             {"apiVersion": f"{GROUP}/v1", "kind": "ClusterRole", "metadata": metadata(role_name(role)), "rules": rules}
         )

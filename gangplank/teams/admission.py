@@ -7,9 +7,10 @@ How a kind names its queue: docs/teams.md, "Every way to a queue".
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from gangplank.backends import BACKENDS
+from gangplank.backends.admission import Path, of_pod, of_template
 from gangplank.backends.pod_template import TEAM_LABEL
 from gangplank.teams import metadata as labels
 from gangplank.teams.metadata import metadata
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
     from gangplank.spec import Json
 
 API = "admissionregistration.k8s.io/v1"
-POD_QUEUES = ("scheduling.volcano.sh/queue-name", "volcano.sh/queue-name")  # annotations; the first one counts
-POD_GROUP = "scheduling.k8s.io/group-name"  # annotation: the PodGroup that a pod belongs to, which has the queue
 # Annotations and labels by which Volcano's scheduler leaves to a job what another queue deserves, or takes it later.
 MARKS = (
     "volcano.sh/preemptable",
@@ -28,45 +27,7 @@ MARKS = (
     "volcano.sh/jdb-min-available",
     "volcano.sh/jdb-max-unavailable",
 )
-ANNOTATIONS = "['" + "', '".join(POD_QUEUES) + "']"
 
-
-def of_pod(pod: str) -> str:
-    """The queues that a pod or a pod template names; '' when Volcano would have to take its default queue."""
-    named = f"{ANNOTATIONS}.map(k, {pod}.?metadata.?annotations[?k].orValue('')).filter(q, q != '')"
-    grouped = f"{pod}.?metadata.?annotations[?'{POD_GROUP}'].orValue('') != ''"
-    elsewhere = f"{pod}.spec.?schedulerName.orValue('') != '{labels.SCHEDULER}'"
-    return f"{named}.size() > 0 || {grouped} || {elsewhere} ? {named} : ['']"
-
-
-@dataclass(frozen=True)
-class Path:
-    """One kind that reaches beyond its namespace: where it names queues, pods and all else that is judged."""
-
-    name: str
-    group: str
-    resources: tuple[str, ...]
-    queues: str = "[]"  # CEL: a list of text; '' is a queue that is not given
-    templates: str = "[]"  # CEL: a list of pods or pod templates
-    priorities: str = "[]"  # CEL: a list of text, beside those of the templates
-    schedulers: str = "[]"  # CEL: a list of text, beside those of the templates
-    images: str = "[]"  # CEL: a list of text, beside those of the templates
-    targets: str = "[]"  # CEL: a list of text: API version and kind of what a Command is for
-    exposures: str = "[]"  # CEL: a list of text: how a Service is reached, as field: value
-
-
-def of_job(job: str) -> dict[str, str]:
-    """Where a Volcano job's spec has all that."""
-    return {
-        "queues": f"[{job}.?queue.orValue('')]",
-        "templates": f"{job}.?tasks.orValue([]).map(t, t.template)",
-        "priorities": f"[{job}.?priorityClassName.orValue('')]",
-        "schedulers": f"[{job}.?schedulerName.orValue('{labels.SCHEDULER}')]",
-    }
-
-
-PATCHES = "object.spec.?flows.orValue([]).filter(f, has(f.patch) && has(f.patch.jobSpec))"
-REPLICAS = "object.spec.?pytorchReplicaSpecs.orValue({})"
 # What Volcano's Command is for: the controller of its queues takes one from any namespace.
 TARGET = "object.?target.?apiVersion.orValue('') + ' ' + object.?target.?kind.orValue('')"
 
@@ -80,20 +41,8 @@ def of_service(*fields: str) -> str:
     return f"['type: ' + object.spec.?type.orValue('ClusterIP')] + {addresses}{texts}"
 
 
-POLICY = "object.spec.?runPolicy.?schedulingPolicy"
-PATCHED = "p.?trainingRuntimeSpec.?template.?metadata"  # Trainer 2.3; before it, the TrainJob's own annotations
-PATHS: tuple[Path, ...] = (
-    Path("volcano-jobs", "batch.volcano.sh", ("jobs",), **of_job("object.spec")),
-    Path("volcano-cronjobs", "batch.volcano.sh", ("cronjobs",), **of_job("object.spec.jobTemplate.spec")),
-    Path("jobtemplates", "flow.volcano.sh", ("jobtemplates",), **of_job("object.spec")),
-    Path(
-        "jobflows",
-        "flow.volcano.sh",
-        ("jobflows",),
-        queues=f"{PATCHES}.map(f, f.patch.jobSpec.?queue.orValue(''))",
-        priorities=f"{PATCHES}.map(f, f.patch.jobSpec.?priorityClassName.orValue(''))",
-        schedulers=f"{PATCHES}.map(f, f.patch.jobSpec.?schedulerName.orValue('{labels.SCHEDULER}'))",
-    ),
+# Kinds that no back-end submits.
+OWN = (
     Path(
         "podgroups",
         "scheduling.volcano.sh",
@@ -102,51 +51,24 @@ PATHS: tuple[Path, ...] = (
         priorities="[object.spec.?priorityClassName.orValue('')]",
     ),
     Path("pods", "", ("pods", "pods/ephemeralcontainers"), queues=of_pod("object"), templates="[object]"),
-    Path(  # owners of pods: their pods are judged too, but a person who submits one should be told at once
-        "jobs",
-        "batch",
-        ("jobs",),
-        queues=of_pod("object.spec.template"),
-        templates="[object.spec.template]",
-    ),
-    Path(
-        "cronjobs",
-        "batch",
-        ("cronjobs",),
-        queues=of_pod("object.spec.jobTemplate.spec.template"),
-        templates="[object.spec.jobTemplate.spec.template]",
-    ),
-    Path(
-        "workloads",
-        "apps",
-        ("deployments", "replicasets", "statefulsets", "daemonsets"),
-        queues=of_pod("object.spec.template"),
-        templates="[object.spec.template]",
-    ),
-    Path(
-        "pytorchjobs",
-        "kubeflow.org",
-        ("pytorchjobs",),
-        # Without a gang it needs no queue; its pods then need a scheduler that the team was given.
-        queues=f"[{POLICY}.?queue.orValue('')].filter(q, q != '' || variables.schedulers.size() == 1)",
-        templates=f"{REPLICAS}.map(k, {REPLICAS}[k].template)",
-        priorities=f"[{POLICY}.?priorityClass.orValue('')]",
-    ),
-    Path(  # a TrainJob need not name a queue, since its runtime does: the PodGroup that comes of it is judged
-        "trainjobs",
-        "trainer.kubeflow.org",
-        ("trainjobs",),
-        queues="([object.metadata, object.spec]"
-        f".map(m, m.?annotations[?'{POD_QUEUES[0]}'].orValue('')) + "
-        "object.spec.?runtimePatches.orValue([])"
-        f".map(p, {PATCHED}.?annotations[?'{POD_QUEUES[0]}'].orValue(''))).filter(q, q != '')",
-        images="[object.spec.?trainer.?image.orValue('')].filter(i, i != '')",
-    ),
+    of_template("workloads", "apps", "deployments", "replicasets", "statefulsets", "daemonsets"),
     Path("commands", "bus.volcano.sh", ("commands",), targets=f"[{TARGET}]"),
     Path(  # kube-proxy takes what is sent to such an address, on every node: the API server's too
         "services", "", ("services",), exposures=of_service("externalName", "loadBalancerIP")
     ),
 )
+# The order in which they are rendered: reviewed files stay as they are. One that is not in it comes last.
+ORDER = (
+    "volcano-jobs volcano-cronjobs jobtemplates jobflows podgroups pods jobs cronjobs workloads pytorchjobs trainjobs "
+    "commands services"
+).split()
+
+
+def paths() -> list[Path]:
+    """All kinds that are judged: those of the back-ends, and those that belong to none."""
+    every = [*OWN, *(path for backend in BACKENDS.values() for path in backend.admission)]
+    return sorted(every, key=lambda path: ORDER.index(path.name) if path.name in ORDER else len(ORDER))
+
 
 NAMESPACE = "namespaceObject.metadata"
 PATTERN = "'^' + p.replace('.', '[.]').replace('*', '.*') + '$'"  # all else that a pattern may hold is plain in RE2
@@ -293,4 +215,4 @@ def binding(path: Path) -> Json:
 
 def policies() -> list[Json]:
     """Every policy with its binding."""
-    return [make(path) for path in PATHS for make in (policy, binding)]
+    return [make(path) for path in paths() for make in (policy, binding)]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
+from gangplank.backends import BACKENDS
+from gangplank.backends.queueing import VOLCANO
 from gangplank.k8s import quantity
 from gangplank.teams import metadata as labels
 from gangplank.teams.access import bindings, roles
@@ -19,8 +21,6 @@ if TYPE_CHECKING:
     from gangplank.teams.spec import QueueSpec, SiteSpec, TeamSpec
 
 QUOTA = LIMITS = "gangplank-team"
-# Jobs of every kind count by themselves: Kubernetes has no sum over kinds.
-JOB_COUNTS = ("jobs.batch.volcano.sh", "jobs.batch", "pytorchjobs.kubeflow.org", "trainjobs.trainer.kubeflow.org")
 
 
 def team_objects(teams: Sequence[TeamSpec], site: SiteSpec) -> list[Json]:
@@ -78,7 +78,7 @@ def queue(spec: QueueSpec, team: TeamSpec | None) -> Json:
         **({"guarantee": {"resource": amounts(share.guaranteed)}} if share.guaranteed else {}),
     }
     meta = metadata(spec.name, team, cluster=True)
-    return {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue", "metadata": meta, "spec": body}
+    return {"apiVersion": VOLCANO.api_version, "kind": VOLCANO.kind, "metadata": meta, "spec": body}
 
 
 def amounts(given: Mapping[str, str]) -> dict[str, str]:
@@ -112,7 +112,9 @@ def quota(team: TeamSpec) -> Json:
         "services.nodeports": "0",
     }
     if team.max_jobs is not None:
-        hard |= {f"count/{kind}": str(team.max_jobs) for kind in JOB_COUNTS}
+        # Jobs of every kind count by themselves: Kubernetes has no sum over kinds.
+        by_plural = sorted(BACKENDS.values(), key=lambda backend: backend.plural)
+        hard |= {f"count/{backend.counted}": str(team.max_jobs) for backend in by_plural}
     return {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": metadata(QUOTA, team), "spec": {"hard": hard}}
 
 

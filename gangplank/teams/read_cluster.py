@@ -6,10 +6,12 @@ from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
+from gangplank.backends.queueing import VOLCANO
 from gangplank.cluster.client import group_path
+from gangplank.cluster.progress import phase
 from gangplank.errors import KubeError
 from gangplank.k8s import quantity
-from gangplank.teams.access import JOBS
+from gangplank.teams.access import job_kinds
 from gangplank.teams.metadata import PART_LABEL
 
 if TYPE_CHECKING:
@@ -24,7 +26,7 @@ KINDS: tuple[tuple[str, str, str], ...] = (
     ("rbac.authorization.k8s.io/v1", "ClusterRole", "clusterroles"),
     ("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicy", "validatingadmissionpolicies"),
     ("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings"),
-    ("scheduling.volcano.sh/v1beta1", "Queue", "queues"),
+    (VOLCANO.api_version, VOLCANO.kind, "queues"),
     ("v1", "Namespace", "namespaces"),
     ("v1", "ResourceQuota", "resourcequotas"),
     ("v1", "LimitRange", "limitranges"),
@@ -33,15 +35,7 @@ KINDS: tuple[tuple[str, str, str], ...] = (
     ("v1", "PersistentVolumeClaim", "persistentvolumeclaims"),
     ("rbac.authorization.k8s.io/v1", "RoleBinding", "rolebindings"),
 )
-JOB_VERSIONS = {
-    "batch": "v1",
-    "batch.volcano.sh": "v1alpha1",
-    "flow.volcano.sh": "v1alpha1",
-    "kubeflow.org": "v1",
-    "trainer.kubeflow.org": "v1alpha1",
-}
 SCHEDULER_MAP = "volcano-scheduler-configmap"  # of Volcano's chart, with its usual release name
-ENDED = ("Completed", "Failed", "Aborted", "Terminated", "Succeeded", "Complete")
 
 
 def everywhere(api_version: str, plural: str) -> str:
@@ -98,11 +92,11 @@ def scheduler_configuration(kube: Kube) -> str:
 def unfinished(kube: Kube, namespace: str) -> list[str]:
     """The jobs and pods in a namespace that have not ended, as kind and name."""
     found = []
-    for group, kinds in JOBS:
-        for plural in kinds:
-            where = f"/apis/{group}/{JOB_VERSIONS[group]}/namespaces/{namespace}/{plural}"
+    for kinds in job_kinds():
+        for plural in kinds.plurals:
+            where = f"{group_path(kinds.api_version)}/namespaces/{namespace}/{plural}"
             items = (kube.get(where) or {"items": []})["items"]
-            found += [f"{plural}.{group}/{item['metadata']['name']}" for item in items if not has_ended(item)]
+            found += [f"{plural}.{kinds.group}/{item['metadata']['name']}" for item in items if not phase(item).ended]
     pods = kube.call("GET", f"/api/v1/namespaces/{namespace}/pods")["items"]
     return found + [
         f"pods/{pod['metadata']['name']}" for pod in pods if pod["status"].get("phase") not in {"Succeeded", "Failed"}
@@ -126,16 +120,3 @@ def in_queues(kube: Kube, queues: Collection[str]) -> list[str]:
         for item in found
         if item["spec"].get("queue") in queues
     ]
-
-
-def has_ended(job: Json) -> bool:
-    """Whether a job is over: in its state (Volcano) or by a condition (all others).
-
-    >>> has_ended({"status": {"conditions": [{"type": "Complete", "status": "True"}]}})
-    True
-    """
-    status = job.get("status") or {}
-    if (status.get("state") or {}).get("phase") in ENDED:
-        return True
-    conditions = status.get("conditions") or []
-    return any(item.get("type") in ENDED and item.get("status") == "True" for item in conditions)

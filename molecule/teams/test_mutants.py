@@ -11,13 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gangplank.teams.admission import MARKS, PATHS, POD_QUEUES, REFUSALS, Path, policy
+from gangplank.backends.queueing import VOLCANO
+from gangplank.teams.admission import MARKS, REFUSALS, paths, policy
 from tests.support.teams_live import answer, until
 from tests.support.teams_ways import BATCH, POD_FIELDS, WHERE, Subject, group, subjects
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from gangplank.backends.admission import Path
     from gangplank.cluster.client import Kube
 
 Json = dict[str, Any]
@@ -73,7 +75,7 @@ def of_job(rule: str) -> Callable[[Subject], bool]:
     return lambda subject: subject.name.endswith((f": {rule} of the job", f"PodGroup: {rule}"))
 
 
-FIRST, SECOND = POD_QUEUES
+FIRST, SECOND = VOLCANO.annotations
 MUTANTS: tuple[Mutant, ...] = (
     *((f"no rule about {row[1]}", without_rule(at), of_rule(row[1])) for at, row in enumerate(REFUSALS)),
     ("no image volumes", without_text(("t.spec.?volumes", "t.spec.?none")), ending("image of a volume")),
@@ -145,7 +147,7 @@ def put(kube: Kube) -> Iterator[Callable[[Callable[[Path], Json]], None]]:
     """Put other policies in the place of all; the right ones stand again afterwards, and are obeyed."""
 
     def write(made: Callable[[Path], Json]) -> None:
-        for path in PATHS:
+        for path in paths():
             kube.call("PATCH", POLICIES.format(path.name), {"spec": made(path)["spec"]})
 
     yield write

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
-from gangplank.teams.admission import MARKS, PATHS
+from gangplank.teams.admission import MARKS, paths
 from tests.support.teams_live import pod
 
 if TYPE_CHECKING:
@@ -184,7 +184,7 @@ class Subject:
         """The name of its path in gangplank/teams/admission.py."""
         group, _, plural = self.where.removeprefix("/api/v1/").removeprefix("/apis/").rpartition("/")
         group = "" if self.where.startswith("/api/") else group.partition("/")[0]
-        return next(path.name for path in PATHS if path.group == group and plural in path.resources)
+        return next(path.name for path in paths() if path.group == group and plural in path.resources)
 
 
 EVIL = "docker.io/evil/miner:1"
