@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from gangplank.backends import pod_template
 from gangplank.backends.base import block
 from gangplank.backends.volcano.block import VolcanoBlock
+from gangplank.k8s.build import clone
 
 if TYPE_CHECKING:
     from gangplank.spec import JobSpec, Json
@@ -58,7 +59,7 @@ def manifests(spec: JobSpec) -> list[Json]:
         "minAvailable": spec.replicas if spec.min_available is None else spec.min_available,
         "maxRetry": spec.max_retries + 1,  # Volcano gives up when the count of restarts *reaches* maxRetry
         "plugins": plugins(spec),
-        "policies": [dict(policy) for policy in policies],
+        "policies": [clone(policy) for policy in policies],
         "tasks": [task(spec, "master", spec.masters)] + ([task(spec, "worker", spec.workers)] if spec.workers else []),
     }
     optional = {

@@ -18,7 +18,6 @@ from gangplank.jobs.parse import parse_job
 from gangplank.k8s import names, quantity
 from gangplank.k8s.dump import as_yaml
 from gangplank.k8s.manifest import without_nulls
-from tests.support.strategies import BACKENDS as NAMES
 from tests.support.strategies import jobs
 
 Json = dict[str, Any]
@@ -120,6 +119,7 @@ def test_expanding_twice_is_equal_leaves_the_input_alone_and_is_json(job: Json) 
 @given(jobs())
 def test_objects_share_nothing_with_the_manifest_or_each_other(job: Json) -> None:
     _, manifests, made = everything(job)
+    again = everything(job)
     seen: set[int] = set()
 
     def walk(value: Any) -> None:
@@ -131,6 +131,8 @@ def test_objects_share_nothing_with_the_manifest_or_each_other(job: Json) -> Non
 
     walk(made)
     walk(manifests)
+    walk(again[1])
+    walk(again[2])
 
 
 @SOME
@@ -164,7 +166,7 @@ def test_any_value_is_a_job_or_is_refused(value: Any) -> None:
 @st.composite
 def broken(draw: st.DrawFn) -> tuple[str, Json]:
     """A manifest of ours with one leaf or branch replaced by anything."""
-    backend = draw(st.sampled_from(NAMES))
+    backend = draw(st.sampled_from(tuple(BACKENDS)))
     spec = parse_job(draw(jobs(backend, most=2)))
     manifest = BACKENDS[backend].manifests(spec)[-1]
     at: Any = manifest
