@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from gangplank.backends import wiring
+from gangplank.backends import BACKENDS, backend_of, wiring
 from gangplank.backends.pod_template import JOB_LABEL
 from gangplank.cluster import queues
 from gangplank.cluster.patience import OUTAGE_S, Patience, silent
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Kube", "KubeError", "group_path", "path", "rank_of"]
 
-# apiVersion and kind: the plural in the API's paths
+# apiVersion and kind: the plural in the API's paths, but for the jobs, which the back-ends name
 PLURALS = {
     ("v1", "ConfigMap"): "configmaps",
     ("v1", "Service"): "services",
@@ -32,10 +32,6 @@ PLURALS = {
     ("v1", "Event"): "events",
     ("v1", "PersistentVolumeClaim"): "persistentvolumeclaims",
     ("scheduling.volcano.sh/v1beta1", "Queue"): "queues",
-    ("batch/v1", "Job"): "jobs",
-    ("batch.volcano.sh/v1alpha1", "Job"): "jobs",
-    ("kubeflow.org/v1", "PyTorchJob"): "pytorchjobs",
-    ("trainer.kubeflow.org/v1alpha1", "TrainJob"): "trainjobs",
 }
 T = TypeVar("T")
 REVIEW = ("authorization.k8s.io/v1", "SelfSubjectAccessReview")  # everybody may ask what they may
@@ -60,7 +56,9 @@ def path(api_version: str, kind: str, namespace: str, name: str = "") -> str:
     >>> path("kubeflow.org/v1", "PyTorchJob", "default", "digits")
     '/apis/kubeflow.org/v1/namespaces/default/pytorchjobs/digits'
     """
-    found = f"{group_path(api_version)}/{f'namespaces/{namespace}/' if namespace else ''}{PLURALS[api_version, kind]}"
+    backend = backend_of({"apiVersion": api_version, "kind": kind})
+    plural = BACKENDS[backend].plural if backend else PLURALS[api_version, kind]
+    found = f"{group_path(api_version)}/{f'namespaces/{namespace}/' if namespace else ''}{plural}"
     return f"{found}/{name}" if name else found
 
 

@@ -6,8 +6,9 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from gangplank.backends import BACKENDS
+
 Json = dict[str, Any]
-BACKENDS = ("volcano", "pytorchjob", "trainjob", "indexed")
 
 names = st.from_regex(r"[a-z]([-a-z0-9]{0,30}[a-z0-9])?", fullmatch=True)
 keys = st.from_regex(r"[a-z][a-z0-9]{0,8}(\.example\.com/[a-z]{1,8})?", fullmatch=True)
@@ -45,6 +46,19 @@ def volumes(draw: st.DrawFn, *, one_template: bool) -> list[Json]:
     return found
 
 
+# What only one back-end has.
+BLOCKS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
+    "volcano": {
+        "plugins": st.sampled_from([{}, {"env": []}, {"pytorch": ["--wait-master-enabled"]}, {"ssh": []}]),
+        "restart_policy": st.sampled_from(["Never", "OnFailure"]),
+    },
+    "pytorchjob": {
+        "restart_policy": st.sampled_from(["OnFailure", "Never", "Always", "ExitCode"]),
+        "nproc": st.just("auto"),
+    },
+}
+
+
 def optional(draw: st.DrawFn, strategies: dict[str, st.SearchStrategy[Any]]) -> Json:
     """Some of the fields."""
     return {name: draw(strategy) for name, strategy in strategies.items() if draw(st.booleans())}
@@ -53,8 +67,7 @@ def optional(draw: st.DrawFn, strategies: dict[str, st.SearchStrategy[Any]]) -> 
 @st.composite
 def jobs(draw: st.DrawFn, backend: str | None = None, most: int = 6) -> Json:
     """A whole job file that the library accepts."""
-    backend = backend or draw(st.sampled_from(BACKENDS))
-    one_template = backend in {"trainjob", "indexed"}
+    backend = backend or draw(st.sampled_from(tuple(BACKENDS)))
     gpus = draw(st.sampled_from([0, 0, 1, 2]))
     workers = draw(st.integers(0, most))
     job: Json = {
@@ -63,7 +76,7 @@ def jobs(draw: st.DrawFn, backend: str | None = None, most: int = 6) -> Json:
         "backend": backend,
         "workers": workers,
         "resources": draw(resources(gpus)),
-        "volumes": draw(volumes(one_template=one_template)),
+        "volumes": draw(volumes(one_template=BACKENDS[backend].one_template)),
     }
     job |= optional(
         draw,
@@ -86,16 +99,17 @@ def jobs(draw: st.DrawFn, backend: str | None = None, most: int = 6) -> Json:
     else:
         job["command"] = ["python3", "a.py"]
         job["processes_per_node"] = 1
-    if backend == "volcano":
-        job |= optional(draw, {"queue": names, "priority": names, "min_available": st.integers(1, workers + 1)})
-        plugins = st.sampled_from([{}, {"env": []}, {"pytorch": ["--wait-master-enabled"]}, {"ssh": []}])
-        job["volcano"] = optional(draw, {"plugins": plugins, "restart_policy": st.sampled_from(["Never", "OnFailure"])})
-    if backend == "pytorchjob":
-        job |= optional(draw, {"queue": names, "priority": names, "deadline_s": st.integers(1, 99)})
-        policies = st.sampled_from(["OnFailure", "Never", "Always", "ExitCode"])
-        job["pytorchjob"] = optional(draw, {"restart_policy": policies, "nproc": st.just("auto")})
-    if backend == "indexed":
-        job |= optional(draw, {"priority": names, "ttl_s": st.integers(0, 99), "max_retries": st.integers(0, 9)})
-    if backend in {"volcano", "pytorchjob", "indexed"}:
-        job |= optional(draw, {"port": st.integers(1024, 65535), "secrets": st.lists(names, min_size=1, max_size=2)})
+    portable = {
+        "queue": names,
+        "priority": names,
+        "min_available": st.integers(1, workers + 1),
+        "deadline_s": st.integers(1, 99),
+        "ttl_s": st.integers(0, 99),
+        "max_retries": st.integers(0, 9),
+        "port": st.integers(1024, 65535),
+        "secrets": st.lists(names, min_size=1, max_size=2),
+    }
+    job |= optional(draw, {name: some for name, some in portable.items() if name not in BACKENDS[backend].refuses})
+    if backend in BLOCKS:
+        job[backend] = optional(draw, BLOCKS[backend])
     return {"training_job": job}

@@ -1,0 +1,346 @@
+"""A back-end that lives here alone goes everywhere: one entry of the registry, and no edit of the package."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+from hypothesis import given, settings
+
+from gangplank.backends import BACKENDS, backend_of, pod_template, wiring
+from gangplank.backends.admission import of_template
+from gangplank.backends.base import (
+    Added,
+    Backend,
+    Ends,
+    JobKinds,
+    Made,
+    Refusal,
+    Site,
+    Template,
+    Wiring,
+    block,
+    unscalable,
+)
+from gangplank.backends.queueing import Queue
+from gangplank.cli import main
+from gangplank.cluster import queues
+from gangplank.cluster.progress import phase
+from gangplank.errors import SpecError
+from gangplank.jobs import schema
+from gangplank.jobs.annotated import explained
+from gangplank.jobs.parse import parse_job
+from gangplank.k8s.build import clone, value
+from gangplank.proof.expected import expected, job_uid
+from gangplank.teams import read_cluster
+from gangplank.teams.objects import team_objects
+from gangplank.teams.parse import parse_teams
+from tests.support.strategies import jobs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from gangplank.reading.fields import Fields
+    from gangplank.spec import JobSpec
+    from tests.unit.conftest import Api
+
+Json = dict[str, Any]
+KIND: Json = {"apiVersion": "toys.example.com/v1", "kind": "ToyJob"}
+TOYS = "/apis/toys.example.com/v1/namespaces/default/toyjobs"
+JOB: Json = {
+    "name": "digits",
+    "image": "img:1",
+    "script": "/a.py",
+    "backend": "toy",
+    "workers": 1,
+    "processes_per_node": 2,
+    "hyperparameters": {"epochs": 3, "batch_size": 8},
+    "output": "/tmp",
+    "toy": {"colour": "red"},
+}
+
+
+@dataclass(frozen=True)
+class ToyBlock:
+    colour: str = "blue"
+
+
+def read_block(fields: Fields) -> ToyBlock:
+    return ToyBlock(colour=fields.choice("colour", "blue", ("red", "green", "blue")))
+
+
+def no_green_pairs(spec: JobSpec, bad: Callable[..., None]) -> None:
+    if block(spec, ToyBlock).colour == "green" and spec.replicas == 2:
+        bad("toy.colour", "green", "red or blue for two replicas", "choose another colour")
+
+
+def manifests(spec: JobSpec) -> list[Json]:
+    template = pod_template.template(spec, "worker", "toy", "Never")
+    template["spec"]["containers"][0]["env"].append(value("TOY_COLOUR", block(spec, ToyBlock).colour))
+    body = {"count": spec.replicas, "line": spec.queue or "default", "template": template}
+    shelf: Json = {"apiVersion": "v1", "kind": "Service", "metadata": pod_template.metadata(spec)}
+    job = {**KIND, "metadata": pod_template.metadata(spec), "spec": body}
+    return [*pod_template.script_map(spec), shelf, job]
+
+
+def objects(manifest: Json, site: Site | None = None) -> list[Json]:
+    assert site is None or isinstance(site, Site)
+    meta, spec = manifest["metadata"], manifest["spec"]
+    found: list[Json] = [{"apiVersion": "v1", "kind": "ToyBox", "metadata": {"name": meta["name"]}}]
+    for rank in range(spec["count"]):
+        pod = clone(spec["template"])
+        name = f"{meta['name']}-toy-{rank}"
+        pod["metadata"] |= {"name": name, "namespace": meta.get("namespace", "default")}
+        pod["metadata"]["labels"]["toy"] = meta["name"]
+        pod["spec"]["hostname"] = name
+        pod["spec"]["containers"][0]["env"] += [
+            value("TOY_NODES", spec["count"]),
+            value("RANK", rank),
+            value("WORLD_SIZE", spec["count"]),
+            value("MASTER_ADDR", f"{meta['name']}-toy-0"),
+            value("MASTER_PORT", 7),
+        ]
+        found.append({"apiVersion": "v1", "kind": "Pod", **pod})
+    return found
+
+
+def scale(job: Json, workers: int) -> Json:
+    if workers > 9:
+        raise unscalable(job, workers, "at most 9 toys", "")
+    return {"spec": {"count": workers + 1}}
+
+
+def pitfalls(manifest: Json) -> Iterator[str]:
+    if manifest["spec"]["count"] == 1:
+        yield "a toy alone is lonely"
+
+
+def templates(manifest: Json, _: Site) -> tuple[Json, list[Template]]:
+    job = clone(manifest)
+    return job, [Template(job["spec"], "toy", manifest["metadata"]["name"])]
+
+
+TOY = Backend(
+    name="toy",
+    title="Toy Job",
+    api_version=KIND["apiVersion"],
+    kind=KIND["kind"],
+    plural="toyjobs",
+    wiring=Wiring(
+        nnodes="TOY_NODES",
+        rank="RANK",
+        addr="MASTER_ADDR",
+        port="MASTER_PORT",
+        pod="{job}-toy-{rank}",
+        master="{job}-toy-0",
+        longest="{job}-toy-{world}",
+        longest_is="toy's name",
+        job_uid="metadata.labels['toy']",
+        unbuffered=False,
+    ),
+    read_block=read_block,
+    refuses={"deadline_s": Refusal("toys know no time", "put them away yourself")},
+    one_template=True,
+    rules=(no_green_pairs,),
+    manifests=manifests,
+    objects=objects,
+    scale=scale,
+    pitfalls=pitfalls,
+    templates=templates,
+    adds=(
+        Added(r"\.env\[|\[(TOY_NODES|RANK|WORLD_SIZE|MASTER_\w+)\]$", "the toy maker", "toys meet by name"),
+        Added(r"", "the toy maker", "as it likes"),
+    ),
+    makes={"ToyBox": Made("the toy maker", "toys lie in it")},
+    ends=Ends(succeeded=frozenset({"Tidied"}), failed=frozenset({"Broken"})),
+    queue=lambda manifest: Queue("spec.line", manifest["spec"]["line"]),
+    evidence_id=lambda live: f"toy-{live['metadata']['uid']}" if "uid" in live["metadata"] else None,
+    beside=(("v1", "Service"),),
+    job_kinds=(JobKinds(KIND["apiVersion"], ("toyjobs", "toychests")),),
+    admission=(of_template("toyjobs", "toys.example.com", "toyjobs"),),
+)
+
+
+@pytest.fixture(autouse=True)
+def toy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(BACKENDS, "toy", TOY)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> str:
+    path = tmp_path / "toy.yml"
+    path.write_text(yaml.safe_dump({"training_job": JOB}))
+    return str(path)
+
+
+def manifest(**changes: Any) -> Json:
+    return manifests(parse_job({**JOB, **changes}))[-1]
+
+
+def test_a_job_file_is_parsed_with_its_own_fields() -> None:
+    assert parse_job(JOB).block == ToyBlock("red")
+    assert parse_job({**JOB, "toy": None}).block == ToyBlock()
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"deadline_s": 5}, "training_job.deadline_s: got 5, expected no deadline_s on toy; toys know no time; put"),
+        ({"toy": {"colour": "green"}}, 'training_job.toy.colour: got "green", expected red or blue for two replicas'),
+        ({"toy": {"colour": "rde"}}, "did you mean red"),
+        ({"toy": {"color": "red"}}, "training_job.toy.color"),
+        ({"backend": "indexed"}, 'training_job.toy: got "toy", expected no block of another back-end than indexed'),
+        ({"backend": "toi", "toy": None}, "did you mean toy"),
+        ({"name": "d" * 58}, "a name whose longest toy's name"),
+        ({"volumes": [{"claim": "c", "mount": "/o", "on": "master"}]}, "all on toy, whose replicas share one template"),
+    ],
+)
+def test_what_it_cannot_do_is_refused_by_name(changes: Json, said: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        parse_job({**JOB, **changes})
+    assert said in str(caught.value)
+
+
+def test_the_schema_has_its_name_and_its_fields() -> None:
+    fields = schema.job()["properties"]
+    assert "toy" in fields["backend"]["enum"]
+    assert fields["toy"]["properties"] == {"colour": {"enum": ["red", "green", "blue"]}}
+
+
+def test_a_job_is_wired_and_its_kind_is_known_again() -> None:
+    spec = parse_job(JOB)
+    assert backend_of(manifest()) == "toy"
+    assert [replica.pod for replica in wiring.replicas(spec)] == ["digits-toy-0", "digits-toy-1"]
+    pods = [item for item in objects(manifest()) if item["kind"] == "Pod"]
+    assert "--nnodes=$(TOY_NODES)" in pods[0]["spec"]["containers"][0]["command"]
+    assert [wiring.seen(pod)["rank"] for pod in pods] == ["0", "1"]
+
+
+def test_its_kept_manifest_says_who_adds_what() -> None:
+    laid_out = explained(parse_job(JOB))
+    blocks = laid_out["documents"][-1]["blocks"]
+    assert {"the toy maker"} == {item["by"] for item in blocks if item["by"]}
+    assert [(item["kind"], item["why"]) for item in laid_out["made"]] == [("ToyBox", "toys lie in it")]
+
+
+def test_jobs_are_drawn_for_it() -> None:
+    @settings(max_examples=40, deadline=None)
+    @given(jobs("toy"))
+    def check(job: Json) -> None:
+        spec = parse_job(job)
+        assert spec.deadline_s is None
+        assert len(objects(manifests(spec)[-1])) == spec.replicas + 1
+
+    check()
+
+
+def test_the_command_expands_a_job_and_a_raw_manifest(file: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.main(["expand", file]) == 0
+    assert "digits in default on toy: 2 pods" in capsys.readouterr().out
+    assert main.main(["expand", file, "-o", "json"]) == 0
+    assert [item["kind"] for item in json.loads(capsys.readouterr().out)["items"]] == ["Service", "ToyJob"]
+
+
+def test_the_command_reads_a_raw_manifest_and_warns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    raw = tmp_path / "raw.json"
+    raw.write_text(json.dumps(manifest(workers=0)))
+    assert main.main(["expand", "-f", str(raw), "--objects"]) == 0
+    told = capsys.readouterr()
+    assert told.err == "note: digits: a toy alone is lonely\n"
+    assert "ToyBox" in told.out
+
+
+def test_the_command_offers_it(file: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    plain = tmp_path / "plain.yml"
+    plain.write_text(yaml.safe_dump({"training_job": {"name": "a", "image": "i", "script": "/a.py"}}))
+    assert main.main(["expand", str(plain), "--backend", "toy"]) == 0
+    assert "a in default on toy: 3 pods" in capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        main.main(["expand", file, "--backend", "toi"])
+    assert "toy" in capsys.readouterr().err
+    assert main.main(["completion", "bash"]) == 0
+    assert "indexed toy" in capsys.readouterr().out
+    empty = tmp_path / "empty.yml"
+    empty.write_text("")
+    assert main.main(["expand", str(empty)]) == 1
+    assert "expected a job file, or a Volcano Job, PyTorchJob, TrainJob, Indexed Job or Toy Job" in (
+        capsys.readouterr().err
+    )
+
+
+def test_the_command_finds_scales_and_removes_it(api: Api, capsys: pytest.CaptureFixture[str]) -> None:
+    live = {**manifest(), "status": {"conditions": [{"type": "Tidied", "status": "True"}]}}
+    api.objects[f"{TOYS}/digits"] = live
+    assert main.main(["status", "digits"]) == 0
+    assert "digits in default on toy: Tidied" in capsys.readouterr().out
+    assert main.main(["scale", "digits", "10"]) != 0
+    assert "at most 9 toys" in capsys.readouterr().err
+    assert main.main(["scale", "digits", "2"]) == 0
+    assert {"spec": {"count": 3}} in api.bodies
+    assert f"PATCH {TOYS}/digits" in api.seen
+    service = "/api/v1/namespaces/default/services/digits"
+    api.objects[f"{TOYS}/digits"] = live
+    api.objects[service] = manifests(parse_job(JOB))[0]
+    assert main.main(["delete", "digits"]) == 0
+    assert [line for line in api.seen if line.startswith("DELETE")] == [f"DELETE {TOYS}/digits", f"DELETE {service}"]
+
+
+def test_its_words_for_an_end_are_understood() -> None:
+    assert phase({**KIND, "status": {"state": {"phase": "Tidied"}}}).succeeded
+    assert phase({**KIND, "status": {"conditions": [{"type": "Broken", "status": "True"}]}}).failed
+    assert not phase({**KIND, "status": {"state": {"phase": "Playing"}}}).ended
+
+
+def test_its_queue_is_asked_for() -> None:
+    (problem,) = queues.problems(manifest(queue="nosuch"), [{"metadata": {"name": "vision"}, "spec": {}}])
+    assert problem.path == "spec.line"
+
+
+def made_for_teams() -> list[Json]:
+    team = {"name": "vision", "members": [{"user": "ada"}], "cap": {"cpu": 4}, "max_jobs": 5}
+    site, teams = parse_teams({"a.yml": {"team": team}})
+    return team_objects(teams, site)
+
+
+def test_teams_may_submit_it_within_their_queues_and_quota() -> None:
+    made = made_for_teams()
+    roles = {item["metadata"]["name"]: item["rules"] for item in made if item["kind"] == "ClusterRole"}
+    for role, verb in (("viewer", "get"), ("trainer", "create"), ("lead", "create")):
+        rows = [row for row in roles[f"gangplank-team-{role}"] if row["apiGroups"] == ["toys.example.com"]]
+        assert rows
+        assert all(row["resources"] == ["toyjobs", "toychests"] for row in rows)
+        assert any(verb in row["verbs"] for row in rows)
+    policy = next(
+        item for item in made
+        if item["kind"] == "ValidatingAdmissionPolicy" and item["metadata"]["name"] == "gangplank-team-toyjobs"
+    )  # fmt: skip
+    (rule,) = policy["spec"]["matchConstraints"]["resourceRules"]
+    assert (rule["apiGroups"], rule["resources"]) == (["toys.example.com"], ["toyjobs"])
+    assert any(item["kind"] == "ValidatingAdmissionPolicyBinding" and "toyjobs" in item["metadata"]["name"]
+               for item in made)  # fmt: skip
+    (quota,) = [item for item in made if item["kind"] == "ResourceQuota"]
+    assert quota["spec"]["hard"]["count/toyjobs.toys.example.com"] == "5"
+
+
+def test_a_team_that_leaves_has_its_toys_looked_at() -> None:
+    class Cluster:
+        def get(self, where: str) -> Json | None:
+            live = [{"metadata": {"name": name}, "status": {"state": {"phase": word}}}
+                    for name, word in (("tidy", "Tidied"), ("busy", "Playing"))]  # fmt: skip
+            return {"items": live} if where == "/apis/toys.example.com/v1/namespaces/vision/toyjobs" else None
+
+        def call(self, _method: str, _where: str) -> Json:
+            return {"items": []}
+
+    kube: Any = Cluster()
+    assert read_cluster.unfinished(kube, "vision") == ["toyjobs.toys.example.com/busy"]
+
+
+def test_the_proof_knows_what_its_evidence_must_show() -> None:
+    asked = expected({**manifest(), "metadata": {"name": "digits", "uid": "7"}})
+    assert (asked.world_size, asked.epochs, asked.global_batch, asked.job_uid) == (4, 3, 32, "toy-7")
+    assert job_uid(manifest()) is None
