@@ -91,7 +91,7 @@ class JobSpec:
     annotations: Mapping[str, str] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
     tolerations: tuple[Json, ...] = ()
-    gpu_tolerations: tuple[Json, ...] = ()  # for replicas with GPUs; empty: the usual one of podspec.py
+    gpu_tolerations: tuple[Json, ...] = ()  # for replicas with GPUs; empty: the usual one of backends/pod_template.py
     node_selector: Mapping[str, str] = field(default_factory=dict)
     shm_size: str = ""  # a quantity; empty: no /dev/shm of its own
     hyperparameters: Mapping[str, int | float] = field(default_factory=dict)

@@ -94,7 +94,7 @@ class Progress:
     rows: list[dict[str, Any]] = field(default_factory=list)
 
     def take(self, event: Mapping[str, Any]) -> None:
-        """Fold in one event, of the shape that lines.py checks."""
+        """Fold in one event, of the shape that log_lines.py checks."""
         kind = event["event"]
         if kind == "start":
             self.started.add(event["rank"])

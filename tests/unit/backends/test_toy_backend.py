@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+import subprocess
+import sys
+from dataclasses import MISSING, dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -69,8 +71,8 @@ class ToyBlock:
     colour: str = "blue"
 
 
-def read_block(fields: Fields) -> ToyBlock:
-    return ToyBlock(colour=fields.choice("colour", "blue", ("red", "green", "blue")))
+def read_block(given: Fields) -> ToyBlock:
+    return ToyBlock(colour=given.choice("colour", "blue", ("red", "green", "blue")))
 
 
 def no_green_pairs(spec: JobSpec, bad: Callable[..., None]) -> None:
@@ -181,6 +183,17 @@ def manifest(**changes: Any) -> Json:
     return manifests(parse_job({**JOB, **changes}))[-1]
 
 
+def test_no_fact_of_a_back_end_has_a_default() -> None:
+    assert all(fact.default is fact.default_factory is MISSING for fact in fields(Backend))
+
+
+def test_the_command_line_knows_the_names_without_loading_a_back_end() -> None:
+    code = "import sys; from gangplank.cli.main import parser; parser(); print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert "gangplank.backends" in loaded
+    assert not [name for name in loaded if name.startswith("gangplank.backends.")]
+
+
 def test_a_job_file_is_parsed_with_its_own_fields() -> None:
     assert parse_job(JOB).block == ToyBlock("red")
     assert parse_job({**JOB, "toy": None}).block == ToyBlock()
@@ -206,9 +219,9 @@ def test_what_it_cannot_do_is_refused_by_name(changes: Json, said: str) -> None:
 
 
 def test_the_schema_has_its_name_and_its_fields() -> None:
-    fields = schema.job()["properties"]
-    assert "toy" in fields["backend"]["enum"]
-    assert fields["toy"]["properties"] == {"colour": {"enum": ["red", "green", "blue"]}}
+    described = schema.job()["properties"]
+    assert "toy" in described["backend"]["enum"]
+    assert described["toy"]["properties"] == {"colour": {"enum": ["red", "green", "blue"]}}
 
 
 def test_a_job_is_wired_and_its_kind_is_known_again() -> None:
