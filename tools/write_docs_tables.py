@@ -128,7 +128,7 @@ def wiring_tables() -> str:
     for name, backend in BACKENDS.items():
         job = JobSpec("digits", "img", backend=name, script=Script("/a.py"), processes_per_node=2)
         line = wiring.launch(job)
-        kind = ", ".join(backend.kind)
+        kind = f"{backend.api_version}, {backend.kind}"
         pods = ", ".join(f"`{replica.pod}`" for replica in wiring.replicas(job))
         names.append((f"`{name}`", kind, pods, f"`{wiring.master_addr(job)}`"))
         flags = ("nnodes", "node-rank", "master-addr", "master-port")
