@@ -14,7 +14,6 @@ from gangplank.reading.fields import Fields, Problems, plain
 from gangplank.spec import Amount, Elastic, JobSpec, Resources, Script, Volume
 
 SCRIPT_LIMIT = 2**20 - 4096  # bytes: etcd and the API server take 1 MiB for a ConfigMap, name and labels included
-ACCESS = ("ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany", "ReadWriteOncePod")
 OWNED = ("gangplank.dev", "volcano.sh", "training.kubeflow.org", "batch.kubernetes.io", "jobset.sigs.k8s.io")
 
 # name: (kind, least, most); what the trainer's flags of the same name mean
@@ -153,14 +152,13 @@ def read_resources(fields: Fields, default: Resources) -> Resources:
         memory=read_amount(fields, "memory", default.memory),
         gpus=count,
         gpu_resource=fields.text(
-            "gpu_resource", default.gpu_resource, what="a resource's name, e.g. nvidia.com/gpu", ok=_RESOURCE
+            "gpu_resource", default.gpu_resource, what="a resource's name, e.g. nvidia.com/gpu", ok=names.RESOURCE
         ),
     )
     fields.done()
     return found
 
 
-_RESOURCE = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?", re.ASCII)
 
 
 def read_script(fields: Fields, scripts: Mapping[str, str]) -> Script | None:
@@ -198,7 +196,7 @@ def read_volumes(fields: Fields) -> tuple[Volume, ...]:
             mount=inner.text("mount", "/", need=True, what="an absolute path without a colon", ok=names.ABSOLUTE),
             on=inner.choice("on", "all", ("all", "master")),
             read_only=inner.flag("read_only", default=False),
-            access=inner.choice("access", "", ACCESS),
+            access=inner.choice("access", "", names.ACCESS_MODES),
         )
         inner.done()
         found.append(volume)
