@@ -94,8 +94,11 @@ def locate(kube: Kube, given: argparse.Namespace) -> tuple[Json, list[Json]]:
 
 
 def status(given: argparse.Namespace) -> int:
-    """Where a job and each of its pods stand."""
+    """Where a job and each of its pods stand; without a job, which jobs there are."""
     kube = Kube(given.kubeconfig, given.context)
+    if given.job is None:
+        print(listing(kube, given.namespace or "default"))
+        return terminal.OK
     job, _ = locate(kube, given)
     meta = job["metadata"]
     pods = kube.pods(meta["namespace"], meta["name"])
@@ -122,6 +125,23 @@ def status(given: argparse.Namespace) -> int:
         )
     print(table(rows, colour=terminal.coloured(sys.stdout)) if pods else "no pods yet")
     return terminal.OK
+
+
+def listing(kube: Kube, namespace: str) -> str:
+    """The jobs of a namespace, the oldest first; those that a controller made for another job are left out."""
+    kinds = [(backend.api_version, backend.kind) for backend in BACKENDS.values()]
+    jobs = [job for job in kube.listed(namespace, kinds) if is_job(job)]
+    rows = [["JOB", "BACK-END", "STATE", "CREATED"]]
+    for job in jobs:
+        meta = job["metadata"]
+        rows.append([meta["name"], str(backend_of(job)), phase(job).name, meta.get("creationTimestamp", "")])
+    return table(rows, colour=terminal.coloured(sys.stdout)) if jobs else f"no jobs in {namespace}"
+
+
+def is_job(item: Json) -> bool:
+    """Whether an object is a training job of its own: a batch Job that is not Indexed is none."""
+    other = item["apiVersion"] == "batch/v1" and item["spec"].get("completionMode") != "Indexed"
+    return not (other or item["metadata"].get("ownerReferences"))
 
 
 def prefix(pod: Json, *, colour: bool) -> str:

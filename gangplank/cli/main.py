@@ -72,7 +72,7 @@ def add_cluster_commands(commands: Any) -> None:
     """The part of the command line that needs a cluster."""
     helps = {
         "submit": "submit jobs to the cluster",
-        "status": "show where a job and its pods stand",
+        "status": "show where a job and its pods stand, or which jobs there are",
         "logs": "show the logs of all ranks, each line with its rank",
         "scale": "give a running job another number of workers, where its back-end allows that",
         "delete": "remove a job, its script and its Service; claims stay",
@@ -92,7 +92,9 @@ def add_cluster_commands(commands: Any) -> None:
                 "--dry-run", action="store_true", help="let the cluster check everything and make nothing"
             )
         else:
-            part.add_argument("job", metavar="JOB", help="a job file, or the name of a job")
+            lists = {"nargs": "?"} if name == "status" else {}
+            without = "; without it, the jobs of the namespace" if lists else ""
+            part.add_argument("job", metavar="JOB", help=f"a job file, or the name of a job{without}", **lists)
         if name == "scale":
             part.add_argument("workers", metavar="N", type=whole, help="workers that the job is to have")
         if name == "logs":

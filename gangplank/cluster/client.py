@@ -18,7 +18,7 @@ from gangplank.errors import KubeError
 from gangplank.wait import late, polls
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from gangplank.spec import Json
 
@@ -256,6 +256,14 @@ class Kube:
             if found is not None:
                 return {"apiVersion": api_version, "kind": kind, **found}
         return None
+
+    def listed(self, namespace: str, kinds: Iterable[tuple[str, str]]) -> list[Json]:
+        """The objects of some kinds in a namespace, the oldest first; kinds unknown to the cluster are passed over."""
+        objects: list[Json] = []
+        for api_version, kind in kinds:
+            answer = self.get(path(api_version, kind, namespace)) or {"items": []}
+            objects += [{"apiVersion": api_version, "kind": kind, **item} for item in answer["items"]]
+        return sorted(objects, key=lambda item: str(item["metadata"].get("creationTimestamp", "")))
 
     def items(self, api_version: str, kind: str, namespace: str = "", selector: str = "") -> list[Json]:
         """All objects of a kind, of those with some labels if asked for."""

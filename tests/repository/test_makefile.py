@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -13,7 +14,8 @@ def test_a_job_that_does_not_exist_is_refused_before_setup_with_the_jobs_that_do
     shutil.copy(ROOT / "Makefile", tmp_path)
     shutil.copytree(ROOT / "jobs", tmp_path / "jobs")
     command = ["make", "train", "JOB=nosuch.yml"]  # a folder without tools/setup-venv: whatever comes next would fail
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60)
+    env = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
+    done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode != 0
     assert done.stdout == ""
     refusal, *rest = done.stderr.splitlines()

@@ -29,21 +29,26 @@ class Api:
         self.refuses = ""  # what a webhook says of every job
         self.forbidden: set[str] = set()  # kinds of which this person may make none
 
+    def listed(self, where: str) -> bytes:
+        """The objects below a path that is a collection, or the server's version."""
+        below = [item for key, item in self.objects.items() if key.startswith(f"{where}/")]
+        if below or where.endswith("/pods"):
+            return json.dumps({"items": below}).encode()
+        return b"{}" if where == "/version" else b""
+
     def answer(self, method: str, where: str, query: str, body: Json) -> tuple[int, bytes]:
         """What the API server would say."""
         self.seen.append(f"{method} {where}{'?' + query if query else ''}")
         self.bodies.append(body)
         if self.says:
             return self.says[0], json.dumps({"message": self.says[1]}).encode()
-        if where == "/version":
-            return 200, b"{}"
+        if method == "GET" and (listed := self.listed(where)):
+            return 200, listed
         if where.endswith("/selfsubjectaccessreviews"):
             kind = body["spec"]["resourceAttributes"]["resource"]
             return 201, json.dumps({"status": {"allowed": kind not in self.forbidden}}).encode()
         if where.endswith("/log"):
             return 200, self.logs[where]
-        if where.endswith("/pods"):
-            return 200, json.dumps({"items": [v for k, v in self.objects.items() if k.startswith(where)]}).encode()
         if method == "POST" and self.refuses:
             return 403, json.dumps({"message": self.refuses}).encode()
         key = f"{where}/{body['metadata']['name']}" if method == "POST" else where

@@ -142,6 +142,23 @@ def test_finds_a_job_of_any_back_end_by_its_name(api: Api, capsys: pytest.Captur
     assert (code, out) == (0, "p in ns on pytorchjob: Succeeded\nno pods yet\n")
 
 
+def test_status_without_a_job_lists_those_of_the_namespace(api: Api, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(capsys, "status") == (0, "no jobs in default\n", "")
+    running(api)
+    batch = "/apis/batch/v1/namespaces/default/jobs"
+    spec = {"completionMode": "Indexed"}
+    others: dict[str, Json] = {
+        "old": {"metadata": {"name": "old", "creationTimestamp": "2026-01-01T00:00:00Z"}, "spec": spec},
+        "made": {"metadata": {"name": "made", "ownerReferences": [{"kind": "JobSet"}]}, "spec": spec},
+        "backup": {"metadata": {"name": "backup"}, "spec": {"completionMode": "NonIndexed"}},
+    }
+    api.objects |= {f"{batch}/{name}": {"apiVersion": "batch/v1", "kind": "Job", **job} for name, job in others.items()}
+    code, out, _ = run(capsys, "status")
+    lines = [line.split() for line in out.splitlines()]
+    assert (code, lines[0][:3]) == (0, ["JOB", "BACK-END", "STATE"])
+    assert sorted(line[:3] for line in lines[1:]) == [["digits", "volcano", "Running"], ["old", "indexed", "Pending"]]
+
+
 @pytest.mark.parametrize("follow", [[], ["-f"]])
 def test_logs_carry_their_rank(api: Api, capsys: pytest.CaptureFixture[str], follow: list[str]) -> None:
     running(api)
