@@ -82,8 +82,8 @@ def test_ranks_and_micro_batches_of_the_same_global_batch_learn_the_same(
     assert losses == pytest.approx(golden, rel=0.05, abs=0.01)
 
 
-# Sums in another order differ in their last bits, and a training makes 1e-3 of that within three epochs. So that the same
-# kernels run on every processor, those of libraries that have them for newer ones are kept from it.
+# Sums in another order differ in their last bits, which grows to 1e-3 within three epochs. So that the same kernels run
+# on every processor, libraries are kept from those that only newer ones have.
 AVX2 = {"OPENBLAS_CORETYPE": "Haswell", "ATEN_CPU_CAPABILITY": "avx2", "DNNL_MAX_CPU_ISA": "AVX2"}
 
 
