@@ -52,4 +52,9 @@ def backend_of(manifest: Mapping[str, object]) -> str | None:
     'pytorchjob'
     """
     kind = (manifest.get("apiVersion"), manifest.get("kind"))
-    return next((name for name, backend in BACKENDS.items() if (backend.api_version, backend.kind) == kind), None)
+    return next((name for name, submitted in zip(BACKENDS, submitted_kinds(), strict=True) if submitted == kind), None)
+
+
+def submitted_kinds() -> Iterator[tuple[str, str]]:
+    """The apiVersion and kind of each back-end's job, in the order of their names in BACKENDS."""
+    return ((backend.api_version, backend.kind) for backend in BACKENDS.values())

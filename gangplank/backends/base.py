@@ -121,6 +121,7 @@ class Backend:
     api_version: str  # of the kind that is submitted
     kind: str
     plural: str
+    is_job: Callable[[Json], bool]  # whether an object of that kind is a training job
     wiring: Wiring
     read_block: Callable[[Fields], object]  # its own fields in a job file, as JobSpec.block
     refuses: Mapping[str, Refusal]  # by portable field: a job that sets one is refused
@@ -144,6 +145,11 @@ class Backend:
     def counted(self) -> str:
         """What a quota counts, after count/."""
         return f"{self.plural}.{self.api_version.rpartition('/')[0]}"
+
+
+def always(_item: Json) -> bool:
+    """For a kind that has nothing but training jobs."""
+    return True
 
 
 T = TypeVar("T")

@@ -8,7 +8,7 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gangplank.backends import BACKENDS, backend_of
+from gangplank.backends import BACKENDS, backend_of, submitted_kinds
 from gangplank.cli import inputs, terminal
 from gangplank.cluster import submit as submission
 from gangplank.cluster.client import Kube, rank_of
@@ -86,7 +86,7 @@ def locate(kube: Kube, given: argparse.Namespace) -> tuple[Json, list[Json]]:
         kinds = [(wanted["apiVersion"], wanted["kind"])]
     else:
         submitted, name, namespace = [], given.job, given.namespace or "default"
-        kinds = [(backend.api_version, backend.kind) for backend in BACKENDS.values()]
+        kinds = list(submitted_kinds())
     found = kube.find(namespace, name, kinds)
     if found is None:
         raise KubeError(f"no job {name} in namespace {namespace}; submit it, or name another with -n", 404)
@@ -129,8 +129,7 @@ def status(given: argparse.Namespace) -> int:
 
 def listing(kube: Kube, namespace: str) -> str:
     """The jobs of a namespace, the oldest first; those that a controller made for another job are left out."""
-    kinds = [(backend.api_version, backend.kind) for backend in BACKENDS.values()]
-    jobs = [job for job in kube.listed(namespace, kinds) if is_job(job)]
+    jobs = [job for job in kube.listed(namespace, submitted_kinds()) if is_job(job)]
     rows = [["JOB", "BACK-END", "STATE", "CREATED"]]
     for job in jobs:
         meta = job["metadata"]
@@ -139,9 +138,8 @@ def listing(kube: Kube, namespace: str) -> str:
 
 
 def is_job(item: Json) -> bool:
-    """Whether an object is a training job of its own: a batch Job that is not Indexed is none."""
-    other = item["apiVersion"] == "batch/v1" and item["spec"].get("completionMode") != "Indexed"
-    return not (other or item["metadata"].get("ownerReferences"))
+    """Whether an object is a training job that somebody submitted."""
+    return BACKENDS[str(backend_of(item))].is_job(item) and not item["metadata"].get("ownerReferences")
 
 
 def prefix(pod: Json, *, colour: bool) -> str:

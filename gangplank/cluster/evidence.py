@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 READER_S = 120  # seconds that the reading pod may take: its image is on the node already
 POLL_S = 0.2
+CLAIM = "persistentVolumeClaim"
 NO_LOG = {400, 404}  # a pod without a log: not started yet, or gone
 
 
@@ -77,9 +78,6 @@ def why(status: Json) -> str:
     """What a pod's status says of its not running."""
     told = [item.get("message", "") for item in status.get("conditions", []) if item.get("status") == "False"]
     return next((text for text in told if text), "no reason given")
-
-
-CLAIM = "persistentVolumeClaim"
 
 
 def reader(manifest: Json, suffix: str = "") -> Json | None:

@@ -49,12 +49,18 @@ def templates(manifest: Json, site: Site) -> tuple[Json, list[Template]]:
     return job, [Template(job["spec"], "job-name", job["metadata"]["name"])]
 
 
+def is_indexed(job: Json) -> bool:
+    """Whether a batch Job gives its pods ranks."""
+    return bool(job["spec"].get("completionMode") == "Indexed")
+
+
 BACKEND = Backend(
     name="indexed",
     title="Indexed Job",
     api_version="batch/v1",
     kind="Job",
     plural="jobs",
+    is_job=is_indexed,
     wiring=Wiring(
         nnodes="WORLD_SIZE",  # our own manifest sets them, with Volcano's meaning
         rank="RANK",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gangplank.backends import gang
 from gangplank.backends.admission import Path
-from gangplank.backends.base import Added, Backend, Ends, JobKinds, Made, Wiring
+from gangplank.backends.base import Added, Backend, Ends, JobKinds, Made, Wiring, always
 from gangplank.backends.pytorchjob.block import no_gang, read_block
 from gangplank.backends.pytorchjob.manifests import manifests
 from gangplank.backends.pytorchjob.objects import objects
@@ -21,6 +21,7 @@ BACKEND = Backend(
     api_version="kubeflow.org/v1",
     kind="PyTorchJob",
     plural="pytorchjobs",
+    is_job=always,
     wiring=Wiring(
         nnodes="PET_NNODES",  # WORLD_SIZE counts processes, RANK counts pods: only the PET_ names mean nodes
         rank="PET_NODE_RANK",

@@ -5,7 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gangplank.backends.admission import Path
-from gangplank.backends.base import ANEW, Backend, Ends, JobKinds, Made, Refusal, Site, Template, Wiring, unscalable
+from gangplank.backends.base import (
+    ANEW,
+    Backend,
+    Ends,
+    JobKinds,
+    Made,
+    Refusal,
+    Site,
+    Template,
+    Wiring,
+    always,
+    unscalable,
+)
 from gangplank.backends.queueing import NO_QUEUE, VOLCANO, Queue
 from gangplank.backends.trainjob.block import read_block, something_to_run
 from gangplank.backends.trainjob.manifests import manifests
@@ -54,6 +66,7 @@ BACKEND = Backend(
     api_version="trainer.kubeflow.org/v1alpha1",
     kind="TrainJob",
     plural="trainjobs",
+    is_job=always,
     wiring=Wiring(  # Trainer sets nothing but PET_ names
         nnodes="PET_NNODES",
         rank="PET_NODE_RANK",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gangplank.backends import gang
-from gangplank.backends.base import Added, Backend, Ends, JobKinds, Made, Refusal, Wiring
+from gangplank.backends.base import Added, Backend, Ends, JobKinds, Made, Refusal, Wiring, always
 from gangplank.backends.volcano import admission, rules
 from gangplank.backends.volcano.block import read_block
 from gangplank.backends.volcano.manifests import manifests
@@ -19,6 +19,7 @@ BACKEND = Backend(
     api_version="batch.volcano.sh/v1alpha1",
     kind="Job",
     plural="jobs",
+    is_job=always,
     wiring=Wiring(
         nnodes="WORLD_SIZE",  # counts pods
         rank="RANK",

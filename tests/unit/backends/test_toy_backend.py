@@ -24,6 +24,7 @@ from gangplank.backends.base import (
     Site,
     Template,
     Wiring,
+    always,
     block,
     unscalable,
 )
@@ -132,6 +133,7 @@ TOY = Backend(
     api_version=KIND["apiVersion"],
     kind=KIND["kind"],
     plural="toyjobs",
+    is_job=always,
     wiring=Wiring(
         nnodes="TOY_NODES",
         rank="RANK",
