@@ -63,10 +63,11 @@ class Problem:
     path: str
     got: str
     expected: str
-    cure: str = ""
+    fix: str = ""
 
     def __str__(self) -> str:
-        end = f"; {self.cure}" if self.cure else ""
+        question = self.fix.endswith("?")
+        end = f". {'' if question else 'Fix: '}{self.fix}" if self.fix else ""
         return f"{self.path}: got {self.got}, expected {self.expected}{end}"
 
 

@@ -31,6 +31,6 @@ def late(path: str, got: str, expected: str, limit_s: float, fix: str = "") -> s
     """What to say of something that did not come in time.
 
     >>> late("pod default/a", "Pending", "its end", 120, "free a place on its node")
-    'pod default/a: got Pending, expected its end within 120 s; free a place on its node'
+    'pod default/a: got Pending, expected its end within 120 s. Fix: free a place on its node'
     """
     return str(Problem(path, got, f"{expected} within {limit_s:.0f} s", fix))

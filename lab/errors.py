@@ -6,7 +6,7 @@ import re
 
 from gangplank.errors import GangplankError
 
-# (pattern in a tool's output, what it means, the cure); the first that matches is told.
+# (pattern in a tool's output, what it means, the fix); the first that matches is told.
 KNOWN = (
     (
         r"SECURITY ERROR|checksum mismatch|verifying .*: |Hash Sum mismatch",
@@ -42,18 +42,18 @@ class LabError(GangplankError):
 class PartError(LabError):
     """A part that could not be built, told in one message."""
 
-    def __init__(self, what: str, where: str, cure: str) -> None:
+    def __init__(self, what: str, where: str, fix: str) -> None:
         """Keep the three things that a person needs."""
-        super().__init__(f"{where}: {what}\n  cure: {cure}")
-        self.what, self.where, self.cure = what, where, cure
+        super().__init__(f"{where}: {what}\n  fix: {fix}")
+        self.what, self.where, self.fix = what, where, fix
 
 
 def explain(output: str, where: str) -> PartError:
     """Turn a failed tool's output into the error that names its cause; the last lines are shown when none is known."""
-    for pattern, what, cure in KNOWN:
+    for pattern, what, fix in KNOWN:
         found = re.search(pattern, output, re.MULTILINE)
         if found:
             line = next(line for line in output.splitlines() if found.group(0).splitlines()[0] in line)
-            return PartError(f"{what} ({line.strip()[:200]})", where, cure)
+            return PartError(f"{what} ({line.strip()[:200]})", where, fix)
     tail = "\n    ".join(output.strip().splitlines()[-8:])
     return PartError(f"failed; its last lines:\n    {tail}", where, "mend what these lines name, then run it again")

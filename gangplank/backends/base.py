@@ -160,9 +160,9 @@ def block(spec: JobSpec, kind: type[T]) -> T:
     return spec.block if isinstance(spec.block, kind) else kind()
 
 
-def unscalable(job: Json, workers: int, expected: str, cure: str) -> SpecError:
+def unscalable(job: Json, workers: int, expected: str, fix: str) -> SpecError:
     """Why a live job cannot be given so many workers."""
-    return SpecError([Problem("workers", str(workers), expected, cure)], job["metadata"]["name"])
+    return SpecError([Problem("workers", str(workers), expected, fix)], job["metadata"]["name"])
 
 
 ANEW = "submit the job anew with other workers: gangplank delete, then gangplank submit"  # where ranks are fixed
@@ -193,6 +193,6 @@ def refuse(problems: Problems, given: Mapping[str, Any]) -> None:
         raise SpecError(problems, source if len(source) <= SOURCE_LIMIT else f"{source[: SOURCE_LIMIT - 1]}…")
 
 
-def problem(path: str, got: str, expected: str, cure: str = "") -> Problem:
+def problem(path: str, got: str, expected: str, fix: str = "") -> Problem:
     """One thing that is wrong with a manifest."""
-    return Problem(path, got, expected, cure)
+    return Problem(path, got, expected, fix)

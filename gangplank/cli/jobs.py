@@ -58,9 +58,9 @@ def taken(kube: Kube, job: Json) -> str:
     """What is said of a job whose name is taken."""
     meta = job["metadata"]
     differs = [f"\n  {line}" for line in submission.compared(job, submission.there(kube, job))]
-    cure = f"look: gangplank status {meta['name']} -n {meta['namespace']}; remove it: gangplank delete ..."
+    fix = f"look: gangplank status {meta['name']} -n {meta['namespace']}; remove it: gangplank delete ..."
     how = f", and differs from this description:{''.join(differs)}\n" if differs else "; "
-    return f"{title(job)} is there already{how}{cure}"
+    return f"{title(job)} is there already{how}{fix}"
 
 
 def scale(given: argparse.Namespace) -> int:

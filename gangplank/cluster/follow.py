@@ -149,8 +149,8 @@ def follow(watch: JobWatch, say: Callable[[str], None], timeout_s: float) -> Pha
             now = watch.poll()
         except KubeError as error:
             if error.outage:
-                cure = f"{watch.name} trains on without it, run this again to follow it"
-                raise KubeError(f"{error}; {cure}", error.status, error.silence) from None
+                fix = f"{watch.name} trains on without it, run this again to follow it"
+                raise KubeError(f"{error}; {fix}", error.status, error.silence) from None
             raise
         line = f"{now.name}, {watch.running()}/{len(watch.pods)} pods ready"
         training = watch.progress().text()

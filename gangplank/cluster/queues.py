@@ -38,7 +38,7 @@ def problems(manifest: Json, queues: Iterable[Json]) -> list[Problem]:
     >>> job = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "spec": {"queue": "visoin"}}
     >>> known = [{"metadata": {"name": "vision"}, "spec": {}, "status": {"state": "Open"}}]
     >>> print(problems(job, known)[0])
-    spec.queue: got "visoin", expected one of the cluster's queues vision; did you mean vision?
+    spec.queue: got "visoin", expected one of the cluster's queues vision. Did you mean vision?
     """
     where, name = asked(manifest)
     known = {item["metadata"]["name"]: item for item in queues}
@@ -51,10 +51,10 @@ def problems(manifest: Json, queues: Iterable[Json]) -> list[Problem]:
     if name not in known:
         return [Problem(where, shown(name), f"one of the cluster's queues {', '.join(leaves)}", near(name, leaves))]
     if children:
-        cure = f"name one of its own: {', '.join(children)}"
-        return [Problem(where, shown(name), "a leaf queue, which has no queues below it", cure)]
+        fix = f"name one of its own: {', '.join(children)}"
+        return [Problem(where, shown(name), "a leaf queue, which has no queues below it", fix)]
     state = (known[name].get("status") or {}).get("state") or "Unknown"
     if state != "Open":
-        cure = f"open it (vcctl queue operate -n {name} -a open), or name another"
-        return [Problem(where, f"{shown(name)}, which is {state}", "a queue that is Open", cure)]
+        fix = f"open it (vcctl queue operate -n {name} -a open), or name another"
+        return [Problem(where, f"{shown(name)}, which is {state}", "a queue that is Open", fix)]
     return []

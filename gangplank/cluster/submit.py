@@ -73,9 +73,9 @@ def unscheduled(kube: Kube, job: Json) -> list[Problem]:
     schedulers = {((item.get("template") or {}).get("spec") or {}).get("schedulerName") for item in replicas}
     if "volcano" not in schedulers or not kube.get(group_path(job["apiVersion"])) or kube.get(VOLCANO):
         return []
-    cure = "say pytorchjob: {gang: false} in the job's file, or install Volcano"
+    fix = "say pytorchjob: {gang: false} in the job's file, or install Volcano"
     expected = "a scheduler that this cluster has: it has no Volcano"
-    return [Problem("schedulerName", shown("volcano"), expected, cure)]
+    return [Problem("schedulerName", shown("volcano"), expected, fix)]
 
 
 def compared(job: Json, live: Json | None) -> tuple[str, ...]:
@@ -106,11 +106,11 @@ def there(kube: Kube, item: Json) -> Json | None:
 def refusal(job: Json, differs: Sequence[str]) -> str:
     """Why a job that is there stays as it is."""
     head = f"{title(job)} is there and differs from this description:"
-    cure = (
-        "Its controller refuses such updates. Cure: -e training_job_replace=true deletes that job (its claims stay)\n"
+    fix = (
+        "Its controller refuses such updates. Fix: -e training_job_replace=true deletes that job (its claims stay)\n"
         "and runs this one; or give this one another name."
     )
-    return "\n".join([head, *(f"  {line}" for line in differs), cure])
+    return "\n".join([head, *(f"  {line}" for line in differs), fix])
 
 
 def carry_out(kube: Kube, todo: Plan, *, dry_run: bool) -> None:
@@ -147,11 +147,11 @@ def gone(kube: Kube, item: Json) -> None:
 
 
 def make(kube: Kube, item: Json, *, dry_run: bool) -> str:
-    """Submit one object; what was done, or KubeError with the cure."""
+    """Submit one object; what was done, or KubeError with the fix."""
     try:
         return kube.create(item, dry_run=dry_run)
     except KubeError as error:
         if error.status == 404 and "namespaces" not in str(error):
-            cure = "install its operator, or choose another back-end with --backend (gangplank expand --help)"
-            raise KubeError(f"the cluster knows no {item['kind']} of {item['apiVersion']}; {cure}", 404) from None
+            fix = "install its operator, or choose another back-end with --backend (gangplank expand --help)"
+            raise KubeError(f"the cluster knows no {item['kind']} of {item['apiVersion']}; {fix}", 404) from None
         raise

@@ -177,8 +177,8 @@ def read_script(fields: Fields, scripts: Mapping[str, str]) -> Script | None:
         return None
     size = len(text.encode("utf-8", "surrogateescape"))
     if size > SCRIPT_LIMIT:
-        cure = "put it into an image (lab/images/example shows how), or onto a volume, and give its absolute path"
-        fields.bad("script", f"{path} of {size} bytes", f"at most {SCRIPT_LIMIT} bytes, a ConfigMap's limit", cure)
+        fix = "put it into an image (lab/images/example shows how), or onto a volume, and give its absolute path"
+        fields.bad("script", f"{path} of {size} bytes", f"at most {SCRIPT_LIMIT} bytes, a ConfigMap's limit", fix)
         return None
     base = path.rsplit("/", 1)[-1]
     if not re.fullmatch(r"[-\w.]{1,253}", base, re.ASCII):

@@ -22,8 +22,8 @@ ONE_NODE = "kubernetes.io/hostname"  # a node selector with it puts all pods on 
 def check(spec: JobSpec, given: Collection[str], problems: Problems) -> None:
     """Apply every rule to a job; `given` are the fields that its author wrote."""
 
-    def bad(path: str, got: object, expected: str, cure: str = "") -> None:
-        problems.append(Problem(f"training_job.{path}", shown(got), expected, cure))
+    def bad(path: str, got: object, expected: str, fix: str = "") -> None:
+        problems.append(Problem(f"training_job.{path}", shown(got), expected, fix))
 
     backend = BACKENDS[spec.backend]
     for field in given:
@@ -49,8 +49,8 @@ def process(spec: JobSpec, bad: Bad) -> None:
     if not spec.script and (spec.hyperparameters or spec.output):
         bad("script", None, "a script that takes hyperparameters and output", "pass them to your command in args")
     if spec.command and spec.processes_per_node > 1 and not wiring.is_launcher(spec.command):
-        cure = "use script, or start your command with torchrun"
-        bad("processes_per_node", spec.processes_per_node, "1 for a command that is not torchrun", cure)
+        fix = "use script, or start your command with torchrun"
+        bad("processes_per_node", spec.processes_per_node, "1 for a command that is not torchrun", fix)
     if not spec.script and not spec.command and spec.processes_per_node > 1:
         bad("processes_per_node", spec.processes_per_node, "1 for the image's own entry point", "use script")
 
@@ -108,17 +108,17 @@ def volumes(spec: JobSpec, bad: Bad) -> None:
             bad(f"volumes[{index}].mount", volume.mount, f"another place than volumes[{seen[mount]}]")
         seen[mount] = index
         if volume.on == "master" and BACKENDS[spec.backend].one_template:
-            cure = "mount it on all replicas with a ReadWriteMany claim, or use volcano or pytorchjob"
-            bad(f"volumes[{index}].on", "master", f"all on {spec.backend}, whose replicas share one template", cure)
+            fix = "mount it on all replicas with a ReadWriteMany claim, or use volcano or pytorchjob"
+            bad(f"volumes[{index}].on", "master", f"all on {spec.backend}, whose replicas share one template", fix)
         if volume.on == "master" and not spec.masters:
             bad(f"volumes[{index}].on", "master", "all, as the job has no master")
         everywhere = volume.on == "all" and spec.replicas > 1 and ONE_NODE not in spec.node_selector
         if everywhere and volume.access in {"", "ReadWriteOnce", "ReadWriteOncePod"}:
-            cure = (
+            fix = (
                 "mount it `on: master`, or use a ReadWriteMany claim and say `access: ReadWriteMany`, "
                 f"or pin the job to one node with node_selector {ONE_NODE}"
             )
-            bad(f"volumes[{index}].access", volume.access or "ReadWriteOnce", "a claim that many nodes can mount", cure)
+            bad(f"volumes[{index}].access", volume.access or "ReadWriteOnce", "a claim that many nodes can mount", fix)
     inside = spec.output.startswith("/")  # of the container; a bucket needs no volume
     if inside and spec.volumes and not any(_under(spec.output, volume.mount) for volume in spec.volumes):
         bad("output", spec.output, "a folder below one of the volumes' mounts", "else it is lost with the pod")

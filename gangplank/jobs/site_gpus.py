@@ -44,6 +44,6 @@ def on_site(spec: JobSpec, gpus: Gpus, source: str = "job") -> JobSpec:
         return spec
     if not spec.collective_fallback:
         expected = "gloo: this site's GPUs are simulated, so they are given to pods and CUDA does not run on them"
-        cure = "say collective_fallback: gloo to train on the CPU where CUDA is missing, or collective: gloo"
-        raise SpecError([Problem("training_job.collective", '"nccl"', expected, cure)], source)
+        fix = "say collective_fallback: gloo to train on the CPU where CUDA is missing, or collective: gloo"
+        raise SpecError([Problem("training_job.collective", '"nccl"', expected, fix)], source)
     return replace(spec, collective=spec.collective_fallback)

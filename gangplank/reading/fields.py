@@ -64,9 +64,9 @@ class Fields:
         """The full path of a field, as messages show it."""
         return f"{self.path}.{name}".strip(".")
 
-    def bad(self, name: str, got: object, expected: str, cure: str = "") -> None:
+    def bad(self, name: str, got: object, expected: str, fix: str = "") -> None:
         """Note that a field is not what it should be."""
-        self.problems.append(Problem(self.at(name) or "job", shown(got), expected, cure))
+        self.problems.append(Problem(self.at(name) or "job", shown(got), expected, fix))
 
     def raw(self, name: str) -> Any:
         """A field as it came; None if it is absent or null."""
@@ -164,8 +164,8 @@ class Fields:
             if isinstance(item, str) and "\x00" not in item:
                 found.append(item)
             else:
-                cure = QUOTE if isinstance(item, bool | int | float) else ""
-                self.bad(f"{name}[{index}]", item, "text", cure)
+                fix = QUOTE if isinstance(item, bool | int | float) else ""
+                self.bad(f"{name}[{index}]", item, "text", fix)
         return tuple(found)
 
     def items(self, name: str) -> list[Any]:
@@ -228,7 +228,7 @@ def near(word: str, options: Collection[str]) -> str:
     """A hint at what was probably meant.
 
     >>> near("worker", ["workers", "masters"])
-    'did you mean workers?'
+    'Did you mean workers?'
     """
     found = difflib.get_close_matches(word[:64], list(options), n=1)
-    return f"did you mean {found[0]}?" if found else ""
+    return f"Did you mean {found[0]}?" if found else ""

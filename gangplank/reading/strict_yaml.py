@@ -86,8 +86,8 @@ def documents(text: str, source: str, *, strict: bool) -> list[Any]:
     except yaml.MarkedYAMLError as error:
         problems.append(_told(error))
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        cure = "save it as UTF-8 text" if "unacceptable" in str(error) or "character" in str(error) else ""
-        problems.append(Problem("file", str(error).splitlines()[0] or "what YAML cannot hold", "YAML", cure))
+        fix = "save it as UTF-8 text" if "unacceptable" in str(error) or "character" in str(error) else ""
+        problems.append(Problem("file", str(error).splitlines()[0] or "what YAML cannot hold", "YAML", fix))
     if problems:
         raise SpecError(problems, source)
     return [item for item in found if item is not None]
@@ -150,9 +150,9 @@ def _scalar(node: yaml.ScalarNode, problems: Problems) -> None:
         return
     for pattern, kind in TRAPS:
         if pattern.fullmatch(node.value):
-            cure = f'write "{node.value}" for the text, or the plain number or true or false that you mean'
+            fix = f'write "{node.value}" for the text, or the plain number or true or false that you mean'
             problems.append(
-                Problem(_line(node), f"the bare word {node.value}", f"no word that YAML reads as {kind}", cure)
+                Problem(_line(node), f"the bare word {node.value}", f"no word that YAML reads as {kind}", fix)
             )
             return
 

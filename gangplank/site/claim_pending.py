@@ -1,4 +1,4 @@
-"""Why a claim stays Pending, by one cause with its evidence and its cure. Pure."""
+"""Why a claim stays Pending, by one cause with its evidence and its fix. Pure."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def why_pending(claim: Json, classes: Iterable[Json], events: Sequence[Json], po
     if (claim.get("status") or {}).get("phase") != "Pending":
         return ""
     known = {item["metadata"]["name"]: item for item in classes}
-    cause, evidence, cure = _cause(claim, known, events, list(pods))
-    return f"{claim['metadata']['name']}: {cause}: {evidence[:SHOWN]}. Cure: {cure}."
+    cause, evidence, fix = _cause(claim, known, events, list(pods))
+    return f"{claim['metadata']['name']}: {cause}: {evidence[:SHOWN]}. Fix: {fix}."
 
 
 def _cause(claim: Json, known: dict[str, Json], events: Sequence[Json], pods: list[Json]) -> tuple[str, str, str]:

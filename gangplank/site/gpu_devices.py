@@ -1,4 +1,4 @@
-"""Why nodes do not advertise a device that they should: one cause per node, with its evidence and its cure. Pure.
+"""Why nodes do not advertise a device that they should: one cause per node, with its evidence and its fix. Pure.
 
 Reads what the API server shows of a device plugin's DaemonSet, in the order in which a plugin can fail: its pod is not
 made, not placed, not started, does not find the hardware, or finds none that is healthy. The log lines are those of
@@ -38,10 +38,10 @@ class Finding:
     node: str
     cause: str
     evidence: str
-    cure: str
+    fix: str
 
     def __str__(self) -> str:
-        return f"{self.node}: {self.cause}: {self.evidence[:SHOWN]}. Cure: {self.cure}."
+        return f"{self.node}: {self.cause}: {self.evidence[:SHOWN]}. Fix: {self.fix}."
 
 
 @dataclass(frozen=True)
@@ -121,12 +121,12 @@ def without_devices(nodes: Iterable[Json], seen: Seen, resource: str) -> list[Fi
         if not devices(node, resource):
             name = node["metadata"]["name"]
             pod = next((pod for pod in seen.pods if pod["spec"].get("nodeName") == name), None)
-            cause, evidence, cure = _of_pod(node, pod, seen, resource) if pod else _no_pod(node, seen)
-            found.append(Finding(name, cause, evidence, cure))
+            cause, evidence, fix = _of_pod(node, pod, seen, resource) if pod else _no_pod(node, seen)
+            found.append(Finding(name, cause, evidence, fix))
     return found
 
 
-Why = tuple[str, str, str]  # cause, evidence, cure
+Why = tuple[str, str, str]  # cause, evidence, fix
 
 
 def _no_pod(node: Json, seen: Seen) -> Why:
@@ -156,13 +156,13 @@ def _no_pod(node: Json, seen: Seen) -> Why:
         f"{key}={value}" for key, value in seen.template.get("nodeSelector", {}).items() if labels.get(key) != value
     ]
     if missing:
-        cure = "add the node to gpu_device_plugin_nodes, which labels it"
-        return "plugin not scheduled", f"the node lacks {', '.join(missing)}, which DaemonSet {name} selects", cure
+        fix = "add the node to gpu_device_plugin_nodes, which labels it"
+        return "plugin not scheduled", f"the node lacks {', '.join(missing)}, which DaemonSet {name} selects", fix
     told = seen.said(name) or "no event says why"
-    cure = "see its nodeSelector, affinity and events"
+    fix = "see its nodeSelector, affinity and events"
     if "violates PodSecurity" in told:
-        cure = "label its namespace pod-security.kubernetes.io/enforce=privileged, or let the role make another"
-    return "plugin not scheduled", f"DaemonSet {name}: {told}", cure
+        fix = "label its namespace pod-security.kubernetes.io/enforce=privileged, or let the role make another"
+    return "plugin not scheduled", f"DaemonSet {name}: {told}", fix
 
 
 def _of_pod(node: Json, pod: Json, seen: Seen, resource: str) -> Why:
@@ -172,8 +172,8 @@ def _of_pod(node: Json, pod: Json, seen: Seen, resource: str) -> Why:
     containers = [*(status.get("initContainerStatuses") or []), *(status.get("containerStatuses") or [])]
     states = [container.get("state") or {} for container in containers]
     if told := seen.said(name, NO_RUNTIME):
-        cure = "configure the runtime on the node (nvidia-ctk runtime configure), or correct the RuntimeClass's handler"
-        return "wrong runtime class", f"pod {name}: {told}", cure
+        fix = "configure the runtime on the node (nvidia-ctk runtime configure), or correct the RuntimeClass's handler"
+        return "wrong runtime class", f"pod {name}: {told}", fix
     for state in states:
         waiting = state.get("waiting") or {}
         if waiting.get("reason") in NO_IMAGE:
@@ -185,8 +185,8 @@ def _of_pod(node: Json, pod: Json, seen: Seen, resource: str) -> Why:
     if line := _line(log, NO_TOOLKIT):
         if seen.template.get("runtimeClassName"):
             return "no driver", f"pod {name} has its runtime class and yet says: {line}", driver
-        cure = "set gpu_device_plugin_runtime_class, or make the NVIDIA runtime the node's default"
-        return "wrong runtime class", f"pod {name} has no runtime class and says: {line}", cure
+        fix = "set gpu_device_plugin_runtime_class, or make the NVIDIA runtime the node's default"
+        return "wrong runtime class", f"pod {name} has no runtime class and says: {line}", fix
     if status.get("phase") != "Running" or not all("running" in state for state in states[-1:]):
         ended = next((_end(part) for part in containers if _end(part)), "")
         last = log.strip().splitlines()[-1:] or [seen.said(name) or "it left no log"]

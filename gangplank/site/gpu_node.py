@@ -33,21 +33,21 @@ def unprepared(driver: str, toolkit: str, runtime: str, handler: str) -> list[Pr
     """
     found = []
     if version(driver, r"Kernel Module.*?\s") < DRIVER_MINIMUM:
-        cure = "install NVIDIA's driver of the distribution, load it (modprobe nvidia), see nvidia-smi work"
-        found.append(Problem("driver", first(driver), f"NVIDIA's driver, at least {dotted(DRIVER_MINIMUM)}", cure))
+        fix = "install NVIDIA's driver of the distribution, load it (modprobe nvidia), see nvidia-smi work"
+        found.append(Problem("driver", first(driver), f"NVIDIA's driver, at least {dotted(DRIVER_MINIMUM)}", fix))
     if version(toolkit, "version ") < TOOLKIT_MINIMUM:
         expected = f"nvidia-container-toolkit, at least {dotted(TOOLKIT_MINIMUM)}"
         found.append(Problem("container toolkit", first(toolkit), expected, f"install it: {INSTALL}"))
     names = set(re.findall(r"runtimes\.['\"]?([\w.-]+?)['\"]?\]", runtime))
     default = re.search(r"default_runtime_name = ['\"]([\w.-]+)['\"]", runtime)
-    cure = "nvidia-ctk runtime configure --runtime=containerd, then restart containerd"
+    fix = "nvidia-ctk runtime configure --runtime=containerd, then restart containerd"
     if handler and handler not in names:
         got = ", ".join(sorted(names)) or "no runtime"
-        found.append(Problem("containerd", got, f"the runtime {handler} of the RuntimeClass", cure))
+        found.append(Problem("containerd", got, f"the runtime {handler} of the RuntimeClass", fix))
     if not handler and (default.group(1) if default else "") != "nvidia":
         got = f"default_runtime_name {default.group(1) if default else 'not set'}"
         expected = "nvidia, as no RuntimeClass is set"
-        found.append(Problem("containerd", got, expected, f"{cure.replace(',', ' --set-as-default,', 1)}"))
+        found.append(Problem("containerd", got, expected, f"{fix.replace(',', ' --set-as-default,', 1)}"))
     return found
 
 

@@ -49,22 +49,22 @@ def class_problems(
                 found.append(Problem(f"{where}.{key}", shown(item.get(key) or None), expected, "see the role's README"))
         for key in ("expansion", "access_modes", "parameters", "mount_options"):
             if item.get(key) and not csi:
-                cure = "take it out: local-path-provisioner cannot do otherwise"
-                found.append(Problem(f"{where}.{key}", shown(item[key]), f"none for kind {item['kind']}", cure))
+                fix = "take it out: local-path-provisioner cannot do otherwise"
+                found.append(Problem(f"{where}.{key}", shown(item[key]), f"none for kind {item['kind']}", fix))
         if csi and drivers is not None and item.get("provisioner") and item["provisioner"] not in drivers:
             expected = f"a CSI driver of the cluster, which has {', '.join(drivers) or 'none'}"
-            cure = "install the driver first, by its own chart"
-            found.append(Problem(f"{where}.provisioner", shown(item["provisioner"]), expected, cure))
+            fix = "install the driver first, by its own chart"
+            found.append(Problem(f"{where}.provisioner", shown(item["provisioner"]), expected, fix))
         if item["kind"] == "local" and item.get("binding_mode") == "Immediate":
             expected = "WaitForFirstConsumer: a folder is on a node, which its first pod chooses"
             found.append(Problem(f"{where}.binding_mode", '"Immediate"', expected, "take it out"))
     defaults = [item["name"] for item in classes if item.get("default")]
     others = [item["metadata"]["name"] for item in live if is_default(item) and item["metadata"]["name"] not in given]
     if classes and len(defaults + others) != 1:
-        cure = "say `default: true` at one class"
+        fix = "say `default: true` at one class"
         if others:
-            cure += f", or take the annotation {DEFAULT} from {', '.join(others)}, which is not of this inventory"
-        found.append(Problem("storage_classes", shown(defaults + others), "exactly one default class", cure))
+            fix += f", or take the annotation {DEFAULT} from {', '.join(others)}, which is not of this inventory"
+        found.append(Problem("storage_classes", shown(defaults + others), "exactly one default class", fix))
     return found
 
 
@@ -142,13 +142,13 @@ def claim_problems(
         if (claim["namespace"], claim["name"]) in there:
             found += _changes(where, claim, size, modes, there[claim["namespace"], claim["name"]], known)
         elif name not in ours and name not in known:
-            cure = f"one of {', '.join(sorted({*ours, *known})) or 'none: give storage_classes one'}"
-            found.append(Problem(f"{where}.class", shown(name or None), "a storage class that there is", cure))
+            fix = f"one of {', '.join(sorted({*ours, *known})) or 'none: give storage_classes one'}"
+            found.append(Problem(f"{where}.class", shown(name or None), "a storage class that there is", fix))
         elif name in ours and (wrong := [mode for mode in modes if mode not in modes_of(ours[name])]):
             can = [item["name"] for item in classes if set(modes) <= set(modes_of(item))]
-            cure = f"use the class {' or '.join(can)}" if can else "give the site a class that can"
+            fix = f"use the class {' or '.join(can)}" if can else "give the site a class that can"
             expected = f"of {', '.join(modes_of(ours[name]))}, which {name} has"
-            found.append(Problem(f"{where}.access_modes", shown(wrong), expected, cure))
+            found.append(Problem(f"{where}.access_modes", shown(wrong), expected, fix))
     return found
 
 
@@ -171,8 +171,8 @@ def _changes(where: str, claim: Given, size: Any, modes: list[str], live: Json, 
                 Problem(f"{where}.size", shown(claim["size"]), f"{has}: the class {name} grows no volume", ANEW)
             )
         elif (live.get("status") or {}).get("phase") != "Bound":
-            cure = "start the pod that uses it, then grow it"
-            found.append(Problem(f"{where}.size", shown(claim["size"]), f"{has} until the claim is bound", cure))
+            fix = "start the pod that uses it, then grow it"
+            found.append(Problem(f"{where}.size", shown(claim["size"]), f"{has} until the claim is bound", fix))
     return found
 
 
@@ -183,11 +183,11 @@ def mount_problems(volumes: Sequence[Given], live: Iterable[Json]) -> list[Probl
     for at, volume in enumerate(volumes):
         where, claim = f"training_job.volumes[{at}]", volume["claim"]
         if claim not in there:
-            cure = "create it (storage_claims, or the team's file), or name one that there is"
+            fix = "create it (storage_claims, or the team's file), or name one that there is"
             expected = f"a claim of the job's namespace, which has {', '.join(sorted(there)) or 'none'}"
-            found.append(Problem(f"{where}.claim", shown(claim), expected, cure))
+            found.append(Problem(f"{where}.claim", shown(claim), expected, fix))
         elif volume["access"] and volume["access"] not in there[claim]:
             expected = f"{', '.join(there[claim])}, as the claim {claim} has it"
-            cure = "use a claim of a ReadWriteMany class, or mount it `on: master` without access"
-            found.append(Problem(f"{where}.access", shown(volume["access"]), expected, cure))
+            fix = "use a claim of a ReadWriteMany class, or mount it `on: master` without access"
+            found.append(Problem(f"{where}.access", shown(volume["access"]), expected, fix))
     return found

@@ -129,7 +129,7 @@ def variables(path: Path) -> list[Json]:
     return [{"name": name, "expression": text} for name, text in found.items()]
 
 
-# (variable with what is wrong, what it is, variable with what is allowed, the cure)
+# (variable with what is wrong, what it is, variable with what is allowed, the fix)
 REFUSALS = (
     ("badQueues", "queue", "queues", 'say which queue: Volcano takes "default" for work that names none'),
     (
@@ -163,12 +163,12 @@ REFUSALS = (
 )
 
 
-def message(bad: str, what: str, allowed: str, cure: str) -> str:
-    """What the person is told, in CEL: what it got, what it wants, the cure."""
+def message(bad: str, what: str, allowed: str, fix: str) -> str:
+    """What the person is told, in CEL: what it got, what it wants, the fix."""
     named = f"variables.{allowed}.filter(a, a != '')"
     some = f"({named}.size() > 0 ? {named}.join(', ') : 'none')"
     start = f"'team ' + variables.team + ': {what} \"' + variables.{bad}[0] + '\" is none of its {allowed} ('"
-    return f"{start} + {some} + '); {cure}'"
+    return f"{start} + {some} + '); {fix}'"
 
 
 # The API server's defaults, written out: an object that is read back is then equal to what was made of it.

@@ -36,7 +36,7 @@ def work(kube: Kube, folder: str, remove: Sequence[str] = (), remove_claims: Seq
         remove_claims,
     )
     queues = [item["metadata"]["name"] for item in todo.remove if item["kind"] == "Queue"]
-    busy = [f"{text}. Cure: wait for it, or keep the queue in its file" for text in cluster.in_queues(kube, queues)]
+    busy = [f"{text}. Fix: wait for it, or keep the queue in its file" for text in cluster.in_queues(kube, queues)]
     guards = any(item["kind"].startswith("ValidatingAdmission") for item in todo.write)
     return replace(
         todo,

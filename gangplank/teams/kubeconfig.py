@@ -80,8 +80,8 @@ def check_member(kube: Kube, namespace: str, team: str, member: str) -> None:
     users = sorted({one["name"] for item in found for one in item.get("subjects") or [] if one["kind"] == "User"})
     if member not in users or member.startswith("system:"):
         expected = f"one of {', '.join(users) or 'nobody yet'}"
-        cure = "add the user to the team's file and run playbooks/teams.yml"
-        raise SpecError([Problem("MEMBER", shown(member), expected, cure)], f"team {team}")
+        fix = "add the user to the team's file and run playbooks/teams.yml"
+        raise SpecError([Problem("MEMBER", shown(member), expected, fix)], f"team {team}")
 
 
 def signed(kube: Kube, member: str, request: bytes, ttl_s: int) -> str:

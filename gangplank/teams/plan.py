@@ -139,7 +139,7 @@ def frozen(differences: Sequence[Difference]) -> list[str]:
             continue
         sizes = isinstance(item.wanted, str) and isinstance(item.live, str) and item.path.endswith("storage")
         if not sizes or quantity.parse(str(item.wanted)) < quantity.parse(str(item.live)):
-            found.append(f"{item}; a claim only ever grows. Cure: put it back, or add a claim of another name")
+            found.append(f"{item}; a claim only ever grows. Fix: put it back, or add a claim of another name")
     return found
 
 
@@ -147,7 +147,7 @@ def strangers(wanted: Sequence[Json], there: Mapping[Identity, Json], spaces: Co
     """Namespaces that teams' files name and that are on the cluster already without being a team's."""
     return [
         f"team {team_of(item)}: namespace {shown(name)} is there and belongs to no team. Expected a namespace of the "
-        f"team's own. Cure: another name under team.namespace, or hand it over: kubectl label namespace {name} "
+        f"team's own. Fix: another name under team.namespace, or hand it over: kubectl label namespace {name} "
         f"{PART_LABEL}={TEAM_PART[PART_LABEL]} {TEAM_LABEL}={team_of(item)}"
         for item in wanted
         if item["kind"] == "Namespace" and identity(item) not in there and (name := item["metadata"]["name"]) in spaces

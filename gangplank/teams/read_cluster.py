@@ -56,10 +56,10 @@ def objects(kube: Kube) -> list[Json]:
             found = kube.call("GET", everywhere(api_version, plural), query={"labelSelector": PART_LABEL})["items"]
         except KubeError as error:
             if error.status == 404:
-                cure = (
+                fix = (
                     "install Volcano first: playbooks/site.yml" if kind == "Queue" else "use Kubernetes 1.30 or newer"
                 )
-                raise KubeError(f"the cluster knows no {kind} of {api_version}; {cure}", 404) from None
+                raise KubeError(f"the cluster knows no {kind} of {api_version}; {fix}", 404) from None
             raise
         return [{"apiVersion": api_version, "kind": kind, **item} for item in found]
 

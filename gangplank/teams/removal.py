@@ -38,15 +38,15 @@ def removal(
     claims that may be deleted with all that is on them, as namespace/name.
     """
     refused = [
-        f"teams_remove: team {team} has a file. Expected a team without one; cure: remove its file, or the name here"
+        f"teams_remove: team {team} has a file. Expected a team without one; fix: remove its file, or the name here"
         for team in sorted(set(teams) & set(with_file))
     ]
     spaces = namespaces_of(set(teams) - set(with_file), live)
     for space, team in sorted(spaces.items()):
         if running.get(space):
             some = ", ".join(list(running[space])[:5])
-            cure = f"wait for them, or: gangplank delete NAME -n {space}"
-            refused.append(f"teams_remove: team {team} has work that has not ended: {some}. Cure: {cure}")
+            fix = f"wait for them, or: gangplank delete NAME -n {space}"
+            refused.append(f"teams_remove: team {team} has work that has not ended: {some}. Fix: {fix}")
     every = {f"{space}/{name}" for space in claims for name in claims[space]}
     refused += [
         f"teams_remove_claims: got {name}, expected one of {', '.join(sorted(every)) or 'no claims'}"

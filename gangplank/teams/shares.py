@@ -63,8 +63,8 @@ def own_accounts(teams: Sequence[TeamSpec]) -> Iterator[tuple[str, Problem]]:
             if owner := owners.get(key(member.namespace)):
                 path = f"team.members[{index}].service_account"
                 expected = "an account of a namespace that is no team's, e.g. ci/runner"
-                cure = f"every trainer of team {owner} can run a pod as this one"
-                yield team.source, Problem(path, shown(f"{member.namespace}/{member.name}"), expected, cure)
+                fix = f"every trainer of team {owner} can run a pod as this one"
+                yield team.source, Problem(path, shown(f"{member.namespace}/{member.name}"), expected, fix)
 
 
 def trees(owned: Sequence[Owned]) -> Iterator[tuple[str, Problem]]:

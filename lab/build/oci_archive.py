@@ -84,8 +84,8 @@ def read_image(archive: Path) -> tuple[list[Layer], dict[str, Any]]:
             ]  # fmt: skip
             return layers, dict(image["config"])
     except (OSError, KeyError, ValueError, tarfile.TarError) as error:
-        cure = "name the OCI archive of one image, as skopeo copy or lab.build.parts write it"
-        raise PartError(f"not an OCI archive ({error!r})", str(archive), cure) from error
+        fix = "name the OCI archive of one image, as skopeo copy or lab.build.parts write it"
+        raise PartError(f"not an OCI archive ({error!r})", str(archive), fix) from error
 
 
 def write_image(target: Path, name: str, layers: list[Layer], config: dict[str, Any]) -> str:

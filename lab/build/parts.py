@@ -194,8 +194,8 @@ def build(names: list[str], say: Say, *, roots: tuple[str, ...] = ("node",), dry
     home, pins = cache_home(), load_pins()
     unknown = sorted(set(names) - set(pins.parts))
     if unknown:
-        cure = f"choose of: {', '.join(sorted(pins.parts))}"
-        raise PartError(f"unknown part {', '.join(unknown)}", "lab_parts_wanted", cure)
+        fix = f"choose of: {', '.join(sorted(pins.parts))}"
+        raise PartError(f"unknown part {', '.join(unknown)}", "lab_parts_wanted", fix)
     # What is all there needs no lock: nobody waits for a build of something else.
     found = _make(names, roots, Workshop(home, pins, say, dry=True))
     if dry or not found["built"]:

@@ -81,8 +81,8 @@ class Host:
     daemons: tuple[str, ...] = ()
 
 
-def _line(what: str, got: str, expected: str, cure: str) -> str:
-    return f"{what}: got {got}, expected {expected}. Cure: {cure}"
+def _line(what: str, got: str, expected: str, fix: str) -> str:
+    return f"{what}: got {got}, expected {expected}. Fix: {fix}"
 
 
 def _system(host: Host) -> list[str]:
@@ -91,30 +91,30 @@ def _system(host: Host) -> list[str]:
         got, expected = f"{host.system} {host.machine}", f"Linux {' or '.join(sorted(MACHINES))}"
         found.append(_line("machine", got, expected, "run the lab on such a machine; site.yml works from any"))
     if host.user:
-        cure = "run it as root (sudo -E); site.yml on a cluster of yours needs no root"
-        found.append(_line("user", f"uid {host.user}", "root, which namespaces and mounts need", cure))
+        fix = "run it as root (sudo -E); site.yml on a cluster of yours needs no root"
+        found.append(_line("user", f"uid {host.user}", "root, which namespaces and mounts need", fix))
     elif missing := sorted(CAPABILITIES.keys() - host.capabilities):
-        cure = "in a container, run it privileged; else use a virtual machine"
-        found.append(_line("capabilities", f"root without {', '.join(missing)}", "a root that may mount", cure))
+        fix = "in a container, run it privileged; else use a virtual machine"
+        found.append(_line("capabilities", f"root without {', '.join(missing)}", "a root that may mount", fix))
     return found
 
 
 def _cgroups(host: Host) -> list[str]:
     if host.controllers is None:
-        cure = f"mount -t cgroup2 none {CGROUPS}"
-        return [_line("cgroups", f"nothing at {CGROUPS}", "a cgroup hierarchy", cure)]
+        fix = f"mount -t cgroup2 none {CGROUPS}"
+        return [_line("cgroups", f"nothing at {CGROUPS}", "a cgroup hierarchy", fix)]
     found = []
     missing = sorted(set(CONTROLLERS) - host.controllers)
     if missing:
         got, expected = f"no controller {', '.join(missing)}", ", ".join(CONTROLLERS)
-        cure = "boot with " + " ".join(f"cgroup_enable={name}" for name in missing)
+        fix = "boot with " + " ".join(f"cgroup_enable={name}" for name in missing)
         if host.cgroup_version == 1:
             mounts = [f"mount -t cgroup -o {name} {name} {CGROUPS}/{name}" for name in missing]
-            cure = f"{'; '.join(mounts)} (after mkdir); or {cure}"
-        found.append(_line(f"cgroups v{host.cgroup_version}", got, expected, cure))
+            fix = f"{'; '.join(mounts)} (after mkdir); or {fix}"
+        found.append(_line(f"cgroups v{host.cgroup_version}", got, expected, fix))
     if not host.cgroup_writable:
-        cure = "in a container, run it privileged; else mount -o remount,rw it"
-        found.append(_line("cgroups", f"{CGROUPS} read-only", "it writable", cure))
+        fix = "in a container, run it privileged; else mount -o remount,rw it"
+        found.append(_line("cgroups", f"{CGROUPS} read-only", "it writable", fix))
     return found
 
 
@@ -122,14 +122,14 @@ def _kernel(host: Host) -> list[str]:
     found = []
     names = {"net": "network", "mnt": "mount"}
     for kind in sorted(names.keys() - host.namespaces):
-        cure = f"boot a kernel with CONFIG_{'NET_NS' if kind == 'net' else 'NAMESPACES'}=y"
-        found.append(_line("kernel", f"no {names[kind]} namespaces", "them", cure))
+        fix = f"boot a kernel with CONFIG_{'NET_NS' if kind == 'net' else 'NAMESPACES'}=y"
+        found.append(_line("kernel", f"no {names[kind]} namespaces", "them", fix))
     for name in sorted(FEATURES.keys() - host.features):
         module, option = FEATURES[name]
-        cure = f"modprobe {module}"
+        fix = f"modprobe {module}"
         if name not in host.loadable:
-            cure += f"; where the kernel has no such module, boot one with {option}=y or =m"
-        found.append(_line("kernel", f"no {name}", "it loaded or built in", cure))
+            fix += f"; where the kernel has no such module, boot one with {option}=y or =m"
+        found.append(_line("kernel", f"no {name}", "it loaded or built in", fix))
     return found
 
 
@@ -148,15 +148,15 @@ def _room(host: Host, needs: Needs) -> list[str]:
     if host.cache_free_gib < wanted:
         state = "filled" if host.cache_warm else "empty"
         expected = f"{wanted:g} GiB (the cache is {state})"
-        cure = "free some space, or set XDG_CACHE_HOME to a folder on a larger disk"
-        found.append(_line(f"disk of {host.cache}", f"{host.cache_free_gib:.1f} GiB free", expected, cure))
+        fix = "free some space, or set XDG_CACHE_HOME to a folder on a larger disk"
+        found.append(_line(f"disk of {host.cache}", f"{host.cache_free_gib:.1f} GiB free", expected, fix))
     if host.state_free_gib < needs.disk_warm_gib:
         got, expected = f"{host.state_free_gib:.1f} GiB free", f"{needs.disk_warm_gib:g} GiB for the nodes' files"
         found.append(_line(f"disk of {host.state}", got, expected, "free some space there"))
     if host.memory_gib < needs.memory_gib * 0.95:  # a machine of 6 GiB shows 5.8: the kernel keeps some
         got = f"{host.memory_gib:.1f} GiB"
-        cure = "give it more; for a smaller lab lower preflight_memory_gib and take a node out of its inventory"
-        found.append(_line("memory of the machine", got, f"{needs.memory_gib:g} GiB", cure))
+        fix = "give it more; for a smaller lab lower preflight_memory_gib and take a node out of its inventory"
+        found.append(_line("memory of the machine", got, f"{needs.memory_gib:g} GiB", fix))
     return found
 
 
@@ -177,20 +177,20 @@ def _taken(host: Host, needs: Needs) -> list[str]:
         for cidr, link in listed:
             network = _overlaps(cidr, needs.networks)
             if network and link != HOST_LINK:
-                cure = f"remove it (ip {kind} del {cidr} dev {link}), or give the lab other networks (lab_cluster_*)"
-                found.append(_line(f"network {network}", f"{kind} {cidr} on {link}", "nobody but the lab in it", cure))
+                fix = f"remove it (ip {kind} del {cidr} dev {link}), or give the lab other networks (lab_cluster_*)"
+                found.append(_line(f"network {network}", f"{kind} {cidr} on {link}", "nobody but the lab in it", fix))
     if not host.lab_there and HOST_LINK in host.links:
-        cure = f"rename or remove it: ip link del {HOST_LINK}"
-        found.append(_line("link", f"{HOST_LINK}, and no lab is here", "the name free", cure))
+        fix = f"rename or remove it: ip link del {HOST_LINK}"
+        found.append(_line("link", f"{HOST_LINK}, and no lab is here", "the name free", fix))
     if not host.lab_there and host.pinned:
-        cure = "; ".join(f"ip netns del {name}" for name in host.pinned)
+        fix = "; ".join(f"ip netns del {name}" for name in host.pinned)
         got = f"{', '.join(host.pinned)}, and no lab is here"
-        found.append(_line("network namespaces", got, f"the names {NAMESPACES}* free", cure))
+        found.append(_line("network namespaces", got, f"the names {NAMESPACES}* free", fix))
     return found
 
 
 def problems(host: Host, needs: Needs) -> list[str]:
-    """Return all that keeps the lab from this machine, a line each: what, got, expected, cure."""
+    """Return all that keeps the lab from this machine, a line each: what, got, expected, fix."""
     return [
         *_system(host), *_cgroups(host), *_kernel(host), *_programs(host), *_room(host, needs), *_taken(host, needs)
     ]  # fmt: skip

@@ -43,12 +43,12 @@ class ActionModule(ClusterAction):
         path = self.environment.get("PATH", "")
         for name in programs:
             if not shutil.which(name, path=path):
-                cure = f"{FIX.get(name, 'install it')}, or add its folder to PATH in the inventory's site_environment"
-                yield str(Problem(name, f"none on PATH ({path})", f"the program {name}", cure))
+                fix = f"{FIX.get(name, 'install it')}, or add its folder to PATH in the inventory's site_environment"
+                yield str(Problem(name, f"none on PATH ({path})", f"the program {name}", fix))
 
     def forbidden(self, rights: Iterable[str]) -> Iterator[str]:
         """A line for the rights that this person does not have."""
         if lacking := [right for right in rights if not self.kube.may(*right.split(" ", 1))]:
             account = f"an account that may not {', '.join(lacking)}"
-            cure = "name its kubeconfig in K8S_AUTH_KUBECONFIG"
-            yield str(Problem(str(self.kube), account, "an administrator's", cure))
+            fix = "name its kubeconfig in K8S_AUTH_KUBECONFIG"
+            yield str(Problem(str(self.kube), account, "an administrator's", fix))

@@ -42,7 +42,7 @@ class ActionModule(LibraryAction):
         short, lines = [other.removeprefix(prefix) for other in known], []
         for name in unknown:
             near = difflib.get_close_matches(name.removeprefix(prefix), short, 1)
-            cure = f"write {prefix}{near[0]}" if near else f"remove it, or see roles/{role.get_name()}/README.md"
+            fix = f"write {prefix}{near[0]}" if near else f"remove it, or see roles/{role.get_name()}/README.md"
             where = written_in(name, places)
-            lines.append(f"{where}: {name}: role {role.get_name()} has no such input. Cure: {cure}.")
+            lines.append(f"{where}: {name}: role {role.get_name()} has no such input. Fix: {fix}.")
         return {"failed": True, "msg": "\n".join(lines)}

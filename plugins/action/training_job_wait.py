@@ -35,8 +35,8 @@ class ActionModule(ClusterAction):
         end = follow(watch, say, given["timeout_s"])
         if end is None or end.failed:
             what = f"did not end within {given['timeout_s']:.0f} s" if end is None else f"{end.name} {end.reason}"
-            cure = "mend what these lines name; a job that has failed is run anew with -e training_job_replace=true"
-            raise KubeError(f"job {watch.name}: {what}\n{watch.trouble()}\nCure: {cure}")
+            fix = "mend what these lines name; a job that has failed is run anew with -e training_job_replace=true"
+            raise KubeError(f"job {watch.name}: {what}\n{watch.trouble()}\nFix: {fix}")
         rows = watch.progress().rows
         records = gathered(self.kube.patient(say), watch.job, watch.records, given["world_size"])
         evidence = [json.dumps(record) for record in records]

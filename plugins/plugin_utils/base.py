@@ -60,8 +60,8 @@ class LibraryAction(ActionBase):
         except GangplankError as error:
             return result | {"failed": True, "msg": str(error)}
         except OSError as error:
-            cure = "free some space or mend its permissions, then run it again"
-            return result | {"failed": True, "msg": f"{error.filename or self._task.action}: {error.strerror}; {cure}"}
+            fix = "free some space or mend its permissions, then run it again"
+            return result | {"failed": True, "msg": f"{error.filename or self._task.action}: {error.strerror}; {fix}"}
 
     @property
     def dry(self) -> bool:

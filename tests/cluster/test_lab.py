@@ -116,7 +116,7 @@ def test_the_cache_is_not_removed_under_the_nodes(tmp_path: Path) -> None:
         check=False,
     )
     assert told.returncode != 0
-    assert "Cure: make down" in told.stderr
+    assert "Fix: make down" in told.stderr
     assert (tmp_path / "cache/gangplank").is_dir()
 
 

@@ -42,7 +42,7 @@ def installed(shell: Shell, alone: None) -> None:  # noqa: ARG001  # before it
 def test_the_tag_that_the_page_has_is_refused(shell: Shell) -> None:
     said = shell.refused(f"{INSTALL} --set image.tag=latest --dry-run")
     assert "image.tag: got latest" in said
-    assert "Cure: leave image.tag out" in said
+    assert "Fix: leave image.tag out" in said
 
 
 @pytest.mark.usefixtures("installed")

@@ -168,7 +168,7 @@ def test_a_full_disk_is_told_and_nothing_half_made_stays(tiny: Path) -> None:
     done = run(tiny, before=before)
     assert done.returncode == 1
     assert "error: tiny v1: the disk is full (" in done.stderr
-    assert "cure: free some space" in done.stderr
+    assert "fix: free some space" in done.stderr
     assert "Traceback" not in done.stderr
     assert done.stdout.split() == [f"{tiny}/cache/gangplank/parts"]
     assert run(tiny).returncode == 0

@@ -77,7 +77,7 @@ def late(what: str, ask: Any) -> str:
 
 def test_an_object_that_does_not_go(api: Api, pauses: list[float]) -> None:
     api.objects[path("v1", "Pod", "default", "a")] = POD
-    expected = "Pod default/a: got it still there, expected it gone within 120 s; look at its pods' finalizers"
+    expected = "Pod default/a: got it still there, expected it gone within 120 s. Fix: look at its pods' finalizers"
     late(expected, lambda: submit.gone(Kube(), POD))
     assert set(pauses) == {submit.POLL_S}
 
@@ -88,7 +88,7 @@ def test_a_pod_that_does_not_print(api: Api, pauses: list[float], monkeypatch: p
     api.logs = {f"{where}/log": b""}
     status = {"phase": "Pending", "conditions": [{"status": "False", "message": "0/2 nodes are available"}]}
     pod = {**POD, "status": status}
-    expected = "got Pending (0/2 nodes are available), expected its end within 120 s; free a place"
+    expected = "got Pending (0/2 nodes are available), expected its end within 120 s. Fix: free a place"
     late(expected, lambda: evidence.printed(Kube(), pod, 3))
     assert where not in api.objects, "it is removed all the same"
     assert set(pauses) == {evidence.POLL_S}
@@ -120,7 +120,7 @@ def test_quotas_that_do_not_count(api: Api, pauses: list[float]) -> None:
 
 def test_a_certificate_that_nobody_signs(pauses: list[float]) -> None:
     kube: Any = type("Unsigning", (), {"call": lambda *_: {"metadata": {"name": "gangplank-team-x"}}})()
-    expected = "the certificate of ada: got none, expected one that the cluster has signed within 30 s; look whether"
+    expected = "the certificate of ada: got none, expected one that the cluster has signed within 30 s. Fix: look"
     late(expected, lambda: kubeconfig.signed(kube, "ada", b"request", 600))
     assert set(pauses) == {kubeconfig.POLL_S}
 
@@ -128,7 +128,7 @@ def test_a_certificate_that_nobody_signs(pauses: list[float]) -> None:
 @pytest.mark.usefixtures("pauses")
 def test_a_process_of_the_lab_that_does_not_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processes.os, "kill", lambda *_: None)
-    late("processes 7, 8: got them alive, expected their end within 20 s; look", lambda: processes.kill(lambda: {8, 7}))
+    late("processes 7, 8: got them alive, expected their end within 20 s.", lambda: processes.kill(lambda: {8, 7}))
 
 
 @pytest.mark.usefixtures("pauses")
@@ -180,7 +180,7 @@ def test_a_lab_that_is_not_ready(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(ready, "Api", lambda _: None)
     monkeypatch.setattr(ready, "waiting_for", lambda *_: "node node-1 is not registered")
     message = late("the lab: got node", lambda: ready.wait(tmp_path / "config", ["node-1"], 60, tmp_path))
-    assert "node node-1 is not registered, expected every node Ready within 60 s; fix what the logs say" in message
+    assert "node node-1 is not registered, expected every node Ready within 60 s. Fix: fix what the logs say" in message
     assert message.endswith("swap is on")
 
 

@@ -16,7 +16,7 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{/* An image's tag, which has to be a version: {{ include "training-operator.tag" (list "image.tag" .Values.image.tag) }} */}}
 {{- define "training-operator.tag" -}}
 {{- if eq (index . 1) "latest" -}}
-{{- fail (printf "%s: got latest, which is another image tomorrow, expected a version. Cure: leave %s out, for the one that was tested" (index . 0) (index . 0)) -}}
+{{- fail (printf "%s: got latest, which is another image tomorrow, expected a version. Fix: leave %s out, for the one that was tested" (index . 0) (index . 0)) -}}
 {{- end -}}
 {{ index . 1 }}
 {{- end }}

@@ -33,8 +33,8 @@ def evidence_id(live: Json) -> str | None:
 
 def scale(job: Json, workers: int) -> Json:
     """No Indexed Job can be scaled."""
-    cure = f"WORLD_SIZE of an Indexed Job's pods is fixed when they are made; {ANEW}"
-    raise unscalable(job, workers, "no scaling on indexed", cure)
+    fix = f"WORLD_SIZE of an Indexed Job's pods is fixed when they are made; {ANEW}"
+    raise unscalable(job, workers, "no scaling on indexed", fix)
 
 
 def pitfalls(manifest: Json) -> Iterator[str]:

@@ -64,6 +64,6 @@ def scale(job: Json, workers: int) -> Json:
     if not least <= workers <= most:
         raise unscalable(job, workers, f"from elastic.min {least} to elastic.max {most} workers", "")
     if elastic.get("maxRestarts", 0) < 1:  # a rank that sees another leave to meet anew counts that as a failure
-        cure = f"without one, worker 0 would fail, where the ranks meet; {ANEW}, and with max_retries"
-        raise unscalable(job, workers, "a job whose elasticPolicy.maxRestarts is at least 1", cure)
+        fix = f"without one, worker 0 would fail, where the ranks meet; {ANEW}, and with max_retries"
+        raise unscalable(job, workers, "a job whose elasticPolicy.maxRestarts is at least 1", fix)
     return {"spec": {"pytorchReplicaSpecs": {"Worker": {"replicas": workers}}}}

@@ -45,8 +45,8 @@ def evidence_id(_: Json) -> str | None:
 
 def scale(job: Json, workers: int) -> Json:
     """No TrainJob can be scaled."""
-    cure = f"a TrainJob's nodes are fixed when its pods are made; {ANEW}"
-    raise unscalable(job, workers, "no scaling on trainjob", cure)
+    fix = f"a TrainJob's nodes are fixed when its pods are made; {ANEW}"
+    raise unscalable(job, workers, "no scaling on trainjob", fix)
 
 
 def pitfalls(manifest: Json) -> Iterator[str]:

@@ -71,8 +71,8 @@ def scale(job: Json, workers: int) -> Json:
     """Volcano adds and removes pods of a task, but those that run keep the WORLD_SIZE that they were made with."""
     spec = job["spec"]
     if "pytorch" in (spec.get("plugins") or {}):
-        cure = f"running pods keep the WORLD_SIZE they were made with; {ANEW}, or use pytorchjob with elastic"
-        raise unscalable(job, workers, "a job without the plugin pytorch", cure)
+        fix = f"running pods keep the WORLD_SIZE they were made with; {ANEW}, or use pytorchjob with elastic"
+        raise unscalable(job, workers, "a job without the plugin pytorch", fix)
     tasks: list[Json] = [dict(task) for task in spec["tasks"]]
     task = next((item for item in tasks if item["name"] == "worker"), None)
     if task is None:

@@ -25,8 +25,8 @@ def tasks(spec: JobSpec, bad: Bad) -> None:
         waiting = sum(spec.masters if role == "master" else spec.workers for role in own.depends_on)
         ready = spec.replicas - waiting
         if spec.min_available is None or spec.min_available > ready:
-            cure = f"say min_available: {max(ready, 1)}: a gang that counts waiting pods never starts"
-            bad("min_available", spec.min_available, f"at most {ready}, the pods that wait for nobody", cure)
+            fix = f"say min_available: {max(ready, 1)}: a gang that counts waiting pods never starts"
+            bad("min_available", spec.min_available, f"at most {ready}, the pods that wait for nobody", fix)
         for role, others in own.depends_on.items():
             if role in others or set(others) - {"master", "worker"} or not others:
                 bad(f"volcano.depends_on.{role}", list(others), "the other role: master or worker")
@@ -43,5 +43,5 @@ def plugins(spec: JobSpec, bad: Bad) -> None:
         if parsed.trouble:
             bad(f"volcano.plugins.{name}", list(arguments), "arguments that the plugin understands", parsed.trouble)
         elif name == "pytorch" and any(parsed.values[key] != value for key, value in own.items()):
-            cure = "use the field port; the tasks are always called master and worker"
-            bad(f"volcano.plugins.{name}", list(arguments), "no --master, --worker or --port", cure)
+            fix = "use the field port; the tasks are always called master and worker"
+            bad(f"volcano.plugins.{name}", list(arguments), "no --master, --worker or --port", fix)

@@ -214,7 +214,7 @@ def test_a_command_goes_as_it_is_and_one_template_back_ends_give_it_the_usual_wi
         ({"volcano": {"depends_on": {"worker": ["worker"]}}, "min_available": 1}, "the other role"),
         ({"queue": "root"}, "leaf queue"),
         ({"volcano": {"policies": [{"event": "PodRunning", "action": "RestartJob"}]}}, "one of"),
-        ({"volcano": {"policies": [{"event": "PodFailed", "action": "Restart"}]}}, "did you mean Restart"),
+        ({"volcano": {"policies": [{"event": "PodFailed", "action": "Restart"}]}}, "Did you mean Restart"),
         ({"volcano": {"policies": [{"event": "PodFailed"}]}}, "policies[0].action"),
         ({"volcano": {"policies": [{"event": "PodFailed", "exitCode": 1, "action": "AbortJob"}]}}, "either event"),
         ({"volcano": {"policies": [{"events": ["Nope"], "action": "AbortJob"}]}}, "one of"),

@@ -204,12 +204,12 @@ def test_a_job_file_is_parsed_with_its_own_fields() -> None:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"deadline_s": 5}, "training_job.deadline_s: got 5, expected no deadline_s on toy; toys know no time; put"),
+        ({"deadline_s": 5}, "training_job.deadline_s: got 5, expected no deadline_s on toy. Fix: toys"),
         ({"toy": {"colour": "green"}}, 'training_job.toy.colour: got "green", expected red or blue for two replicas'),
-        ({"toy": {"colour": "rde"}}, "did you mean red"),
+        ({"toy": {"colour": "rde"}}, "Did you mean red"),
         ({"toy": {"color": "red"}}, "training_job.toy.color"),
         ({"backend": "indexed"}, 'training_job.toy: got "toy", expected no block of another back-end than indexed'),
-        ({"backend": "toi", "toy": None}, "did you mean toy"),
+        ({"backend": "toi", "toy": None}, "Did you mean toy"),
         ({"name": "d" * 58}, "a name whose longest toy's name"),
         ({"volumes": [{"claim": "c", "mount": "/o", "on": "master"}]}, "all on toy, whose replicas share one template"),
     ],

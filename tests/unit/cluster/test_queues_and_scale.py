@@ -40,7 +40,7 @@ def scaled(job: Json, workers: int) -> Json:
 @pytest.mark.parametrize(
     ("name", "word"),
     [
-        ("visoin", "did you mean vision?"),
+        ("visoin", "Did you mean vision?"),
         ("research", "name one of its own: vision"),
         ("old", "which is Closed, expected a queue that is Open"),
     ],
@@ -85,7 +85,7 @@ def test_an_elastic_job_is_scaled_within_its_bounds() -> None:
 
 def test_an_elastic_job_that_may_not_restart_is_not_scaled() -> None:
     rigid = manifest("pytorchjob", masters=0, workers=2, elastic={"min": 1, "max": 3}, max_retries=0)
-    with pytest.raises(SpecError, match=r"expected a job whose elasticPolicy\.maxRestarts is at least 1; without one"):
+    with pytest.raises(SpecError, match=r"a job whose elasticPolicy\.maxRestarts is at least 1\. Fix: without one"):
         scaled(rigid, 3)
 
 

@@ -50,8 +50,8 @@ def test_names_all_problems_at_once() -> None:
         "training_job.name: got false",
         'training_job.workers: got "x", expected a whole number from 0 to 100000',
         "training_job.env.RANK",
-        "training_job.env.A: got 1, expected text; quote it",
-        "did you mean workers?",
+        "training_job.env.A: got 1, expected text. Fix: quote it",
+        "Did you mean workers?",
     ):
         assert part in text
 
@@ -76,7 +76,7 @@ def test_names_all_problems_at_once() -> None:
         ({"labels": {"volcano.sh/task-index": "1"}}, "a label of your own"),
         ({"collective": "mpi"}, "one of gloo, nccl"),
         ({"collective": "nccl"}, "ask for GPUs, or use gloo"),
-        ({"backend": "volcanoo"}, "did you mean volcano?"),
+        ({"backend": "volcanoo"}, "Did you mean volcano?"),
         ({"resources": {"cpu": "many"}}, "training_job.resources.cpu"),
         ({"resources": {"cpu": "0"}}, "training_job.resources.cpu"),
         ({"resources": {"memory": {"request": "2Gi", "limit": "1Gi"}}}, "at most the limit, 1Gi"),
@@ -91,7 +91,7 @@ def test_names_all_problems_at_once() -> None:
         ({"script": "train.py"}, "absolute path"),
         ({"script": "/bin/sh"}, "ends in .py"),
         ({"hyperparameters": {"epochs": 0}}, "training_job.hyperparameters.epochs"),
-        ({"hyperparameters": {"epoch": 1}}, "did you mean epochs?"),
+        ({"hyperparameters": {"epoch": 1}}, "Did you mean epochs?"),
         ({"hyperparameters": {"learning_rate": float("nan")}}, "a number from 0"),
         ({"output": "digits"}, "absolute path"),
         ({"volcano": {"plugins": {"mpi": []}}}, "not supported yet"),

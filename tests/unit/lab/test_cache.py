@@ -76,7 +76,7 @@ def test_a_killed_build_is_not_believed_and_the_next_one_sweeps_it(tmp_path: Pat
     assert target.stat().st_mode & 0o777 == 0o755
 
 
-@pytest.mark.parametrize("error", [KeyboardInterrupt, PartError("what", "where", "cure"), ZeroDivisionError])
+@pytest.mark.parametrize("error", [KeyboardInterrupt, PartError("what", "where", "fix"), ZeroDivisionError])
 def test_a_build_that_ends_badly_leaves_nothing(tmp_path: Path, error: BaseException | type[BaseException]) -> None:
     def fail() -> None:
         with building(tmp_path / "x") as draft:
@@ -160,7 +160,7 @@ def test_a_known_cause_is_told_with_its_line_and_cure(output: str, told: str) ->
     error = explain(f"building\n{output}\nmore\n", "etcd v3")
     assert told in error.what
     assert str(error).startswith(f"etcd v3: {error.what}")
-    assert "\n  cure: " in str(error)
+    assert "\n  fix: " in str(error)
     assert error.what.partition("(")[2].rstrip(")").strip("' ")[:20] in output
 
 

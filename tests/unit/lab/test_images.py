@@ -169,7 +169,7 @@ def test_what_cannot_become_an_image_is_one_message(
     said = capsys.readouterr().err
     assert said.startswith("error: ")
     assert told in said
-    assert "cure: " in said
+    assert "fix: " in said
     assert not list(tmp_path.glob("*out.tar*"))
 
 

@@ -96,7 +96,7 @@ def test_each_fault_is_one_line_with_its_cure(bad: dict[str, object], told: list
     assert "\n" not in line
     assert ": got " in line
     assert ", expected " in line
-    assert ". Cure: " in line
+    assert ". Fix: " in line
     for part in told:
         assert part in line
 
@@ -106,7 +106,7 @@ def test_a_missing_program_is_named_with_its_package(name: str) -> None:
     (line,) = preflight.problems(dataclasses.replace(GOOD, found=GOOD.found - {name}), NEEDS)
     package = preflight.PROGRAMS[name]
     assert f"no {name} (package {package})" in line
-    assert line.endswith(f"Cure: apt-get install {package}")
+    assert line.endswith(f"Fix: apt-get install {package}")
 
 
 def test_missing_programs_are_one_command_to_install() -> None:

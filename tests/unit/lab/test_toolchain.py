@@ -128,7 +128,7 @@ def test_an_unknown_part_is_refused(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert builder.main(["etcd", "ectd", "kubernets"]) == 1
     said = capsys.readouterr()
-    assert said.err.startswith("error: lab_parts_wanted: unknown part ectd, kubernets\n  cure: choose of: ")
+    assert said.err.startswith("error: lab_parts_wanted: unknown part ectd, kubernets\n  fix: choose of: ")
     assert "kubernetes, " in said.err
     assert said.out == ""
     assert list(tmp_path.iterdir()) == []
@@ -144,7 +144,7 @@ def raising(error: BaseException) -> Callable[..., object]:
 @pytest.mark.parametrize(
     ("error", "code", "told"),
     [
-        (PartError("what", "where", "the cure"), 1, "error: where: what\n  cure: the cure\n"),
+        (PartError("what", "where", "the fix"), 1, "error: where: what\n  fix: the fix\n"),
         (OSError(28, "No space left on device", "lock.json"), 1, "error: lock.json: the disk is full"),
         (KeyboardInterrupt(), 130, "\nstopped; what was finished is kept, run it again to go on\n"),
     ],

@@ -35,8 +35,8 @@ pytestmark = pytest.mark.usefixtures("api")  # the cluster, in which nothing is 
 def test_a_misspelt_input_is_told_with_its_file_and_line_and_the_nearest_name(tmp_path: Path, host: str) -> None:
     said = site(tmp_path, "site_components: [volcano]\nvolcano_verison: 1.15.1\nvolcano_xyz: 1\n", host)
     file = tmp_path / "group_vars" / "all.yml"
-    assert f"{file}:2: volcano_verison: role volcano has no such input. Cure: write volcano_version." in said
-    assert f"{file}:3: volcano_xyz: role volcano has no such input. Cure: remove it" in said
+    assert f"{file}:2: volcano_verison: role volcano has no such input. Fix: write volcano_version." in said
+    assert f"{file}:3: volcano_xyz: role volcano has no such input. Fix: remove it" in said
 
 
 @pytest.mark.parametrize("given", ["site_components: [volcanoo]", "site_component: [volcano]"])

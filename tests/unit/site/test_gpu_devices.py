@@ -140,14 +140,14 @@ def test_names_the_one_cause_with_its_evidence(case: str) -> None:
     found = without_devices([node(capacity=capacity)], seen, GPU)
     assert [(item.node, item.cause) for item in found] == [("n", cause)]
     assert evidence in found[0].evidence
-    assert found[0].cure
+    assert found[0].fix
 
 
 def test_a_namespace_that_lets_no_pod_mount_the_kubelets_folder_is_cured_by_its_label() -> None:
     told = 'pods "gpus-x" is forbidden: violates PodSecurity "baseline:latest": hostPath volumes (volume "plugins")'
     (finding,) = without_devices([node()], Seen(plugin(), events=[event("gpus", told)]), GPU)
     assert told in finding.evidence
-    assert finding.cure.startswith("label its namespace pod-security.kubernetes.io/enforce=privileged")
+    assert finding.fix.startswith("label its namespace pod-security.kubernetes.io/enforce=privileged")
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -193,5 +193,5 @@ def test_devices_are_counted_on_both_sides() -> None:
 def test_a_finding_reads_as_one_line() -> None:
     text = str(Finding("n", "no driver", "x" * 1000, "install it"))
     assert text.startswith("n: no driver: xxx")
-    assert text.endswith("Cure: install it.")
+    assert text.endswith("Fix: install it.")
     assert len(text) < 400

@@ -30,7 +30,7 @@ def test_a_prepared_machine_lacks_nothing(driver: str, runtime: str) -> None:
 def test_a_bare_machine_is_told_all_that_it_lacks() -> None:
     found = unprepared("", "", "", "nvidia")
     assert [problem.path for problem in found] == ["driver", "container toolkit", "containerd"]
-    assert all(problem.cure and problem.got for problem in found)
+    assert all(problem.fix and problem.got for problem in found)
 
 
 @pytest.mark.parametrize(
@@ -51,4 +51,4 @@ def test_without_a_runtime_class_nvidias_runtime_has_to_be_the_default() -> None
     assert unprepared(DRIVER, TOOLKIT, V3, "") == []
     (problem,) = unprepared(DRIVER, TOOLKIT, V2, "")
     assert problem.got == "default_runtime_name runc"
-    assert "--set-as-default" in problem.cure
+    assert "--set-as-default" in problem.fix

@@ -81,7 +81,7 @@ def test_a_driver_that_the_cluster_lacks_is_told() -> None:
 
 def test_a_strangers_default_class_is_refused_by_its_name() -> None:
     (problem,) = class_problems(CLASSES, [live_class("theirs", default=True)])
-    assert "theirs" in problem.cure
+    assert "theirs" in problem.fix
     assert class_problems([SHARED], [live_class("theirs", default=True)]) == []
 
 
@@ -100,14 +100,14 @@ def test_a_strangers_default_class_is_refused_by_its_name() -> None:
 def test_what_a_claim_cannot_be_is_refused_with_the_cure(given: dict[str, Any], path: str, text: str) -> None:
     (problem,) = claim_problems([given], CLASSES, [live_claim()], LIVE_CLASSES)
     assert problem.path == f"storage_claims[0].{path}"
-    assert text in f"{problem.expected}; {problem.cure}"
+    assert text in f"{problem.expected}; {problem.fix}"
 
 
 def test_a_change_that_would_need_a_new_claim_says_that_none_is_deleted() -> None:
     given = claim(size="5Gi", access_modes=["ReadWriteMany"], **{"class": "nfs"})
     found = claim_problems([given], CLASSES, [live_claim()], LIVE_CLASSES)
     assert [problem.path.split(".")[1] for problem in found] == ["class", "access_modes", "size"]
-    assert all("never deleted for you" in problem.cure for problem in found)
+    assert all("never deleted for you" in problem.fix for problem in found)
 
 
 def test_a_claim_grows_where_its_class_grows_volumes_and_it_is_bound() -> None:
@@ -142,8 +142,8 @@ def test_a_job_may_mount_what_its_namespace_has() -> None:
 def test_a_job_that_takes_a_claim_for_more_than_it_is_gets_its_choices() -> None:
     (problem,) = mount_problems(mounts(access="ReadWriteMany"), [live_claim()])
     assert "ReadWriteOnce, as the claim data has it" in problem.expected
-    assert "ReadWriteMany class" in problem.cure
-    assert "on: master" in problem.cure
+    assert "ReadWriteMany class" in problem.fix
+    assert "on: master" in problem.fix
 
 
 def test_a_claim_that_is_not_there_is_told_with_those_that_are() -> None:
@@ -210,7 +210,7 @@ MODES = "NodePath only supports ReadWriteOnce and ReadWriteOncePod (1.22+) acces
 def test_a_pending_claim_is_explained(cls: str, classes: Any, events: Any, pods: Any, cause: str) -> None:
     found = why_pending(live_claim(cls, "Pending"), classes, events, pods)
     assert found.startswith(f"data: {cause}")
-    assert "Cure: " in found
+    assert "Fix: " in found
 
 
 def test_a_claim_should_be_bound_unless_it_waits_for_its_first_pod() -> None:
