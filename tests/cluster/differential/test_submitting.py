@@ -90,8 +90,8 @@ def test_a_queue_that_takes_no_job_is_refused_before_anything_is_made(
         file = described("refused", backend=backend, queue=queues.get(word, "no-such-queue"))
         assert main.main(["submit", file, "--kubeconfig", kubeconfig]) == 1
         assert reason in capsys.readouterr().err
-    kind = BACKENDS[backend].kind
-    assert cluster.items(kind[1], kind[0]) == []
+    record = BACKENDS[backend]
+    assert cluster.items(record.kind, record.api_version) == []
 
 
 def test_an_elastic_job_is_scaled_and_others_are_refused(
