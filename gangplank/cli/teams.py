@@ -60,14 +60,14 @@ def team(given: argparse.Namespace) -> int:
 def drift(given: argparse.Namespace) -> int:
     """Show each place where a live object is not what the files say; status 1 if there is any."""
     from gangplank.cluster.client import Kube
-    from gangplank.teams.compare import work
+    from gangplank.teams.compare import plan_teams
 
-    found = work(Kube(given.kubeconfig, given.context), given.folder)
-    for text in (*found.refused, *found.notes):
+    plan = plan_teams(Kube(given.kubeconfig, given.context), given.folder)
+    for text in (*plan.refused, *plan.notes):
         print(f"note: {text}", file=sys.stderr)
-    for item in found.differences:
+    for item in plan.differences:
         print(item)
-    if found.differences:
+    if plan.differences:
         return terminal.REFUSED
-    print(f"no drift: {found.count} objects are as the files say")
+    print(f"no drift: {plan.count} objects are as the files say")
     return terminal.OK

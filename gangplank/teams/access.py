@@ -1,4 +1,4 @@
-"""Who may do what in a team's namespace: a ClusterRole for each role of a member, bound by name in the namespace."""
+"""Who may do what in a team's namespace: one ClusterRole per role of a member, bound by name in that namespace."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ Rows = list[tuple[str, str, tuple[str, ...], tuple[str, ...]]]
 
 
 def job_kinds() -> list[JobKinds]:
-    """What jobs are: the kinds that the back-ends submit, and their own ways to repeat and chain them."""
+    """All kinds that are jobs: what the back-ends submit, and their own kinds that repeat or chain jobs."""
     kinds = (kinds for backend in BACKENDS.values() for kinds in backend.job_kinds)
     return sorted(kinds, key=lambda kinds: kinds.group)
 
 
 def rows() -> Rows:
-    """Role, API group, resources and verbs: a role has the rows of those before it too."""
+    """Role, API group, resources and verbs; each role also has the rows of the roles before it."""
     jobs = [(kinds.group, kinds.plurals) for kinds in job_kinds()]
     return [
         ("viewer", "", ("pods", "pods/log", "services", "configmaps", "persistentvolumeclaims", "events"), READ),
@@ -35,7 +35,7 @@ def rows() -> Rows:
         ("viewer", "scheduling.volcano.sh", ("podgroups",), READ),
         *(("viewer", group, kinds, READ) for group, kinds in jobs),
         *(("trainer", group, kinds, WRITE) for group, kinds in jobs),
-        ("trainer", "", ("configmaps", "services"), WRITE),  # a job's script, and the name its ranks meet under
+        ("trainer", "", ("configmaps", "services"), WRITE),  # a job's script, and the name of its meeting point
         ("trainer", "", ("pods",), ("create", "delete")),  # the pod that reads a job's evidence from its claim
         ("trainer", "bus.volcano.sh", ("commands",), ("create",)),  # abort and resume
         ("lead", "", ("pods/exec", "pods/attach", "pods/portforward"), ("get", "create")),
@@ -44,7 +44,7 @@ def rows() -> Rows:
 
 
 def role_name(role: str) -> str:
-    """What a role's ClusterRole and its bindings are called.
+    """The name of a role's ClusterRole and of its bindings.
 
     >>> role_name("lead")
     'gangplank-team-lead'
@@ -54,26 +54,26 @@ def role_name(role: str) -> str:
 
 def roles() -> list[Json]:
     """The three ClusterRoles; they grant nothing until they are bound, and are only bound in teams' namespaces."""
-    found = []
-    for at, role in enumerate(ROLES):
-        own = [row for row in rows() if row[0] in ROLES[: at + 1]]
+    cluster_roles = []
+    for index, role in enumerate(ROLES):
+        own = [row for row in rows() if row[0] in ROLES[: index + 1]]
         rules = [{"apiGroups": [group], "resources": [*kinds], "verbs": [*verbs]} for _, group, kinds, verbs in own]
-        found.append(
+        cluster_roles.append(
             {"apiVersion": f"{GROUP}/v1", "kind": "ClusterRole", "metadata": metadata(role_name(role)), "rules": rules}
         )
-    return found
+    return cluster_roles
 
 
 def subject(member: Member) -> Json:
-    """A member as a binding names it."""
+    """A member as the subject of a binding."""
     if member.kind == "ServiceAccount":
         return {"kind": member.kind, "name": member.name, "namespace": member.namespace}
     return {"apiGroup": GROUP, "kind": member.kind, "name": member.name}
 
 
 def bindings(team: TeamSpec) -> list[Json]:
-    """A RoleBinding for each role: there even without members, so that the last one who leaves is taken out of it."""
-    found = []
+    """A RoleBinding for each role, also for one without members: the last member to leave must lose access too."""
+    role_bindings = []
     for role in ROLES:
         members = [subject(member) for member in team.members if member.role == role]
         binding: Json = {
@@ -83,5 +83,5 @@ def bindings(team: TeamSpec) -> list[Json]:
             "roleRef": {"apiGroup": GROUP, "kind": "ClusterRole", "name": role_name(role)},
             "subjects": sorted(members, key=lambda item: (item["kind"], item.get("namespace", ""), item["name"])),
         }
-        found.append(binding)
-    return found
+        role_bindings.append(binding)
+    return role_bindings

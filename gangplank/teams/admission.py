@@ -1,7 +1,8 @@
-"""What may be submitted in a team's namespace: its own queues, schedulers, priorities, accounts and images alone.
+"""What may be submitted in a team's namespace: only its own queues, schedulers, priorities, accounts and images.
 
-One ValidatingAdmissionPolicy for each kind that reaches beyond the namespace serves all teams: what a team has is read
-from its namespace's annotations. https://kubernetes.io/docs/reference/access-authn-authz/validating-admission-policy/
+Each kind that reaches beyond the namespace has one ValidatingAdmissionPolicy, which serves all teams: what a team has
+is read from the annotations of its namespace.
+https://kubernetes.io/docs/reference/access-authn-authz/validating-admission-policy/
 How a kind names its queue: docs/teams.md, "Every way to a queue".
 """
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from gangplank.spec import Json
 
 API = "admissionregistration.k8s.io/v1"
-# Annotations and labels by which Volcano's scheduler leaves to a job what another queue deserves, or takes it later.
+# Annotations and labels that make Volcano's scheduler leave a job what another queue deserves, or take it back later.
 MARKS = (
     "volcano.sh/preemptable",
     "volcano.sh/cooldown-time",
@@ -28,12 +29,12 @@ MARKS = (
     "volcano.sh/jdb-max-unavailable",
 )
 
-# What Volcano's Command is for: the controller of its queues takes one from any namespace.
+# The target of a Volcano Command: the queue controller obeys Commands from any namespace.
 TARGET = "object.?target.?apiVersion.orValue('') + ' ' + object.?target.?kind.orValue('')"
 
 
 def of_service(*fields: str) -> str:
-    """How a Service is reached: its type, and addresses in these fields beside its own."""
+    """How a Service is reached: its type, and every address in these fields and in externalIPs."""
     texts = "".join(
         f" + [object.spec.?{name}.orValue('')].filter(v, v != '').map(v, '{name}: ' + v)" for name in fields
     )
@@ -41,7 +42,7 @@ def of_service(*fields: str) -> str:
     return f"['type: ' + object.spec.?type.orValue('ClusterIP')] + {addresses}{texts}"
 
 
-# Kinds that no back-end submits.
+# Kinds that do not belong to a back-end.
 OWN = (
     Path(
         "podgroups",
@@ -53,11 +54,11 @@ OWN = (
     Path("pods", "", ("pods", "pods/ephemeralcontainers"), queues=of_pod("object"), templates="[object]"),
     of_template("workloads", "apps", "deployments", "replicasets", "statefulsets", "daemonsets"),
     Path("commands", "bus.volcano.sh", ("commands",), targets=f"[{TARGET}]"),
-    Path(  # kube-proxy takes what is sent to such an address, on every node: the API server's too
+    Path(  # kube-proxy intercepts what is sent to such an address, on every node, the API server's included
         "services", "", ("services",), exposures=of_service("externalName", "loadBalancerIP")
     ),
 )
-# The order in which they are rendered: reviewed files stay as they are. One that is not in it comes last.
+# The order in which they are rendered, so that reviewed files do not change. Any other path comes last.
 ORDER = (
     "volcano-jobs volcano-cronjobs jobtemplates jobflows podgroups pods jobs cronjobs workloads pytorchjobs trainjobs "
     "commands services"
@@ -65,36 +66,36 @@ ORDER = (
 
 
 def paths() -> list[Path]:
-    """All kinds that are judged: those of the back-ends, and those that belong to none."""
+    """All kinds that are judged: those of the back-ends and the others."""
     every = [*OWN, *(path for backend in BACKENDS.values() for path in backend.admission)]
     return sorted(every, key=lambda path: ORDER.index(path.name) if path.name in ORDER else len(ORDER))
 
 
 NAMESPACE = "namespaceObject.metadata"
-PATTERN = "'^' + p.replace('.', '[.]').replace('*', '.*') + '$'"  # all else that a pattern may hold is plain in RE2
+PATTERN = "'^' + p.replace('.', '[.]').replace('*', '.*') + '$'"  # RE2 takes every other allowed character literally
 MARKED = "['" + "', '".join(MARKS) + "']"
 MARKABLE = ("annotations", "labels")
 CONTAINERS = ("containers", "initContainers", "ephemeralContainers")
 
 
 def listed(annotation: str) -> str:
-    """What a namespace's annotation lists."""
+    """CEL: the items of a namespace's annotation."""
     return f"{NAMESPACE}.annotations['{annotation}'].split(',')"
 
 
 def variables(path: Path) -> list[Json]:
-    """What the validations of a kind share; each is worked out once, and only when it is asked for."""
+    """What the validations of a kind share; the API server evaluates each at most once, when a validation reads it."""
     images = " + ".join(f"t.spec.?{part}.orValue([]).map(c, c.?image.orValue(''))" for part in CONTAINERS)
     images += " + t.spec.?volumes.orValue([]).filter(v, has(v.image)).map(v, v.image.?reference.orValue(''))"
-    found = {
+    expressions = {
         "team": f"{NAMESPACE}.labels['{TEAM_LABEL}']",
         "queues": listed(labels.QUEUES),
         "schedulers": listed(labels.SCHEDULERS),
         "priorities": f"[''] + {listed(labels.PRIORITIES)}",
         "accounts": listed(labels.ACCOUNTS),
         "images": f"{listed(labels.IMAGES)}.filter(i, i != '')",
-        # Controllers take finalizers off and write status: what a person does not change is not judged again.
-        # (A Command has no spec; a member makes one and cannot change it.)
+        # Controllers remove finalizers and write status: an object is judged again only if its spec or marks change.
+        # (A Command has no spec; members can create one but not change it.)
         "fresh": "oldObject == null || object.?spec != oldObject.?spec || "
         + " || ".join(
             f"object.metadata.?{part}.orValue({{}}) != oldObject.metadata.?{part}.orValue({{}})" for part in MARKABLE
@@ -108,11 +109,11 @@ def variables(path: Path) -> list[Json]:
         ".filter(p, !(p in variables.priorities))",
         "badAccounts": "variables.templates.map(t, t.spec.?serviceAccountName.orValue('default'))"
         ".filter(a, !(a in variables.accounts))",
-        # A pod that names its node is never seen by a scheduler, nor by a queue. Later the scheduler itself names it.
+        # A pod that names its node bypasses every scheduler and queue. On update, the scheduler itself names the node.
         "nodes": "['']",
         "badNodes": "oldObject != null ? [] : "
         "variables.templates.map(t, t.spec.?nodeName.orValue('')).filter(n, !(n in variables.nodes))",
-        # CEL has no way to join a list of lists, so of each template only the first is told.
+        # CEL cannot flatten a list of lists, so the message names only the first image of each template.
         "badImages": "variables.images.size() == 0 ? [] : "
         f"([{path.images}] + variables.templates.map(t, {images}))"
         f".map(l, l.filter(i, !variables.images.exists(p, i.matches({PATTERN}))))"
@@ -126,10 +127,10 @@ def variables(path: Path) -> list[Json]:
         "exposures": "['type: ClusterIP']",
         "badExposures": f"({path.exposures}).filter(e, !(e in variables.exposures))",
     }
-    return [{"name": name, "expression": text} for name, text in found.items()]
+    return [{"name": name, "expression": text} for name, text in expressions.items()]
 
 
-# (variable with what is wrong, what it is, variable with what is allowed, the fix)
+# (variable with the refused values, what they are, variable with the allowed values, the fix)
 REFUSALS = (
     ("badQueues", "queue", "queues", 'say which queue: Volcano takes "default" for work that names none'),
     (
@@ -164,19 +165,19 @@ REFUSALS = (
 
 
 def message(bad: str, what: str, allowed: str, fix: str) -> str:
-    """What the person is told, in CEL: what it got, what it wants, the fix."""
+    """The refusal as a CEL expression: the value, the allowed values, the fix."""
     named = f"variables.{allowed}.filter(a, a != '')"
     some = f"({named}.size() > 0 ? {named}.join(', ') : 'none')"
     start = f"'team ' + variables.team + ': {what} \"' + variables.{bad}[0] + '\" is none of its {allowed} ('"
     return f"{start} + {some} + '); {fix}'"
 
 
-# The API server's defaults, written out: an object that is read back is then equal to what was made of it.
+# The API server's defaults, written out, so that an object read back equals what was written.
 EVERYTHING: Json = {"matchPolicy": "Equivalent", "namespaceSelector": {}, "objectSelector": {}}
 
 
 def policy(path: Path) -> Json:
-    """What is refused of one kind."""
+    """The policy that judges one kind."""
     validations = [
         {
             "expression": f"!variables.fresh || variables.{row[0]}.size() == 0",
@@ -203,7 +204,7 @@ def policy(path: Path) -> Json:
 
 
 def binding(path: Path) -> Json:
-    """A policy over the namespaces of all teams."""
+    """The binding of a policy to the namespaces of all teams."""
     name = f"gangplank-team-{path.name}"
     body = {
         "policyName": name,

@@ -1,4 +1,4 @@
-"""The plan of one run: a folder of teams beside the cluster as it is."""
+"""The plan of one run: a folder of teams compared with the live cluster."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gangplank.teams import read_cluster as cluster
-from gangplank.teams.idle_fields import idle
+from gangplank.teams.idle_fields import idle_fields
 from gangplank.teams.load import load
 from gangplank.teams.objects import team_objects
 from gangplank.teams.plan import plan
@@ -19,20 +19,20 @@ if TYPE_CHECKING:
     from gangplank.teams.plan import TeamsPlan
 
 
-def work(kube: Kube, folder: str, remove: Sequence[str] = (), remove_claims: Sequence[str] = ()) -> TeamsPlan:
-    """What a run has to do; SpecError for wrong files, KubeError for a cluster that cannot be asked."""
+def plan_teams(kube: Kube, folder: str, remove: Sequence[str] = (), remove_claims: Sequence[str] = ()) -> TeamsPlan:
+    """What a run has to do; SpecError for wrong files, KubeError for a cluster that does not answer."""
     site, teams = load(folder, cluster.capacity(kube))
     live = cluster.objects(kube)
-    wanted = team_objects(teams, site)
-    todo = plan(wanted, live, remove, cluster.namespaces(kube))
+    desired = team_objects(teams, site)
+    todo = plan(desired, live, remove, cluster.namespaces(kube))
     with_file = [team.name for team in teams]
-    spaces = namespaces_of(set(remove) - set(with_file), live)
-    gone = removal(
+    namespaces = namespaces_of(set(remove) - set(with_file), live)
+    leaving = removal(
         remove,
         with_file,
         live,
-        {space: cluster.unfinished(kube, space) for space in spaces},
-        {space: cluster.claims(kube, space) for space in spaces},
+        {namespace: cluster.unfinished(kube, namespace) for namespace in namespaces},
+        {namespace: cluster.claims(kube, namespace) for namespace in namespaces},
         remove_claims,
     )
     queues = [item["metadata"]["name"] for item in todo.remove if item["kind"] == "Queue"]
@@ -40,9 +40,9 @@ def work(kube: Kube, folder: str, remove: Sequence[str] = (), remove_claims: Seq
     guards = any(item["kind"].startswith("ValidatingAdmission") for item in todo.write)
     return replace(
         todo,
-        remove=(*gone.remove, *todo.remove),
-        refused=(*todo.refused, *gone.refused, *busy),
-        notes=(*todo.notes, *gone.notes, *idle(teams, site, cluster.scheduler_configuration(kube))),
-        count=len(wanted),
+        remove=(*leaving.remove, *todo.remove),
+        refused=(*todo.refused, *leaving.refused, *busy),
+        notes=(*todo.notes, *leaving.notes, *idle_fields(teams, site, cluster.scheduler_configuration(kube))),
+        count=len(desired),
         probe=teams[0].namespace if guards and teams else "",
     )

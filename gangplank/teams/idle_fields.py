@@ -1,6 +1,6 @@
-"""Which fields of a team's queues need which part of Volcano's scheduler configuration, and which are idle as it is.
+"""Which fields of a team's queues need which part of Volcano's scheduler configuration, and which have no effect.
 
-Volcano takes every field and says nothing when no plugin reads it. Sources: pkg/scheduler/plugins/{proportion,capacity}
+Volcano accepts every field and stays silent if no plugin reads it. Sources: pkg/scheduler/plugins/{proportion,capacity}
 and pkg/scheduler/actions/reclaim of Volcano 1.15.
 """
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Configuration:
-    """What of a scheduler configuration decides about queues."""
+    """The parts of a scheduler configuration that decide about queues."""
 
     actions: tuple[str, ...]
     plugins: tuple[str, ...]
@@ -27,7 +27,7 @@ class Configuration:
 
 
 def read(text: str) -> Configuration:
-    """The configuration that a text holds; what cannot be read has nothing.
+    """The configuration in a text; one that cannot be parsed is empty.
 
     >>> read('{actions: "enqueue, reclaim", tiers: [{plugins: [{name: capacity, enableHierarchy: true}]}]}')
     Configuration(actions=('enqueue', 'reclaim'), plugins=('capacity',), hierarchy=True)
@@ -36,69 +36,67 @@ def read(text: str) -> Configuration:
         value: Any = yaml.safe_load(text)
     except yaml.YAMLError:
         value = None
-    given = value if isinstance(value, dict) else {}
-    plugins = [item for tier in given.get("tiers") or [] for item in tier.get("plugins") or []]
+    settings = value if isinstance(value, dict) else {}
+    plugins = [item for tier in settings.get("tiers") or [] for item in tier.get("plugins") or []]
     return Configuration(
-        actions=tuple(word.strip() for word in str(given.get("actions", "")).split(",")),
+        actions=tuple(word.strip() for word in str(settings.get("actions", "")).split(",")),
         plugins=tuple(item["name"] for item in plugins),
         hierarchy=any(item["name"] == "capacity" and item.get("enableHierarchy") is True for item in plugins),
     )
 
 
-def counts(given: Configuration) -> bool:
-    """Whether any plugin looks at what a queue may have."""
-    return "capacity" in given.plugins or "proportion" in given.plugins
+def enforces_shares(scheduler: Configuration) -> bool:
+    """Whether a plugin enforces what a queue may have."""
+    return "capacity" in scheduler.plugins or "proportion" in scheduler.plugins
 
 
-# (field, whether a queue uses it, whether it is honoured, what it needs)
+# (field, whether a queue uses it, whether the scheduler honours it, what it needs)
 Row = tuple[str, "Callable[[QueueSpec], bool]", "Callable[[Configuration], bool]", str]
 NEEDS: tuple[Row, ...] = (
-    ("cap", lambda queue: bool(queue.share.cap), counts, "volcano_queue_plugin: capacity (or proportion)"),
+    ("cap", lambda queue: bool(queue.share.cap), enforces_shares, "volcano_queue_plugin: capacity (or proportion)"),
     (
         "guaranteed",
         lambda queue: bool(queue.share.guaranteed),
-        counts,
+        enforces_shares,
         "volcano_queue_plugin: capacity (or proportion)",
     ),
     (
         "deserved",
         lambda queue: queue.share.deserved != queue.share.guaranteed,
-        lambda given: "capacity" in given.plugins,
+        lambda scheduler: "capacity" in scheduler.plugins,
         "volcano_queue_plugin: capacity",
     ),
     (
         "deserved, once another has taken it,",
         lambda queue: bool(queue.share.deserved),
-        lambda given: bool({"reclaim", "gangreclaim"} & {*given.actions}),
+        lambda scheduler: bool({"reclaim", "gangreclaim"} & {*scheduler.actions}),
         "gangreclaim in volcano_actions",
     ),
     (
         "weight",
         lambda queue: queue.weight != 1,
-        lambda given: "proportion" in given.plugins,
+        lambda scheduler: "proportion" in scheduler.plugins,
         "volcano_queue_plugin: proportion",
     ),
     (
         "parent, and the tree of queues,",
         lambda queue: bool(queue.parent),
-        lambda given: given.hierarchy,
+        lambda scheduler: scheduler.hierarchy,
         "volcano_queue_plugin: capacity",
     ),
 )
 
 
-def idle(teams: Sequence[TeamSpec], site: SiteSpec, text: str) -> list[str]:
-    """A line for every field that is used and that the scheduler, as it is configured, does not look at."""
-    given = read(text)
+def idle_fields(teams: Sequence[TeamSpec], site: SiteSpec, text: str) -> list[str]:
+    """A line for every field in use that the scheduler, with this configuration, ignores."""
+    scheduler = read(text)
     queues = [*site.queues, *(queue for team in teams for queue in team.queues)]
-    found = []
-    for field, uses, honoured, needed in NEEDS:
+    notes = []
+    for field, uses, honours, needs in NEEDS:
         names = [queue.name for queue in queues if uses(queue)]
-        if names and not honoured(given):
+        if names and not honours(scheduler):
             some = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
-            found.append(
-                f"{field} of {some}: the scheduler does not look at it. It needs {needed} (playbooks/site.yml)"
-            )
-    if any(team.priorities for team in teams) and not {"preempt", "gangpreempt"} & {*given.actions}:
-        found.append("priorities order what waits; to displace what runs they need gangpreempt in volcano_actions")
-    return found
+            notes.append(f"{field} of {some}: the scheduler ignores it. It needs {needs} (playbooks/site.yml)")
+    if any(team.priorities for team in teams) and not {"preempt", "gangpreempt"} & {*scheduler.actions}:
+        notes.append("priorities order what waits; to displace running pods they need gangpreempt in volcano_actions")
+    return notes

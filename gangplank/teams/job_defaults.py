@@ -1,4 +1,4 @@
-"""A team's default values under a job: what the job's own file says wins."""
+"""A team's default values for a job; the job's own file wins."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 
 def with_team(job: object, teams: Sequence[TeamSpec], source: str = "job") -> Any:
-    """The job with the defaults of the team that it names; a job of no team is as it was.
+    """The job with the defaults of the team that it names; a job without a team is unchanged.
 
-    Its namespace is the team's, and so is its queue where the team has one alone; mappings are merged, lists replaced.
+    Its namespace is the team's, and so is its queue if the team has only one; mappings are merged, lists replaced.
     """
     inner = job.get("training_job", job) if isinstance(job, Mapping) else None
     if not isinstance(inner, Mapping) or not inner.get("team"):
@@ -28,18 +28,18 @@ def with_team(job: object, teams: Sequence[TeamSpec], source: str = "job") -> An
     defaults: dict[str, Any] = {"namespace": team.namespace, **team.job_defaults}
     if len(team.leaves) == 1:
         defaults.setdefault("queue", team.leaves[0])
-    found = merged(defaults, inner)
-    return {**job, "training_job": found} if isinstance(job, Mapping) and "training_job" in job else found
+    complete = merge(defaults, inner)
+    return {**job, "training_job": complete} if isinstance(job, Mapping) and "training_job" in job else complete
 
 
-def merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """One mapping over another.
+def merge(defaults: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+    """One mapping with the defaults of another.
 
-    >>> merged({"a": {"x": 1, "y": 2}, "b": [1]}, {"a": {"x": 3}, "b": [2]})
+    >>> merge({"a": {"x": 1, "y": 2}, "b": [1]}, {"a": {"x": 3}, "b": [2]})
     {'a': {'x': 3, 'y': 2}, 'b': [2]}
     """
-    found = dict(below)
-    for key, value in above.items():
-        old = found.get(key)
-        found[key] = merged(old, value) if isinstance(old, Mapping) and isinstance(value, Mapping) else value
-    return found
+    result = dict(defaults)
+    for key, value in own.items():
+        old = result.get(key)
+        result[key] = merge(old, value) if isinstance(old, Mapping) and isinstance(value, Mapping) else value
+    return result

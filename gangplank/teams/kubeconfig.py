@@ -1,7 +1,7 @@
-"""A member's kubeconfig: a client certificate with the person's name and no group, for some hours, from the cluster.
+"""A member's kubeconfig: a client certificate of a few hours from the cluster, with the member's name and no group.
 
-Rights come from bindings by name alone, so a certificate that is still valid grants nothing once the name has left
-them. https://kubernetes.io/docs/reference/access-authn-authz/certificate-signing-requests/
+Rights come only from bindings by name: a certificate that is still valid grants nothing once no binding has the name.
+https://kubernetes.io/docs/reference/access-authn-authz/certificate-signing-requests/
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ if TYPE_CHECKING:
     from gangplank.cluster.client import Kube
     from gangplank.spec import Json
 
-LEAST_S, MOST_S = 600, 8 * 3600  # Kubernetes signs for ten minutes at least
+LEAST_S, MOST_S = 600, 8 * 3600  # Kubernetes signs for at least ten minutes
 SIGNER = "kubernetes.io/kube-apiserver-client"
 REQUESTS = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
-SIGNED_S, POLL_S = 30, 0.1  # the longest that signing may take; a pause between two looks
+SIGNED_S, POLL_S = 30, 0.1  # the longest that signing may take; the pause between two requests
 
 
 @dataclass(frozen=True)
-class Made:
-    """A kubeconfig's text, which is a secret, and when it ends."""
+class MemberKubeconfig:
+    """A kubeconfig's text, which is secret, and when its certificate expires."""
 
     text: str
     until: str
@@ -48,15 +48,15 @@ def seconds(text: str) -> int:
     >>> seconds("8h"), seconds("90m")
     (28800, 5400)
     """
-    found = re.fullmatch(r"(\d{1,6})([hms])", text, re.ASCII)
-    value = int(found[1]) * {"h": 3600, "m": 60, "s": 1}[found[2]] if found else 0
+    match = re.fullmatch(r"(\d{1,6})([hms])", text, re.ASCII)
+    value = int(match[1]) * {"h": 3600, "m": 60, "s": 1}[match[2]] if match else 0
     if not LEAST_S <= value <= MOST_S:
         raise SpecError([Problem("--ttl", shown(text), "a time from 10m to 8h, e.g. 8h or 90m")], "team kubeconfig")
     return value
 
 
 def plain_name(text: str) -> str:
-    """A name as a part of a file's name.
+    """A name as part of a file name.
 
     >>> plain_name("ada@example.org"), plain_name("../x")
     ('ada-example.org', '..-x')
@@ -67,25 +67,25 @@ def plain_name(text: str) -> str:
 def namespace_of(kube: Kube, team: str) -> str:
     """The namespace of a team."""
     selector = ",".join(f"{key}={value}" for key, value in {**TEAM_PART, TEAM_LABEL: team}.items())
-    found = kube.call("GET", "/api/v1/namespaces", query={"labelSelector": selector})["items"]
-    if not found:
-        raise KubeError(f"the cluster has no team {team}; playbooks/teams.yml makes those that have a file", 404)
-    return str(found[0]["metadata"]["name"])
+    namespaces = kube.call("GET", "/api/v1/namespaces", query={"labelSelector": selector})["items"]
+    if not namespaces:
+        raise KubeError(f"the cluster has no team {team}; playbooks/teams.yml creates those that have a file", 404)
+    return str(namespaces[0]["metadata"]["name"])
 
 
 def check_member(kube: Kube, namespace: str, team: str, member: str) -> None:
-    """Refuse who is no user of the team: such a certificate could be somebody else's name."""
+    """Refuse a name that is not a user of the team: the certificate could impersonate anyone."""
     where = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/rolebindings"
-    found = kube.call("GET", where, query={"labelSelector": f"{PART_LABEL}={TEAM_PART[PART_LABEL]}"})["items"]
-    users = sorted({one["name"] for item in found for one in item.get("subjects") or [] if one["kind"] == "User"})
+    bindings = kube.call("GET", where, query={"labelSelector": f"{PART_LABEL}={TEAM_PART[PART_LABEL]}"})["items"]
+    users = sorted({one["name"] for item in bindings for one in item.get("subjects") or [] if one["kind"] == "User"})
     if member not in users or member.startswith("system:"):
         expected = f"one of {', '.join(users) or 'nobody yet'}"
         fix = "add the user to the team's file and run playbooks/teams.yml"
         raise SpecError([Problem("MEMBER", shown(member), expected, fix)], f"team {team}")
 
 
-def signed(kube: Kube, member: str, request: bytes, ttl_s: int) -> str:
-    """The certificate that the cluster makes of a request, in PEM; the request itself is removed again."""
+def issue_certificate(kube: Kube, member: str, request: bytes, ttl_s: int) -> str:
+    """The certificate that the cluster issues for a request, in PEM; the request itself is deleted again."""
     spec = {
         "request": base64.b64encode(request).decode(),
         "signerName": SIGNER,
@@ -94,31 +94,31 @@ def signed(kube: Kube, member: str, request: bytes, ttl_s: int) -> str:
     }
     meta = {"generateName": "gangplank-team-"}
     body = {"apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest", "metadata": meta, "spec": spec}
-    made = kube.call("POST", REQUESTS, body)
-    where = f"{REQUESTS}/{made['metadata']['name']}"
+    pending = kube.call("POST", REQUESTS, body)
+    where = f"{REQUESTS}/{pending['metadata']['name']}"
     try:
-        yes = {"type": "Approved", "status": "True", "reason": "Gangplank", "message": f"kubeconfig of {member}"}
-        kube.call("PUT", f"{where}/approval", {**made, "status": {"conditions": [yes]}})
+        approved = {"type": "Approved", "status": "True", "reason": "Gangplank", "message": f"kubeconfig of {member}"}
+        kube.call("PUT", f"{where}/approval", {**pending, "status": {"conditions": [approved]}})
         for _ in polls(SIGNED_S, POLL_S):
             status = kube.call("GET", where).get("status") or {}
             if text := status.get("certificate"):
                 return base64.b64decode(text).decode()
-            if bad := [one for one in status.get("conditions", []) if one["type"] in {"Failed", "Denied"}]:
-                raise KubeError(f"the cluster does not sign: {bad[0].get('message')}")
+            if refusals := [one for one in status.get("conditions", []) if one["type"] in {"Failed", "Denied"}]:
+                raise KubeError(f"the cluster does not sign: {refusals[0].get('message')}")
     finally:
         kube.call("DELETE", where)
-    fix = "look whether kube-controller-manager has a signing key (--cluster-signing-key-file)"
+    fix = "check that kube-controller-manager has a signing key (--cluster-signing-key-file)"
     raise KubeError(late(f"the certificate of {member}", "none", "one that the cluster has signed", SIGNED_S, fix))
 
 
-def make(kube: Kube, team: str, member: str, ttl_s: int) -> Made:
+def make(kube: Kube, team: str, member: str, ttl_s: int) -> MemberKubeconfig:
     """The kubeconfig of one member of a team."""
     namespace = namespace_of(kube, team)
     check_member(kube, namespace, team, member)
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, member)])  # an organisation would be a group
     request = x509.CertificateSigningRequestBuilder().subject_name(name).sign(key, hashes.SHA256())
-    certificate = signed(kube, member, request.public_bytes(serialization.Encoding.PEM), ttl_s)
+    certificate = issue_certificate(kube, member, request.public_bytes(serialization.Encoding.PEM), ttl_s)
     private = key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
@@ -134,7 +134,7 @@ def make(kube: Kube, team: str, member: str, ttl_s: int) -> Made:
         "client-key-data": base64.b64encode(private).decode(),
     }
     context = f"{member}@{team}"
-    made = {
+    content = {
         "apiVersion": "v1",
         "kind": "Config",
         "clusters": [{"name": team, "cluster": cluster}],
@@ -142,17 +142,18 @@ def make(kube: Kube, team: str, member: str, ttl_s: int) -> Made:
         "contexts": [{"name": context, "context": {"cluster": team, "user": member, "namespace": namespace}}],
         "current-context": context,
     }
-    return Made(yaml.safe_dump(made, sort_keys=False), f"{own.not_valid_after_utc:%Y-%m-%d %H:%M} UTC")
+    return MemberKubeconfig(yaml.safe_dump(content, sort_keys=False), f"{own.not_valid_after_utc:%Y-%m-%d %H:%M} UTC")
 
 
 def write(name: str, text: str) -> None:
-    """A secret into a file that its owner alone can read, from its first byte on."""
-    beside = Path(f"{name}.{os.getpid()}.new")
+    """Write a secret to a file that only its owner can ever read."""
+    draft = Path(f"{name}.{os.getpid()}.new")
     try:
-        with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
             file.write(text)
-        beside.replace(name)
+        draft.replace(name)
     except OSError as error:
-        beside.unlink(missing_ok=True)
-        problem = Problem("--output", shown(name), "a file that can be written", str(error.strerror))
+        draft.unlink(missing_ok=True)
+        expected = f"a file that can be written ({error.strerror})"
+        problem = Problem("--output", shown(name), expected, "choose another file with --output")
         raise SpecError([problem], "team kubeconfig") from None

@@ -1,4 +1,4 @@
-"""How objects of teams are told from all others: their labels, and what their namespace says for the admission."""
+"""How objects of teams are recognised: their labels, and the annotations of their namespace for the admission."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TEAM_PART = {PART_LABEL: "team"}  # of one team
 SHARED_PART = {PART_LABEL: "teams"}  # of all teams
 SCHEDULER = VOLCANO.scheduler
 
-# Annotations of a team's namespace, which only a cluster's administrator can write: what the admission allows in it.
+# Annotations of a team's namespace, writable only by a cluster administrator: what the admission allows in it.
 QUEUES = "gangplank.dev/queues"
 SCHEDULERS = "gangplank.dev/schedulers"
 PRIORITIES = "gangplank.dev/priorities"
@@ -25,7 +25,7 @@ IMAGES = "gangplank.dev/images"
 
 
 def metadata(name: str, team: TeamSpec | None = None, *, cluster: bool = False) -> Json:
-    """The metadata of an object of one team, or of all; `cluster` is for a team's objects that have no namespace."""
+    """The metadata of an object of one team, or of all teams; `cluster` is for a team's objects without a namespace."""
     if team is None:
         return {"name": name, "labels": {**MANAGED_BY, **SHARED_PART}}
     place = {} if cluster else {"namespace": team.namespace}

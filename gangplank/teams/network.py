@@ -1,4 +1,4 @@
-"""Who a team's pods may talk to: each other, the cluster's DNS, and whom the team's file names."""
+"""What a team's pods may talk to: each other, the cluster's DNS, and what the team's file names."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ NAME = "kubernetes.io/metadata.name"  # a label that every namespace has
 
 
 def spaces(*names: str) -> Json:
-    """All pods of some namespaces."""
+    """All pods of some namespaces, as a peer of a rule."""
     return {"namespaceSelector": {"matchExpressions": [{"key": NAME, "operator": "In", "values": [*names]}]}}
 
 
 def policy(name: str, team: TeamSpec, ingress: list[Json], egress: list[Json]) -> Json:
-    """A NetworkPolicy over all pods of a team, both ways."""
+    """A NetworkPolicy for all pods of a team, in both directions."""
     body = {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]}
     rules = {**({"ingress": ingress} if ingress else {}), **({"egress": egress} if egress else {})}
     kind = {"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy"}
@@ -29,7 +29,7 @@ def policy(name: str, team: TeamSpec, ingress: list[Json], egress: list[Json]) -
 
 
 def network(team: TeamSpec) -> list[Json]:
-    """Nothing, and then what is allowed; Volcano adds a policy of its own to each job, which only allows the same."""
+    """One policy that allows nothing, one with what is allowed. Volcano adds one per job, which allows nothing more."""
     ingress: list[Json] = [{"from": [{"podSelector": {}}]}]
     if team.talk_in:
         ingress.append({"from": [spaces(*team.talk_in)]})

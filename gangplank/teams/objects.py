@@ -1,4 +1,4 @@
-"""All objects of teams, in the order in which they can be made: what guards a namespace stands before who may enter."""
+"""All objects of teams, in an order in which they can be created: guards of a namespace come before its members."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def team_objects(teams: Sequence[TeamSpec], site: SiteSpec) -> list[Json]:
     """Everything that teams need, parents before children; the same input gives the same list.
 
     >>> from gangplank.teams.spec import SiteSpec
-    >>> team_objects([], SiteSpec())  # the last team takes with it what all of them shared
+    >>> team_objects([], SiteSpec())  # without teams, nothing is shared either
     []
     """
     if not teams:
@@ -36,16 +36,16 @@ def team_objects(teams: Sequence[TeamSpec], site: SiteSpec) -> list[Json]:
     shared += [*roles(), *policies()]
     ordered = sorted(teams, key=lambda team: team.name)
     tree = [(spec, None) for spec in site.queues] + [(spec, team) for team in ordered for spec in team.queues]
-    made = [queue(spec, team) for spec, team in parents_first(tree)]
-    inside = [item for team in ordered for item in in_namespace(team)]
-    return [*shared, *made, *[namespace(team) for team in ordered], *inside]
+    queues = [queue(spec, team) for spec, team in parents_first(tree)]
+    inside = [item for team in ordered for item in namespaced(team)]
+    return [*shared, *queues, *[namespace(team) for team in ordered], *inside]
 
 
 Branch = tuple["QueueSpec", "TeamSpec | None"]
 
 
 def parents_first(tree: Sequence[Branch]) -> list[Branch]:
-    """Queues in an order in which every parent is there before its children."""
+    """Queues in an order in which every parent comes before its children."""
     parents = {spec.name: spec.parent for spec, _ in tree}
 
     def depth(name: str) -> int:
@@ -55,7 +55,7 @@ def parents_first(tree: Sequence[Branch]) -> list[Branch]:
 
 
 def priority(name: str, value: int) -> Json:
-    """A PriorityClass that teams may be given."""
+    """A PriorityClass that team files may grant."""
     return {
         "apiVersion": "scheduling.k8s.io/v1",
         "kind": "PriorityClass",
@@ -65,7 +65,7 @@ def priority(name: str, value: int) -> Json:
 
 
 def queue(spec: QueueSpec, team: TeamSpec | None) -> Json:
-    """A Volcano queue, with every field that Volcano or its webhook would fill in written out."""
+    """A Volcano queue, including every field that Volcano or its webhook would fill in."""
     share = spec.share
     body: Json = {
         "dequeueStrategy": "traverse",
@@ -81,13 +81,13 @@ def queue(spec: QueueSpec, team: TeamSpec | None) -> Json:
     return {"apiVersion": VOLCANO.api_version, "kind": VOLCANO.kind, "metadata": meta, "spec": body}
 
 
-def amounts(given: Mapping[str, str]) -> dict[str, str]:
+def amounts(quantities: Mapping[str, str]) -> dict[str, str]:
     """Quantities in the API server's own spelling, sorted."""
-    return {name: quantity.normal(given[name]) for name in sorted(given)}
+    return {name: quantity.normal(quantities[name]) for name in sorted(quantities)}
 
 
 def namespace(team: TeamSpec) -> Json:
-    """The namespace: what the admission reads stands in its annotations."""
+    """The namespace; its annotations are what the admission reads."""
     meta = metadata(team.namespace, team, cluster=True)
     level = team.pod_security
     meta["labels"] |= {f"pod-security.kubernetes.io/{mode}": level for mode in ("enforce", "audit", "warn")}
@@ -102,7 +102,7 @@ def namespace(team: TeamSpec) -> Json:
 
 
 def quota(team: TeamSpec) -> Json:
-    """What the namespace may hold: the queue's cap, the team's own claims and no others, and no way in from outside."""
+    """What the namespace may hold: the queue's cap, the team's own claims and no others, no access from outside."""
     hard = {f"requests.{name}": text for name, text in amounts(team.queues[0].share.cap).items()}
     stored = sum((quantity.parse(claim.size) for claim in team.claims), Fraction(0))
     hard |= {
@@ -112,21 +112,21 @@ def quota(team: TeamSpec) -> Json:
         "services.nodeports": "0",
     }
     if team.max_jobs is not None:
-        # Jobs of every kind count by themselves: Kubernetes has no sum over kinds.
+        # Each kind of job is counted separately: Kubernetes cannot sum over kinds.
         by_plural = sorted(BACKENDS.values(), key=lambda backend: backend.plural)
         hard |= {f"count/{backend.counted}": str(team.max_jobs) for backend in by_plural}
     return {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": metadata(QUOTA, team), "spec": {"hard": hard}}
 
 
 def limits(team: TeamSpec) -> Json:
-    """What a container asks for that says nothing: a quota refuses pods that ask for nothing."""
+    """Default requests of a container: a quota refuses pods without requests."""
     item = {"type": "Container", "defaultRequest": amounts(team.default_requests)}
     return {"apiVersion": "v1", "kind": "LimitRange", "metadata": metadata(LIMITS, team), "spec": {"limits": [item]}}
 
 
 def claims(team: TeamSpec) -> list[Json]:
-    """The team's claims."""
-    found = []
+    """The team's volume claims."""
+    objects = []
     for claim in team.claims:
         body: Json = {
             "accessModes": [*claim.access],
@@ -135,12 +135,12 @@ def claims(team: TeamSpec) -> list[Json]:
         }
         meta = metadata(claim.name, team)
         meta["labels"] = {**claim.labels, **meta["labels"]}
-        found.append({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": meta, "spec": body})
-    return found
+        objects.append({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": meta, "spec": body})
+    return objects
 
 
-def in_namespace(team: TeamSpec) -> list[Json]:
-    """All that lies in a team's namespace, who may enter it last."""
+def namespaced(team: TeamSpec) -> list[Json]:
+    """Everything in a team's namespace, its members' bindings last."""
     accounts = [
         {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata(name, team)}
         for name in team.service_accounts

@@ -1,4 +1,4 @@
-"""Makes TeamSpecs of teams' files: converts once, refuses once, and names every problem of every file together."""
+"""Turns teams' files into TeamSpecs: converts each value once and reports every problem of every file together."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 LEVELS = ("restricted", "baseline", "privileged")
 AMOUNTS = ("cpu", "memory", "gpus")
-TEAM_MAX = 40  # characters: room for the names made of it, <team>-<queue> the longest
-DEFAULT_REQUESTS = {"cpu": "100m", "memory": "256Mi"}  # a quota refuses pods that ask for nothing
+TEAM_MAX = 40  # characters: leaves room for names that contain it, of which <team>-<queue> is the longest
+DEFAULT_REQUESTS = {"cpu": "100m", "memory": "256Mi"}  # a quota refuses pods without requests
 TAKEN = ("default", "root")  # Volcano's own queues
-RESERVED = re.compile(  # namespaces of the platform: Kubernetes' own, and what the roles install into by default
+RESERVED = re.compile(  # namespaces of the platform: Kubernetes' own, and those that the roles install into by default
     r"default|kube-.*|volcano-.*|local-path-storage|kubeflow|kubeflow-system|gpu-device-plugin|gangplank-.*"
 )
 USER = re.compile(r"[^\x00-\x1f\x7f\s][^\x00-\x1f\x7f]{0,252}")
@@ -30,11 +30,11 @@ PATTERN = re.compile(r"[A-Za-z0-9*][\w.\-/:@*]{0,510}", re.ASCII)
 
 
 class TeamsError(SpecError):
-    """All that is wrong with several files, each problem under its file."""
+    """All problems of several files, each under its file."""
 
-    def __init__(self, found: Sequence[SpecError]) -> None:
-        super().__init__([problem for error in found for problem in error.problems], "teams")
-        self.args = ("\n".join(str(error) for error in found),)
+    def __init__(self, errors: Sequence[SpecError]) -> None:
+        super().__init__([problem for error in errors for problem in error.problems], "teams")
+        self.args = ("\n".join(str(error) for error in errors),)
 
 
 def parse_teams(
@@ -43,70 +43,72 @@ def parse_teams(
     site_source: str = "_site.yml",
     capacity: Mapping[str, Fraction] | None = None,
 ) -> Teams:
-    """The site and its teams by file, in the order of their names; TeamsError with every problem of every file.
+    """The site and its teams in the order of their names; TeamsError with every problem of every file.
 
-    `capacity` is what the cluster has, where the site does not say it.
+    `capacity` is what the cluster has, used if the site does not set it.
 
     >>> _, teams = parse_teams({"a.yml": {"team": {"name": "a", "members": [{"user": "ada"}], "cap": {"cpu": 4}}}})
     >>> teams[0].leaves
     ('a',)
     """
-    bad: list[SpecError] = []
+    errors: list[SpecError] = []
     teams: list[TeamSpec] = []
-    held = SiteSpec()
+    site_spec = SiteSpec()
     try:
-        held = parse_site(site, site_source)
+        site_spec = parse_site(site, site_source)
     except SpecError as error:
-        bad.append(error)
+        errors.append(error)
     for source, value in files.items():
         try:
-            teams.append(parse_team(value, source, held))
+            teams.append(parse_team(value, source, site_spec))
         except SpecError as error:
-            bad.append(error)
-    bad += check(teams, held, held.capacity or capacity)
-    if bad:
-        raise TeamsError(bad)
-    return held, tuple(sorted(teams, key=lambda team: team.name))
+            errors.append(error)
+    errors += check(teams, site_spec, site_spec.capacity or capacity)
+    if errors:
+        raise TeamsError(errors)
+    return site_spec, tuple(sorted(teams, key=lambda team: team.name))
 
 
 Teams = tuple[SiteSpec, tuple[TeamSpec, ...]]
 
 
-def top(value: object, key: str, source: str, problems: Problems) -> Fields:
-    """The fields below a file's one key."""
+def top_fields(value: object, key: str, source: str, problems: Problems) -> Fields:
+    """The fields below a file's only key."""
     try:
         outer = Fields(plain(value), "", problems)
     except RecursionError:
         raise SpecError([Problem(key, "a value nested in itself", "a mapping of fields")], source) from None
-    found = outer.inner(key)
+    fields = outer.inner(key)
     if key not in outer.map:
         problems.append(Problem(key, "nothing", f"the key {key} with the fields below it"))
     outer.done()
-    return found
+    return fields
 
 
 def parse_team(value: object, source: str = "team", site: SiteSpec | None = None) -> TeamSpec:
-    """The team that a mapping describes, or a SpecError with all that is wrong with it."""
+    """The team that a mapping describes, or a SpecError with all its problems."""
     problems: Problems = []
-    held = site or SiteSpec()
-    fields = top(value, "team", source, problems)
+    site = site or SiteSpec()
+    fields = top_fields(value, "team", source, problems)
     name = fields.text("name", "team", need=True, what=f"a-z, 0-9 and -, at most {TEAM_MAX}", ok=names.DNS1035)
     if len(name) > TEAM_MAX:
-        fields.bad("name", name, f"at most {TEAM_MAX} characters", "names of queues and files are made of it")
+        expected = f"at most {TEAM_MAX} characters, since names of queues and files contain it"
+        fields.bad("name", name, expected, "shorten it")
     if name in TAKEN:
-        fields.bad("name", name, "another name", "Volcano has a queue of this name")
+        fields.bad("name", name, "another name: Volcano has a queue with this one", "choose another name")
     namespace = fields.text("namespace", name, what="a namespace: a-z, 0-9 and -", ok=names.DNS1123)
     if RESERVED.fullmatch(namespace):
-        fields.bad("namespace", namespace, "a namespace of the team's own", "this one belongs to the platform")
+        expected = "a namespace of the team's own; this one belongs to the platform"
+        fields.bad("namespace", namespace, expected, "choose another namespace")
     network = fields.inner("network")
     spec = TeamSpec(
         name=name,
         namespace=namespace,
         members=read_members(fields),
-        queues=read_own_queues(fields, name, held),
+        queues=read_own_queues(fields, name, site),
         max_jobs=fields.maybe("max_jobs", 1),
-        priorities=known(fields, "priorities", held),
-        images=matching(fields, "images", PATTERN, "an image, * for any characters, e.g. ghcr.io/acme/*"),
+        priorities=read_priorities(fields, site),
+        images=matching(fields, "images", PATTERN, "an image, with * for any characters, e.g. ghcr.io/acme/*"),
         default_requests=read_requests(fields.inner("default_requests")),
         claims=read_claims(fields),
         job_defaults=read_defaults(fields),
@@ -125,14 +127,14 @@ def parse_team(value: object, source: str = "team", site: SiteSpec | None = None
 
 
 def parse_site(value: object, source: str = "site") -> SiteSpec:
-    """What a site holds for all teams; nothing is a site with defaults alone."""
+    """What a site holds for all teams; without a value, a site with only defaults."""
     if value is None:
         return SiteSpec()
     problems: Problems = []
-    fields = top(value, "site", source, problems)
+    fields = top_fields(value, "site", source, problems)
     what = "a resource's name, e.g. nvidia.com/gpu"
     gpu = fields.text("gpu_resource", "nvidia.com/gpu", what=what, ok=names.RESOURCE)
-    queues = tuple(read_queue(inner, gpu, "") for inner in listed(fields, "queues"))
+    queues = tuple(read_queue(inner, gpu, "") for inner in fields.each("queues"))
     inner = fields.inner("priorities")
     priorities = {key: inner.integer(key, 0, -(10**9), 10**9) for key in inner.map if names.SUBDOMAIN.fullmatch(key)}
     inner.done()
@@ -140,91 +142,89 @@ def parse_site(value: object, source: str = "site") -> SiteSpec:
     fields.done()
     for queue in queues:
         if queue.name in TAKEN:
-            problems.append(Problem(f"{queue.path}.name", shown(queue.name), "another name", "Volcano has this queue"))
+            expected = "another name: Volcano has a queue with this one"
+            problems.append(Problem(f"{queue.path}.name", shown(queue.name), expected, "choose another name"))
     if problems:
         raise SpecError(problems, source)
     exact = {key: quantity.parse(text) for key, text in capacity.items()}
     return SiteSpec(gpu, queues, priorities, exact or None, source)
 
 
-def listed(fields: Fields, name: str) -> list[Fields]:
-    """The mappings of a list, each as fields."""
-    return [Fields(item, fields.at(f"{name}[{at}]"), fields.problems) for at, item in enumerate(fields.items(name))]
-
-
 def matching(fields: Fields, name: str, ok: re.Pattern[str], what: str) -> tuple[str, ...]:
-    """A list of text of which every item has one form and stands once."""
-    found = fields.words(name)
-    for index, item in enumerate(found):
+    """A list of text whose items all match a pattern, without duplicates."""
+    items = fields.words(name)
+    for index, item in enumerate(items):
         if not ok.fullmatch(item):
             fields.bad(f"{name}[{index}]", item, what)
-        elif item in found[:index]:
-            fields.bad(f"{name}[{index}]", item, "each once")
-    return found
+        elif item in items[:index]:
+            fields.bad(f"{name}[{index}]", item, "each item once")
+    return items
 
 
-def known(fields: Fields, name: str, site: SiteSpec) -> tuple[str, ...]:
-    """PriorityClasses, each one of the site's."""
-    found = matching(fields, name, names.SUBDOMAIN, "a PriorityClass's name")
-    for index, item in enumerate(found):
+def read_priorities(fields: Fields, site: SiteSpec) -> tuple[str, ...]:
+    """The team's PriorityClasses, all from the site's."""
+    priorities = matching(fields, "priorities", names.SUBDOMAIN, "a PriorityClass's name")
+    for index, item in enumerate(priorities):
         if item not in site.priorities:
             some = ", ".join(site.priorities) or "none yet"
-            fields.bad(f"{name}[{index}]", item, f"a priority of the site ({some})", "add it to site.priorities")
-    return found
+            fields.bad(f"priorities[{index}]", item, f"a priority of the site ({some})", "add it to site.priorities")
+    return priorities
 
 
 def read_members(fields: Fields) -> tuple[Member, ...]:
-    """Who may do what; a person stands once."""
-    found: list[Member] = []
-    for inner in listed(fields, "members"):
+    """The team's members, each listed once."""
+    members: list[Member] = []
+    for inner in fields.each("members"):
         role = inner.choice("role", "trainer", ROLES)
         user, group = inner.text("user", what="a user's name", ok=USER), inner.text("group", what="a group", ok=USER)
         account = inner.text("service_account", what="namespace/name of a service account")
         if sum(map(bool, (user, group, account))) != 1:
             inner.bad("", sorted(inner.map), "one of user, group and service_account")
         elif user.startswith("system:") or group.startswith("system:"):
-            inner.bad("user" if user else "group", user or group, "a name of your own", "system: belongs to Kubernetes")
+            expected = "a name of your own; system: belongs to Kubernetes"
+            inner.bad("user" if user else "group", user or group, expected, "choose a name without system:")
         elif account and not re.fullmatch(r"[a-z0-9][-a-z0-9]{0,62}/[a-z0-9][-a-z0-9.]{0,252}", account):
-            inner.bad("service_account", account, "namespace/name", "e.g. ci/runner")
+            inner.bad("service_account", account, "namespace/name, e.g. ci/runner")
         else:
             namespace, _, last = account.partition("/")
             kind = "User" if user else "Group" if group else "ServiceAccount"
             member = Member(kind, user or group or last, role, namespace)
-            if any((other.kind, other.name, other.namespace) == (kind, member.name, namespace) for other in found):
-                inner.bad("", member.name, "each member once", "the higher role includes the lower ones")
-            found.append(member)
+            if any((other.kind, other.name, other.namespace) == (kind, member.name, namespace) for other in members):
+                fix = "keep only the entry with the higher role, which includes the lower ones"
+                inner.bad("", member.name, "each member once", fix)
+            members.append(member)
         inner.done()
-    if not found and not fields.map.get("members"):
-        fields.bad("members", fields.map.get("members"), "at least one member", "e.g. - {user: ada, role: lead}")
-    return tuple(found)
+    if not members and not fields.map.get("members"):
+        fields.bad("members", fields.map.get("members"), "at least one member", "add one: - {user: ada, role: lead}")
+    return tuple(members)
 
 
 def read_amounts(fields: Fields, name: str, gpu: str) -> dict[str, str]:
-    """Amounts by Kubernetes' names."""
+    """Amounts by Kubernetes' resource names."""
     inner = fields.inner(name)
-    found: dict[str, str] = {key: inner.quantity(key) for key in ("cpu", "memory") if key in inner.map}
+    amounts: dict[str, str] = {key: inner.quantity(key) for key in ("cpu", "memory") if key in inner.map}
     if "gpus" in inner.map:
-        found[gpu] = str(inner.integer("gpus", 0, 0, 10**6))
+        amounts[gpu] = str(inner.integer("gpus", 0, 0, 10**6))
     inner.known.extend(AMOUNTS)
     inner.done()
-    return {key: text for key, text in found.items() if text}
+    return {key: text for key, text in amounts.items() if text}
 
 
 def read_share(fields: Fields, gpu: str) -> Share:
-    """Guaranteed, deserved and cap; what is guaranteed is deserved too, as Volcano's webhook wants it."""
+    """Guaranteed, deserved and cap; what is guaranteed is deserved too, as Volcano's webhook requires."""
     guaranteed, deserved, cap = (read_amounts(fields, name, gpu) for name in ("guaranteed", "deserved", "cap"))
     return Share(guaranteed, {**guaranteed, **deserved}, cap)
 
 
 def read_queue(fields: Fields, gpu: str, prefix: str, parent: str = "") -> QueueSpec:
-    """A queue of a list of queues; with a prefix it is a team's child queue, and has no parent of its own choice."""
+    """A queue of a list of queues; with a prefix it is a team's child queue, whose parent is fixed."""
     name = fields.text("name", "queue", need=True, what="a-z, 0-9 and -", ok=names.DNS1123)
     if len(prefix + name) > names.LABEL_MAX:
         fields.bad("name", name, f"a name such that {prefix}{name} has at most {names.LABEL_MAX} characters")
     own = fields.text("parent", what="a queue of the site", ok=names.SUBDOMAIN) if not prefix else parent
-    found = queue_of(fields, prefix + name, gpu, own)
+    queue = queue_of(fields, prefix + name, gpu, own)
     fields.done()
-    return found
+    return queue
 
 
 def queue_of(fields: Fields, name: str, gpu: str, parent: str) -> QueueSpec:
@@ -241,30 +241,31 @@ def queue_of(fields: Fields, name: str, gpu: str, parent: str) -> QueueSpec:
 
 
 def read_own_queues(fields: Fields, name: str, site: SiteSpec) -> tuple[QueueSpec, ...]:
-    """The team's queue, and below it those of its list."""
+    """The team's queue and its child queues."""
     parent = fields.text("parent", what="a queue of the site", ok=names.SUBDOMAIN)
     if parent and parent not in {queue.name for queue in site.queues}:
         some = ", ".join(queue.name for queue in site.queues) or "none yet"
         fields.bad("parent", parent, f"a queue of the site ({some})", "add it to site.queues")
     own = queue_of(fields, name, site.gpu_resource, parent)
     if not own.share.cap:
-        fields.bad("cap", fields.map.get("cap"), "at least one of cpu, memory and gpus", "e.g. cap: {gpus: 8, cpu: 64}")
-    return own, *(read_queue(inner, site.gpu_resource, f"{name}-", name) for inner in listed(fields, "queues"))
+        fix = "set it: cap: {gpus: 8, cpu: 64}"
+        fields.bad("cap", fields.map.get("cap"), "at least one of cpu, memory and gpus", fix)
+    return own, *(read_queue(inner, site.gpu_resource, f"{name}-", name) for inner in fields.each("queues"))
 
 
 def read_requests(fields: Fields) -> dict[str, str]:
-    """What a container asks for that says nothing itself."""
-    found = {name: fields.quantity(name, default) for name, default in DEFAULT_REQUESTS.items()}
+    """The requests of a container that sets none."""
+    requests = {name: fields.quantity(name, default) for name, default in DEFAULT_REQUESTS.items()}
     fields.done()
-    return found
+    return requests
 
 
 def read_claims(fields: Fields) -> tuple[Claim, ...]:
-    """The team's claims, each under a name of its own."""
-    found: list[Claim] = []
-    for inner in listed(fields, "claims"):
+    """The team's volume claims, each with a different name."""
+    claims: list[Claim] = []
+    for inner in fields.each("claims"):
         name = inner.text("name", "claim", need=True, what="a claim's name", ok=names.SUBDOMAIN)
-        if any(name == claim.name for claim in found):
+        if any(name == claim.name for claim in claims):
             inner.bad("name", name, "each claim once")
         size = inner.quantity("size", what="a quantity, e.g. 100Gi")
         if "size" not in inner.map:
@@ -274,35 +275,35 @@ def read_claims(fields: Fields) -> tuple[Claim, ...]:
         kind = inner.text("storage_class", what="a StorageClass's name", ok=names.SUBDOMAIN)
         labels = inner.pairs("labels", label_problem)
         inner.done()
-        found.append(Claim(name, size, access or ("ReadWriteOnce",), kind, labels))
-    return tuple(found)
+        claims.append(Claim(name, size, access or ("ReadWriteOnce",), kind, labels))
+    return tuple(claims)
 
 
 def read_outside(fields: Fields) -> tuple[Outside, ...]:
-    """Where pods may talk to beyond their namespace."""
-    found = []
-    for inner in listed(fields, "to"):
+    """The addresses outside their namespace that pods may talk to."""
+    addresses = []
+    for inner in fields.each("to"):
         cidr = inner.text("cidr", "0.0.0.0/0", need=True, what="addresses, e.g. 192.0.2.0/24")
         try:
             ipaddress.ip_network(cidr)
         except ValueError as error:
-            inner.bad("cidr", cidr, "addresses, e.g. 192.0.2.0/24", str(error))
+            inner.bad("cidr", cidr, f"addresses, e.g. 192.0.2.0/24 ({error})")
         ports = tuple(port for port in inner.items("ports") if isinstance(port, int) and 0 < port < 2**16)
         if len(ports) != len(inner.map.get("ports") or []):
             inner.bad("ports", inner.map["ports"], "ports from 1 to 65535")
         inner.done()
-        found.append(Outside(cidr, ports))
-    return tuple(found)
+        addresses.append(Outside(cidr, ports))
+    return tuple(addresses)
 
 
 def read_defaults(fields: Fields) -> dict[str, Any]:
-    """Values that the team's jobs start from; each job's own file decides."""
+    """Default values of the team's jobs; a job's own file overrides them."""
     inner = fields.inner("job_defaults")
     for name in ("name", "namespace", "team"):
         if name in inner.map:
-            inner.bad(name, inner.map[name], "no such default", "each job has its own")
-    found = dict(inner.map)
-    job = Fields({**found, "name": "job", "image": found.get("image", "image")}, inner.path, fields.problems)
+            inner.bad(name, inner.map[name], "no default: each job has its own value", "delete this line")
+    defaults = dict(inner.map)
+    job = Fields({**defaults, "name": "job", "image": defaults.get("image", "image")}, inner.path, fields.problems)
     read_job(job, {})
     job.done()
-    return found
+    return defaults

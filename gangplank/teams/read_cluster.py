@@ -1,4 +1,4 @@
-"""Reads what a cluster has of teams: their objects, what its nodes can give, what runs, how its scheduler is set."""
+"""Reads what a cluster has for teams: their objects, its nodes' capacity, unfinished work, the scheduler's settings."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from gangplank.cluster.client import Kube
     from gangplank.spec import Json
 
-# Every kind that team_objects renders: where the API has all of them, and what they are called
+# Every kind that team_objects renders: API version, kind and plural
 KINDS: tuple[tuple[str, str, str], ...] = (
     ("scheduling.k8s.io/v1", "PriorityClass", "priorityclasses"),
     ("rbac.authorization.k8s.io/v1", "ClusterRole", "clusterroles"),
@@ -39,7 +39,7 @@ SCHEDULER_MAP = "volcano-scheduler-configmap"  # of Volcano's chart, with its us
 
 
 def everywhere(api_version: str, plural: str) -> str:
-    """Where all objects of a kind are, of every namespace.
+    """The path of all objects of a kind, in every namespace.
 
     >>> everywhere("v1", "namespaces"), everywhere("batch/v1", "jobs")
     ('/api/v1/namespaces', '/apis/batch/v1/jobs')
@@ -48,12 +48,12 @@ def everywhere(api_version: str, plural: str) -> str:
 
 
 def objects(kube: Kube) -> list[Json]:
-    """Every object of teams that the cluster has: one request for each kind, all at once."""
+    """Every object of teams that the cluster has: one request per kind, several at a time."""
 
     def of_kind(row: tuple[str, str, str]) -> list[Json]:
         api_version, kind, plural = row
         try:
-            found = kube.call("GET", everywhere(api_version, plural), query={"labelSelector": PART_LABEL})["items"]
+            items = kube.call("GET", everywhere(api_version, plural), query={"labelSelector": PART_LABEL})["items"]
         except KubeError as error:
             if error.status == 404:
                 fix = (
@@ -61,29 +61,29 @@ def objects(kube: Kube) -> list[Json]:
                 )
                 raise KubeError(f"the cluster knows no {kind} of {api_version}; {fix}", 404) from None
             raise
-        return [{"apiVersion": api_version, "kind": kind, **item} for item in found]
+        return [{"apiVersion": api_version, "kind": kind, **item} for item in items]
 
     with ThreadPoolExecutor(4) as pool:
         return [item for items in pool.map(of_kind, KINDS) for item in items]
 
 
 def namespaces(kube: Kube) -> list[str]:
-    """The names of all namespaces, whoever made them."""
+    """The names of all namespaces, of teams or not."""
     return [item["metadata"]["name"] for item in kube.call("GET", "/api/v1/namespaces")["items"]]
 
 
 def capacity(kube: Kube) -> dict[str, Fraction]:
-    """What all nodes that take pods can give together."""
-    found: dict[str, Fraction] = {}
+    """What all schedulable nodes offer together."""
+    totals: dict[str, Fraction] = {}
     for node in kube.call("GET", "/api/v1/nodes")["items"]:
         if not node["spec"].get("unschedulable"):
             for name, text in node["status"].get("allocatable", {}).items():
-                found[name] = found.get(name, Fraction(0)) + quantity.parse(text)
-    return found
+                totals[name] = totals.get(name, Fraction(0)) + quantity.parse(text)
+    return totals
 
 
 def scheduler_configuration(kube: Kube) -> str:
-    """Volcano's scheduler configuration; empty when there is none to be found."""
+    """Volcano's scheduler configuration; empty if the cluster has none."""
     query = {"fieldSelector": f"metadata.name={SCHEDULER_MAP}"}
     maps = kube.call("GET", "/api/v1/configmaps", query=query)["items"]
     return "\n".join(text for item in maps for text in (item.get("data") or {}).values())
@@ -91,32 +91,32 @@ def scheduler_configuration(kube: Kube) -> str:
 
 def unfinished(kube: Kube, namespace: str) -> list[str]:
     """The jobs and pods in a namespace that have not ended, as kind and name."""
-    found = []
+    names = []
     for kinds in job_kinds():
         for plural in kinds.plurals:
             where = f"{group_path(kinds.api_version)}/namespaces/{namespace}/{plural}"
             items = (kube.get(where) or {"items": []})["items"]
-            found += [f"{plural}.{kinds.group}/{item['metadata']['name']}" for item in items if not phase(item).ended]
+            names += [f"{plural}.{kinds.group}/{item['metadata']['name']}" for item in items if not phase(item).ended]
     pods = kube.call("GET", f"/api/v1/namespaces/{namespace}/pods")["items"]
-    return found + [
+    return names + [
         f"pods/{pod['metadata']['name']}" for pod in pods if pod["status"].get("phase") not in {"Succeeded", "Failed"}
     ]
 
 
 def claims(kube: Kube, namespace: str) -> list[str]:
-    """The names of all claims in a namespace, whoever made them."""
-    found = kube.call("GET", f"/api/v1/namespaces/{namespace}/persistentvolumeclaims")["items"]
-    return [item["metadata"]["name"] for item in found]
+    """The names of all volume claims in a namespace, of the team's file or not."""
+    items = kube.call("GET", f"/api/v1/namespaces/{namespace}/persistentvolumeclaims")["items"]
+    return [item["metadata"]["name"] for item in items]
 
 
 def in_queues(kube: Kube, queues: Collection[str]) -> list[str]:
-    """What still runs or waits in some queues."""
+    """What still runs or waits in some queues, one line each."""
     if not queues:
         return []
-    found = kube.call("GET", everywhere("scheduling.volcano.sh/v1beta1", "podgroups"))["items"]
+    groups = kube.call("GET", everywhere(VOLCANO.api_version, "podgroups"))["items"]
     return [
         f"queue {item['spec']['queue']} leaves its file and has work: {item['metadata']['namespace']}/"
         f"{item['metadata']['name']}"
-        for item in found
+        for item in groups
         if item["spec"].get("queue") in queues
     ]

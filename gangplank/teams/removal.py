@@ -1,4 +1,4 @@
-"""What goes when a team is named for removal: access first, its queue and namespace last, its claims only if named."""
+"""What is removed with a team: access first, its queue and namespace last, its volume claims only if they are named."""
 
 from __future__ import annotations
 
@@ -30,53 +30,54 @@ def removal(
     live: Sequence[Json],
     running: Mapping[str, Sequence[str]],
     claims: Mapping[str, Sequence[str]],
-    going: Collection[str],
+    deleted_claims: Collection[str],
 ) -> Plan:
-    """What to remove of teams that were named; its notes say what stays.
+    """What to remove of the named teams; the notes say what stays.
 
-    `running` and `claims` are by namespace: jobs and pods that have not ended, and all claims there; `going` are the
-    claims that may be deleted with all that is on them, as namespace/name.
+    `running` and `claims` are by namespace: jobs and pods that have not ended, and all volume claims. `deleted_claims`
+    are those that may be deleted with their data, as namespace/name.
     """
     refused = [
-        f"teams_remove: team {team} has a file. Expected a team without one; fix: remove its file, or the name here"
+        f"teams_remove: got {team}, expected a team without a file. Fix: delete the file of team {team}, or leave the "
+        "team out of teams_remove"
         for team in sorted(set(teams) & set(with_file))
     ]
-    spaces = namespaces_of(set(teams) - set(with_file), live)
-    for space, team in sorted(spaces.items()):
-        if running.get(space):
-            some = ", ".join(list(running[space])[:5])
-            fix = f"wait for them, or: gangplank delete NAME -n {space}"
+    namespaces = namespaces_of(set(teams) - set(with_file), live)
+    for namespace, team in sorted(namespaces.items()):
+        if running.get(namespace):
+            some = ", ".join(list(running[namespace])[:5])
+            fix = f"wait for it to end, or: gangplank delete NAME -n {namespace}"
             refused.append(f"teams_remove: team {team} has work that has not ended: {some}. Fix: {fix}")
-    every = {f"{space}/{name}" for space in claims for name in claims[space]}
+    paths = {f"{namespace}/{name}" for namespace in claims for name in claims[namespace]}
     refused += [
-        f"teams_remove_claims: got {name}, expected one of {', '.join(sorted(every)) or 'no claims'}"
-        for name in sorted(set(going) - every)
-        if name.partition("/")[0] in spaces
+        f"teams_remove_claims: got {path}, expected one of {', '.join(sorted(paths)) or 'no claims'}"
+        for path in sorted(set(deleted_claims) - paths)
+        if path.partition("/")[0] in namespaces
     ]
     if refused:
         return Plan(refused=tuple(refused))
-    found: list[Json] = []
+    objects: list[Json] = []
     notes = []
-    for space, team in sorted(spaces.items()):
-        left = [name for name in claims.get(space, ()) if f"{space}/{name}" not in going]
+    for namespace, team in sorted(namespaces.items()):
+        kept = [name for name in claims.get(namespace, ()) if f"{namespace}/{name}" not in deleted_claims]
         own = [item for item in live if team_of(item) == team and item["kind"] not in {*KEPT, "Queue"}]
-        found += sorted(own, key=lambda item: ORDER.index(item["kind"]))
-        found += [claim(space, name) for name in claims.get(space, ()) if name not in left]
-        if left:
-            named = ",".join(f"{space}/{name}" for name in left)
+        objects += sorted(own, key=lambda item: ORDER.index(item["kind"]))
+        objects += [claim(namespace, name) for name in claims.get(namespace, ()) if name not in kept]
+        if kept:
+            option = ",".join(f"{namespace}/{name}" for name in kept)
             notes.append(
-                f"team {team}: {', '.join(left)} and the namespace {space} stay, and nobody has access. "
-                f"-e teams_remove_claims={named} deletes them with all that is on them"
+                f"team {team}: {', '.join(kept)} and the namespace {namespace} stay, and no member has access. "
+                f"-e teams_remove_claims={option} deletes them with all their data"
             )
         else:
-            found += [item for item in live if item["kind"] == "Namespace" and item["metadata"]["name"] == space]
-    queues = [item for item in live if item["kind"] == "Queue" and team_of(item) in set(spaces.values())]
-    # A child is named <team>-<child>, so the longer names go first.
-    found += sorted(queues, key=lambda item: -len(item["metadata"]["name"]))
-    return Plan(remove=tuple(found), notes=tuple(notes))
+            objects += [item for item in live if item["kind"] == "Namespace" and item["metadata"]["name"] == namespace]
+    queues = [item for item in live if item["kind"] == "Queue" and team_of(item) in set(namespaces.values())]
+    # A child is named <team>-<child>, so longer names are removed first.
+    objects += sorted(queues, key=lambda item: -len(item["metadata"]["name"]))
+    return Plan(remove=tuple(objects), notes=tuple(notes))
 
 
 def claim(namespace: str, name: str) -> Json:
-    """A claim as it is named for deletion."""
+    """A volume claim, with what its deletion needs."""
     meta = {"name": name, "namespace": namespace}
     return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": meta}

@@ -1,4 +1,4 @@
-"""A team, and what its site holds for all teams, as typed values: what parse_team makes and team_objects reads."""
+"""A team, and what its site holds for all teams, as typed values: parse_team returns them, team_objects reads them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ROLES = ("viewer", "trainer", "lead")
 
 @dataclass(frozen=True)
 class Member:
-    """Somebody who may do something: a user or a group by the name that the cluster knows, or a service account."""
+    """A member of a team: a user or a group, by its name in the cluster, or a service account."""
 
     kind: str  # User, Group or ServiceAccount
     name: str
@@ -24,18 +24,18 @@ class Member:
 
 @dataclass(frozen=True)
 class Share:
-    """Amounts of a queue by Kubernetes' names (cpu, memory, nvidia.com/gpu), as quantities."""
+    """Amounts of a queue by Kubernetes' resource names (cpu, memory, nvidia.com/gpu), as quantities."""
 
     guaranteed: Mapping[str, str] = field(default_factory=dict)  # kept free for it
-    deserved: Mapping[str, str] = field(default_factory=dict)  # given back to it when others took it
-    cap: Mapping[str, str] = field(default_factory=dict)  # never more
+    deserved: Mapping[str, str] = field(default_factory=dict)  # returned to it after others borrowed it
+    cap: Mapping[str, str] = field(default_factory=dict)  # the most it may use
 
 
 @dataclass(frozen=True)
 class QueueSpec:
     """One Volcano queue."""
 
-    name: str  # complete, as Volcano has it
+    name: str  # the full name in Volcano
     share: Share = Share()
     weight: int = 1
     priority: int = 0
@@ -46,7 +46,7 @@ class QueueSpec:
 
 @dataclass(frozen=True)
 class Claim:
-    """A PersistentVolumeClaim of the team's."""
+    """A PersistentVolumeClaim of the team."""
 
     name: str
     size: str
@@ -65,12 +65,12 @@ class Outside:
 
 @dataclass(frozen=True)
 class TeamSpec:
-    """One team, complete: every default is filled in."""
+    """One team, with every default filled in."""
 
     name: str
     namespace: str
     members: tuple[Member, ...]
-    queues: tuple[QueueSpec, ...]  # the team's own first; where there are more, they are its children
+    queues: tuple[QueueSpec, ...]  # the team's own first, then its children
     max_jobs: int | None = None
     priorities: tuple[str, ...] = ()
     images: tuple[str, ...] = ()  # patterns with *; empty: any
@@ -80,8 +80,8 @@ class TeamSpec:
     talk_in: tuple[str, ...] = ()  # namespaces
     talk_out: tuple[Outside, ...] = ()
     pod_security: str = "restricted"
-    schedulers: tuple[str, ...] = ()  # beside Volcano's
-    service_accounts: tuple[str, ...] = ()  # beside default
+    schedulers: tuple[str, ...] = ()  # in addition to Volcano's
+    service_accounts: tuple[str, ...] = ()  # in addition to default
     source: str = "team"  # the file
 
     @property
@@ -96,6 +96,6 @@ class SiteSpec:
 
     gpu_resource: str = "nvidia.com/gpu"
     queues: tuple[QueueSpec, ...] = ()  # parents of teams' queues
-    priorities: Mapping[str, int] = field(default_factory=dict)  # PriorityClasses that teams may be given
-    capacity: Mapping[str, Fraction] | None = None  # what there is to guarantee; None: what the nodes have
+    priorities: Mapping[str, int] = field(default_factory=dict)  # PriorityClasses that team files may grant
+    capacity: Mapping[str, Fraction] | None = None  # the most that guarantees may add up to; None: what the nodes have
     source: str = "site"

@@ -19,6 +19,6 @@ class ActionModule(ClusterAction):
         """Convert and call."""
         late = settle(self.kube, given["timeout_s"])
         if late:
-            fix = "look at the log of kube-controller-manager (resource quota), and run it again"
-            raise KubeError("\n  ".join(["quotas that do not count yet what they limit:", *late]) + f"\n{fix}")
+            fix = "Fix: look at the log of kube-controller-manager (resource quota), then run this again"
+            raise KubeError("\n  ".join(["quotas that do not yet count what they limit:", *late]) + f"\n{fix}")
         return {"changed": False}

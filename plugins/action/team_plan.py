@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from ansible_collections.gangplank.gangplank.plugins.plugin_utils.cluster import KUBECONFIG, ClusterAction
 
-from gangplank.teams.compare import work
+from gangplank.teams.compare import plan_teams
 
 
 class ActionModule(ClusterAction):
@@ -21,16 +21,16 @@ class ActionModule(ClusterAction):
 
     def act(self, given: dict[str, Any]) -> dict[str, Any]:
         """Convert and call."""
-        found = work(self.kube, given["folder"], given["remove"], given["remove_claims"])
-        if found.refused:
-            return {"failed": True, "msg": "\n".join(found.refused)}
-        lines = [str(item) for item in found.differences]
+        plan = plan_teams(self.kube, given["folder"], given["remove"], given["remove_claims"])
+        if plan.refused:
+            return {"failed": True, "msg": "\n".join(plan.refused)}
+        lines = [str(item) for item in plan.differences]
         return {
-            "changed": self.dry and found.changes,
-            "remove": list(found.remove),
-            "steps": [{"name": step.name, "objects": list(step.objects)} for step in found.steps],
-            "notes": list(found.notes),
+            "changed": self.dry and plan.changes,
+            "remove": list(plan.remove),
+            "steps": [{"name": step.name, "objects": list(step.objects)} for step in plan.steps],
+            "notes": list(plan.notes),
             "differences": lines,
-            "probe": found.probe,
+            "probe": plan.probe,
             "diff": [{"before": "", "after": "".join(f"{line}\n" for line in lines), "after_header": "teams"}],
         }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from gangplank.teams.load import beside
+from gangplank.teams.load import teams_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -15,4 +15,4 @@ class FilterModule:
 
     def filters(self) -> dict[str, Callable[..., Any]]:
         """The filters by name."""
-        return {"teams_folder": beside}
+        return {"teams_folder": teams_folder}

@@ -1,4 +1,4 @@
-"""What a run has to do about live objects, and what it says will come of it."""
+"""What a run has to do about live objects, and what it reports about the consequences."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ SITE = {"site": {"priorities": {"high": 10}, "queues": [{"name": "research", "de
 
 
 def rendered(**teams: Json) -> list[Json]:
-    given = {
+    files = {
         f"{name}.yml": {"team": {"name": name, "members": [{"user": "ada"}], "cap": {"cpu": 4}} | fields}
         for name, fields in teams.items()
     }
-    site, specs = parse_teams(given, SITE)
+    site, specs = parse_teams(files, SITE)
     return team_objects(specs, site)
 
 
@@ -32,19 +32,19 @@ def names(items: tuple[Json, ...]) -> list[str]:
     return [f"{item['kind']} {item['metadata']['name']}" for item in items]
 
 
-def test_nothing_to_do_when_all_is_as_wanted() -> None:
+def test_nothing_to_do_if_all_is_as_desired() -> None:
     assert plan(rendered(a={}), rendered(a={})) == TeamsPlan()
 
 
-def test_everything_is_made_on_an_empty_cluster() -> None:
-    wanted = rendered(a={}, b={})
-    found = plan(wanted, [])
-    assert len(found.write) == len(wanted)
-    assert not found.remove + found.lower
+def test_everything_is_created_on_an_empty_cluster() -> None:
+    desired = rendered(a={}, b={})
+    todo = plan(desired, [])
+    assert len(todo.write) == len(desired)
+    assert not todo.remove + todo.lower
 
 
 @pytest.mark.parametrize(
-    ("kind", "part", "change", "told"),
+    ("kind", "part", "change", "message"),
     [
         ("RoleBinding", "subjects", [{"kind": "User", "name": "eve"}], 'subjects[0].name: wanted "ada", live "eve"'),
         ("ResourceQuota", "spec", {"hard": {"requests.cpu": "99"}}, 'wanted "4", live "99"'),
@@ -52,28 +52,28 @@ def test_everything_is_made_on_an_empty_cluster() -> None:
         ("NetworkPolicy", "spec", {"podSelector": {"matchLabels": {"a": "b"}}}, "spec.podSelector.matchLabels"),
     ],
 )
-def test_tells_a_hand_edit_with_its_path_and_mends_it(kind: str, part: str, change: Any, told: str) -> None:
+def test_reports_a_manual_edit_with_its_path_and_corrects_it(kind: str, part: str, change: Any, message: str) -> None:
     live = rendered(a={})
     item = next(item for item in live if item["kind"] == kind and item.get(part) and "research" not in str(item))
     item[part] = change if isinstance(change, list) else {**item[part], **change}
-    found = plan(rendered(a={}), live)
-    assert told in "\n".join(map(str, found.differences))
-    assert names(found.write) == [f"{kind} {item['metadata']['name']}"]
+    todo = plan(rendered(a={}), live)
+    assert message in "\n".join(map(str, todo.differences))
+    assert names(todo.write) == [f"{kind} {item['metadata']['name']}"]
 
 
-def test_what_a_hand_added_to_a_quota_goes_too() -> None:
+def test_a_manual_addition_to_a_quota_is_removed() -> None:
     live = rendered(a={})
     one(live, "ResourceQuota")["spec"]["hard"]["pods"] = "0"
-    found = plan(rendered(a={}), live)
-    assert [item.path for item in found.differences] == ["spec.hard.pods"]
-    assert found.write[0]["spec"]["hard"] == one(rendered(a={}), "ResourceQuota")["spec"]["hard"] | {"pods": None}
+    todo = plan(rendered(a={}), live)
+    assert [item.path for item in todo.differences] == ["spec.hard.pods"]
+    assert todo.write[0]["spec"]["hard"] == one(rendered(a={}), "ResourceQuota")["spec"]["hard"] | {"pods": None}
 
 
-def test_a_binding_to_another_role_is_made_anew() -> None:
+def test_a_binding_to_another_role_is_replaced() -> None:
     live = rendered(a={})
     one(live, "RoleBinding", "viewer")["roleRef"]["name"] = "cluster-admin"
-    found = plan(rendered(a={}), live)
-    assert names(found.remove) == names(found.write) == ["RoleBinding gangplank-team-viewer"]
+    todo = plan(rendered(a={}), live)
+    assert names(todo.remove) == names(todo.write) == ["RoleBinding gangplank-team-viewer"]
 
 
 def test_a_claim_grows_and_never_shrinks() -> None:
@@ -91,14 +91,14 @@ def test_a_claim_that_left_the_file_stays() -> None:
     assert plan(rendered(a={}), rendered(a={"claims": [{"name": "d", "size": "1Gi"}]})).remove == ()
 
 
-def test_a_team_without_a_file_stays_and_is_told() -> None:
-    found = plan(rendered(a={}), rendered(a={}, b={}))
-    assert not found.changes
-    assert found.notes == ("team b has no file any more. Nothing of it is removed until -e teams_remove=b names it",)
+def test_a_team_without_a_file_stays_and_is_reported() -> None:
+    todo = plan(rendered(a={}), rendered(a={}, b={}))
+    assert not todo.changes
+    assert todo.notes == ("team b no longer has a file. Nothing of it is removed until -e teams_remove=b names it",)
 
 
-def test_what_guards_a_team_stays_as_long_as_the_team_though_no_file_is_left() -> None:
-    """An empty folder, or a wrong one, opens no namespace."""
+def test_the_guards_of_a_team_stay_as_long_as_the_team_even_without_any_file() -> None:
+    """An empty folder, or a wrong one, does not open a namespace."""
     assert plan([], rendered(a={}, b={})).remove == ()
     assert plan([], rendered(a={}, b={}), leaving=["a"]).remove == ()
     assert "ValidatingAdmissionPolicy gangplank-team-pods" in names(plan([], rendered(a={}), leaving=["a"]).remove)
@@ -107,12 +107,12 @@ def test_what_guards_a_team_stays_as_long_as_the_team_though_no_file_is_left() -
 def test_moving_an_amount_takes_it_away_first() -> None:
     before = rendered(a={"deserved": {"cpu": 3}}, b={"deserved": {"cpu": 1}})
     after = rendered(a={"deserved": {"cpu": 1}}, b={"deserved": {"cpu": 3}})
-    found = plan(after, before)
-    assert [(item["metadata"]["name"], item["spec"]["deserved"]) for item in found.lower] == [("a", {"cpu": "1"})]
-    assert {item["metadata"]["name"] for item in found.write} == {"a", "b"}
+    todo = plan(after, before)
+    assert [(item["metadata"]["name"], item["spec"]["deserved"]) for item in todo.lower] == [("a", {"cpu": "1"})]
+    assert {item["metadata"]["name"] for item in todo.write} == {"a", "b"}
 
 
-def test_what_is_written_comes_in_the_order_that_the_cluster_takes() -> None:
+def test_objects_are_written_in_an_order_that_the_cluster_accepts() -> None:
     claims = {"claims": [{"name": "data", "size": "1Gi"}]}
     live = rendered(a={"deserved": {"cpu": 3}}, b={"deserved": {"cpu": 1}})
     one(live, "Queue", "research")["status"] = {"state": "Closed"}
@@ -130,14 +130,15 @@ def test_what_is_written_comes_in_the_order_that_the_cluster_takes() -> None:
     assert steps["queues that were closed"] == ["Command gangplank-open-research"]
     assert steps["in the namespaces"][-1] == "PersistentVolumeClaim data", "after the quota that counts it"
     written = sum(len(objects) for objects in steps.values())
-    assert written == len(todo.lower + todo.write + todo.reopen)
+    assert written == len(todo.lower + todo.write)
 
 
-def test_lowering_a_quota_below_use_says_what_will_happen() -> None:
+def test_lowering_a_quota_below_use_reports_what_will_happen() -> None:
     live = rendered(a={})
     one(live, "ResourceQuota")["status"] = {"used": {"requests.cpu": "3"}}
     (note,) = plan(rendered(a={"cap": {"cpu": 2}}), live).notes
-    assert note.startswith("team a: requests.cpu becomes 2 while 3 is in use. What runs goes on; nothing new starts")
+    start = "team a: requests.cpu becomes 2 while 3 is in use. Running work continues; nothing new starts"
+    assert note.startswith(start)
 
 
 @pytest.mark.parametrize("state", ["Closed", "Closing"])
@@ -145,37 +146,37 @@ def test_a_closed_queue_is_reported_and_opened_again(state: str) -> None:
     live = rendered(vision={"parent": "research"}, speech={})
     for name in ("vision", "research"):
         one(live, "Queue", name)["status"] = {"state": state, "running": 1}
-    found = plan(rendered(vision={"parent": "research"}, speech={}), live)
-    assert [str(item) for item in found.differences] == [
+    todo = plan(rendered(vision={"parent": "research"}, speech={}), live)
+    assert [str(item) for item in todo.differences] == [
         f'Queue research: status.state: wanted "Open", live "{state}"',
         f'Queue vision: status.state: wanted "Open", live "{state}"',
     ]
-    assert found.changes
-    assert names(found.write) == []
-    assert [(item["action"], item["target"]["name"]) for item in found.reopen] == [
-        ("OpenQueue", "research"),
-        ("OpenQueue", "vision"),
+    assert todo.changes
+    assert [step.name for step in todo.steps] == ["queues that were closed"]
+    assert [(item["kind"], item["action"], item["target"]["name"]) for item in todo.write] == [
+        ("Command", "OpenQueue", "research"),
+        ("Command", "OpenQueue", "vision"),
     ]
 
 
 @pytest.mark.parametrize("status", [{}, {"state": "Open"}, {"state": ""}])
-def test_an_open_queue_and_one_that_was_just_made_are_left_alone(status: Json) -> None:
+def test_an_open_queue_and_a_new_one_are_left_alone(status: Json) -> None:
     live = rendered(a={})
     one(live, "Queue")["status"] = status
     assert plan(rendered(a={}), live) == TeamsPlan()
 
 
-def test_a_namespace_that_is_there_and_no_team_s_is_not_taken_over() -> None:
-    wanted = rendered(a={"namespace": "monitoring"})
-    (refused,) = plan(wanted, [], spaces=["default", "monitoring"]).refused
-    assert refused.startswith('team a: namespace "monitoring" is there and belongs to no team.')
+def test_an_existing_namespace_without_a_team_is_not_taken_over() -> None:
+    desired = rendered(a={"namespace": "monitoring"})
+    (refused,) = plan(desired, [], namespaces=["default", "monitoring"]).refused
+    assert refused.startswith('team a: namespace: got "monitoring", which exists and does not belong to a team, expec')
     assert "kubectl label namespace monitoring gangplank.dev/part=team gangplank.dev/team=a" in refused
-    assert plan(wanted, wanted, spaces=["default", "monitoring"]).refused == ()
-    assert plan(wanted, [], spaces=["default"]).refused == ()
+    assert plan(desired, desired, namespaces=["default", "monitoring"]).refused == ()
+    assert plan(desired, [], namespaces=["default"]).refused == ()
 
 
-def test_nothing_that_is_given_is_changed() -> None:
-    wanted, live = rendered(a={"deserved": {"cpu": 1}}), rendered(a={"deserved": {"cpu": 3}}, b={})
-    before = copy.deepcopy((wanted, live))
-    plan(wanted, live)
-    assert (wanted, live) == before
+def test_arguments_are_not_changed() -> None:
+    desired, live = rendered(a={"deserved": {"cpu": 1}}), rendered(a={"deserved": {"cpu": 3}}, b={})
+    before = copy.deepcopy((desired, live))
+    plan(desired, live)
+    assert (desired, live) == before

@@ -1,4 +1,4 @@
-"""A team that is named goes, its claims stay; and which fields the scheduler does not look at."""
+"""A named team is removed and its volume claims stay; idle fields; kubeconfigs; unfinished work."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from gangplank.errors import SpecError
 from gangplank.teams import kubeconfig, read_cluster
-from gangplank.teams.idle_fields import idle
+from gangplank.teams.idle_fields import idle_fields
 from gangplank.teams.objects import team_objects
 from gangplank.teams.parse import parse_teams
 from gangplank.teams.plan import plan
@@ -28,43 +28,43 @@ def names(items: tuple[Json, ...]) -> list[str]:
     return [f"{item['kind']} {item['metadata']['name']}" for item in items]
 
 
-def test_access_goes_first_and_nothing_of_another_team() -> None:
-    found = removal(["vision"], ["speech"], live(), {}, {}, [])
-    assert [item["kind"] for item in found.remove][:3] == ["RoleBinding"] * 3
-    assert names(found.remove)[-2:] == ["Namespace vision", "Queue vision"]
-    assert {item["metadata"].get("namespace", "vision") for item in found.remove} == {"vision"}
+def test_access_is_removed_first_and_nothing_of_another_team() -> None:
+    todo = removal(["vision"], ["speech"], live(), {}, {}, [])
+    assert [item["kind"] for item in todo.remove][:3] == ["RoleBinding"] * 3
+    assert names(todo.remove)[-2:] == ["Namespace vision", "Queue vision"]
+    assert {item["metadata"].get("namespace", "vision") for item in todo.remove} == {"vision"}
 
 
-def test_a_child_queue_goes_before_its_parent() -> None:
-    found = removal(["vision"], ["speech"], live(queues=[{"name": "x"}]), {}, {}, [])
-    assert names(found.remove)[-2:] == ["Queue vision-x", "Queue vision"]
+def test_a_child_queue_is_removed_before_its_parent() -> None:
+    todo = removal(["vision"], ["speech"], live(queues=[{"name": "x"}]), {}, {}, [])
+    assert names(todo.remove)[-2:] == ["Queue vision-x", "Queue vision"]
 
 
-def test_claims_keep_their_namespace_until_each_is_named() -> None:
+def test_volume_claims_keep_their_namespace_until_each_is_named() -> None:
     claims = {"vision": ["data", "more"]}
-    found = removal(["vision"], ["speech"], live(), {}, claims, ["vision/more"])
-    assert "PersistentVolumeClaim more" in names(found.remove)
-    assert not {"PersistentVolumeClaim data", "Namespace vision"} & {*names(found.remove)}
-    assert "data and the namespace vision stay" in found.notes[0]
+    todo = removal(["vision"], ["speech"], live(), {}, claims, ["vision/more"])
+    assert "PersistentVolumeClaim more" in names(todo.remove)
+    assert not {"PersistentVolumeClaim data", "Namespace vision"} & {*names(todo.remove)}
+    assert "data and the namespace vision stay" in todo.notes[0]
     last = removal(["vision"], ["speech"], live(), {}, claims, ["vision/data", "vision/more"])
     assert "Namespace vision" in names(last.remove)
 
 
 @pytest.mark.parametrize(
-    ("with_file", "running", "going", "told"),
+    ("with_file", "running", "going", "message"),
     [
-        (["vision"], {}, [], "team vision has a file"),
+        (["vision"], {}, [], "got vision, expected a team without a file. Fix: delete the file of team vision"),
         ([], {"vision": ["pods/x"]}, [], "team vision has work that has not ended: pods/x"),
         ([], {}, ["vision/dat"], "got vision/dat, expected one of vision/data"),
     ],
 )
-def test_refuses(with_file: list[str], running: dict[str, list[str]], going: list[str], told: str) -> None:
-    found = removal(["vision"], with_file, live(), running, {"vision": ["data"]}, going)
-    assert told in found.refused[0]
-    assert not found.remove
+def test_refuses(with_file: list[str], running: dict[str, list[str]], going: list[str], message: str) -> None:
+    todo = removal(["vision"], with_file, live(), running, {"vision": ["data"]}, going)
+    assert message in todo.refused[0]
+    assert not todo.remove
 
 
-def test_the_last_team_takes_with_it_what_all_shared() -> None:
+def test_the_last_team_is_removed_with_what_all_teams_shared() -> None:
     kinds = {item["kind"] for item in plan([], live(), ["vision", "speech"]).remove}
     assert kinds == {"ClusterRole", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}
 
@@ -76,7 +76,7 @@ PROPORTION = "{actions: allocate, tiers: [{plugins: [{name: proportion}]}]}"
 
 
 @pytest.mark.parametrize(
-    ("fields", "text", "told"),
+    ("fields", "text", "ignored"),
     [
         ({"weight": 2}, CAPACITY, ["weight"]),
         ({"weight": 2}, PROPORTION, []),
@@ -88,10 +88,10 @@ PROPORTION = "{actions: allocate, tiers: [{plugins: [{name: proportion}]}]}"
         ({"guaranteed": {"cpu": 1}}, "", ["cap", "guaranteed", "deserved"]),
     ],
 )
-def test_says_which_fields_the_scheduler_does_not_look_at(fields: Json, text: str, told: list[str]) -> None:
+def test_reports_fields_that_the_scheduler_ignores(fields: Json, text: str, ignored: list[str]) -> None:
     team = {"name": "vision", "members": [{"user": "ada"}], "cap": {"cpu": 4}} | fields
     site, teams = parse_teams({"a.yml": {"team": team}}, {"site": {"priorities": {"high": 1}}})
-    assert [line.replace(",", " ").split()[0] for line in idle(teams, site, text)] == told
+    assert [line.replace(",", " ").split()[0] for line in idle_fields(teams, site, text)] == ignored
 
 
 @pytest.mark.parametrize("text", ["9h", "5m", "8", "-1h", "", "8h30m", "1d"])
@@ -122,7 +122,7 @@ def test_a_kubeconfig_is_never_readable_by_others(tmp_path: Any) -> None:
         ("trainer.kubeflow.org/v1alpha1", "trainjobs", {"conditions": [{"type": "Failed", "status": "True"}]}, True),
     ],
 )
-def test_a_team_is_kept_by_a_job_of_any_kind_that_has_not_ended(
+def test_an_unfinished_job_of_any_kind_keeps_its_team(
     group: str, plural: str, status: Json, ended: bool
 ) -> None:
     class Cluster:

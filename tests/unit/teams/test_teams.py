@@ -1,4 +1,4 @@
-"""A team's file: what is refused, what is made of it, and that nothing is promised twice."""
+"""A team's file: what is refused, which objects it becomes, and that nothing is promised twice."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ def refused(files: Json, site: object = None) -> str:
     return str(caught.value)
 
 
-def made(kind: str, files: list[Json], site: object = None) -> list[Json]:
-    held, teams = parse_teams({f"{at}.yml": item for at, item in enumerate(files)}, site)
-    return [item for item in team_objects(teams, held) if item["kind"] == kind]
+def objects(kind: str, files: list[Json], site: object = None) -> list[Json]:
+    site_spec, teams = parse_teams({f"{index}.yml": item for index, item in enumerate(files)}, site)
+    return [item for item in team_objects(teams, site_spec) if item["kind"] == kind]
 
 
 def test_needs_no_more_than_a_name_a_member_and_a_cap() -> None:
@@ -97,13 +97,13 @@ def test_refuses(fields: Json, path: str) -> None:
     assert path in [problem.split(": ")[0] for problem in problems(team(**fields))]
 
 
-def test_tells_every_problem_of_every_file() -> None:
+def test_reports_every_problem_of_every_file() -> None:
     text = refused({"a.yml": team(name="A"), "b.yml": team(weight=0, max_jobs=0)}, {"site": {"queue": []}})
     heads = [line for line in text.splitlines() if not line.startswith(" ")]
     assert heads == ["_site.yml: 1 problem", "a.yml: 1 problem", "b.yml: 2 problems"]
 
 
-def test_a_file_without_its_key_is_told_so() -> None:
+def test_reports_a_file_without_its_key() -> None:
     assert "team: the key team with the fields below it" in problems({"training_job": {}})
 
 
@@ -115,14 +115,14 @@ def test_a_file_without_its_key_is_told_so() -> None:
         ({"a.yml": team("a", queues=[{"name": "b"}]), "b.yml": team("a-b")}, "team.name"),
     ],
 )
-def test_refuses_names_that_meet(files: Json, path: str) -> None:
+def test_refuses_names_that_collide(files: Json, path: str) -> None:
     text = refused(files)
     assert "b.yml: 1 problem" in text
     assert f"  {path}: " in text
 
 
-def test_refuses_a_member_that_pods_of_a_team_can_be() -> None:
-    """A trainer of the account's namespace makes a pod that runs as it, and has its role."""
+def test_refuses_a_member_that_pods_of_a_team_can_run_as() -> None:
+    """A trainer of the account's namespace could create a pod that runs as the account, and so has its role."""
     runner: Json = {"members": [{"user": "ada"}, {"service_account": "lab/ci", "role": "lead"}]}
     text = refused({"a.yml": team("a", namespace="lab", **runner), "b.yml": team("b", **runner)})
     assert text.count('team.members[1].service_account: got "lab/ci", expected an account of a namespace') == 2
@@ -166,8 +166,8 @@ def test_children_together_get_no_more_than_their_parent() -> None:
     assert "team.cap.cpu: got 9, expected at most 8, the cap of research above it" in text
 
 
-def test_a_cap_is_at_most_that_of_the_nearest_queue_above_which_names_the_resource() -> None:
-    """As Volcano's webhook has it: a parent that says nothing of memory leaves it to its own parent."""
+def test_a_cap_is_at_most_that_of_the_nearest_queue_above_that_sets_the_resource() -> None:
+    """As in Volcano's webhook: a parent without a memory cap leaves it to its own parent."""
     queues: list[Json] = [
         {"name": "all", "cap": {"cpu": 8, "memory": "8Gi"}},
         {"name": "research", "parent": "all", "cap": {"cpu": 4}},
@@ -187,24 +187,24 @@ def test_a_cap_is_at_most_that_of_the_nearest_queue_above_which_names_the_resour
 
 
 def test_what_is_guaranteed_is_deserved_too() -> None:
-    (queue,) = made("Queue", [team(guaranteed={"cpu": 2})])
+    (queue,) = objects("Queue", [team(guaranteed={"cpu": 2})])
     assert queue["spec"]["deserved"] == {"cpu": "2"} == queue["spec"]["guarantee"]["resource"]
 
 
-def test_a_team_with_child_queues_may_use_these_alone() -> None:
-    (space,) = made("Namespace", [team(queues=[{"name": "batch"}, {"name": "live"}])])
+def test_a_team_with_child_queues_may_use_only_these() -> None:
+    (space,) = objects("Namespace", [team(queues=[{"name": "batch"}, {"name": "live"}])])
     assert space["metadata"]["annotations"]["gangplank.dev/queues"] == "vision-batch,vision-live"
 
 
-def test_a_parent_stands_before_its_children() -> None:
+def test_a_parent_comes_before_its_children() -> None:
     site = {"site": {"queues": [{"name": "b", "parent": "z"}, {"name": "z"}]}}
-    queues = [item["metadata"]["name"] for item in made("Queue", [team("a", parent="b")], site)]
+    queues = [item["metadata"]["name"] for item in objects("Queue", [team("a", parent="b")], site)]
     assert queues == ["z", "b", "a"]
 
 
 def test_every_role_has_a_binding_so_that_the_last_member_can_leave_it() -> None:
-    found = made("RoleBinding", [team()])
-    assert {item["metadata"]["name"]: len(item["subjects"]) for item in found} == {
+    bindings = objects("RoleBinding", [team()])
+    assert {item["metadata"]["name"]: len(item["subjects"]) for item in bindings} == {
         "gangplank-team-viewer": 0,
         "gangplank-team-trainer": 1,
         "gangplank-team-lead": 0,
@@ -213,7 +213,7 @@ def test_every_role_has_a_binding_so_that_the_last_member_can_leave_it() -> None
 
 def test_the_quota_is_the_cap_and_the_claims_of_the_file() -> None:
     fields: Json = {"cap": {"gpus": 8}, "claims": [{"name": "a", "size": "1Gi"}, {"name": "b", "size": "512Mi"}]}
-    (quota,) = made("ResourceQuota", [team(**fields)], {"site": {"gpu_resource": "amd.com/gpu"}})
+    (quota,) = objects("ResourceQuota", [team(**fields)], {"site": {"gpu_resource": "amd.com/gpu"}})
     hard = quota["spec"]["hard"]
     assert (hard["requests.amd.com/gpu"], hard["requests.storage"], hard["persistentvolumeclaims"]) == (
         "8",
@@ -223,14 +223,15 @@ def test_the_quota_is_the_cap_and_the_claims_of_the_file() -> None:
 
 
 def test_a_claim_has_the_labels_of_its_file_and_ours() -> None:
-    (claim,) = made("PersistentVolumeClaim", [team(claims=[{"name": "a", "size": "1Gi", "labels": {"app": "data"}}])])
-    (other,) = made("PersistentVolumeClaim", [team(claims=[{"name": "a", "size": "1Gi"}])])
+    labelled: Json = {"name": "a", "size": "1Gi", "labels": {"app": "data"}}
+    (claim,) = objects("PersistentVolumeClaim", [team(claims=[labelled])])
+    (other,) = objects("PersistentVolumeClaim", [team(claims=[{"name": "a", "size": "1Gi"}])])
     assert claim["metadata"]["labels"] == {"app": "data", **other["metadata"]["labels"]}
 
 
 def test_no_member_can_grant_rights_or_change_what_the_admission_reads() -> None:
-    found = team_objects([parse_team(team())], SiteSpec())
-    rules = [rule for item in found if item["kind"] == "ClusterRole" for rule in item["rules"]]
+    items = team_objects([parse_team(team())], SiteSpec())
+    rules = [rule for item in items if item["kind"] == "ClusterRole" for rule in item["rules"]]
     writes = {
         (group, resource)
         for rule in rules
@@ -246,27 +247,27 @@ def test_no_member_can_grant_rights_or_change_what_the_admission_reads() -> None
 @given(st.permutations(["ada", "bob", "eve"]), st.permutations(["a", "b", "c"]))
 def test_the_same_teams_in_any_order_are_the_same_objects(people: list[str], files: list[str]) -> None:
     def render(users: list[str], order: list[str]) -> str:
-        given = {name: team(name, members=[{"user": user} for user in users]) for name in order}
-        site, teams = parse_teams(given)
+        files = {name: team(name, members=[{"user": user} for user in users]) for name in order}
+        site, teams = parse_teams(files)
         return json.dumps(team_objects(teams, site))
 
     assert render(people, files) == render(["ada", "bob", "eve"], ["a", "b", "c"])
 
 
-def test_objects_share_no_parts_and_have_drifted_from_themselves_nowhere() -> None:
+def test_objects_share_no_parts_and_have_not_drifted_from_themselves() -> None:
     site, teams = parse_teams({"a.yml": team("a"), "b.yml": team("b")})
     first, second = team_objects(teams, site), team_objects(teams, site)
     assert drift(first, second) == []
     for item in first:
         item["metadata"]["labels"]["x"] = "y"
-    assert drift(second, first) == []  # labels of others are none of ours
+    assert drift(second, first) == []  # labels of others are not ours
     first[0]["metadata"]["labels"]["gangplank.dev/x"] = "y"
     assert [str(item) for item in drift(second, first)] == [
         'ClusterRole gangplank-team-viewer: metadata.labels["gangplank.dev/x"]: wanted nothing, live "y"'
     ]
 
 
-def test_a_job_starts_from_its_team_s_values_and_its_own_win() -> None:
+def test_a_job_starts_from_its_team_s_defaults_and_its_own_values_win() -> None:
     spec = parse_team(
         team(namespace="lab", job_defaults={"image": "i:1", "hyperparameters": {"epochs": 3, "batch_size": 8}})
     )
