@@ -1,4 +1,4 @@
-"""The lab's cluster as an administrator and as members of its teams have it."""
+"""The lab's cluster as its administrator and as members of its teams see it, and the order of the tests."""
 
 from __future__ import annotations
 
@@ -18,10 +18,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 Json = dict[str, Any]
+LAST = "test_changes.py"  # it removes members and whole teams, which all other tests need
 CRDS = {  # of kinds whose controllers the lab need not run: what a team may submit is decided before them
     "pytorchjobs.kubeflow.org": ("charts.training-operator-crds", "kubeflow.org_pytorchjobs.yaml"),
     "trainjobs.trainer.kubeflow.org": ("charts.trainer-v2-crds", "trainer.kubeflow.org_trainjobs.yaml"),
 }
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run the tests that change the teams themselves after all others."""
+    items.sort(key=lambda item: item.path.name == LAST)
 
 
 @pytest.fixture(scope="session")
@@ -32,7 +38,7 @@ def kube() -> Kube:
 
 @pytest.fixture(scope="session")
 def kubeconfigs(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], str]:
-    """The kubeconfig of a member, made once."""
+    """The kubeconfig of a member, created once."""
     folder = tmp_path_factory.mktemp("kubeconfigs")
 
     def of(team: str, member: str) -> str:
@@ -49,25 +55,25 @@ def kubeconfigs(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str]
 
 @pytest.fixture
 def as_member(kubeconfigs: Callable[[str, str], str]) -> Callable[[str, str], Kube]:
-    """The cluster as a member has it."""
+    """The cluster as a member sees it."""
     return lambda team, member: Kube(kubeconfigs(team, member))
 
 
 @pytest.fixture
 def start_pod(kube: Kube) -> Iterator[Callable[[Json, Callable[[Json], bool]], str]]:
-    """Make a pod and wait until its status is as wanted: where it is; it is removed afterwards."""
-    made: list[str] = []
+    """Create a pod and wait until its status meets a condition: the pod's path; it is deleted afterwards."""
+    pods: list[str] = []
 
-    def start(manifest: Json, wanted: Callable[[Json], bool]) -> str:
+    def start(manifest: Json, condition: Callable[[Json], bool]) -> str:
         place = f"/api/v1/namespaces/{manifest['metadata']['namespace']}/pods"
         where = f"{place}/{manifest['metadata']['name']}"
         kube.call("POST", place, manifest)
-        made.append(where)
-        until(lambda: wanted(kube.call("GET", where)["status"]), where)
+        pods.append(where)
+        until(lambda: condition(kube.call("GET", where)["status"]), where)
         return where
 
     yield start
-    for where in made:
+    for where in pods:
         kube.call("DELETE", where)
         until(lambda where=where: "not found" in answer(kube, "GET", where), f"{where} gone")
 
@@ -84,7 +90,7 @@ def serve(kube: Kube, start_pod: Callable[[Json, Callable[[Json], bool]], str]) 
 
 @pytest.fixture
 def printed(kube: Kube, start_pod: Callable[[Json, Callable[[Json], bool]], str]) -> Callable[[Json], str]:
-    """Run a pod until it has ended: what it printed."""
+    """Run a pod until it has ended: its output."""
 
     def ended(status: Json) -> bool:
         return status["phase"] in {"Succeeded", "Failed"}
@@ -98,24 +104,24 @@ def printed(kube: Kube, start_pod: Callable[[Json, Callable[[Json], bool]], str]
 
 @pytest.fixture(scope="session", autouse=True)
 def definitions(kube: Kube) -> Iterator[None]:
-    """Upstream's own definitions of the kinds, for as long as these tests run where they are not there already."""
-    made = []
+    """Upstream's own definitions of the kinds, installed during these tests if they are missing."""
+    installed = []
     for kind, (part, name) in CRDS.items():
         where = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{kind}"
         if answer(kube, "GET", where):
             command = [sys.executable, "-m", "lab.build", "--show", part]
             folder = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
             kube.call("POST", where.rpartition("/")[0], yaml.safe_load((Path(folder) / name).read_text()))
-            made.append(where)
+            installed.append(where)
         until(lambda where=where: established(kube.call("GET", where)), where)
     yield
-    for where in made:
+    for where in installed:
         kube.call("DELETE", where)
 
 
 @pytest.fixture(scope="session")
 def crds(kube: Kube) -> None:
-    """The kinds are counted by every quota, as they are after the next run of playbooks/teams.yml."""
+    """Every quota counts these kinds, as after the next run of playbooks/teams.yml."""
     assert settle(kube, 90) == []
 
 
@@ -127,7 +133,7 @@ def established(crd: Json) -> bool:
 
 @pytest.fixture
 def admin(kube: Kube) -> Iterator[None]:
-    """A service account that the team's file does not grant: Kubernetes refuses those that are not there by itself."""
+    """A service account that the team's file does not grant: Kubernetes itself refuses accounts that do not exist."""
     where = "/api/v1/namespaces/vision/serviceaccounts"
     kube.call("POST", where, {"metadata": {"name": "admin"}})
     yield

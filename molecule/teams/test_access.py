@@ -1,4 +1,4 @@
-"""Who may do what: every member, verb, resource and namespace beside can-i.txt; GANGPLANK_GOLDEN=write rewrites it."""
+"""Who may do what: every member, verb, resource and namespace, as in can-i.txt; GANGPLANK_GOLDEN=write rewrites it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 GOLDEN = Path(__file__).parent / "can-i.txt"
-# a member of the files as the cluster knows it: user and groups
+# a member of the files: user and groups in the cluster
 PEOPLE: dict[str, tuple[str, list[str]]] = {
     "ada": ("ada", []),
     "bob": ("bob", []),
@@ -46,7 +46,7 @@ RESOURCES = (
 FLAT = [name for part in RESOURCES for name in ([part] if isinstance(part, str) else part)]
 
 
-def test_every_member_may_do_what_is_written_and_nothing_else(kube: Kube) -> None:
+def test_every_member_may_do_what_can_i_txt_lists_and_nothing_else(kube: Kube) -> None:
     def may(person: str, space: str, resource: str, verb: str) -> bool:
         plural, _, group = resource.partition(".")
         name, _, below = plural.partition("/")
@@ -56,10 +56,10 @@ def test_every_member_may_do_what_is_written_and_nothing_else(kube: Kube) -> Non
         where = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
         return bool(kube.call("POST", where, {"spec": spec})["status"]["allowed"])
 
-    asked = list(product(PEOPLE, SPACES, FLAT, VERBS))
+    questions = list(product(PEOPLE, SPACES, FLAT, VERBS))
     with ThreadPoolExecutor(8) as pool:
-        allowed = dict(zip(asked, pool.map(lambda one: may(*one), asked), strict=True))
-    lines = [f"# {len(asked)} questions; what is not here is refused."]
+        allowed = dict(zip(questions, pool.map(lambda question: may(*question), questions), strict=True))
+    lines = [f"# {len(questions)} questions; what is not here is refused."]
     for person, space, resource in product(PEOPLE, SPACES, FLAT):
         verbs = [verb for verb in VERBS if allowed[person, space, resource, verb]]
         if verbs:
@@ -88,7 +88,7 @@ def test_a_member_sees_nothing_of_another_team(as_member: Callable[[str, str], K
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         (("team", "kubeconfig", "vision", "mallory"), "expected one of ada, bob, eve"),
         (("team", "kubeconfig", "vision", "zoe"), "expected one of ada, bob, eve"),
@@ -98,14 +98,14 @@ def test_a_member_sees_nothing_of_another_team(as_member: Callable[[str, str], K
     ],
     ids=["stranger", "other team", "no team", "too long", "no folder"],
 )
-def test_no_kubeconfig_for(words: tuple[str, ...], told: str) -> None:
+def test_refuses_a_kubeconfig(words: tuple[str, ...], message: str) -> None:
     done = gangplank(*words)
     assert done.returncode != 0
-    assert told in done.stderr
+    assert message in done.stderr
     assert "Traceback" not in done.stderr
 
 
-def test_a_member_cannot_make_a_kubeconfig(kubeconfigs: Callable[[str, str], str]) -> None:
+def test_a_member_cannot_create_a_kubeconfig(kubeconfigs: Callable[[str, str], str]) -> None:
     done = gangplank("team", "kubeconfig", "vision", "ada", kubeconfig=kubeconfigs("vision", "bob"))
     assert done.returncode != 0
     assert 'User "bob" cannot list' in done.stderr

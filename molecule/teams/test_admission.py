@@ -1,4 +1,4 @@
-"""Every way to a queue, an address or an image is closed but for the team's own, for an administrator too."""
+"""Every way to a foreign queue, address or image is closed, also to an administrator."""
 
 from __future__ import annotations
 
@@ -19,12 +19,11 @@ from tests.support.teams_ways import (
     VOLUME,
     WAYS,
     WHERE,
-    Subject,
     command,
     exposure,
-    group,
+    pod_group,
     service,
-    subjects,
+    violations,
 )
 
 if TYPE_CHECKING:
@@ -35,50 +34,51 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 QUEUE = 'team vision: queue "{}" is none of its queues (vision)'
-each_way = pytest.mark.parametrize(("where", "made", "absent"), [way[1:] for way in WAYS], ids=[way[0] for way in WAYS])
+NAMES = [way[0] for way in WAYS]
+each_way = pytest.mark.parametrize(("where", "build", "absent"), [way[1:] for way in WAYS], ids=NAMES)
 
 
 @pytest.mark.usefixtures("crds")
 @each_way
-def test_a_foreign_queue_the_default_one_and_none_are_refused_and_the_own_one_is_not(
-    kube: Kube, where: str, made: Callable[[str | None], Json], absent: str
+def test_only_the_team_s_own_queue_is_accepted(
+    kube: Kube, where: str, build: Callable[[str | None], Json], absent: str
 ) -> None:
-    assert answer(kube, "POST", where, made("vision"), dryRun="All") == ""
+    assert answer(kube, "POST", where, build("vision"), dryRun="All") == ""
     for queue in ("speech", "default"):
-        assert QUEUE.format(queue) in answer(kube, "POST", where, made(queue), dryRun="All")
-    told = answer(kube, "POST", where, made(None), dryRun="All")
-    assert told == "" if absent == "allowed" else QUEUE.format(absent) in told
+        assert QUEUE.format(queue) in answer(kube, "POST", where, build(queue), dryRun="All")
+    reply = answer(kube, "POST", where, build(None), dryRun="All")
+    assert reply == "" if absent == "allowed" else QUEUE.format(absent) in reply
 
 
 def test_a_pod_group_does_not_move_to_another_queue(kube: Kube) -> None:
     place = WHERE["PodGroup"]
-    kube.call("POST", place, group("vision"))
+    kube.call("POST", place, pod_group("vision"))
     try:
         assert QUEUE.format("speech") in answer(kube, "PATCH", f"{place}/probe", {"spec": {"queue": "speech"}})
     finally:
         kube.call("DELETE", f"{place}/probe")
 
 
-def test_a_member_closes_no_queue_and_commands_the_team_s_jobs(
+def test_a_member_commands_jobs_of_the_team_but_cannot_close_a_queue(
     kube: Kube, as_member: Callable[[str, str], Kube]
 ) -> None:
     bob = as_member("vision", "bob")
     for queue in ("speech", "research", "default", "vision"):
-        told = answer(bob, "POST", COMMANDS, command(QUEUE_API, "Queue", queue, "CloseQueue"))
-        assert f'target "{QUEUE_API} Queue" is none of its targets ({BATCH} Job)' in told
+        reply = answer(bob, "POST", COMMANDS, command(QUEUE_API, "Queue", queue, "CloseQueue"))
+        assert f'target "{QUEUE_API} Queue" is none of its targets ({BATCH} Job)' in reply
     queues = kube.call("GET", f"/apis/{QUEUE_API}/queues")["items"]
     assert {item.get("status", {}).get("state", "Open") for item in queues} == {"Open"}
     assert answer(bob, "POST", COMMANDS, command(BATCH, "Job", "digits", "AbortJob"), dryRun="All") == ""
 
 
-def test_a_member_s_service_takes_no_address_but_its_own(as_member: Callable[[str, str], Kube]) -> None:
+def test_a_member_s_service_takes_only_its_own_address(as_member: Callable[[str, str], Kube]) -> None:
     bob, place = as_member("vision", "bob"), f"{SERVICES}/probe"
     assert answer(bob, "POST", SERVICES, service()) == ""
     try:
         for fields in EXPOSURES:
-            told = f'exposure "{exposure(fields)}" is none of its exposures (type: ClusterIP)'
-            assert told in answer(bob, "POST", SERVICES, service(**fields), dryRun="All")
-            assert told in answer(bob, "PATCH", place, {"spec": fields})
+            message = f'exposure "{exposure(fields)}" is none of its exposures (type: ClusterIP)'
+            assert message in answer(bob, "POST", SERVICES, service(**fields), dryRun="All")
+            assert message in answer(bob, "PATCH", place, {"spec": fields})
         assert EXTERNAL_IPS_DENIED in answer(bob, "POST", SERVICES, service(**EXTERNAL_IPS), dryRun="All")
         assert EXTERNAL_IPS_DENIED in answer(bob, "PATCH", place, {"spec": EXTERNAL_IPS})
         assert answer(bob, "PATCH", place, {"spec": {"publishNotReadyAddresses": True}}) == ""
@@ -87,38 +87,35 @@ def test_a_member_s_service_takes_no_address_but_its_own(as_member: Callable[[st
     assert answer(bob, "POST", SERVICES, service(clusterIP="None"), dryRun="All") == "", "as Volcano makes one"
 
 
-def test_a_member_s_pod_takes_image_volumes_that_the_team_has(as_member: Callable[[str, str], Kube]) -> None:
+def test_a_member_s_pod_mounts_only_image_volumes_of_the_team(as_member: Callable[[str, str], Kube]) -> None:
     bob, manifest = as_member("vision", "bob"), pod("probe", "vision", "vision")
     for image, refused in ((VOLUME["image"]["reference"], True), ("gangplank.dev/data:1", False)):
         manifest["spec"]["volumes"] = [{"name": "x", "image": {"reference": image}}]
-        told = answer(bob, "POST", WHERE["pod"], manifest, dryRun="All")
-        assert f'image "{image}" is none of its images' in told if refused else not told
+        reply = answer(bob, "POST", WHERE["pod"], manifest, dryRun="All")
+        assert f'image "{image}" is none of its images' in reply if refused else not reply
 
 
-def test_a_job_is_not_marked_later_so_that_it_keeps_what_was_borrowed(as_member: Callable[[str, str], Kube]) -> None:
+def test_a_job_cannot_be_marked_later_to_keep_what_it_borrowed(as_member: Callable[[str, str], Kube]) -> None:
     bob, where = as_member("vision", "bob"), WHERE["JobTemplate"]
     manifest = next(build for name, _, build, _ in WAYS if name == "JobTemplate")("vision")
     assert answer(bob, "POST", where, manifest) == ""
     try:
         for part in ("annotations", "labels"):
-            told = answer(bob, "PATCH", f"{where}/probe", {"metadata": {part: {"volcano.sh/preemptable": "false"}}})
-            assert 'annotation or label "volcano.sh/preemptable" is none of its marks (none)' in told
+            reply = answer(bob, "PATCH", f"{where}/probe", {"metadata": {part: {"volcano.sh/preemptable": "false"}}})
+            assert 'annotation or label "volcano.sh/preemptable" is none of its marks (none)' in reply
         assert answer(bob, "PATCH", f"{where}/probe", {"metadata": {"labels": {"stage": "two"}}}) == ""
     finally:
         bob.call("DELETE", f"{where}/probe")
 
 
 @pytest.mark.usefixtures("crds", "admin")
-def test_nothing_is_taken_that_the_team_has_not_by_any_way(kube: Kube) -> None:
-    def told(subject: Subject) -> str:
-        return answer(kube, "POST", subject.where, subject.manifest, dryRun="All")
-
-    found = {subject.name: (subject.told, told(subject)) for subject in subjects()}
-    assert {name: both for name, both in found.items() if both[0] not in both[1]} == {}
+def test_every_violation_is_refused_with_its_message(kube: Kube) -> None:
+    replies = [(item, answer(kube, "POST", item.where, item.manifest, dryRun="All")) for item in violations()]
+    assert {item.name: (item.message, reply) for item, reply in replies if item.message not in reply} == {}
 
 
 @pytest.mark.parametrize(
-    ("field", "value", "told"),
+    ("field", "value", "message"),
     [
         ("priorityClassName", "system-node-critical", "system-node-critical"),
         ("hostNetwork", True, 'violates PodSecurity "restricted:latest"'),
@@ -126,11 +123,11 @@ def test_nothing_is_taken_that_the_team_has_not_by_any_way(kube: Kube) -> None:
     ],
     ids=["critical", "host network", "granted"],
 )
-def test_a_pod_takes_what_the_team_has_and_no_more(kube: Kube, field: str, value: object, told: str) -> None:
+def test_a_pod_may_use_what_the_team_has_and_nothing_else(kube: Kube, field: str, value: object, message: str) -> None:
     manifest = pod("probe", "vision", "vision")
     manifest["spec"][field] = value
-    seen = answer(kube, "POST", "/api/v1/namespaces/vision/pods", manifest, dryRun="All")
-    assert told in seen if told else not seen
+    reply = answer(kube, "POST", "/api/v1/namespaces/vision/pods", manifest, dryRun="All")
+    assert message in reply if message else not reply
 
 
 def test_more_than_the_quota_is_refused(kube: Kube) -> None:
@@ -144,7 +141,7 @@ def test_more_than_the_quota_is_refused(kube: Kube) -> None:
     assert "exceeded quota: gangplank-team" in answer(kube, "POST", where, claim, dryRun="All")
 
 
-def test_a_foreign_queue_is_refused_where_a_person_submits(
+def test_gangplank_submit_reports_the_refusal_of_a_foreign_queue(
     kubeconfigs: Callable[[str, str], str], tmp_path: Path
 ) -> None:
     job = yaml.safe_load((ROOT / "jobs/digits.yml").read_text())
@@ -156,7 +153,7 @@ def test_a_foreign_queue_is_refused_where_a_person_submits(
     assert "Traceback" not in done.stderr
 
 
-def test_namespaces_of_nobody_are_as_free_as_before(kube: Kube) -> None:
+def test_namespaces_without_a_team_are_not_restricted(kube: Kube) -> None:
     free = pod("probe", "default", "default")
     free["spec"]["schedulerName"] = "default-scheduler"
     assert answer(kube, "POST", "/api/v1/namespaces/default/pods", free, dryRun="All") == ""

@@ -1,6 +1,6 @@
-"""Each rule of the admission, taken out on the live cluster: what refuses by it must then be seen to fail.
+"""Each rule of the admission is removed on the live cluster: what it refused must then pass.
 
-Of what is smaller than a rule it is a sample, unless GANGPLANK_FULL=1. All is asked as a dry run.
+Parts smaller than a rule are sampled, unless GANGPLANK_FULL=1. All requests are dry runs.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import pytest
 from gangplank.backends.queueing import VOLCANO
 from gangplank.teams.admission import MARKS, REFUSALS, paths, policy
 from tests.support.teams_live import answer, until
-from tests.support.teams_ways import BATCH, POD_FIELDS, WHERE, Subject, group, subjects
+from tests.support.teams_ways import BATCH, POD_FIELDS, WHERE, Violation, pod_group, violations
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -23,69 +23,73 @@ if TYPE_CHECKING:
     from gangplank.cluster.client import Kube
 
 Json = dict[str, Any]
-Mutant = tuple[str, "Callable[[Path], Json]", "Callable[[Subject], bool]"]  # name, policy of a path, who then passes
+Mutant = tuple[str, "Callable[[Path], Json]", "Callable[[Violation], bool]"]  # name, builder of a policy, what passes
 POLICIES = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies/gangplank-team-{}"
 POD_RULES = {rule for rule, _, _, _ in POD_FIELDS}
-OF_PODS = " of its pods"  # what a subject's name ends with that is about the pods of an object, not about itself
+OF_PODS = " of its pods"  # ends the name of a violation that is in the pods of an object, not in the object itself
 
 
 def without_rule(number: int) -> Callable[[Path], Json]:
     """Every policy without one of its validations."""
 
-    def made(path: Path) -> Json:
-        found = policy(path)
-        del found["spec"]["validations"][number]
-        return found
+    def build(path: Path) -> Json:
+        mutant = policy(path)
+        del mutant["spec"]["validations"][number]
+        return mutant
 
-    return made
+    return build
 
 
 def without_part(name: str) -> Callable[[Path], Json]:
-    """Every policy that does not look at one part of an object."""
+    """Every policy, blind to one part of an object."""
     return lambda path: policy(replace(path, **{name: "[]"}))
 
 
 def without_text(*rows: tuple[str, str]) -> Callable[[Path], Json]:
-    """Every policy with some text of its expressions left out or changed."""
+    """Every policy with some text of its expressions removed or changed."""
 
-    def made(path: Path) -> Json:
-        found = policy(path)
-        for variable in found["spec"]["variables"]:
+    def build(path: Path) -> Json:
+        mutant = policy(path)
+        for variable in mutant["spec"]["variables"]:
             for old, new in rows:
                 variable["expression"] = variable["expression"].replace(old, new)
-        return found
+        return mutant
 
-    return made
-
-
-def of_rule(rule: str) -> Callable[[Subject], bool]:
-    return lambda subject: subject.rule == rule
+    return build
 
 
-def named(*words: str) -> Callable[[Subject], bool]:
-    return lambda subject: subject.name in words
+def of_rule(rule: str) -> Callable[[Violation], bool]:
+    return lambda violation: violation.rule == rule
 
 
-def ending(*words: str) -> Callable[[Subject], bool]:
-    return lambda subject: subject.name.endswith(words)
+def named(*words: str) -> Callable[[Violation], bool]:
+    return lambda violation: violation.name in words
 
 
-def of_job(rule: str) -> Callable[[Subject], bool]:
-    """Volcano's own fields beside those of pods."""
-    return lambda subject: subject.name.endswith((f": {rule} of the job", f"PodGroup: {rule}"))
+def ending(*words: str) -> Callable[[Violation], bool]:
+    return lambda violation: violation.name.endswith(words)
+
+
+def of_job(rule: str) -> Callable[[Violation], bool]:
+    """Volcano's own fields, in addition to those of pods."""
+    return lambda violation: violation.name.endswith((f": {rule} of the job", f"PodGroup: {rule}"))
 
 
 FIRST, SECOND = VOLCANO.annotations
 MUTANTS: tuple[Mutant, ...] = (
-    *((f"no rule about {row[1]}", without_rule(at), of_rule(row[1])) for at, row in enumerate(REFUSALS)),
+    *((f"no rule about {row[1]}", without_rule(index), of_rule(row[1])) for index, row in enumerate(REFUSALS)),
     ("no image volumes", without_text(("t.spec.?volumes", "t.spec.?none")), ending("image of a volume")),
     ("no queues", without_part("queues"), of_rule("queue")),
     (
         "no pods",
         without_part("templates"),
-        lambda subject: (
-            ending(OF_PODS)(subject)
-            or (subject.rule in POD_RULES and not of_job(subject.rule)(subject) and subject.name != "TrainJob: image")
+        lambda violation: (
+            ending(OF_PODS)(violation)
+            or (
+                violation.rule in POD_RULES
+                and not of_job(violation.rule)(violation)
+                and violation.name != "TrainJob: image"
+            )
         ),
     ),
     ("no schedulers of jobs", without_part("schedulers"), of_job("scheduler")),
@@ -93,10 +97,10 @@ MUTANTS: tuple[Mutant, ...] = (
     (
         "no first annotation",
         without_text((f"'{FIRST}', ", "")),
-        lambda subject: (
-            subject.rule == "queue"
-            and subject.policy in {"pods", "jobs", "cronjobs", "workloads"}
-            and subject.name != "pod by job key: queue"
+        lambda violation: (
+            violation.rule == "queue"
+            and violation.policy in {"pods", "jobs", "cronjobs", "workloads"}
+            and violation.name != "pod by job key: queue"
         ),
     ),
     ("no second annotation", without_text((f", '{SECOND}'", "")), named("pod by job key: queue")),
@@ -133,8 +137,8 @@ MUTANTS: tuple[Mutant, ...] = (
     (
         "no marks of an object itself",
         without_text(("[object] + variables.templates", "variables.templates")),
-        lambda subject: (
-            subject.rule == "annotation or label" and subject.policy != "pods" and not ending(OF_PODS)(subject)
+        lambda violation: (
+            violation.rule == "annotation or label" and violation.policy != "pods" and not ending(OF_PODS)(violation)
         ),
     ),
     ("no init containers", without_text(("initContainers", "none")), named("pod: image of an init container")),
@@ -144,46 +148,46 @@ SAMPLE = MUTANTS if os.environ.get("GANGPLANK_FULL") else (*MUTANTS[: len(REFUSA
 
 @pytest.fixture
 def put(kube: Kube) -> Iterator[Callable[[Callable[[Path], Json]], None]]:
-    """Put other policies in the place of all; the right ones stand again afterwards, and are obeyed."""
+    """Replace all policies; afterwards the right ones are restored and enforced."""
 
-    def write(made: Callable[[Path], Json]) -> None:
+    def write(build: Callable[[Path], Json]) -> None:
         for path in paths():
-            kube.call("PATCH", POLICIES.format(path.name), {"spec": made(path)["spec"]})
+            kube.call("PATCH", POLICIES.format(path.name), {"spec": build(path)["spec"]})
 
     yield write
     write(policy)
-    until(lambda: not [item for item in subjects() if passes(kube, item)], "everything is refused again")
+    until(lambda: not [item for item in violations() if passes(kube, item)], "everything is refused again")
 
 
-def passes(kube: Kube, subject: Subject) -> bool:
-    """Whether something is not refused for what it has to be refused for."""
-    return subject.told not in answer(kube, "POST", subject.where, subject.manifest, dryRun="All")
+def passes(kube: Kube, violation: Violation) -> bool:
+    """Whether something is not refused with its own message."""
+    return violation.message not in answer(kube, "POST", violation.where, violation.manifest, dryRun="All")
 
 
 @pytest.mark.usefixtures("crds", "admin")
-@pytest.mark.parametrize(("made", "who"), [row[1:] for row in SAMPLE], ids=[row[0] for row in SAMPLE])
-def test_a_rule_that_is_taken_out_is_missed_by_every_way_that_needs_it(
+@pytest.mark.parametrize(("build", "selects"), [row[1:] for row in SAMPLE], ids=[row[0] for row in SAMPLE])
+def test_without_a_rule_every_violation_of_it_passes(
     kube: Kube,
     put: Callable[[Callable[[Path], Json]], None],
-    made: Callable[[Path], Json],
-    who: Callable[[Subject], bool],
+    build: Callable[[Path], Json],
+    selects: Callable[[Violation], bool],
 ) -> None:
-    asked = [item for item in subjects() if who(item)]
-    assert asked
-    put(made)
-    until(lambda: all(passes(kube, item) for item in asked), ", ".join(item.name for item in asked))
+    selected = [item for item in violations() if selects(item)]
+    assert selected
+    put(build)
+    until(lambda: all(passes(kube, item) for item in selected), ", ".join(item.name for item in selected))
 
 
 @pytest.mark.usefixtures("crds", "admin")
-def test_a_pod_group_moves_where_changes_are_not_judged(
+def test_a_pod_group_can_move_if_updates_are_not_judged(
     kube: Kube, put: Callable[[Callable[[Path], Json]], None]
 ) -> None:
-    kube.call("POST", WHERE["PodGroup"], group("vision"))
+    kube.call("POST", WHERE["PodGroup"], pod_group("vision"))
 
     def blind(path: Path) -> Json:
-        found = policy(path)
-        found["spec"]["matchConstraints"]["resourceRules"][0]["operations"] = ["CREATE"]
-        return found
+        mutant = policy(path)
+        mutant["spec"]["matchConstraints"]["resourceRules"][0]["operations"] = ["CREATE"]
+        return mutant
 
     try:
         put(blind)

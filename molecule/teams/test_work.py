@@ -1,4 +1,4 @@
-"""Members train; pods of a team reach each other; a queue gets back what it deserves; who talks to whom."""
+"""Members train, pods of a team reach only each other, and a queue gets back what it deserves."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ for target in sys.argv[1:]:
 """
 
 
-def test_a_member_trains_from_the_description_to_the_proof(
+def test_a_member_trains_from_the_job_file_to_the_proof(
     kubeconfigs: Callable[[str, str], str], tmp_path: Path
 ) -> None:
     """The ranks of this job meet over the network: in-job connections work."""
@@ -46,10 +46,10 @@ def test_a_member_trains_from_the_description_to_the_proof(
     del job["image"], job["hyperparameters"]["epochs"]  # the team's own are taken
     text = json.dumps({"training_job": job | {"team": "vision"}})
     (tmp_path / "job.json").write_text(text)
-    seen = gangplank("expand", str(tmp_path / "job.json"), "--teams", "inventories/lab/teams", kubeconfig=bob)
-    assert seen.stdout.startswith("digits in vision on volcano: 3 pods, a gang of 3"), seen.stderr
-    given = json.dumps({"training_job_kubeconfig": bob, "training_job_report_folder": str(tmp_path)})
-    command = [sys.executable, "-m", "ansible", "playbook", "playbooks/train.yml", "-e", text, "-e", given]
+    expanded = gangplank("expand", str(tmp_path / "job.json"), "--teams", "inventories/lab/teams", kubeconfig=bob)
+    assert expanded.stdout.startswith("digits in vision on volcano: 3 pods, a gang of 3"), expanded.stderr
+    inputs = json.dumps({"training_job_kubeconfig": bob, "training_job_report_folder": str(tmp_path)})
+    command = [sys.executable, "-m", "ansible", "playbook", "playbooks/train.yml", "-e", text, "-e", inputs]
     environment = os.environ | {
         "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
         "ANSIBLE_FORCE_COLOR": "0",
@@ -60,48 +60,44 @@ def test_a_member_trains_from_the_description_to_the_proof(
     assert "PROVEN: 12 of 12 claims hold" in done.stdout, done.stdout + done.stderr
     assert "epochs: 1 to 3 on every rank" in " ".join(done.stdout.split())
     for words in (("status", "digits"), ("logs", "digits"), ("proof", "digits"), ("delete", "digits")):
-        told = gangplank(*words, "-n", "vision", kubeconfig=bob)
-        assert told.returncode == 0, (words, told.stdout, told.stderr)
+        result = gangplank(*words, "-n", "vision", kubeconfig=bob)
+        assert result.returncode == 0, (words, result.stdout, result.stderr)
     assert gangplank("status", "digits", "-n", "speech", kubeconfig=bob).returncode == 4
 
 
 @pytest.fixture
 def server(serve: Callable[[Json], str]) -> str:
     """The address of a pod of vision that answers on port 8000."""
-    made = pod("server", "vision", "vision", "python3", "-m", "http.server", "8000")
-    made["spec"]["containers"][0]["readinessProbe"] = {"tcpSocket": {"port": 8000}, "periodSeconds": 1}
-    return serve(made)
+    manifest = pod("server", "vision", "vision", "python3", "-m", "http.server", "8000")
+    manifest["spec"]["containers"][0]["readinessProbe"] = {"tcpSocket": {"port": 8000}, "periodSeconds": 1}
+    return serve(manifest)
 
 
-def test_pods_of_a_team_reach_each_other_and_whether_others_are_kept_out_is_told(
+def test_pods_of_a_team_reach_each_other_and_report_whether_other_teams_can(
     server: str, printed: Callable[[Json], str]
 ) -> None:
-    beyond = "kubernetes.default.svc.cluster.local:443"  # found by the name server, which a team may ask
+    beyond = "kubernetes.default.svc.cluster.local:443"  # resolved by the name server, which teams may use
 
-    def tried(team: str, *targets: str) -> list[str]:
+    def connect(team: str, *targets: str) -> list[str]:
         return printed(pod("client", team, team, "python3", "-c", CONNECT, *targets)).splitlines()
 
-    friend, stranger = tried("vision", f"{server}:8000", beyond), tried("speech", f"{server}:8000")
+    friend, stranger = connect("vision", f"{server}:8000", beyond), connect("speech", f"{server}:8000")
     assert friend[0] == "reached"
     if [*friend[1:], *stranger] == ["kept out", "kept out"]:
         print("\nNetworkPolicy is enforced here: a pod of team speech did not reach one of team vision.")
         return
-    print(
-        "\nNetworkPolicy is NOT ENFORCED HERE: a pod of team speech reached one of team vision, or one went beyond its"
-    )
-    print(
-        "team. The policies are there, but this cluster's network plugin ignores them; use one that does (Calico, ...)."
-    )
+    print("\nNetworkPolicy is NOT ENFORCED HERE: a pod of team speech reached one of team vision, or a pod reached an")
+    print("address outside its team. This cluster's network plugin ignores the policies; use another (Calico).")
     assert not ENFORCED, "the lab's own nodes enforce it"
 
 
 @pytest.fixture
 def jobs(kube: Kube) -> Iterator[Callable[[str, str, str], Callable[[], int]]]:
-    """Start a gang of two that asks for a core each on a queue; how many of its pods run."""
-    made: list[tuple[str, str]] = []
+    """Start a gang of two pods with one core each in a queue; the result counts its running pods."""
+    started: list[tuple[str, str]] = []
 
     def start(what: str, namespace: str, queue: str) -> Callable[[], int]:
-        name = f"{what}-{uuid.uuid4().hex[:6]}"  # docs/teams.md, "Two teams at once", says why not the same one again
+        name = f"{what}-{uuid.uuid4().hex[:6]}"  # docs/teams.md, "Two teams at once", explains why each name is new
         template = pod("x", namespace, queue, "python3", "-c", "import time; time.sleep(600)", cpu="1")
         task = {"name": "w", "replicas": 2, "template": {"spec": template["spec"]}}
         gang = {"minAvailable": 2, "maxRetry": 9, "policies": [{"event": "PodEvicted", "action": "RestartJob"}]}
@@ -109,19 +105,19 @@ def jobs(kube: Kube) -> Iterator[Callable[[str, str, str], Callable[[], int]]]:
         meta = {"name": name}
         body = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": meta, "spec": spec}
         kube.call("POST", JOBS.format(namespace), body)
-        made.append((namespace, name))
+        started.append((namespace, name))
         selector = {"labelSelector": f"volcano.sh/job-name={name}"}
 
         def running() -> int:
-            found = kube.call("GET", f"/api/v1/namespaces/{namespace}/pods", query=selector)["items"]
+            pods = kube.call("GET", f"/api/v1/namespaces/{namespace}/pods", query=selector)["items"]
             return sum(
-                one["status"]["phase"] == "Running" and "deletionTimestamp" not in one["metadata"] for one in found
+                one["status"]["phase"] == "Running" and "deletionTimestamp" not in one["metadata"] for one in pods
             )
 
         return running
 
     yield start
-    for namespace, name in made:
+    for namespace, name in started:
         where = f"/api/v1/namespaces/{namespace}/pods"
         kube.call("DELETE", f"{JOBS.format(namespace)}/{name}", {"propagationPolicy": "Foreground"})
         selector = {"labelSelector": f"volcano.sh/job-name={name}"}
@@ -133,9 +129,9 @@ def jobs(kube: Kube) -> Iterator[Callable[[str, str, str], Callable[[], int]]]:
 def test_a_queue_gets_back_what_it_deserves_from_whole_gangs(
     jobs: Callable[[str, str, str], Callable[[], int]],
 ) -> None:
-    """The queue `default` deserves nothing: its gang takes what is idle, and gives way to vision as a whole."""
+    """The queue `default` deserves nothing: its gang uses idle nodes, and gives way to vision as a whole."""
     borrower = jobs("borrower", "default", "default")
     until(lambda: borrower() == 2, "the gang of the queue default runs")
     owner = jobs("owner", "vision", "vision")
     until(lambda: owner() == 2, "vision's gang runs")
-    assert borrower() == 0, "no half of a gang goes on"
+    assert borrower() == 0, "no half of a gang continues"

@@ -1,4 +1,4 @@
-"""What the live tests of teams share: the command, the playbook, a team's pod, waiting."""
+"""Helpers of the live tests of teams: the command, the playbook, a team's pod, waiting."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ DEADLINE_S = 60
 
 
 def until(condition: Callable[[], object], what: str, deadline_s: float = DEADLINE_S) -> None:
-    """Ask until it is so; fail with what was waited for."""
+    """Wait until a condition holds; after the deadline fail with its description."""
     end = time.monotonic() + deadline_s
     while not condition():
         assert time.monotonic() < end, f"not within {deadline_s} s: {what}"
@@ -34,17 +34,17 @@ def until(condition: Callable[[], object], what: str, deadline_s: float = DEADLI
 
 
 def gangplank(*words: str, kubeconfig: str | None = None) -> subprocess.CompletedProcess[str]:
-    """The command as a person runs it."""
+    """Run the command as a user does."""
     environment = os.environ | ({"KUBECONFIG": kubeconfig} if kubeconfig else {})
     command = [sys.executable, "-m", "gangplank", *words]
     return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
 
 
 def teams(folder: Path = TEAMS, **extra: object) -> subprocess.CompletedProcess[str]:
-    """playbooks/teams.yml over a folder of teams; `check=True` only says what it would do."""
+    """Run playbooks/teams.yml for a folder of teams; with `check=True` it only reports what it would do."""
     flags = ["--check"] if extra.pop("check", False) else []
-    given = json.dumps({"team_folder": str(folder), **extra})
-    command = [sys.executable, "-m", "ansible", "playbook", "playbooks/teams.yml", "-e", given, *flags]
+    inputs = json.dumps({"team_folder": str(folder), **extra})
+    command = [sys.executable, "-m", "ansible", "playbook", "playbooks/teams.yml", "-e", inputs, *flags]
     environment = os.environ | {
         "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
         "ANSIBLE_FORCE_COLOR": "0",
@@ -54,8 +54,8 @@ def teams(folder: Path = TEAMS, **extra: object) -> subprocess.CompletedProcess[
     return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
 
 
-def changed(folder: Path, drop: tuple[str, ...] = (), **teams_changes: Json) -> Path:
-    """A copy of the lab's folder of teams with some files left out and some fields changed."""
+def edited_copy(folder: Path, drop: tuple[str, ...] = (), **teams_changes: Json) -> Path:
+    """A copy of the lab's folder of teams without some files and with some fields changed."""
     for path in TEAMS.iterdir():
         if path.stem in drop:
             continue
@@ -67,7 +67,7 @@ def changed(folder: Path, drop: tuple[str, ...] = (), **teams_changes: Json) -> 
 
 
 def answer(kube: Kube, method: str, where: str, body: object = None, **query: str) -> str:
-    """What the cluster says to a request: nothing when it obeys."""
+    """The cluster's refusal of a request; empty if it obeys."""
     try:
         kube.call(method, where, body, query)
     except KubeError as error:
@@ -76,7 +76,7 @@ def answer(kube: Kube, method: str, where: str, body: object = None, **query: st
 
 
 def pod(name: str, namespace: str, queue: str, *command: str, **resources: str) -> Json:
-    """A pod as a team's namespace takes it, unless it is changed."""
+    """A pod that a team's namespace accepts as it is."""
     container = {
         "name": "main",
         "image": "gangplank.dev/trainer:0.1.0",

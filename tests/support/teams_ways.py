@@ -1,4 +1,4 @@
-"""Every way by which work reaches a queue: what is posted where, as a team may, and edited so that it may not."""
+"""Every way in which work reaches a queue: what a team may post where, and each such object changed to break a rule."""
 
 from __future__ import annotations
 
@@ -17,50 +17,50 @@ Json = dict[str, Any]
 
 def template(queue: str | None) -> Json:
     """A pod template whose pods go to a queue."""
-    made = pod("x", "vision", queue or "")
+    manifest = pod("x", "vision", queue or "")
     if queue is None:
-        del made["metadata"]["annotations"]
-    meta = {key: value for key, value in made["metadata"].items() if key == "annotations"}
-    return {"metadata": meta | {"labels": {"a": "b"}}, "spec": made["spec"]}
+        del manifest["metadata"]["annotations"]
+    meta = {key: value for key, value in manifest["metadata"].items() if key == "annotations"}
+    return {"metadata": meta | {"labels": {"a": "b"}}, "spec": manifest["spec"]}
 
 
 def volcano(queue: str | None) -> Json:
     """A Volcano job's spec."""
-    made = template("vision")
-    del made["metadata"]
-    body: Json = {"schedulerName": "volcano", "tasks": [{"name": "w", "replicas": 1, "template": made}]}
+    pods = template("vision")
+    del pods["metadata"]
+    body: Json = {"schedulerName": "volcano", "tasks": [{"name": "w", "replicas": 1, "template": pods}]}
     return body | ({"queue": queue} if queue else {})
 
 
 def obj(api_version: str, kind: str, spec: Json, annotations: Json | None = None) -> Json:
     """An object in the team's namespace."""
-    meta: Json = {"name": "probe", "namespace": "vision", "labels": {"a": "b"}}  # one without gets its template's
+    meta: Json = {"name": "probe", "namespace": "vision", "labels": {"a": "b"}}  # else those of its template
     meta |= {"annotations": annotations} if annotations else {}
     return {"apiVersion": api_version, "kind": kind, "metadata": meta, "spec": spec}
 
 
 def workload(kind: str) -> Callable[[str | None], Json]:
-    """What the apps group makes pods by."""
+    """A builder of one of the kinds of the API group apps that create pods."""
     selector = {"selector": {"matchLabels": {"a": "b"}}}
 
-    def made(queue: str | None) -> Json:
+    def build(queue: str | None) -> Json:
         body: Json = {**selector, "template": template(queue)}
         body["template"]["spec"]["restartPolicy"] = "Always"
         return obj("apps/v1", kind, body | ({"serviceName": "x"} if kind == "StatefulSet" else {}))
 
-    return made
+    return build
 
 
-def flow(queue: str | None) -> Json:
+def job_flow(queue: str | None) -> Json:
     patch = {"jobSpec": volcano(queue)}
     return obj("flow.volcano.sh/v1alpha1", "JobFlow", {"flows": [{"name": "a", "patch": patch}]})
 
 
 def pytorch(queue: str | None) -> Json:
     policy = {"schedulingPolicy": {"queue": queue}} if queue else {}
-    made = template("vision")
-    made["spec"]["containers"][0]["name"] = "pytorch"
-    replicas = {"Master": {"replicas": 1, "template": made}}
+    pods = template("vision")
+    pods["spec"]["containers"][0]["name"] = "pytorch"
+    replicas = {"Master": {"replicas": 1, "template": pods}}
     return obj("kubeflow.org/v1", "PyTorchJob", {"runPolicy": policy, "pytorchReplicaSpecs": replicas})
 
 
@@ -70,34 +70,34 @@ def trainjob(queue: str | None) -> Json:
 
 
 def patched(queue: str | None) -> Json:
-    made = trainjob(None)
+    manifest = trainjob(None)
     if queue:
         meta = {"annotations": {"scheduling.volcano.sh/queue-name": queue}}
         patch = {"manager": "gangplank.dev/probe", "trainingRuntimeSpec": {"template": {"metadata": meta}}}
-        made["spec"]["runtimePatches"] = [patch]
-    return made
+        manifest["spec"]["runtimePatches"] = [patch]
+    return manifest
 
 
-def annotated(key: str) -> Callable[[str | None], Json]:
-    def made(queue: str | None) -> Json:
-        found = pod("probe", "vision", "")
-        found["metadata"]["annotations"] = {key: queue} if queue else {}
-        return found
+def annotated_pod(key: str) -> Callable[[str | None], Json]:
+    def build(queue: str | None) -> Json:
+        manifest = pod("probe", "vision", "")
+        manifest["metadata"]["annotations"] = {key: queue} if queue else {}
+        return manifest
 
-    return made
+    return build
 
 
-def group(queue: str | None) -> Json:
+def pod_group(queue: str | None) -> Json:
     return obj("scheduling.volcano.sh/v1beta1", "PodGroup", {"minMember": 1} | ({"queue": queue} if queue else {}))
 
 
-def nested(queue: str | None) -> Json:
+def cronjob(queue: str | None) -> Json:
     body = {"schedule": "0 0 1 1 *", "jobTemplate": {"spec": {"template": template(queue)}}}
     return obj("batch/v1", "CronJob", body)
 
 
 BATCH = "batch.volcano.sh/v1alpha1"
-# (way, where it is posted, what, what is refused when no queue is named: "" where that is decided later)
+# (way, where it is posted, builder, the queue in the refusal of an object that names none; "allowed": not refused)
 WAYS: tuple[tuple[str, str, Callable[[str | None], Json], str], ...] = (
     ("Volcano Job", f"/apis/{BATCH}/namespaces/vision/jobs", lambda q: obj(BATCH, "Job", volcano(q)), "default"),
     (
@@ -112,17 +112,17 @@ WAYS: tuple[tuple[str, str, Callable[[str | None], Json], str], ...] = (
         lambda q: obj("flow.volcano.sh/v1alpha1", "JobTemplate", volcano(q)),
         "default",
     ),
-    ("JobFlow", "/apis/flow.volcano.sh/v1alpha1/namespaces/vision/jobflows", flow, "default"),
-    ("PodGroup", "/apis/scheduling.volcano.sh/v1beta1/namespaces/vision/podgroups", group, "default"),
-    ("pod", "/api/v1/namespaces/vision/pods", annotated("scheduling.volcano.sh/queue-name"), ""),
-    ("pod by job key", "/api/v1/namespaces/vision/pods", annotated("volcano.sh/queue-name"), ""),
+    ("JobFlow", "/apis/flow.volcano.sh/v1alpha1/namespaces/vision/jobflows", job_flow, "default"),
+    ("PodGroup", "/apis/scheduling.volcano.sh/v1beta1/namespaces/vision/podgroups", pod_group, "default"),
+    ("pod", "/api/v1/namespaces/vision/pods", annotated_pod("scheduling.volcano.sh/queue-name"), ""),
+    ("pod by job key", "/api/v1/namespaces/vision/pods", annotated_pod("volcano.sh/queue-name"), ""),
     (
         "batch Job",
         "/apis/batch/v1/namespaces/vision/jobs",
         lambda q: obj("batch/v1", "Job", {"template": template(q)}),
         "",
     ),
-    ("batch CronJob", "/apis/batch/v1/namespaces/vision/cronjobs", nested, ""),
+    ("batch CronJob", "/apis/batch/v1/namespaces/vision/cronjobs", cronjob, ""),
     ("Deployment", "/apis/apps/v1/namespaces/vision/deployments", workload("Deployment"), ""),
     ("ReplicaSet", "/apis/apps/v1/namespaces/vision/replicasets", workload("ReplicaSet"), ""),
     ("StatefulSet", "/apis/apps/v1/namespaces/vision/statefulsets", workload("StatefulSet"), ""),
@@ -138,7 +138,7 @@ QUEUE_API = "scheduling.volcano.sh/v1beta1"
 
 
 def command(api_version: str, kind: str, name: str, action: str) -> Json:
-    """What tells one of Volcano's controllers to do something."""
+    """A Command to one of Volcano's controllers."""
     target = {"apiVersion": api_version, "kind": kind, "name": name, "uid": "x"}
     head = {"apiVersion": "bus.volcano.sh/v1alpha1", "kind": "Command"}
     return {**head, "metadata": {"name": "probe", "namespace": "vision"}, "action": action, "target": target}
@@ -148,7 +148,7 @@ def service(**spec: object) -> Json:
     return obj("v1", "Service", {"selector": {"a": "b"}, "ports": [{"port": 80}]} | spec)
 
 
-# What a Service may not say: each lets traffic in from outside the cluster, or takes an address that is not its own
+# Fields that a Service must not set: each lets traffic in from outside the cluster, or takes over a foreign address
 EXPOSURES: tuple[Json, ...] = (
     {"type": "NodePort"},
     {"type": "LoadBalancer"},
@@ -156,28 +156,26 @@ EXPOSURES: tuple[Json, ...] = (
     {"externalName": "api.example.com"},
     {"loadBalancerIP": "198.18.0.1"},
 )
-
-
-# The API server of the lab refuses these itself, before any policy: only tests/golden/teams sees the policy's rule.
+# The lab's API server refuses these itself, before any policy, so only tests/golden/teams covers the policy's rule.
 EXTERNAL_IPS = {"externalIPs": ["198.18.0.1"]}
 EXTERNAL_IPS_DENIED = "Use of external IPs is denied by admission control"
 
 
 def exposure(fields: Json) -> str:
-    """One of them as the refusal names it."""
+    """An exposure as the refusal names it."""
     field, value = next(iter(fields.items()))
     return f"{field}: {value[0] if isinstance(value, list) else value}"
 
 
 @dataclass(frozen=True)
-class Subject:
-    """One thing that has to be refused, by which rule of which policy."""
+class Violation:
+    """An object that a rule of a policy must refuse."""
 
     name: str
-    rule: str  # what is refused: the second column of admission.REFUSALS
+    rule: str  # the second column of admission.REFUSALS
     where: str
     manifest: Json
-    told: str
+    message: str  # part of the expected refusal
 
     @property
     def policy(self) -> str:
@@ -188,7 +186,7 @@ class Subject:
 
 
 EVIL = "docker.io/evil/miner:1"
-# (rule, field of a pod's spec, what no team of the lab has, what that is told to be none of)
+# (rule, field of a pod's spec, a value that no team of the lab has, the plural in the message)
 POD_FIELDS = (
     ("scheduler", "schedulerName", "default-scheduler", "schedulers"),
     ("priority", "priorityClassName", "urgent", "priorities"),
@@ -197,9 +195,9 @@ POD_FIELDS = (
     ("image", "image", EVIL, "images"),
 )
 VOLUME = {"name": "evil", "image": {"reference": EVIL}}
-# Their definitions are older than image volumes: the API server drops the field before anything can judge it or run it.
+# Their definitions are older than image volumes: the API server drops the field before it can be judged or run.
 NO_IMAGE_VOLUMES = ("PyTorchJob",)
-NO_PODS = ("JobFlow", "PodGroup", "TrainJob")  # a JobFlow's patch makes Jobs, which are judged themselves
+NO_PODS = ("JobFlow", "PodGroup", "TrainJob")  # a JobFlow's patch creates Jobs, which are judged themselves
 
 
 def pod_spec(value: object) -> Json | None:
@@ -207,31 +205,31 @@ def pod_spec(value: object) -> Json | None:
     if isinstance(value, dict) and "containers" in value:
         return value
     inside = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return next((found for item in inside if (found := pod_spec(item)) is not None), None)
+    return next((spec for item in inside if (spec := pod_spec(item)) is not None), None)
 
 
 def job_spec(manifest: Json) -> Json | None:
-    """Where Volcano's own kinds name a priority and a scheduler for all pods."""
+    """The part of Volcano's own kinds that names a priority and a scheduler for all pods."""
     body: Json = manifest["spec"]
     if manifest["kind"] == "JobFlow":
-        found: Json = body["flows"][0]["patch"]["jobSpec"]
-        return found
+        spec: Json = body["flows"][0]["patch"]["jobSpec"]
+        return spec
     inner = body.get("jobTemplate", {}).get("spec", {})
     return body if "tasks" in body else inner if "tasks" in inner else None
 
 
-def marked(name: str, where: str, build: Callable[[str | None], Json]) -> Iterator[Subject]:
-    """One way with marks that keep what was borrowed, of the object and of its pods; a pod with each of them."""
+def mark_violations(name: str, where: str, build: Callable[[str | None], Json]) -> Iterator[Violation]:
+    """One way with a mark that keeps borrowed resources, on the object and on its pods; a pod with every such mark."""
     for part, mark in product(("annotations", "labels"), MARKS if name == "pod" else MARKS[:1]):
-        told = f'annotation or label "{mark}" is none of its marks (none)'
+        message = f'annotation or label "{mark}" is none of its marks (none)'
         manifest = build("vision")
         manifest["metadata"].setdefault(part, {})[mark] = "false"
-        yield Subject(f"{name}: {mark} in {part}", "annotation or label", where, manifest, told)
+        yield Violation(f"{name}: {mark} in {part}", "annotation or label", where, manifest, message)
         inside = next((item for item in templates(manifest["spec"]) if "metadata" in item), None)
         if inside is not None:
             manifest = build("vision")
             next(templates(manifest["spec"]))["metadata"].setdefault(part, {})[mark] = "false"
-            yield Subject(f"{name}: {mark} in {part} of its pods", "annotation or label", where, manifest, told)
+            yield Violation(f"{name}: {mark} in {part} of its pods", "annotation or label", where, manifest, message)
 
 
 def templates(value: object) -> Iterator[Json]:
@@ -242,54 +240,54 @@ def templates(value: object) -> Iterator[Json]:
         yield from templates(item)
 
 
-def subjects() -> Iterator[Subject]:
-    """Every way with every rule that it can break."""
-    for name, where, made, _ in WAYS:
-        told = 'queue "speech" is none of its queues (vision)'
-        yield Subject(f"{name}: queue", "queue", where, made("speech"), told)
+def violations() -> Iterator[Violation]:
+    """Every way, once for each rule that it can break."""
+    for name, where, build, _ in WAYS:
+        message = 'queue "speech" is none of its queues (vision)'
+        yield Violation(f"{name}: queue", "queue", where, build("speech"), message)
         for rule, field, value, allowed in POD_FIELDS:
-            told = f'{rule} "{value}" is none of its {allowed}'
-            manifest = made("vision")
+            message = f'{rule} "{value}" is none of its {allowed}'
+            manifest = build("vision")
             body = None if manifest["kind"] in NO_PODS else pod_spec(manifest)
             if body is not None:
                 (body["containers"][0] if field == "image" else body)[field] = value
-                yield Subject(f"{name}: {rule}", rule, where, manifest, told)
-            manifest = made("vision")
+                yield Violation(f"{name}: {rule}", rule, where, manifest, message)
+            manifest = build("vision")
             body = job_spec(manifest)
             if body is not None and rule in {"scheduler", "priority"}:
                 body[field] = value
-                yield Subject(f"{name}: {rule} of the job", rule, where, manifest, told)
-        told = f'image "{EVIL}" is none of its images'
-        manifest = made("vision")
+                yield Violation(f"{name}: {rule} of the job", rule, where, manifest, message)
+        message = f'image "{EVIL}" is none of its images'
+        manifest = build("vision")
         body = None if manifest["kind"] in (*NO_PODS, *NO_IMAGE_VOLUMES) else pod_spec(manifest)
         if body is not None:
             body["volumes"] = [VOLUME]
-            yield Subject(f"{name}: image of a volume", "image", where, manifest, told)
-        yield from marked(name, where, made)
+            yield Violation(f"{name}: image of a volume", "image", where, manifest, message)
+        yield from mark_violations(name, where, build)
     manifest = trainjob("vision")
     manifest["spec"]["trainer"] = {"image": EVIL}
-    yield Subject("TrainJob: image", "image", WHERE["TrainJob"], manifest, f'image "{EVIL}" is none of its images')
+    yield Violation("TrainJob: image", "image", WHERE["TrainJob"], manifest, f'image "{EVIL}" is none of its images')
     for kind, api_version in (("Queue", QUEUE_API), ("Job", "batch/v1"), ("Queue", BATCH)):
-        told = f'target "{api_version} {kind}" is none of its targets ({BATCH} Job)'
+        message = f'target "{api_version} {kind}" is none of its targets ({BATCH} Job)'
         manifest = command(api_version, kind, "speech", "CloseQueue")
-        yield Subject(f"Command: {api_version} {kind}", "target", COMMANDS, manifest, told)
+        yield Violation(f"Command: {api_version} {kind}", "target", COMMANDS, manifest, message)
     manifest = command(BATCH, "Job", "digits", "AbortJob")
     del manifest["target"]
-    told = f'target " " is none of its targets ({BATCH} Job)'
-    yield Subject("Command: no target", "target", COMMANDS, manifest, told)
+    message = f'target " " is none of its targets ({BATCH} Job)'
+    yield Violation("Command: no target", "target", COMMANDS, manifest, message)
     for fields in EXPOSURES:
         text = exposure(fields)
-        told = f'exposure "{text}" is none of its exposures (type: ClusterIP)'
-        yield Subject(f"Service: {text}", "exposure", SERVICES, service(**fields), told)
-    yield Subject("Service: externalIPs", "the API server's", SERVICES, service(**EXTERNAL_IPS), EXTERNAL_IPS_DENIED)
+        message = f'exposure "{text}" is none of its exposures (type: ClusterIP)'
+        yield Violation(f"Service: {text}", "exposure", SERVICES, service(**fields), message)
+    yield Violation("Service: externalIPs", "the API server's", SERVICES, service(**EXTERNAL_IPS), EXTERNAL_IPS_DENIED)
     manifest = pod("probe", "vision", "vision")
     manifest["spec"]["initContainers"] = [{**manifest["spec"]["containers"][0], "name": "first", "image": EVIL}]
-    told = f'image "{EVIL}" is none of its images'
-    yield Subject("pod: image of an init container", "image", WHERE["pod"], manifest, told)
-    where, told = WHERE["PodGroup"], 'priority "urgent" is none of its priorities'
-    manifest = group("vision")
+    message = f'image "{EVIL}" is none of its images'
+    yield Violation("pod: image of an init container", "image", WHERE["pod"], manifest, message)
+    where, message = WHERE["PodGroup"], 'priority "urgent" is none of its priorities'
+    manifest = pod_group("vision")
     manifest["spec"]["priorityClassName"] = "urgent"
-    yield Subject("PodGroup: priority", "priority", where, manifest, told)
+    yield Violation("PodGroup: priority", "priority", where, manifest, message)
     manifest = pytorch("vision")
     manifest["spec"]["runPolicy"]["schedulingPolicy"]["priorityClass"] = "urgent"
-    yield Subject("PyTorchJob: priority of the job", "priority", WHERE["PyTorchJob"], manifest, told)
+    yield Violation("PyTorchJob: priority of the job", "priority", WHERE["PyTorchJob"], manifest, message)

@@ -1,4 +1,4 @@
-"""Files and hands change: what a hand did is told and put back, what a file says happens, and nothing else does."""
+"""Manual changes are reported and reverted, changes of files take effect, and nothing else happens. These run last."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.support.teams_live import TEAMS, answer, changed, gangplank, pod, teams, until
+from tests.support.teams_live import TEAMS, answer, edited_copy, gangplank, pod, teams, until
 from tests.support.teams_ways import QUEUE_API, command
 
 if TYPE_CHECKING:
@@ -25,8 +25,8 @@ GUARD = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings
 
 
 @pytest.fixture
-def as_it_was() -> Iterator[None]:
-    """The lab's own teams again after each test."""
+def restore() -> Iterator[None]:
+    """Restore the lab's own teams after the test."""
     yield
     done = teams()
     assert done.returncode == 0, done.stdout + done.stderr
@@ -38,19 +38,19 @@ def recap(text: str) -> dict[str, int]:
 
 
 def edit(kube: Kube, where: str, apply: Callable[[Json], object]) -> None:
-    """Change a live object by hand; again where a controller wrote to it in between."""
+    """Change a live object; try again if a controller wrote to it in between."""
 
     def written() -> bool:
         item = kube.call("GET", where)
         apply(item)
-        told = answer(kube, "PUT", where, item)
-        assert not told or "has been modified" in told, told
-        return not told
+        reply = answer(kube, "PUT", where, item)
+        assert not reply or "has been modified" in reply, reply
+        return not reply
 
     until(written, where)
 
 
-def test_what_a_hand_changed_is_told_with_its_path_and_put_back_by_the_next_run(kube: Kube) -> None:
+def test_a_manual_change_is_reported_with_its_path_and_reverted_by_the_next_run(kube: Kube) -> None:
     stranger = {"kind": "User", "name": "mallory", "apiGroup": "rbac.authorization.k8s.io"}
     edit(kube, BINDING, lambda item: item["subjects"].append(stranger))
     edit(kube, QUOTA, lambda item: item["spec"]["hard"].update({"requests.cpu": "99", "pods": "0"}))
@@ -59,28 +59,28 @@ def test_what_a_hand_changed_is_told_with_its_path_and_put_back_by_the_next_run(
         "gangplank.dev/queues": "vision,speech"}))  # fmt: skip
     kube.call("DELETE", POLICY)
     kube.call("DELETE", GUARD)
-    told = gangplank("drift", str(TEAMS))
-    assert told.returncode == 1
-    assert told.stdout.splitlines() == [
-        "ValidatingAdmissionPolicyBinding gangplank-team-pods: not there",
+    drift = gangplank("drift", str(TEAMS))
+    assert drift.returncode == 1
+    assert drift.stdout.splitlines() == [
+        "ValidatingAdmissionPolicyBinding gangplank-team-pods: missing",
         "Queue vision: spec.weight: wanted 1, live 7",
         'Namespace vision: metadata.annotations["gangplank.dev/queues"]: wanted "vision", live "vision,speech"',
         'ResourceQuota vision/gangplank-team: spec.hard["requests.cpu"]: wanted "2", live "99"',
         'ResourceQuota vision/gangplank-team: spec.hard.pods: wanted nothing, live "0"',
-        "NetworkPolicy vision/gangplank-nothing: not there",
+        "NetworkPolicy vision/gangplank-nothing: missing",
         (
             "RoleBinding vision/gangplank-team-trainer: subjects[1]: wanted nothing, live "
             '{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "mallory"}'
         ),
     ]
-    seen = teams(check=True)
-    assert "spec.weight: wanted 1, live 7" in " ".join(seen.stdout.split())
+    preview = teams(check=True)
+    assert "spec.weight: wanted 1, live 7" in " ".join(preview.stdout.split())
     assert gangplank("drift", str(TEAMS)).returncode == 1, "check mode changes nothing"
     assert recap(teams().stdout)["changed"] == 1
     assert gangplank("drift", str(TEAMS)).stdout.startswith("no drift")
 
 
-def test_a_queue_that_somebody_closed_is_reported_and_open_after_the_next_run(kube: Kube) -> None:
+def test_a_closed_queue_is_reported_and_open_after_the_next_run(kube: Kube) -> None:
     """Closing a queue closes all below it: vision is a child of research."""
 
     def states() -> set[str]:
@@ -90,84 +90,85 @@ def test_a_queue_that_somebody_closed_is_reported_and_open_after_the_next_run(ku
     body = command(QUEUE_API, "Queue", "research", "CloseQueue")
     kube.call("POST", where, body | {"metadata": {"name": "probe"}})
     until(lambda: states() <= {"Closed", "Closing"}, "both queues are closed")
-    told = gangplank("drift", str(TEAMS))
-    assert told.returncode == 1
+    drift = gangplank("drift", str(TEAMS))
+    assert drift.returncode == 1
     assert re.fullmatch(
         r'Queue research: status.state: wanted "Open", live "Clos(ed|ing)"\n'
         r'Queue vision: status.state: wanted "Open", live "Clos(ed|ing)"\n',
-        told.stdout,
-    ), told.stdout
+        drift.stdout,
+    ), drift.stdout
     done = teams()
     assert recap(done.stdout)["changed"] == 1, done.stdout
     assert states() == {"Open"}
     assert gangplank("drift", str(TEAMS)).stdout.startswith("no drift")
 
 
-def test_a_namespace_that_is_no_team_s_is_not_taken_over(kube: Kube, tmp_path: Path) -> None:
+def test_an_existing_namespace_without_a_team_is_not_taken_over(kube: Kube, tmp_path: Path) -> None:
     kube.call("POST", "/api/v1/namespaces", {"metadata": {"name": "teams-probe"}})
     try:
-        done = teams(changed(tmp_path, speech={"namespace": "teams-probe"}), check=True)
+        done = teams(edited_copy(tmp_path, speech={"namespace": "teams-probe"}), check=True)
         text = " ".join((done.stdout + done.stderr).split())
         assert done.returncode != 0
-        assert 'team speech: namespace "teams-probe" is there and belongs to no team.' in text
+        assert 'team speech: namespace: got "teams-probe", which exists and does not belong to a team' in text
     finally:
         kube.call("DELETE", "/api/v1/namespaces/teams-probe")
 
 
-@pytest.mark.usefixtures("as_it_was")
-def test_who_leaves_the_file_is_out_with_the_next_run_though_the_certificate_is_valid(
+@pytest.mark.usefixtures("restore")
+def test_a_removed_member_loses_access_with_the_next_run_despite_a_valid_certificate(
     kubeconfigs: Callable[[str, str], str], as_member: Callable[[str, str], Kube], tmp_path: Path
 ) -> None:
     kubeconfigs("vision", "eve")
     eve = as_member("vision", "eve")
     assert answer(eve, "GET", "/api/v1/namespaces/vision/pods") == ""
-    done = teams(changed(tmp_path, vision={"members": [{"user": "ada", "role": "lead"}]}))
+    done = teams(edited_copy(tmp_path, vision={"members": [{"user": "ada", "role": "lead"}]}))
     assert done.returncode == 0, done.stdout
     assert 'pods is forbidden: User "eve"' in answer(eve, "GET", "/api/v1/namespaces/vision/pods")
 
 
-def test_work_that_runs_keeps_its_team_and_a_lower_cap_says_what_it_means(
+def test_running_work_keeps_its_team_and_a_lower_cap_is_explained(
     serve: Callable[[Json], str], kube: Kube, tmp_path: Path
 ) -> None:
     serve(pod("worker", "speech", "speech", "python3", "-c", "import time; time.sleep(600)", cpu="100m"))
     (tmp_path / "lower").mkdir()
     (tmp_path / "gone").mkdir()
-    low = teams(changed(tmp_path / "lower", speech={"cap": {"cpu": "50m"}}), check=True).stdout
-    told = "team speech: requests.cpu becomes 50m while 100m is in use. What runs goes on; nothing new starts"
-    assert told in " ".join(low.split())
-    gone = changed(tmp_path / "gone", drop=("speech",))
+    low = teams(edited_copy(tmp_path / "lower", speech={"cap": {"cpu": "50m"}}), check=True).stdout
+    note = "team speech: requests.cpu becomes 50m while 100m is in use. Running work continues; nothing new starts"
+    assert note in " ".join(low.split())
+    gone = edited_copy(tmp_path / "gone", drop=("speech",))
     left = gangplank("drift", str(gone))
-    assert "team speech has no file any more. Nothing of it is removed" in left.stderr
-    assert left.returncode == 0, "what nobody named is no drift"
+    assert "team speech no longer has a file. Nothing of it is removed" in left.stderr
+    assert left.returncode == 0, "a team that is not named is not drift"
     refused = teams(gone, teams_remove="speech")
     assert refused.returncode != 0
     assert "team speech has work that has not ended" in refused.stdout + refused.stderr
     assert answer(kube, "GET", QUEUE.format("speech")) == ""
 
 
-@pytest.mark.usefixtures("as_it_was")
-def test_a_team_that_is_named_goes_and_its_claims_stay_until_they_are_named(kube: Kube, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("restore")
+def test_a_named_team_is_removed_and_its_volume_claims_stay_until_they_are_named(kube: Kube, tmp_path: Path) -> None:
     refused = teams(teams_remove="vision")
-    assert "team vision has a file" in " ".join((refused.stdout + refused.stderr).split())
-    gone = changed(tmp_path, drop=("vision",))
+    text = " ".join((refused.stdout + refused.stderr).split())
+    assert "teams_remove: got vision, expected a team without a file" in text
+    gone = edited_copy(tmp_path, drop=("vision",))
     done = teams(gone, teams_remove="vision")
     assert done.returncode == 0, done.stdout
-    assert "data and the namespace vision stay, and nobody has access" in " ".join(done.stdout.split())
+    assert "data and the namespace vision stay, and no member has access" in " ".join(done.stdout.split())
     assert "not found" in answer(kube, "GET", QUEUE.format("vision"))
     assert "not found" in answer(kube, "GET", BINDING)
     assert answer(kube, "GET", "/api/v1/namespaces/vision/persistentvolumeclaims/data") == ""
-    assert answer(kube, "GET", QUEUE.format("speech")) == "", "nothing of another team's"
+    assert answer(kube, "GET", QUEUE.format("speech")) == "", "nothing of another team"
     assert recap(teams(gone, teams_remove="vision").stdout)["changed"] == 0
     last = teams(gone, teams_remove="vision", teams_remove_claims="vision/data")
     assert last.returncode == 0, last.stdout
     assert "not found" in answer(kube, "GET", "/api/v1/namespaces/vision")
 
 
-def test_every_problem_of_every_file_is_told_at_once(tmp_path: Path) -> None:
-    bad = changed(tmp_path, vision={"weight": 0, "parent": "nowhere"}, speech={"guaranteed": {"cpu": "1"}, "cap": {}})
-    done = teams(bad)
-    told = " ".join((done.stdout + done.stderr).split())
+def test_all_problems_of_all_files_are_reported_together(tmp_path: Path) -> None:
+    speech = {"guaranteed": {"cpu": "1"}, "cap": {}}
+    done = teams(edited_copy(tmp_path, vision={"weight": 0, "parent": "nowhere"}, speech=speech))
+    text = " ".join((done.stdout + done.stderr).split())
     assert done.returncode != 0
-    for text in ("speech.yml: 1 problem", "vision.yml: 2 problems", "team.weight", "team.parent", "team.cap"):
-        assert text in told
-    assert "Traceback" not in told
+    for problem in ("speech.yml: 1 problem", "vision.yml: 2 problems", "team.weight", "team.parent", "team.cap"):
+        assert problem in text
+    assert "Traceback" not in text
