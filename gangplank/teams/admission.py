@@ -78,7 +78,7 @@ MARKABLE = ("annotations", "labels")
 CONTAINERS = ("containers", "initContainers", "ephemeralContainers")
 
 
-def listed(annotation: str) -> str:
+def annotation_items(annotation: str) -> str:
     """CEL: the items of a namespace's annotation."""
     return f"{NAMESPACE}.annotations['{annotation}'].split(',')"
 
@@ -89,11 +89,11 @@ def variables(path: Path) -> list[Json]:
     images += " + t.spec.?volumes.orValue([]).filter(v, has(v.image)).map(v, v.image.?reference.orValue(''))"
     expressions = {
         "team": f"{NAMESPACE}.labels['{TEAM_LABEL}']",
-        "queues": listed(labels.QUEUES),
-        "schedulers": listed(labels.SCHEDULERS),
-        "priorities": f"[''] + {listed(labels.PRIORITIES)}",
-        "accounts": listed(labels.ACCOUNTS),
-        "images": f"{listed(labels.IMAGES)}.filter(i, i != '')",
+        "queues": annotation_items(labels.QUEUES),
+        "schedulers": annotation_items(labels.SCHEDULERS),
+        "priorities": f"[''] + {annotation_items(labels.PRIORITIES)}",
+        "accounts": annotation_items(labels.ACCOUNTS),
+        "images": f"{annotation_items(labels.IMAGES)}.filter(i, i != '')",
         # Controllers remove finalizers and write status: an object is judged again only if its spec or marks change.
         # (A Command has no spec; members can create one but not change it.)
         "fresh": "oldObject == null || object.?spec != oldObject.?spec || "

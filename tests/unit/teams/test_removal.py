@@ -12,7 +12,7 @@ from gangplank.teams.idle_fields import idle_fields
 from gangplank.teams.objects import team_objects
 from gangplank.teams.parse import parse_teams
 from gangplank.teams.plan import plan
-from gangplank.teams.removal import removal
+from gangplank.teams.removal import ORDER, removal
 
 Json = dict[str, Any]
 
@@ -33,6 +33,15 @@ def test_access_is_removed_first_and_nothing_of_another_team() -> None:
     assert [item["kind"] for item in todo.remove][:3] == ["RoleBinding"] * 3
     assert names(todo.remove)[-2:] == ["Namespace vision", "Queue vision"]
     assert {item["metadata"].get("namespace", "vision") for item in todo.remove} == {"vision"}
+
+
+def test_every_rendered_kind_is_read_and_can_be_removed() -> None:
+    """One that is not read would be reported as missing forever; one without a place in the order stops a removal."""
+    everything = live(claims=[{"name": "data", "size": "1Gi"}], service_accounts=["ci"])
+    kinds = {(item["apiVersion"], item["kind"]) for item in everything}
+    assert kinds <= {(api_version, kind) for api_version, kind, _ in read_cluster.KINDS}
+    namespaced = {item["kind"] for item in everything if item["metadata"].get("namespace")}
+    assert namespaced == {*ORDER}
 
 
 def test_a_child_queue_is_removed_before_its_parent() -> None:
