@@ -65,7 +65,7 @@ class JobSpec:
     image: str
     namespace: str = "default"
     team: str = ""
-    backend: str = "volcano"
+    backend: str = field(kw_only=True)
     image_pull_policy: str = "IfNotPresent"
     script: Script | None = None
     command: tuple[str, ...] = ()

@@ -44,6 +44,8 @@ BACKENDS = Registry(
     "indexed",
 )
 
+DEFAULT = next(iter(BACKENDS))  # of a job that names none
+
 
 def backend_of(manifest: Mapping[str, object]) -> str | None:
     """The back-end whose kind a manifest is, if any.

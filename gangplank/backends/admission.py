@@ -1,43 +1,23 @@
-"""Where a kind that reaches beyond its namespace names queues, pods and all else that a team's admission judges: CEL.
-
-https://kubernetes.io/docs/reference/access-authn-authz/validating-admission-policy/
-How a kind names its queue: docs/teams.md, "Every way to a queue".
-"""
+"""How pods and pod templates name their queue, in CEL."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from gangplank.backends.base import Path
+from gangplank.backends.queueing import QUEUE_SYSTEM
 
-from gangplank.backends.queueing import VOLCANO
-
-
-@dataclass(frozen=True)
-class Path:
-    """One kind that reaches beyond its namespace: where it names queues, pods and all else that is judged."""
-
-    name: str
-    group: str
-    resources: tuple[str, ...]
-    queues: str = "[]"  # CEL: a list of text; '' is a queue that is not given
-    templates: str = "[]"  # CEL: a list of pods or pod templates
-    priorities: str = "[]"  # CEL: a list of text, beside those of the templates
-    schedulers: str = "[]"  # CEL: a list of text, beside those of the templates
-    images: str = "[]"  # CEL: a list of text, beside those of the templates
-    targets: str = "[]"  # CEL: a list of text: API version and kind of what a Command is for
-    exposures: str = "[]"  # CEL: a list of text: how a Service is reached, as field: value
-
-
-ANNOTATIONS = "['" + "', '".join(VOLCANO.annotations) + "']"
+ANNOTATIONS = "['" + "', '".join(QUEUE_SYSTEM.annotations) + "']"
 
 
 def of_pod(pod: str) -> str:
-    """The queues that a pod or a pod template names; '' when Volcano would have to take its default queue."""
+    """The queues that a pod or a pod template names; '' when the queue system would have to take its default queue."""
     named = f"{ANNOTATIONS}.map(k, {pod}.?metadata.?annotations[?k].orValue('')).filter(q, q != '')"
-    grouped = f"{pod}.?metadata.?annotations[?'{VOLCANO.group}'].orValue('') != ''"
-    elsewhere = f"{pod}.spec.?schedulerName.orValue('') != '{VOLCANO.scheduler}'"
+    grouped = f"{pod}.?metadata.?annotations[?'{QUEUE_SYSTEM.group}'].orValue('') != ''"
+    elsewhere = f"{pod}.spec.?schedulerName.orValue('') != '{QUEUE_SYSTEM.scheduler}'"
     return f"{named}.size() > 0 || {grouped} || {elsewhere} ? {named} : ['']"
 
 
-def of_template(name: str, group: str, *resources: str, template: str = "object.spec.template") -> Path:
-    """A kind that makes pods of one template: its pods are judged too, but a person who submits it hears at once."""
-    return Path(name, group, resources, queues=of_pod(template), templates=f"[{template}]")
+def of_template(
+    name: str, group: str, *resources: str, template: str = "object.spec.template", order: int = 100
+) -> Path:
+    """A kind that makes pods of one template: its pods are judged too, but who submits it is refused at once."""
+    return Path(name, group, resources, queues=of_pod(template), templates=f"[{template}]", order=order)

@@ -13,7 +13,6 @@ from gangplank.errors import Problem, SpecError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from gangplank.backends.admission import Path
     from gangplank.backends.queueing import Queue
     from gangplank.reading.fields import Fields, Problems
     from gangplank.spec import JobSpec, Json
@@ -60,6 +59,42 @@ class Wiring:
     longest_is: str  # what that names
     job_uid: str  # the pod's field that says which run of the job it belongs to; "": none does
     unbuffered: bool  # the controller itself sets PYTHONUNBUFFERED
+    mounts: tuple[str, ...]  # where the controller mounts files of the wiring
+    prefixes: tuple[str, ...]  # of the labels that its controllers put on pods: no job may set one
+
+
+@dataclass(frozen=True)
+class Path:
+    """One kind that reaches beyond its namespace: where it names queues, pods and all else that admission judges.
+
+    https://kubernetes.io/docs/reference/access-authn-authz/validating-admission-policy/
+    How a kind names its queue: docs/teams.md, "Every way to a queue".
+    """
+
+    name: str
+    group: str
+    resources: tuple[str, ...]
+    queues: str = "[]"  # CEL: a list of text; '' is a queue that is not given
+    templates: str = "[]"  # CEL: a list of pods or pod templates
+    priorities: str = "[]"  # CEL: a list of text, beside those of the templates
+    schedulers: str = "[]"  # CEL: a list of text, beside those of the templates
+    images: str = "[]"  # CEL: a list of text, beside those of the templates
+    targets: str = "[]"  # CEL: a list of text: API version and kind of what a command is for
+    exposures: str = "[]"  # CEL: a list of text: how a Service is reached, as field: value
+    order: int = 100  # where its policy stands among the others, so that reviewed files stay as they are
+
+
+class ApiKind(NamedTuple):
+    """A kind as the API server has it."""
+
+    api_version: str
+    kind: str
+    plural: str
+
+    @property
+    def group(self) -> str:
+        """The API group alone."""
+        return self.api_version.rpartition("/")[0]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,6 +171,7 @@ class Backend:
     makes: Mapping[str, Made]  # by kind: what is made beside the pods of the templates
     ends: Ends
     queue: Callable[[Json], Queue]  # where a manifest names its queue, NO_QUEUE where it goes to none
+    without_queues: Callable[[Json], str]  # how to run a job that names the queue system's scheduler without it, or ""
     evidence_id: Callable[[Json], str | None]  # what a live job's evidence is stamped with; None: that cannot be known
     beside: tuple[tuple[str, str], ...]  # apiVersion and kind of what is submitted with the job, under its name
     job_kinds: tuple[JobKinds, ...]
@@ -150,6 +186,11 @@ class Backend:
 def always(_item: Json) -> bool:
     """For a kind that has nothing but training jobs."""
     return True
+
+
+def no_way(_item: Json) -> str:
+    """For a back-end whose pods name no scheduler, or whose kind comes with the queue system."""
+    return ""
 
 
 T = TypeVar("T")

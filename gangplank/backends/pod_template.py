@@ -95,7 +95,8 @@ def flags(spec: JobSpec) -> list[str]:
     """The trainer's flags; a script that is given neither hyperparameters nor output gets none.
 
     >>> from gangplank.spec import JobSpec, Script
-    >>> flags(JobSpec("a", "img", script=Script("/a.py"), hyperparameters={"batch_size": 64}, output="/out"))
+    >>> settings = {"hyperparameters": {"batch_size": 64}, "output": "/out"}
+    >>> flags(JobSpec("a", "img", backend="volcano", script=Script("/a.py"), **settings))
     ['--backend', 'gloo', '--batch-size', '64', '--output', '/out']
     """
     if not spec.script or not (spec.hyperparameters or spec.output):
@@ -154,7 +155,7 @@ def template(spec: JobSpec, role: str, container: str, restart: str = "OnFailure
     """The pod template of one role.
 
     >>> from gangplank.spec import JobSpec
-    >>> template(JobSpec("digits", "img"), "worker", "worker")["spec"]["containers"][0]["image"]
+    >>> template(JobSpec("digits", "img", backend="volcano"), "worker", "worker")["spec"]["containers"][0]["image"]
     'img'
     """
     volumes, where = mounts(spec, role)
@@ -193,7 +194,7 @@ def script_name(spec: JobSpec, script: Script) -> str:
     No pod that restarts sees the bytes of a later submission, and jobs of one name on two back-ends share none.
 
     >>> from gangplank.spec import JobSpec, Script
-    >>> script_name(JobSpec("digits", "img"), Script("/opt/gangplank/script/a.py", "pass"))
+    >>> script_name(JobSpec("digits", "img", backend="volcano"), Script("/opt/gangplank/script/a.py", "pass"))
     'digits-script-3b2e6bf120'
     """
     said = "\n".join([spec.backend, file_of(script), script.text or ""])

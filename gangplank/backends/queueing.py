@@ -1,7 +1,7 @@
 """Queue systems: who lets the pods of many jobs start in turn.
 
 A queue system is beside the back-ends, not part of one: several back-ends go through the same one, and a back-end's
-job may go through none. What a back-end says of it is only where its manifest names a queue.
+job may go through none. A back-end only states where its manifest names a queue. All else uses QUEUE_SYSTEM.
 """
 
 from __future__ import annotations
@@ -9,27 +9,68 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from gangplank.backends.base import ApiKind, Path
+
 
 @dataclass(frozen=True, kw_only=True)
 class QueueSystem:
     """One scheduler with queues, and how work names its queue."""
 
-    api_version: str  # of its queues
-    kind: str
+    title: str  # what messages call it
+    queue: ApiKind
+    pod_group: ApiKind  # its record of a gang, which has the gang's queue
+    command: ApiKind  # aborts and resumes jobs, opens and closes queues
     scheduler: str  # schedulerName of the pods that it places
+    configuration: str  # the ConfigMap with its scheduler's configuration, under the chart's usual release name
+    namespaces: str  # a regular expression: where it is installed
     default: str  # the queue of work that names none
+    root: str  # the queue above all others, which takes no work
     annotations: tuple[str, ...]  # by which a pod names its queue; the first one counts
     group: str  # annotation: the group that a pod belongs to, which has the queue
+    marks: tuple[str, ...]  # annotations and labels that excuse a job from giving back what another queue deserves
+    commanded: str  # API version and kind of the jobs that a member may send a command
+    admission: tuple[Path, ...]  # where its own kinds name what a team's admission judges
 
 
 VOLCANO = QueueSystem(
-    api_version="scheduling.volcano.sh/v1beta1",
-    kind="Queue",
+    title="Volcano",
+    queue=ApiKind("scheduling.volcano.sh/v1beta1", "Queue", "queues"),
+    pod_group=ApiKind("scheduling.volcano.sh/v1beta1", "PodGroup", "podgroups"),
+    command=ApiKind("bus.volcano.sh/v1alpha1", "Command", "commands"),
     scheduler="volcano",
+    configuration="volcano-scheduler-configmap",
+    namespaces="volcano-.*",
     default="default",
+    root="root",
     annotations=("scheduling.volcano.sh/queue-name", "volcano.sh/queue-name"),
     group="scheduling.k8s.io/group-name",
+    marks=(
+        "volcano.sh/preemptable",
+        "volcano.sh/cooldown-time",
+        "volcano.sh/revocable-zone",
+        "volcano.sh/jdb-min-available",
+        "volcano.sh/jdb-max-unavailable",
+    ),
+    commanded="batch.volcano.sh/v1alpha1 Job",
+    admission=(
+        Path(
+            "podgroups",
+            "scheduling.volcano.sh",
+            ("podgroups",),
+            queues="[object.spec.?queue.orValue('')]",
+            priorities="[object.spec.?priorityClassName.orValue('')]",
+            order=20,
+        ),
+        Path(  # the controller of its queues takes a Command from any namespace
+            "commands",
+            "bus.volcano.sh",
+            ("commands",),
+            targets="[object.?target.?apiVersion.orValue('') + ' ' + object.?target.?kind.orValue('')]",
+            order=80,
+        ),
+    ),
 )
+QUEUE_SYSTEM = VOLCANO  # the one that the roles install
 
 
 class Queue(NamedTuple):

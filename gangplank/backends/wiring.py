@@ -37,7 +37,7 @@ def replicas(spec: JobSpec) -> tuple[Replica, ...]:
     """All pods of a job in the order of their ranks: the masters, then the workers.
 
     >>> from gangplank.spec import JobSpec
-    >>> [(r.pod, r.rank) for r in replicas(JobSpec("digits", "img", workers=1))]
+    >>> [(r.pod, r.rank) for r in replicas(JobSpec("digits", "img", backend="volcano", workers=1))]
     [('digits-master-0', 0), ('digits-worker-0', 1)]
     """
     roles = [("master", i) for i in range(spec.masters)] + [("worker", i) for i in range(spec.workers)]
@@ -52,7 +52,7 @@ def master_addr(spec: JobSpec) -> str:
     """The name under which every replica finds rank 0.
 
     >>> from gangplank.spec import JobSpec
-    >>> master_addr(JobSpec("digits", "img"))
+    >>> master_addr(JobSpec("digits", "img", backend="volcano"))
     'digits-master-0.digits'
     """
     return BACKENDS[spec.backend].wiring.master.format(job=spec.name)
@@ -62,7 +62,7 @@ def longest(spec: JobSpec) -> tuple[str, str]:
     """The longest name that will be made of a job's, and what it names.
 
     >>> from gangplank.spec import JobSpec
-    >>> longest(JobSpec("digits", "img", workers=12))
+    >>> longest(JobSpec("digits", "img", backend="volcano", workers=12))
     ('digits-worker-11', 'pod and host name')
     """
     wiring = BACKENDS[spec.backend].wiring
@@ -98,9 +98,9 @@ def launch(spec: JobSpec) -> list[str]:
     """The command that starts a job's script on one node, without the script's own arguments.
 
     >>> from gangplank.spec import JobSpec, Script
-    >>> launch(JobSpec("digits", "img", script=Script("/a.py")))[3:6]
+    >>> launch(JobSpec("digits", "img", backend="volcano", script=Script("/a.py")))[3:6]
     ['--nnodes=$(WORLD_SIZE)', '--node-rank=$(RANK)', '--master-addr=$(MASTER_ADDR)']
-    >>> launch(JobSpec("digits", "img", script=Script("/opt/gangplank/trainer/train.py")))[:2]
+    >>> launch(JobSpec("digits", "img", backend="volcano", script=Script("/opt/gangplank/trainer/train.py")))[:2]
     ['python3', '/opt/gangplank/trainer/torchrun.py']
     """
     # Kubernetes itself expands $(NAME) in command and args from the whole environment of the container, also from what

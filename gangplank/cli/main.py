@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
     from gangplank.spec import Json
 
-EXAMPLES = """examples:
+EXAMPLES = f"""examples:
   gangplank expand jobs/digits.yml                          a table of the pods, before they exist
   gangplank expand jobs/digits.yml -o yaml | kubectl apply -f -
-  gangplank expand jobs/digits.yml --backend indexed        the same job without any operator
+  gangplank expand jobs/digits.yml --backend {[*BACKENDS][-1]:14} the same job on another back-end
   gangplank expand -f their-job.yaml --objects -o yaml      what the controllers make of a raw manifest
   gangplank submit jobs/digits.yml && gangplank logs digits -f
 """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gangplank.backends import wiring
+from gangplank.backends import BACKENDS, wiring
 from gangplank.text import table
 
 if TYPE_CHECKING:
@@ -30,9 +30,10 @@ def mounts(pod: Json) -> str:
         for container in pod["spec"].get("containers", [])
         for mount in container.get("volumeMounts", [])
     }
+    wired = {path for backend in BACKENDS.values() for path in backend.wiring.mounts}
     found = []
     for volume in pod["spec"].get("volumes", []):
-        if volume["name"] in where and where[volume["name"]] != "/etc/volcano":
+        if volume["name"] in where and where[volume["name"]] not in wired:
             source = (
                 volume.get("persistentVolumeClaim", {}).get("claimName")
                 or volume.get("configMap", {}).get("name")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from gangplank.backends import BACKENDS, backend_of, wiring
 from gangplank.backends.pod_template import JOB_LABEL
+from gangplank.backends.queueing import QUEUE_SYSTEM
 from gangplank.cluster import queues
 from gangplank.cluster.patience import OUTAGE_S, Patience, silent
 from gangplank.errors import KubeError
@@ -31,7 +32,7 @@ PLURALS = {
     ("v1", "Pod"): "pods",
     ("v1", "Event"): "events",
     ("v1", "PersistentVolumeClaim"): "persistentvolumeclaims",
-    ("scheduling.volcano.sh/v1beta1", "Queue"): "queues",
+    QUEUE_SYSTEM.queue[:2]: QUEUE_SYSTEM.queue.plural,
 }
 T = TypeVar("T")
 REVIEW = ("authorization.k8s.io/v1", "SelfSubjectAccessReview")  # everybody may ask what they may

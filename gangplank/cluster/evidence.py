@@ -6,7 +6,7 @@ import uuid
 from typing import TYPE_CHECKING
 
 from gangplank.backends.pod_template import CONTAINER_SECURITY, MANAGED_BY, POD_SECURITY
-from gangplank.backends.queueing import VOLCANO
+from gangplank.backends.queueing import QUEUE_SYSTEM
 from gangplank.cluster.client import path
 from gangplank.cluster.progress import phase
 from gangplank.cluster.queues import asked
@@ -104,9 +104,9 @@ def reader(manifest: Json, suffix: str = "") -> Json | None:
         "volumeMounts": mounts,
     }
     same = {key: pod[key] for key in ("imagePullSecrets", "nodeSelector") if key in pod}
-    queue = asked(manifest).name or VOLCANO.default
-    if queue != VOLCANO.default:  # a team's namespace takes pods of its own queues alone
-        same["schedulerName"] = VOLCANO.scheduler
+    queue = asked(manifest).name or QUEUE_SYSTEM.default
+    if queue != QUEUE_SYSTEM.default:  # a team's namespace takes pods of its own queues alone
+        same["schedulerName"] = QUEUE_SYSTEM.scheduler
     spec = {
         "restartPolicy": "Never",
         "automountServiceAccountToken": False,
@@ -117,6 +117,6 @@ def reader(manifest: Json, suffix: str = "") -> Json | None:
         "volumes": volumes,
     }
     named: Json = {"name": f"{meta['name']}-evidence{suffix}", "namespace": meta.get("namespace", "default")}
-    if queue != VOLCANO.default:
-        named["annotations"] = {VOLCANO.annotations[0]: queue}
+    if queue != QUEUE_SYSTEM.default:
+        named["annotations"] = {QUEUE_SYSTEM.annotations[0]: queue}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {**named, "labels": MANAGED_BY}, "spec": spec}

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gangplank.backends import BACKENDS, backend_of
-from gangplank.backends.queueing import NO_QUEUE, VOLCANO, Queue
+from gangplank.backends.queueing import NO_QUEUE, QUEUE_SYSTEM, Queue
 from gangplank.errors import Problem, shown
 from gangplank.reading.fields import near
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from gangplank.spec import Json
 
-KIND = (VOLCANO.api_version, VOLCANO.kind)
+KIND = QUEUE_SYSTEM.queue[:2]
 
 
 def asked(manifest: Json) -> Queue:
@@ -45,9 +45,11 @@ def problems(manifest: Json, queues: Iterable[Json]) -> list[Problem]:
     if not name:
         return []
     children = sorted(other for other, item in known.items() if (item.get("spec") or {}).get("parent") == name)
-    leaves = sorted(set(known) - {(item.get("spec") or {}).get("parent") for item in known.values()} - {"root"})
-    if name == "root":
-        return [Problem(where, shown(name), f"a leaf queue: {', '.join(leaves)}", "Volcano takes no job in root")]
+    parents = {(item.get("spec") or {}).get("parent") for item in known.values()}
+    leaves = sorted(set(known) - parents - {QUEUE_SYSTEM.root})
+    if name == QUEUE_SYSTEM.root:
+        expected = f"a leaf queue ({QUEUE_SYSTEM.title} takes no job in {name})"
+        return [Problem(where, shown(name), expected, f"choose one of {', '.join(leaves)}" if leaves else "")]
     if name not in known:
         return [Problem(where, shown(name), f"one of the cluster's queues {', '.join(leaves)}", near(name, leaves))]
     if children:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gangplank.backends import BACKENDS, backend_of
 from gangplank.backends.pod_template import carried_by
+from gangplank.backends.queueing import QUEUE_SYSTEM
 from gangplank.cluster import queues
 from gangplank.cluster.client import group_path
 from gangplank.cluster.progress import phase
@@ -23,7 +25,6 @@ if TYPE_CHECKING:
 
 GONE_S = 120  # seconds that a job may take to go with its pods
 POLL_S = 0.5
-VOLCANO = "/apis/scheduling.volcano.sh"  # there where Volcano is; everybody may ask
 CLAIM = ("v1", "PersistentVolumeClaim")
 
 
@@ -68,14 +69,15 @@ def unfit(kube: Kube, job: Json, volumes: Sequence[Mapping[str, Any]] = ()) -> l
 
 
 def unscheduled(kube: Kube, job: Json) -> list[Problem]:
-    """What is wrong with a PyTorchJob for Volcano's scheduler where there is none: nothing would look at its pods."""
-    replicas = (job["spec"].get("pytorchReplicaSpecs") or {}).values()
-    schedulers = {((item.get("template") or {}).get("spec") or {}).get("schedulerName") for item in replicas}
-    if "volcano" not in schedulers or not kube.get(group_path(job["apiVersion"])) or kube.get(VOLCANO):
+    """What is wrong with a job for the queue system's scheduler where there is none: nothing would look at its pods."""
+    backend = backend_of(job)
+    way = BACKENDS[backend].without_queues(job) if backend else ""
+    system = f"/apis/{QUEUE_SYSTEM.queue.group}"  # everybody may ask whether it is there
+    if not way or not kube.get(group_path(job["apiVersion"])) or kube.get(system):
         return []
-    fix = "say pytorchjob: {gang: false} in the job's file, or install Volcano"
-    expected = "a scheduler that this cluster has: it has no Volcano"
-    return [Problem("schedulerName", shown("volcano"), expected, fix)]
+    expected = f"a scheduler that this cluster has (it has no {QUEUE_SYSTEM.title})"
+    fix = f"{way}, or install {QUEUE_SYSTEM.title}"
+    return [Problem("schedulerName", shown(QUEUE_SYSTEM.scheduler), expected, fix)]
 
 
 def compared(job: Json, live: Json | None) -> tuple[str, ...]:

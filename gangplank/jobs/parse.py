@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from gangplank.backends import BACKENDS, pod_template, wiring
+from gangplank.backends import BACKENDS, DEFAULT, pod_template, wiring
 from gangplank.errors import Problem, SpecError
 from gangplank.jobs import rules
 from gangplank.k8s import names
@@ -14,7 +14,6 @@ from gangplank.reading.fields import Fields, Problems, plain
 from gangplank.spec import Amount, Elastic, JobSpec, Resources, Script, Volume
 
 SCRIPT_LIMIT = 2**20 - 4096  # bytes: etcd and the API server take 1 MiB for a ConfigMap, name and labels included
-OWNED = ("gangplank.dev", "volcano.sh", "training.kubeflow.org", "batch.kubernetes.io", "jobset.sigs.k8s.io")
 
 # name: (kind, least, most); what the trainer's flags of the same name mean
 HYPERPARAMETERS: dict[str, tuple[type, float, float]] = {
@@ -80,7 +79,7 @@ def read_job(fields: Fields, scripts: Mapping[str, str]) -> JobSpec:
         image=fields.text("image", need=True, what="an image's name, e.g. gangplank.dev/trainer:0.1.0", ok=names.IMAGE),
         namespace=fields.text("namespace", team or "default", what="a namespace: a-z, 0-9 and -", ok=names.DNS1123),
         team=team,
-        backend=(backend := fields.choice("backend", "volcano", tuple(BACKENDS))),
+        backend=(backend := fields.choice("backend", DEFAULT, tuple(BACKENDS))),
         image_pull_policy=fields.choice("image_pull_policy", "IfNotPresent", ("IfNotPresent", "Always", "Never")),
         script=read_script(fields, scripts),
         command=fields.words("command"),
@@ -252,11 +251,17 @@ def env_problem(name: str, value: str) -> str:
     return "text without a zero byte" if "\x00" in value else ""
 
 
+def owned_prefixes() -> list[str]:
+    """The prefixes of labels that a job may not set: ours and those of the back-ends' controllers."""
+    theirs = (prefix for backend in BACKENDS.values() for prefix in backend.wiring.prefixes)
+    return list(dict.fromkeys([pod_template.JOB_LABEL.partition("/")[0], *theirs]))
+
+
 def label_problem(key: str, value: str) -> str:
     """What a label should be when it is not, else nothing."""
     if not names.is_key(key):
         return "a key like team or example.com/team"
-    if key.partition("/")[0] in OWNED:
+    if key.partition("/")[0] in owned_prefixes():
         return "a label of your own: this prefix belongs to gangplank or to a controller"
     return "" if names.is_value(value) else "letters, digits, - _ and ., at most 63"
 

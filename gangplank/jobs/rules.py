@@ -6,6 +6,7 @@ from dataclasses import asdict, is_dataclass
 from typing import TYPE_CHECKING
 
 from gangplank.backends import BACKENDS, wiring
+from gangplank.backends.queueing import QUEUE_SYSTEM
 from gangplank.errors import Problem, shown
 from gangplank.k8s import names, quantity
 
@@ -108,7 +109,8 @@ def volumes(spec: JobSpec, bad: Bad) -> None:
             bad(f"volumes[{index}].mount", volume.mount, f"another place than volumes[{seen[mount]}]")
         seen[mount] = index
         if volume.on == "master" and BACKENDS[spec.backend].one_template:
-            fix = "mount it on all replicas with a ReadWriteMany claim, or use volcano or pytorchjob"
+            others = " or ".join(name for name, backend in BACKENDS.items() if not backend.one_template)
+            fix = f"mount it on all replicas with a ReadWriteMany claim, or use {others}"
             bad(f"volumes[{index}].on", "master", f"all on {spec.backend}, whose replicas share one template", fix)
         if volume.on == "master" and not spec.masters:
             bad(f"volumes[{index}].on", "master", "all, as the job has no master")
@@ -133,8 +135,9 @@ def gang(spec: JobSpec, bad: Bad) -> None:
     """A gang is no larger than the job."""
     if spec.min_available is not None and spec.min_available > spec.replicas:
         bad("min_available", spec.min_available, f"at most the job's {spec.replicas} replicas")
-    if spec.queue == "root":
-        bad("queue", "root", "a leaf queue", "Volcano refuses jobs in the root queue")
+    if spec.queue == QUEUE_SYSTEM.root:
+        expected = f"a leaf queue ({QUEUE_SYSTEM.title} refuses jobs in the root queue)"
+        bad("queue", spec.queue, expected, "name the queue of your team")
 
 
 RULES: tuple[Rule, ...] = (process, name_length, world, resources, volumes, gang)

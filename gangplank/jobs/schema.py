@@ -40,19 +40,29 @@ def unlike(words: Iterable[str], prefixes: Iterable[str]) -> Json:
     return {"not": {"pattern": f"^({whole})$|^({begin})"}}
 
 
-PAIRS: dict[Callable[[str, str], str], Json] = {  # what the checks of parse.py let pass, as patterns
-    parse.env_problem: {
-        "propertyNames": {
-            "pattern": f"^{names.ENV.pattern}$",
-            **unlike(wiring.RESERVED, wiring.RESERVED_PREFIXES),
-        },
-        "additionalProperties": {"type": "string"},
-    },
-    parse.annotation_problem: {"propertyNames": {"pattern": KEY}, "additionalProperties": {"type": "string"}},
-    parse.label_problem: {
-        "propertyNames": {"pattern": KEY, **unlike(parse.OWNED, (f"{name}/" for name in parse.OWNED))},
-        "additionalProperties": VALUE,
-    },
+def variable_pairs() -> Json:
+    """What parse.env_problem lets pass."""
+    reserved = unlike(wiring.RESERVED, wiring.RESERVED_PREFIXES)
+    keys = {"pattern": f"^{names.ENV.pattern}$", **reserved}
+    return {"propertyNames": keys, "additionalProperties": {"type": "string"}}
+
+
+def annotation_pairs() -> Json:
+    """What parse.annotation_problem lets pass."""
+    return {"propertyNames": {"pattern": KEY}, "additionalProperties": {"type": "string"}}
+
+
+def label_pairs() -> Json:
+    """What parse.label_problem lets pass."""
+    owned = parse.owned_prefixes()
+    keys = {"pattern": KEY, **unlike(owned, (f"{prefix}/" for prefix in owned))}
+    return {"propertyNames": keys, "additionalProperties": VALUE}
+
+
+PAIRS: dict[Callable[[str, str], str], Callable[[], Json]] = {
+    parse.env_problem: variable_pairs,
+    parse.annotation_problem: annotation_pairs,
+    parse.label_problem: label_pairs,
 }
 
 
@@ -146,7 +156,7 @@ class Described(Fields):
 
     def pairs(self, name: str, check: Callable[[str, str], str] | None = None) -> dict[str, str]:
         """A mapping from text to text."""
-        form = PAIRS[check] if check else {"additionalProperties": {"type": "string"}}
+        form = PAIRS[check]() if check else {"additionalProperties": {"type": "string"}}
         self.note(name, {"type": "object", **form})
         return {}
 

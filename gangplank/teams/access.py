@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gangplank.backends import BACKENDS
+from gangplank.backends.queueing import QUEUE_SYSTEM
 from gangplank.teams.metadata import metadata
 from gangplank.teams.spec import ROLES
 
@@ -29,15 +30,16 @@ def job_kinds() -> list[JobKinds]:
 def rows() -> Rows:
     """Role, API group, resources and verbs; each role also has the rows of the roles before it."""
     jobs = [(kinds.group, kinds.plurals) for kinds in job_kinds()]
+    gangs, commands = QUEUE_SYSTEM.pod_group, QUEUE_SYSTEM.command
     return [
         ("viewer", "", ("pods", "pods/log", "services", "configmaps", "persistentvolumeclaims", "events"), READ),
         ("viewer", "", ("resourcequotas", "limitranges"), READ),
-        ("viewer", "scheduling.volcano.sh", ("podgroups",), READ),
+        ("viewer", gangs.group, (gangs.plural,), READ),
         *(("viewer", group, kinds, READ) for group, kinds in jobs),
         *(("trainer", group, kinds, WRITE) for group, kinds in jobs),
         ("trainer", "", ("configmaps", "services"), WRITE),  # a job's script, and the name of its meeting point
         ("trainer", "", ("pods",), ("create", "delete")),  # the pod that reads a job's evidence from its claim
-        ("trainer", "bus.volcano.sh", ("commands",), ("create",)),  # abort and resume
+        ("trainer", commands.group, (commands.plural,), ("create",)),  # abort and resume
         ("lead", "", ("pods/exec", "pods/attach", "pods/portforward"), ("get", "create")),
         ("lead", "", ("secrets",), (*READ, *WRITE)),
     ]

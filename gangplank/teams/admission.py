@@ -11,8 +11,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gangplank.backends import BACKENDS
-from gangplank.backends.admission import Path, of_pod, of_template
+from gangplank.backends.admission import of_pod, of_template
+from gangplank.backends.base import Path
 from gangplank.backends.pod_template import TEAM_LABEL
+from gangplank.backends.queueing import QUEUE_SYSTEM
 from gangplank.teams import metadata as labels
 from gangplank.teams.metadata import metadata
 
@@ -20,17 +22,6 @@ if TYPE_CHECKING:
     from gangplank.spec import Json
 
 API = "admissionregistration.k8s.io/v1"
-# Annotations and labels that make Volcano's scheduler leave a job what another queue deserves, or take it back later.
-MARKS = (
-    "volcano.sh/preemptable",
-    "volcano.sh/cooldown-time",
-    "volcano.sh/revocable-zone",
-    "volcano.sh/jdb-min-available",
-    "volcano.sh/jdb-max-unavailable",
-)
-
-# The target of a Volcano Command: the queue controller obeys Commands from any namespace.
-TARGET = "object.?target.?apiVersion.orValue('') + ' ' + object.?target.?kind.orValue('')"
 
 
 def of_service(*fields: str) -> str:
@@ -42,38 +33,25 @@ def of_service(*fields: str) -> str:
     return f"['type: ' + object.spec.?type.orValue('ClusterIP')] + {addresses}{texts}"
 
 
-# Kinds that do not belong to a back-end.
+# Kinds that neither a back-end nor the queue system brings.
 OWN = (
-    Path(
-        "podgroups",
-        "scheduling.volcano.sh",
-        ("podgroups",),
-        queues="[object.spec.?queue.orValue('')]",
-        priorities="[object.spec.?priorityClassName.orValue('')]",
-    ),
-    Path("pods", "", ("pods", "pods/ephemeralcontainers"), queues=of_pod("object"), templates="[object]"),
-    of_template("workloads", "apps", "deployments", "replicasets", "statefulsets", "daemonsets"),
-    Path("commands", "bus.volcano.sh", ("commands",), targets=f"[{TARGET}]"),
+    Path("pods", "", ("pods", "pods/ephemeralcontainers"), queues=of_pod("object"), templates="[object]", order=30),
+    of_template("workloads", "apps", "deployments", "replicasets", "statefulsets", "daemonsets", order=50),
     Path(  # kube-proxy intercepts what is sent to such an address, on every node, the API server's included
-        "services", "", ("services",), exposures=of_service("externalName", "loadBalancerIP")
+        "services", "", ("services",), exposures=of_service("externalName", "loadBalancerIP"), order=90
     ),
 )
-# The order in which they are rendered, so that reviewed files do not change. Any other path comes last.
-ORDER = (
-    "volcano-jobs volcano-cronjobs jobtemplates jobflows podgroups pods jobs cronjobs workloads pytorchjobs trainjobs "
-    "commands services"
-).split()
 
 
 def paths() -> list[Path]:
-    """All kinds that are judged: those of the back-ends and the others."""
-    every = [*OWN, *(path for backend in BACKENDS.values() for path in backend.admission)]
-    return sorted(every, key=lambda path: ORDER.index(path.name) if path.name in ORDER else len(ORDER))
+    """All kinds that are judged: those of the back-ends, of the queue system, and those that belong to neither."""
+    every = [*OWN, *QUEUE_SYSTEM.admission, *(path for backend in BACKENDS.values() for path in backend.admission)]
+    return sorted(every, key=lambda path: path.order)
 
 
 NAMESPACE = "namespaceObject.metadata"
 PATTERN = "'^' + p.replace('.', '[.]').replace('*', '.*') + '$'"  # RE2 takes every other allowed character literally
-MARKED = "['" + "', '".join(MARKS) + "']"
+MARKED = "['" + "', '".join(QUEUE_SYSTEM.marks) + "']"
 MARKABLE = ("annotations", "labels")
 CONTAINERS = ("containers", "initContainers", "ephemeralContainers")
 
@@ -122,7 +100,7 @@ def variables(path: Path) -> list[Json]:
         "badMarks": "([object] + variables.templates)"
         f".map(o, {MARKED}.filter(k, {' || '.join(f'k in o.?metadata.?{part}.orValue({{}})' for part in MARKABLE)}))"
         ".filter(l, l.size() > 0).map(l, l[0])",
-        "targets": "['batch.volcano.sh/v1alpha1 Job']",
+        "targets": f"['{QUEUE_SYSTEM.commanded}']",
         "badTargets": f"({path.targets}).filter(t, !(t in variables.targets))",
         "exposures": "['type: ClusterIP']",
         "badExposures": f"({path.exposures}).filter(e, !(e in variables.exposures))",
@@ -132,12 +110,17 @@ def variables(path: Path) -> list[Json]:
 
 # (variable with the refused values, what they are, variable with the allowed values, the fix)
 REFUSALS = (
-    ("badQueues", "queue", "queues", 'say which queue: Volcano takes "default" for work that names none'),
+    (
+        "badQueues",
+        "queue",
+        "queues",
+        f'say which queue: {QUEUE_SYSTEM.title} takes "{QUEUE_SYSTEM.default}" for work that names none',
+    ),
     (
         "badSchedulers",
         "scheduler",
         "schedulers",
-        "say schedulerName: volcano, or have the team file grant it under schedulers",
+        f"say schedulerName: {QUEUE_SYSTEM.scheduler}, or have the team file grant it under schedulers",
     ),
     ("badPriorities", "priority", "priorities", "leave it out, or have the team file grant it under priorities"),
     (
@@ -154,7 +137,12 @@ REFUSALS = (
         "marks",
         "leave it out: what is above what its queue deserves is given back when another queue deserves it",
     ),
-    ("badTargets", "target", "targets", "name a Volcano Job: queues are opened and closed by an administrator"),
+    (
+        "badTargets",
+        "target",
+        "targets",
+        f"name a {QUEUE_SYSTEM.title} Job: queues are opened and closed by an administrator",
+    ),
     (
         "badExposures",
         "exposure",

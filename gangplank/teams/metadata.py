@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gangplank.backends.pod_template import MANAGED_BY, TEAM_LABEL
-from gangplank.backends.queueing import VOLCANO
+from gangplank.backends.queueing import QUEUE_SYSTEM
 
 if TYPE_CHECKING:
     from gangplank.spec import Json
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 PART_LABEL = "gangplank.dev/part"  # jobs have the other two labels as well
 TEAM_PART = {PART_LABEL: "team"}  # of one team
 SHARED_PART = {PART_LABEL: "teams"}  # of all teams
-SCHEDULER = VOLCANO.scheduler
+SCHEDULER = QUEUE_SYSTEM.scheduler
 
 # Annotations of a team's namespace, writable only by a cluster administrator: what the admission allows in it.
 QUEUES = "gangplank.dev/queues"

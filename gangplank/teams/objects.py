@@ -6,7 +6,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from gangplank.backends import BACKENDS
-from gangplank.backends.queueing import VOLCANO
+from gangplank.backends.queueing import QUEUE_SYSTEM
 from gangplank.k8s import quantity
 from gangplank.teams import metadata as labels
 from gangplank.teams.access import bindings, roles
@@ -78,7 +78,8 @@ def queue(spec: QueueSpec, team: TeamSpec | None) -> Json:
         **({"guarantee": {"resource": amounts(share.guaranteed)}} if share.guaranteed else {}),
     }
     meta = metadata(spec.name, team, cluster=True)
-    return {"apiVersion": VOLCANO.api_version, "kind": VOLCANO.kind, "metadata": meta, "spec": body}
+    api_version, kind, _ = QUEUE_SYSTEM.queue
+    return {"apiVersion": api_version, "kind": kind, "metadata": meta, "spec": body}
 
 
 def amounts(quantities: Mapping[str, str]) -> dict[str, str]:

@@ -6,6 +6,7 @@ import ipaddress
 import re
 from typing import TYPE_CHECKING, Any
 
+from gangplank.backends.queueing import QUEUE_SYSTEM
 from gangplank.errors import Problem, SpecError, shown
 from gangplank.jobs.parse import label_problem, read_job
 from gangplank.k8s import names, quantity
@@ -21,9 +22,9 @@ LEVELS = ("restricted", "baseline", "privileged")
 AMOUNTS = ("cpu", "memory", "gpus")
 TEAM_MAX = 40  # characters: leaves room for names that contain it, of which <team>-<queue> is the longest
 DEFAULT_REQUESTS = {"cpu": "100m", "memory": "256Mi"}  # a quota refuses pods without requests
-TAKEN = ("default", "root")  # Volcano's own queues
-RESERVED = re.compile(  # namespaces of the platform: Kubernetes' own, and those that the roles install into by default
-    r"default|kube-.*|volcano-.*|local-path-storage|kubeflow|kubeflow-system|gpu-device-plugin|gangplank-.*"
+TAKEN = (QUEUE_SYSTEM.default, QUEUE_SYSTEM.root)
+RESERVED = re.compile(  # namespaces of the platform: Kubernetes' own, and what the roles install into by default
+    rf"default|kube-.*|{QUEUE_SYSTEM.namespaces}|local-path-storage|kubeflow|kubeflow-system|gpu-device-plugin|gangplank-.*"
 )
 USER = re.compile(r"[^\x00-\x1f\x7f\s][^\x00-\x1f\x7f]{0,252}")
 PATTERN = re.compile(r"[A-Za-z0-9*][\w.\-/:@*]{0,510}", re.ASCII)
@@ -95,7 +96,7 @@ def parse_team(value: object, source: str = "team", site: SiteSpec | None = None
         expected = f"at most {TEAM_MAX} characters, since names of queues and files contain it"
         fields.bad("name", name, expected, "shorten it")
     if name in TAKEN:
-        fields.bad("name", name, "another name: Volcano has a queue with this one", "choose another name")
+        fields.bad("name", name, f"another name: {QUEUE_SYSTEM.title} has a queue with this one", "choose another name")
     namespace = fields.text("namespace", name, what="a namespace: a-z, 0-9 and -", ok=names.DNS1123)
     if RESERVED.fullmatch(namespace):
         expected = "a namespace of the team's own; this one belongs to the platform"
@@ -142,7 +143,7 @@ def parse_site(value: object, source: str = "site") -> SiteSpec:
     fields.done()
     for queue in queues:
         if queue.name in TAKEN:
-            expected = "another name: Volcano has a queue with this one"
+            expected = f"another name: {QUEUE_SYSTEM.title} has a queue with this one"
             problems.append(Problem(f"{queue.path}.name", shown(queue.name), expected, "choose another name"))
     if problems:
         raise SpecError(problems, source)

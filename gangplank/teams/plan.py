@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gangplank.backends.pod_template import TEAM_LABEL
+from gangplank.backends.queueing import QUEUE_SYSTEM
 from gangplank.errors import shown
 from gangplank.k8s import quantity
 from gangplank.k8s.plan import Plan
@@ -164,13 +165,13 @@ def open_command(queue: str) -> Json:
 
     https://volcano.sh/en/docs/queue/
     """
-    meta = metadata(f"gangplank-open-{queue}")
+    meta, command, target = metadata(f"gangplank-open-{queue}"), QUEUE_SYSTEM.command, QUEUE_SYSTEM.queue
     return {
-        "apiVersion": "bus.volcano.sh/v1alpha1",
-        "kind": "Command",
+        "apiVersion": command.api_version,
+        "kind": command.kind,
         "metadata": {**meta, "namespace": "default"},  # in a team's namespace it would be refused
         "action": "OpenQueue",
-        "target": {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue", "name": queue, "uid": ""},
+        "target": {"apiVersion": target.api_version, "kind": target.kind, "name": queue, "uid": ""},
     }
 
 

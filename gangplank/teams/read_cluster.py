@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from gangplank.backends.queueing import VOLCANO
+from gangplank.backends.queueing import QUEUE_SYSTEM
 from gangplank.cluster.client import group_path
 from gangplank.cluster.progress import phase
 from gangplank.errors import KubeError
@@ -26,7 +26,7 @@ KINDS: tuple[tuple[str, str, str], ...] = (
     ("rbac.authorization.k8s.io/v1", "ClusterRole", "clusterroles"),
     ("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicy", "validatingadmissionpolicies"),
     ("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings"),
-    (VOLCANO.api_version, VOLCANO.kind, "queues"),
+    QUEUE_SYSTEM.queue,
     ("v1", "Namespace", "namespaces"),
     ("v1", "ResourceQuota", "resourcequotas"),
     ("v1", "LimitRange", "limitranges"),
@@ -35,7 +35,6 @@ KINDS: tuple[tuple[str, str, str], ...] = (
     ("v1", "PersistentVolumeClaim", "persistentvolumeclaims"),
     ("rbac.authorization.k8s.io/v1", "RoleBinding", "rolebindings"),
 )
-SCHEDULER_MAP = "volcano-scheduler-configmap"  # of Volcano's chart, with its usual release name
 
 
 def everywhere(api_version: str, plural: str) -> str:
@@ -57,7 +56,9 @@ def objects(kube: Kube) -> list[Json]:
         except KubeError as error:
             if error.status == 404:
                 fix = (
-                    "install Volcano first: playbooks/site.yml" if kind == "Queue" else "use Kubernetes 1.30 or newer"
+                    f"install {QUEUE_SYSTEM.title} first: playbooks/site.yml"
+                    if kind == QUEUE_SYSTEM.queue.kind
+                    else "use Kubernetes 1.30 or newer"
                 )
                 raise KubeError(f"the cluster knows no {kind} of {api_version}; {fix}", 404) from None
             raise
@@ -83,8 +84,8 @@ def capacity(kube: Kube) -> dict[str, Fraction]:
 
 
 def scheduler_configuration(kube: Kube) -> str:
-    """Volcano's scheduler configuration; empty if the cluster has none."""
-    query = {"fieldSelector": f"metadata.name={SCHEDULER_MAP}"}
+    """The queue system's scheduler configuration; empty if the cluster has none."""
+    query = {"fieldSelector": f"metadata.name={QUEUE_SYSTEM.configuration}"}
     maps = kube.call("GET", "/api/v1/configmaps", query=query)["items"]
     return "\n".join(text for item in maps for text in (item.get("data") or {}).values())
 
@@ -113,7 +114,8 @@ def in_queues(kube: Kube, queues: Collection[str]) -> list[str]:
     """What still runs or waits in some queues, one line each."""
     if not queues:
         return []
-    groups = kube.call("GET", everywhere(VOLCANO.api_version, "podgroups"))["items"]
+    pod_group = QUEUE_SYSTEM.pod_group
+    groups = kube.call("GET", everywhere(pod_group.api_version, pod_group.plural))["items"]
     return [
         f"queue {item['spec']['queue']} leaves its file and has work: {item['metadata']['namespace']}/"
         f"{item['metadata']['name']}"

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
-from gangplank.teams.admission import MARKS, paths
+from gangplank.backends.queueing import QUEUE_SYSTEM
+from gangplank.teams.admission import paths
 from tests.support.teams_live import pod
 
 if TYPE_CHECKING:
@@ -220,7 +221,8 @@ def job_spec(manifest: Json) -> Json | None:
 
 def mark_violations(name: str, where: str, build: Callable[[str | None], Json]) -> Iterator[Violation]:
     """One way with a mark that keeps borrowed resources, on the object and on its pods; a pod with every such mark."""
-    for part, mark in product(("annotations", "labels"), MARKS if name == "pod" else MARKS[:1]):
+    marks = QUEUE_SYSTEM.marks if name == "pod" else QUEUE_SYSTEM.marks[:1]
+    for part, mark in product(("annotations", "labels"), marks):
         message = f'annotation or label "{mark}" is none of its marks (none)'
         manifest = build("vision")
         manifest["metadata"].setdefault(part, {})[mark] = "false"

@@ -75,7 +75,8 @@ def test_the_refusal_is_one_line_and_status_2() -> None:
 
 def test_waits_as_long_as_the_librarys_own_launch_line() -> None:
     assert start.RENDEZVOUS_S == RENDEZVOUS_S
-    assert f"--rdzv-conf=timeout={RENDEZVOUS_S}" in launch(JobSpec("digits", "img", script=Script("/a.py")))
+    fixed = JobSpec("digits", "img", backend="volcano", script=Script("/a.py"))
+    assert f"--rdzv-conf=timeout={RENDEZVOUS_S}" in launch(fixed)
     elastic = JobSpec("e", "img", script=Script("/a.py"), backend="pytorchjob", elastic=Elastic(1, 2))
     assert f"--rdzv-conf=join_timeout={RENDEZVOUS_S}" in launch(elastic)
 
@@ -83,7 +84,7 @@ def test_waits_as_long_as_the_librarys_own_launch_line() -> None:
 @pytest.mark.parametrize("rank", [0, 1])
 def test_torchrun_gives_up_when_the_other_node_never_comes(root: Root, rank: int) -> None:
     """The launch line of a job as Kubernetes would fill it in, with 3 s instead of 120."""
-    spec = JobSpec("digits", "img", script=Script("/opt/gangplank/trainer/train.py"), workers=1)
+    spec = JobSpec("digits", "img", backend="volcano", script=Script("/opt/gangplank/trainer/train.py"), workers=1)
     values = {"WORLD_SIZE": "2", "RANK": str(rank), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(root.free_port())}
     line = [re.sub(r"\$\((\w+)\)", lambda found: values[found[1]], word) for word in launch(spec)]
     line = [word.replace(f"timeout={RENDEZVOUS_S}", "timeout=3") for word in line]

@@ -5,7 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gangplank.backends.admission import of_template
-from gangplank.backends.base import ANEW, Added, Backend, Ends, JobKinds, Refusal, Site, Template, Wiring, unscalable
+from gangplank.backends.base import (
+    ANEW,
+    Added,
+    Backend,
+    Ends,
+    JobKinds,
+    Refusal,
+    Site,
+    Template,
+    Wiring,
+    no_way,
+    unscalable,
+)
 from gangplank.backends.indexed.block import read_block
 from gangplank.backends.indexed.manifests import manifests
 from gangplank.backends.indexed.objects import admitted, objects
@@ -72,6 +84,8 @@ BACKEND = Backend(
         longest_is="host name",
         job_uid="metadata.labels['batch.kubernetes.io/controller-uid']",
         unbuffered=False,
+        mounts=(),
+        prefixes=("batch.kubernetes.io",),
     ),
     read_block=read_block,
     refuses={
@@ -98,11 +112,12 @@ BACKEND = Backend(
     # SuccessCriteriaMet comes first: all indexes have ended, their pods may still be terminating.
     ends=Ends(succeeded=frozenset({"Complete", "SuccessCriteriaMet"}), failed=frozenset({"Failed"})),
     queue=queue,
+    without_queues=no_way,
     evidence_id=evidence_id,
     beside=(("v1", "Service"),),  # under it the pods find each other
     job_kinds=(JobKinds("batch/v1", ("jobs", "cronjobs")),),
     admission=(
-        of_template("jobs", "batch", "jobs"),
-        of_template("cronjobs", "batch", "cronjobs", template="object.spec.jobTemplate.spec.template"),
+        of_template("jobs", "batch", "jobs", order=40),
+        of_template("cronjobs", "batch", "cronjobs", template="object.spec.jobTemplate.spec.template", order=41),
     ),
 )

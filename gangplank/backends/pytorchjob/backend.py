@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from gangplank.backends import gang
-from gangplank.backends.admission import Path
-from gangplank.backends.base import Added, Backend, Ends, JobKinds, Made, Wiring, always
+from gangplank.backends.base import Added, Backend, Ends, JobKinds, Made, Path, Wiring, always
 from gangplank.backends.pytorchjob.block import no_gang, read_block
 from gangplank.backends.pytorchjob.manifests import manifests
 from gangplank.backends.pytorchjob.objects import objects
-from gangplank.backends.pytorchjob.raw import evidence_id, pitfalls, queue, scale, templates
+from gangplank.backends.pytorchjob.raw import evidence_id, pitfalls, queue, scale, templates, without_queues
 
 OPERATOR = "the training operator"
 WITH_GANG = f"{OPERATOR} with --gang-scheduler-name=volcano"
@@ -33,6 +32,8 @@ BACKEND = Backend(
         longest_is="pod and Service name",
         job_uid="",  # the operator tells its pods no uid
         unbuffered=True,
+        mounts=(),
+        prefixes=("training.kubeflow.org",),
     ),
     read_block=read_block,
     refuses={},
@@ -61,6 +62,7 @@ BACKEND = Backend(
     },
     ends=Ends(succeeded=frozenset({"Succeeded"}), failed=frozenset({"Failed"})),
     queue=queue,
+    without_queues=without_queues,
     evidence_id=evidence_id,
     beside=(),
     job_kinds=(JobKinds("kubeflow.org/v1", ("pytorchjobs",)),),
@@ -73,6 +75,7 @@ BACKEND = Backend(
             queues=f"[{POLICY}.?queue.orValue('')].filter(q, q != '' || variables.schedulers.size() == 1)",
             templates=f"{REPLICAS}.map(k, {REPLICAS}[k].template)",
             priorities=f"[{POLICY}.?priorityClass.orValue('')]",
+            order=60,
         ),
     ),
 )

@@ -43,6 +43,13 @@ def queue(manifest: Json) -> Queue:
     return Queue("spec.runPolicy.schedulingPolicy.queue", str(policy.get("queue") or VOLCANO.default))
 
 
+def without_queues(manifest: Json) -> str:
+    """A job without a gang has the usual scheduler."""
+    replicas = (manifest["spec"].get("pytorchReplicaSpecs") or {}).values()
+    schedulers = {((item.get("template") or {}).get("spec") or {}).get("schedulerName") for item in replicas}
+    return "set pytorchjob: {gang: false} in the job's file" if VOLCANO.scheduler in schedulers else ""
+
+
 def evidence_id(live: Json) -> str | None:
     """The job's name: its pods know no uid of the job."""
     return str(live["metadata"]["name"])

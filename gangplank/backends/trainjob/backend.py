@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gangplank.backends.admission import Path
 from gangplank.backends.base import (
     ANEW,
     Backend,
     Ends,
     JobKinds,
     Made,
+    Path,
     Refusal,
     Site,
     Template,
     Wiring,
     always,
+    no_way,
     unscalable,
 )
 from gangplank.backends.queueing import NO_QUEUE, VOLCANO, Queue
@@ -78,6 +79,8 @@ BACKEND = Backend(
         longest_is="pod name",
         job_uid="metadata.labels['batch.kubernetes.io/controller-uid']",
         unbuffered=False,
+        mounts=(),
+        prefixes=("batch.kubernetes.io", "jobset.sigs.k8s.io"),
     ),
     read_block=read_block,
     refuses={
@@ -110,6 +113,7 @@ BACKEND = Backend(
     },
     ends=Ends(succeeded=frozenset({"Complete"}), failed=frozenset({"Failed"})),
     queue=queue,
+    without_queues=no_way,
     evidence_id=evidence_id,
     beside=(),
     job_kinds=(JobKinds("trainer.kubeflow.org/v1alpha1", ("trainjobs",)),),
@@ -123,6 +127,7 @@ BACKEND = Backend(
             "object.spec.?runtimePatches.orValue([])"
             f".map(p, {PATCHED}.?annotations[?'{VOLCANO.annotations[0]}'].orValue(''))).filter(q, q != '')",
             images="[object.spec.?trainer.?image.orValue('')].filter(i, i != '')",
+            order=70,
         ),
     ),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gangplank.backends.admission import Path
+from gangplank.backends.base import Path
 from gangplank.backends.queueing import VOLCANO
 
 
@@ -18,9 +18,9 @@ def of_job(job: str) -> dict[str, str]:
 
 PATCHES = "object.spec.?flows.orValue([]).filter(f, has(f.patch) && has(f.patch.jobSpec))"
 PATHS = (
-    Path("volcano-jobs", "batch.volcano.sh", ("jobs",), **of_job("object.spec")),
-    Path("volcano-cronjobs", "batch.volcano.sh", ("cronjobs",), **of_job("object.spec.jobTemplate.spec")),
-    Path("jobtemplates", "flow.volcano.sh", ("jobtemplates",), **of_job("object.spec")),
+    Path("volcano-jobs", "batch.volcano.sh", ("jobs",), **of_job("object.spec"), order=10),
+    Path("volcano-cronjobs", "batch.volcano.sh", ("cronjobs",), **of_job("object.spec.jobTemplate.spec"), order=11),
+    Path("jobtemplates", "flow.volcano.sh", ("jobtemplates",), **of_job("object.spec"), order=12),
     Path(
         "jobflows",
         "flow.volcano.sh",
@@ -28,5 +28,6 @@ PATHS = (
         queues=f"{PATCHES}.map(f, f.patch.jobSpec.?queue.orValue(''))",
         priorities=f"{PATCHES}.map(f, f.patch.jobSpec.?priorityClassName.orValue(''))",
         schedulers=f"{PATCHES}.map(f, f.patch.jobSpec.?schedulerName.orValue('{VOLCANO.scheduler}'))",
+        order=13,
     ),
 )

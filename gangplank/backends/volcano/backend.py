@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from gangplank.backends import gang
-from gangplank.backends.base import Added, Backend, Ends, JobKinds, Made, Refusal, Wiring, always
+from gangplank.backends.base import Added, Backend, Ends, JobKinds, Made, Refusal, Wiring, always, no_way
 from gangplank.backends.volcano import admission, rules
 from gangplank.backends.volcano.block import read_block
 from gangplank.backends.volcano.manifests import manifests
 from gangplank.backends.volcano.objects import objects
+from gangplank.backends.volcano.plugins import SVC_MOUNT
 from gangplank.backends.volcano.raw import evidence_id, pitfalls, queue, scale, templates
 
 CONTROLLER, WEBHOOK = "Volcano's job controller", "Volcano's admission webhook"
@@ -31,6 +32,8 @@ BACKEND = Backend(
         longest_is="pod and host name",
         job_uid="metadata.annotations['scheduling.k8s.io/group-name']",  # <job>-<uid>
         unbuffered=False,
+        mounts=(SVC_MOUNT,),
+        prefixes=("volcano.sh",),
     ),
     read_block=read_block,
     refuses={
@@ -56,7 +59,7 @@ BACKEND = Backend(
         Added(r"\[V[CK]_TASK_INDEX\]$", ENV, "the pod's index within its task"),
         Added(r"\[VC_\w+\]$", SVC, "the hosts of each task, and how many they are"),
         Added(r"\.(hostname|subdomain)$", SVC, "the name under which the others find the pod"),
-        Added(r"(-svc|/etc/volcano)\]$", SVC, "the same lists of hosts as files"),
+        Added(rf"(-svc|{SVC_MOUNT})\]$", SVC, "the same lists of hosts as files"),
         Added(r"(-ssh|/\.ssh)\]$", SSH, "one key for all pods of the job"),
         Added(r"scheduling\.k8s\.io/group-name$", CONTROLLER, gang.WHY),
         Added(r"\.metadata\.(labels|annotations)\.", CONTROLLER, "what the pod is: its job, task, index and queue"),
@@ -65,7 +68,7 @@ BACKEND = Backend(
     ),
     makes={
         "PodGroup": Made(CONTROLLER, gang.TOGETHER),
-        "ConfigMap": Made(SVC, "the hosts of every task, mounted at /etc/volcano"),
+        "ConfigMap": Made(SVC, f"the hosts of every task, mounted at {SVC_MOUNT}"),
         "Service": Made(SVC, "under it the pods' names resolve, also before they are ready"),
         "NetworkPolicy": Made(SVC, "only the job's own pods may connect to its pods"),
         "Secret": Made(SSH, "one key for all pods of the job"),
@@ -73,6 +76,7 @@ BACKEND = Backend(
     },
     ends=Ends(succeeded=frozenset({"Completed"}), failed=frozenset({"Failed", "Aborted", "Terminated"})),
     queue=queue,
+    without_queues=no_way,
     evidence_id=evidence_id,
     beside=(),
     job_kinds=(

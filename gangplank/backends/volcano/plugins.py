@@ -32,6 +32,7 @@ SSH: dict[str, go_flags.Value] = {
     "ssh-port": 22,
 }
 FLAGS: dict[str, dict[str, go_flags.Value]] = {"pytorch": PYTORCH, "svc": SVC, "ssh": SSH, "env": {}}
+SVC_MOUNT = "/etc/volcano"  # of the hosts of every task
 SSH_FILES = ("id_rsa", "id_rsa.pub", "authorized_keys", "config")
 WAIT = """echo "Waiting for master node {a}:{p} to be ready..."
 TIMEOUT={t}
@@ -88,7 +89,7 @@ def svc_pod(job: Json, pod: Json) -> None:
     spec.setdefault("volumes", []).append({"name": f"{name}-svc", "configMap": {"name": f"{name}-svc"}})
     for container in containers(spec, init=True):
         add_env(container, variables)
-        add_mount(container, {"name": f"{name}-svc", "mountPath": "/etc/volcano"})
+        add_mount(container, {"name": f"{name}-svc", "mountPath": SVC_MOUNT})
 
 
 def pytorch_pod(job: Json, pod: Json, task: Json, index: int) -> None:

@@ -29,8 +29,9 @@ from gangplank.backends.base import (
     unscalable,
 )
 from gangplank.backends.queueing import Queue
-from gangplank.cli import main
-from gangplank.cluster import queues
+from gangplank.cli import main, tables
+from gangplank.cluster import queues, submit
+from gangplank.cluster.client import Kube
 from gangplank.cluster.progress import phase
 from gangplank.errors import SpecError
 from gangplank.jobs import schema
@@ -145,6 +146,8 @@ TOY = Backend(
         longest_is="toy's name",
         job_uid="metadata.labels['toy']",
         unbuffered=False,
+        mounts=("/toys",),
+        prefixes=("toys.example.com",),
     ),
     read_block=read_block,
     refuses={"deadline_s": Refusal("toys know no time", "put them away yourself")},
@@ -162,6 +165,7 @@ TOY = Backend(
     makes={"ToyBox": Made("the toy maker", "toys lie in it")},
     ends=Ends(succeeded=frozenset({"Tidied"}), failed=frozenset({"Broken"})),
     queue=lambda manifest: Queue("spec.line", manifest["spec"]["line"]),
+    without_queues=lambda manifest: "play alone" if manifest["spec"]["line"] != "default" else "",
     evidence_id=lambda live: f"toy-{live['metadata']['uid']}" if "uid" in live["metadata"] else None,
     beside=(("v1", "Service"),),
     job_kinds=(JobKinds(KIND["apiVersion"], ("toyjobs", "toychests")),),
@@ -208,6 +212,7 @@ def test_a_job_file_is_parsed_with_its_own_fields() -> None:
         ({"toy": {"colour": "green"}}, 'training_job.toy.colour: got "green", expected red or blue for two replicas'),
         ({"toy": {"colour": "rde"}}, "Did you mean red"),
         ({"toy": {"color": "red"}}, "training_job.toy.color"),
+        ({"labels": {"toys.example.com/box": "1"}}, "training_job.labels.toys.example.com/box"),
         ({"backend": "indexed"}, 'training_job.toy: got "toy", expected no block of another back-end than indexed'),
         ({"backend": "toi", "toy": None}, "Did you mean toy"),
         ({"name": "d" * 58}, "a name whose longest toy's name"),
@@ -224,6 +229,7 @@ def test_the_schema_has_its_name_and_its_fields() -> None:
     described = schema.job()["properties"]
     assert "toy" in described["backend"]["enum"]
     assert described["toy"]["properties"] == {"colour": {"enum": ["red", "green", "blue"]}}
+    assert "toys\\.example\\.com/" in described["labels"]["propertyNames"]["not"]["pattern"]
 
 
 def test_a_job_is_wired_and_its_kind_is_known_again() -> None:
@@ -308,6 +314,20 @@ def test_its_words_for_an_end_are_understood() -> None:
     assert phase({**KIND, "status": {"state": {"phase": "Tidied"}}}).succeeded
     assert phase({**KIND, "status": {"conditions": [{"type": "Broken", "status": "True"}]}}).failed
     assert not phase({**KIND, "status": {"state": {"phase": "Playing"}}}).ended
+
+
+def test_a_cluster_without_its_scheduler_is_refused_with_its_own_fix(api: Api) -> None:
+    api.objects = {"/apis/toys.example.com/v1": {"kind": "APIResourceList"}}
+    kube = Kube()
+    assert submit.unscheduled(kube, manifest()) == []
+    (problem,) = submit.unscheduled(kube, manifest(queue="vision"))
+    assert problem.fix == "play alone, or install Volcano"
+
+
+def test_what_its_controller_mounts_is_not_shown_among_the_volumes() -> None:
+    places = [{"name": "box", "mountPath": "/toys"}, {"name": "out", "mountPath": "/out"}]
+    spec = {"volumes": [{"name": "box"}, {"name": "out"}], "containers": [{"volumeMounts": places}]}
+    assert tables.mounts({"spec": spec}) == "/out"
 
 
 def test_its_queue_is_asked_for() -> None:

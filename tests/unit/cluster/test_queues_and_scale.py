@@ -55,7 +55,8 @@ def test_the_root_queue_of_a_raw_manifest_is_refused() -> None:
     raw = manifest()
     raw["spec"]["queue"] = "root"
     (problem,) = queues.problems(raw, KNOWN)
-    assert "expected a leaf queue: default, old, vision" in str(problem)
+    assert "expected a leaf queue (Volcano takes no job in root)" in str(problem)
+    assert problem.fix == "choose one of default, old, vision"
 
 
 @pytest.mark.parametrize(("backend", "name"), [("volcano", "vision"), ("pytorchjob", "vision"), ("volcano", "default")])
