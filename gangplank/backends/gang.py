@@ -4,14 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from gangplank.backends.queueing import VOLCANO
 from gangplank.k8s.build import containers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from gangplank.spec import Json
 
 WHY = "the gang that the pod belongs to: none of it starts before all of it fits"
 TOGETHER = "what the scheduler must place together, or not at all"
+
+
+def pod_group(meta: Json, spec: Json) -> Json:
+    """The gang as the scheduler reads it."""
+    return {"apiVersion": VOLCANO.pod_group.api_version, "kind": VOLCANO.pod_group.kind, "metadata": meta, "spec": spec}
 
 
 def unrequested(parts: Iterable[tuple[str, Any]], *, limits_count: bool) -> Iterator[str]:

@@ -10,7 +10,6 @@ from gangplank.backends import BACKENDS
 if TYPE_CHECKING:
     from gangplank.spec import JobSpec, Json
 
-TRAINER_PORT = 29500  # Trainer v2 knows no other
 # Seconds that a node's torchrun waits for the others, instead of torch's 600. A gang starts together, so what is longer
 # is a fault; a container that gives up is started again. trainer/start.py has the same, a test keeps the two together.
 RENDEZVOUS_S = 120

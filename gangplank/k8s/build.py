@@ -9,6 +9,13 @@ if TYPE_CHECKING:
 
     from gangplank.spec import Json
 
+COMPLETION_INDEX = "batch.kubernetes.io/job-completion-index"  # label and annotation of an Indexed Job's pods
+
+
+def annotation(key: str) -> str:
+    """The path of an annotation, for a variable that takes its value from the pod."""
+    return f"metadata.annotations['{key}']"
+
 
 def clone(value: Any) -> Any:
     """A deep copy of JSON, some ten times as fast as copy.deepcopy, which matters for 10,000 pods."""

@@ -7,12 +7,10 @@ from typing import TYPE_CHECKING
 from gangplank.backends import pod_template, wiring
 from gangplank.backends.base import block
 from gangplank.backends.indexed.block import IndexedBlock
-from gangplank.k8s.build import value
+from gangplank.k8s.build import COMPLETION_INDEX, annotation, value
 
 if TYPE_CHECKING:
     from gangplank.spec import JobSpec, Json
-
-INDEX = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
 
 
 def backoff(spec: JobSpec) -> Json:
@@ -41,7 +39,7 @@ def manifests(spec: JobSpec) -> list[Json]:
         value("MASTER_ADDR", wiring.master_addr(spec)),
         value("MASTER_PORT", spec.port),
         value("WORLD_SIZE", spec.replicas),
-        pod_template.field("RANK", INDEX),
+        pod_template.field("RANK", annotation(COMPLETION_INDEX)),
     ]
     body: Json = {
         "completionMode": "Indexed",

@@ -11,14 +11,13 @@ from gangplank.backends.base import RANDOM, Site, acyclic, refuse
 from gangplank.errors import Problem, shown
 from gangplank.k8s import manifest as shape
 from gangplank.k8s import names
-from gangplank.k8s.build import add_env, clone, containers, namespace, owner
+from gangplank.k8s.build import COMPLETION_INDEX, add_env, clone, containers, namespace, owner
 from gangplank.k8s.manifest import Count
 
 if TYPE_CHECKING:
     from gangplank.reading.fields import Problems
     from gangplank.spec import Json
 
-INDEX = "batch.kubernetes.io/job-completion-index"
 TRACKING = "batch.kubernetes.io/job-tracking"
 FORM = {
     "spec": {
@@ -79,12 +78,13 @@ def pod_of(job: Json, index: int, site: Site) -> Json:
     """The pod of one index."""
     template, name = job["spec"]["template"], job["metadata"]["name"]
     meta, pod = clone(template["metadata"]), clone(template["spec"])
-    variable = {"name": "JOB_COMPLETION_INDEX", "valueFrom": {"fieldRef": {"fieldPath": f"metadata.labels['{INDEX}']"}}}
+    path = f"metadata.labels['{COMPLETION_INDEX}']"
+    variable = {"name": "JOB_COMPLETION_INDEX", "valueFrom": {"fieldRef": {"fieldPath": path}}}
     for container in containers(pod, init=True):
         if all(known.get("name") != variable["name"] for known in container.get("env", [])):
             add_env(container, [variable])
     pod["hostname"] = f"{name}-{index}"
-    annotations = {**meta.get("annotations", {}), INDEX: str(index)}
+    annotations = {**meta.get("annotations", {}), COMPLETION_INDEX: str(index)}
     if "backoffLimitPerIndex" in job["spec"]:
         annotations["batch.kubernetes.io/job-index-failure-count"] = "0"
     start = generate_name(name, index)
@@ -95,7 +95,7 @@ def pod_of(job: Json, index: int, site: Site) -> Json:
             "name": f"{start}{RANDOM}",
             "generateName": start,
             "namespace": namespace(job),
-            "labels": {**meta.get("labels", {}), INDEX: str(index)},
+            "labels": {**meta.get("labels", {}), COMPLETION_INDEX: str(index)},
             "annotations": annotations,
             "finalizers": [*meta.get("finalizers", []), TRACKING],
             "ownerReferences": owner(job, site.uid),

@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from gangplank.reading.fields import Fields
     from gangplank.spec import JobSpec
 
+CONTAINER = "pytorch"  # the operator wires, watches and opens ports only of the container with this name
+PORT = "pytorchjob-port"  # and with this name, the port where the ranks meet
+
 
 @dataclass(frozen=True)
 class PyTorchJobBlock:

@@ -6,13 +6,12 @@ from typing import TYPE_CHECKING
 
 from gangplank.backends import pod_template
 from gangplank.backends.base import block
-from gangplank.backends.pytorchjob.block import PyTorchJobBlock
+from gangplank.backends.pytorchjob.block import CONTAINER, PORT, PyTorchJobBlock
+from gangplank.backends.queueing import VOLCANO
 
 if TYPE_CHECKING:
     from gangplank.spec import JobSpec, Json
 
-CONTAINER = "pytorch"  # the operator wires, watches and opens ports of the container of this name alone
-PORT = "pytorchjob-port"
 JOB_NAME = "job-name"  # by which guides select a job's pods: kubectl get pods -l job-name=digits
 NO_MESH = {"sidecar.istio.io/inject": "false"}  # a sidecar outlives the trainer, so the pod would never complete
 
@@ -25,7 +24,7 @@ def replica_spec(spec: JobSpec, role: str, replicas: int) -> Json:
     del pod["restartPolicy"]  # the replica's own is what counts
     pod["containers"][0]["ports"] = [{"name": PORT, "containerPort": spec.port}]
     if own.gang:
-        pod["schedulerName"] = "volcano"
+        pod["schedulerName"] = VOLCANO.scheduler
     if spec.priority:
         pod["priorityClassName"] = spec.priority  # the operator would set it on the PodGroup alone
     template["metadata"]["labels"][JOB_NAME] = spec.name
@@ -37,7 +36,7 @@ def scheduling(spec: JobSpec) -> Json:
     """The gang that the operator asks Volcano for."""
     least = spec.elastic.minimum if spec.elastic else spec.replicas
     found: Json = {"minAvailable": least if spec.min_available is None else spec.min_available}
-    found["queue"] = spec.queue or "default"
+    found["queue"] = spec.queue or VOLCANO.default
     return {**found, "priorityClass": spec.priority} if spec.priority else found
 
 

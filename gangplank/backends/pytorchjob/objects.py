@@ -11,7 +11,10 @@ from typing import TYPE_CHECKING
 
 import yaml
 
+from gangplank.backends import gang
 from gangplank.backends.base import Site, acyclic, refuse
+from gangplank.backends.pytorchjob.block import CONTAINER, PORT
+from gangplank.backends.queueing import VOLCANO
 from gangplank.errors import Problem, shown
 from gangplank.k8s import manifest as shape
 from gangplank.k8s import names, pod_resources
@@ -24,7 +27,7 @@ if TYPE_CHECKING:
     from gangplank.reading.fields import Problems
     from gangplank.spec import Json
 
-CONTAINER, PORT, DEFAULT_PORT = "pytorch", "pytorchjob-port", 23456
+DEFAULT_PORT = 23456
 LABEL = "training.kubeflow.org"
 REPLICA = {"replicas": Count, "restartPolicy": str, "template": shape.TEMPLATE}
 ELASTIC = {
@@ -213,8 +216,8 @@ def pod_of(job: Json, kind: str, index: int, site: Site) -> Json:
         made = init_containers(name, site.init_image, site.init_tries, site.init_template or INIT_TEMPLATE)
         pod.setdefault("initContainers", []).extend(clone(list(made)))
     if site.gang:
-        pod["schedulerName"] = pod.get("schedulerName") or "volcano"
-        annotations |= {"scheduling.k8s.io/group-name": name, "volcano.sh/task-spec": kind.lower()}
+        pod["schedulerName"] = pod.get("schedulerName") or VOLCANO.scheduler
+        annotations |= {VOLCANO.group: name, "volcano.sh/task-spec": kind.lower()}
     meta = meta_of(job, f"{name}-{kind.lower()}-{index}", site)
     meta["labels"] = labels
     if annotations:
@@ -264,11 +267,11 @@ def pod_group(job: Json, site: Site) -> Json:
     meta = meta_of(job, job["metadata"]["name"], site)
     if job["metadata"].get("annotations"):
         meta["annotations"] = dict(job["metadata"]["annotations"])
-    body: Json = {"minMember": least, "queue": policy.get("queue") or "default"}
+    body: Json = {"minMember": least, "queue": policy.get("queue") or VOLCANO.default}
     body["minResources"] = policy["minResources"] if "minResources" in policy else pod_resources.written(summed)
     if policy.get("priorityClass"):
         body["priorityClassName"] = policy["priorityClass"]
-    return {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "PodGroup", "metadata": meta, "spec": body}
+    return gang.pod_group(meta, body)
 
 
 def autoscaler(job: Json, site: Site) -> Json:

@@ -20,7 +20,7 @@ from gangplank.backends.base import (
     unscalable,
 )
 from gangplank.backends.queueing import NO_QUEUE, VOLCANO, Queue
-from gangplank.backends.trainjob.block import read_block, something_to_run
+from gangplank.backends.trainjob.block import PORT, read_block, something_to_run
 from gangplank.backends.trainjob.manifests import manifests
 from gangplank.backends.trainjob.objects import objects
 
@@ -88,11 +88,11 @@ BACKEND = Backend(
         "max_retries": Refusal(RUNTIME, "set failurePolicy.maxRestarts in the runtime"),
         "ttl_s": Refusal(RUNTIME, "set ttlSecondsAfterFinished in the runtime"),
         "priority": Refusal(RUNTIME, "set priorityClassName in the runtime's pod template"),
-        "queue": Refusal(RUNTIME, "annotate the runtime with scheduling.volcano.sh/queue-name"),
+        "queue": Refusal(RUNTIME, f"annotate the runtime with {VOLCANO.annotations[0]}"),
         "min_available": Refusal("the runtime's podGroupPolicy takes all pods or none", "leave it out"),
         "image_pull_policy": Refusal(RUNTIME, "set imagePullPolicy in the runtime's container node"),
         "secrets": Refusal(RUNTIME, "add envFrom to the runtime's container node"),
-        "port": Refusal("Trainer v2 always uses 29500", "leave it out"),
+        "port": Refusal(f"Trainer v2 always uses {PORT}", "leave it out"),
         "master_resources": Refusal("all nodes share one template", "give every replica the same resources"),
     },
     one_template=True,

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from gangplank.reading.fields import Fields
     from gangplank.spec import JobSpec, Json
 
+PORT = 29500  # Trainer v2 always uses it
+
 
 @dataclass(frozen=True)
 class TrainJobBlock:

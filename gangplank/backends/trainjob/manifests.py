@@ -6,14 +6,13 @@ from typing import TYPE_CHECKING
 
 from gangplank.backends import pod_template, wiring
 from gangplank.backends.base import block
-from gangplank.backends.trainjob.block import TrainJobBlock
-from gangplank.k8s.build import clone, value
+from gangplank.backends.trainjob.block import PORT, TrainJobBlock
+from gangplank.k8s.build import COMPLETION_INDEX, annotation, clone, value
 
 if TYPE_CHECKING:
     from gangplank.spec import JobSpec, Json
 
 MANAGER = "gangplank.dev/job"  # whose patches these are
-INDEX = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
 
 
 def environment(spec: JobSpec, given: list[Json]) -> list[Json]:
@@ -21,9 +20,9 @@ def environment(spec: JobSpec, given: list[Json]) -> list[Json]:
     return [
         *given,
         value("MASTER_ADDR", wiring.master_addr(spec)),
-        value("MASTER_PORT", wiring.TRAINER_PORT),
+        value("MASTER_PORT", PORT),
         value("WORLD_SIZE", spec.replicas),
-        pod_template.field("RANK", INDEX),
+        pod_template.field("RANK", annotation(COMPLETION_INDEX)),
     ]
 
 

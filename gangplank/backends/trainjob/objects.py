@@ -8,12 +8,15 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from gangplank.backends import gang
 from gangplank.backends.base import RANDOM, Site, acyclic, refuse
+from gangplank.backends.queueing import VOLCANO
 from gangplank.backends.trainjob import jobset
+from gangplank.backends.trainjob.block import PORT
 from gangplank.errors import Problem, shown
 from gangplank.k8s import manifest as shape
 from gangplank.k8s import names, pod_resources
-from gangplank.k8s.build import clone, namespace, owner, set_env, value
+from gangplank.k8s.build import COMPLETION_INDEX, annotation, clone, namespace, owner, set_env, value
 from gangplank.k8s.manifest import Count
 from gangplank.k8s.strategic_merge import strategic
 
@@ -23,8 +26,7 @@ if TYPE_CHECKING:
     from gangplank.reading.fields import Problems
     from gangplank.spec import Json
 
-STEP, PORT = "trainer.kubeflow.org/trainjob-ancestor-step", 29500
-INDEX = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
+STEP = "trainer.kubeflow.org/trainjob-ancestor-step"
 TORCH_ENV = ("PET_NNODES", "PET_NPROC_PER_NODE", "PET_NODE_RANK", "PET_MASTER_ADDR", "PET_MASTER_PORT")
 TRAINER = {
     "image": str,
@@ -194,7 +196,7 @@ def torch_env(name: str, nodes: int, per_node: str) -> list[Json]:
     return [
         value("PET_NNODES", nodes),
         value("PET_NPROC_PER_NODE", per_node),
-        {"name": "PET_NODE_RANK", "valueFrom": {"fieldRef": {"fieldPath": INDEX}}},
+        {"name": "PET_NODE_RANK", "valueFrom": {"fieldRef": {"fieldPath": annotation(COMPLETION_INDEX)}}},
         value("PET_MASTER_ADDR", f"{name}-node-0-0.{name}"),
         value("PET_MASTER_PORT", PORT),
     ]
@@ -228,15 +230,15 @@ def jobset_of(job: Json, runtime: Json, site: Site) -> Json:
         for key in ("labels", "annotations"):
             meta[key] |= given.get("metadata", {}).get(key, {})
         spec = strategic(spec, given.get("spec", {}))
-    gang = "volcano" in runtime["spec"].get("podGroupPolicy", {})
+    in_gang = "volcano" in runtime["spec"].get("podGroupPolicy", {})
     for part in spec["replicatedJobs"]:
         inner = part["template"].setdefault("spec", {})
         count = nodes_of(part, job, runtime)
         inner["parallelism"] = inner["completions"] = count
         pod = inner.setdefault("template", {}).setdefault("spec", {})
-        if gang:
+        if in_gang:
             annotations = inner["template"].setdefault("metadata", {}).setdefault("annotations", {})
-            annotations["scheduling.k8s.io/group-name"] = job["metadata"]["name"]
+            annotations[VOLCANO.group] = job["metadata"]["name"]
         if is_trainer(part):
             part["replicas"] = 1
             for container in pod.get("containers", []):
@@ -261,13 +263,13 @@ def pod_group(job: Json, runtime: Json, made: Json, site: Site) -> Json:
         total = pod_resources.add(total, {name: amount.times(count) for name, amount in one.items()})
         if pod.get("priorityClassName"):
             body["priorityClassName"] = pod["priorityClassName"]
-    queue = made["metadata"].get("annotations", {}).get("scheduling.volcano.sh/queue-name")
+    queue = made["metadata"].get("annotations", {}).get(VOLCANO.annotations[0])
     body |= {"minMember": members, "minResources": pod_resources.written(total), **({"queue": queue} if queue else {})}
     tier = runtime["spec"]["podGroupPolicy"]["volcano"].get("networkTopology")
     if tier:
         body["networkTopology"] = dict(tier)
     where = {"name": job["metadata"]["name"], "namespace": namespace(job), "ownerReferences": owner(job, site.uid)}
-    return {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "PodGroup", "metadata": where, "spec": body}
+    return gang.pod_group(where, body)
 
 
 def snapshot(job: Json, site: Site) -> Json:
@@ -283,6 +285,6 @@ def objects(manifest: Json, site: Site | None = None) -> list[Json]:
     site = site or Site()
     job, runtime = admitted(manifest, site)
     made = jobset_of(job, runtime, site)
-    gang = "volcano" in runtime["spec"].get("podGroupPolicy", {})
-    group = [pod_group(job, runtime, made, site)] if gang else []
+    in_gang = "volcano" in runtime["spec"].get("podGroupPolicy", {})
+    group = [pod_group(job, runtime, made, site)] if in_gang else []
     return [snapshot(job, site), *group, *jobset.objects(made, site)]

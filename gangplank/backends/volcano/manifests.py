@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from gangplank.backends import pod_template
 from gangplank.backends.base import block
+from gangplank.backends.queueing import VOLCANO
 from gangplank.backends.volcano.block import VolcanoBlock
 from gangplank.k8s.build import clone
 
@@ -54,8 +55,8 @@ def manifests(spec: JobSpec) -> list[Json]:
     own = block(spec, VolcanoBlock)
     policies = GANG_POLICIES if own.policies is None else own.policies
     body: Json = {
-        "schedulerName": "volcano",
-        "queue": spec.queue or "default",
+        "schedulerName": VOLCANO.scheduler,
+        "queue": spec.queue or VOLCANO.default,
         "minAvailable": spec.replicas if spec.min_available is None else spec.min_available,
         "maxRetry": spec.max_retries + 1,  # Volcano gives up when the count of restarts *reaches* maxRetry
         "plugins": plugins(spec),

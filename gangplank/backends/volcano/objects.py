@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gangplank.backends import gang
 from gangplank.backends.base import RANDOM, Site, acyclic, refuse
+from gangplank.backends.queueing import VOLCANO
 from gangplank.backends.volcano import plugins
 from gangplank.backends.volcano.block import NOT_YET
 from gangplank.errors import Problem, shown
@@ -56,8 +58,8 @@ def admitted(given: Json) -> Json:
     spec = job["spec"]
     _check(job, problems)
     refuse(problems, given)
-    spec["queue"] = spec.get("queue") or "default"
-    spec["schedulerName"] = spec.get("schedulerName") or "volcano"
+    spec["queue"] = spec.get("queue") or VOLCANO.default
+    spec["schedulerName"] = spec.get("schedulerName") or VOLCANO.scheduler
     for index, task in enumerate(spec["tasks"]):
         task["name"] = task.get("name") or f"default{index}"
         task.setdefault("replicas", 0)  # yes: an omitted count means no pods
@@ -134,7 +136,7 @@ def pod_of(job: Json, task: Json, index: int, site: Site) -> Json:
     annotations |= {
         "volcano.sh/task-index": str(index),
         "volcano.sh/task-spec": task["name"],
-        "scheduling.k8s.io/group-name": f"{name}-{site.uid}",
+        VOLCANO.group: f"{name}-{site.uid}",
         "volcano.sh/job-name": name,
         "volcano.sh/queue-name": spec["queue"],
         "volcano.sh/job-version": "0",
@@ -225,7 +227,7 @@ def pod_group(job: Json, site: Site) -> Json:
     groups = [sub_group(task) for task in spec["tasks"] if "partitionPolicy" in task]
     if groups:
         body["subGroupPolicy"] = groups
-    return {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "PodGroup", "metadata": where, "spec": body}
+    return gang.pod_group(where, body)
 
 
 def topology(given: Json) -> Json:
