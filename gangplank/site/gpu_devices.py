@@ -1,8 +1,8 @@
 """Why nodes do not advertise a device that they should: one cause per node, with its evidence and its fix. Pure.
 
-Reads what the API server shows of a device plugin's DaemonSet, in the order in which a plugin can fail: its pod is not
-made, not placed, not started, does not find the hardware, or finds none that is healthy. The log lines are those of
-NVIDIA's plugin (cmd/nvidia-device-plugin/main.go, internal/plugin/factory.go in v0.18).
+Reads the state of a device plugin's DaemonSet in the order in which a plugin can fail. Its pod is not created, not
+placed or not started; it does not find the hardware, or finds no healthy device. The log lines are those of NVIDIA's
+plugin (cmd/nvidia-device-plugin/main.go, internal/plugin/factory.go in v0.18).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from gangplank.spec import Json
 
-# What the DaemonSet controller lets its pods tolerate by itself (pkg/controller/daemon/util/daemonset_util.go).
+# Tolerations that the DaemonSet controller adds (pkg/controller/daemon/util/daemonset_util.go).
 OWN_TOLERATIONS: list[Json] = [
     {"key": f"node.kubernetes.io/{name}", "operator": "Exists"}
     for name in ("not-ready", "unreachable", "disk-pressure", "memory-pressure", "pid-pressure", "unschedulable")
@@ -33,7 +33,7 @@ SHOWN = 300  # characters of a log line or an event that a finding shows
 
 @dataclass(frozen=True)
 class Finding:
-    """Why a node has no devices: the cause by its name, what shows it, and what to do."""
+    """Why a node has no devices: the name of the cause, its evidence, and the fix."""
 
     node: str
     cause: str
@@ -45,8 +45,8 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Seen:
-    """What the API server shows: the plugin's DaemonSet (None: not there), its pods, their logs by name, events."""
+class PluginState:
+    """A device plugin as the API server has it: its DaemonSet (None: missing), pods, their logs by name, events."""
 
     daemonset: Json | None
     pods: Sequence[Json] = ()
@@ -57,13 +57,13 @@ class Seen:
     @property
     def template(self) -> Json:
         """The spec of the plugin's pods."""
-        found: Json = (self.daemonset or {}).get("spec", {}).get("template", {}).get("spec", {})
-        return found
+        spec: Json = (self.daemonset or {}).get("spec", {}).get("template", {}).get("spec", {})
+        return spec
 
-    def said(self, name: str, wanted: re.Pattern[str] | None = None) -> str:
-        """The last event's message about an object that has the wanted words."""
+    def message(self, name: str, pattern: re.Pattern[str] | None = None) -> str:
+        """The message of the last event of an object that matches the pattern, if any."""
         texts = [event.get("message") or "" for event in self.events if event["involvedObject"].get("name") == name]
-        return next((text.strip() for text in reversed(texts) if not wanted or wanted.search(text)), "")
+        return next((text.strip() for text in reversed(texts) if not pattern or pattern.search(text)), "")
 
 
 def tolerated(taint: Mapping[str, Any], tolerations: Iterable[Mapping[str, Any]]) -> bool:
@@ -82,24 +82,24 @@ def tolerated(taint: Mapping[str, Any], tolerations: Iterable[Mapping[str, Any]]
 
 
 def devices(node: Json, resource: str, side: str = "allocatable") -> int:
-    """How many devices a node has to give ("allocatable"), or was told of ("capacity")."""
+    """How many devices a node can give to pods ("allocatable"), or has in all ("capacity")."""
     return int(quantity.parse(str((node.get("status") or {}).get(side, {}).get(resource, 0))))
 
 
 def rolled_out(daemonset: Json, nodes: int) -> bool:
-    """Whether a DaemonSet runs as it is described now, on at least so many nodes.
+    """Whether all pods of a DaemonSet are up to date and ready, on at least so many nodes.
 
     >>> status = {"observedGeneration": 2, "desiredNumberScheduled": 2, "updatedNumberScheduled": 2, "numberReady": 2}
-    >>> given = {"metadata": {"generation": 2}, "status": status}
-    >>> rolled_out(given, 2), rolled_out(given, 3), rolled_out({"metadata": {"generation": 3}, "status": status}, 2)
+    >>> live = {"metadata": {"generation": 2}, "status": status}
+    >>> rolled_out(live, 2), rolled_out(live, 3), rolled_out({"metadata": {"generation": 3}, "status": status}, 2)
     (True, False, False)
     """
     status = daemonset.get("status") or {}
-    wanted = status.get("desiredNumberScheduled", 0)
+    desired = status.get("desiredNumberScheduled", 0)
     return bool(
         status.get("observedGeneration") == daemonset["metadata"]["generation"]
-        and status.get("updatedNumberScheduled", 0) == status.get("numberReady", 0) == wanted
-        and wanted >= nodes
+        and status.get("updatedNumberScheduled", 0) == status.get("numberReady", 0) == desired
+        and desired >= nodes
     )
 
 
@@ -109,100 +109,101 @@ def started(pod: Json) -> bool:
     >>> started({"status": {"containerStatuses": [{"state": {"waiting": {}}, "lastState": {"terminated": {}}}]}})
     True
     """
-    found = ((pod.get("status") or {}).get("containerStatuses") or [])[:1]
-    keys = {key for part in found for state in ("state", "lastState") for key in part.get(state) or {}}
+    first = ((pod.get("status") or {}).get("containerStatuses") or [])[:1]
+    keys = {key for part in first for state in ("state", "lastState") for key in part.get(state) or {}}
     return bool(keys & {"running", "terminated"})
 
 
-def without_devices(nodes: Iterable[Json], seen: Seen, resource: str) -> list[Finding]:
+def without_devices(nodes: Iterable[Json], plugin: PluginState, resource: str) -> list[Finding]:
     """A finding for every node that has none of the resource."""
-    found = []
+    findings = []
     for node in nodes:
         if not devices(node, resource):
             name = node["metadata"]["name"]
-            pod = next((pod for pod in seen.pods if pod["spec"].get("nodeName") == name), None)
-            cause, evidence, fix = _of_pod(node, pod, seen, resource) if pod else _no_pod(node, seen)
-            found.append(Finding(name, cause, evidence, fix))
-    return found
+            pod = next((pod for pod in plugin.pods if pod["spec"].get("nodeName") == name), None)
+            cause, evidence, fix = _of_pod(node, pod, plugin, resource) if pod else _no_pod(node, plugin)
+            findings.append(Finding(name, cause, evidence, fix))
+    return findings
 
 
 Why = tuple[str, str, str]  # cause, evidence, fix
 
 
-def _no_pod(node: Json, seen: Seen) -> Why:
+def _no_pod(node: Json, plugin: PluginState) -> Why:
     """Why the plugin has no pod on a node."""
-    name = (seen.daemonset or {}).get("metadata", {}).get("name", "")
-    if not seen.daemonset:
-        return "no plugin", "the DaemonSet of the device plugin is not there", "run the role gpu_device_plugin"
-    runtime = seen.template.get("runtimeClassName")
-    if runtime and runtime not in seen.runtime_classes:
-        there = ", ".join(seen.runtime_classes) or "none"
+    name = (plugin.daemonset or {}).get("metadata", {}).get("name", "")
+    if not plugin.daemonset:
+        return "no plugin", "the DaemonSet of the device plugin does not exist", "run the role gpu_device_plugin"
+    runtime = plugin.template.get("runtimeClassName")
+    if runtime and runtime not in plugin.runtime_classes:
+        existing = ", ".join(plugin.runtime_classes) or "none"
         return (
             "wrong runtime class",
-            f"DaemonSet {name} asks for the RuntimeClass {runtime}; there are: {there}",
+            f"DaemonSet {name} asks for the RuntimeClass {runtime}; the cluster has {existing}",
             "correct gpu_device_plugin_runtime_class, or create that RuntimeClass",
         )
-    tolerations = [*seen.template.get("tolerations", []), *OWN_TOLERATIONS]
+    tolerations = [*plugin.template.get("tolerations", []), *OWN_TOLERATIONS]
     for taint in node["spec"].get("taints", []):
         if taint["effect"] in KEEPS_OUT and not tolerated(taint, tolerations):
             text = f"{taint['key']}={taint.get('value') or ''}:{taint['effect']}"
             return (
                 "plugin not scheduled because of a taint",
                 f"the node has the taint {text}, which DaemonSet {name} does not tolerate",
-                "give the taint to gpu_device_plugin_taints, or remove it from the node",
+                "add the taint to gpu_device_plugin_taints, or remove it from the node",
             )
     labels = node["metadata"].get("labels", {})
     missing = [
-        f"{key}={value}" for key, value in seen.template.get("nodeSelector", {}).items() if labels.get(key) != value
+        f"{key}={value}" for key, value in plugin.template.get("nodeSelector", {}).items() if labels.get(key) != value
     ]
     if missing:
         fix = "add the node to gpu_device_plugin_nodes, which labels it"
         return "plugin not scheduled", f"the node lacks {', '.join(missing)}, which DaemonSet {name} selects", fix
-    told = seen.said(name) or "no event says why"
-    fix = "see its nodeSelector, affinity and events"
-    if "violates PodSecurity" in told:
-        fix = "label its namespace pod-security.kubernetes.io/enforce=privileged, or let the role make another"
-    return "plugin not scheduled", f"DaemonSet {name}: {told}", fix
+    message = plugin.message(name) or "no event explains it"
+    fix = "check its nodeSelector, affinity and events"
+    if "violates PodSecurity" in message:
+        fix = "label its namespace pod-security.kubernetes.io/enforce=privileged, or let the role create another"
+    return "plugin not scheduled", f"DaemonSet {name}: {message}", fix
 
 
-def _of_pod(node: Json, pod: Json, seen: Seen, resource: str) -> Why:
-    """Why a plugin that has a pod on a node gives it no devices."""
-    name, log = pod["metadata"]["name"], seen.logs.get(pod["metadata"]["name"], "")
+def _of_pod(node: Json, pod: Json, plugin: PluginState, resource: str) -> Why:
+    """Why a node has no devices although the plugin has a pod on it."""
+    name, log = pod["metadata"]["name"], plugin.logs.get(pod["metadata"]["name"], "")
     status = pod.get("status") or {}
     containers = [*(status.get("initContainerStatuses") or []), *(status.get("containerStatuses") or [])]
     states = [container.get("state") or {} for container in containers]
-    if told := seen.said(name, NO_RUNTIME):
+    if message := plugin.message(name, NO_RUNTIME):
         fix = "configure the runtime on the node (nvidia-ctk runtime configure), or correct the RuntimeClass's handler"
-        return "wrong runtime class", f"pod {name}: {told}", fix
+        return "wrong runtime class", f"pod {name}: {message}", fix
     for state in states:
         waiting = state.get("waiting") or {}
         if waiting.get("reason") in NO_IMAGE:
-            told = f"pod {name}: {waiting['reason']}: {waiting.get('message', '')}"
-            return "no image", told, "bring the image to the node, its registry or its mirror"
-    driver = "install the driver on the node and see that nvidia-smi works there"
-    if (line := _line(log, NO_DRIVER)) or (told := seen.said(name, NO_DRIVER)):
-        return "no driver", f"pod {name} says: {line or told}", driver
+            evidence = f"pod {name}: {waiting['reason']}: {waiting.get('message', '')}"
+            return "no image", evidence, "bring the image to the node, its registry or its mirror"
+    driver = "install the driver on the node and check that nvidia-smi works there"
+    if (line := _line(log, NO_DRIVER)) or (message := plugin.message(name, NO_DRIVER)):
+        return "no driver", f"pod {name} reports: {line or message}", driver
     if line := _line(log, NO_TOOLKIT):
-        if seen.template.get("runtimeClassName"):
-            return "no driver", f"pod {name} has its runtime class and yet says: {line}", driver
+        if plugin.template.get("runtimeClassName"):
+            return "no driver", f"pod {name} has its runtime class and yet reports: {line}", driver
         fix = "set gpu_device_plugin_runtime_class, or make the NVIDIA runtime the node's default"
-        return "wrong runtime class", f"pod {name} has no runtime class and says: {line}", fix
+        return "wrong runtime class", f"pod {name} has no runtime class and reports: {line}", fix
     if status.get("phase") != "Running" or not all("running" in state for state in states[-1:]):
         ended = next((_end(part) for part in containers if _end(part)), "")
-        last = log.strip().splitlines()[-1:] or [seen.said(name) or "it left no log"]
+        last = log.strip().splitlines()[-1:] or [plugin.message(name) or "it has no log"]
         how = ended or status.get("phase", "not started")
-        return "plugin crashed", f"pod {name}, {how}: {last[0]}", "mend what this line names"
-    told_of = devices(node, resource, "capacity")
-    if told_of:
-        evidence = f"the plugin told of {told_of} {resource}, and none of them is healthy"
-        return "allocatable 0", evidence, "see the plugin's log and the driver's (Xid errors in dmesg)"
+        return "plugin crashed", f"pod {name}, {how}: {last[0]}", "fix what this line names"
+    capacity = devices(node, resource, "capacity")
+    if capacity:
+        evidence = f"the plugin reports {capacity} {resource}, and none of them is healthy"
+        return "allocatable 0", evidence, "check the plugin's log and the driver's (Xid errors in dmesg)"
     last = log.strip().splitlines()[-1:] or ["its log is empty"]
-    return "allocatable 0", f"pod {name} runs and told the kubelet of no {resource}: {last[0]}", "see the plugin's log"
+    evidence = f"pod {name} runs and reports no {resource} to the kubelet: {last[0]}"
+    return "allocatable 0", evidence, "check the plugin's log"
 
 
-def _line(log: str, wanted: re.Pattern[str]) -> str:
-    """The first line of a log that has the wanted words."""
-    return next((line.strip() for line in log.splitlines() if wanted.search(line)), "")
+def _line(log: str, pattern: re.Pattern[str]) -> str:
+    """The first line of a log that matches the pattern."""
+    return next((line.strip() for line in log.splitlines() if pattern.search(line)), "")
 
 
 def _end(container: Json) -> str:

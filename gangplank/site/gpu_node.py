@@ -15,47 +15,47 @@ INSTALL = "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/lat
 
 
 def version(text: str, pattern: str) -> tuple[int, ...]:
-    """The first version that stands behind a word, () where there is none.
+    """The first version after a pattern; () if the text has none.
 
     >>> version("NVIDIA UNIX x86_64 Kernel Module  535.129.03  Thu Oct", "Kernel Module +")
     (535, 129, 3)
     """
-    found = re.search(pattern + r"(\d+(?:\.\d+)+)", text)
-    return tuple(int(digits) for digits in found.group(1).split(".")) if found else ()
+    match = re.search(pattern + r"(\d+(?:\.\d+)+)", text)
+    return tuple(int(digits) for digits in match.group(1).split(".")) if match else ()
 
 
 def unprepared(driver: str, toolkit: str, runtime: str, handler: str) -> list[Problem]:
     """What a machine lacks.
 
-    `driver` is the content of /proc/driver/nvidia/version, `toolkit` what `nvidia-ctk --version` prints, `runtime` what
-    `containerd config dump` prints; each is empty where there is none. `handler` is the runtime that the site's
-    RuntimeClass names, empty where NVIDIA's has to be the default.
+    `driver` is the content of /proc/driver/nvidia/version. `toolkit` is the output of `nvidia-ctk --version`, `runtime`
+    that of `containerd config dump`. Each is empty if missing. `handler` is the runtime that the site's RuntimeClass
+    names; it is empty where NVIDIA's must be the default.
     """
-    found = []
+    problems = []
     if version(driver, r"Kernel Module.*?\s") < DRIVER_MINIMUM:
-        fix = "install NVIDIA's driver of the distribution, load it (modprobe nvidia), see nvidia-smi work"
-        found.append(Problem("driver", first(driver), f"NVIDIA's driver, at least {dotted(DRIVER_MINIMUM)}", fix))
+        fix = "install the distribution's NVIDIA driver, load it (modprobe nvidia), check that nvidia-smi works"
+        problems.append(Problem("driver", first(driver), f"NVIDIA's driver, at least {dotted(DRIVER_MINIMUM)}", fix))
     if version(toolkit, "version ") < TOOLKIT_MINIMUM:
         expected = f"nvidia-container-toolkit, at least {dotted(TOOLKIT_MINIMUM)}"
-        found.append(Problem("container toolkit", first(toolkit), expected, f"install it: {INSTALL}"))
+        problems.append(Problem("container toolkit", first(toolkit), expected, f"install it: {INSTALL}"))
     names = set(re.findall(r"runtimes\.['\"]?([\w.-]+?)['\"]?\]", runtime))
     default = re.search(r"default_runtime_name = ['\"]([\w.-]+)['\"]", runtime)
     fix = "nvidia-ctk runtime configure --runtime=containerd, then restart containerd"
     if handler and handler not in names:
         got = ", ".join(sorted(names)) or "no runtime"
-        found.append(Problem("containerd", got, f"the runtime {handler} of the RuntimeClass", fix))
+        problems.append(Problem("containerd", got, f"the runtime {handler} of the RuntimeClass", fix))
     if not handler and (default.group(1) if default else "") != "nvidia":
         got = f"default_runtime_name {default.group(1) if default else 'not set'}"
         expected = "nvidia, as no RuntimeClass is set"
-        found.append(Problem("containerd", got, expected, f"{fix.replace(',', ' --set-as-default,', 1)}"))
-    return found
+        problems.append(Problem("containerd", got, expected, f"{fix.replace(',', ' --set-as-default,', 1)}"))
+    return problems
 
 
 def first(text: str) -> str:
-    """The first line of a text, or that there is none."""
+    """The first line of a text, "none" if it is empty."""
     return (text.strip().splitlines() or ["none"])[0]
 
 
 def dotted(number: tuple[int, ...]) -> str:
-    """A version as it is written."""
+    """A version as text: 1.17.8."""
     return ".".join(map(str, number))

@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from gangplank.jobs.site_gpus import toleration
-from gangplank.site.gpu_devices import Seen, rolled_out, started, without_devices
+from gangplank.site.gpu_devices import PluginState, rolled_out, started, without_devices
 from gangplank.site.gpu_node import unprepared
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
 
-def findings(nodes: Iterable[dict[str, Any]], resource: str, **seen: Any) -> list[str]:
-    """A line per node without devices; `seen` are the fields of gangplank.site.gpu_devices.Seen."""
-    return [str(finding) for finding in without_devices(nodes, Seen(**{"daemonset": None} | seen), resource)]
+def findings(nodes: Iterable[dict[str, Any]], resource: str, **state: Any) -> list[str]:
+    """A line per node without devices; `state` has the fields of gangplank.site.gpu_devices.PluginState."""
+    return [str(finding) for finding in without_devices(nodes, PluginState(**{"daemonset": None} | state), resource)]
 
 
 class FilterModule:
@@ -26,6 +26,6 @@ class FilterModule:
             "without_devices": findings,
             "rolled_out": rolled_out,
             "tolerations": lambda taints: [toleration(taint) for taint in taints],
-            "unprepared": lambda *seen: [str(problem) for problem in unprepared(*seen)],
+            "unprepared": lambda *output: [str(problem) for problem in unprepared(*output)],
             "started": lambda pods: [pod for pod in pods if started(pod)],
         }

@@ -1,4 +1,4 @@
-"""gangplank/site/gpu_devices.py: each way in which a node comes to have no GPUs is told by its name, and no other."""
+"""gangplank/site/gpu_devices.py: each cause of a node without GPUs is named, and no other."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gangplank.site.gpu_devices import Finding, Seen, devices, tolerated, without_devices
+from gangplank.site.gpu_devices import Finding, PluginState, devices, tolerated, without_devices
 
 GPU = "nvidia.com/gpu"
 TAINT = {"key": "flyte/gpu", "value": "dedicated", "effect": "NoSchedule"}
@@ -49,84 +49,96 @@ WAITS = {"waiting": {"reason": "CrashLoopBackOff"}}
 ENDED = {"terminated": {"reason": "Error", "exitCode": 1}}
 CREATING = {"waiting": {"reason": "ContainerCreating"}}
 
-CASES: dict[str, tuple[Seen, dict[str, Any], str, str]] = {
-    "no DaemonSet": (Seen(None), {}, "no plugin", "is not there"),
-    "a RuntimeClass that is not there": (
-        Seen(plugin(runtimeClassName="nvidia"), runtime_classes=["gvisor"]),
+CASES: dict[str, tuple[PluginState, dict[str, Any], str, str]] = {
+    "no DaemonSet": (PluginState(None), {}, "no plugin", "does not exist"),
+    "a missing RuntimeClass": (
+        PluginState(plugin(runtimeClassName="nvidia"), runtime_classes=["gvisor"]),
         {},
         "wrong runtime class",
-        "asks for the RuntimeClass nvidia; there are: gvisor",
+        "asks for the RuntimeClass nvidia; the cluster has gvisor",
     ),
     "a taint": (
-        Seen(plugin(tolerations=[])),
+        PluginState(plugin(tolerations=[])),
         {},
         "plugin not scheduled because of a taint",
         "flyte/gpu=dedicated:NoSchedule, which DaemonSet gpus does not tolerate",
     ),
-    "no label": (Seen(plugin(nodeSelector={"pool": "gpu"})), {}, "plugin not scheduled", "the node lacks pool=gpu"),
+    "no label": (
+        PluginState(plugin(nodeSelector={"pool": "gpu"})),
+        {},
+        "plugin not scheduled",
+        "the node lacks pool=gpu",
+    ),
     "refused pods": (
-        Seen(plugin(), events=[event("gpus", "exceeded quota"), event("other", "fine")]),
+        PluginState(plugin(), events=[event("gpus", "exceeded quota"), event("other", "fine")]),
         {},
         "plugin not scheduled",
         "DaemonSet gpus: exceeded quota",
     ),
-    "a handler that containerd has not": (
-        Seen(plugin(runtimeClassName="nvidia"), [pod(CREATING)], {}, [event("gpus-x", NO_HANDLER)], ["nvidia"]),
+    "a handler that containerd lacks": (
+        PluginState(plugin(runtimeClassName="nvidia"), [pod(CREATING)], {}, [event("gpus-x", NO_HANDLER)], ["nvidia"]),
         {},
         "wrong runtime class",
         'no runtime for "nvidia" is configured',
     ),
     "no image": (
-        Seen(plugin(), [pod({"waiting": {"reason": "ImagePullBackOff", "message": "nvcr.io/x not found"}})]),
+        PluginState(plugin(), [pod({"waiting": {"reason": "ImagePullBackOff", "message": "nvcr.io/x not found"}})]),
         {},
         "no image",
         "ImagePullBackOff: nvcr.io/x not found",
     ),
     "no image of an init container": (
-        Seen(plugin(), [pod({"waiting": {"reason": "PodInitializing"}}, init={"waiting": {"reason": "ErrImagePull"}})]),
+        PluginState(
+            plugin(), [pod({"waiting": {"reason": "PodInitializing"}}, init={"waiting": {"reason": "ErrImagePull"}})]
+        ),
         {},
         "no image",
         "ErrImagePull",
     ),
     "an init container that has ended well": (
-        Seen(plugin(), [pod(RUNS, init={"terminated": {"reason": "Completed", "exitCode": 0}})]),
+        PluginState(plugin(), [pod(RUNS, init={"terminated": {"reason": "Completed", "exitCode": 0}})]),
         {},
         "allocatable 0",
-        "told the kubelet of no nvidia.com/gpu",
+        "reports no nvidia.com/gpu to the kubelet",
     ),
     "no driver, and the plugin waits": (
-        Seen(plugin(), [pod(RUNS)], {"gpus-x": f"starting\n{NO_NVML}\nwaiting"}),
+        PluginState(plugin(), [pod(RUNS)], {"gpus-x": f"starting\n{NO_NVML}\nwaiting"}),
         {},
         "no driver",
         "nvml init failed: ERROR_LIBRARY_NOT_FOUND",
     ),
     "no driver, and the plugin ends": (
-        Seen(plugin(), [pod(WAITS, ENDED)], {"gpus-x": NO_NVML}),
+        PluginState(plugin(), [pod(WAITS, ENDED)], {"gpus-x": NO_NVML}),
         {},
         "no driver",
         "nvml init failed",
     ),
     "not in the NVIDIA runtime": (
-        Seen(plugin(), [pod(RUNS)], {"gpus-x": NO_TOOLKIT}),
+        PluginState(plugin(), [pod(RUNS)], {"gpus-x": NO_TOOLKIT}),
         {},
         "wrong runtime class",
-        "has no runtime class and says",
+        "has no runtime class and reports",
     ),
     "in the NVIDIA runtime, and nothing found": (
-        Seen(plugin(runtimeClassName="nvidia"), [pod(RUNS)], {"gpus-x": NO_TOOLKIT}, (), ["nvidia"]),
+        PluginState(plugin(runtimeClassName="nvidia"), [pod(RUNS)], {"gpus-x": NO_TOOLKIT}, (), ["nvidia"]),
         {},
         "no driver",
-        "has its runtime class and yet says",
+        "has its runtime class and yet reports",
     ),
     "a crash": (
-        Seen(plugin(), [pod(WAITS, ENDED)], {"gpus-x": "begin\npanic: index out of range\n"}),
+        PluginState(plugin(), [pod(WAITS, ENDED)], {"gpus-x": "begin\npanic: index out of range\n"}),
         {},
         "plugin crashed",
         "Error, exit code 1: panic: index out of range",
     ),
-    "all devices sick": (Seen(plugin(), [pod(RUNS)]), {GPU: "4"}, "allocatable 0", "told of 4 nvidia.com/gpu"),
-    "no device told of": (
-        Seen(plugin(), [pod(RUNS)], {"gpus-x": "No devices found. Waiting indefinitely."}),
+    "all devices unhealthy": (
+        PluginState(plugin(), [pod(RUNS)]),
+        {GPU: "4"},
+        "allocatable 0",
+        "reports 4 nvidia.com/gpu",
+    ),
+    "no device reported": (
+        PluginState(plugin(), [pod(RUNS)], {"gpus-x": "No devices found. Waiting indefinitely."}),
         {},
         "allocatable 0",
         "No devices found",
@@ -136,37 +148,37 @@ CASES: dict[str, tuple[Seen, dict[str, Any], str, str]] = {
 
 @pytest.mark.parametrize("case", CASES)
 def test_names_the_one_cause_with_its_evidence(case: str) -> None:
-    seen, capacity, cause, evidence = CASES[case]
-    found = without_devices([node(capacity=capacity)], seen, GPU)
-    assert [(item.node, item.cause) for item in found] == [("n", cause)]
-    assert evidence in found[0].evidence
-    assert found[0].fix
+    state, capacity, cause, evidence = CASES[case]
+    findings = without_devices([node(capacity=capacity)], state, GPU)
+    assert [(item.node, item.cause) for item in findings] == [("n", cause)]
+    assert evidence in findings[0].evidence
+    assert findings[0].fix
 
 
-def test_a_namespace_that_lets_no_pod_mount_the_kubelets_folder_is_cured_by_its_label() -> None:
-    told = 'pods "gpus-x" is forbidden: violates PodSecurity "baseline:latest": hostPath volumes (volume "plugins")'
-    (finding,) = without_devices([node()], Seen(plugin(), events=[event("gpus", told)]), GPU)
-    assert told in finding.evidence
+def test_pod_security_that_refuses_the_kubelets_folder_is_fixed_by_a_label_of_the_namespace() -> None:
+    message = 'pods "gpus-x" is forbidden: violates PodSecurity "baseline:latest": hostPath volumes (volume "plugins")'
+    (finding,) = without_devices([node()], PluginState(plugin(), events=[event("gpus", message)]), GPU)
+    assert message in finding.evidence
     assert finding.fix.startswith("label its namespace pod-security.kubernetes.io/enforce=privileged")
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_node_with_devices_has_no_finding_whatever_else_is_seen(case: str) -> None:
+def test_a_node_with_devices_has_no_finding_whatever_the_plugin_reports(case: str) -> None:
     assert without_devices([node(allocatable={GPU: "1"}, capacity={GPU: "2"})], CASES[case][0], GPU) == []
 
 
 def test_each_node_has_its_own_cause() -> None:
     bare = node() | {"metadata": {"name": "m", "labels": {}}, "spec": {}}
-    found = without_devices([node(), bare], Seen(plugin(), [pod(WAITS, ENDED)], {"gpus-x": "boom"}), GPU)
-    assert [(item.node, item.cause) for item in found] == [("n", "plugin crashed"), ("m", "plugin not scheduled")]
+    findings = without_devices([node(), bare], PluginState(plugin(), [pod(WAITS, ENDED)], {"gpus-x": "boom"}), GPU)
+    assert [(item.node, item.cause) for item in findings] == [("n", "plugin crashed"), ("m", "plugin not scheduled")]
 
 
 def test_nothing_is_changed() -> None:
-    given = [node()]
-    seen = CASES["a crash"][0]
-    before = copy.deepcopy((given, seen))
-    without_devices(given, seen, GPU)
-    assert (given, seen) == before
+    nodes = [node()]
+    state = CASES["a crash"][0]
+    before = copy.deepcopy((nodes, state))
+    without_devices(nodes, state, GPU)
+    assert (nodes, state) == before
 
 
 @pytest.mark.parametrize(
@@ -186,8 +198,8 @@ def test_a_toleration_is_read_as_the_scheduler_reads_it(toleration: dict[str, st
 
 
 def test_devices_are_counted_on_both_sides() -> None:
-    given = node(allocatable={GPU: "1"}, capacity={GPU: "2"})
-    assert (devices(given, GPU), devices(given, GPU, "capacity"), devices(node(), GPU)) == (1, 2, 0)
+    two = node(allocatable={GPU: "1"}, capacity={GPU: "2"})
+    assert (devices(two, GPU), devices(two, GPU, "capacity"), devices(node(), GPU)) == (1, 2, 0)
 
 
 def test_a_finding_reads_as_one_line() -> None:

@@ -1,4 +1,4 @@
-"""gangplank/site/gpu_node.py: what a machine lacks before NVIDIA's plugin can run on it, all of it at once."""
+"""gangplank/site/gpu_node.py: everything that a machine lacks to run NVIDIA's plugin."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ def test_a_prepared_machine_lacks_nothing(driver: str, runtime: str) -> None:
     assert unprepared(driver, TOOLKIT, runtime, "nvidia") == []
 
 
-def test_a_bare_machine_is_told_all_that_it_lacks() -> None:
-    found = unprepared("", "", "", "nvidia")
-    assert [problem.path for problem in found] == ["driver", "container toolkit", "containerd"]
-    assert all(problem.fix and problem.got for problem in found)
+def test_everything_that_a_bare_machine_lacks_is_reported() -> None:
+    problems = unprepared("", "", "", "nvidia")
+    assert [problem.path for problem in problems] == ["driver", "container toolkit", "containerd"]
+    assert all(problem.fix and problem.got for problem in problems)
 
 
 @pytest.mark.parametrize(
