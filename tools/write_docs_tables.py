@@ -1,4 +1,4 @@
-"""What docs/ takes from the code: docs/commands.md, and the tables of docs/wiring.md. `--write` puts them there.
+"""What docs/ takes from the code: docs/commands.md, tables of docs/storage.md and docs/wiring.md. `--write` writes it.
 
 python -m tools.write_docs_tables             # names what is stale, exits 1
 python -m tools.write_docs_tables --write
@@ -19,6 +19,7 @@ from gangplank.backends.base import Site
 from gangplank.cli import terminal
 from gangplank.cli.main import main as gangplank
 from gangplank.cli.main import parser
+from gangplank.site.storage import KINDS
 from gangplank.spec import JobSpec, Script
 
 if TYPE_CHECKING:
@@ -149,7 +150,27 @@ def wiring_tables() -> str:
     ])
 
 
-PAGES: dict[str, Callable[[], str]] = {"docs/commands.md": commands_page, "docs/wiring.md": wiring_tables}
+def storage_table() -> str:
+    """The kinds of storage."""
+    rows = [
+        (
+            f"`{name}`",
+            kind.title,
+            kind.how,
+            ", ".join(kind.access_modes) or "as `access_modes` of the class lists",
+            kind.binding + (", unless `binding_mode` differs" if len(kind.binding_modes) > 1 else ""),
+            kind.checked_by,
+        )
+        for name, kind in KINDS.items()
+    ]
+    return table(["kind", "what it is", "how", "access modes", "a volume is created", "checked by"], rows)
+
+
+PAGES: dict[str, Callable[[], str]] = {
+    "docs/commands.md": commands_page,
+    "docs/storage.md": storage_table,
+    "docs/wiring.md": wiring_tables,
+}
 
 
 def page(name: str, make: Callable[[], str]) -> str:

@@ -13,7 +13,7 @@ from gangplank.cluster.progress import phase
 from gangplank.errors import KubeError, Problem, shown
 from gangplank.k8s.diff import differences
 from gangplank.k8s.plan import Plan
-from gangplank.site import storage
+from gangplank.site.volume_claims import mount_problems
 from gangplank.wait import late, polls
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def unfit(kube: Kube, job: Json, volumes: Sequence[Mapping[str, Any]] = ()) -> l
     known = kube.queues() if queues.asked(job)[1] else None  # None too for who may not see them: Volcano tells
     problems = queues.problems(job, known) if known is not None else unscheduled(kube, job)
     if volumes:
-        problems += storage.mount_problems(volumes, kube.items(*CLAIM, job["metadata"]["namespace"]))
+        problems += mount_problems(volumes, kube.items(*CLAIM, job["metadata"]["namespace"]))
     return problems
 
 

@@ -19,7 +19,8 @@ PLACE = re.compile(r"/[^\x00:]{0,4095}|(s3|gs)://[a-z0-9][-a-z0-9.]{1,61}[a-z0-9
 RESOURCE = re.compile(  # an extended one, e.g. nvidia.com/gpu
     r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?", re.ASCII
 )
-ACCESS_MODES = ("ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany", "ReadWriteOncePod")  # of a claim
+ACCESS_MODES = ("ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany", "ReadWriteOncePod")  # of a volume claim
+ACCESS_MODE = ACCESS_MODES[0]  # of a volume claim that names none
 _KEY = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?", re.ASCII)
 _VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?", re.ASCII)
 

@@ -1,105 +1,117 @@
-"""Storage classes and claims: what a site may ask for, and what of a claim can still change. Pure.
+"""Kinds of storage, and what is wrong with a site's storage classes. Pure.
 
-https://kubernetes.io/docs/concepts/storage/persistent-volumes/
+https://kubernetes.io/docs/concepts/storage/storage-classes/
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from gangplank.errors import Problem, shown
-from gangplank.k8s import quantity
+from gangplank.k8s.names import ACCESS_MODE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from gangplank.spec import Json
 
-    Given = Mapping[str, Any]
+    Fields = Mapping[str, Any]  # of a class in an inventory, or inputs of the role `storage`
 
 LOCAL_PATH = "rancher.io/local-path"
+UPSTREAM = "https://github.com/rancher/local-path-provisioner/archive/refs/tags"
 DEFAULT = "storageclass.kubernetes.io/is-default-class"
-# What local-path-provisioner can give (provisioner.go, provisionFor in v0.0.30): a folder of one node, or a shared one.
-LOCAL_MODES = {
-    "local": ("ReadWriteOnce", "ReadWriteOncePod"),
-    "shared": ("ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany"),
-}
-ANEW = "claims are never deleted for you: make one of another name so, copy the data, and let jobs name the new one"
+COMMON = ("name", "kind", "default", "reclaim_policy", "binding_mode")  # fields of every class
 
 
-def names(objects: Iterable[Json]) -> list[str]:
-    """The names of objects."""
-    return [item["metadata"]["name"] for item in objects]
+@dataclass(frozen=True, kw_only=True)
+class Release:
+    """A Helm release that installs the classes of one kind of storage, or of several."""
+
+    name: str
+    namespace: str
+    chart: str  # the chart's folder, with {inputs} of the role `storage`
+    values: Callable[[Mapping[str, Json], Fields], Json]  # from the classes by name, and the role's inputs
+    problems: Callable[[Fields], Iterator[Problem]]  # what is wrong with the inputs that it needs
 
 
-def class_problems(
-    classes: Sequence[Given], live: Iterable[Json] = (), drivers: Sequence[str] | None = None
-) -> list[Problem]:
-    """What is wrong with a site's classes; `live` are those that the cluster has, `drivers` its CSI drivers' names."""
-    found = []
-    given = [item["name"] for item in classes]
-    for at, item in enumerate(classes):
-        where = f"storage_classes[{at}]"
-        if given.index(item["name"]) != at:
-            found.append(Problem(f"{where}.name", shown(item["name"]), "a name of its own", "take one of the two out"))
-        csi = item["kind"] == "csi"
-        for key, wanted in (("folder", not csi), ("provisioner", csi)):
-            if bool(item.get(key)) != wanted:
-                expected = f"{'a' if wanted else 'no'} {key} for kind {item['kind']}"
-                found.append(Problem(f"{where}.{key}", shown(item.get(key) or None), expected, "see the role's README"))
-        for key in ("expansion", "access_modes", "parameters", "mount_options"):
-            if item.get(key) and not csi:
-                fix = "take it out: local-path-provisioner cannot do otherwise"
-                found.append(Problem(f"{where}.{key}", shown(item[key]), f"none for kind {item['kind']}", fix))
-        if csi and drivers is not None and item.get("provisioner") and item["provisioner"] not in drivers:
-            expected = f"a CSI driver of the cluster, which has {', '.join(drivers) or 'none'}"
-            fix = "install the driver first, by its own chart"
-            found.append(Problem(f"{where}.provisioner", shown(item["provisioner"]), expected, fix))
-        if item["kind"] == "local" and item.get("binding_mode") == "Immediate":
-            expected = "WaitForFirstConsumer: a folder is on a node, which its first pod chooses"
-            found.append(Problem(f"{where}.binding_mode", '"Immediate"', expected, "take it out"))
-    defaults = [item["name"] for item in classes if item.get("default")]
-    others = [item["metadata"]["name"] for item in live if is_default(item) and item["metadata"]["name"] not in given]
-    if classes and len(defaults + others) != 1:
-        fix = "say `default: true` at one class"
-        if others:
-            fix += f", or take the annotation {DEFAULT} from {', '.join(others)}, which is not of this inventory"
-        found.append(Problem("storage_classes", shown(defaults + others), "exactly one default class", fix))
-    return found
+@dataclass(frozen=True, kw_only=True)
+class StorageKind:
+    """All that is asked of a kind of storage. No field has a default: mypy refuses a kind that leaves a fact out."""
+
+    title: str  # completes "kind x is …"
+    how: str  # what provides it, in Markdown
+    checked_by: str  # how it was checked, in Markdown
+    needs: tuple[str, ...]  # fields that a class must have besides the common ones
+    takes: tuple[str, ...]  # fields that it may have; all others are refused
+    access_modes: tuple[str, ...]  # that its volumes support; (): the class lists them
+    binding_modes: tuple[str, ...]  # that a class may choose, its default first
+    binding: str  # completes "a volume is created …"
+    provisioner: str  # the provisioner of its classes; "": the class names it
+    csi: bool  # whether the provisioner is a CSI driver, which the cluster lists
+    release: Release
+    values: Callable[[Fields], Json]  # a class, as the release's chart takes it
+
+    def modes(self, item: Fields) -> tuple[str, ...]:
+        """The access modes that volumes of a class support."""
+        return self.access_modes or tuple(item.get("access_modes") or [ACCESS_MODE])
 
 
-def is_default(live: Given) -> bool:
-    """Whether a StorageClass is marked as the cluster's default."""
-    return (live["metadata"].get("annotations") or {}).get(DEFAULT) == "true"
+def _local_path_values(classes: Mapping[str, Json], inputs: Fields) -> Json:
+    helper, _, tag = inputs["helper_image"].rpartition(":")
+    version = inputs["local_path_version"]
+    return {
+        "image": {"repository": "docker.io/rancher/local-path-provisioner", "tag": f"v{version}"},
+        "helperImage": {"repository": helper, "tag": tag},
+        "storageClass": {"provisionerName": LOCAL_PATH},
+        "nodePathMap": [],  # each class has its own
+        "storageClassConfigs": dict(classes),
+        "resources": {"requests": {"cpu": "10m", "memory": "32Mi"}},
+    }
 
 
-def local_class(item: Given) -> Json:
-    """A class of kind local or shared, as the chart of local-path-provisioner takes it.
+def _local_path_problems(inputs: Fields) -> Iterator[Problem]:
+    if not inputs["local_path_chart"]:
+        archive = f"{UPSTREAM}/v{inputs['local_path_version']}.tar.gz"
+        fix = f"unpack {archive} and name its folder deploy/chart/local-path-provisioner"
+        fix = "run playbooks/lab.yml first" if inputs["source"] == "lab" else fix
+        yield Problem("storage_local_path_chart", shown(""), "the folder of upstream's chart", fix)
 
-    >>> local_class({"name": "a", "kind": "shared", "folder": "/mnt/a"})["sharedFileSystemPath"]
-    '/mnt/a'
-    """
-    shared = item["kind"] == "shared"
-    where: Json = {"sharedFileSystemPath": item["folder"]}
-    if not shared:
-        where = {"nodePathMap": [{"node": "DEFAULT_PATH_FOR_NON_LISTED_NODES", "paths": [item["folder"]]}]}
-    given = {
+
+def _local_path_class(item: Fields, folder: Json) -> Json:
+    mode = item.get("binding_mode") or KINDS[item["kind"]].binding_modes[0]
+    settings = {
         "create": True,
         "defaultClass": bool(item.get("default")),
         "defaultVolumeType": "hostPath",
         "reclaimPolicy": item.get("reclaim_policy") or "Delete",
-        "volumeBindingMode": item.get("binding_mode") or ("Immediate" if shared else "WaitForFirstConsumer"),
+        "volumeBindingMode": mode,
     }
-    return {"storageClass": given, **where}
+    return {"storageClass": settings, **folder}
 
 
-def csi_class(item: Given) -> Json:
+def local_class(item: Fields) -> Json:
+    """A class of kind local, as the chart of local-path-provisioner takes it."""
+    paths = [{"node": "DEFAULT_PATH_FOR_NON_LISTED_NODES", "paths": [item["folder"]]}]
+    return _local_path_class(item, {"nodePathMap": paths})
+
+
+def shared_class(item: Fields) -> Json:
+    """A class of kind shared, as the chart of local-path-provisioner takes it.
+
+    >>> shared_class({"name": "a", "kind": "shared", "folder": "/mnt/a"})["sharedFileSystemPath"]
+    '/mnt/a'
+    """
+    return _local_path_class(item, {"sharedFileSystemPath": item["folder"]})
+
+
+def csi_class(item: Fields) -> Json:
     """A class of kind csi, as charts/storage takes it.
 
     >>> csi_class({"name": "a", "kind": "csi", "provisioner": "a.csi", "reclaim_policy": "Retain"})
     {'name': 'a', 'provisioner': 'a.csi', 'reclaimPolicy': 'Retain'}
     """
-    known = {
+    keys = {
         "name": "name",
         "provisioner": "provisioner",
         "parameters": "parameters",
@@ -109,85 +121,146 @@ def csi_class(item: Given) -> Json:
         "expansion": "expansion",
         "default": "default",
     }
-    return {key: item[name] for name, key in known.items() if item.get(name) is not None}
+    return {key: item[name] for name, key in keys.items() if item.get(name) is not None}
 
 
-def modes_of(item: Given) -> Sequence[str]:
-    """The access modes that a class of the inventory can give.
+LOCAL_PATH_RELEASE = Release(
+    name="local-path-provisioner",
+    namespace="local-path-storage",
+    chart="{local_path_chart}",
+    values=_local_path_values,
+    problems=_local_path_problems,
+)
+CSI_RELEASE = Release(
+    name="storage",
+    namespace="local-path-storage",
+    chart="{charts}/storage",
+    values=lambda classes, _: {"classes": list(classes.values())},
+    problems=lambda _: iter(()),
+)
+KINDS: Mapping[str, StorageKind] = {
+    "local": StorageKind(
+        title="a folder on each node",
+        how="local-path-provisioner",
+        checked_by="molecule `storage`; every training in the lab writes to one",
+        needs=("folder",),
+        takes=(),
+        # What local-path-provisioner supports: provisionFor in provisioner.go, v0.0.30.
+        access_modes=("ReadWriteOnce", "ReadWriteOncePod"),
+        binding_modes=("WaitForFirstConsumer",),
+        binding="with its first pod, which chooses the node",
+        provisioner=LOCAL_PATH,
+        csi=False,
+        release=LOCAL_PATH_RELEASE,
+        values=local_class,
+    ),
+    "shared": StorageKind(
+        title="a folder that all nodes have in common",
+        how="local-path-provisioner, over a mount that every node has",
+        checked_by="molecule `storage`: pods on two nodes write the same file; "
+        "it outlives pods, a job and the provisioner",
+        needs=("folder",),
+        takes=(),
+        access_modes=("ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany"),
+        binding_modes=("Immediate", "WaitForFirstConsumer"),
+        binding="at once",
+        provisioner=LOCAL_PATH,
+        csi=False,
+        release=LOCAL_PATH_RELEASE,
+        values=shared_class,
+    ),
+    "csi": StorageKind(
+        title="a driver that the cluster has",
+        how="NFS or any other CSI driver, installed by its own chart",
+        checked_by="rendered, and accepted by an API server's dry run; "
+        "**not exercised here**: the test machine's kernel has no NFS",
+        needs=("provisioner",),
+        takes=("parameters", "mount_options", "access_modes", "expansion"),
+        access_modes=(),
+        binding_modes=("Immediate", "WaitForFirstConsumer"),
+        binding="at once",
+        provisioner="",
+        csi=True,
+        release=CSI_RELEASE,
+        values=csi_class,
+    ),
+}
 
-    >>> modes_of({"kind": "local"}), modes_of({"kind": "csi"})
-    (('ReadWriteOnce', 'ReadWriteOncePod'), ('ReadWriteOnce',))
+
+def releases(classes: Sequence[Fields] = (), inputs: Fields | None = None) -> list[Json]:
+    """The Helm releases of all kinds, in the order of installing; chart and values for those that have classes.
+
+    >>> [(release["name"], release["classes"]) for release in releases()]
+    [('local-path-provisioner', []), ('storage', [])]
     """
-    return LOCAL_MODES.get(item["kind"]) or item.get("access_modes") or ("ReadWriteOnce",)
+    result: list[Json] = []
+    for release in dict.fromkeys(kind.release for kind in KINDS.values()):
+        own = {item["name"]: item for item in classes if KINDS[item["kind"]].release is release}
+        row: Json = {"name": release.name, "namespace": release.namespace, "classes": list(own)}
+        if own and inputs is not None:
+            values = {name: KINDS[item["kind"]].values(item) for name, item in own.items()}
+            row |= {"chart": release.chart.format(**inputs), "values": release.values(values, inputs)}
+        result.append(row)
+    return result
 
 
-def claim_problems(
-    claims: Sequence[Given], classes: Sequence[Given], live: Iterable[Json] = (), live_classes: Iterable[Json] = ()
+def release_problems(classes: Sequence[Fields], inputs: Fields) -> list[Problem]:
+    """What is wrong with the inputs that the releases of these classes need."""
+    needed = dict.fromkeys(KINDS[item["kind"]].release for item in classes if item["kind"] in KINDS)
+    return [problem for release in needed for problem in release.problems(inputs)]
+
+
+def names(objects: Iterable[Json]) -> list[str]:
+    """The names of objects."""
+    return [item["metadata"]["name"] for item in objects]
+
+
+def is_default(live: Fields) -> bool:
+    """Whether a StorageClass is marked as the cluster's default."""
+    return (live["metadata"].get("annotations") or {}).get(DEFAULT) == "true"
+
+
+def class_problems(
+    classes: Sequence[Fields], live: Iterable[Json] = (), drivers: Sequence[str] | None = None
 ) -> list[Problem]:
-    """What is wrong with claims, given the classes of the inventory, the claims and the classes of the cluster."""
-    there = {(item["metadata"]["namespace"], item["metadata"]["name"]): item for item in live}
-    known = {item["metadata"]["name"]: item for item in live_classes}
-    ours = {item["name"]: item for item in classes}
-    default = next((item["name"] for item in classes if item.get("default")), "")
-    default = default or next((name for name, item in known.items() if is_default(item)), "")
-    found: list[Problem] = []
-    for at, claim in enumerate(claims):
-        where = f"storage_claims[{at}]"
-        try:
-            size = quantity.parse(claim["size"])
-        except ValueError:
-            found.append(Problem(f"{where}.size", shown(claim["size"]), "a quantity, e.g. 10Gi"))
-            continue
-        name, modes = claim.get("class") or default, list(claim.get("access_modes") or ["ReadWriteOnce"])
-        if (claim["namespace"], claim["name"]) in there:
-            found += _changes(where, claim, size, modes, there[claim["namespace"], claim["name"]], known)
-        elif name not in ours and name not in known:
-            fix = f"one of {', '.join(sorted({*ours, *known})) or 'none: give storage_classes one'}"
-            found.append(Problem(f"{where}.class", shown(name or None), "a storage class that there is", fix))
-        elif name in ours and (wrong := [mode for mode in modes if mode not in modes_of(ours[name])]):
-            can = [item["name"] for item in classes if set(modes) <= set(modes_of(item))]
-            fix = f"use the class {' or '.join(can)}" if can else "give the site a class that can"
-            expected = f"of {', '.join(modes_of(ours[name]))}, which {name} has"
-            found.append(Problem(f"{where}.access_modes", shown(wrong), expected, fix))
-    return found
+    """What is wrong with a site's classes; `live` are those that the cluster has, `drivers` its CSI drivers' names."""
+    problems: list[Problem] = []
+    own = [item["name"] for item in classes]
+    for at, item in enumerate(classes):
+        where = f"storage_classes[{at}]"
+        if own.index(item["name"]) != at:
+            problems.append(Problem(f"{where}.name", shown(item["name"]), "a name of its own", "remove one of the two"))
+        if item["kind"] in KINDS:
+            problems += _class_problems(where, item, drivers)
+        else:
+            expected = f"one of {', '.join(KINDS)}"
+            problems.append(Problem(f"{where}.kind", shown(item["kind"]), expected, "name one of these kinds"))
+    defaults = [item["name"] for item in classes if item.get("default")]
+    others = [name for name in names(item for item in live if is_default(item)) if name not in own]
+    if classes and len(defaults + others) != 1:
+        fix = "set `default: true` in one class"
+        if others:
+            fix += f", or remove the annotation {DEFAULT} from {', '.join(others)}, which is not in this inventory"
+        problems.append(Problem("storage_classes", shown(defaults + others), "exactly one default class", fix))
+    return problems
 
 
-def _changes(where: str, claim: Given, size: Any, modes: list[str], live: Json, known: Given) -> list[Problem]:
-    """What of a claim that is there can not be changed as it is asked for."""
-    found = []
-    spec, name = live["spec"], live["spec"].get("storageClassName") or ""
-    if claim.get("class") and claim["class"] != name:
-        found.append(Problem(f"{where}.class", shown(claim["class"]), f"{name or 'none'}, as the claim has it", ANEW))
-    if modes != spec["accessModes"]:
-        expected = f"{', '.join(spec['accessModes'])}, as the claim has it"
-        found.append(Problem(f"{where}.access_modes", shown(modes), expected, ANEW))
-    has = spec["resources"]["requests"]["storage"]
-    if size < quantity.parse(has):
-        found.append(Problem(f"{where}.size", shown(claim["size"]), f"at least {has}: no claim shrinks", ANEW))
-    if size > quantity.parse(has):
-        given = known.get(name) or {}
-        if not given.get("allowVolumeExpansion") or given.get("provisioner") == LOCAL_PATH:
-            found.append(
-                Problem(f"{where}.size", shown(claim["size"]), f"{has}: the class {name} grows no volume", ANEW)
-            )
-        elif (live.get("status") or {}).get("phase") != "Bound":
-            fix = "start the pod that uses it, then grow it"
-            found.append(Problem(f"{where}.size", shown(claim["size"]), f"{has} until the claim is bound", fix))
-    return found
-
-
-def mount_problems(volumes: Sequence[Given], live: Iterable[Json]) -> list[Problem]:
-    """What speaks against a job's volumes (see gangplank.spec.Volume) in the claims that its namespace really has."""
-    there = {item["metadata"]["name"]: item["spec"]["accessModes"] for item in live}
-    found = []
-    for at, volume in enumerate(volumes):
-        where, claim = f"training_job.volumes[{at}]", volume["claim"]
-        if claim not in there:
-            fix = "create it (storage_claims, or the team's file), or name one that there is"
-            expected = f"a claim of the job's namespace, which has {', '.join(sorted(there)) or 'none'}"
-            found.append(Problem(f"{where}.claim", shown(claim), expected, fix))
-        elif volume["access"] and volume["access"] not in there[claim]:
-            expected = f"{', '.join(there[claim])}, as the claim {claim} has it"
-            fix = "use a claim of a ReadWriteMany class, or mount it `on: master` without access"
-            found.append(Problem(f"{where}.access", shown(volume["access"]), expected, fix))
-    return found
+def _class_problems(where: str, item: Fields, drivers: Sequence[str] | None) -> Iterator[Problem]:
+    """What is wrong with one class, whose kind exists."""
+    name, kind = item["kind"], KINDS[item["kind"]]
+    for field in kind.needs:
+        if not item.get(field):
+            got = shown(item.get(field) or None)
+            yield Problem(f"{where}.{field}", got, f"a {field} for kind {name}", f"add {field}")
+    for field, value in item.items():
+        if value and field not in (*COMMON, *kind.needs, *kind.takes):
+            fix = f"remove it: kind {name} takes {', '.join((*kind.needs, *kind.takes))}"
+            yield Problem(f"{where}.{field}", shown(value), f"no {field} for kind {name}", fix)
+    provisioner = kind.provisioner or item.get("provisioner")
+    if kind.csi and drivers is not None and provisioner and provisioner not in drivers:
+        expected = f"a CSI driver of the cluster, which has {', '.join(drivers) or 'none'}"
+        fix = "install the driver first, with its own chart"
+        yield Problem(f"{where}.provisioner", shown(provisioner), expected, fix)
+    if item.get("binding_mode") and item["binding_mode"] not in kind.binding_modes:
+        expected = f"{' or '.join(kind.binding_modes)}: a volume of kind {name} is created {kind.binding}"
+        yield Problem(f"{where}.binding_mode", shown(item["binding_mode"]), expected, "remove it")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from gangplank.backends import BACKENDS
 from gangplank.backends.queueing import QUEUE_SYSTEM
 from gangplank.k8s import quantity
+from gangplank.site.volume_claims import volume_claim
 from gangplank.teams import metadata as labels
 from gangplank.teams.access import bindings, roles
 from gangplank.teams.admission import policies
@@ -129,14 +130,9 @@ def claims(team: TeamSpec) -> list[Json]:
     """The team's volume claims."""
     objects = []
     for claim in team.claims:
-        body: Json = {
-            "accessModes": [*claim.access],
-            "resources": {"requests": {"storage": quantity.normal(claim.size)}},
-            **({"storageClassName": claim.storage_class} if claim.storage_class else {}),
-        }
         meta = metadata(claim.name, team)
         meta["labels"] = {**claim.labels, **meta["labels"]}
-        objects.append({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": meta, "spec": body})
+        objects.append(volume_claim(meta, quantity.normal(claim.size), claim.access, claim.storage_class))
     return objects
 
 

@@ -276,7 +276,7 @@ def read_claims(fields: Fields) -> tuple[Claim, ...]:
         kind = inner.text("storage_class", what="a StorageClass's name", ok=names.SUBDOMAIN)
         labels = inner.pairs("labels", label_problem)
         inner.done()
-        claims.append(Claim(name, size, access or ("ReadWriteOnce",), kind, labels))
+        claims.append(Claim(name, size, access or (names.ACCESS_MODE,), kind, labels))
     return tuple(claims)
 
 

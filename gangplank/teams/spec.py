@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from gangplank.k8s.names import ACCESS_MODE
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from fractions import Fraction
@@ -50,7 +52,7 @@ class Claim:
 
     name: str
     size: str
-    access: tuple[str, ...] = ("ReadWriteOnce",)
+    access: tuple[str, ...] = (ACCESS_MODE,)
     storage_class: str = ""  # empty: the cluster's default
     labels: Mapping[str, str] = field(default_factory=dict)
 

@@ -11,6 +11,8 @@ import jsonschema
 import pytest
 import yaml
 
+from gangplank.k8s.names import RESOURCE
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -179,3 +181,7 @@ def test_every_value_has_a_comment_that_tells_what_it_is(chart: Path) -> None:
         elif not told and not line.rstrip().endswith(":"):
             bare.append(line.strip())
     assert bare == []
+
+
+def test_the_simulated_gpus_accept_the_resource_names_of_the_library() -> None:
+    assert schema(ROOT / "charts/simulated-gpu")["properties"]["resource"]["pattern"] == f"^({RESOURCE.pattern})$"

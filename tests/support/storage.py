@@ -1,0 +1,44 @@
+"""Classes and volume claims of an inventory, and those of a cluster."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gangplank.site.storage import DEFAULT, LOCAL_PATH
+
+LOCAL = {"name": "local-path", "kind": "local", "folder": "/opt/local", "default": True}
+SHARED = {"name": "local-shared", "kind": "shared", "folder": "/mnt/shared"}
+NFS = {
+    "name": "nfs",
+    "kind": "csi",
+    "provisioner": "nfs.csi.k8s.io",
+    "access_modes": ["ReadWriteMany"],
+    "expansion": True,
+}
+CLASSES = [LOCAL, SHARED, NFS]
+
+
+def live_class(name: str, provisioner: str = LOCAL_PATH, **more: Any) -> dict[str, Any]:
+    default = more.pop("default", False)
+    meta = {"name": name, "annotations": {DEFAULT: "true"} if default else {}}
+    return {"metadata": meta, "provisioner": provisioner, "allowVolumeExpansion": True} | more
+
+
+def live_claim(cls: str = "local-path", phase: str = "Bound", modes: list[str] | None = None) -> dict[str, Any]:
+    spec = {
+        "storageClassName": cls,
+        "accessModes": modes or ["ReadWriteOnce"],
+        "resources": {"requests": {"storage": "10Gi"}},
+    }
+    return {"metadata": {"name": "data", "namespace": "a"}, "spec": spec, "status": {"phase": phase}}
+
+
+def claim(**fields: Any) -> dict[str, Any]:
+    return {"name": "data", "namespace": "a", "size": "10Gi", **fields}
+
+
+LIVE_CLASSES = [
+    live_class("local-path", default=True),
+    live_class("nfs", "nfs.csi.k8s.io"),
+    live_class("fixed", "x.csi", allowVolumeExpansion=False),
+]
