@@ -22,15 +22,15 @@ Json = dict[str, Any]
 ROOT = Path(__file__).resolve().parents[1]
 CHART = ROOT / "charts/training-job"
 BACKEND_NAMES = ("volcano", "pytorchjob")
-INSTEAD = "run instead: gangplank submit JOB"
+INSTEAD = "run gangplank submit JOB instead"
 # Fields that only a back-end of its own has, or that need what a chart has not.
 ABSENT = ("elastic", "volcano", "pytorchjob", "trainjob", "indexed", "collective_fallback")
 CPU = r"^([0-9]+m|[0-9]+(\.[0-9]+)?)$"  # what the chart can count threads from
 
 
-def absent(what: str, why: str = "is not of this chart") -> Json:
-    """A schema that nothing fits, whose message says what to do: Helm shows the constant."""
-    return {"allOf": [{"const": f"absent: {what} {why}; {INSTEAD}"}, {"type": "null"}]}
+def absent(what: str, why: str = "is not supported by this chart") -> Json:
+    """A schema that no value fits, with the fix in its message: Helm shows the constant."""
+    return {"allOf": [{"const": f"absent: {what} {why}. Fix: {INSTEAD}"}, {"type": "null"}]}
 
 
 def values_schema() -> Json:

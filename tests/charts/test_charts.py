@@ -16,9 +16,9 @@ CHARTS = sorted(path.parent for path in (ROOT / "charts").glob("*/Chart.yaml"))
 
 @pytest.fixture(scope="module")
 def tools() -> dict[str, str]:
-    """Folder of each tool's commands; built where the cache has none."""
-    found: dict[str, str] = build(["helm", "helm-unittest", "helm-docs"], print)["bin"]
-    return found
+    """The folder of each tool's commands; they are built if the cache lacks them."""
+    folders: dict[str, str] = build(["helm", "helm-unittest", "helm-docs"], print)["bin"]
+    return folders
 
 
 def run(*command: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:

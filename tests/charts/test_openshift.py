@@ -1,6 +1,6 @@
-"""OpenShift would admit what we install: Volcano by a grant for its own accounts alone, the operator by none.
+"""OpenShift would admit what we install: Volcano with a grant for its own accounts only, the operator without one.
 
-What a SecurityContextConstraints admits is told here as OpenShift's documentation has it; no real one was asked.
+The rules of SecurityContextConstraints follow OpenShift's documentation; they were not tested on OpenShift.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ Json = dict[str, Any]
 
 
 def variables(role: str) -> Json:
-    found: Json = yaml.safe_load((ROOT / f"roles/{role}/vars/main.yml").read_text())
-    return found
+    content: Json = yaml.safe_load((ROOT / f"roles/{role}/vars/main.yml").read_text())
+    return content
 
 
 def template(*arguments: str) -> list[Json]:
@@ -46,26 +46,26 @@ def pods(items: list[Json]) -> Iterator[Json]:
 
 def why_not(pod: Json, scc: Json) -> list[str]:
     """What a SecurityContextConstraints with MustRunAsNonRoot refuses of a pod."""
-    found = [f"host: {key}" for key in ("hostNetwork", "hostPID", "hostIPC") if pod.get(key)]
+    refusals = [f"host: {key}" for key in ("hostNetwork", "hostPID", "hostIPC") if pod.get(key)]
     kinds = {kind for volume in pod.get("volumes", []) for kind in volume if kind != "name"} | {"projected"}
-    found += [f"volume: {kind}" for kind in sorted(kinds - {*scc["volumes"]})]
+    refusals += [f"volume: {kind}" for kind in sorted(kinds - {*scc["volumes"]})]
     for container in [*pod["containers"], *pod.get("initContainers", [])]:
-        both = {**pod.get("securityContext", {}), **container.get("securityContext", {})}
-        powers = both.get("capabilities", {})
-        found += [f"capability: {name}" for name in powers.get("add", []) if name not in scc["allowedCapabilities"]]
-        found += ["capabilities are not dropped"] if powers.get("drop") != ["ALL"] else []
-        found += ["root"] if both.get("runAsUser") == 0 or not both.get("runAsNonRoot") else []
-        found += ["privilege escalation"] if both.get("allowPrivilegeEscalation") is not False else []
-        found += ["seccomp"] if both.get("seccompProfile") != {"type": "RuntimeDefault"} else []
-    return found
+        context = {**pod.get("securityContext", {}), **container.get("securityContext", {})}
+        powers = context.get("capabilities", {})
+        refusals += [f"capability: {name}" for name in powers.get("add", []) if name not in scc["allowedCapabilities"]]
+        refusals += ["capabilities are not dropped"] if powers.get("drop") != ["ALL"] else []
+        refusals += ["root"] if context.get("runAsUser") == 0 or not context.get("runAsNonRoot") else []
+        refusals += ["privilege escalation"] if context.get("allowPrivilegeEscalation") is not False else []
+        refusals += ["seccomp"] if context.get("seccompProfile") != {"type": "RuntimeDefault"} else []
+    return refusals
 
 
 @pytest.fixture(scope="module")
 def scc() -> Json:
-    """Volcano's, rendered."""
+    """Volcano's SecurityContextConstraints, rendered."""
     text = jinja2.Template(yaml.safe_dump(variables("volcano")["__volcano_scc"])).render(NAMES)
-    found: Json = yaml.safe_load(text)
-    return found
+    constraints: Json = yaml.safe_load(text)
+    return constraints
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +89,7 @@ def test_exactly_the_accounts_that_need_it_are_granted_it(volcano: list[Json], s
     assert scc["groups"] == []
 
 
-def test_nothing_is_granted_that_nobody_asks_for(volcano: list[Json], scc: Json) -> None:
+def test_nothing_is_granted_that_no_pod_requests(volcano: list[Json], scc: Json) -> None:
     added = {name for pod in volcano for c in pod["containers"] for name in c["securityContext"]["capabilities"]["add"]}
     assert added == {*scc["allowedCapabilities"]}
     assert not any(value for key, value in scc.items() if key.startswith("allow") and key != "allowedCapabilities")
@@ -109,14 +109,14 @@ def test_the_training_operator_leaves_its_user_to_the_platform(tmp_path: Path) -
         for text in injected.values()
         for container in yaml.safe_load(text.replace("{{", "").replace("}}", ""))
     ]
-    found = [*pods(items), {"containers": init}]
-    assert len(found) == 2
-    for pod in found:
+    specs = [*pods(items), {"containers": init}]
+    assert len(specs) == 2
+    for pod in specs:
         assert why_not(pod, restricted) == []
         assert "runAsUser" not in str(pod)
         assert "runAsGroup" not in str(pod)
 
 
-def test_a_plain_cluster_gets_a_user_of_ours() -> None:
+def test_any_other_cluster_gets_our_user() -> None:
     text = str(list(pods(template("t", str(ROOT / "charts/training-operator")))))
     assert "runAsUser" in text

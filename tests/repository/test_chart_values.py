@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -185,3 +186,14 @@ def test_every_value_has_a_comment_that_tells_what_it_is(chart: Path) -> None:
 
 def test_the_simulated_gpus_accept_the_resource_names_of_the_library() -> None:
     assert schema(ROOT / "charts/simulated-gpu")["properties"]["resource"]["pattern"] == f"^({RESOURCE.pattern})$"
+
+
+def test_a_refusal_of_a_template_has_the_shape_of_all_errors() -> None:
+    calls = {
+        call
+        for path in ROOT.glob("charts/*/templates/**/*")
+        if path.is_file()
+        for call in re.findall(r'\bfail \(?(?:printf )?"([^"]*)"', path.read_text())
+    }
+    assert len(calls) >= 7
+    assert [call for call in calls if not re.fullmatch(r"\S+: got .+, expected .+\. Fix: .+", call)] == []

@@ -1,11 +1,11 @@
 {{/* The job with its defaults, as JSON: {{ $job := include "training-job.job" . | fromJson }} */}}
 {{- define "training-job.job" -}}
 {{- $library := .Files.Get "files/library.json" | fromJson -}}
-{{- $given := .Values.training_job -}}
+{{- $input := .Values.training_job -}}
 {{- $job := deepCopy $library.defaults -}}
-{{- range $name, $value := $given }}{{ $_ := set $job $name $value }}{{ end -}}
-{{- $all := include "training-job.resources" (dict "given" ($given.resources | default dict) "defaults" $library.resources) | fromJson -}}
-{{- $master := include "training-job.resources" (dict "given" ($given.master_resources | default dict) "defaults" $all) | fromJson -}}
+{{- range $name, $value := $input }}{{ $_ := set $job $name $value }}{{ end -}}
+{{- $all := include "training-job.resources" (dict "input" ($input.resources | default dict) "defaults" $library.resources) | fromJson -}}
+{{- $master := include "training-job.resources" (dict "input" ($input.master_resources | default dict) "defaults" $all) | fromJson -}}
 {{- $gpus := max ($all.gpus | int) ($master.gpus | int) -}}
 {{- $_ := set $job "asked" (dict "worker" $all "master" $master) -}}
 {{- $_ := set $job "gpus" $gpus -}}
@@ -24,22 +24,22 @@
 {{- if and (kindIs "float64" .) (eq (floor .) .) }}{{ int64 . }}{{ else }}{{ . }}{{ end -}}
 {{- end -}}
 
-{{/* What a replica asks for, over defaults: {{ include "training-job.resources" (dict "given" … "defaults" …) | fromJson }} */}}
+{{/* The resources that a replica requests, with defaults: {{ include "training-job.resources" (dict "input" … "defaults" …) | fromJson }} */}}
 {{- define "training-job.resources" -}}
-{{- $given := .given -}}
-{{- $made := deepCopy .defaults -}}
+{{- $input := .input -}}
+{{- $result := deepCopy .defaults -}}
 {{- range $name := list "cpu" "memory" -}}
-{{- with index $given $name -}}
+{{- with index $input $name -}}
 {{- if kindIs "map" . -}}
-{{- range $side, $amount := . }}{{ $_ := set (index $made $name) $side (include "training-job.text" $amount) }}{{ end -}}
-{{- else }}{{ $_ := set (index $made $name) "request" (include "training-job.text" .) }}{{ end -}}
+{{- range $side, $amount := . }}{{ $_ := set (index $result $name) $side (include "training-job.text" $amount) }}{{ end -}}
+{{- else }}{{ $_ := set (index $result $name) "request" (include "training-job.text" .) }}{{ end -}}
 {{- end -}}
 {{- end -}}
-{{- if kindIs "map" $given.gpus -}}
-{{- $_ := set $made "gpus" ($given.gpus.limit | default $given.gpus.request | default 0) -}}
-{{- else if hasKey $given "gpus" }}{{ $_ := set $made "gpus" $given.gpus }}{{ end -}}
-{{- with $given.gpu_resource }}{{ $_ := set $made "gpu_resource" . }}{{ end -}}
-{{- toJson $made -}}
+{{- if kindIs "map" $input.gpus -}}
+{{- $_ := set $result "gpus" ($input.gpus.limit | default $input.gpus.request | default 0) -}}
+{{- else if hasKey $input "gpus" }}{{ $_ := set $result "gpus" $input.gpus }}{{ end -}}
+{{- with $input.gpu_resource }}{{ $_ := set $result "gpu_resource" . }}{{ end -}}
+{{- toJson $result -}}
 {{- end -}}
 
 {{/* The back-end's manifest with this job's names in it: {{ include "training-job.manifest" (list . $job) | fromJson }} */}}
@@ -50,29 +50,29 @@
 {{- range $name := list "name" "namespace" "image" "queue" -}}
 {{- $text = $text | replace (printf "@%s@" $name) (index $job $name) -}}
 {{- end -}}
-{{- $made := $text | replace "@port@" (toString (int $job.port)) | fromJson -}}
-{{- $_ := set $made "metadata" (include "training-job.meta" (list $job $made.metadata) | fromJson) -}}
-{{- toJson $made -}}
+{{- $result := $text | replace "@port@" (toString (int $job.port)) | fromJson -}}
+{{- $_ := set $result "metadata" (include "training-job.meta" (list $job $result.metadata) | fromJson) -}}
+{{- toJson $result -}}
 {{- end -}}
 
-{{/* Metadata with the job's labels and annotations: ours win among labels, the job's among annotations.
+{{/* Metadata with the job's labels and annotations: the chart's labels and the job's annotations have priority.
      {{ include "training-job.meta" (list $job $metadata) | fromJson }} */}}
 {{- define "training-job.meta" -}}
 {{- $job := index . 0 -}}
-{{- $made := deepCopy (index . 1) -}}
-{{- if $job.team }}{{ $_ := set $made.labels $job.team_label $job.team }}{{ end -}}
+{{- $result := deepCopy (index . 1) -}}
+{{- if $job.team }}{{ $_ := set $result.labels $job.team_label $job.team }}{{ end -}}
 {{- range $key, $text := $job.labels -}}
-{{- if not (hasKey $made.labels $key) }}{{ $_ := set $made.labels $key $text }}{{ end -}}
+{{- if not (hasKey $result.labels $key) }}{{ $_ := set $result.labels $key $text }}{{ end -}}
 {{- end -}}
 {{- if $job.annotations -}}
-{{- $notes := $made.annotations | default dict -}}
+{{- $notes := $result.annotations | default dict -}}
 {{- range $key, $text := $job.annotations }}{{ $_ := set $notes $key $text }}{{ end -}}
-{{- $_ := set $made "annotations" $notes -}}
+{{- $_ := set $result "annotations" $notes -}}
 {{- end -}}
-{{- toJson $made -}}
+{{- toJson $result -}}
 {{- end -}}
 
-{{/* The name of the ConfigMap that carries the script, another one for another script: {{ include "training-job.script" (list . $job) }} */}}
+{{/* The name of the ConfigMap with the script, which depends on its content: {{ include "training-job.script" (list . $job) }} */}}
 {{- define "training-job.script" -}}
 {{- $job := index . 1 -}}
 {{- $digest := printf "%s\n%s\n%s" $job.backend (base $job.script) (index . 0).Values.script | sha256sum -}}

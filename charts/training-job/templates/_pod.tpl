@@ -1,14 +1,14 @@
-{{/* A pod template of the library's, filled in for a role: {{ include "training-job.template" (list . $job "master" $template) | fromJson }} */}}
+{{/* The library's pod template, filled in for a role: {{ include "training-job.template" (list . $job "master" $template) | fromJson }} */}}
 {{- define "training-job.template" -}}
 {{- $context := index . 0 -}}
 {{- $job := index . 1 -}}
 {{- $role := index . 2 -}}
-{{- $made := deepCopy (index . 3) -}}
+{{- $result := deepCopy (index . 3) -}}
 {{- $library := $context.Files.Get "files/library.json" | fromJson -}}
 {{- $asked := index $job.asked $role -}}
-{{- $pod := $made.spec -}}
+{{- $pod := $result.spec -}}
 {{- $container := first $pod.containers -}}
-{{- $_ := set $made "metadata" (include "training-job.meta" (list $job $made.metadata) | fromJson) -}}
+{{- $_ := set $result "metadata" (include "training-job.meta" (list $job $result.metadata) | fromJson) -}}
 {{- $_ := unset $container "command" -}}
 {{- $_ := unset $container "args" -}}
 {{- $_ := set $container "imagePullPolicy" $job.image_pull_policy -}}
@@ -55,7 +55,7 @@
 {{- end -}}
 {{- if $tolerated }}{{ $_ := set $pod "tolerations" $tolerated }}{{ end -}}
 {{- with $job.node_selector }}{{ $_ := set $pod "nodeSelector" . }}{{ end -}}
-{{- toJson $made -}}
+{{- toJson $result -}}
 {{- end -}}
 
 {{/* A container's command: a script starts through torchrun. {{ include "training-job.command" (list $library $job) | fromJsonArray }} */}}
@@ -95,15 +95,15 @@
 {{- $cpu := (index . 1).cpu.request -}}
 {{- $cores := ternary (div (trimSuffix "m" $cpu | int64) 1000) (floor (float64 (trimSuffix "m" $cpu)) | int64) (hasSuffix "m" $cpu) -}}
 {{- $own := deepCopy ($job.env | default dict) -}}
-{{- $made := list -}}
+{{- $result := list -}}
 {{- range $variable := index . 2 -}}
 {{- if eq $variable.name "OMP_NUM_THREADS" }}{{ $_ := set $variable "value" (max 1 (div $cores (int $job.processes_per_node)) | toString) }}{{ end -}}
 {{- if hasKey $own $variable.name -}}
 {{- $_ := set $variable "value" (index $own $variable.name) -}}
 {{- $_ := unset $own $variable.name -}}
 {{- end -}}
-{{- $made = append $made $variable -}}
+{{- $result = append $result $variable -}}
 {{- end -}}
-{{- range $name, $value := $own }}{{ $made = append $made (dict "name" $name "value" $value) }}{{ end -}}
-{{- toJson $made -}}
+{{- range $name, $value := $own }}{{ $result = append $result (dict "name" $name "value" $value) }}{{ end -}}
+{{- toJson $result -}}
 {{- end -}}

@@ -1,38 +1,118 @@
+{{/* Refuses a value: {{ include "training-job.refuse" (list "training_job.queue" $got "what is expected" "what to do") }} */}}
+{{- define "training-job.refuse" -}}
+{{- fail (printf "%s: got %s, expected %s. Fix: %s" (index . 0) (index . 1 | toJson) (index . 2) (index . 3)) -}}
+{{- end -}}
+
 {{/* Refuses what no single field shows: {{ include "training-job.rules" (list . $job) }}. Each rule is one of gangplank/jobs/rules.py. */}}
 {{- define "training-job.rules" -}}
 {{- $context := index . 0 -}}
 {{- $job := index . 1 -}}
 {{- $library := $context.Files.Get "files/library.json" | fromJson -}}
+
 {{- $longest := printf "%s-worker-%d" $job.name (sub (max 1 (int $job.workers)) 1) -}}
-{{- if gt (len $longest) ($library.longest | int) }}{{ fail (printf "training_job.name: the longest pod name, %s, has more than %v characters; shorten it" $longest $library.longest) }}{{ end -}}
-{{- if and $job.script $job.command }}{{ fail "training_job.command: script or command, not both; script starts through torchrun by itself" }}{{ end -}}
-{{- if and (not $job.script) (or $job.hyperparameters $job.output) }}{{ fail "training_job.script: hyperparameters and output need a script; pass them to your command in args" }}{{ end -}}
-{{- if and (not $job.script) (gt (int $job.processes_per_node) 1) (not (regexMatch "torchrun|torch.distributed.run" (toString $job.command))) }}{{ fail "training_job.processes_per_node: 1 for a command that is not torchrun; use script, or start your command with torchrun" }}{{ end -}}
-{{- if $job.script -}}
-{{- if not (hasSuffix ".py" $job.script) }}{{ fail "training_job.script: a path that ends in .py; start other programs with command and args" }}{{ end -}}
-{{- if and (not (hasPrefix "/" $job.script)) (not $context.Values.script) }}{{ fail (printf "training_job.script: %s travels with the job; add --set-file script=%s, or %s" $job.script $job.script $library.instead) }}{{ end -}}
+{{- if gt (len $longest) ($library.longest | int) -}}
+{{- $expected := printf "a name whose longest pod name, %s, has at most %v characters" $longest $library.longest -}}
+{{- include "training-job.refuse" (list "training_job.name" $job.name $expected "shorten it") -}}
 {{- end -}}
-{{- if gt (len $context.Values.script) ($library.scriptLimit | int) }}{{ fail "script: more than a ConfigMap holds; put it into an image and give its absolute path" }}{{ end -}}
-{{- if and $context.Values.script (or (not $job.script) (hasPrefix "/" $job.script)) }}{{ fail "script: needs training_job.script to be a relative path" }}{{ end -}}
+
+{{- if and $job.script $job.command -}}
+{{- $expected := "script or command, not both: script already starts with torchrun" -}}
+{{- include "training-job.refuse" (list "training_job.command" $job.command $expected "remove one of the two") -}}
+{{- end -}}
+
+{{- if and (not $job.script) (or $job.hyperparameters $job.output) -}}
+{{- $expected := "a script: hyperparameters and output need a script" -}}
+{{- include "training-job.refuse" (list "training_job.script" "" $expected "pass them to your command in args") -}}
+{{- end -}}
+
+{{- $torchrun := regexMatch "torchrun|torch.distributed.run" (toString $job.command) -}}
+{{- if and (not $job.script) (gt (int $job.processes_per_node) 1) (not $torchrun) -}}
+{{- $fix := "use script, or start your command with torchrun" -}}
+{{- $expected := "1 for a command that is not torchrun" -}}
+{{- include "training-job.refuse" (list "training_job.processes_per_node" $job.processes_per_node $expected $fix) -}}
+{{- end -}}
+
+{{- if and $job.script (not (hasSuffix ".py" $job.script)) -}}
+{{- $fix := "start other programs with command and args" -}}
+{{- include "training-job.refuse" (list "training_job.script" $job.script "a path that ends in .py" $fix) -}}
+{{- end -}}
+
+{{- if and $job.script (not (hasPrefix "/" $job.script)) (not $context.Values.script) -}}
+{{- $fix := printf "add --set-file script=%s, or %s" $job.script $library.instead -}}
+{{- $expected := "an absolute path, or the content of the file, which travels with the job" -}}
+{{- include "training-job.refuse" (list "training_job.script" $job.script $expected $fix) -}}
+{{- end -}}
+
+{{- if gt (len $context.Values.script) ($library.scriptLimit | int) -}}
+{{- $expected := printf "at most %v, which a ConfigMap holds" $library.scriptLimit -}}
+{{- $fix := "put it into an image and set training_job.script to its absolute path" -}}
+{{- include "training-job.refuse" (list "script" (printf "%d bytes" (len $context.Values.script)) $expected $fix) -}}
+{{- end -}}
+
+{{- if and $context.Values.script (or (not $job.script) (hasPrefix "/" $job.script)) -}}
+{{- $expected := "a relative path, as the script travels with the job" -}}
+{{- $fix := "set it to the script's file name, or leave --set-file script out" -}}
+{{- include "training-job.refuse" (list "training_job.script" ($job.script | default "") $expected $fix) -}}
+{{- end -}}
+
 {{- range $role, $asked := $job.asked -}}
-{{- if and (eq $job.collective "nccl") (not $asked.gpus) }}{{ fail (printf "training_job.collective: nccl needs GPUs on the %s; ask for them, or use gloo" $role) }}{{ end -}}
-{{- if and $asked.gpus (lt (int $asked.gpus) (int $job.processes_per_node)) }}{{ fail (printf "training_job.processes_per_node: at most the %s's GPUs, %v" $role $asked.gpus) }}{{ end -}}
+{{- if and (eq $job.collective "nccl") (not $asked.gpus) -}}
+{{- $expected := printf "gloo, as nccl needs GPUs on the %s" $role -}}
+{{- include "training-job.refuse" (list "training_job.collective" "nccl" $expected "request GPUs, or use gloo") -}}
 {{- end -}}
+{{- if and $asked.gpus (lt (int $asked.gpus) (int $job.processes_per_node)) -}}
+{{- $expected := printf "at most %v, the GPUs of the %s" $asked.gpus $role -}}
+{{- $fix := "lower it, or request more GPUs" -}}
+{{- include "training-job.refuse" (list "training_job.processes_per_node" $job.processes_per_node $expected $fix) -}}
+{{- end -}}
+{{- end -}}
+
 {{- range $name := list "resources" "master_resources" -}}
 {{- $gpus := (index $job $name | default dict).gpus -}}
-{{- if and (kindIs "map" $gpus) $gpus.request $gpus.limit }}{{ if ne (int $gpus.request) (int $gpus.limit) }}{{ fail (printf "training_job.%s.gpus: GPUs cannot be overcommitted; give one number" $name) }}{{ end }}{{ end -}}
+{{- if kindIs "map" $gpus -}}
+{{- if and $gpus.request $gpus.limit (ne (int $gpus.request) (int $gpus.limit)) -}}
+{{- $expected := "one number, as GPUs cannot be overcommitted" -}}
+{{- include "training-job.refuse" (list (printf "training_job.%s.gpus" $name) $gpus $expected "set one number") -}}
 {{- end -}}
-{{- if and $job.min_available (gt (int $job.min_available) (int $job.replicas)) }}{{ fail (printf "training_job.min_available: at most the job's %v replicas" $job.replicas) }}{{ end -}}
-{{- if eq $job.queue "root" }}{{ fail "training_job.queue: Volcano refuses jobs in the root queue; name a leaf queue" }}{{ end -}}
+{{- end -}}
+{{- end -}}
+
+{{- if and $job.min_available (gt (int $job.min_available) (int $job.replicas)) -}}
+{{- $expected := printf "at most the job's %v replicas" $job.replicas -}}
+{{- include "training-job.refuse" (list "training_job.min_available" $job.min_available $expected "lower it") -}}
+{{- end -}}
+
+{{- if eq $job.queue "root" -}}
+{{- $expected := "a leaf queue, as Volcano refuses jobs in the root queue" -}}
+{{- include "training-job.refuse" (list "training_job.queue" $job.queue $expected "name a leaf queue") -}}
+{{- end -}}
+
 {{- $mounts := list -}}
-{{- $kept := or (not $job.volumes) (not (hasPrefix "/" ($job.output | default "/"))) -}}
+{{- $output := $job.output | default "" -}}
+{{- $kept := or (not $job.volumes) (not (hasPrefix "/" ($output | default "/"))) -}}
 {{- range $index, $volume := $job.volumes -}}
+{{- $path := printf "training_job.volumes[%d]" $index -}}
 {{- $mount := trimSuffix "/" $volume.mount -}}
-{{- if or (not $mount) (has $mount $mounts) }}{{ fail (printf "training_job.volumes[%d].mount: a folder below / that no other volume has" $index) }}{{ end -}}
-{{- $mounts = append $mounts $mount -}}
-{{- if hasPrefix (printf "%s/" $mount) (printf "%s/" (trimSuffix "/" ($job.output | default $mount))) }}{{ $kept = true }}{{ end -}}
-{{- $shared := has ($volume.access | default "ReadWriteOnce") (list "ReadWriteMany" "ReadOnlyMany") -}}
-{{- if and (ne ($volume.on | default "all") "master") (gt (int $job.replicas) 1) (not $shared) (not (hasKey ($job.node_selector | default dict) "kubernetes.io/hostname")) }}{{ fail (printf "training_job.volumes[%d].access: a claim that many nodes can mount; mount it `on: master`, or use a ReadWriteMany claim and say `access: ReadWriteMany`, or pin the job to one node with node_selector kubernetes.io/hostname" $index) }}{{ end -}}
+{{- if or (not $mount) (has $mount $mounts) -}}
+{{- $expected := "a folder below / that no other volume has" -}}
+{{- include "training-job.refuse" (list (printf "%s.mount" $path) $volume.mount $expected "mount it elsewhere") -}}
 {{- end -}}
-{{- if not $kept }}{{ fail "training_job.output: a folder below one of the volumes' mounts; else it is lost with the pod" }}{{ end -}}
+{{- $mounts = append $mounts $mount -}}
+{{- if hasPrefix (printf "%s/" $mount) (printf "%s/" (trimSuffix "/" ($output | default $mount))) }}{{ $kept = true }}{{ end -}}
+
+{{- $everywhere := and (ne ($volume.on | default "all") "master") (gt (int $job.replicas) 1) -}}
+{{- $access := $volume.access | default "ReadWriteOnce" -}}
+{{- $shared := has $access (list "ReadWriteMany" "ReadOnlyMany") -}}
+{{- $pinned := hasKey ($job.node_selector | default dict) "kubernetes.io/hostname" -}}
+{{- if and $everywhere (not $shared) (not $pinned) -}}
+{{- $many := "mount it `on: master`, or use a ReadWriteMany claim and set `access: ReadWriteMany`" -}}
+{{- $fix := printf "%s, or pin the job to one node with node_selector kubernetes.io/hostname" $many -}}
+{{- include "training-job.refuse" (list (printf "%s.access" $path) $access "a claim that many nodes can mount" $fix) -}}
+{{- end -}}
+{{- end -}}
+
+{{- if not $kept -}}
+{{- $expected := "a folder below one of the volumes' mounts; elsewhere it is lost with the pod" -}}
+{{- include "training-job.refuse" (list "training_job.output" $output $expected "change output or a mount") -}}
+{{- end -}}
 {{- end -}}

@@ -16,12 +16,12 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{/* An image's tag, which has to be a version: {{ include "training-operator.tag" (list "image.tag" .Values.image.tag) }} */}}
 {{- define "training-operator.tag" -}}
 {{- if eq (index . 1) "latest" -}}
-{{- fail (printf "%s: got latest, which is another image tomorrow, expected a version. Fix: leave %s out, for the one that was tested" (index . 0) (index . 0)) -}}
+{{- fail (printf "%s: got latest, which changes without notice, expected a version. Fix: leave %s out to get the tested version" (index . 0) (index . 0)) -}}
 {{- end -}}
 {{ index . 1 }}
 {{- end }}
 
-{{/* The operator's image, by digest where there is one: {{ include "training-operator.image" . }} */}}
+{{/* The operator's image, by digest if it has one: {{ include "training-operator.image" . }} */}}
 {{- define "training-operator.image" -}}
 {{- with .Values.image -}}
 {{ .repository }}{{ if .digest }}@{{ .digest }}{{ else }}:{{ include "training-operator.tag" (list "image.tag" .tag) }}{{ end }}
