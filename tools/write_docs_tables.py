@@ -1,4 +1,4 @@
-"""What docs/ takes from the code: docs/commands.md, tables of docs/storage.md and docs/wiring.md. `--write` writes it.
+"""What docs/ takes from the code: docs/commands.md, tables of docs/{proof,storage,wiring}.md. `--write` writes it.
 
 python -m tools.write_docs_tables             # names what is stale, exits 1
 python -m tools.write_docs_tables --write
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import inspect
 import io
 import re
 import sys
@@ -19,6 +20,7 @@ from gangplank.backends.base import Site
 from gangplank.cli import terminal
 from gangplank.cli.main import main as gangplank
 from gangplank.cli.main import parser
+from gangplank.proof.claims import CLAIMS
 from gangplank.site.storage import KINDS
 from gangplank.spec import JobSpec, Script
 
@@ -166,9 +168,20 @@ def storage_table() -> str:
     return table(["kind", "what it is", "how", "access modes", "a volume is created", "checked by"], rows)
 
 
+def claims_table() -> str:
+    """A row per claim of the proof, from its function's docstring."""
+    rows = []
+    for name, claim in CLAIMS.items():
+        text, _, mistakes = " ".join(inspect.cleandoc(claim.judge.__doc__ or "").split()).partition(" Fails for: ")
+        newer = f" Needs evidence of format {claim.since}." if claim.since > 1 else ""
+        rows.append((name, f"{text}{newer}", mistakes.removesuffix(".").replace("*", "\\*")))
+    return table(["claim", "what it shows", "fails for"], rows)
+
+
 PAGES: dict[str, Callable[[], str]] = {
     "docs/commands.md": commands_page,
     "docs/storage.md": storage_table,
+    "docs/proof.md": claims_table,
     "docs/wiring.md": wiring_tables,
 }
 

@@ -1,13 +1,24 @@
-"""What each rank can show afterwards: records chained by hash, printed as they happen, gathered by rank 0.
+"""Each rank's evidence: records chained by hash, printed as they happen, gathered by rank 0.
 
 A record is a JSON object; `hash` is the sha256 of its other members as canonical JSON, `prev` the hash of the rank's
 record before it. Every epoch the ranks exchange the heads of their chains, so a rewritten chain contradicts the others.
-`gangplank/proof/verdict.py` reads the records and says what they prove.
+`gangplank proof` reads the records and judges them; docs/proof.md lists their fields. A script writes them like this:
 
-    evidence = Evidence(rank, facts)            # writes a `begin` record
-    evidence.watch(ddp, first_step_of_epoch)    # gradients, before and after the all-reduce
-    evidence.saw(ids)                           # every batch
-    evidence.epoch(...)                         # and so on
+    watch = GradientWatch(ddp)                                # a DistributedDataParallel
+    evidence = Evidence(rank, facts)                          # a `begin` record: FORMAT and these facts
+    for epoch in (1, 2):
+        watch.arm()                                           # hash the gradients of the next step
+        for number, ids in enumerate(batches(epoch), start=1):  # this rank's sample ids, as tensors
+            loss = learn(ids)                                 # forward, backward, optimizer step
+            evidence.saw(ids)
+            if watch.armed:
+                evidence.gradients(epoch, number, watch)      # before and after the all-reduce
+        evidence.samples(epoch)                               # every id since the last such record
+        evidence.add("epoch", epoch=epoch, steps=len(batches(epoch)), samples=sum(map(len, batches(epoch))),
+                     loss=loss, accuracy=0.0, parameters=parameter_hash(net))
+        evidence.exchange_heads(epoch)
+    evidence.add("end", accuracy=0.0, seconds=0.0)
+    evidence.exchange_heads(None)                             # the last record: this rank has finished
 
 No `from __future__ import annotations` here: DDP wants a hook whose annotations are types, not strings.
 """
@@ -30,9 +41,12 @@ from torch.nn.parallel import DistributedDataParallel
 
 Record = dict[str, object]
 
+# What the records hold; docs/proof.md says what each number means. Evidence that was written before there was one is 1.
+FORMAT = 2
+
 
 def canonical(record: Mapping[str, object]) -> bytes:
-    """The one way to write a record down, so that its hash means something."""
+    """The one way to write a record down, so that its hash is defined."""
     return json.dumps(record, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
 
 
@@ -52,7 +66,7 @@ def parameter_hash(net: nn.Module) -> str:
 
 
 def pack_ids(ids: torch.Tensor) -> Record:
-    """Sample ids as a compressed bitmap (bit i of byte i // 8 is id i) and the ids that came again."""
+    """Sample ids as a compressed bitmap (bit i % 8 of byte i // 8 is id i) and the ids that were repeated."""
     values, counts = torch.unique(ids, return_counts=True)
     bits = torch.zeros((int(values[-1]) // 8 + 1) * 8 if len(values) else 0, dtype=torch.uint8)
     bits[values] = 1
@@ -63,7 +77,7 @@ def pack_ids(ids: torch.Tensor) -> Record:
 
 
 class GradientWatch:
-    """A DDP communication hook: DDP's own averaging, which on demand hashes what goes in and what comes out."""
+    """A DDP communication hook: DDP's own averaging, which hashes what goes in and what comes out when armed."""
 
     def __init__(self, ddp: DistributedDataParallel, ignore: Iterable[nn.Parameter] = ()) -> None:
         self.names = {id(p): name for name, p in ddp.module.named_parameters()}
@@ -101,11 +115,11 @@ class GradientWatch:
 
 
 class Evidence:
-    """One rank's chain, and on rank 0 also what the others have handed in."""
+    """One rank's chain, and on rank 0 also the records that the others have handed in."""
 
     def __init__(self, rank: int, facts: Record, collected: Mapping[int, list[Record]] | None = None,
                  resumed: Record | None = None) -> None:
-        """Begin a chain, or go on with the one in `collected` (all chains up to a checkpoint)."""
+        """Begin a chain, or continue the one in `collected` (all chains up to a checkpoint)."""
         self.rank = rank
         # Lines, not records: a checkpoint writes them all, and must not take longer the longer the run is.
         self.collected = {r: [canonical(record) + b"\n" for record in records]
@@ -118,7 +132,7 @@ class Evidence:
         self.turn = threading.RLock()  # a checkpoint's thread makes the record that a mark stands for
         self.marked: tuple[int, list[torch.Tensor]] | None = None
         self.before_mark = 0
-        self.add("begin", **facts, resumed=resumed)
+        self.add("begin", format=FORMAT, **facts, resumed=resumed)
 
     def add(self, kind: str, **fields: object) -> None:
         """Append one record and print it."""
@@ -150,7 +164,7 @@ class Evidence:
             self._add("samples", epoch=epoch, **pack_ids(torch.cat(ids)))
 
     def mark(self, epoch: int) -> None:
-        """Draw the line up to which `take` takes; the record of the samples before it is made by whoever comes next."""
+        """Set the mark up to which `take` takes; the next caller makes the record of the samples before it."""
         self.marked, self.ids = (epoch, self.ids), []
 
     def _settle(self) -> None:
@@ -165,7 +179,7 @@ class Evidence:
         watch.armed = False
 
     def exchange_heads(self, epoch: int | None) -> None:
-        """Tell the others this chain's head and record theirs; None marks the last exchange of a run."""
+        """Send the others this chain's head and record theirs; None marks the last exchange of a run."""
         heads = [raw.hex() for raw in all_gather_bytes(bytes.fromhex(self.head))]
         self.add("heads", epoch=epoch, heads=heads)
 
@@ -179,7 +193,7 @@ class Evidence:
 
     def hand_in(self, extra: Record, taken: list[bytes],
                 group: dist.ProcessGroup | None = None) -> list[dict[str, Any]]:
-        """Bring records to rank 0, with something extra; returns everybody's extra on rank 0."""
+        """Bring records to rank 0, with something extra; returns every rank's extra on rank 0."""
         mine = json.dumps(extra).encode() + b"\n" + b"".join(taken)
         extras = []
         for rank, raw in enumerate(gather_bytes(mine, group)):

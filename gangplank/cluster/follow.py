@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from gangplank.cluster.client import Kube
+    from gangplank.proof.records import Records
     from gangplank.spec import Json
 
 POLL_S = 1.0
@@ -48,7 +49,7 @@ class JobWatch:
         self.pods: list[Json] = []
         self.failure: tuple[str, str] | None = None
         self.logs: dict[str, Log] = {}  # pod uid/container/restart
-        self.records: list[dict[str, object]] = []
+        self.records: Records = []
         self.seen = Progress()
 
     @property

@@ -1,4 +1,4 @@
-"""What a job's manifest asks of its training, and where its evidence will lie; the manifest may be a live one."""
+"""What a job's manifest asks of its training, and where its evidence will be; the manifest may be a live one."""
 
 from __future__ import annotations
 
@@ -17,11 +17,13 @@ if TYPE_CHECKING:
     from gangplank.spec import Json
 
 EVIDENCE = "evidence.jsonl"  # the trainer's name for it, in the folder that --output names
+
+
 def pods(manifest: Json) -> list[Json]:
     """The pods that the controllers make of a manifest, rank 0's first."""
     backend = backend_of(manifest)
-    made = BACKENDS[backend].objects(manifest) if backend else []
-    return sorted((item for item in made if item["kind"] == "Pod"), key=lambda pod: seen(pod)["rank"] != "0")
+    objects = BACKENDS[backend].objects(manifest) if backend else []
+    return sorted((item for item in objects if item["kind"] == "Pod"), key=lambda pod: seen(pod)["rank"] != "0")
 
 
 def words(pod: Json) -> list[str]:
@@ -36,12 +38,12 @@ def flag(line: Sequence[str], name: str) -> str | None:
     >>> flag(["--epochs", "2", "--epochs=3"], "epochs"), flag(["--nproc_per_node=2"], "nproc-per-node")
     ('3', '2')
     """
-    found = None
+    last = None
     for number, word in enumerate(line):
-        given, equals, value = word.partition("=")
-        if given.startswith("--") and given[2:].replace("_", "-") == name:
-            found = value if equals else next(iter(line[number + 1 :]), None)
-    return found
+        option, equals, value = word.partition("=")
+        if option.startswith("--") and option[2:].replace("_", "-") == name:
+            last = value if equals else next(iter(line[number + 1 :]), None)
+    return last
 
 
 def integer(text: str | None) -> int | None:
@@ -50,13 +52,13 @@ def integer(text: str | None) -> int | None:
 
 
 def expected(manifest: Json) -> Expected:
-    """What the evidence of a job has to show, from its manifest; None where that says nothing."""
-    made = pods(manifest)
-    line = words(made[0]) if made else []
-    env = environment(made[0], made[0]["spec"]["containers"][0]) if made else {}
+    """What the evidence of a job has to show, from its manifest; None where it does not say."""
+    replicas = pods(manifest)
+    line = words(replicas[0]) if replicas else []
+    env = environment(replicas[0], replicas[0]["spec"]["containers"][0]) if replicas else {}
     processes = integer(flag(line, "nproc-per-node")) or integer(env.get("PET_NPROC_PER_NODE")) or 1
     batch = integer(flag(line, "batch-size"))
-    world_size = len(made) * processes
+    world_size = len(replicas) * processes
     return Expected(
         world_size=world_size,
         epochs=integer(flag(line, "epochs")),
@@ -67,7 +69,7 @@ def expected(manifest: Json) -> Expected:
 
 
 def job_uid(live: Json) -> str | None:
-    """What the evidence of a live job is stamped with (see Wiring.job_uid); None where its manifest cannot tell.
+    """The job_uid that the evidence of a live job carries (see Wiring.job_uid); None if its manifest does not hold it.
 
     >>> job_uid({"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": {"name": "a", "uid": "1-2"}})
     'a-1-2'
@@ -77,9 +79,9 @@ def job_uid(live: Json) -> str | None:
 
 
 def claimed(records: Records) -> Expected:
-    """What evidence says of itself, for evidence that comes without its job: as many ranks as the last start had."""
+    """What evidence without its job is compared with: its own world, of as many ranks as the last start had."""
     run = select(records)
-    begins = [run.last_begin(rank) for rank in run.chains]
+    begins = [run.last_begin(rank) for rank in run.chains if run.of("begin", rank)]
     sizes = [integer(str(begin.get("world_size"))) or 1 for begin in begins]
     pods = {str(begin.get("pod_uid") or begin.get("pod")) for begin in begins}
     size = max(sizes, default=1)

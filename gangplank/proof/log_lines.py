@@ -1,4 +1,4 @@
-"""One line of a log: the trainer's if it has the shape of its events or records, else somebody else's and passed over.
+"""One line of a log: the trainer's if it has the shape of its events or records, else another program's and ignored.
 
 Scripts and libraries print JSON too, so the shape is checked field by field: names, types and ranges. The trainer's
 log.py and evidence.py write what this reads.
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 MARK = '{"event":"'  # how the trainer's log.py begins a line; evidence.jsonl has records without it
-MOST = 2**53  # a number that any JSON reader takes for what it is
+MOST = 2**53  # the largest whole number that every JSON reader reads exactly
 LONGEST = 253  # characters of a name in Kubernetes
 DIGEST = re.compile(r"[0-9a-f]{64}")  # sha256
 
 
-def count(value: object) -> bool:
+def count(value: object) -> TypeGuard[int]:
     """Whether it is a whole number of 0 or more."""
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MOST
 
@@ -83,7 +83,7 @@ def fits(fields: object, shape: Shape) -> bool:
 
 
 def is_event(fields: Mapping[str, object]) -> bool:
-    """Whether an object is one of the trainer's events that show how far it is."""
+    """Whether an object is one of the trainer's progress events."""
     event = fields.get("event")
     return isinstance(event, str) and event in EVENTS and fits(fields, EVENTS[event])
 

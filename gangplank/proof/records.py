@@ -11,62 +11,118 @@ import json
 import re
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
+from gangplank.errors import Problem, Unreadable, shown
 from gangplank.proof import log_lines
 
-Record = Mapping[str, object]
-Records = list[dict[str, object]]
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+FORMAT = 2  # the newest format that this library knows, as in trainer/evidence.py; docs/proof.md says what each means
 RANK = re.compile(r"[0-9]{1,9}")
 
 
-def read_records(text: str) -> list[dict[str, object]]:
-    r"""The evidence in a rank's log or in evidence.jsonl; other lines are passed over.
+class EvidenceError(Unreadable):
+    """A record that its format does not explain: which, got, expected, fix."""
+
+
+class Record(dict[str, object]):
+    """One record of evidence; its fields are read with their type, and one that is missing is named.
+
+    >>> Record(kind="epoch", rank=1, seq=4, steps="x").whole("steps")
+    Traceback (most recent call last):
+    gangplank.proof.records.EvidenceError: rank 1 record 4 (epoch) steps: got "x", expected a whole number >= 0. \
+Fix: write it as docs/proof.md says
+    """
+
+    @property
+    def name(self) -> str:
+        """How a message calls it."""
+        return f"rank {self.get('rank')} record {self.get('seq')} ({self.get('kind')})"
+
+    def refused(self, key: str, expected: str, fix: str = "write it as docs/proof.md says") -> EvidenceError:
+        """The error about one field."""
+        return EvidenceError(str(Problem(f"{self.name} {key}", shown(self.get(key)), expected, fix)))
+
+    def __missing__(self, key: str) -> object:
+        raise self.refused(key, "a value")
+
+    def whole(self, key: str) -> int:
+        """A whole number of 0 or more."""
+        value = self.get(key)
+        if not log_lines.count(value):
+            raise self.refused(key, "a whole number >= 0")
+        return value
+
+    def number(self, key: str) -> float:
+        """A finite number."""
+        value = self.get(key)
+        if not log_lines.amount(value):
+            raise self.refused(key, "a finite number")
+        return value
+
+    def text(self, key: str) -> str:
+        """A text."""
+        value = self.get(key)
+        if not isinstance(value, str):
+            raise self.refused(key, "a text")
+        return value
+
+
+Records = list[Record]
+
+
+def read_records(text: str) -> Records:
+    r"""The evidence in a rank's log or in evidence.jsonl; other lines are ignored.
 
     >>> read_records('hello\n{"kind":"metrics"}\n{"event":"step"}')
     []
     """
-    found = (log_lines.read(line) for line in text.split("\n"))
-    return [record(fields) for fields in found if fields and log_lines.is_record(fields)]
+    lines = map(log_lines.read, text.split("\n"))
+    return [record(fields) for fields in lines if fields and log_lines.is_record(fields)]
 
 
-def record(fields: Record) -> dict[str, object]:
-    """A record without the mark that a log has of it."""
-    return {key: value for key, value in fields.items() if key != "event"}
+def record(fields: Mapping[str, object]) -> Record:
+    """A record without the `event` that marks it in a log."""
+    return Record({key: value for key, value in fields.items() if key != "event"})
 
 
-def record_hash(record: Record) -> str:
+def record_hash(record: Mapping[str, object]) -> str:
     """sha256 of a record without its `hash`, as canonical JSON (sorted keys, no spaces)."""
     body = {key: value for key, value in record.items() if key != "hash"}
     return hashlib.sha256(json.dumps(body, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
-def is_sound(record: Record) -> bool:
-    """Whether a record has the trainer's shape and the hash of what it says."""
+def is_sound(record: Mapping[str, object]) -> bool:
+    """Whether a record has the trainer's shape and the hash of its content."""
     try:
         return log_lines.is_record(record) and record["hash"] == record_hash(record)
     except RecursionError:  # nested more deeply than any record is
         return False
 
 
-def unpack_ids(record: Record) -> list[int]:
+def unpack_ids(record: Mapping[str, object]) -> list[int]:
     """The sample ids of a `samples` record, in order, repeats included.
 
     >>> unpack_ids({"bitmap": base64.b64encode(zlib.compress(bytes([0b101]))).decode(), "repeats": [2]})
     [0, 2, 2]
     """
-    bitmap = zlib.decompress(base64.b64decode(str(record["bitmap"]), validate=True))
-    ids = [8 * index + bit for index, byte in enumerate(bitmap) for bit in range(8) if byte >> bit & 1]
-    repeats = record["repeats"]
-    if not isinstance(repeats, list):
-        raise TypeError("repeats is not a list")
-    return sorted([*ids, *repeats])
+    try:
+        bitmap = zlib.decompress(base64.b64decode(str(record.get("bitmap")), validate=True))
+    except (ValueError, zlib.error) as error:
+        raise Record(record).refused("bitmap", f"zlib's bytes in base64 ({error})") from error
+    repeats = record.get("repeats")
+    if not isinstance(repeats, list) or not all(map(log_lines.count, repeats)):
+        raise Record(record).refused("repeats", "a list of ids")
+    return sorted([*(8 * index + bit for index, byte in enumerate(bitmap) for bit in range(8) if byte >> bit & 1),
+                   *repeats])
 
 
 @dataclass(frozen=True)
 class Run:
-    """The evidence of the course that led to the final weights, by rank of the last world; and what is beside it."""
+    """The evidence of the work that led to the final weights, by rank of the last world; and all other evidence."""
 
     chains: Mapping[int, Sequence[Record]]
     finals: Mapping[int, int]
@@ -86,74 +142,88 @@ class Run:
         )
         return [r for r in chosen if r["kind"] == kind]
 
+    @property
+    def begins(self) -> list[Record]:
+        """Every start that left evidence, also those whose work was abandoned."""
+        return self.of("begin") + [r for r in self.abandoned if r["kind"] == "begin"]
+
+    def starts(self, rank: int) -> list[Record]:
+        """The records with which a rank's processes began, at least one."""
+        begins = self.of("begin", rank)
+        if not begins:
+            raise EvidenceError(f"rank {rank}: got no record of the kind begin, expected one for each of its processes")
+        return begins
+
     def last_begin(self, rank: int) -> Record:
         """The record with which a rank's last process began."""
-        return self.of("begin", rank)[-1]
+        return self.starts(rank)[-1]
 
-
-def record_name(record: Record) -> str:
-    """How a message calls a record."""
-    return f"rank {record.get('rank')} record {record.get('seq')} ({record.get('kind')})"
+    @property
+    def format(self) -> int:
+        """The oldest format of the records; EvidenceError if one is newer than FORMAT."""
+        formats = [FORMAT]
+        for begin in self.of("begin") or self.begins:
+            formats.append(begin.whole("format") if "format" in begin else 1)
+            if not 1 <= formats[-1] <= FORMAT:
+                raise begin.refused("format", f"1 to {FORMAT}, which this gangplank can judge", "upgrade gangplank")
+        return min(formats)
 
 
 def follow(tip: Record, by_hash: Mapping[str, Record], gaps: list[str]) -> list[Record]:
     """The chain that ends in `tip`, from its beginning; a missing link is noted and ends the walk."""
     chain = [tip]
-    while chain[-1].get("prev"):
-        before = by_hash.get(str(chain[-1]["prev"]))
-        if before is None or before.get("rank") != tip.get("rank"):
-            gaps.append(f"nothing before {record_name(chain[-1])}")
+    while chain[-1]["prev"]:
+        before = by_hash.get(chain[-1].text("prev"))
+        if before is None or before["rank"] != tip["rank"]:
+            gaps.append(f"nothing before {chain[-1].name}")
             break
         chain.append(before)
     chain.reverse()
-    gaps += [
-        f"{record_name(r)} is number {number}"
-        for number, r in enumerate(chain, start=int(str(chain[0].get("seq", 0))))
-        if r.get("seq") != number
-    ]
+    numbered = enumerate(chain, start=chain[0].whole("seq"))
+    gaps += [f"{r.name} is number {number}" for number, r in numbered if r["seq"] != number]
     return chain
 
 
-def select(records: Iterable[Record]) -> Run:
+def select(records: Iterable[Mapping[str, object]]) -> Run:
     """Sort the records into chains; those whose hash is wrong are put aside."""
     by_hash: dict[str, Record] = {}
     altered = []
-    for item in records:
+    for item in map(Record, records):
         if is_sound(item):
-            by_hash[str(item["hash"])] = item
+            by_hash[item.text("hash")] = item
         else:
-            altered.append(record_name(item))
+            altered.append(item.name)
     gaps: list[str] = []
     final_tips = [r for r in by_hash.values() if r["kind"] == "heads" and r.get("epoch") is None]
-    finals = Counter(int(str(r["rank"])) for r in final_tips)
-    chains = {int(str(tip["rank"])): follow(tip, by_hash, gaps) for tip in final_tips}
+    finals = Counter(r.whole("rank") for r in final_tips)
+    chains = {tip.whole("rank"): follow(tip, by_hash, gaps) for tip in final_tips}
     earlier: list[Record] = []
     for rank, head in sorted({item for chain in chains.values() for item in heads_at_resume(chain, gaps)}):
         if rank not in chains and head in by_hash:
             earlier += follow(by_hash[head], by_hash, gaps)
         elif rank not in chains:
             gaps.append(f"the chain of rank {rank}, which left when the world shrank, is missing")
-    unique_earlier = {str(r["hash"]): r for r in earlier}
-    used = {str(r["hash"]) for chain in chains.values() for r in chain} | set(unique_earlier)
+    unique_earlier = {r.text("hash"): r for r in earlier}
+    used = {r["hash"] for chain in chains.values() for r in chain} | set(unique_earlier)
     abandoned = [r for key, r in by_hash.items() if key not in used]
     return Run(chains, finals, list(unique_earlier.values()), abandoned, altered, gaps)
 
 
 def complete(run: Run, world_size: int) -> bool:
-    """Whether every rank's chain is there from its beginning to its end; logs lack what earlier pods have said."""
+    """Whether every rank's chain reaches from its beginning to its end; logs lack the records of earlier pods."""
     return run.finals.keys() >= set(range(world_size)) and not run.gaps
 
 
 def heads_at_resume(chain: Sequence[Record], gaps: list[str]) -> list[tuple[int, str]]:
     """Rank and head of every chain that a checkpoint carried, at each resume of this chain; one without is a gap."""
-    found = []
+    carried = []
     for record in chain:
         resumed = record.get("resumed")
         if record["kind"] != "begin" or resumed is None:
             continue
         heads = resumed.get("heads") if isinstance(resumed, dict) else None
         if isinstance(heads, dict) and all(RANK.fullmatch(rank) and log_lines.digest(heads[rank]) for rank in heads):
-            found += [(int(rank), str(head)) for rank, head in heads.items()]
+            carried += [(int(rank), str(head)) for rank, head in heads.items()]
         else:
-            gaps.append(f"{record_name(record)} does not say which chains it resumed")
-    return found
+            gaps.append(f"{record.name} does not say which chains it resumed")
+    return carried

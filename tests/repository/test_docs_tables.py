@@ -35,10 +35,11 @@ def test_every_example_parses_and_every_command_has_one() -> None:
     assert [name for name in words if not any(line.startswith(f"{name} ") for line in tables.EXAMPLES)] == []
 
 
-def test_every_claim_of_the_proof_has_a_row() -> None:
+def test_every_claim_of_the_proof_has_a_row_with_what_it_shows_and_fails_for() -> None:
     lines = (tables.ROOT / "docs/proof.md").read_text().splitlines()
-    rows = [line.split("|")[1].strip() for line in lines if line.startswith("|")]
-    assert [name for name, _ in CLAIMS if rows.count(name) != 1] == []
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines if line.startswith("|")]
+    assert [name for name in CLAIMS if [row[0] for row in rows].count(name) != 1] == []
+    assert [row for row in rows if row[0] in CLAIMS and not all(row)] == []
 
 
 def test_its_doctests_hold() -> None:

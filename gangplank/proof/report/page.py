@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 from gangplank.proof.log_lines import amount
-from gangplank.proof.records import select
+from gangplank.proof.records import Record, select
 from gangplank.proof.report.svg_plot import chart
 from gangplank.proof.verdict import prove
 from gangplank.text import listed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from gangplank.proof.claims import Expected
-    from gangplank.proof.records import Record, Run
+    from gangplank.proof.records import Run
 
 # What the trainer's clock measures, as a reader calls it; its all-reduce is a part of `compute` there.
 KINDS = {
@@ -50,7 +51,7 @@ class Spent:
 
 @dataclass(frozen=True)
 class Start:
-    """One time that all ranks began or went on."""
+    """One time that all ranks began or resumed."""
 
     attempt: str
     time: float  # seconds since 1970
@@ -58,35 +59,35 @@ class Start:
     where: str  # from which checkpoint
 
 
-def number(record: Record, key: str) -> float:
-    """A number of a record, 0 where there is none: a report shows what there is, the proof says what is wrong."""
+def number(record: Mapping[str, object], key: str) -> float:
+    """A number of a record, 0 if it is missing: a report shows all it can, and the proof names what is wrong."""
     value = record.get(key)
     return float(value) if amount(value) else 0.0
 
 
 def losses(run: Run) -> dict[int, list[tuple[float, float]]]:
-    """(step, loss) by rank: every --log-interval steps where the trainer said so, else at the end of each epoch."""
-    found: dict[int, list[tuple[float, float]]] = {}
+    """(step, loss) by rank: every --log-interval steps if the trainer recorded these, else at the end of each epoch."""
+    curves: dict[int, list[tuple[float, float]]] = {}
     for rank in sorted(run.chains):
         points: list[tuple[float, float]] = []
         steps = 0.0
         for record in run.of("epoch", rank):
             steps += number(record, "steps")
-            points += given_losses(record) or [(steps, number(record, "loss"))]
-        found[rank] = points
-    return found
+            points += recorded_losses(record) or [(steps, number(record, "loss"))]
+        curves[rank] = points
+    return curves
 
 
-def given_losses(record: Record) -> list[tuple[float, float]]:
-    """The [step, loss] pairs of an epoch's record; what is no pair of numbers is left out."""
-    given = record.get("losses")
-    pairs = [pair for pair in given if isinstance(pair, list) and len(pair) == 2] if isinstance(given, list) else []
+def recorded_losses(record: Record) -> list[tuple[float, float]]:
+    """The [step, loss] pairs of an epoch's record; anything but a pair of numbers is left out."""
+    rows = record.get("losses")
+    pairs = [row for row in rows if isinstance(row, list) and len(row) == 2] if isinstance(rows, list) else []
     return [(x, y) for x, y in pairs if amount(x) and amount(y)]
 
 
 def last_begin(run: Run, rank: int) -> Record:
-    """How a rank's last process began; empty where its evidence does not say."""
-    return next(reversed(run.of("begin", rank)), {})
+    """How a rank's last process began; empty if its evidence does not say."""
+    return next(reversed(run.of("begin", rank)), Record())
 
 
 def accuracies(run: Run) -> dict[int, list[tuple[float, float]]]:
@@ -99,16 +100,16 @@ def accuracies(run: Run) -> dict[int, list[tuple[float, float]]]:
 
 def samples(run: Run) -> dict[int, dict[int, int]]:
     """Samples that each rank saw, by rank and epoch."""
-    found: dict[int, dict[int, int]] = {rank: {} for rank in sorted(run.chains)}
+    counts: dict[int, dict[int, int]] = {rank: {} for rank in sorted(run.chains)}
     for record in run.of("samples"):
-        row, epoch = found.setdefault(int(number(record, "rank")), {}), int(number(record, "epoch"))
+        row, epoch = counts.setdefault(int(number(record, "rank")), {}), int(number(record, "epoch"))
         row[epoch] = row.get(epoch, 0) + int(number(record, "count"))
-    return found
+    return counts
 
 
 def spent(run: Run) -> list[Spent]:
-    """Where each rank's time went, restarts left out: their epochs count from the checkpoint on."""
-    found = []
+    """Where each rank's time went, without restarts: their epochs count from the checkpoint on."""
+    times = []
     for rank in sorted(run.chains):
         seconds = dict.fromkeys(KINDS, 0.0)
         for record in [*run.of("epoch", rank), *run.of("end", rank)]:
@@ -116,31 +117,30 @@ def spent(run: Run) -> list[Spent]:
                 seconds[kind] += value
         seconds["compute"] = max(0.0, seconds["compute"] - seconds["allreduce"])
         steps = sum(int(number(record, "steps")) for record in run.of("epoch", rank))
-        found.append(Spent(rank, seconds, steps))
-    return found
+        times.append(Spent(rank, seconds, steps))
+    return times
 
 
 def clocked(record: Record) -> dict[str, float]:
-    """The seconds of each kind that a record tells; empty where it tells none."""
-    given = record.get("spent")
-    return {kind: number(given, kind) for kind in KINDS} if isinstance(given, dict) else {}
+    """The seconds of each kind of work in a record; empty if it has none."""
+    seconds = record.get("spent")
+    return {kind: number(seconds, kind) for kind in KINDS} if isinstance(seconds, dict) else {}
 
 
 def starts(run: Run) -> list[Start]:
-    """Every start of the job that left evidence, also those whose work was given up, in the order of time."""
-    begins = run.of("begin") + [record for record in run.abandoned if record["kind"] == "begin"]
+    """Every start of the job that left evidence, also those whose work was abandoned, in the order of time."""
     attempts: dict[str, list[Record]] = {}
-    for record in sorted(begins, key=lambda record: number(record, "time")):
+    for record in sorted(run.begins, key=lambda record: number(record, "time")):
         attempts.setdefault(str(record.get("attempt")), []).append(record)
     return [Start(key, number(rows[0], "time"), len(rows), resumed(rows[0])) for key, rows in attempts.items()]
 
 
 def resumed(begin: Record) -> str:
-    """Where a start went on."""
-    given = begin.get("resumed")
-    if not isinstance(given, dict):
+    """Where a start resumed."""
+    checkpoint = begin.get("resumed")
+    if not isinstance(checkpoint, dict):
         return "from the beginning"
-    return f"from the checkpoint of step {given.get('step')}, epoch {given.get('epoch')}"
+    return f"from the checkpoint of step {checkpoint.get('step')}, epoch {checkpoint.get('epoch')}"
 
 
 def facts(run: Run, expected: Expected) -> list[tuple[str, str]]:
@@ -159,16 +159,11 @@ def facts(run: Run, expected: Expected) -> list[tuple[str, str]]:
     ]
 
 
-def page(name: str, records: Iterable[Record], expected: Expected) -> str:
+def page(name: str, records: Iterable[Mapping[str, object]], expected: Expected) -> str:
     """The whole page as HTML; the same evidence gives the same page."""
-    from jinja2 import Environment, StrictUndefined
-
     kept = list(records)
     run, verdict = select(kept), prove(kept, expected)
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    environment.filters["clock"] = clock
-    template = environment.from_string(resources.files(__package__).joinpath("page.html.j2").read_text("utf-8"))
-    text = template.render(
+    text: str = template().render(
         name=name,
         verdict=verdict,
         facts=facts(run, expected),
@@ -184,6 +179,16 @@ def page(name: str, records: Iterable[Record], expected: Expected) -> str:
     return text.encode("utf-8", "replace").decode()  # JSON may have halves of UTF-16, which no file can
 
 
+@functools.cache
+def template() -> Any:
+    """The page without its evidence."""
+    from jinja2 import Environment, StrictUndefined
+
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    environment.filters["clock"] = clock
+    return environment.from_string(resources.files(__package__).joinpath("page.html.j2").read_text("utf-8"))
+
+
 def charts(run: Run) -> Sequence[Any]:
     """Loss and accuracy."""
 
@@ -197,7 +202,7 @@ def charts(run: Run) -> Sequence[Any]:
 
 
 def clock(seconds: float) -> str:
-    """An instant as people write it, in UTC.
+    """A time as people write it, in UTC.
 
     >>> clock(0)
     '1970-01-01 00:00:00 UTC'

@@ -1,4 +1,4 @@
-"""Where the parts of a chart stand: scales, ticks and polylines in SVG's units. Pure geometry; report.html.j2 draws."""
+"""Where the parts of a chart are: scales, ticks and polylines in SVG's units. Pure geometry; page.html.j2 draws."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ if TYPE_CHECKING:
 
 Points = tuple[tuple[float, float], ...]
 WIDTH, HEIGHT = 640.0, 240.0  # of the plot itself, in SVG units
-MOST_POINTS = 400  # of one line: more cannot be told apart on this width
+MOST_POINTS = 400  # of one line: more cannot be distinguished on this width
 
 
 @dataclass(frozen=True)
 class Tick:
-    """A mark of an axis: where it stands and what it says."""
+    """A mark of an axis: its place and its text."""
 
     at: float
     text: str
@@ -67,16 +67,16 @@ def thinned(points: Points) -> Points:
 
 
 def chart(title: str, x_title: str, lines: Mapping[str, Sequence[tuple[float, float]]], *, zero: bool) -> Chart | None:
-    """Curves by name, over axes that hold them all (and 0, where `zero`); None when there is no finite point.
+    """Curves by name, over axes that hold them all (and 0, where `zero`); None without a finite point.
 
-    >>> made = chart("loss", "step", {"rank 0": [(0, 2.0), (10, 1.0)]}, zero=True)
-    >>> made.lines[0].points
+    >>> plot = chart("loss", "step", {"rank 0": [(0, 2.0), (10, 1.0)]}, zero=True)
+    >>> plot.lines[0].points
     '0,0 640,120'
     """
-    known = {
+    finite = {
         name: tuple((float(x), float(y)) for x, y in points if math.isfinite(y)) for name, points in lines.items()
     }
-    every = [point for points in known.values() for point in points]
+    every = [point for points in finite.values() for point in points]
     if not every:
         return None
     xs = ticks(min(x for x, _ in every), max(x for x, _ in every))
@@ -87,7 +87,7 @@ def chart(title: str, x_title: str, lines: Mapping[str, Sequence[tuple[float, fl
         return round((x - low_x) / wide * WIDTH, 2), round(HEIGHT - (y - low_y) / high * HEIGHT, 2)
 
     drawn = []
-    for name, points in known.items():
+    for name, points in finite.items():
         kept = thinned(points)
         marks = tuple((*place(x, y), f"{name}: {y:.4g} at {x_title} {x:g}") for x, y in kept)
         drawn.append(Line(name, " ".join(f"{x:g},{y:g}" for x, y, _ in marks), marks))

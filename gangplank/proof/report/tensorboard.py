@@ -8,13 +8,11 @@ from gangplank.proof.records import select
 from gangplank.proof.report.page import accuracies, clocked, losses, number
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
-    from gangplank.proof.records import Record
 
-
-def write_events(folder: Path, records: Iterable[Record]) -> None:
+def write_events(folder: Path, records: Iterable[Mapping[str, object]]) -> None:
     """Write `folder`/rank-N: loss by step, accuracy and seconds of each kind by epoch."""
     from tensorboardX import SummaryWriter
 

@@ -147,7 +147,8 @@ JSON_VALUES = st.recursive(
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
     max_leaves=12,
 )
-NAMES = sorted({*START, *STEP, *EPOCH, *RESULT, *ROW, *(key for record in SOUND for key in record), "resumed"})
+KEYS = {key for record in SOUND for key in record} - {"format"}  # an unknown format is refused, not judged
+NAMES = sorted({*START, *STEP, *EPOCH, *RESULT, *ROW, *KEYS, "resumed"})
 KINDS = ("start", "step", "epoch", "result", "evidence", "begin", "heads", "end", "samples")
 OBJECTS = st.dictionaries(st.sampled_from(NAMES) | st.text(), st.sampled_from(KINDS) | JSON_VALUES)
 LINES = st.one_of(

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gangplank.proof.records import record_hash, unpack_ids
+from gangplank.proof.claims import claim
+from gangplank.proof.records import FORMAT, record_hash, unpack_ids
 from gangplank.proof.verdict import CLAIMS, Expected, Verdict, compare, prove, read_records
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ class World:
     job: str | None = "job-1"
     clock: float = 1000.0
     attempt: str = "a1"
+    format: int | None = FORMAT  # None: as written before records had a format
     change: Callable[[Record], None] = as_it_is
     chains: dict[int, list[Record]] = field(default_factory=dict)
 
@@ -60,8 +62,9 @@ class World:
         return {rank: chain[-1]["hash"] for rank, chain in self.chains.items()}
 
     def begin(self, resumed: Record | None = None) -> None:
+        version = {} if self.format is None else {"format": self.format}
         for rank in range(self.size):
-            self.add(rank, "begin", world_size=self.size, pod=f"pod-{rank}", pod_uid=f"uid-{rank}", node="n",
+            self.add(rank, "begin", **version, world_size=self.size, pod=f"pod-{rank}", pod_uid=f"uid-{rank}", node="n",
                      job_uid=self.job, attempt=self.attempt, epochs=self.epochs, batch_size=self.batch, accumulate=1,
                      dataset="d", dataset_samples=self.samples, settings="s", resumed=resumed)
 
@@ -113,9 +116,13 @@ def failed(verdict: Verdict) -> set[str]:
 def test_sound_evidence_is_proven_with_every_claim_named_once() -> None:
     verdict = prove(World().train(), EXPECTED)
     assert verdict.passed, verdict.text()
-    assert [claim.name for claim in verdict.claims] == [name for name, _ in CLAIMS]
-    assert len(verdict.claims) == 12
-    assert verdict.text().endswith("PROVEN: 12 of 12 claims hold")
+    assert [outcome.name for outcome in verdict.claims] == list(CLAIMS)
+    assert verdict.text().endswith(f"PROVEN: {len(CLAIMS)} of {len(CLAIMS)} claims hold")
+
+
+def test_a_name_is_registered_once() -> None:
+    with pytest.raises(ValueError, match="claim 'one job' is registered twice"):
+        claim("one job")(CLAIMS["one job"].judge)
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7])
@@ -127,16 +134,17 @@ def test_every_size_of_world_is_proven(size: int) -> None:
 def test_no_evidence_proves_nothing() -> None:
     verdict = prove([], Expected(3))
     assert not verdict.passed
-    assert failed(verdict) == {name for name, _ in CLAIMS}
+    assert failed(verdict) == set(CLAIMS)
+    assert {claim.name for claim in prove([], EXPECTED).failed} == set(CLAIMS), "also if the job asks for epochs"
 
 
-def test_the_order_of_lines_and_lines_given_twice_do_not_matter() -> None:
+def test_the_order_of_lines_and_repeated_lines_do_not_matter() -> None:
     records = World().train()
     assert prove([*reversed(records), *records], EXPECTED).passed
 
 
 def where(kind: str, rank: int | None = None, /, **new: object) -> Callable[[Record], None]:
-    """A change of some records, made before they are hashed: a lie told by the rank itself, or a mistake."""
+    """A change of some records, made before they are hashed: a lie of the rank itself, or a mistake."""
     def change(record: Record) -> None:
         if record["kind"] == kind and rank in {None, record["rank"]}:
             record.update(new)
@@ -144,12 +152,13 @@ def where(kind: str, rank: int | None = None, /, **new: object) -> Callable[[Rec
 
 
 def keep_own_gradient(record: Record) -> None:
-    """Rank 1 goes on with the gradient it had; by chance it is what the others hold too."""
+    """Rank 1 continues with its own gradient; by chance it is what the others hold too."""
     if record["kind"] == "gradients" and record["rank"] == 1:
         record["before"] = record["after"]
 
 
-@pytest.mark.parametrize(("change", "claims"), [
+Mutations = list[tuple["Callable[[Record], None]", set[str]]]
+MUTATIONS: Mutations = [
     (keep_own_gradient, {"gradients agree after the all-reduce"}),
     (where("begin", 1, job_uid="job-2"), {"one job"}),
     (where("begin", 1, settings="other"), {"one job"}),
@@ -175,7 +184,19 @@ def keep_own_gradient(record: Record) -> None:
     (where("heads", 1, heads=["0" * 64] * 3), {"ranks attest each other"}),
     (where("heads", 1, heads=None), {"ranks attest each other"}),
     (where("begin", 1, time="noon"), {"one attempt at a time"}),
-])
+]
+
+
+def without_mutation(mutations: Mutations) -> list[str]:
+    """The claims that none of these mutations breaks."""
+    return [name for name in CLAIMS if not any(name in claims for _, claims in mutations)]
+
+
+def test_every_claim_has_a_mutation_that_breaks_it() -> None:
+    assert without_mutation(MUTATIONS) == [], "Fix: add a way to break it to MUTATIONS"
+
+
+@pytest.mark.parametrize(("change", "claims"), MUTATIONS)
 def test_each_claim_fails_when_its_subject_is_wrong(change: Callable[[Record], None], claims: set[str]) -> None:
     verdict = prove(World(change=change).train(), EXPECTED)
     assert claims <= failed(verdict), verdict.text()
@@ -209,7 +230,7 @@ def test_every_single_missing_record_is_noticed() -> None:
 
 def test_a_rank_beyond_the_world_is_rejected() -> None:
     verdict = prove(World(4, change=where("begin", world_size=3)).train(), Expected(3))
-    assert "rank 3 is not of a world of 3" in verdict.text()
+    assert "rank 3 is outside a world of 3 ranks" in verdict.text()
 
 
 def test_a_rank_that_lists_an_older_head_of_its_own_is_rejected() -> None:
@@ -225,7 +246,7 @@ def test_a_rank_that_lists_an_older_head_of_its_own_is_rejected() -> None:
     assert failed(prove(world.train(), EXPECTED)) == {"ranks attest each other"}
 
 
-def test_a_chain_rewritten_with_right_hashes_contradicts_what_the_others_saw() -> None:
+def test_a_chain_rewritten_with_right_hashes_contradicts_the_others() -> None:
     records = World().train()
     rewritten = World(change=where("end", 1, steps=99)).train()
     swapped = [r for r in records if r["rank"] != 1] + [r for r in rewritten if r["rank"] == 1]
@@ -246,31 +267,34 @@ def test_a_chain_that_grows_out_of_another_ranks_is_rejected() -> None:
     assert "nothing before rank 1 record 0 (begin)" in verdict.text()
 
 
-def interrupted(after: int, samples: int = 100, job: str = "job-1") -> tuple[World, list[Record]]:
-    """Three ranks until 60 samples of epoch 1, then, from that checkpoint, `after` ranks; and the work given up."""
-    first = World(3, samples, job=job)
+def interrupted(
+    after: int, samples: int = 100, job: str = "job-1", change: Callable[[Record], None] = as_it_is
+) -> tuple[World, list[Record]]:
+    """Three ranks until 60 samples of epoch 1, then, from that checkpoint, `after` ranks; and the abandoned work."""
+    first = World(3, samples, job=job, change=change)
     first.begin()
     first.part(1, list(range(60)))
-    given_up = World(3, samples, job=job, chains={rank: list(chain) for rank, chain in first.chains.items()})
-    given_up.part(1, list(range(60, 90)))
+    abandoned = World(3, samples, job=job, chains={rank: list(chain) for rank, chain in first.chains.items()})
+    abandoned.part(1, list(range(60, 90)))
     heads = {str(rank): head for rank, head in first.heads().items()}
-    second = World(after, samples, job=job, clock=2000.0, attempt="a2", chains=first.chains)
+    second = World(after, samples, job=job, clock=2000.0, attempt="a2", change=change,
+                   chains=first.chains)
     second.begin({"step": 2, "epoch": 1, "position": 60, "world_size": 3, "heads": heads})
     second.part(1, list(range(60, samples)))
     second.close(1)
     second.part(2, list(range(samples)))
     second.close(2)
     second.end()
-    lost = [record for rank, chain in given_up.chains.items() for record in chain[-2:]]
+    lost = [record for rank, chain in abandoned.chains.items() for record in chain[-2:]]
     return second, lost
 
 
 @pytest.mark.parametrize("after", [2, 3, 4])
-def test_a_resumed_run_is_proven_also_from_logs_that_hold_work_given_up(after: int) -> None:
+def test_a_resumed_run_is_proven_also_from_logs_with_abandoned_work(after: int) -> None:
     world, lost = interrupted(after)
     verdict = prove(world.records() + lost, Expected(after, epochs=2, global_batch=10 * after, job_uid="job-1"))
     assert verdict.passed, verdict.text()
-    assert "1 resumes, 6 records of work that was given up" in verdict.text()
+    assert "1 resumes, 6 records of work abandoned before the last start" in verdict.text()
 
 
 def test_the_chain_of_a_rank_that_left_may_not_be_missing() -> None:
@@ -285,7 +309,7 @@ def test_another_process_at_the_same_time_is_rejected() -> None:
     assert failed(prove([*World().train(), *other.records()], EXPECTED)) == {"one attempt at a time"}
 
 
-def test_an_attempt_that_ended_before_is_no_objection() -> None:
+def test_an_attempt_that_ended_before_is_accepted() -> None:
     other = World(3, attempt="b", clock=900.0)
     other.begin()
     assert prove([*World().train(), *other.records()], EXPECTED).passed
@@ -298,7 +322,7 @@ def test_records_are_found_among_other_lines() -> None:
     assert read_records("\n".join(lines)) == [one, other]
 
 
-def test_lines_that_are_json_but_no_objects_are_passed_over() -> None:
+def test_lines_that_are_json_but_not_objects_are_ignored() -> None:
     assert read_records('[1]\n"text"\n{"a": 1}\n{}') == []
 
 
@@ -320,7 +344,7 @@ def results(steps: int = 16, accuracy: float = 0.95, alone: int = 48) -> Verdict
     return compare(single, {"world_size": 3, "accuracy": accuracy, "ranks": rows}, tolerance=0.02)
 
 
-def test_the_vsphere_documents_numbers_agree() -> None:
+def test_the_vsphere_guides_numbers_agree() -> None:
     assert results().passed
 
 

@@ -1,0 +1,97 @@
+"""Evidence is judged by its own format, and a field that is missing or of another type is named."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from gangplank.proof.claims import CLAIMS
+from gangplank.proof.records import FORMAT, EvidenceError
+from gangplank.proof.report.page import page
+from gangplank.proof.verdict import Expected, prove
+from tests.unit.proof.test_claims import EXPECTED, World, failed, interrupted, where
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.unit.proof.test_claims import Record
+
+DOCS = (Path(__file__).resolve().parents[3] / "docs/proof.md").read_text()
+ROWS = re.findall(r"^\| `(\w+)` \| .* \| (`.*`) \|$", DOCS, re.MULTILINE)
+NEEDED = [(kind, key) for kind, fields in ROWS for key in re.findall(r"`(\w+)`", fields)]
+STRANGE = (None, "x", -1, 1.5, True, [], ["x"], {}, 10**400)
+
+
+def without(kind: str, key: str) -> Callable[[Record], None]:
+    def change(record: Record) -> None:
+        if record["kind"] == kind:
+            record.pop(key)
+
+    return change
+
+
+def test_the_docs_list_fields_of_every_kind_but_the_last() -> None:
+    assert {kind for kind, _ in NEEDED} == {"begin", "samples", "gradients", "epoch", "heads"}
+    assert len(NEEDED) > 15
+
+
+@pytest.mark.parametrize(("kind", "key"), NEEDED)
+def test_a_missing_field_fails_a_claim_that_names_record_and_field(kind: str, key: str) -> None:
+    verdict = prove(World(change=without(kind, key)).train(), EXPECTED)
+    message = rf"rank \d record \d+ \({kind}\) {key}: got nothing, expected .*\. Fix: write it as docs/proof.md says"
+    assert [claim for claim in verdict.failed if re.search(message, claim.detail)], verdict.text()
+
+
+@pytest.mark.parametrize("kind", sorted({str(record["kind"]) for record in World().train()}))
+def test_a_field_of_another_type_is_judged_and_shown(kind: str) -> None:
+    keys = {key for record in World().train() if record["kind"] == kind for key in record}
+    for key in sorted(keys - {"format", "kind"}):
+        for value in STRANGE:
+            records = World(2, 8, epochs=1, change=where(kind, **{key: value})).train()
+            prove(records, EXPECTED).text().encode()
+            page("digits", records, EXPECTED).encode()
+
+
+def test_evidence_without_a_format_is_the_first() -> None:
+    verdict = prove(World(format=None).train(), EXPECTED)
+    assert verdict.passed, verdict.text()
+    assert len(verdict.asked) == sum(claim.since == 1 for claim in CLAIMS.values())
+
+
+@pytest.mark.parametrize("version", [0, FORMAT + 1, -1, "2", 1.0, True, None, [], 10**400])
+def test_an_unknown_format_is_refused_by_name(version: object) -> None:
+    records = World(change=where("begin", 1, format=version)).train()
+    for use in (prove, lambda records, expected: page("digits", records, expected)):
+        with pytest.raises(EvidenceError, match=r"^rank 1 record 0 \(begin\) format: got .*, expected .*\. Fix: "):
+            use(records, EXPECTED)
+
+
+def test_a_run_that_a_newer_trainer_resumed_is_judged_by_the_older_format(monkeypatch: pytest.MonkeyPatch) -> None:
+    name, last = "weights agree", CLAIMS["weights agree"]
+    monkeypatch.setitem(CLAIMS, name, type(last)(last.judge, since=2))
+    world, _ = interrupted(3)
+    newer = world.records()
+    assert [len(prove(records, Expected(3)).asked) for records in (newer, as_older_start(newer))] == [
+        len(CLAIMS), len(CLAIMS) - 1]  # fmt: skip
+
+
+def as_older_start(records: list[Record]) -> list[Record]:
+    """The same run, of which the first processes wrote no format."""
+    world, _ = interrupted(3, change=lambda record: record.pop("format", None) if not record["prev"] else None)
+    assert len(world.records()) == len(records)
+    return world.records()
+
+
+def test_abandoned_work_of_another_format_does_not_count() -> None:
+    other = World(attempt="b", clock=900.0, format=FORMAT + 1)
+    other.begin()
+    assert prove([*World().train(), *other.records()], EXPECTED).passed
+
+
+def test_a_chain_without_a_begin_fails_and_says_so() -> None:
+    verdict = prove(World(change=where("begin", 1, kind="other")).train(), EXPECTED)
+    assert "every rank took part" in failed(verdict)
+    assert "rank 1: got no record of the kind begin, expected one for each of its processes" in verdict.text()
