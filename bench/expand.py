@@ -77,8 +77,8 @@ def role_s(kubeconfig: str, job: str) -> float:
     """Seconds that the role's tasks take which look at the cluster and submit, in check mode."""
     playbook = ("-m", "ansible", "playbook", "-i", "inventories/lab/hosts.yml", "playbooks/train.yml", "--check")
     variables = ("-e", f"@{job}", "-e", f"training_job_kubeconfig={kubeconfig}")
-    told = quiet(sys.executable, *playbook, *variables, ANSIBLE_CALLBACKS_ENABLED="ansible.posix.profile_tasks")
-    return sum(float(seconds) for seconds in re.findall(r"Submit \| .* (\d+\.\d+)s$", told, re.MULTILINE))
+    output = quiet(sys.executable, *playbook, *variables, ANSIBLE_CALLBACKS_ENABLED="ansible.posix.profile_tasks")
+    return sum(float(seconds) for seconds in re.findall(r"Submit \| .* (\d+\.\d+)s$", output, re.MULTILINE))
 
 
 def submitting(kubeconfig: str) -> int:

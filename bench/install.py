@@ -1,7 +1,7 @@
-"""The training operator by our chart, on a lab of its own without Volcano: `make bench-operator`.
+"""The training operator from our chart, on a lab of its own without Volcano: `make bench-operator`.
 
 How long `helm install --wait` takes, beside `kubectl apply` and `kubectl wait` of the same objects; and how long the
-operator takes to make all pods of 100 jobs of three replicas, with our flags and with upstream's.
+operator takes to create all pods of 100 jobs of three replicas, with our flags and with upstream's.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ ROUNDS, JOBS, WORKERS = 3, 100, 2
 FLAGS = {"our": {}, "upstream's": {"qps": 20, "burst": 30, "threads": 1}}
 DEADLINE_S = 300
 CONTAINER = {"name": "pytorch", "image": "registry.k8s.io/pause:3.10.1"}
-# No node has the label: the pods are made, and take no node's time.
+# No node has the label: the pods are created, and take no node's time.
 TEMPLATE = {"spec": {"containers": [CONTAINER], "nodeSelector": {"gangplank.dev/nowhere": "true"}}}
 
 
@@ -45,14 +45,14 @@ def run(*words: str) -> str:
 
 def playbook(name: str) -> None:
     """Run a playbook on the lab, which has the operator's image and no operator."""
-    asked = json.dumps({"site_components": ["training_operator"]})
+    values = json.dumps({"site_components": ["training_operator"]})
     run(
         str(ROOT / ".venv/bin/ansible-playbook"),
         "-i",
         "inventories/lab/hosts.yml",
         f"playbooks/{name}.yml",
         "-e",
-        asked,
+        values,
     )
 
 
@@ -82,7 +82,7 @@ def installing(helm: str, kubectl: str, folder: Path) -> float:
         peers.append(timed(*apply, wait))
         run(kubectl, "delete", "-f", f"{folder}/rest.json", "-f", f"{folder}/namespace.json")
     ratio = statistics.median(ours) / statistics.median(peers)
-    print(f"helm install --wait: {told(ours)}; kubectl apply and wait: {told(peers)}; {ratio:.2f} x (goal 1.2)")
+    print(f"helm install --wait: {spread(ours)}; kubectl apply and wait: {spread(peers)}; {ratio:.2f} x (goal 1.2)")
     return ratio
 
 
@@ -91,7 +91,7 @@ def gone(kubectl: str) -> None:
     run(kubectl, "wait", "--for=delete", f"namespace/{NAMESPACE}", "--timeout=120s")
 
 
-def told(seconds: list[float]) -> str:
+def spread(seconds: list[float]) -> str:
     """Median and spread."""
     return f"{statistics.median(seconds):.1f} s ({min(seconds):.1f} to {max(seconds):.1f})"
 
@@ -113,15 +113,15 @@ def making(helm: str, kubectl: str, folder: Path, flags: dict[str, int]) -> floa
     namespace = "bench-jobs"
     run(kubectl, "create", "namespace", namespace)
     (folder / "jobs.json").write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": jobs()}))
-    kube, wanted = Kube(os.environ["KUBECONFIG"]), JOBS * (1 + WORKERS)
+    kube, pods = Kube(os.environ["KUBECONFIG"]), JOBS * (1 + WORKERS)
     first = jobs()[0]
     first["metadata"]["namespace"] = namespace
     kube.accepts(first, DEADLINE_S)  # the webhook's Service may take a second more than its pod
     begin = time.monotonic()
     with subprocess.Popen([kubectl, "create", "-n", namespace, "-f", f"{folder}/jobs.json"], stdout=subprocess.DEVNULL):
-        while len(kube.items("v1", "Pod", namespace)) < wanted:
+        while len(kube.items("v1", "Pod", namespace)) < pods:
             if time.monotonic() - begin > DEADLINE_S:
-                sys.exit(f"not {wanted} pods within {DEADLINE_S} s")
+                sys.exit(f"not {pods} pods within {DEADLINE_S} s")
             time.sleep(0.25)
     seconds = time.monotonic() - begin
     run(kubectl, "delete", "pytorchjobs", "--all", "-n", namespace)
@@ -134,7 +134,7 @@ def making(helm: str, kubectl: str, folder: Path, flags: dict[str, int]) -> floa
 def main() -> int:
     """Bring up the lab, measure, remove it."""
     if STATE.exists():
-        sys.exit(f"{STATE}: there is a lab already, and this bench makes one of its own; make down, and run it again")
+        sys.exit(f"{STATE}: a lab is up, and this bench starts its own. Fix: make down, then run it again")
     try:
         playbook("lab")
         parts = json.loads((STATE / "parts.json").read_text())
@@ -143,15 +143,15 @@ def main() -> int:
         run(kubectl, "apply", "--server-side", "-k", parts["charts"]["training-operator-crds"])
         with tempfile.TemporaryDirectory() as folder:
             ratio = installing(helm, kubectl, Path(folder))
-            made: dict[str, list[float]] = {name: [] for name in FLAGS}
+            timings: dict[str, list[float]] = {name: [] for name in FLAGS}
             for _ in range(ROUNDS):
                 for name, flags in FLAGS.items():
-                    made[name].append(making(helm, kubectl, Path(folder), flags))
+                    timings[name].append(making(helm, kubectl, Path(folder), flags))
     finally:
         playbook("lab-down")
-    for name, seconds in made.items():
-        print(f"{JOBS} jobs of {1 + WORKERS} replicas, {name} flags: {told(seconds)} until all pods are there")
-    faster = statistics.median(made["upstream's"]) / statistics.median(made["our"])
+    for name, seconds in timings.items():
+        print(f"{JOBS} jobs of {1 + WORKERS} replicas, {name} flags: {spread(seconds)} until all pods exist")
+    faster = statistics.median(timings["upstream's"]) / statistics.median(timings["our"])
     print(f"{faster:.1f} x as fast (goal 3)")
     missed = (ratio > 1.2) + (faster < 3)
     print("all figures reached" if not missed else f"{missed} figures missed")

@@ -1,6 +1,6 @@
 """Time from nothing to a finished training on warm caches, beside a bare shell loop: `make bench-lab`.
 
-The peer starts the same programs with the same files, in order, each as soon as the one before answers; it makes no
+The peer starts the same programs with the same files, in order, each as soon as the one before answers; it creates no
 certificate, no namespace and no file. It is the floor: what a tool can add to is only that.
 """
 
@@ -45,14 +45,14 @@ def playbook(*arguments: str) -> tuple[dict[str, float], list[str]]:
 
 def commands() -> dict[str, str]:
     """The lab's programs and their command lines, from supervisord's files."""
-    found = {}
+    lines = {}
     for path in sorted((STATE / "supervisor").glob("*.conf")):
         parser = configparser.RawConfigParser()
         parser.read(path)
         for section in parser.sections():
             if section.startswith("program:"):
-                found[section.removeprefix("program:")] = parser.get(section, "command").replace("%%", "%")
-    return found
+                lines[section.removeprefix("program:")] = parser.get(section, "command").replace("%%", "%")
+    return lines
 
 
 def kill_programs() -> None:
@@ -93,8 +93,8 @@ def floor() -> float:
         if name == "kube-apiserver":
             steps.append("until api /readyz; do sleep 0.1; done")
         if name.startswith("containerd-"):  # a kubelet that finds no runtime ends
-            asked = re.sub(r"/containerd -c .*", "/ctr version", lines[name])
-            steps.append(f"until {asked} >/dev/null 2>&1; do sleep 0.1; done")
+            probe = re.sub(r"/containerd -c .*", "/ctr version", lines[name])
+            steps.append(f"until {probe} >/dev/null 2>&1; do sleep 0.1; done")
     ready = r'get nodes --no-headers 2>/dev/null | grep -c " Ready "'
     steps.append(f'until [ "$("$KUBECTL" --kubeconfig "$ADMIN" {ready})" = 2 ]; do sleep 0.1; done')
     parts = re.search(r"(\S+/parts)/kubernetes-\S+?/bin", (STATE / "parts.json").read_text().replace('"', " "))
@@ -113,15 +113,15 @@ def floor() -> float:
 
 def idle(seconds: float = 30.0) -> tuple[float, float]:
     """MiB resident (shared pages once) and percent of a core of all the lab's programs, measured over `seconds`."""
-    time.sleep(10)  # the run before has just ended, and its last pods are being put away
+    time.sleep(10)  # the run before has just ended, and its last pods are being removed
 
     def ticks() -> dict[str, int]:
-        found = {}
+        ticks_by_pid = {}
         for pid in Path("/sys/fs/cgroup/pids", CGROUP, "cgroup.procs").read_text().split():
             with contextlib.suppress(FileNotFoundError):  # a program's short-lived helper
                 stat = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-                found[pid] = int(stat[11]) + int(stat[12])
-        return found
+                ticks_by_pid[pid] = int(stat[11]) + int(stat[12])
+        return ticks_by_pid
 
     before = ticks()
     time.sleep(seconds)

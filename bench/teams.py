@@ -120,8 +120,8 @@ def write(folder: Path, count: int) -> list[dict[str, object]]:
 
 def playbook(folder: Path, kubeconfig: Path) -> tuple[float, int]:
     """One run of playbooks/teams.yml: seconds and what changed."""
-    given = ["-e", f"team_folder={folder}", "-e", f"team_kubeconfig={kubeconfig}"]
-    command = [sys.executable, "-m", "ansible", "playbook", "playbooks/teams.yml", *given]
+    inputs = ["-e", f"team_folder={folder}", "-e", f"team_kubeconfig={kubeconfig}"]
+    command = [sys.executable, "-m", "ansible", "playbook", "playbooks/teams.yml", *inputs]
     seconds, text = run(*command, K8S_AUTH_KUBECONFIG=str(kubeconfig), ANSIBLE_CONFIG=str(ROOT / "ansible.cfg"))
     return seconds, int(re.findall(r"changed=(\d+)", text)[-1])
 

@@ -1,6 +1,6 @@
-"""How good the trainer is, beside plain peers: `make bench-train`. Run it with the lab down and nothing else going on.
+"""How good the trainer is, beside plain peers: `make bench-train`. Run it with the lab down and nothing else running.
 
-Every figure is the median of ABAB rounds with its spread (lowest to highest); batch sizes stand here and were set
+Every figure is the median of ABAB rounds with its spread (lowest to highest); batch sizes are below and were set
 before the first measurement. Everything runs with the image's own Python, a thread per rank, without Python's start
 and torch's import except where a line says so.
 
@@ -91,8 +91,8 @@ def timed(work: Callable[[], Sequence[Rank]]) -> tuple[float, Rank]:
 
 def reached(rank: Rank) -> int:
     """The first epoch with the target accuracy."""
-    found = [event["epoch"] for event in rank.events if event["event"] == "epoch" and event["accuracy"] >= TARGET]
-    return min(found) if found else sys.exit(f"never reached {TARGET}: {rank.text}")
+    numbers = [event["epoch"] for event in rank.events if event["event"] == "epoch" and event["accuracy"] >= TARGET]
+    return min(numbers) if numbers else sys.exit(f"never reached {TARGET}: {rank.text}")
 
 
 class Peer:
@@ -111,8 +111,8 @@ class Peer:
 
     def plain(self, epochs: int) -> Sequence[Rank]:
         """The peer."""
-        given = [str(epochs), str(PEER_BATCH), RATE, MOMENTUM]
-        return self.root.train(2, *given, script="/out/plain.py", env={
+        arguments = [str(epochs), str(PEER_BATCH), RATE, MOMENTUM]
+        return self.root.train(2, *arguments, script="/out/plain.py", env={
             "OUT": f"{self.root.new()}/model.pt", "TORCHELASTIC_USE_AGENT_STORE": "True"})  # fmt: skip
 
     def __call__(self) -> dict[str, float]:
@@ -150,8 +150,8 @@ def checkpoint(root: Root, model: str) -> dict[str, float]:
 def start(root: Root) -> dict[str, float]:
     """A round: two pods' torchrun, cold, from their start to the first step; beside its parts measured alone."""
     parts = root.command(["python3", "/out/alone.py", "start", "small"])
-    said = subprocess.run(parts, capture_output=True, text=True, check=True).stdout
-    alone = Rank(0, said).event("alone")
+    output = subprocess.run(parts, capture_output=True, text=True, check=True).stdout
+    alone = Rank(0, output).event("alone")
     port, began, pods, logs = root.free_port(), time.monotonic(), [], []
     for rank in range(2):
         wiring = {"WORLD_SIZE": "2", "RANK": str(rank), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
@@ -183,7 +183,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--only", nargs="+", choices=("steps", "peer", "checkpoint", "start"))
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     place = os.environ.get("GANGPLANK_TRAINER_ROOT") or sys.exit("GANGPLANK_TRAINER_ROOT is not set: make bench-train")
     with tempfile.TemporaryDirectory() as work:
         root = Root(Path(place), Path(work))
@@ -195,13 +195,13 @@ def main() -> None:
                 "checkpoint": [lambda: checkpoint(root, "digits"), lambda: checkpoint(root, "large")],
                 "start": [lambda: start(root)],
             }
-            chosen = [work for name, parts in rounds.items() if name in (given.only or rounds) for work in parts]
+            chosen = [work for name, parts in rounds.items() if name in (arguments.only or rounds) for work in parts]
             figures: Figure = {}
-            for number in range(given.rounds):
+            for number in range(arguments.rounds):
                 for one in chosen:
                     for name, value in one().items():
                         figures.setdefault(name, []).append(value)
-                print(f"round {number + 1} of {given.rounds}", file=sys.stderr)
+                print(f"round {number + 1} of {arguments.rounds}", file=sys.stderr)
         finally:
             root.close()
     print(f"{'figure':64} {'median':>9} {'lowest':>9} {'highest':>9}  goal")
