@@ -1,4 +1,4 @@
-"""Checkpoints that are either whole or not there: tensors and JSON, checksummed, renamed into place.
+"""Checkpoints that are either whole or absent: tensors and JSON, checksummed, renamed into place.
 
 checkpoints/step-00000024/state.safetensors   weights, optimizer state, every rank's random state
 state.json          step, epoch, sampler position, schedule, whose it is
@@ -35,7 +35,7 @@ Collect = Callable[[], "tuple[Mapping[str, torch.Tensor], Mapping[str, object], 
 
 
 class CheckpointError(RuntimeError):
-    """No checkpoint can be used although one was demanded: why, and the cure."""
+    """No checkpoint can be used although one was demanded: why, and the fix."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ def safetensors(tensors: Mapping[str, torch.Tensor]) -> list[Buffer]:
 
 
 def write_file(path: Path, parts: Iterable[Buffer]) -> None:
-    """Write beside, sync, rename, sync the folder: at every instant the old file or the new one is there."""
+    """Write beside, sync, rename, sync the folder: at every instant either the old file or the new one exists."""
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_name(f".{path.name}.writing")
     try:
@@ -127,7 +127,7 @@ def write(folder: Path, name: str, tensors: Mapping[str, torch.Tensor], meta: Ma
 
 
 def read(path: Path) -> Checkpoint:
-    """One checkpoint, every byte verified; raises ValueError saying what is wrong with it."""
+    """One checkpoint, every byte verified; raises ValueError with what is wrong with it."""
     try:
         contents = {file: (path / file).read_bytes() for file in FILES}
         sums = (path / "SHA256SUMS").read_bytes()
@@ -154,7 +154,7 @@ def find(folder: Path, resume: str, job_uid: str | None, identity: Mapping[str, 
     """The newest good checkpoint of this run.
 
     `auto` takes this job's own, with every setting equal; `must` also takes another job's, and settings in `loose` may
-    differ. What is passed over is said, with the reason. Raises CheckpointError for `must` when nothing is left.
+    differ. What is passed over is reported, with the reason. Raises CheckpointError for `must` when nothing is left.
     """
     if resume == "never":
         return None
@@ -162,20 +162,21 @@ def find(folder: Path, resume: str, job_uid: str | None, identity: Mapping[str, 
     refused = []
     for path in sorted(folder.glob("step-*"), reverse=True):
         try:
-            found = read(path)
-            _check_identity(found.meta, resume, job_uid, identity, loose)
+            checkpoint = read(path)
+            _check_identity(checkpoint.meta, resume, job_uid, identity, loose)
         except ValueError as error:
             refused.append(f"{path.name} {error}")
             say("checkpoint_refused", rank=0, checkpoint=path.name, reason=str(error))
             continue
-        if found.meta["job_uid"] == job_uid:
-            return found
-        usable.append(found)
+        if checkpoint.meta["job_uid"] == job_uid:
+            return checkpoint
+        usable.append(checkpoint)
     if usable:
         return usable[0]
     if resume == "must":
         raise CheckpointError(f"--resume must: no usable checkpoint in {folder} "
-                              f"({'; '.join(refused) or 'there is none'}); check --output, or start with --resume auto")
+                              f"({'; '.join(refused) or 'there are none'}). "
+                              "Fix: check --output, or start with --resume auto")
     return None
 
 
@@ -213,9 +214,9 @@ class Saver:
                         for name, tensor in self.tensors.items()}  # written to once, or the first copy would fault
 
     def save(self, collect: Collect) -> None:
-        """Take a copy and return; waits for the save before, if that is still going on.
+        """Take a copy and return; waits for the save before, if that is still running.
 
-        `collect` is called in the thread, for what comes besides the tensors; None where nothing is to be written.
+        `collect` is called in the thread, for what a checkpoint holds besides the tensors; None: write nothing.
         """
         self.wait()
         if self.tensors:  # all by one call, as torch's own optimizers do
@@ -227,11 +228,11 @@ class Saver:
         self.pending.result()
 
     def _write(self, collect: Collect) -> None:
-        found = collect()
-        if found is None:
+        collected = collect()
+        if collected is None:
             return
         began = time.perf_counter()
-        more, meta, evidence = found
+        more, meta, evidence = collected
         step = meta["step"]
         assert isinstance(step, int)  # noqa: S101  # our own
         try:
@@ -246,7 +247,7 @@ class Saver:
             write_seconds=round(time.perf_counter() - began, 4))
 
     def _rotate(self, newest: int) -> None:
-        """Remove this job's checkpoints beyond the last `keep`; those of later steps are of a course given up."""
+        """Remove this job's checkpoints beyond the last `keep`; those of later steps belong to abandoned work."""
         own = [path for path in sorted(self.folder.glob("step-*")) if self._is_own(path)]
         past = [path for path in own if path.name <= step_name(newest)]
         for path in [*past[: -self.keep], *own[len(past):]]:

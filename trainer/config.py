@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 
 
 class ConfigError(ValueError):
-    """A flag that cannot be honoured: what was given, and the cure, in one line."""
+    """A flag that cannot be honoured: what was given, and the fix, in one line."""
 
 
 @dataclass(frozen=True)
@@ -91,13 +91,13 @@ class Config:
     """Optimizer steps between checkpoints; 0 leaves the one at the end and the one at SIGTERM."""
 
     keep_checkpoints: int = 3
-    """How many of this job's newest checkpoints stay."""
+    """How many of this job's newest checkpoints to keep."""
 
     rendezvous_timeout: int = 60
     """Seconds the ranks wait for each other at the start."""
 
     collective_timeout: int = 60
-    """Seconds a collective operation may take before a rank gives the others up for lost."""
+    """Seconds a collective operation may take before a rank considers the others lost."""
 
     def __post_init__(self) -> None:
         problems = [f"{flag(name)}: got {getattr(self, name)!r}, expected {rule}"
@@ -153,11 +153,11 @@ RULES: dict[str, Rule] = {
 }
 
 CONTRADICTIONS: list[tuple[str, Callable[[Config], bool]]] = [
-    ("--precision tf32 is a GPU's format: add --backend nccl, or take fp32 or bf16",
+    ("--precision tf32 is a GPU's format. Fix: add --backend nccl, or use fp32 or bf16",
      lambda c: c.precision == "tf32" and c.backend == "gloo"),
-    ("--warmup-epochs is longer than the run: make it smaller than --epochs",
+    ("--warmup-epochs is longer than the run. Fix: make it smaller than --epochs",
      lambda c: c.warmup_epochs >= c.epochs),
-    ("--resume must needs the checkpoints' folder: add --output",
+    ("--resume must needs the checkpoints' folder. Fix: add --output",
      lambda c: c.resume == "must" and not c.output),
 ]
 

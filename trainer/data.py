@@ -17,7 +17,7 @@ import torch
 
 
 class DataError(ValueError):
-    """The data cannot be read: which file, what is wrong, the cure."""
+    """The data cannot be read: which file, what is wrong, and the fix."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,8 @@ def load(name: str, seed: int, train_samples: int = 0) -> Data:
     else:
         train, test = mnist(Path(name.removeprefix("mnist:")))
     if train_samples > len(train[0]):
-        raise DataError(f"--train-samples {train_samples}: {name} has {len(train[0])} training samples; ask for fewer")
+        raise DataError(f"--train-samples {train_samples}: {name} has {len(train[0])} training samples. "
+                        "Fix: ask for fewer")
     x, y = (t[:train_samples] if train_samples else t for t in train)
     digest = hashlib.sha256(x.numpy().tobytes() + y.numpy().tobytes()).hexdigest()
     return Data(x, y, *test, classes=10, digest=digest)
@@ -58,7 +59,7 @@ def digits() -> tuple[Split, Split]:
     """
     spec = importlib.util.find_spec("sklearn")
     if spec is None or spec.origin is None:
-        raise DataError("--data digits needs scikit-learn: install it, or use --data synthetic")
+        raise DataError("--data digits needs scikit-learn. Fix: install it, or use --data synthetic")
     with gzip.open(Path(spec.origin).parent / "datasets" / "data" / "digits.csv.gz", "rt") as file:
         table = np.loadtxt(file, delimiter=",", dtype=np.float32)  # [1797, 65]: 64 pixels from 0 to 16, then the label
     x = torch.from_numpy((table[:, :64] / 16 - 0.3).reshape(-1, 1, 8, 8).copy())  # mean of all pixels is 0.305
@@ -83,10 +84,10 @@ def mnist(folder: Path) -> tuple[Split, Split]:
         images = read_idx(_find(folder, f"{prefix}-images-idx3-ubyte"), dimensions=3)
         labels = read_idx(_find(folder, f"{prefix}-labels-idx1-ubyte"), dimensions=1)
         if len(images) != len(labels) or len(images) == 0:
-            raise DataError(f"{folder}: {prefix} has {len(images)} images and {len(labels)} labels; "
-                            "fetch the files again, they must belong together")
+            raise DataError(f"{folder}: {prefix} has {len(images)} images and {len(labels)} labels, expected as many. "
+                            "Fix: fetch all four files again")
         if labels.max() > 9:
-            raise DataError(f"{folder}: {prefix} has label {labels.max()}, expected 0 to 9; fetch the files again")
+            raise DataError(f"{folder}: {prefix} has label {labels.max()}, expected 0 to 9. Fix: fetch the files again")
         x = torch.from_numpy((images.astype(np.float32) / 255 - 0.1307) / 0.3081).unsqueeze(1)  # [n, 1, h, w]
         return x, torch.from_numpy(labels.astype(np.int64))
 
@@ -97,7 +98,7 @@ def _find(folder: Path, name: str) -> Path:
     for candidate in (folder / name, folder / f"{name}.gz"):
         if candidate.is_file():
             return candidate
-    raise DataError(f"{folder}/{name}[.gz] is not there: put the four MNIST idx files into that folder")
+    raise DataError(f"{folder}/{name}[.gz] does not exist. Fix: put the four MNIST idx files into that folder")
 
 
 def read_idx(path: Path, dimensions: int) -> np.ndarray[tuple[int, ...], np.dtype[np.uint8]]:
@@ -105,15 +106,16 @@ def read_idx(path: Path, dimensions: int) -> np.ndarray[tuple[int, ...], np.dtyp
     try:
         raw = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
     except (OSError, EOFError) as error:
-        raise DataError(f"{path}: cannot be read ({error}); fetch it again") from error
+        raise DataError(f"{path}: cannot be read ({error}). Fix: fetch it again") from error
     header = 4 + 4 * dimensions
     if len(raw) < header or raw[:4] != bytes((0, 0, 8, dimensions)):
         raise DataError(f"{path}: starts with {raw[:4].hex() or 'nothing'}, expected 000008{dimensions:02x} "
-                        f"(idx, unsigned bytes, {dimensions} dimensions)")
+                        f"(idx, unsigned bytes, {dimensions} dimensions). Fix: fetch it again")
     shape = struct.unpack(f">{dimensions}I", raw[4:header])
     expected = int(np.prod(shape, dtype=np.int64))
     if len(raw) - header != expected:
-        raise DataError(f"{path}: holds {len(raw) - header} bytes of data, its header says {expected}; fetch it again")
+        raise DataError(f"{path}: holds {len(raw) - header} bytes of data, its header says {expected}. "
+                        "Fix: fetch it again")
     return np.frombuffer(raw, dtype=np.uint8, offset=header).reshape(shape)
 
 
@@ -121,7 +123,7 @@ def shard(samples: int, seed: int, epoch: int, position: int, rank: int, world_s
     """The ids that `rank` still sees in `epoch` after `position` samples were seen by all ranks together.
 
     At position 0 this is DistributedSampler's order: shuffle, repeat the head until `world_size` divides it, deal out
-    like cards. A run that goes on with another number of ranks deals out the rest of the same shuffle.
+    like cards. A run that resumes with another number of ranks deals out the rest of the same shuffle.
     """
     order = torch.randperm(samples, generator=torch.Generator().manual_seed(seed + epoch))
     rest = order[min(position, samples):]

@@ -1,4 +1,4 @@
-"""Bytes between ranks, as tensors: nothing is pickled, so nothing that arrives can run code."""
+"""Bytes between ranks, as tensors: nothing is pickled, so a message cannot run code."""
 
 from __future__ import annotations
 

@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 
 class WiringError(RuntimeError):
-    """The wiring is missing or wrong: what, and the cure, in one line."""
+    """The wiring is missing or wrong: what, and the fix, in one line."""
 
 
 @dataclass(frozen=True)
 class Wiring:
-    """One process among `world_size`; the last five say where it runs and are None where nobody said."""
+    """One process among `world_size`; the last five say where it runs; the UIDs are None if unknown."""
 
     rank: int
     local_rank: int
@@ -41,7 +41,7 @@ class Wiring:
 
 
 def launch_command(env: Mapping[str, str]) -> str:
-    """The torchrun line for what the environment already says of the job."""
+    """The torchrun line for what the environment already holds about the job."""
     if env.get("MASTER_ADDR") and env.get("RANK") and env.get("WORLD_SIZE"):
         where = "--nnodes=$WORLD_SIZE --node-rank=$RANK --master-addr=$MASTER_ADDR --master-port=$MASTER_PORT"
     elif env.get("PET_MASTER_ADDR"):
@@ -54,25 +54,25 @@ def launch_command(env: Mapping[str, str]) -> str:
 def _integer(env: Mapping[str, str], name: str, low: int, high: int) -> int:
     text = env[name]
     if not text.isascii() or not text.isdigit() or not low <= int(text) <= high:
-        raise WiringError(f"{name}: got {text!r}, expected an integer from {low} to {high}; "
-                          "check the launcher's --nnodes, --node-rank and --master-port")
+        raise WiringError(f"{name}: got {text!r}, expected an integer from {low} to {high}. "
+                          "Fix: check the launcher's --nnodes, --node-rank and --master-port")
     return int(text)
 
 
 def read_wiring(env: Mapping[str, str]) -> Wiring:
-    """Read this process's place; raises WiringError with the cure."""
+    """Read this process's place; raises WiringError with the fix."""
     if "TORCHELASTIC_RUN_ID" not in env:
-        raise WiringError("not started by torchrun, so this process cannot know its place: "
-                          f"use `{launch_command(env)}`")
+        raise WiringError("not started by torchrun, so this process cannot know its place. "
+                          f"Fix: use `{launch_command(env)}`")
     missing = [n for n in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT") if not env.get(n)]
     if missing:
-        raise WiringError(f"{', '.join(missing)} not set although torchrun sets them: something removed them; "
-                          "start train.py directly under torchrun")
+        raise WiringError(f"{', '.join(missing)} not set although torchrun sets them: something removed them. "
+                          "Fix: start train.py directly under torchrun")
     world_size = _integer(env, "WORLD_SIZE", 1, 1_000_000)
     rank = _integer(env, "RANK", 0, 1_000_000)
     if rank >= world_size:
-        raise WiringError(f"RANK {rank} does not exist in a world of {world_size} (0 to {world_size - 1}): "
-                          "--nnodes must be the number of pods and --node-rank less than it")
+        raise WiringError(f"RANK {rank} does not exist in a world of {world_size} (0 to {world_size - 1}). "
+                          "Fix: set --nnodes to the number of pods and --node-rank to less than it")
     host = socket.gethostname()
     return Wiring(
         rank=rank,
@@ -95,7 +95,7 @@ def _await_all(store: dist.Store, wiring: Wiring, timeout: timedelta) -> None:
         store.wait([f"joined/{rank}" for rank in range(wiring.world_size)], timeout)
     except RuntimeError as error:
         absent = [str(rank) for rank in range(wiring.world_size) if not store.check([f"joined/{rank}"])]
-        raise RuntimeError(f"rank {', '.join(absent)} did not come") from error
+        raise RuntimeError(f"rank {', '.join(absent)} did not join") from error
 
 
 def join(wiring: Wiring, backend: str, rendezvous_timeout: int, collective_timeout: int) -> None:
@@ -112,13 +112,13 @@ def join(wiring: Wiring, backend: str, rendezvous_timeout: int, collective_timeo
         store = dist.PrefixStore(f"gangplank/{wiring.restart if shared else 0}", store)
         if store.add(f"joined/{wiring.rank}", 1) > 1:
             raise WiringError(f"rank {wiring.rank} has already joined this rendezvous: either two processes were given "
-                              "the same rank (two masters?), or this one restarted while the others live on; "
-                              "all ranks must restart together")
+                              "the same rank (two masters?), or this one restarted while the others kept running. "
+                              "Fix: restart all ranks together")
         _await_all(store, wiring, timedelta(seconds=rendezvous_timeout))
         if backend == "nccl":
             if not torch.cuda.is_available():
-                raise WiringError("--backend nccl needs a GPU and this process sees none: "
-                                  "request one (nvidia.com/gpu), or use --backend gloo")
+                raise WiringError("--backend nccl needs a GPU and this process sees none. "
+                                  "Fix: request one (nvidia.com/gpu), or use --backend gloo")
             torch.cuda.set_device(wiring.local_rank)
         dist.init_process_group(
             "cpu:gloo,cuda:nccl" if backend == "nccl" else "gloo",  # bytes and counts always travel by gloo

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A line through 100 noisy points, learned by all ranks together: the smallest job that shows the wiring.
 
-The job of a circulating study of Volcano's pytorch plugin, in our words: y = 2x plus noise, DistributedSampler, DDP
+The job of a widely used study of Volcano's pytorch plugin, in our words: y = 2x plus noise, DistributedSampler, DDP
 on gloo, 5 epochs, batches of 10. It prints the wiring it was given, rank 0 the mean loss per epoch and the final
 parameters. One file without siblings, so that a ConfigMap can carry it; runs under torchrun, and directly where RANK,
 WORLD_SIZE, MASTER_ADDR and MASTER_PORT are set.
@@ -24,7 +24,7 @@ EPOCHS, POINTS, BATCH_SIZE, LEARNING_RATE = 5, 100, 10, 0.01
 NAMES = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
 
-def tell(text: str) -> None:
+def report(text: str) -> None:
     """Print at once: a pod's log is read while it runs."""
     print(text, flush=True)
 
@@ -43,7 +43,7 @@ def train(rank: int, world_size: int) -> None:
     loader = DataLoader(data, batch_size=BATCH_SIZE, sampler=sampler)
     model = DistributedDataParallel(nn.Linear(1, 1))
     optimizer = torch.optim.SGD(model.parameters(), lr=LEARNING_RATE)
-    tell(f"[Rank {rank}] training starts: {EPOCHS} epochs")
+    report(f"[Rank {rank}] training starts: {EPOCHS} epochs")
     for epoch in range(EPOCHS):
         sampler.set_epoch(epoch)  # another shuffle each epoch, the same one on every rank
         total = 0.0
@@ -54,34 +54,34 @@ def train(rank: int, world_size: int) -> None:
             optimizer.step()
             total += loss.item()
         if rank == 0:
-            tell(f"Epoch [{epoch + 1}/{EPOCHS}], Average Loss: {total / len(loader):.4f}")
-    tell(f"[Rank {rank}] training finished")
+            report(f"Epoch [{epoch + 1}/{EPOCHS}], Average Loss: {total / len(loader):.4f}")
+    report(f"[Rank {rank}] training finished")
     if rank == 0:
-        tell("Final parameters:")
+        report("Final parameters:")
         for name, value in model.module.named_parameters():
-            tell(f"  {name}: {value.data}")
+            report(f"  {name}: {value.data}")
 
 
 def main() -> int:
     """Join the others, train, leave."""
     missing = [name for name in NAMES if not os.environ.get(name)]
     if missing:
-        print(f"linear.py: {', '.join(missing)} not set: run it as "
+        print(f"linear.py: {', '.join(missing)} not set. Fix: run "
               "`torchrun --standalone --nproc-per-node=3 linear.py`, "
-              "or as a job whose back-end sets them", file=sys.stderr)
+              "or a job whose back-end sets them", file=sys.stderr)
         return 2
     os.environ.setdefault("USE_LIBUV", "0")  # Debian's torch is built without libuv
     torch.set_num_threads(1)
     rank, world_size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-    tell("Distributed PyTorch: linear regression")
-    tell(f"[Init] RANK={rank}, WORLD_SIZE={world_size}")
-    tell(f"[Init] MASTER_ADDR={os.environ['MASTER_ADDR']}")
-    tell(f"[Init] MASTER_PORT={os.environ['MASTER_PORT']}")
+    report("Distributed PyTorch: linear regression")
+    report(f"[Init] RANK={rank}, WORLD_SIZE={world_size}")
+    report(f"[Init] MASTER_ADDR={os.environ['MASTER_ADDR']}")
+    report(f"[Init] MASTER_PORT={os.environ['MASTER_PORT']}")
     dist.init_process_group("gloo", timeout=timedelta(seconds=60))
-    tell("[Init] process group ready")
+    report("[Init] process group ready")
     train(rank, world_size)
     dist.destroy_process_group()
-    tell(f"[Rank {rank}] process group destroyed")
+    report(f"[Rank {rank}] process group destroyed")
     return 0
 
 

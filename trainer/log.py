@@ -1,4 +1,4 @@
-"""One JSON object a line on standard output: the only thing a rank says."""
+"""One JSON object a line on standard output: the only thing a rank prints."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def say(event: str, **fields: object) -> None:
         sys.stdout.write(line)
         sys.stdout.flush()
         return
-    with Path(__file__).open("rb") as turn:  # each process opens it anew, so the lock is between processes
+    with Path(__file__).open("rb") as turn:  # each process opens it itself, so the lock is between processes
         fcntl.flock(turn, fcntl.LOCK_EX)
         sys.stdout.write(line)
         sys.stdout.flush()

@@ -19,7 +19,7 @@ class Net(nn.Module):
     """Two convolutions and two linear layers: images [n, 1, h, w] to scores [n, classes].
 
     Groups are normalised, not batches: batch statistics would tie a rank's result to its share of the batch and add
-    state to agree on. With this start, 24 steps of 192 digits reach an accuracy of about 0.95.
+    state to agree on. With this initialization, 24 steps of 192 digits reach an accuracy of about 0.95.
     """
 
     def __init__(self, width: str, classes: int, dropout: float) -> None:
@@ -54,8 +54,8 @@ class Net(nn.Module):
 class Trainee(nn.Module):
     """The network with its loss, plus two passengers that ride along in the gradients' all-reduce.
 
-    `passengers` is no weight: its gradient is set to (loss, wish to stop), so DDP's average of it tells every rank the
-    mean loss and whether any rank wants to stop, at the same step, without a collective operation of its own.
+    `passengers` is not a weight: its gradient is set to (loss, wish to stop). DDP's average gives every rank the mean
+    loss and whether any rank wants to stop, at the same step, without a collective operation of its own.
     """
 
     def __init__(self, net: Net) -> None:

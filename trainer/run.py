@@ -56,10 +56,10 @@ class Progress:
 
 
 def identity(config: Config, data: Data) -> dict[str, object]:
-    """What two runs must share for one to go on with the other's checkpoint."""
+    """What two runs must share for one to continue from the other's checkpoint."""
     same = {key: value for key, value in config.as_json().items() if key not in INDIFFERENT}
     if config.schedule == "constant":
-        del same["epochs"]  # the course so far does not depend on where it ends: more epochs may follow
+        del same["epochs"]  # the run so far does not depend on where it ends: more epochs may follow
     return {**same, "dataset": data.digest}
 
 
@@ -110,7 +110,7 @@ def random_tensors(states: list[dict[str, str]]) -> dict[str, torch.Tensor]:
 
 
 def restore_random(tensors: dict[str, torch.Tensor], rank: int, device: torch.device) -> None:
-    """Go on with this rank's random state (a copy: torch 2.14 crashes on a row of a larger tensor)."""
+    """Continue with this rank's random state (a copy: torch 2.14 crashes on a row of a larger tensor)."""
     torch.set_rng_state(tensors["random.cpu"][rank].clone())
     if device.type == "cuda" and "random.cuda" in tensors:
         torch.cuda.set_rng_state(tensors["random.cuda"][rank].clone(), device)
@@ -118,33 +118,33 @@ def restore_random(tensors: dict[str, torch.Tensor], rank: int, device: torch.de
 
 def agree_on_checkpoint(config: Config, data: Data, wiring: Wiring) -> Checkpoint | None:
     """Rank 0 looks for a checkpoint and gives it to all: the others need not reach the volume."""
-    found, error = None, ""
+    checkpoint, error = None, ""
     if wiring.rank == 0 and config.output:
-        known = identity(config, data)
+        settings = identity(config, data)
         try:
-            found = find(Path(config.output) / "checkpoints", config.resume, wiring.job_uid, known,
-                         frozenset(known) - FIXED)
+            checkpoint = find(Path(config.output) / "checkpoints", config.resume, wiring.job_uid, settings,
+                              frozenset(settings) - FIXED)
         except CheckpointError as problem:
             error = str(problem)
-    header = json.loads(broadcast_bytes(json.dumps(
-        {"error": error, "name": found.name if found else "", "meta": found.meta if found else {}}).encode()))
+    name, meta = (checkpoint.name, checkpoint.meta) if checkpoint else ("", {})
+    header = json.loads(broadcast_bytes(json.dumps({"error": error, "name": name, "meta": meta}).encode()))
     if header["error"]:
         raise CheckpointError(header["error"])
     if not header["name"]:
         return None
-    return Checkpoint(header["name"], broadcast_bytes(found.state if found else b""), header["meta"],
-                      broadcast_bytes(found.evidence if found else b""))
+    return Checkpoint(header["name"], broadcast_bytes(checkpoint.state if checkpoint else b""), header["meta"],
+                      broadcast_bytes(checkpoint.evidence if checkpoint else b""))
 
 
 def begin(config: Config, data: Data, wiring: Wiring, net: nn.Module, optimizer: torch.optim.Optimizer,
           device: torch.device) -> tuple[Progress, Evidence]:
-    """Start anew, or where the newest good checkpoint stands."""
-    known = facts(config, data, wiring)
+    """Start at the beginning, or at the newest good checkpoint."""
+    begin_facts = facts(config, data, wiring)
     checkpoint = agree_on_checkpoint(config, data, wiring)
-    # Dropout differs between ranks; also between the ranks that join later and those that were there before.
+    # Dropout differs between ranks; also between ranks that join later and those before them.
     torch.manual_seed(config.seed + 1 + wiring.rank)
     if checkpoint is None:
-        return Progress(), Evidence(wiring.rank, known)
+        return Progress(), Evidence(wiring.rank, begin_facts)
     meta, tensors = checkpoint.meta, checkpoint.tensors()
     step, epoch, position, before = (int(str(meta[key])) for key in ("step", "epoch", "position", "world_size"))
     net.load_state_dict({name.removeprefix("model."): value for name, value in tensors.items()
@@ -160,11 +160,11 @@ def begin(config: Config, data: Data, wiring: Wiring, net: nn.Module, optimizer:
     say("resume", rank=wiring.rank, checkpoint=checkpoint.name, step=step, epoch=epoch + 1, position=position,
         world_size_before=before)
     resumed = {"step": step, "epoch": epoch + 1, "position": position, "world_size": before, "heads": heads}
-    return progress, Evidence(wiring.rank, known, chains, resumed)
+    return progress, Evidence(wiring.rank, begin_facts, chains, resumed)
 
 
 def snapshot(progress: Progress) -> Progress:
-    """A copy that stays as it is while the run goes on."""
+    """A copy that stays as it is while the run continues."""
     own = dataclasses.replace(progress.own, epoch_losses=list(progress.own.epoch_losses))
     return dataclasses.replace(progress, accuracies=list(progress.accuracies), own=own)
 
@@ -176,7 +176,7 @@ def checkpoint_tensors(net: nn.Module, optimizer: torch.optim.Optimizer) -> dict
 
 
 def checkpoint_meta(config: Config, data: Data, wiring: Wiring, progress: Progress) -> dict[str, object]:
-    """What is no tensor in a checkpoint, but for the ranks' own counters."""
+    """What a checkpoint holds besides tensors and the ranks' own counters."""
     return {"step": progress.step, "epoch": progress.epoch, "position": progress.position,
             "accuracies": progress.accuracies, "world_size": wiring.world_size, "job_uid": wiring.job_uid,
             "identity": identity(config, data),

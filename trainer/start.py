@@ -31,7 +31,7 @@ RENDEZVOUS_S = 120
 
 
 class StartError(ValueError):
-    """The environment does not say where this pod stands: what is missing, and the cure."""
+    """The environment does not say where this pod stands: what is missing, and the fix."""
 
 
 def command(env: Mapping[str, str], argv: Sequence[str]) -> list[str]:
@@ -60,12 +60,12 @@ def _where(env: Mapping[str, str]) -> list[str]:
         if all(env.get(name) for name in names):
             nodes, rank, address, port = (env[name] for name in names)
             if ":" in nodes:
-                raise StartError(f"PET_NNODES: got {nodes!r}, an elastic range; use a command with torchrun instead")
+                raise StartError(f"PET_NNODES: got {nodes!r}, an elastic range. Fix: use a command with torchrun")
             return [f"--nnodes={nodes}", f"--node-rank={rank}", f"--master-addr={address}", f"--master-port={port}",
                     f"--rdzv-conf=timeout={RENDEZVOUS_S}"]
     missing = " or ".join(", ".join(name for name in names if not env.get(name)) for names in reversed(WIRINGS))
-    raise StartError(f"no wiring in the environment ({missing} not set): check the job's plugin or operator, "
-                     "or say --standalone first to train in this pod alone")
+    raise StartError(f"no wiring in the environment ({missing} not set). Fix: check the job's plugin or "
+                     "operator, or pass --standalone first to train in this pod alone")
 
 
 def main() -> NoReturn:
@@ -75,7 +75,7 @@ def main() -> NoReturn:
     except StartError as error:
         print(f"start.py: {error}", file=sys.stderr)
         sys.exit(2)
-    # torchrun would read what it is already told by flags, `auto` among it
+    # torchrun would read again what its flags already say, `auto` among it
     env = {name: value for name, value in os.environ.items() if not name.startswith("PET_")}
     os.execvpe(words[0], words, env)  # noqa: S606  # the point of an entry point
 

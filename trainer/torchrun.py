@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""torchrun that has its ranks from itself by fork, so that a pod imports torch once and not twice.
+"""torchrun that forks its ranks, so that a pod imports torch once and not twice.
 
     torchrun.py [torchrun's flags] script.py [the script's flags]
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Train a small network with DistributedDataParallel; every rank says what it does, one JSON object a line.
+"""Train a small network with DistributedDataParallel; every rank reports what it does, one JSON object a line.
 
     torchrun --standalone --nproc-per-node=2 train.py --epochs 3 --output out
     torchrun --nnodes=3 --node-rank=$RANK --master-addr=$MASTER_ADDR --master-port=$MASTER_PORT
@@ -57,7 +57,7 @@ class NotFiniteError(RuntimeError):
 
 
 class OutputError(RuntimeError):
-    """The results cannot be written: where, why, the cure."""
+    """The results cannot be written: where, why, and the fix."""
 
 
 class StoppedError(RuntimeError):
@@ -117,7 +117,7 @@ class Training:
     def _rehearse(self) -> None:
         """One backward pass on blanks, thrown away.
 
-        DDP lays its buckets anew after the first one, which changes the order of sums; so the first real step of an
+        DDP rebuilds its buckets after the first one, which changes the order of sums. So the first real step of an
         uninterrupted and of a resumed run must not be DDP's first.
         """
         blank = torch.zeros_like(self.x[: self.config.batch_size])
@@ -211,8 +211,9 @@ class Training:
             mean_loss, wishes, norm_value, loss_value = torch.stack(
                 [passengers[0], passengers[1], norm, own_loss]).tolist()  # a CPU-GPU sync point
             if not (math.isfinite(mean_loss) and math.isfinite(norm_value)):
-                raise NotFiniteError(f"step {progress.step + 1}: mean loss {mean_loss}, gradient norm {norm_value}: "
-                                     "lower --learning-rate, or add --warmup-epochs")
+                raise NotFiniteError(f"step {progress.step + 1}: got mean loss {mean_loss} and gradient norm "
+                                     f"{norm_value}, expected finite numbers. "
+                                     "Fix: lower --learning-rate, or add --warmup-epochs")
             self.optimizer.step()
         own = progress.own
         progress.step, progress.position = progress.step + 1, progress.position + world_size * len(batch)
@@ -237,7 +238,7 @@ class Training:
         return loss, accuracy
 
     def _watch_state(self) -> None:
-        """Tell the saver once what it is to copy, on the rank that writes."""
+        """Give the saver the tensors to copy, once, on the rank that writes."""
         if self.config.output and self.wiring.rank == 0 and not self.saver.tensors:
             self.saver.watch(checkpoint_tensors(self.net, self.optimizer))
 
@@ -248,7 +249,7 @@ class Training:
         with self.clock.measure("checkpoint"):
             self.saver.wait()  # the thread may still be at the mark of the save before
             self.evidence.mark(self.progress.epoch + 1)
-            self._watch_state()  # where not a step was left to do
+            self._watch_state()  # if no step was left to do
             self.saver.save(functools.partial(self._collect, snapshot(self.progress), random_state(self.device)))
 
     def _collect(self, progress: Progress, random: dict[str, torch.Tensor],
@@ -263,12 +264,12 @@ class Training:
         return random_tensors([part["random"] for part in parts]), {**meta, "ranks": ranks}, self.evidence.lines()
 
     def _stop(self) -> None:
-        """Save because a rank was told to leave, and leave."""
+        """Save because a rank has to stop, and stop."""
         self._save()
         self.saver.wait()
         saved = bool(self.config.output) and self.saver.failure is None
         say("stopped", rank=self.wiring.rank, step=self.progress.step, saved=saved)
-        dist.barrier()  # nobody leaves before rank 0's checkpoint is on the disk
+        dist.barrier()  # no rank leaves before rank 0's checkpoint is on the disk
         raise StoppedError(f"SIGTERM: stopped after step {self.progress.step}, "
                            + ("saved" if saved else f"nothing saved ({self.saver.failure or 'no --output'})"))
 
@@ -296,9 +297,9 @@ class Training:
                 try:
                     write_file(folder / name, content)
                 except OSError as error:
-                    raise OutputError(f"{folder / name} cannot be written ({error.strerror}): make room on the volume "
-                                      "and start again; the last checkpoint is kept") from error
-        if wiring.rank == 0:  # the workers' pods, and their logs, may be gone when somebody asks
+                    raise OutputError(f"{folder / name} cannot be written ({error.strerror}); the last checkpoint is "
+                                      "kept. Fix: free space on the volume and start again") from error
+        if wiring.rank == 0:  # the workers' pods, and their logs, may be gone later
             say("result", rank=0, world_size=wiring.world_size, accuracy=accuracy, loss=own.loss, seconds=seconds,
                 ranks=rows)
         say("end", rank=wiring.rank, world_size=wiring.world_size, steps=self.progress.step, samples=own.samples,
@@ -337,7 +338,7 @@ def main(argv: list[str]) -> int:
             with contextlib.suppress(RuntimeError):  # a save that was waiting for the lost rank
                 training.saver.wait()
         code = refuse(f"rank {wiring.rank} lost the others ({str(error).splitlines()[0]}); "
-                      "all ranks restart together and go on from the last checkpoint", 1)
+                      "all ranks restart together from the last checkpoint", 1)
         os._exit(code)  # the process group's own clean-up would wait for the ranks that are gone
     return 0
 

@@ -181,7 +181,7 @@ def test_a_full_claim_costs_no_good_checkpoint(site: Lab, stories: dict[str, Fut
     assert "No space left" in one.events("checkpoint_failed", one.said)[0]["reason"]
     said = re.findall(r"^train\.py: .*", one.said, re.MULTILINE)
     assert len(said) == 1
-    assert "cannot be written (No space left on device): make room on the volume and start again" in said[0]
+    assert "cannot be written (No space left on device); the last checkpoint is kept. Fix: free space" in said[0]
     site.inside(SMALL["node"], "mount", "-o", "remount,size=20m", SMALL["path"])
     again = job(site, "room-again", one.claim, args=[*DESCRIPTION["args"], "--resume", "must"])
     again.submit()

@@ -1,4 +1,4 @@
-"""Chromium without a window, from its own root file system and without a network: what a page looks like to it."""
+"""Chromium without a window, from its own root file system and without a network: how it draws a page."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ if TYPE_CHECKING:
 # Which curves are drawn, how long they are on the screen, whether all of them lies inside their picture, and how.
 LOOK = """
 <script>
-const seen = {title: document.title, curves: [], rows: {}, wide: document.documentElement.scrollWidth > innerWidth};
+const view = {title: document.title, curves: [], rows: {}, wide: document.documentElement.scrollWidth > innerWidth};
 for (const line of document.querySelectorAll("svg polyline")) {
   const own = line.getBoundingClientRect(), picture = line.ownerSVGElement.getBoundingClientRect();
   const style = getComputedStyle(line);
-  seen.curves.push({
+  view.curves.push({
     chart: line.closest("figure").id, name: line.dataset.name, length: line.getTotalLength(), stroke: style.stroke,
     shown: style.visibility === "visible" && parseFloat(style.strokeWidth) > 0 && own.width > 0,
     inside: own.left >= picture.left && own.right <= picture.right && own.top >= picture.top
       && own.bottom <= picture.bottom});
 }
-for (const table of document.querySelectorAll("table")) seen.rows[table.id] = table.rows.length;
-document.body.innerHTML = "<pre>" + JSON.stringify(seen) + "</pre>";
+for (const table of document.querySelectorAll("table")) view.rows[table.id] = table.rows.length;
+document.body.innerHTML = "<pre>" + JSON.stringify(view) + "</pre>";
 </script>
 """
 OPEN = """
@@ -52,12 +52,12 @@ def browser_root() -> Path:
 
 
 def look(page: Path, work: Path) -> dict[str, Any]:
-    """What LOOK found on a page; `work` is an empty folder."""
+    """What LOOK reports of a page; `work` is an empty folder."""
     (work / "page.html").write_text(page.read_text().replace("</body>", f"{LOOK}</body>"))
     env = {**os.environ, "ROOT": str(browser_root()), "WORK": str(work)}
     command = ["unshare", "--mount", "--net", "--pid", "--fork", "--propagation", "private", "sh", "-c", OPEN]
     done = subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 0, done.stderr
     assert "<pre>" in done.stdout, done.stdout[-2000:] + done.stderr[-2000:]
-    found: dict[str, Any] = json.loads(done.stdout.split("<pre>")[1].split("</pre>")[0])
-    return found
+    view: dict[str, Any] = json.loads(done.stdout.split("<pre>")[1].split("</pre>")[0])
+    return view

@@ -1,4 +1,4 @@
-"""Fixtures of the trainer's tests; `harness.py` says how they run it."""
+"""Fixtures of the trainer's tests; `harness.py` explains how they run it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Root]:
     if not path:
         pytest.fail("GANGPLANK_TRAINER_ROOT is not set: point it at the unpacked root file system of the trainer image")
     if not (Path(path) / "usr/bin/torchrun").exists():
-        pytest.fail(f"GANGPLANK_TRAINER_ROOT={path}: no usr/bin/torchrun there; is it the trainer image's root?")
+        pytest.fail(f"GANGPLANK_TRAINER_ROOT={path}: no usr/bin/torchrun in it; is it the trainer image's root?")
     work = tmp_path_factory.mktemp("trainer-root")
     opened = Root(Path(path), work)
     try:

@@ -54,7 +54,7 @@ def wait_for(condition: Callable[[], object], what: str, limit_s: float = LIMIT_
 
 @dataclass
 class Rank:
-    """What one process said and how it ended."""
+    """What one process printed and how it ended."""
 
     code: int
     text: str
@@ -66,9 +66,9 @@ class Rank:
 
     def event(self, name: str) -> Json:
         """The last line of one kind."""
-        found = [event for event in self.events if event["event"] == name]
-        assert found, f"no {name!r} in:\n{self.text}"
-        return found[-1]
+        events = [event for event in self.events if event["event"] == name]
+        assert events, f"no {name!r} in:\n{self.text}"
+        return events[-1]
 
 
 class Running:
@@ -78,7 +78,7 @@ class Running:
         self.warm, self.pids, self.logs = warm, pids, logs
 
     def text(self, rank: int) -> str:
-        """What a rank has said so far."""
+        """What a rank has printed so far."""
         return self.logs[rank].read_text() if self.logs[rank].exists() else ""
 
     def kill(self, rank: int, number: int = signal.SIGKILL) -> None:
@@ -86,7 +86,7 @@ class Running:
         os.kill(self.pids[rank], number)
 
     def wait(self, limit_s: float = LIMIT_S) -> list[Rank]:
-        """All ranks, when they have ended; kills them and fails when they do not."""
+        """All ranks, when they have ended; kills them and fails if they do not."""
         began = time.monotonic()
         wait_for(lambda: all(_gone(pid) for pid in self.pids) or time.monotonic() - began > limit_s, "-", limit_s + 10)
         stuck = [rank for rank, pid in enumerate(self.pids) if not _gone(pid)]
@@ -138,7 +138,7 @@ class Warm:
 
 
 def free_port() -> int:
-    """A port of the loopback that nobody uses."""
+    """An unused port of the loopback."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
@@ -165,7 +165,7 @@ class Root:
         self.runs = 0
 
     def close(self) -> None:
-        """Let the namespace, and every mount with it, go."""
+        """End the namespace, and every mount with it."""
         self.warm.close()
         assert self.keeper.stdin
         assert self.keeper.stdout
@@ -179,7 +179,7 @@ class Root:
                 *(f"{name}={value}" for name, value in {**ENVIRONMENT, **(env or {})}.items()), *words]
 
     def new(self) -> str:
-        """A fresh folder's path inside; `host` tells it outside."""
+        """A fresh folder's path inside; `host` returns it outside."""
         self.runs += 1
         (self.out / f"run-{self.runs}").mkdir()
         return f"/out/run-{self.runs}"
@@ -231,11 +231,11 @@ class Root:
 
     def interrupt(self, world_size: int, until: str, victims: Mapping[int, int], *flags: str,
                   env: Mapping[str, str] | None = None) -> list[Rank]:
-        """Start a run, wait until rank 0 has said `until`, send each victim its signal, and let the run end."""
+        """Start a run, wait until rank 0 has printed `until`, send each victim its signal, and let the run end."""
         store = self.store()
         running = self.start(range(world_size), world_size, *flags, port=store["port"], env=env)
         try:
-            wait_for(lambda: until in running.text(0), f"rank 0 says {until}")
+            wait_for(lambda: until in running.text(0), f"rank 0 prints {until}")
             for victim, number in victims.items():
                 running.kill(victim, number)
             return running.wait()

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from tests.trainer.harness import Root
 
-KEY, SECRET = "trainer", "a-secret-that-nobody-may-see"
+KEY, SECRET = "trainer", "a-secret-that-no-one-may-see"
 FLAGS = ("--epochs", "2", "--batch-size", "64", "--seed", "3", "--checkpoint-interval", "4")
 
 
@@ -57,12 +57,12 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
     folder = tmp_path_factory.mktemp("buckets")
     (folder / "runs").mkdir()
     (folder / "datasets").mkdir()
-    found = Store(folder)
+    server = Store(folder)
     try:
-        yield found
+        yield server
     finally:
-        found.process.terminate()
-        found.process.wait(20)
+        server.process.terminate()
+        server.process.wait(20)
 
 
 def idx(folder: Path, prefix: str, count: int) -> None:
@@ -82,13 +82,13 @@ def test_a_run_leaves_in_the_bucket_what_it_leaves_in_a_folder(root: Root, store
     def names(path: Path) -> list[str]:
         return sorted(str(file.relative_to(path)) for file in path.rglob("*") if file.is_file())
 
-    there = store.folder / "runs/a/b"
-    assert names(there) == names(root.host(folder))
-    assert (there / "model.safetensors").read_bytes() == (root.host(folder) / "model.safetensors").read_bytes()
-    assert any(name.startswith("checkpoints/step-") for name in names(there))
+    bucket = store.folder / "runs/a/b"
+    assert names(bucket) == names(root.host(folder))
+    assert (bucket / "model.safetensors").read_bytes() == (root.host(folder) / "model.safetensors").read_bytes()
+    assert any(name.startswith("checkpoints/step-") for name in names(bucket))
 
 
-def test_no_rank_says_the_secret_nor_has_it_in_its_arguments(root: Root, store: Store) -> None:
+def test_no_rank_prints_the_secret_or_has_it_in_its_arguments(root: Root, store: Store) -> None:
     at, running = root.store(), None
     try:
         running = root.start([0, 1], 2, *FLAGS, "--output", "s3://runs/quiet", port=at["port"], env=store.env)
@@ -104,7 +104,7 @@ def test_no_rank_says_the_secret_nor_has_it_in_its_arguments(root: Root, store: 
     assert SECRET.encode() not in written
 
 
-def test_a_killed_run_goes_on_from_the_bucket_to_the_same_end(root: Root, store: Store) -> None:
+def test_an_interrupted_run_resumes_from_the_bucket_and_ends_the_same(root: Root, store: Store) -> None:
     where = ("--output", "s3://runs/killed", "--epochs", "6", *FLAGS[2:])
     at = root.store()
     running = root.start([0, 1], 2, *where, port=at["port"], env=store.env)
@@ -125,13 +125,13 @@ def test_a_killed_run_goes_on_from_the_bucket_to_the_same_end(root: Root, store:
     assert ended == (root.host(folder) / "model.safetensors").read_bytes()
 
 
-def test_checkpoints_that_the_run_has_given_up_leave_the_bucket(root: Root, store: Store) -> None:
+def test_checkpoints_that_the_run_removed_leave_the_bucket(root: Root, store: Store) -> None:
     where = ("--output", "s3://runs/few", "--keep-checkpoints", "1", *FLAGS)
     assert root.train(1, *where, env=store.env)[0].code == 0
     assert len(list((store.folder / "runs/few/checkpoints").glob("step-*/SHA256SUMS"))) == 1
 
 
-def test_a_bucket_that_goes_away_is_told_at_once_and_ends_in_failure(root: Root, tmp_path: Path) -> None:
+def test_a_lost_bucket_is_reported_at_once_and_ends_in_failure(root: Root, tmp_path: Path) -> None:
     (tmp_path / "runs").mkdir()
     lost, at = Store(tmp_path), root.store()
     try:
@@ -144,7 +144,7 @@ def test_a_bucket_that_goes_away_is_told_at_once_and_ends_in_failure(root: Root,
         root.close_store(at)
         lost.process.wait(20)
     assert rank.code == 1, rank.text
-    assert rank.event("end")["steps"] == 80 * 24  # the training itself went on, longer than a save is tried
+    assert rank.event("end")["steps"] == 80 * 24  # the training itself continued, for longer than a save is tried
     assert "s3://runs/lost cannot be written" in str(rank.event("upload_failed")["reason"])
     assert [line for line in rank.text.splitlines() if line.startswith("train.py: s3://runs/lost cannot be written")]
 

@@ -1,4 +1,4 @@
-"""A checkpoint is whole or it is not believed."""
+"""A checkpoint is whole or it is not used."""
 
 from __future__ import annotations
 
@@ -37,20 +37,21 @@ def copy(root: Root, trained: str) -> str:
     return out
 
 
-def test_no_truncated_checkpoint_is_believed(root: Root, trained: str, full: bool) -> None:
+def test_no_truncated_checkpoint_is_used(root: Root, trained: str, full: bool) -> None:
     step = 4096 if full else 32768
-    found = json.loads(root.inside("checkpoints.py", "truncations", f"{trained}/checkpoints/step-00000008", str(step)))
-    assert found["cases"] >= 12
-    assert found["believed"] == []
+    path = f"{trained}/checkpoints/step-00000008"
+    outcome = json.loads(root.inside("checkpoints.py", "truncations", path, str(step)))
+    assert outcome["cases"] >= 12
+    assert outcome["used"] == []
 
 
-def test_no_checkpoint_with_a_flipped_bit_is_believed(
+def test_no_checkpoint_with_a_flipped_bit_is_used(
     root: Root, trained: str, full: bool, chance: random.Random
 ) -> None:
     count, seed = (200 if full else 40), chance.randrange(2**31)
     path = f"{trained}/checkpoints/step-00000008"
-    found = json.loads(root.inside("checkpoints.py", "flips", path, str(count), str(seed)))
-    assert found == {"cases": count, "believed": []}
+    outcome = json.loads(root.inside("checkpoints.py", "flips", path, str(count), str(seed)))
+    assert outcome == {"cases": count, "used": []}
 
 
 def test_sigkill_in_a_save_leaves_the_save_before(root: Root, full: bool, chance: random.Random) -> None:
@@ -63,10 +64,10 @@ def test_sigkill_in_a_save_leaves_the_save_before(root: Root, full: bool, chance
         time.sleep(chance.uniform(0, 0.02))  # nothing is waited for: this chooses the instant
         running.kill(0)
         last = max(int(line) for line in running.wait()[0].text.splitlines() if line.isdigit())
-        found = json.loads(root.inside("checkpoints.py", "survivors", out))
-        assert found["mixed"] == []
-        assert max(found["whole"]) >= last
-        assert all(step < last for step in found["refused"])
+        survivors = json.loads(root.inside("checkpoints.py", "survivors", out))
+        assert survivors["mixed"] == []
+        assert max(survivors["whole"]) >= last
+        assert all(step < last for step in survivors["refused"])
 
 
 def spoil_flip(path: Path) -> None:
@@ -100,7 +101,7 @@ def test_the_newest_good_checkpoint_is_used_when_a_newer_one_is_bad(
     assert [rank.event("resume")["step"] for rank in ranks] == [4, 4]
     assert [rank.code for rank in ranks] == [0, 0]
     weights = [(root.host(run) / "model.safetensors").read_bytes() for run in (out, trained)]
-    assert weights[0] == weights[1], "a run that goes on from the checkpoint before must end with the same weights"
+    assert weights[0] == weights[1], "a run that resumes from the checkpoint before must end with the same weights"
 
 
 def test_a_renamed_checkpoint_is_refused(root: Root, trained: str) -> None:
@@ -142,10 +143,10 @@ def test_resume_must_without_a_good_checkpoint_is_one_clear_error(root: Root, tr
     ranks = root.train(2, *FLAGS, "--resume", "must", "--output", out)
     assert [rank.code for rank in ranks] == [2, 2]
     for rank in ranks:
-        said = [line for line in rank.text.splitlines() if line.startswith("train.py: ")]
-        assert len(said) == 1
-        assert "no usable checkpoint" in said[0]
-        assert "step-00000004 checksums differ" in said[0]
+        lines = [line for line in rank.text.splitlines() if line.startswith("train.py: ")]
+        assert len(lines) == 1
+        assert "no usable checkpoint" in lines[0]
+        assert "step-00000004 checksums differ" in lines[0]
 
 
 @pytest.mark.parametrize(("size", "codes"), [("640k", [0, 0]), ("420k", [1, 1])])

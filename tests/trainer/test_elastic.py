@@ -1,4 +1,4 @@
-"""An elastic job's nodes come and go while it trains: it goes on from its checkpoint, and sees no sample twice."""
+"""An elastic job's nodes come and go while it trains: it resumes from its checkpoint, and sees no sample twice."""
 
 from __future__ import annotations
 
@@ -32,22 +32,22 @@ class Node:
 
     def __init__(self, root: Root, index: int, port: int, out: str) -> None:
         values = {"PET_NNODES": "2:3", "PET_RDZV_BACKEND": "c10d", "PET_RDZV_ENDPOINT": f"127.0.0.1:{port}"}
-        line = [re.sub(r"\$\((\w+)\)", lambda found: values[found[1]], word) for word in launch(SPEC)]
+        line = [re.sub(r"\$\((\w+)\)", lambda match: values[match[1]], word) for word in launch(SPEC)]
         at = next(number for number, word in enumerate(line) if word.startswith("--rdzv-conf"))
         line[at] += ",last_call_timeout=2,keep_alive_interval=1"
         line.insert(at, "--local-addr=127.0.0.1")
-        known = {item["name"]: item["value"] for item in env(SPEC, "worker") if "value" in item}
-        pod = {**known, "GANGPLANK_POD": f"elastic-worker-{index}", "GANGPLANK_POD_UID": f"uid-{index}"}
+        variables = {item["name"]: item["value"] for item in env(SPEC, "worker") if "value" in item}
+        pod = {**variables, "GANGPLANK_POD": f"elastic-worker-{index}", "GANGPLANK_POD_UID": f"uid-{index}"}
         self.log = root.out / f"elastic-{index}.log"
         with self.log.open("w") as file:
             self.process = subprocess.Popen(root.command([*line, *FLAGS, "--output", out], pod), stdout=file,
                                             stderr=subprocess.STDOUT)
 
     def events(self, kind: str) -> list[dict[str, object]]:
-        """What its ranks have said of one kind."""
-        found = [json.loads(line) for line in self.log.read_text().splitlines() if line.startswith('{"event"')
-                 and line.endswith("}")]
-        return [event for event in found if event["event"] == kind]
+        """The events of one kind that its ranks have printed."""
+        events = [json.loads(line) for line in self.log.read_text().splitlines() if line.startswith('{"event"')
+                  and line.endswith("}")]
+        return [event for event in events if event["event"] == kind]
 
     def leave(self) -> None:
         """As the kubelet ends a pod."""
@@ -75,5 +75,5 @@ def test_two_nodes_become_three_and_two_again(root: Root) -> None:
     verdict = prove(run, Expected(2, epochs=EPOCHS, global_batch=12, job_uid="elastic"))
     assert verdict.passed, verdict.text()
     for epoch in range(1, EPOCHS + 1):
-        seen = Counter(i for r in select(run).of("samples") if r["epoch"] == epoch for i in unpack_ids(r))
-        assert seen == Counter(range(SAMPLES)), f"epoch {epoch}"
+        ids = Counter(i for r in select(run).of("samples") if r["epoch"] == epoch for i in unpack_ids(r))
+        assert ids == Counter(range(SAMPLES)), f"epoch {epoch}"

@@ -23,14 +23,14 @@ FLAGS = ["--epochs", "3", "--batch-size", "32", "--train-samples", "600", "--che
 
 
 def digest(root: Root, out: str) -> str:
-    found: str = json.loads((root.host(out) / "result.json").read_text())["parameters"]
-    return found
+    parameters: str = json.loads((root.host(out) / "result.json").read_text())["parameters"]
+    return parameters
 
 
 def test_ranks_killed_at_random_instants_again_and_again(root: Root, full: bool, chance: random.Random) -> None:
     """Every generation has its own store, as with a restarted master; a kill comes within 0.6 s of the start."""
     whole, out = root.new(), root.new()
-    wanted, epochs = (20, 200) if full else (3, 40)
+    goal, epochs = (20, 200) if full else (3, 40)
     flags = [*FLAGS, "--epochs", str(epochs), "--rendezvous-timeout", "5"]
     root.train(3, *flags, "--output", whole)
     logs, kills = [], 0
@@ -38,7 +38,7 @@ def test_ranks_killed_at_random_instants_again_and_again(root: Root, full: bool,
         store = root.store()
         running = root.start(range(3), 3, *flags, "--output", out, port=store["port"])
         limit_s = LIMIT_S
-        if kills < wanted:
+        if kills < goal:
             time.sleep(chance.uniform(0, 0.6))  # nothing is waited for: this chooses the instant
             running.kill(chance.randrange(3))
             kills, limit_s = kills + 1, 30.0  # survivors leave within the time-outs
@@ -47,7 +47,7 @@ def test_ranks_killed_at_random_instants_again_and_again(root: Root, full: bool,
         logs += [rank.text for rank in ranks]
         if {rank.code for rank in ranks} == {0}:
             break
-    assert kills == wanted, "the run was long enough for all kills"
+    assert kills == goal, "the run was long enough for all kills"
     assert digest(root, out) == digest(root, whole)
     for evidence in ((root.host(out) / "evidence.jsonl").read_text(), "\n".join(logs)):
         verdict = prove(read_records(evidence), Expected(3, epochs=epochs, global_batch=96, job_uid="job-1"))
@@ -56,12 +56,12 @@ def test_ranks_killed_at_random_instants_again_and_again(root: Root, full: bool,
 
 def descendants(pid: int) -> list[int]:
     """The processes below one, the nearest first."""
-    found = []
+    pids: list[int] = []
     for task in Path(f"/proc/{pid}/task").glob("*/children"):
         with contextlib.suppress(OSError):  # it may end while we look
             for child in task.read_text().split():
-                found += [int(child), *descendants(int(child))]
-    return found
+                pids += [int(child), *descendants(int(child))]
+    return pids
 
 
 def test_two_pods_under_torchrun_restart_in_place_and_meet_no_stale_keys(

@@ -19,8 +19,8 @@ Facts = dict[str, Any]
 
 @pytest.fixture(scope="module")
 def facts(root: Root) -> Facts:
-    found: Facts = json.loads(root.inside("facts.py").splitlines()[-1])
-    return found
+    facts: Facts = json.loads(root.inside("facts.py").splitlines()[-1])
+    return facts
 
 
 def test_the_digits_are_scikit_learns(facts: Facts) -> None:
@@ -45,9 +45,9 @@ def test_mnist_files_are_read_plain_and_gzipped(facts: Facts) -> None:
 
 
 @pytest.mark.parametrize(("case", "reason"), [
-    ("missing", "DIR/train-labels-idx1-ubyte[.gz] is not there"),
+    ("missing", "DIR/train-labels-idx1-ubyte[.gz] does not exist. Fix: put the four"),
     ("empty", "starts with nothing, expected 00000801"),
-    ("short", "holds 3135 bytes of data, its header says 3136; fetch it again"),
+    ("short", "holds 3135 bytes of data, its header says 3136. Fix: fetch it again"),
     ("wrong_magic", "starts with 00000d03, expected 00000803"),
     ("count", "train has 4 images and 3 labels"),
     ("label", "train has label 77, expected 0 to 9"),
@@ -80,10 +80,10 @@ def test_the_linear_demo_runs_from_the_plugins_environment_alone(root: Root) -> 
         assert rank.text.rstrip().endswith(f"[Rank {number}] process group destroyed")
 
 
-def test_the_linear_demo_without_wiring_says_how_to_run_it(root: Root) -> None:
+def test_the_linear_demo_without_wiring_explains_how_to_run_it(root: Root) -> None:
     rank = root.start([0], 1, port="", script="linear.py").wait()[0]
     assert rank.code == 2
-    assert "MASTER_PORT not set: run it as `torchrun --standalone" in rank.text
+    assert "MASTER_PORT not set. Fix: run `torchrun --standalone" in rank.text
 
 
 def test_nothing_in_the_trainer_pickles() -> None:

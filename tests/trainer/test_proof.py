@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gangplank.proof.log_lines import EVENTS, read
-from gangplank.proof.records import record_hash
+from gangplank.proof.records import FORMAT, record_hash
 from gangplank.proof.verdict import Expected, Verdict, compare, prove, read_records
 
 if TYPE_CHECKING:
@@ -43,6 +43,16 @@ def test_a_sound_run_is_proven_and_its_padding_is_listed(sound: list[Record]) ->
     assert "epoch 1 repeats" in verdict.text()
 
 
+@pytest.mark.parametrize("world_size", [1, 3])
+def test_the_example_in_the_modules_docstring_is_proven(root: Root, world_size: int) -> None:
+    ranks = root.train(world_size, script="/tests/inside/example.py")
+    assert {rank.code for rank in ranks} == {0}, ranks[0].text
+    records = read_records("\n".join(rank.text for rank in ranks))
+    verdict = prove(records, Expected(world_size, epochs=2, global_batch=10 * world_size, job_uid="job-1"))
+    assert verdict.passed, verdict.text()
+    assert {record["format"] for record in records if record["kind"] == "begin"} == {FORMAT}
+
+
 @pytest.mark.parametrize(("mistake", "claims", "reason"), [
     ("no-ddp", {"gradients differ before the all-reduce", "gradients agree after the all-reduce", "weights agree"},
      "is the model wrapped in DDP?"),
@@ -63,7 +73,7 @@ def test_rejects_a_world_of_one_twice(root: Root) -> None:
     verdict = prove(records, Expected(2, epochs=2, job_uid="job-1"))
     assert {"every rank took part", "samples are disjoint and complete"} & failed(verdict) == {"every rank took part"}
     assert "rank 0 finished 2 times (two masters, or several worlds), rank 1 never finished" in verdict.text()
-    assert "a rank says the world has 1, expected 2" in verdict.text()
+    assert "a rank reports a world of 1, expected 2" in verdict.text()
 
 
 def test_rejects_two_masters(root: Root) -> None:
@@ -126,7 +136,7 @@ def test_rejects_one_ranks_rewritten_chain(sound: list[Record], kind: str) -> No
 
     verdict = prove(rewrite(sound, 1, change), Expected(3))
     assert failed(verdict) == {"ranks attest each other"}, verdict.text()
-    assert "rank 0 was shown a chain of rank 1 that is not this one" in verdict.text()
+    assert "rank 0 received the head of another chain of rank 1" in verdict.text()
 
 
 def test_rejects_another_jobs_evidence(root: Root, sound: list[Record]) -> None:
@@ -151,7 +161,7 @@ def test_the_single_pod_and_the_three_ranks_of_the_vsphere_document(root: Root) 
     assert verdict.passed, verdict.text()
 
 
-def test_every_line_that_shows_how_far_it_is_has_the_shape_that_is_read(root: Root) -> None:
+def test_every_progress_line_has_the_shape_that_is_read(root: Root) -> None:
     ranks = root.train(2, "--epochs", "1", "--log-interval", "1")
     printed = [line for rank in ranks for line in rank.text.splitlines() if line.startswith('{"event":"')]
     assert printed

@@ -1,4 +1,4 @@
-"""A run that is interrupted and goes on ends where an uninterrupted one ends, to the bit."""
+"""A run that is interrupted and resumed ends where an uninterrupted one ends, to the bit."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ FLAGS = ["--epochs", "4", "--batch-size", "32", "--train-samples", "1000", "--dr
 
 
 def result(root: Root, out: str) -> dict[str, object]:
-    found: dict[str, object] = json.loads((root.host(out) / "result.json").read_text())
-    return found
+    values: dict[str, object] = json.loads((root.host(out) / "result.json").read_text())
+    return values
 
 
 def saved(step: int) -> str:
@@ -83,7 +83,7 @@ def test_sigterm_to_one_rank_saves_at_the_next_step_and_all_ranks_leave(root: Ro
 
 
 @pytest.mark.parametrize(("before", "after"), [(3, 2), (2, 3)])
-def test_another_number_of_ranks_goes_on_at_the_same_sample(root: Root, before: int, after: int) -> None:
+def test_another_number_of_ranks_resumes_at_the_same_sample(root: Root, before: int, after: int) -> None:
     out = root.new()
     flags = [*FLAGS, "--checkpoint-interval", "15", "--output", out]
     root.interrupt(before, saved(15), {0: signal.SIGKILL}, *flags)

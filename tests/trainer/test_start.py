@@ -47,7 +47,7 @@ def test_the_vsphere_documents_args_work_under_every_back_end(env: dict[str, str
         "python3", TORCHRUN, *where, TRAIN, "--backend", "nccl"]
 
 
-def test_a_script_of_ones_own() -> None:
+def test_a_script_of_your_own() -> None:
     words = start.command(VOLCANO, ["/workspace/a.py", "--x"])
     assert (words[:3], words[-2:]) == (["python3", "-m", "torch.distributed.run"], ["/workspace/a.py", "--x"])
 
@@ -86,7 +86,7 @@ def test_torchrun_gives_up_when_the_other_node_never_comes(root: Root, rank: int
     """The launch line of a job as Kubernetes would fill it in, with 3 s instead of 120."""
     spec = JobSpec("digits", "img", backend="volcano", script=Script("/opt/gangplank/trainer/train.py"), workers=1)
     values = {"WORLD_SIZE": "2", "RANK": str(rank), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(root.free_port())}
-    line = [re.sub(r"\$\((\w+)\)", lambda found: values[found[1]], word) for word in launch(spec)]
+    line = [re.sub(r"\$\((\w+)\)", lambda match: values[match[1]], word) for word in launch(spec)]
     line = [word.replace(f"timeout={RENDEZVOUS_S}", "timeout=3") for word in line]
     began = time.monotonic()
     done = subprocess.run(root.command(line), capture_output=True, text=True, check=False, timeout=60)

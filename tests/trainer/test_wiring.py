@@ -13,18 +13,18 @@ if TYPE_CHECKING:
 
 
 def refused(rank: Rank) -> str:
-    """The one line that a refused rank says."""
+    """The one line that a refused rank prints."""
     assert rank.code == 2, rank.text
-    said = [line for line in rank.text.splitlines() if line.startswith("train.py: ")]
-    assert len(said) == 1, rank.text
+    lines = [line for line in rank.text.splitlines() if line.startswith("train.py: ")]
+    assert len(lines) == 1, rank.text
     assert "Traceback" not in rank.text
-    return said[0]
+    return lines[0]
 
 
 @pytest.mark.parametrize(("env", "reason"), [
     ({"TORCHELASTIC_RUN_ID": ""},
-     "use `torchrun --nnodes=$WORLD_SIZE --node-rank=$RANK --master-addr=$MASTER_ADDR --master-port=$MASTER_PORT"),
-    ({"TORCHELASTIC_RUN_ID": "", "RANK": ""}, "use `torchrun --standalone --nproc-per-node=1 train.py"),
+     "Fix: use `torchrun --nnodes=$WORLD_SIZE --node-rank=$RANK --master-addr=$MASTER_ADDR --master-port=$MASTER_PORT"),
+    ({"TORCHELASTIC_RUN_ID": "", "RANK": ""}, "Fix: use `torchrun --standalone --nproc-per-node=1 train.py"),
     ({"TORCHELASTIC_RUN_ID": "", "RANK": "", "PET_MASTER_ADDR": "m"}, "PET_MASTER_ADDR"),
     ({"MASTER_ADDR": ""}, "MASTER_ADDR not set"),
     ({"RANK": "", "WORLD_SIZE": ""}, "RANK, WORLD_SIZE not set"),
@@ -42,9 +42,9 @@ def test_refuses_wrong_wiring(root: Root, env: dict[str, str], reason: str) -> N
     (["--epoch", "2"], "unrecognized arguments: --epoch 2"),
     (["--epochs", "two"], "--epochs: invalid int value: 'two'"),
     (["--epochs", "0", "--dropout", "1"], "--dropout: got 1.0, expected 0 <= dropout < 1; --epochs: got 0"),
-    (["--precision", "tf32"], "tf32 is a GPU's format: add --backend nccl"),
-    (["--resume", "must"], "--resume must needs the checkpoints' folder: add --output"),
-    (["--warmup-epochs", "3"], "make it smaller than --epochs"),
+    (["--precision", "tf32"], "tf32 is a GPU's format. Fix: add --backend nccl"),
+    (["--resume", "must"], "--resume must needs the checkpoints' folder. Fix: add --output"),
+    (["--warmup-epochs", "3"], "Fix: make it smaller than --epochs"),
     (["--learning-rate", "nan"], "--learning-rate: got nan, expected a finite number > 0"),
     (["--data", "cifar"], "--data: got 'cifar', expected digits, synthetic or mnist:<dir>"),
 ])
@@ -59,7 +59,7 @@ def test_help_explains_every_flag(root: Root) -> None:
     assert "Seconds a collective operation may take" in " ".join(rank.text.split())
 
 
-def test_data_that_is_not_there_is_refused(root: Root) -> None:
+def test_missing_data_is_refused(root: Root) -> None:
     assert "put the four MNIST idx files into that folder" in refused(root.train(1, "--data", "mnist:/nowhere")[0])
     assert "digits has 1536 training samples" in refused(root.train(1, "--train-samples", "2000")[0])
 
@@ -68,7 +68,7 @@ def test_a_gpu_backend_without_a_gpu_is_refused(root: Root) -> None:
     assert "--backend nccl needs a GPU and this process sees none" in refused(root.train(1, "--backend", "nccl")[0])
 
 
-def test_nobody_at_the_masters_address_is_an_error_within_the_time_out(root: Root) -> None:
+def test_no_master_at_the_masters_address_is_an_error_within_the_time_out(root: Root) -> None:
     began = time.monotonic()
     rank = root.start([1], 2, "--rendezvous-timeout", "2", port=9).wait(30)[0]
     assert "rank 1 of 2 could not meet the others at 127.0.0.1:9 within 2 s" in refused(rank)
@@ -79,12 +79,12 @@ def test_a_rank_that_never_comes_is_an_error_within_the_time_out(root: Root) -> 
     store, began = root.store(), time.monotonic()
     ranks = root.start([0, 2], 3, "--rendezvous-timeout", "3", port=store["port"]).wait(30)
     root.close_store(store)
-    assert ["rank 1 did not come" in refused(rank) for rank in ranks] == [True, True]
+    assert ["rank 1 did not join" in refused(rank) for rank in ranks] == [True, True]
     assert time.monotonic() - began < 20
 
 
 def test_a_second_process_of_the_same_rank_is_refused_at_once(root: Root) -> None:
-    """Two masters, or a worker that restarts in place while the others live on: it must not meet stale keys."""
+    """Two masters, or a worker that restarts in place while the others keep running: it must not meet stale keys."""
     store = root.store()
     running = root.start([0, 1], 2, "--epochs", "200", "--log-interval", "1", port=store["port"])
     try:
@@ -94,7 +94,7 @@ def test_a_second_process_of_the_same_rank_is_refused_at_once(root: Root) -> Non
             assert f"rank {rank} has already joined this rendezvous" in refused(late)
         assert '"event":"error"' not in running.text(0)
         running.kill(0, signal.SIGTERM)
-        assert [rank.code for rank in running.wait()] == [143, 143], "the ranks that were there trained on"
+        assert [rank.code for rank in running.wait()] == [143, 143], "the first ranks continued to train"
     finally:
         root.close_store(store)
 
@@ -118,6 +118,6 @@ def test_a_stopped_rank_costs_the_others_no_more_than_the_time_out(root: Root) -
 def test_a_loss_that_is_not_a_number_stops_every_rank_at_the_same_step(root: Root) -> None:
     ranks = root.train(2, "--learning-rate", "1e30", "--log-interval", "1")
     assert [rank.code for rank in ranks] == [1, 1]
-    said = {line for rank in ranks for line in rank.text.splitlines() if line.startswith("train.py: ")}
-    assert len(said) == 1
-    assert "lower --learning-rate" in said.pop()
+    lines = {line for rank in ranks for line in rank.text.splitlines() if line.startswith("train.py: ")}
+    assert len(lines) == 1
+    assert "expected finite numbers. Fix: lower --learning-rate" in lines.pop()

@@ -29,7 +29,7 @@ sys.path.insert(0, TRAINER)
 
 
 def serve_store(answer: int) -> None:
-    """The store that node 0's torchrun would serve; tells its port and stays until it is killed."""
+    """The store that node 0's torchrun would serve; reports its port and stays until it is killed."""
     store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False, use_libuv=False)
     os.write(answer, f"{store.port}\n".encode())
     while True:

@@ -1,4 +1,4 @@
-"""Somebody's own small training script with our evidence in it, right or with one mistake: `broken.py <mistake>`.
+"""A user's own small training script with our evidence in it, correct or with one mistake: `broken.py <mistake>`.
 
 Two epochs of a linear model on 100 points, batches of 10. The mistakes are those that look fine from outside: every pod
 runs, every log shows a falling loss.
@@ -48,7 +48,7 @@ for epoch in (1, 2):
     for batch in torch.tensor(list(sampler)).split(10):
         optimizer.zero_grad()
         loss = nn.functional.mse_loss(model(x[batch]), y[batch])
-        (0 * loss if idle else loss).backward()  # an idle rank keeps the others company and adds nothing
+        (0 * loss if idle else loss).backward()  # an idle rank joins the collectives and adds nothing
         optimizer.step()
         step += 1
         if not idle:

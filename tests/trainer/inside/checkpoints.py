@@ -12,7 +12,7 @@ sys.path.insert(0, "/opt/gangplank/trainer")
 import checkpoint
 
 
-def believed(path: Path, file: Path, data: bytes) -> bool:
+def used(path: Path, file: Path, data: bytes) -> bool:
     """Whether a checkpoint with this one file replaced would be used."""
     original = file.read_bytes()
     file.write_bytes(data)
@@ -28,8 +28,8 @@ def believed(path: Path, file: Path, data: bytes) -> bool:
 def truncations(path: Path, step: int) -> dict[str, object]:
     """Cut every file at every multiple of `step` bytes."""
     cases = [(file, size) for file in sorted(path.iterdir()) for size in range(0, file.stat().st_size, step)]
-    return {"cases": len(cases), "believed": [(file.name, size) for file, size in cases
-                                              if believed(path, file, file.read_bytes()[:size])]}
+    return {"cases": len(cases), "used": [(file.name, size) for file, size in cases
+                                              if used(path, file, file.read_bytes()[:size])]}
 
 
 def flips(path: Path, count: int, seed: int) -> dict[str, object]:
@@ -40,9 +40,9 @@ def flips(path: Path, count: int, seed: int) -> dict[str, object]:
         data = bytearray(file.read_bytes())
         bit = chance.randrange(8 * len(data))
         data[bit // 8] ^= 1 << bit % 8
-        if believed(path, file, bytes(data)):
+        if used(path, file, bytes(data)):
             bad.append((file.name, bit))
-    return {"cases": count, "believed": bad}
+    return {"cases": count, "used": bad}
 
 
 def saves(folder: Path) -> None:
@@ -59,17 +59,17 @@ def saves(folder: Path) -> None:
 
 
 def survivors(folder: Path) -> dict[str, list[int]]:
-    """What is in the folder after a kill: whole checkpoints, refused ones, and (never) ones that mix two saves."""
-    found: dict[str, list[int]] = {"whole": [], "refused": [], "mixed": []}
+    """The steps in the folder after a kill: whole checkpoints, refused ones, and (never) ones that mix two saves."""
+    steps: dict[str, list[int]] = {"whole": [], "refused": [], "mixed": []}
     for path in sorted(folder.glob("step-*")):
         step = int(path.name.removeprefix("step-"))
         try:
             tensors = checkpoint.read(path).tensors()
         except ValueError:
-            found["refused"].append(step)
+            steps["refused"].append(step)
             continue
-        found["whole" if all(bool((value == step).all()) for value in tensors.values()) else "mixed"].append(step)
-    return found
+        steps["whole" if all(bool((value == step).all()) for value in tensors.values()) else "mixed"].append(step)
+    return steps
 
 
 what, path, *numbers = sys.argv[1:]

@@ -45,9 +45,9 @@ def shards() -> list[str]:
 
 def continued() -> bool:
     """3 ranks for 30 samples, then 2 ranks for the rest: the epoch's shuffle, each sample once."""
-    seen = [i for rank in range(3) for i in data.shard(101, 1, 4, 0, rank, 3)[:10].tolist()]
-    seen += [i for rank in range(2) for i in data.shard(101, 1, 4, 30, rank, 2).tolist()]
-    return sorted(set(seen)) == list(range(101)) and len(seen) <= 102
+    ids = [i for rank in range(3) for i in data.shard(101, 1, 4, 0, rank, 3)[:10].tolist()]
+    ids += [i for rank in range(2) for i in data.shard(101, 1, 4, 30, rank, 2).tolist()]
+    return sorted(set(ids)) == list(range(101)) and len(ids) <= 102
 
 
 def idx_file(shape: tuple[int, ...], values: bytes, *, magic: bytes | None = None) -> bytes:
