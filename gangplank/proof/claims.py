@@ -59,13 +59,13 @@ def claim(name: str, since: int = 1) -> Callable[[Judge], Judge]:
     return register
 
 
-def judged(problems: Sequence[str], detail: str, *, shown: bool = True) -> Judgement:
+def judged(problems: Sequence[str], detail: str, *, proven: bool = True) -> Judgement:
     """A claim holds without problems, if any record shows it.
 
-    >>> judged([], "2 steps"), judged(["rank 1 is idle"], "2 steps"), judged([], "0 steps", shown=False)
+    >>> judged([], "2 steps"), judged(["rank 1 is idle"], "2 steps"), judged([], "0 steps", proven=False)
     ((True, '2 steps'), (False, 'rank 1 is idle'), (False, 'no record shows it'))
     """
-    return shown and not problems, listed(problems) or (detail if shown else "no record shows it")
+    return proven and not problems, listed(problems) or (detail if proven else "no record shows it")
 
 
 @claim("records are whole")
@@ -76,7 +76,7 @@ def records_are_whole(run: Run, _: Expected) -> Judgement:
     """
     count = sum(map(len, run.chains.values())) + len(run.earlier)
     problems = [f"{name} was altered" for name in run.altered] + list(run.gaps)
-    return judged(problems, f"{count} records, every hash and every link holds", shown=count > 0)
+    return judged(problems, f"{count} records, every hash and every link holds", proven=count > 0)
 
 
 @claim("one job")
@@ -92,7 +92,7 @@ def one_job(run: Run, expected: Expected) -> Judgement:
         return False, f"got evidence of {len(jobs)} jobs, expected one: {listed(jobs)}"
     settings = {(begin.text("settings"), begin.text("dataset")) for begin in run.of("begin")}
     problems = [f"{len(settings)} different settings or data sets among the ranks"] if len(settings) > 1 else []
-    return judged(problems, f"job {jobs[0]}, the same settings and data on every rank", shown=bool(settings))
+    return judged(problems, f"job {jobs[0]}, the same settings and data on every rank", proven=bool(settings))
 
 
 @claim("every rank took part")
@@ -166,7 +166,7 @@ def ranks_attest_each_other(run: Run, _: Expected) -> Judgement:
             ]
             if rank < len(heads) and heads[rank] != record["prev"]:
                 problems.append(f"{record.name} does not follow its own head")
-    return judged(problems, f"{exchanges} exchanges: each rank saw these records of the others", shown=exchanges > 0)
+    return judged(problems, f"{exchanges} exchanges: each rank saw these records of the others", proven=exchanges > 0)
 
 
 def epochs_of(run: Run) -> list[int]:
@@ -192,7 +192,7 @@ def all_epochs(run: Run, expected: Expected) -> Judgement:
         for rank, numbers in epochs.items()
         if numbers != list(range(1, last + 1)) and rank not in joined_late(run)
     ]
-    return judged(problems, f"1 to {last} on every rank", shown=bool(epochs_of(run)))
+    return judged(problems, f"1 to {last} on every rank", proven=bool(epochs_of(run)))
 
 
 @claim("every rank worked")
@@ -209,7 +209,7 @@ def every_rank_worked(run: Run, _: Expected) -> Judgement:
         if len(set(counts.values())) > 1 and not joined_late(run):
             problems.append(f"steps and samples differ in epoch {epoch}: {counts}")
         steps.update({rank: count for rank, (count, _samples) in counts.items()})
-    return judged(problems, f"steps of each rank: {listed(sorted(steps.items()))}", shown=bool(steps))
+    return judged(problems, f"steps of each rank: {listed(sorted(steps.items()))}", proven=bool(steps))
 
 
 @claim("samples are disjoint and complete")
@@ -237,7 +237,7 @@ def samples_are_disjoint_and_complete(run: Run, _: Expected) -> Judgement:
         elif repeats:
             notes.append(f"epoch {epoch} repeats {listed(repeats)}")
     detail = "; ".join([f"{size} samples in each epoch, no two ranks share one", *notes[:3]])
-    return judged(problems, detail, shown=bool(epochs_of(run)))
+    return judged(problems, detail, proven=bool(epochs_of(run)))
 
 
 @claim("global batch")
@@ -301,7 +301,7 @@ def gradients_differ_before(run: Run, expected: Expected) -> Judgement:
             )
     if expected.world_size == 1:
         return judged(problems, "one rank: nothing to compare")
-    return judged(problems, f"different on every rank at {len(table)} checked steps", shown=bool(table))
+    return judged(problems, f"different on every rank at {len(table)} checked steps", proven=bool(table))
 
 
 @claim("gradients agree after the all-reduce")
@@ -321,7 +321,7 @@ def gradients_agree_after(run: Run, expected: Expected) -> Judgement:
             if expected.world_size > 1 and record["after"] == record["before"]
         ]
     detail = f"equal on all ranks after the all-reduce at {len(table)} checked steps"
-    return judged(problems, detail, shown=bool(table))
+    return judged(problems, detail, proven=bool(table))
 
 
 @claim("weights agree")
@@ -338,4 +338,4 @@ def weights_agree(run: Run, _: Expected) -> Judgement:
             problems.append(f"{len(weights)} different sets of weights after epoch {epoch}")
     if len(set(hashes)) < len(hashes):
         problems.append("the weights of two epochs are equal: nothing was learned between them")
-    return judged(problems, f"the same on every rank after each of {len(hashes)} epochs", shown=bool(hashes))
+    return judged(problems, f"the same on every rank after each of {len(hashes)} epochs", proven=bool(hashes))

@@ -34,7 +34,7 @@ class Record(dict[str, object]):
     >>> Record(kind="epoch", rank=1, seq=4, steps="x").whole("steps")
     Traceback (most recent call last):
     gangplank.proof.records.EvidenceError: rank 1 record 4 (epoch) steps: got "x", expected a whole number >= 0. \
-Fix: write it as docs/proof.md says
+Fix: write it as docs/proof.md describes
     """
 
     @property
@@ -42,7 +42,7 @@ Fix: write it as docs/proof.md says
         """How a message calls it."""
         return f"rank {self.get('rank')} record {self.get('seq')} ({self.get('kind')})"
 
-    def refused(self, key: str, expected: str, fix: str = "write it as docs/proof.md says") -> EvidenceError:
+    def refused(self, key: str, expected: str, fix: str = "write it as docs/proof.md describes") -> EvidenceError:
         """The error about one field."""
         return EvidenceError(str(Problem(f"{self.name} {key}", shown(self.get(key)), expected, fix)))
 

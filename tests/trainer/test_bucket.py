@@ -159,18 +159,18 @@ def test_data_comes_from_a_bucket(root: Root, store: Store) -> None:
     assert rank.event("end")["samples"] == 64
 
 
-@pytest.mark.parametrize(("flags", "env", "says"), [
+@pytest.mark.parametrize(("flags", "env", "message"), [
     (["--output", "s3://none/a"], {}, "s3://none/a cannot be read: no such bucket"),
     (["--data", "mnist:s3://datasets/empty"], {}, "s3://datasets/empty has no files"),
     (["--output", "s3://runs/a"], {"AWS_SECRET_ACCESS_KEY": "wrong-secret"}, "s3://runs/a cannot be read"),
     (["--output", "s3://runs/a"], {"AWS_ENDPOINT_URL": "http://127.0.0.1:9"}, "Could not connect"),
 ], ids=["no bucket", "no data", "wrong secret", "no server"])
 def test_a_bucket_that_cannot_be_read_is_one_line(root: Root, store: Store, flags: list[str], env: dict[str, str],
-                                                  says: str) -> None:
+                                                  message: str) -> None:
     (rank,) = root.train(1, *flags, env=store.env | env)
     lines = [line for line in rank.text.splitlines() if line.startswith("train.py: ")]
     assert (rank.code, len(lines)) == (2, 1), rank.text
-    assert says in lines[0]
+    assert message in lines[0]
     assert "Traceback" not in rank.text
     assert "wrong-secret" not in rank.text
     assert SECRET not in rank.text

@@ -34,13 +34,13 @@ def run(root: Root, *words: str) -> subprocess.CompletedProcess[str]:
 def test_a_rank_finds_its_script_its_neighbours_and_its_signals(root: Root) -> None:
     done = run(root, "0", "--flag")
     assert done.returncode == 0, done.stderr
-    said = sorted((json.loads(line) for line in done.stdout.splitlines()), key=lambda line: line["rank"])
-    assert [(line.pop("rank"), line.pop("comm")) for line in said] == [(0, "rank-0"), (1, "rank-1")]
-    script = said[0]["argv"][0]
+    records = sorted((json.loads(line) for line in done.stdout.splitlines()), key=lambda line: line["rank"])
+    assert [(line.pop("rank"), line.pop("comm")) for line in records] == [(0, "rank-0"), (1, "rank-1")]
+    script = records[0]["argv"][0]
     assert script.endswith("/job.py")
     same = {"size": "2", "argv": [script, "0", "--flag"], "word": "found", "name": "__main__", "forked": True,
             "own": True}
-    assert said == [same, same]
+    assert records == [same, same]
 
 
 def test_a_rank_that_fails_ends_the_pod_and_is_named(root: Root) -> None:

@@ -1,4 +1,4 @@
-"""Training as shipped: what it learns, says and leaves behind, and that ranks add up."""
+"""Training as shipped: what it learns, prints and leaves behind, and that ranks add up."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_the_lines_that_others_parse(root: Root) -> None:
     assert set(rank.event("end")) == {"event", "rank", "world_size", "steps", "samples", "loss", "accuracy", "seconds"}
 
 
-def test_without_an_output_folder_nothing_is_written_and_evidence_is_still_said(root: Root) -> None:
+def test_without_an_output_folder_nothing_is_written_and_evidence_is_still_printed(root: Root) -> None:
     ranks = root.train(2, "--epochs", "1")
     assert [rank.code for rank in ranks] == [0, 0]
     assert ranks[1].event("evidence")["kind"] == "heads"

@@ -41,7 +41,7 @@ def test_the_docs_list_fields_of_every_kind_but_the_last() -> None:
 @pytest.mark.parametrize(("kind", "key"), NEEDED)
 def test_a_missing_field_fails_a_claim_that_names_record_and_field(kind: str, key: str) -> None:
     verdict = prove(World(change=without(kind, key)).train(), EXPECTED)
-    message = rf"rank \d record \d+ \({kind}\) {key}: got nothing, expected .*\. Fix: write it as docs/proof.md says"
+    message = rf"rank \d record \d+ \({kind}\) {key}: got nothing, expected .*\. Fix: write it as docs/proof.md"
     assert [claim for claim in verdict.failed if re.search(message, claim.detail)], verdict.text()
 
 

@@ -31,7 +31,7 @@ def toys_are_tidy(run: Run, _: Expected) -> Judgement:
     Fails for: a rank that left one out*.
     """
     toys = [record.whole("toys") for record in run.of("end")]
-    return judged([f"{count} toys, expected 3" for count in toys if count != 3], f"{sum(toys)} toys", shown=bool(toys))
+    return judged([f"{count} toys, expected 3" for count in toys if count != 3], f"{sum(toys)} toys", proven=bool(toys))
 
 
 @pytest.fixture(autouse=True)
