@@ -1,7 +1,7 @@
-"""Time from nothing to a finished training on warm caches, beside a bare shell loop: `make bench-lab`.
+"""Time from nothing to a finished training on warm caches, compared with a bare shell loop: `make bench-lab`.
 
-The peer starts the same programs with the same files, in order, each as soon as the one before answers; it creates no
-certificate, no namespace and no file. It is the floor: what a tool can add to is only that.
+The peer starts the same programs with the same files, in order, each as soon as the previous one answers. It creates no
+certificate, no namespace and no file, so it is the floor: the least time that any tool needs.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ MARKS = {
 
 
 def playbook(*arguments: str) -> tuple[dict[str, float], list[str]]:
-    """Run ansible-playbook; return the seconds at which each mark was printed and at the end, and what it printed."""
+    """Run ansible-playbook; return the seconds until each mark and until the end, and the printed lines."""
     started, marks, lines = time.monotonic(), {}, []
     command = [str(ROOT / ".venv/bin/ansible-playbook"), *arguments]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
@@ -45,14 +45,14 @@ def playbook(*arguments: str) -> tuple[dict[str, float], list[str]]:
 
 def commands() -> dict[str, str]:
     """The lab's programs and their command lines, from supervisord's files."""
-    lines = {}
+    command_lines = {}
     for path in sorted((STATE / "supervisor").glob("*.conf")):
         parser = configparser.RawConfigParser()
         parser.read(path)
         for section in parser.sections():
             if section.startswith("program:"):
-                lines[section.removeprefix("program:")] = parser.get(section, "command").replace("%%", "%")
-    return lines
+                command_lines[section.removeprefix("program:")] = parser.get(section, "command").replace("%%", "%")
+    return command_lines
 
 
 def kill_programs() -> None:
@@ -92,9 +92,9 @@ def floor() -> float:
         steps.append(f"start {name} {lines[name]}")
         if name == "kube-apiserver":
             steps.append("until api /readyz; do sleep 0.1; done")
-        if name.startswith("containerd-"):  # a kubelet that finds no runtime ends
-            probe = re.sub(r"/containerd -c .*", "/ctr version", lines[name])
-            steps.append(f"until {probe} >/dev/null 2>&1; do sleep 0.1; done")
+        if name.startswith("containerd-"):  # a kubelet without a runtime exits
+            version = re.sub(r"/containerd -c .*", "/ctr version", lines[name])
+            steps.append(f"until {version} >/dev/null 2>&1; do sleep 0.1; done")
     ready = r'get nodes --no-headers 2>/dev/null | grep -c " Ready "'
     steps.append(f'until [ "$("$KUBECTL" --kubeconfig "$ADMIN" {ready})" = 2 ]; do sleep 0.1; done')
     parts = re.search(r"(\S+/parts)/kubernetes-\S+?/bin", (STATE / "parts.json").read_text().replace('"', " "))
@@ -113,7 +113,7 @@ def floor() -> float:
 
 def idle(seconds: float = 30.0) -> tuple[float, float]:
     """MiB resident (shared pages once) and percent of a core of all the lab's programs, measured over `seconds`."""
-    time.sleep(10)  # the run before has just ended, and its last pods are being removed
+    time.sleep(10)  # the previous run has just ended, and its last pods are being removed
 
     def ticks() -> dict[str, int]:
         ticks_by_pid = {}

@@ -1,4 +1,4 @@
-"""The one error of building: what went wrong, where, and what mends it."""
+"""The errors of the lab: where, what went wrong, and the fix."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import re
 
 from gangplank.errors import GangplankError
 
-# (pattern in a tool's output, what it means, the fix); the first that matches is told.
+# (pattern in a tool's output, what it means, the fix); the first match is reported.
 KNOWN = (
     (
         r"SECURITY ERROR|checksum mismatch|verifying .*: |Hash Sum mismatch",
         "a download does not match its pinned checksum; nothing of it was used",
-        "run it again; if it stays so, compare lab/modules/*/go.sum with upstream before you change anything",
+        "run it again; if it fails again, compare lab/modules/*/go.sum with upstream before you change anything",
     ),
     (
         r"[Nn]o space left on device|enough free space",
@@ -29,31 +29,32 @@ KNOWN = (
     ),
     (
         r"signal: killed|Cannot allocate memory",
-        "the kernel ended a compiler for want of memory",
-        "free some memory (4 GiB are enough), then run it again",
+        "the kernel ended a compiler because memory ran out",
+        "free some memory (4 GiB is enough), then run it again",
     ),
 )
 
 
 class LabError(GangplankError):
-    """Something of the lab that the user can put right; the message says how."""
+    """A problem of the lab that the user can fix; the message says how."""
 
 
 class PartError(LabError):
-    """A part that could not be built, told in one message."""
+    """A part that could not be built."""
 
     def __init__(self, what: str, where: str, fix: str) -> None:
-        """Keep the three things that a person needs."""
-        super().__init__(f"{where}: {what}\n  fix: {fix}")
+        """Compose the message; a text of several lines has its fix on a line of its own."""
+        end = "\n  " if "\n" in what else ". "
+        super().__init__(f"{where}: {what}{end}Fix: {fix}")
         self.what, self.where, self.fix = what, where, fix
 
 
 def explain(output: str, where: str) -> PartError:
-    """Turn a failed tool's output into the error that names its cause; the last lines are shown when none is known."""
+    """The error that names the cause of a failed tool's output; for an unknown cause it shows the last lines."""
     for pattern, what, fix in KNOWN:
-        found = re.search(pattern, output, re.MULTILINE)
-        if found:
-            line = next(line for line in output.splitlines() if found.group(0).splitlines()[0] in line)
+        match = re.search(pattern, output, re.MULTILINE)
+        if match:
+            line = next(line for line in output.splitlines() if match.group(0).splitlines()[0] in line)
             return PartError(f"{what} ({line.strip()[:200]})", where, fix)
     tail = "\n    ".join(output.strip().splitlines()[-8:])
-    return PartError(f"failed; its last lines:\n    {tail}", where, "mend what these lines name, then run it again")
+    return PartError(f"failed; its last lines:\n    {tail}", where, "correct what these lines name, then run it again")

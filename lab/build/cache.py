@@ -1,4 +1,4 @@
-"""The user's cache folder: finished things only, each under a name that says what it was made from."""
+"""The user's cache folder: finished builds only, each under a name derived from its inputs."""
 
 from __future__ import annotations
 
@@ -20,33 +20,33 @@ from lab.errors import PartError, explain
 
 Say = Callable[[str], None]
 
-TICK_S = 15.0  # how often a long step says that it lives
+TICK_S = 15.0  # how often a long step reports progress
 
 
 def cache_home() -> Path:
-    """Return the folder of this project in the user's cache ($XDG_CACHE_HOME, else ~/.cache)."""
+    """The folder of this project in the user's cache ($XDG_CACHE_HOME, else ~/.cache)."""
     base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     return Path(base) / "gangplank"
 
 
-def digest_of(*things: Any) -> str:
-    """Return 16 hex digits over JSON-able things and the bytes of Paths, in the order given."""
+def digest_of(*inputs: Any) -> str:
+    """16 hex digits over JSON values and the bytes of Paths, in this order."""
     total = hashlib.sha256()
-    for thing in things:
-        total.update(thing.read_bytes() if isinstance(thing, Path) else json.dumps(thing, sort_keys=True).encode())
+    for item in inputs:
+        total.update(item.read_bytes() if isinstance(item, Path) else json.dumps(item, sort_keys=True).encode())
         total.update(b"\0")
     return total.hexdigest()[:16]
 
 
 def sha256_file(path: Path) -> str:
-    """Return the file's sha256 in hex."""
+    """The file's sha256 in hex."""
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 @contextlib.contextmanager
 def building(target: Path) -> Iterator[Path]:
-    """Yield an empty folder that becomes `target` only when the block ends well; sweep what killed builds left."""
+    """An empty folder that becomes `target` only if the block succeeds; remove the leftovers of interrupted builds."""
     draft = target
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -65,12 +65,12 @@ def building(target: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def one_at_a_time(home: Path, say: Say) -> Iterator[None]:
-    """Hold the cache's lock: two builds at once would do everything twice."""
+    """Hold the cache's lock, because two builds at once would do everything twice."""
     try:
         home.mkdir(parents=True, exist_ok=True)
         lock = (home / "build.lock").open("w")
     except OSError as error:
-        raise PartError(str(error), str(home), "set XDG_CACHE_HOME to a folder that you can write") from error
+        raise PartError(str(error), str(home), "set XDG_CACHE_HOME to a folder that you can write to") from error
     with lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -81,20 +81,20 @@ def one_at_a_time(home: Path, say: Say) -> Iterator[None]:
 
 
 def end_with_children(pid: int) -> None:
-    """Ask a process and all below it to end: a compiler would go on without the `go` that started it.
+    """End a process and its descendants: a compiler would continue without the `go` that started it.
 
-    All are stopped first, until none is new: one that is born in between would be missed.
+    All are stopped first, until no new one appears; otherwise one that starts meanwhile would be missed.
     """
-    found: set[int] = set()
-    while new := set(family(pid)) - found:
-        found |= new
+    pids: set[int] = set()
+    while new := set(family(pid)) - pids:
+        pids |= new
         send(signal.SIGSTOP, new)
-    send(signal.SIGTERM, found)
-    send(signal.SIGCONT, found)
+    send(signal.SIGTERM, pids)
+    send(signal.SIGCONT, pids)
 
 
 def family(pid: int) -> list[int]:
-    """A process and all below it."""
+    """A process and its descendants."""
     children: dict[int, list[int]] = {}
     for entry in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):  # it ended meanwhile
@@ -107,14 +107,14 @@ def family(pid: int) -> list[int]:
 
 
 def send(number: signal.Signals, pids: Iterable[int]) -> None:
-    """Signal processes, those that are left of them."""
+    """Signal the processes that still exist."""
     for pid in pids:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, number)
 
 
 def run_shown(command: list[str], where: str, say: Say, *, cwd: Path, env: dict[str, str], unit: str = "lines") -> str:
-    """Run a long command, saying every TICK_S seconds how far it is (lines printed); raise its explained failure."""
+    """Run a long command and report every TICK_S seconds how many lines it printed; raise PartError if it fails."""
     started = ticked = time.monotonic()
     lines: list[str] = []
     with subprocess.Popen(

@@ -1,7 +1,7 @@
 """Debian root file systems from packages that are fetched once, locked, and kept in the cache.
 
-Two steps, so that the same packages give the same bytes: apt fetches (verified by the archive's signatures) into the
-cache; mmdebstrap, itself a package unpacked into the cache, then builds from a flat archive of exactly those files.
+Two steps, so that the same packages give the same bytes. apt fetches into the cache, verified by the archive's
+signatures. Then mmdebstrap, a package unpacked into the cache, builds from a flat archive of exactly those files.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ if TYPE_CHECKING:
     from lab.build.lock import Packages
     from lab.build.versions import Root
 
-# What nobody uses in a container: a third of the files, and of the trainer's root nearly half of the bytes.
+# Unused in a container: a third of the files, and nearly half of the trainer's root.
 EXCLUDED = (
     *("/usr/share/doc/*", "/usr/share/man/*", "/usr/share/locale/*", "/usr/share/info/*", "/usr/share/lintian/*"),
     *("/usr/share/groff/*", "/usr/include/*", "/usr/lib/*.a", "/usr/lib/*/cmake/*", "/usr/lib/*/pkgconfig/*"),
     *("/usr/lib/libtorch-test/*", "/usr/lib/python3/dist-packages/torch/bin/test_*"),
-    # torch comes with MPI, MPI with UCX, and that with a plugin for AMD's GPUs, which alone needs a compiler of 140 MB.
+    # torch depends on MPI, MPI on UCX, and UCX on a plugin for AMD's GPUs, which alone needs a compiler of 140 MB.
     *("/usr/lib/*/libLLVM*", "/usr/lib/llvm-*", "/usr/lib/*/libamd_comgr*", "/usr/lib/*/libamdhip64*"),
     *("/usr/lib/*/libhsa-runtime64*", "/usr/lib/*/ucx/*_rocm*"),
     "/usr/lib/python3/dist-packages/botocore/data/*/*",  # four hundred services of AWS
 )
 INCLUDED = tuple(f"/usr/lib/python3/dist-packages/botocore/data/{name}/*" for name in ("s3", "sso", "sso-oidc", "sts"))
-# What differs from build to build or names this machine: logs, caches, the archive's address, the host's files.
-# Python files go only here, since packages compile theirs when they are configured, and stop at one that is not there:
-# test suites (torch.testing and numpy.testing are none, and stay), awscli, which the package of s3fs asks for and no
-# code does, and extensions for the Python that comes next.
+# What differs between builds or names this machine: logs, caches, the archive's address, the host's files.
+# Python files are removed only here: packages compile them when they are configured, and fail if one is missing.
+# These are test suites (torch.testing and numpy.testing are not, and stay), awscli, which s3fs requires but does not
+# use, and extensions for the next version of Python.
 CLEAN = """
 cd "$1"
 rm -rf etc/apt/sources.list* var/log/* var/cache/* var/lib/apt var/lib/dpkg/*-old etc/hostname etc/resolv.conf
@@ -49,8 +49,8 @@ if [ -e usr/bin/python3 ]; then
   rm -rf usr/lib/python3/dist-packages/awscli usr/lib/python3.*/test
 fi
 """
-# All that packages' scripts see of an environment. Python compiles a module that it imports, and does so differently
-# than py3compile, which then leaves that file as it is: six of them, if PYTHONDONTWRITEBYTECODE is not set.
+# The whole environment of the packages' scripts. Without PYTHONDONTWRITEBYTECODE, Python would compile six of the
+# modules that it imports, with other bytes than py3compile, which leaves existing files as they are.
 BUILD_ENVIRONMENT = {
     "LC_ALL": "C.UTF-8",
     "DEBIAN_FRONTEND": "noninteractive",
@@ -59,7 +59,7 @@ BUILD_ENVIRONMENT = {
     "PYTHONHASHSEED": "0",
     "HOME": "/root",
 }
-ROOT_RECIPE = (EXCLUDED, INCLUDED, CLEAN, BUILD_ENVIRONMENT)  # all that decides the bytes of a root but its packages
+ROOT_RECIPE = (EXCLUDED, INCLUDED, CLEAN, BUILD_ENVIRONMENT)  # with the packages, all that decides the bytes of a root
 
 
 def _env() -> dict[str, str]:
@@ -70,7 +70,7 @@ def _output(command: list[str], where: str) -> str:
     try:
         done = subprocess.run(command, env=_env(), capture_output=True, text=True, check=False)
     except FileNotFoundError as error:
-        fix = "the lab needs a Debian machine with apt and dpkg"
+        fix = "run the lab on a Debian machine, with apt and dpkg"
         raise PartError(f"{command[0]} is missing", where, fix) from error
     if done.returncode:
         raise explain(done.stdout + done.stderr, where)
@@ -78,7 +78,7 @@ def _output(command: list[str], where: str) -> str:
 
 
 def _mirror() -> str:
-    """Return the archive that this machine's own apt uses for Debian."""
+    """The archive that this machine's own apt uses for Debian."""
     sites = _output(["apt-get", "indextargets", "--format", "$(SITE) $(ORIGIN) $(CREATED_BY)"], "apt")
     for line in sites.splitlines():
         site, *rest = line.split()
@@ -87,9 +87,9 @@ def _mirror() -> str:
     for folder in ("/etc/apt/sources.list", "/etc/apt/sources.list.d"):
         for path in [Path(folder), *sorted(Path(folder).glob("*"))]:
             text = path.read_text() if path.is_file() else ""
-            found = re.search(r"^(?:URIs:\s*|deb\s+(?:\[[^]]*\]\s+)?)(\S+/debian/?)(?:\s|$)", text, re.MULTILINE)
-            if found:
-                return found.group(1).rstrip("/")
+            match = re.search(r"^(?:URIs:\s*|deb\s+(?:\[[^]]*\]\s+)?)(\S+/debian/?)(?:\s|$)", text, re.MULTILINE)
+            if match:
+                return match.group(1).rstrip("/")
     raise PartError("no Debian archive in apt's sources", "/etc/apt", "add one, then run `apt-get update`")
 
 
@@ -102,7 +102,7 @@ class Debs:
     """The cache's folder of .deb files, and a private apt that fills it."""
 
     def __init__(self, home: Path, say: Say) -> None:
-        """Keep the folders; nothing is fetched yet."""
+        """Nothing is fetched yet."""
         self.folder, self.apt, self.say = home / "debs", home / "apt", say
         self.folder.mkdir(parents=True, exist_ok=True)
 
@@ -125,32 +125,32 @@ class Debs:
             "APT::Install-Recommends": "false",
             "Acquire::Languages": "none",
             "Acquire::Retries": "3",
-            "Acquire::Check-Valid-Until": "false",  # mirrors of testing lag behind; signatures are still checked
+            "Acquire::Check-Valid-Until": "false",  # mirrors of testing lag; signatures are still checked
         }
         return [f"-o{key}={value}" for key, value in settings.items()]
 
     def missing(self, locked: Packages) -> list[str]:
-        """Return the locked packages that the cache does not have; a file with another checksum is removed from it."""
-        return [name for name, (version, digest) in locked.items() if not self._have(name, version, digest)]
+        """The locked packages that the cache lacks; a file with another checksum is removed."""
+        return [name for name, (version, digest) in locked.items() if not self._is_cached(name, version, digest)]
 
-    def _have(self, name: str, version: str, digest: str) -> bool:
+    def _is_cached(self, name: str, version: str, digest: str) -> bool:
         path = self.path(name, version)
         if not path.exists():
             return False
         if sha256_file(path) == digest:
             return True
-        self.say(f"{path.name}: not the bytes that it should have; removed from the cache")
+        self.say(f"{path.name}: the cached file has another checksum; removed")
         path.unlink()
         return False
 
     def path(self, name: str, version: str) -> Path:
-        """Return where the package's file is kept (one architecture: the machine's)."""
+        """Where the package's file is kept (one architecture: the machine's)."""
         return self.folder / f"{name}_{version.replace(':', '%3a')}.deb"
 
     def fetch(self, root: Root, locked: Packages) -> Packages:
-        """Fetch what `root` needs, at the locked versions where the archive still has them all; return what it is.
+        """Fetch the packages of `root`, at the locked versions if the archive still has them all, and return them.
 
-        Raises PartError where the archive has other bytes of a locked version, or nothing as new as the locked one.
+        Raises PartError if the archive has other bytes of a locked version, or only older versions.
         """
         options = self._options(root.suite)
         where = f"packages of {root.name}"
@@ -173,38 +173,38 @@ class Debs:
 
     @staticmethod
     def _resolve(install: list[str], where: str) -> Packages:
-        """Return what apt would install, with the checksums of the archive's signed index."""
+        """What apt would install, with the checksums of the archive's signed index."""
         with tempfile.TemporaryDirectory() as empty:
             options = [f"-oDir::Cache::archives={empty}", "-oAcquire::ForceHash=sha256", "--print-uris"]
-            listed = _output([*install, *options], where)
-        lines = re.findall(r"^'\S+' ([^_\s]+)_([^_\s]+)_\S+\.deb \d+ SHA256:([0-9a-f]{64})$", listed, re.MULTILINE)
+            uris = _output([*install, *options], where)
+        lines = re.findall(r"^'\S+' ([^_\s]+)_([^_\s]+)_\S+\.deb \d+ SHA256:([0-9a-f]{64})$", uris, re.MULTILINE)
         return {name: [unquote(version), digest] for name, version, digest in sorted(lines)}
 
     def _download(self, install: list[str], where: str, resolved: Packages, archives: Path) -> None:
         """Fetch the resolved packages into the cache, each compared with its checksum."""
-        # apt compares no more than the size of a file that it finds in its folder.
+        # apt compares only the size of a file that is already in its folder.
         for deb in archives.glob("*.deb"):
             name, version, _ = deb.name.split("_")
             if resolved.get(name) != [unquote(version), sha256_file(deb)]:
                 deb.unlink()
         missing = self.missing(resolved)
         for name in resolved.keys() - missing:
-            self._lend(self.path(name, resolved[name][0]), archives)
+            self._copy_for_apt(self.path(name, resolved[name][0]), archives)
         self.say(f"{where}: fetching {len(missing)} of {len(resolved)}")
         run_shown([*install, "--download-only"], where, self.say, cwd=self.folder, env=_env())
         for name in missing:
             version, digest = resolved[name]
             source = next(archives.glob(f"{name}_{version.replace(':', '%3a')}_*.deb"))
             if sha256_file(source) != digest:
-                raise PartError(f"{source.name} was damaged on its way", where, "run it again")
+                raise PartError(f"the download of {source.name} was damaged", where, "run it again")
             kept = self.path(name, version)
             shutil.copyfile(source, kept.with_suffix(".part"))
             kept.with_suffix(".part").rename(kept)
         shutil.rmtree(archives.parent, ignore_errors=True)
 
     @staticmethod
-    def _lend(deb: Path, archives: Path) -> None:
-        """Put a cached .deb where apt looks for it, so that it is not fetched again."""
+    def _copy_for_apt(deb: Path, archives: Path) -> None:
+        """Copy a cached .deb to where apt looks for it, so that it is not fetched again."""
         fields = _output(["dpkg-deb", "-f", str(deb), "Package", "Version", "Architecture"], deb.name)
         name, version, arch = (line.split(": ", 1)[1] for line in fields.splitlines())
         target = archives / f"{name}_{version.replace(':', '%3a')}_{arch}.deb"
@@ -213,7 +213,7 @@ class Debs:
 
     @staticmethod
     def _check(root: Root, locked: Packages, resolved: Packages) -> None:
-        """Refuse other bytes of a locked version, and what is older than the lock or the root's floors."""
+        """Refuse other bytes of a locked version, and versions older than the lock or the root's floors."""
         where = f"suite {root.suite}"
         altered = [
             f"{name} {version}: got sha256 {digest}, expected {locked[name][1]}"
@@ -221,21 +221,22 @@ class Debs:
             if name in locked and locked[name][0] == version and locked[name][1] != digest
         ]
         if altered:
-            fix = "use another mirror; nothing was fetched. lab/lock.json is right unless Debian says otherwise"
+            fix = "use another mirror (nothing was fetched); lab/lock.json is right unless Debian says otherwise"
             what = "the archive has other bytes of a locked version"
             raise PartError("\n    ".join([f"{what}:", *altered]), where, fix)
         for name, (version, _) in locked.items():
             if name in resolved and _older(resolved[name][0], version):
-                fix = "the mirror is behind: use another one, or run it again later"
-                raise PartError(f"{name} {resolved[name][0]} is older than the locked {version}", where, fix)
+                fix = "use another mirror, or run it again later: this one is behind"
+                what = f"got {name} {resolved[name][0]}, expected at least the locked {version}"
+                raise PartError(what, where, fix)
         for name, floor in root.floors.items():
             version = resolved.get(name, ["0"])[0]
             if _older(version, floor):
                 fix = f"wait for the archive, or name another suite for the root {root.name} in lab/versions.yml"
-                raise PartError(f"{name} {version} is below the floor {floor}", where, fix)
+                raise PartError(f"got {name} {version}, expected at least its floor {floor}", where, fix)
 
     def mmdebstrap(self) -> Path:
-        """Return the mmdebstrap script, unpacked from the machine's own Debian release into the cache."""
+        """The mmdebstrap script, unpacked from the machine's own Debian release into the cache."""
         target = self.apt / "mmdebstrap"
         if not target.exists():
             with building(target) as draft:
@@ -243,7 +244,7 @@ class Debs:
                 command = ["apt-get", "-oAPT::Sandbox::User=root", "download", "mmdebstrap"]
                 try:
                     run_shown(command, "mmdebstrap", self.say, cwd=draft, env=env)
-                except PartError:  # a machine whose package lists were never fetched
+                except PartError:  # this machine's package lists were never fetched
                     run_shown(["apt-get", "update"], "mmdebstrap", self.say, cwd=draft, env=env)
                     run_shown(command, "mmdebstrap", self.say, cwd=draft, env=env)
                 _output(["dpkg-deb", "-x", str(next(draft.glob("*.deb"))), str(draft)], "mmdebstrap")
@@ -251,7 +252,7 @@ class Debs:
 
 
 def build_root(root: Root, packages: Packages, debs: Debs, target: Path, say: Say) -> None:
-    """Write the root file system of exactly the locked packages to the tar archive `target`, and to tree/ beside it."""
+    """Write the root file system of exactly the locked packages to the archive `target`, and to tree/ next to it."""
     flat = target.parent / "flat"
     flat.mkdir()
     index = []
@@ -268,7 +269,7 @@ def build_root(root: Root, packages: Packages, debs: Debs, target: Path, say: Sa
         f"SHA256:\n {hashlib.sha256(listing).hexdigest()} {len(listing)} Packages\n"
     )
     script = debs.mmdebstrap()
-    # Its mmtarfilter lies beside it.
+    # mmtarfilter is in the same folder.
     env = BUILD_ENVIRONMENT | {"PATH": f"{script.parent}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
     env |= {name: os.environ[name] for name in ("TMPDIR",) if name in os.environ}  # mmdebstrap's alone
     command = ["perl", str(script), "--mode=root", f"--variant={root.variant}", "--format=tar"]

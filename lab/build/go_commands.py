@@ -16,26 +16,26 @@ from lab.errors import PartError, explain
 
 
 def recipe(part: Part) -> list[Path]:
-    """Return the files whose bytes decide what is built, in a stable order."""
+    """The files whose bytes decide what is built, in a stable order."""
     folder = MODULES / part.name
     return sorted(path for path in folder.rglob("*") if path.is_file())
 
 
 def module_folder(part: Part, module: str, go: Path, where: Path) -> Path:
-    """Return where a module of the part's lies, verified against `where`/go.sum."""
+    """The folder of one of the part's modules, verified against `where`/go.sum."""
     command = [str(go), "mod", "download", "-json", module]
     done = subprocess.run(command, cwd=where, env=go_environment(go), capture_output=True, text=True, check=False)
-    found = json.loads(done.stdout or "{}")
-    if "Dir" not in found:
-        raise explain(found.get("Error") or done.stderr, f"{part.name} {part.version}")
-    return Path(found["Dir"])
+    answer = json.loads(done.stdout or "{}")
+    if "Dir" not in answer:
+        raise explain(answer.get("Error") or done.stderr, f"{part.name} {part.version}")
+    return Path(answer["Dir"])
 
 
 def build_commands(part: Part, go: Path, out: Path, say: Say) -> None:
     """Compile every command of the part into out/bin and copy its charts and files; raises PartError."""
     where = f"{part.name} {part.version}"
     (out / "bin").mkdir()
-    with tempfile.TemporaryDirectory(prefix=".scratch-", dir=out) as scratch:  # swept with `out` where this is killed
+    with tempfile.TemporaryDirectory(prefix=".scratch-", dir=out) as scratch:  # removed with `out` if interrupted
         source = Path(scratch) / part.name
         shutil.copytree(MODULES / part.name, source)
         if part.copy:
@@ -46,7 +46,7 @@ def build_commands(part: Part, go: Path, out: Path, say: Say) -> None:
         env = go_environment(go) | {"TMPDIR": scratch}
         stamps = " ".join(f"-X {name}={value}" for name, value in part.stamp.items())
         flags = ["-v", "-tags", part.tags, "-ldflags", f"-s -w -buildid= {stamps}"]
-        # One call compiles all; go names each binary after its package, so they are renamed to their command after.
+        # One call compiles all. go names each binary after its package, so the copies get the names of the commands.
         raw = Path(scratch) / "bin"
         raw.mkdir()
         packages = sorted(set(part.commands.values()))
@@ -54,27 +54,29 @@ def build_commands(part: Part, go: Path, out: Path, say: Say) -> None:
             command = [str(go), "build", *flags, "-o", f"{raw}{os.sep}", *packages]
             run_shown(command, where, say, cwd=source, env=env, unit="packages compiled")
         for name, package in part.commands.items():
-            shutil.copy2(_built(raw, package, where), out / "bin" / name)
-        for kind, wanted in (("charts", part.charts), ("bin", part.files)):
-            for name, path in wanted.items():
+            shutil.copy2(_binary_of(raw, package, where), out / "bin" / name)
+        for kind, paths in (("charts", part.charts), ("bin", part.files)):
+            for name, path in paths.items():
                 module = part.owner(path)[0]
                 inside = path.removeprefix(f"{module}/")
                 _copy(module_folder(part, module, go, source) / inside, out / kind / name, where)
 
 
-def _built(raw: Path, package: str, where: str) -> Path:
-    """Return the binary that go made of `package`: its last path element, or the one before a version like v3."""
+def _binary_of(raw: Path, package: str, where: str) -> Path:
+    """The binary of `package`, named after its last path element, or the one before a version like v3."""
     elements = [element for element in package.split("/") if not (element[:1] == "v" and element[1:].isdigit())]
-    found = raw / elements[-1]
-    if not found.exists():
-        raise PartError(f"go made no {elements[-1]} of {package}", where, "correct `commands` in lab/versions.yml")
-    return found
+    binary = raw / elements[-1]
+    if not binary.exists():
+        what = f"got no binary {elements[-1]} from go, expected one for {package}"
+        raise PartError(what, where, "correct `commands` in lab/versions.yml")
+    return binary
 
 
 def _copy(source: Path, target: Path, where: str) -> None:
-    """Copy a file or folder out of the module cache, whose files are read-only, and make the copy writable."""
+    """Copy a file or folder from the module cache, where files are read-only, and make the copy writable."""
     if not source.exists():
-        raise PartError(f"the module has no {source.name}", where, "correct the path in lab/versions.yml")
+        what = f"got a module without {source.name}, expected it there"
+        raise PartError(what, where, "correct the path in lab/versions.yml")
     target.parent.mkdir(parents=True, exist_ok=True)
     if source.is_dir():
         shutil.copytree(source, target)

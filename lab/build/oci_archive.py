@@ -31,7 +31,7 @@ class Layer:
 
     @classmethod
     def of(cls, path: Path) -> Layer:
-        """Take a tar archive as it is, uncompressed."""
+        """An uncompressed tar archive, as it is."""
         digest = sha256_file(path)
         return cls(path, digest, path.stat().st_size, digest)
 
@@ -39,7 +39,7 @@ class Layer:
 def _entry(name: str, size: int, mode: int, kind: bytes = tarfile.REGTYPE, link: str = "") -> tarfile.TarInfo:
     entry = tarfile.TarInfo(name.lstrip("/"))
     entry.size, entry.mode, entry.type, entry.linkname = size, mode, kind, link
-    return entry  # owner root, time 0: the same bytes every time
+    return entry  # owner root, time 0: the same bytes in every build
 
 
 def write_layer(target: Path, files: dict[str, Path], links: dict[str, str] | None = None) -> Layer:
@@ -58,7 +58,7 @@ def write_layer(target: Path, files: dict[str, Path], links: dict[str, str] | No
 
 
 def read_image(archive: Path) -> tuple[list[Layer], dict[str, Any]]:
-    """Return the layers and the config of the image in an OCI archive; every blob's digest is verified."""
+    """The layers and the config of the image in an OCI archive; every blob's digest is verified."""
     try:
         with tarfile.open(archive, "r:") as content:
             members = {member.name.removeprefix("./"): member for member in content if member.isreg()}
@@ -84,8 +84,8 @@ def read_image(archive: Path) -> tuple[list[Layer], dict[str, Any]]:
             ]  # fmt: skip
             return layers, dict(image["config"])
     except (OSError, KeyError, ValueError, tarfile.TarError) as error:
-        fix = "name the OCI archive of one image, as skopeo copy or lab.build.parts write it"
-        raise PartError(f"not an OCI archive ({error!r})", str(archive), fix) from error
+        fix = "name the OCI archive of one image, as `skopeo copy` or lab.build.parts write it"
+        raise PartError(f"got {error!r}, expected an OCI archive", str(archive), fix) from error
 
 
 def write_image(target: Path, name: str, layers: list[Layer], config: dict[str, Any]) -> str:

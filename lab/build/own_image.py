@@ -1,9 +1,9 @@
-"""An image of your own: a base image and one layer with a folder of yours, without Docker and without a network.
+"""Your own image: a base image and one layer with your folder, without Docker and without a network.
 
     python -m lab.build.own_image NAME BASE FOLDER OUT.tar
 
 NAME is what jobs will call it (example.org/mine:1). BASE is an OCI archive, or a part of lab/versions.yml with one
-image (trainer), which is built where it is missing. FOLDER comes to /opt/<its name>, where the image then starts.
+image (trainer), which is built if it is missing. FOLDER is copied to /opt/<its name>, where the image then starts.
 """
 
 from __future__ import annotations
@@ -26,30 +26,31 @@ USAGE = "usage: python -m lab.build.own_image NAME BASE FOLDER OUT.tar"
 
 
 def base_archive(base: str, say: Say) -> Path:
-    """Return the archive that `base` names: a file, or the image of a part."""
+    """The archive that `base` names: a file, or the image of a part."""
     if Path(base).is_file():
         return Path(base)
     if base not in load_pins().parts or len(load_pins().parts[base].images) != 1:
-        raise PartError("no such archive, nor a part with one image", base, "name an OCI archive, or `trainer`")
+        what = "got no such archive, nor a part with one image, expected one of them"
+        raise PartError(what, base, "name an OCI archive, or `trainer`")
     return Path(build([base], say)["images"][0]["archive"])
 
 
 def own_files(folder: Path) -> dict[str, Path]:
-    """Return path in the image -> file here, for all files below `folder` but hidden ones and Python's caches."""
+    """{path in the image: file} for all files below `folder` except hidden ones and Python's caches."""
     if not folder.is_dir():
-        raise PartError("no such folder", str(folder), "name the folder with your scripts")
+        raise PartError("got no such folder, expected one with your scripts", str(folder), "name an existing folder")
     files = {}
     for path in sorted(folder.rglob("*")):
         inside = path.relative_to(folder)
         if path.is_file() and not any(name.startswith((".", "__pycache__")) for name in inside.parts):
             files[f"/opt/{folder.resolve().name}/{inside}"] = path
     if not files:
-        raise PartError("the folder is empty", str(folder), "put your scripts there")
+        raise PartError("got an empty folder, expected your scripts", str(folder), "put your scripts there")
     return files
 
 
 def write_own_image(name: str, base: Path, folder: Path, out: Path) -> str:
-    """Write the archive `out`, complete or not at all; return the image's digest, sha256:…"""
+    """Write the archive `out` completely or not at all; return the image's digest, sha256:…"""
     files = own_files(folder)
     layers, config = read_image(base)
     try:
@@ -75,7 +76,7 @@ def main(arguments: list[str]) -> int:
     except PartError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
-    print(f"{name} {digest}\nnow: make lab-load IMAGE={out}")
+    print(f"{name} {digest}\nnext: make lab-load IMAGE={out}")
     return 0
 
 

@@ -1,6 +1,6 @@
 """Build the wanted parts into the user's cache: `python -m lab.build [PART ...]`, or the role lab_parts.
 
-What is finished is found again by a key over its pins, recipes and inputs; what was killed half-way is begun anew.
+A finished build is found by a key over its pins, recipes and inputs; an interrupted one starts again.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ RECIPE = 1  # raise it when this code makes other bytes of the same pins
 
 
 class WouldBuildError(Exception):
-    """Raised in a dry run at the first thing that is missing."""
+    """Raised in a dry run when something would have to be built."""
 
 
 class Workshop:
-    """One run of building: the cache, the pins, and what was built so far."""
+    """One run of the build: the cache, the pins, and what was built so far."""
 
     def __init__(self, home: Path, pins: Pins, say: Say, *, dry: bool) -> None:
-        """Nothing happens yet."""
+        """Nothing is built yet."""
         self.home, self.pins, self.dry = home, pins, dry
-        self.say: Say = lambda line: say(f"{line}{self.progress.shown()}")
+        self.say: Say = lambda line: say(f"{line}{self.progress.estimate()}")
         self.progress = Progress({})
         self.lock = read_lock()
         self.built: list[str] = []
@@ -50,14 +50,14 @@ class Workshop:
         return find_go(self.pins, self.home, self.say, lambda: self._note(f"go {self.pins.go_version}"))
 
     def place(self, part: Part) -> Path:
-        """Return where the part lies, or will."""
+        """The part's folder in the cache, built or not."""
         pinned = dataclasses.asdict(part) | {"images": None}
-        del pinned["beside"], pinned["build_s"]  # go.mod says it; the time changes no byte
+        del pinned["beside"], pinned["build_s"]  # go.mod says it; the time does not change a byte
         key = digest_of(RECIPE, pinned, f"go{self.pins.go_version}", *recipe(part))
         return self.home / "parts" / f"{part.name}-{part.version}-{key}"
 
     def part(self, part: Part) -> Path:
-        """Return the folder of the part's commands, charts and files; build it first where it is missing."""
+        """The folder of the part's commands, charts and files, built if it is missing."""
         target = self.place(part)
         if not target.exists():
             self._step(part.title)
@@ -68,36 +68,36 @@ class Workshop:
         return target
 
     def root_place(self, root: Root, packages: Packages) -> Path:
-        """Return where the root of these packages lies, or will."""
+        """The folder of the root of these packages, built or not."""
         stated = dataclasses.asdict(root)
         del stated["build_s"]
         return self.home / "roots" / f"{root.name}-{digest_of(RECIPE, stated, ROOT_RECIPE, packages)}"
 
     def plan(self, names: list[str], roots: tuple[str, ...]) -> None:
-        """Sum up what is missing, and say how long it will take where that is more than a minute."""
+        """Sum up what is missing, and estimate the time if it is more than a minute."""
         parts = [self.pins.parts[name] for name in names]
-        wanted = dict.fromkeys([*roots, *(image.root for part in parts for image in part.images if image.root)])
+        names_of_roots = dict.fromkeys([*roots, *(image.root for part in parts for image in part.images if image.root)])
         costs = {part.title: part.build_s for part in parts if part.module and not self.place(part).exists()}
-        for root in (self.pins.roots[name] for name in wanted):
+        for root in (self.pins.roots[name] for name in names_of_roots):
             packages = self.lock["roots"].get(root.name, {}).get("packages", {})
             if not self.root_place(root, packages).exists():
                 costs[root.title] = root.build_s
         self.progress = Progress(costs)
-        if self.progress.shown():
-            self.say(f"{len(costs)} parts are not in the cache and will be built, once")
+        if self.progress.estimate():
+            self.say(f"{len(costs)} parts are not in the cache and will be built once")
 
     def root(self, name: str) -> Path:
-        """Return the folder with root.tar and packages.json of a Debian root; build it where it is missing."""
+        """The folder with root.tar and packages.json of a Debian root, built if it is missing."""
         root = self.pins.roots[name]
         entry = self.lock["roots"].get(name, {})
         locked: Packages = entry.get("packages", {})
-        wanted = self.root_place(root, locked)
-        if wanted.exists():
-            return wanted.resolve()
+        locked_target = self.root_place(root, locked)
+        if locked_target.exists():
+            return locked_target.resolve()
         self._step(root.title)
         debs = Debs(self.home, self.say)
-        whole = set(root.packages) <= locked.keys() and not debs.missing(locked)
-        packages = locked if whole else debs.fetch(root, locked)
+        complete = set(root.packages) <= locked.keys() and not debs.missing(locked)
+        packages = locked if complete else debs.fetch(root, locked)
         target = self.root_place(root, packages)
         if not target.exists():
             with building(target) as draft:
@@ -106,34 +106,34 @@ class Workshop:
                 self._compare(name, entry, key_of(target), digests_in(draft, "root.tar"))
         if packages != locked:
             self._report_moved(name, locked, packages)
-            if not wanted.exists():
-                wanted.symlink_to(target.name)  # the lock stays as it is: what was built in its place is used again
+            if not locked_target.exists():
+                locked_target.symlink_to(target.name)  # the lock stays as it is, and the next run uses this root
         return target
 
     def _compare(self, name: str, entry: Entry, key: str, digests: dict[str, str]) -> None:
-        """Report other bytes of the same packages: their sums are right, so the cause is another dpkg or mmdebstrap."""
+        """Report other bytes of the same packages: their checksums match, so dpkg or mmdebstrap must differ."""
         for line in differences(entry, key, digests):
-            self.say(f"{name}: {line}; the packages are the locked ones, the tools of this machine may not be")
+            self.say(f"{name}: {line} by the lock; the packages match, so dpkg or mmdebstrap differs")
 
     def _report_moved(self, name: str, old: Packages, new: Packages) -> None:
         changed = sorted(package for package in old.keys() | new.keys() if old.get(package) != new.get(package))
         if old:
-            shown = ", ".join(f"{p} {old.get(p, ['none'])[0]} -> {new.get(p, ['none'])[0]}" for p in changed[:12])
-            self.say(f"{name}: the archive has moved on: {shown}{' …' if len(changed) > 12 else ''}")
+            moves = ", ".join(f"{p} {old.get(p, ['none'])[0]} -> {new.get(p, ['none'])[0]}" for p in changed[:12])
+            self.say(f"{name}: the archive has moved on: {moves}{' …' if len(changed) > 12 else ''}")
 
     def image(self, part: Part, image: Image) -> dict[str, str]:
-        """Return the image's name, archive and digest; write the archive where it is missing."""
+        """The image's name, archive and digest; the archive is written if it is missing."""
         files = {target: self._file(part, source) for source, target in image.binaries.items()}
         for target, tree in image.trees.items():
             base = LAB.parent / tree
-            wanted = [path for path in sorted(base.iterdir()) if path.suffix in (".py", ".pth")]
-            files |= {f"{target}/{path.name}": path for path in wanted}
+            sources = [path for path in sorted(base.iterdir()) if path.suffix in (".py", ".pth")]
+            files |= {f"{target}/{path.name}": path for path in sources}
         root = self.root(image.root) if image.root else None
         names = sorted(files.items())
-        # A part's folder says what is in it; only what comes from this checkout has to be read.
-        known = [(target, path.parent.parent.name) for target, path in names if path.is_relative_to(self.home)]
+        # The name of a part's folder identifies its content; only files of this checkout have to be read.
+        built = [(target, path.parent.parent.name) for target, path in names if path.is_relative_to(self.home)]
         ours = [(target, path) for target, path in names if not path.is_relative_to(self.home)]
-        key = digest_of(RECIPE, dataclasses.asdict(image), root.name if root else "", known, [n for n, _ in ours],
+        key = digest_of(RECIPE, dataclasses.asdict(image), root.name if root else "", built, [n for n, _ in ours],
                         *[path for _, path in ours])  # fmt: skip
         folder = self.home / "images" / f"{part.name}-{key}"
         if not folder.exists():
@@ -166,7 +166,7 @@ class Workshop:
         self.say(f"{what}: building")
 
     def store(self, images: list[dict[str, str]], containerd: Path) -> Path:
-        """Return the folder of the store of exactly these images; make it where it is missing."""
+        """The folder of a store with these images, made if it is missing."""
         target = store_folder(images, self.home)
         if not target.exists():
             self._step("the image store")
@@ -175,7 +175,7 @@ class Workshop:
 
 
 def sweep_images(home: Path, names: list[str], images: list[dict[str, str]]) -> None:
-    """Remove archives of these parts that are not today's: every edit of the trainer would leave a gigabyte."""
+    """Remove outdated archives of these parts: every edit of the trainer would leave a gigabyte."""
     kept = {Path(image["archive"]).parent for image in images}
     for name in names:
         for folder in (home / "images").glob(f"{name}-*"):
@@ -185,21 +185,21 @@ def sweep_images(home: Path, names: list[str], images: list[dict[str, str]]) -> 
 
 
 def build(names: list[str], say: Say, *, roots: tuple[str, ...] = ("node",), dry: bool = False) -> dict[str, Any]:
-    """Build the named parts, their roots and others (the nodes'), and the image store; return where everything lies.
+    """Build the named parts, their roots, the roots in `roots` (the nodes'), and the image store; return their places.
 
-    The answer: `bin` {part: folder}, `charts` {chart: folder}, `roots` {root: unpacked tree}, `images` [{name, archive,
-    digest}], `store` (folder), `built` [what was made in this run]. With `dry` nothing is made: the answer is empty
-    where something is missing. Raises PartError.
+    The result: `bin` {part: folder}, `charts` {chart: folder}, `roots` {root: unpacked tree}, `images` [{name, archive,
+    digest}], `store` (folder), `built` [what this run built]. With `dry` nothing is built, and missing parts have no
+    entry. Raises PartError.
     """
     home, pins = cache_home(), load_pins()
     unknown = sorted(set(names) - set(pins.parts))
     if unknown:
-        fix = f"choose of: {', '.join(sorted(pins.parts))}"
-        raise PartError(f"unknown part {', '.join(unknown)}", "lab_parts_wanted", fix)
-    # What is all there needs no lock: nobody waits for a build of something else.
-    found = _make(names, roots, Workshop(home, pins, say, dry=True))
-    if dry or not found["built"]:
-        return found
+        fix = f"choose from {', '.join(sorted(pins.parts))}"
+        raise PartError(f"got {', '.join(unknown)}, expected names of parts", "lab_parts_wanted", fix)
+    # If nothing is missing, do not wait for another build.
+    result = _make(names, roots, Workshop(home, pins, say, dry=True))
+    if dry or not result["built"]:
+        return result
     with one_at_a_time(home, say):
         shop = Workshop(home, pins, say, dry=False)
         shop.plan(names, roots)
@@ -207,9 +207,9 @@ def build(names: list[str], say: Say, *, roots: tuple[str, ...] = ("node",), dry
 
 
 def relock(names: list[str], say: Say) -> None:
-    """Build the named parts with their images and roots, and write lab/lock.json as they are; raises PartError.
+    """Build the named parts with their images and roots, and write their digests to lab/lock.json; raises PartError.
 
-    Roots keep their locked packages while the archive has them: without its entry in the lock, a root gets the newest.
+    Roots keep their locked packages while the archive has them. A root without an entry in the lock gets the newest.
     """
     home, pins = cache_home(), load_pins()
     with one_at_a_time(home, say):
@@ -233,8 +233,8 @@ def relock(names: list[str], say: Say) -> None:
                 "packages": packages,
             }
         images = {image.name for part in pins.parts.values() for image in part.images}
-        known = {"parts": pins.parts.keys(), "roots": pins.roots.keys(), "images": images}
-        write_lock({section: {k: v for k, v in lock[section].items() if k in known[section]} for section in lock})
+        current = {"parts": pins.parts.keys(), "roots": pins.roots.keys(), "images": images}
+        write_lock({section: {k: v for k, v in lock[section].items() if k in current[section]} for section in lock})
 
 
 def _make(names: list[str], roots: tuple[str, ...], shop: Workshop) -> dict[str, Any]:
@@ -263,8 +263,8 @@ def _make(names: list[str], roots: tuple[str, ...], shop: Workshop) -> dict[str,
     return result
 
 
-def _wanted(pins: Pins, show: list[str]) -> tuple[list[str], tuple[str, ...]]:
-    """Return the parts and roots to build for one place of the answer: bin.PART, charts.CHART or roots.ROOT."""
+def _names_for(pins: Pins, show: list[str]) -> tuple[list[str], tuple[str, ...]]:
+    """The parts and roots to build for bin.PART, charts.CHART or roots.ROOT."""
     kind, name = show
     if kind == "charts":
         return [part for part in pins.parts if name in pins.parts[part].charts], ()
@@ -272,9 +272,9 @@ def _wanted(pins: Pins, show: list[str]) -> tuple[list[str], tuple[str, ...]]:
 
 
 def main(names: list[str]) -> int:
-    """Build the named parts, or all but those on demand, and print where they lie; `--show roots.trainer` that one.
+    """Build the named parts, or all but those on demand, and print their places; `--show roots.trainer` prints one.
 
-    `--relock` writes lab/lock.json by what it builds: of the named parts, or of all.
+    `--relock` also writes lab/lock.json, for the named parts or for all.
     """
     pins = load_pins()
     relocking = names[:1] == ["--relock"]
@@ -282,7 +282,7 @@ def main(names: list[str]) -> int:
     requested = bool(names)
     show = names[1].split(".", 1) if names[:1] == ["--show"] else []
     every = [name for name in pins.parts if name not in pins.on_demand]
-    names, roots = _wanted(pins, show) if show else (names, ("node",)) if names else (every, (*pins.roots,))
+    names, roots = _names_for(pins, show) if show else (names, ("node",)) if names else (every, (*pins.roots,))
 
     def say(line: str) -> None:
         print(line, file=sys.stderr, flush=True)
@@ -291,7 +291,7 @@ def main(names: list[str]) -> int:
         if relocking:
             relock(names if requested else list(pins.parts), say)
             return 0
-        found = build(names, say, roots=roots)
+        result: Any = build(names, say, roots=roots)
     except PartError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
@@ -299,9 +299,9 @@ def main(names: list[str]) -> int:
         print(f"error: {explain(str(error), str(error.filename or cache_home()))}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print("\nstopped; what was finished is kept, run it again to go on", file=sys.stderr)
+        print("\ninterrupted; finished parts are kept. Run it again to continue", file=sys.stderr)
         return 130
     for step in show:
-        found = found[step]
-    print(found if show else json.dumps(found, indent=1))
+        result = result[step]
+    print(result if show else json.dumps(result, indent=1))
     return 0

@@ -1,7 +1,7 @@
 """Write lab/modules/<part>/go.mod and go.sum from lab/versions.yml: `python -m lab.build.pin_modules [PART ...]`.
 
-For whoever raises a version; building needs only what this leaves behind. Upstream's own `replace` lines do not reach
-a module that requires it, so they are copied here, with paths into upstream's tree turned into published versions.
+Run it after you change a version; builds need only the files that it writes. Upstream's own `replace` lines do not
+apply to modules that require it, so they are copied here. Paths into upstream's tree become published versions.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def _go(args: list[str], folder: Path) -> str:
 
 
 def _replacements(part: Part, kubernetes: str) -> list[str]:
-    """Return upstream's replace lines for our go.mod; Kubernetes' libraries follow the lab's Kubernetes."""
+    """Upstream's replace lines for our go.mod; Kubernetes' libraries follow the lab's Kubernetes."""
     libraries = "v0" + kubernetes.removeprefix("v1")
     source = Path(json.loads(_go(["mod", "download", "-json", f"{part.module}@{part.version}"], MODULES))["GoMod"])
     lines = []
@@ -54,16 +54,16 @@ def pin(part: Part, kubernetes: str) -> None:
             _go(["mod", "verify"], folder)
         return
     modules = {part.module: part.version, **part.beside}
-    wanted = ["require (", *(f"{module} {version}" for module, version in modules.items()), ")", ""]
-    body = [*wanted, "replace (", *_replacements(part, kubernetes), ")"]
+    requirements = ["require (", *(f"{module} {version}" for module, version in modules.items()), ")", ""]
+    body = [*requirements, "replace (", *_replacements(part, kubernetes), ")"]
     (folder / "go.mod").write_text("\n".join([*head, *body]) + "\n")
     (folder / "go.sum").unlink(missing_ok=True)
     go = find_go(load_pins(), cache_home(), print)
     copied = part.copy.place(folder, str(go), go_environment(go)) if part.copy else None
     if part.commands:
         _go(["get", "-tool", *(f"{c}@{part.owner(c)[1]}" for c in sorted(part.commands.values()))], folder)
-        _go(["list", "-deps", *sorted(set(part.commands.values()))], folder)  # adds the sums that building needs
-    _go(["mod", "download", *modules], folder)  # and those of modules of which only charts are taken
+        _go(["list", "-deps", *sorted(set(part.commands.values()))], folder)  # adds the checksums that builds need
+    _go(["mod", "download", *modules], folder)  # and those of modules used for their charts only
     _go(["mod", "edit", "-fmt"], folder)
     _go(["mod", "verify"], folder)
     if copied:

@@ -19,22 +19,22 @@ MODULES = LAB / "modules"
 
 @dataclass(frozen=True)
 class Copy:
-    """A module whose source is copied beside go.mod, because upstream replaces it by a path of its own tree."""
+    """A module whose source is copied next to go.mod, because upstream replaces it with a path of its own tree."""
 
     module: str
     version: str
     to: str
 
     def place(self, folder: Path, go: str, env: dict[str, str]) -> Path:
-        """Copy the module, verified by the checksum database, into `folder`, our overlay on top; return its place."""
+        """Copy the module, verified by the checksum database, and our overlay into `folder`; return its path."""
         command = [go, "mod", "download", "-json", f"{self.module}@{self.version}"]
         env = env | {"GOFLAGS": "-mod=mod"}  # LAB has no go.mod to read
         answer = subprocess.run(command, env=env, cwd=LAB, capture_output=True, text=True, check=False)
-        found = json.loads(answer.stdout or "{}")
-        if "Dir" not in found:
-            raise RuntimeError(found.get("Error") or answer.stderr)
+        download = json.loads(answer.stdout or "{}")
+        if "Dir" not in download:
+            raise RuntimeError(download.get("Error") or answer.stderr)
         target = folder / self.to
-        shutil.copytree(found["Dir"], target, dirs_exist_ok=True)
+        shutil.copytree(download["Dir"], target, dirs_exist_ok=True)
         for path in [target, *target.rglob("*")]:
             path.chmod(path.stat().st_mode | stat.S_IWUSR)
         overlay = folder / "overlay" / self.to
@@ -45,8 +45,10 @@ class Copy:
 
 @dataclass(frozen=True)
 class Image:
-    """An image under upstream's own name: a Debian root or none, then `binaries` (command of the part, or
-    part/command, -> path), `trees` (path in the image -> folder of this project) and `links`.
+    """An image under upstream's own name, from a Debian root or from nothing.
+
+    It adds `binaries` (command of the part, or part/command, -> path), `trees` (path in the image -> folder of this
+    project) and `links`.
     """
 
     name: str
@@ -61,10 +63,10 @@ class Image:
 
 @dataclass(frozen=True)
 class Part:
-    """One upstream module and what is built of it; paths in `charts` and `files` are inside the module.
+    """One upstream module and what is built from it; paths in `charts` and `files` are inside the module.
 
-    `beside` are further modules of the same go.mod (module -> version): commands may be of them, and a path that begins
-    with one's name is inside that one. Parts that name each other there share compiled libraries.
+    `beside` has further modules of the same go.mod (module -> version). Commands may belong to them, and a path that
+    begins with the name of one is inside it. Parts that name each other there share compiled libraries.
     """
 
     name: str
@@ -79,15 +81,15 @@ class Part:
     files: dict[str, str] = field(default_factory=dict)
     images: tuple[Image, ...] = ()
     build_s: float = 0
-    """How long it takes on two cores, in this file's order; for the estimate alone."""
+    """Seconds on two cores, in this file's order; only for the estimate."""
 
     @property
     def title(self) -> str:
-        """The part in a line of progress."""
+        """The part's name in a line of progress."""
         return f"{self.name} {self.version}"
 
     def owner(self, path: str) -> tuple[str, str]:
-        """Return the module and the version that a package or path belongs to: one of `beside`, else the part's own."""
+        """The module and version that a package or path belongs to: one of `beside`, else the part's own."""
         inside = (module for module in self.beside if f"{path}/".startswith(f"{module}/"))
         module = next(inside, self.module)
         return module, self.beside.get(module, self.version)
@@ -95,7 +97,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Root:
-    """A Debian root file system: `packages` of `suite`, with the least versions that will do."""
+    """A Debian root file system: `packages` of `suite`, with their lowest acceptable versions in `floors`."""
 
     name: str
     suite: str
@@ -107,7 +109,7 @@ class Root:
 
     @property
     def title(self) -> str:
-        """The root in a line of progress."""
+        """The root's name in a line of progress."""
         return f"root file system {self.name} ({self.suite})"
 
 
@@ -120,7 +122,7 @@ class Pins:
     parts: dict[str, Part]
     roots: dict[str, Root]
     on_demand: frozenset[str] = frozenset()
-    """Parts that only one scenario or test needs, which builds them: `make parts` leaves them out."""
+    """Parts that only one scenario or test needs, and builds; `make parts` omits them."""
 
 
 def _expand(value: Any, version: str) -> Any:
@@ -135,10 +137,10 @@ def _expand(value: Any, version: str) -> Any:
 
 
 def _part(name: str, raw: dict[str, Any]) -> Part:
-    given = _expand(raw, raw["version"])
-    images = tuple(Image(**image) for image in given.pop("images", []))
-    copy = Copy(**given.pop("copy")) if "copy" in given else None
-    return Part(name=name, images=images, copy=copy, **given)
+    fields = _expand(raw, raw["version"])
+    images = tuple(Image(**image) for image in fields.pop("images", []))
+    copy = Copy(**fields.pop("copy")) if "copy" in fields else None
+    return Part(name=name, images=images, copy=copy, **fields)
 
 
 @cache

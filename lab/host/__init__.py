@@ -1,1 +1,1 @@
-"""What touches this machine: its checks, nodes, certificates, files, programs and the user's kubeconfig."""
+"""Code that touches this machine: its checks, nodes, certificates, files, programs and the user's kubeconfig."""

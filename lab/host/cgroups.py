@@ -10,22 +10,22 @@ from lab.errors import LabError
 
 CGROUPS = Path("/sys/fs/cgroup")
 SLICE = "gangplank"
-CGROUP_S = 5  # the longest that a cgroup may stay busy once its processes are gone
+CGROUP_S = 5  # how long a cgroup may stay busy after its processes ended
 
 
 def controllers() -> list[Path]:
-    """Return the cgroup hierarchies to use: one per v1 controller, or the single v2 one."""
+    """The cgroup hierarchies to use: one per v1 controller, or the single one of v2."""
     if (CGROUPS / "cgroup.controllers").exists():
         return [CGROUPS]
     return sorted(path for path in CGROUPS.iterdir() if (path / "cgroup.procs").exists() and path.name != "unified")
 
 
 def ensure_cgroup(name: str) -> bool:
-    """Make <controller>/gangplank/<name> in every hierarchy; return whether one was missing."""
+    """Create <controller>/gangplank/<name> in every hierarchy; return whether one was missing."""
     changed = False
     for base in controllers():
         for parent, folder in ((base, base / SLICE), (base / SLICE, base / SLICE / name)):
-            if (parent / "cgroup.subtree_control").exists():  # v2 hands controllers down one level at a time
+            if (parent / "cgroup.subtree_control").exists():  # v2 passes controllers down one level at a time
                 have = (parent / "cgroup.controllers").read_text().split()
                 on = (parent / "cgroup.subtree_control").read_text().split()
                 for controller in {"cpu", "cpuset", "io", "memory", "pids"} & set(have) - set(on):
@@ -33,7 +33,7 @@ def ensure_cgroup(name: str) -> bool:
             if not folder.exists():
                 folder.mkdir()
                 changed = True
-            for setting in ("cpuset.cpus", "cpuset.mems"):  # v1 leaves a new cpuset empty, and then nothing may enter
+            for setting in ("cpuset.cpus", "cpuset.mems"):  # v1 leaves a new cpuset empty, and no process may join it
                 own = folder / setting
                 if (base / "cgroup.controllers").exists() or not own.exists():
                     continue
@@ -49,7 +49,7 @@ def join_cgroup(name: str, pid: int) -> None:
 
 
 def _hierarchies() -> list[Path]:
-    """Return every hierarchy that may hold a cgroup of ours: runc uses v2's beside v1's controllers if it is there."""
+    """Every hierarchy that may contain our cgroups: runc also uses v2's, if it is mounted next to v1's controllers."""
     unified = CGROUPS / "unified"
     return [*controllers(), *([unified] if unified.is_dir() else [])]
 
@@ -77,8 +77,8 @@ def remove_cgroup(name: str = "") -> None:
                 try:
                     folder.rmdir()
                     break
-                except OSError as error:  # a killed process leaves its cgroup a moment after it is gone
+                except OSError as error:  # a killed process stays in its cgroup for a moment
                     busy = error.strerror or str(error)
             else:
-                fix = "look at the processes in its cgroup.procs, then run it again"
+                fix = "end the processes in its cgroup.procs, then run it again"
                 raise LabError(late(f"cgroup {folder}", busy, "it removed", CGROUP_S, fix))

@@ -1,4 +1,4 @@
-"""The facts of this machine that decide whether the lab can live on it, read in one go; nothing is changed."""
+"""The facts of this machine that decide whether it can run the lab, read in one pass; nothing is changed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _text(path: Path) -> str:
 
 
 def _controllers() -> tuple[frozenset[str] | None, int]:
-    """Return the controllers there and the version of the hierarchy; None where there is no hierarchy."""
+    """The cgroup controllers, None without a hierarchy, and the version of the hierarchy."""
     unified = CGROUPS / "cgroup.controllers"
     if unified.exists():
         return frozenset(_text(unified).split()), 2
@@ -36,7 +36,7 @@ def _controllers() -> tuple[frozenset[str] | None, int]:
 
 
 def _features() -> tuple[frozenset[str], frozenset[str]]:
-    """Return the features that are usable, and those that a modprobe would bring."""
+    """The usable features, and those that modprobe would provide."""
     release = platform.release()
     modules = Path("/lib/modules") / release
     config = _text(Path(f"/boot/config-{release}"))
@@ -47,28 +47,28 @@ def _features() -> tuple[frozenset[str], frozenset[str]]:
     usable, more = set(), set()
     for name, (module, option) in FEATURES.items():
         can_load = f"/{module}.ko" in loadable
-        comes_by_itself = can_load and name in ("bridge", "veth")  # the kernel loads them when `ip link add` asks
-        there = Path(f"/sys/module/{module}").exists() or f"/{module}.ko" in built_in or f"{option}=y" in lines
-        if there or comes_by_itself:
+        loads_itself = can_load and name in ("bridge", "veth")  # `ip link add` makes the kernel load them
+        loaded = Path(f"/sys/module/{module}").exists() or f"/{module}.ko" in built_in or f"{option}=y" in lines
+        if loaded or loads_itself:
             usable.add(name)
         if can_load:
             more.add(name)
-    now = {"overlay": "\toverlay\n" in _text(Path("/proc/filesystems"))}  # these show themselves once they are there
+    now = {"overlay": "\toverlay\n" in _text(Path("/proc/filesystems"))}  # visible once they are loaded
     now["br_netfilter"] = Path("/proc/sys/net/bridge").exists()
-    usable = (usable - now.keys()) | {name for name, there in now.items() if there}
+    usable = (usable - now.keys()) | {name for name, visible in now.items() if visible}
     return frozenset(usable), frozenset(more)
 
 
 def _free_gib(path: Path) -> float:
-    """Return what may still be written where `path` is or will be."""
+    """The free space where `path` is or will be."""
     while not path.exists():
         path = path.parent
-    found = os.statvfs(path)
-    return found.f_bavail * found.f_frsize / 2**30
+    system = os.statvfs(path)
+    return system.f_bavail * system.f_frsize / 2**30
 
 
 def _memory_gib() -> float:
-    """Return the machine's memory, or the limit of the container that this is."""
+    """The machine's memory, or the limit of this container."""
     sizes = [int(line.split()[1]) * 1024 for line in _text(Path("/proc/meminfo")).splitlines() if "MemTotal" in line]
     limits = (_text(CGROUPS / name).strip() for name in ("memory.max", "memory/memory.limit_in_bytes"))
     sizes += [int(limit) for limit in limits if limit.isdigit()]
@@ -83,7 +83,7 @@ def _ip(kind: str) -> list[dict[str, object]]:
 
 
 def _daemons() -> tuple[str, ...]:
-    """Return the container daemons in the machine's own network namespace: the lab's are in others."""
+    """The container daemons in the machine's own network namespace: the lab's are in others."""
     own, names = Path("/proc/self/ns/net").stat().st_ino, set()
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit() or (name := _text(entry / "comm").strip()) not in preflight.DAEMONS:
@@ -121,14 +121,14 @@ def gather(cache: str, state: str) -> preflight.Host:
         namespaces=frozenset(kind for kind in ("net", "mnt") if Path(f"/proc/self/ns/{kind}").exists()),
         features=features,
         loadable=loadable,
-        found=frozenset(name for name in preflight.PROGRAMS if Path(name).is_file() or shutil.which(name)),
+        programs=frozenset(name for name in preflight.PROGRAMS if Path(name).is_file() or shutil.which(name)),
         cache=cache,
         cache_free_gib=_free_gib(folder),
         cache_warm=all(any((folder / kind).glob("[!.]*")) for kind in ("parts", "roots", "stores")),
         state=state,
         state_free_gib=_free_gib(Path(state)),
         memory_gib=_memory_gib(),
-        lab_there=Path(state).exists() or any(Path("/run/gangplank/mnt").glob("*")),
+        lab_exists=Path(state).exists() or any(Path("/run/gangplank/mnt").glob("*")),
         links=frozenset(path.name for path in Path("/sys/class/net").glob("*")),
         addresses=tuple(addresses),
         routes=tuple(("0.0.0.0/0" if dst == "default" else dst, link) for dst, link in routes),

@@ -1,4 +1,4 @@
-"""The files of a host: written beside and renamed, so that a killed run leaves the old file or the new one."""
+"""The files of a host, written next to their place and renamed: an interrupted run leaves the old or the new file."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """A file with its mode and its content, or the file whose content it gets."""
+class HostFile:
+    """A file with its mode and its content, or the file that it is a copy of."""
 
     path: Path
     mode: int
@@ -23,7 +23,7 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Change:
-    """What a file had and has; `secret` where others may not read it."""
+    """The content of a file before and after; `secret` if others may not read it."""
 
     path: Path
     before: str
@@ -32,7 +32,7 @@ class Change:
 
 
 def write(path: Path, data: bytes, mode: int) -> None:
-    """Put `data` at `path` with exactly `mode`; its folder must be there."""
+    """Write `data` to `path` with exactly `mode`; its folder must exist."""
     draft = path.with_name(f".{path.name}.gangplank")
     with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "wb") as stream:
         os.fchmod(stream.fileno(), mode)
@@ -40,17 +40,17 @@ def write(path: Path, data: bytes, mode: int) -> None:
     draft.replace(path)
 
 
-def ensure(files: Iterable[Wanted], *, dry: bool) -> list[Change]:
+def ensure(files: Iterable[HostFile], *, dry: bool) -> list[Change]:
     """Write every file whose content or mode differs, and its folder; return what changed. Raises OSError."""
     changes = []
-    for wanted in files:
-        path, mode = wanted.path, wanted.mode
-        if wanted.copy:
-            if dry and not wanted.copy.exists():
-                continue  # an earlier task of this very run would have made it
-            data = wanted.copy.read_bytes()
+    for file in files:
+        path, mode = file.path, file.mode
+        if file.copy:
+            if dry and not file.copy.exists():
+                continue  # an earlier task of this run would have made it
+            data = file.copy.read_bytes()
         else:
-            data = (wanted.content or "").encode()
+            data = (file.content or "").encode()
         old = path.read_bytes() if path.exists() else None
         if old == data and path.stat().st_mode & 0o7777 == mode:
             continue

@@ -1,4 +1,4 @@
-"""A node's mount namespace: its root file system, and the host's folders that it sees."""
+"""A node's mount namespace: its root file system, and the host's folders in it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from lab.host.namespaces import RUN, is_namespace, mntns, run
 
 @dataclass(frozen=True)
 class Bind:
-    """A folder of the host's at `target` in the node, read-only unless `writable`."""
+    """One of the host's folders at `target` in the node, read-only unless `writable`."""
 
     source: str
     target: str
@@ -19,19 +19,19 @@ class Bind:
 
 
 def mounts_below(path: Path) -> list[str]:
-    """Return the mount points at and below `path`, in the order they were made."""
+    """The mount points at and below `path`, in the order of their mounting."""
     points = [line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()]
     return [point for point in points if point == str(path) or point.startswith(f"{path}/")]
 
 
 def unmount(path: Path) -> None:
-    """Unmount `path` with all below it, however often it was mounted over."""
+    """Unmount `path` and everything below it, however often it was mounted over."""
     while str(path) in mounts_below(path):
         run(["umount", "--lazy", str(path)])
 
 
 # Inside the new mount namespace: $1 is the node's own root, $2 the tree it shows; then source, target, ro|rw each.
-# What a program of upstream's finds at a fixed path is thereby this node's alone; the host sees none of its mounts.
+# So each node has its own content at the paths that upstream's programs fix, and the host sees none of its mounts.
 _MOUNTS = """
 root=$1 tree=$2; shift 2
 mount --bind "$tree" "$root"
@@ -53,11 +53,11 @@ mount --make-rshared /
 
 
 def ensure_mounts(node: str, tree: str, root: str, binds: list[Bind]) -> bool:
-    """Make the node's mount namespace over `tree`; return whether it was missing."""
+    """Create the node's mount namespace over `tree`; return whether it was missing."""
     if is_namespace(mntns(node)):
         return False
     mntns(node).parent.mkdir(parents=True, exist_ok=True)
-    if str(RUN) not in mounts_below(RUN):  # a namespace can be pinned only on a mount that is private
+    if str(RUN) not in mounts_below(RUN):  # a namespace can be pinned only on a private mount
         run(["mount", "--bind", str(RUN), str(RUN)])
         run(["mount", "--make-private", str(RUN)])
     mntns(node).touch()
@@ -77,6 +77,6 @@ def ensure_mounts(node: str, tree: str, root: str, binds: list[Bind]) -> bool:
 
 
 def remove_mounts(node: str) -> None:
-    """Unpin the node's mount namespace; its mounts go with its last process."""
+    """Unpin the node's mount namespace; its mounts end with its last process."""
     unmount(mntns(node))
     mntns(node).unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""The namespaces of a node, each found by its name: network namespaces under NETNS, mount namespaces under RUN/mnt."""
+"""The namespaces of a node, identified by name: network namespaces under NETNS, mount namespaces under RUN/mnt."""
 
 from __future__ import annotations
 
@@ -15,37 +15,38 @@ NSFS_MAGIC = 0x6E736673
 
 
 def run(command: list[str], stdin: str = "") -> str:
-    """Run a short command; raise LabError with what it said."""
+    """Run a short command; raise LabError with its output."""
     try:
         done = subprocess.run(command, input=stdin, capture_output=True, text=True, check=False)
     except FileNotFoundError as error:
-        raise LabError(f"{command[0]} is missing; it comes with Debian's iproute2, util-linux or mount") from error
+        fix = "install Debian's iproute2, util-linux and mount"
+        raise LabError(f"{command[0]}: got no such program, expected it on PATH. Fix: {fix}") from error
     if done.returncode:
         raise LabError(f"{' '.join(command)}: {(done.stderr or done.stdout).strip()}")
     return done.stdout
 
 
 def is_namespace(path: Path) -> bool:
-    """Say whether a namespace is pinned at `path` (a left-over file is not one)."""
+    """Whether a namespace is pinned at `path`; a leftover file is not one."""
 
     class Statfs(ctypes.Structure):
         _fields_ = (("f_type", ctypes.c_long), ("rest", ctypes.c_byte * 240))
 
-    found = Statfs()
+    system = Statfs()
     libc = ctypes.CDLL(None, use_errno=True)
-    return bool(libc.statfs(os.fsencode(path), ctypes.byref(found)) == 0 and found.f_type == NSFS_MAGIC)
+    return bool(libc.statfs(os.fsencode(path), ctypes.byref(system)) == 0 and system.f_type == NSFS_MAGIC)
 
 
 def netns(node: str) -> Path:
-    """Return where the node's network namespace is pinned."""
+    """Where the node's network namespace is pinned."""
     return NETNS / f"gangplank-{node}"
 
 
 def mntns(node: str) -> Path:
-    """Return where the node's mount namespace is pinned."""
+    """Where the node's mount namespace is pinned."""
     return RUN / "mnt" / node
 
 
 def enter(node: str) -> list[str]:
-    """Return the command prefix that runs something inside the node; it execs, so the process id stays."""
+    """The command prefix that runs a command inside the node; it uses exec, so the process id stays."""
     return ["nsenter", f"--net={netns(node)}", f"--mount={mntns(node)}", "--wdns=/", "--"]

@@ -1,4 +1,4 @@
-"""The switch, a namespace with a bridge, and the one veth pair by which each node and the host hang on it."""
+"""The switch, a namespace with a bridge, and the veth pair that joins each node and the host to it."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ def _batch(namespace: str | None, lines: list[str]) -> None:
 
 def links(namespace: str | None) -> set[str]:
     """The names of the links in a network namespace, or in the host's."""
-    shown = run(["ip", *(["-n", namespace] if namespace else []), "-o", "link", "show"])
-    return {line.split(": ")[1].split("@")[0] for line in shown.splitlines()}
+    output = run(["ip", *(["-n", namespace] if namespace else []), "-o", "link", "show"])
+    return {line.split(": ")[1].split("@")[0] for line in output.splitlines()}
 
 
 def _settings(namespace: Path, values: dict[str, str]) -> None:
-    """Write sysctls of a network namespace: /proc/sys/net shows the one of whoever opens it."""
+    """Write sysctls of a network namespace: /proc/sys/net is that of the process that opens it."""
     lines = [f"echo {value} > /proc/sys/{name.replace('.', '/')}" for name, value in values.items()]
     run(["nsenter", f"--net={namespace}", "sh", "-eu", "-c", "\n".join(lines)])
 
 
 def ensure_switch(host_address: str) -> bool:
-    """Make the switch and the host's link to it; return whether anything was missing. `host_address` is CIDR."""
+    """Create the switch and the host's link to it; return whether anything was missing. `host_address` is CIDR."""
     changed = False
     if not is_namespace(NETNS / SWITCH):
         run(["ip", "netns", "add", SWITCH])
@@ -55,16 +55,16 @@ def ensure_switch(host_address: str) -> bool:
 
 
 def ensure_network(node: str, address: str, routes: dict[str, str]) -> bool:
-    """Make the node's namespace, its link to the switch and its routes {CIDR: "via ADDRESS"}; `address` is CIDR."""
+    """Create the node's namespace, its link to the switch and its routes {CIDR: "via ADDRESS"}; `address` is CIDR."""
     changed = False
     if not is_namespace(netns(node)):
         run(["ip", "netns", "add", f"gangplank-{node}"])
-        wanted = {
+        sysctls = {
             "net.ipv6.conf.all.disable_ipv6": "1",
             "net.ipv4.ip_forward": "1",
             "net.bridge.bridge-nf-call-iptables": "1",
         }
-        _settings(netns(node), wanted)
+        _settings(netns(node), sysctls)
         _batch(f"gangplank-{node}", ["link set lo up"])
         changed = True
     port = "port" + address.partition("/")[0].rpartition(".")[2]
@@ -75,7 +75,7 @@ def ensure_network(node: str, address: str, routes: dict[str, str]) -> bool:
         _batch(SWITCH, [f"link set {port} master br0 up"])
         _batch(f"gangplank-{node}", [f"address add {address} dev eth0", "link set eth0 up"])
         changed = True
-    shown = run(["ip", "-n", f"gangplank-{node}", "-o", "route", "show"]).splitlines()
-    missing = [f"{cidr} {how}" for cidr, how in routes.items() if not any(f"{cidr} {how}" in line for line in shown)]
+    present = run(["ip", "-n", f"gangplank-{node}", "-o", "route", "show"]).splitlines()
+    missing = [f"{cidr} {how}" for cidr, how in routes.items() if not any(f"{cidr} {how}" in line for line in present)]
     _batch(f"gangplank-{node}", [f"route replace {route}" for route in missing])
     return changed or bool(missing)

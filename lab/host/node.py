@@ -1,8 +1,8 @@
 """A lab node on this machine: a network namespace and a mount namespace, its cgroup, and their removal.
 
-The switch is a namespace of its own with a bridge; every node and the host hang on it by one veth pair each. A node has
-no default route, so nothing in it can reach outside this machine. Everything is found again by name, never by state
-kept elsewhere: namespaces under /run/netns and RUN/mnt, cgroups under <controller>/gangplank.
+The switch is a namespace with a bridge; one veth pair joins each node and the host to it. A node has no default route,
+so nothing in it can reach beyond this machine. Everything is identified by its name, and no state is kept elsewhere:
+namespaces are under /run/netns and RUN/mnt, cgroups under <controller>/gangplank.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from lab.host.cgroups import ensure_cgroup, members, remove_cgroup
 from lab.host.mounts import ensure_mounts, remove_mounts, unmount
 from lab.host.namespaces import NETNS, RUN, mntns, netns, run
 from lab.host.network import HOST_LINK, SWITCH, ensure_network, ensure_switch, links
-from lab.host.processes import kill, kill_all, pinned_namespaces, within
+from lab.host.processes import kill, kill_all, pinned_namespaces, processes_in
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,50 +25,50 @@ if TYPE_CHECKING:
 
 
 def ensure_node(node: str, folder: Path, tree: str, network: Network, binds: list[Bind]) -> bool:
-    """Make what is missing of the node, all of it anew where it stood on another tree or other binds."""
+    """Create what the node lacks, or the whole node again if its tree or binds have changed."""
     stamp = folder / "tree.path"
-    stands_on = f"{tree} {binds}"
-    if mntns(node).exists() and (not stamp.exists() or stamp.read_text() != stands_on):
+    layout = f"{tree} {binds}"
+    if mntns(node).exists() and (not stamp.exists() or stamp.read_text() != layout):
         remove_node(node)
     changed = ensure_switch(network.host_address)
     changed |= ensure_network(node, network.address, network.routes)
     changed |= ensure_cgroup(node)
     folder.mkdir(parents=True, exist_ok=True)
     if ensure_mounts(node, tree, str(folder / "root"), binds):
-        stamp.write_text(stands_on)
+        stamp.write_text(layout)
         changed = True
     return changed
 
 
 def remove_node(node: str) -> bool:
-    """Remove all that runs in or holds up the node; its files stay. Return whether anything was there."""
-    there = mntns(node).exists() or netns(node).exists() or bool(members(node))
+    """Remove the node with its processes, but not its files. Return whether it existed."""
+    existed = mntns(node).exists() or netns(node).exists() or bool(members(node))
     namespaces = pinned_namespaces(node)
-    remove_mounts(node)  # first the pins: supervisord would start the node's programs again behind them
+    remove_mounts(node)  # pins first: otherwise supervisord would restart the node's programs in them
     if netns(node).exists():
         run(["ip", "netns", "del", f"gangplank-{node}"])
-    kill(lambda: set(within(namespaces)) | members(node))
+    kill(lambda: set(processes_in(namespaces)) | members(node))
     remove_cgroup(node)
-    return there
+    return existed
 
 
 def lab_nodes() -> list[str]:
-    """Return the names of the nodes that are there, from their pins."""
+    """The names of the existing nodes, from their pins."""
     from_net = {path.name.removeprefix("gangplank-") for path in NETNS.glob("gangplank-*") if path.name != SWITCH}
     return sorted(from_net | {path.name for path in (RUN / "mnt").glob("*")})
 
 
-def lab_there(state: Path, *, keep: bool) -> bool:
-    """Say whether `remove_lab` has anything to remove."""
+def lab_exists(state: Path, *, keep: bool) -> bool:
+    """Whether `remove_lab` would remove anything."""
     return bool(lab_nodes()) or RUN.exists() or (NETNS / SWITCH).exists() or (state.exists() and not keep)
 
 
 def remove_lab(state: Path, *, keep: bool = False) -> bool:
-    """Remove every node, the switch, the host's link and the cgroups; return whether any was there.
+    """Remove every node, the switch, the host's link and the cgroups; return whether any existed.
 
-    The lab's files in `state` go too, unless `keep`: the next lab is then the same cluster with its objects and data.
+    Its files in `state` are removed too, unless `keep`: the next lab is then the same cluster, with its data.
     """
-    there = lab_there(state, keep=keep)
+    existed = lab_exists(state, keep=keep)
     kill_all()
     nodes = lab_nodes()
     unmount(RUN)
@@ -82,6 +82,6 @@ def remove_lab(state: Path, *, keep: bool = False) -> bool:
     for folder in (RUN,) if keep else (RUN, state):
         if folder.exists():
             shutil.rmtree(folder)
-    with contextlib.suppress(OSError):  # the folder above is ours too, unless somebody put something else there
+    with contextlib.suppress(OSError):  # the parent folder is ours too, unless it contains other files
         state.parent.rmdir()
-    return there
+    return existed

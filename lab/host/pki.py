@@ -27,8 +27,8 @@ RENEW_BEFORE = dt.timedelta(days=30)
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """A leaf certificate: file name, subject, names it answers to, and the CA that signs it."""
+class Leaf:
+    """A leaf certificate: file name, subject, names, and the CA that signs it."""
 
     name: str
     common_name: str
@@ -43,9 +43,9 @@ def _pem(key: ec.EllipticCurvePrivateKey) -> bytes:
     )
 
 
-def _subject(wanted: Wanted) -> x509.Name:
-    names = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, wanted.organization)] if wanted.organization else []
-    return x509.Name([*names, x509.NameAttribute(NameOID.COMMON_NAME, wanted.common_name)])
+def _subject(leaf: Leaf) -> x509.Name:
+    names = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, leaf.organization)] if leaf.organization else []
+    return x509.Name([*names, x509.NameAttribute(NameOID.COMMON_NAME, leaf.common_name)])
 
 
 def _general(name: str) -> x509.GeneralName:
@@ -63,7 +63,7 @@ def _builder(subject: x509.Name, issuer: x509.Name, public: ec.EllipticCurvePubl
 
 
 def ensure_ca(folder: Path, name: str) -> bool:
-    """Make the CA <name>.crt and <name>.key where either is missing; return whether it did."""
+    """Make the CA <name>.crt and <name>.key if either is missing; return whether it did."""
     if (folder / f"{name}.crt").exists() and (folder / f"{name}.key").exists():
         return False
     key = ec.generate_private_key(ec.SECP256R1())
@@ -81,46 +81,46 @@ def ensure_ca(folder: Path, name: str) -> bool:
     return True
 
 
-def _good(path: Path, wanted: Wanted, ca: x509.Certificate) -> bool:
-    """Say whether the certificate there is signed by `ca`, has this subject and these names, and lasts."""
+def _is_valid(path: Path, leaf: Leaf, ca: x509.Certificate) -> bool:
+    """Whether the certificate is signed by `ca`, has this subject and these names, and does not expire soon."""
     if not (path.exists() and path.with_suffix(".key").exists()):
         return False
-    found = x509.load_pem_x509_certificate(path.read_bytes())
-    if found.not_valid_after_utc - dt.datetime.now(dt.UTC) < RENEW_BEFORE:
+    certificate = x509.load_pem_x509_certificate(path.read_bytes())
+    if certificate.not_valid_after_utc - dt.datetime.now(dt.UTC) < RENEW_BEFORE:
         return False
     try:
-        found.verify_directly_issued_by(ca)
+        certificate.verify_directly_issued_by(ca)
     except (ValueError, TypeError, InvalidSignature, UnsupportedAlgorithm):  # issuer, key or signature differs
         return False
     try:
-        found.extensions.get_extension_for_class(x509.AuthorityKeyIdentifier)
-    except x509.ExtensionNotFound:  # made before leaves had it
+        certificate.extensions.get_extension_for_class(x509.AuthorityKeyIdentifier)
+    except x509.ExtensionNotFound:  # from before leaves had it
         return False
     try:
-        names = list(found.extensions.get_extension_for_class(x509.SubjectAlternativeName).value)
+        names = list(certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value)
     except x509.ExtensionNotFound:
         names = []
-    return found.subject == _subject(wanted) and names == [_general(san) for san in wanted.sans]
+    return certificate.subject == _subject(leaf) and names == [_general(san) for san in leaf.sans]
 
 
-def ensure_leaf(folder: Path, wanted: Wanted) -> bool:
-    """Make <name>.crt and <name>.key where they are missing, expiring or for other names; return whether it did."""
-    path = folder / f"{wanted.name}.crt"
-    ca = x509.load_pem_x509_certificate((folder / f"{wanted.ca}.crt").read_bytes())
-    if _good(path, wanted, ca):
+def ensure_leaf(folder: Path, leaf: Leaf) -> bool:
+    """Make <name>.crt and <name>.key if they are missing, expiring or for other names; return whether it did."""
+    path = folder / f"{leaf.name}.crt"
+    ca = x509.load_pem_x509_certificate((folder / f"{leaf.ca}.crt").read_bytes())
+    if _is_valid(path, leaf, ca):
         return False
-    signer = serialization.load_pem_private_key((folder / f"{wanted.ca}.key").read_bytes(), None)
+    signer = serialization.load_pem_private_key((folder / f"{leaf.ca}.key").read_bytes(), None)
     if not isinstance(signer, ec.EllipticCurvePrivateKey):
-        raise TypeError(f"{wanted.ca}.key is not an EC key")
+        raise TypeError(f"{leaf.ca}.key is not an EC key")
     key = ec.generate_private_key(ec.SECP256R1())
-    builder = _builder(_subject(wanted), ca.subject, key.public_key())
+    builder = _builder(_subject(leaf), ca.subject, key.public_key())
     builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
     signed_by = x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key())
     builder = builder.add_extension(signed_by, critical=False)  # Python 3.13 accepts no server without it
     purposes = [ExtendedKeyUsageOID.CLIENT_AUTH]
-    if wanted.sans:
+    if leaf.sans:
         purposes.append(ExtendedKeyUsageOID.SERVER_AUTH)
-        names = x509.SubjectAlternativeName([_general(san) for san in wanted.sans])
+        names = x509.SubjectAlternativeName([_general(san) for san in leaf.sans])
         builder = builder.add_extension(names, critical=False)
     builder = builder.add_extension(x509.ExtendedKeyUsage(purposes), critical=False)
     write(path.with_suffix(".key"), _pem(key), 0o600)
@@ -129,7 +129,7 @@ def ensure_leaf(folder: Path, wanted: Wanted) -> bool:
 
 
 def ensure_key(path: Path) -> bool:
-    """Make a bare EC key (and its public half, .pub) for service account tokens where it is missing."""
+    """Make an EC key for service account tokens and its public half, .pub, if one is missing."""
     public = path.with_suffix(".pub")
     if path.exists() and public.exists():
         return False
@@ -141,7 +141,7 @@ def ensure_key(path: Path) -> bool:
 
 
 def ensure_encryption(path: Path) -> bool:
-    """Make the apiserver's EncryptionConfiguration for Secrets, with a key of its own, where it is missing."""
+    """Make the API server's EncryptionConfiguration for Secrets, with its own key, if it is missing."""
     if path.exists():
         return False
     keys = [{"name": "lab", "secret": base64.b64encode(os.urandom(32)).decode()}]
@@ -155,11 +155,11 @@ def ensure_encryption(path: Path) -> bool:
     return True
 
 
-def ensure(folder: Path, cas: Iterable[str], leaves: Iterable[Wanted]) -> list[str]:
-    """Ensure all of it in `folder` (0700); return the names of what was made."""
+def ensure(folder: Path, cas: Iterable[str], leaves: Iterable[Leaf]) -> list[str]:
+    """Ensure all of it in `folder` (0700); return the names of the new files."""
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    made = [name for name in cas if ensure_ca(folder, name)]
-    made += [wanted.name for wanted in leaves if ensure_leaf(folder, wanted)]
-    made += ["sa"] if ensure_key(folder / "sa.key") else []
-    made += ["encryption"] if ensure_encryption(folder / "encryption.json") else []
-    return made
+    renewed = [name for name in cas if ensure_ca(folder, name)]
+    renewed += [leaf.name for leaf in leaves if ensure_leaf(folder, leaf)]
+    renewed += ["sa"] if ensure_key(folder / "sa.key") else []
+    renewed += ["encryption"] if ensure_encryption(folder / "encryption.json") else []
+    return renewed

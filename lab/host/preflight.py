@@ -1,6 +1,6 @@
-"""What a machine must have before the lab is built on it: the facts that count, and what is wrong with them.
+"""What a machine needs to run the lab: the facts that matter, and the problems with them.
 
-All of it is pure, so that every check can be tried with made-up facts; lab_host reads the real ones.
+This is pure, so that every check can be tested with invented facts; lab/host/facts.py reads the real ones.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ NAMESPACES = "gangplank-"
 MACHINES = ("aarch64", "x86_64")
 KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
 
-# What the lab calls on the host -> the Debian package that brings it.
+# Programs that the lab calls on the host -> their Debian packages.
 PROGRAMS = {
     "apt-get": "apt",
     "cp": "coreutils",
@@ -24,11 +24,11 @@ PROGRAMS = {
     "ip": "iproute2",
     "mount": "mount",
     "nsenter": "util-linux",
-    "perl": "perl",  # mmdebstrap is a script of its
+    "perl": "perl",  # mmdebstrap is a Perl script
     "tar": "tar",
     "umount": "mount",
     "unshare": "util-linux",
-    KEYRING: "debian-archive-keyring",  # not a program, and missing as quietly on Debian's descendants
+    KEYRING: "debian-archive-keyring",  # not a program, but Debian's descendants may lack it too
 }
 
 # Feature of the kernel -> (module, its configuration option).
@@ -38,13 +38,13 @@ FEATURES = {
     "overlay": ("overlay", "CONFIG_OVERLAY_FS"),
     "veth": ("veth", "CONFIG_VETH"),
 }
-# Daemons whose presence is told, because people ask whether the lab will disturb them.
+# Daemons to mention, because people ask whether the lab will disturb them.
 DAEMONS = ("containerd", "crio", "dockerd", "k3s-server", "kubelet")
 
 
 @dataclass(frozen=True)
 class Needs:
-    """What the lab asks of the machine; sizes in GiB, networks as CIDR."""
+    """What the lab needs from the machine; sizes in GiB, networks as CIDR."""
 
     networks: tuple[str, ...]
     disk_cold_gib: float = 25
@@ -54,7 +54,7 @@ class Needs:
 
 @dataclass(frozen=True)
 class Host:
-    """What the machine is like; `addresses` and `routes` are (CIDR, link)."""
+    """The facts of the machine; `addresses` and `routes` are (CIDR, link)."""
 
     user: int
     system: str
@@ -66,14 +66,14 @@ class Host:
     namespaces: frozenset[str]
     features: frozenset[str]
     loadable: frozenset[str]
-    found: frozenset[str]
+    programs: frozenset[str]
     cache: str
     cache_free_gib: float
     cache_warm: bool
     state: str
     state_free_gib: float
     memory_gib: float
-    lab_there: bool
+    lab_exists: bool
     links: frozenset[str] = frozenset()
     addresses: tuple[tuple[str, str], ...] = ()
     routes: tuple[tuple[str, str], ...] = ()
@@ -86,24 +86,24 @@ def _line(what: str, got: str, expected: str, fix: str) -> str:
 
 
 def _system(host: Host) -> list[str]:
-    found = []
+    problems = []
     if host.system != "Linux" or host.machine not in MACHINES:
         got, expected = f"{host.system} {host.machine}", f"Linux {' or '.join(sorted(MACHINES))}"
-        found.append(_line("machine", got, expected, "run the lab on such a machine; site.yml works from any"))
+        problems.append(_line("machine", got, expected, "run the lab on such a machine; site.yml works from any other"))
     if host.user:
-        fix = "run it as root (sudo -E); site.yml on a cluster of yours needs no root"
-        found.append(_line("user", f"uid {host.user}", "root, which namespaces and mounts need", fix))
+        fix = "run it as root (sudo -E); site.yml on your own cluster needs no root"
+        problems.append(_line("user", f"uid {host.user}", "root, which namespaces and mounts need", fix))
     elif missing := sorted(CAPABILITIES.keys() - host.capabilities):
-        fix = "in a container, run it privileged; else use a virtual machine"
-        found.append(_line("capabilities", f"root without {', '.join(missing)}", "a root that may mount", fix))
-    return found
+        fix = "run a container privileged; otherwise use a virtual machine"
+        problems.append(_line("capabilities", f"root without {', '.join(missing)}", "root that may mount", fix))
+    return problems
 
 
 def _cgroups(host: Host) -> list[str]:
     if host.controllers is None:
         fix = f"mount -t cgroup2 none {CGROUPS}"
         return [_line("cgroups", f"nothing at {CGROUPS}", "a cgroup hierarchy", fix)]
-    found = []
+    problems = []
     missing = sorted(set(CONTROLLERS) - host.controllers)
     if missing:
         got, expected = f"no controller {', '.join(missing)}", ", ".join(CONTROLLERS)
@@ -111,57 +111,57 @@ def _cgroups(host: Host) -> list[str]:
         if host.cgroup_version == 1:
             mounts = [f"mount -t cgroup -o {name} {name} {CGROUPS}/{name}" for name in missing]
             fix = f"{'; '.join(mounts)} (after mkdir); or {fix}"
-        found.append(_line(f"cgroups v{host.cgroup_version}", got, expected, fix))
+        problems.append(_line(f"cgroups v{host.cgroup_version}", got, expected, fix))
     if not host.cgroup_writable:
-        fix = "in a container, run it privileged; else mount -o remount,rw it"
-        found.append(_line("cgroups", f"{CGROUPS} read-only", "it writable", fix))
-    return found
+        fix = f"mount -o remount,rw {CGROUPS}; in a container, run it privileged"
+        problems.append(_line("cgroups", f"{CGROUPS} read-only", "them writable", fix))
+    return problems
 
 
 def _kernel(host: Host) -> list[str]:
-    found = []
+    problems = []
     names = {"net": "network", "mnt": "mount"}
     for kind in sorted(names.keys() - host.namespaces):
         fix = f"boot a kernel with CONFIG_{'NET_NS' if kind == 'net' else 'NAMESPACES'}=y"
-        found.append(_line("kernel", f"no {names[kind]} namespaces", "them", fix))
+        problems.append(_line("kernel", f"no {names[kind]} namespaces", "a kernel with them", fix))
     for name in sorted(FEATURES.keys() - host.features):
         module, option = FEATURES[name]
         fix = f"modprobe {module}"
         if name not in host.loadable:
-            fix += f"; where the kernel has no such module, boot one with {option}=y or =m"
-        found.append(_line("kernel", f"no {name}", "it loaded or built in", fix))
-    return found
+            fix += f"; if the kernel has no such module, boot one with {option}=y or =m"
+        problems.append(_line("kernel", f"no {name}", f"{name} loaded or built in", fix))
+    return problems
 
 
 def _programs(host: Host) -> list[str]:
-    missing = sorted(PROGRAMS.keys() - host.found)
+    missing = sorted(PROGRAMS.keys() - host.programs)
     if not missing:
         return []
     packages = " ".join(sorted({PROGRAMS[name] for name in missing}))
-    named = ", ".join(f"{name} (package {PROGRAMS[name]})" for name in missing)
-    return [_line("programs", f"no {named}", "them on PATH", f"apt-get install {packages}")]
+    with_packages = ", ".join(f"{name} (package {PROGRAMS[name]})" for name in missing)
+    return [_line("programs", f"no {with_packages}", "every program on PATH", f"apt-get install {packages}")]
 
 
-def _room(host: Host, needs: Needs) -> list[str]:
-    found = []
-    wanted = needs.disk_warm_gib if host.cache_warm else needs.disk_cold_gib
-    if host.cache_free_gib < wanted:
+def _space(host: Host, needs: Needs) -> list[str]:
+    problems = []
+    needed_gib = needs.disk_warm_gib if host.cache_warm else needs.disk_cold_gib
+    if host.cache_free_gib < needed_gib:
         state = "filled" if host.cache_warm else "empty"
-        expected = f"{wanted:g} GiB (the cache is {state})"
+        expected = f"{needed_gib:g} GiB (the cache is {state})"
         fix = "free some space, or set XDG_CACHE_HOME to a folder on a larger disk"
-        found.append(_line(f"disk of {host.cache}", f"{host.cache_free_gib:.1f} GiB free", expected, fix))
+        problems.append(_line(f"disk of {host.cache}", f"{host.cache_free_gib:.1f} GiB free", expected, fix))
     if host.state_free_gib < needs.disk_warm_gib:
         got, expected = f"{host.state_free_gib:.1f} GiB free", f"{needs.disk_warm_gib:g} GiB for the nodes' files"
-        found.append(_line(f"disk of {host.state}", got, expected, "free some space there"))
-    if host.memory_gib < needs.memory_gib * 0.95:  # a machine of 6 GiB shows 5.8: the kernel keeps some
+        problems.append(_line(f"disk of {host.state}", got, expected, "free some space there"))
+    if host.memory_gib < needs.memory_gib * 0.95:  # a machine of 6 GiB reports 5.8: the kernel keeps some
         got = f"{host.memory_gib:.1f} GiB"
-        fix = "give it more; for a smaller lab lower preflight_memory_gib and take a node out of its inventory"
-        found.append(_line("memory of the machine", got, f"{needs.memory_gib:g} GiB", fix))
-    return found
+        fix = "add memory; for a smaller lab, lower preflight_memory_gib and remove a node from its inventory"
+        problems.append(_line("memory of the machine", got, f"{needs.memory_gib:g} GiB", fix))
+    return problems
 
 
 def _overlaps(cidr: str, networks: tuple[str, ...]) -> str | None:
-    """Return the lab's network that `cidr` touches; ranges of a whole VPN or a default route give way to ours."""
+    """The lab's network that overlaps `cidr`; wide routes (a VPN's, the default) yield to ours."""
     one = ipaddress.ip_interface(cidr).network
     if one.prefixlen <= 8 and not cidr.endswith(f"/{one.max_prefixlen}"):
         return None
@@ -171,32 +171,37 @@ def _overlaps(cidr: str, networks: tuple[str, ...]) -> str | None:
     return None
 
 
-def _taken(host: Host, needs: Needs) -> list[str]:
-    found = []
+def _conflicts(host: Host, needs: Needs) -> list[str]:
+    problems = []
     for kind, listed in (("address", host.addresses), ("route", host.routes)):
         for cidr, link in listed:
             network = _overlaps(cidr, needs.networks)
             if network and link != HOST_LINK:
                 fix = f"remove it (ip {kind} del {cidr} dev {link}), or give the lab other networks (lab_cluster_*)"
-                found.append(_line(f"network {network}", f"{kind} {cidr} on {link}", "nobody but the lab in it", fix))
-    if not host.lab_there and HOST_LINK in host.links:
+                problems.append(_line(f"network {network}", f"{kind} {cidr} on {link}", "only the lab in it", fix))
+    if not host.lab_exists and HOST_LINK in host.links:
         fix = f"rename or remove it: ip link del {HOST_LINK}"
-        found.append(_line("link", f"{HOST_LINK}, and no lab is here", "the name free", fix))
-    if not host.lab_there and host.pinned:
+        problems.append(_line("link", f"{HOST_LINK} without a lab", "the name to be free", fix))
+    if not host.lab_exists and host.pinned:
         fix = "; ".join(f"ip netns del {name}" for name in host.pinned)
-        got = f"{', '.join(host.pinned)}, and no lab is here"
-        found.append(_line("network namespaces", got, f"the names {NAMESPACES}* free", fix))
-    return found
+        got = f"{', '.join(host.pinned)} without a lab"
+        problems.append(_line("network namespaces", got, f"the names {NAMESPACES}* to be free", fix))
+    return problems
 
 
-def problems(host: Host, needs: Needs) -> list[str]:
-    """Return all that keeps the lab from this machine, a line each: what, got, expected, fix."""
+def find_problems(host: Host, needs: Needs) -> list[str]:
+    """All reasons why this machine cannot run the lab, a line each: what, got, expected, fix."""
     return [
-        *_system(host), *_cgroups(host), *_kernel(host), *_programs(host), *_room(host, needs), *_taken(host, needs)
-    ]  # fmt: skip
+        *_system(host),
+        *_cgroups(host),
+        *_kernel(host),
+        *_programs(host),
+        *_space(host, needs),
+        *_conflicts(host, needs),
+    ]
 
 
 def notes(host: Host) -> list[str]:
-    """Return what is good to know and keeps nobody from anything."""
-    there = f"{', '.join(host.daemons)} on this machine: left alone, the lab runs its own in namespaces of its own"
-    return [there] if host.daemons else []
+    """Remarks that are not problems."""
+    remark = f"{', '.join(host.daemons)} on this machine: left alone, the lab runs its own in separate namespaces"
+    return [remark] if host.daemons else []

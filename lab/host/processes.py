@@ -1,4 +1,4 @@
-"""The processes of the lab, found by their namespaces and cgroups, and their end."""
+"""Find the lab's processes by their namespaces and cgroups, and end them."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 
 def pinned_namespaces(node: str | None) -> set[int]:
-    """Return the inodes of the pinned namespaces of one node, or of all."""
+    """The inodes of the pinned namespaces of one node, or of all."""
     pins = [netns(node), mntns(node)] if node else [*NETNS.glob("gangplank-*"), *(RUN / "mnt").glob("*")]
     return {path.stat().st_ino for path in pins if is_namespace(path)}
 
 
-def within(namespaces: set[int]) -> Iterator[int]:
+def processes_in(namespaces: set[int]) -> Iterator[int]:
     """Yield processes whose network or mount namespace is one of these."""
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -33,7 +33,7 @@ def within(namespaces: set[int]) -> Iterator[int]:
 
 
 def kill(find: Callable[[], set[int]], deadline_s: float = 20.0) -> None:
-    """Kill what `find` finds until it finds nothing; this process and the one that waits for it are never ended."""
+    """Kill the processes that `find` returns until it returns none, but never this process and its parent."""
     alive: set[int] = set()
     for _ in polls(deadline_s, 0.05):
         alive = find() - {os.getpid(), os.getppid()}
@@ -43,7 +43,7 @@ def kill(find: Callable[[], set[int]], deadline_s: float = 20.0) -> None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
     names = ", ".join(str(pid) for pid in sorted(alive)[:8])
-    fix = "look at them with ps, then run it again"
+    fix = "look at them with `ps`, then run it again"
     raise LabError(late(f"processes {names}", "them alive", "their end", deadline_s, fix))
 
 
@@ -55,4 +55,4 @@ def kill_members(cgroup: str) -> None:
 def kill_all() -> None:
     """Kill every process of the lab."""
     namespaces = pinned_namespaces(None)
-    kill(lambda: set(within(namespaces)) | members())
+    kill(lambda: set(processes_in(namespaces)) | members())

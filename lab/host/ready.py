@@ -1,10 +1,10 @@
 """Wait until the lab's API answers and its nodes are Ready.
 
-The API is asked five times a second with nothing but the standard library, and not through gangplank.cluster.client:
+The requests, five a second, use only the standard library and not gangplank.cluster.client:
 
 - The nodes boot meanwhile on the same cores. Importing `kubernetes` for two GETs takes a quarter of a second of a core
-  and 54 MiB, beside a lab that is measured against a bare shell loop (bench/lab.py).
-- `kubernetes` 35 sends every request to HTTP_PROXY, whatever NO_PROXY says: behind a proxy no lab would become Ready.
+  and 54 MiB, while the lab is measured against a bare shell loop (bench/lab.py).
+- `kubernetes` 35 sends every request to HTTP_PROXY, whatever NO_PROXY says: with a proxy no lab would become Ready.
 """
 
 from __future__ import annotations
@@ -36,25 +36,25 @@ class Api:
         self.server = cluster["server"]
         self.context = ssl.create_default_context(cafile=cluster["certificate-authority"])
         self.context.load_cert_chain(user["client-certificate"], user["client-key"])
-        # The API is on this machine: no proxy of the user's may stand between.
+        # The API is on this machine: ignore the user's proxy.
         handlers = [urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=self.context)]
         self.opener = urllib.request.build_opener(*handlers)
 
     def get(self, path: str) -> bytes:
-        """Return the body; raises OSError."""
+        """The body; raises OSError."""
         with self.opener.open(self.server + path, timeout=5) as answer:
             return bytes(answer.read())
 
 
-def waiting_for(api: Api, nodes: list[str]) -> str:
-    """Return what is not ready yet in a few words, '' when all is."""
+def unready(api: Api, nodes: list[str]) -> str:
+    """What is not ready yet in a few words; empty if everything is."""
     try:
         api.get("/readyz")
-        found = {item["metadata"]["name"]: item for item in json.loads(api.get("/api/v1/nodes"))["items"]}
+        nodes_by_name = {item["metadata"]["name"]: item for item in json.loads(api.get("/api/v1/nodes"))["items"]}
     except (OSError, ssl.SSLError, ValueError) as error:
         return f"the API does not answer ({error})"
     for node in nodes:
-        conditions = {c["type"]: c for c in found.get(node, {}).get("status", {}).get("conditions", [])}
+        conditions = {c["type"]: c for c in nodes_by_name.get(node, {}).get("status", {}).get("conditions", [])}
         ready = conditions.get("Ready")
         if not ready:
             return f"node {node} is not registered"
@@ -63,24 +63,24 @@ def waiting_for(api: Api, nodes: list[str]) -> str:
     return ""
 
 
-def tails(logs: Path, problem: str) -> str:
-    """Return the last lines of the programs that the problem points to."""
+def last_lines(logs: Path, problem: str) -> str:
+    """The last lines of the programs that the problem points to."""
     programs = ["kubelet*", "containerd*"] if problem.startswith("node") else ["etcd", "kube-apiserver"]
-    shown = []
+    sections = []
     for pattern in programs:
         for path in sorted(logs.glob(f"{pattern}.log")):
             lines = path.read_text(errors="replace").strip().splitlines()[-6:]
-            shown.append(f"--- {path}\n" + "\n".join(line[:300] for line in lines))
-    return "\n".join(shown)
+            sections.append(f"--- {path}\n" + "\n".join(line[:300] for line in lines))
+    return "\n".join(sections)
 
 
 def wait(kubeconfig: Path, nodes: list[str], timeout_s: int, logs: Path) -> float:
-    """Poll until every node is Ready; return the seconds it took. Raises LabError when time is up."""
+    """Poll until every node is Ready; return the seconds it took. Raises LabError at the time limit."""
     api = Api(kubeconfig)
     problem = ""
     for waited_s in polls(timeout_s, POLL_S):
-        problem = waiting_for(api, nodes)
+        problem = unready(api, nodes)
         if not problem:
             return round(waited_s, 1)
-    fix = "fix what the logs say, then run it again"
-    raise LabError(f"{late('the lab', problem, 'every node Ready', timeout_s, fix)}\n{tails(logs, problem)}")
+    fix = "correct what the logs report, then run it again"
+    raise LabError(f"{late('the lab', problem, 'every node Ready', timeout_s, fix)}\n{last_lines(logs, problem)}")

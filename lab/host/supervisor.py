@@ -1,4 +1,4 @@
-"""The lab's supervisord (the PyPI package `supervisor`): started once, asked over its unix socket."""
+"""The lab's supervisord (the PyPI package `supervisor`): started once, controlled through its unix socket."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 POLL_S = 0.05
-SYSTEM = "system"  # the cgroup of supervisord and of all that it starts
+SYSTEM = "system"  # the cgroup of supervisord and of its programs
 
 
 def connect(socket: Path) -> Any:
-    """Return the XML-RPC interface of the supervisord behind `socket`."""
+    """The XML-RPC interface of the supervisord behind `socket`."""
     from supervisor.xmlrpc import SupervisorTransport
 
     transport = SupervisorTransport(None, None, f"unix://{socket}")
@@ -28,7 +28,7 @@ def connect(socket: Path) -> Any:
 
 
 def answers(socket: Path) -> bool:
-    """Say whether a supervisord answers there; one that was killed leaves its socket file behind."""
+    """Whether a supervisord answers on the socket; a killed one leaves the socket file behind."""
     if not socket.exists():
         return False
     try:
@@ -38,7 +38,7 @@ def answers(socket: Path) -> bool:
 
 
 def start(config: Path, socket: Path, deadline_s: float = 15.0) -> None:
-    """Start supervisord in its cgroup, free of the caller's session and environment; wait until it answers."""
+    """Start supervisord in its cgroup, outside the caller's session and environment; wait until it answers."""
     ensure_cgroup(SYSTEM)
     socket.unlink(missing_ok=True)
     environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root", "LANG": "C.UTF-8"}
@@ -56,12 +56,12 @@ def start(config: Path, socket: Path, deadline_s: float = 15.0) -> None:
             break
     lines = " | ".join(log.read_text(errors="replace").strip().splitlines()[-5:])
     state = "none" if process.poll() is None else f"exit status {process.returncode}"
-    fix = "fix what its last lines say, then run it again"
+    fix = "correct what its last lines report, then run it again"
     raise LabError(late("supervisord", f"{state} ({lines or 'it printed nothing'})", "an answer", deadline_s, fix))
 
 
 def apply(socket: Path) -> dict[str, list[str]]:
-    """Make supervisord follow its files: start what is new or stopped, restart what changed, end what is gone."""
+    """Make supervisord follow its files: start new and stopped programs, restart changed ones, end removed ones."""
     server = connect(socket)
     added, changed, removed = server.reloadConfig()[0]
     for name in [*changed, *removed]:
@@ -78,9 +78,9 @@ def apply(socket: Path) -> dict[str, list[str]]:
 
 
 def ensure(config: Path, socket: Path) -> dict[str, list[str]]:
-    """Start supervisord where none answers, and make it follow its files; return what `apply` returns."""
+    """Start supervisord if none answers, and make it follow its files; return the result of `apply`."""
     if not answers(socket):
-        # What a killed supervisord left behind still holds ports and databases; containers' shims may stay.
+        # Programs of a killed supervisord still hold ports and databases; containers' shims may stay.
         kill_members(SYSTEM)
         start(config, socket)
     return apply(socket)

@@ -1,4 +1,4 @@
-"""Build the wanted parts of the lab on the controller, and say how far it is."""
+"""Build the requested parts of the lab on the controller, and report progress."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ class ActionModule(LabAction):
 
     OPTIONS: ClassVar = {"parts": {"type": "list", "elements": "str", "required": True}}
 
-    def act(self, given: dict[str, Any]) -> dict[str, Any]:
-        """Convert and call."""
+    def act(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Convert the arguments and call."""
         display = Display()
         try:
-            found = build(given["parts"], lambda line: display.display(f"    {line}"), dry=self.dry)
+            result = build(arguments["parts"], lambda line: display.display(f"    {line}"), dry=self.dry)
         except KeyboardInterrupt:
-            display.display("    stopped; what was finished is kept, run it again to go on")
+            display.display("    interrupted; finished parts are kept. Run it again to continue")
             raise
-        return found | {"changed": bool(found["built"])}
+        return result | {"changed": bool(result["built"])}

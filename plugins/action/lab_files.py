@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from ansible_collections.gangplank.gangplank.plugins.plugin_utils.lab import LabAction
 
-from lab.host.files import Wanted, ensure
+from lab.host.files import HostFile, ensure
 
 
 class ActionModule(LabAction):
@@ -21,17 +21,17 @@ class ActionModule(LabAction):
     }
     OPTIONS: ClassVar = {"files": {"type": "list", "elements": "dict", "required": True, "options": FILE}}
 
-    def act(self, given: dict[str, Any]) -> dict[str, Any]:
-        """Convert and call."""
-        wanted = [
-            Wanted(Path(file["path"]), int(file["mode"], 8), file["content"], file["copy"] and Path(file["copy"]))
-            for file in given["files"]
+    def act(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Convert the arguments and call."""
+        files = [
+            HostFile(Path(file["path"]), int(file["mode"], 8), file["content"], file["copy"] and Path(file["copy"]))
+            for file in arguments["files"]
         ]
-        changes = ensure(wanted, dry=self.dry)
+        changes = ensure(files, dry=self.dry)
         headers = [{"before_header": str(change.path), "after_header": str(change.path)} for change in changes]
-        shown = [
+        diff = [
             {"before": change.before, "after": change.after, **header}
             for change, header in zip(changes, headers, strict=True)
             if not change.secret
         ]
-        return {"changed": bool(changes), "written": [str(change.path) for change in changes], "diff": shown}
+        return {"changed": bool(changes), "written": [str(change.path) for change in changes], "diff": diff}

@@ -1,4 +1,4 @@
-"""Ensure that a node of the lab has the images: its store before it starts, a changed or a user's image after."""
+"""Ensure that a node of the lab has the images: its store before it starts, changed and own images afterwards."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ class ActionModule(LabAction):
         "ctr": {"type": "list", "elements": "str", "default": []},
     }
 
-    def act(self, given: dict[str, Any]) -> dict[str, Any]:
-        """Convert and call."""
-        folder = Path(given["folder"])
-        if given["store"]:
-            store = Path(given["store"])
-            return {"changed": not folder.exists() if self.dry else place_store(store, folder, given["seen"])}
-        missing = missing_images(folder, given["images"])
+    def act(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Convert the arguments and call."""
+        folder = Path(arguments["folder"])
+        if arguments["store"]:
+            store = Path(arguments["store"])
+            return {"changed": not folder.exists() if self.dry else place_store(store, folder, arguments["seen"])}
+        missing = missing_images(folder, arguments["images"])
         if not self.dry:
             for image in missing:
-                import_image(given["ctr"], Path(image["archive"]))
+                import_image(arguments["ctr"], Path(image["archive"]))
             record_images(folder, missing)
         return {"changed": bool(missing), "imported": [image["name"] for image in missing]}

@@ -20,10 +20,10 @@ class ActionModule(LabAction):
     }
     REQUIRED_IF: ClassVar = [("state", "present", ["admin"])]
 
-    def act(self, given: dict[str, Any]) -> dict[str, Any]:
-        """Convert and call."""
+    def act(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Convert the arguments and call."""
         path = kubeconfig.user_file()
-        admin = Path(given["admin"]) if given["state"] == "present" else None
+        admin = Path(arguments["admin"]) if arguments["state"] == "present" else None
         if self.dry and admin and not admin.exists():
             return {"changed": True, "path": str(path)}
-        return {"changed": kubeconfig.ensure(path, given["context"], admin, dry=self.dry), "path": str(path)}
+        return {"changed": kubeconfig.ensure(path, arguments["context"], admin, dry=self.dry), "path": str(path)}

@@ -36,16 +36,16 @@ class ActionModule(LabAction):
         ("state", "absent", ["name"]),
     ]
 
-    def act(self, given: dict[str, Any]) -> dict[str, Any]:
-        """Convert and call."""
-        name, folder = given["name"], Path(given["folder"])
-        if given["state"] == "no_lab":
-            remove = node.lab_there if self.dry else node.remove_lab
-            return {"changed": remove(folder, keep=given["keep"])}
+    def act(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Convert the arguments and call."""
+        name, folder = arguments["name"], Path(arguments["folder"])
+        if arguments["state"] == "no_lab":
+            remove = node.lab_exists if self.dry else node.remove_lab
+            return {"changed": remove(folder, keep=arguments["keep"])}
         if self.dry:
-            return {"changed": (name in node.lab_nodes()) != (given["state"] == "present")}
-        if given["state"] == "absent":
+            return {"changed": (name in node.lab_nodes()) != (arguments["state"] == "present")}
+        if arguments["state"] == "absent":
             return {"changed": node.remove_node(name)}
-        binds = [Bind(**bind) for bind in given["binds"]]
-        network = Network(given["address"], given["host_address"], given["routes"])
-        return {"changed": node.ensure_node(name, folder, given["tree"], network, binds)}
+        binds = [Bind(**bind) for bind in arguments["binds"]]
+        network = Network(arguments["address"], arguments["host_address"], arguments["routes"])
+        return {"changed": node.ensure_node(name, folder, arguments["tree"], network, binds)}

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from ansible_collections.gangplank.gangplank.plugins.plugin_utils.lab import LabAction
 
-from lab.host.pki import Wanted, ensure
+from lab.host.pki import Leaf, ensure
 
 
 class ActionModule(LabAction):
@@ -26,12 +26,12 @@ class ActionModule(LabAction):
         "certificates": {"type": "list", "elements": "dict", "required": True, "options": LEAF},
     }
 
-    def act(self, given: dict[str, Any]) -> dict[str, Any]:
-        """Convert and call."""
-        folder = Path(given["folder"])
-        wanted = [Wanted(**{**leaf, "sans": tuple(leaf["sans"])}) for leaf in given["certificates"]]
+    def act(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Convert the arguments and call."""
+        folder = Path(arguments["folder"])
+        leaves = [Leaf(**{**leaf, "sans": tuple(leaf["sans"])}) for leaf in arguments["certificates"]]
         if self.dry:
-            names = [*given["authorities"], *(leaf.name for leaf in wanted)]
+            names = [*arguments["authorities"], *(leaf.name for leaf in leaves)]
             return {"changed": any(not (folder / f"{name}.crt").exists() for name in names)}
-        made = ensure(folder, given["authorities"], wanted)
-        return {"changed": bool(made), "made": made}
+        renewed = ensure(folder, arguments["authorities"], leaves)
+        return {"changed": bool(renewed), "made": renewed}

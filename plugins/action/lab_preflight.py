@@ -1,4 +1,4 @@
-"""Say all that keeps the lab from this machine, before anything is changed."""
+"""Report every reason why this machine cannot run the lab, before anything is changed."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ class ActionModule(LabAction):
         "networks": {"type": "list", "elements": "str", "required": True},
     }
 
-    def act(self, given: dict[str, Any]) -> dict[str, Any]:
+    def act(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """Gather, judge, report; nothing is changed."""
-        needs = preflight.Needs(tuple(given["networks"]), *(given[name] for name in self.SIZES))
-        host = gather(given["cache"], given["state"])
-        if found := preflight.problems(host, needs):
-            count = f"{len(found)} problems" if len(found) > 1 else "one problem"
-            text = "\n".join(f"- {line}" for line in found)
-            return {"failed": True, "msg": f"the lab cannot live on this machine yet, {count}:\n{text}"}
+        needs = preflight.Needs(tuple(arguments["networks"]), *(arguments[name] for name in self.SIZES))
+        host = gather(arguments["cache"], arguments["state"])
+        if problems := preflight.find_problems(host, needs):
+            count = f"{len(problems)} problem{'s' if len(problems) > 1 else ''}"
+            text = "\n".join(f"- {line}" for line in problems)
+            return {"failed": True, "msg": f"This machine cannot run the lab yet; {count}:\n{text}"}
         return {"changed": False, "notes": preflight.notes(host)}

@@ -15,12 +15,12 @@ class ActionModule(LabAction):
 
     OPTIONS: ClassVar = {name: {"type": "path", "required": True} for name in ("config", "socket", "logs")}
 
-    def act(self, given: dict[str, Any]) -> dict[str, Any]:
-        """Convert and call."""
-        socket = Path(given["socket"])
+    def act(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Convert the arguments and call."""
+        socket = Path(arguments["socket"])
         running = supervisor.answers(socket)
         if self.dry:
             return {"changed": not running}
-        Path(given["logs"]).mkdir(parents=True, exist_ok=True)
-        done = supervisor.ensure(Path(given["config"]), socket)
-        return {"changed": not running or any(done.values()), "programs": done}
+        Path(arguments["logs"]).mkdir(parents=True, exist_ok=True)
+        programs = supervisor.ensure(Path(arguments["config"]), socket)
+        return {"changed": not running or any(programs.values()), "programs": programs}

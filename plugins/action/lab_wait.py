@@ -20,7 +20,8 @@ class ActionModule(LabAction):
         "logs": {"type": "path", "required": True},
     }
 
-    def act(self, given: dict[str, Any]) -> dict[str, Any]:
-        """Convert and call; there is nothing to change."""
-        waited_s = wait(Path(given["kubeconfig"]), given["nodes"], given["timeout_s"], Path(given["logs"]))
+    def act(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Convert the arguments and call; nothing is changed."""
+        kubeconfig, logs = Path(arguments["kubeconfig"]), Path(arguments["logs"])
+        waited_s = wait(kubeconfig, arguments["nodes"], arguments["timeout_s"], logs)
         return {"changed": False, "waited_s": waited_s}

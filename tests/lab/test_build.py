@@ -1,4 +1,4 @@
-"""Bad days of a build, with the real go and real signals: one message, nothing half-made, the next run goes on."""
+"""Failing builds, with the real go and real signals: one message, nothing half-built, and the next run continues."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import pytest
 from lab.build import cache, go_toolchain, versions
 
 ROOT = Path(__file__).resolve().parents[2]
-# lab.build.parts with a part of the test's own; its node has no root file system.
+# lab.build.parts with one tiny part; its node has no root file system.
 BUILD = """
 import sys
 from pathlib import Path
@@ -27,8 +27,8 @@ module = sys.argv[2]
 part = versions.Part("tiny", "v1", module, commands={"tiny": module})
 real = versions.load_pins()
 root = versions.Root("node", "trixie", "essential", [])
-made = versions.Pins(real.go_version, real.go_sha256, {"tiny": part}, {"node": root})
-parts.load_pins = lambda: made
+pins = versions.Pins(real.go_version, real.go_sha256, {"tiny": part}, {"node": root})
+parts.load_pins = lambda: pins
 lock.LOCK = folder / "lock.json"
 go_commands.MODULES = folder / "modules"
 parts.LAB = folder
@@ -75,12 +75,12 @@ def parts(folder: Path) -> list[str]:
 
 
 def descendants(pid: int) -> list[int]:
-    found = [pid]
-    for member in found:
+    pids = [pid]
+    for member in pids:
         for listing in Path(f"/proc/{member}/task").glob("*/children"):
-            with contextlib.suppress(FileNotFoundError):  # a thread that ended meanwhile
-                found += [int(child) for child in listing.read_text().split()]
-    return found[1:]
+            with contextlib.suppress(FileNotFoundError):  # the thread has ended
+                pids += [int(child) for child in listing.read_text().split()]
+    return pids[1:]
 
 
 def test_a_tiny_part_is_built_once(tiny: Path) -> None:
@@ -122,19 +122,19 @@ def test_a_build_with_other_bytes_than_the_lock_is_refused(tiny: Path) -> None:
     shutil.rmtree(folder)
     done = run(tiny)
     assert done.returncode == 1
-    assert "error: tiny v1: built of the same pins, but not the same bytes:\n" in done.stderr
-    assert f"bin/tiny: got {built}, lab/lock.json has {'0' * 64}\n" in done.stderr
+    assert "error: tiny v1: other bytes than lab/lock.json, from the same pins:\n" in done.stderr
+    assert f"bin/tiny: got {built}, expected {'0' * 64}\n" in done.stderr
     assert parts(tiny) == []
 
 
 def dependent(folder: Path) -> str:
-    """Make `tiny` a pinned module of upstream's, with the project's own go.mod and go.sum; return its name."""
+    """Make `tiny` one of upstream's pinned modules, with the project's own go.mod and go.sum; return its name."""
     shutil.rmtree(folder / "modules/tiny")
     shutil.copytree(ROOT / "lab/modules/coredns", folder / "modules/tiny")
     return "github.com/coredns/coredns"
 
 
-def test_a_registry_that_does_not_answer_is_told_within_seconds(tiny: Path) -> None:
+def test_a_registry_that_does_not_answer_is_reported_within_seconds(tiny: Path) -> None:
     module = dependent(tiny)
     started = time.monotonic()
     done = run(tiny, module, GOPROXY="http://127.0.0.1:1", GOMODCACHE=str(tiny / "empty"), GONOPROXY="none")
@@ -146,7 +146,7 @@ def test_a_registry_that_does_not_answer_is_told_within_seconds(tiny: Path) -> N
     assert parts(tiny) == []
 
 
-def test_a_checksum_that_differs_is_told_and_nothing_is_used(tiny: Path) -> None:
+def test_a_checksum_that_differs_is_reported_and_nothing_is_used(tiny: Path) -> None:
     module = dependent(tiny)
     sums = tiny / "modules/tiny/go.sum"
     lines = sums.read_text().splitlines()
@@ -160,7 +160,7 @@ def test_a_checksum_that_differs_is_told_and_nothing_is_used(tiny: Path) -> None
     assert parts(tiny) == []
 
 
-def test_a_full_disk_is_told_and_nothing_half_made_stays(tiny: Path) -> None:
+def test_a_full_disk_is_reported_and_nothing_half_built_stays(tiny: Path) -> None:
     home = tiny / "cache/gangplank"
     before = f"""mkdir -p {tiny}/cache; mount -t tmpfs -o size=1m full {tiny}/cache
         mkdir -p {home}/go; ln -s {GO.parents[1]} {home}/go/
@@ -168,16 +168,16 @@ def test_a_full_disk_is_told_and_nothing_half_made_stays(tiny: Path) -> None:
     done = run(tiny, before=before)
     assert done.returncode == 1
     assert "error: tiny v1: the disk is full (" in done.stderr
-    assert "fix: free some space" in done.stderr
+    assert ". Fix: free some space" in done.stderr
     assert "Traceback" not in done.stderr
     assert done.stdout.split() == [f"{tiny}/cache/gangplank/parts"]
     assert run(tiny).returncode == 0
 
 
-def test_ctrl_c_in_the_middle_ends_everything_and_the_next_run_goes_on(tiny: Path) -> None:
+def test_ctrl_c_ends_everything_and_the_next_run_continues(tiny: Path) -> None:
     env = environment(tiny, GOCACHE=str(tiny / "gocache"))  # empty: the standard library is compiled, too
     with subprocess.Popen(
-        # A shell that runs the tests in the background has Ctrl-C ignored, and children inherit that.
+        # A shell that runs the tests in the background ignores Ctrl-C, and children inherit that.
         ["env", "--default-signal=INT", *command(tiny)],
         cwd=ROOT,
         env=env,
@@ -191,13 +191,13 @@ def test_ctrl_c_in_the_middle_ends_everything_and_the_next_run_goes_on(tiny: Pat
             assert process.poll() is None
             time.sleep(0.01)
         process.send_signal(signal.SIGINT)
-        out, said = process.communicate(timeout=30)
+        out, err = process.communicate(timeout=30)
     assert process.returncode == 130
-    assert said == "tiny v1: building\n\nstopped; what was finished is kept, run it again to go on\n"
+    assert err == "tiny v1: building\n\ninterrupted; finished parts are kept. Run it again to continue\n"
     assert out == ""
     assert parts(tiny) == []
     while alive := [pid for pid in children if Path(f"/proc/{pid}/exe").exists()]:
-        assert time.monotonic() < end, f"{alive} live on"
+        assert time.monotonic() < end, f"{alive} still run"
         time.sleep(0.02)
     assert run(tiny).returncode == 0
     assert len(parts(tiny)) == 1
@@ -211,8 +211,8 @@ def test_of_the_users_file_of_settings_the_proxy_alone_counts(tmp_path: Path, mo
     monkeypatch.setenv("GOENV", str(settings))
     monkeypatch.setenv("GOAMD64", "v3")
     go_toolchain._proxy.cache_clear()
-    shown = [str(GO), "env", "GOPROXY", "GOSUMDB", "GOAMD64", "GOFLAGS"]
-    done = subprocess.run(shown, env=go_toolchain.go_environment(GO), capture_output=True, text=True, check=True)
+    command = [str(GO), "env", "GOPROXY", "GOSUMDB", "GOAMD64", "GOFLAGS"]
+    done = subprocess.run(command, env=go_toolchain.go_environment(GO), capture_output=True, text=True, check=True)
     go_toolchain._proxy.cache_clear()
     flags = "-mod=readonly -trimpath -buildvcs=false"
     assert done.stdout.splitlines() == ["http://mirror.example", "sum.golang.org", "v1", flags]

@@ -178,9 +178,9 @@ def test_a_containerd_that_does_not_answer(tmp_path: Path, pauses: list[float], 
 def test_a_lab_that_is_not_ready(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "kubelet-node-1.log").write_text("swap is on\n")
     monkeypatch.setattr(ready, "Api", lambda _: None)
-    monkeypatch.setattr(ready, "waiting_for", lambda *_: "node node-1 is not registered")
+    monkeypatch.setattr(ready, "unready", lambda *_: "node node-1 is not registered")
     message = late("the lab: got node", lambda: ready.wait(tmp_path / "config", ["node-1"], 60, tmp_path))
-    assert "node node-1 is not registered, expected every node Ready within 60 s. Fix: fix what the logs say" in message
+    assert "node node-1 is not registered, expected every node Ready within 60 s. Fix: correct what the" in message
     assert message.endswith("swap is on")
 
 

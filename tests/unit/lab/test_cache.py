@@ -1,4 +1,4 @@
-"""The lab's cache: only finished things, one build at a time, and errors that name their cause."""
+"""The lab's cache: only finished builds, one build at a time, and errors that name their cause."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def line(process: subprocess.Popen[str]) -> str:
     return process.stdout.readline().strip()
 
 
-def test_a_killed_build_is_not_believed_and_the_next_one_sweeps_it(tmp_path: Path) -> None:
+def test_a_killed_build_does_not_count_and_the_next_one_removes_it(tmp_path: Path) -> None:
     target = tmp_path / "parts" / "etcd-1"
     neighbour = tmp_path / "parts" / ".etcd-10.x"
     with child(HALF, target) as process:
@@ -77,7 +77,7 @@ def test_a_killed_build_is_not_believed_and_the_next_one_sweeps_it(tmp_path: Pat
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, PartError("what", "where", "fix"), ZeroDivisionError])
-def test_a_build_that_ends_badly_leaves_nothing(tmp_path: Path, error: BaseException | type[BaseException]) -> None:
+def test_a_failed_build_leaves_nothing(tmp_path: Path, error: BaseException | type[BaseException]) -> None:
     def fail() -> None:
         with building(tmp_path / "x") as draft:
             (draft / "half").write_text("half")
@@ -88,14 +88,14 @@ def test_a_build_that_ends_badly_leaves_nothing(tmp_path: Path, error: BaseExcep
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_full_disk_in_python_is_told_as_one(tmp_path: Path) -> None:
+def test_a_full_disk_in_python_is_reported_as_one(tmp_path: Path) -> None:
     full = Path("/dev/full")
     with pytest.raises(PartError, match="the disk is full"), building(tmp_path / "x"), full.open("w") as stream:
         stream.write("x")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_cache_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+def test_a_cache_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(PartError, match="XDG_CACHE_HOME"), one_at_a_time(tmp_path / "file", print):
         pass
@@ -120,9 +120,9 @@ def test_a_killed_build_frees_the_lock(tmp_path: Path) -> None:
     with child(HOLD, tmp_path) as first:
         assert line(first) == "in"
         first.kill()
-    said: list[str] = []
-    with one_at_a_time(tmp_path, said.append):
-        assert said == []
+    lines: list[str] = []
+    with one_at_a_time(tmp_path, lines.append):
+        assert lines == []
 
 
 def test_the_key_follows_values_and_files_but_not_the_order_of_a_mapping(tmp_path: Path) -> None:
@@ -135,9 +135,9 @@ def test_the_key_follows_values_and_files_but_not_the_order_of_a_mapping(tmp_pat
     assert key != digest_of({"a": 1, "b": 2}, file)
 
 
-# Lines as the tools print them -> what must be told. The host names are not those of any registry.
+# Lines as the tools print them -> what must be reported. The host names are invented.
 GO = 'go: x@v1: Get "https://p.example/x": '
-SAID = [
+OUTPUTS = [
     ("verifying a.example/x@v1.0.0: checksum mismatch\n\tgo.sum: h1:b\n\nSECURITY ERROR\nThis", "pinned checksum"),
     ("E: Failed to fetch http://deb.example/x.deb  Hash Sum mismatch", "does not match its pinned checksum"),
     ("link: mapping output file failed: write /tmp/x: no space left on device", "the disk is full"),
@@ -151,16 +151,16 @@ SAID = [
     ("go: x: reading http://p.example/x: 403 Forbidden", "registry does not answer"),
     ("Err:1 http://deb.example x InRelease\n  Temporary failure resolving 'deb.example'", "registry does not answer"),
     ("  Could not connect to deb.example:80 (192.0.2.1). - connect (111: refused)", "registry does not answer"),
-    ("k8s.io/api/core/v1: /go/pkg/tool/compile: signal: killed", "want of memory"),
+    ("k8s.io/api/core/v1: /go/pkg/tool/compile: signal: killed", "because memory ran out"),
 ]
 
 
-@pytest.mark.parametrize(("output", "told"), SAID, ids=[output.splitlines()[-1][:40] for output, _ in SAID])
-def test_a_known_cause_is_told_with_its_line_and_cure(output: str, told: str) -> None:
+@pytest.mark.parametrize(("output", "cause"), OUTPUTS, ids=[output.splitlines()[-1][:40] for output, _ in OUTPUTS])
+def test_a_known_cause_is_reported_with_its_line_and_fix(output: str, cause: str) -> None:
     error = explain(f"building\n{output}\nmore\n", "etcd v3")
-    assert told in error.what
+    assert cause in error.what
     assert str(error).startswith(f"etcd v3: {error.what}")
-    assert "\n  fix: " in str(error)
+    assert ". Fix: " in str(error)
     assert error.what.partition("(")[2].rstrip(")").strip("' ")[:20] in output
 
 
@@ -170,17 +170,17 @@ def test_an_unknown_cause_shows_the_last_lines() -> None:
     assert "line 11" not in str(error)
 
 
-def test_a_long_step_says_that_it_lives_and_keeps_its_output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_step_reports_progress_and_keeps_its_output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lab.build.cache.TICK_S", 0.0)
-    said: list[str] = []
-    output = run_shown(["sh", "-c", "echo a; echo b >&2"], "x", said.append, cwd=tmp_path, env={}, unit="packages")
+    lines: list[str] = []
+    output = run_shown(["sh", "-c", "echo a; echo b >&2"], "x", lines.append, cwd=tmp_path, env={}, unit="packages")
     assert output == "a\nb\n"
-    assert said[-1].startswith("x: 2 packages, ")
+    assert lines[-1].startswith("x: 2 packages, ")
     with pytest.raises(PartError, match="bad luck"):
-        run_shown(["sh", "-c", "echo bad luck; exit 3"], "x", said.append, cwd=tmp_path, env={})
+        run_shown(["sh", "-c", "echo bad luck; exit 3"], "x", lines.append, cwd=tmp_path, env={})
 
 
-def test_an_interrupted_step_ends_with_all_that_it_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_step_ends_with_all_its_children(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lab.build.cache.TICK_S", 0.0)
 
     def interrupt(_: str) -> None:
@@ -193,5 +193,5 @@ def test_an_interrupted_step_ends_with_all_that_it_started(tmp_path: Path, monke
     for name in ("child", "grandchild"):
         pid = (tmp_path / name).read_text().strip()
         while Path(f"/proc/{pid}").exists() and "Z" not in Path(f"/proc/{pid}/stat").read_text().split(")")[1]:
-            assert time.monotonic() < end, f"{name} lives on"
+            assert time.monotonic() < end, f"{name} still runs"
             time.sleep(0.02)

@@ -1,4 +1,4 @@
-"""The role lab_cluster over what an earlier lab has left: data of newer programs are not put under older ones."""
+"""The role lab_cluster over the data of an earlier lab: older programs refuse data of newer ones."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ def parts(etcd: str, kubernetes: str) -> dict[str, object]:
 
 
 def check(folder: Path, etcd: str, kubernetes: str) -> str:
-    """What a check run says that would put these versions under data of etcd 3.6.8 and Kubernetes 1.35.4."""
+    """The output of a check run of these versions over data of etcd 3.6.8 and Kubernetes 1.35.4."""
     (folder / "lab").mkdir()
     (folder / "lab/parts.json").write_text(json.dumps(parts("3.6.8", "1.35.4")))
     (folder / "hosts.yml").write_text(INVENTORY)
-    given = {"folder": str(folder / "lab"), "nodes": ["node-0"], "parts": parts(etcd, kubernetes), "context": ""}
-    variables = {f"lab_cluster_{name}": value for name, value in given.items()}
+    inputs = {"folder": str(folder / "lab"), "nodes": ["node-0"], "parts": parts(etcd, kubernetes), "context": ""}
+    variables = {f"lab_cluster_{name}": value for name, value in inputs.items()}
     play = {"hosts": "all", "gather_facts": False, "roles": ["lab_cluster"], "vars": variables}
     (folder / "play.yml").write_text(json.dumps([play]))
     environment = os.environ | {"ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"), "NO_COLOR": "1", "COLUMNS": "400"}
@@ -38,22 +38,22 @@ def check(folder: Path, etcd: str, kubernetes: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("etcd", "kubernetes", "told"),
+    ("etcd", "kubernetes", "refusal"),
     [
         ("3.5.21", "1.35.4", "etcd: got v3.5, expected at least v3.6"),
         ("3.6.8", "1.34.9", "kubernetes: got v1.34, expected at least v1.35"),
     ],
 )
-def test_data_of_a_newer_version_are_refused_with_the_cure(
-    tmp_path: Path, etcd: str, kubernetes: str, told: str
+def test_data_of_a_newer_version_are_refused_with_the_fix(
+    tmp_path: Path, etcd: str, kubernetes: str, refusal: str
 ) -> None:
-    said = " ".join(check(tmp_path, etcd, kubernetes).split())
-    assert told in said
-    assert f"which wrote the data in {tmp_path}/lab" in said
-    assert "let them go (make down)" in said
-    assert "changed=0" in said
+    output = " ".join(check(tmp_path, etcd, kubernetes).split())
+    assert refusal in output
+    assert f"which wrote the data in {tmp_path}/lab" in output
+    assert "or delete the lab (make down)" in output
+    assert "changed=0" in output
 
 
 @pytest.mark.parametrize(("etcd", "kubernetes"), [("3.6.1", "1.35.0"), ("3.10.0", "1.36.1")])
-def test_the_same_and_a_newer_version_go_on(tmp_path: Path, etcd: str, kubernetes: str) -> None:
+def test_the_same_and_a_newer_version_continue(tmp_path: Path, etcd: str, kubernetes: str) -> None:
     assert "Ensure the certificates" in check(tmp_path, etcd, kubernetes)

@@ -1,4 +1,4 @@
-"""The job that `make train` runs has room on the default lab, wherever the pods of the platform have gone.
+"""The job of `make train` fits on the default lab, wherever the pods of the platform run.
 
 Every number is read from what installs it. Node memory comes from the role's own expressions, rendered here.
 """
@@ -22,7 +22,7 @@ from gangplank.k8s.quantity import parse
 
 ROOT = Path(__file__).resolve().parents[3]
 CORES = 2
-# What the kernel leaves of a machine's memory, as MemTotal says it: 96 % is less than any that we have seen.
+# The part of a machine's memory that MemTotal shows: 96 % is less than on any machine we have seen.
 KERNEL_LEAVES = Fraction(96, 100)
 VOLCANO = ("admission_resources", "controller_resources", "scheduler_resources")  # one pod each
 
@@ -37,12 +37,12 @@ def nodes() -> list[str]:
     return list(load("inventories/lab/hosts.yml")["all"]["children"]["lab"]["hosts"])
 
 
-def asked(requests: dict[str, Any]) -> Room:
+def requested(requests: dict[str, Any]) -> Room:
     return parse(str(requests.get("cpu", "0"))), parse(str(requests.get("memory", "0")))
 
 
 def allocatable(machine_mib: int) -> Room:
-    """What each kubelet offers: its capacity, less what its own configuration reserves and keeps free."""
+    """What each kubelet offers: its capacity without what its configuration reserves and keeps free."""
     role = ROOT / "roles/lab_cluster"
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(role / "templates"), trim_blocks=True, undefined=jinja2.ChainableUndefined,
@@ -53,32 +53,32 @@ def allocatable(machine_mib: int) -> Room:
     shared = load("roles/lab_cluster/vars/main.yml")["__lab_cluster_node_memory_mib"]
     values["__lab_cluster_node_memory_mib"] = environment.from_string(shared).render(values)
     kubelet = yaml.safe_load(environment.get_template("kubelet.yaml.j2").render(values))
-    taken = [asked(kubelet.get(kind) or {}) for kind in ("systemReserved", "kubeReserved")]
+    taken = [requested(kubelet.get(kind) or {}) for kind in ("systemReserved", "kubeReserved")]
     free = parse(kubelet["evictionHard"]["memory.available"])
     cores = CORES - sum((cpu for cpu, _ in taken), Fraction())
     return cores, machine_mib * 2**20 - sum(memory for _, memory in taken) - free
 
 
 def of_volcano() -> list[Room]:
-    """Volcano's chart asks for nothing unless it is told (see below); the role's own values are what tells it."""
+    """Volcano's chart requests nothing by default (see below); the role's own values set the requests."""
     custom = load("roles/volcano/vars/main.yml")["__volcano_own_values"].get("custom", {})
-    return [asked((custom.get(name) or {}).get("requests", {})) for name in VOLCANO]
+    return [requested((custom.get(name) or {}).get("requests", {})) for name in VOLCANO]
 
 
 def of_storage() -> list[Room]:
-    return [asked(load("roles/storage/vars/main.yml")["__storage_values"]["resources"]["requests"])]
+    return [requested(load("roles/storage/vars/main.yml")["__storage_values"]["resources"]["requests"])]
 
 
 def of_dns() -> list[Room]:
     values = load("charts/lab-dns/values.yaml")
-    return [asked(values["resources"]["requests"])] * values["replicas"]
+    return [requested(values["resources"]["requests"])] * values["replicas"]
 
 
 COMPONENTS = {"volcano": of_volcano, "storage": of_storage}
 
 
 def platform() -> list[Room]:
-    """What every pod asks for that lab.yml and site.yml put on the lab; a new component has to say so above."""
+    """The requests of all pods that lab.yml and site.yml install; a new component must have a function above."""
     installed = load("inventories/lab/group_vars/all/site.yml")["site_components"]
     return [*of_dns(), *itertools.chain.from_iterable(COMPONENTS[name]() for name in installed)]
 
@@ -87,13 +87,13 @@ def of_job(path: str) -> list[Room]:
     spec = parse_job(load(path), path, {})
     backend = BACKENDS[spec.backend]
     objects = backend.objects(backend.manifests(spec)[-1], Site())
-    pods = [made["spec"]["containers"] for made in objects if made["kind"] == "Pod"]
-    single = [[asked(container["resources"]["requests"]) for container in containers] for containers in pods]
+    pods = [item["spec"]["containers"] for item in objects if item["kind"] == "Pod"]
+    single = [[requested(container["resources"]["requests"]) for container in containers] for containers in pods]
     return [(sum((cpu for cpu, _ in each), Fraction()), sum((ram for _, ram in each), Fraction())) for each in single]
 
 
 def holds(room: Room, places: tuple[int, ...], pods: list[Room]) -> bool:
-    """Whether no node of this size is asked for more than it has, when pod i is on node places[i]."""
+    """Whether all pods fit on nodes of this size, if pod i is on node places[i]."""
     for node in set(places):
         mine = [pod for pod, place in zip(pods, places, strict=True) if place == node]
         if any(sum((pod[axis] for pod in mine), Fraction()) > room[axis] for axis in (0, 1)):
@@ -102,14 +102,14 @@ def holds(room: Room, places: tuple[int, ...], pods: list[Room]) -> bool:
 
 
 def never_fits(room: Room, count: int, platform: list[Room], job: list[Room]) -> list[tuple[int, ...]]:
-    """The placements of the platform's pods that leave no way to place the whole gang."""
+    """The placements of the platform's pods that leave no place for the whole gang."""
     before = (p for p in itertools.product(range(count), repeat=len(platform)) if holds(room, p, platform))
     gangs = list(itertools.product(range(count), repeat=len(job)))
     return [p for p in before if not any(holds(room, p + gang, platform + job) for gang in gangs)]
 
 
 @pytest.mark.parametrize("machine_gib", [8, 24])
-def test_digits_has_room_beside_everything_that_is_installed(machine_gib: int) -> None:
+def test_digits_fits_beside_all_that_is_installed(machine_gib: int) -> None:
     room = allocatable(int(machine_gib * 1024 * KERNEL_LEAVES))
     assert never_fits(room, len(nodes()), platform(), of_job("jobs/digits.yml")) == []
 
@@ -121,7 +121,7 @@ def test_nodes_together_offer_no_more_than_the_machine_has(machine_gib: int) -> 
     assert 0 < allocatable(machine_mib)[1] * len(nodes()) <= (machine_mib - reserved_mib) * 2**20
 
 
-def test_the_pods_of_the_job_are_three_that_ask_for_something() -> None:
+def test_the_job_has_three_pods_with_requests() -> None:
     job = of_job("jobs/digits.yml")
     assert len(job) == 3
     assert all(cpu > 0 and memory > 0 for cpu, memory in job)
@@ -132,8 +132,8 @@ def test_a_gang_that_is_too_large_does_not_fit() -> None:
     assert never_fits(room, len(nodes()), platform(), of_job("jobs/digits.yml") * 3) != []
 
 
-def test_upstream_asks_for_nothing_on_its_own() -> None:
-    """Looks into each chart of Volcano that was built here; before `make parts` there is none to look into."""
+def test_upstreams_default_requests_nothing() -> None:
+    """Reads every chart of Volcano in the cache; before `make parts` there is none."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gangplank"
     for values in cache.glob("parts/volcano-*/charts/volcano/values.yaml"):
         custom = yaml.safe_load(values.read_text())["custom"]

@@ -1,4 +1,4 @@
-"""OCI archives: valid, the same bytes every time, a person's own layer on top; and which images a node's store has."""
+"""OCI archives: valid, the same bytes every time, your own layer on top; and the images of a node's store."""
 
 from __future__ import annotations
 
@@ -91,13 +91,13 @@ def test_a_layer_keeps_executable_bits_and_links_and_nothing_of_this_machine(tmp
     plain.chmod(0o600)
     write_layer(tmp_path / "l.tar", {"/opt/a/run": binary, "/opt/a/plain": plain}, {"/usr/bin/sh": "busybox"})
     with tarfile.open(tmp_path / "l.tar") as layer:
-        found = {member.name: member for member in layer}
-    modes = {name: oct(member.mode) for name, member in found.items()}
+        members = {member.name: member for member in layer}
+    modes = {name: oct(member.mode) for name, member in members.items()}
     folders = {"opt": "0o755", "opt/a": "0o755"}
     assert modes == folders | {"opt/a/run": "0o755", "opt/a/plain": "0o644", "usr/bin/sh": "0o777"}
-    assert found["usr/bin/sh"].issym()
-    assert found["usr/bin/sh"].linkname == "busybox"
-    assert {(m.uid, m.gid, m.uname, m.gname, m.mtime) for m in found.values()} == {(0, 0, "", "", 0)}
+    assert members["usr/bin/sh"].issym()
+    assert members["usr/bin/sh"].linkname == "busybox"
+    assert {(m.uid, m.gid, m.uname, m.gname, m.mtime) for m in members.values()} == {(0, 0, "", "", 0)}
 
 
 def test_a_layer_used_twice_is_stored_once(tmp_path: Path, binary: Path) -> None:
@@ -106,7 +106,7 @@ def test_a_layer_used_twice_is_stored_once(tmp_path: Path, binary: Path) -> None
     check_layout(tmp_path / "i.tar")
 
 
-def test_an_image_of_ones_own_is_the_base_and_a_layer(tmp_path: Path, binary: Path) -> None:
+def test_your_own_image_is_the_base_and_a_layer(tmp_path: Path, binary: Path) -> None:
     base, _ = archive(tmp_path / "base", binary)
     digests = [write_own_image("example.org/mine:1", base, EXAMPLE / "mine", tmp_path / out) for out in ("1", "2")]
     assert digests[0] == digests[1]
@@ -145,19 +145,19 @@ def test_hidden_files_and_caches_stay_out(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("break_it", "told"),
+    ("break_it", "problem"),
     [
-        (lambda base, _: base.write_text("no tar"), "not an OCI archive"),
+        (lambda base, _: base.write_text("no tar"), "expected an OCI archive"),
         (lambda base, _: base.write_bytes(base.read_bytes()[:3000]), "OCI archive"),
         (lambda base, _: base.write_bytes(base.read_bytes().replace(b"ELF", b"XXX", 1)), "is damaged"),
-        (lambda base, _: base.unlink(), "no such archive, nor a part"),
-        (lambda _, folder: (folder / "a.py").unlink(), "the folder is empty"),
-        (lambda _, folder: ((folder / "a.py").unlink(), folder.rmdir()), "no such folder"),
+        (lambda base, _: base.unlink(), "got no such archive, nor a part"),
+        (lambda _, folder: (folder / "a.py").unlink(), "got an empty folder"),
+        (lambda _, folder: ((folder / "a.py").unlink(), folder.rmdir()), "got no such folder"),
     ],
     ids=["no tar", "cut off", "a changed bit", "no file", "empty folder", "no folder"],
 )
 def test_what_cannot_become_an_image_is_one_message(
-    tmp_path: Path, binary: Path, capsys: pytest.CaptureFixture[str], break_it: Any, told: str
+    tmp_path: Path, binary: Path, capsys: pytest.CaptureFixture[str], break_it: Any, problem: str
 ) -> None:
     base, _ = archive(tmp_path / "base", binary)
     folder = tmp_path / "mine"
@@ -166,10 +166,10 @@ def test_what_cannot_become_an_image_is_one_message(
     break_it(base, folder)
     out = tmp_path / "out.tar"
     assert main(["example.org/mine:1", str(base), str(folder), str(out)]) == 1
-    said = capsys.readouterr().err
-    assert said.startswith("error: ")
-    assert told in said
-    assert "fix: " in said
+    output = capsys.readouterr().err
+    assert output.startswith("error: ")
+    assert problem in output
+    assert "Fix: " in output
     assert not list(tmp_path.glob("*out.tar*"))
 
 
@@ -206,37 +206,37 @@ BLOBS = "io.containerd.content.v1.content/blobs/sha256"
 
 
 def test_a_node_gets_links_to_blobs_and_layers_and_databases_of_its_own(tmp_path: Path) -> None:
-    made, node = store(tmp_path / "stores/0"), tmp_path / "node" / "containerd"
-    assert place_store(made, node, f"{tmp_path}/stores")
-    assert (node / BLOBS / "one").samefile(made / "root" / BLOBS / "one")
+    source, node = store(tmp_path / "stores/0"), tmp_path / "node" / "containerd"
+    assert place_store(source, node, f"{tmp_path}/stores")
+    assert (node / BLOBS / "one").samefile(source / "root" / BLOBS / "one")
     assert (node / LAYERS / "1/fs/bin/sh").read_text() == "shell"
     (node / "io.containerd.metadata.v1.bolt/meta.db").write_text("changed by the node")
-    assert (made / "root/io.containerd.metadata.v1.bolt/meta.db").read_text() == "database"
-    assert not place_store(made, node, f"{tmp_path}/stores")
+    assert (source / "root/io.containerd.metadata.v1.bolt/meta.db").read_text() == "database"
+    assert not place_store(source, node, f"{tmp_path}/stores")
     assert (node / "io.containerd.metadata.v1.bolt/meta.db").read_text() == "changed by the node"
 
 
-def test_what_a_node_removes_stays_in_the_store(tmp_path: Path) -> None:
-    made, node = store(tmp_path / "stores/0"), tmp_path / "node"
-    place_store(made, node, f"{tmp_path}/stores")
+def test_files_that_a_node_removes_stay_in_the_store(tmp_path: Path) -> None:
+    source, node = store(tmp_path / "stores/0"), tmp_path / "node"
+    place_store(source, node, f"{tmp_path}/stores")
     shutil.rmtree(node)
-    assert (made / "root" / LAYERS / "1/fs/bin/sh").exists()
+    assert (source / "root" / LAYERS / "1/fs/bin/sh").exists()
 
 
-def test_a_half_placed_store_is_placed_anew(tmp_path: Path) -> None:
+def test_a_half_placed_store_is_placed_again(tmp_path: Path) -> None:
     node = tmp_path / "node"
     (node / "left").mkdir(parents=True)
     assert place_store(store(tmp_path / "stores/0"), node, f"{tmp_path}/stores")
     assert not (node / "left").exists()
 
 
-def test_a_node_on_another_file_system_gets_a_whole_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_node_on_another_file_system_gets_a_complete_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
 
     monkeypatch.setattr(Path, "hardlink_to", refuse)
-    made, node = store(tmp_path / "stores/0"), tmp_path / "node"
-    assert place_store(made, node, "/nowhere")
+    source, node = store(tmp_path / "stores/0"), tmp_path / "node"
+    assert place_store(source, node, "/nowhere")
     assert (node / LAYERS / "1/fs/bin/sh").read_text() == "shell"
 
 
@@ -262,7 +262,7 @@ def test_a_node_is_given_what_it_lacks_or_has_in_another_version(tmp_path: Path)
     assert [path.name for path in tmp_path.iterdir()] == ["images.json"]
 
 
-def test_archives_of_yesterday_are_swept_and_other_parts_left_alone(tmp_path: Path) -> None:
+def test_outdated_archives_are_removed_and_those_of_other_parts_stay(tmp_path: Path) -> None:
     today, yesterday, other = (tmp_path / "images" / f"{name}-{key * 16}" for name, key in
                                (("trainer", "a"), ("trainer", "b"), ("trainer-mine", "c")))  # fmt: skip
     for folder in (today, yesterday, other):

@@ -1,4 +1,4 @@
-"""The lab's certificates: what a strict client accepts, and when one is made anew."""
+"""The lab's certificates: what a strict client accepts, and when they are renewed."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 
-from lab.host.pki import Wanted, ensure
+from lab.host.pki import Leaf, ensure
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-API = Wanted("api", "kube-apiserver", sans=("127.0.0.1", "localhost"))
-CLIENT = Wanted("admin", "admin", "system:masters")
+API = Leaf("api", "kube-apiserver", sans=("127.0.0.1", "localhost"))
+CLIENT = Leaf("admin", "admin", "system:masters")
 
 
 def greet(folder: Path, name: str) -> None:
@@ -24,10 +24,10 @@ def greet(folder: Path, name: str) -> None:
     server.load_cert_chain(folder / "api.crt", folder / "api.key")
     client = ssl.create_default_context(cafile=folder / "ca.crt")
     client.verify_flags |= ssl.VERIFY_X509_STRICT
-    there, back = ssl.MemoryBIO(), ssl.MemoryBIO()
+    outbound, inbound = ssl.MemoryBIO(), ssl.MemoryBIO()
     ends = [
-        client.wrap_bio(back, there, server_hostname=name),
-        server.wrap_bio(there, back, server_side=True),
+        client.wrap_bio(inbound, outbound, server_hostname=name),
+        server.wrap_bio(outbound, inbound, server_side=True),
     ]
     for end in ends * 2:
         try:
@@ -48,16 +48,16 @@ def test_it_accepts_no_other_name(tmp_path: Path) -> None:
         greet(tmp_path, "elsewhere")
 
 
-def test_what_is_there_stays(tmp_path: Path) -> None:
+def test_existing_ones_stay(tmp_path: Path) -> None:
     ensure(tmp_path, ["ca"], [API, CLIENT])
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     assert ensure(tmp_path, ["ca"], [API, CLIENT]) == []
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
-def test_other_names_and_an_old_form_make_a_certificate_anew(tmp_path: Path) -> None:
+def test_other_names_and_an_old_form_renew_a_certificate(tmp_path: Path) -> None:
     ensure(tmp_path, ["ca"], [API])
-    more = Wanted("api", "kube-apiserver", sans=("127.0.0.1", "198.18.0.1"))
+    more = Leaf("api", "kube-apiserver", sans=("127.0.0.1", "198.18.0.1"))
     assert ensure(tmp_path, ["ca"], [more]) == ["api"]
     old(tmp_path)
     with pytest.raises(ssl.SSLCertVerificationError, match="Authority Key Identifier"):
@@ -67,7 +67,7 @@ def test_other_names_and_an_old_form_make_a_certificate_anew(tmp_path: Path) -> 
 
 
 def old(folder: Path) -> None:
-    """Put a certificate there as it was made before: without its authority's key identifier."""
+    """Replace the certificate with one of the old form: without its authority's key identifier."""
     key = serialization.load_pem_private_key((folder / "ca.key").read_bytes(), None)
     now = x509.load_pem_x509_certificate((folder / "api.crt").read_bytes())
     builder = x509.CertificateBuilder(now.issuer, now.subject, now.public_key(), now.serial_number,

@@ -1,4 +1,4 @@
-"""The checks of a machine before the lab is built on it: made-up machines, and this one."""
+"""The checks of a machine before the lab is built on it: invented machines, and this one."""
 
 from __future__ import annotations
 
@@ -27,27 +27,27 @@ GOOD = preflight.Host(
     namespaces=frozenset({"net", "mnt"}),
     features=frozenset({"bridge", "br_netfilter", "overlay", "veth"}),
     loadable=frozenset(),
-    found=frozenset(preflight.PROGRAMS),
+    programs=frozenset(preflight.PROGRAMS),
     cache="/home/ann/.cache/gangplank",
     cache_free_gib=25,
     cache_warm=False,
     state="/var/lib/gangplank/lab",
     state_free_gib=8,
     memory_gib=6,
-    lab_there=False,
+    lab_exists=False,
     addresses=(("192.168.1.7/24", "eth0"), ("127.0.0.1/8", "lo"), ("fe80::1/64", "eth0")),
     routes=(("0.0.0.0/0", "eth0"), ("192.168.1.0/24", "eth0")),
 )
 LAB = dataclasses.replace(
     GOOD,
-    lab_there=True,
+    lab_exists=True,
     links=frozenset({"lo", "eth0", "gangplank0"}),
     addresses=(*GOOD.addresses, ("198.18.0.254/24", "gangplank0")),
     routes=(*GOOD.routes, ("198.18.0.0/24", "gangplank0")),
     pinned=("gangplank-node-0", "gangplank-switch"),
 )
 
-# what differs from a good machine -> what the one line must say
+# difference from a good machine -> what its one line must contain
 BAD = [
     ({"user": 1000}, ["user: got uid 1000", "sudo"]),
     ({"capabilities": frozenset({"CAP_NET_ADMIN"})}, ["without CAP_SYS_ADMIN", "privileged"]),
@@ -87,59 +87,59 @@ BAD = [
 
 @pytest.mark.parametrize("host", [GOOD, LAB], ids=["fresh", "with the lab on it"])
 def test_a_good_machine_has_no_problem(host: object) -> None:
-    assert preflight.problems(host, NEEDS) == []
+    assert preflight.find_problems(host, NEEDS) == []
 
 
-@pytest.mark.parametrize(("bad", "told"), BAD, ids=[told[0] for _, told in BAD])
-def test_each_fault_is_one_line_with_its_cure(bad: dict[str, object], told: list[str]) -> None:
-    (line,) = preflight.problems(dataclasses.replace(GOOD, **bad), NEEDS)
+@pytest.mark.parametrize(("bad", "texts"), BAD, ids=[texts[0] for _, texts in BAD])
+def test_each_fault_is_one_line_with_its_fix(bad: dict[str, object], texts: list[str]) -> None:
+    (line,) = preflight.find_problems(dataclasses.replace(GOOD, **bad), NEEDS)
     assert "\n" not in line
     assert ": got " in line
     assert ", expected " in line
     assert ". Fix: " in line
-    for part in told:
+    for part in texts:
         assert part in line
 
 
 @pytest.mark.parametrize("name", sorted(preflight.PROGRAMS))
 def test_a_missing_program_is_named_with_its_package(name: str) -> None:
-    (line,) = preflight.problems(dataclasses.replace(GOOD, found=GOOD.found - {name}), NEEDS)
+    (line,) = preflight.find_problems(dataclasses.replace(GOOD, programs=GOOD.programs - {name}), NEEDS)
     package = preflight.PROGRAMS[name]
     assert f"no {name} (package {package})" in line
     assert line.endswith(f"Fix: apt-get install {package}")
 
 
 def test_missing_programs_are_one_command_to_install() -> None:
-    (line,) = preflight.problems(dataclasses.replace(GOOD, found=frozenset({"cp"})), NEEDS)
+    (line,) = preflight.find_problems(dataclasses.replace(GOOD, programs=frozenset({"cp"})), NEEDS)
     packages = sorted(set(preflight.PROGRAMS.values()) - {"coreutils"})
     assert line.endswith(f"apt-get install {' '.join(packages)}")
 
 
-def test_all_faults_are_told_at_once() -> None:
+def test_all_faults_are_reported_together() -> None:
     alone = [dict.fromkeys(bad) | bad for bad, _ in BAD if not {"user", "machine", "controllers", "links"} & set(bad)]
     together: dict[str, object] = {}
     for bad in alone:
         together |= bad
-    lines = preflight.problems(dataclasses.replace(GOOD, **together, found=frozenset()), NEEDS)
+    lines = preflight.find_problems(dataclasses.replace(GOOD, **together, programs=frozenset()), NEEDS)
     kinds = {line.split(":")[0] for line in lines}
     assert {"cgroups", "kernel", "programs", "memory of the machine", "network namespaces", "capabilities"} <= kinds
     assert len(lines) >= 9
 
 
-def test_a_running_lab_excuses_only_its_own() -> None:
+def test_a_running_lab_excuses_only_its_own_links() -> None:
     stranger = dataclasses.replace(LAB, addresses=(*LAB.addresses, ("198.18.0.1/24", "br-lan")))
-    (line,) = preflight.problems(stranger, NEEDS)
+    (line,) = preflight.find_problems(stranger, NEEDS)
     assert "br-lan" in line
 
 
 @pytest.mark.parametrize("cidr", ["0.0.0.0/0", "0.0.0.0/1", "128.0.0.0/1", "198.20.0.0/16", "198.18.1.0/24"])
-def test_routes_that_give_way_to_the_labs_are_no_problem(cidr: str) -> None:
-    assert preflight.problems(dataclasses.replace(GOOD, routes=((cidr, "tun0"),)), NEEDS) == []
+def test_wider_routes_are_not_a_problem(cidr: str) -> None:
+    assert preflight.find_problems(dataclasses.replace(GOOD, routes=((cidr, "tun0"),)), NEEDS) == []
 
 
-def test_a_foreign_containerd_is_told_and_no_problem() -> None:
+def test_another_containerd_is_mentioned_and_not_a_problem() -> None:
     host = dataclasses.replace(GOOD, daemons=("containerd", "kubelet"))
-    assert preflight.problems(host, NEEDS) == []
+    assert preflight.find_problems(host, NEEDS) == []
     (note,) = preflight.notes(host)
     assert "containerd, kubelet on this machine: left alone" in note
     assert preflight.notes(GOOD) == []
@@ -153,11 +153,11 @@ def test_this_machines_facts_are_read(tmp_path: Path) -> None:
     assert 0.1 < host.memory_gib < 100_000
     assert not host.cache_warm
     assert host.namespaces == {"net", "mnt"}
-    assert {"cp", "tar"} <= host.found
+    assert {"cp", "tar"} <= host.programs
     assert ("127.0.0.1/8", "lo") in host.addresses
 
 
-def test_a_filled_cache_is_known(tmp_path: Path) -> None:
+def test_a_filled_cache_is_recognised(tmp_path: Path) -> None:
     for kind in ("parts", "roots", "stores"):
         assert not lab_host.gather(str(tmp_path), "/").cache_warm
         (tmp_path / kind).mkdir()
@@ -176,19 +176,19 @@ def test_the_networks_are_those_of_the_lab() -> None:
 
 
 def test_a_bad_machine_ends_the_play_with_lines_and_no_traceback(tmp_path: Path) -> None:
-    given = {
+    inputs = {
         "preflight_memory_gib": 1_000_000,
         "preflight_disk_cold_gib": 1_000_000,
         "preflight_cache_folder": str(tmp_path),
     }
     (tmp_path / "play.yml").write_text(
-        yaml.safe_dump([{"hosts": "localhost", "gather_facts": False, "roles": ["preflight"], "vars": given}])
+        yaml.safe_dump([{"hosts": "localhost", "gather_facts": False, "roles": ["preflight"], "vars": inputs}])
     )
     command = [sys.executable, "-m", "ansible.cli.playbook", str(tmp_path / "play.yml")]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    said = done.stdout + done.stderr
+    output = done.stdout + done.stderr
     assert done.returncode == 2
-    assert "- memory of the machine: got " in said
-    assert f"- disk of {tmp_path}: got " in said
-    assert "Traceback" not in said
-    assert "changed=0" in said
+    assert "- memory of the machine: got " in output
+    assert f"- disk of {tmp_path}: got " in output
+    assert "Traceback" not in output
+    assert "changed=0" in output

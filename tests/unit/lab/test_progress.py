@@ -1,4 +1,4 @@
-"""What a long build says of the time that is left."""
+"""The remaining time that a long build reports."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Clock:
 def test_the_estimate_follows_the_pace_of_the_machine(slowness: float, minutes: int) -> None:
     clock = Clock()
     progress = Progress({"kubernetes": 600, "volcano": 540, "trainer": 60}, clock, cores=2)
-    assert progress.shown() == "; about 20 min left"
+    assert progress.estimate() == "; about 20 min left"
     progress.begin("kubernetes")
     clock.now_s = 600 * slowness
     progress.begin("volcano")
@@ -29,13 +29,13 @@ def test_the_estimate_shrinks_while_a_step_runs_and_never_reaches_zero() -> None
     clock = Clock()
     progress = Progress({"kubernetes": 300}, clock, cores=2)
     progress.begin("kubernetes")
-    shown = []
+    estimates = []
     for clock.now_s in (0, 100, 200, 299, 1000):
-        shown.append(progress.left_s())
-    assert shown == sorted(shown, reverse=True)
-    assert shown[-1] > 0
+        estimates.append(progress.left_s())
+    assert estimates == sorted(estimates, reverse=True)
+    assert estimates[-1] > 0
 
 
 def test_a_short_build_has_no_estimate() -> None:
-    assert Progress({"etcd": 20}, cores=2).shown() == ""
-    assert Progress({}).shown() == ""
+    assert Progress({"etcd": 20}, cores=2).estimate() == ""
+    assert Progress({}).estimate() == ""

@@ -31,7 +31,7 @@ def fake_go(folder: Path, version: str) -> Path:
 
 @pytest.fixture
 def pinned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Stand in for the download of the pinned toolchain; the list tells which were fetched."""
+    """Stand in for the download of the pinned toolchain; the list has the fetched versions."""
     fetched: list[str] = []
 
     def fetch(pins: Pins, draft: Path, _: object) -> None:
@@ -47,17 +47,17 @@ def pinned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_the_pinned_go_builds_whatever_the_machine_has(tmp_path: Path, pinned: list[str], version: str | None) -> None:
     if version is not None:
         fake_go(tmp_path / "path", version)
-    said: list[str] = []
-    assert find_go(PINS, tmp_path / "cache", said.append) == tmp_path / "cache/go/1.26.6/bin/go"
-    assert said == ["go 1.26.6: fetching the pinned toolchain"]
-    find_go(PINS, tmp_path / "cache", said.append)
+    lines: list[str] = []
+    assert find_go(PINS, tmp_path / "cache", lines.append) == tmp_path / "cache/go/1.26.6/bin/go"
+    assert lines == ["go 1.26.6: fetching the pinned toolchain"]
+    find_go(PINS, tmp_path / "cache", lines.append)
     assert pinned == ["1.26.6"]
 
 
 def test_a_toolchain_of_another_version_is_refused(tmp_path: Path, pinned: list[str]) -> None:
     find_go(PINS, tmp_path / "cache", print)
     fake_go(tmp_path / "cache/go/1.26.6/bin", "go1.26.7")
-    with pytest.raises(PartError, match=r"the toolchain answers go1\.26\.7, expected go1\.26\.6\n.*remove "):
+    with pytest.raises(PartError, match=r"got go1\.26\.7, expected go1\.26\.6\. Fix: remove "):
         find_go(PINS, tmp_path / "cache", print)
     assert pinned == ["1.26.6"]
 
@@ -65,14 +65,14 @@ def test_a_toolchain_of_another_version_is_refused(tmp_path: Path, pinned: list[
 def test_a_toolchain_that_does_not_run_is_reported(tmp_path: Path, pinned: list[str]) -> None:
     find_go(PINS, tmp_path / "cache", print)
     (tmp_path / "cache/go/1.26.6/bin/go").chmod(0o644)
-    with pytest.raises(PartError, match="answers nothing, expected"):
+    with pytest.raises(PartError, match="got no version, expected"):
         find_go(PINS, tmp_path / "cache", print)
     assert len(pinned) == 1
 
 
 def test_a_machine_without_a_pinned_toolchain_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(PartError, match="no pinned Go toolchain"):
+    with pytest.raises(PartError, match="expected one with a checksum of Go"):
         find_go(PINS, tmp_path / "cache", print)
     assert not list((tmp_path / "cache/go").iterdir())
 
@@ -102,8 +102,8 @@ def test_every_pin_is_whole() -> None:
             assert not image.root or image.root in pins.roots
             for source in image.binaries:
                 owner, _, command = source.rpartition("/")
-                known = pins.parts[owner] if owner else part
-                assert command in known.commands | known.files
+                maker = pins.parts[owner] if owner else part
+                assert command in maker.commands | maker.files
     assert all(len(digest) == 64 for digest in pins.go_sha256.values())
 
 
@@ -127,10 +127,11 @@ def test_an_unknown_part_is_refused(
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert builder.main(["etcd", "ectd", "kubernets"]) == 1
-    said = capsys.readouterr()
-    assert said.err.startswith("error: lab_parts_wanted: unknown part ectd, kubernets\n  fix: choose of: ")
-    assert "kubernetes, " in said.err
-    assert said.out == ""
+    output = capsys.readouterr()
+    refusal = "error: lab_parts_wanted: got ectd, kubernets, expected names of parts. Fix: choose from "
+    assert output.err.startswith(refusal)
+    assert "kubernetes, " in output.err
+    assert output.out == ""
     assert list(tmp_path.iterdir()) == []
 
 
@@ -142,22 +143,22 @@ def raising(error: BaseException) -> Callable[..., object]:
 
 
 @pytest.mark.parametrize(
-    ("error", "code", "told"),
+    ("error", "code", "message"),
     [
-        (PartError("what", "where", "the fix"), 1, "error: where: what\n  fix: the fix\n"),
+        (PartError("what", "where", "the fix"), 1, "error: where: what. Fix: the fix\n"),
         (OSError(28, "No space left on device", "lock.json"), 1, "error: lock.json: the disk is full"),
-        (KeyboardInterrupt(), 130, "\nstopped; what was finished is kept, run it again to go on\n"),
+        (KeyboardInterrupt(), 130, "\ninterrupted; finished parts are kept. Run it again to continue\n"),
     ],
     ids=["a part", "a full disk", "Ctrl-C"],
 )
 def test_the_exit_code_and_the_one_message(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: BaseException, code: int, told: str
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: BaseException, code: int, message: str
 ) -> None:
     monkeypatch.setattr(builder, "build", raising(error))
     assert builder.main([]) == code
-    said = capsys.readouterr()
-    assert said.err.startswith(told)
-    assert said.out == ""
+    output = capsys.readouterr()
+    assert output.err.startswith(message)
+    assert output.out == ""
 
 
 def test_a_dry_run_of_an_empty_cache_makes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -169,8 +170,8 @@ def test_a_dry_run_of_an_empty_cache_makes_nothing(tmp_path: Path, monkeypatch: 
     pause = Part("pause", "v1", "gangplank/lab/pause", commands={"pause": "gangplank/lab/pause"})
     pins = dataclasses.replace(PINS, parts={"pause": pause}, roots={"node": root})
     monkeypatch.setattr(builder, "load_pins", lambda: pins)
-    found = builder.build(["pause"], print, dry=True)
-    assert found["built"] == ["pause v1"]
-    assert found["bin"] == {}
+    result = builder.build(["pause"], print, dry=True)
+    assert result["built"] == ["pause v1"]
+    assert result["bin"] == {}
     assert not (tmp_path / "cache").exists()
     assert not (tmp_path / "lock.json").exists()
