@@ -20,9 +20,12 @@ from lab.build.cache import Say, building, run_shown, sha256_file
 from lab.errors import PartError, explain
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from lab.build.lock import Packages
     from lab.build.versions import Root
 
+KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
 # Unused in a container: a third of the files, and nearly half of the trainer's root.
 EXCLUDED = (
     *("/usr/share/doc/*", "/usr/share/man/*", "/usr/share/locale/*", "/usr/share/info/*", "/usr/share/lintian/*"),
@@ -111,8 +114,7 @@ class Debs:
         for name in ("state/lists/partial", "cache/archives/partial"):
             (base / name).mkdir(parents=True, exist_ok=True)
         (base / "status").touch()
-        keyring = "/usr/share/keyrings/debian-archive-keyring.gpg"
-        (base / "sources.list").write_text(f"deb [signed-by={keyring}] {_mirror()} {suite} main\n")
+        (base / "sources.list").write_text(f"deb [signed-by={KEYRING}] {_mirror()} {suite} main\n")
         settings = {
             "Dir::State": base / "state",
             "Dir::State::status": base / "status",
@@ -148,7 +150,7 @@ class Debs:
         return self.folder / f"{name}_{version.replace(':', '%3a')}.deb"
 
     def fetch(self, root: Root, locked: Packages) -> Packages:
-        """Fetch the packages of `root`, at the locked versions if the archive still has them all, and return them.
+        """Fetch and return the packages of `root`: at the locked versions that the archive has, else at the newest.
 
         Raises PartError if the archive has other bytes of a locked version, or only older versions.
         """
@@ -157,19 +159,27 @@ class Debs:
         run_shown(["apt-get", *options, "update"], where, self.say, cwd=self.folder, env=_env())
         required = ["?essential"] if root.variant == "essential" else []
         install = ["apt-get", *options, "install", "--yes", *required, *root.packages]
-        pinned = [f"{name}={version}" for name, (version, _) in locked.items()]
         self.say(f"{where}: resolving")
+        offered = self._offered(options, locked) if locked else set()
+        kept = [f"{name}={version}" for name, (version, _) in locked.items() if (name, version) in offered]
+        if len(kept) < len(locked):
+            self.say(f"{where}: the archive no longer has {len(locked) - len(kept)} of the locked versions")
         try:
-            resolved = self._resolve([*install, *pinned], where)
-        except PartError:
-            if not pinned:
+            resolved = self._resolve([*install, *kept], where)
+        except PartError:  # the new versions do not go with the locked ones
+            if not kept:
                 raise
-            self.say(f"{where}: the archive no longer has all of the locked versions")
-            pinned = []
+            kept = []
             resolved = self._resolve(install, where)
         self._check(root, locked, resolved)
-        self._download([*install, *pinned], where, resolved, self.apt / root.suite / "cache" / "archives")
+        self._download([*install, *kept], where, resolved, self.apt / root.suite / "cache" / "archives")
         return resolved
+
+    @staticmethod
+    def _offered(options: list[str], names: Iterable[str]) -> set[tuple[str, str]]:
+        """The (name, version) pairs of these packages in the archive."""
+        rows = _output(["apt-cache", *options, "madison", *names], "apt").splitlines()
+        return {(name.strip(), version.strip()) for name, version, *_ in (row.split("|") for row in rows)}
 
     @staticmethod
     def _resolve(install: list[str], where: str) -> Packages:
