@@ -39,10 +39,7 @@ def build_commands(part: Part, go: Path, out: Path, say: Say) -> None:
         source = Path(scratch) / part.name
         shutil.copytree(MODULES / part.name, source)
         if part.copy:
-            try:
-                part.copy.place(source, str(go), go_environment(go))
-            except RuntimeError as error:
-                raise explain(str(error), where) from error
+            part.copy.place(source, str(go), go_environment(go))
         env = go_environment(go) | {"TMPDIR": scratch}
         stamps = " ".join(f"-X {name}={value}" for name, value in part.stamp.items())
         flags = ["-v", "-tags", part.tags, "-ldflags", f"-s -w -buildid= {stamps}"]

@@ -53,6 +53,8 @@ class Workshop:
         """The part's folder in the cache, built or not."""
         pinned = dataclasses.asdict(part) | {"images": None}
         del pinned["beside"], pinned["build_s"]  # go.mod says it; the time does not change a byte
+        if part.copy:
+            del pinned["copy"]["sum"]  # it proves the bytes, and the version names them
         key = digest_of(RECIPE, pinned, f"go{self.pins.go_version}", *recipe(part))
         return self.home / "parts" / f"{part.name}-{part.version}-{key}"
 

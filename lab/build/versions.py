@@ -13,6 +13,8 @@ from typing import Any
 
 import yaml
 
+from lab.errors import PartError, explain
+
 LAB = Path(__file__).resolve().parents[1]
 MODULES = LAB / "modules"
 
@@ -23,16 +25,22 @@ class Copy:
 
     module: str
     version: str
+    sum: str
+    """Its hash, as go.sum would have it: a module that a path replaces has none there."""
     to: str
 
     def place(self, folder: Path, go: str, env: dict[str, str]) -> Path:
-        """Copy the module, verified by the checksum database, and our overlay into `folder`; return its path."""
+        """Copy the module, compared with its hash, and our overlay into `folder`; return its path. Raises PartError."""
         command = [go, "mod", "download", "-json", f"{self.module}@{self.version}"]
         env = env | {"GOFLAGS": "-mod=mod"}  # LAB has no go.mod to read
         answer = subprocess.run(command, env=env, cwd=LAB, capture_output=True, text=True, check=False)
         download = json.loads(answer.stdout or "{}")
         if "Dir" not in download:
-            raise RuntimeError(download.get("Error") or answer.stderr)
+            raise explain(download.get("Error") or answer.stderr, self.module)
+        if download.get("Sum") != self.sum:
+            fix = "empty the module cache and run it again; for a new version, correct `sum` in lab/versions.yml"
+            what = f"got {download.get('Sum', 'no hash')}, expected {self.sum}; nothing was used"
+            raise PartError(what, f"{self.module}@{self.version}", fix)
         target = folder / self.to
         shutil.copytree(download["Dir"], target, dirs_exist_ok=True)
         for path in [target, *target.rglob("*")]:

@@ -77,6 +77,27 @@ def test_a_machine_without_a_pinned_toolchain_is_refused(tmp_path: Path, monkeyp
     assert not list((tmp_path / "cache/go").iterdir())
 
 
+@pytest.mark.parametrize("same", [True, False])
+def test_c2_a_copied_module_is_compared_with_the_hash_of_the_pin(tmp_path: Path, same: bool) -> None:
+    """Replaced by a path, it is not in go.sum: GOSUMDB=off, or a forged answer of the database, let other bytes in."""
+    pin = load_pins().parts["volcano"].copy
+    assert pin
+    assert pin.sum.startswith("h1:")
+    (tmp_path / "module").mkdir()
+    (tmp_path / "module" / "go.mod").write_text(f"module {pin.module}\n")
+    answer = {"Dir": str(tmp_path / "module"), "Sum": pin.sum if same else "h1:other="}
+    go = tmp_path / "go"
+    go.write_text(f"#!/bin/sh\necho '{json.dumps(answer)}'\n")
+    go.chmod(0o755)
+    (tmp_path / "part").mkdir()
+    if same:
+        assert (pin.place(tmp_path / "part", str(go), {}) / "go.mod").exists()
+    else:
+        with pytest.raises(PartError, match=f"got h1:other=, expected {pin.sum}".replace("+", r"\+")):
+            pin.place(tmp_path / "part", str(go), {})
+        assert list((tmp_path / "part").iterdir()) == []
+
+
 def test_the_users_settings_cannot_switch_verification_off(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("GOFLAGS", "GONOSUMDB", "GONOSUMCHECK", "GOPRIVATE", "GOINSECURE", "GOOS", "GOEXPERIMENT", "GOSUMDB"):
         monkeypatch.setenv(name, "evil")
@@ -95,7 +116,8 @@ def test_every_pin_is_whole() -> None:
         assert bool(part.module) == bool(part.commands or part.charts), part.name
         if part.module and not part.module.startswith("gangplank/"):
             sums = (MODULES / part.name / "go.sum").read_text()
-            assert f"{part.module} {part.version} h1:" in sums
+            for module, version in {part.module: part.version, **part.beside}.items():
+                assert f"{module} {version} h1:" in sums
             assert f"{part.module} {part.version}" in (MODULES / part.name / "go.mod").read_text()
         for image in part.images:
             assert "{" not in image.name
