@@ -127,6 +127,10 @@ pins: setup ## write lab/modules/*/go.{mod,sum} from lab/versions.yml
 relock: setup ## write lab/lock.json: the packages and the digests of everything, as built here (nothing else writes it)
 	.venv/bin/python -m lab.build --relock
 
+.PHONY: verify
+verify: setup ## hash the whole cache again; what differs from lab/lock.json or go.sum is named and removed
+	@.venv/bin/python -m lab.build.verify
+
 .PHONY: docs
 docs: setup ## write what is made from values, argument specs and the library: READMEs, docs and the job chart's schema
 	@.venv/bin/python -m tools.write_job_chart --write

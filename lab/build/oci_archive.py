@@ -88,6 +88,14 @@ def read_image(archive: Path) -> tuple[list[Layer], dict[str, Any]]:
         raise PartError(f"got {error!r}, expected an OCI archive", str(archive), fix) from error
 
 
+def manifest_digest(archive: Path) -> str:
+    """The digest of the manifest in an OCI archive, sha256:…, once every blob is verified."""
+    read_image(archive)
+    with tarfile.open(archive, "r:") as content:
+        index = content.extractfile("index.json")
+        return str(json.load(index)["manifests"][0]["digest"]) if index else ""
+
+
 def write_image(target: Path, name: str, layers: list[Layer], config: dict[str, Any]) -> str:
     """Write an OCI layout archive holding one image called `name`; return its manifest digest, sha256:…"""
     arch = ARCHITECTURES.get(platform.machine(), platform.machine())

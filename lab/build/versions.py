@@ -131,6 +131,8 @@ class Pins:
     roots: dict[str, Root]
     on_demand: frozenset[str] = frozenset()
     """Parts that only one scenario or test needs, and builds; `make parts` omits them."""
+    go_tree: dict[str, str] = field(default_factory=dict)
+    """Digest of the unpacked toolchain, by architecture; see lab.build.verify.tree_digest."""
 
 
 def _expand(value: Any, version: str) -> Any:
@@ -160,6 +162,7 @@ def load_pins() -> Pins:
         on_demand=on_demand,
         go_version=raw["go"]["version"],
         go_sha256=raw["go"]["sha256"],
+        go_tree=raw["go"]["tree"],
         parts={name: _part(name, part) for name, part in raw["parts"].items()},
         roots={name: Root(name=name, **root) for name, root in raw["roots"].items()},
     )
