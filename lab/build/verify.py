@@ -126,7 +126,9 @@ def charts(shop: Workshop, part: Part, source: Path) -> Iterator[Finding]:
     for name, path in part.charts.items():
         module = part.owner(path)[0]
         origin = module_folder(part, module, shop.go, source) / path.removeprefix(f"{module}/")
+        inner = tuple(other.removeprefix(f"{name}/") + "/" for other in part.charts if other.startswith(f"{name}/"))
         copies = {str(file.relative_to(folder / "charts" / name)) for file in files_in(folder / "charts" / name)}
+        copies = {file for file in copies if not file.startswith(inner)}  # a chart inside this one has its own turn
         originals = {str(file.relative_to(origin)) for file in files_in(origin)}
         both = copies & originals
         _, differing, unreadable = filecmp.cmpfiles(origin, folder / "charts" / name, both, shallow=False)
