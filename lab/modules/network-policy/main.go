@@ -5,7 +5,6 @@
 package main
 
 import (
-	"bytes"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
@@ -16,7 +15,6 @@ import (
 	"log"
 	"net/http"
 	"os"
-	"os/exec"
 	"time"
 )
 
@@ -45,14 +43,14 @@ func main() {
 	for _, path := range []string{"/api/v1/pods", "/api/v1/namespaces", "/apis/networking.k8s.io/v1/networkpolicies"} {
 		go follow(client, *api+path, path, state)
 	}
-	last := ""
+	table, last := newTable(), ""
 	for range state.changed {
 		time.Sleep(settle)
 		rules, whole := state.rules(*node)
 		if !whole || rules == last {
 			continue
 		}
-		if err := apply(rules); err != nil {
+		if err := table.apply(rules); err != nil {
 			log.Printf("%v", err)
 			time.Sleep(again)
 			state.tell()
@@ -149,14 +147,4 @@ func changes(client *http.Client, url, version, kind string, state *state) (stri
 			state.set(kind, event.Object, event.Type == "DELETED")
 		}
 	}
-}
-
-// apply replaces the whole table at once.
-func apply(rules string) error {
-	command := exec.Command("iptables-restore", "--wait", "5", "--table", "security")
-	command.Stdin = bytes.NewBufferString(rules)
-	if told, err := command.CombinedOutput(); err != nil {
-		return fmt.Errorf("iptables-restore: %w: %s", err, told)
-	}
-	return nil
 }

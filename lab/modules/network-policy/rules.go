@@ -48,9 +48,13 @@ func (s *state) rules(node string) (string, bool) {
 			}
 			chain := way + "-" + address
 			fmt.Fprintf(&chains, ":%s - [0:0]\n", chain)
+			// A connection from before the pod was guarded has been forgotten. Its packets in the other direction must not
+			// make it known again: they would do so without a look at this chain.
 			if way == "Ingress" {
+				fmt.Fprintf(&out, "-A FORWARD -s %s -p tcp ! --syn -j DROP\n", address)
 				fmt.Fprintf(&out, "-A FORWARD -d %s -j %s\n", address, chain)
 			} else {
+				fmt.Fprintf(&out, "-A FORWARD -d %s -p tcp ! --syn -j DROP\n", address)
 				fmt.Fprintf(&out, "-A FORWARD -s %s -j %s\n-A INPUT -s %s -j %s\n", address, chain, address, chain)
 			}
 			slices.Sort(allowed)
