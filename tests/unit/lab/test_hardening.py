@@ -75,7 +75,8 @@ def test_b7_the_api_server_may_use_the_kubelets_and_nothing_else() -> None:
 
 @pytest.mark.parametrize("node", ["node-0", "node-7"])
 def test_b7_a_kubelet_is_its_node_and_no_more(node: str) -> None:
-    environment = jinja2.Environment(loader=jinja2.FileSystemLoader(ROLE / "templates"), autoescape=False)  # noqa: S701
+    loader = jinja2.FileSystemLoader(ROLE / "templates")
+    environment = jinja2.Environment(loader=loader, autoescape=False)  # noqa: S701  for YAML
     environment.filters["regex_search"] = lambda text, _: text.rpartition("-")[2]
     template = environment.get_template("kubelet-certificates.j2")
     (leaf,) = yaml.safe_load(template.render(lab_cluster_nodes=[node], lab_cluster_node_prefix="x"))
