@@ -4,6 +4,6 @@ from __future__ import annotations
 
 import sys
 
-from gangplank.cli.main import main
+from gangplank.cli import main
 
 sys.exit(main())

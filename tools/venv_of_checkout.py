@@ -13,7 +13,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 BEGINNING = re.compile(rb"#!/bin/sh\n'''exec' .*\n' '''\n|#!.*python.*\n")  # of a command that pip made, either way
-GANGPLANK = b"import sys\n\nfrom gangplank.cli.main import main\n\nsys.exit(main())\n"
+GANGPLANK = b"import sys\n\nfrom gangplank.cli import main\n\nsys.exit(main())\n"
 
 
 def main(shared: Path) -> None:

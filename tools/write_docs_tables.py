@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING
 
 from gangplank.backends import BACKENDS, wiring
 from gangplank.backends.base import Site
+from gangplank.cli import main as gangplank
 from gangplank.cli import terminal
-from gangplank.cli.main import main as gangplank
-from gangplank.cli.main import parser
+from gangplank.cli.parser import command_line
 from gangplank.proof.claims import CLAIMS
 from gangplank.site.storage import KINDS
 from gangplank.spec import JobSpec, Script
@@ -113,7 +113,7 @@ def command_section(words: str, part: argparse.ArgumentParser, summary: str) -> 
 def commands_page() -> str:
     """docs/commands.md, without its introduction."""
     codes = table(["exit status", "meaning"], CODE.findall(terminal.CODES))
-    return "\n\n".join([codes, *(command_section(*one) for one in commands(parser()))])
+    return "\n\n".join([codes, *(command_section(*one) for one in commands(command_line()))])
 
 
 def variable(line: Sequence[str], flag: str) -> str:

@@ -1,1 +1,55 @@
-"""The gangplank command."""
+"""The gangplank command: reads its command line and runs the module of the command."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from gangplank.cli.parser import command_line
+from gangplank.cli.terminal import CLUSTER, INTERRUPTED, OK, complain
+from gangplank.errors import GangplankError
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable, Sequence
+
+MODULES = {  # of gangplank/cli, by command; each has a function of the command's name
+    "expand": "expand",
+    "submit": "jobs",
+    "status": "jobs",
+    "logs": "jobs",
+    "scale": "jobs",
+    "delete": "jobs",
+    "proof": "proof",
+    "report": "proof",
+    "team": "teams",
+    "drift": "teams",
+    "completion": "completion",
+}
+REPORT_PACKAGES = {"jinja2", "tensorboardX"}  # every other optional package is for talking to a cluster
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; the exit status."""
+    args = command_line().parse_args(arguments)
+    try:
+        return run(args)
+    except GangplankError as error:
+        return complain(str(error), error.exit_code)
+    except ImportError as error:
+        extra = "report" if error.name in REPORT_PACKAGES else "cluster"
+        return complain(f"{args.command} needs the package {error.name}: pip install 'gangplank[{extra}]'", CLUSTER)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader has gone; say no more
+        return OK
+    except KeyboardInterrupt:
+        return INTERRUPTED
+
+
+def run(args: argparse.Namespace) -> int:
+    """Import the module of the command, and with it only the packages that this command needs."""
+    module = importlib.import_module(f"gangplank.cli.{MODULES[args.command]}")
+    command: Callable[[argparse.Namespace], int] = getattr(module, args.command)
+    return command(args)

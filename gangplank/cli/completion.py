@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 
 BASH = """_gangplank() {{
   local word=${{COMP_WORDS[COMP_CWORD]}} last=${{COMP_WORDS[COMP_CWORD-1]}} words=""
@@ -16,6 +17,14 @@ BASH = """_gangplank() {{
 }}
 complete -o filenames -F _gangplank gangplank
 """
+
+
+def completion(args: argparse.Namespace) -> int:
+    """Print a completion script."""
+    from gangplank.cli.parser import command_line
+
+    sys.stdout.write(script(command_line(), args.shell))
+    return 0
 
 
 def describe(top: argparse.ArgumentParser) -> dict[str, tuple[str, dict[str, tuple[str, tuple[str, ...]]], list[str]]]:

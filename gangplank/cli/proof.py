@@ -63,6 +63,8 @@ def refusal(name: str, records: Records, verdict: Verdict) -> str:
 
 def evidence(given: argparse.Namespace) -> tuple[str, Records, Expected]:
     """A name, the evidence, and what is expected of it."""
+    if not given.job and not given.file:
+        raise terminal.UsageError(f"{given.command}: no job given; try: gangplank {given.command} digits")
     if given.file:
         return from_file(Path(given.file), given.job)
     kube = Kube(given.kubeconfig, given.context)

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 COLUMNS = ("POD", "RANK", "HOST", "MASTER", "WORLD_SIZE", "REQUESTS", "LIMITS", "VOLUMES")
 SHORT = {"memory": "mem"}
+
+
 def amounts(pod: Json, side: str) -> str:
     """A pod's requests or limits in one cell."""
     found = []

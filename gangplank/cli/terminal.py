@@ -1,4 +1,4 @@
-"""What every command says alike: its exit codes, its complaints, whether it may use colours."""
+"""What every command shares: its exit codes, its error messages, whether it may use colours."""
 
 from __future__ import annotations
 
@@ -8,7 +8,14 @@ from typing import Any
 
 from gangplank.errors import GangplankError, KubeError, Unreadable
 
-OK, USAGE, INTERRUPTED = 0, 2, 130
+
+class UsageError(GangplankError):
+    """A command line that argparse accepts but that lacks something; the message says what."""
+
+    exit_code = 2
+
+
+OK, INTERRUPTED = 0, 130
 REFUSED, UNREADABLE, CLUSTER = (error.exit_code for error in (GangplankError, Unreadable, KubeError))
 CODES = """exit codes:
   0  done

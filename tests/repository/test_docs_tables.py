@@ -7,7 +7,7 @@ import shlex
 
 import pytest
 
-from gangplank.cli.main import parser
+from gangplank.cli.parser import command_line
 from gangplank.proof.claims import CLAIMS
 from tools import write_docs_tables as tables
 
@@ -30,8 +30,8 @@ def test_a_page_without_a_place_for_the_generated_part_is_refused() -> None:
 
 def test_every_example_parses_and_every_command_has_one() -> None:
     for line in tables.EXAMPLES:
-        parser().parse_args(shlex.split(line)[1:])
-    words = [words for words, _, _ in tables.commands(parser())]
+        command_line().parse_args(shlex.split(line)[1:])
+    words = [words for words, _, _ in tables.commands(command_line())]
     assert [name for name in words if not any(line.startswith(f"{name} ") for line in tables.EXAMPLES)] == []
 
 

@@ -23,7 +23,7 @@ def test_chromium_draws_the_curves_of_every_rank(
     flags = ["--epochs", "3", "--batch-size", "32", "--log-interval", "4", "--checkpoint-interval", "8"]
     assert {rank.code for rank in root.train(3, *flags, "--output", out)} == {0}
     page = tmp_path / "report.html"
-    assert main.main(["report", "--file", str(root.host(out)), "-o", str(page)]) == 0
+    assert main(["report", "--file", str(root.host(out)), "-o", str(page)]) == 0
     assert capsys.readouterr().out == f"report: {page}\n"
 
     (tmp_path / "work").mkdir()

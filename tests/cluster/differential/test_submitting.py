@@ -88,7 +88,7 @@ def test_a_queue_that_takes_no_job_is_refused_before_anything_is_made(
     said = {"parent": f"name one of its own: {queues['child']}", "closed": "which is Closed", "none": "one of the"}
     for word, reason in said.items():
         file = described("refused", backend=backend, queue=queues.get(word, "no-such-queue"))
-        assert main.main(["submit", file, "--kubeconfig", kubeconfig]) == 1
+        assert main(["submit", file, "--kubeconfig", kubeconfig]) == 1
         assert reason in capsys.readouterr().err
     record = BACKENDS[backend]
     assert cluster.items(record.kind, record.api_version) == []
@@ -99,7 +99,7 @@ def test_an_elastic_job_is_scaled_and_others_are_refused(
 ) -> None:
     file = described("elastic", backend="pytorchjob", masters=0, workers=2, elastic={"min": 1, "max": 3})
     access = ["--kubeconfig", kubeconfig]
-    assert main.main(["submit", file, *access]) == 0
+    assert main(["submit", file, *access]) == 0
 
     def has(count: int) -> bool:
         cluster.enqueue()
@@ -107,15 +107,15 @@ def test_an_elastic_job_is_scaled_and_others_are_refused(
         return len([pod for pod in pods if "deletionTimestamp" not in pod["metadata"]]) == count
 
     cluster.wait(lambda: has(2), "Pod")
-    assert main.main(["scale", file, "3", *access]) == 0
+    assert main(["scale", file, "3", *access]) == 0
     cluster.wait(lambda: has(3), "Pod")
-    assert main.main(["scale", file, "1", *access]) == 0
+    assert main(["scale", file, "1", *access]) == 0
     cluster.wait(lambda: has(1), "Pod")
-    assert main.main(["scale", file, "4", *access]) == 1
+    assert main(["scale", file, "4", *access]) == 1
     assert "from elastic.min 1 to elastic.max 3" in capsys.readouterr().err
     fixed = described("fixed")
-    assert main.main(["submit", fixed, *access]) == 0
-    assert main.main(["scale", fixed, "3", *access]) == 1
+    assert main(["submit", fixed, *access]) == 0
+    assert main(["scale", fixed, "3", *access]) == 1
     assert "keep the WORLD_SIZE" in capsys.readouterr().err
 
 

@@ -194,7 +194,7 @@ def test_no_fact_of_a_back_end_has_a_default() -> None:
 
 
 def test_the_command_line_knows_the_names_without_loading_a_back_end() -> None:
-    code = "import sys; from gangplank.cli.main import parser; parser(); print(*sys.modules)"
+    code = "import sys; from gangplank.cli.parser import command_line; command_line(); print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert "gangplank.backends" in loaded
     assert not [name for name in loaded if name.startswith("gangplank.backends.")]
@@ -260,16 +260,16 @@ def test_jobs_are_drawn_for_it() -> None:
 
 
 def test_the_command_expands_a_job_and_a_raw_manifest(file: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main.main(["expand", file]) == 0
+    assert main(["expand", file]) == 0
     assert "digits in default on toy: 2 pods" in capsys.readouterr().out
-    assert main.main(["expand", file, "-o", "json"]) == 0
+    assert main(["expand", file, "-o", "json"]) == 0
     assert [item["kind"] for item in json.loads(capsys.readouterr().out)["items"]] == ["Service", "ToyJob"]
 
 
 def test_the_command_reads_a_raw_manifest_and_warns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     raw = tmp_path / "raw.json"
     raw.write_text(json.dumps(manifest(workers=0)))
-    assert main.main(["expand", "-f", str(raw), "--objects"]) == 0
+    assert main(["expand", "-f", str(raw), "--objects"]) == 0
     told = capsys.readouterr()
     assert told.err == "note: digits: a toy alone is lonely\n"
     assert "ToyBox" in told.out
@@ -278,16 +278,16 @@ def test_the_command_reads_a_raw_manifest_and_warns(tmp_path: Path, capsys: pyte
 def test_the_command_offers_it(file: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     plain = tmp_path / "plain.yml"
     plain.write_text(yaml.safe_dump({"training_job": {"name": "a", "image": "i", "script": "/a.py"}}))
-    assert main.main(["expand", str(plain), "--backend", "toy"]) == 0
+    assert main(["expand", str(plain), "--backend", "toy"]) == 0
     assert "a in default on toy: 3 pods" in capsys.readouterr().out
     with pytest.raises(SystemExit):
-        main.main(["expand", file, "--backend", "toi"])
+        main(["expand", file, "--backend", "toi"])
     assert "toy" in capsys.readouterr().err
-    assert main.main(["completion", "bash"]) == 0
+    assert main(["completion", "bash"]) == 0
     assert "indexed toy" in capsys.readouterr().out
     empty = tmp_path / "empty.yml"
     empty.write_text("")
-    assert main.main(["expand", str(empty)]) == 1
+    assert main(["expand", str(empty)]) == 1
     assert "expected a job file, or a Volcano Job, PyTorchJob, TrainJob, Indexed Job or Toy Job" in (
         capsys.readouterr().err
     )
@@ -296,17 +296,17 @@ def test_the_command_offers_it(file: str, capsys: pytest.CaptureFixture[str], tm
 def test_the_command_finds_scales_and_removes_it(api: Api, capsys: pytest.CaptureFixture[str]) -> None:
     live = {**manifest(), "status": {"conditions": [{"type": "Tidied", "status": "True"}]}}
     api.objects[f"{TOYS}/digits"] = live
-    assert main.main(["status", "digits"]) == 0
+    assert main(["status", "digits"]) == 0
     assert "digits in default on toy: Tidied" in capsys.readouterr().out
-    assert main.main(["scale", "digits", "10"]) != 0
+    assert main(["scale", "digits", "10"]) != 0
     assert "at most 9 toys" in capsys.readouterr().err
-    assert main.main(["scale", "digits", "2"]) == 0
+    assert main(["scale", "digits", "2"]) == 0
     assert {"spec": {"count": 3}} in api.bodies
     assert f"PATCH {TOYS}/digits" in api.seen
     service = "/api/v1/namespaces/default/services/digits"
     api.objects[f"{TOYS}/digits"] = live
     api.objects[service] = manifests(parse_job(JOB))[0]
-    assert main.main(["delete", "digits"]) == 0
+    assert main(["delete", "digits"]) == 0
     assert [line for line in api.seen if line.startswith("DELETE")] == [f"DELETE {TOYS}/digits", f"DELETE {service}"]
 
 

@@ -26,7 +26,7 @@ JOBS = "/apis/batch.volcano.sh/v1alpha1/namespaces/default/jobs"
 
 
 def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
-    code = main.main(words)
+    code = main(words)
     told = capsys.readouterr()
     return code, told.out, told.err
 

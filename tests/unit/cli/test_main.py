@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from gangplank.cli import main
+from gangplank.cli import main, terminal
 
 ROOT = Path(__file__).resolve().parents[3]
 DIGITS = str(ROOT / "jobs/digits.yml")
@@ -19,7 +19,7 @@ ANYWHERE = str(ROOT / "jobs/digits-anywhere.yml")
 
 
 def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
-    code = main.main(words)
+    code = main(words)
     told = capsys.readouterr()
     return code, told.out, told.err
 
@@ -133,7 +133,7 @@ def test_a_file_that_is_no_text_is_code_3(capsys: pytest.CaptureFixture[str], tm
 def test_no_job_is_a_wrong_command_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(capsys, "expand")[0] == 2
     with pytest.raises(SystemExit) as caught:
-        main.main(["expand", "--backend", "nope", DIGITS])
+        main(["expand", "--backend", "nope", DIGITS])
     assert caught.value.code == 2
 
 
@@ -152,12 +152,12 @@ class Terminal:
 def test_colours_are_for_terminals_that_want_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.delenv("NO_COLOR", raising=False)
-    assert main.coloured(Terminal())
+    assert terminal.coloured(Terminal())
     monkeypatch.setenv("NO_COLOR", "1")
-    assert not main.coloured(Terminal())
+    assert not terminal.coloured(Terminal())
     monkeypatch.delenv("NO_COLOR")
     monkeypatch.setenv("TERM", "dumb")
-    assert not main.coloured(Terminal())
+    assert not terminal.coloured(Terminal())
 
 
 def shell(*words: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
@@ -184,7 +184,7 @@ def test_a_reader_that_goes_away_is_no_error(tmp_path: Path) -> None:
 
 def test_help_loads_nothing_heavy() -> None:
     code = (
-        "import sys; from gangplank.cli.main import main\n"
+        "import sys; from gangplank.cli import main\n"
         "try: main(['--help'])\n"
         "except SystemExit: print(sorted(sys.modules))"
     )

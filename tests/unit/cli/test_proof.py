@@ -42,7 +42,7 @@ def folder(tmp_path: Path, records: list[Json]) -> str:
 
 
 def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
-    code = main.main(words)
+    code = main(words)
     told = capsys.readouterr()
     return code, told.out, told.err
 

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from gangplank.cli import main
+from gangplank.cli import main, terminal
 from gangplank.cli.completion import script
+from gangplank.cli.parser import command_line
 from gangplank.errors import GangplankError, Unreadable
 from gangplank.teams.load import load
 
@@ -16,11 +17,11 @@ ROOT = Path(__file__).resolve().parents[3]
 
 def test_help_and_completion_know_the_commands_below_team(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as end:
-        main.main(["team", "kubeconfig", "--help"])
+        main(["team", "kubeconfig", "--help"])
     assert end.value.code == 0
     assert "a certificate of a few hours" in capsys.readouterr().out
     for shell in ("bash", "zsh", "fish"):
-        made = script(main.parser(), shell)
+        made = script(command_line(), shell)
         assert all(word in made for word in ("team", "kubeconfig", "ttl", "drift", "teams"))
 
 
@@ -29,17 +30,17 @@ def test_a_job_takes_its_team_s_values_where_a_folder_of_teams_is_given(
 ) -> None:
     job = tmp_path / "job.yml"
     job.write_text("training_job: {name: j, team: vision, workers: 1, script: /a.py}\n")
-    assert main.main(["expand", str(job), "--teams", str(ROOT / "inventories/lab/teams")]) == 0
+    assert main(["expand", str(job), "--teams", str(ROOT / "inventories/lab/teams")]) == 0
     assert capsys.readouterr().out.startswith("j in vision on volcano")
-    assert main.main(["expand", str(job)]) == main.REFUSED
+    assert main(["expand", str(job)]) == terminal.REFUSED
     assert "training_job.image: got nothing" in capsys.readouterr().err
     job.write_text("training_job: {name: j, team: visoin, image: i, script: /a.py}\n")
-    assert main.main(["expand", str(job), "--teams", str(ROOT / "inventories/lab/teams")]) == main.REFUSED
+    assert main(["expand", str(job), "--teams", str(ROOT / "inventories/lab/teams")]) == terminal.REFUSED
     assert 'team: got "visoin", expected a team with a file (speech, vision)' in capsys.readouterr().err
 
 
 def test_a_folder_that_is_not_there_is_told(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main.main(["expand", str(ROOT / "jobs/digits.yml"), "--teams", "nowhere"]) == Unreadable.exit_code
+    assert main(["expand", str(ROOT / "jobs/digits.yml"), "--teams", "nowhere"]) == Unreadable.exit_code
     assert "nowhere: no such folder" in capsys.readouterr().err
 
 

@@ -427,11 +427,11 @@ def test_a_command_says_at_once_that_nobody_answers(
 ) -> None:
     config = server.config(tmp_path)
     server.says = [503, 503]
-    assert main.main([*words, "--kubeconfig", config]) == 4
+    assert main([*words, "--kubeconfig", config]) == 4
     assert len(server.seen) == 1, "it asks once"
     server.stop()
     began = time.monotonic()
-    assert main.main([*words, "--kubeconfig", config]) == 4
+    assert main([*words, "--kubeconfig", config]) == 4
     assert time.monotonic() - began < 3
     assert "does not answer: [Errno 111] Connection refused; is the cluster up? (make lab)" in capsys.readouterr().err
 
@@ -444,7 +444,7 @@ def test_followed_logs_go_on_after_an_outage(
     server.prints("digits-a", "one \x1b[2J")
     words = ["logs", "digits", "-f", "--kubeconfig", server.config(tmp_path)]
     codes: list[int] = []
-    thread = threading.Thread(target=lambda: codes.append(main.main(words)), daemon=True)
+    thread = threading.Thread(target=lambda: codes.append(main(words)), daemon=True)
     thread.start()
     wait(lambda: f"GET {PODS}/digits-a/log" in server.seen)
     time.sleep(0.1)

@@ -80,7 +80,7 @@ def test_the_command_tells_on_standard_error(capsys: pytest.CaptureFixture[str],
         "apiVersion: batch.volcano.sh/v1alpha1\nkind: Job\nmetadata: {name: demo}\nspec:\n  plugins: {pytorch: []}\n"
         "  tasks: [{name: leader, replicas: 1, template: {spec: {containers: [{name: a, image: b}]}}}]\n"
     )
-    assert main.main(["expand", "-f", str(raw)]) == 0
+    assert main(["expand", "-f", str(raw)]) == 0
     told = capsys.readouterr()
     assert told.err == "note: demo: plugin pytorch: there is no task master, so nothing is wired: no rank, no address\n"
     assert "demo-leader-0" in told.out

@@ -189,7 +189,7 @@ def scalars(path: Path) -> list[tuple[str, int, float]]:
 def test_tensorboard_gets_a_run_per_rank(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source = tmp_path / "evidence.jsonl"
     source.write_text("".join(f"{json.dumps(record)}\n" for record in World().train()))
-    code = main.main(
+    code = main(
         ["report", "--file", str(source), "-o", str(tmp_path / "r.html"), "--tensorboard", str(tmp_path / "tb")]
     )
     assert (code, capsys.readouterr().err) == (0, "")

@@ -1,0 +1,44 @@
+"""The command expand: the pods and objects of jobs before they exist. Asks no cluster."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from gangplank.backends import BACKENDS
+from gangplank.backends.base import Site
+from gangplank.cli import tables, terminal
+from gangplank.cli.inputs import gather, kinds
+from gangplank.k8s.dump import as_json, as_yaml
+
+if TYPE_CHECKING:
+    import argparse
+
+
+def expand(args: argparse.Namespace) -> int:
+    """Show what becomes of jobs and manifests."""
+    names = [*args.jobs, *args.filename]
+    if not names:
+        raise terminal.UsageError("expand: no job given; try: gangplank expand jobs/digits.yml")
+    submitted, jobs, other_kinds = gather(names, args.backend, args.teams)
+    site = Site(gang=not args.no_gang, others=tuple(submitted))
+    # Objects are built whatever is shown: an invalid manifest is refused here.
+    expanded = [(backend, job, BACKENDS[backend].objects(job, site)) for backend, job in jobs]
+    objects = [item for _, _, created in expanded for item in created]
+    for backend, job in jobs:
+        for text in BACKENDS[backend].pitfalls(job):
+            print(f"note: {job['metadata']['name']}: {text}", file=sys.stderr)
+    if args.output == "table":
+        colour = terminal.coloured(sys.stdout)
+        for backend, job, created in expanded:
+            print(tables.heading(backend, job, created))
+        print(tables.pods_table(objects, colour=colour))
+        if args.objects:
+            print("\n" + tables.others_table(objects, colour=colour))
+    else:
+        dump = as_yaml if args.output == "yaml" else as_json
+        sys.stdout.write(dump(objects if args.objects else submitted))
+    if other_kinds and not jobs:
+        what = f"nothing to expand but {', '.join(other_kinds)}; expected a {kinds()}"
+        return terminal.complain(f"{', '.join(names)}: {what}", terminal.REFUSED)
+    return terminal.OK

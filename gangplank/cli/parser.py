@@ -1,0 +1,185 @@
+"""The command line: commands, arguments and their help. It loads nothing heavy, so that --help is instant."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from typing import Any
+
+from gangplank import __version__
+from gangplank.backends import BACKENDS
+from gangplank.cli.terminal import CODES
+
+EXAMPLES = f"""examples:
+  gangplank expand jobs/digits.yml                          a table of the pods, before they exist
+  gangplank expand jobs/digits.yml -o yaml | kubectl apply -f -
+  gangplank expand jobs/digits.yml --backend {[*BACKENDS][-1]:14} the same job on another back-end
+  gangplank expand -f their-job.yaml --objects -o yaml      what the controllers make of a raw manifest
+  gangplank submit jobs/digits.yml && gangplank logs digits -f
+
+"""
+TEAM_EXAMPLES = """examples:
+  gangplank team kubeconfig vision ada --ttl 8h       a certificate that expires after a working day
+  gangplank drift inventories/example/teams           what was changed by hand; playbooks/teams.yml restores it
+
+"""
+TEAMS_HELP = "a site's folder of teams: a job that names its team starts from that team's job_defaults"
+ON_CLUSTER = {
+    "submit": "submit jobs to the cluster",
+    "status": "show where a job and its pods stand, or list the jobs",
+    "logs": "show the logs of all ranks, each line with its rank",
+    "scale": "give a running job another number of workers, where its back-end allows that",
+    "delete": "remove a job, its script and its Service; volume claims stay",
+}
+ON_EVIDENCE = {
+    "proof": "judge from the ranks' own evidence whether a training was distributed",
+    "report": "write one HTML page about a training: curves, samples, where the time went, wiring, proof",
+}
+
+
+def command_line() -> argparse.ArgumentParser:
+    """The parser of the whole command."""
+    top = argparse.ArgumentParser(
+        prog="gangplank",
+        description="From a machine or a cluster to finished, proven distributed PyTorch training.",
+        epilog=EXAMPLES + CODES + "\nNO_COLOR is respected. Completion: gangplank completion --help",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    top.add_argument("--version", action="version", version=f"gangplank {__version__}")
+    commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    add_expand(commands)
+    for name, summary in ON_CLUSTER.items():
+        add_cluster_command(commands, name, summary)
+    for name, summary in ON_EVIDENCE.items():
+        add_evidence_command(commands, name, summary)
+    add_team_commands(commands)
+    add_completion(commands)
+    return top
+
+
+def add_command(
+    commands: Any, name: str, summary: str, description: str = "", examples: str = ""
+) -> argparse.ArgumentParser:
+    """One command; its page begins with its summary unless it has a longer description."""
+    command: argparse.ArgumentParser = commands.add_parser(
+        name,
+        help=summary,
+        description=description or f"{summary[0].upper()}{summary[1:]}.",
+        epilog=examples + CODES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    return command
+
+
+def add_expand(commands: Any) -> None:
+    """The command that needs no cluster."""
+    expand = add_command(
+        commands,
+        "expand",
+        "show the pods and objects of a job before they exist",
+        "Show what becomes of a job file, or of the raw manifest of a job, without asking a cluster.",
+        EXAMPLES,
+    )
+    expand.add_argument("jobs", metavar="JOB", nargs="*", help="a job file, e.g. jobs/digits.yml; - is standard input")
+    expand.add_argument(
+        "-f", "--filename", metavar="FILE", action="append", default=[], help="the raw manifest of a job, or a job file"
+    )
+    add_backend(expand)
+    expand.add_argument("--objects", action="store_true", help="what the controllers create, not what is submitted")
+    expand.add_argument("-o", "--output", choices=("table", "yaml", "json"), default="table", help="default: table")
+    expand.add_argument("--no-gang", action="store_true", help="the training operator runs without a gang scheduler")
+    expand.add_argument("--teams", metavar="FOLDER", help=TEAMS_HELP)
+
+
+def add_cluster_command(commands: Any, name: str, summary: str) -> None:
+    """A command about a job in a cluster."""
+    command = add_command(commands, name, summary)
+    if name == "submit":
+        command.add_argument("jobs", metavar="JOB", nargs="+", help="a job file or a raw manifest; - is standard input")
+        add_backend(command)
+        command.add_argument("--teams", metavar="FOLDER", help=TEAMS_HELP)
+        command.add_argument("--dry-run", action="store_true", help="let the cluster check everything, create nothing")
+    elif name == "status":
+        add_job(command, optional=True, note="; without it, the jobs of the namespace")
+    else:
+        add_job(command)
+    if name == "scale":
+        command.add_argument("workers", metavar="N", type=whole_number, help="the number of workers the job will have")
+    if name == "logs":
+        command.add_argument("-f", "--follow", action="store_true", help="print new lines until all ranks have ended")
+        command.add_argument("--rank", type=int, help="of one rank only")
+    add_access(command)
+
+
+def add_evidence_command(commands: Any, name: str, summary: str) -> None:
+    """A command about what a job's ranks have recorded, in a cluster or in files."""
+    command = add_command(commands, name, summary)
+    add_job(command, optional=True)
+    place = "the folder that --output named, its evidence.jsonl, or saved logs of all ranks"
+    command.add_argument("--file", metavar="PATH", help=f"{place}; asks no cluster")
+    if name == "report":
+        command.add_argument("-o", "--output", metavar="FILE", help="default: JOB-report.html")
+        command.add_argument("--tensorboard", metavar="DIR", help="write event files there too, a run per rank")
+    add_access(command)
+
+
+def add_team_commands(commands: Any) -> None:
+    """What an administrator does for teams."""
+    team = add_command(commands, "team", "what a member of a team needs", examples=TEAM_EXAMPLES)
+    team_commands = team.add_subparsers(dest="team_command", metavar="COMMAND", required=True)
+    kubeconfig = add_command(
+        team_commands,
+        "kubeconfig",
+        "make a member's kubeconfig, with a certificate of a few hours",
+        examples=TEAM_EXAMPLES,
+    )
+    kubeconfig.add_argument("team", metavar="TEAM", help="the team, created by playbooks/teams.yml")
+    kubeconfig.add_argument("member", metavar="MEMBER", help="a user of the team's file")
+    kubeconfig.add_argument("--ttl", metavar="TIME", default="8h", help="10m to 8h; default: 8h")
+    kubeconfig.add_argument("-o", "--output", metavar="FILE", help="default: TEAM-MEMBER.kubeconfig")
+    drift = add_command(
+        commands, "drift", "show what was changed by hand in the objects of teams", examples=TEAM_EXAMPLES
+    )
+    drift.add_argument("folder", metavar="FOLDER", help="a site's folder of teams, e.g. inventories/example/teams")
+    for command in (kubeconfig, drift):
+        add_cluster(command, "an administrator's; ")
+
+
+def add_completion(commands: Any) -> None:
+    """The command that sets up a shell."""
+    command = commands.add_parser(
+        "completion",
+        help="print a completion script for a shell",
+        description="Print a completion script: source <(gangplank completion bash)",
+    )
+    command.add_argument("shell", choices=("bash", "zsh", "fish"))
+
+
+def add_job(command: argparse.ArgumentParser, *, optional: bool = False, note: str = "") -> None:
+    """A job that exists already."""
+    count = {"nargs": "?"} if optional else {}
+    command.add_argument("job", metavar="JOB", help=f"a job file, or the name of a job{note}", **count)  # type: ignore[arg-type]
+
+
+def add_backend(command: argparse.ArgumentParser) -> None:
+    """The back-end, where the job file's own is not wanted."""
+    command.add_argument("--backend", choices=tuple(BACKENDS), help="use this back-end instead of the job file's")
+
+
+def add_access(command: argparse.ArgumentParser) -> None:
+    """Which cluster and namespace a command asks."""
+    command.add_argument("-n", "--namespace", help="of jobs that do not name one; default: default")
+    add_cluster(command)
+
+
+def add_cluster(command: argparse.ArgumentParser, whose: str = "") -> None:
+    """Which cluster a command asks."""
+    command.add_argument("--kubeconfig", help=f"{whose}default: KUBECONFIG, else ~/.kube/config")
+    command.add_argument("--context", help="of the kubeconfig; default: its current one")
+
+
+def whole_number(text: str) -> int:
+    """A number of at least zero; argparse prints the message of its error."""
+    if not re.fullmatch(r"[0-9]{1,6}", text):
+        raise argparse.ArgumentTypeError(f"got {text}, expected a whole number of at least 0")
+    return int(text)
