@@ -7,6 +7,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
+from gangplank.cli.completion import complete
 from gangplank.cli.parser import command_line
 from gangplank.cli.terminal import CLUSTER, INTERRUPTED, OK, complain
 from gangplank.errors import GangplankError
@@ -33,7 +34,10 @@ REPORT_PACKAGES = {"jinja2", "tensorboardX"}  # every other optional package is 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; the exit status."""
-    args = command_line().parse_args(arguments)
+    parser = command_line()
+    if "_ARGCOMPLETE" in os.environ:  # a shell asks for completions
+        complete(parser)
+    args = parser.parse_args(arguments)
     try:
         return run(args)
     except GangplankError as error:

@@ -1,91 +1,54 @@
-"""Completion scripts for bash, zsh and fish, made of the command line itself so that they cannot lag behind it."""
+"""Completion in bash, zsh and fish, by argcomplete: it asks the parser, and the cluster for names of jobs."""
 
 from __future__ import annotations
 
-import argparse
-import sys
+from typing import TYPE_CHECKING
 
-BASH = """_gangplank() {{
-  local word=${{COMP_WORDS[COMP_CWORD]}} last=${{COMP_WORDS[COMP_CWORD-1]}} words=""
-  case $last in
-{values}  esac
-  case ${{COMP_WORDS[1]}} in
-{options}    *) words="{commands}" ;;
-  esac
-  [[ $COMP_CWORD -eq 1 ]] && words="{commands}"
-  mapfile -t COMPREPLY < <(compgen -W "$words" -- "$word"; [[ $word == -* ]] || compgen -f -- "$word")
-}}
-complete -o filenames -F _gangplank gangplank
-"""
+if TYPE_CHECKING:
+    import argparse
+    import queue
+
+CLUSTER_S = 1.5  # for the cluster to answer; with the start of Python, the Tab key takes at most about two seconds
 
 
 def completion(args: argparse.Namespace) -> int:
-    """Print a completion script."""
-    from gangplank.cli.parser import command_line
+    """Print the script that registers the command in a shell."""
+    from argcomplete.shell_integration import shellcode
 
-    sys.stdout.write(script(command_line(), args.shell))
+    print(shellcode(["gangplank"], shell=args.shell))
     return 0
 
 
-def describe(top: argparse.ArgumentParser) -> dict[str, tuple[str, dict[str, tuple[str, tuple[str, ...]]], list[str]]]:
-    """Each command's help, options (with help and values) and words."""
-    found = {}
-    for action in top._actions:  # argparse has no public way to ask
-        if isinstance(action, argparse._SubParsersAction):
-            helps = {choice.dest: choice.help or "" for choice in action._choices_actions}
-            for name, inner in action.choices.items():
-                found[name] = (helps.get(name, ""), *offered(inner))
-    return found
+def complete(parser: argparse.ArgumentParser) -> None:
+    """Answer the shell's request for completions, and end the process."""
+    import argcomplete
+
+    argcomplete.autocomplete(parser, always_complete_options=False)
 
 
-def offered(parser: argparse.ArgumentParser) -> tuple[dict[str, tuple[str, tuple[str, ...]]], list[str]]:
-    """The options and words of a command, those of the commands below it included."""
-    options: dict[str, tuple[str, tuple[str, ...]]] = {}
-    words: list[str] = []
-    for part in parser._actions:
-        values = tuple(str(value) for value in part.choices or ())
-        for option in part.option_strings:
-            options[option] = (part.help or "", values)
-        if not part.option_strings:
-            words += values
-        if isinstance(part, argparse._SubParsersAction):
-            for below in part.choices.values():
-                options |= offered(below)[0]
-    return options, words
+def files_and_jobs(prefix: str, parsed_args: argparse.Namespace, **_: object) -> dict[str, str]:
+    """Files, and the jobs of the namespace with a description; no jobs if the cluster does not answer in time."""
+    import queue
+    import threading
+
+    from argcomplete.completers import FilesCompleter
+
+    answer: queue.SimpleQueue[dict[str, str]] = queue.SimpleQueue()
+    threading.Thread(target=ask_cluster, args=(parsed_args, answer), daemon=True).start()
+    files = dict.fromkeys(FilesCompleter()(prefix), "")
+    try:
+        return files | answer.get(timeout=CLUSTER_S)
+    except queue.Empty:
+        return files
 
 
-def script(top: argparse.ArgumentParser, shell: str) -> str:
-    """The completion script of a shell."""
-    known = describe(top)
-    if shell == "fish":
-        return fish(known)
-    values = ""
-    for _, options, _words in known.values():
-        for option, (_help, allowed) in options.items():
-            if allowed and f"    {option})" not in values:
-                values += (
-                    f'    {option}) mapfile -t COMPREPLY < <(compgen -W "{" ".join(allowed)}" -- "$word"); return ;;\n'
-                )
-    rows = "".join(f'    {name}) words="{" ".join([*opts, *words])}" ;;\n' for name, (_, opts, words) in known.items())
-    made = BASH.format(values=values, options=rows, commands=" ".join([*known, "--help", "--version"]))
-    return f"autoload -U +X bashcompinit && bashcompinit\n{zsh(made)}" if shell == "zsh" else made
+def ask_cluster(args: argparse.Namespace, answer: queue.SimpleQueue[dict[str, str]]) -> None:
+    """Put the jobs of the namespace, by name, into `answer`; none if the cluster cannot be asked."""
+    try:
+        from gangplank.cli.jobs import summaries
+        from gangplank.cluster.client import Kube
 
-
-def zsh(made: str) -> str:
-    """The bash script as zsh can run it: it has no mapfile."""
-    return made.replace("mapfile -t COMPREPLY < <(", "COMPREPLY=($(").replace('"$word")', '"$word"))')
-
-
-def fish(known: dict[str, tuple[str, dict[str, tuple[str, tuple[str, ...]]], list[str]]]) -> str:
-    """The script for fish, which shows each help text."""
-    lines = []
-    for name, (text, options, words) in known.items():
-        lines.append(f"complete -c gangplank -n __fish_use_subcommand -a {name} -d '{text}'")
-        where = f"-n '__fish_seen_subcommand_from {name}'"
-        if words:
-            lines.append(f"complete -c gangplank {where} -f -a '{' '.join(words)}'")
-        for option, (help_text, values) in options.items():
-            kind = f"-l {option[2:]}" if option.startswith("--") else f"-s {option[1:]}"
-            chosen = f" -x -a '{' '.join(values)}'" if values else ""
-            lines.append(f"complete -c gangplank {where} {kind}{chosen} -d '{help_text.replace(chr(39), '')}'")
-    return "\n".join(lines) + "\n"
+        rows = summaries(Kube(args.kubeconfig, args.context), args.namespace or "default")
+        answer.put({name: f"{backend}, {state}" for name, backend, state, _ in rows})
+    except Exception:  # noqa: BLE001  a shell that completes a word has no place for messages
+        answer.put({})

@@ -128,13 +128,19 @@ def status(given: argparse.Namespace) -> int:
 
 
 def listing(kube: Kube, namespace: str) -> str:
-    """The jobs of a namespace, the oldest first; those that a controller made for another job are left out."""
-    jobs = [job for job in kube.listed(namespace, submitted_kinds()) if is_job(job)]
-    rows = [["JOB", "BACK-END", "STATE", "CREATED"]]
-    for job in jobs:
-        meta = job["metadata"]
-        rows.append([meta["name"], str(backend_of(job)), phase(job).name, meta.get("creationTimestamp", "")])
-    return table(rows, colour=terminal.coloured(sys.stdout)) if jobs else f"no jobs in {namespace}"
+    """The table of a namespace's jobs."""
+    rows = summaries(kube, namespace)
+    head = ("JOB", "BACK-END", "STATE", "CREATED")
+    return table([head, *rows], colour=terminal.coloured(sys.stdout)) if rows else f"no jobs in {namespace}"
+
+
+def summaries(kube: Kube, namespace: str) -> list[tuple[str, str, str, str]]:
+    """Name, back-end, state and time of creation of each job, oldest first; not those that a controller created."""
+    return [
+        (job["metadata"]["name"], str(backend_of(job)), phase(job).name, job["metadata"].get("creationTimestamp", ""))
+        for job in kube.listed(namespace, submitted_kinds())
+        if is_job(job)
+    ]
 
 
 def is_job(item: Json) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 
 from gangplank import __version__
 from gangplank.backends import BACKENDS
+from gangplank.cli.completion import files_and_jobs
 from gangplank.cli.terminal import CODES
 
 EXAMPLES = f"""examples:
@@ -157,8 +158,10 @@ def add_completion(commands: Any) -> None:
 
 def add_job(command: argparse.ArgumentParser, *, optional: bool = False, note: str = "") -> None:
     """A job that exists already."""
-    count = {"nargs": "?"} if optional else {}
-    command.add_argument("job", metavar="JOB", help=f"a job file, or the name of a job{note}", **count)  # type: ignore[arg-type]
+    job = command.add_argument(
+        "job", metavar="JOB", nargs="?" if optional else None, help=f"a job file, or the name of a job{note}"
+    )
+    job.completer = files_and_jobs  # type: ignore[attr-defined]  # argcomplete's way to attach a completer
 
 
 def add_backend(command: argparse.ArgumentParser) -> None:

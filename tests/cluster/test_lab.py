@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 import shutil
@@ -20,6 +21,7 @@ import yaml
 
 from lab.build.own_image import write_own_image  # the recipe of lab/images/example
 from tests.cluster.conftest import INVENTORY, ROOT, STATE, Lab, snapshot
+from tests.unit.cli.test_completion import completions
 from tests.unit.cluster.test_progress import HOSTILE
 
 if TYPE_CHECKING:
@@ -185,6 +187,16 @@ def test_a_missing_image_fails_at_once_with_its_name(lab: Lab) -> None:
 
     assert "example.invalid/no/such:1" in lab.wait("the pull's failure", waiting, 15)["message"]
     lab.kubectl("delete", "pod", "lost", "--now")
+
+
+def test_the_tab_key_offers_the_names_of_jobs(lab: Lab) -> None:
+    template = {"spec": {"restartPolicy": "Never", "containers": [{"name": "main", "image": "none"}]}}
+    spec = {"suspend": True, "completionMode": "Indexed", "completions": 1, "template": template}
+    job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "tab-key"}, "spec": spec}
+    lab.kubectl("create", "-f", "-", stdin=json.dumps(job))
+    access = {"KUBECONFIG": str(STATE / "admin.kubeconfig")}
+    lab.wait("the name of the job", lambda: completions("gangplank status tab", **access) == ["tab-key"], 30)
+    lab.kubectl("delete", "job", "tab-key")
 
 
 @pytest.mark.usefixtures("lab")

@@ -193,27 +193,3 @@ def test_help_loads_nothing_heavy() -> None:
     for module in ("'yaml'", "'gangplank.jobs.parse'", "'hypothesis'", "'kubernetes'", "'ansible'"):
         assert module not in loaded
     assert "exit codes:" in done.stdout
-
-
-def completions(line: str) -> list[str]:
-    words = line.split(" ")
-    array = " ".join(f'"{word}"' for word in words)
-    source = f"source <({sys.executable} -m gangplank completion bash); COMP_WORDS=({array})"
-    script = f'{source}; COMP_CWORD={len(words) - 1}; _gangplank; printf "%s\\n" "${{COMPREPLY[@]}}"'
-    return shell("bash", "-c", script).stdout.split()
-
-
-def test_completes_commands_options_and_their_values() -> None:
-    assert "expand" in completions("gangplank e")
-    assert "--objects" in completions("gangplank expand --o")
-    assert completions("gangplank expand --backend ")[:4] == ["volcano", "pytorchjob", "trainjob", "indexed"]
-    assert "yaml" in completions("gangplank expand -o ")
-    assert "fish" in completions("gangplank completion f")
-
-
-@pytest.mark.parametrize("name", ["bash", "zsh", "fish"])
-def test_every_shell_has_a_script_with_all_options(capsys: pytest.CaptureFixture[str], name: str) -> None:
-    code, out, _ = run(capsys, "completion", name)
-    assert code == 0
-    for word in ("expand", "backend", "objects", "pytorchjob"):
-        assert word in out
