@@ -6,6 +6,7 @@ import contextlib
 import copy
 import json
 import math
+import os
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -72,7 +73,9 @@ class Kube:
 
         files = kubeconfig or config.kube_config.KUBE_CONFIG_DEFAULT_LOCATION
         settings = client.Configuration()
-        settings.retries = False  # what is asked again, and for how long, is `patience`
+        settings.retries = False  # `patience` decides what is asked again, and for how long
+        # kubernetes 35 reads NO_PROXY and then forgets it: Configuration.__init__ sets no_proxy to None two lines later
+        settings.no_proxy = os.environ.get("no_proxy") or os.environ.get("NO_PROXY")
         try:
             _, current = config.list_kube_config_contexts(config_file=kubeconfig)
             self.api: Any = config.new_client_from_config(kubeconfig, context, client_configuration=settings)
@@ -81,8 +84,8 @@ class Kube:
             if kubeconfig or context or not in_cluster():
                 reason = " ".join(str(error).split())
                 raise KubeError(f"kubeconfig {files}: {reason}; give --kubeconfig, or set KUBECONFIG") from None
-            config.load_incluster_config()
-            self.api = client.ApiClient()
+            config.load_incluster_config(client_configuration=settings)
+            self.api = client.ApiClient(settings)
             self.origin = "this pod's own account"
         self.groups: dict[str, list[Json]] = {}  # what the cluster said of an API group's kinds
         self.refused: Any = client.exceptions.ApiException
