@@ -1,4 +1,4 @@
-"""The one way to wait: ask, pause, ask again, until a time limit; and the one message when it has passed."""
+"""The ways to wait: ask, pause, ask again, until a time limit or without one; and the message when it has passed."""
 
 from __future__ import annotations
 
@@ -25,6 +25,23 @@ def polls(limit_s: float, poll_s: float) -> Iterator[float]:
         if time.monotonic() - start > limit_s:
             return
         time.sleep(poll_s)
+
+
+class Pause:
+    """A pause between attempts that have no time limit: twice as long each time, up to the longest."""
+
+    def __init__(self, first_s: float, longest_s: float) -> None:
+        self.first_s = self.next_s = first_s
+        self.longest_s = longest_s
+
+    def take(self) -> None:
+        """Wait; the next pause is longer."""
+        time.sleep(self.next_s)
+        self.next_s = min(2 * self.next_s, self.longest_s)
+
+    def reset(self) -> None:
+        """Begin with the first pause again, since an attempt succeeded."""
+        self.next_s = self.first_s
 
 
 def late(path: str, got: str, expected: str, limit_s: float, fix: str = "") -> str:

@@ -7,13 +7,13 @@ last line, since sinceTime is in whole seconds there, and what was read of it al
 from __future__ import annotations
 
 import re
-import time
 from collections import Counter
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from gangplank.cluster.client import path
 from gangplank.errors import KubeError
+from gangplank.wait import Pause
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -66,7 +66,7 @@ def follow(kube: Kube, pod: Json, container: str = "") -> Iterator[str]:
 
     meta, run = pod["metadata"], restarts(pod, container)
     where = path("v1", "Pod", meta["namespace"], meta["name"])
-    place, rest, begun, pause = Place(), b"", False, PAUSES_S[0]
+    place, rest, begun, pause = Place(), b"", False, Pause(*PAUSES_S)
     while True:
         live = kube.get(where)
         if live is None or live["metadata"].get("uid") != meta.get("uid") or restarts(live, container) > run + 1:
@@ -74,8 +74,7 @@ def follow(kube: Kube, pod: Json, container: str = "") -> Iterator[str]:
         before = restarts(live, container) > run
         over = before or not runs(live, container)
         if begun and not over:
-            time.sleep(pause)
-            pause = min(2 * pause, PAUSES_S[1])
+            pause.take()
         query = {"follow": str(not over).lower(), "timestamps": "true", **place.since()}
         query |= {"container": container} if container else {}
         query |= {"previous": "true"} if before else {}
@@ -92,7 +91,7 @@ def follow(kube: Kube, pod: Json, container: str = "") -> Iterator[str]:
                 for raw in lines:
                     text = place.take(raw)
                     if text is not None:
-                        pause = PAUSES_S[0]
+                        pause.reset()
                         yield text
             if over:
                 break

@@ -1,13 +1,15 @@
-"""How long a request waits for an API server that does not answer, and who hears of it. Sends nothing itself."""
+"""How long a request waits for an API server that does not answer, and where it reports that. Sends nothing itself."""
 
 from __future__ import annotations
 
 import math
 import time
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, TypeVar
 
 from gangplank.errors import KubeError
+from gangplank.wait import polls
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,33 +25,31 @@ def silent(_: str) -> None:
 
 @dataclass(frozen=True)
 class Patience:
-    """What is asked for `seconds` after its first failure, or to `until` (of time.monotonic) if that is sooner."""
+    """A request is repeated for `seconds` after its first failure, but not beyond `until` (of time.monotonic)."""
 
     seconds: float = 0.0
     until: float = math.inf
     say: Callable[[str], None] = silent
 
     def ask(self, request: Callable[[], T]) -> T:
-        """The answer of a request that may be repeated; KubeError is raised at once where it is an answer too."""
-        failed: float | None = None
-        while True:
+        """The answer of a request that may be repeated; a refusal is an answer too, and raises KubeError at once."""
+        try:
+            return request()
+        except KubeError as error:
+            start = time.monotonic()
+            limit_s = min(self.seconds, self.until - start)
+            if not error.outage or limit_s <= 0:
+                raise
+            last = error
+        self.say(f"the API server does not answer ({last.silence or last}); waiting up to {limit_s:.0f} s for it")
+        for _ in islice(polls(limit_s, min(RETRY_S, limit_s)), 1, None):  # the first request was before the wait
             try:
                 answer = request()
             except KubeError as error:
-                now = time.monotonic()
-                first, failed = failed is None, failed or now
-                end = min(failed + self.seconds, self.until)
                 if not error.outage:
                     raise
-                if now >= end:
-                    if first:
-                        raise
-                    raise KubeError(f"{error}; waited {now - failed:.0f} s", error.status, error.silence) from None
-                if first:
-                    why = error.silence or error
-                    self.say(f"the API server does not answer ({why}); waiting up to {end - now:.0f} s for it")
-                time.sleep(min(RETRY_S, end - now))
+                last = error
             else:
-                if failed is not None:
-                    self.say(f"the API server answers again after {time.monotonic() - failed:.0f} s")
+                self.say(f"the API server answers again after {time.monotonic() - start:.0f} s")
                 return answer
+        raise KubeError(f"{last}; waited {time.monotonic() - start:.0f} s", last.status, last.silence)

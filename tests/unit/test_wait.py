@@ -11,7 +11,7 @@ from gangplank.cluster import evidence, submit
 from gangplank.cluster.client import Kube, path
 from gangplank.errors import GangplankError
 from gangplank.teams import kubeconfig, quota_ready
-from gangplank.wait import polls
+from gangplank.wait import Pause, polls
 from lab.build import image_store
 from lab.host import cgroups, processes, ready, supervisor
 
@@ -66,6 +66,15 @@ def test_the_time_of_the_answers_counts(clock: Clock) -> None:
         looks, clock.now = looks + 1, clock.now + 4
     assert looks == 3
     assert clock.pauses == [1, 1], "none after the last"
+
+
+def test_a_pause_grows_to_the_longest_and_begins_again_after_a_success(pauses: list[float]) -> None:
+    pause = Pause(0.5, 3)
+    for _ in range(5):
+        pause.take()
+    pause.reset()
+    pause.take()
+    assert pauses == [0.5, 1, 2, 3, 3, 0.5]
 
 
 def late(what: str, ask: Any) -> str:
@@ -187,8 +196,4 @@ def test_a_lab_that_is_not_ready(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def test_nobody_else_writes_such_a_loop() -> None:
     root = Path(__file__).parents[2]
     sources = [file for folder in ("gangplank", "lab", "plugins") for file in (root / folder).rglob("*.py")]
-    assert {str(file.relative_to(root)) for file in sources if "sleep(" in file.read_text()} == {
-        "gangplank/wait.py",
-        "gangplank/cluster/patience.py",  # repeats what raised, up to the earlier of two ends, and says so meanwhile
-        "gangplank/cluster/logs.py",  # has no end but the pod's; pauses longer each time
-    }
+    assert [file for file in sources if "sleep(" in file.read_text()] == [root / "gangplank/wait.py"]
