@@ -15,8 +15,9 @@ from gangplank.cluster.client import Kube, rank_of
 from gangplank.cluster.logs import follow
 from gangplank.cluster.patience import silent
 from gangplank.cluster.progress import phase
-from gangplank.cluster.submit import make, title
+from gangplank.cluster.submit import title
 from gangplank.errors import KubeError, SpecError
+from gangplank.k8s.plan import Plan
 from gangplank.text import plain, table
 
 if TYPE_CHECKING:
@@ -27,104 +28,85 @@ if TYPE_CHECKING:
 COLOURS = (36, 33, 32, 35, 34, 31)  # of the ranks, in turn: cyan, yellow, green, magenta, blue, red
 
 
-def submit(given: argparse.Namespace) -> int:
-    """Submit jobs: what they need first, then the job itself, which must not be there yet."""
-    submitted, known, _ = inputs.gather(given.jobs, given.backend, given.teams)
-    if not known:
-        return terminal.complain(f"{', '.join(given.jobs)}: no job in it", terminal.REFUSED)
-    kube = Kube(given.kubeconfig, given.context)
+def submit(args: argparse.Namespace) -> int:
+    """Submit jobs that do not exist yet, with the objects that they need."""
+    submitted, jobs, _ = inputs.gather(args.jobs, args.backend, args.teams)
+    if not jobs:
+        return terminal.complain(f"{', '.join(args.jobs)}: no job in it", terminal.REFUSED)
+    kube = Kube(args.kubeconfig, args.context)
     for item in submitted:
-        item["metadata"].setdefault("namespace", given.namespace or "default")
-    for _, job in known:
+        item["metadata"].setdefault("namespace", args.namespace or "default")
+    for _, job in jobs:
         if problems := submission.unfit(kube, job):
             raise SpecError(problems, f"{job['kind']} {job['metadata']['name']}")
-    for dry_run in (True, False)[: 1 if given.dry_run else 2]:  # nothing is made before the server takes all of it
-        for item in submitted:
-            try:
-                done = make(kube, item, dry_run=dry_run)
-            except KubeError as error:
-                if error.status == 409:
-                    return terminal.complain(taken(kube, item), terminal.REFUSED)
-                raise
-            if dry_run == given.dry_run:
-                print(f"{title(item)} {done}{' (dry run)' if dry_run else ''}")
-    if not given.dry_run:
-        meta = known[-1][1]["metadata"]
+    submission.carry_out(kube, Plan(write=tuple(submitted)), dry_run=args.dry_run, report=print)
+    if not args.dry_run:
+        meta = jobs[-1][1]["metadata"]
         print(f"next: gangplank logs {meta['name']} -n {meta['namespace']} -f")
     return terminal.OK
 
 
-def taken(kube: Kube, job: Json) -> str:
-    """What is said of a job whose name is taken."""
-    meta = job["metadata"]
-    differs = [f"\n  {line}" for line in submission.compared(job, submission.there(kube, job))]
-    fix = f"look: gangplank status {meta['name']} -n {meta['namespace']}; remove it: gangplank delete ..."
-    how = f", and differs from this description:{''.join(differs)}\n" if differs else "; "
-    return f"{title(job)} is there already{how}{fix}"
-
-
-def scale(given: argparse.Namespace) -> int:
+def scale(args: argparse.Namespace) -> int:
     """Give a running job another number of workers."""
-    kube = Kube(given.kubeconfig, given.context)
-    job, _ = locate(kube, given)
-    kube.patch(job, BACKENDS[str(backend_of(job))].scale(job, given.workers))
-    print(f"{title(job)} scaled to {given.workers} workers")
+    kube = Kube(args.kubeconfig, args.context)
+    job, _ = locate(kube, args)
+    kube.patch(job, BACKENDS[str(backend_of(job))].scale(job, args.workers))
+    print(f"{title(job)} scaled to {args.workers} workers")
     return terminal.OK
 
 
-def locate(kube: Kube, given: argparse.Namespace) -> tuple[Json, list[Json]]:
-    """The live job that a file or a name means, and all that would be submitted with it."""
-    if Path(given.job).is_file():
-        submitted, known, _ = inputs.gather([given.job], None)
-        if not known:
-            raise KubeError(f"{given.job}: no job in it")
-        wanted = known[-1][1]
-        name, namespace = (
-            wanted["metadata"]["name"],
-            wanted["metadata"].get("namespace") or given.namespace or "default",
-        )
-        kinds = [(wanted["apiVersion"], wanted["kind"])]
+def locate(kube: Kube, args: argparse.Namespace) -> tuple[Json, list[Json]]:
+    """The live job that a file or a name means; for a file, also everything that would be submitted from it."""
+    if Path(args.job).is_file():
+        submitted, jobs, _ = inputs.gather([args.job], None)
+        if not jobs:
+            raise KubeError(f"{args.job}: no job in it")
+        job = jobs[-1][1]
+        kinds = [(job["apiVersion"], job["kind"])]
+        name, namespace = job["metadata"]["name"], job["metadata"].get("namespace")
     else:
-        submitted, name, namespace = [], given.job, given.namespace or "default"
-        kinds = list(submitted_kinds())
-    found = kube.find(namespace, name, kinds)
-    if found is None:
+        submitted, kinds = [], list(submitted_kinds())
+        name, namespace = args.job, None
+    namespace = namespace or args.namespace or "default"
+    live = kube.find(namespace, name, kinds)
+    if live is None:
         raise KubeError(f"no job {name} in namespace {namespace}; submit it, or name another with -n", 404)
-    return found, submitted
+    return live, submitted
 
 
-def status(given: argparse.Namespace) -> int:
-    """Where a job and each of its pods stand; without a job, which jobs there are."""
-    kube = Kube(given.kubeconfig, given.context)
-    if given.job is None:
-        print(listing(kube, given.namespace or "default"))
+def status(args: argparse.Namespace) -> int:
+    """Where a job and each of its pods stand; without a job, the jobs of the namespace."""
+    kube = Kube(args.kubeconfig, args.context)
+    if args.job is None:
+        print(listing(kube, args.namespace or "default"))
         return terminal.OK
-    job, _ = locate(kube, given)
+    job, _ = locate(kube, args)
     meta = job["metadata"]
     pods = kube.pods(meta["namespace"], meta["name"])
     print(f"{meta['name']} in {meta['namespace']} on {backend_of(job)}: {phase(job).name}")
-    rows = [["POD", "RANK", "NODE", "PHASE", "RESTARTS", "WHY"]]
-    for pod in pods:
-        now, rank = pod.get("status", {}), rank_of(pod)
-        states = now.get("containerStatuses", [])
-        why = [
-            state.get("state", {}).get(kind, {}).get("reason", "")
-            for state in states
-            for kind in ("waiting", "terminated")
-        ]
-        why += [item.get("message", "") for item in now.get("conditions", []) if item.get("status") == "False"][:1]
-        rows.append(
-            [
-                pod["metadata"]["name"],
-                "" if rank is None else str(rank),
-                pod["spec"].get("nodeName", ""),
-                now.get("phase", ""),
-                str(sum(state.get("restartCount", 0) for state in states)),
-                next((text for text in why if text), ""),
-            ]
-        )
+    rows = [("POD", "RANK", "NODE", "PHASE", "RESTARTS", "WHY"), *map(pod_status, pods)]
     print(table(rows, colour=terminal.coloured(sys.stdout)) if pods else "no pods yet")
     return terminal.OK
+
+
+def pod_status(pod: Json) -> tuple[str, ...]:
+    """The row of a pod in the table of its job."""
+    state, rank = pod.get("status", {}), rank_of(pod)
+    containers = state.get("containerStatuses", [])
+    reasons = [
+        container.get("state", {}).get(kind, {}).get("reason", "")
+        for container in containers
+        for kind in ("waiting", "terminated")
+    ]
+    reasons += [item.get("message", "") for item in state.get("conditions", []) if item.get("status") == "False"][:1]
+    return (
+        pod["metadata"]["name"],
+        "" if rank is None else str(rank),
+        pod["spec"].get("nodeName", ""),
+        state.get("phase", ""),
+        str(sum(container.get("restartCount", 0) for container in containers)),
+        next((reason for reason in reasons if reason), ""),
+    )
 
 
 def listing(kube: Kube, namespace: str) -> str:
@@ -144,35 +126,35 @@ def summaries(kube: Kube, namespace: str) -> list[tuple[str, str, str, str]]:
 
 
 def is_job(item: Json) -> bool:
-    """Whether an object is a training job that somebody submitted."""
+    """Whether an object is a training job that a user submitted, not one that a controller created for another job."""
     return BACKENDS[str(backend_of(item))].is_job(item) and not item["metadata"].get("ownerReferences")
 
 
 def prefix(pod: Json, *, colour: bool) -> str:
-    """What stands before each line of a pod's log."""
+    """The beginning of each line of a pod's log."""
     rank = rank_of(pod)
     text = pod["metadata"]["name"] if rank is None else f"rank {rank}"
     return f"\x1b[{COLOURS[(rank or 0) % len(COLOURS)]}m[{text}]\x1b[0m " if colour else f"[{text}] "
 
 
-def logs(given: argparse.Namespace) -> int:
-    """The logs of all ranks, each line with its rank; followed, they come as they are written."""
-    kube = Kube(given.kubeconfig, given.context)
-    job, _ = locate(kube, given)
+def logs(args: argparse.Namespace) -> int:
+    """The logs of all ranks, each line with its rank; with --follow, lines are printed as they are written."""
+    kube = Kube(args.kubeconfig, args.context)
+    job, _ = locate(kube, args)
     meta, colour = job["metadata"], terminal.coloured(sys.stdout)
     pods = [
-        pod for pod in kube.pods(meta["namespace"], meta["name"]) if given.rank is None or rank_of(pod) == given.rank
+        pod for pod in kube.pods(meta["namespace"], meta["name"]) if args.rank is None or rank_of(pod) == args.rank
     ]
     if not pods:
         raise KubeError(
-            f"{meta['name']} has no pods{'' if given.rank is None else f' of rank {given.rank}'} yet; try again"
+            f"{meta['name']} has no pods{'' if args.rank is None else f' of rank {args.rank}'} yet; try again"
         )
     lines: queue.Queue[str | None] = queue.Queue()
 
     def read(pod: Json, patient: Kube) -> None:
         start = prefix(pod, colour=colour)
         try:
-            log = follow(patient, pod) if given.follow else kube.log(meta["namespace"], pod["metadata"]["name"])
+            log = follow(patient, pod) if args.follow else kube.log(meta["namespace"], pod["metadata"]["name"])
             for line in log:
                 lines.put(start + (plain(line) if sys.stdout.isatty() else line))
         except KubeError as error:
@@ -181,7 +163,7 @@ def logs(given: argparse.Namespace) -> int:
             lines.put(None)
 
     for pod in pods:
-        if given.follow:
+        if args.follow:
             patient = kube.patient(terminal.note if pod is pods[0] else silent)
             threading.Thread(target=read, args=(pod, patient), daemon=True).start()
         else:
@@ -192,14 +174,14 @@ def logs(given: argparse.Namespace) -> int:
         if line is None:
             open_logs -= 1
         else:
-            print(line, flush=given.follow)
+            print(line, flush=args.follow)
     return terminal.OK
 
 
-def delete(given: argparse.Namespace) -> int:
-    """Remove a job with its pods, its script and its Service; claims and what lies on them stay."""
-    kube = Kube(given.kubeconfig, given.context)
-    job, submitted = locate(kube, given)
+def delete(args: argparse.Namespace) -> int:
+    """Remove a job with its pods, its script and its Service; volume claims and their data stay."""
+    kube = Kube(args.kubeconfig, args.context)
+    job, submitted = locate(kube, args)
     meta = job["metadata"]
     kinds = BACKENDS[str(backend_of(job))].beside
     beside = [item for item in submitted if (item["apiVersion"], item["kind"]) in {("v1", "ConfigMap"), *kinds}]

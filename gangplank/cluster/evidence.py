@@ -9,7 +9,7 @@ from gangplank.backends.pod_template import CONTAINER_SECURITY, MANAGED_BY, POD_
 from gangplank.backends.queueing import QUEUE_SYSTEM
 from gangplank.cluster.client import path
 from gangplank.cluster.progress import phase
-from gangplank.cluster.queues import asked
+from gangplank.cluster.queues import queue_of
 from gangplank.errors import KubeError
 from gangplank.proof import expected
 from gangplank.proof.records import complete, read_records, select
@@ -104,7 +104,7 @@ def reader(manifest: Json, suffix: str = "") -> Json | None:
         "volumeMounts": mounts,
     }
     same = {key: pod[key] for key in ("imagePullSecrets", "nodeSelector") if key in pod}
-    queue = asked(manifest).name or QUEUE_SYSTEM.default
+    queue = queue_of(manifest).name or QUEUE_SYSTEM.default
     if queue != QUEUE_SYSTEM.default:  # a team's namespace takes pods of its own queues alone
         same["schedulerName"] = QUEUE_SYSTEM.scheduler
     spec = {

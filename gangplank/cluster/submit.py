@@ -1,4 +1,4 @@
-"""Submit the job that is described, whatever is there already: look, say all that speaks against it, then do it."""
+"""Submit a job that may exist already: compare it with the live one, report every obstacle, then act."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from gangplank.backends.pod_template import carried_by
 from gangplank.backends.queueing import QUEUE_SYSTEM
 from gangplank.cluster import queues
 from gangplank.cluster.client import group_path
+from gangplank.cluster.patience import silent
 from gangplank.cluster.progress import phase
 from gangplank.errors import KubeError, Problem, shown
 from gangplank.k8s.diff import differences
@@ -17,13 +18,13 @@ from gangplank.site.volume_claims import mount_problems
 from gangplank.wait import late, polls
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from typing import Any
 
     from gangplank.cluster.client import Kube
     from gangplank.spec import Json
 
-GONE_S = 120  # seconds that a job may take to go with its pods
+GONE_S = 120  # for a job and its pods to disappear
 POLL_S = 0.5
 CLAIM = ("v1", "PersistentVolumeClaim")
 
@@ -35,17 +36,17 @@ def title(item: Json) -> str:
 
 
 def plan(kube: Kube, manifests: Sequence[Json], volumes: Sequence[Mapping[str, Any]] = (), *, replace: bool) -> Plan:
-    """Compare what would be submitted, the job last, with what is there; `volumes` as gangplank.spec.Volume has them.
+    """Compare what would be submitted, the job last, with what exists; `volumes` as gangplank.spec.Volume has them.
 
-    A job that is there as described is left alone: what webhooks filled in is no difference, and no controller takes
-    an update. With `replace`, one that differs or has failed is removed first.
+    A job that exists as described is left alone: values filled in by webhooks are not differences, and no controller
+    accepts an update. With `replace`, a job that differs or has failed is removed first.
     """
     *beside, job = manifests
-    live = there(kube, job)
-    before = [there(kube, item) for item in beside]
-    # A script's ConfigMap is named for what it holds and immutable: one that holds anything else is not ours.
+    live = live_object(kube, job)
+    before = [live_object(kube, item) for item in beside]
+    # A script's ConfigMap is named after its content and immutable: one with other content was edited by hand.
     altered = [old for item, old in zip(beside, before, strict=True) if old and item.get("data") != old.get("data")]
-    differs = (*compared(job, live), *(f"{title(old)}: somebody changed the script in it" for old in altered))
+    differs = (*compared(job, live), *(f"{title(old)}: the script in it was changed by hand" for old in altered))
     differs = differs if live else ()
     if differs and not replace:
         return Plan(refused=(refusal(job, differs),), differences=differs)
@@ -60,19 +61,19 @@ def plan(kube: Kube, manifests: Sequence[Json], volumes: Sequence[Mapping[str, A
 
 
 def unfit(kube: Kube, job: Json, volumes: Sequence[Mapping[str, Any]] = ()) -> list[Problem]:
-    """Why this cluster cannot run a job, before anything is made."""
-    known = kube.queues() if queues.asked(job)[1] else None  # None too for who may not see them: Volcano tells
-    problems = queues.problems(job, known) if known is not None else unscheduled(kube, job)
+    """Why this cluster cannot run a job, before anything is created."""
+    live_queues = kube.queues() if queues.queue_of(job).name else None  # None too without the right to list them
+    problems = queues.problems(job, live_queues) if live_queues is not None else unscheduled(kube, job)
     if volumes:
         problems += mount_problems(volumes, kube.items(*CLAIM, job["metadata"]["namespace"]))
     return problems
 
 
 def unscheduled(kube: Kube, job: Json) -> list[Problem]:
-    """What is wrong with a job for the queue system's scheduler where there is none: nothing would look at its pods."""
+    """What is wrong with a job that names the queue system's scheduler in a cluster without it: its pods would wait."""
     backend = backend_of(job)
     way = BACKENDS[backend].without_queues(job) if backend else ""
-    system = f"/apis/{QUEUE_SYSTEM.queue.group}"  # everybody may ask whether it is there
+    system = f"/apis/{QUEUE_SYSTEM.queue.group}"  # everybody may read it
     if not way or not kube.get(group_path(job["apiVersion"])) or kube.get(system):
         return []
     expected = f"a scheduler that this cluster has (it has no {QUEUE_SYSTEM.title})"
@@ -81,13 +82,13 @@ def unscheduled(kube: Kube, job: Json) -> list[Problem]:
 
 
 def compared(job: Json, live: Json | None) -> tuple[str, ...]:
-    """Where a live job is not as described, an edited script in words."""
+    """Where a live job is not as described; an edited script gets a line of its own."""
     lines = tuple(differences(job, live)) if live else ()
-    now, then = (carried_by(item, job["metadata"]["name"]) for item in (job, live))
-    if not (now and then and now != then):
+    described, running = (carried_by(item, job["metadata"]["name"]) for item in (job, live))
+    if not (described and running and described != running):
         return lines
-    edited = f"the script was edited: that job runs the one in ConfigMap {then}, this one would run {now}"
-    return (edited, *(line for line in lines if not line.endswith(f"described {now!r}")))
+    edited = f"the script was edited: that job runs the one in ConfigMap {running}, this one would run {described}"
+    return (edited, *(line for line in lines if not line.endswith(f"described {described!r}")))
 
 
 def scripts_of(live: Json, except_for: Sequence[Json] = ()) -> list[Json]:
@@ -99,61 +100,85 @@ def scripts_of(live: Json, except_for: Sequence[Json] = ()) -> list[Json]:
     return [{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": meta["namespace"]}}]
 
 
-def there(kube: Kube, item: Json) -> Json | None:
-    """The live object of a manifest."""
+def live_object(kube: Kube, item: Json) -> Json | None:
+    """The live object of a manifest, None if there is none."""
     meta = item["metadata"]
     return kube.find(meta["namespace"], meta["name"], [(item["apiVersion"], item["kind"])])
 
 
 def refusal(job: Json, differs: Sequence[str]) -> str:
-    """Why a job that is there stays as it is."""
-    head = f"{title(job)} is there and differs from this description:"
+    """Why an existing job stays as it is."""
+    head = f"{title(job)} already exists and differs from this description:"
     fix = (
-        "Its controller refuses such updates. Fix: -e training_job_replace=true deletes that job (its claims stay)\n"
-        "and runs this one; or give this one another name."
+        "Its controller refuses such updates. Fix: -e training_job_replace=true deletes that job (its volume claims\n"
+        "stay) and runs this one; or give this one another name."
     )
     return "\n".join([head, *(f"  {line}" for line in differs), fix])
 
 
-def carry_out(kube: Kube, todo: Plan, *, dry_run: bool) -> None:
-    """Do what the plan says, once the server's dry run has taken all of it; `dry_run` ends there."""
+def carry_out(kube: Kube, todo: Plan, *, dry_run: bool, report: Callable[[str], None] = silent) -> None:
+    """Do what the plan says, once the server's dry run has accepted all of it; `dry_run` stops there.
+
+    `report` gets a line for each object that is written.
+    """
     removed = [(item["kind"], item["metadata"]["name"]) for item in todo.remove]
     for item in todo.write:
         try:
-            make(kube, item, dry_run=True)
+            outcome = submit_object(kube, item, dry_run=True)
         except KubeError as error:
-            taken = (item["kind"], item["metadata"]["name"]) in removed
-            if not (taken and removal_helps(item, error)):
+            replaced = (item["kind"], item["metadata"]["name"]) in removed
+            if not (replaced and removal_helps(item, error)):
                 raise
+        else:
+            if dry_run:
+                report(f"{title(item)} {outcome} (dry run)")
     if dry_run:
         return
     for item in todo.remove:
         kube.delete(item, "Foreground")
-        gone(kube, item)
+        wait_until_gone(kube, item)
     for item in todo.write:
-        make(kube, item, dry_run=False)
+        report(f"{title(item)} {submit_object(kube, item, dry_run=False)}")
 
 
 def removal_helps(item: Json, error: KubeError) -> bool:
-    """Whether the server refuses an object only because what it replaces is still there: asked last, after webhooks."""
+    """Whether the server refuses an object only because its predecessor still exists; it checks that after webhooks."""
     return error.status == 409 or "exceeded quota" in str(error) or item["kind"] == "ConfigMap"
 
 
-def gone(kube: Kube, item: Json) -> None:
+def wait_until_gone(kube: Kube, item: Json) -> None:
     """Wait until what was removed is gone, a job with its pods."""
     patient = kube.patient(limit_s=GONE_S)
     for _ in polls(GONE_S, POLL_S):
-        if not there(patient, item):
+        if not live_object(patient, item):
             return
-    raise KubeError(late(title(item), "it still there", "it gone", GONE_S, "look at its pods' finalizers"))
+    fix = "look at its pods' finalizers"
+    raise KubeError(late(title(item), "an object that still exists", "its removal", GONE_S, fix))
 
 
-def make(kube: Kube, item: Json, *, dry_run: bool) -> str:
+def submit_object(kube: Kube, item: Json, *, dry_run: bool) -> str:
     """Submit one object; what was done, or KubeError with the fix."""
     try:
         return kube.create(item, dry_run=dry_run)
     except KubeError as error:
+        if error.status == 409 and (live := live_object(kube, item)):
+            raise ExistsError(exists(item, live), 409) from None
         if error.status == 404 and "namespaces" not in str(error):
             fix = "install its operator, or choose another back-end with --backend (gangplank expand --help)"
             raise KubeError(f"the cluster knows no {item['kind']} of {item['apiVersion']}; {fix}", 404) from None
         raise
+
+
+class ExistsError(KubeError):
+    """A job whose name is taken; the cluster itself works."""
+
+    exit_code = 1
+
+
+def exists(job: Json, live: Json) -> str:
+    """The message about a job whose name is taken."""
+    words = f"{job['metadata']['name']} -n {job['metadata']['namespace']}"
+    differs = "".join(f"\n  {line}" for line in compared(job, live))
+    detail = f" and differs from this description:{differs}\n" if differs else ". "
+    fix = f"Fix: gangplank delete {words} removes it; gangplank status {words} shows it"
+    return f"{title(job)} already exists{detail}{fix}"

@@ -204,14 +204,14 @@ def test_a_job_that_has_failed_is_run_anew_when_told(
     submit.carry_out(kube, submit.plan(kube, manifests, replace=True), dry_run=False)
     if backend == "volcano":
         assert not submit.plan(kube, manifests, replace=True).changes, "it has not failed"
-        live = submit.there(kube, manifests[-1])
+        live = submit.live_object(kube, manifests[-1])
         assert live is not None
         command(cluster, "AbortJob", live)
-    cluster.wait(lambda: phase(submit.there(kube, manifests[-1]) or {}).failed, "Pod")
+    cluster.wait(lambda: phase(submit.live_object(kube, manifests[-1]) or {}).failed, "Pod")
     assert not submit.plan(kube, manifests, replace=False).changes, "nobody has asked for it"
     again = submit.plan(kube, manifests, replace=True)
     assert again.remove
     submit.carry_out(kube, again, dry_run=False)
-    live = submit.there(kube, manifests[-1])
+    live = submit.live_object(kube, manifests[-1])
     assert live is not None
     assert live["metadata"]["uid"] != again.remove[0]["metadata"]["uid"]

@@ -83,7 +83,20 @@ def test_does_not_touch_a_job_that_is_there(api: Api, capsys: pytest.CaptureFixt
     before = json.dumps(api.objects)
     code, _, err = run(capsys, "submit", DIGITS)
     assert (code, json.dumps(api.objects)) == (1, before)
-    assert "is there already" in err
+    assert "already exists" in err
+
+
+def test_a_conflict_that_is_no_taken_name_is_reported_as_it_is(
+    api: Api, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer = api.answer
+
+    def conflict(method: str, *request: Any) -> tuple[int, bytes]:
+        return (409, b'{"message": "quota: modified meanwhile"}') if method == "POST" else answer(method, *request)
+
+    monkeypatch.setattr(api, "answer", conflict)
+    code, _, err = run(capsys, "submit", DIGITS)
+    assert (code, err) == (4, "gangplank: the cluster says: quota: modified meanwhile\n")
 
 
 def test_an_edited_script_is_refused_and_changes_nothing(

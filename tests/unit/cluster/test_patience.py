@@ -22,7 +22,7 @@ from gangplank.cli import main
 from gangplank.cluster import follow, logs, patience
 from gangplank.cluster.client import Kube
 from gangplank.cluster.evidence import gathered
-from gangplank.cluster.submit import gone
+from gangplank.cluster.submit import wait_until_gone
 from gangplank.errors import KubeError
 from gangplank.jobs.parse import parse_job
 from gangplank.proof import log_lines
@@ -500,7 +500,7 @@ def test_waits_of_roles_outlast_it_too(server: Server, kube: Kube) -> None:
     server.says = [503, 429]
     assert kube.accepts(pod, 10) == ""
     server.says = [503, 500]
-    gone(kube, pod)
+    wait_until_gone(kube, pod)
     quota = {"metadata": {"name": "q", "namespace": "default"}, "spec": {"hard": {"pods": 1}}}
     server.objects["/api/v1/resourcequotas/q"] = {**quota, "status": {"used": {"pods": 0}}}
     server.says = [503, 504]

@@ -116,7 +116,7 @@ def test_a_script_that_somebody_changed_is_refused_and_replaced_with_its_job(api
     run(described)
     where = path("v1", "ConfigMap", "default", described[0]["metadata"]["name"])
     api.objects[where] = {**described[0], "data": {"a.py": "print(666)"}}
-    with pytest.raises(KubeError, match="somebody changed the script in it"):
+    with pytest.raises(KubeError, match="the script in it was changed by hand"):
         run(described)
     run(described, replace=True)
     assert scripts(api) == ["print(1)"]
