@@ -1,4 +1,4 @@
-"""Reads what commands are given: job files, raw manifests, and the scripts and teams that jobs name."""
+"""Reads the arguments of commands: job files, raw manifests, and the scripts and teams that jobs name."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def kinds() -> str:
 
 
 def read_scripts(job: object, root: Path | None = None) -> dict[str, str]:
-    """The text of the script that a job names by a relative path, looked up here and then below root."""
+    """The text of the script that a job names by a relative path, looked up in the current folder, then in `root`."""
     inner = job.get("training_job", job) if isinstance(job, Mapping) else None
     path = inner.get("script") if isinstance(inner, Mapping) else None
     if not isinstance(path, str) or not path or path.startswith("/") or "\x00" in path:
@@ -43,40 +43,47 @@ def read_scripts(job: object, root: Path | None = None) -> dict[str, str]:
 def gather(
     names: Sequence[str], backend: str | None, teams: str | None = None
 ) -> tuple[list[Json], list[tuple[str, Json]], list[str]]:
-    """What files hold: all that would be submitted, the jobs among it by back-end, and the kinds of the rest.
+    """What files hold: everything that would be submitted, the jobs in it by back-end, and the kinds of the rest.
 
     `teams` is a site's folder of teams: a job that names its team starts from that team's values.
     """
-    from gangplank.backends import BACKENDS, backend_of
+    from gangplank.backends import backend_of
     from gangplank.errors import Problem, SpecError, shown
+
+    submitted = [item for name in names for item in read_objects(name, backend, teams)]
+    for number, item in enumerate(submitted, start=1):
+        if not isinstance(item, dict) or not isinstance(item.get("kind"), str):
+            problem = Problem(f"document {number}", shown(item), "an object with apiVersion and kind")
+            raise SpecError([problem], names[0])
+    by_backend = [(backend_of(item), item) for item in submitted]
+    jobs = [(name, item) for name, item in by_backend if name]
+    if backend and any(name != backend for name, _ in jobs):
+        raise SpecError([Problem("--backend", backend, "nothing, as a raw manifest has its back-end")], names[0])
+    return submitted, jobs, [str(item["kind"]) for name, item in by_backend if not name]
+
+
+def read_objects(name: str, backend: str | None, teams: str | None) -> list[Any]:
+    """What one file submits: raw manifests as they are, unchecked, or the manifests of its jobs."""
+    from gangplank.backends import BACKENDS
+    from gangplank.errors import Problem, SpecError
     from gangplank.jobs.parse import parse_job
     from gangplank.reading.strict_yaml import documents
 
-    submitted: list[Json] = []
-    for name in names:
-        text = read(name)
-        found = documents(text, name, strict=False)
-        if not found:
-            raise SpecError([Problem("file", "nothing", f"a job file, or a {kinds()}")], name)
-        if any(isinstance(item, dict) and "apiVersion" in item for item in found):
-            for item in found:
-                submitted += item.get("items") or [] if is_list(item) else [item]
-            continue
-        for given in documents(text, name, strict=True):
-            job = with_backend(given, backend) if backend and isinstance(given, dict) else given
-            job = from_team(job, teams, name) if teams else job
-            spec = parse_job(job, name, read_scripts(job, ROOT))
-            submitted += BACKENDS[spec.backend].manifests(spec)
-    for at, item in enumerate(submitted):
-        if not isinstance(item, dict) or not isinstance(item.get("kind"), str):
-            raise SpecError(
-                [Problem(f"document {at + 1}", shown(item), "an object with apiVersion and kind")], names[0]
-            )
-    known = [(backend_of(item), item) for item in submitted]
-    jobs = [(kind, item) for kind, item in known if kind]
-    if backend and any(kind != backend for kind, _ in jobs):
-        raise SpecError([Problem("--backend", backend, "nothing, as a raw manifest has its back-end")], names[0])
-    return submitted, jobs, [str(item["kind"]) for kind, item in known if not kind]
+    text = read(name)
+    raw = documents(text, name, strict=False)
+    if not raw:
+        raise SpecError([Problem("file", "nothing", f"a job file, or a {kinds()}")], name)
+    objects: list[Any] = []
+    if any(isinstance(item, dict) and "apiVersion" in item for item in raw):
+        for item in raw:
+            objects += item.get("items") or [] if is_list(item) else [item]
+        return objects
+    for document in documents(text, name, strict=True):
+        job = with_backend(document, backend) if backend and isinstance(document, dict) else document
+        job = from_team(job, teams, name) if teams else job
+        spec = parse_job(job, name, read_scripts(job, ROOT))
+        objects += BACKENDS[spec.backend].manifests(spec)
+    return objects
 
 
 def is_list(item: object) -> bool:
@@ -92,7 +99,7 @@ def with_backend(job: Mapping[str, Any], backend: str) -> dict[str, Any]:
 
 
 def from_team(job: object, folder: str, source: str) -> Any:
-    """The job with its team's defaults, out of a folder of teams."""
+    """The job with its team's defaults, from a folder of teams."""
     from gangplank.teams.job_defaults import with_team
     from gangplank.teams.load import load
 

@@ -1,4 +1,4 @@
-"""Jobs and objects as text: a table that a person reads, YAML that kubectl takes, JSON."""
+"""Jobs and objects as tables for a terminal."""
 
 from __future__ import annotations
 
@@ -18,43 +18,38 @@ SHORT = {"memory": "mem"}
 
 def amounts(pod: Json, side: str) -> str:
     """A pod's requests or limits in one cell."""
-    found = []
-    for container in pod["spec"].get("containers", []):
-        given = container.get("resources", {}).get(side, {})
-        found += [f"{SHORT.get(name, name)} {value}" for name, value in given.items()]
-    return ", ".join(found)
+    resources = [container.get("resources", {}).get(side, {}) for container in pod["spec"].get("containers", [])]
+    return ", ".join(f"{SHORT.get(name, name)} {value}" for amount in resources for name, value in amount.items())
 
 
 def mounts(pod: Json) -> str:
-    """A pod's claims, ConfigMaps and memory, each with its place; what the wiring mounts is left out."""
-    where = {
+    """A pod's volume claims, ConfigMaps and memory, each with its path; the wiring's own mounts are left out."""
+    paths = {
         mount["name"]: mount.get("mountPath", "")
         for container in pod["spec"].get("containers", [])
         for mount in container.get("volumeMounts", [])
     }
     wired = {path for backend in BACKENDS.values() for path in backend.wiring.mounts}
-    found = []
+    cells = []
     for volume in pod["spec"].get("volumes", []):
-        if volume["name"] in where and where[volume["name"]] not in wired:
-            source = (
-                volume.get("persistentVolumeClaim", {}).get("claimName")
-                or volume.get("configMap", {}).get("name")
-                or ""
-            )
-            found.append(f"{source}:{where[volume['name']]}" if source else where[volume["name"]])
-    return ", ".join(found)
+        path = paths.get(volume["name"])
+        if path is not None and path not in wired:
+            claim = volume.get("persistentVolumeClaim", {}).get("claimName")
+            source = claim or volume.get("configMap", {}).get("name")
+            cells.append(f"{source}:{path}" if source else path)
+    return ", ".join(cells)
 
 
 def pod_row(pod: Json) -> list[str]:
     """One line of the table of pods."""
-    known, spec = wiring.seen(pod), pod["spec"]
+    place, spec = wiring.seen(pod), pod["spec"]
     host = ".".join(part for part in (spec.get("hostname", ""), spec.get("subdomain", "")) if part)
     return [
         pod["metadata"]["name"],
-        known["rank"],
+        place["rank"],
         host,
-        known["master"],
-        known["world_size"],
+        place["master"],
+        place["world_size"],
         amounts(pod, "requests"),
         amounts(pod, "limits"),
         mounts(pod),
@@ -68,7 +63,7 @@ def pods_table(objects: Sequence[Json], *, colour: bool = False) -> str:
 
 
 def others_table(objects: Sequence[Json], *, colour: bool = False) -> str:
-    """The table of the objects that are no pods."""
+    """The table of the objects that are not pods."""
     rows = [[item["kind"], item["metadata"]["name"], note(item)] for item in objects if item["kind"] != "Pod"]
     return table([["KIND", "NAME", "WHAT"], *rows], colour=colour) if rows else ""
 
@@ -88,10 +83,10 @@ def note(item: Json) -> str:
     return ", ".join(item.get("data", {}))
 
 
-def heading(backend: str, manifest: Json, made: Sequence[Json]) -> str:
+def heading(backend: str, manifest: Json, objects: Sequence[Json]) -> str:
     """The line above a job's pods: where it runs, how many there are, and how many must fit before any starts."""
-    meta, where = manifest["metadata"], manifest["metadata"].get("namespace") or "default"
-    count = sum(item["kind"] == "Pod" for item in made)
-    group = next((item["spec"]["minMember"] for item in made if item["kind"] == "PodGroup"), None)
+    meta = manifest["metadata"]
+    count = sum(item["kind"] == "Pod" for item in objects)
+    group = next((item["spec"]["minMember"] for item in objects if item["kind"] == "PodGroup"), None)
     gang = "no gang: pods start one by one" if group is None else f"a gang of {group}"
-    return f"{meta['name']} in {where} on {backend}: {count} pods, {gang}"
+    return f"{meta['name']} in {meta.get('namespace') or 'default'} on {backend}: {count} pods, {gang}"

@@ -7,9 +7,11 @@ from pathlib import Path
 
 from gangplank.errors import Unreadable
 
+JOB_FILE = "give the path of a job file, e.g. jobs/digits.yml"
 
-def read(name: str, errors: str = "strict") -> str:
-    """The text of a file, or of standard input for -; `errors` as bytes.decode has it."""
+
+def read(name: str, errors: str = "strict", fix: str = JOB_FILE) -> str:
+    """The text of a file, or of standard input for -; `errors` as bytes.decode has it, `fix` if it cannot be read."""
     try:
         data = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
         return data.decode("utf-8-sig", errors)
@@ -17,4 +19,4 @@ def read(name: str, errors: str = "strict") -> str:
         raise Unreadable(f"{name}: byte {error.start} is no UTF-8; save the file as UTF-8") from None
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        raise Unreadable(f"{name}: {reason}; give the path of a job file, e.g. jobs/digits.yml") from None
+        raise Unreadable(f"{name}: {reason}; {fix}") from None

@@ -108,8 +108,11 @@ def test_no_evidence_is_code_1_with_a_fix(
 @pytest.mark.parametrize(
     ("words", "code", "told"),
     [
-        (["proof", "--file", "/nowhere"], 3, "/nowhere: No such file or directory"),
-        (["proof", "digits", "--file", "/dev/null"], 3, "digits: no such file; with --file, a job is named by its job"),
+        (
+            ["proof", "--file", "/nowhere"], 3,
+            "/nowhere: No such file or directory; give the folder that --output named, its evidence.jsonl, or saved",
+        ),
+        (["proof", "digits", "--file", "/dev/null"], 3, "digits: no such file; with --file, name the job by its job"),
         (["proof"], 2, "proof: no job given; try: gangplank proof digits"),
     ],
 )
@@ -123,7 +126,7 @@ def test_bad_input_is_one_line(capsys: pytest.CaptureFixture[str], words: list[s
 def test_a_report_that_cannot_be_written_is_code_3(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     place = folder(tmp_path, World().train())
     code, _, err = run(capsys, "report", "--file", place, "-o", f"{tmp_path}/none/r.html")
-    assert (code, "No such file or directory; name a place that can be written with -o" in err) == (3, True)
+    assert (code, "No such file or directory; name a writable place with -o" in err) == (3, True)
 
 
 def test_a_report_is_written_where_it_says(
