@@ -1,4 +1,4 @@
-"""A job's objects in a live cluster: made, read, removed. The kubernetes package is used for its kubeconfig alone."""
+"""The client of the API server. Of the kubernetes package it uses kubeconfig, credentials and connections only."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Kube", "KubeError", "group_path", "path", "rank_of"]
 
-# apiVersion and kind: the plural in the API's paths, but for the jobs, which the back-ends name
+# The plural in the API's paths, by apiVersion and kind; the back-ends name those of jobs
 PLURALS = {
     ("v1", "ConfigMap"): "configmaps",
     ("v1", "Service"): "services",
@@ -36,15 +36,15 @@ PLURALS = {
     QUEUE_SYSTEM.queue[:2]: QUEUE_SYSTEM.queue.plural,
 }
 T = TypeVar("T")
-REVIEW = ("authorization.k8s.io/v1", "SelfSubjectAccessReview")  # everybody may ask what they may
-WRITER = "gangplank"  # who wrote a field, for server-side apply
+REVIEW = ("authorization.k8s.io/v1", "SelfSubjectAccessReview")  # everybody may ask for their own rights
+WRITER = "gangplank"  # owner of the fields that we write, for server-side apply
 POLL_S = 0.5
-CONNECT_S = 5  # until a connection stands
+CONNECT_S = 5  # to connect
 TIMEOUT_S = 30  # without a byte of an answer
 
 
 def group_path(api_version: str) -> str:
-    """Where the kinds of an API version are.
+    """The path of an API version.
 
     >>> group_path("v1"), group_path("batch/v1")
     ('/api/v1', '/apis/batch/v1')
@@ -53,19 +53,19 @@ def group_path(api_version: str) -> str:
 
 
 def path(api_version: str, kind: str, namespace: str, name: str = "") -> str:
-    """Where an object or all of a kind are; without a namespace, in the whole cluster.
+    """The path of an object, or of all objects of a kind; without a namespace, in the whole cluster.
 
     >>> path("kubeflow.org/v1", "PyTorchJob", "default", "digits")
     '/apis/kubeflow.org/v1/namespaces/default/pytorchjobs/digits'
     """
     backend = backend_of({"apiVersion": api_version, "kind": kind})
     plural = BACKENDS[backend].plural if backend else PLURALS[api_version, kind]
-    found = f"{group_path(api_version)}/{f'namespaces/{namespace}/' if namespace else ''}{plural}"
-    return f"{found}/{name}" if name else found
+    collection = f"{group_path(api_version)}/{f'namespaces/{namespace}/' if namespace else ''}{plural}"
+    return f"{collection}/{name}" if name else collection
 
 
 class Kube:
-    """One cluster, as a kubeconfig names it."""
+    """One cluster, chosen by a kubeconfig."""
 
     def __init__(self, kubeconfig: str | None = None, context: str | None = None) -> None:
         from kubernetes import client, config
@@ -87,16 +87,16 @@ class Kube:
             config.load_incluster_config(client_configuration=settings)
             self.api = client.ApiClient(settings)
             self.origin = "this pod's own account"
-        self.groups: dict[str, list[Json]] = {}  # what the cluster said of an API group's kinds
+        self.groups: dict[str, list[Json]] = {}  # the kinds of an API group, from discovery
         self.refused: Any = client.exceptions.ApiException
-        self.patience = Patience()  # none: who waits at a terminal hears at once that nobody answers
+        self.patience = Patience()  # none: at a terminal, a missing answer is reported at once
 
     def patient(
         self, say: Callable[[str], None] = silent, seconds: float = OUTAGE_S, limit_s: float = math.inf
     ) -> Kube:
-        """The same cluster for who waits: requests that may be repeated outlast an API server that is away.
+        """The same cluster, with patience: repeatable requests survive an outage of the API server.
 
-        Each for `seconds` after its first failure, and none for longer than `limit_s` from now.
+        Each is repeated for `seconds` after its first failure, but not beyond `limit_s` from now.
         """
         other = copy.copy(self)
         other.patience = Patience(seconds, time.monotonic() + limit_s, say)
@@ -106,7 +106,7 @@ class Kube:
         return f"{self.api.configuration.host} ({self.origin})"
 
     def open(self, method: str, where: str, body: object = None, query: Mapping[str, str] | None = None) -> Any:
-        """One request; the open answer, whose end may never come."""
+        """One request; the open answer, to be read as a stream."""
         return self._ask(lambda: self._send(method, where, body, query), method, query)
 
     def read(
@@ -118,11 +118,11 @@ class Kube:
         *,
         repeat: bool = False,
     ) -> bytes:
-        """One request; the whole answer. `repeat` says that it may be sent twice, which not every write may."""
+        """One request; the whole answer. `repeat` allows a write to be sent twice."""
 
         def whole() -> bytes:
             answer = self._send(method, where, body, query)
-            with self._heard():
+            with self._kube_errors():
                 text: bytes = answer.data
             return text
 
@@ -131,7 +131,7 @@ class Kube:
     def _ask(
         self, request: Callable[[], T], method: str, query: Mapping[str, str] | None, *, repeat: bool = False
     ) -> T:
-        """Ask again where that cannot do a thing twice: reads, server-side apply, dry runs."""
+        """Repeat requests that cannot do anything twice: reads, server-side apply, dry runs."""
         harmless = method == "GET" or (method == "PATCH" and "fieldManager" in (query or {}))
         if repeat or harmless or "dryRun" in (query or {}):
             return self.patience.ask(request)
@@ -141,7 +141,7 @@ class Kube:
         apply = "fieldManager" in (query or {})  # server-side apply has a writer, a merge patch none
         kinds = {"PATCH": "application/apply-patch+yaml" if apply else "application/merge-patch+json"}
         headers = {"Accept": "application/json, */*", "Content-Type": kinds.get(method, "application/json")}
-        with self._heard():
+        with self._kube_errors():
             return self.api.call_api(
                 where,
                 method,
@@ -154,15 +154,15 @@ class Kube:
             )[0]
 
     @contextlib.contextmanager
-    def _heard(self) -> Iterator[None]:
-        """What the client's libraries raise, as KubeError."""
+    def _kube_errors(self) -> Iterator[None]:
+        """Turn what the client's libraries raise into KubeError."""
         from urllib3.exceptions import HTTPError
 
         try:
             yield
         except self.refused as error:
             if error.status:
-                raise KubeError(told(error.body, error.reason), error.status) from None
+                raise KubeError(message_of(error.body, error.reason), error.status) from None
             raise self._unanswered(error) from None  # TLS
         except (HTTPError, OSError) as error:
             raise self._unanswered(error) from None
@@ -181,11 +181,11 @@ class Kube:
         repeat: bool = False,
     ) -> Json:
         """One request; the answer as JSON. `repeat` as for `read`."""
-        found: Json = json.loads(self.read(method, where, body, query, repeat=repeat))
-        return found
+        answer: Json = json.loads(self.read(method, where, body, query, repeat=repeat))
+        return answer
 
     def get(self, where: str, query: Mapping[str, str] | None = None) -> Json | None:
-        """What is there; None where the cluster knows no such object or kind."""
+        """The object or list at a path; None if the cluster has no such object or kind."""
         try:
             return self.call("GET", where, query=query)
         except KubeError as error:
@@ -194,9 +194,9 @@ class Kube:
             raise
 
     def create(self, manifest: Json, *, dry_run: bool = False, unique: bool = False) -> str:
-        """Submit a manifest: jobs are created and never changed, what they need beside is applied. What was done.
+        """Submit a manifest, and return what was done: jobs are created and never changed, other objects are applied.
 
-        A `unique` name is nobody else's: a request that got no answer is sent again, and may find its own work.
+        A `unique` name is used only here: a request without an answer is repeated, and may find its own object.
         """
         meta = manifest["metadata"]
         where = path(manifest["apiVersion"], manifest["kind"], meta["namespace"])
@@ -212,7 +212,7 @@ class Kube:
         return "created"
 
     def where(self, manifest: Json) -> str:
-        """An object's own path, whatever its kind: the cluster knows the plural."""
+        """An object's path, for any kind: the plural comes from discovery."""
         api_version, kind, meta = manifest["apiVersion"], manifest["kind"], manifest["metadata"]
         group = group_path(api_version)
         if group not in self.groups:
@@ -224,7 +224,7 @@ class Kube:
         raise KubeError(f"the cluster has no kind {kind} in {api_version}; is its CRD installed?", 404)
 
     def apply(self, manifest: Json, *, dry_run: bool = False) -> tuple[Json | None, Json]:
-        """Server-side apply, over whoever else has written the same fields; the object before, and now."""
+        """Server-side apply that takes over fields of other writers; the object before and after."""
         where = self.where(manifest)
         return self.get(where), self._apply(where, manifest, dry_run=dry_run)
 
@@ -233,20 +233,22 @@ class Kube:
         return self.call("PATCH", where, manifest, {**query, "fieldManager": WRITER, "force": "true"})
 
     def accepts(self, manifest: Json, timeout_s: float, refusal: str = "") -> str:
-        """Wait until the cluster accepts an object, or refuses it with these words; its answer. Nothing is made.
+        """Wait until the cluster accepts an object, or refuses it with these words; its answer. Nothing is created.
 
-        The server's dry run asks every webhook, so that its certificate and its answer are seen too.
+        The server's dry run calls every webhook, and so checks its certificate and its answer too.
         """
         answer = ""
         for _ in polls(timeout_s, POLL_S):
             answer = self._answer(manifest)
-            if refusal in answer if refusal else not answer:
+            refused_as_expected = bool(refusal) and refusal in answer
+            accepted = not answer and not refusal
+            if accepted or refused_as_expected:
                 return answer
-        name, expected = manifest["metadata"]["name"], f'the refusal "{refusal}"' if refusal else "it accepted"
-        raise KubeError(late(f"{manifest['kind']} {name}", answer or "it accepted", expected, timeout_s))
+        name, expected = manifest["metadata"]["name"], f'the refusal "{refusal}"' if refusal else "acceptance"
+        raise KubeError(late(f"{manifest['kind']} {name}", answer or "acceptance", expected, timeout_s))
 
     def _answer(self, manifest: Json) -> str:
-        """What the cluster says against it; one of its name that a killed run left is no answer of a webhook's."""
+        """Why the cluster refuses an object, "" if it accepts it; one that already exists was accepted before."""
         try:
             self.create(manifest, dry_run=True)
         except KubeError as error:
@@ -254,15 +256,15 @@ class Kube:
         return ""
 
     def find(self, namespace: str, name: str, kinds: list[tuple[str, str]]) -> Json | None:
-        """The first job of a name among some kinds; kinds that the cluster does not know are passed over."""
+        """The first job of a name among some kinds; kinds that the cluster does not know are skipped."""
         for api_version, kind in kinds:
-            found = self.get(path(api_version, kind, namespace, name))
-            if found is not None:
-                return {"apiVersion": api_version, "kind": kind, **found}
+            job = self.get(path(api_version, kind, namespace, name))
+            if job is not None:
+                return {"apiVersion": api_version, "kind": kind, **job}
         return None
 
     def listed(self, namespace: str, kinds: Iterable[tuple[str, str]]) -> list[Json]:
-        """The objects of some kinds in a namespace, the oldest first; kinds unknown to the cluster are passed over."""
+        """The objects of some kinds in a namespace, oldest first; kinds that the cluster does not know are skipped."""
         objects: list[Json] = []
         for api_version, kind in kinds:
             answer = self.get(path(api_version, kind, namespace)) or {"items": []}
@@ -270,15 +272,15 @@ class Kube:
         return sorted(objects, key=lambda item: str(item["metadata"].get("creationTimestamp", "")))
 
     def items(self, api_version: str, kind: str, namespace: str = "", selector: str = "") -> list[Json]:
-        """All objects of a kind, of those with some labels if asked for."""
+        """All objects of a kind, or those with some labels."""
         query = {"labelSelector": selector} if selector else None
-        found: list[Json] = self.call("GET", path(api_version, kind, namespace), query=query)["items"]
-        return found
+        items: list[Json] = self.call("GET", path(api_version, kind, namespace), query=query)["items"]
+        return items
 
     def pods(self, namespace: str, name: str) -> list[Json]:
         """A job's pods in the order of their ranks."""
-        found = self.items("v1", "Pod", namespace, f"{JOB_LABEL}={name}")
-        return sorted(found, key=lambda pod: (rank_of(pod) is None, rank_of(pod) or 0, pod["metadata"]["name"]))
+        pods = self.items("v1", "Pod", namespace, f"{JOB_LABEL}={name}")
+        return sorted(pods, key=lambda pod: (rank_of(pod) is None, rank_of(pod) or 0, pod["metadata"]["name"]))
 
     def log(self, namespace: str, pod: str, container: str = "") -> list[str]:
         """The lines of a pod's log so far; logs.py follows one."""
@@ -287,20 +289,20 @@ class Kube:
         return text.removesuffix("\n").split("\n") if text else []
 
     def patch(self, item: Json, change: Json) -> Json:
-        """Change some fields of an object; the object as it is then."""
+        """Change some fields of an object; the object afterwards."""
         meta = item["metadata"]
         return self.call("PATCH", path(item["apiVersion"], item["kind"], meta["namespace"], meta["name"]), change)
 
     def may(self, verb: str, resource: str) -> bool:
-        """Whether this person may do something with all objects of a kind, e.g. create clusterroles.<its group>."""
+        """Whether this user may do something with all objects of a kind, e.g. create clusterroles.<its group>."""
         name, _, group = resource.partition(".")
-        asked = {"resourceAttributes": {"verb": verb, "resource": name, "group": group}}
+        spec = {"resourceAttributes": {"verb": verb, "resource": name, "group": group}}
         where = f"{group_path(REVIEW[0])}/selfsubjectaccessreviews"
-        answer = self.call("POST", where, {"apiVersion": REVIEW[0], "kind": REVIEW[1], "spec": asked})
+        answer = self.call("POST", where, {"apiVersion": REVIEW[0], "kind": REVIEW[1], "spec": spec})
         return bool(answer["status"]["allowed"])
 
     def queues(self) -> list[Json] | None:
-        """Volcano's queues; None where there is no Volcano, or where this person may not see them."""
+        """Volcano's queues; None without Volcano, or without the right to list them."""
         try:
             return self.items(*queues.KIND)
         except KubeError as error:
@@ -309,9 +311,9 @@ class Kube:
             raise
 
     def delete(self, item: Json, propagation: str = "Background", *, unique: bool = False) -> bool:
-        """Remove an object with all that belongs to it, itself last if Foreground; false when there is none.
+        """Remove an object with everything that belongs to it, itself last if Foreground; false if there is none.
 
-        `unique` as for `create`; else a second request could remove what somebody has made under that name meanwhile.
+        `unique` as for `create`; otherwise a repeated request could remove a new object of the same name.
         """
         meta = item["metadata"]
         where = path(item["apiVersion"], item["kind"], meta["namespace"], meta["name"])
@@ -330,15 +332,15 @@ def in_cluster() -> bool:
 
 
 def rank_of(pod: Json) -> int | None:
-    """The rank of a pod's node, None when its environment does not tell."""
+    """The rank of a pod's node, None if its environment does not contain it."""
     text = wiring.seen(pod)["rank"]
     return int(text) if text.isdigit() else None
 
 
-def told(body: object, reason: object) -> str:
-    """What the API server says, in one line.
+def message_of(body: object, reason: object) -> str:
+    """The API server's message, in one line.
 
-    >>> told('{"message": "not found"}', "Not Found")
+    >>> message_of('{"message": "not found"}', "Not Found")
     'the cluster says: not found'
     """
     try:
@@ -349,7 +351,7 @@ def told(body: object, reason: object) -> str:
 
 
 def cause(error: BaseException) -> str:
-    """The last part of what urllib3 tells of a failure, which names it."""
+    """The cause of a failure: the last part of urllib3's message."""
     inner = getattr(error, "reason", None) or error
     inner = next((part for part in inner.args if isinstance(part, Exception)), inner)
     return str(inner).rsplit(": ", 1)[-1] or type(inner).__name__

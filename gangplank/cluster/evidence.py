@@ -1,4 +1,4 @@
-"""The evidence of a job in a cluster: from its pods' logs, else from its claim, by a pod that prints it."""
+"""The evidence of a job in a cluster: from its pods' logs, else from its volume claim, by a pod that prints it."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from gangplank.proof.records import Records
     from gangplank.spec import Json
 
-READER_S = 120  # seconds that the reading pod may take: its image is on the node already
+READER_S = 120  # for the reading pod: its image is on the node already
 POLL_S = 0.2
 CLAIM = "persistentVolumeClaim"
 NO_LOG = {400, 404}  # a pod without a log: not started yet, or gone
 
 
 def from_cluster(kube: Kube, job: Json, world_size: int) -> Records:
-    """From the logs of the pods where all ranks' are there, else from what rank 0 left on the job's claim."""
+    """From the pods' logs if those of all ranks exist, else from what rank 0 left on the job's volume claim."""
     meta = job["metadata"]
     pods = kube.pods(meta["namespace"], meta["name"])
     text = "\n".join(log_so_far(kube, meta["namespace"], pod["metadata"]["name"]) for pod in pods)
@@ -35,7 +35,7 @@ def from_cluster(kube: Kube, job: Json, world_size: int) -> Records:
 
 
 def gathered(kube: Kube, job: Json, logged: Records, world_size: int) -> Records:
-    """The evidence of a live job whose pods `logged` some: that if it is of all ranks, else what lies on its claim."""
+    """The evidence of a live job: what its pods `logged` if that covers all ranks, else what its claim holds."""
     if complete(select(logged), world_size):
         return logged
     pod = reader(job, f"-{uuid.uuid4().hex[:6]}")
@@ -45,27 +45,27 @@ def gathered(kube: Kube, job: Json, logged: Records, world_size: int) -> Records
 
 
 def printed(kube: Kube, pod: Json, world_size: int) -> Records:
-    """The evidence that a pod of ours has printed when it is of all ranks, or at its end; the pod is removed again.
+    """Create a pod that prints evidence, read it until it covers all ranks or the pod ends, and remove the pod.
 
-    Its words can be read a second or two before the cluster says that it has ended.
+    The log can be complete a second or two before the cluster reports the pod's end.
     """
     namespace, name = pod["metadata"]["namespace"], pod["metadata"]["name"]
-    now: Json = {}
+    status: Json = {}
     kube.create(pod, unique=True)
     try:
         for _ in polls(READER_S, POLL_S):
-            now = kube.call("GET", path("v1", "Pod", namespace, name)).get("status", {})
+            status = kube.call("GET", path("v1", "Pod", namespace, name)).get("status", {})
             records = read_records(log_so_far(kube, namespace, name))
-            if now.get("phase") in {"Succeeded", "Failed"} or complete(select(records), world_size):
+            if status.get("phase") in {"Succeeded", "Failed"} or complete(select(records), world_size):
                 return records
     finally:
         kube.delete(pod, unique=True)
-    state, fix = f"{now.get('phase')} ({why(now)})", "free a place on the claim's node and try again"
+    state, fix = f"{status.get('phase')} ({why(status)})", "free a place on the claim's node and try again"
     raise KubeError(late(f"pod {namespace}/{name}, which reads the claim", state, "its end", READER_S, fix))
 
 
 def log_so_far(kube: Kube, namespace: str, pod: str) -> str:
-    """The log of a pod that may have none yet."""
+    """The log of a pod; empty if it has none yet."""
     try:
         return "\n".join(kube.log(namespace, pod))
     except KubeError as error:
@@ -75,18 +75,18 @@ def log_so_far(kube: Kube, namespace: str, pod: str) -> str:
 
 
 def why(status: Json) -> str:
-    """What a pod's status says of its not running."""
-    told = [item.get("message", "") for item in status.get("conditions", []) if item.get("status") == "False"]
-    return next((text for text in told if text), "no reason given")
+    """Why a pod does not run, from its status."""
+    messages = [item.get("message", "") for item in status.get("conditions", []) if item.get("status") == "False"]
+    return next((message for message in messages if message), "no reason given")
 
 
 def reader(manifest: Json, suffix: str = "") -> Json | None:
-    """A pod that prints the evidence which rank 0 left on the job's claim; None for a job that leaves none there."""
-    made = expected.pods(manifest)
-    folder = expected.flag(expected.words(made[0]), "output") if made else None
+    """A pod that prints the evidence that rank 0 left on the job's volume claim; None if the job leaves none there."""
+    pods = expected.pods(manifest)
+    folder = expected.flag(expected.words(pods[0]), "output") if pods else None
     if not folder:
         return None
-    pod = made[0]["spec"]
+    pod = pods[0]["spec"]
     volumes = [volume for volume in pod.get("volumes", []) if CLAIM in volume]
     names = {volume["name"] for volume in volumes}
     mounts = [{**mount, "readOnly": True} for mount in pod["containers"][0].get("volumeMounts", [])]
@@ -105,14 +105,14 @@ def reader(manifest: Json, suffix: str = "") -> Json | None:
     }
     same = {key: pod[key] for key in ("imagePullSecrets", "nodeSelector") if key in pod}
     queue = queue_of(manifest).name or QUEUE_SYSTEM.default
-    if queue != QUEUE_SYSTEM.default:  # a team's namespace takes pods of its own queues alone
+    if queue != QUEUE_SYSTEM.default:  # a team's namespace accepts only pods of its own queues
         same["schedulerName"] = QUEUE_SYSTEM.scheduler
     spec = {
         "restartPolicy": "Never",
         "automountServiceAccountToken": False,
         "securityContext": pod.get("securityContext", POD_SECURITY),
         **same,
-        "tolerations": [{"operator": "Exists"}],  # it goes where the claim is, whatever keeps others off that node
+        "tolerations": [{"operator": "Exists"}],  # it must run where the claim is, whatever taints that node has
         "containers": [container],
         "volumes": volumes,
     }

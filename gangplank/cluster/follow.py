@@ -1,4 +1,4 @@
-"""Follow one job until its end: itself, its pods, their logs as they are written. Changes nothing; kube.py reads."""
+"""Follow one job to its end: the job, its pods, and their logs as they are written. Changes nothing."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from gangplank.spec import Json
 
 POLL_S = 1.0
-LAST_LINES = 15  # of each log, for who asks why a job failed
+LAST_LINES = 15  # of each log, kept to explain a failure
 
 
 @dataclass
 class Log:
-    """One run of a container: its pod, the lines that nobody has looked at yet, and the last ones."""
+    """One run of a container: its pod, the lines not yet processed, and the last ones."""
 
     pod: str
     thread: threading.Thread | None = None
@@ -39,10 +39,10 @@ class Log:
 
 
 class JobWatch:
-    """One job, followed: call `poll` until its phase is an end. Every container's log is followed by a thread."""
+    """One job: call `poll` until its phase is an end. A thread follows the log of each container."""
 
     def __init__(self, manifest: Mapping[str, Any], kube: Kube) -> None:
-        """Take the submitted manifest, and the cluster that has it."""
+        """Take the submitted manifest and its cluster."""
         self.kube, self.kind = kube, (manifest["apiVersion"], manifest["kind"])
         self.name, self.namespace = manifest["metadata"]["name"], manifest["metadata"]["namespace"]
         self.job: Json = {}
@@ -50,20 +50,20 @@ class JobWatch:
         self.failure: tuple[str, str] | None = None
         self.logs: dict[str, Log] = {}  # pod uid/container/restart
         self.records: Records = []
-        self.seen = Progress()
+        self.training = Progress()
 
     @property
     def job_uid(self) -> str:
-        """What the job's evidence is stamped with; '' where the job cannot tell."""
+        """The id in the job's evidence, '' if the job does not determine it."""
         return (job_uid(self.job) or "") if self.job else ""
 
     def poll(self) -> Phase:
-        """Read the job and its pods once, and begin to follow containers that have started; raises KubeError."""
-        found = self.kube.find(self.namespace, self.name, [self.kind])
-        if found is None:
-            return Phase("Failed", f"{self.kind[1]} {self.namespace}/{self.name} is not there (deleted?)")
-        self.job, self.pods = found, self.kube.pods(self.namespace, self.name)
-        self.failure = self.failure or first_failure(self.pods)  # kept: the pod itself may be gone at the end
+        """Read the job and its pods once, and start to follow new containers; raises KubeError."""
+        job = self.kube.find(self.namespace, self.name, [self.kind])
+        if job is None:
+            return Phase("Failed", f"{self.kind[1]} {self.namespace}/{self.name} does not exist (deleted?)")
+        self.job, self.pods = job, self.kube.pods(self.namespace, self.name)
+        self.failure = self.failure or first_failure(self.pods)  # kept, since the pod itself may be gone at the end
         for pod in self.pods:
             for container in (pod.get("status") or {}).get("containerStatuses") or []:
                 state = container.get("state") or {}
@@ -83,7 +83,7 @@ class JobWatch:
             for line in logs.follow(self.kube.patient(), pod, container):
                 log.fresh.append(line)
         except KubeError as error:
-            log.fresh.append(f"(the log of {log.pod} cannot be read on: {error})")
+            log.fresh.append(f"(cannot read more of the log of {log.pod}: {error})")
 
     def finish(self, deadline_s: float = 10.0) -> None:
         """Wait until the followed logs have ended."""
@@ -93,17 +93,17 @@ class JobWatch:
                 log.thread.join(max(0.0, end - time.monotonic()))
 
     def progress(self) -> Progress:
-        """What the trainer's events add up to; each line is looked at once, and evidence is kept in `records`."""
+        """The sum of the trainer's events; each line is processed once, and evidence is kept in `records`."""
         for log in self.logs.values():
             while log.fresh:
                 line = log.fresh.popleft()
                 log.last.append(plain(line))
                 fields = log_lines.read(line)
                 if fields and log_lines.is_event(fields):
-                    self.seen.take(fields)
+                    self.training.take(fields)
                 elif fields:
                     self.records.append(record(fields))
-        return self.seen
+        return self.training
 
     def running(self) -> int:
         """How many pods have all their containers ready."""
@@ -111,7 +111,7 @@ class JobWatch:
         return sum(any(c.get("type") == "Ready" and c.get("status") == "True" for c in own) for own in conditions)
 
     def trouble(self) -> str:
-        """Everything that helps to see why a job does not run: conditions, events, the first failure's last lines."""
+        """What explains why a job does not run: conditions, events, the first failure's last lines."""
         parts = waiting_reasons(self.pods)
         if self.failure:
             pod, how = self.failure
@@ -124,10 +124,10 @@ class JobWatch:
     def _events(self) -> list[str]:
         mine = {self.name, *(pod["metadata"]["name"] for pod in self.pods)}
         try:
-            found = self.kube.items("v1", "Event", self.namespace)
+            events = self.kube.items("v1", "Event", self.namespace)
         except KubeError:
             return []
-        warnings = [item for item in found if item["type"] == "Warning" and item["involvedObject"]["name"] in mine]
+        warnings = [item for item in events if item["type"] == "Warning" and item["involvedObject"]["name"] in mine]
         return [
             f"event {item['involvedObject']['name']}: {item['reason']}: {(item.get('message') or '').strip()[:300]}"
             for item in warnings[-8:]
@@ -135,32 +135,32 @@ class JobWatch:
 
 
 def follow(watch: JobWatch, say: Callable[[str], None], timeout_s: float) -> Phase | None:
-    """Poll until the job ends, saying what changed; return its last phase, None when time is up.
+    """Poll until the job ends, and report each change; its last phase, None after `timeout_s`.
 
-    The API server may be away meanwhile: the job does not need it to train.
+    The API server may be down meanwhile: the job trains without it.
     """
-    started, shown = time.monotonic(), ""
+    start, last_line = time.monotonic(), ""
 
-    def tell(text: str) -> None:
-        say(f"{time.monotonic() - started:4.0f} s  {watch.name}: {text}")
+    def report(text: str) -> None:
+        say(f"{time.monotonic() - start:4.0f} s  {watch.name}: {text}")
 
-    watch.kube = watch.kube.patient(tell, limit_s=timeout_s)
+    watch.kube = watch.kube.patient(report, limit_s=timeout_s)
     for _ in polls(timeout_s, POLL_S):
         try:
-            now = watch.poll()
+            current = watch.poll()
         except KubeError as error:
             if error.outage:
-                fix = f"{watch.name} trains on without it, run this again to follow it"
+                fix = f"{watch.name} continues to train, run this again to follow it"
                 raise KubeError(f"{error}; {fix}", error.status, error.silence) from None
             raise
-        line = f"{now.name}, {watch.running()}/{len(watch.pods)} pods ready"
+        line = f"{current.name}, {watch.running()}/{len(watch.pods)} pods ready"
         training = watch.progress().text()
         reasons = [] if training else waiting_reasons(watch.pods)
         line += f", {training}" if training else (f" ({reasons[0]})" if reasons else "")
-        if line != shown:
-            tell(line)
-            shown = line
-        if now.ended:
+        if line != last_line:
+            report(line)
+            last_line = line
+        if current.ended:
             watch.finish()
-            return now
+            return current
     return None

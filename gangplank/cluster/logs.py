@@ -1,7 +1,7 @@
-"""The lines of a container's log as they come: each once, also when the connection breaks and is made again.
+"""The lines of a container's log as they are written: each exactly once, also across broken connections.
 
-The API server is asked for the time of each line. A log that broke off is asked for again from the second before its
-last line, since sinceTime is in whole seconds there, and what was read of it already is dropped.
+The API server adds the time to each line. After a break, the log is requested from one second before its last line,
+since sinceTime is in whole seconds, and lines that were read before are dropped.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from gangplank.spec import Json
 
 STAMP = re.compile(rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.\d+)?(Z|[+-]\d\d:\d\d) ")
-OVERLAP_S = 1  # standard output and error are stamped before they meet in one file
-PAUSES_S = (0.1, 2.0)  # the first and the longest before a log that ended is looked at again; the status comes later
+OVERLAP_S = 1  # standard output and error get their times before they are merged into one file
+PAUSES_S = (0.1, 2.0)  # first and longest, before reading on after a log's end: the container's status comes later
 GONE = {400, 404}  # no such pod, or no such container's log (any more)
 
 
 class Place:
-    """How far a log was read: the lines of its last seconds, with their times."""
+    """How far a log was read: its lines of the last seconds, with their times."""
 
     def __init__(self) -> None:
         self.second = 0  # since 1970, of the latest line
@@ -36,14 +36,14 @@ class Place:
         self.again: Counter[bytes] = Counter()
 
     def since(self) -> dict[str, str]:
-        """The query for what may not have been read; lines that were are awaited once more."""
+        """The query for lines that may be unread; lines that were read are expected to come again."""
         self.again = sum(self.seen.values(), Counter[bytes]())
         if not self.second:
             return {}
         return {"sinceTime": datetime.fromtimestamp(self.second - OVERLAP_S, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")}
 
     def take(self, raw: bytes) -> str | None:
-        """A line without its time, None for one that was read before."""
+        """A line without its time, None if it was read before."""
         if self.again[raw] > 0:
             self.again[raw] -= 1
             return None
@@ -58,9 +58,9 @@ class Place:
 
 
 def follow(kube: Kube, pod: Json, container: str = "") -> Iterator[str]:
-    """The lines of one run of a container (of the only one, if not named) to its end, as they are written.
+    """The lines of one run of a container (the only one, if not named) to its end, as they are written.
 
-    KubeError where there is no such log, or where the API server is away for longer than `kube` is patient.
+    Raises KubeError if the log does not exist, or if the API server is down for longer than `kube` is patient.
     """
     from urllib3.exceptions import HTTPError
 
@@ -96,7 +96,7 @@ def follow(kube: Kube, pod: Json, container: str = "") -> Iterator[str]:
             if over:
                 break
         except (HTTPError, OSError):
-            rest = b""  # the beginning of a line, which comes again
+            rest = b""  # half a line, which comes again
         finally:
             answer.close()
     text = place.take(rest) if rest else None
@@ -105,14 +105,14 @@ def follow(kube: Kube, pod: Json, container: str = "") -> Iterator[str]:
 
 
 def status_of(pod: Json, container: str) -> Json:
-    """What a pod's status says of a container, of the first where none is named; empty before it says anything."""
+    """A container's status in its pod, the first container's if none is named; empty if the pod has no status yet."""
     statuses = (pod.get("status") or {}).get("containerStatuses") or []
-    found: Json = next((item for item in statuses if container in ("", item.get("name"))), {})
-    return found
+    status: Json = next((item for item in statuses if container in ("", item.get("name"))), {})
+    return status
 
 
 def restarts(pod: Json, container: str) -> int:
-    """How often a container was started again."""
+    """How often a container was restarted."""
     return int(status_of(pod, container).get("restartCount") or 0)
 
 

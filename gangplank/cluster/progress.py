@@ -1,4 +1,4 @@
-"""What a running job shows, from what was read of it: phase, ranks, epoch and loss. Pure; cluster.py reads."""
+"""The progress of a running job, from its objects and logs: phase, ranks, epoch and loss. Pure."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ if TYPE_CHECKING:
 
 
 def ends() -> Ends:
-    """What the states of all kinds mean to someone who waits: no word is an end of one kind and not of another."""
-    known = [backend.ends for backend in BACKENDS.values()]
+    """The end states of all back-ends together: no word is an end for one kind of job and not for another."""
+    every = [backend.ends for backend in BACKENDS.values()]
     return Ends(
-        succeeded=frozenset().union(*(one.succeeded for one in known)),
-        failed=frozenset().union(*(one.failed for one in known)),
+        succeeded=frozenset().union(*(one.succeeded for one in every)),
+        failed=frozenset().union(*(one.failed for one in every)),
     )
 
 
 @dataclass(frozen=True)
 class Phase:
-    """Where a job stands: its own word for it, and whether that is an end."""
+    """The state of a job: its own word for it, and whether that is an end."""
 
     name: str
     reason: str = ""
@@ -47,7 +47,7 @@ class Phase:
 
 
 def phase(job: Mapping[str, Any]) -> Phase:
-    """Return the phase of a Volcano Job, a PyTorchJob, a TrainJob or a batch Job.
+    """The phase of a Volcano Job, a PyTorchJob, a TrainJob or a batch Job.
 
     >>> phase({"status": {"state": {"phase": "Running"}}}).name
     'Running'
@@ -70,18 +70,18 @@ def phase(job: Mapping[str, Any]) -> Phase:
 
 
 def events(text: str) -> list[dict[str, Any]]:
-    r"""The trainer's events in a log; other lines are passed over.
+    r"""The trainer's events in a log; other lines are skipped.
 
     >>> events('hello\n{"event":"step","rank":0}\n{"half')
     []
     """
-    found = (log_lines.read(line) for line in text.split("\n"))
-    return [fields for fields in found if fields and log_lines.is_event(fields)]
+    lines = (log_lines.read(line) for line in text.split("\n"))
+    return [fields for fields in lines if fields and log_lines.is_event(fields)]
 
 
 @dataclass
 class Progress:
-    """What the events of all ranks add up to so far."""
+    """The sum of all ranks' events so far."""
 
     started: set[int] = field(default_factory=set)
     world_size: int = 0
@@ -109,7 +109,7 @@ class Progress:
             self.rows = event["ranks"]
 
     def text(self) -> str:
-        """Return the training's part of a progress line, '' before a rank has started."""
+        """The training's part of a progress line, '' before a rank has started."""
         if not self.started:
             return ""
         parts = [f"{len(self.started)}/{self.world_size} ranks joined"]
@@ -127,7 +127,7 @@ TITLES = ("RANK", "POD", "NODE", "WORLD_SIZE", "STEPS", "SAMPLES", "LOSS", "ACCU
 
 
 def table(rows: Iterable[Mapping[str, Any]]) -> str:
-    """Return the ranks' results as a table.
+    """The ranks' results as a table.
 
     >>> row = {"rank": 0, "pod": "a-0", "node": "n", "world_size": 1, "steps": 2, "samples": 3}
     >>> print(table([row | {"loss": 0.5, "accuracy": 1}]))
@@ -136,18 +136,18 @@ def table(rows: Iterable[Mapping[str, Any]]) -> str:
     """
     cells: list[tuple[str, ...]] = [TITLES]
     for row in sorted(rows, key=lambda row: int(row["rank"])):
-        shown = {**row, "loss": f"{row['loss']:.4f}", "accuracy": f"{row['accuracy']:.3f}"}
-        cells.append(tuple(str(shown[column]) for column in COLUMNS))
+        rounded = {**row, "loss": f"{row['loss']:.4f}", "accuracy": f"{row['accuracy']:.3f}"}
+        cells.append(tuple(str(rounded[column]) for column in COLUMNS))
     return text.table(cells)
 
 
 def waiting_reasons(pods: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Return why pods do not run yet, one line each: not scheduled, or a container that cannot start."""
-    found: list[str] = []
+    """Why pods do not run yet, one line each: not scheduled, or a container that cannot start."""
+    reasons: list[str] = []
     for pod in pods:
         status = pod.get("status") or {}
         name = pod["metadata"]["name"]
-        found += [
+        reasons += [
             f"{name}: not scheduled: {condition.get('message', '')}"
             for condition in status.get("conditions") or []
             if condition.get("type") == "PodScheduled" and condition.get("status") == "False"
@@ -155,12 +155,12 @@ def waiting_reasons(pods: Iterable[Mapping[str, Any]]) -> list[str]:
         for container in [*(status.get("initContainerStatuses") or []), *(status.get("containerStatuses") or [])]:
             waiting = (container.get("state") or {}).get("waiting") or {}
             if waiting.get("reason") not in (None, "ContainerCreating", "PodInitializing"):
-                found.append(f"{name}: {waiting['reason']}: {waiting.get('message', '')}")
-    return found
+                reasons.append(f"{name}: {waiting['reason']}: {waiting.get('message', '')}")
+    return reasons
 
 
 def first_failure(pods: Iterable[Mapping[str, Any]]) -> tuple[str, str] | None:
-    """Return (pod, how its container ended) of the container that failed first, if one did."""
+    """The pod whose container failed first, and how it ended; None if none failed."""
     ended = []
     for pod in pods:
         for container in (pod.get("status") or {}).get("containerStatuses") or []:

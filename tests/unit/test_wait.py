@@ -108,9 +108,9 @@ def test_an_object_that_is_not_accepted(api: Api, pauses: list[float]) -> None:
     api.refuses = "no endpoints available for the webhook"
     job = {**POD, "apiVersion": "batch/v1", "kind": "Job"}
     message = late("Job a: got the cluster says: no endpoints", lambda: Kube().accepts(job, 60))
-    assert message.endswith("expected it accepted within 60 s")
+    assert message.endswith("expected acceptance within 60 s")
     api.refuses = ""
-    message = late("Job a: got it accepted", lambda: Kube().accepts(job, 60, "quota"))
+    message = late("Job a: got acceptance", lambda: Kube().accepts(job, 60, "quota"))
     assert message.endswith('expected the refusal "quota" within 60 s')
     assert pauses
 

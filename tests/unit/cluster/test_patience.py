@@ -384,7 +384,7 @@ def test_a_job_that_was_deleted_meanwhile_has_failed(server: Server, kube: Kube)
     server.says = [503]
     end = follow.follow(follow.JobWatch(job, kube), lambda _: None, 60)
     assert end is not None
-    assert (end.failed, "is not there (deleted?)" in end.reason) == (True, True)
+    assert (end.failed, "does not exist (deleted?)" in end.reason) == (True, True)
 
 
 @pytest.mark.parametrize(("timeout_s", "seconds"), [(0.3, 60), (60, 0.3)])
@@ -395,7 +395,7 @@ def test_patience_ends_and_says_how_long_it_was(
     job, said = manifest(server, "Running"), list[str]()
     server.stop()
     began = time.monotonic()
-    with pytest.raises(KubeError, match=r"does not answer.*; waited 0 s; digits trains on without it, run this again"):
+    with pytest.raises(KubeError, match=r"does not answer.*; waited 0 s; digits continues to train, run this again"):
         follow.follow(follow.JobWatch(job, kube), said.append, timeout_s)
     assert 0.3 <= time.monotonic() - began < 3
     assert len(said) == 1

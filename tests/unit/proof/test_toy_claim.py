@@ -93,7 +93,7 @@ def test_is_in_the_verdict_of_the_command(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], world: World, code: int, line: str
 ) -> None:
     (tmp_path / "evidence.jsonl").write_text("".join(f"{json.dumps(record)}\n" for record in world.train()))
-    assert main.main(["proof", "--file", str(tmp_path)]) == code
+    assert main(["proof", "--file", str(tmp_path)]) == code
     output = capsys.readouterr()
     assert [text for text in output.out.splitlines() if text.startswith(line)]
     assert output.err.count("\n") == code
