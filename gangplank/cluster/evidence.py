@@ -31,20 +31,20 @@ def from_cluster(kube: Kube, job: Json, world_size: int) -> Records:
     meta = job["metadata"]
     pods = kube.pods(meta["namespace"], meta["name"])
     text = "\n".join(log_so_far(kube, meta["namespace"], pod["metadata"]["name"]) for pod in pods)
-    return gathered(kube, job, read_records(text), world_size)
+    return gather(kube, job, read_records(text), world_size)
 
 
-def gathered(kube: Kube, job: Json, logged: Records, world_size: int) -> Records:
+def gather(kube: Kube, job: Json, logged: Records, world_size: int) -> Records:
     """The evidence of a live job: what its pods `logged` if that covers all ranks, else what its claim holds."""
     if complete(select(logged), world_size):
         return logged
     pod = reader(job, f"-{uuid.uuid4().hex[:6]}")
     if pod is None or not phase(job).ended:
         return logged
-    return printed(kube, pod, world_size) or logged
+    return read_claim(kube, pod, world_size) or logged
 
 
-def printed(kube: Kube, pod: Json, world_size: int) -> Records:
+def read_claim(kube: Kube, pod: Json, world_size: int) -> Records:
     """Create a pod that prints evidence, read it until it covers all ranks or the pod ends, and remove the pod.
 
     The log can be complete a second or two before the cluster reports the pod's end.

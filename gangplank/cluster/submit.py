@@ -46,8 +46,8 @@ def plan(kube: Kube, manifests: Sequence[Json], volumes: Sequence[Mapping[str, A
     before = [live_object(kube, item) for item in beside]
     # A script's ConfigMap is named after its content and immutable: one with other content was edited by hand.
     altered = [old for item, old in zip(beside, before, strict=True) if old and item.get("data") != old.get("data")]
-    differs = (*compared(job, live), *(f"{title(old)}: the script in it was changed by hand" for old in altered))
-    differs = differs if live else ()
+    by_hand = (f"{title(old)}: the script in it was changed by hand" for old in altered)
+    differs = (*differences_in_words(job, live), *by_hand) if live else ()
     if differs and not replace:
         return Plan(refused=(refusal(job, differs),), differences=differs)
     again = live if live and (differs or (replace and phase(live).failed)) else None
@@ -81,7 +81,7 @@ def unscheduled(kube: Kube, job: Json) -> list[Problem]:
     return [Problem("schedulerName", shown(QUEUE_SYSTEM.scheduler), expected, fix)]
 
 
-def compared(job: Json, live: Json | None) -> tuple[str, ...]:
+def differences_in_words(job: Json, live: Json | None) -> tuple[str, ...]:
     """Where a live job is not as described; an edited script gets a line of its own."""
     lines = tuple(differences(job, live)) if live else ()
     described, running = (carried_by(item, job["metadata"]["name"]) for item in (job, live))
@@ -178,7 +178,7 @@ class ExistsError(KubeError):
 def exists(job: Json, live: Json) -> str:
     """The message about a job whose name is taken."""
     words = f"{job['metadata']['name']} -n {job['metadata']['namespace']}"
-    differs = "".join(f"\n  {line}" for line in compared(job, live))
+    differs = "".join(f"\n  {line}" for line in differences_in_words(job, live))
     detail = f" and differs from this description:{differs}\n" if differs else ". "
     fix = f"Fix: gangplank delete {words} removes it; gangplank status {words} shows it"
     return f"{title(job)} already exists{detail}{fix}"

@@ -1,4 +1,4 @@
-"""Wait until the quotas of all teams count what they limit; until then every job of such a kind is refused."""
+"""Wait until the quotas of all teams count what they limit; until then, the cluster refuses jobs of such a kind."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ class ActionModule(ClusterAction):
 
     OPTIONS: ClassVar = {"timeout_s": {"type": "float", "required": True}, **KUBECONFIG}
 
-    def act(self, given: dict[str, Any]) -> dict[str, Any]:
+    def act(self, args: dict[str, Any]) -> dict[str, Any]:
         """Convert and call."""
-        late = settle(self.kube, given["timeout_s"])
+        late = settle(self.kube, args["timeout_s"])
         if late:
             fix = "Fix: look at the log of kube-controller-manager (resource quota), then run this again"
             raise KubeError("\n  ".join(["quotas that do not yet count what they limit:", *late]) + f"\n{fix}")

@@ -1,4 +1,4 @@
-"""Compare a site's teams with the cluster: what to do, step by step, and what will come of it."""
+"""Compare a site's teams with the cluster: what to do, step by step, and its consequences."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class ActionModule(ClusterAction):
         **KUBECONFIG,
     }
 
-    def act(self, given: dict[str, Any]) -> dict[str, Any]:
+    def act(self, args: dict[str, Any]) -> dict[str, Any]:
         """Convert and call."""
-        plan = plan_teams(self.kube, given["folder"], given["remove"], given["remove_claims"])
+        plan = plan_teams(self.kube, args["folder"], args["remove"], args["remove_claims"])
         if plan.refused:
             return {"failed": True, "msg": "\n".join(plan.refused)}
         lines = [str(item) for item in plan.differences]

@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[2]  # a job names its script from the cu
 
 
 class ActionModule(LibraryAction):
-    """An action and not a filter: Ansible puts the place of a template before what a filter refuses."""
+    """An action, not a filter: Ansible adds its own words about templates to a filter's refusal."""
 
     OPTIONS: ClassVar = {
         "job": {"type": "raw", "required": True},
@@ -33,21 +33,21 @@ class ActionModule(LibraryAction):
         "explain": {"type": "bool", "default": False},
     }
 
-    def act(self, given: dict[str, Any]) -> dict[str, Any]:
+    def act(self, args: dict[str, Any]) -> dict[str, Any]:
         """Convert and call."""
-        source, gpus = job_file(), Gpus(given["gpu_taints"], given["simulated_gpus"])
-        job = from_team(given["job"], given["teams"], source) if given["teams"] else given["job"]
+        source, gpus = job_file(), Gpus(args["gpu_taints"], args["simulated_gpus"])
+        job = from_team(args["job"], args["teams"], source) if args["teams"] else args["job"]
         spec = on_site(parse_job(job, source, read_scripts(job, ROOT)), gpus, source)
         return {
             "changed": False,
             "job": described(spec),
             "manifests": BACKENDS[spec.backend].manifests(spec),
-            "explained": explained(spec) if given["explain"] else {},
+            "explained": explained(spec) if args["explain"] else {},
         }
 
 
 def job_file() -> str:
-    """The file of -e @FILE that holds the job, which is what a refusal names; else the variable."""
+    """The name of the job in messages: the file of -e @FILE that holds it, else the variable."""
     for words in reversed(context.CLIARGS.get("extra_vars") or ()):
         if words.startswith("@") and re.search(r"(?m)^training_job\s*:", Path(words[1:]).read_text(errors="replace")):
             return str(words[1:])

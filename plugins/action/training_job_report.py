@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from ansible_collections.gangplank.gangplank.plugins.plugin_utils.base import LibraryAction
 
-from gangplank.proof import expected as asked
+from gangplank.proof.expected import expected
 from gangplank.proof.report import page
 from gangplank.proof.verdict import prove, read_records
 
@@ -23,12 +23,12 @@ class ActionModule(LibraryAction):
         "page": {"type": "path", "required": True},
     }
 
-    def act(self, given: dict[str, Any]) -> dict[str, Any]:
+    def act(self, args: dict[str, Any]) -> dict[str, Any]:
         """Convert and call."""
-        records = read_records("\n".join(given["evidence"]))
-        expected = replace(asked.expected(given["manifest"]), job_uid=given["job_uid"] or None)
-        verdict = prove(records, expected)
-        target, text = Path(given["page"]), page.page(given["manifest"]["metadata"]["name"], records, expected)
+        records = read_records("\n".join(args["evidence"]))
+        expectation = replace(expected(args["manifest"]), job_uid=args["job_uid"] or None)
+        verdict = prove(records, expectation)
+        target, text = Path(args["page"]), page.page(args["manifest"]["metadata"]["name"], records, expectation)
         changed = not target.is_file() or target.read_text(encoding="utf-8") != text
         if changed and not self.dry:
             target.parent.mkdir(parents=True, exist_ok=True)

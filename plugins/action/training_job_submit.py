@@ -1,4 +1,4 @@
-"""Ensure that a training job runs as its manifests say; a job that is there and differs is refused or replaced."""
+"""Ensure that a training job runs as its manifests say; an existing job that differs is refused or replaced."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ class ActionModule(ClusterAction):
         **KUBECONFIG,
     }
 
-    def act(self, given: dict[str, Any]) -> dict[str, Any]:
+    def act(self, args: dict[str, Any]) -> dict[str, Any]:
         """Convert and call."""
-        found = submit.plan(self.kube, given["manifests"], given["volumes"], replace=given["replace"])
-        if found.refused:
-            raise KubeError("\n".join(found.refused))
-        submit.carry_out(self.kube, found, dry_run=self.dry)
-        before = "".join(f"{line}\n" for line in found.differences)
-        diff = {"before": before, "after": yaml.safe_dump_all(found.write) if found.write else before}
-        return {"changed": found.changes, "diff": [{**diff, "after_header": "the job and what it needs"}]}
+        plan = submit.plan(self.kube, args["manifests"], args["volumes"], replace=args["replace"])
+        if plan.refused:
+            raise KubeError("\n".join(plan.refused))
+        submit.carry_out(self.kube, plan, dry_run=self.dry)
+        before = "".join(f"{line}\n" for line in plan.differences)
+        diff = {"before": before, "after": yaml.safe_dump_all(plan.write) if plan.write else before}
+        return {"changed": plan.changes, "diff": [{**diff, "after_header": "the job and what it needs"}]}

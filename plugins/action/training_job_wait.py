@@ -1,4 +1,4 @@
-"""Wait for a submitted training job, showing how far it is; return its ranks and their evidence."""
+"""Wait for a submitted training job and show its progress; return its ranks and their evidence."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any, ClassVar
 from ansible.utils.display import Display
 from ansible_collections.gangplank.gangplank.plugins.plugin_utils.cluster import KUBECONFIG, ClusterAction
 
-from gangplank.cluster.evidence import gathered
+from gangplank.cluster.evidence import gather
 from gangplank.cluster.follow import JobWatch, follow
 from gangplank.cluster.progress import table
 from gangplank.errors import KubeError
 
 
 def say(line: str) -> None:
-    """Show how far it is while the task runs."""
+    """Print a line of progress while the task runs."""
     Display().display(f"    {line}")
 
 
@@ -29,16 +29,16 @@ class ActionModule(ClusterAction):
         **KUBECONFIG,
     }
 
-    def act(self, given: dict[str, Any]) -> dict[str, Any]:
+    def act(self, args: dict[str, Any]) -> dict[str, Any]:
         """Convert and call."""
-        watch = JobWatch(given["manifest"], self.kube)
-        end = follow(watch, say, given["timeout_s"])
+        watch = JobWatch(args["manifest"], self.kube)
+        end = follow(watch, say, args["timeout_s"])
         if end is None or end.failed:
-            what = f"did not end within {given['timeout_s']:.0f} s" if end is None else f"{end.name} {end.reason}"
-            fix = "mend what these lines name; a job that has failed is run anew with -e training_job_replace=true"
+            what = f"did not end within {args['timeout_s']:.0f} s" if end is None else f"{end.name} {end.reason}"
+            fix = "correct what these lines name; run a failed job again with -e training_job_replace=true"
             raise KubeError(f"job {watch.name}: {what}\n{watch.trouble()}\nFix: {fix}")
         rows = watch.progress().rows
-        records = gathered(self.kube.patient(say), watch.job, watch.records, given["world_size"])
+        records = gather(self.kube.patient(say), watch.job, watch.records, args["world_size"])
         evidence = [json.dumps(record) for record in records]
-        shown = table(rows).splitlines() if rows else []
-        return {"changed": False, "rows": rows, "table": shown, "evidence": evidence, "job_uid": watch.job_uid}
+        lines = table(rows).splitlines() if rows else []
+        return {"changed": False, "rows": rows, "table": lines, "evidence": evidence, "job_uid": watch.job_uid}

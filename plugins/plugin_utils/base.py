@@ -1,7 +1,7 @@
 """The base of every action: it checks the arguments, calls the library, and reports a refusal as it was written.
 
 Actions run in Ansible's own process on the controller, where the library is; a module would start its own Python.
-What each takes and returns is in plugins/modules/<name>.py, for ansible-doc.
+plugins/modules/<name>.py documents what each takes and returns, for ansible-doc.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from ansible_collections.gangplank.gangplank.plugins.plugin_utils import python 
 
 from gangplank.errors import GangplankError
 
-# Every task is a fork of the process that has loaded this. A task that has to find a filter by itself loads all that
-# there are, our library with them: a tenth of a second for each.
+# Every task is a fork of the process that has loaded this. A task that has to search for a filter loads all of them,
+# and our library with them: a tenth of a second per task.
 for loader in (filter_loader, test_loader):
     list(loader.all())
 filter_loader.get("gangplank.gangplank.teams_folder")  # and all of this collection
 
-# Python holds back what it prints to a pipe or a file until it has 8 KiB: `make train | tee log` would show nothing of
-# a build for many minutes. This is the process that prints, the parent of every task.
+# Python buffers 8 KiB of output to a pipe or a file: `make train | tee log` would show nothing of a build for many
+# minutes. This is the process that prints, the parent of every task.
 if isinstance(sys.stdout, io.TextIOWrapper):
     sys.stdout.reconfigure(line_buffering=True)
 
 
 def plain(value: Any) -> Any:
-    """The value without the tags of Ansible's own strings and numbers, which not every library takes."""
+    """The value without the tags of Ansible's own strings and numbers, which some libraries refuse."""
     if isinstance(value, Mapping):
         return {plain(key): plain(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
@@ -44,30 +44,30 @@ def plain(value: Any) -> Any:
 
 
 class LibraryAction(ActionBase):
-    """An action with the arguments OPTIONS (as Ansible's argument specs) that calls `act` with them."""
+    """An action that checks its arguments against OPTIONS (an argument spec of Ansible's) and calls `act` with them."""
 
     OPTIONS: ClassVar[dict[str, Any]] = {}
     REQUIRED_IF: ClassVar[list[tuple[str, Any, list[str]]]] = []
     _requires_connection = False
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Return what `act` returns, or a failure with what it raised."""
+        """The result of `act`, or a failure with the message of what it raised."""
         result: dict[str, Any] = super().run(tmp, task_vars)
-        _, given = self.validate_argument_spec(self.OPTIONS, required_if=self.REQUIRED_IF)
+        _, args = self.validate_argument_spec(self.OPTIONS, required_if=self.REQUIRED_IF)
         self.variables = task_vars or {}
         try:
-            return result | self.act(plain(given))
+            return result | self.act(plain(args))
         except GangplankError as error:
             return result | {"failed": True, "msg": str(error)}
         except OSError as error:
-            fix = "free some space or mend its permissions, then run it again"
+            fix = "free some space or correct its permissions, then run it again"
             return result | {"failed": True, "msg": f"{error.filename or self._task.action}: {error.strerror}; {fix}"}
 
     @property
     def dry(self) -> bool:
-        """Whether `act` may only say what would change."""
+        """Whether `act` may only report what would change."""
         return bool(self._task.check_mode)
 
     @abc.abstractmethod
-    def act(self, given: dict[str, Any]) -> dict[str, Any]:
-        """Do it, or with `dry` only look; return at least `changed`."""
+    def act(self, args: dict[str, Any]) -> dict[str, Any]:
+        """Do it, or with `dry` only find out what would change; return at least `changed`."""

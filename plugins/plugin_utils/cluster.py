@@ -17,10 +17,10 @@ KUBECONFIG: dict[str, Any] = {"kubeconfig": {"type": "path"}}
 
 
 class ClusterAction(LibraryAction):
-    """An action with a cluster: `kube`, of the argument kubeconfig, else the one that kubernetes.core's modules take.
+    """An action with a cluster, `kube`: from the argument kubeconfig, else chosen as kubernetes.core's modules do.
 
-    That is the one of K8S_AUTH_KUBECONFIG, else KUBECONFIG, else the home's, each with the context of K8S_AUTH_CONTEXT
-    if there is one; the play's `environment` goes before that of whoever runs it.
+    They take K8S_AUTH_KUBECONFIG, else KUBECONFIG, else the file in the home, each with the context K8S_AUTH_CONTEXT if
+    set. The play's `environment` has precedence over that of ansible-playbook.
     """
 
     OPTIONS: ClassVar[dict[str, Any]] = KUBECONFIG
@@ -28,12 +28,12 @@ class ClusterAction(LibraryAction):
     @cached_property
     def environment(self) -> dict[str, str]:
         """The environment that modules get."""
-        own: dict[str, str] = {}
-        self._compute_environment_string(own)
-        return {**os.environ, **own}
+        of_play: dict[str, str] = {}
+        self._compute_environment_string(of_play)
+        return {**os.environ, **of_play}
 
     @cached_property
     def kube(self) -> Kube:
-        """The cluster; KubeError where it cannot be found."""
-        names = self.environment.get("K8S_AUTH_KUBECONFIG") or self.environment.get("KUBECONFIG")
-        return Kube(self._task.args.get("kubeconfig") or names, self.environment.get("K8S_AUTH_CONTEXT") or None)
+        """The cluster; KubeError if its kubeconfig cannot be used."""
+        default = self.environment.get("K8S_AUTH_KUBECONFIG") or self.environment.get("KUBECONFIG")
+        return Kube(self._task.args.get("kubeconfig") or default, self.environment.get("K8S_AUTH_CONTEXT") or None)

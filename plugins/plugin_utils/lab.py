@@ -1,4 +1,4 @@
-"""The base of the actions of the lab, whose code is in a checkout alone: no other plugin imports it."""
+"""The base of the lab's actions. Their code exists only in a checkout, so no other plugin imports it."""
 
 from __future__ import annotations
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 from ansible.errors import AnsibleError
 
-ROOT = Path(__file__).resolve().parents[2]  # the checkout, also by way of the link in .collections
+ROOT = Path(__file__).resolve().parents[2]  # the checkout, also through the link in .collections
 NEEDED = ("gangplank", "kubernetes")
 
 
 def require(module: str, other: str = "") -> None:
-    """Raise what Ansible prints as its only line, before the first task, where this Python has no such module."""
+    """Refuse a Python without this module, in one line before the first task."""
     if find_spec(module) is None:
         fix = f"run `make setup` in {ROOT}, then start {ROOT}/.venv/bin/ansible-playbook{other}"
         raise AnsibleError(f"{sys.executable}: got no Python module {module}, expected one with Gangplank. Fix: {fix}")

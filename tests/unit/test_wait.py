@@ -99,7 +99,7 @@ def test_a_pod_that_does_not_print(api: Api, pauses: list[float], monkeypatch: p
     status = {"phase": "Pending", "conditions": [{"status": "False", "message": "0/2 nodes are available"}]}
     pod = {**POD, "status": status}
     expected = "got Pending (0/2 nodes are available), expected its end within 120 s. Fix: free a place"
-    late(expected, lambda: evidence.printed(Kube(), pod, 3))
+    late(expected, lambda: evidence.read_claim(Kube(), pod, 3))
     assert where not in api.objects, "it is removed all the same"
     assert set(pauses) == {evidence.POLL_S}
 

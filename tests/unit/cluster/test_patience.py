@@ -21,7 +21,7 @@ from gangplank.backends import BACKENDS
 from gangplank.cli import main
 from gangplank.cluster import follow, logs, patience
 from gangplank.cluster.client import Kube
-from gangplank.cluster.evidence import gathered
+from gangplank.cluster.evidence import gather
 from gangplank.cluster.submit import wait_until_gone
 from gangplank.errors import KubeError
 from gangplank.jobs.parse import parse_job
@@ -478,7 +478,7 @@ def test_evidence_is_read_from_the_claim_over_an_outage_and_the_reading_pod_is_r
     lines_of = text(world.records()).splitlines()
     monkeypatch.setattr(server, "answer", kubelet)
     server.mute = 1  # the pod is made, and the answer lost
-    records = gathered(kube.patient(), {**job, **live}, [], 3)
+    records = gather(kube.patient(), {**job, **live}, [], 3)
     assert prove(records, Expected(3, job_uid="digits-u")).passed
     assert [line.split()[0] for line in server.seen if not line.startswith("GET")] == ["POST", "POST", "POST", "DELETE"]
     assert not [place for place in server.objects if "evidence-" in place]
