@@ -27,8 +27,8 @@ JOBS = "/apis/batch.volcano.sh/v1alpha1/namespaces/default/jobs"
 
 def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
     code = main(words)
-    told = capsys.readouterr()
-    return code, told.out, told.err
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
 
 
 def linear() -> list[Json]:
@@ -62,8 +62,8 @@ def test_submits_what_a_job_needs_and_then_the_job(api: Api, capsys: pytest.Capt
         "Job default/linear created",
         "next: gangplank logs linear -n default -f",
     ]
-    made = [f"PATCH /api/v1/namespaces/default/configmaps/{script}", f"POST {JOBS}"]
-    seen = ["GET /apis/scheduling.volcano.sh/v1beta1/queues", *made, *made]
+    requests = [f"PATCH /api/v1/namespaces/default/configmaps/{script}", f"POST {JOBS}"]
+    seen = ["GET /apis/scheduling.volcano.sh/v1beta1/queues", *requests, *requests]
     assert [line.split("?")[0] for line in api.seen] == seen
     assert ["dryRun=All" in line for line in api.seen[1:]] == [True, True, False, False]
     assert api.objects[f"{JOBS}/linear"]["spec"]["minAvailable"] == 3

@@ -20,8 +20,8 @@ ANYWHERE = str(ROOT / "jobs/digits-anywhere.yml")
 
 def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
     code = main(words)
-    told = capsys.readouterr()
-    return code, told.out, told.err
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
 
 
 def test_shows_a_table_of_the_pods(capsys: pytest.CaptureFixture[str]) -> None:
@@ -50,8 +50,8 @@ def test_yaml_is_what_is_submitted_and_objects_what_is_made(capsys: pytest.Captu
 
 def test_json_is_a_list_that_kubectl_takes(capsys: pytest.CaptureFixture[str]) -> None:
     _, out, _ = run(capsys, "expand", DIGITS, "-o", "json")
-    found = json.loads(out)
-    assert (found["kind"], len(found["items"])) == ("List", 1)
+    document = json.loads(out)
+    assert (document["kind"], len(document["items"])) == ("List", 1)
 
 
 def test_runs_a_job_on_another_back_end(capsys: pytest.CaptureFixture[str]) -> None:
@@ -61,18 +61,18 @@ def test_runs_a_job_on_another_back_end(capsys: pytest.CaptureFixture[str]) -> N
 
 
 def test_a_raw_manifest_expands_like_the_job_it_came_from(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    _, made, _ = run(capsys, "expand", DIGITS, "-o", "yaml")
+    _, text, _ = run(capsys, "expand", DIGITS, "-o", "yaml")
     raw = tmp_path / "raw.yaml"
-    raw.write_text(made + "---\napiVersion: v1\nkind: Namespace\nmetadata: {name: other}\n")
+    raw.write_text(text + "---\napiVersion: v1\nkind: Namespace\nmetadata: {name: other}\n")
     _, objects, _ = run(capsys, "expand", DIGITS, "--objects", "-o", "yaml")
     code, again, _ = run(capsys, "expand", "-f", str(raw), "--objects", "-o", "yaml")
     assert (code, again) == (0, objects)
 
 
 def test_a_list_of_manifests_is_taken_apart(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    _, made, _ = run(capsys, "expand", DIGITS, "-o", "json")
+    _, text, _ = run(capsys, "expand", DIGITS, "-o", "json")
     raw = tmp_path / "raw.json"
-    raw.write_text(made)
+    raw.write_text(text)
     _, out, _ = run(capsys, "expand", "-f", str(raw))
     assert out.startswith("digits in default on volcano: 3 pods")
 
@@ -109,8 +109,8 @@ def test_a_bad_file_is_one_message_and_a_code(
 ) -> None:
     file = tmp_path / "job.yml"
     file.write_text(text)
-    found, _, err = run(capsys, "expand", str(file))
-    assert found == code
+    status, _, err = run(capsys, "expand", str(file))
+    assert status == code
     assert said in err
     assert "Traceback" not in err
 
@@ -138,8 +138,8 @@ def test_no_job_is_a_wrong_command_line(capsys: pytest.CaptureFixture[str]) -> N
 
 
 def test_refuses_to_change_the_back_end_of_a_raw_manifest(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    _, made, _ = run(capsys, "expand", DIGITS, "-o", "yaml")
-    (tmp_path / "raw.yml").write_text(made)
+    _, text, _ = run(capsys, "expand", DIGITS, "-o", "yaml")
+    (tmp_path / "raw.yml").write_text(text)
     code, _, err = run(capsys, "expand", str(tmp_path / "raw.yml"), "--backend", "indexed")
     assert (code, "has its back-end" in err) == (1, True)
 

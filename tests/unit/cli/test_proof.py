@@ -43,8 +43,8 @@ def folder(tmp_path: Path, records: list[Json]) -> str:
 
 def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
     code = main(words)
-    told = capsys.readouterr()
-    return code, told.out, told.err
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
 
 
 @pytest.mark.parametrize("place", ["", "/evidence.jsonl"])
@@ -106,7 +106,7 @@ def test_no_evidence_is_code_1_with_a_fix(
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "told"),
+    ("words", "code", "message"),
     [
         (
             ["proof", "--file", "/nowhere"], 3,
@@ -116,10 +116,10 @@ def test_no_evidence_is_code_1_with_a_fix(
         (["proof"], 2, "proof: no job given; try: gangplank proof digits"),
     ],
 )
-def test_bad_input_is_one_line(capsys: pytest.CaptureFixture[str], words: list[str], code: int, told: str) -> None:
-    found, _, err = run(capsys, *words)
-    assert found == code
-    assert told in err
+def test_bad_input_is_one_line(capsys: pytest.CaptureFixture[str], words: list[str], code: int, message: str) -> None:
+    status, _, err = run(capsys, *words)
+    assert status == code
+    assert message in err
     assert err.count("\n") == 1
 
 
@@ -196,9 +196,9 @@ def test_from_the_claim_where_workers_are_gone(
     on_claim(api, monkeypatch, text(world.train()))
     logs(api, world)
     assert run(capsys, "proof", "digits")[0] == 0
-    (made,) = [line.split()[1] for line in api.seen if line.startswith("DELETE")]
-    assert made.startswith(f"{PODS}/digits-evidence-")
-    assert made not in api.objects, "the pod that read it is removed"
+    (pod,) = [line.split()[1] for line in api.seen if line.startswith("DELETE")]
+    assert pod.startswith(f"{PODS}/digits-evidence-")
+    assert pod not in api.objects, "the pod that read it is removed"
 
 
 @pytest.mark.parametrize("phase", ["Running", "Restarting"])
@@ -225,15 +225,15 @@ def test_another_jobs_evidence_is_rejected(api: Api, capsys: pytest.CaptureFixtu
 
 def test_accumulated_batches_and_processes_of_a_pod_count() -> None:
     job = {**JOB, "processes_per_node": 2, "args": ["--accumulate", "4"]}
-    found = expected.expected(BACKENDS["volcano"].manifests(parse_job(job))[-1])
-    assert (found.world_size, found.processes_per_pod, found.global_batch, found.epochs) == (6, 2, 10 * 4 * 6, 2)
+    facts = expected.expected(BACKENDS["volcano"].manifests(parse_job(job))[-1])
+    assert (facts.world_size, facts.processes_per_pod, facts.global_batch, facts.epochs) == (6, 2, 10 * 4 * 6, 2)
 
 
 @pytest.mark.parametrize("backend", list(BACKENDS))
 def test_every_back_ends_manifest_says_the_same(backend: str) -> None:
     job = {key: value for key, value in JOB.items() if key not in {"output", "volumes"}} | {"backend": backend}
-    found = expected.expected(BACKENDS[backend].manifests(parse_job(job))[-1])
-    assert (found.world_size, found.epochs, found.global_batch) == (3, 2, 30)
+    facts = expected.expected(BACKENDS[backend].manifests(parse_job(job))[-1])
+    assert (facts.world_size, facts.epochs, facts.global_batch) == (3, 2, 30)
 
 
 def test_the_reading_pod_sees_the_claim_alone_and_only_to_read() -> None:
@@ -251,15 +251,15 @@ def test_the_reading_pod_sees_the_claim_alone_and_only_to_read() -> None:
 
 @pytest.mark.parametrize("backend", ["volcano", "pytorchjob"])
 def test_the_reading_pod_of_a_team_s_job_goes_to_the_team_s_queue(backend: str) -> None:
-    def made(team: str) -> Json:
+    def reader(team: str) -> Json:
         pod = evidence.reader(BACKENDS[backend].manifests(parse_job({**JOB, "team": team, "backend": backend}))[-1])
         assert pod is not None
         return pod
 
-    assert made("vision")["metadata"]["annotations"] == {"scheduling.volcano.sh/queue-name": "vision"}
-    assert made("vision")["spec"]["schedulerName"] == "volcano"
-    assert "annotations" not in made("")["metadata"]
-    assert "schedulerName" not in made("")["spec"]
+    assert reader("vision")["metadata"]["annotations"] == {"scheduling.volcano.sh/queue-name": "vision"}
+    assert reader("vision")["spec"]["schedulerName"] == "volcano"
+    assert "annotations" not in reader("")["metadata"]
+    assert "schedulerName" not in reader("")["spec"]
 
 
 @pytest.mark.parametrize("change", [{"output": ""}, {"volumes": []}])
