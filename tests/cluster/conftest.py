@@ -79,8 +79,8 @@ class Lab:
 
     def get(self, *arguments: str) -> Any:
         """The object, or the items of the list, that kubectl get prints."""
-        found = json.loads(self.kubectl("get", "-o", "json", *arguments))
-        return found["items"] if found["kind"] == "List" else found
+        answer = json.loads(self.kubectl("get", "-o", "json", *arguments))
+        return answer["items"] if answer["kind"] == "List" else answer
 
     def inside(self, node: str, *command: str) -> str:
         """Run a command in the node's namespaces."""
@@ -137,27 +137,27 @@ def before() -> dict[str, list[str]]:
 def lab(request: pytest.FixtureRequest) -> Iterator[Lab]:
     """The lab, shared by all tests, removed at the end whatever happened.
 
-    With GANGPLANK_KUBECONFIG, for whoever develops, the one that is up, which stays as it is.
+    With GANGPLANK_KUBECONFIG, during development, the running one, which stays up.
     """
-    found = Lab()
+    running = Lab()
     if os.environ.get("GANGPLANK_KUBECONFIG"):
-        yield found
+        yield running
         return
     assert request.getfixturevalue("before")["files"] == []
     try:
-        found.playbook("playbooks/lab.yml")
-        yield found
+        running.playbook("playbooks/lab.yml")
+        yield running
     finally:
         print("removing the lab", file=sys.stderr)
-        found.playbook("playbooks/lab-down.yml")
+        running.playbook("playbooks/lab-down.yml")
 
 
 @pytest.fixture(scope="session")
 def kubeconfig(request: pytest.FixtureRequest) -> str:
     """Of a cluster with Volcano and storage: GANGPLANK_KUBECONFIG names one that is there, else it is our own."""
-    given = os.environ.get("GANGPLANK_KUBECONFIG")
-    if given:
-        return given
+    existing = os.environ.get("GANGPLANK_KUBECONFIG")
+    if existing:
+        return existing
     request.getfixturevalue("lab").playbook("playbooks/site.yml")
     return str(STATE / "admin.kubeconfig")
 

@@ -103,8 +103,8 @@ class Job:
 
     def events(self, kind: str, log: str = "") -> list[Json]:
         """The lines of one kind in rank 0's log, as it is now or was."""
-        found = (json.loads(line) for line in (log or self.log()).splitlines() if line.startswith('{"event"'))
-        return [event for event in found if event["event"] == kind]
+        events = (json.loads(line) for line in (log or self.log()).splitlines() if line.startswith('{"event"'))
+        return [event for event in events if event["event"] == kind]
 
     def says(self, words: str) -> bool:
         """Whether rank 0's log has these words; keeps what it had then."""

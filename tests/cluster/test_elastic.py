@@ -82,16 +82,16 @@ class Elastic:
         """What a worker's ranks have said of one kind; nothing before it runs."""
         with contextlib.suppress(KubeError):
             lines = self.cluster.kube.log(self.cluster.namespace, f"{NAME}-worker-{worker}")
-            found = [json.loads(line) for line in lines if line.startswith('{"event"')]
-            return [event for event in found if event["event"] == kind]
+            events = [json.loads(line) for line in lines if line.startswith('{"event"')]
+            return [event for event in events if event["event"] == kind]
         return []
 
     def pod(self, worker: int) -> Json:
         return self.cluster.call("GET", path("v1", "Pod", self.cluster.namespace, f"{NAME}-worker-{worker}"))
 
     def live(self) -> Json:
-        found = self.cluster.call("GET", path("kubeflow.org/v1", "PyTorchJob", self.cluster.namespace, NAME))
-        return {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", **found}
+        job = self.cluster.call("GET", path("kubeflow.org/v1", "PyTorchJob", self.cluster.namespace, NAME))
+        return {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", **job}
 
     def ended(self) -> str:
         """Succeeded or Failed, "" before."""
@@ -141,9 +141,10 @@ def test_metrics_make_an_autoscaler_of_the_foretold_form(job: Elastic) -> None:
     metrics = [{"type": "Resource", "resource": {"name": "cpu", "target": target}}]
     manifest = BACKENDS["pytorchjob"].manifests(parse_job({**DESCRIPTION, "namespace": job.cluster.namespace}))[-1]
     manifest["spec"]["elasticPolicy"]["metrics"] = metrics
-    (told,) = [item for item in BACKENDS["pytorchjob"].objects(manifest) if item["kind"] == "HorizontalPodAutoscaler"]
+    objects = BACKENDS["pytorchjob"].objects(manifest)
+    (predicted,) = [item for item in objects if item["kind"] == "HorizontalPodAutoscaler"]
     job.cluster.create(manifest)
-    found = Lab().wait("an autoscaler", lambda: job.cluster.items("HorizontalPodAutoscaler"), 60)
-    (made,) = found
-    assert made["metadata"]["name"] == told["metadata"]["name"]
-    assert {key: made["spec"][key] for key in told["spec"]} == told["spec"]
+    live = Lab().wait("an autoscaler", lambda: job.cluster.items("HorizontalPodAutoscaler"), 60)
+    (autoscaler,) = live
+    assert autoscaler["metadata"]["name"] == predicted["metadata"]["name"]
+    assert {key: autoscaler["spec"][key] for key in predicted["spec"]} == predicted["spec"]

@@ -109,7 +109,7 @@ def test_a_node_reads_the_images_layers_and_cannot_write_them(lab: Lab) -> None:
 def test_the_cache_is_not_removed_under_the_nodes(tmp_path: Path) -> None:
     (tmp_path / "cache/gangplank").mkdir(parents=True)
     shutil.copy(ROOT / "Makefile", tmp_path)
-    told = subprocess.run(
+    done = subprocess.run(
         ["make", "clean"],
         cwd=tmp_path,
         env=os.environ | {"XDG_CACHE_HOME": str(tmp_path / "cache")},
@@ -117,8 +117,8 @@ def test_the_cache_is_not_removed_under_the_nodes(tmp_path: Path) -> None:
         text=True,
         check=False,
     )
-    assert told.returncode != 0
-    assert "Fix: make down" in told.stderr
+    assert done.returncode != 0
+    assert "Fix: make down" in done.stderr
     assert (tmp_path / "cache/gangplank").is_dir()
 
 
@@ -270,15 +270,15 @@ def train(folder: Path, job: dict[str, Any], *, begun: Callable[[], None] = lamb
     command = [str(ROOT / ".venv/bin/ansible-playbook"), "-i", str(INVENTORY), str(ROOT / "playbooks/train.yml")]
     command += ["-e", f"@{folder}/job.yml", "-e", f"training_job_report_folder={folder}/reports"]
     config = os.environ | {"ANSIBLE_CONFIG": str(ROOT / "ansible.cfg")}
-    told: list[str] = []
+    lines: list[str] = []
     pipe: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
     with subprocess.Popen(command, cwd=folder, env=config, **pipe) as play:  # a script is looked up there
         for line in play.stdout or ():
-            if "3/3 ranks joined" in line and not any("3/3 ranks joined" in before for before in told):
+            if "3/3 ranks joined" in line and not any("3/3 ranks joined" in before for before in lines):
                 begun()
-            told.append(line)
-    assert play.returncode == 0, "".join(told)[-4000:]
-    return "".join(told)
+            lines.append(line)
+    assert play.returncode == 0, "".join(lines)[-4000:]
+    return "".join(lines)
 
 
 def test_a_training_is_followed_over_a_killed_api_server(lab: Lab, namespace: str, tmp_path: Path) -> None:
@@ -290,18 +290,18 @@ def test_a_training_is_followed_over_a_killed_api_server(lab: Lab, namespace: st
             os.kill(pid, signal.SIGKILL)
             lab.wait("another API server", lambda pid=pid: lab.programs()["kube-apiserver"]["pid"] not in (0, pid))
 
-    told = train(tmp_path, {**FOLLOWED, "namespace": namespace}, begun=kill)
-    assert "the API server does not answer (" in told
-    assert "the API server answers again after " in told
-    assert re.search(r"PROVEN: (\d+) of \1 claims hold", told), told[-3000:]
+    output = train(tmp_path, {**FOLLOWED, "namespace": namespace}, begun=kill)
+    assert "the API server does not answer (" in output
+    assert "the API server answers again after " in output
+    assert re.search(r"PROVEN: (\d+) of \1 claims hold", output), output[-3000:]
 
 
 @pytest.mark.usefixtures("lab")
 def test_a_training_among_lines_of_any_kind_is_proven(namespace: str, tmp_path: Path) -> None:
     (tmp_path / "loud.py").write_text(LOUD.format(lines=[line[:20_000] for line in HOSTILE]))
     job = {key: value for key, value in FOLLOWED.items() if key != "hyperparameters"}
-    told = train(tmp_path, {**job, "namespace": namespace, "script": "loud.py"})
-    assert re.search(r"PROVEN: (\d+) of \1 claims hold", told), told[-3000:]
+    output = train(tmp_path, {**job, "namespace": namespace, "script": "loud.py"})
+    assert re.search(r"PROVEN: (\d+) of \1 claims hold", output), output[-3000:]
 
 
 def test_an_edited_script_is_refused_and_runs_when_it_replaces_the_job(lab: Lab, tmp_path: Path) -> None:
@@ -312,8 +312,8 @@ def test_an_edited_script_is_refused_and_runs_when_it_replaces_the_job(lab: Lab,
     lab.kubectl("create", "namespace", "edited")
 
     def objects() -> dict[str, str]:
-        found = lab.get("configmaps,services,jobs,pods", "-n", "edited", "-l", "gangplank.dev/job=edited")
-        return {f"{item['kind']}/{item['metadata']['name']}": item["metadata"]["resourceVersion"] for item in found}
+        items = lab.get("configmaps,services,jobs,pods", "-n", "edited", "-l", "gangplank.dev/job=edited")
+        return {f"{item['kind']}/{item['metadata']['name']}": item["metadata"]["resourceVersion"] for item in items}
 
     train = ("playbooks/train.yml", "-e", f"@{job}", "-e", f"training_job_report_folder={tmp_path}")
     script.write_text("print('the first script')\n")
@@ -330,8 +330,8 @@ def test_an_edited_script_is_refused_and_runs_when_it_replaces_the_job(lab: Lab,
     lab.playbook(*train, *replace, "--check")
     assert objects() == before
     lab.playbook(*train, *replace)
-    told = lab.kubectl("logs", "-n", "edited", "-l", "gangplank.dev/job=edited", "--tail=-1")
-    assert ("the second script" in told, "the first script" in told) == (True, False)
+    log = lab.kubectl("logs", "-n", "edited", "-l", "gangplank.dev/job=edited", "--tail=-1")
+    assert ("the second script" in log, "the first script" in log) == (True, False)
     assert len([name for name in objects() if name.startswith("ConfigMap/")]) == 1
     lab.kubectl("delete", "namespace", "edited", "--timeout=60s")
 
