@@ -1,4 +1,4 @@
-"""What docs/ takes from the code: docs/commands.md, tables of docs/{proof,storage,wiring}.md. `--write` writes it.
+"""What docs/ takes from the code: docs/commands.md, tables of docs/{jobs,proof,storage,wiring}.md. `--write` writes it.
 
 python -m tools.write_docs_tables             # names what is stale, exits 1
 python -m tools.write_docs_tables --write
@@ -12,6 +12,7 @@ import inspect
 import io
 import re
 import sys
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -178,8 +179,20 @@ def claims_table() -> str:
     return table(["claim", "what it shows", "fails for"], rows)
 
 
+def refusals_table() -> str:
+    """What each back-end refuses of the portable fields, in the order of the fields."""
+    rows = [
+        (f"`{field.name}`", f"`{name}`", refusal.reason, refusal.fix)
+        for field in fields(JobSpec)
+        for name, backend in BACKENDS.items()
+        if (refusal := backend.refuses.get(field.name))
+    ]
+    return table(["field", "back-end", "why", "what to do instead"], rows)
+
+
 PAGES: dict[str, Callable[[], str]] = {
     "docs/commands.md": commands_page,
+    "docs/jobs.md": refusals_table,
     "docs/storage.md": storage_table,
     "docs/proof.md": claims_table,
     "docs/wiring.md": wiring_tables,

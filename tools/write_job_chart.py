@@ -51,7 +51,7 @@ def values_schema() -> Json:
             "then": {"properties": {name: absent(f"{name} on {backend}", f"({why})") for name, why in refused.items()}},
         }
         for backend in BACKEND_NAMES
-        if (refused := {name: refusal.why for name, refusal in BACKENDS[backend].refuses.items()})
+        if (refused := {name: refusal.reason for name, refusal in BACKENDS[backend].refuses.items()})
     ]
     return {
         "$schema": "http://json-schema.org/draft-07/schema#",

@@ -120,8 +120,8 @@ class JobKinds(NamedTuple):
 class Refusal(NamedTuple):
     """Why a back-end cannot honour a portable field, and what to do instead."""
 
-    why: str
-    instead: str
+    reason: str
+    fix: str
 
 
 class Added(NamedTuple):
@@ -206,7 +206,7 @@ def unscalable(job: Json, workers: int, expected: str, fix: str) -> SpecError:
     return SpecError([Problem("workers", str(workers), expected, fix)], job["metadata"]["name"])
 
 
-ANEW = "submit the job anew with other workers: gangplank delete, then gangplank submit"  # where ranks are fixed
+RESUBMIT = "submit the job again with other workers: gangplank delete, then gangplank submit"  # where ranks are fixed
 
 
 def acyclic(work: Expand) -> Expand:

@@ -142,7 +142,8 @@ def read_resources(fields: Fields, default: Resources) -> Resources:
         request, limit = inner.maybe("request", 0), inner.maybe("limit", 0)
         inner.done()
         if None not in {request, limit} and request != limit:
-            inner.bad("request", request, f"the limit, {limit}", "GPUs cannot be overcommitted: give one number")
+            expected = f"the limit, {limit} (GPUs cannot be overcommitted)"
+            inner.bad("request", request, expected, "give one number")
         count = next((number for number in (limit, request) if number is not None), default.gpus)
     else:
         count = fields.integer("gpus", default.gpus, 0, 1024)
@@ -172,7 +173,8 @@ def read_script(fields: Fields, scripts: Mapping[str, str]) -> Script | None:
         return Script(path)
     text = scripts.get(path)
     if text is None:
-        fields.bad("script", path, "a file that can be read", "a script of the image needs its absolute path")
+        fix = "check the path; for a script of the image, give its absolute path"
+        fields.bad("script", path, "a file that can be read", fix)
         return None
     size = len(text.encode("utf-8", "surrogateescape"))
     if size > SCRIPT_LIMIT:
@@ -207,7 +209,8 @@ def read_secrets(fields: Fields) -> tuple[str, ...]:
     found = fields.words("secrets")
     for index, name in enumerate(found):
         if not names.SUBDOMAIN.fullmatch(name):
-            fields.bad(f"secrets[{index}]", name, "a Secret's name", "its values stay in the cluster, give none here")
+            expected = "a Secret's name (its values stay in the cluster)"
+            fields.bad(f"secrets[{index}]", name, expected, "name the Secret instead of giving its values")
     return found
 
 

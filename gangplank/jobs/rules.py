@@ -30,10 +30,10 @@ def check(spec: JobSpec, given: Collection[str], problems: Problems) -> None:
     for field in given:
         if refusal := backend.refuses.get(field):
             got = _plain(getattr(spec, field))
-            bad(field, got, f"no {field} on {spec.backend}", f"{refusal.why}; {refusal.instead}")
+            bad(field, got, f"no {field} on {spec.backend} ({refusal.reason})", refusal.fix)
     for block in BACKENDS:
         if block in given and block != spec.backend:
-            bad(block, block, f"no block of another back-end than {spec.backend}", "take it out, or change backend")
+            bad(block, block, f"no block of another back-end than {spec.backend}", "remove it, or change backend")
     for rule in (*RULES, *backend.rules):
         rule(spec, bad)
 
@@ -46,7 +46,8 @@ def _plain(value: object) -> object:
 def process(spec: JobSpec, bad: Bad) -> None:
     """There is one thing to start, and it starts as many processes as promised."""
     if spec.script and spec.command:
-        bad("command", list(spec.command), "script or command, not both", "script starts through torchrun by itself")
+        expected = "script or command, not both (script starts through torchrun by itself)"
+        bad("command", list(spec.command), expected, "remove one of them")
     if not spec.script and (spec.hyperparameters or spec.output):
         bad("script", None, "a script that takes hyperparameters and output", "pass them to your command in args")
     if spec.command and spec.processes_per_node > 1 and not wiring.is_launcher(spec.command):
@@ -68,10 +69,12 @@ def name_length(spec: JobSpec, bad: Bad) -> None:
 def world(spec: JobSpec, bad: Bad) -> None:
     """Somebody has rank 0."""
     if spec.masters != 1 and not spec.elastic:
-        bad("masters", spec.masters, "1", "rank 0 is the master; without it no rank gets its wiring")
+        expected = "1 (rank 0 is the master; without it no rank gets its wiring)"
+        bad("masters", spec.masters, expected, "set masters to 1")
     if spec.elastic:
         if spec.masters:
-            bad("masters", spec.masters, "0 for an elastic job", "its ranks agree on a leader among themselves")
+            expected = "0 for an elastic job (its ranks agree on a leader among themselves)"
+            bad("masters", spec.masters, expected, "set masters to 0")
         if not spec.elastic.minimum <= spec.workers <= spec.elastic.maximum:
             bad(
                 "workers",
@@ -79,13 +82,14 @@ def world(spec: JobSpec, bad: Bad) -> None:
                 f"from elastic.min {spec.elastic.minimum} to elastic.max {spec.elastic.maximum}",
             )
         if spec.command:
-            bad("elastic", _plain(spec.elastic), "a job with a script", "torchrun has to manage its processes")
+            expected = "a job with a script (torchrun has to manage its processes)"
+            bad("elastic", _plain(spec.elastic), expected, "use script instead of command")
 
 
 def resources(spec: JobSpec, bad: Bad) -> None:
     """A request is at most its limit, and the collective matches the hardware."""
     if spec.collective_fallback and spec.collective != "nccl":
-        bad("collective_fallback", spec.collective_fallback, "none for a job that uses gloo anyway", "take it out")
+        bad("collective_fallback", spec.collective_fallback, "none for a job that uses gloo anyway", "remove it")
     for path, asked in (("resources", spec.resources), ("master_resources", spec.master_resources)):
         if asked is None:
             continue
@@ -117,13 +121,14 @@ def volumes(spec: JobSpec, bad: Bad) -> None:
         everywhere = volume.on == "all" and spec.replicas > 1 and ONE_NODE not in spec.node_selector
         if everywhere and volume.access in {"", "ReadWriteOnce", "ReadWriteOncePod"}:
             fix = (
-                "mount it `on: master`, or use a ReadWriteMany claim and say `access: ReadWriteMany`, "
+                "mount it `on: master`, or use a ReadWriteMany claim and set `access: ReadWriteMany`, "
                 f"or pin the job to one node with node_selector {ONE_NODE}"
             )
             bad(f"volumes[{index}].access", volume.access or "ReadWriteOnce", "a claim that many nodes can mount", fix)
     inside = spec.output.startswith("/")  # of the container; a bucket needs no volume
     if inside and spec.volumes and not any(_under(spec.output, volume.mount) for volume in spec.volumes):
-        bad("output", spec.output, "a folder below one of the volumes' mounts", "else it is lost with the pod")
+        expected = "a folder below one of the volumes' mounts (anywhere else it is lost with the pod)"
+        bad("output", spec.output, expected, "choose such a folder, or mount a volume there")
 
 
 def _under(path: str, folder: str) -> bool:

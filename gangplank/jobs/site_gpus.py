@@ -43,7 +43,7 @@ def on_site(spec: JobSpec, gpus: Gpus, source: str = "job") -> JobSpec:
     if spec.collective != "nccl" or not gpus.simulated:
         return spec
     if not spec.collective_fallback:
-        expected = "gloo: this site's GPUs are simulated, so they are given to pods and CUDA does not run on them"
-        fix = "say collective_fallback: gloo to train on the CPU where CUDA is missing, or collective: gloo"
+        expected = "gloo (this site's GPUs are simulated: pods get them, but CUDA does not run on them)"
+        fix = "set collective_fallback: gloo to train on the CPU where CUDA is missing, or collective: gloo"
         raise SpecError([Problem("training_job.collective", '"nccl"', expected, fix)], source)
     return replace(spec, collective=spec.collective_fallback)

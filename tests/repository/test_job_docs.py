@@ -40,5 +40,5 @@ def test_every_hyperparameter_is_named() -> None:
 
 def test_every_refusal_is_there_word_for_word() -> None:
     for name, backend in BACKENDS.items():
-        for field, (why, instead) in backend.refuses.items():
-            assert f"| `{name}` | `{field}` | {why}; {instead} |" in TEXT
+        for field, (reason, fix) in backend.refuses.items():
+            assert f"| `{field}` | `{name}` | {reason} | {fix} |" in TEXT

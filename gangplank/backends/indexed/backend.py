@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from gangplank.backends.admission import of_template
 from gangplank.backends.base import (
-    ANEW,
+    RESUBMIT,
     Added,
     Backend,
     Ends,
@@ -33,7 +33,7 @@ NO_GANG = "leave it out, or use volcano or pytorchjob"
 
 
 def queue(_: Json) -> Queue:
-    """None: plain Jobs know no queue."""
+    """None: a plain Job has no queue."""
     return NO_QUEUE
 
 
@@ -45,8 +45,8 @@ def evidence_id(live: Json) -> str | None:
 
 def scale(job: Json, workers: int) -> Json:
     """No Indexed Job can be scaled."""
-    fix = f"WORLD_SIZE of an Indexed Job's pods is fixed when they are made; {ANEW}"
-    raise unscalable(job, workers, "no scaling on indexed", fix)
+    expected = "no scaling on indexed (WORLD_SIZE of an Indexed Job's pods is fixed when they are made)"
+    raise unscalable(job, workers, expected, RESUBMIT)
 
 
 def pitfalls(manifest: Json) -> Iterator[str]:
@@ -91,8 +91,8 @@ BACKEND = Backend(
     refuses={
         "elastic": Refusal("a Job's WORLD_SIZE is fixed when its pods are made", "use pytorchjob"),
         "master_resources": Refusal("all pods share one template", "give every replica the same resources"),
-        "min_available": Refusal("plain Jobs know no gang", NO_GANG),
-        "queue": Refusal("plain Jobs know no queue", NO_GANG),
+        "min_available": Refusal("a plain Job has no gang", NO_GANG),
+        "queue": Refusal("a plain Job has no queue", NO_GANG),
     },
     one_template=True,
     rules=(),

@@ -44,4 +44,4 @@ def no_gang(spec: JobSpec, bad: Bad) -> None:
         return
     for field, value in (("min_available", spec.min_available), ("queue", spec.queue.removeprefix(spec.team))):
         if value:
-            bad(field, value, f"no {field} with pytorchjob.gang false", "take it out, or let the job have a gang")
+            bad(field, value, f"no {field} with pytorchjob.gang false", "remove it, or set pytorchjob.gang to true")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gangplank.backends.base import ANEW, Site, Template, unscalable
+from gangplank.backends.base import RESUBMIT, Site, Template, unscalable
 from gangplank.backends.gang import unrequested
 from gangplank.backends.pytorchjob.objects import LABEL, admitted
 from gangplank.backends.queueing import NO_QUEUE, VOLCANO, Queue
@@ -56,7 +56,7 @@ def evidence_id(live: Json) -> str | None:
 
 
 def scale(job: Json, workers: int) -> Json:
-    """An elastic PyTorchJob goes where its bounds allow; its ranks meet anew.
+    """An elastic PyTorchJob goes where its bounds allow; its ranks meet again.
 
     >>> elastic = {"minReplicas": 1, "maxReplicas": 3, "maxRestarts": 3}
     >>> spec = {"elasticPolicy": elastic, "pytorchReplicaSpecs": {"Worker": {}}}
@@ -65,12 +65,13 @@ def scale(job: Json, workers: int) -> Json:
     """
     elastic = job["spec"].get("elasticPolicy")
     if elastic is None:
-        raise unscalable(job, workers, "a job with elastic", f"its ranks and WORLD_SIZE are fixed; {ANEW}")
+        expected = "a job with elastic (without it, ranks and WORLD_SIZE are fixed)"
+        raise unscalable(job, workers, expected, RESUBMIT)
     count = job["spec"]["pytorchReplicaSpecs"]["Worker"].get("replicas", 1)
     least, most = elastic.get("minReplicas", count), elastic.get("maxReplicas", count)
     if not least <= workers <= most:
         raise unscalable(job, workers, f"from elastic.min {least} to elastic.max {most} workers", "")
-    if elastic.get("maxRestarts", 0) < 1:  # a rank that sees another leave to meet anew counts that as a failure
-        fix = f"without one, worker 0 would fail, where the ranks meet; {ANEW}, and with max_retries"
-        raise unscalable(job, workers, "a job whose elasticPolicy.maxRestarts is at least 1", fix)
+    if elastic.get("maxRestarts", 0) < 1:  # a rank that sees another leave to meet again counts that as a failure
+        expected = "elasticPolicy.maxRestarts of at least 1 (without it worker 0, where the ranks meet, would fail)"
+        raise unscalable(job, workers, expected, f"{RESUBMIT}, and with max_retries")
     return {"spec": {"pytorchReplicaSpecs": {"Worker": {"replicas": workers}}}}

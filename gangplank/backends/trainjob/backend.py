@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gangplank.backends.base import (
-    ANEW,
+    RESUBMIT,
     Backend,
     Ends,
     JobKinds,
@@ -46,8 +46,8 @@ def evidence_id(_: Json) -> str | None:
 
 def scale(job: Json, workers: int) -> Json:
     """No TrainJob can be scaled."""
-    fix = f"a TrainJob's nodes are fixed when its pods are made; {ANEW}"
-    raise unscalable(job, workers, "no scaling on trainjob", fix)
+    expected = "no scaling on trainjob (a TrainJob's nodes are fixed when its pods are made)"
+    raise unscalable(job, workers, expected, RESUBMIT)
 
 
 def pitfalls(manifest: Json) -> Iterator[str]:

@@ -38,4 +38,5 @@ def read_block(fields: Fields) -> TrainJobBlock:
 def something_to_run(spec: JobSpec, bad: Bad) -> None:
     """The usual runtime's image has nothing to start."""
     if block(spec, TrainJobBlock).runtime == "torch-distributed" and not spec.script and not spec.command:
-        bad("script", None, "a script or a command", "the runtime's image has no trainer of its own")
+        expected = "a script or a command (the runtime's image has no trainer of its own)"
+        bad("script", None, expected, "set script or command")

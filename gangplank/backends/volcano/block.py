@@ -81,7 +81,7 @@ def read_block(fields: Fields) -> VolcanoBlock:
     arguments = {}
     for name in plugins.map:
         if name in NOT_YET:
-            plugins.bad(name, plugins.map[name], "a plugin for PyTorch", f"{name} is not supported yet")
+            plugins.bad(name, plugins.map[name], f"a plugin for PyTorch ({name} is not supported yet)", "remove it")
         elif name not in PLUGINS:
             plugins.bad(name, plugins.map[name], f"one of {', '.join(PLUGINS)}")
         else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gangplank.backends.base import ANEW, Site, Template, unscalable
+from gangplank.backends.base import RESUBMIT, Site, Template, unscalable
 from gangplank.backends.gang import unrequested
 from gangplank.backends.queueing import VOLCANO, Queue
 from gangplank.backends.volcano import go_flags
@@ -71,8 +71,8 @@ def scale(job: Json, workers: int) -> Json:
     """Volcano adds and removes pods of a task, but those that run keep the WORLD_SIZE that they were made with."""
     spec = job["spec"]
     if "pytorch" in (spec.get("plugins") or {}):
-        fix = f"running pods keep the WORLD_SIZE they were made with; {ANEW}, or use pytorchjob with elastic"
-        raise unscalable(job, workers, "a job without the plugin pytorch", fix)
+        expected = "a job without the plugin pytorch (running pods keep the WORLD_SIZE they were made with)"
+        raise unscalable(job, workers, expected, f"{RESUBMIT}, or use pytorchjob with elastic")
     tasks: list[Json] = [dict(task) for task in spec["tasks"]]
     task = next((item for item in tasks if item["name"] == "worker"), None)
     if task is None:

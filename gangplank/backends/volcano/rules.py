@@ -25,13 +25,14 @@ def tasks(spec: JobSpec, bad: Bad) -> None:
         waiting = sum(spec.masters if role == "master" else spec.workers for role in own.depends_on)
         ready = spec.replicas - waiting
         if spec.min_available is None or spec.min_available > ready:
-            fix = f"say min_available: {max(ready, 1)}: a gang that counts waiting pods never starts"
-            bad("min_available", spec.min_available, f"at most {ready}, the pods that wait for nobody", fix)
+            expected = f"at most {ready}, the pods that do not wait (a gang that counts waiting pods never starts)"
+            bad("min_available", spec.min_available, expected, f"set min_available to {max(ready, 1)}")
         for role, others in own.depends_on.items():
             if role in others or set(others) - {"master", "worker"} or not others:
                 bad(f"volcano.depends_on.{role}", list(others), "the other role: master or worker")
         if len(own.depends_on) > 1:
-            bad("volcano.depends_on", dict(own.depends_on), "one role that waits, or both wait for ever")
+            expected = "one role that waits (two would wait forever)"
+            bad("volcano.depends_on", dict(own.depends_on), expected, "remove one of them")
 
 
 def plugins(spec: JobSpec, bad: Bad) -> None:
@@ -41,7 +42,8 @@ def plugins(spec: JobSpec, bad: Bad) -> None:
         defaults = FLAGS[name] | (own if name == "pytorch" else {})
         parsed = go_flags.parse(arguments, defaults)
         if parsed.trouble:
-            bad(f"volcano.plugins.{name}", list(arguments), "arguments that the plugin understands", parsed.trouble)
+            expected = f"arguments that the plugin understands ({parsed.trouble})"
+            bad(f"volcano.plugins.{name}", list(arguments), expected, "correct or remove the argument")
         elif name == "pytorch" and any(parsed.values[key] != value for key, value in own.items()):
             fix = "use the field port; the tasks are always called master and worker"
             bad(f"volcano.plugins.{name}", list(arguments), "no --master, --worker or --port", fix)

@@ -210,7 +210,10 @@ def test_a_job_file_is_parsed_with_its_own_fields() -> None:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"deadline_s": 5}, "training_job.deadline_s: got 5, expected no deadline_s on toy. Fix: toys"),
+        (
+            {"deadline_s": 5},
+            "got 5, expected no deadline_s on toy (toys know no time). Fix: put them away yourself",
+        ),
         ({"toy": {"colour": "green"}}, 'training_job.toy.colour: got "green", expected red or blue for two replicas'),
         ({"toy": {"colour": "rde"}}, "Did you mean red"),
         ({"toy": {"color": "red"}}, "training_job.toy.color"),

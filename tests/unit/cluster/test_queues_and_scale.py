@@ -86,7 +86,7 @@ def test_an_elastic_job_is_scaled_within_its_bounds() -> None:
 
 def test_an_elastic_job_that_may_not_restart_is_not_scaled() -> None:
     rigid = manifest("pytorchjob", masters=0, workers=2, elastic={"min": 1, "max": 3}, max_retries=0)
-    with pytest.raises(SpecError, match=r"a job whose elasticPolicy\.maxRestarts is at least 1\. Fix: without one"):
+    with pytest.raises(SpecError, match=r"maxRestarts of at least 1 \(without it .* would fail\)\. Fix: submit"):
         scaled(rigid, 3)
 
 

@@ -25,7 +25,7 @@ def test_every_rank_takes_the_keys_of_the_secret_as_its_environment(backend: str
 
 
 def test_a_trainjob_cannot_take_them_and_says_so() -> None:
-    with pytest.raises(SpecError, match=r"no secrets on trainjob\. Fix: it belongs to the runtime"):
+    with pytest.raises(SpecError, match=r"no secrets on trainjob \(it belongs to the runtime, .*\)\. Fix: add envFrom"):
         job(backend="trainjob", secrets=["bucket"])
 
 
