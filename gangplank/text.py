@@ -35,7 +35,7 @@ def plain(text: str) -> str:
     >>> plain("\x1b[2J 10%\r")
     '\\x1b[2J 10%\\r'
     """
-    return UNSEEN.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+    return UNSEEN.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
 
 
 def listed(items: Sequence[object], limit: int = 6) -> str:
@@ -44,5 +44,5 @@ def listed(items: Sequence[object], limit: int = 6) -> str:
     >>> listed([1, 2, 3], limit=2)
     '1, 2 and 1 more'
     """
-    shown = ", ".join(str(item) for item in items[:limit])
-    return shown + (f" and {len(items) - limit} more" if len(items) > limit else "")
+    text = ", ".join(str(item) for item in items[:limit])
+    return text + (f" and {len(items) - limit} more" if len(items) > limit else "")

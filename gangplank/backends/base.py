@@ -225,12 +225,12 @@ def acyclic(work: Expand) -> Expand:
     return paused
 
 
-def refuse(problems: Problems, given: Mapping[str, Any]) -> None:
+def refuse(problems: Problems, manifest: Mapping[str, Any]) -> None:
     """Raise what is wrong with a manifest, if anything is."""
     if problems:
-        meta = given.get("metadata")
+        meta = manifest.get("metadata")
         name = meta.get("name") if isinstance(meta, Mapping) else None
-        source = f"{given.get('kind', 'object')} {name or 'without a name'}"
+        source = f"{manifest.get('kind', 'object')} {name or 'without a name'}"
         raise SpecError(problems, source if len(source) <= SOURCE_LIMIT else f"{source[: SOURCE_LIMIT - 1]}…")
 
 

@@ -26,8 +26,8 @@ def unrequested(parts: Iterable[tuple[str, Any]], *, limits_count: bool) -> Iter
     for name, part in parts:
         pod = (part.get("template") or {}).get("spec") or {}
         for container in containers(pod):
-            given = container.get("resources") or {}
-            asked = given.get("requests")
-            alone = [key for key in given.get("limits") or {} if "/" in key and key not in (asked or {})]
-            if alone and not (limits_count and asked is None):
+            resources = container.get("resources") or {}
+            requests = resources.get("requests")
+            alone = [key for key in resources.get("limits") or {} if "/" in key and key not in (requests or {})]
+            if alone and not (limits_count and requests is None):
                 yield f"{name}: {', '.join(alone)} has a limit but no request: the gang's admission does not count it"

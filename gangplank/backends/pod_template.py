@@ -43,21 +43,21 @@ def labels(spec: JobSpec) -> dict[str, str]:
 
 def metadata(spec: JobSpec, name: str = "") -> Json:
     """The metadata of an object that we submit."""
-    found: Json = {"name": name or spec.name, "namespace": spec.namespace, "labels": labels(spec)}
+    meta: Json = {"name": name or spec.name, "namespace": spec.namespace, "labels": labels(spec)}
     if spec.annotations:
-        found["annotations"] = dict(spec.annotations)
-    return found
+        meta["annotations"] = dict(spec.annotations)
+    return meta
 
 
-def resources(asked: Resources) -> Json:
+def resources(replica: Resources) -> Json:
     """A container's resources; GPUs are both requested and limited, or a gang's admission would not count them."""
-    requests: Json = {"cpu": asked.cpu.request, "memory": asked.memory.request}
+    requests: Json = {"cpu": replica.cpu.request, "memory": replica.memory.request}
     limits: Json = {}
-    for name, amount in (("cpu", asked.cpu), ("memory", asked.memory)):
+    for name, amount in (("cpu", replica.cpu), ("memory", replica.memory)):
         if amount.limit:
             limits[name] = amount.limit
-    if asked.gpus:
-        requests[asked.gpu_resource] = limits[asked.gpu_resource] = str(asked.gpus)
+    if replica.gpus:
+        requests[replica.gpu_resource] = limits[replica.gpu_resource] = str(replica.gpus)
     return {"requests": requests, **({"limits": limits} if limits else {})}
 
 
@@ -101,10 +101,10 @@ def flags(spec: JobSpec) -> list[str]:
     """
     if not spec.script or not (spec.hyperparameters or spec.output):
         return []
-    found = ["--backend", spec.collective]
+    words = ["--backend", spec.collective]
     for name, value in spec.hyperparameters.items():
-        found += [f"--{name.replace('_', '-')}", repr(value) if isinstance(value, float) else str(value)]
-    return found + (["--output", spec.output] if spec.output else [])
+        words += [f"--{name.replace('_', '-')}", repr(value) if isinstance(value, float) else str(value)]
+    return words + (["--output", spec.output] if spec.output else [])
 
 
 def process(spec: JobSpec) -> Json:
@@ -138,10 +138,10 @@ def mounts(spec: JobSpec, role: str) -> tuple[list[Json], list[Json]]:
 
 def tolerations(spec: JobSpec, role: str) -> list[Json]:
     """The job's tolerations, and those of the site's GPU nodes for a replica that asks for GPUs."""
-    wanted = [dict(item) for item in spec.tolerations]
+    accepted = [dict(item) for item in spec.tolerations]
     if spec.resources_of(role).gpus:
-        wanted += [dict(item) for item in spec.gpu_tolerations or (() if wanted else (GPU_TOLERATION,))]
-    return wanted
+        accepted += [dict(item) for item in spec.gpu_tolerations or (() if accepted else (GPU_TOLERATION,))]
+    return accepted
 
 
 def spread(spec: JobSpec) -> Json:
@@ -178,8 +178,8 @@ def template(spec: JobSpec, role: str, container: str, restart: str = "OnFailure
         "containers": [body],
         **({"volumes": volumes} if volumes else {}),
     }
-    if wanted := tolerations(spec, role):
-        pod["tolerations"] = wanted
+    if tolerated := tolerations(spec, role):
+        pod["tolerations"] = tolerated
     if spec.node_selector:
         pod["nodeSelector"] = dict(spec.node_selector)
     meta: Json = {"labels": {**labels(spec), ROLE_LABEL: role}}

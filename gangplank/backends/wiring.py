@@ -136,17 +136,17 @@ def environment(pod: Json, container: Json) -> dict[str, str]:
     >>> environment(pod, {"env": [{"name": "RANK", "valueFrom": field}, {"name": "A", "value": "1"}]})
     {'RANK': '2', 'A': '1'}
     """
-    found = {}
+    values = {}
     for variable in container.get("env", []):
         path = variable.get("valueFrom", {}).get("fieldRef", {}).get("fieldPath", "")
         kind, bracket, key = path.removeprefix("metadata.").partition("['")
         if bracket:
-            found[variable["name"]] = pod["metadata"].get(kind, {}).get(key.removesuffix("']"), "")
+            values[variable["name"]] = pod["metadata"].get(kind, {}).get(key.removesuffix("']"), "")
         elif path == "metadata.name":
-            found[variable["name"]] = pod["metadata"]["name"]
+            values[variable["name"]] = pod["metadata"]["name"]
         elif "valueFrom" not in variable:
-            found[variable["name"]] = variable.get("value", "")
-    return found
+            values[variable["name"]] = variable.get("value", "")
+    return values
 
 
 def seen(pod: Json) -> dict[str, str]:

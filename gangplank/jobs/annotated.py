@@ -36,9 +36,9 @@ def explained(spec: JobSpec) -> Json:
     """All documents of a job as blocks of lines, and what is made beside them, ready to be laid out."""
     backend, site = BACKENDS[spec.backend], Site()
     manifests = backend.manifests(spec)
-    made = backend.objects(manifests[-1], site)
+    objects = backend.objects(manifests[-1], site)
     documents = [[Block(0, dumped(item))] for item in manifests[:-1]]
-    documents.append(merged(job_blocks(spec.backend, manifests[-1], made, site)))
+    documents.append(merged(job_blocks(spec.backend, manifests[-1], objects, site)))
     return {
         "name": spec.name,
         "namespace": spec.namespace,
@@ -47,7 +47,7 @@ def explained(spec: JobSpec) -> Json:
             {"kind": item["kind"], "name": item["metadata"]["name"], "blocks": [asdict(block) for block in blocks]}
             for item, blocks in zip(manifests, documents, strict=True)
         ],
-        "made": list(beside(spec.backend, made)),
+        "made": list(beside(spec.backend, objects)),
     }
 
 
@@ -56,15 +56,15 @@ def dumped(value: Any) -> tuple[str, ...]:
     return tuple(as_yaml([value]).removesuffix("\n").split("\n"))
 
 
-def job_blocks(backend: str, manifest: Json, made: list[Json], site: Site) -> Iterator[Block]:
+def job_blocks(backend: str, manifest: Json, objects: list[Json], site: Site) -> Iterator[Block]:
     """The blocks of the job itself, with its templates as the pods that come of them."""
-    first, last = (becoming(backend, manifest, made, site, at) for at in (0, -1))
+    first, last = (becoming(backend, manifest, objects, site, at) for at in (0, -1))
     return fields(manifest, first, last, f"{backend}:", 0)
 
 
-def becoming(backend: str, manifest: Json, made: list[Json], site: Site, at: int) -> Json:
+def becoming(backend: str, manifest: Json, objects: list[Json], site: Site, at: int) -> Json:
     """The job as it is admitted, and in place of each template the first or last pod of it."""
-    pods = [item for item in made if item["kind"] == "Pod"]
+    pods = [item for item in objects if item["kind"] == "Pod"]
     job, parts = BACKENDS[backend].templates(manifest, site)
     for part, label, value in parts:
         mine = [pod for pod in pods if pod["metadata"]["labels"].get(label) == value]
@@ -77,24 +77,24 @@ def becoming(backend: str, manifest: Json, made: list[Json], site: Site, at: int
 TEMPLATE_META = ("labels", "annotations", "finalizers")
 
 
-def fields(given: Json, first: Json, last: Any, path: str, indent: int) -> Iterator[Block]:
+def fields(ours: Json, first: Json, last: Any, path: str, indent: int) -> Iterator[Block]:
     """The fields of a mapping: those that are there, then those that `first` has more."""
-    for key, value in given.items():
-        there, here = first.get(key, value), f"{path}.{key}"
+    for key, value in ours.items():
+        final, here = first.get(key, value), f"{path}.{key}"
         other = last.get(key) if isinstance(last, dict) else None
-        if there == value:
+        if final == value:
             yield Block(indent, dumped({key: value}))
-        elif isinstance(value, dict) and isinstance(there, dict):
+        elif isinstance(value, dict) and isinstance(final, dict):
             yield Block(indent, (head(key, value),))
-            yield from fields(value, there, other, here, indent + 2)
-        elif isinstance(value, list) and isinstance(there, list) and len(there) >= len(value):
+            yield from fields(value, final, other, here, indent + 2)
+        elif isinstance(value, list) and isinstance(final, list) and len(final) >= len(value):
             yield Block(indent, (head(key, value),))
-            yield from items(value, there, other, here, indent)
+            yield from items(value, final, other, here, indent)
         else:
             yield Block(indent, dumped({key: value}))
-            yield from added(key, there, other, here, indent)
+            yield from added(key, final, other, here, indent)
     for key, value in first.items():
-        if key not in given:
+        if key not in ours:
             other = last.get(key) if isinstance(last, dict) else None
             yield from added(key, value, other, f"{path}.{key}", indent)
 
@@ -104,17 +104,17 @@ def head(key: str, value: Any) -> str:
     return dumped({key: type(value)()})[0].rsplit(" ", 1)[0] if value else dumped({key: value})[0]
 
 
-def items(given: list[Any], first: list[Any], last: Any, path: str, indent: int) -> Iterator[Block]:
+def items(ours: list[Any], first: list[Any], last: Any, path: str, indent: int) -> Iterator[Block]:
     """The items of a list: controllers append, hence those that are there come first."""
     twins = last if isinstance(last, list) and len(last) == len(first) else first
-    for at, there in enumerate(first):
-        here = f"{path}[{called(there, at)}]"
-        if at >= len(given):
-            yield note(here, there != twins[at], Block(indent, dumped([there])))
-        elif given[at] == there or not isinstance(there, dict):
-            yield Block(indent, dumped([given[at]]))
+    for at, item in enumerate(first):
+        here = f"{path}[{called(item, at)}]"
+        if at >= len(ours):
+            yield note(here, item != twins[at], Block(indent, dumped([item])))
+        elif ours[at] == item or not isinstance(item, dict):
+            yield Block(indent, dumped([ours[at]]))
         else:
-            begin, *rest = fields(given[at], there, twins[at], here, indent + 2)
+            begin, *rest = fields(ours[at], item, twins[at], here, indent + 2)
             marked = (f"- {begin.lines[0]}", *(f"  {line}" for line in begin.lines[1:]))
             yield Block(indent, marked)
             yield from rest
@@ -122,8 +122,8 @@ def items(given: list[Any], first: list[Any], last: Any, path: str, indent: int)
 
 def called(item: Any, at: int) -> str:
     """What an item of a list is called in a path."""
-    found = next((item[key] for key in LISTED_BY if key in item), at) if isinstance(item, dict) else at
-    return str(found)
+    name = next((item[key] for key in LISTED_BY if key in item), at) if isinstance(item, dict) else at
+    return str(name)
 
 
 def added(key: str, value: Any, last: Any, path: str, indent: int) -> Iterator[Block]:
@@ -155,26 +155,26 @@ def note(path: str, differs: bool, block: Block) -> Block:
 
 def merged(blocks: Iterable[Block]) -> list[Block]:
     """Neighbours of one origin as one block."""
-    found: list[Block] = []
+    joined: list[Block] = []
     for block in blocks:
-        before = found[-1] if found else None
+        before = joined[-1] if joined else None
         if before and (before.by, before.why) == (block.by, block.why) and before.indent <= block.indent:
             more = tuple(" " * (block.indent - before.indent) + line for line in block.lines)
-            found[-1] = replace(before, lines=before.lines + more)
+            joined[-1] = replace(before, lines=before.lines + more)
         else:
-            found.append(block)
-    return found
+            joined.append(block)
+    return joined
 
 
-def beside(backend: str, made: list[Json]) -> Iterator[Json]:
+def beside(backend: str, objects: list[Json]) -> Iterator[Json]:
     """What controllers make beside the pods of the job's own templates: the first of each kind, and how many more."""
     makes = BACKENDS[backend].makes
     groups: dict[tuple[str, str], list[Json]] = {}
-    for item in made:
+    for item in objects:
         if item["kind"] != "Pod" or "Pod" in makes:
             series = re.sub(r"\d+", "N", item["metadata"]["name"]) if item["kind"] in {"Pod", "Service"} else ""
             groups.setdefault((item["kind"], series), []).append(item)
     for (kind, _), group in groups.items():
         by, why = makes[kind]
-        name, shown = group[0]["metadata"]["name"], clone(group[0])
-        yield {"kind": kind, "name": name, "more": len(group) - 1, "by": by, "why": why, "lines": dumped(shown)}
+        name, sample = group[0]["metadata"]["name"], clone(group[0])
+        yield {"kind": kind, "name": name, "more": len(group) - 1, "by": by, "why": why, "lines": dumped(sample)}

@@ -129,9 +129,9 @@ def read_amount(fields: Fields, name: str, default: Amount) -> Amount:
     if not isinstance(fields.map.get(name), Mapping):
         return Amount(fields.quantity(name, default.request), default.limit)
     inner = fields.inner(name)
-    found = Amount(inner.quantity("request", default.request), inner.quantity("limit", default.limit))
+    amount = Amount(inner.quantity("request", default.request), inner.quantity("limit", default.limit))
     inner.done()
-    return found
+    return amount
 
 
 def read_resources(fields: Fields, default: Resources) -> Resources:
@@ -147,7 +147,7 @@ def read_resources(fields: Fields, default: Resources) -> Resources:
         count = next((number for number in (limit, request) if number is not None), default.gpus)
     else:
         count = fields.integer("gpus", default.gpus, 0, 1024)
-    found = Resources(
+    resources = Resources(
         cpu=read_amount(fields, "cpu", default.cpu),
         memory=read_amount(fields, "memory", default.memory),
         gpus=count,
@@ -156,7 +156,7 @@ def read_resources(fields: Fields, default: Resources) -> Resources:
         ),
     )
     fields.done()
-    return found
+    return resources
 
 
 
@@ -190,7 +190,7 @@ def read_script(fields: Fields, scripts: Mapping[str, str]) -> Script | None:
 
 def read_volumes(fields: Fields) -> tuple[Volume, ...]:
     """The claims that a job mounts."""
-    found = []
+    volumes = []
     for inner in fields.each("volumes"):
         volume = Volume(
             claim=inner.text("claim", "claim", need=True, what="a PersistentVolumeClaim's name", ok=names.SUBDOMAIN),
@@ -200,18 +200,18 @@ def read_volumes(fields: Fields) -> tuple[Volume, ...]:
             access=inner.choice("access", "", names.ACCESS_MODES),
         )
         inner.done()
-        found.append(volume)
-    return tuple(found)
+        volumes.append(volume)
+    return tuple(volumes)
 
 
 def read_secrets(fields: Fields) -> tuple[str, ...]:
     """The Secrets whose keys become environment variables."""
-    found = fields.words("secrets")
-    for index, name in enumerate(found):
+    secrets = fields.words("secrets")
+    for index, name in enumerate(secrets):
         if not names.SUBDOMAIN.fullmatch(name):
             expected = "a Secret's name (its values stay in the cluster)"
             fields.bad(f"secrets[{index}]", name, expected, "name the Secret instead of giving its values")
-    return found
+    return secrets
 
 
 def read_elastic(fields: Fields) -> Elastic | None:
@@ -219,21 +219,21 @@ def read_elastic(fields: Fields) -> Elastic | None:
     if fields.raw("elastic") is None:
         return None
     inner = fields.inner("elastic")
-    found = Elastic(inner.integer("min", 1, 1), inner.integer("max", 1, 1))
+    bounds = Elastic(inner.integer("min", 1, 1), inner.integer("max", 1, 1))
     for name in ("min", "max"):
         if name not in inner.map:
             inner.bad(name, None, "a number of workers", "give both min and max")
     inner.done()
-    return found
+    return bounds
 
 
 def read_hyperparameters(fields: Fields) -> dict[str, int | float]:
     """What the trainer is told, in the order of the table."""
-    found: dict[str, int | float] = {}
+    values: dict[str, int | float] = {}
     for name, (kind, least, most) in HYPERPARAMETERS.items():
         if fields.map.get(name) is not None:
             integer = kind is int
-            found[name] = (
+            values[name] = (
                 fields.integer(name, int(least), int(least), int(most))
                 if integer
                 else fields.number(name, least, least, most)
@@ -242,7 +242,7 @@ def read_hyperparameters(fields: Fields) -> dict[str, int | float]:
             fields.bad(name, None, "a number", "leave the line out to get the trainer's default")
     fields.known.extend(HYPERPARAMETERS)
     fields.done()
-    return found
+    return values
 
 
 def env_problem(name: str, value: str) -> str:

@@ -20,19 +20,19 @@ if TYPE_CHECKING:
 ONE_NODE = "kubernetes.io/hostname"  # a node selector with it puts all pods on one node
 
 
-def check(spec: JobSpec, given: Collection[str], problems: Problems) -> None:
+def check(spec: JobSpec, written: Collection[str], problems: Problems) -> None:
     """Apply every rule to a job; `given` are the fields that its author wrote."""
 
     def bad(path: str, got: object, expected: str, fix: str = "") -> None:
         problems.append(Problem(f"training_job.{path}", shown(got), expected, fix))
 
     backend = BACKENDS[spec.backend]
-    for field in given:
+    for field in written:
         if refusal := backend.refuses.get(field):
             got = _plain(getattr(spec, field))
             bad(field, got, f"no {field} on {spec.backend} ({refusal.reason})", refusal.fix)
     for block in BACKENDS:
-        if block in given and block != spec.backend:
+        if block in written and block != spec.backend:
             bad(block, block, f"no block of another back-end than {spec.backend}", "remove it, or change backend")
     for rule in (*RULES, *backend.rules):
         rule(spec, bad)
@@ -90,28 +90,28 @@ def resources(spec: JobSpec, bad: Bad) -> None:
     """A request is at most its limit, and the collective matches the hardware."""
     if spec.collective_fallback and spec.collective != "nccl":
         bad("collective_fallback", spec.collective_fallback, "none for a job that uses gloo anyway", "remove it")
-    for path, asked in (("resources", spec.resources), ("master_resources", spec.master_resources)):
-        if asked is None:
+    for path, replica in (("resources", spec.resources), ("master_resources", spec.master_resources)):
+        if replica is None:
             continue
-        for name, amount in (("cpu", asked.cpu), ("memory", asked.memory)):
+        for name, amount in (("cpu", replica.cpu), ("memory", replica.memory)):
             if amount.limit and quantity.parse(amount.request) > quantity.parse(amount.limit):
                 bad(f"{path}.{name}.request", amount.request, f"at most the limit, {amount.limit}")
-        if spec.collective == "nccl" and not asked.gpus:
+        if spec.collective == "nccl" and not replica.gpus:
             bad("collective", "nccl", f"gloo, as {path}.gpus is 0", "ask for GPUs, or use gloo")
-        if 0 < asked.gpus < spec.processes_per_node:
-            bad("processes_per_node", spec.processes_per_node, f"at most {path}.gpus, {asked.gpus}")
+        if 0 < replica.gpus < spec.processes_per_node:
+            bad("processes_per_node", spec.processes_per_node, f"at most {path}.gpus, {replica.gpus}")
 
 
 def volumes(spec: JobSpec, bad: Bad) -> None:
     """Every mount has its own place, and a claim of one node stays on one node."""
-    seen: dict[str, int] = {}
+    places: dict[str, int] = {}
     for index, volume in enumerate(spec.volumes):
         mount = volume.mount.rstrip("/") or "/"
         if mount == "/":
             bad(f"volumes[{index}].mount", volume.mount, "a folder below /")
-        if mount in seen:
-            bad(f"volumes[{index}].mount", volume.mount, f"another place than volumes[{seen[mount]}]")
-        seen[mount] = index
+        if mount in places:
+            bad(f"volumes[{index}].mount", volume.mount, f"another place than volumes[{places[mount]}]")
+        places[mount] = index
         if volume.on == "master" and BACKENDS[spec.backend].one_template:
             others = " or ".join(name for name, backend in BACKENDS.items() if not backend.one_template)
             fix = f"mount it on all replicas with a ReadWriteMany claim, or use {others}"

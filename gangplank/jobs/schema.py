@@ -72,10 +72,10 @@ def pattern(ok: re.Pattern[str]) -> Json:
     >>> pattern(re.compile("(?=.{1,253}$)[a-z]+"))
     {'pattern': '^([a-z]+)$', 'maxLength': 253}
     """
-    found: Json = {"pattern": f"^({LONGEST.sub(lambda hit: '*' if hit[2] else '', ok.pattern)})$"}
+    form: Json = {"pattern": f"^({LONGEST.sub(lambda hit: '*' if hit[2] else '', ok.pattern)})$"}
     if hit := LONGEST.search(ok.pattern):
-        found["maxLength"] = int(hit[1] or hit[2])
-    return found
+        form["maxLength"] = int(hit[1] or hit[2])
+    return form
 
 
 class Everything(dict[str, Any]):
@@ -150,8 +150,8 @@ class Described(Fields):
 
     def mappings(self, name: str) -> tuple[dict[str, Any], ...]:
         """A list of what Kubernetes owns; of these only tolerations are portable."""
-        known = "tolerations" in name
-        self.note(name, {"type": "array", "items": TOLERATION if known else {"type": "object", "minProperties": 1}})
+        portable = "tolerations" in name
+        self.note(name, {"type": "array", "items": TOLERATION if portable else {"type": "object", "minProperties": 1}})
         return ()
 
     def pairs(self, name: str, check: Callable[[str, str], str] | None = None) -> dict[str, str]:
@@ -175,12 +175,12 @@ class Described(Fields):
 
     def form(self) -> Json:
         """What was noted, as a schema."""
-        found = dict(self.properties)
+        properties = dict(self.properties)
         for name, part in self.inside.items():
             inner = part.form()
-            found[name.removesuffix("[]")] = {"type": "array", "items": inner} if name.endswith("[]") else inner
-        made: Json = {"type": "object", "additionalProperties": False, "properties": found}
-        return {**made, "required": self.required} if self.required else made
+            properties[name.removesuffix("[]")] = {"type": "array", "items": inner} if name.endswith("[]") else inner
+        schema: Json = {"type": "object", "additionalProperties": False, "properties": properties}
+        return {**schema, "required": self.required} if self.required else schema
 
 
 def both(short: Json, long: Json) -> Json:

@@ -10,7 +10,7 @@ Unlike = tuple[Path, object, object]  # where, wanted, live
 
 
 def unlike(
-    wanted: object, live: object, path: Path = (), *, exact: bool = False, entries: bool = False
+    described: object, live: object, path: Path = (), *, exact: bool = False, entries: bool = False
 ) -> Iterator[Unlike]:
     """Every place where `live` is not as `wanted`; an empty list, mapping or text is as good as none.
 
@@ -22,14 +22,14 @@ def unlike(
     >>> list(unlike({"a": [1, 2], "c": {}}, {"a": [1], "b": 3}, exact=True, entries=True))
     [(('a', 1), 2, None), (('b',), None, 3)]
     """
-    if isinstance(wanted, Mapping) and isinstance(live, Mapping):
-        for key in dict.fromkeys((*wanted, *(live if exact else ()))):
-            yield from unlike(wanted.get(key), live.get(key), (*path, str(key)), exact=exact, entries=entries)
-    elif isinstance(wanted, list) and isinstance(live, list) and (entries or len(wanted) == len(live)):
-        for index, (one, other) in enumerate(zip_longest(wanted, live)):
+    if isinstance(described, Mapping) and isinstance(live, Mapping):
+        for key in dict.fromkeys((*described, *(live if exact else ()))):
+            yield from unlike(described.get(key), live.get(key), (*path, str(key)), exact=exact, entries=entries)
+    elif isinstance(described, list) and isinstance(live, list) and (entries or len(described) == len(live)):
+        for index, (one, other) in enumerate(zip_longest(described, live)):
             yield from unlike(one, other, (*path, index), exact=exact, entries=entries)
-    elif wanted != live and not (is_empty(wanted) and is_empty(live)):
-        yield path, wanted, live
+    elif described != live and not (is_empty(described) and is_empty(live)):
+        yield path, described, live
 
 
 def is_empty(value: object) -> bool:
@@ -54,7 +54,7 @@ def spelled(path: Path, *, brackets: bool = True) -> str:
     return text
 
 
-def differences(wanted: object, live: object) -> Iterator[str]:
+def differences(described: object, live: object) -> Iterator[str]:
     """Where `live` is not as described, a line each; what webhooks and controllers add is no difference.
 
     >>> list(differences({"spec": {"tasks": [{"replicas": 2}]}}, {"spec": {"tasks": [{"replicas": 3, "extra": 3}]}}))
@@ -64,9 +64,9 @@ def differences(wanted: object, live: object) -> Iterator[str]:
     >>> list(differences({"args": [], "command": ["a"]}, {"command": ["a"]}))
     []
     """
-    for path, described, actual in unlike(wanted, live):
+    for path, value, live_value in unlike(described, live):
         where = spelled(path, brackets=False)
-        if isinstance(described, list) and isinstance(actual, list):
-            yield f"{where}: there are {len(actual)} entries, described {len(described)}"
+        if isinstance(value, list) and isinstance(live_value, list):
+            yield f"{where}: there are {len(live_value)} entries, described {len(value)}"
         else:
-            yield f"{where}: there is {actual!r}, described {described!r}"
+            yield f"{where}: there is {live_value!r}, described {value!r}"

@@ -36,8 +36,8 @@ def as_yaml(objects: Iterable[Json]) -> str:
     >>> as_yaml([{"kind": "Pod", "a": "1"}])
     "kind: Pod\na: '1'\n"
     """
-    made: str = yaml.dump_all(objects, Dumper=Dumper, sort_keys=False, width=120, allow_unicode=True)
-    return made
+    text: str = yaml.dump_all(objects, Dumper=Dumper, sort_keys=False, width=120, allow_unicode=True)
+    return text
 
 
 def as_json(objects: Iterable[Json]) -> str:

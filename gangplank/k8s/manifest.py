@@ -158,20 +158,20 @@ def _scalar(value: Any, form: Any, bad: Any) -> None:
         bad({str: "text", bool: "true or false"}.get(form, form.__name__))
 
 
-def manifest(given: Mapping[str, Any], form: Json, problems: Problems) -> Json:
+def manifest(raw: Mapping[str, Any], form: Json, problems: Problems) -> Json:
     """A copy of a manifest without nulls, checked: it has a name, a spec, and the form wherever it has a value."""
-    found: Json = without_nulls(dict(given))
-    label = found["kind"] if isinstance(found.get("kind"), str) else "object"
+    checked: Json = without_nulls(dict(raw))
+    label = checked["kind"] if isinstance(checked.get("kind"), str) else "object"
     for key in ("apiVersion", "kind"):
-        if not isinstance(found.get(key), str):
-            problems.append(Problem(f"{label}.{key}", shown(found.get(key)), "text"))
-    check(found, {"metadata": META, **form}, label, problems)
-    meta = found.get("metadata")
+        if not isinstance(checked.get(key), str):
+            problems.append(Problem(f"{label}.{key}", shown(checked.get(key)), "text"))
+    check(checked, {"metadata": META, **form}, label, problems)
+    meta = checked.get("metadata")
     name = meta.get("name") if isinstance(meta, dict) else None
     if not isinstance(name, str) or not names.SUBDOMAIN.fullmatch(name):
         problems.append(Problem(f"{label}.metadata.name", shown(name), "a name that Kubernetes allows"))
-    if not isinstance(found.get("spec"), dict):
-        problems.append(Problem(f"{label}.spec", shown(found.get("spec")), "a mapping"))
+    if not isinstance(checked.get("spec"), dict):
+        problems.append(Problem(f"{label}.spec", shown(checked.get("spec")), "a mapping"))
     if not problems:
-        prune(found["spec"])
-    return found
+        prune(checked["spec"])
+    return checked

@@ -42,30 +42,30 @@ class Sum:
 Amounts = dict[str, Sum]
 
 
-def amounts(given: Mapping[str, Any] | None) -> Amounts:
+def amounts(quantities: Mapping[str, Any] | None) -> Amounts:
     """A resource list as exact sums."""
-    found = {}
-    for name, value in (given or {}).items():
+    sums = {}
+    for name, value in (quantities or {}).items():
         text = value if isinstance(value, str) else repr(value)
-        found[name] = Sum(quantity.parse(text), quantity.is_binary(text))
-    return found
+        sums[name] = Sum(quantity.parse(text), quantity.is_binary(text))
+    return sums
 
 
 def add(left: Amounts, right: Amounts) -> Amounts:
     """Two resource lists together."""
-    found = dict(left)
+    total = dict(left)
     for name, value in right.items():
-        found[name] = found[name].plus(value) if name in found else value
-    return found
+        total[name] = total[name].plus(value) if name in total else value
+    return total
 
 
 def most(left: Amounts, right: Amounts) -> Amounts:
     """The greater of two resource lists, name by name."""
-    found = dict(left)
+    largest = dict(left)
     for name, value in right.items():
-        if name not in found or value.value > found[name].value:
-            found[name] = value
-    return found
+        if name not in largest or value.value > largest[name].value:
+            largest[name] = value
+    return largest
 
 
 def pod_sum(pod: Json, side: str) -> Amounts:
@@ -76,12 +76,12 @@ def pod_sum(pod: Json, side: str) -> Amounts:
     sidecars: Amounts = {}
     start: Amounts = {}
     for container in pod.get("initContainers", []):
-        asked = amounts(container.get("resources", {}).get(side))
+        needs = amounts(container.get("resources", {}).get(side))
         if container.get("restartPolicy") == "Always":
-            total, sidecars = add(total, asked), add(sidecars, asked)
+            total, sidecars = add(total, needs), add(sidecars, needs)
             start = most(start, sidecars)
         else:
-            start = most(start, add(asked, sidecars))
+            start = most(start, add(needs, sidecars))
     total = most(total, start)
     for name, value in amounts(pod.get("resources", {}).get(side)).items():
         if name in POD_LEVEL or name.startswith("hugepages-"):
@@ -104,14 +104,14 @@ def is_extended(name: str) -> bool:
 def usage(pod: Json) -> Amounts:
     """What one pod counts as in a quota, with devices under their plain names too, as Volcano wants them."""
     one = Sum(Fraction(1), binary=False)
-    found: Amounts = {"count/pods": one, "pods": one}
+    counted: Amounts = {"count/pods": one, "pods": one}
     for name, value in pod_sum(pod, "requests").items():
         if name in {"cpu", "memory", "ephemeral-storage"} or name.startswith("hugepages-") or is_extended(name):
-            found[name] = found[f"requests.{name}"] = value
+            counted[name] = counted[f"requests.{name}"] = value
     for name, value in pod_sum(pod, "limits").items():
         if name in {"cpu", "memory", "ephemeral-storage"}:
-            found[f"limits.{name}"] = value
-    return found
+            counted[f"limits.{name}"] = value
+    return counted
 
 
 def written(total: Amounts) -> dict[str, str]:

@@ -32,10 +32,10 @@ def parse(text: str) -> Fraction:
     >>> parse("500m"), parse("1Gi"), parse("1e3")
     (Fraction(1, 2), Fraction(1073741824, 1), Fraction(1000, 1))
     """
-    found = _FORM.fullmatch(text) if len(text) <= 64 else None
-    if not found:
+    match = _FORM.fullmatch(text) if len(text) <= 64 else None
+    if not match:
         raise ValueError(f"{text!r} is not a quantity")
-    sign, digits, suffix = found.group(1), found.group(2), found.group(3) or ""
+    sign, digits, suffix = match.group(1), match.group(2), match.group(3) or ""
     value = Fraction(digits + "0" if digits.endswith(".") else digits)
     if suffix in BINARY:
         value *= BINARY[suffix]

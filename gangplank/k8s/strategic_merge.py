@@ -30,13 +30,13 @@ def strategic(base: Any, patch: Any, field: str = "") -> Any:
     {'env': [{'name': 'X', 'value': '1'}]}
     """
     if isinstance(base, dict) and isinstance(patch, dict):
-        found = clone(base)
+        merged = clone(base)
         for key, item in patch.items():
             if item is None:
-                found.pop(key, None)
+                merged.pop(key, None)
             else:
-                found[key] = strategic(found[key], item, key) if key in found else clone(item)
-        return found
+                merged[key] = strategic(merged[key], item, key) if key in merged else clone(item)
+        return merged
     if isinstance(base, list) and isinstance(patch, list) and field in KEYS:
         key = KEYS[field]
         merged = clone(base)

@@ -159,14 +159,14 @@ class Fields:
 
     def words(self, name: str) -> tuple[str, ...]:
         """A list of text."""
-        found = []
+        words = []
         for index, item in enumerate(self.items(name)):
             if isinstance(item, str) and "\x00" not in item:
-                found.append(item)
+                words.append(item)
             else:
                 fix = QUOTE if isinstance(item, bool | int | float) else ""
                 self.bad(f"{name}[{index}]", item, "text", fix)
-        return tuple(found)
+        return tuple(words)
 
     def items(self, name: str) -> list[Any]:
         """A list of anything."""
@@ -180,23 +180,23 @@ class Fields:
 
     def each(self, name: str) -> list[Fields]:
         """The fields of each mapping of a list; a bare on:, which YAML reads as true, is taken as it is written."""
-        found = []
-        for index, given in enumerate(self.items(name)):
-            item = given
+        parts = []
+        for index, raw in enumerate(self.items(name)):
+            item = raw
             if isinstance(item, Mapping) and True in item and "on" not in item:
                 item = {("on" if key is True else key): part for key, part in item.items()}
-            found.append(Fields(item, self.at(f"{name}[{index}]"), self.problems))
-        return found
+            parts.append(Fields(item, self.at(f"{name}[{index}]"), self.problems))
+        return parts
 
     def mappings(self, name: str) -> tuple[dict[str, Any], ...]:
         """A list of mappings that go to Kubernetes as they are."""
-        found = []
+        mappings = []
         for index, item in enumerate(self.items(name)):
             if isinstance(item, Mapping) and item and all(isinstance(key, str) for key in item):
-                found.append(dict(item))
+                mappings.append(dict(item))
             else:
                 self.bad(f"{name}[{index}]", item, "a mapping")
-        return tuple(found)
+        return tuple(mappings)
 
     def pairs(self, name: str, check: Callable[[str, str], str] | None = None) -> dict[str, str]:
         """A mapping from text to text; check(key, value) says what is expected when it is not so, else ""."""
@@ -230,5 +230,5 @@ def near(word: str, options: Collection[str]) -> str:
     >>> near("worker", ["workers", "masters"])
     'Did you mean workers?'
     """
-    found = difflib.get_close_matches(word[:64], list(options), n=1)
-    return f"Did you mean {found[0]}?" if found else ""
+    matches = difflib.get_close_matches(word[:64], list(options), n=1)
+    return f"Did you mean {matches[0]}?" if matches else ""

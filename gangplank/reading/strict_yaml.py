@@ -48,17 +48,17 @@ Loader.yaml_implicit_resolvers = {
 def mapping(loader: Loader, node: yaml.MappingNode) -> dict[Hashable, Any]:
     """A mapping whose keys are all different."""
     loader.flatten_mapping(node)
-    found: dict[Hashable, Any] = {}
+    pairs: dict[Hashable, Any] = {}
     for key_node, value_node in node.value:
         key = loader.construct_object(key_node, deep=True)
         if key is True and key_node.value == "on":
             key = "on"  # a field's name: no reader is misled by it, once it is text
         if not isinstance(key, str | int | float | bool | None):
             raise yaml.constructor.ConstructorError(None, None, "a key that is no plain word", key_node.start_mark)
-        if key in found:
+        if key in pairs:
             raise yaml.constructor.ConstructorError(None, None, f"the key {key!r} twice", key_node.start_mark)
-        found[key] = loader.construct_object(value_node, deep=True)
-    return found
+        pairs[key] = loader.construct_object(value_node, deep=True)
+    return pairs
 
 
 Loader.add_constructor("tag:yaml.org,2002:map", mapping)
@@ -73,7 +73,7 @@ def documents(text: str, source: str, *, strict: bool) -> list[Any]:
     if len(text) > LIMIT:
         raise SpecError([Problem("file", f"{len(text)} characters", f"at most {LIMIT}")], source)
     problems: Problems = []
-    found = []
+    values = []
     try:
         loader = Loader(text)
         while loader.check_node():
@@ -82,7 +82,7 @@ def documents(text: str, source: str, *, strict: bool) -> list[Any]:
             if not problems and _weight(node, {}) > NODES:
                 problems.append(Problem("file", "aliases that stand for each other", f"at most {NODES} values"))
             if not problems:
-                found.append(loader.construct_document(node))
+                values.append(loader.construct_document(node))
     except yaml.MarkedYAMLError as error:
         problems.append(_told(error))
     except (yaml.YAMLError, ValueError, RecursionError) as error:
@@ -90,7 +90,7 @@ def documents(text: str, source: str, *, strict: bool) -> list[Any]:
         problems.append(Problem("file", str(error).splitlines()[0] or "what YAML cannot hold", "YAML", fix))
     if problems:
         raise SpecError(problems, source)
-    return [item for item in found if item is not None]
+    return [item for item in values if item is not None]
 
 
 def _told(error: yaml.MarkedYAMLError) -> Problem:
@@ -106,18 +106,18 @@ def _told(error: yaml.MarkedYAMLError) -> Problem:
 def _walk(root: yaml.Node | None, problems: Problems, *, strict: bool) -> None:
     """Look at every scalar once; no recursion, so that no nesting can exhaust the stack."""
     stack = [(root, 0)] if root is not None else []
-    seen: set[int] = set()
+    visited: set[int] = set()
     while stack:
         node, depth = stack.pop()
-        if id(node) in seen:
+        if id(node) in visited:
             if not isinstance(node, yaml.ScalarNode) and strict:
                 problems.append(
                     Problem(_line(node), "an alias", "each value written out", "anchors hide what a job is")
                 )
                 return
             continue
-        seen.add(id(node))
-        if depth > DEPTH or len(seen) > NODES:
+        visited.add(id(node))
+        if depth > DEPTH or len(visited) > NODES:
             problems.append(Problem(_line(node), "too much nesting", f"at most {DEPTH} levels"))
             return
         if isinstance(node, yaml.MappingNode):
@@ -131,17 +131,17 @@ def _walk(root: yaml.Node | None, problems: Problems, *, strict: bool) -> None:
             _scalar(node, problems)
 
 
-def _weight(node: yaml.Node | None, known: dict[int, int]) -> int:
+def _weight(node: yaml.Node | None, weights: dict[int, int]) -> int:
     """Values of a node with every alias written out; a node within itself weighs too much. Depth is checked before."""
     if node is None or isinstance(node, yaml.ScalarNode):
         return 1
-    if id(node) not in known:
-        known[id(node)] = NODES + 1  # while it is being weighed: met again, it holds itself
+    if id(node) not in weights:
+        weights[id(node)] = NODES + 1  # while it is being weighed: met again, it holds itself
         parts = node.value
         if isinstance(node, yaml.MappingNode):
             parts = [part for pair in node.value for part in pair]
-        known[id(node)] = 1 + sum(_weight(part, known) for part in parts)
-    return known[id(node)]
+        weights[id(node)] = 1 + sum(_weight(part, weights) for part in parts)
+    return weights[id(node)]
 
 
 def _scalar(node: yaml.ScalarNode, problems: Problems) -> None:

@@ -25,8 +25,8 @@ class Plain(yaml.SafeDumper):
         return True
 
 
-def compare(file: Path, made: list[dict[str, Any]]) -> None:
-    text = yaml.dump_all(made, Dumper=Plain, sort_keys=False, width=120)
+def compare(file: Path, items: list[dict[str, Any]]) -> None:
+    text = yaml.dump_all(items, Dumper=Plain, sort_keys=False, width=120)
     if os.environ.get("GANGPLANK_GOLDEN") == "write":
         file.write_text(text)
     assert text == file.read_text()
@@ -40,9 +40,9 @@ def test_manifests_and_objects_are_as_reviewed(name: str) -> None:
     script = job["training_job"]["script"]
     scripts = {} if script.startswith("/") else {script: case["script"]}
     spec = parse_job(job, case["job"], scripts)
-    made = BACKENDS[spec.backend].manifests(spec)
-    compare(HERE / name / "manifests.yml", made)
-    compare(HERE / name / "objects.yml", BACKENDS[spec.backend].objects(made[-1], Site()))
+    manifests = BACKENDS[spec.backend].manifests(spec)
+    compare(HERE / name / "manifests.yml", manifests)
+    compare(HERE / name / "objects.yml", BACKENDS[spec.backend].objects(manifests[-1], Site()))
 
 
 def test_every_shipped_job_is_among_the_cases() -> None:

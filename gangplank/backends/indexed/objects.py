@@ -33,11 +33,11 @@ FORM = {
 GENERATED = 58  # characters of a name that the API server completes with five random ones
 
 
-def admitted(given: Json, site: Site) -> Json:
+def admitted(manifest: Json, site: Site) -> Json:
     """The Job as the API server stores it; refuses what it refuses."""
     problems: Problems = []
-    job = shape.manifest(given, FORM, problems)
-    refuse(problems, given)
+    job = shape.manifest(manifest, FORM, problems)
+    refuse(problems, manifest)
     name, spec = job["metadata"]["name"], job["spec"]
 
     def bad(path: str, got: object, expected: str) -> None:
@@ -54,7 +54,7 @@ def admitted(given: Json, site: Site) -> Json:
         bad("spec.template.spec.containers", None, "a container")
     if spec.get("template", {}).get("spec", {}).get("restartPolicy") not in {"Never", "OnFailure"}:
         bad("spec.template.spec.restartPolicy", None, "Never or OnFailure")
-    refuse(problems, given)
+    refuse(problems, manifest)
     meta = spec["template"].setdefault("metadata", {})
     if not spec.get("manualSelector"):
         labels = meta.setdefault("labels", {})
@@ -81,7 +81,7 @@ def pod_of(job: Json, index: int, site: Site) -> Json:
     path = f"metadata.labels['{COMPLETION_INDEX}']"
     variable = {"name": "JOB_COMPLETION_INDEX", "valueFrom": {"fieldRef": {"fieldPath": path}}}
     for container in containers(pod, init=True):
-        if all(known.get("name") != variable["name"] for known in container.get("env", [])):
+        if all(other.get("name") != variable["name"] for other in container.get("env", [])):
             add_env(container, [variable])
     pod["hostname"] = f"{name}-{index}"
     annotations = {**meta.get("annotations", {}), COMPLETION_INDEX: str(index)}

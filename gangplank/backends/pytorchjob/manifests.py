@@ -35,9 +35,9 @@ def replica_spec(spec: JobSpec, role: str, replicas: int) -> Json:
 def scheduling(spec: JobSpec) -> Json:
     """The gang that the operator asks Volcano for."""
     least = spec.elastic.minimum if spec.elastic else spec.replicas
-    found: Json = {"minAvailable": least if spec.min_available is None else spec.min_available}
-    found["queue"] = spec.queue or VOLCANO.default
-    return {**found, "priorityClass": spec.priority} if spec.priority else found
+    policy: Json = {"minAvailable": least if spec.min_available is None else spec.min_available}
+    policy["queue"] = spec.queue or VOLCANO.default
+    return {**policy, "priorityClass": spec.priority} if spec.priority else policy
 
 
 def manifests(spec: JobSpec) -> list[Json]:

@@ -63,13 +63,13 @@ echo waiting for master; sleep 2; done; exit $err']
 """
 
 
-def admitted(given: Json) -> Json:
+def admitted(manifest: Json) -> Json:
     """The job as the operator defaults it in memory; refuses what its webhook refuses."""
     problems: Problems = []
-    job = shape.manifest(given, FORM, problems)
-    refuse(problems, given)
+    job = shape.manifest(manifest, FORM, problems)
+    refuse(problems, manifest)
     _check(job, problems)
-    refuse(problems, given)
+    refuse(problems, manifest)
     spec = job["spec"]
     for replica in spec["pytorchReplicaSpecs"].values():
         replica.setdefault("replicas", 1)
@@ -122,10 +122,10 @@ def _check_replica(name: str, kind: str, replica: Json, bad: Callable[[str, obje
         bad(f"{where}.replicas", replica.get("replicas"), "an explicit 1")
     elif count < 1:
         bad(f"{where}.replicas", count, "at least 1")
-    known = replica.get("template", {}).get("spec", {}).get("containers") or []
-    if all(container.get("name") != CONTAINER for container in known):
-        bad(f"{where}.template.spec.containers", [c.get("name") for c in known], f"one of the name {CONTAINER}")
-    if any(not container.get("image") or not container.get("name") for container in known):
+    own = replica.get("template", {}).get("spec", {}).get("containers") or []
+    if all(container.get("name") != CONTAINER for container in own):
+        bad(f"{where}.template.spec.containers", [c.get("name") for c in own], f"one of the name {CONTAINER}")
+    if any(not container.get("image") or not container.get("name") for container in own):
         bad(f"{where}.template.spec.containers", "one without name or image", "a name and an image for each")
     longest = f"{name}-{kind.lower()}-{max(count - 1, 0)}"
     if len(longest) > names.LABEL_MAX:
@@ -138,8 +138,8 @@ def port_of(replica: Json) -> int:
         if container["name"] == CONTAINER:
             for port in container["ports"]:
                 if port.get("name") == PORT:
-                    found: int = port.get("containerPort", 0)
-                    return found
+                    number: int = port.get("containerPort", 0)
+                    return number
     return DEFAULT_PORT
 
 
@@ -149,30 +149,30 @@ def environment(job: Json, kind: str, index: int) -> list[Json]:
     replicas, elastic = spec["pytorchReplicaSpecs"], spec.get("elasticPolicy")
     nodes = sum(replica["replicas"] for replica in replicas.values())
     processes = spec.get("nprocPerNode")
-    found = [value("PYTHONUNBUFFERED", 1)]
+    variables = [value("PYTHONUNBUFFERED", 1)]
     if "Master" in replicas:
         port, host = port_of(replicas["Master"]), f"{name}-master-0"
-        found += [value("MASTER_PORT", port), value("PET_MASTER_PORT", port)]
-        found += [value("MASTER_ADDR", host), value("PET_MASTER_ADDR", host)]
+        variables += [value("MASTER_PORT", port), value("PET_MASTER_PORT", port)]
+        variables += [value("MASTER_ADDR", host), value("PET_MASTER_ADDR", host)]
         rank = index + (kind == "Worker")
-        found.append(value("WORLD_SIZE", nodes * _integer(processes)))
-        found += [value("RANK", rank), value("PET_NODE_RANK", rank)]
+        variables.append(value("WORLD_SIZE", nodes * _integer(processes)))
+        variables += [value("RANK", rank), value("PET_NODE_RANK", rank)]
     if processes is not None:
-        found.append(value("PET_NPROC_PER_NODE", processes))
+        variables.append(value("PET_NPROC_PER_NODE", processes))
     if elastic is None:
-        return [*found, value("PET_NNODES", nodes)]
+        return [*variables, value("PET_NNODES", nodes)]
     host = elastic.get("rdzvHost", f"{name}-worker-0")
     port = elastic.get("rdzvPort", port_of(replicas["Worker"]))
-    found.append(value("PET_RDZV_ENDPOINT", f"{host}:{port}"))
-    found.append(value("PET_RDZV_BACKEND", elastic.get("rdzvBackend", "c10d")))
-    found.append(value("PET_NNODES", f"{elastic['minReplicas']}:{elastic['maxReplicas']}"))
+    variables.append(value("PET_RDZV_ENDPOINT", f"{host}:{port}"))
+    variables.append(value("PET_RDZV_BACKEND", elastic.get("rdzvBackend", "c10d")))
+    variables.append(value("PET_NNODES", f"{elastic['minReplicas']}:{elastic['maxReplicas']}"))
     for field, variable in (("maxRestarts", "MAX_RESTARTS"), ("nProcPerNode", "NPROC_PER_NODE"), ("rdzvId", "RDZV_ID")):
         if field in elastic:
-            found.append(value(f"PET_{variable}", elastic[field]))
+            variables.append(value(f"PET_{variable}", elastic[field]))
     if "rdzvConf" in elastic:
         pairs = ",".join(f"{item.get('key', '')}={item.get('value', '')}" for item in elastic["rdzvConf"])
-        found.append(value("PET_RDZV_CONF", pairs))
-    return [*found, value("PET_STANDALONE", "")] if elastic.get("standalone") else found
+        variables.append(value("PET_RDZV_CONF", pairs))
+    return [*variables, value("PET_STANDALONE", "")] if elastic.get("standalone") else variables
 
 
 def _integer(text: str | None) -> int:
@@ -184,8 +184,8 @@ def _integer(text: str | None) -> int:
 @functools.lru_cache(maxsize=64)
 def init_containers(name: str, image: str, tries: int, template: str) -> tuple[Json, ...]:
     """What the operator's template makes for the workers of a job; alike for all of them."""
-    known = {"InitContainerImage": image, "MaxTries": str(tries), "MasterAddr": f"{name}-master-0"}
-    text = re.sub(r"\{\{\s*\.(\w+)\s*\}\}", lambda hit: known[hit[1]], template)
+    values = {"InitContainerImage": image, "MaxTries": str(tries), "MasterAddr": f"{name}-master-0"}
+    text = re.sub(r"\{\{\s*\.(\w+)\s*\}\}", lambda hit: values[hit[1]], template)
     return tuple(yaml.safe_load(text))
 
 
@@ -213,8 +213,8 @@ def pod_of(job: Json, kind: str, index: int, site: Site) -> Json:
     for container in containers(pod):
         add_env(container, variables)
     if kind == "Worker" and masters:
-        made = init_containers(name, site.init_image, site.init_tries, site.init_template or INIT_TEMPLATE)
-        pod.setdefault("initContainers", []).extend(clone(list(made)))
+        waiting = init_containers(name, site.init_image, site.init_tries, site.init_template or INIT_TEMPLATE)
+        pod.setdefault("initContainers", []).extend(clone(list(waiting)))
     if site.gang:
         pod["schedulerName"] = pod.get("schedulerName") or VOLCANO.scheduler
         annotations |= {VOLCANO.group: name, "volcano.sh/task-spec": kind.lower()}
@@ -260,10 +260,10 @@ def pod_group(job: Json, site: Site) -> Json:
         replica = spec["pytorchReplicaSpecs"][kind]
         count, left = min(replica["replicas"], left), left - min(replica["replicas"], left)
         for container in containers(replica["template"]["spec"]):
-            given = container.get("resources", {})
-            asked = pod_resources.amounts(given["requests"] if "requests" in given else given.get("limits"))
+            resources = container.get("resources", {})
+            needs = pod_resources.amounts(resources["requests"] if "requests" in resources else resources.get("limits"))
             if count:
-                summed = pod_resources.add(summed, {name: amount.times(count) for name, amount in asked.items()})
+                summed = pod_resources.add(summed, {name: amount.times(count) for name, amount in needs.items()})
     meta = meta_of(job, job["metadata"]["name"], site)
     if job["metadata"].get("annotations"):
         meta["annotations"] = dict(job["metadata"]["annotations"])
@@ -295,11 +295,11 @@ def objects(manifest: Json, site: Site | None = None) -> list[Json]:
     job = admitted(manifest)
     if job["spec"].get("runPolicy", {}).get("suspend"):
         return []
-    made: list[Json] = [pod_group(job, site)] if site.gang else []
+    items: list[Json] = [pod_group(job, site)] if site.gang else []
     if "metrics" in job["spec"].get("elasticPolicy", {}):
-        made.append(autoscaler(job, site))
+        items.append(autoscaler(job, site))
     for kind in sorted(job["spec"]["pytorchReplicaSpecs"]):
         for index in range(job["spec"]["pytorchReplicaSpecs"][kind]["replicas"]):
-            made.append(pod_of(job, kind, index, site))
-            made.append(service_of(job, kind, index, site))
-    return made
+            items.append(pod_of(job, kind, index, site))
+            items.append(service_of(job, kind, index, site))
+    return items

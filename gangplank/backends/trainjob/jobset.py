@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 PREFIX = "jobset.sigs.k8s.io"
 
 
-def defaulted(given: Json) -> Json:
+def defaulted(manifest: Json) -> Json:
     """A JobSet as its mutating webhook leaves it."""
-    made: Json = clone(given)
-    spec = made["spec"]
+    jobset: Json = clone(manifest)
+    spec = jobset["spec"]
     spec.setdefault("successPolicy", {"operator": "All"})
     spec.setdefault("startupPolicy", {"startupPolicyOrder": "AnyOrder"})
     for part in spec["replicatedJobs"]:
@@ -35,17 +35,17 @@ def defaulted(given: Json) -> Json:
     network = spec.setdefault("network", {})
     network.setdefault("enableDNSHostnames", True)
     network.setdefault("publishNotReadyAddresses", True)
-    return made
+    return jobset
 
 
-def marks(made: Json, part: Json, index: int, uid: str) -> dict[str, str]:
+def marks(jobset: Json, part: Json, index: int, uid: str) -> dict[str, str]:
     """What JobSet writes on every Job and pod, as labels and as annotations."""
-    parts, name = made["spec"]["replicatedJobs"], made["metadata"]["name"]
+    parts, name = jobset["spec"]["replicatedJobs"], jobset["metadata"]["name"]
     group = [other for other in parts if other["groupName"] == part["groupName"]]
     before = sum(other["replicas"] for other in parts[: parts.index(part)])
     before_in_group = sum(other["replicas"] for other in group[: group.index(part)])
-    key = f"{namespace(made)}/{name}-{part['name']}-{index}"
-    found = {
+    key = f"{namespace(jobset)}/{name}-{part['name']}-{index}"
+    values = {
         "jobset-name": name,
         "jobset-uid": uid,
         "replicatedjob-name": part["name"],
@@ -59,49 +59,49 @@ def marks(made: Json, part: Json, index: int, uid: str) -> dict[str, str]:
         "group-replicas": str(sum(other["replicas"] for other in group)),
         "job-group-index": str(before_in_group + index),
     }
-    return {f"{PREFIX}/{name}": text for name, text in found.items()}
+    return {f"{PREFIX}/{name}": text for name, text in values.items()}
 
 
-def job_of(made: Json, part: Json, index: int, site: Site) -> Json:
+def job_of(jobset: Json, part: Json, index: int, site: Site) -> Json:
     """One Job of a JobSet."""
-    template, written = clone(part["template"]), marks(made, part, index, site.uid)
+    template, written = clone(part["template"]), marks(jobset, part, index, site.uid)
     meta, spec = template.get("metadata", {}), template["spec"]
     inner = spec["template"].setdefault("metadata", {})
     for target in (meta, inner):
         for key in ("labels", "annotations"):
             target[key] = {**target.get(key, {}), **written}
-    if made["spec"]["network"]["enableDNSHostnames"]:
-        spec["template"]["spec"]["subdomain"] = made["spec"]["network"].get("subdomain") or made["metadata"]["name"]
-    spec["suspend"] = made["spec"].get("suspend", False)
-    where: Json = {"name": f"{made['metadata']['name']}-{part['name']}-{index}", "namespace": namespace(made)}
-    where |= {"labels": meta["labels"], "annotations": meta["annotations"], "ownerReferences": owner(made, site.uid)}
+    if jobset["spec"]["network"]["enableDNSHostnames"]:
+        spec["template"]["spec"]["subdomain"] = jobset["spec"]["network"].get("subdomain") or jobset["metadata"]["name"]
+    spec["suspend"] = jobset["spec"].get("suspend", False)
+    where: Json = {"name": f"{jobset['metadata']['name']}-{part['name']}-{index}", "namespace": namespace(jobset)}
+    where |= {"labels": meta["labels"], "annotations": meta["annotations"], "ownerReferences": owner(jobset, site.uid)}
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": where, "spec": spec}
 
 
-def objects(given: Json, site: Site) -> list[Json]:
+def objects(manifest: Json, site: Site) -> list[Json]:
     """The JobSet as it is stored, its Service, its Jobs and their pods."""
-    made = defaulted(given)
-    found: list[Json] = [made]
-    if made["spec"]["network"]["enableDNSHostnames"]:
-        name = made["spec"]["network"].get("subdomain") or made["metadata"]["name"]
-        where = {"name": name, "namespace": namespace(made), "ownerReferences": owner(made, site.uid)}
+    jobset = defaulted(manifest)
+    items: list[Json] = [jobset]
+    if jobset["spec"]["network"]["enableDNSHostnames"]:
+        name = jobset["spec"]["network"].get("subdomain") or jobset["metadata"]["name"]
+        where = {"name": name, "namespace": namespace(jobset), "ownerReferences": owner(jobset, site.uid)}
         service = {
             "clusterIP": "None",
-            "selector": {f"{PREFIX}/jobset-name": made["metadata"]["name"]},
-            "publishNotReadyAddresses": made["spec"]["network"]["publishNotReadyAddresses"],
+            "selector": {f"{PREFIX}/jobset-name": jobset["metadata"]["name"]},
+            "publishNotReadyAddresses": jobset["spec"]["network"]["publishNotReadyAddresses"],
         }
-        found.append({"apiVersion": "v1", "kind": "Service", "metadata": where, "spec": service})
-    for part in made["spec"]["replicatedJobs"]:
+        items.append({"apiVersion": "v1", "kind": "Service", "metadata": where, "spec": service})
+    for part in jobset["spec"]["replicatedJobs"]:
         problems = []
         if part["template"]["spec"]["completionMode"] != "Indexed":
             got = shown(part["template"]["spec"]["completionMode"])
             problems.append(Problem("replicatedJobs.template.spec.completionMode", got, "Indexed"))
-        refuse(problems, made)
+        refuse(problems, jobset)
         for index in range(part["replicas"]):
-            job = job_of(made, part, index, site)
-            found.append(job)
+            job = job_of(jobset, part, index, site)
+            items.append(job)
             for pod in indexed_objects.objects(job, site):
                 priority = site.priorities.get(pod["spec"].get("priorityClassName", ""), 0)
                 pod["metadata"]["labels"][f"{PREFIX}/priority"] = str(priority)
-                found.append(pod)
-    return found
+                items.append(pod)
+    return items

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 MANAGER = "gangplank.dev/job"  # whose patches these are
 
 
-def environment(spec: JobSpec, given: list[Json]) -> list[Json]:
+def environment(spec: JobSpec, variables: list[Json]) -> list[Json]:
     """The environment of every node: Trainer sets PET_ names alone, so other commands get the usual four here."""
     return [
-        *given,
+        *variables,
         value("MASTER_ADDR", wiring.master_addr(spec)),
         value("MASTER_PORT", PORT),
         value("WORLD_SIZE", spec.replicas),

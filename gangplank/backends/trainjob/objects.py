@@ -103,22 +103,22 @@ def runtime_of(job: Json, site: Site, problems: Problems) -> Json:
     kind, name = reference.get("kind") or KINDS[0], reference.get("name")
     for other in (*site.others, TORCH_DISTRIBUTED):
         if isinstance(other, dict) and other.get("kind") == kind and kind in KINDS:
-            found = shape.manifest(other, RUNTIME, problems)
-            if not problems and found["metadata"]["name"] == name:
-                return found
+            runtime = shape.manifest(other, RUNTIME, problems)
+            if not problems and runtime["metadata"]["name"] == name:
+                return runtime
     if not problems:
         expected = "torch-distributed, or a runtime whose manifest stands in the same file"
         problems.append(Problem("TrainJob.spec.runtimeRef", shown(reference), expected))
     return {}
 
 
-def admitted(given: Json, site: Site) -> tuple[Json, Json]:
+def admitted(manifest: Json, site: Site) -> tuple[Json, Json]:
     """The job and its runtime; refuses what Trainer's webhook refuses and what is not known here."""
     problems: Problems = []
-    job = shape.manifest(given, FORM, problems)
-    refuse(problems, given)
+    job = shape.manifest(manifest, FORM, problems)
+    refuse(problems, manifest)
     runtime = runtime_of(job, site, problems)
-    refuse(problems, given)
+    refuse(problems, manifest)
     name, spec = job["metadata"]["name"], job["spec"]
 
     def bad(path: str, got: object, expected: str) -> None:
@@ -143,11 +143,11 @@ def admitted(given: Json, site: Site) -> tuple[Json, Json]:
     if not replicated:
         bad("spec.runtimeRef", None, "a runtime with a replicatedJob")
     _check_patches(spec, [part.get("name") for part in replicated], bad)
-    refuse(problems, given)
+    refuse(problems, manifest)
     return job, runtime
 
 
-def _check_patches(spec: Json, known: list[object], bad: Callable[[str, object, str], None]) -> None:
+def _check_patches(spec: Json, replicated: list[object], bad: Callable[[str, object, str], None]) -> None:
     """Refuse patches of what the runtime has not, and two of one manager."""
     managers: set[str] = set()
     for at, item in enumerate(spec.get("runtimePatches", [])):
@@ -157,8 +157,8 @@ def _check_patches(spec: Json, known: list[object], bad: Callable[[str, object, 
         managers.add(manager)
         inner = item.get("trainingRuntimeSpec", {}).get("template", {}).get("spec", {}).get("replicatedJobs", [])
         for part in inner:
-            if part.get("name") not in known:
-                bad(f"spec.runtimePatches[{at}]", part.get("name"), f"a replicatedJob of the runtime: {known}")
+            if part.get("name") not in replicated:
+                bad(f"spec.runtimePatches[{at}]", part.get("name"), f"a replicatedJob of the runtime: {replicated}")
 
 
 def nodes_of(part: Json, job: Json, runtime: Json) -> int:
@@ -182,8 +182,8 @@ def processes(trainer: Json, container: Json) -> str:
     """Processes per node: the job's number, else one per CPU, or torchrun's own choice where there are GPUs."""
     if "numProcPerNode" in trainer:
         return str(trainer["numProcPerNode"])
-    asked = container.get("resources", {})
-    sides = [pod_resources.amounts(asked.get(side)) for side in ("requests", "limits")]
+    resources = container.get("resources", {})
+    sides = [pod_resources.amounts(resources.get(side)) for side in ("requests", "limits")]
     if any("gpu" in name.lower() and amount.value > 0 for side in sides for name, amount in side.items()):
         return "auto"
     zero = pod_resources.Sum()
@@ -226,10 +226,10 @@ def jobset_of(job: Json, runtime: Json, site: Site) -> Json:
     meta: Json = {key: dict(template.get("metadata", {}).get(key, {})) for key in ("labels", "annotations")}
     spec = clone(template["spec"])
     for item in job["spec"].get("runtimePatches", []):
-        given = item.get("trainingRuntimeSpec", {}).get("template", {})
+        change = item.get("trainingRuntimeSpec", {}).get("template", {})
         for key in ("labels", "annotations"):
-            meta[key] |= given.get("metadata", {}).get(key, {})
-        spec = strategic(spec, given.get("spec", {}))
+            meta[key] |= change.get("metadata", {}).get(key, {})
+        spec = strategic(spec, change.get("spec", {}))
     in_gang = "volcano" in runtime["spec"].get("podGroupPolicy", {})
     for part in spec["replicatedJobs"]:
         inner = part["template"].setdefault("spec", {})
@@ -251,19 +251,19 @@ def jobset_of(job: Json, runtime: Json, site: Site) -> Json:
     return {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": where, "spec": spec}
 
 
-def pod_group(job: Json, runtime: Json, made: Json, site: Site) -> Json:
+def pod_group(job: Json, runtime: Json, job_set: Json, site: Site) -> Json:
     """The gang that the runtime's podGroupPolicy asks Volcano for: all pods of all parts."""
     total: pod_resources.Amounts = {}
     members = 0
     body: Json = {}
-    for part in made["spec"]["replicatedJobs"]:
+    for part in job_set["spec"]["replicatedJobs"]:
         count, pod = part["template"]["spec"]["parallelism"], part["template"]["spec"]["template"]["spec"]
         members += count
         one = pod_resources.pod_sum(pod, "requests")  # a limit without a request does not count
         total = pod_resources.add(total, {name: amount.times(count) for name, amount in one.items()})
         if pod.get("priorityClassName"):
             body["priorityClassName"] = pod["priorityClassName"]
-    queue = made["metadata"].get("annotations", {}).get(VOLCANO.annotations[0])
+    queue = job_set["metadata"].get("annotations", {}).get(VOLCANO.annotations[0])
     body |= {"minMember": members, "minResources": pod_resources.written(total), **({"queue": queue} if queue else {})}
     tier = runtime["spec"]["podGroupPolicy"]["volcano"].get("networkTopology")
     if tier:
@@ -284,7 +284,7 @@ def objects(manifest: Json, site: Site | None = None) -> list[Json]:
     """Everything that Trainer, JobSet and the Job controller make of a TrainJob."""
     site = site or Site()
     job, runtime = admitted(manifest, site)
-    made = jobset_of(job, runtime, site)
+    job_set = jobset_of(job, runtime, site)
     in_gang = "volcano" in runtime["spec"].get("podGroupPolicy", {})
-    group = [pod_group(job, runtime, made, site)] if in_gang else []
-    return [snapshot(job, site), *group, *jobset.objects(made, site)]
+    group = [pod_group(job, runtime, job_set, site)] if in_gang else []
+    return [snapshot(job, site), *group, *jobset.objects(job_set, site)]

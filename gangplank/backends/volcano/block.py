@@ -49,7 +49,7 @@ def policies(fields: Fields) -> tuple[dict[str, Any], ...] | None:
     """Volcano's policies, each with an action and either events or an exit code."""
     if fields.raw("policies") is None:
         return None
-    found = []
+    result = []
     for index, item in enumerate(fields.mappings("policies")):
         inner = Fields(item, fields.at(f"policies[{index}]"), fields.problems)
         policy: dict[str, Any] = {}
@@ -63,16 +63,16 @@ def policies(fields: Fields) -> tuple[dict[str, Any], ...] | None:
                 inner.bad("events", name, f"one of {', '.join(EVENTS)}")
         if bool(event or events) == (code is not None):
             inner.bad("event", event or None, "either event (or events) or exitCode")
-        given = {"event": event, "events": list(events), "exitCode": code}
-        policy.update({name: value for name, value in given.items() if value})
+        optional = {"event": event, "events": list(events), "exitCode": code}
+        policy.update({name: value for name, value in optional.items() if value})
         policy["action"] = inner.choice("action", "", ACTIONS)
         if not policy["action"] and "action" not in inner.map:
             inner.bad("action", None, f"one of {', '.join(ACTIONS)}")
         if timeout := inner.text("timeout", what="a duration as Go writes it, e.g. 10m", ok=_DURATION):
             policy["timeout"] = timeout
         inner.done()
-        found.append(policy)
-    return tuple(found)
+        result.append(policy)
+    return tuple(result)
 
 
 def read_block(fields: Fields) -> VolcanoBlock:
@@ -107,13 +107,13 @@ def topology(fields: Fields) -> dict[str, Any] | None:
     """Where Volcano may place the gang: within how many tiers of the network."""
     if not fields.map:
         return None
-    found: dict[str, Any] = {"mode": fields.choice("mode", "hard", ("hard", "soft"))}
+    limits: dict[str, Any] = {"mode": fields.choice("mode", "hard", ("hard", "soft"))}
     tier, name = fields.maybe("highest_tier_allowed", 0), fields.text("highest_tier_name")
     if tier is not None and name:
         fields.bad("highest_tier_name", name, "one of highest_tier_allowed and highest_tier_name")
     if tier is not None:
-        found["highestTierAllowed"] = tier
+        limits["highestTierAllowed"] = tier
     if name:
-        found["highestTierName"] = name
+        limits["highestTierName"] = name
     fields.done()
-    return found
+    return limits

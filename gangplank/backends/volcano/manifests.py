@@ -26,28 +26,28 @@ def plugins(spec: JobSpec) -> dict[str, list[str]]:
     """The plugins and their arguments; the rendezvous needs the master's address before the master is ready."""
     own = block(spec, VolcanoBlock)
     wiring = ["--master=master", "--worker=worker", f"--port={spec.port}"]
-    found = {"pytorch": wiring, "svc": ["--publish-not-ready-addresses"]}
+    arguments_of = {"pytorch": wiring, "svc": ["--publish-not-ready-addresses"]}
     for name, arguments in own.plugins.items():
-        found[name] = [*found.get(name, []), *arguments]
-    return found
+        arguments_of[name] = [*arguments_of.get(name, []), *arguments]
+    return arguments_of
 
 
 def task(spec: JobSpec, role: str, replicas: int) -> Json:
     """One task of the job; its maxRetry counts container restarts over all its pods."""
     own = block(spec, VolcanoBlock)
-    found: Json = {
+    body: Json = {
         "name": role,
         "replicas": replicas,
         "maxRetry": spec.max_retries * max(replicas, 1) + 1,
         "template": pod_template.template(spec, role, role, own.restart_policy),
     }
     if role == "master":
-        found["policies"] = [dict(policy) for policy in MASTER_POLICIES]
+        body["policies"] = [dict(policy) for policy in MASTER_POLICIES]
     if role in own.min_task_member:
-        found["minAvailable"] = own.min_task_member[role]
+        body["minAvailable"] = own.min_task_member[role]
     if role in own.depends_on:
-        found["dependsOn"] = {"name": list(own.depends_on[role])}
-    return found
+        body["dependsOn"] = {"name": list(own.depends_on[role])}
+    return body
 
 
 def manifests(spec: JobSpec) -> list[Json]:

@@ -50,14 +50,14 @@ FROM_LABELS = ("volcano.sh/preemptable", "volcano.sh/cooldown-time")
 WANT_SVC = ("tensorflow", "mpi", "pytorch", "ray")
 
 
-def admitted(given: Json) -> Json:
+def admitted(manifest: Json) -> Json:
     """The job as the mutating webhook leaves it; refuses what the expansion below could not read."""
     problems: Problems = []
-    job = shape.manifest(given, FORM, problems)
-    refuse(problems, given)
+    job = shape.manifest(manifest, FORM, problems)
+    refuse(problems, manifest)
     spec = job["spec"]
     _check(job, problems)
-    refuse(problems, given)
+    refuse(problems, manifest)
     spec["queue"] = spec.get("queue") or VOLCANO.default
     spec["schedulerName"] = spec.get("schedulerName") or VOLCANO.scheduler
     for index, task in enumerate(spec["tasks"]):
@@ -74,12 +74,12 @@ def admitted(given: Json) -> Json:
             task["minAvailable"] = parts * part.get("partitionSize", 0) if parts else task["replicas"]
     if not spec.get("minAvailable"):
         spec["minAvailable"] = sum(task["minAvailable"] for task in spec["tasks"])
-    wanted = spec.get("plugins", {})
-    if any(name in wanted for name in WANT_SVC):
-        wanted.setdefault("svc", [])
-    spec["plugins"] = wanted
+    used = spec.get("plugins", {})
+    if any(name in used for name in WANT_SVC):
+        used.setdefault("svc", [])
+    spec["plugins"] = used
     _check_names(job, problems)
-    refuse(problems, given)
+    refuse(problems, manifest)
     return job
 
 
@@ -94,12 +94,12 @@ def _check(job: Json, problems: Problems) -> None:
             problems.append(Problem(f"Job.spec.plugins.{name}", name, "a plugin for PyTorch: it is not supported yet"))
         elif name not in plugins.FLAGS:
             problems.append(Problem(f"Job.spec.plugins.{name}", name, f"one of {', '.join(plugins.FLAGS)}"))
-    seen: set[str] = set()
+    task_names: set[str] = set()
     for index, task in enumerate(tasks):
         name = task.get("name") or f"default{index}"
-        if name in seen:
+        if name in task_names:
             problems.append(Problem(f"Job.spec.tasks[{index}].name", shown(name), "a name of its own"))
-        seen.add(name)
+        task_names.add(name)
         if task.get("minAvailable", 0) > task.get("replicas", 0):
             where = f"Job.spec.tasks[{index}].minAvailable"
             problems.append(Problem(where, shown(task["minAvailable"]), f"at most {task.get('replicas', 0)} replicas"))
@@ -156,8 +156,8 @@ def pod_of(job: Json, task: Json, index: int, site: Site) -> Json:
         "volcano.sh/job-namespace": namespace(job),
         "volcano.sh/queue-name": spec["queue"],
     }
-    known = job["metadata"].get("labels", {})
-    labels |= {key: known[key] for key in FROM_LABELS if key in known}
+    job_labels = job["metadata"].get("labels", {})
+    labels |= {key: job_labels[key] for key in FROM_LABELS if key in job_labels}
     if "partitionPolicy" in task:
         size = task["partitionPolicy"].get("partitionSize", 0)
         labels["volcano.sh/partition-id"] = str(index // size if size else 0)
@@ -177,11 +177,11 @@ def pod_of(job: Json, task: Json, index: int, site: Site) -> Json:
 
 def claims(job: Json) -> list[tuple[str, Json]]:
     """The job's own volumes, one per claim, by the name that its pods give them; claims to be made have no name yet."""
-    found: dict[str, Json] = {}
+    by_name: dict[str, Json] = {}
     for index, volume in enumerate(job["spec"].get("volumes", [])):
         claim = volume.get("volumeClaimName") or f"{job['metadata']['name']}-pvc-{RANDOM}{index}"
-        found.setdefault(claim, {"name": claim, "mount": volume.get("mountPath", ""), **volume})
-    return [(f"{job['metadata']['name']}-{RANDOM}{index}", claim) for index, claim in enumerate(found.values())]
+        by_name.setdefault(claim, {"name": claim, "mount": volume.get("mountPath", ""), **volume})
+    return [(f"{job['metadata']['name']}-{RANDOM}{index}", claim) for index, claim in enumerate(by_name.values())]
 
 
 def min_resources(job: Json, site: Site) -> dict[str, str]:
@@ -190,16 +190,16 @@ def min_resources(job: Json, site: Site) -> dict[str, str]:
         job["spec"]["tasks"],
         key=lambda task: -site.priorities.get(task["template"]["spec"].get("priorityClassName", ""), 0),
     )
-    wanted = job["spec"]["minAvailable"]
+    members = job["spec"]["minAvailable"]
     counts = [0] * len(tasks)
-    if wanted < sum(task["minAvailable"] for task in tasks):
+    if members < sum(task["minAvailable"] for task in tasks):
         for at, task in enumerate(tasks):
-            counts[at] = min(task["replicas"], wanted - sum(counts))
+            counts[at] = min(task["replicas"], members - sum(counts))
     else:
         for at, task in enumerate(tasks):
-            counts[at] = min(task["minAvailable"], wanted - sum(counts))
+            counts[at] = min(task["minAvailable"], members - sum(counts))
         for at, task in enumerate(tasks):
-            counts[at] += min(task["replicas"] - task["minAvailable"], max(wanted - sum(counts), 0))
+            counts[at] += min(task["replicas"] - task["minAvailable"], max(members - sum(counts), 0))
     total: pod_resources.Amounts = {}
     for count, task in zip(counts, tasks, strict=True):
         if count > 0:
@@ -230,20 +230,20 @@ def pod_group(job: Json, site: Site) -> Json:
     return gang.pod_group(where, body)
 
 
-def topology(given: Json) -> Json:
+def topology(limits: Json) -> Json:
     """Network limits as the PodGroup has them: a tier's number wins over its name."""
-    found: Json = {"mode": given.get("mode", "hard")}
-    if "highestTierAllowed" in given:
-        found["highestTierAllowed"] = given["highestTierAllowed"]
-    elif given.get("highestTierName"):
-        found["highestTierName"] = given["highestTierName"]
-    return found
+    kept: Json = {"mode": limits.get("mode", "hard")}
+    if "highestTierAllowed" in limits:
+        kept["highestTierAllowed"] = limits["highestTierAllowed"]
+    elif limits.get("highestTierName"):
+        kept["highestTierName"] = limits["highestTierName"]
+    return kept
 
 
 def sub_group(task: Json) -> Json:
     """The part of a PodGroup that keeps a task's partitions together."""
     part = task["partitionPolicy"]
-    found: Json = {
+    group: Json = {
         "name": task["name"],
         "subGroupSize": part.get("partitionSize", 0),
         "minSubGroups": part.get("minPartitions", 0),
@@ -251,8 +251,8 @@ def sub_group(task: Json) -> Json:
         "matchLabelKeys": ["volcano.sh/partition-id"],
     }
     if "networkTopology" in part:
-        found["networkTopology"] = {"mode": "hard", **part["networkTopology"]}
-    return found
+        group["networkTopology"] = {"mode": "hard", **part["networkTopology"]}
+    return group
 
 
 @acyclic
@@ -261,13 +261,13 @@ def objects(manifest: Json, site: Site | None = None) -> list[Json]:
     site = site or Site()
     job = admitted(manifest)
     used = job["spec"]["plugins"]
-    made: list[Json] = []
+    items: list[Json] = []
     for volume in job["spec"].get("volumes", []):
         if not volume.get("volumeClaimName") and volume.get("volumeClaim"):
             at = job["spec"]["volumes"].index(volume)
             name = f"{job['metadata']['name']}-pvc-{RANDOM}{at}"
             where = plugins.meta(job, name, site.uid)
-            made.append(
+            items.append(
                 {
                     "apiVersion": "v1",
                     "kind": "PersistentVolumeClaim",
@@ -275,9 +275,9 @@ def objects(manifest: Json, site: Site | None = None) -> list[Json]:
                     "spec": clone(volume["volumeClaim"]),
                 }
             )
-    made += plugins.svc_objects(job, site.uid) if "svc" in used else []
-    made += plugins.ssh_objects(job, site.uid) if "ssh" in used else []
-    made.append(pod_group(job, site))
+    items += plugins.svc_objects(job, site.uid) if "svc" in used else []
+    items += plugins.ssh_objects(job, site.uid) if "ssh" in used else []
+    items.append(pod_group(job, site))
     for task in job["spec"]["tasks"]:
         for index in range(task["replicas"]):
             pod = pod_of(job, task, index, site)
@@ -289,5 +289,5 @@ def objects(manifest: Json, site: Site | None = None) -> list[Json]:
                 plugins.env_pod(pod, index)
             if "ssh" in used:
                 plugins.ssh_pod(job, pod)
-            made.append(pod)
-    return made
+            items.append(pod)
+    return items

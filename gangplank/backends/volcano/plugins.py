@@ -119,11 +119,11 @@ def pytorch_pod(job: Json, pod: Json, task: Json, index: int) -> None:
 
 def wait_for_master(spec: Json, address: str, flags: dict[str, go_flags.Value]) -> None:
     """Appends the init container that waits for the master's port, unless the pod has one of that name."""
-    known = spec.setdefault("initContainers", [])
-    if all(container.get("name") != "wait-for-master" for container in known):
+    init = spec.setdefault("initContainers", [])
+    if all(container.get("name") != "wait-for-master" for container in init):
         script = WAIT.format(a=address, p=flags["port"], t=flags["wait-master-timeout"])
         image = flags["wait-master-image"]
-        known.append({"name": "wait-for-master", "image": image, "command": ["sh", "-c", script]})
+        init.append({"name": "wait-for-master", "image": image, "command": ["sh", "-c", script]})
 
 
 def env_pod(pod: Json, index: int) -> None:
@@ -152,14 +152,14 @@ def svc_objects(job: Json, uid: str) -> list[Json]:
     """The ConfigMap of hosts, the headless Service and the NetworkPolicy of a job."""
     name, flags, data = job["metadata"]["name"], settings(job, "svc"), {}
     for task in job["spec"]["tasks"]:
-        found, key = [".".join(host) for host in hosts(job, task)], task["name"].replace("-", "_")
-        data[f"{key}.host"] = "\n".join(found)
-        data[f"VC_{key.upper()}_HOSTS"] = ",".join(found)
-        data[f"VC_{key.upper()}_NUM"] = str(len(found))
+        addresses, key = [".".join(host) for host in hosts(job, task)], task["name"].replace("-", "_")
+        data[f"{key}.host"] = "\n".join(addresses)
+        data[f"VC_{key.upper()}_HOSTS"] = ",".join(addresses)
+        data[f"VC_{key.upper()}_NUM"] = str(len(addresses))
     service: Json = {"clusterIP": "None", "selector": selector(job)}
     if flags["publish-not-ready-addresses"]:
         service["publishNotReadyAddresses"] = True
-    made: list[Json] = [
+    items: list[Json] = [
         {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta(job, f"{name}-svc", uid), "data": data},
         {"apiVersion": "v1", "kind": "Service", "metadata": meta(job, name, uid), "spec": service},
     ]
@@ -170,8 +170,8 @@ def svc_objects(job: Json, uid: str) -> list[Json]:
             "policyTypes": ["Ingress"],
         }
         where = meta(job, name, uid)
-        made.append({"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": where, "spec": policy})
-    return made
+        items.append({"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": where, "spec": policy})
+    return items
 
 
 def ssh_objects(job: Json, uid: str) -> list[Json]:

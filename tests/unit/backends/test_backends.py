@@ -34,8 +34,8 @@ def manifest(backend: str, **changes: Any) -> Json:
 
 
 def pods(backend: str, **changes: Any) -> list[Json]:
-    made = BACKENDS[backend].objects(manifest(backend, **changes), Site())
-    return [item for item in made if item["kind"] == "Pod"]
+    objects = BACKENDS[backend].objects(manifest(backend, **changes), Site())
+    return [item for item in objects if item["kind"] == "Pod"]
 
 
 REFUSED = sorted((name, field) for name, backend in BACKENDS.items() for field in backend.refuses)
@@ -78,10 +78,10 @@ def test_pods_comply_with_pod_security_restricted(backend: str) -> None:
 def test_variables_in_the_launch_line_exist_in_the_container(backend: str) -> None:
     for pod in pods(backend):
         container = pod["spec"]["containers"][0]
-        known = {item["name"] for item in container["env"]}
+        variables = {item["name"] for item in container["env"]}
         used = {word.split("$(")[1].rstrip(")") for word in container["command"] if "$(" in word}
         assert len(used) == 4
-        assert used <= known
+        assert used <= variables
 
 
 def test_elastic_workers_meet_through_variables_that_exist() -> None:
@@ -102,8 +102,8 @@ def test_every_replica_says_who_and_where_it_is(backend: str) -> None:
 
 def test_the_operators_pods_are_selected_as_guides_do_and_have_no_mesh_sidecar() -> None:
     job = {"name": "a", "image": "b", "script": "/s.py", "backend": "pytorchjob"}
-    made = BACKENDS["pytorchjob"].objects(BACKENDS["pytorchjob"].manifests(parse_job(job))[-1])
-    pods = [item["metadata"] for item in made if item["kind"] == "Pod"]
+    objects = BACKENDS["pytorchjob"].objects(BACKENDS["pytorchjob"].manifests(parse_job(job))[-1])
+    pods = [item["metadata"] for item in objects if item["kind"] == "Pod"]
     assert {pod["labels"]["job-name"] for pod in pods} == {"a"}
     assert {pod["annotations"]["sidecar.istio.io/inject"] for pod in pods} == {"false"}
 
@@ -137,13 +137,13 @@ def test_a_site_has_its_own_toleration_for_gpus() -> None:
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_carried_script_is_a_config_map_that_every_replica_mounts(backend: str) -> None:
     spec = parse_job({**BASE, "backend": backend, "script": "a/b.py"}, scripts={"a/b.py": "print(1)\n"})
-    made = BACKENDS[backend].manifests(spec)
-    assert made[0]["kind"] == "ConfigMap"
-    assert made[0]["data"] == {"b.py": "print(1)\n"}
-    for pod in BACKENDS[backend].objects(made[-1], Site()):
+    manifests = BACKENDS[backend].manifests(spec)
+    assert manifests[0]["kind"] == "ConfigMap"
+    assert manifests[0]["data"] == {"b.py": "print(1)\n"}
+    for pod in BACKENDS[backend].objects(manifests[-1], Site()):
         if pod["kind"] == "Pod":
             assert "/opt/gangplank/script/b.py" in pod["spec"]["containers"][0]["command"]
-            assert {"name": "script", "configMap": {"name": made[0]["metadata"]["name"]}} in pod["spec"]["volumes"]
+            assert {"name": "script", "configMap": {"name": manifests[0]["metadata"]["name"]}} in pod["spec"]["volumes"]
 
 
 def test_volcano_gives_the_gang_as_many_retries_as_the_job_says() -> None:
@@ -176,8 +176,8 @@ def test_an_indexed_job_counts_the_restarts_of_a_whole_gang_as_one_retry() -> No
 def test_threads_are_the_whole_cores_shared_among_the_processes() -> None:
     def threads(cpu: str, processes: int) -> str:
         pod = pods("volcano", resources={"cpu": cpu}, processes_per_node=processes)[0]
-        known = {item["name"]: str(item.get("value")) for item in pod["spec"]["containers"][0]["env"]}
-        return known["OMP_NUM_THREADS"]
+        variables = {item["name"]: str(item.get("value")) for item in pod["spec"]["containers"][0]["env"]}
+        return variables["OMP_NUM_THREADS"]
 
     assert [threads("4500m", 1), threads("4500m", 2), threads("500m", 1)] == ["4", "2", "1"]
 
@@ -195,13 +195,13 @@ def test_a_command_goes_as_it_is_and_one_template_back_ends_give_it_the_usual_wi
     plain = {key: value for key, value in BASE.items() if key != "script"}
     for backend in BACKENDS:
         spec = parse_job({**plain, "backend": backend, "command": ["python3", "a.py"], "args": ["--x"]})
-        made = BACKENDS[backend].objects(BACKENDS[backend].manifests(spec)[-1], Site())
-        for pod in made:
+        objects = BACKENDS[backend].objects(BACKENDS[backend].manifests(spec)[-1], Site())
+        for pod in objects:
             if pod["kind"] == "Pod":
                 container = pod["spec"]["containers"][0]
                 assert (container["command"], container["args"]) == (["python3", "a.py"], ["--x"])
-                known = {item["name"] for item in container["env"]}
-                assert known >= {"MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK"}
+                variables = {item["name"] for item in container["env"]}
+                assert variables >= {"MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK"}
 
 
 @pytest.mark.parametrize(

@@ -42,15 +42,15 @@ def leaves(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
 
 
 def changed(job: dict[str, Any], path: tuple[Any, ...], value: Any) -> dict[str, Any]:
-    found = copy.deepcopy(job)
-    at: Any = found
+    copied = copy.deepcopy(job)
+    at: Any = copied
     for key in path[:-1]:
         at = at[key]
     if value is GONE:
         del at[path[-1]]
     else:
         at[path[-1]] = value
-    return found
+    return copied
 
 
 def attempt(job: dict[str, Any]) -> str:

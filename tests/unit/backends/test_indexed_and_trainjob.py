@@ -84,12 +84,12 @@ def pods(manifest: Json, **site: Any) -> list[Json]:
 
 
 def test_a_trainjob_is_wired_for_torchrun_alone() -> None:
-    made = pods(trainjob({"numNodes": 2, "numProcPerNode": 4, "image": "mine", "env": [{"name": "A", "value": "1"}]}))
-    assert [pod["spec"]["hostname"] for pod in made] == ["demo-node-0-0", "demo-node-0-1"]
-    container = made[1]["spec"]["containers"][0]
+    both = pods(trainjob({"numNodes": 2, "numProcPerNode": 4, "image": "mine", "env": [{"name": "A", "value": "1"}]}))
+    assert [pod["spec"]["hostname"] for pod in both] == ["demo-node-0-0", "demo-node-0-1"]
+    container = both[1]["spec"]["containers"][0]
     assert container["image"] == "mine"
     assert {
-        key: text for key, text in wiring.environment(made[1], container).items() if key != "JOB_COMPLETION_INDEX"
+        key: text for key, text in wiring.environment(both[1], container).items() if key != "JOB_COMPLETION_INDEX"
     } == {
         "A": "1",
         "PET_NNODES": "2",
@@ -99,17 +99,17 @@ def test_a_trainjob_is_wired_for_torchrun_alone() -> None:
         "PET_MASTER_PORT": "29500",
     }
     assert container["ports"] == [{"containerPort": 29500}]
-    assert made[0]["spec"]["subdomain"] == "demo"
+    assert both[0]["spec"]["subdomain"] == "demo"
     assert (
-        made[0]["metadata"]["labels"]["jobset.sigs.k8s.io/job-key"]
-        == made[1]["metadata"]["labels"]["jobset.sigs.k8s.io/job-key"]
+        both[0]["metadata"]["labels"]["jobset.sigs.k8s.io/job-key"]
+        == both[1]["metadata"]["labels"]["jobset.sigs.k8s.io/job-key"]
     )
 
 
 def test_without_a_trainer_stanza_nothing_is_wired() -> None:
-    made = pods(trainjob())
-    assert len(made) == 1
-    assert "PET_NNODES" not in wiring.environment(made[0], made[0]["spec"]["containers"][0])
+    alone = pods(trainjob())
+    assert len(alone) == 1
+    assert "PET_NNODES" not in wiring.environment(alone[0], alone[0]["spec"]["containers"][0])
 
 
 @pytest.mark.parametrize(
@@ -133,12 +133,12 @@ def test_a_runtime_of_the_same_file_counts_and_may_ask_for_a_gang() -> None:
     runtime["spec"]["mlPolicy"]["numNodes"] = 4
     resources = {"requests": {"cpu": "1"}, "limits": {"cpu": "2", "memory": "1Gi"}}
     manifest = trainjob({"resourcesPerNode": resources}, runtimeRef={"name": "ours"})
-    made = trainjob_objects.objects(manifest, Site(uid="U", others=(runtime,)))
-    group = next(item for item in made if item["kind"] == "PodGroup")
+    objects = trainjob_objects.objects(manifest, Site(uid="U", others=(runtime,)))
+    group = next(item for item in objects if item["kind"] == "PodGroup")
     assert group["spec"] == {"minMember": 4, "minResources": {"cpu": "4"}}
     assert all(
         item["metadata"]["annotations"]["scheduling.k8s.io/group-name"] == "demo"
-        for item in made
+        for item in objects
         if item["kind"] == "Pod"
     )
 
@@ -147,10 +147,10 @@ def test_patches_reach_the_pods() -> None:
     pod = {"metadata": {"labels": {"a": "b"}}, "spec": {"nodeSelector": {"x": "y"}}}
     part = {"name": "node", "template": {"spec": {"template": pod}}}
     patch = {"manager": "me.dev/x", "trainingRuntimeSpec": {"template": {"spec": {"replicatedJobs": [part]}}}}
-    made = pods(trainjob({}, runtimePatches=[patch]))[0]
-    assert made["spec"]["nodeSelector"] == {"x": "y"}
-    assert made["metadata"]["labels"]["a"] == "b"
-    assert made["spec"]["containers"][0]["name"] == "node"
+    patched = pods(trainjob({}, runtimePatches=[patch]))[0]
+    assert patched["spec"]["nodeSelector"] == {"x": "y"}
+    assert patched["metadata"]["labels"]["a"] == "b"
+    assert patched["spec"]["containers"][0]["name"] == "node"
 
 
 @pytest.mark.parametrize(

@@ -30,25 +30,25 @@ def everything(job: Json) -> tuple[Any, list[Json], list[Json]]:
     return spec, manifests, BACKENDS[spec.backend].objects(manifests[-1], Site())
 
 
-def pods(made: list[Json]) -> list[Json]:
-    return [item for item in made if item["kind"] == "Pod"]
+def pods(objects: list[Json]) -> list[Json]:
+    return [item for item in objects if item["kind"] == "Pod"]
 
 
 @SOME
 @given(jobs())
 def test_gpus_asked_for_are_gpus_given(job: Json) -> None:
-    spec, _, made = everything(job)
+    spec, _, objects = everything(job)
     given_gpus = sum(
         (
             quantity.parse(c["resources"]["limits"].get("nvidia.com/gpu", "0"))
             if "limits" in c["resources"]
             else Fraction(0)
         )
-        for pod in pods(made)
+        for pod in pods(objects)
         for c in pod["spec"]["containers"]
     )
     assert given_gpus == spec.resources.gpus * spec.replicas
-    for pod in pods(made):
+    for pod in pods(objects):
         resources = pod["spec"]["containers"][0]["resources"]
         assert resources["requests"].get("nvidia.com/gpu") == resources.get("limits", {}).get("nvidia.com/gpu")
 
@@ -56,8 +56,8 @@ def test_gpus_asked_for_are_gpus_given(job: Json) -> None:
 @SOME
 @given(jobs())
 def test_every_name_is_one_that_kubernetes_allows(job: Json) -> None:
-    _, manifests, made = everything(job)
-    for item in [*manifests, *made]:
+    _, manifests, objects = everything(job)
+    for item in [*manifests, *objects]:
         name = item["metadata"]["name"].replace(RANDOM, "abcde").replace("<uid>", "0" * 8)
         assert names.SUBDOMAIN.fullmatch(name), name
         if item["kind"] in {"Pod", "Service"}:
@@ -73,13 +73,13 @@ def test_every_name_is_one_that_kubernetes_allows(job: Json) -> None:
 @SOME
 @given(jobs())
 def test_ranks_run_from_zero_without_a_gap_and_all_meet_at_one_place(job: Json) -> None:
-    spec, _, made = everything(job)
-    known = [wiring.seen(pod) for pod in pods(made)]
-    assert sorted(int(seen["rank"]) for seen in known) == list(range(spec.replicas))
-    assert len({seen["master"] for seen in known}) == 1
+    spec, _, objects = everything(job)
+    facts = [wiring.seen(pod) for pod in pods(objects)]
+    assert sorted(int(fact["rank"]) for fact in facts) == list(range(spec.replicas))
+    assert len({fact["master"] for fact in facts}) == 1
     address = wiring.master_addr(spec)
-    assert known[0]["master"].startswith(f"{address}:")
-    first = next(pod for pod, seen in zip(pods(made), known, strict=True) if seen["rank"] == "0")
+    assert facts[0]["master"].startswith(f"{address}:")
+    first = next(pod for pod, fact in zip(pods(objects), facts, strict=True) if fact["rank"] == "0")
     host = first["spec"].get("hostname") or first["metadata"]["name"]
     assert address.split(".")[0] == host
 
@@ -87,16 +87,16 @@ def test_ranks_run_from_zero_without_a_gap_and_all_meet_at_one_place(job: Json) 
 @SOME
 @given(jobs())
 def test_pods_are_those_that_the_wiring_foretells(job: Json) -> None:
-    spec, _, made = everything(job)
+    spec, _, objects = everything(job)
     foretold = [replica.pod for replica in wiring.replicas(spec)]
-    assert [pod["metadata"]["name"].removesuffix(f"-{RANDOM}") for pod in pods(made)] == foretold
+    assert [pod["metadata"]["name"].removesuffix(f"-{RANDOM}") for pod in pods(objects)] == foretold
 
 
 @SOME
 @given(jobs())
 def test_the_gang_is_whole_unless_a_smaller_one_is_asked_for(job: Json) -> None:
-    spec, _, made = everything(job)
-    groups = [item["spec"]["minMember"] for item in made if item["kind"] == "PodGroup"]
+    spec, _, objects = everything(job)
+    groups = [item["spec"]["minMember"] for item in objects if item["kind"] == "PodGroup"]
     if spec.backend in {"volcano", "pytorchjob"}:
         assert groups == [spec.min_available or spec.replicas]
     else:
@@ -107,29 +107,29 @@ def test_the_gang_is_whole_unless_a_smaller_one_is_asked_for(job: Json) -> None:
 @given(jobs())
 def test_expanding_twice_is_equal_leaves_the_input_alone_and_is_json(job: Json) -> None:
     before = copy.deepcopy(job)
-    _, manifests, made = everything(job)
+    _, manifests, objects = everything(job)
     assert job == before
     kept = copy.deepcopy(manifests)
-    assert everything(job)[1:] == (manifests, made)
+    assert everything(job)[1:] == (manifests, objects)
     assert manifests == kept
-    assert json.loads(json.dumps([manifests, made])) == [manifests, made]
+    assert json.loads(json.dumps([manifests, objects])) == [manifests, objects]
 
 
 @SOME
 @given(jobs())
 def test_objects_share_nothing_with_the_manifest_or_each_other(job: Json) -> None:
-    _, manifests, made = everything(job)
+    _, manifests, objects = everything(job)
     again = everything(job)
-    seen: set[int] = set()
+    ids: set[int] = set()
 
     def walk(value: Any) -> None:
         if isinstance(value, dict | list) and value:
-            assert id(value) not in seen
-            seen.add(id(value))
+            assert id(value) not in ids
+            ids.add(id(value))
             for item in value.values() if isinstance(value, dict) else value:
                 walk(item)
 
-    walk(made)
+    walk(objects)
     walk(manifests)
     walk(again[1])
     walk(again[2])
@@ -140,12 +140,12 @@ def test_objects_share_nothing_with_the_manifest_or_each_other(job: Json) -> Non
 def test_yaml_of_a_manifest_is_read_back_and_expands_alike(job: Json) -> None:
     from gangplank.reading.strict_yaml import documents
 
-    spec, manifests, made = everything(job)
+    spec, manifests, objects = everything(job)
     again = documents(as_yaml(manifests), "a.yml", strict=False)
     assert again == manifests
-    assert BACKENDS[spec.backend].objects(again[-1], Site()) == made
+    assert BACKENDS[spec.backend].objects(again[-1], Site()) == objects
     assert backend_of(again[-1]) == spec.backend
-    assert tables.pods_table(made)
+    assert tables.pods_table(objects)
 
 
 scalars = st.one_of(st.none(), st.booleans(), st.integers(-5, 5), st.floats(), st.text(max_size=5))
@@ -187,11 +187,11 @@ def test_a_broken_manifest_is_expanded_or_refused(case: tuple[str, Json]) -> Non
     backend, manifest = case
     before = repr(manifest)
     try:
-        made = BACKENDS[backend].objects(manifest, Site())
+        objects = BACKENDS[backend].objects(manifest, Site())
     except SpecError as error:
         assert error.problems
     else:
-        tables.pods_table(made)
-        tables.others_table(made)
+        tables.pods_table(objects)
+        tables.others_table(objects)
     assert repr(manifest) == before
     without_nulls(manifest)

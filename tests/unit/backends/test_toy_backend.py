@@ -75,8 +75,8 @@ class ToyBlock:
     colour: str = "blue"
 
 
-def read_block(given: Fields) -> ToyBlock:
-    return ToyBlock(colour=given.choice("colour", "blue", ("red", "green", "blue")))
+def read_block(fields_of_block: Fields) -> ToyBlock:
+    return ToyBlock(colour=fields_of_block.choice("colour", "blue", ("red", "green", "blue")))
 
 
 def no_green_pairs(spec: JobSpec, bad: Callable[..., None]) -> None:
@@ -96,7 +96,7 @@ def manifests(spec: JobSpec) -> list[Json]:
 def objects(manifest: Json, site: Site | None = None) -> list[Json]:
     assert site is None or isinstance(site, Site)
     meta, spec = manifest["metadata"], manifest["spec"]
-    found: list[Json] = [{"apiVersion": "v1", "kind": "ToyBox", "metadata": {"name": meta["name"]}}]
+    items: list[Json] = [{"apiVersion": "v1", "kind": "ToyBox", "metadata": {"name": meta["name"]}}]
     for rank in range(spec["count"]):
         pod = clone(spec["template"])
         name = f"{meta['name']}-toy-{rank}"
@@ -110,8 +110,8 @@ def objects(manifest: Json, site: Site | None = None) -> list[Json]:
             value("MASTER_ADDR", f"{meta['name']}-toy-0"),
             value("MASTER_PORT", 7),
         ]
-        found.append({"apiVersion": "v1", "kind": "Pod", **pod})
-    return found
+        items.append({"apiVersion": "v1", "kind": "Pod", **pod})
+    return items
 
 
 def scale(job: Json, workers: int) -> Json:
@@ -275,9 +275,9 @@ def test_the_command_reads_a_raw_manifest_and_warns(tmp_path: Path, capsys: pyte
     raw = tmp_path / "raw.json"
     raw.write_text(json.dumps(manifest(workers=0)))
     assert main(["expand", "-f", str(raw), "--objects"]) == 0
-    told = capsys.readouterr()
-    assert told.err == "note: digits: a toy alone is lonely\n"
-    assert "ToyBox" in told.out
+    output = capsys.readouterr()
+    assert output.err == "note: digits: a toy alone is lonely\n"
+    assert "ToyBox" in output.out
 
 
 def test_the_command_offers_it(file: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -339,29 +339,29 @@ def test_its_queue_is_asked_for() -> None:
     assert problem.path == "spec.line"
 
 
-def made_for_teams() -> list[Json]:
+def objects_of_teams() -> list[Json]:
     team = {"name": "vision", "members": [{"user": "ada"}], "cap": {"cpu": 4}, "max_jobs": 5}
     site, teams = parse_teams({"a.yml": {"team": team}})
     return team_objects(teams, site)
 
 
 def test_teams_may_submit_it_within_their_queues_and_quota() -> None:
-    made = made_for_teams()
-    roles = {item["metadata"]["name"]: item["rules"] for item in made if item["kind"] == "ClusterRole"}
+    team_items = objects_of_teams()
+    roles = {item["metadata"]["name"]: item["rules"] for item in team_items if item["kind"] == "ClusterRole"}
     for role, verb in (("viewer", "get"), ("trainer", "create"), ("lead", "create")):
         rows = [row for row in roles[f"gangplank-team-{role}"] if row["apiGroups"] == ["toys.example.com"]]
         assert rows
         assert all(row["resources"] == ["toyjobs", "toychests"] for row in rows)
         assert any(verb in row["verbs"] for row in rows)
     policy = next(
-        item for item in made
+        item for item in team_items
         if item["kind"] == "ValidatingAdmissionPolicy" and item["metadata"]["name"] == "gangplank-team-toyjobs"
     )  # fmt: skip
     (rule,) = policy["spec"]["matchConstraints"]["resourceRules"]
     assert (rule["apiGroups"], rule["resources"]) == (["toys.example.com"], ["toyjobs"])
     assert any(item["kind"] == "ValidatingAdmissionPolicyBinding" and "toyjobs" in item["metadata"]["name"]
-               for item in made)  # fmt: skip
-    (quota,) = [item for item in made if item["kind"] == "ResourceQuota"]
+               for item in team_items)  # fmt: skip
+    (quota,) = [item for item in team_items if item["kind"] == "ResourceQuota"]
     assert quota["spec"]["hard"]["count/toyjobs.toys.example.com"] == "5"
 
 
@@ -380,6 +380,6 @@ def test_a_team_that_leaves_has_its_toys_looked_at() -> None:
 
 
 def test_the_proof_knows_what_its_evidence_must_show() -> None:
-    asked = expected({**manifest(), "metadata": {"name": "digits", "uid": "7"}})
-    assert (asked.world_size, asked.epochs, asked.global_batch, asked.job_uid) == (4, 3, 32, "toy-7")
+    demands = expected({**manifest(), "metadata": {"name": "digits", "uid": "7"}})
+    assert (demands.world_size, demands.epochs, demands.global_batch, demands.job_uid) == (4, 3, 32, "toy-7")
     assert job_uid(manifest()) is None

@@ -55,18 +55,18 @@ def test_a_script_is_written_as_it_is() -> None:
 def test_with_the_comments_taken_in_the_templates_are_the_pods(backend: str) -> None:
     job = digits(backend)
     spec = parse_job(job)
-    made = BACKENDS[backend].objects(BACKENDS[backend].manifests(spec)[-1], Site())
-    found = explained(spec)["documents"][-1]["blocks"]
-    whole = yaml.safe_load("\n".join(" " * b["indent"] + line for b in found for line in b["lines"]))["spec"]
+    objects = BACKENDS[backend].objects(BACKENDS[backend].manifests(spec)[-1], Site())
+    blocks = explained(spec)["documents"][-1]["blocks"]
+    whole = yaml.safe_load("\n".join(" " * b["indent"] + line for b in blocks for line in b["lines"]))["spec"]
     templates = {
         "volcano": lambda: [task["template"] for task in whole["tasks"]],
         "pytorchjob": lambda: [part["template"] for part in whole["pytorchReplicaSpecs"].values()],
         "indexed": lambda: [whole["template"]],
     }[backend]()
-    pods = [item for item in made if item["kind"] == "Pod"]
-    wanted = [pods[0]] if backend == "indexed" else [pods[0], pods[1]]
-    assert [template["spec"] for template in templates] == [pod["spec"] for pod in wanted]
-    for template, pod in zip(templates, wanted, strict=True):
+    pods = [item for item in objects if item["kind"] == "Pod"]
+    expected_pods = [pods[0]] if backend == "indexed" else [pods[0], pods[1]]
+    assert [template["spec"] for template in templates] == [pod["spec"] for pod in expected_pods]
+    for template, pod in zip(templates, expected_pods, strict=True):
         for key in ("labels", "annotations"):
             assert template["metadata"][key] == pod["metadata"][key]
 

@@ -99,11 +99,11 @@ def test_names_all_problems_at_once() -> None:
 )
 def test_refuses(changes: dict[str, Any], said: str) -> None:
     changes = {key: value for key, value in changes.items() if not (key == "script" and value is None)}
-    given = {**GOOD, **changes}
+    job = {**GOOD, **changes}
     if "command" in changes and changes.get("processes_per_node"):
-        del given["script"]
+        del job["script"]
     with pytest.raises(SpecError) as caught:
-        parse_job({"training_job": given})
+        parse_job({"training_job": job})
     assert said in str(caught.value)
 
 

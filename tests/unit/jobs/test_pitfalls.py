@@ -58,9 +58,9 @@ def volcano(*tasks: Json, plugins: Json | None = None, **spec: Any) -> Json:
     ],
 )
 def test_tells(backend: str, spec: Json, said: str) -> None:
-    found = [*BACKENDS[backend].pitfalls({"spec": spec})]
-    assert len(found) == 1
-    assert said in found[0]
+    notes = [*BACKENDS[backend].pitfalls({"spec": spec})]
+    assert len(notes) == 1
+    assert said in notes[0]
 
 
 def test_the_operator_counts_limits_where_there_are_no_requests() -> None:
@@ -81,6 +81,7 @@ def test_the_command_tells_on_standard_error(capsys: pytest.CaptureFixture[str],
         "  tasks: [{name: leader, replicas: 1, template: {spec: {containers: [{name: a, image: b}]}}}]\n"
     )
     assert main(["expand", "-f", str(raw)]) == 0
-    told = capsys.readouterr()
-    assert told.err == "note: demo: plugin pytorch: there is no task master, so nothing is wired: no rank, no address\n"
-    assert "demo-leader-0" in told.out
+    output = capsys.readouterr()
+    note = "plugin pytorch: there is no task master, so nothing is wired: no rank, no address"
+    assert output.err == f"note: demo: {note}\n"
+    assert "demo-leader-0" in output.out

@@ -18,8 +18,8 @@ def job(**fields: Any) -> Any:
 @pytest.mark.parametrize("backend", [name for name in BACKENDS if name != "trainjob"])
 def test_every_rank_takes_the_keys_of_the_secret_as_its_environment(backend: str) -> None:
     spec = job(backend=backend, secrets=["bucket"], output="s3://runs/j")
-    made = [item for manifest in BACKENDS[backend].manifests(spec) for item in expanded(backend, manifest)]
-    containers = [item["spec"]["containers"][0] for item in made if item["kind"] == "Pod"]
+    objects = [item for manifest in BACKENDS[backend].manifests(spec) for item in expanded(backend, manifest)]
+    containers = [item["spec"]["containers"][0] for item in objects if item["kind"] == "Pod"]
     assert [container["envFrom"] for container in containers] == [[{"secretRef": {"name": "bucket"}}]] * 2
     assert all(container["args"][-2:] == ["--output", "s3://runs/j"] for container in containers)
 

@@ -23,10 +23,10 @@ def tolerations(backend: str, gpus: Gpus, **fields: Any) -> list[Any]:
     """What each pod of the job tolerates, in the order of its ranks."""
     spec = on_site(job(backend=backend, **fields), gpus)
     pods = [
-        made
+        item
         for manifest in BACKENDS[backend].manifests(spec)
-        for made in (BACKENDS[backend].objects(manifest) if manifest["kind"].endswith("Job") else [])
-        if made["kind"] == "Pod"
+        for item in (BACKENDS[backend].objects(manifest) if manifest["kind"].endswith("Job") else [])
+        if item["kind"] == "Pod"
     ]
     assert pods
     return [pod["spec"].get("tolerations") for pod in pods]
@@ -34,8 +34,8 @@ def tolerations(backend: str, gpus: Gpus, **fields: Any) -> list[Any]:
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_gpu_job_tolerates_the_sites_taint_and_only_that(backend: str) -> None:
-    found = tolerations(backend, Gpus((FLYTE,)), resources={"gpus": 1}, workers=1)
-    assert found == [[TOLERATION], [TOLERATION]]
+    per_pod = tolerations(backend, Gpus((FLYTE,)), resources={"gpus": 1}, workers=1)
+    assert per_pod == [[TOLERATION], [TOLERATION]]
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -45,8 +45,8 @@ def test_a_cpu_job_tolerates_nothing(backend: str) -> None:
 
 @pytest.mark.parametrize("backend", ["volcano", "pytorchjob"])
 def test_a_master_without_gpus_stays_off_the_gpu_nodes(backend: str) -> None:
-    given = {"resources": {"gpus": 1}, "master_resources": {"gpus": 0}, "collective": "gloo", "workers": 1}
-    assert tolerations(backend, Gpus((FLYTE,)), **given) == [None, [TOLERATION]]
+    changes = {"resources": {"gpus": 1}, "master_resources": {"gpus": 0}, "collective": "gloo", "workers": 1}
+    assert tolerations(backend, Gpus((FLYTE,)), **changes) == [None, [TOLERATION]]
 
 
 def test_what_a_job_says_of_its_gpus_itself_wins() -> None:
@@ -67,21 +67,21 @@ def test_nccl_on_simulated_gpus_is_refused_with_both_ways_out() -> None:
 
 
 def test_a_job_that_allows_it_falls_back_to_gloo_on_simulated_gpus_alone() -> None:
-    given = job(resources={"gpus": 1}, collective_fallback="gloo")
-    assert on_site(given, Gpus()).collective == "nccl"
-    assert on_site(given, Gpus(simulated=True)).collective == "gloo"
+    spec = job(resources={"gpus": 1}, collective_fallback="gloo")
+    assert on_site(spec, Gpus()).collective == "nccl"
+    assert on_site(spec, Gpus(simulated=True)).collective == "gloo"
 
 
 def test_the_trainer_is_told_of_the_fallback() -> None:
-    given = job(resources={"gpus": 1}, collective_fallback="gloo", hyperparameters={"epochs": 1})
-    (manifest,) = BACKENDS["volcano"].manifests(on_site(given, Gpus(simulated=True)))
+    spec = job(resources={"gpus": 1}, collective_fallback="gloo", hyperparameters={"epochs": 1})
+    (manifest,) = BACKENDS["volcano"].manifests(on_site(spec, Gpus(simulated=True)))
     args = manifest["spec"]["tasks"][0]["template"]["spec"]["containers"][0]["args"]
     assert args[:2] == ["--backend", "gloo"]
 
 
 def test_gloo_runs_beside_simulated_gpus() -> None:
-    given = job(resources={"gpus": 1}, collective="gloo")
-    assert on_site(given, Gpus(simulated=True)) == given
+    spec = job(resources={"gpus": 1}, collective="gloo")
+    assert on_site(spec, Gpus(simulated=True)) == spec
 
 
 def test_a_fallback_without_nccl_is_refused() -> None:

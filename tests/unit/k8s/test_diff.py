@@ -10,7 +10,7 @@ from gangplank.k8s.diff import differences, spelled, unlike
 
 
 @pytest.mark.parametrize(
-    ("wanted", "live"),
+    ("described", "live"),
     [
         ({"a": 1}, {"a": 1, "b": 2}),  # a webhook has added b
         ({"a": []}, {}),
@@ -20,12 +20,12 @@ from gangplank.k8s.diff import differences, spelled, unlike
         ({"a": [{"b": 1}]}, {"a": [{"b": 1, "added": 2}]}),
     ],
 )
-def test_what_others_add_and_what_is_empty_is_no_difference_of_a_job(wanted: Any, live: Any) -> None:
-    assert list(differences(wanted, live)) == []
+def test_what_others_add_and_what_is_empty_is_no_difference_of_a_job(described: Any, live: Any) -> None:
+    assert list(differences(described, live)) == []
 
 
 @pytest.mark.parametrize(
-    ("wanted", "live", "line"),
+    ("described", "live", "line"),
     [
         ({"a": 0}, {}, "a: there is None, described 0"),
         ({"a": False}, {}, "a: there is None, described False"),
@@ -36,11 +36,12 @@ def test_what_others_add_and_what_is_empty_is_no_difference_of_a_job(wanted: Any
         ({"labels": {"a/b.c": "x"}}, {"labels": {"a/b.c": "y"}}, "labels.a/b.c: there is 'y', described 'x'"),
     ],
 )
-def test_what_differs_is_one_line(wanted: Any, live: Any, line: str) -> None:
-    assert [*differences(wanted, live)] == [line]
+def test_what_differs_is_one_line(described: Any, live: Any, line: str) -> None:
+    assert [*differences(described, live)] == [line]
 
 
 def test_a_part_that_is_ours_has_no_more_than_we_put_there() -> None:
-    wanted, live = {"a": {"x": 1}, "b": [1, 2]}, {"a": {"x": 1, "y/z": 2}, "b": [1], "c": [], "d": 0}
-    places = [(spelled(path), *values) for path, *values in unlike(wanted, live, ("spec",), exact=True, entries=True)]
+    described, live = {"a": {"x": 1}, "b": [1, 2]}, {"a": {"x": 1, "y/z": 2}, "b": [1], "c": [], "d": 0}
+    unequal = unlike(described, live, ("spec",), exact=True, entries=True)
+    places = [(spelled(path), *values) for path, *values in unequal]
     assert places == [('spec.a["y/z"]', None, 2), ("spec.b[1]", 2, None), ("spec.d", None, 0)]

@@ -16,9 +16,9 @@ def part(requests: Json | None = None, limits: Json | None = None, **more: Any) 
 
 
 def counted(**pod: Any) -> Json:
-    found = pod_resources.written(pod_resources.usage({"containers": [], **pod}))
-    assert (found.pop("pods"), found.pop("count/pods")) == ("1", "1")
-    return found
+    amounts = pod_resources.written(pod_resources.usage({"containers": [], **pod}))
+    assert (amounts.pop("pods"), amounts.pop("count/pods")) == ("1", "1")
+    return amounts
 
 
 def test_containers_add_up_and_init_containers_count_where_they_need_more() -> None:
@@ -37,8 +37,8 @@ def test_sidecars_count_beside_the_containers_and_beside_later_init_containers()
 
 
 def test_devices_count_under_two_names_and_their_limits_under_none() -> None:
-    found = counted(containers=[part({"nvidia.com/gpu": 2}, {"nvidia.com/gpu": 2, "cpu": 1})])
-    assert found == {"nvidia.com/gpu": "2", "requests.nvidia.com/gpu": "2", "limits.cpu": "1"}
+    amounts = counted(containers=[part({"nvidia.com/gpu": 2}, {"nvidia.com/gpu": 2, "cpu": 1})])
+    assert amounts == {"nvidia.com/gpu": "2", "requests.nvidia.com/gpu": "2", "limits.cpu": "1"}
 
 
 def test_a_whole_pods_own_numbers_win_and_its_overhead_is_added() -> None:

@@ -14,8 +14,8 @@ Json = dict[str, Any]
 
 
 def replica(count: int | None = 1, name: str = "pytorch", **more: Any) -> Json:
-    found: Json = {"template": {"spec": {"containers": [{"name": name, "image": "img"}]}}, **more}
-    return found if count is None else {"replicas": count, **found}
+    body: Json = {"template": {"spec": {"containers": [{"name": name, "image": "img"}]}}, **more}
+    return body if count is None else {"replicas": count, **body}
 
 
 def job(master: Json | None = None, worker: Json | None = None, **spec: Any) -> Json:
@@ -26,7 +26,7 @@ def job(master: Json | None = None, worker: Json | None = None, **spec: Any) -> 
     return {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "metadata": meta, "spec": body}
 
 
-def made(manifest: Json, kind: str = "Pod", **site: Any) -> dict[str, Json]:
+def by_name(manifest: Json, kind: str = "Pod", **site: Any) -> dict[str, Json]:
     return {item["metadata"]["name"]: item for item in objects(manifest, Site(**site)) if item["kind"] == kind}
 
 
@@ -35,7 +35,7 @@ def env(pod: Json) -> Json:
 
 
 def test_wires_the_worked_example() -> None:
-    pods = made(job(replica(), replica(2)), gang=False)
+    pods = by_name(job(replica(), replica(2)), gang=False)
     assert list(pods) == ["demo-master-0", "demo-worker-0", "demo-worker-1"]
     for rank, pod in enumerate(pods.values()):
         assert env(pod) == {
@@ -57,13 +57,13 @@ def test_wires_the_worked_example() -> None:
 
 
 def test_world_size_counts_processes_and_rank_counts_nodes() -> None:
-    pods = made(job(replica(), replica(2), nprocPerNode="4"))
+    pods = by_name(job(replica(), replica(2), nprocPerNode="4"))
     assert [env(pod)["WORLD_SIZE"] for pod in pods.values()] == ["12", "12", "12"]
     assert [env(pod)["RANK"] for pod in pods.values()] == ["0", "1", "2"]
 
 
 def test_workers_alone_get_no_rank_and_the_first_is_called_master() -> None:
-    pods = made(job(worker=replica(2)))
+    pods = by_name(job(worker=replica(2)))
     assert set(env(pods["demo-worker-0"])) == {"PYTHONUNBUFFERED", "PET_NPROC_PER_NODE", "PET_NNODES"}
     assert all("initContainers" not in pod["spec"] for pod in pods.values())
     role = "training.kubeflow.org/job-role"
@@ -73,13 +73,13 @@ def test_workers_alone_get_no_rank_and_the_first_is_called_master() -> None:
 
 def test_an_elastic_job_meets_at_its_first_worker() -> None:
     elastic = {"maxReplicas": 4, "maxRestarts": 2, "rdzvConf": [{"key": "a", "value": "1"}, {"key": "b", "value": "2"}]}
-    seen = env(
-        made(job(worker=replica(2), elasticPolicy={**elastic, "standalone": True, "nProcPerNode": 2}))["demo-worker-1"]
-    )
-    assert seen["PET_RDZV_ENDPOINT"] == "demo-worker-0:23456"
-    assert seen["PET_NNODES"] == "4:4"
-    assert (seen["PET_RDZV_CONF"], seen["PET_STANDALONE"], seen["PET_NPROC_PER_NODE"]) == ("a=1,b=2", "", "2")
-    assert "RANK" not in seen
+    manifest = job(worker=replica(2), elasticPolicy={**elastic, "standalone": True, "nProcPerNode": 2})
+    variables = env(by_name(manifest)["demo-worker-1"])
+    assert variables["PET_RDZV_ENDPOINT"] == "demo-worker-0:23456"
+    assert variables["PET_NNODES"] == "4:4"
+    assert (variables["PET_RDZV_CONF"], variables["PET_STANDALONE"]) == ("a=1,b=2", "")
+    assert variables["PET_NPROC_PER_NODE"] == "2"
+    assert "RANK" not in variables
 
 
 def test_every_replica_has_a_service_with_the_ports_of_its_container() -> None:
@@ -87,7 +87,7 @@ def test_every_replica_has_a_service_with_the_ports_of_its_container() -> None:
     manifest["spec"]["pytorchReplicaSpecs"]["Worker"]["template"]["spec"]["containers"][0]["ports"] = [
         {"name": "metrics", "containerPort": 9090}
     ]
-    services = made(manifest, "Service")
+    services = by_name(manifest, "Service")
     assert services["demo-worker-0"]["spec"]["ports"] == [
         {"name": "metrics", "port": 9090},
         {"name": "pytorchjob-port", "port": 23456},
@@ -100,32 +100,32 @@ def test_the_masters_own_port_is_everybodys_master_port() -> None:
     manifest["spec"]["pytorchReplicaSpecs"]["Master"]["template"]["spec"]["containers"][0]["ports"] = [
         {"name": "pytorchjob-port", "containerPort": 1234}
     ]
-    assert env(made(manifest)["demo-worker-0"])["MASTER_PORT"] == "1234"
+    assert env(by_name(manifest)["demo-worker-0"])["MASTER_PORT"] == "1234"
 
 
 def test_the_gang_takes_its_numbers_from_the_scheduling_policy() -> None:
     manifest = job(replica(), replica(2), runPolicy={"schedulingPolicy": {"queue": "q", "minAvailable": 2}})
     for part in manifest["spec"]["pytorchReplicaSpecs"].values():
         part["template"]["spec"]["containers"][0]["resources"] = {"limits": {"cpu": "1"}}
-    group = made(manifest, "PodGroup")["demo"]
+    group = by_name(manifest, "PodGroup")["demo"]
     assert group["spec"] == {"minMember": 2, "queue": "q", "minResources": {"cpu": "2"}}
     assert group["metadata"]["annotations"] == {"note": "x"}
-    pod = made(manifest)["demo-worker-0"]
+    pod = by_name(manifest)["demo-worker-0"]
     assert pod["spec"]["schedulerName"] == "volcano"
     assert pod["metadata"]["annotations"]["volcano.sh/task-spec"] == "worker"
-    assert made(manifest, "PodGroup", gang=False) == {}
-    assert "schedulerName" not in made(manifest, gang=False)["demo-worker-0"]["spec"]
+    assert by_name(manifest, "PodGroup", gang=False) == {}
+    assert "schedulerName" not in by_name(manifest, gang=False)["demo-worker-0"]["spec"]
 
 
 @pytest.mark.parametrize(("policy", "stored"), [(None, "OnFailure"), ("ExitCode", "Never"), ("Always", "Always")])
 def test_the_replicas_restart_policy_is_the_pods(policy: str | None, stored: str) -> None:
     more: Json = {} if policy is None else {"restartPolicy": policy}
-    assert made(job(replica(**more)))["demo-master-0"]["spec"]["restartPolicy"] == stored
+    assert by_name(job(replica(**more)))["demo-master-0"]["spec"]["restartPolicy"] == stored
 
 
 def test_metrics_bring_an_autoscaler() -> None:
     elastic = {"minReplicas": 1, "maxReplicas": 3, "metrics": [{"type": "Resource"}]}
-    spec = made(job(worker=replica(2), elasticPolicy=elastic), "HorizontalPodAutoscaler")["demo"]["spec"]
+    spec = by_name(job(worker=replica(2), elasticPolicy=elastic), "HorizontalPodAutoscaler")["demo"]["spec"]
     assert (spec["minReplicas"], spec["maxReplicas"]) == (1, 3)
 
 

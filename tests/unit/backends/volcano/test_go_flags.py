@@ -43,10 +43,10 @@ FLAGS: dict[str, go_flags.Value] = {"port": 1, "name": "n", "on": False}
     ],
 )
 def test_sets_what_go_would_set(words: list[str], values: tuple[int, str, bool], trouble: str) -> None:
-    found = go_flags.parse(words, FLAGS)
-    assert tuple(found.values.values()) == values
-    assert trouble in found.trouble
-    assert bool(trouble) == bool(found.trouble)
+    parsed = go_flags.parse(words, FLAGS)
+    assert tuple(parsed.values.values()) == values
+    assert trouble in parsed.trouble
+    assert bool(trouble) == bool(parsed.trouble)
 
 
 def test_leaves_the_defaults_alone() -> None:

@@ -32,7 +32,7 @@ def demo(**spec: Any) -> Json:
     return job(task("master", 1), task("worker", 2), **spec)
 
 
-def made(manifest: Json, kind: str = "Pod", site: Site = SITE) -> dict[str, Json]:
+def by_name(manifest: Json, kind: str = "Pod", site: Site = SITE) -> dict[str, Json]:
     return {item["metadata"]["name"]: item for item in objects(manifest, site) if item["kind"] == kind}
 
 
@@ -41,7 +41,7 @@ def env(pod: Json) -> Json:
 
 
 def test_wires_the_worked_example() -> None:
-    pods = made(demo())
+    pods = by_name(demo())
     assert list(pods) == ["demo-master-0", "demo-worker-0", "demo-worker-1"]
     for rank, (name, pod) in enumerate(pods.items()):
         assert pod["spec"]["hostname"] == name
@@ -54,7 +54,7 @@ def test_wires_the_worked_example() -> None:
 
 
 def test_tells_every_pod_the_hosts_of_every_task() -> None:
-    data = made(demo(), "ConfigMap")["demo-svc"]["data"]
+    data = by_name(demo(), "ConfigMap")["demo-svc"]["data"]
     assert data == {
         "master.host": "demo-master-0.demo",
         "VC_MASTER_HOSTS": "demo-master-0.demo",
@@ -67,38 +67,38 @@ def test_tells_every_pod_the_hosts_of_every_task() -> None:
 
 def test_a_dash_in_a_tasks_name_is_an_underscore_in_its_variables() -> None:
     manifest = job(task("master", 1), task("eval-uator", 1))
-    assert {"VC_EVAL_UATOR_HOSTS", "VC_EVAL_UATOR_NUM"} <= env(made(manifest)["demo-master-0"]).keys()
-    assert "eval_uator.host" in made(manifest, "ConfigMap")["demo-svc"]["data"]
+    assert {"VC_EVAL_UATOR_HOSTS", "VC_EVAL_UATOR_NUM"} <= env(by_name(manifest)["demo-master-0"]).keys()
+    assert "eval_uator.host" in by_name(manifest, "ConfigMap")["demo-svc"]["data"]
 
 
 def test_adds_svc_by_itself_with_a_network_policy() -> None:
-    assert list(made(demo(), "Service")) == ["demo"]
-    policy = made(demo(), "NetworkPolicy")["demo"]["spec"]
+    assert list(by_name(demo(), "Service")) == ["demo"]
+    policy = by_name(demo(), "NetworkPolicy")["demo"]["spec"]
     assert policy["podSelector"] == policy["ingress"][0]["from"][0]["podSelector"]
     quiet = {"pytorch": [], "svc": ["--disable-network-policy", "--publish-not-ready-addresses=true"]}
-    assert made(demo(plugins=quiet), "NetworkPolicy") == {}
-    assert made(demo(plugins=quiet), "Service")["demo"]["spec"]["publishNotReadyAddresses"] is True
+    assert by_name(demo(plugins=quiet), "NetworkPolicy") == {}
+    assert by_name(demo(plugins=quiet), "Service")["demo"]["spec"]["publishNotReadyAddresses"] is True
 
 
 def test_wires_nothing_without_a_master_task() -> None:
-    pods = made(job(task("leader", 1), task("worker", 1)))
+    pods = by_name(job(task("leader", 1), task("worker", 1)))
     assert all("RANK" not in env(pod) for pod in pods.values())
     assert all("ports" not in pod["spec"]["containers"][0] for pod in pods.values())
 
 
 def test_gives_other_tasks_an_address_but_no_rank_and_does_not_count_them() -> None:
-    pods = made(job(task("master", 1), task("worker", 1), task("eval", 1)))
+    pods = by_name(job(task("master", 1), task("worker", 1), task("eval", 1)))
     assert env(pods["demo-eval-0"])["WORLD_SIZE"] == "2"
     assert "RANK" not in env(pods["demo-eval-0"])
 
 
 def test_gives_two_masters_the_same_rank() -> None:
-    pods = made(job(task("master", 2), task("worker", 1)))
+    pods = by_name(job(task("master", 2), task("worker", 1)))
     assert [env(pod)["RANK"] for pod in pods.values()] == ["0", "0", "1"]
 
 
 def test_a_bad_port_becomes_zero_and_flags_after_it_are_lost() -> None:
-    pods = made(demo(plugins={"pytorch": ["--port=abc", "--worker=x"]}))
+    pods = by_name(demo(plugins={"pytorch": ["--port=abc", "--worker=x"]}))
     assert env(pods["demo-worker-0"])["MASTER_PORT"] == "0"
     assert env(pods["demo-worker-0"])["RANK"] == "1"
 
@@ -106,18 +106,18 @@ def test_a_bad_port_becomes_zero_and_flags_after_it_are_lost() -> None:
 def test_does_not_open_a_port_twice() -> None:
     manifest = demo()
     manifest["spec"]["tasks"][0]["template"]["spec"]["containers"][0]["ports"] = [{"containerPort": 23456}]
-    assert made(manifest)["demo-master-0"]["spec"]["containers"][0]["ports"] == [{"containerPort": 23456}]
+    assert by_name(manifest)["demo-master-0"]["spec"]["containers"][0]["ports"] == [{"containerPort": 23456}]
 
 
 def test_a_hostname_of_the_template_is_the_masters_address_and_counts_once() -> None:
     manifest = job(task("master", 1, hostname="boss", subdomain="hq"), task("worker", 2, hostname="w"))
-    assert env(made(manifest)["demo-worker-0"])["MASTER_ADDR"] == "boss.hq"
-    assert made(manifest, "ConfigMap")["demo-svc"]["data"]["VC_WORKER_NUM"] == "1"
+    assert env(by_name(manifest)["demo-worker-0"])["MASTER_ADDR"] == "boss.hq"
+    assert by_name(manifest, "ConfigMap")["demo-svc"]["data"]["VC_WORKER_NUM"] == "1"
 
 
 def test_waits_for_the_master_only_when_asked() -> None:
-    assert "initContainers" not in made(demo())["demo-worker-0"]["spec"]
-    pods = made(demo(plugins={"pytorch": ["--wait-master-enabled", "--wait-master-timeout=60"]}))
+    assert "initContainers" not in by_name(demo())["demo-worker-0"]["spec"]
+    pods = by_name(demo(plugins={"pytorch": ["--wait-master-enabled", "--wait-master-timeout=60"]}))
     assert "initContainers" not in pods["demo-master-0"]["spec"]
     waiting = pods["demo-worker-0"]["spec"]["initContainers"][0]
     assert waiting["image"] == "busybox:1.36.1"
@@ -128,22 +128,22 @@ def test_waits_for_the_master_only_when_asked() -> None:
 def test_an_omitted_count_is_no_pod() -> None:
     manifest = demo()
     del manifest["spec"]["tasks"][1]["replicas"]
-    assert list(made(manifest)) == ["demo-master-0"]
+    assert list(by_name(manifest)) == ["demo-master-0"]
 
 
 def test_ssh_mounts_keys_and_lists_all_hosts() -> None:
     manifest = demo(plugins={"ssh": ["--ssh-key-file-path=/home/me/.ssh", "--ssh-port=99999"], "env": []})
-    pod = made(manifest)["demo-worker-1"]
+    pod = by_name(manifest)["demo-worker-1"]
     assert pod["spec"]["volumes"][0]["secret"]["defaultMode"] == 0o644
     mount = {"name": "demo-ssh", "mountPath": "/home/me/.ssh", "subPath": ".ssh"}
     assert pod["spec"]["containers"][0]["volumeMounts"] == [mount]
     assert env(pod) == {"VK_TASK_INDEX": "1", "VC_TASK_INDEX": "1"}
     assert "hostname" not in pod["spec"]
-    secret = made(manifest, "Secret")["demo-ssh"]["data"]
+    secret = by_name(manifest, "Secret")["demo-ssh"]["data"]
     assert set(secret) == {"id_rsa", "id_rsa.pub", "authorized_keys", "config"}
     config = base64.b64decode(secret["config"]).decode()
     assert "Host demo-worker-1\n  HostName demo-worker-1.demo\n  Port 22\n" in config  # 99999 is no port
-    usual = made(demo(plugins={"ssh": []}))["demo-master-0"]["spec"]["volumes"][0]["secret"]
+    usual = by_name(demo(plugins={"ssh": []}))["demo-master-0"]["spec"]["volumes"][0]["secret"]
     assert usual["defaultMode"] == 0o600
 
 
@@ -154,7 +154,7 @@ def test_the_gang_is_all_pods_and_counts_what_they_request() -> None:
             "requests": {"cpu": "500m", "memory": "1Gi", "nvidia.com/gpu": "1"},
             "limits": {"nvidia.com/gpu": "1", "memory": "2Gi"},
         }
-    group = made(manifest, "PodGroup")["demo-U"]["spec"]
+    group = by_name(manifest, "PodGroup")["demo-U"]["spec"]
     assert group["minMember"] == 3
     assert group["minTaskMember"] == {"master": 1, "worker": 2}
     assert (group["queue"], group["priorityClassName"]) == ("research", "high")
@@ -175,30 +175,31 @@ def test_limits_alone_are_not_counted_in_the_gang() -> None:
     manifest = demo()
     for item in manifest["spec"]["tasks"]:
         item["template"]["spec"]["containers"][0]["resources"] = {"limits": {"nvidia.com/gpu": 1}}
-    assert made(manifest, "PodGroup")["demo-U"]["spec"]["minResources"] == {"count/pods": "3", "pods": "3"}
+    assert by_name(manifest, "PodGroup")["demo-U"]["spec"]["minResources"] == {"count/pods": "3", "pods": "3"}
 
 
 def test_a_smaller_gang_takes_the_tasks_of_higher_priority_first() -> None:
     manifest = job(task("master", 1), task("worker", 2, priorityClassName="high"), minAvailable=2)
     manifest["spec"]["tasks"][0]["template"]["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "8"}}
-    by_order = made(manifest, "PodGroup")["demo-U"]["spec"]["minResources"]
+    by_order = by_name(manifest, "PodGroup")["demo-U"]["spec"]["minResources"]
     assert by_order["cpu"] == "8"
-    by_priority = made(manifest, "PodGroup", Site(uid="U", priorities={"high": 10}))["demo-U"]["spec"]["minResources"]
+    site = Site(uid="U", priorities={"high": 10})
+    by_priority = by_name(manifest, "PodGroup", site)["demo-U"]["spec"]["minResources"]
     assert "cpu" not in by_priority
 
 
 def test_a_gang_below_the_task_minima_takes_whole_tasks_in_order() -> None:
     manifest = job({**task("master", 3), "minAvailable": 1}, task("worker", 2), minAvailable=2)
     manifest["spec"]["tasks"][0]["template"]["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "1"}}
-    assert made(manifest, "PodGroup")["demo-U"]["spec"]["minResources"]["cpu"] == "2"
+    assert by_name(manifest, "PodGroup")["demo-U"]["spec"]["minResources"]["cpu"] == "2"
     manifest["spec"]["minAvailable"] = 3  # now the minima fit, and count first
-    assert made(manifest, "PodGroup")["demo-U"]["spec"]["minResources"]["cpu"] == "1"
+    assert by_name(manifest, "PodGroup")["demo-U"]["spec"]["minResources"]["cpu"] == "1"
 
 
 def test_task_minima_make_the_gang_when_the_job_names_none() -> None:
     manifest = demo()
     manifest["spec"]["tasks"][1]["minAvailable"] = 1
-    group = made(manifest, "PodGroup")["demo-U"]["spec"]
+    group = by_name(manifest, "PodGroup")["demo-U"]["spec"]
     assert (group["minMember"], group["minTaskMember"]) == (2, {"master": 1, "worker": 1})
     assert group["minResources"]["pods"] == "2"
 
@@ -208,9 +209,9 @@ def test_partitions_become_sub_groups() -> None:
     worker = manifest["spec"]["tasks"][1]
     worker["replicas"] = 4
     worker["partitionPolicy"] = {"totalPartitions": 2, "partitionSize": 2, "minPartitions": 1}
-    pods = made(manifest)
+    pods = by_name(manifest)
     assert [pods[f"demo-worker-{i}"]["metadata"]["labels"]["volcano.sh/partition-id"] for i in range(4)] == list("0011")
-    group = made(manifest, "PodGroup")["demo-U"]["spec"]
+    group = by_name(manifest, "PodGroup")["demo-U"]["spec"]
     assert group["minTaskMember"]["worker"] == 2
     assert group["subGroupPolicy"][0]["matchLabelKeys"] == ["volcano.sh/partition-id"]
 
@@ -221,33 +222,33 @@ def test_of_the_jobs_own_metadata_only_volcanos_reaches_the_pods() -> None:
     manifest["metadata"]["annotations"] = {"note": "x", "volcano.sh/jdb-max-unavailable": "1"}
     both = copy.deepcopy(manifest)
     both["metadata"]["annotations"]["volcano.sh/jdb-min-available"] = "2"
-    assert "volcano.sh/jdb-max-unavailable" not in made(both)["demo-worker-0"]["metadata"]["annotations"]
-    meta = made(manifest)["demo-worker-0"]["metadata"]
+    assert "volcano.sh/jdb-max-unavailable" not in by_name(both)["demo-worker-0"]["metadata"]["annotations"]
+    meta = by_name(manifest)["demo-worker-0"]["metadata"]
     assert "team" not in meta["labels"]
     assert meta["labels"]["volcano.sh/preemptable"] == "true"
     assert "note" not in meta["annotations"]
     assert meta["annotations"]["volcano.sh/jdb-max-unavailable"] == "1"
-    assert made(manifest, "PodGroup")["demo-U"]["metadata"]["labels"]["team"] == "vision"
+    assert by_name(manifest, "PodGroup")["demo-U"]["metadata"]["labels"]["team"] == "vision"
 
 
 def test_job_volumes_are_mounted_once_per_claim_and_made_where_asked() -> None:
-    wanted = [{"mountPath": "/a", "volumeClaimName": "c"}, {"mountPath": "/b", "volumeClaim": {"accessModes": ["x"]}}]
-    manifest = demo(volumes=[*wanted, {"mountPath": "/c", "volumeClaimName": "c"}])
-    mounts = made(manifest)["demo-master-0"]["spec"]["containers"][0]["volumeMounts"]
+    volumes = [{"mountPath": "/a", "volumeClaimName": "c"}, {"mountPath": "/b", "volumeClaim": {"accessModes": ["x"]}}]
+    manifest = demo(volumes=[*volumes, {"mountPath": "/c", "volumeClaimName": "c"}])
+    mounts = by_name(manifest)["demo-master-0"]["spec"]["containers"][0]["volumeMounts"]
     assert [mount["mountPath"] for mount in mounts] == ["/a", "/b", "/etc/volcano"]
-    assert len(made(manifest, "PersistentVolumeClaim")) == 1
+    assert len(by_name(manifest, "PersistentVolumeClaim")) == 1
 
 
 def test_the_jobs_priority_and_scheduler_reach_pods_that_have_none() -> None:
     manifest = job(task("master", 1, priorityClassName="own"), task("worker", 1), priorityClassName="high")
-    pods = made(manifest)
+    pods = by_name(manifest)
     assert pods["demo-master-0"]["spec"]["priorityClassName"] == "own"
     assert pods["demo-worker-0"]["spec"]["priorityClassName"] == "high"
     assert pods["demo-worker-0"]["spec"]["schedulerName"] == "volcano"
 
 
 def test_host_network_brings_its_dns_policy() -> None:
-    pod = made(job(task("master", 1, hostNetwork=True)))["demo-master-0"]
+    pod = by_name(job(task("master", 1, hostNetwork=True)))["demo-master-0"]
     assert pod["spec"]["dnsPolicy"] == "ClusterFirstWithHostNet"
 
 
@@ -277,7 +278,7 @@ def test_refuses_what_volcano_would_refuse_or_choke_on(change: Json, said: str) 
 def test_drops_what_the_api_server_would_not_store() -> None:
     manifest = job(task("master", 1, priorityClass="slip of the pen"))
     manifest["spec"]["tasks"][0]["template"]["spec"]["containers"][0]["cmd"] = ["x"]
-    pod = made(manifest)["demo-master-0"]["spec"]
+    pod = by_name(manifest)["demo-master-0"]["spec"]
     assert "priorityClass" not in pod
     assert "cmd" not in pod["containers"][0]
 
