@@ -1,4 +1,4 @@
-"""The one tree of errors that say what is wrong, where, and how to fix it; each has the exit status of a command."""
+"""The one tree of errors: each names what is wrong, where, and the fix, and has the exit status of a command."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-BUSY = {429, 500, 502, 503, 504}  # what the API server, or a proxy before it, says for a while
+BUSY = {429, 500, 502, 503, 504}  # temporary answers of the API server or of a proxy before it
 GOT_LIMIT = 120  # characters of the offending value that a message shows
 
 
@@ -29,36 +29,36 @@ def shown(value: object) -> str:
 
 
 class GangplankError(Exception):
-    """Something that the user can put right; the message says how."""
+    """Something that the user can fix; the message explains how."""
 
     exit_code = 1
 
 
-class Unreadable(GangplankError):  # noqa: N818  it says what is wrong with a file
-    """A file that cannot be read; the message says which, why and what to do."""
+class Unreadable(GangplankError):  # noqa: N818  the name describes the file
+    """A file that cannot be read; the message names the file, the reason and the fix."""
 
     exit_code = 3
 
 
 class KubeError(GangplankError):
-    """The cluster cannot be asked, or says no; the message says which and what to do."""
+    """The cluster does not answer, or refuses; the message explains which and gives the fix."""
 
     exit_code = 4
 
     def __init__(self, message: str, status: int = 0, silence: str = "") -> None:
-        """Take the HTTP status of its answer, or why there was no answer."""
+        """Take the HTTP status of the answer, or the reason for having none."""
         super().__init__(message)
         self.status, self.silence = status, silence
 
     @property
     def outage(self) -> bool:
-        """Whether the same request may be answered later: no answer, or a server that is too busy or about to stop."""
+        """Whether the same request may succeed later: no answer, or a server that is too busy or about to stop."""
         return bool(self.silence) or self.status in BUSY
 
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing that is wrong: where, what was there, what should be there, and what to do."""
+    """One thing that is wrong: the place, what it has, what it should have (with the reason), and an instruction."""
 
     path: str
     got: str
@@ -72,7 +72,7 @@ class Problem:
 
 
 class SpecError(GangplankError):
-    """A job that cannot be what its author means; carries all problems at once.
+    """A description that cannot be carried out; has all problems at once.
 
     >>> print(SpecError([Problem("workers", '"two"', "a whole number >= 0")], source="jobs/a.yml"))
     jobs/a.yml: 1 problem

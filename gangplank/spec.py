@@ -1,4 +1,4 @@
-"""A training job as typed values: what parse_job makes and every back-end reads."""
+"""A training job as typed values: parse_job makes it, every back-end reads it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Volume:
     mount: str
     on: str = "all"  # or "master"
     read_only: bool = False
-    access: str = ""  # ReadWriteOnce, ReadOnlyMany, ReadWriteMany, ReadWriteOncePod; empty: not told
+    access: str = ""  # ReadWriteOnce, ReadOnlyMany, ReadWriteMany, ReadWriteOncePod; empty: not stated
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""How a message shows many things, and what somebody else wrote."""
+"""How a message shows tables, long lists and third-party text."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ UNSEEN = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\ud800-\udfff]")  # control cha
 
 
 def plain(text: str) -> str:
-    r"""A line that somebody else wrote, with nothing in it that a terminal would obey.
+    r"""A third-party line without anything that a terminal would obey.
 
     >>> plain("\x1b[2J 10%\r")
     '\\x1b[2J 10%\\r'

@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
 
 def polls(limit_s: float, poll_s: float) -> Iterator[float]:
-    """Yield at once and after each pause the seconds that have passed; the last time when `limit_s` have.
+    """Yield the seconds that have passed, at once and after each pause, for the last time after `limit_s`.
 
-    The body of the loop leaves it with its result; what comes after the loop says what was not reached.
+    The loop body returns the result; the code after the loop reports what was not reached in time.
 
     >>> [round(waited_s) for waited_s in polls(0, 0)][0]
     0
@@ -45,7 +45,7 @@ class Pause:
 
 
 def late(path: str, got: str, expected: str, limit_s: float, fix: str = "") -> str:
-    """What to say of something that did not come in time.
+    """The message about something that did not happen in time.
 
     >>> late("pod default/a", "Pending", "its end", 120, "free a place on its node")
     'pod default/a: got Pending, expected its end within 120 s. Fix: free a place on its node'

@@ -1,1 +1,1 @@
-"""What Kubernetes itself defines; pure, knows no job."""
+"""What Kubernetes itself defines; pure, and without any notion of a job."""

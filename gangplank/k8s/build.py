@@ -31,7 +31,7 @@ def clone(value: Any) -> Any:
 
 
 def owner(manifest: Json, uid: str) -> list[Json]:
-    """The reference by which an object belongs to its job and goes with it."""
+    """The reference that makes an object belong to its job and be deleted with it."""
     return [
         {
             "apiVersion": manifest["apiVersion"],

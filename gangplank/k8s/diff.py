@@ -1,4 +1,4 @@
-"""How a live value differs from a wanted one: one walk, for jobs, which controllers add to, and for what is ours."""
+"""How a live value differs from a described one: one walk, for jobs that controllers add to and for our own objects."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from collections.abc import Iterator, Mapping
 from itertools import zip_longest
 
 Path = tuple[str | int, ...]  # keys and indices, from the outside in
-Unlike = tuple[Path, object, object]  # where, wanted, live
+Unlike = tuple[Path, object, object]  # where, described, live
 
 
 def unlike(
     described: object, live: object, path: Path = (), *, exact: bool = False, entries: bool = False
 ) -> Iterator[Unlike]:
-    """Every place where `live` is not as `wanted`; an empty list, mapping or text is as good as none.
+    """Every place where `live` is not as described; an empty list, mapping or text equals a missing one.
 
-    `exact` counts keys that only `live` has, too; else they are what webhooks and controllers add. Lists of unequal
-    length are one difference, or with `entries` one for each entry.
+    `exact` also counts keys that only `live` has; without it they are what webhooks and controllers add.
+    Lists of unequal length are one difference, or with `entries` one for each entry.
 
     >>> list(unlike({"a": [1, 2], "c": {}}, {"a": [1], "b": 3}))
     [(('a',), [1, 2], [1])]
@@ -38,7 +38,7 @@ def is_empty(value: object) -> bool:
 
 
 def spelled(path: Path, *, brackets: bool = True) -> str:
-    """A path as a message has it; a key with dots is put into brackets where it is asked for.
+    """A path as a message shows it; `brackets` puts a key with dots or slashes into brackets.
 
     >>> spelled(("metadata", "labels", "a/b")), spelled(("spec", "tasks", 0, "a.b"), brackets=False)
     ('metadata.labels["a/b"]', 'spec.tasks[0].a.b')
@@ -55,18 +55,18 @@ def spelled(path: Path, *, brackets: bool = True) -> str:
 
 
 def differences(described: object, live: object) -> Iterator[str]:
-    """Where `live` is not as described, a line each; what webhooks and controllers add is no difference.
+    """Where `live` is not as described, a line each; what webhooks and controllers add does not count.
 
     >>> list(differences({"spec": {"tasks": [{"replicas": 2}]}}, {"spec": {"tasks": [{"replicas": 3, "extra": 3}]}}))
-    ['spec.tasks[0].replicas: there is 3, described 2']
+    ['spec.tasks[0].replicas: got 3, described 2']
     >>> list(differences({"a": [1, 2]}, {"a": [1], "b": 1}))
-    ['a: there are 1 entries, described 2']
+    ['a: got a list of 1, described a list of 2']
     >>> list(differences({"args": [], "command": ["a"]}, {"command": ["a"]}))
     []
     """
     for path, value, live_value in unlike(described, live):
         where = spelled(path, brackets=False)
         if isinstance(value, list) and isinstance(live_value, list):
-            yield f"{where}: there are {len(live_value)} entries, described {len(value)}"
+            yield f"{where}: got a list of {len(live_value)}, described a list of {len(value)}"
         else:
-            yield f"{where}: there is {live_value!r}, described {value!r}"
+            yield f"{where}: got {live_value!r}, described {value!r}"

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc]  # either of two base classes
-    """Writes equal parts in full, and text of several lines as a block that a person can read."""
+    """Writes equal parts in full, and text of several lines as a readable block."""
 
     def ignore_aliases(self, _data: object) -> bool:
         """Never refer to an equal part elsewhere."""

@@ -1,4 +1,4 @@
-"""Checks that a manifest has the form that the back-ends read, so that they can read it without asking."""
+"""Checks that a manifest has the form that the back-ends read, so that they need not check it themselves."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Each(dict[str, Any]):
 
 
 class Named(dict[str, Any]):
-    """A mapping of forms that must have a name, since its list is told apart by it."""
+    """A mapping of forms that must have a name, which identifies it in its list."""
 
 
 def each(form: Any) -> Each:
@@ -37,7 +37,7 @@ class Amount(str):
     __slots__ = ()
 
 
-# What a pod and a container may have; the API server drops other keys of a stored pod template without a word.
+# What a pod and a container may have; the API server silently drops other keys of a stored pod template.
 # https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1/
 POD_KEYS = frozenset(
     "activeDeadlineSeconds affinity automountServiceAccountToken containers dnsConfig dnsPolicy enableServiceLinks "
@@ -81,11 +81,11 @@ POD = {
 }
 META = {"name": str, "namespace": str, "labels": TEXTS, "annotations": TEXTS}
 TEMPLATE = {"metadata": {**META, "finalizers": [str]}, "spec": POD}
-MOST = 100_000  # pods that one manifest may make; more is a slip of the finger
+MOST = 100_000  # pods that one manifest may make; more is a typing error
 
 
 def without_nulls(value: Any) -> Any:
-    """A deep copy in which no mapping has a null: to the API server a null is as good as absent.
+    """A deep copy in which no mapping has a null: to the API server a null equals a missing key.
 
     >>> without_nulls({"a": None, "b": [{"c": None}]})
     {'b': [{}]}

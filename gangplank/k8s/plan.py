@@ -11,13 +11,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """Nothing where `refused` says why not; else remove, then write, each in this order."""
+    """Nothing if `refused` gives a reason; else remove, then write, each in this order."""
 
     refused: tuple[str, ...] = ()
     differences: tuple[object, ...] = ()  # of wanted and live; each can be printed
     remove: tuple[Json, ...] = ()
     write: tuple[Json, ...] = ()
-    notes: tuple[str, ...] = ()  # what will come of it
+    notes: tuple[str, ...] = ()  # consequences that the user should know
 
     @property
     def changes(self) -> bool:

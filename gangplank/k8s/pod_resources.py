@@ -87,7 +87,7 @@ def pod_sum(pod: Json, side: str) -> Amounts:
         if name in POD_LEVEL or name.startswith("hugepages-"):
             total[name] = value
     overhead = amounts(pod.get("overhead"))
-    if side == "limits":  # overhead counts only where there is a limit
+    if side == "limits":  # overhead counts only for resources with a limit
         overhead = {name: value for name, value in overhead.items() if name in total}
     return add(total, overhead)
 
@@ -102,7 +102,7 @@ def is_extended(name: str) -> bool:
 
 
 def usage(pod: Json) -> Amounts:
-    """What one pod counts as in a quota, with devices under their plain names too, as Volcano wants them."""
+    """What one pod counts as in a quota, with devices also under their plain names, as Volcano expects."""
     one = Sum(Fraction(1), binary=False)
     counted: Amounts = {"count/pods": one, "pods": one}
     for name, value in pod_sum(pod, "requests").items():

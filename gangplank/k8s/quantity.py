@@ -27,7 +27,7 @@ _FORM = re.compile(rf"([+-]?){PATTERN}", re.ASCII)
 
 
 def parse(text: str) -> Fraction:
-    """The exact value of a quantity in its base unit (cores, bytes, pieces); ValueError if it is none.
+    """The exact value of a quantity in its base unit (cores, bytes, pieces); ValueError if it is not one.
 
     >>> parse("500m"), parse("1Gi"), parse("1e3")
     (Fraction(1, 2), Fraction(1073741824, 1), Fraction(1000, 1))
@@ -81,7 +81,7 @@ def canonical(value: Fraction, *, binary: bool = False) -> str:
 
 
 def normal(text: str) -> str:
-    """A quantity as the API server gives it back.
+    """A quantity as the API server returns it.
 
     >>> normal("0.5"), normal("1000m"), normal("1024Mi"), normal("1024")
     ('500m', '1', '1Gi', '1024')

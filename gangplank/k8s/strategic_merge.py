@@ -9,7 +9,7 @@ from typing import Any
 
 from gangplank.k8s.build import clone
 
-# Lists that are merged item by item, by the key that tells items apart; all other lists are replaced.
+# Lists that are merged item by item, by the key that identifies an item; all other lists are replaced.
 KEYS = {
     "replicatedJobs": "name",
     "containers": "name",

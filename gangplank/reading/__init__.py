@@ -1,1 +1,1 @@
-"""Text becomes checked values; pure but for files.py, knows no job."""
+"""Text becomes checked values; pure but for files.py, and without any notion of a job."""

@@ -1,7 +1,7 @@
 """Reads the fields of a mapping one by one, converts each once, and collects what is wrong instead of stopping.
 
 Values come from YAML (where `no` is false, `1_000` is 1000 and `12:30` is 750), from Ansible (where "8" may stand for
-8) or from JSON. Text is never made of a number or a boolean: what the author wrote is then already lost.
+8) or from JSON. A number or a boolean is never turned into text: what the author wrote is already lost by then.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Problems = list[Problem]
 _INTEGER = re.compile(r"[+-]?\d{1,18}", re.ASCII)
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,3})?", re.ASCII)
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
-DEPTH = 64  # nesting beyond this is no job
+DEPTH = 64  # a job is never nested deeper
 
 
 def plain(value: object, depth: int = 0) -> Any:
@@ -76,7 +76,7 @@ class Fields:
     def text(
         self, name: str, default: str = "", *, need: bool = False, what: str = "text", ok: re.Pattern[str] | None = None
     ) -> str:
-        """A field of text, without control characters, that matches a pattern where there is one."""
+        """A field of text, without control characters, that matches a pattern if one is given."""
         value = self.raw(name)
         if value is None:
             if need or name in self.map:
@@ -115,7 +115,9 @@ class Fields:
 
     def maybe(self, name: str, minimum: int = 0) -> int | None:
         """A whole number that may be left out."""
-        return self.integer(name, minimum, minimum) if self.map.get(name) is not None else (self.raw(name), None)[1]
+        if self.raw(name) is None:
+            return None
+        return self.integer(name, minimum, minimum)
 
     def number(self, name: str, default: float, minimum: float, maximum: float) -> float:
         """A finite number within bounds."""
@@ -123,7 +125,7 @@ class Fields:
         if isinstance(value, str) and _NUMBER.fullmatch(value):
             value = float(value)
         usable = isinstance(value, int | float) and not isinstance(value, bool)
-        if not usable or not minimum <= value <= maximum:  # not a number is in no bounds
+        if not usable or not minimum <= value <= maximum:  # NaN is never within bounds
             self.bad(name, value, f"a number from {minimum:g} to {maximum:g}")
             return default
         return float(value)
@@ -199,7 +201,7 @@ class Fields:
         return tuple(mappings)
 
     def pairs(self, name: str, check: Callable[[str, str], str] | None = None) -> dict[str, str]:
-        """A mapping from text to text; check(key, value) says what is expected when it is not so, else ""."""
+        """A mapping from text to text; check(key, value) is what was expected, or "" if the pair is fine."""
         inner = Fields(self.raw(name), self.at(name), self.problems)
         result = {}
         for key in inner.map:
@@ -217,7 +219,7 @@ class Fields:
         return Fields(self.raw(name), self.at(name), self.problems)
 
     def done(self) -> None:
-        """Refuse every field that nobody read, naming the nearest known one."""
+        """Refuse every field that no reader asked for, naming the nearest known one."""
         for name in self.map:
             if name not in self.known:
                 fields = ", ".join(sorted(set(self.known)))
@@ -225,7 +227,7 @@ class Fields:
 
 
 def near(word: str, options: Collection[str]) -> str:
-    """A hint at what was probably meant.
+    """The option that was probably meant, as a question.
 
     >>> near("worker", ["workers", "masters"])
     'Did you mean workers?'

@@ -1,11 +1,11 @@
-"""The text of files that a person names, and what is told when one cannot be read."""
+"""The text of files named by the user, or an error that names the file and the fix."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
 
-from gangplank.errors import Unreadable
+from gangplank.errors import Problem, Unreadable
 
 JOB_FILE = "give the path of a job file, e.g. jobs/digits.yml"
 
@@ -16,7 +16,8 @@ def read(name: str, errors: str = "strict", fix: str = JOB_FILE) -> str:
         data = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
         return data.decode("utf-8-sig", errors)
     except UnicodeDecodeError as error:
-        raise Unreadable(f"{name}: byte {error.start} is no UTF-8; save the file as UTF-8") from None
+        got = f"a byte that is not UTF-8, at {error.start}"
+        raise Unreadable(str(Problem(name, got, "UTF-8 text", "save the file as UTF-8"))) from None
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        raise Unreadable(f"{name}: {reason}; {fix}") from None
+        raise Unreadable(str(Problem(name, reason, "a file that can be read", fix))) from None

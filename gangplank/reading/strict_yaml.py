@@ -1,4 +1,4 @@
-"""Reads YAML as people mean it: what YAML 1.1 would silently turn into something else is refused, with its line.
+"""Reads YAML as its author meant it: what YAML 1.1 would silently turn into something else is refused with its line.
 
 Ansible, Helm and this library read the same job file, each with rules of its own for bare words such as no, 12:30 or
 1_000. Refusing them is the one reading on which all agree.
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from gangplank.reading.fields import Problems
 
 TRUE_FALSE = ("true", "false")  # the two booleans that every YAML knows
-LIMIT = 4 * 2**20  # bytes of a file; more is no job
+LIMIT = 4 * 2**20  # bytes of a file; a job is never larger
 DEPTH = 100  # nesting; more is an attack or an accident
 NODES = 1_000_000  # values of a file, every alias written out
 
@@ -31,7 +31,7 @@ TRAPS: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"[-+]?0[0-9_]+"), "an octal number"),
     (re.compile(r"[-+]?0[bxo][0-9a-fA-F_]+"), "a number of another base"),
     (re.compile(r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}.*"), "a date"),
-    (re.compile(r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)"), "no finite number"),
+    (re.compile(r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)"), "a number that is not finite"),
 )
 
 
@@ -52,9 +52,9 @@ def mapping(loader: Loader, node: yaml.MappingNode) -> dict[Hashable, Any]:
     for key_node, value_node in node.value:
         key = loader.construct_object(key_node, deep=True)
         if key is True and key_node.value == "on":
-            key = "on"  # a field's name: no reader is misled by it, once it is text
+            key = "on"  # the name of a field, which is clear once it is text
         if not isinstance(key, str | int | float | bool | None):
-            raise yaml.constructor.ConstructorError(None, None, "a key that is no plain word", key_node.start_mark)
+            raise yaml.constructor.ConstructorError(None, None, "a key that is not a plain word", key_node.start_mark)
         if key in pairs:
             raise yaml.constructor.ConstructorError(None, None, f"the key {key!r} twice", key_node.start_mark)
         pairs[key] = loader.construct_object(value_node, deep=True)
@@ -84,7 +84,7 @@ def documents(text: str, source: str, *, strict: bool) -> list[Any]:
             if not problems:
                 values.append(loader.construct_document(node))
     except yaml.MarkedYAMLError as error:
-        problems.append(_told(error))
+        problems.append(_problem_of(error))
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         fix = "save it as UTF-8 text" if "unacceptable" in str(error) or "character" in str(error) else ""
         problems.append(Problem("file", str(error).splitlines()[0] or "what YAML cannot hold", "YAML", fix))
@@ -93,14 +93,16 @@ def documents(text: str, source: str, *, strict: bool) -> list[Any]:
     return [item for item in values if item is not None]
 
 
-def _told(error: yaml.MarkedYAMLError) -> Problem:
-    """What PyYAML found, with its line."""
+def _problem_of(error: yaml.MarkedYAMLError) -> Problem:
+    """PyYAML's error, with its line."""
     mark = error.problem_mark or error.context_mark
     where = f"line {mark.line + 1}, column {mark.column + 1}" if mark else "file"
     what = error.problem or error.context or "something"
     if "twice" in what:
-        return Problem(where, what, "each key once", "a later value would silently win")
-    return Problem(where, what, "YAML", "tabs do not indent" if "\\t" in what else "")
+        return Problem(where, what, "each key once (a later value would silently win)", "remove one of them")
+    if "\\t" in what:
+        return Problem(where, what, "YAML, in which tabs do not indent", "indent with spaces")
+    return Problem(where, what, "YAML")
 
 
 def _walk(root: yaml.Node | None, problems: Problems, *, strict: bool) -> None:
@@ -111,9 +113,8 @@ def _walk(root: yaml.Node | None, problems: Problems, *, strict: bool) -> None:
         node, depth = stack.pop()
         if id(node) in visited:
             if not isinstance(node, yaml.ScalarNode) and strict:
-                problems.append(
-                    Problem(_line(node), "an alias", "each value written out", "anchors hide what a job is")
-                )
+                expected = "each value written out (anchors hide what a job is)"
+                problems.append(Problem(_line(node), "an alias", expected, "replace the alias with the value"))
                 return
             continue
         visited.add(id(node))
@@ -152,7 +153,7 @@ def _scalar(node: yaml.ScalarNode, problems: Problems) -> None:
         if pattern.fullmatch(node.value):
             fix = f'write "{node.value}" for the text, or the plain number or true or false that you mean'
             problems.append(
-                Problem(_line(node), f"the bare word {node.value}", f"no word that YAML reads as {kind}", fix)
+                Problem(_line(node), f"the bare word {node.value}", f"a word that YAML does not read as {kind}", fix)
             )
             return
 

@@ -169,7 +169,7 @@ def test_the_role_leaves_a_job_alone_refuses_a_change_and_replaces_when_told(
     file = described("again", workers=3)
     refused = train(file, kubeconfig)
     assert refused.returncode == 2
-    assert "spec.tasks[1].replicas: there is 2, described 3" in refused.stdout
+    assert "spec.tasks[1].replicas: got 2, described 3" in refused.stdout
     assert "-e training_job_replace=true" in refused.stdout
     assert "changed=1" in train(file, kubeconfig, "--check", training_job_replace=True).stdout
     assert cluster.call("GET", f"{where}/again")["metadata"]["uid"] == first

@@ -27,13 +27,13 @@ def test_what_others_add_and_what_is_empty_is_no_difference_of_a_job(described: 
 @pytest.mark.parametrize(
     ("described", "live", "line"),
     [
-        ({"a": 0}, {}, "a: there is None, described 0"),
-        ({"a": False}, {}, "a: there is None, described False"),
-        ({"a": [1]}, {"a": []}, "a: there are 0 entries, described 1"),
-        ({"a": []}, {"a": [1]}, "a: there are 1 entries, described 0"),
-        ({"a": [{"b": [1, 2]}]}, {"a": [{"b": [3]}]}, "a[0].b: there are 1 entries, described 2"),
-        ({"a": {"b": 1}}, {"a": 1}, "a: there is 1, described {'b': 1}"),
-        ({"labels": {"a/b.c": "x"}}, {"labels": {"a/b.c": "y"}}, "labels.a/b.c: there is 'y', described 'x'"),
+        ({"a": 0}, {}, "a: got None, described 0"),
+        ({"a": False}, {}, "a: got None, described False"),
+        ({"a": [1]}, {"a": []}, "a: got a list of 0, described a list of 1"),
+        ({"a": []}, {"a": [1]}, "a: got a list of 1, described a list of 0"),
+        ({"a": [{"b": [1, 2]}]}, {"a": [{"b": [3]}]}, "a[0].b: got a list of 1, described a list of 2"),
+        ({"a": {"b": 1}}, {"a": 1}, "a: got 1, described {'b': 1}"),
+        ({"labels": {"a/b.c": "x"}}, {"labels": {"a/b.c": "y"}}, "labels.a/b.c: got 'y', described 'x'"),
     ],
 )
 def test_what_differs_is_one_line(described: Any, live: Any, line: str) -> None:

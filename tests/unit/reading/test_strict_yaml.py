@@ -29,8 +29,8 @@ def refusal(text: str, *, strict: bool = True) -> str:
         ("010", "octal"),
         ("0x1F", "another base"),
         ("2024-01-01", "a date"),
-        (".inf", "no finite number"),
-        (".nan", "no finite number"),
+        (".inf", "a number that is not finite"),
+        (".nan", "a number that is not finite"),
     ],
 )
 def test_refuses_bare_words_that_readers_read_differently(word: str, kind: str) -> None:
@@ -61,7 +61,7 @@ def test_refuses_a_key_that_stands_twice(strict: bool) -> None:
         ("a:\n\t- b", "tabs do not indent"),
         ("a: &x [1]\nb: *x", "anchors hide"),
         ("a: !!python/object:os.system x", "constructor"),
-        ("? [a]\n: 1", "no plain word"),
+        ("? [a]\n: 1", "not a plain word"),
         ("\x00", "UTF-8"),
         ("[" * 5000, "recursion"),
         ("a: " + "b" * 5_000_000, "at most"),
