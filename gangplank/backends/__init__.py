@@ -1,4 +1,4 @@
-"""The back-ends: the ways to run a job, each a folder here whose backend.py says all that is asked of one."""
+"""The back-ends: the ways to run a job, each a folder here whose backend.py holds all facts about it."""
 
 from __future__ import annotations
 

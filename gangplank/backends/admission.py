@@ -19,5 +19,5 @@ def of_pod(pod: str) -> str:
 def of_template(
     name: str, group: str, *resources: str, template: str = "object.spec.template", order: int = 100
 ) -> Path:
-    """A kind that makes pods of one template: its pods are judged too, but who submits it is refused at once."""
+    """A kind that makes pods of one template: its pods are judged too, but only this refusal reaches the submitter."""
     return Path(name, group, resources, queues=of_pod(template), templates=f"[{template}]", order=order)

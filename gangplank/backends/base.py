@@ -1,4 +1,4 @@
-"""What is asked of a back-end, and small parts from which all back-ends put a job's objects together."""
+"""The facts that every back-end states, and small helpers that all of them share."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
     from gangplank.reading.fields import Fields, Problems
     from gangplank.spec import JobSpec, Json
 
-    Bad = Callable[..., None]  # path, got, expected and, where there is one, the fix
+    Bad = Callable[..., None]  # path, got, expected and, if there is one, the fix
     Rule = Callable[[JobSpec, Bad], None]
 
 UID = "<uid>"  # stands for what the API server decides
-SOURCE_LIMIT = 120  # characters of the line that says what an error is about
-RANDOM = "<random>"  # stands for what a controller draws
+SOURCE_LIMIT = 120  # characters of the line that names the object of an error
+RANDOM = "<random>"  # stands for a random part chosen by a controller
 
 
 @dataclass(frozen=True)
 class Site:
-    """What the objects of a manifest depend on beside the manifest itself."""
+    """What the objects of a manifest depend on, apart from the manifest."""
 
     uid: str = UID
     gang: bool = True  # the training operator runs with --gang-scheduler-name=volcano
@@ -42,7 +42,7 @@ class Expand(Protocol):
     """What a back-end's objects() is."""
 
     def __call__(self, manifest: Json, site: Site | None = None) -> list[Json]:
-        """All that the controllers make of a manifest."""
+        """Everything that the controllers make of a manifest."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +57,7 @@ class Wiring:
     master: str  # the name under which every replica finds rank 0
     longest: str  # the longest name that is derived from a job's, of {job}, {role}, {last} and {world}
     longest_is: str  # what that names
-    job_uid: str  # the pod's field that says which run of the job it belongs to; "": none does
+    job_uid: str  # the pod's field that identifies its run of the job; "" if none does
     unbuffered: bool  # the controller itself sets PYTHONUNBUFFERED
     mounts: tuple[str, ...]  # where the controller mounts files of the wiring
     prefixes: tuple[str, ...]  # of the labels that its controllers put on pods: no job may set one
@@ -76,9 +76,9 @@ class Path:
     resources: tuple[str, ...]
     queues: str = "[]"  # CEL: a list of text; '' is a queue that is not given
     templates: str = "[]"  # CEL: a list of pods or pod templates
-    priorities: str = "[]"  # CEL: a list of text, beside those of the templates
-    schedulers: str = "[]"  # CEL: a list of text, beside those of the templates
-    images: str = "[]"  # CEL: a list of text, beside those of the templates
+    priorities: str = "[]"  # CEL: a list of text, in addition to those of the templates
+    schedulers: str = "[]"  # CEL: a list of text, in addition to those of the templates
+    images: str = "[]"  # CEL: a list of text, in addition to those of the templates
     targets: str = "[]"  # CEL: a list of text: API version and kind of what a command is for
     exposures: str = "[]"  # CEL: a list of text: how a Service is reached, as field: value
     order: int = 100  # where its policy stands among the others, so that reviewed files stay as they are
@@ -99,7 +99,7 @@ class ApiKind(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Ends:
-    """A kind's own words, phases or types of conditions, for a job that has ended; all else is still under way."""
+    """The phases or condition types of a kind that mean a job has ended; with any other it is still running."""
 
     succeeded: frozenset[str]
     failed: frozenset[str]
@@ -124,16 +124,16 @@ class Refusal(NamedTuple):
     fix: str
 
 
-class Added(NamedTuple):
-    """A part of the job that somebody adds; of several rows the first whose pattern is found in the path counts."""
+class Addition(NamedTuple):
+    """A part that a controller or webhook adds to the job; the first row whose pattern matches the path counts."""
 
     path: str  # a regular expression
     by: str
     why: str
 
 
-class Made(NamedTuple):
-    """Who makes a kind of object beside the job's own pods, and why."""
+class Maker(NamedTuple):
+    """Who makes a kind of object in addition to the job's own pods, and why."""
 
     by: str
     why: str
@@ -149,10 +149,10 @@ class Template(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Backend:
-    """All that is asked of a back-end. No field has a default: mypy refuses a back-end that leaves a fact out."""
+    """All facts about a back-end. No field has a default: mypy refuses a back-end that leaves one out."""
 
     name: str
-    title: str  # what a person calls a manifest of it
+    title: str  # what messages call a manifest of it
     api_version: str  # of the kind that is submitted
     kind: str
     plural: str
@@ -163,16 +163,16 @@ class Backend:
     one_template: bool  # all replicas are alike: nothing can be the master's alone
     rules: tuple[Rule, ...]  # contradictions that only it has
     manifests: Callable[[JobSpec], list[Json]]  # what is submitted, the job last
-    objects: Expand  # what the controllers make of a manifest, ours or a stranger's
+    objects: Expand  # what the controllers make of any manifest, ours or third-party
     scale: Callable[[Json, int], Json]  # the merge patch that gives a live job so many workers, or SpecError
-    pitfalls: Callable[[Json], Iterator[str]]  # what a raw manifest does that its author can hardly mean
+    pitfalls: Callable[[Json], Iterator[str]]  # what a raw manifest does that its author hardly intends
     templates: Callable[[Json, Site], tuple[Json, list[Template]]]  # the job as it is admitted, its pod templates
-    adds: tuple[Added, ...]  # who adds what to the job and its pods, and why
-    makes: Mapping[str, Made]  # by kind: what is made beside the pods of the templates
+    adds: tuple[Addition, ...]  # who adds what to the job and its pods, and why
+    makes: Mapping[str, Maker]  # by kind: what is made in addition to the pods of the templates
     ends: Ends
     queue: Callable[[Json], Queue]  # where a manifest names its queue, NO_QUEUE where it goes to none
     without_queues: Callable[[Json], str]  # how to run a job that names the queue system's scheduler without it, or ""
-    evidence_id: Callable[[Json], str | None]  # what a live job's evidence is stamped with; None: that cannot be known
+    evidence_id: Callable[[Json], str | None]  # the id in the evidence of a live job; None if it cannot be known
     beside: tuple[tuple[str, str], ...]  # apiVersion and kind of what is submitted with the job, under its name
     job_kinds: tuple[JobKinds, ...]
     admission: tuple[Path, ...]  # where these kinds name what a team's admission judges
@@ -184,7 +184,7 @@ class Backend:
 
 
 def always(_item: Json) -> bool:
-    """For a kind that has nothing but training jobs."""
+    """True: every object of the kind is a training job."""
     return True
 
 
@@ -210,7 +210,7 @@ RESUBMIT = "submit the job again with other workers: gangplank delete, then gang
 
 
 def acyclic(work: Expand) -> Expand:
-    """Pause the search for cyclic garbage while plain JSON is built: it has none, and time stays linear in the pods."""
+    """Pause the cyclic garbage collector while plain JSON is built: JSON has no cycles, and time stays linear."""
 
     @functools.wraps(work)
     def paused(manifest: Json, site: Site | None = None) -> list[Json]:
@@ -226,7 +226,7 @@ def acyclic(work: Expand) -> Expand:
 
 
 def refuse(problems: Problems, manifest: Mapping[str, Any]) -> None:
-    """Raise what is wrong with a manifest, if anything is."""
+    """Raise the problems of a manifest, if it has any."""
     if problems:
         meta = manifest.get("metadata")
         name = meta.get("name") if isinstance(meta, Mapping) else None

@@ -1,4 +1,4 @@
-"""What every gang has in common, whoever asks Volcano for it."""
+"""What all gangs have in common, on every back-end that has them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from gangplank.spec import Json
 
-WHY = "the gang that the pod belongs to: none of it starts before all of it fits"
+WHY = "the gang that the pod belongs to: no pod of it starts before all fit"
 TOGETHER = "what the scheduler must place together, or not at all"
 
 
@@ -22,7 +22,7 @@ def pod_group(meta: Json, spec: Json) -> Json:
 
 
 def unrequested(parts: Iterable[tuple[str, Any]], *, limits_count: bool) -> Iterator[str]:
-    """Devices with a limit alone: a gang's admission counts requests, or limits where there is no request at all."""
+    """Devices with a limit alone: a gang's admission counts requests, or limits if no request is set at all."""
     for name, part in parts:
         pod = (part.get("template") or {}).get("spec") or {}
         for container in containers(pod):

@@ -21,7 +21,7 @@ MANAGED_BY = {"app.kubernetes.io/managed-by": "gangplank"}
 SCRIPT_FOLDER = "/opt/gangplank/script"  # where a carried script is mounted
 SCRIPT_VOLUME = "script"  # the volume it is mounted from
 DIGEST_LENGTH = 10  # hexadecimal digits of a script's digest in the name of its ConfigMap
-USER_ID = 1000  # no user of its own is needed in the image: nothing looks it up
+USER_ID = 1000  # the image needs no such user: nothing looks it up
 GPU_TOLERATION: Json = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
 
 POD_SECURITY: Json = {
@@ -145,7 +145,7 @@ def tolerations(spec: JobSpec, role: str) -> list[Json]:
 
 
 def spread(spec: JobSpec) -> Json:
-    """A wish, not a demand, that a job's pods lie on different nodes."""
+    """A preference, not a requirement, for a job's pods to be on different nodes."""
     term = {"labelSelector": {"matchLabels": {JOB_LABEL: spec.name}}, "topologyKey": "kubernetes.io/hostname"}
     wish = {"weight": 100, "podAffinityTerm": term}
     return {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [wish]}}
@@ -191,14 +191,15 @@ def template(spec: JobSpec, role: str, container: str, restart: str = "OnFailure
 def script_name(spec: JobSpec, script: Script) -> str:
     """The name of the ConfigMap that carries a script: another script has another, so an edited one is another job.
 
-    No pod that restarts sees the bytes of a later submission, and jobs of one name on two back-ends share none.
+    A restarted pod never sees the bytes of a later submission, and jobs with one name on two back-ends share nothing.
 
     >>> from gangplank.spec import JobSpec, Script
     >>> script_name(JobSpec("digits", "img", backend="volcano"), Script("/opt/gangplank/script/a.py", "pass"))
     'digits-script-3b2e6bf120'
     """
-    said = "\n".join([spec.backend, file_of(script), script.text or ""])
-    return f"{spec.name}-script-{hashlib.sha256(said.encode('utf-8', 'surrogateescape')).hexdigest()[:DIGEST_LENGTH]}"
+    identity = "\n".join([spec.backend, file_of(script), script.text or ""])
+    digest = hashlib.sha256(identity.encode("utf-8", "surrogateescape")).hexdigest()
+    return f"{spec.name}-script-{digest[:DIGEST_LENGTH]}"
 
 
 def file_of(script: Script) -> str:

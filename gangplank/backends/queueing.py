@@ -1,7 +1,7 @@
-"""Queue systems: who lets the pods of many jobs start in turn.
+"""Queue systems: what lets the pods of many jobs start in turn.
 
-A queue system is beside the back-ends, not part of one: several back-ends go through the same one, and a back-end's
-job may go through none. A back-end only states where its manifest names a queue. All else uses QUEUE_SYSTEM.
+A queue system is not part of a back-end: several back-ends use the same one, and some use none. A back-end only
+states where its manifest names a queue. Everything else uses QUEUE_SYSTEM.
 """
 
 from __future__ import annotations

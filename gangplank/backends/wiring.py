@@ -10,8 +10,8 @@ from gangplank.backends import BACKENDS
 if TYPE_CHECKING:
     from gangplank.spec import JobSpec, Json
 
-# Seconds that a node's torchrun waits for the others, instead of torch's 600. A gang starts together, so what is longer
-# is a fault; a container that gives up is started again. trainer/start.py has the same, a test keeps the two together.
+# Seconds that a node's torchrun waits for the others, instead of torch's 600. A gang starts together, so a longer
+# wait is a fault; a container that gives up is restarted. trainer/start.py has the same number; a test compares them.
 RENDEZVOUS_S = 120
 LAUNCHER = ("python3", "-m", "torch.distributed.run")  # torchrun under the name that every image has
 TRAINER = "/opt/gangplank/trainer"  # of the image; its torchrun imports torch once, not twice, for scripts beside it
@@ -84,7 +84,7 @@ def is_reserved(name: str) -> bool:
 
 
 def is_launcher(command: tuple[str, ...]) -> bool:
-    """Whether a command starts several processes per node by itself.
+    """Whether a command itself starts several processes per node.
 
     >>> is_launcher(("torchrun", "a.py")), is_launcher(("python3", "a.py")), is_launcher((*QUICK_LAUNCHER, "a.py"))
     (True, False, True)
@@ -129,7 +129,7 @@ def launch(spec: JobSpec) -> list[str]:
 
 
 def environment(pod: Json, container: Json) -> dict[str, str]:
-    """What a container of a pod will see: literal values and what the pod knows of itself; the last of a name wins.
+    """The environment of a container: literal values and fields of its pod; the last of equal names wins.
 
     >>> pod = {"metadata": {"name": "a-0", "annotations": {"i": "2"}}, "spec": {}}
     >>> field = {"fieldRef": {"fieldPath": "metadata.annotations['i']"}}
@@ -150,7 +150,7 @@ def environment(pod: Json, container: Json) -> dict[str, str]:
 
 
 def seen(pod: Json) -> dict[str, str]:
-    """What a pod's first container knows of the job: rank of its node, master, WORLD_SIZE; "" where nothing.
+    """What a pod's first container knows of the job: rank of its node, master, WORLD_SIZE; "" if unknown.
 
     >>> names = {"RANK": "1", "MASTER_ADDR": "a-master-0.a", "MASTER_PORT": "23456", "WORLD_SIZE": "3"}
     >>> env = [{"name": name, "value": value} for name, value in names.items()]

@@ -1,4 +1,4 @@
-"""A job's manifests as a person keeps them: what a controller will add stands where it will be, with who and why.
+"""A job's manifests with comments: what a controller will add is where it will be, with its origin and reason.
 
 The lines that are ours, read as YAML, are what is submitted. The others are known from the back-end's objects().
 """
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
     from gangplank.spec import JobSpec, Json
 
-LISTED_BY = ("name", "mountPath", "containerPort", "key")  # what tells the items of a list apart
+LISTED_BY = ("name", "mountPath", "containerPort", "key")  # what identifies an item of a list
 
 
 @dataclass(frozen=True)
 class Block:
-    """Lines of YAML that belong together; without `by` they are ours, else what somebody adds for a reason."""
+    """Lines of YAML that belong together; without `by` they are ours, else `by` adds them for the reason `why`."""
 
     indent: int  # spaces before each line
     lines: tuple[str, ...]
@@ -33,12 +33,12 @@ class Block:
 
 
 def explained(spec: JobSpec) -> Json:
-    """All documents of a job as blocks of lines, and what is made beside them, ready to be laid out."""
+    """All documents of a job as blocks of lines, and the objects that controllers add, ready for the template."""
     backend, site = BACKENDS[spec.backend], Site()
     manifests = backend.manifests(spec)
     objects = backend.objects(manifests[-1], site)
     documents = [[Block(0, dumped(item))] for item in manifests[:-1]]
-    documents.append(merged(job_blocks(spec.backend, manifests[-1], objects, site)))
+    documents.append(merge_neighbours(job_blocks(spec.backend, manifests[-1], objects, site)))
     return {
         "name": spec.name,
         "namespace": spec.namespace,
@@ -47,7 +47,7 @@ def explained(spec: JobSpec) -> Json:
             {"kind": item["kind"], "name": item["metadata"]["name"], "blocks": [asdict(block) for block in blocks]}
             for item, blocks in zip(manifests, documents, strict=True)
         ],
-        "made": list(beside(spec.backend, objects)),
+        "made": list(objects_beside(spec.backend, objects)),
     }
 
 
@@ -57,13 +57,13 @@ def dumped(value: Any) -> tuple[str, ...]:
 
 
 def job_blocks(backend: str, manifest: Json, objects: list[Json], site: Site) -> Iterator[Block]:
-    """The blocks of the job itself, with its templates as the pods that come of them."""
-    first, last = (becoming(backend, manifest, objects, site, at) for at in (0, -1))
+    """The blocks of the job itself, with its templates as the pods that they become."""
+    first, last = (job_with_pods(backend, manifest, objects, site, at) for at in (0, -1))
     return fields(manifest, first, last, f"{backend}:", 0)
 
 
-def becoming(backend: str, manifest: Json, objects: list[Json], site: Site, at: int) -> Json:
-    """The job as it is admitted, and in place of each template the first or last pod of it."""
+def job_with_pods(backend: str, manifest: Json, objects: list[Json], site: Site, at: int) -> Json:
+    """The job as it is admitted, each template replaced by its first or last pod."""
     pods = [item for item in objects if item["kind"] == "Pod"]
     job, parts = BACKENDS[backend].templates(manifest, site)
     for part, label, value in parts:
@@ -78,7 +78,7 @@ TEMPLATE_META = ("labels", "annotations", "finalizers")
 
 
 def fields(ours: Json, first: Json, last: Any, path: str, indent: int) -> Iterator[Block]:
-    """The fields of a mapping: those that are there, then those that `first` has more."""
+    """The fields of a mapping: our own, then those that only `first` has."""
     for key, value in ours.items():
         final, here = first.get(key, value), f"{path}.{key}"
         other = last.get(key) if isinstance(last, dict) else None
@@ -92,11 +92,11 @@ def fields(ours: Json, first: Json, last: Any, path: str, indent: int) -> Iterat
             yield from items(value, final, other, here, indent)
         else:
             yield Block(indent, dumped({key: value}))
-            yield from added(key, final, other, here, indent)
+            yield from added_blocks(key, final, other, here, indent)
     for key, value in first.items():
         if key not in ours:
             other = last.get(key) if isinstance(last, dict) else None
-            yield from added(key, value, other, f"{path}.{key}", indent)
+            yield from added_blocks(key, value, other, f"{path}.{key}", indent)
 
 
 def head(key: str, value: Any) -> str:
@@ -105,10 +105,10 @@ def head(key: str, value: Any) -> str:
 
 
 def items(ours: list[Any], first: list[Any], last: Any, path: str, indent: int) -> Iterator[Block]:
-    """The items of a list: controllers append, hence those that are there come first."""
+    """The items of a list: controllers append, so ours come first."""
     twins = last if isinstance(last, list) and len(last) == len(first) else first
     for at, item in enumerate(first):
-        here = f"{path}[{called(item, at)}]"
+        here = f"{path}[{item_key(item, at)}]"
         if at >= len(ours):
             yield note(here, item != twins[at], Block(indent, dumped([item])))
         elif ours[at] == item or not isinstance(item, dict):
@@ -120,14 +120,14 @@ def items(ours: list[Any], first: list[Any], last: Any, path: str, indent: int) 
             yield from rest
 
 
-def called(item: Any, at: int) -> str:
-    """What an item of a list is called in a path."""
+def item_key(item: Any, at: int) -> str:
+    """The name of a list's item in a path."""
     name = next((item[key] for key in LISTED_BY if key in item), at) if isinstance(item, dict) else at
     return str(name)
 
 
-def added(key: str, value: Any, last: Any, path: str, indent: int) -> Iterator[Block]:
-    """A field that somebody adds; one with parts of several origins is split."""
+def added_blocks(key: str, value: Any, last: Any, path: str, indent: int) -> Iterator[Block]:
+    """A field that a controller adds; one with parts of several origins is split."""
     parts: list[Block] = []
     if isinstance(value, dict):
         parts = list(fields({}, value, last, path, indent + 2)) if PARTED.search(path) else []
@@ -145,16 +145,16 @@ PARTED = re.compile(r"\.(labels|annotations)$")
 
 
 def note(path: str, differs: bool, block: Block) -> Block:
-    """The block with who adds it and why, after the first row of its back-end that fits its path."""
+    """The block with its origin and reason, from the first row of its back-end that matches its path."""
     backend, _, inside = path.partition(":")
     for pattern, by, why in BACKENDS[backend].adds:
         if re.search(pattern, inside):
             return replace(block, by=by, why=f"{why}; each pod has its own" if differs else why)
-    raise LookupError(f"nobody is known to add {path}")
+    raise LookupError(f"{path}: no row of Backend.adds matches")
 
 
-def merged(blocks: Iterable[Block]) -> list[Block]:
-    """Neighbours of one origin as one block."""
+def merge_neighbours(blocks: Iterable[Block]) -> list[Block]:
+    """The blocks, with neighbours of one origin joined."""
     joined: list[Block] = []
     for block in blocks:
         before = joined[-1] if joined else None
@@ -166,8 +166,8 @@ def merged(blocks: Iterable[Block]) -> list[Block]:
     return joined
 
 
-def beside(backend: str, objects: list[Json]) -> Iterator[Json]:
-    """What controllers make beside the pods of the job's own templates: the first of each kind, and how many more."""
+def objects_beside(backend: str, objects: list[Json]) -> Iterator[Json]:
+    """What controllers make besides the pods of the job's templates: the first of each kind, and how many more."""
     makes = BACKENDS[backend].makes
     groups: dict[tuple[str, str], list[Json]] = {}
     for item in objects:

@@ -1,4 +1,4 @@
-"""Makes a JobSpec of a mapping: converts once, refuses once, and names everything that is wrong together."""
+"""Makes a JobSpec of a mapping: converts once, and reports all errors together."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from gangplank.backends import BACKENDS, DEFAULT, pod_template, wiring
-from gangplank.errors import Problem, SpecError
+from gangplank.errors import Problem, SpecError, shown
 from gangplank.jobs import rules
 from gangplank.k8s import names
 from gangplank.reading.fields import Fields, Problems, plain
@@ -28,16 +28,16 @@ HYPERPARAMETERS: dict[str, tuple[type, float, float]] = {
 
 
 def parse_job(value: object, source: str = "job", scripts: Mapping[str, str] | None = None) -> JobSpec:
-    """The job that a mapping describes, or a SpecError with all that is wrong.
+    """The job that a mapping describes, or a SpecError with all problems.
 
-    `scripts` holds the text of files that jobs name by a relative path; this function reads none itself.
+    `scripts` holds the text of files that jobs name by a relative path; this function does not read files.
 
     >>> parse_job({"training_job": {"name": "digits", "image": "img", "script": "/a.py"}}).world_size
     3
     """
     problems: Problems = []
     try:
-        fields = Fields(inside(plain(value), problems), "training_job", problems)
+        fields = Fields(job_mapping(plain(value), problems), "training_job", problems)
     except RecursionError:
         raise SpecError([Problem("job", "a value nested in itself", "a mapping of fields")], source) from None
     spec = read_job(fields, scripts or {})
@@ -49,25 +49,25 @@ def parse_job(value: object, source: str = "job", scripts: Mapping[str, str] | N
     return spec
 
 
-def inside(value: Any, problems: Problems) -> Any:
-    """The job itself: what lies under training_job, or the mapping when it has no such key."""
+def job_mapping(value: Any, problems: Problems) -> Any:
+    """The job itself: the value of training_job, or the whole mapping if it has no such key."""
     if not isinstance(value, Mapping) or not value:
-        problems.append(Problem("job", "nothing" if not value else "no mapping", "a mapping with the key training_job"))
+        problems.append(Problem("job", shown(value or None), "a mapping with the key training_job"))
         return {}
     if "training_job" not in value:
         return value
     for key in value:
         if not str(key).startswith("training_job"):
-            expected = "nothing beside training_job and variables of the role that start with training_job_"
+            expected = "only training_job, and variables of the role that start with training_job_"
             problems.append(Problem(str(key), "a key of its own", expected, "indent it under training_job"))
     if not isinstance(value["training_job"], Mapping):
-        problems.append(Problem("training_job", "no mapping", "a mapping of fields"))
+        problems.append(Problem("training_job", shown(value["training_job"]), "a mapping of fields"))
         return {}
     return value["training_job"]
 
 
 def read_job(fields: Fields, scripts: Mapping[str, str]) -> JobSpec:
-    """All fields of a job, each converted and checked by itself."""
+    """All fields of a job, each converted and checked on its own."""
     name = fields.text("name", "job", need=True, what="a-z, 0-9 and -, from a letter on, at most 63", ok=names.DNS1035)
     team = fields.text("team", what="the team's name: a-z, 0-9 and -", ok=names.DNS1123)
     resources = read_resources(fields.inner("resources"), Resources())
@@ -115,7 +115,7 @@ def read_job(fields: Fields, scripts: Mapping[str, str]) -> JobSpec:
 
 
 def read_blocks(fields: Fields) -> dict[str, object]:
-    """What the job says to each back-end alone."""
+    """The blocks of the job, one for each back-end."""
     blocks = {}
     for name, backend in BACKENDS.items():
         inner = fields.inner(name)
@@ -135,7 +135,7 @@ def read_amount(fields: Fields, name: str, default: Amount) -> Amount:
 
 
 def read_resources(fields: Fields, default: Resources) -> Resources:
-    """What one replica asks for; GPUs are whole and asked for as request and limit alike."""
+    """What one replica asks for; GPUs are whole, and request and limit are the same number."""
     gpus = fields.map.get("gpus")
     if isinstance(gpus, Mapping):
         inner = fields.inner("gpus")
@@ -162,7 +162,7 @@ def read_resources(fields: Fields, default: Resources) -> Resources:
 
 
 def read_script(fields: Fields, scripts: Mapping[str, str]) -> Script | None:
-    """The job's script: an absolute path is one of the image, a relative path a file that travels in a ConfigMap."""
+    """The job's script: an absolute path is in the image, a relative path is a file that travels in a ConfigMap."""
     path = fields.text("script", what="a path: absolute in the image, or relative to a file that is to be carried")
     if not path:
         return None
@@ -189,7 +189,7 @@ def read_script(fields: Fields, scripts: Mapping[str, str]) -> Script | None:
 
 
 def read_volumes(fields: Fields) -> tuple[Volume, ...]:
-    """The claims that a job mounts."""
+    """The volume claims that a job mounts."""
     volumes = []
     for inner in fields.each("volumes"):
         volume = Volume(
@@ -228,7 +228,7 @@ def read_elastic(fields: Fields) -> Elastic | None:
 
 
 def read_hyperparameters(fields: Fields) -> dict[str, int | float]:
-    """What the trainer is told, in the order of the table."""
+    """The hyperparameters that are set, in the order of the table."""
     values: dict[str, int | float] = {}
     for name, (kind, least, most) in HYPERPARAMETERS.items():
         if fields.map.get(name) is not None:
@@ -246,11 +246,11 @@ def read_hyperparameters(fields: Fields) -> dict[str, int | float]:
 
 
 def env_problem(name: str, value: str) -> str:
-    """What an environment variable should be when it is not, else nothing."""
+    """What was expected of an environment variable, or "" if it is fine."""
     if not names.ENV.fullmatch(name):
-        return "a name of letters, digits and _ that starts with no digit"
+        return "a name of letters, digits and _ that does not start with a digit"
     if wiring.is_reserved(name):
-        return "no variable of the wiring: the controller sets it, and its value wins over yours"
+        return "a variable that the wiring does not own (the controller sets this one, and its value wins)"
     return "text without a zero byte" if "\x00" in value else ""
 
 
@@ -261,14 +261,14 @@ def owned_prefixes() -> list[str]:
 
 
 def label_problem(key: str, value: str) -> str:
-    """What a label should be when it is not, else nothing."""
+    """What was expected of a label, or "" if it is fine."""
     if not names.is_key(key):
         return "a key like team or example.com/team"
     if key.partition("/")[0] in owned_prefixes():
-        return "a label of your own: this prefix belongs to gangplank or to a controller"
+        return "a label of your own (this prefix belongs to gangplank or to a controller)"
     return "" if names.is_value(value) else "letters, digits, - _ and ., at most 63"
 
 
 def annotation_problem(key: str, _value: str) -> str:
-    """What an annotation should be when it is not, else nothing."""
+    """What was expected of an annotation, or "" if it is fine."""
     return "" if names.is_key(key) else "a key like note or example.com/note"

@@ -1,4 +1,4 @@
-"""What no single field shows: a job whose parts contradict each other, or that would silently go wrong upstream."""
+"""What no single field shows: parts of a job that contradict each other, or that would silently fail upstream."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ONE_NODE = "kubernetes.io/hostname"  # a node selector with it puts all pods on 
 
 
 def check(spec: JobSpec, written: Collection[str], problems: Problems) -> None:
-    """Apply every rule to a job; `given` are the fields that its author wrote."""
+    """Apply every rule to a job; `written` are the fields in its file."""
 
     def bad(path: str, got: object, expected: str, fix: str = "") -> None:
         problems.append(Problem(f"training_job.{path}", shown(got), expected, fix))
@@ -33,7 +33,7 @@ def check(spec: JobSpec, written: Collection[str], problems: Problems) -> None:
             bad(field, got, f"no {field} on {spec.backend} ({refusal.reason})", refusal.fix)
     for block in BACKENDS:
         if block in written and block != spec.backend:
-            bad(block, block, f"no block of another back-end than {spec.backend}", "remove it, or change backend")
+            bad(block, block, f"only the block of {spec.backend}", "remove it, or change backend")
     for rule in (*RULES, *backend.rules):
         rule(spec, bad)
 
@@ -44,7 +44,7 @@ def _plain(value: object) -> object:
 
 
 def process(spec: JobSpec, bad: Bad) -> None:
-    """There is one thing to start, and it starts as many processes as promised."""
+    """The job starts one program, and that starts the promised number of processes."""
     if spec.script and spec.command:
         expected = "script or command, not both (script starts through torchrun by itself)"
         bad("command", list(spec.command), expected, "remove one of them")
@@ -67,7 +67,7 @@ def name_length(spec: JobSpec, bad: Bad) -> None:
 
 
 def world(spec: JobSpec, bad: Bad) -> None:
-    """Somebody has rank 0."""
+    """There is a rank 0."""
     if spec.masters != 1 and not spec.elastic:
         expected = "1 (rank 0 is the master; without it no rank gets its wiring)"
         bad("masters", spec.masters, expected, "set masters to 1")
@@ -87,9 +87,9 @@ def world(spec: JobSpec, bad: Bad) -> None:
 
 
 def resources(spec: JobSpec, bad: Bad) -> None:
-    """A request is at most its limit, and the collective matches the hardware."""
+    """A request does not exceed its limit, and the collective matches the hardware."""
     if spec.collective_fallback and spec.collective != "nccl":
-        bad("collective_fallback", spec.collective_fallback, "none for a job that uses gloo anyway", "remove it")
+        bad("collective_fallback", spec.collective_fallback, "no fallback for a job that uses gloo anyway", "remove it")
     for path, replica in (("resources", spec.resources), ("master_resources", spec.master_resources)):
         if replica is None:
             continue
@@ -103,14 +103,14 @@ def resources(spec: JobSpec, bad: Bad) -> None:
 
 
 def volumes(spec: JobSpec, bad: Bad) -> None:
-    """Every mount has its own place, and a claim of one node stays on one node."""
+    """Every mount has its own path, and a claim that one node can mount stays on one node."""
     places: dict[str, int] = {}
     for index, volume in enumerate(spec.volumes):
         mount = volume.mount.rstrip("/") or "/"
         if mount == "/":
             bad(f"volumes[{index}].mount", volume.mount, "a folder below /")
         if mount in places:
-            bad(f"volumes[{index}].mount", volume.mount, f"another place than volumes[{places[mount]}]")
+            bad(f"volumes[{index}].mount", volume.mount, f"another path than that of volumes[{places[mount]}]")
         places[mount] = index
         if volume.on == "master" and BACKENDS[spec.backend].one_template:
             others = " or ".join(name for name, backend in BACKENDS.items() if not backend.one_template)
@@ -137,7 +137,7 @@ def _under(path: str, folder: str) -> bool:
 
 
 def gang(spec: JobSpec, bad: Bad) -> None:
-    """A gang is no larger than the job."""
+    """A gang is not larger than the job."""
     if spec.min_available is not None and spec.min_available > spec.replicas:
         bad("min_available", spec.min_available, f"at most the job's {spec.replicas} replicas")
     if spec.queue == QUEUE_SYSTEM.root:

@@ -1,4 +1,4 @@
-"""The JSON schema of a job file, told by the readers of parse.py themselves: each says what it would take.
+"""The JSON schema of a job file, recorded from the readers of parse.py: each notes what it would accept.
 
 https://json-schema.org/draft-07. Rules over several fields (rules.py) are not in it.
 """
@@ -35,7 +35,7 @@ VALUE = {"type": "string", "pattern": r"^([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-
 
 
 def unlike(words: Iterable[str], prefixes: Iterable[str]) -> Json:
-    """Neither one of some words nor what begins with one of some prefixes."""
+    """Any text but some words and what begins with one of some prefixes."""
     whole, begin = "|".join(map(re.escape, sorted(words))), "|".join(map(re.escape, prefixes))
     return {"not": {"pattern": f"^({whole})$|^({begin})"}}
 
@@ -67,7 +67,7 @@ PAIRS: dict[Callable[[str, str], str], Callable[[], Json]] = {
 
 
 def pattern(ok: re.Pattern[str]) -> Json:
-    """A pattern as JSON schema and Go's regular expressions have it, lengths beside it.
+    """A pattern as JSON schema and Go's regular expressions have it, with the length limit on its own.
 
     >>> pattern(re.compile("(?=.{1,253}$)[a-z]+"))
     {'pattern': '^([a-z]+)$', 'maxLength': 253}
@@ -79,15 +79,15 @@ def pattern(ok: re.Pattern[str]) -> Json:
 
 
 class Everything(dict[str, Any]):
-    """A mapping that answers a mapping for each field: readers then take the longer of two forms."""
+    """A mapping that has a mapping for each field, so that readers take the longer of two forms."""
 
     def get(self, key: str, default: Any = None) -> Any:  # noqa: ARG002  dict's own signature
-        """A mapping, whatever is asked for."""
+        """A mapping, for any key."""
         return Everything()
 
 
 class Described(Fields):
-    """Fields that are not there: each reader's demand is noted instead of met."""
+    """Missing fields: the form that each reader expects is recorded instead of read."""
 
     def __init__(self, *, long: bool) -> None:
         super().__init__(None, "", [])
@@ -96,13 +96,13 @@ class Described(Fields):
         self.inside: dict[str, Described] = {}
 
     def note(self, name: str, form: Json, *, need: bool = False) -> None:
-        """A field and what it takes."""
+        """Record a field and its form."""
         self.properties[name] = form
         if need:
             self.required.append(name)
 
     def raw(self, name: str) -> Any:
-        """Nothing, or a mapping where the longer form is asked for."""
+        """Nothing, or a mapping if the longer form is wanted."""
         return self.map.get(name)
 
     def text(
@@ -161,7 +161,7 @@ class Described(Fields):
         return {}
 
     def inner(self, name: str) -> Described:
-        """A mapping of fields; asked for twice, it is one."""
+        """A mapping of fields; read twice, it is recorded once."""
         return self.inside.setdefault(name, Described(long=self.long))
 
     def each(self, name: str) -> list[Fields]:
@@ -174,7 +174,7 @@ class Described(Fields):
         """Nothing is refused."""
 
     def form(self) -> Json:
-        """What was noted, as a schema."""
+        """The recorded fields, as a schema."""
         properties = dict(self.properties)
         for name, part in self.inside.items():
             inner = part.form()
@@ -183,20 +183,20 @@ class Described(Fields):
         return {**schema, "required": self.required} if self.required else schema
 
 
-def both(short: Json, long: Json) -> Json:
-    """One schema of two readings, in which a field may take a short form or a long one."""
+def merge_forms(short: Json, long: Json) -> Json:
+    """One schema of two recordings, in which a field may have a short form or a long one."""
     if short.get("type") != "object" or long.get("type") != "object" or "properties" not in short:
         return short if short == long else {"anyOf": [short, long]}
     mine, other = short["properties"], long["properties"]
-    merged = {name: both(mine[name], other[name]) if name in mine else other[name] for name in other}
+    merged = {name: merge_forms(mine[name], other[name]) if name in mine else other[name] for name in other}
     return {**short, "properties": {**mine, **merged}}
 
 
 def job() -> Json:
-    """The schema of what stands under training_job."""
+    """The schema of the value of training_job."""
     forms = []
     for long in (False, True):
         fields = Described(long=long)
         parse.read_job(fields, {})
         forms.append(fields.form())
-    return both(*forms)
+    return merge_forms(*forms)

@@ -1,6 +1,6 @@
 """What a site decides about a job's GPUs: the taints of its GPU nodes, and whether CUDA runs on them. Pure.
 
-As in Flyte, whoever asks for a GPU tolerates the site's taint without saying so, and nobody else does.
+As in Flyte, a job that asks for a GPU tolerates the site's taint automatically, and no other job does.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ class Gpus:
     """The site's GPU nodes."""
 
     taints: tuple[Json, ...] = ()
-    simulated: bool = False  # charts/simulated-gpu advertises them: they can be asked for, and nothing runs on them
+    simulated: bool = False  # charts/simulated-gpu advertises them: they can be requested, but nothing runs on them
 
 
 def toleration(taint: Mapping[str, Any]) -> Json:
-    """What lets a pod onto nodes with a taint, and onto no others.
+    """The toleration that admits a pod to nodes with exactly this taint.
 
     >>> toleration({"key": "flyte/gpu", "value": "dedicated", "effect": "NoSchedule"})
     {'key': 'flyte/gpu', 'operator': 'Equal', 'value': 'dedicated', 'effect': 'NoSchedule'}
@@ -37,7 +37,7 @@ def toleration(taint: Mapping[str, Any]) -> Json:
 
 
 def on_site(spec: JobSpec, gpus: Gpus, source: str = "job") -> JobSpec:
-    """The job as it has to be on this site's GPU nodes; a SpecError where CUDA cannot run and the job insists on it."""
+    """The job adapted to this site's GPU nodes; a SpecError if CUDA cannot run there and the job requires it."""
     if not spec.gpu_tolerations and gpus.taints:
         spec = replace(spec, gpu_tolerations=tuple(toleration(taint) for taint in gpus.taints))
     if spec.collective != "nccl" or not gpus.simulated:

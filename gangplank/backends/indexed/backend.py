@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from gangplank.backends.admission import of_template
 from gangplank.backends.base import (
     RESUBMIT,
-    Added,
+    Addition,
     Backend,
     Ends,
     JobKinds,
@@ -50,7 +50,7 @@ def scale(job: Json, workers: int) -> Json:
 
 
 def pitfalls(manifest: Json) -> Iterator[str]:
-    """What Kubernetes accepts although its author can hardly mean it."""
+    """What Kubernetes accepts although its author hardly intends it."""
     if manifest["spec"].get("parallelism", 1) < manifest["spec"].get("completions", 1):
         yield "parallelism is less than completions, so ranks that wait for each other never all run"
 
@@ -102,11 +102,11 @@ BACKEND = Backend(
     pitfalls=pitfalls,
     templates=templates,
     adds=(
-        Added(r"\[JOB_COMPLETION_INDEX\]$", JOBS, "the pod's index, which RANK above takes from its annotation"),
-        Added(r"job-(completion-index|index-failure-count)$", JOBS, "the pod's index"),
-        Added(r"(job-name|controller-uid)$", "the API server", "what the pod is: its job"),
-        Added(r"\.hostname$", JOBS, "the name under which the others find the pod"),
-        Added(r"\.finalizers(\[|$)", JOBS, "no pod goes before it has been counted"),
+        Addition(r"\[JOB_COMPLETION_INDEX\]$", JOBS, "the pod's index, which RANK above takes from its annotation"),
+        Addition(r"job-(completion-index|index-failure-count)$", JOBS, "the pod's index"),
+        Addition(r"(job-name|controller-uid)$", "the API server", "what the pod is: its job"),
+        Addition(r"\.hostname$", JOBS, "the name under which the others find the pod"),
+        Addition(r"\.finalizers(\[|$)", JOBS, "no pod is removed before it has been counted"),
     ),
     makes={},
     # SuccessCriteriaMet comes first: all indexes have ended, their pods may still be terminating.

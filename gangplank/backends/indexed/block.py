@@ -1,4 +1,4 @@
-"""What a job file says to the plain Indexed Job alone."""
+"""The fields of a job file that only the plain Indexed Job has."""
 
 from __future__ import annotations
 

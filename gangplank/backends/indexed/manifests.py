@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def backoff(spec: JobSpec) -> Json:
-    """How often the job may fail: per index with pods that are made anew, else containers restart in their pods.
+    """How often the job may fail: per index with new pods, else by restarts of containers in their pods.
 
     With restartPolicy OnFailure the Job fails when the restarts of all its containers together *reach* backoffLimit,
     and one failure of the gang restarts every rank.

@@ -1,9 +1,9 @@
-"""The Kubeflow training operator v1: a PyTorchJob, the one back-end whose workers may come and go."""
+"""The Kubeflow training operator v1: a PyTorchJob, the one back-end whose number of workers may change."""
 
 from __future__ import annotations
 
 from gangplank.backends import gang
-from gangplank.backends.base import Added, Backend, Ends, JobKinds, Made, Path, Wiring, always
+from gangplank.backends.base import Addition, Backend, Ends, JobKinds, Maker, Path, Wiring, always
 from gangplank.backends.pytorchjob.block import no_gang, read_block
 from gangplank.backends.pytorchjob.manifests import manifests
 from gangplank.backends.pytorchjob.objects import objects
@@ -30,7 +30,7 @@ BACKEND = Backend(
         master="{job}-master-0",
         longest="{job}-{role}-{last}",
         longest_is="pod and Service name",
-        job_uid="",  # the operator tells its pods no uid
+        job_uid="",  # the operator gives its pods no uid
         unbuffered=True,
         mounts=(),
         prefixes=("training.kubeflow.org",),
@@ -45,20 +45,20 @@ BACKEND = Backend(
     pitfalls=pitfalls,
     templates=templates,
     adds=(
-        Added(r"\[PYTHONUNBUFFERED\]$", OPERATOR, "logs come as they are written"),
-        Added(r"\[(PET_)?MASTER_(ADDR|PORT)\]$", OPERATOR, "where rank 0 is: the master's own Service"),
-        Added(r"\[WORLD_SIZE\]$", OPERATOR, "processes of the job, unlike RANK, which counts pods"),
-        Added(r"\[(RANK|PET_NODE_RANK)\]$", OPERATOR, "the pod's rank: the master's is 0"),
-        Added(r"\[PET_\w+\]$", OPERATOR, "what torchrun would otherwise be told by its flags"),
-        Added(r"\[init-pytorch\]$", OPERATOR, "a worker waits until the master's name resolves"),
-        Added(r"\.restartPolicy$", OPERATOR, "the replica's own; of ExitCode it makes Never"),
-        Added(r"(group-name|task-spec)$", WITH_GANG, gang.WHY),
-        Added(r"\.metadata\.labels\.", OPERATOR, "what the pod is: its job, role and index"),
+        Addition(r"\[PYTHONUNBUFFERED\]$", OPERATOR, "logs appear as they are written"),
+        Addition(r"\[(PET_)?MASTER_(ADDR|PORT)\]$", OPERATOR, "where rank 0 is: the master's own Service"),
+        Addition(r"\[WORLD_SIZE\]$", OPERATOR, "processes of the job, unlike RANK, which counts pods"),
+        Addition(r"\[(RANK|PET_NODE_RANK)\]$", OPERATOR, "the pod's rank: the master's is 0"),
+        Addition(r"\[PET_\w+\]$", OPERATOR, "what torchrun would otherwise take from its flags"),
+        Addition(r"\[init-pytorch\]$", OPERATOR, "a worker waits until the master's name resolves"),
+        Addition(r"\.restartPolicy$", OPERATOR, "the replica's own; of ExitCode it makes Never"),
+        Addition(r"(group-name|task-spec)$", WITH_GANG, gang.WHY),
+        Addition(r"\.metadata\.labels\.", OPERATOR, "what the pod is: its job, role and index"),
     ),
     makes={
-        "PodGroup": Made(WITH_GANG, gang.TOGETHER),
-        "Service": Made(OPERATOR, "under it the pod of the same name is found, once it is ready"),
-        "HorizontalPodAutoscaler": Made(OPERATOR, "elasticPolicy.metrics asks for it"),
+        "PodGroup": Maker(WITH_GANG, gang.TOGETHER),
+        "Service": Maker(OPERATOR, "makes the pod of the same name resolve, once it is ready"),
+        "HorizontalPodAutoscaler": Maker(OPERATOR, "elasticPolicy.metrics asks for it"),
     },
     ends=Ends(succeeded=frozenset({"Succeeded"}), failed=frozenset({"Failed"})),
     queue=queue,

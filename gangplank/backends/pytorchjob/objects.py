@@ -1,4 +1,4 @@
-"""What the training operator makes of a PyTorchJob, ours or a stranger's: pods, a Service for each, the PodGroup.
+"""What the training operator makes of any PyTorchJob, ours or third-party: pods, a Service for each, the PodGroup.
 
 Follows github.com/kubeflow/training-operator v1.9.4: defaults in memory, then pods and Services per replica.
 """
@@ -107,16 +107,16 @@ def _check(job: Json, problems: Problems) -> None:
         if "Worker" not in replicas:
             bad("spec.pytorchReplicaSpecs.Worker", None, "workers, as there is an elasticPolicy")
         if "nprocPerNode" in spec and "nProcPerNode" in elastic:
-            bad("spec.elasticPolicy.nProcPerNode", elastic["nProcPerNode"], "nothing beside spec.nprocPerNode")
+            bad("spec.elasticPolicy.nProcPerNode", elastic["nProcPerNode"], "no number here (spec.nprocPerNode is set)")
         if elastic.get("rdzvConf") == []:
-            bad("spec.elasticPolicy.rdzvConf", [], "an entry or no field: an empty list makes the operator panic")
+            bad("spec.elasticPolicy.rdzvConf", [], "an entry or no field (an empty list makes the operator panic)")
 
 
 def _check_replica(name: str, kind: str, replica: Json, bad: Callable[[str, object, str], None]) -> None:
     """Refuse one replica type that cannot be."""
     where = f"spec.pytorchReplicaSpecs.{kind}"
     if kind not in {"Master", "Worker"}:
-        bad(where, kind, "Master or Worker, spelled so")
+        bad(where, kind, "Master or Worker, with this spelling")
     count = replica.get("replicas", 0 if kind == "Master" else 1)
     if kind == "Master" and count != 1:
         bad(f"{where}.replicas", replica.get("replicas"), "an explicit 1")
@@ -124,7 +124,7 @@ def _check_replica(name: str, kind: str, replica: Json, bad: Callable[[str, obje
         bad(f"{where}.replicas", count, "at least 1")
     own = replica.get("template", {}).get("spec", {}).get("containers") or []
     if all(container.get("name") != CONTAINER for container in own):
-        bad(f"{where}.template.spec.containers", [c.get("name") for c in own], f"one of the name {CONTAINER}")
+        bad(f"{where}.template.spec.containers", [c.get("name") for c in own], f"one named {CONTAINER}")
     if any(not container.get("image") or not container.get("name") for container in own):
         bad(f"{where}.template.spec.containers", "one without name or image", "a name and an image for each")
     longest = f"{name}-{kind.lower()}-{max(count - 1, 0)}"
@@ -183,7 +183,7 @@ def _integer(text: str | None) -> int:
 
 @functools.lru_cache(maxsize=64)
 def init_containers(name: str, image: str, tries: int, template: str) -> tuple[Json, ...]:
-    """What the operator's template makes for the workers of a job; alike for all of them."""
+    """What the operator's template makes for the workers of a job; the same for all of them."""
     values = {"InitContainerImage": image, "MaxTries": str(tries), "MasterAddr": f"{name}-master-0"}
     text = re.sub(r"\{\{\s*\.(\w+)\s*\}\}", lambda hit: values[hit[1]], template)
     return tuple(yaml.safe_load(text))
@@ -249,7 +249,7 @@ def service_of(job: Json, kind: str, index: int, site: Site) -> Json:
 
 
 def pod_group(job: Json, site: Site) -> Json:
-    """The gang that the operator asks Volcano for: it knows no tasks, and here takes the Master first."""
+    """The gang that the operator asks Volcano for: it has no tasks, and this expansion takes the Master first."""
     spec = job["spec"]
     policy = spec.get("runPolicy", {}).get("schedulingPolicy", {})
     total = sum(replica["replicas"] for replica in spec["pytorchReplicaSpecs"].values())

@@ -1,4 +1,4 @@
-"""What is asked of any PyTorchJob, ours or a stranger's: pitfalls, templates, its queue, other numbers of workers."""
+"""Facts about any PyTorchJob, ours or third-party: pitfalls, templates, its queue, and how to scale it."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
 
 
 def pitfalls(manifest: Json) -> Iterator[str]:
-    """What the operator accepts although its author can hardly mean it."""
+    """What the operator accepts although its author hardly intends it."""
     spec: Json = manifest["spec"]
     replicas, processes = spec.get("pytorchReplicaSpecs") or {}, spec.get("nprocPerNode")
     if "Master" not in replicas and spec.get("elasticPolicy") is None:
         yield "there is no Master and no elasticPolicy, so no rank, address or WORLD_SIZE is set"
     if processes is None and spec.get("elasticPolicy") is None:
-        yield "nprocPerNode is not set, so torchrun starts one process per CPU where there is no GPU"
+        yield "nprocPerNode is not set, so torchrun starts one process per CPU if the node has no GPU"
     if processes and processes.isdigit() and int(processes) > 1:
-        yield "WORLD_SIZE counts processes and RANK counts nodes: right for torchrun alone"
+        yield "WORLD_SIZE counts processes and RANK counts nodes: that is right for torchrun only"
     yield from unrequested(replicas.items(), limits_count=True)
 
 
@@ -36,7 +36,7 @@ def templates(manifest: Json, _: Site) -> tuple[Json, list[Template]]:
 
 
 def queue(manifest: Json) -> Queue:
-    """The queue of its gang; without one it goes to none."""
+    """The queue of its gang; without a gang there is none."""
     policy = ((manifest.get("spec") or {}).get("runPolicy") or {}).get("schedulingPolicy")
     if policy is None:
         return NO_QUEUE
@@ -51,12 +51,12 @@ def without_queues(manifest: Json) -> str:
 
 
 def evidence_id(live: Json) -> str | None:
-    """The job's name: its pods know no uid of the job."""
+    """The job's name: its pods do not know the job's uid."""
     return str(live["metadata"]["name"])
 
 
 def scale(job: Json, workers: int) -> Json:
-    """An elastic PyTorchJob goes where its bounds allow; its ranks meet again.
+    """An elastic PyTorchJob can be scaled within its bounds; its ranks then meet again.
 
     >>> elastic = {"minReplicas": 1, "maxReplicas": 3, "maxRestarts": 3}
     >>> spec = {"elasticPolicy": elastic, "pytorchReplicaSpecs": {"Worker": {}}}

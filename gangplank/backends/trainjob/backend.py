@@ -1,4 +1,4 @@
-"""Kubeflow Trainer v2: a TrainJob, which refers to a runtime of the platform's."""
+"""Kubeflow Trainer v2: a TrainJob, which refers to one of the platform's runtimes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from gangplank.backends.base import (
     Backend,
     Ends,
     JobKinds,
-    Made,
+    Maker,
     Path,
     Refusal,
     Site,
@@ -40,7 +40,7 @@ def queue(_: Json) -> Queue:
 
 
 def evidence_id(_: Json) -> str | None:
-    """Its pods know the uid of a Job that JobSet made for it: the TrainJob cannot tell."""
+    """Its pods know the uid of a Job that JobSet made for it: the TrainJob does not have it."""
     return None
 
 
@@ -51,13 +51,13 @@ def scale(job: Json, workers: int) -> Json:
 
 
 def pitfalls(manifest: Json) -> Iterator[str]:
-    """What Trainer accepts although its author can hardly mean it."""
+    """What Trainer accepts although its author hardly intends it."""
     if manifest["spec"].get("trainer") is None:
         yield "there is no trainer stanza, so nothing is wired: no PET_ variable is set"
 
 
 def templates(manifest: Json, _: Site) -> tuple[Json, list[Template]]:
-    """The job as it is: it holds no template, its pods come of the runtime."""
+    """The job as it is: it has no template, its pods come from the runtime."""
     return manifest, []
 
 
@@ -104,12 +104,12 @@ BACKEND = Backend(
     templates=templates,
     adds=(),
     makes={
-        "ConfigMap": Made("Trainer", "the runtime as it was when the job came"),
-        "PodGroup": Made("Trainer's plugin volcano", "the runtime's podGroupPolicy asks for a gang"),
-        "JobSet": Made("Trainer", "the runtime's template, patched and wired by the job"),
-        "Service": Made("JobSet", "under it the pods' names resolve, also before they are ready"),
-        "Job": Made("JobSet", "one for each replicatedJob"),
-        "Pod": Made("Kubernetes' Job controller", "one for each node; only its index differs"),
+        "ConfigMap": Maker("Trainer", "the runtime as it was when the job was submitted"),
+        "PodGroup": Maker("Trainer's plugin volcano", "the runtime's podGroupPolicy asks for a gang"),
+        "JobSet": Maker("Trainer", "the runtime's template, patched and wired by the job"),
+        "Service": Maker("JobSet", "makes the pods' names resolve, also before they are ready"),
+        "Job": Maker("JobSet", "one for each replicatedJob"),
+        "Pod": Maker("Kubernetes' Job controller", "one for each node; only its index differs"),
     },
     ends=Ends(succeeded=frozenset({"Complete"}), failed=frozenset({"Failed"})),
     queue=queue,
@@ -118,7 +118,7 @@ BACKEND = Backend(
     beside=(),
     job_kinds=(JobKinds("trainer.kubeflow.org/v1alpha1", ("trainjobs",)),),
     admission=(
-        Path(  # a TrainJob need not name a queue, since its runtime does: the PodGroup that comes of it is judged
+        Path(  # a TrainJob need not name a queue, since its runtime does: its PodGroup is judged
             "trainjobs",
             "trainer.kubeflow.org",
             ("trainjobs",),

@@ -1,4 +1,4 @@
-"""What a job file says to Kubeflow Trainer alone, and where that contradicts the rest."""
+"""The fields of a job file that only Kubeflow Trainer has, and what contradicts them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kubeflow Trainer v2: a TrainJob (trainer.kubeflow.org/v1alpha1) that refers to a runtime of the platform's."""
+"""Kubeflow Trainer v2: a TrainJob (trainer.kubeflow.org/v1alpha1) that refers to one of the platform's runtimes."""
 
 from __future__ import annotations
 

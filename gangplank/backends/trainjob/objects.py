@@ -62,7 +62,7 @@ POLICY = {"volcano": {"networkTopology": TIER}}
 RUNTIME = {"spec": {"mlPolicy": {"numNodes": Count, "torch": dict}, "podGroupPolicy": POLICY, "template": JOBSET}}
 KINDS = ("ClusterTrainingRuntime", "TrainingRuntime")
 
-# Trainer's own runtime for PyTorch, as upstream ships it: assumed when none of the name is given.
+# Trainer's own runtime for PyTorch, as upstream ships it: assumed if no runtime of this name is given.
 TORCH_DISTRIBUTED: Json = {
     "apiVersion": "trainer.kubeflow.org/v1alpha1",
     "kind": "ClusterTrainingRuntime",
@@ -107,7 +107,7 @@ def runtime_of(job: Json, site: Site, problems: Problems) -> Json:
             if not problems and runtime["metadata"]["name"] == name:
                 return runtime
     if not problems:
-        expected = "torch-distributed, or a runtime whose manifest stands in the same file"
+        expected = "torch-distributed, or a runtime whose manifest is in the same file"
         problems.append(Problem("TrainJob.spec.runtimeRef", shown(reference), expected))
     return {}
 
@@ -130,12 +130,12 @@ def admitted(manifest: Json, site: Site) -> tuple[Json, Json]:
     if len(last) > names.LABEL_MAX:
         bad("metadata.name", last, f"a pod name of at most {names.LABEL_MAX}, its random end included")
     if "initializer" in spec:
-        bad("spec.initializer", spec["initializer"], "no initializer: it is not supported yet")
+        bad("spec.initializer", spec["initializer"], "no initializer (it is not supported yet)")
     reserved = [item.get("name") for item in spec.get("trainer", {}).get("env", []) if item.get("name") in TORCH_ENV]
     if reserved:
-        bad("spec.trainer.env", reserved, "no variable of torchrun's")
+        bad("spec.trainer.env", reserved, "no variable that torchrun reads (Trainer sets them)")
     if spec.get("trainer", {}).get("command") == ["tune", "run"]:
-        bad("spec.trainer.command", ["tune", "run"], "another command: torchtune is not supported yet")
+        bad("spec.trainer.command", ["tune", "run"], "another command (torchtune is not supported yet)")
     other = set(runtime["spec"].get("mlPolicy", {})) - {"numNodes", "torch"}
     if other:
         bad("spec.runtimeRef", sorted(other), "a runtime for torch or for plain pods")
@@ -148,12 +148,12 @@ def admitted(manifest: Json, site: Site) -> tuple[Json, Json]:
 
 
 def _check_patches(spec: Json, replicated: list[object], bad: Callable[[str, object, str], None]) -> None:
-    """Refuse patches of what the runtime has not, and two of one manager."""
+    """Refuse patches of parts that the runtime does not have, and two patches of one manager."""
     managers: set[str] = set()
     for at, item in enumerate(spec.get("runtimePatches", [])):
         manager = item.get("manager", "")
         if manager in managers:
-            bad(f"spec.runtimePatches[{at}].manager", manager, "a manager of its own: they tell patches apart")
+            bad(f"spec.runtimePatches[{at}].manager", manager, "a manager of its own, which identifies the patch")
         managers.add(manager)
         inner = item.get("trainingRuntimeSpec", {}).get("template", {}).get("spec", {}).get("replicatedJobs", [])
         for part in inner:
@@ -179,7 +179,7 @@ def is_trainer(part: Json) -> bool:
 
 
 def processes(trainer: Json, container: Json) -> str:
-    """Processes per node: the job's number, else one per CPU, or torchrun's own choice where there are GPUs."""
+    """Processes per node: the job's number, else one per CPU, or torchrun's own choice if it asks for GPUs."""
     if "numProcPerNode" in trainer:
         return str(trainer["numProcPerNode"])
     resources = container.get("resources", {})
@@ -192,7 +192,7 @@ def processes(trainer: Json, container: Json) -> str:
 
 
 def torch_env(name: str, nodes: int, per_node: str) -> list[Json]:
-    """What Trainer tells torchrun."""
+    """The variables that Trainer sets for torchrun."""
     return [
         value("PET_NNODES", nodes),
         value("PET_NPROC_PER_NODE", per_node),
@@ -273,7 +273,7 @@ def pod_group(job: Json, runtime: Json, job_set: Json, site: Site) -> Json:
 
 
 def snapshot(job: Json, site: Site) -> Json:
-    """The ConfigMap in which Trainer keeps the runtime as it was when the job came."""
+    """The ConfigMap in which Trainer keeps the runtime as it was when the job was submitted."""
     name = f"{job['metadata']['name']}-runtime-snapshot"
     where = {"name": name, "namespace": namespace(job), "ownerReferences": owner(job, site.uid)}
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": where, "data": {"runtime": RANDOM}}

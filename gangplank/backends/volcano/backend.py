@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gangplank.backends import gang
-from gangplank.backends.base import Added, Backend, Ends, JobKinds, Made, Refusal, Wiring, always, no_way
+from gangplank.backends.base import Addition, Backend, Ends, JobKinds, Maker, Refusal, Wiring, always, no_way
 from gangplank.backends.volcano import admission, rules
 from gangplank.backends.volcano.block import read_block
 from gangplank.backends.volcano.manifests import manifests
@@ -51,28 +51,28 @@ BACKEND = Backend(
     pitfalls=pitfalls,
     templates=templates,
     adds=(
-        Added(r"\.minAvailable$", WEBHOOK, "a task counts whole where it does not say otherwise"),
-        Added(r"\[(MASTER_ADDR|MASTER_PORT|WORLD_SIZE)\]$", PYTORCH, "where rank 0 is; WORLD_SIZE counts pods"),
-        Added(r"\[RANK\]$", PYTORCH, "the pod's rank: the master's is 0"),
-        Added(r"\.ports(\[|$)", PYTORCH, "the port at which the ranks meet"),
-        Added(r"\[wait-for-master\]$", PYTORCH, "a worker waits until the master listens"),
-        Added(r"\[V[CK]_TASK_INDEX\]$", ENV, "the pod's index within its task"),
-        Added(r"\[VC_\w+\]$", SVC, "the hosts of each task, and how many they are"),
-        Added(r"\.(hostname|subdomain)$", SVC, "the name under which the others find the pod"),
-        Added(rf"(-svc|{SVC_MOUNT})\]$", SVC, "the same lists of hosts as files"),
-        Added(r"(-ssh|/\.ssh)\]$", SSH, "one key for all pods of the job"),
-        Added(r"scheduling\.k8s\.io/group-name$", CONTROLLER, gang.WHY),
-        Added(r"\.metadata\.(labels|annotations)\.", CONTROLLER, "what the pod is: its job, task, index and queue"),
-        Added(r"\.(schedulerName|priorityClassName)$", CONTROLLER, "as the job has it"),
-        Added(r"\.volume(s|Mounts)\[", CONTROLLER, "the job's own volumes (spec.volumes)"),
+        Addition(r"\.minAvailable$", WEBHOOK, "a task counts in full unless it sets another number"),
+        Addition(r"\[(MASTER_ADDR|MASTER_PORT|WORLD_SIZE)\]$", PYTORCH, "where rank 0 is; WORLD_SIZE counts pods"),
+        Addition(r"\[RANK\]$", PYTORCH, "the pod's rank: the master's is 0"),
+        Addition(r"\.ports(\[|$)", PYTORCH, "the port at which the ranks meet"),
+        Addition(r"\[wait-for-master\]$", PYTORCH, "a worker waits until the master listens"),
+        Addition(r"\[V[CK]_TASK_INDEX\]$", ENV, "the pod's index within its task"),
+        Addition(r"\[VC_\w+\]$", SVC, "the hosts of each task, and how many they are"),
+        Addition(r"\.(hostname|subdomain)$", SVC, "the name under which the others find the pod"),
+        Addition(rf"(-svc|{SVC_MOUNT})\]$", SVC, "the same lists of hosts as files"),
+        Addition(r"(-ssh|/\.ssh)\]$", SSH, "one key for all pods of the job"),
+        Addition(r"scheduling\.k8s\.io/group-name$", CONTROLLER, gang.WHY),
+        Addition(r"\.metadata\.(labels|annotations)\.", CONTROLLER, "what the pod is: its job, task, index and queue"),
+        Addition(r"\.(schedulerName|priorityClassName)$", CONTROLLER, "as the job has it"),
+        Addition(r"\.volume(s|Mounts)\[", CONTROLLER, "the job's own volumes (spec.volumes)"),
     ),
     makes={
-        "PodGroup": Made(CONTROLLER, gang.TOGETHER),
-        "ConfigMap": Made(SVC, f"the hosts of every task, mounted at {SVC_MOUNT}"),
-        "Service": Made(SVC, "under it the pods' names resolve, also before they are ready"),
-        "NetworkPolicy": Made(SVC, "only the job's own pods may connect to its pods"),
-        "Secret": Made(SSH, "one key for all pods of the job"),
-        "PersistentVolumeClaim": Made(CONTROLLER, "the job's own volumes (spec.volumes)"),
+        "PodGroup": Maker(CONTROLLER, gang.TOGETHER),
+        "ConfigMap": Maker(SVC, f"the hosts of every task, mounted at {SVC_MOUNT}"),
+        "Service": Maker(SVC, "makes the pods' names resolve, also before they are ready"),
+        "NetworkPolicy": Maker(SVC, "only the job's own pods may connect to its pods"),
+        "Secret": Maker(SSH, "one key for all pods of the job"),
+        "PersistentVolumeClaim": Maker(CONTROLLER, "the job's own volumes (spec.volumes)"),
     },
     ends=Ends(succeeded=frozenset({"Completed"}), failed=frozenset({"Failed", "Aborted", "Terminated"})),
     queue=queue,

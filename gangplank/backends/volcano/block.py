@@ -1,4 +1,4 @@
-"""What a job file says to Volcano alone."""
+"""The fields of a job file that only Volcano has."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _DURATION = re.compile(r"(\d+(\.\d+)?(ns|us|ms|s|m|h))+", re.ASCII)
 ROLES = ("master", "worker")
 PLUGINS = ("env", "pytorch", "ssh", "svc")
-NOT_YET = ("tensorflow", "mpi", "ray", "hcclrank")  # other frameworks' plugins: they would be wired by nobody here
+NOT_YET = ("tensorflow", "mpi", "ray", "hcclrank")  # other frameworks' plugins: nothing here would wire their ranks
 
 # What Volcano's webhook accepts in a policy; the CRD's own list is longer.
 EVENTS = ("*", "PodFailed", "PodEvicted", "PodPending", "Unknown", "TaskCompleted", "TaskFailed", "JobUpdated")

@@ -1,6 +1,6 @@
 """Go's `flag` package, as Volcano's plugins use it: what an argument list really sets.
 
-https://pkg.go.dev/flag; parsing stops at the first word that is no flag, and at the first error, which is only logged.
+https://pkg.go.dev/flag; parsing stops at the first word that is not a flag, and at the first error, which is logged.
 """
 
 from __future__ import annotations
@@ -43,25 +43,25 @@ def integer(text: str) -> int | None:
 
 
 def parse(arguments: Sequence[str], defaults: Mapping[str, Value]) -> Parsed:
-    """The values of flags after an argument list; a number that is none becomes 0, as in Go.
+    """The values of flags after an argument list; an invalid number becomes 0, as in Go.
 
     >>> parse(["--port=abc", "--worker=w"], {"port": 23456, "worker": "worker"})
-    Parsed(values={'port': 0, 'worker': 'worker'}, trouble='"abc" is no value for --port')
+    Parsed(values={'port': 0, 'worker': 'worker'}, trouble='"abc" is not a value for --port')
     """
     values = dict(defaults)
     rest = list(arguments)
     while rest:
         word = rest.pop(0)
         if len(word) < 2 or not word.startswith("-"):
-            return Parsed(values, f'everything from "{word}" on is ignored: it is no flag')
+            return Parsed(values, f'everything from "{word}" on is ignored: it is not a flag')
         if word == "--":
             return Parsed(values, 'everything after "--" is ignored' if rest else "")
         name = word[2:] if word.startswith("--") else word[1:]
         if not name or name[0] in "-=":
-            return Parsed(values, f'"{word}" is no flag')
+            return Parsed(values, f'"{word}" is not a flag')
         name, has_value, text = name.partition("=")
         if name not in values:
-            return Parsed(values, f"--{name} is no flag of the plugin; everything from it on is ignored")
+            return Parsed(values, f"--{name} is not a flag of the plugin; everything from it on is ignored")
         kind = type(defaults[name])
         if kind is bool and not has_value:
             values[name] = True
@@ -81,7 +81,7 @@ def _set(values: dict[str, Value], name: str, text: str, kind: type) -> str:
     if kind is str:
         values[name] = text
         return ""
-    trouble = f'"{text}" is no value for --{name}'
+    trouble = f'"{text}" is not a value for --{name}'
     if kind is bool:
         values[name] = text in TRUE
         return "" if text in TRUE + FALSE else trouble

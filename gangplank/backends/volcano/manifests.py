@@ -13,7 +13,7 @@ from gangplank.k8s.build import clone
 if TYPE_CHECKING:
     from gangplank.spec import JobSpec, Json
 
-# A lost pod takes the gang with it: without these, a pod that was evicted stays Failed and its peers wait for ever.
+# A lost pod restarts the gang: without these, an evicted pod stays Failed and its peers wait forever.
 GANG_POLICIES: tuple[Json, ...] = (
     {"events": ["PodFailed", "PodEvicted"], "action": "RestartJob"},
     {"event": "TaskFailed", "action": "TerminateJob"},  # containers that keep failing under restartPolicy OnFailure

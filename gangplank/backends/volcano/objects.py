@@ -1,4 +1,4 @@
-"""What Volcano makes of a Job, ours or a stranger's: pods, the plugins' objects and the PodGroup.
+"""What Volcano makes of any Job, ours or third-party: pods, the plugins' objects and the PodGroup.
 
 Follows volcano.sh/volcano v1.15.1: the mutating webhook, then createJobPod, then every plugin, and the PodGroup.
 """
@@ -62,7 +62,7 @@ def admitted(manifest: Json) -> Json:
     spec["schedulerName"] = spec.get("schedulerName") or VOLCANO.scheduler
     for index, task in enumerate(spec["tasks"]):
         task["name"] = task.get("name") or f"default{index}"
-        task.setdefault("replicas", 0)  # yes: an omitted count means no pods
+        task.setdefault("replicas", 0)  # an omitted count really means no pods
         template = task.setdefault("template", {})
         pod = template.setdefault("spec", {})
         template.setdefault("metadata", {})
@@ -91,7 +91,8 @@ def _check(job: Json, problems: Problems) -> None:
         return
     for name in spec.get("plugins", {}):
         if name in NOT_YET:
-            problems.append(Problem(f"Job.spec.plugins.{name}", name, "a plugin for PyTorch: it is not supported yet"))
+            expected = "a plugin for PyTorch (this one is not supported yet)"
+            problems.append(Problem(f"Job.spec.plugins.{name}", name, expected))
         elif name not in plugins.FLAGS:
             problems.append(Problem(f"Job.spec.plugins.{name}", name, f"one of {', '.join(plugins.FLAGS)}"))
     task_names: set[str] = set()

@@ -50,7 +50,7 @@ echo "Master node is ready!\""""
 
 
 def settings(job: Json, plugin: str) -> dict[str, go_flags.Value]:
-    """What the arguments of a plugin set."""
+    """The settings that the arguments of a plugin make."""
     return go_flags.parse(job["spec"]["plugins"].get(plugin) or [], FLAGS[plugin]).values
 
 
@@ -77,7 +77,7 @@ def meta(job: Json, name: str, uid: str) -> Json:
 
 
 def svc_pod(job: Json, pod: Json) -> None:
-    """Names the pod within the job's Service, and tells it the hosts of every task."""
+    """Names the pod within the job's Service, and gives it the hosts of every task."""
     name, spec = job["metadata"]["name"], pod["spec"]
     spec["hostname"] = spec.get("hostname") or pod["metadata"]["name"]
     spec["subdomain"] = spec.get("subdomain") or name
@@ -127,7 +127,7 @@ def wait_for_master(spec: Json, address: str, flags: dict[str, go_flags.Value]) 
 
 
 def env_pod(pod: Json, index: int) -> None:
-    """Tells the pod its index within its task, under an old and a new name."""
+    """Gives the pod its index within its task, under an old and a new name."""
     for container in containers(pod["spec"], init=True):
         add_env(container, [value("VK_TASK_INDEX", index), value("VC_TASK_INDEX", index)])
 

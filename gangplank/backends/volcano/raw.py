@@ -1,4 +1,4 @@
-"""What is asked of any Volcano Job, ours or a stranger's: pitfalls, templates, its queue, other numbers of workers."""
+"""Facts about any Volcano Job, ours or third-party: pitfalls, templates, its queue, and how to scale it."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 
 def pitfalls(manifest: Json) -> Iterator[str]:
-    """What Volcano accepts although its author can hardly mean it.
+    """What Volcano accepts although its author hardly intends it.
 
     >>> spec = {"plugins": {"pytorch": ["--port=abc"]}, "tasks": [{"name": "worker", "replicas": 1}]}
     >>> for text in pitfalls({"spec": spec}): print(text)
-    plugin pytorch: "abc" is no value for --port, so it becomes 0
+    plugin pytorch: "abc" is not a value for --port, so it becomes 0
     plugin pytorch: there is no task master, so nothing is wired: no rank, no address
     """
     spec: Json = manifest["spec"]
@@ -31,7 +31,7 @@ def pitfalls(manifest: Json) -> Iterator[str]:
     for name, arguments in plugins.items():
         trouble = go_flags.parse(arguments or [], FLAGS[name]).trouble
         if trouble:
-            zero = ", so it becomes 0" if trouble.endswith("--port") and "no value for" in trouble else ""
+            zero = ", so it becomes 0" if trouble.endswith("--port") and "not a value for" in trouble else ""
             yield f"plugin {name}: {trouble}{zero}"
     if "pytorch" in plugins:
         flags = go_flags.parse(plugins["pytorch"] or [], FLAGS["pytorch"]).values
@@ -46,7 +46,7 @@ def pitfalls(manifest: Json) -> Iterator[str]:
         if task.get("dependsOn") and not spec.get("minAvailable"):
             yield f"task {name} waits for others, but the gang counts its pods: the job never starts"
     if any(policy.get("event") == "TaskCompleted" for policy in spec.get("policies") or []):
-        yield "the policy on TaskCompleted stands at the job, so it fires for whichever task ends first"
+        yield "the policy on TaskCompleted is set on the job, so it fires when the first task ends"
     yield from unrequested(named, limits_count=False)
 
 
@@ -68,7 +68,7 @@ def evidence_id(live: Json) -> str | None:
 
 
 def scale(job: Json, workers: int) -> Json:
-    """Volcano adds and removes pods of a task, but those that run keep the WORLD_SIZE that they were made with."""
+    """Volcano adds and removes pods of a task, but running pods keep the WORLD_SIZE that they were made with."""
     spec = job["spec"]
     if "pytorch" in (spec.get("plugins") or {}):
         expected = "a job without the plugin pytorch (running pods keep the WORLD_SIZE they were made with)"

@@ -1,4 +1,4 @@
-"""What no single field of a Volcano job shows: tasks that wait for ever, and arguments that undo the wiring."""
+"""What no single field of a Volcano job shows: tasks that wait forever, and arguments that undo the wiring."""
 
 from __future__ import annotations
 

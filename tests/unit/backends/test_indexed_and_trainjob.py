@@ -156,8 +156,8 @@ def test_patches_reach_the_pods() -> None:
 @pytest.mark.parametrize(
     ("manifest", "said"),
     [
-        (trainjob({}, runtimeRef={"name": "unknown"}), "stands in the same file"),
-        (trainjob({"env": [{"name": "PET_NNODES", "value": "1"}]}), "torchrun's"),
+        (trainjob({}, runtimeRef={"name": "unknown"}), "is in the same file"),
+        (trainjob({"env": [{"name": "PET_NNODES", "value": "1"}]}), "torchrun reads"),
         (trainjob({"command": ["tune", "run"]}), "torchtune"),
         (trainjob({}, initializer={"model": {}}), "not supported yet"),
         (

@@ -16,11 +16,11 @@ from hypothesis import given, settings
 from gangplank.backends import BACKENDS, backend_of, pod_template, wiring
 from gangplank.backends.admission import of_template
 from gangplank.backends.base import (
-    Added,
+    Addition,
     Backend,
     Ends,
     JobKinds,
-    Made,
+    Maker,
     Refusal,
     Site,
     Template,
@@ -161,10 +161,10 @@ TOY = Backend(
     pitfalls=pitfalls,
     templates=templates,
     adds=(
-        Added(r"\.env\[|\[(TOY_NODES|RANK|WORLD_SIZE|MASTER_\w+)\]$", "the toy maker", "toys meet by name"),
-        Added(r"", "the toy maker", "as it likes"),
+        Addition(r"\.env\[|\[(TOY_NODES|RANK|WORLD_SIZE|MASTER_\w+)\]$", "the toy maker", "toys meet by name"),
+        Addition(r"", "the toy maker", "as it likes"),
     ),
-    makes={"ToyBox": Made("the toy maker", "toys lie in it")},
+    makes={"ToyBox": Maker("the toy maker", "toys lie in it")},
     ends=Ends(succeeded=frozenset({"Tidied"}), failed=frozenset({"Broken"})),
     queue=lambda manifest: Queue("spec.line", manifest["spec"]["line"]),
     without_queues=lambda manifest: "play alone" if manifest["spec"]["line"] != "default" else "",
@@ -218,7 +218,7 @@ def test_a_job_file_is_parsed_with_its_own_fields() -> None:
         ({"toy": {"colour": "rde"}}, "Did you mean red"),
         ({"toy": {"color": "red"}}, "training_job.toy.color"),
         ({"labels": {"toys.example.com/box": "1"}}, "training_job.labels.toys.example.com/box"),
-        ({"backend": "indexed"}, 'training_job.toy: got "toy", expected no block of another back-end than indexed'),
+        ({"backend": "indexed"}, 'training_job.toy: got "toy", expected only the block of indexed'),
         ({"backend": "toi", "toy": None}, "Did you mean toy"),
         ({"name": "d" * 58}, "a name whose longest toy's name"),
         ({"volumes": [{"claim": "c", "mount": "/o", "on": "master"}]}, "all on toy, whose replicas share one template"),

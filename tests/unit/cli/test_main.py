@@ -93,7 +93,7 @@ def test_carries_a_script_from_the_checkout_wherever_it_is_called(
 @pytest.mark.parametrize(
     ("text", "code", "said"),
     [
-        ("training_job: {name: no}", 1, "reads as a boolean"),
+        ("training_job: {name: no}", 1, "does not read as a boolean"),
         ("training_job: {name: a, image: b, workers: x}", 1, "training_job.workers"),
         ("a: 1\na: 2\n", 1, "each key once"),
         ("", 1, "expected a job file"),

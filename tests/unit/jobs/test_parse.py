@@ -71,7 +71,7 @@ def test_names_all_problems_at_once() -> None:
         ({"workers": True}, "training_job.workers"),
         ({"min_available": 4}, "at most the job's 3 replicas"),
         ({"min_available": 0}, "training_job.min_available"),
-        ({"env": {"PET_NNODES": "2"}}, "no variable of the wiring"),
+        ({"env": {"PET_NNODES": "2"}}, "a variable that the wiring does not own"),
         ({"env": {"VERSION": 1.1}}, "quote it"),
         ({"labels": {"volcano.sh/task-index": "1"}}, "a label of your own"),
         ({"collective": "mpi"}, "one of gloo, nccl"),

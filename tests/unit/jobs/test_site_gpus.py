@@ -85,5 +85,5 @@ def test_gloo_runs_beside_simulated_gpus() -> None:
 
 
 def test_a_fallback_without_nccl_is_refused() -> None:
-    with pytest.raises(SpecError, match="none for a job that uses gloo anyway"):
+    with pytest.raises(SpecError, match="no fallback for a job that uses gloo anyway"):
         job(collective_fallback="gloo")
