@@ -57,7 +57,7 @@ BACKEND = Backend(
     ),
     makes={
         "PodGroup": Maker(WITH_GANG, gang.TOGETHER),
-        "Service": Maker(OPERATOR, "makes the pod of the same name resolve, once it is ready"),
+        "Service": Maker(OPERATOR, "so that the name of its pod resolves, once that is ready"),
         "HorizontalPodAutoscaler": Maker(OPERATOR, "elasticPolicy.metrics asks for it"),
     },
     ends=Ends(succeeded=frozenset({"Succeeded"}), failed=frozenset({"Failed"})),

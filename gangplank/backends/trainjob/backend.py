@@ -107,7 +107,7 @@ BACKEND = Backend(
         "ConfigMap": Maker("Trainer", "the runtime as it was when the job was submitted"),
         "PodGroup": Maker("Trainer's plugin volcano", "the runtime's podGroupPolicy asks for a gang"),
         "JobSet": Maker("Trainer", "the runtime's template, patched and wired by the job"),
-        "Service": Maker("JobSet", "makes the pods' names resolve, also before they are ready"),
+        "Service": Maker("JobSet", "so that the pods' names resolve, also before they are ready"),
         "Job": Maker("JobSet", "one for each replicatedJob"),
         "Pod": Maker("Kubernetes' Job controller", "one for each node; only its index differs"),
     },

@@ -69,7 +69,7 @@ BACKEND = Backend(
     makes={
         "PodGroup": Maker(CONTROLLER, gang.TOGETHER),
         "ConfigMap": Maker(SVC, f"the hosts of every task, mounted at {SVC_MOUNT}"),
-        "Service": Maker(SVC, "makes the pods' names resolve, also before they are ready"),
+        "Service": Maker(SVC, "so that the pods' names resolve, also before they are ready"),
         "NetworkPolicy": Maker(SVC, "only the job's own pods may connect to its pods"),
         "Secret": Maker(SSH, "one key for all pods of the job"),
         "PersistentVolumeClaim": Maker(CONTROLLER, "the job's own volumes (spec.volumes)"),

@@ -79,7 +79,7 @@ def test_each_addition_says_who_and_why() -> None:
         "          #   value: digits-anywhere-master-0.digits-anywhere\n"
     ) in text
     assert "# Volcano's plugin svc makes NetworkPolicy digits-anywhere: only the job's own pods may connect" in text
-    assert "# JobSet makes Service digits-anywhere: makes the pods' names resolve" in written(digits("trainjob"))
+    assert "# JobSet makes Service digits-anywhere: so that the pods' names resolve" in written(digits("trainjob"))
     assert "# the training operator makes Service digits-anywhere-worker-0, and 1 more like it: " in written(
         digits("pytorchjob")
     )

@@ -47,7 +47,7 @@ def volcano(*tasks: Json, plugins: Json | None = None, **spec: Any) -> Json:
         ("volcano", volcano({**MASTER, "replicas": 2}), "gets rank 0"),
         ("volcano", volcano(MASTER, {"name": "worker"}), "replicas is not set"),
         ("volcano", volcano(MASTER, {**WORKER, "dependsOn": {"name": ["master"]}}), "never starts"),
-        ("volcano", volcano(policies=[{"event": "TaskCompleted", "action": "CompleteJob"}]), "first task ends"),
+        ("volcano", volcano(policies=[{"event": "TaskCompleted", "action": "CompleteJob"}]), "the first task ends"),
         ("volcano", volcano({**MASTER, **GPU}), "has a limit but no request"),
         ("pytorchjob", {"pytorchReplicaSpecs": {"Worker": {}}, "nprocPerNode": "1"}, "no Master"),
         ("pytorchjob", {"pytorchReplicaSpecs": {"Master": {}}}, "one process per CPU"),
