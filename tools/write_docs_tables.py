@@ -139,7 +139,7 @@ def wiring_tables() -> str:
         launch.append((f"`{name}`", *(f"`{variable(line, flag)}`" for flag in flags)))
         manifests = backend.manifests(job)
         objects = backend.objects(manifests[-1], Site(others=tuple(manifests)))
-        pod = next(item for item in objects if item["kind"] == "Pod" and wiring.seen(item)["rank"] == "1")
+        pod = next(item for item in objects if item["kind"] == "Pod" and wiring.pod_wiring(item)["rank"] == "1")
         environments[name] = wiring.environment(pod, pod["spec"]["containers"][0])
     seen = sorted({key for env in environments.values() for key in env if wiring.is_reserved(key)})
     values = [(f"`{key}`", *(f"`{env[key]}`" if key in env else "" for env in environments.values())) for key in seen]

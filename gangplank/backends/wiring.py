@@ -149,12 +149,12 @@ def environment(pod: Json, container: Json) -> dict[str, str]:
     return values
 
 
-def seen(pod: Json) -> dict[str, str]:
+def pod_wiring(pod: Json) -> dict[str, str]:
     """What a pod's first container knows of the job: rank of its node, master, WORLD_SIZE; "" if unknown.
 
     >>> names = {"RANK": "1", "MASTER_ADDR": "a-master-0.a", "MASTER_PORT": "23456", "WORLD_SIZE": "3"}
     >>> env = [{"name": name, "value": value} for name, value in names.items()]
-    >>> seen({"metadata": {"name": "a-worker-0"}, "spec": {"containers": [{"env": env}]}})
+    >>> pod_wiring({"metadata": {"name": "a-worker-0"}, "spec": {"containers": [{"env": env}]}})
     {'rank': '1', 'master': 'a-master-0.a:23456', 'world_size': '3'}
     """
     containers = pod["spec"].get("containers") or [{}]

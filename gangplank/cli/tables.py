@@ -42,7 +42,7 @@ def mounts(pod: Json) -> str:
 
 def pod_row(pod: Json) -> list[str]:
     """One line of the table of pods."""
-    place, spec = wiring.seen(pod), pod["spec"]
+    place, spec = wiring.pod_wiring(pod), pod["spec"]
     host = ".".join(part for part in (spec.get("hostname", ""), spec.get("subdomain", "")) if part)
     return [
         pod["metadata"]["name"],

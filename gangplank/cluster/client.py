@@ -333,7 +333,7 @@ def in_cluster() -> bool:
 
 def rank_of(pod: Json) -> int | None:
     """The rank of a pod's node, None if its environment does not contain it."""
-    text = wiring.seen(pod)["rank"]
+    text = wiring.pod_wiring(pod)["rank"]
     return int(text) if text.isdigit() else None
 
 

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from gangplank.backends import BACKENDS, backend_of
-from gangplank.backends.wiring import environment, seen
+from gangplank.backends.wiring import environment, pod_wiring
 from gangplank.proof.claims import Expected
 from gangplank.proof.records import select
 
@@ -23,7 +23,7 @@ def pods(manifest: Json) -> list[Json]:
     """The pods that the controllers make of a manifest, rank 0's first."""
     backend = backend_of(manifest)
     objects = BACKENDS[backend].objects(manifest) if backend else []
-    return sorted((item for item in objects if item["kind"] == "Pod"), key=lambda pod: seen(pod)["rank"] != "0")
+    return sorted((item for item in objects if item["kind"] == "Pod"), key=lambda pod: pod_wiring(pod)["rank"] != "0")
 
 
 def words(pod: Json) -> list[str]:

@@ -42,7 +42,7 @@ def test_expands_to_the_pods_and_the_wiring_of_the_document(name: str, master: s
     objects = [item for item in BACKENDS[backend].objects(manifest, Site()) if item["kind"] == "Pod"]
     expected = [f"{pods}-master-0", *(f"{pods}-worker-{index}" for index in range(world - 1))]
     assert [pod["metadata"]["name"] for pod in objects] == expected
-    assert [wiring.seen(pod) for pod in objects] == [
+    assert [wiring.pod_wiring(pod) for pod in objects] == [
         {"rank": str(rank), "master": master, "world_size": str(world)} for rank in range(world)
     ]
 

@@ -74,7 +74,7 @@ def test_every_name_is_one_that_kubernetes_allows(job: Json) -> None:
 @given(jobs())
 def test_ranks_run_from_zero_without_a_gap_and_all_meet_at_one_place(job: Json) -> None:
     spec, _, objects = everything(job)
-    facts = [wiring.seen(pod) for pod in pods(objects)]
+    facts = [wiring.pod_wiring(pod) for pod in pods(objects)]
     assert sorted(int(fact["rank"]) for fact in facts) == list(range(spec.replicas))
     assert len({fact["master"] for fact in facts}) == 1
     address = wiring.master_addr(spec)

@@ -243,7 +243,7 @@ def test_a_job_is_wired_and_its_kind_is_known_again() -> None:
     assert [replica.pod for replica in wiring.replicas(spec)] == ["digits-toy-0", "digits-toy-1"]
     pods = [item for item in objects(manifest()) if item["kind"] == "Pod"]
     assert "--nnodes=$(TOY_NODES)" in pods[0]["spec"]["containers"][0]["command"]
-    assert [wiring.seen(pod)["rank"] for pod in pods] == ["0", "1"]
+    assert [wiring.pod_wiring(pod)["rank"] for pod in pods] == ["0", "1"]
 
 
 def test_its_kept_manifest_says_who_adds_what() -> None:

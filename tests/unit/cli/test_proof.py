@@ -110,7 +110,7 @@ def test_no_evidence_is_code_1_with_a_fix(
     [
         (
             ["proof", "--file", "/nowhere"], 3,
-            "/nowhere: got No such file or directory, expected a file that can be read. Fix: give the folder that --output",
+            "/nowhere: got No such file or directory, expected a file that can be read. Fix: give the folder",
         ),
         (["proof", "digits", "--file", "/dev/null"], 3, "digits: no such file; with --file, name the job by its job"),
         (["proof"], 2, "proof: no job given; try: gangplank proof digits"),
