@@ -138,3 +138,11 @@ docs: setup ## write what is made from values, argument specs and the library: R
 	for chart in charts/*/; do (cd $$chart && $$helm_docs --log-level warning --template-files=../README.md.gotmpl); done
 	.venv/bin/python tools/write_role_readmes.py --write
 	@.venv/bin/python -m tools.write_docs_tables --write
+
+.PHONY: house
+house: setup ## count what the layout promises
+	@.venv/bin/python -m tools.count_house
+
+.PHONY: release
+release: setup ## VERSION=x.y.z: write it wherever it is named, and build the changelog; says how to go from there
+	@.venv/bin/python -m tools.release "$(VERSION)"
