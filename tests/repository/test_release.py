@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-import shutil
 import subprocess
 import sys
 import tomllib
@@ -13,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from gangplank import __version__
+from tests.support.checkout import copy_checkout, git
 from tools import release
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -22,23 +22,13 @@ FRAGMENTS = sorted(path for path in (ROOT / release.FRAGMENTS).iterdir() if path
 HEADING = re.compile(r"^## (\S+) \((\d{4}-\d\d-\d\d)\)$", re.MULTILINE)
 
 
-def git(folder: Path, *words: str) -> str:
-    command = ["git", "-c", "user.name=a", "-c", "user.email=a@example.org", *words]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True).stdout
-
-
 @pytest.fixture(scope="module")
 def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """This checkout's files in a repository of their own, with one fragment."""
-    folder = tmp_path_factory.mktemp("release") / "checkout"
-    for name in git(ROOT, "ls-files", "-z", "--cached", "--others", "--exclude-standard").split("\0"):
-        if name and (ROOT / name).exists():
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(ROOT / name, folder / name, follow_symlinks=False)
+    """A checkout with one fragment."""
+    folder = copy_checkout(tmp_path_factory.mktemp("release") / "checkout")
     (folder / "changes/+a-test.added.md").write_text("A line that only this test has.\n")
-    git(folder, "init", "--quiet")
     git(folder, "add", "--all")
-    git(folder, "commit", "--quiet", "--message", "all")
+    git(folder, "commit", "--quiet", "--message", "a fragment")
     return folder
 
 
