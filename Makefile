@@ -14,7 +14,7 @@ JOB ?= jobs/digits.yml
 INVENTORY ?= inventories/lab/hosts.yml
 PLAYBOOK = .venv/bin/ansible-playbook -i $(INVENTORY)
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
-# Reports and manifests go there, also where nobody has set it. (A comment behind the value would end it with a blank.)
+# Reports and manifests are written there, even if the environment does not set it. (A comment behind the value would end it with a blank.)
 export PWD := $(CURDIR)
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/gangplank
 
@@ -40,11 +40,11 @@ lab: setup ## only the cluster
 	@$(PLAYBOOK) playbooks/lab.yml
 
 .PHONY: site
-site: setup ## what the site's inventory asks for, on the cluster that is there
+site: setup ## install what the site's inventory asks for, on the existing cluster
 	@$(PLAYBOOK) playbooks/site.yml
 
 .PHONY: teams
-teams: setup ## the cluster's teams made what the site's team files say
+teams: setup ## bring the cluster's teams to what the site's team files say
 	@$(PLAYBOOK) playbooks/teams.yml
 
 .PHONY: lab-load
@@ -132,7 +132,7 @@ verify: setup ## hash the whole cache again; what differs from lab/lock.json or 
 	@.venv/bin/python -m lab.build.verify
 
 .PHONY: docs
-docs: setup ## write what is made from values, argument specs and the library: READMEs, docs and the job chart's schema
+docs: setup ## write what is generated from values, argument specs and the library: READMEs, docs and the job chart's schema
 	@.venv/bin/python -m tools.write_job_chart --write
 	@helm_docs=$$(.venv/bin/python -m lab.build --show bin.helm-docs)/helm-docs; \
 	for chart in charts/*/; do (cd $$chart && $$helm_docs --log-level warning --template-files=../README.md.gotmpl); done
@@ -144,5 +144,5 @@ house: setup ## count what the layout promises
 	@.venv/bin/python -m tools.count_house
 
 .PHONY: release
-release: setup ## VERSION=x.y.z: write it wherever it is named, and build the changelog; says how to go from there
+release: setup ## VERSION=x.y.z: write it wherever it is named, build the changelog, print the next steps
 	@.venv/bin/python -m tools.release "$(VERSION)"

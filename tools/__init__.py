@@ -1,1 +1,1 @@
-"""What writes files of this checkout: .venv, READMEs of roles, tables in docs/, the job chart's schema."""
+"""Programs for contributors: they write files of this checkout, make releases, and count what the layout promises."""

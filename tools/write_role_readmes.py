@@ -1,4 +1,4 @@
-"""The input table of a role's README, from its argument_specs.yml and defaults: `--write` puts it there.
+"""The input table of a role's README, from its argument_specs.yml and defaults: `--write` writes it.
 
 Without `--write` it names what is stale, and exits with 1.
 """
@@ -53,12 +53,12 @@ def kind(option: Mapping[str, Any]) -> str:
     return f"list of {option['elements']}" if "elements" in option else str(option["type"])
 
 
-def lines(options: Mapping[str, Mapping[str, Any]], given: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+def lines(options: Mapping[str, Mapping[str, Any]], values: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
     """Yield a row per option; nested ones have no default of their own."""
     for name, option in options.items():
         default = "required" if option.get("required") else ""
-        if name in given:
-            default = f"`{json.dumps(given[name])}`".replace("|", "\\|")
+        if name in values:
+            default = f"`{json.dumps(values[name])}`".replace("|", "\\|")
         yield f"| `{prefix}{name}` | {kind(option)} | {default} | {prose(option['description'])} |"
         path = f"{prefix}{name}" + ("[]." if option["type"] == "list" else ".")
         yield from lines(option.get("options", {}), {}, path)
@@ -70,7 +70,7 @@ def table(role: Path) -> str:
     return "\n".join([BEGIN, "", *head, *lines(options(role), defaults(role)), "", END])
 
 
-def wanted(role: Path) -> str:
+def updated(role: Path) -> str:
     """Return the README with the table that it should have; raises ValueError where it has no place for it."""
     readme = role / "README.md"
     text = readme.read_text() if readme.exists() else f"# {role.name}\n\n## Inputs\n\n{BEGIN}\n{END}\n"
@@ -84,17 +84,17 @@ def wanted(role: Path) -> str:
 def stale(role: Path) -> bool:
     """Say whether the README is missing or has another table."""
     readme = role / "README.md"
-    return not readme.exists() or readme.read_text() != wanted(role)
+    return not readme.exists() or readme.read_text() != updated(role)
 
 
 def main(arguments: list[str]) -> int:
     """Name the stale READMEs, or write them."""
-    found = [role for role in roles() if stale(role)]
-    for role in found:
+    stale_roles = [role for role in roles() if stale(role)]
+    for role in stale_roles:
         print(f"{'written' if '--write' in arguments else 'stale'}: roles/{role.name}/README.md")
         if "--write" in arguments:
-            (role / "README.md").write_text(wanted(role))
-    return 1 if found and "--write" not in arguments else 0
+            (role / "README.md").write_text(updated(role))
+    return 1 if stale_roles and "--write" not in arguments else 0
 
 
 if __name__ == "__main__":

@@ -42,7 +42,7 @@ def resolved(node: dict[str, Any], root: dict[str, Any]) -> dict[str, Any]:
 
 
 def leaves(value: Any, path: Keys = ()) -> Iterator[tuple[Keys, Any]]:
-    """Yield every value that is no mapping with keys, and where it is."""
+    """Yield every value that is not a mapping with keys, and where it is."""
     if isinstance(value, dict) and value:
         for key, inner in value.items():
             yield from leaves(inner, (*path, key))
@@ -51,7 +51,7 @@ def leaves(value: Any, path: Keys = ()) -> Iterator[tuple[Keys, Any]]:
 
 
 def stated(chart: Path, path: Keys) -> dict[str, Any] | None:
-    """What the schema says of the value there: its property, or what it says of all further keys."""
+    """The schema of the value at this path: that of its property, or that of all further keys."""
     root = schema(chart)
     node = root
     for key in path:
@@ -78,12 +78,12 @@ def objects(node: dict[str, Any], root: dict[str, Any], path: Keys = ()) -> Iter
         yield from objects(node["additionalProperties"], root, (*path, "{}"))
 
 
-def refuses(chart: Path, given: dict[str, Any]) -> bool:
-    return bool(list(jsonschema.Draft7Validator(schema(chart)).iter_errors(given)))
+def refuses(chart: Path, instance: dict[str, Any]) -> bool:
+    return bool(list(jsonschema.Draft7Validator(schema(chart)).iter_errors(instance)))
 
 
-def with_leaf(given: dict[str, Any], path: Keys, value: Any) -> dict[str, Any]:
-    changed = copy.deepcopy(given)
+def with_leaf(tree: dict[str, Any], path: Keys, value: Any) -> dict[str, Any]:
+    changed = copy.deepcopy(tree)
     inner = changed
     for key in path[:-1]:
         inner = inner[key]
@@ -97,12 +97,12 @@ def wrong(value: Any, said: dict[str, Any]) -> list[Any]:
         return ["text", {"a": 1}, 7]
     if isinstance(value, dict):
         return ["text", ["a"], 7]
-    found: list[Any] = [["a"], {"a": 1}]
+    others: list[Any] = [["a"], {"a": 1}]
     if isinstance(value, bool):
-        return [*found, "text", 7]
+        return [*others, "text", 7]
     if isinstance(value, int | float):
-        return [*found, "text", True]
-    return [*found, True] if "boolean" not in str(said.get("type")) else found
+        return [*others, "text", True]
+    return [*others, True] if "boolean" not in str(said.get("type")) else others
 
 
 def test_there_are_charts() -> None:
@@ -123,14 +123,14 @@ def test_every_value_is_in_the_schema(chart: Path) -> None:
 @each_chart
 def test_every_property_of_the_schema_is_a_value(chart: Path) -> None:
     """`global` is Helm's own; what the items of a list hold has no default."""
-    known = {path[:depth] for path, _ in leaves(values(chart)) for depth in range(len(path) + 1)}
+    known_paths = {path[:depth] for path, _ in leaves(values(chart)) for depth in range(len(path) + 1)}
     open_ones = {path for path, value in leaves(values(chart)) if value in ({}, [], None)}
     missing = []
     for path, node in objects(schema(chart), schema(chart)):
         for key in node.get("properties", {}):
             here = (*path, key)
             inside = any(here[: len(top)] == top and len(here) > len(top) for top in open_ones)
-            if here != ("global",) and not inside and here not in known and not {"[]", "{}"} & set(here):
+            if here != ("global",) and not inside and here not in known_paths and not {"[]", "{}"} & set(here):
                 missing.append(".".join(here))
     # A form that Kubernetes owns (requests and limits, for one) may be filled in part.
     assert [path for path in missing if path.split(".")[-2:-1] not in (["requests"], ["limits"])] == []
@@ -139,47 +139,47 @@ def test_every_property_of_the_schema_is_a_value(chart: Path) -> None:
 @each_chart
 def test_no_object_of_the_schema_lets_unknown_keys_through(chart: Path) -> None:
     """`global` is Helm's own, and a map has a form for whatever its keys are."""
-    found = objects(schema(chart), schema(chart))
-    holes = [path for path, node in found if node.get("additionalProperties", True) is True and path != ("global",)]
+    nodes = objects(schema(chart), schema(chart))
+    holes = [path for path, node in nodes if node.get("additionalProperties", True) is True and path != ("global",)]
     assert [".".join(path) or "(top)" for path in holes] == []
 
 
 @each_chart
 def test_an_unknown_key_is_refused(chart: Path) -> None:
-    given = values(chart)
-    tops = {path[:depth] for path, _ in leaves(given) for depth in range(len(path))}
+    tree = values(chart)
+    tops = {path[:depth] for path, _ in leaves(tree) for depth in range(len(path))}
     closed = [path for path in tops if (said := stated(chart, path)) and said.get("additionalProperties") is False]
     assert () in closed
-    assert [path for path in closed if not refuses(chart, with_leaf(given, (*path, "noSuchKey"), 1))] == []
+    assert [path for path in closed if not refuses(chart, with_leaf(tree, (*path, "noSuchKey"), 1))] == []
 
 
 @each_chart
 def test_a_value_of_the_wrong_type_is_refused(chart: Path) -> None:
-    given = values(chart)
+    tree = values(chart)
     taken = []
-    for path, value in leaves(given):
+    for path, value in leaves(tree):
         said = stated(chart, path) or {}
-        taken += [(path, bad) for bad in wrong(value, said) if not refuses(chart, with_leaf(given, path, bad))]
+        taken += [(path, bad) for bad in wrong(value, said) if not refuses(chart, with_leaf(tree, path, bad))]
     assert taken == []
 
 
 @each_chart
-def test_every_value_has_a_comment_that_tells_what_it_is(chart: Path) -> None:
+def test_every_value_has_a_comment_that_explains_it(chart: Path) -> None:
     """`# --` stands above each value, or above the mapping of Kubernetes' own that it is part of."""
     lines = (chart / "values.yaml").read_text().splitlines()
     bare: list[str] = []
-    told: list[int] = []
+    explained: list[int] = []
     for number, line in enumerate(lines):
         if not line.strip() or line.lstrip().startswith(("#", "-")):
             continue
         indent = len(line) - len(line.lstrip())
-        told = [level for level in told if level < indent]
+        explained = [level for level in explained if level < indent]
         above = number
         while above and lines[above - 1].strip().startswith("#"):
             above -= 1
         if any(text.strip().startswith("# --") for text in lines[above:number]):
-            told.append(indent)
-        elif not told and not line.rstrip().endswith(":"):
+            explained.append(indent)
+        elif not explained and not line.rstrip().endswith(":"):
             bare.append(line.strip())
     assert bare == []
 

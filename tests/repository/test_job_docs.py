@@ -1,4 +1,4 @@
-"""docs/jobs.md tells of every field that a job may have, and of every refusal."""
+"""docs/jobs.md explains every field that a job may have, and of every refusal."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ FIRST_CELLS = {
 
 
 def test_every_field_has_a_row() -> None:
-    known = {field.name for field in fields(spec.JobSpec)} - {"block"} | set(BACKENDS)
-    assert known - FIRST_CELLS == set()
-    assert FIRST_CELLS - known == set()
+    field_names = {field.name for field in fields(spec.JobSpec)} - {"block"} | set(BACKENDS)
+    assert field_names - FIRST_CELLS == set()
+    assert FIRST_CELLS - field_names == set()
 
 
 def test_every_field_of_a_block_is_named_in_its_row() -> None:

@@ -1,4 +1,4 @@
-"""What `make` refuses, it refuses in one message and before anything is done."""
+"""`make` refuses a wrong argument in one message, before anything is done."""
 
 from __future__ import annotations
 

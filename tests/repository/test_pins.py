@@ -1,4 +1,4 @@
-"""lab/versions.yml owns every version; go.mod, go.sum, the lock and whoever else names one agree with it."""
+"""lab/versions.yml owns every version; go.mod, go.sum, the lock and all other files that name one agree with it."""
 
 from __future__ import annotations
 
@@ -97,10 +97,10 @@ def test_a_path_belongs_to_the_module_that_it_begins_with() -> None:
 @pytest.mark.parametrize("name", UPSTREAM)
 def test_go_sum_has_the_pinned_version(name: str) -> None:
     part = UPSTREAM[name]
-    found = sums(part)
-    assert (part.module, f"{part.version}/go.mod") in found
-    assert (part.module, part.version) in found
-    assert all(digest.startswith("h1:") for digest in found.values())
+    recorded = sums(part)
+    assert (part.module, f"{part.version}/go.mod") in recorded
+    assert (part.module, part.version) in recorded
+    assert all(digest.startswith("h1:") for digest in recorded.values())
 
 
 def test_the_lock_has_digests_of_every_part_and_of_no_other() -> None:
@@ -152,7 +152,7 @@ def test_kubernetes_stamps_and_the_python_client_are_of_its_minor_version() -> N
     assert client.group(1) == minor
 
 
-def test_what_fetches_the_go_toolchain_is_there_on_a_debian_without_pip() -> None:
+def test_the_go_toolchain_can_be_fetched_on_a_debian_without_pip() -> None:
     assert '"-m", "pip"' in (ROOT / "lab/build/go_toolchain.py").read_text()
     assert re.search(r"^pip==", (ROOT / "requirements.txt").read_text(), re.MULTILINE)
 
@@ -190,19 +190,19 @@ def test_every_job_uses_the_trainer_that_the_lab_builds(job: str) -> None:
 
 
 @pytest.mark.parametrize("image", CURRENT)
-def test_whoever_names_an_image_of_the_lab_names_its_version(image: str) -> None:
+def test_every_file_that_names_an_image_of_the_lab_names_its_version(image: str) -> None:
     repository, _, tag = image.rpartition(":")
     other = re.compile(rf"(?<![\w/.-]){re.escape(repository)}:(?!{re.escape(tag)}(?![\w.-]*\w))[\w{{][\w.{{-]*")
     strange = {
-        f"{path.relative_to(ROOT)}: {found}"
+        f"{path.relative_to(ROOT)}: {name}"
         for path in tracked(*NAMED_IN)
-        for found in other.findall(text_of(path))
-        if "{" not in found  # a template fills it in
+        for name in other.findall(text_of(path))
+        if "{" not in name  # a template fills it in
     }
     assert strange == set()
 
 
 def test_no_image_floats() -> None:
     floating = re.compile(r"[\w.-]+/[\w./-]+:(?:latest|master|main)\b")
-    found = {str(path.relative_to(ROOT)): floating.findall(text_of(path)) for path in tracked(*NAMED_IN)}
-    assert {path: names for path, names in found.items() if names} == {}
+    images = {str(path.relative_to(ROOT)): floating.findall(text_of(path)) for path in tracked(*NAMED_IN)}
+    assert {path: names for path, names in images.items() if names} == {}

@@ -16,7 +16,7 @@ PLAYBOOKS = sorted(ROOT.glob("playbooks/*.yml"))
 each_playbook = pytest.mark.parametrize("playbook", PLAYBOOKS, ids=lambda playbook: playbook.name)
 
 
-def test_the_playbooks_that_the_documents_name_are_there() -> None:
+def test_the_playbooks_that_the_docs_name_exist() -> None:
     assert {"lab.yml", "site.yml", "train.yml", "lab-down.yml"} <= {playbook.name for playbook in PLAYBOOKS}
 
 
@@ -38,7 +38,7 @@ def test_every_play_has_a_name_and_at_most_a_line_or_two_of_its_own(playbook: Pa
 
 
 @each_playbook
-def test_every_role_that_it_names_is_there(playbook: Path) -> None:
+def test_every_role_that_it_names_exists(playbook: Path) -> None:
     named = set()
     for play in yaml.safe_load(playbook.read_text()):
         named |= {role if isinstance(role, str) else role["role"] for role in play.get("roles", [])}
@@ -57,8 +57,8 @@ def test_the_components_that_can_be_removed_are_those_that_can_be_installed() ->
     assert [name for name in names if not (ROOT / "roles" / name / "tasks/remove.yml").exists()] == []
 
 
-def test_make_says_where_it_is_also_where_the_environment_does_not() -> None:
-    """Reports go to $PWD/reports; a recipe of one plain command is run without a shell, which would mend it."""
+def test_make_exports_its_folder_even_if_the_environment_does_not() -> None:
+    """Reports go to $PWD/reports; a recipe of one plain command is run without a shell, which would set it."""
     command = ["make", "--silent", "--eval=shown:; @/usr/bin/env", "shown"]
     done = subprocess.run(command, cwd=ROOT, env={"PATH": "/usr/bin:/bin"}, capture_output=True, text=True, check=True)
     assert f"PWD={ROOT}" in done.stdout.splitlines()

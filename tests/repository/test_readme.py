@@ -1,4 +1,4 @@
-"""README and docs name only what exists: every command parses, every target, file and link is there."""
+"""README and docs name only what exists: every command parses, every target, file and link exists."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def code(page: Path) -> list[str]:
 
 def commands(page: Path, program: str) -> list[list[str]]:
     """The arguments of each call of a program that a page prints."""
-    found = [shlex.split(line) for line in code(page) if re.match(rf"(\.venv/bin/)?{re.escape(program)} ", line)]
-    return [words[1:] for words in found if "…" not in words]
+    calls = [shlex.split(line) for line in code(page) if re.match(rf"(\.venv/bin/)?{re.escape(program)} ", line)]
+    return [words[1:] for words in calls if "…" not in words]
 
 
 def anchors(page: Path) -> set[str]:

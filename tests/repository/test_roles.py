@@ -30,8 +30,8 @@ def mapping(path: Path) -> dict[str, Any]:
     return dict(yaml.safe_load(path.read_text()) or {}) if path.exists() else {}
 
 
-def tasks(found: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    for task in found:
+def tasks(entries: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    for task in entries:
         yield task
         for block in BLOCKS:
             yield from tasks(task.get(block) or [])
@@ -123,22 +123,23 @@ def test_no_input_is_set_by_the_role_itself(role: Path) -> None:
 
 @each_role
 def test_internals_start_with_two_underscores_and_the_role(role: Path) -> None:
-    found = all_tasks(role)
-    names = set(mapping(role / "vars/main.yml")) | {task["register"] for task in found if "register" in task}
-    names |= {name for task in found if INCLUDE not in task for name in task.get("vars") or {}}
-    names |= {name for task in found for name in task.get("ansible.builtin.set_fact") or {}}
-    # What a role tells others has its prefix, and is said in the spec's description.
-    told = set(re.findall(r"C\((\w+)\)", str(mapping(role / "meta/argument_specs.yml")["argument_specs"]["main"])))
+    role_tasks = all_tasks(role)
+    names = set(mapping(role / "vars/main.yml")) | {task["register"] for task in role_tasks if "register" in task}
+    names |= {name for task in role_tasks if INCLUDE not in task for name in task.get("vars") or {}}
+    names |= {name for task in role_tasks for name in task.get("ansible.builtin.set_fact") or {}}
+    # What a role exports has its prefix, and is named in the description of its spec.
+    description = str(mapping(role / "meta/argument_specs.yml")["argument_specs"]["main"])
+    documented = set(re.findall(r"C\((\w+)\)", description))
     internal = (f"__{role.name}_", f"__{role.name}")
-    assert {name for name in names - told if not (name.startswith(internal[0]) or name == internal[1])} == set()
-    assert {name for name in names & told if not name.startswith(f"{role.name}_")} == set()
+    assert {name for name in names - documented if not (name.startswith(internal[0]) or name == internal[1])} == set()
+    assert {name for name in names & documented if not name.startswith(f"{role.name}_")} == set()
 
 
 @each_role
 def test_another_role_is_given_its_own_inputs(role: Path) -> None:
     inputs = {other.name: set(readme.options(other)) for other in ROLES}
     calls = [(task[INCLUDE]["name"], set(task.get("vars") or {})) for task in all_tasks(role) if INCLUDE in task]
-    assert [(name, given - inputs[name]) for name, given in calls if given - inputs[name]] == []
+    assert [(name, arguments - inputs[name]) for name, arguments in calls if arguments - inputs[name]] == []
 
 
 @each_role

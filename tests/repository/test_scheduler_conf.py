@@ -17,17 +17,17 @@ ACTIONS = [list(some) for pair in (("reclaim", "preempt"), ("gangreclaim", "gang
 
 
 def rendered(plugin: str, actions: list[str]) -> str:
-    made = jinja2.Environment(trim_blocks=True, autoescape=False, undefined=jinja2.StrictUndefined)  # noqa: S701  # YAML, as Ansible renders it
-    return made.from_string(TEMPLATE.read_text()).render(volcano_queue_plugin=plugin, volcano_actions=actions)
+    environment = jinja2.Environment(trim_blocks=True, autoescape=False, undefined=jinja2.StrictUndefined)  # noqa: S701  # YAML, as Ansible renders it
+    return environment.from_string(TEMPLATE.read_text()).render(volcano_queue_plugin=plugin, volcano_actions=actions)
 
 
 @pytest.mark.parametrize("plugin", ["capacity", "proportion"])
 @pytest.mark.parametrize("actions", ACTIONS, ids=str)
 def test_has_the_plugin_the_actions_and_one_tier(plugin: str, actions: list[str]) -> None:
     text = rendered(plugin, actions)
-    found = read(text)
-    assert found.actions == ("enqueue", "allocate", "backfill", *actions)
-    assert {"capacity", "proportion"} & {*found.plugins} == {plugin}
-    assert found.hierarchy == (plugin == "capacity")
+    configuration = read(text)
+    assert configuration.actions == ("enqueue", "allocate", "backfill", *actions)
+    assert {"capacity", "proportion"} & {*configuration.plugins} == {plugin}
+    assert configuration.hierarchy == (plugin == "capacity")
     assert len(yaml.safe_load(text)["tiers"]) == 1, "of several tiers the first one that finds victims decides alone"
-    assert ("overcommit" in found.plugins) == (not actions), "who may not wait in line displaces nobody"
+    assert ("overcommit" in configuration.plugins) == (not actions), "who may not wait in line displaces nobody"

@@ -25,10 +25,10 @@ ALONE = ("lab", "site")  # prefixes of values that belong to no role: an invento
 
 def inputs() -> set[str]:
     """What the roles take."""
-    found: set[str] = set()
+    names: set[str] = set()
     for path in ROOT.glob("roles/*/meta/argument_specs.yml"):
-        found |= yaml.safe_load(path.read_text())["argument_specs"]["main"].get("options", {}).keys()
-    return found
+        names |= yaml.safe_load(path.read_text())["argument_specs"]["main"].get("options", {}).keys()
+    return names
 
 
 def test_there_are_a_lab_and_a_site_to_copy() -> None:
@@ -55,10 +55,10 @@ def test_no_team_takes_a_namespace_that_a_role_installs_into() -> None:
 
 @each_site
 def test_every_value_is_an_input_of_a_role(site: Path) -> None:
-    given: set[str] = set()
+    variables: set[str] = set()
     for path in site.glob("group_vars/all/*.yml"):
-        given |= yaml.safe_load(path.read_text()).keys()
-    assert {name for name in given - inputs() if name.split("_")[0] not in ALONE} == set()
+        variables |= yaml.safe_load(path.read_text()).keys()
+    assert {name for name in variables - inputs() if name.split("_")[0] not in ALONE} == set()
 
 
 @each_site
@@ -99,13 +99,13 @@ WAYS = ("nothing", "folder", "file", "copied folder", "copied file", "two sites"
 def test_teams_are_found_however_the_site_is_named(
     sources: dict[str, tuple[list[Path], Path]], way: str, tmp_path: Path
 ) -> None:
-    given, site = sources[way]
+    inventories, site = sources[way]
     roles = [{"role": role, "tags": ["never"]} for role in ("team", "training_job")]  # whose defaults the play has then
     skip = ("--skip-tags", "always")  # their checks of inputs
-    shown = {"name": "Show", "ansible.builtin.debug": {"msg": "{{ [team_folder, training_job_teams] | to_json }}"}}
-    (tmp_path / "book.yml").write_text(yaml.safe_dump([{"hosts": "localhost", "roles": roles, "pre_tasks": [shown]}]))
-    said = "".join(play(tmp_path / "book.yml", given, tmp_path, *skip).split())  # in lines of any length
-    assert json.dumps([str(site / "teams")] * 2, separators=(",", ":")) in said
+    task = {"name": "Show", "ansible.builtin.debug": {"msg": "{{ [team_folder, training_job_teams] | to_json }}"}}
+    (tmp_path / "book.yml").write_text(yaml.safe_dump([{"hosts": "localhost", "roles": roles, "pre_tasks": [task]}]))
+    output = "".join(play(tmp_path / "book.yml", inventories, tmp_path, *skip).split())  # in lines of any length
+    assert json.dumps([str(site / "teams")] * 2, separators=(",", ":")) in output
 
 
 @pytest.mark.parametrize("way", ["folder", "file"])
@@ -123,10 +123,10 @@ def test_a_job_starts_from_its_teams_values_however_the_site_is_named(
     assert (tmp_path / "default.nobodys.yml").exists()
 
 
-def play(book: Path, given: list[Path], folder: Path, *words: str) -> str:
+def play(book: Path, inventories: list[Path], folder: Path, *words: str) -> str:
     """Run a playbook from another folder, with these inventories; what it printed."""
     command = [sys.executable, "-m", "ansible", "playbook", str(book), *words]
-    for source in given:
+    for source in inventories:
         command += ["-i", str(source)]
     environment = os.environ | {"ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"), "NO_COLOR": "1", "COLUMNS": "400"}
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)

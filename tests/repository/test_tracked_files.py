@@ -33,13 +33,13 @@ def texts() -> dict[str, str]:
     command = ["git", "ls-files", "-z"]
     names = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split("\0")
     files = [ROOT / name for name in names if name]
-    found = {}
+    texts_by_name = {}
     for file in files:
         if file.is_file() and not file.is_symlink() and file.resolve() != HERE:
             data = file.read_bytes()
             if b"\0" not in data:
-                found[str(file.relative_to(ROOT))] = data.decode(errors="replace")
-    return found
+                texts_by_name[str(file.relative_to(ROOT))] = data.decode(errors="replace")
+    return texts_by_name
 
 
 def lines_with(pattern: re.Pattern[str]) -> list[str]:
@@ -54,9 +54,9 @@ def lines_with(pattern: re.Pattern[str]) -> list[str]:
 
 def hosts_of_this_machine() -> set[str]:
     """Hosts of mirrors that this machine's own package tools are set to."""
-    given = [os.environ.get(name, "") for name in SETTINGS]
-    given += [path.read_text() for name in CONFIGURATIONS if (path := Path(name).expanduser()).is_file()]
-    hosts = re.findall(r"https?://(?:[^\s/@]+@)?([\w.-]+)", "\n".join(given))
+    settings = [os.environ.get(name, "") for name in SETTINGS]
+    settings += [path.read_text() for name in CONFIGURATIONS if (path := Path(name).expanduser()).is_file()]
+    hosts = re.findall(r"https?://(?:[^\s/@]+@)?([\w.-]+)", "\n".join(settings))
     return {host for host in hosts if not PUBLIC.fullmatch(host)}
 
 
@@ -81,7 +81,7 @@ def test_no_file_holds_a_secret() -> None:
     assert lines_with(SECRET) == []
 
 
-def test_what_must_not_be_there_is_noticed() -> None:
+def test_each_rule_finds_what_it_forbids() -> None:
     """The rules above find what they are for, and let through what only looks like it."""
     assert HOME.search("/" + "root/.cache/x")
     assert HOME.search("/" + "home/bob/src")

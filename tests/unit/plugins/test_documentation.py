@@ -7,7 +7,6 @@ import json
 import os
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -55,11 +54,6 @@ def test_the_documented_options_are_those_of_the_action(name: str) -> None:
     assert documentation["module"] == name
     action = importlib.import_module(f"plugins.action.{name}").ActionModule
     assert options(documentation.get("options", {}), "suboptions") == options(action.OPTIONS, "options")
-
-
-def test_the_collection_has_the_version_of_the_library_that_it_needs() -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    assert yaml.safe_load((ROOT / "galaxy.yml").read_text())["version"] == project["version"]
 
 
 def test_ansible_doc_shows_each_page() -> None:
