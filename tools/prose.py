@@ -57,16 +57,18 @@ class Text:
 
 
 def sentences(text: str) -> list[str]:
-    r"""The sentences of a page or a message: tables are left out, and a list item stands alone.
+    r"""The sentences of a page or a message; a list item and a cell of a table stand alone.
 
     >>> sentences("One `a b` two. Three\n[four](x.md).\n\n- five\n  six")
     ['One `a_b` two.', 'Three four.', 'five six']
     """
     blocks: list[list[str]] = [[]]
     for line in text.splitlines():
-        if not line.strip() or line.startswith(("|", "#", "- ")) or re.match(r"\d+\. ", line):
+        if not line.strip() or re.match(r"[|#]| *(?:-|\d+\.) ", line):
             blocks.append([])
-        if not line.startswith("|"):
+        if line.startswith("|"):
+            blocks += [[cell.strip()] for cell in line.split("|") if cell.strip(" -")] + [[]]
+        else:
             blocks[-1].append(line.strip())
     plain = [" ".join(block).removeprefix("- ").lstrip("#").strip() for block in blocks]
     plain = [CODE.sub(lambda code: code[0].replace(" ", "_"), block) for block in plain]
@@ -99,7 +101,7 @@ def of_page(place: str, text: str) -> list[Text]:
     """A Markdown page without code and without what is generated from the code."""
     text = re.sub(rf"{re.escape(BEGIN)}.*?{re.escape(END)}", "", text, flags=re.DOTALL)
     text = re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)
-    return [Text(place, re.sub(r"^ {4}.*$", "", text, flags=re.MULTILINE))]
+    return [Text(place, re.sub(r"(?<=\n\n)(?: {4}.*\n)+", "", text))]
 
 
 def prose_of(node: Any, key: str = "") -> Iterator[str]:

@@ -58,9 +58,9 @@ def test_plain_english_is_let_through(phrase: str) -> None:
     assert prose.dialect(prose.Text("here", phrase)) == []
 
 
-def test_sentences_are_those_of_paragraphs_and_of_list_items() -> None:
+def test_sentences_are_those_of_paragraphs_list_items_and_cells() -> None:
     text = "# Head\n\nOne `a.b c` two. Three\n[four](x.md).\n\n- five\n  six\n- seven\n\n| a | b |"
-    assert prose.sentences(text) == ["Head", "One `a.b_c` two.", "Three four.", "five six", "seven"]
+    assert prose.sentences(text) == ["Head", "One `a.b_c` two.", "Three four.", "five six", "seven", "a", "b"]
 
 
 def test_every_reader_sees_its_long_sentence() -> None:
