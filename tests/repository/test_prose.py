@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import re
 from pathlib import Path
 
@@ -87,3 +88,7 @@ def test_code_and_generated_text_are_not_prose() -> None:
     assert docstring.text.split() == ["Made."]
     assert prose.of_python("a.py", f'NAMES = "{long}".split()\n') == []
     assert re.search(r"\bX\b", prose.of_python("a.py", 'f"got {a}, expected more"')[0].text)
+
+
+def test_its_doctests_hold() -> None:
+    assert doctest.testmod(prose).failed == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import doctest
 import re
 import subprocess
 import sys
@@ -109,3 +110,7 @@ def test_every_fragment_is_of_a_known_type_and_one_paragraph() -> None:
 def test_a_fragment_of_another_form_is_noticed(name: str, text: str) -> None:
     assert fragment_problems(name, text)
     assert not fragment_problems("+a-word.added.md", "`make house` counts.\n")
+
+
+def test_its_doctests_hold() -> None:
+    assert doctest.testmod(release).failed == 0
