@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from tools.write_docs_tables import BEGIN, END
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
@@ -99,7 +97,7 @@ def dialect(piece: Text) -> list[str]:
 
 def of_page(place: str, text: str) -> list[Text]:
     """A Markdown page without code and without what is generated from the code."""
-    text = re.sub(rf"{re.escape(BEGIN)}.*?{re.escape(END)}", "", text, flags=re.DOTALL)
+    text = re.sub(r"<!-- begin: .*?<!-- end -->", "", text, flags=re.DOTALL)
     text = re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)
     return [Text(place, re.sub(r"(?<=\n\n)(?: {4}.*\n)+", "", text))]
 

@@ -81,7 +81,7 @@ def test_every_reader_sees_its_long_sentence() -> None:
 
 def test_code_and_generated_text_are_not_prose() -> None:
     long = "word " * 40
-    text = f"```sh\n{long}\n```\n\n    {long}\n{prose.BEGIN}\n{long}\n{prose.END}\n"
+    text = f"```sh\n{long}\n```\n\n    {long}\n<!-- begin: a command -->\n{long}\n<!-- end -->\n"
     assert prose.of_page("a.md", text)[0].text.split() == []
     assert prose.of_yaml("a.yml", f"- ansible.builtin.command: {long}\n") == []
     (docstring,) = prose.of_python("a.py", '"""Made.\n\n>>> made()\n\'it is no flag\'\n"""\n')
