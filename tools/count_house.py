@@ -87,7 +87,7 @@ def measures(root: Path) -> dict[str, tuple[str, int | str]]:
         )),
         "modules of gangplank/ that wait by hand": ("1", sum(bool(LOOP.search(code(path))) for path in package)),
         "modules of lab/ that wait by hand": ("1", sum(bool(LOOP.search(code(path))) for path in lab)),
-        "variables named found, given, made, known, told": (
+        "variables named `found`, `given`, `made`, `known`, `told`": (
             "under 100", sum(vague_names(root / name) for name in prose.modules(root))
         ),
         "sentences over 35 words": ("0", long_sentences(root)),

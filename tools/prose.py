@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import io
 import re
 import tokenize
@@ -41,6 +42,7 @@ DIALECT = {
     r"\bstands? in an?\b|\bfor one\.": "is in; for example",
 }  # fmt: skip
 CODE = re.compile(r"`[^`\n]*`")
+INDENTED = re.compile(r"(?<=\n\n)(?: {4}.*\n)+")  # code, in Markdown and in docstrings
 DOCTEST = re.compile(r"^ *>>> .*(?:\n *\S.*)*", re.MULTILINE)
 # Of plays and tasks, and of the documentation of roles and plugins.
 PROSE_KEYS = {"name", "msg", "fail_msg", "success_msg", "description", "short_description", "notes"}
@@ -99,7 +101,7 @@ def of_page(place: str, text: str) -> list[Text]:
     """A Markdown page without code and without what is generated from the code."""
     text = re.sub(r"<!-- begin: .*?<!-- end -->", "", text, flags=re.DOTALL)
     text = re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)
-    return [Text(place, re.sub(r"(?<=\n\n)(?: {4}.*\n)+", "", text))]
+    return [Text(place, INDENTED.sub("", text))]
 
 
 def prose_of(node: Any, key: str = "") -> Iterator[str]:
@@ -144,8 +146,7 @@ def of_python(place: str, text: str) -> list[Text]:
         if re.match(r"(---)?\s*(\w+: |\w+:\n)", value) and place.startswith("plugins/modules/"):
             pieces += of_yaml(where, value)
         elif id(node) in docstrings:
-            bare = "\n".join(map(str.strip, DOCTEST.sub("", value).splitlines()))
-            pieces.append(Text(where, bare))
+            pieces.append(Text(where, INDENTED.sub("", DOCTEST.sub("", inspect.cleandoc(value) + "\n"))))
         else:  # text of several lines is a script, a template or a table
             pieces += [Text(where, line.strip()) for line in value.splitlines() if len(line.split()) > 2]
     return pieces

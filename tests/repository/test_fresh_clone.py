@@ -77,6 +77,6 @@ def test_make_alone_lists_the_targets(clone: Path) -> None:
 
 
 def test_a_clone_stays_clean(clone: Path) -> None:
-    """What setup and the commands above leave is ignored, but for what the reader was told to create."""
+    """Setup and the commands above leave ignored files, apart from those that the reader is to create."""
     left = git(clone, "status", "--porcelain").splitlines()
     assert [line for line in left if not line.endswith(("inventories/yours/", ".added.md"))] == []
