@@ -154,7 +154,7 @@ def lab(request: pytest.FixtureRequest) -> Iterator[Lab]:
 
 @pytest.fixture(scope="session")
 def kubeconfig(request: pytest.FixtureRequest) -> str:
-    """Of a cluster with Volcano and storage: GANGPLANK_KUBECONFIG names one that is there, else it is our own."""
+    """Of a cluster with Volcano and storage: GANGPLANK_KUBECONFIG names an existing one, else it is our own."""
     existing = os.environ.get("GANGPLANK_KUBECONFIG")
     if existing:
         return existing

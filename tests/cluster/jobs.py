@@ -90,13 +90,13 @@ class Job:
         return str(self.lab.wait(f"the end of {self.name}", self.ended, timeout_s))
 
     def pod(self, role: str) -> Json:
-        """A pod, empty where there is none."""
+        """A pod, empty if it does not exist."""
         with contextlib.suppress(KubeError):
             return self.kube.call("GET", path("v1", "Pod", NAMESPACE, f"{self.name}-{role}-0"))
         return {}
 
     def log(self, role: str = "master") -> str:
-        """What a pod's container has said, "" where there is none yet."""
+        """What a pod's container has said, "" if it has not said anything yet."""
         with contextlib.suppress(KubeError, HTTPError):
             return "\n".join(self.kube.log(NAMESPACE, f"{self.name}-{role}-0"))
         return ""

@@ -102,15 +102,15 @@ class Since:
 
     limit_s: float  # below 0: not for a moment
     began: dict[object, float] = field(default_factory=dict)
-    told: set[object] = field(default_factory=set)
+    reported: set[object] = field(default_factory=set)
 
     def now(self, at: float, holding: Mapping[object, str]) -> Iterator[str]:
-        """What has held for too long, told once."""
+        """What has held for too long, reported once."""
         self.began = {key: self.began.get(key, at) for key in holding}
-        self.told &= {*holding}
+        self.reported &= {*holding}
         for key, what in holding.items():
-            if at - self.began[key] > self.limit_s and key not in self.told:
-                self.told.add(key)
+            if at - self.began[key] > self.limit_s and key not in self.reported:
+                self.reported.add(key)
                 yield what if self.limit_s < 0 else f"{what} for more than {self.limit_s:.0f} s"
 
 
@@ -119,11 +119,11 @@ def judge(events: Sequence[Event], gangs: Sequence[Gang], shares: Mapping[str, S
     now = Moment()
     sizes = {(gang.team, gang.name): gang.size for gang in gangs}
     over, partly, starved = Since(-1), Since(PARTLY_S), Since(STARVED_S)
-    found: list[str] = []
+    problems: list[str] = []
     for event in events:
         now.see(event)
         held = {team: now.held.get(team, 0) for team in shares}
-        found += over.now(
+        problems += over.now(
             event.at,
             {
                 team: f"{team} has {held[team]} of {share.cap}"
@@ -136,9 +136,9 @@ def judge(events: Sequence[Event], gangs: Sequence[Gang], shares: Mapping[str, S
             for key, count in now.bound.items()
             if 0 < count < sizes[key] and key in now.jobs and alive(now.jobs[key])
         }
-        found += partly.now(event.at, torn)
-        found += starved.now(event.at, dict(starving(now, gangs, held, shares)))
-    return found
+        problems += partly.now(event.at, torn)
+        problems += starved.now(event.at, dict(starving(now, gangs, held, shares)))
+    return problems
 
 
 def starving(
@@ -156,17 +156,17 @@ def starving(
 
 def lost(now: Moment, gangs: Sequence[Gang], deleted: set[tuple[str, str]]) -> list[str]:
     """Jobs that have not ended as they should, and pods that nobody ends."""
-    found = []
+    problems = []
     for gang in gangs:
         key = gang.team, gang.name
         job = now.jobs.get(key)
         if key in deleted and job is not None:
-            found.append(f"{'/'.join(key)} was deleted and is there")
+            problems.append(f"{'/'.join(key)} was deleted and is there")
         if key not in deleted and (job is None or phase(job) != "Completed"):
-            found.append(f"{'/'.join(key)} is {phase(job) if job else 'gone'}, not Completed")
+            problems.append(f"{'/'.join(key)} is {phase(job) if job else 'gone'}, not Completed")
     left = {
         (pod["metadata"]["namespace"], pod["metadata"]["labels"][JOB_LABEL])
         for pod in now.pods.values()
         if pod["status"].get("phase") not in ENDED
     }
-    return found + [f"{'/'.join(key)} has pods that go on" for key in sorted(left)]
+    return problems + [f"{'/'.join(key)} has pods that still run" for key in sorted(left)]

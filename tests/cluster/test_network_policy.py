@@ -25,13 +25,13 @@ class Probe(http.server.BaseHTTPRequestHandler):
         to = urllib.parse.parse_qs(urllib.parse.urlsplit(self.path).query)["to"][0].split(":")
         try:
             socket.create_connection((to[0], int(to[1])), 1.5).close()
-            told = b"yes"
+            answer = b"yes"
         except OSError:
-            told = b"no"
+            answer = b"no"
         self.send_response(200)
-        self.send_header("Content-Length", str(len(told)))
+        self.send_header("Content-Length", str(len(answer)))
         self.end_headers()
-        self.wfile.write(told)
+        self.wfile.write(answer)
 servers = [http.server.ThreadingHTTPServer(("", port), Probe) for port in (8000, 9000)]
 threading.Thread(target=servers[0].serve_forever).start()
 servers[1].serve_forever()
@@ -45,10 +45,10 @@ ALL, NONE = set(WAYS), set[str]()
 
 def said(*terms: tuple[str, ...]) -> Json:
     """Pods by expressions: key, operator, values."""
-    found = [
+    expressions = [
         {"key": key, "operator": operator, **({"values": words} if words else {})} for key, operator, *words in terms
     ]
-    return {"podSelector": {"matchExpressions": found}}
+    return {"podSelector": {"matchExpressions": expressions}}
 
 
 # (what, who is guarded, the rules, which ways are open); {friend} is that pod's address
@@ -116,16 +116,16 @@ def pods(kube: Kube, spaces: tuple[str, str]) -> dict[str, tuple[str, str]]:
             ),
             f"{name} made",  # its namespace's service account may take a moment
         )
-    found: dict[str, tuple[str, str]] = {}
+    items: dict[str, tuple[str, str]] = {}
 
     def ready(name: str) -> bool:
         status = kube.call("GET", f"/api/v1/namespaces/{places[name][0]}/pods/{name}")["status"]
-        found[name] = places[name][0], status.get("podIP", "")
+        items[name] = places[name][0], status.get("podIP", "")
         return any(one["type"] == "Ready" and one["status"] == "True" for one in status.get("conditions", []))
 
     for name in places:
         until(lambda name=name: ready(name), f"{name} is ready")
-    return found
+    return items
 
 
 def open_ways(kube: Kube, pods: dict[str, tuple[str, str]]) -> set[str]:
@@ -134,8 +134,8 @@ def open_ways(kube: Kube, pods: dict[str, tuple[str, str]]) -> set[str]:
     def ask(way: str) -> bool:
         name, port = way.split()
         where = f"/api/v1/namespaces/{pods[name][0]}/pods/{name}:8000/proxy/"
-        told: bytes = kube.open("GET", where, query={"to": f"{pods['server'][1]}:{port}"}).data
-        return told == b"yes"
+        body: bytes = kube.open("GET", where, query={"to": f"{pods['server'][1]}:{port}"}).data
+        return body == b"yes"
 
     with ThreadPoolExecutor(len(WAYS)) as pool:
         return {way for way, there in zip(WAYS, pool.map(ask, WAYS), strict=True) if there}

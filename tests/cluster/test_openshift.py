@@ -72,11 +72,11 @@ def would_change(lab: Lab, component: str) -> bool:
 def test_the_grant_comes_once_and_goes_again(openshift: Lab) -> None:
     assert role(openshift, "present")
     assert not role(openshift, "present")
-    (found,) = granted(openshift)
+    (binding,) = granted(openshift)
     accounts = openshift.get("serviceaccounts", "-n", "volcano-system")
     names = {f"system:serviceaccount:volcano-system:{item['metadata']['name']}" for item in accounts}
     # that of the installation's hook went with the hook
-    assert {*found["users"]} - names == {"system:serviceaccount:volcano-system:volcano-admission-init"}
+    assert {*binding["users"]} - names == {"system:serviceaccount:volcano-system:volcano-admission-init"}
     assert role(openshift, "absent")
     assert granted(openshift) == []
 

@@ -43,7 +43,7 @@ SHAPES: dict[str, dict[str, object]] = {
 
 
 def rendered(lab: Lab, values: dict[str, object], folder: Path) -> str:
-    """By the lab's Helm, for a namespace that is there."""
+    """By the lab's Helm, for an existing namespace."""
     (folder / "values.yaml").write_text(yaml.safe_dump({"namespace": {"create": False, "name": "default"}, **values}))
     words = [
         f"{lab.parts['bin']['helm']}/helm",

@@ -1,7 +1,7 @@
 """Two teams submit at once, on simulated nodes: no moment breaks a cap, a gang or a share, and nothing is lost.
 
 The nodes and their pods are KWOK's; the teams are playbooks/teams.yml's, the jobs the library's, and Volcano is real.
-GANGPLANK_FULL=1 submits 2 x 100 jobs, else a sample of them. GANGPLANK_KUBECONFIG names a cluster that is there.
+GANGPLANK_FULL=1 submits 2 x 100 jobs, else a sample of them. GANGPLANK_KUBECONFIG names an existing cluster.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ def both(kubeconfig: str, kube: Kube, tmp_path_factory: pytest.TempPathFactory) 
 
 
 class Seen:
-    """What watches of pods and jobs of both teams have told so far."""
+    """What watches of pods and jobs of both teams have reported so far."""
 
     def __init__(self, kube: Kube) -> None:
         self.kube, self.events, self.now = kube, list[Event](), Moment()
@@ -168,14 +168,14 @@ class Seen:
         except (KubeError, AssertionError, OSError, ValueError) as error:
             self.failed.append(error)  # a thread's failure is the test's
 
-    def note(self, kind: str, told: Json) -> str:
+    def note(self, kind: str, change: Json) -> str:
         """Keep one change; the version it made."""
-        assert told["type"] in {"ADDED", "MODIFIED", "DELETED"}, told
-        event = Event(time.monotonic(), kind, told["type"] == "DELETED", told["object"])
+        assert change["type"] in {"ADDED", "MODIFIED", "DELETED"}, change
+        event = Event(time.monotonic(), kind, change["type"] == "DELETED", change["object"])
         with self.lock:
             self.events.append(event)
             self.now.see(event)
-        return str(told["object"]["metadata"]["resourceVersion"])
+        return str(change["object"]["metadata"]["resourceVersion"])
 
     def ask(self, question: Callable[[Moment], Any]) -> Any:
         """What is so now."""

@@ -37,8 +37,8 @@ class Shell:
             shutil.copy(file, folder)
         config = folder / "kubeconfig"
         shutil.copy(os.environ.get("GANGPLANK_KUBECONFIG") or STATE / "admin.kubeconfig", config)
-        found = lab.parts["bin"]
-        programs = f"{found['kubernetes']}:{found['helm']}:{os.environ['PATH']}"
+        binaries = lab.parts["bin"]
+        programs = f"{binaries['kubernetes']}:{binaries['helm']}:{os.environ['PATH']}"
         self.env = {**os.environ, "KUBECONFIG": str(config), "PATH": programs, "USER_NAMESPACE": namespace}
 
     def start(self, command: str) -> subprocess.Popen[str]:
@@ -71,8 +71,8 @@ class Shell:
 
     def get(self, what: str) -> list[Json]:
         """Objects of the namespace."""
-        found: list[Json] = json.loads(self(f"kubectl get {what} -n {self.namespace} -o json"))["items"]
-        return found
+        items: list[Json] = json.loads(self(f"kubectl get {what} -n {self.namespace} -o json"))["items"]
+        return items
 
     def logs(self, *pods: str) -> dict[str, str]:
         """What these pods say to their end, by `kubectl logs -f`, all at once: some jobs end with their master."""
@@ -94,8 +94,8 @@ def proven(logs: dict[str, str]) -> None:
 
 def result(log: str) -> Json:
     """What the trainer's rank 0 says in the end, with its steps."""
-    found: Json = next(json.loads(line) for line in log.splitlines() if line.startswith('{"event":"result"'))
-    return {**found, "steps": found["ranks"][0]["steps"]}
+    event: Json = next(json.loads(line) for line in log.splitlines() if line.startswith('{"event":"result"'))
+    return {**event, "steps": event["ranks"][0]["steps"]}
 
 
 @pytest.fixture(scope="session")
@@ -117,13 +117,13 @@ def running() -> Iterator[Lab]:
 @pytest.fixture(scope="module")
 def shell(running: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
     """A shell for one document."""
-    found = Shell(running, tmp_path_factory.mktemp("shell"), f"gangplank-seeds-{uuid.uuid4().hex[:8]}")
-    found("kubectl create namespace $USER_NAMESPACE")
-    found("kubectl config set-context --current --namespace=$USER_NAMESPACE")  # vSphere's guide
+    opened = Shell(running, tmp_path_factory.mktemp("shell"), f"gangplank-seeds-{uuid.uuid4().hex[:8]}")
+    opened("kubectl create namespace $USER_NAMESPACE")
+    opened("kubectl config set-context --current --namespace=$USER_NAMESPACE")  # vSphere's guide
     try:
-        yield found
+        yield opened
     finally:
-        found("kubectl delete namespace $USER_NAMESPACE --timeout=110s")
+        opened("kubectl delete namespace $USER_NAMESPACE --timeout=110s")
 
 
 @pytest.fixture(scope="session")
@@ -140,17 +140,17 @@ def gpus(running: Lab) -> Iterator[Lab]:
 def devices(shell: Shell, job: str, count: int) -> list[Json]:
     """A PyTorchJob's pods, when each has come onto a node and has a GPU that is nobody else's there."""
 
-    def given() -> list[Json]:
-        found = shell.get(f"pods -l training.kubeflow.org/job-name={job}")
-        assert len(found) == count
+    def pods_with_gpus() -> list[Json]:
+        pods_of_job = shell.get(f"pods -l training.kubeflow.org/job-name={job}")
+        assert len(pods_of_job) == count
         ids = [
             (pod["spec"]["nodeName"], identifier)
-            for pod in found
+            for pod in pods_of_job
             for identifier in allocated(shell.lab, pod["spec"]["nodeName"], pod["metadata"]["uid"])
         ]
-        return found if len(ids) == len(set(ids)) == count else []
+        return pods_of_job if len(ids) == len(set(ids)) == count else []
 
-    pods: list[Json] = shell.lab.wait(f"a GPU for each pod of {job}", given, 300)
+    pods: list[Json] = shell.lab.wait(f"a GPU for each pod of {job}", pods_with_gpus, 300)
     return pods
 
 

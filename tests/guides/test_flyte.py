@@ -29,8 +29,8 @@ TASK = {  # the decorator's arguments, and the task's inputs
 
 
 def described() -> dict[str, Any]:
-    found: dict[str, Any] = yaml.safe_load((ROOT / "jobs/mnist-gpu.yml").read_text())["training_job"]
-    return found
+    description: dict[str, Any] = yaml.safe_load((ROOT / "jobs/mnist-gpu.yml").read_text())["training_job"]
+    return description
 
 
 def test_our_job_is_the_pages_task() -> None:

@@ -1,4 +1,4 @@
-"""Tencent's page on PyTorch-Operator: the chart by its values, in place of the lab's own release, and the job."""
+"""Tencent's page on PyTorch-Operator: the chart by its values, instead of the lab's own release, and the job."""
 
 from __future__ import annotations
 

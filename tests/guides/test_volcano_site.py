@@ -1,4 +1,4 @@
-"""Volcano's page on PyTorch: its job, with the word mended that keeps it from being one."""
+"""Volcano's page on PyTorch: its job, with the one wrong word corrected."""
 
 from __future__ import annotations
 

@@ -23,27 +23,27 @@ memories = st.sampled_from(["256Mi", "1Gi", "1.5Gi", "1G", "2000000Ki"])
 def resources(draw: st.DrawFn, gpus: int) -> Json:
     """What a replica asks for, with and without limits."""
     cpu, memory = draw(cpus), draw(memories)
-    found: Json = {
+    amounts: Json = {
         "cpu": draw(st.sampled_from([cpu, {"request": cpu, "limit": "8"}])),
         "memory": draw(st.sampled_from([memory, {"request": memory, "limit": "8Gi"}])),
     }
     if gpus:
-        found["gpus"] = draw(st.sampled_from([gpus, {"limit": gpus}]))
-    return found
+        amounts["gpus"] = draw(st.sampled_from([gpus, {"limit": gpus}]))
+    return amounts
 
 
 @st.composite
 def volumes(draw: st.DrawFn, *, one_template: bool) -> list[Json]:
     """Claims at places of their own, on all replicas or on the master."""
-    found = []
+    mounts = []
     for index in range(draw(st.integers(0, 3))):
         volume: Json = {"claim": draw(names), "mount": f"/mnt/v{index}"}
         if one_template or draw(st.booleans()):
             volume["access"] = draw(st.sampled_from(["ReadWriteMany", "ReadOnlyMany"]))
         else:
             volume["on"] = "master"
-        found.append({**volume, "read_only": draw(st.booleans())})
-    return found
+        mounts.append({**volume, "read_only": draw(st.booleans())})
+    return mounts
 
 
 # What only one back-end has.

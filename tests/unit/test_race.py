@@ -82,7 +82,7 @@ def test_tells_what_is_lost() -> None:
         "red/a is Failed, not Completed",
         "blue/b is gone, not Completed",
         "red/c was deleted and is there",
-        "red/a has pods that go on",
+        "red/a has pods that still run",
     ]
     for event in [job(2, "red", "a", "Completed"), job(2, "blue", "b", "Completed"), job(2, "red", "c", gone=True)]:
         now.see(event)

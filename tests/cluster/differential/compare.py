@@ -1,4 +1,4 @@
-"""Submits manifests to live controllers and compares what these make with what the library foretells."""
+"""Submits manifests to live controllers and compares what these make with what the library predicts."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def sample(items: Sequence[Json], step: int) -> list[Json]:
 
 def generated(backend: str, cluster: Cluster, count: int = COUNT) -> list[Json]:
     """Manifests of jobs of every shape, the same ones in every run, fit for a cluster that knows nothing of them."""
-    found: list[Json] = []
+    manifests: list[Json] = []
 
     @settings(
         max_examples=count,
@@ -52,7 +52,7 @@ def generated(backend: str, cluster: Cluster, count: int = COUNT) -> list[Json]:
     @given(jobs(backend, most=4))
     def collect(job: Json) -> None:
         inner = job["training_job"]
-        inner["name"] = f"g{len(found)}-{inner['name']}"[:40].rstrip("-")
+        inner["name"] = f"g{len(manifests)}-{inner['name']}"[:40].rstrip("-")
         inner |= {"namespace": cluster.namespace, "image": IMAGE}
         if backend in {"volcano", "pytorchjob"}:
             inner["queue"] = "default"
@@ -61,33 +61,33 @@ def generated(backend: str, cluster: Cluster, count: int = COUNT) -> list[Json]:
         inner.pop("ttl_s", None)  # a job that is gone cannot be looked at
         if "deadline_s" in inner:
             inner["deadline_s"] += 10_000  # nor one whose time is up
-        found.append(BACKENDS[backend].manifests(parse_job(job))[-1])
+        manifests.append(BACKENDS[backend].manifests(parse_job(job))[-1])
 
     collect()
-    return found[:count]
+    return manifests[:count]
 
 
 def examples(module: str, folder: str, backend: str, cluster: Cluster) -> list[Json]:
     """The jobs of one kind among a Go module's own examples, under names of their own, for a cluster with one queue."""
     modules = Path(os.environ.get("GOMODCACHE") or Path.home() / "go/pkg/mod")
-    found: list[Json] = []
+    manifests: list[Json] = []
     for file in sorted((modules / module / folder).rglob("*.yaml")):
         for item in documents(file.read_text(), str(file), strict=False):
             if not isinstance(item, dict) or backend_of(item) != backend or "invalid" in str(file):
                 continue
-            made = copy.deepcopy(item)
-            name = made["metadata"].get("name") or made["metadata"]["generateName"].rstrip("-")
-            made["metadata"]["name"] = f"e{len(found)}-{name}".lower()
-            made["metadata"].pop("generateName", None)
+            manifest = copy.deepcopy(item)
+            name = manifest["metadata"].get("name") or manifest["metadata"]["generateName"].rstrip("-")
+            manifest["metadata"]["name"] = f"e{len(manifests)}-{name}".lower()
+            manifest["metadata"].pop("generateName", None)
             if backend == "volcano":
-                made["spec"]["queue"] = "default"
-                for task in made["spec"]["tasks"]:
+                manifest["spec"]["queue"] = "default"
+                for task in manifest["spec"]["tasks"]:
                     task.pop("dependsOn", None)  # pods that wait for others are not made where nothing runs
-            for part in (made["spec"], *(template["spec"] for template in templates(made))):
+            for part in (manifest["spec"], *(template["spec"] for template in templates(manifest))):
                 if part.get("priorityClassName"):
                     part["priorityClassName"] = cluster.namespace
-            found.append(made)
-    return found
+            manifests.append(manifest)
+    return manifests
 
 
 def templates(value: Any) -> Iterator[Json]:
@@ -105,10 +105,10 @@ def templates(value: Any) -> Iterator[Json]:
 
 def nowhere(manifest: Json) -> Json:
     """The manifest with pods that no node takes: they are made, but nothing ever runs."""
-    found = copy.deepcopy(manifest)
-    for template in templates(found):
+    moved = copy.deepcopy(manifest)
+    for template in templates(moved):
         template["spec"]["nodeSelector"] = {**template["spec"].get("nodeSelector", {}), **NOWHERE}
-    return found
+    return moved
 
 
 def owned(item: Json, uids: set[str]) -> bool:
@@ -119,24 +119,24 @@ def owned(item: Json, uids: set[str]) -> bool:
 
 def family(uid: str, between: Sequence[Json]) -> set[str]:
     """A job and what lies between it and its pods: Trainer's JobSet, JobSet's Jobs."""
-    found = {uid}
+    uids = {uid}
     for item in between:
-        if owned(item, found):
-            found.add(item["metadata"]["uid"])
-    return found
+        if owned(item, uids):
+            uids.add(item["metadata"]["uid"])
+    return uids
 
 
 def differences(backend: str, manifests: Sequence[Json], cluster: Cluster, **site: Any) -> list[str]:
-    """Submit manifests and tell every difference between the live objects and the foretold ones."""
+    """Submit manifests and report every difference between the live objects and the predicted ones."""
     submitted = [
         nowhere({**item, "metadata": {**item["metadata"], "namespace": cluster.namespace}}) for item in manifests
     ]
     live = [cluster.create(item) for item in submitted]
-    foretold = [
-        BACKENDS[backend].objects(item, Site(uid=made["metadata"]["uid"], **site))
-        for item, made in zip(submitted, live, strict=True)
+    predictions = [
+        BACKENDS[backend].objects(item, Site(uid=live_job["metadata"]["uid"], **site))
+        for item, live_job in zip(submitted, live, strict=True)
     ]
-    wanted = Counter(item["kind"] for made in foretold for item in made if item["kind"] in KINDS)
+    wanted = Counter(item["kind"] for objects in predictions for item in objects if item["kind"] in KINDS)
 
     def everything() -> tuple[list[Json], list[Json]]:
         between = [*cluster.items("JobSet"), *cluster.items("Job", "batch/v1")]
@@ -145,41 +145,41 @@ def differences(backend: str, manifests: Sequence[Json], cluster: Cluster, **sit
     def is_there() -> bool:
         cluster.enqueue()
         between, items = everything()
-        uids = set().union(*(family(made["metadata"]["uid"], between) for made in live))
+        uids = set().union(*(family(live_job["metadata"]["uid"], between) for live_job in live))
         return Counter(item["kind"] for item in items if owned(item, uids)) >= wanted
 
     with contextlib.suppress(TimeoutError):  # what has not come is named below
         cluster.wait(is_there, "Pod")
-    wanted.update(KINDS)  # and what was not foretold
+    wanted.update(KINDS)  # and what was not predicted
     between, items = everything()
-    found: list[str] = []
-    for made, expected in zip(live, foretold, strict=True):
-        job = made["metadata"]["name"]
-        uids = family(made["metadata"]["uid"], between)
+    messages: list[str] = []
+    for live_job, expected in zip(live, predictions, strict=True):
+        job = live_job["metadata"]["name"]
+        uids = family(live_job["metadata"]["uid"], between)
         real = {key(item, job): normal(item, job) for item in items if owned(item, uids)}
-        told = {key(item, job): normal(item, job) for item in expected if item["kind"] in KINDS}
-        found += [f"{job}: {name}: {text}" for name, text in unequal(real, told)]
-    return found
+        predicted = {key(item, job): normal(item, job) for item in expected if item["kind"] in KINDS}
+        messages += [f"{job}: {name}: {text}" for name, text in unequal(real, predicted)]
+    return messages
 
 
-def unequal(real: dict[str, Json], told: dict[str, Json]) -> Iterator[tuple[str, str]]:
+def unequal(real: dict[str, Json], predicted: dict[str, Json]) -> Iterator[tuple[str, str]]:
     """Where two sets of objects differ, field by field."""
-    for name in sorted(real.keys() | told.keys()):
+    for name in sorted(real.keys() | predicted.keys()):
         if name not in real:
-            yield name, "foretold, but the controllers make none"
-        elif name not in told:
-            yield name, "made by the controllers, but not foretold"
+            yield name, "predicted, but the controllers make none"
+        elif name not in predicted:
+            yield name, "made by the controllers, but not predicted"
         else:
-            yield from ((name, text) for text in fields(real[name], told[name], ""))
+            yield from ((name, text) for text in fields(real[name], predicted[name], ""))
 
 
-def fields(real: Any, told: Any, path: str) -> Iterator[str]:
+def fields(real: Any, predicted: Any, path: str) -> Iterator[str]:
     """Where two values differ."""
-    if isinstance(real, dict) and isinstance(told, dict):
-        for part in sorted(real.keys() | told.keys()):
-            yield from fields(real.get(part), told.get(part), f"{path}.{part}")
-    elif isinstance(real, list) and isinstance(told, list) and len(real) == len(told):
-        for at, (left, right) in enumerate(zip(real, told, strict=True)):
+    if isinstance(real, dict) and isinstance(predicted, dict):
+        for part in sorted(real.keys() | predicted.keys()):
+            yield from fields(real.get(part), predicted.get(part), f"{path}.{part}")
+    elif isinstance(real, list) and isinstance(predicted, list) and len(real) == len(predicted):
+        for at, (left, right) in enumerate(zip(real, predicted, strict=True)):
             yield from fields(left, right, f"{path}[{at}]")
-    elif real != told:
-        yield f"{path}: live {json.dumps(real)[:300]}, foretold {json.dumps(told)[:300]}"
+    elif real != predicted:
+        yield f"{path}: live {json.dumps(real)[:300]}, predicted {json.dumps(predicted)[:300]}"

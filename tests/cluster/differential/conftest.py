@@ -1,6 +1,6 @@
 """A live cluster and a namespace of our own in it, gone again afterwards.
 
-GANGPLANK_KUBECONFIG names a cluster that is there; without it the tests' own lab is used, with every operator in it.
+GANGPLANK_KUBECONFIG names an existing cluster; without it the tests' own lab is used, with every operator in it.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ COMPONENTS = ["volcano", "storage", "training_operator", "trainer_v2"]
 @pytest.fixture(scope="session")
 def kubeconfig(request: pytest.FixtureRequest) -> str:
     """Of the cluster that is asked."""
-    given = os.environ.get("GANGPLANK_KUBECONFIG")
-    if given:
-        return given
+    path = os.environ.get("GANGPLANK_KUBECONFIG")
+    if path:
+        return path
     asked = json.dumps({"site_components": COMPONENTS})
     request.getfixturevalue("lab").playbook("playbooks/lab.yml", "playbooks/site.yml", "-e", asked)
     return str(STATE / "admin.kubeconfig")

@@ -45,12 +45,12 @@ class Cluster:
     def items(self, kind: str, api_version: str = "") -> list[Json]:
         """All objects of a kind in our namespace; none when the cluster does not know the kind."""
         try:
-            found: list[Json] = self.call("GET", self.path(kind, api_version).format(ns=self.namespace))["items"]
+            objects: list[Json] = self.call("GET", self.path(kind, api_version).format(ns=self.namespace))["items"]
         except KubeError as error:
             if error.status == 404:
                 return []
             raise
-        return found
+        return objects
 
     def create(self, manifest: Json) -> Json:
         """Submit a manifest into our namespace."""

@@ -1,4 +1,4 @@
-"""Makes live objects and foretold ones comparable: takes out what the API server adds and what nobody can foretell."""
+"""Makes live objects and predicted ones comparable: takes out what the API server adds and what nobody can predict."""
 
 from __future__ import annotations
 
@@ -45,20 +45,20 @@ ADDED_TOLERATIONS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreach
 def tidy(value: Any) -> Any:
     """Without what Go leaves out when it writes JSON: empty texts, lists, mappings, and some falsehoods."""
     if isinstance(value, dict):
-        found = {key: tidy(item) for key, item in value.items()}
+        tidied = {key: tidy(item) for key, item in value.items()}
         return {
             key: item
-            for key, item in found.items()
+            for key, item in tidied.items()
             if item not in ("", [], {}, None) and not (item is False and key in FALSE_IS_ABSENT)
         }
     return [tidy(item) for item in value] if isinstance(value, list) else value
 
 
-def drop(found: Json, defaults: Json) -> None:
+def drop(mapping: Json, defaults: Json) -> None:
     """Take defaults out, in place."""
     for key, value in defaults.items():
-        if found.get(key) == value:
-            del found[key]
+        if mapping.get(key) == value:
+            del mapping[key]
 
 
 def ordered(items: list[Any]) -> list[Any]:
@@ -68,18 +68,18 @@ def ordered(items: list[Any]) -> list[Any]:
 
 def by_name(env: list[Json]) -> Json:
     """An environment by name; each name has all its values, as the last of several is the one that counts."""
-    found: Json = {}
+    values: Json = {}
     for variable in env:
-        given = {key: value for key, value in variable.items() if key != "name" and value != ""}
-        found.setdefault(variable["name"], []).append(given or "empty")
-    return found
+        entry = {key: value for key, value in variable.items() if key != "name" and value != ""}
+        values.setdefault(variable["name"], []).append(entry or "empty")
+    return values
 
 
 def amounts(resources: Json) -> Json:
     """Resources as exact numbers, requests filled from limits as the API server does."""
-    given = {side: dict(resources.get(side, {})) for side in ("requests", "limits")}
-    given["requests"] = {**given["limits"], **given["requests"]}
-    return {side: numbers(values) for side, values in given.items() if values}
+    sides = {side: dict(resources.get(side, {})) for side in ("requests", "limits")}
+    sides["requests"] = {**sides["limits"], **sides["requests"]}
+    return {side: numbers(values) for side, values in sides.items() if values}
 
 
 def numbers(values: Json) -> Json:
@@ -87,47 +87,47 @@ def numbers(values: Json) -> Json:
     return {name: str(quantity.parse(str(value))) for name, value in values.items()}
 
 
-def container(found: Json, *, host_network: bool) -> Json:
+def container(body: Json, *, host_network: bool) -> Json:
     """A container in comparable form."""
-    drop(found, CONTAINER_DEFAULTS)
-    if "image" in found:
-        last = found["image"].rsplit("/", 1)[-1]
+    drop(body, CONTAINER_DEFAULTS)
+    if "image" in body:
+        last = body["image"].rsplit("/", 1)[-1]
         latest = "@" not in last and (":" not in last or last.endswith(":latest"))
-        drop(found, {"imagePullPolicy": "Always" if latest else "IfNotPresent"})
-    for variable in found.get("env", []):
+        drop(body, {"imagePullPolicy": "Always" if latest else "IfNotPresent"})
+    for variable in body.get("env", []):
         variable.get("valueFrom", {}).get("fieldRef", {}).pop("apiVersion", None)
-    for port in found.get("ports", []):
+    for port in body.get("ports", []):
         drop(port, {"protocol": "TCP"})
         if host_network:
             drop(port, {"hostPort": port.get("containerPort")})
-    mounts = [mount for mount in found.get("volumeMounts", []) if not mount["name"].startswith("kube-api-access-")]
-    found["volumeMounts"] = ordered(mounts)
-    found["ports"] = ordered(found.get("ports", []))
-    found["env"] = by_name(found.get("env", []))
-    found["resources"] = amounts(found.get("resources", {}))
-    if found.get("name") == "wait-for-master":  # the order of Volcano's plugins is random: it has these or not
-        found["env"], found["volumeMounts"] = {}, []
-    return found
+    mounts = [mount for mount in body.get("volumeMounts", []) if not mount["name"].startswith("kube-api-access-")]
+    body["volumeMounts"] = ordered(mounts)
+    body["ports"] = ordered(body.get("ports", []))
+    body["env"] = by_name(body.get("env", []))
+    body["resources"] = amounts(body.get("resources", {}))
+    if body.get("name") == "wait-for-master":  # the order of Volcano's plugins is random: it has these or not
+        body["env"], body["volumeMounts"] = {}, []
+    return body
 
 
-def pod_spec(found: Json) -> Json:
+def pod_spec(spec: Json) -> Json:
     """A pod's spec in comparable form."""
-    for volume in found.get("volumes", []):
+    for volume in spec.get("volumes", []):
         for kind in ("configMap", "secret"):
             drop(volume.get(kind, {}), {"defaultMode": 420})
         if "sizeLimit" in volume.get("emptyDir", {}):
             volume["emptyDir"] |= numbers({"sizeLimit": volume["emptyDir"]["sizeLimit"]})
-    drop(found, POD_DEFAULTS)
+    drop(spec, POD_DEFAULTS)
     for key in DECIDED_LATER:
-        found.pop(key, None)
-    network = bool(found.get("hostNetwork"))
+        spec.pop(key, None)
+    network = bool(spec.get("hostNetwork"))
     for key in ("containers", "initContainers"):
-        found[key] = [container(item, host_network=network) for item in found.get(key, [])]
-    volumes = [item for item in found.get("volumes", []) if not item["name"].startswith("kube-api-access-")]
-    found["volumes"] = ordered(volumes)
-    kept = [item for item in found.get("tolerations", []) if item.get("key") not in ADDED_TOLERATIONS]
-    found["tolerations"] = kept
-    return found
+        spec[key] = [container(item, host_network=network) for item in spec.get(key, [])]
+    volumes = [item for item in spec.get("volumes", []) if not item["name"].startswith("kube-api-access-")]
+    spec["volumes"] = ordered(volumes)
+    kept = [item for item in spec.get("tolerations", []) if item.get("key") not in ADDED_TOLERATIONS]
+    spec["tolerations"] = kept
+    return spec
 
 
 def named(text: str, job: str) -> str:
@@ -147,31 +147,31 @@ def unrandom(value: Any, job: str, claims: dict[str, str]) -> Any:
 
 def claim_names(spec: Json, job: str) -> dict[str, str]:
     """Volumes with random names, called after their claims."""
-    found = {}
+    names = {}
     for volume in spec.get("volumes", []):
         claim = volume.get("persistentVolumeClaim", {}).get("claimName")
         if claim and re.fullmatch(rf"{re.escape(job)}-([0-9a-z]{{12}}|{re.escape(RANDOM)}\d+)", volume["name"]):
-            found[volume["name"]] = f"claim {named(claim, job)}"
-    return found
+            names[volume["name"]] = f"claim {named(claim, job)}"
+    return names
 
 
-def normal(given: Json, job: str) -> Json:
-    """An object in comparable form, be it live or foretold."""
-    kind, found = given["kind"], json.loads(json.dumps(given))
-    found.pop("status", None)
-    found.pop("apiVersion", None)
-    meta = found["metadata"]
+def normal(item: Json, job: str) -> Json:
+    """An object in comparable form, be it live or predicted."""
+    kind, copy = item["kind"], json.loads(json.dumps(item))
+    copy.pop("status", None)
+    copy.pop("apiVersion", None)
+    meta = copy["metadata"]
     for key in SERVER_META:
         meta.pop(key, None)
     for reference in meta.get("ownerReferences", []):
-        reference.pop("uid", None)  # the owner was found by it; of a JobSet's it cannot be foretold
+        reference.pop("uid", None)  # the owner was found by it; of a JobSet's it cannot be predicted
     for part in ("labels", "annotations"):
         for mark in OWNER_UIDS:
             meta.get(part, {}).pop(mark, None)
-    spec = found.get("spec", {})
+    spec = copy.get("spec", {})
     if kind == "Pod":
         spec = unrandom(spec, job, claim_names(spec, job))
-        found["spec"] = pod_spec(spec)
+        copy["spec"] = pod_spec(spec)
     elif kind == "Service":
         drop(spec, SERVICE_DEFAULTS)
         for port in spec.get("ports", []):
@@ -182,21 +182,21 @@ def normal(given: Json, job: str) -> Json:
         spec["minResources"] = numbers(spec.get("minResources", {}))
         spec.setdefault("queue", "default")
     elif kind == "Secret":
-        found.pop("type", None)
-        config = base64.b64decode(found["data"]["config"]).decode()
-        found["data"] = {key: config if key == "config" else "secret" for key in found["data"]}
+        copy.pop("type", None)
+        config = base64.b64decode(copy["data"]["config"]).decode()
+        copy["data"] = {key: config if key == "config" else "secret" for key in copy["data"]}
     elif kind == "PersistentVolumeClaim":
         drop(spec, {"volumeMode": "Filesystem"})
         spec.pop("storageClassName", None)  # the cluster's default
         meta.pop("finalizers", None)
         meta.pop("annotations", None)
-    elif kind == "ConfigMap" and "runtime" in found.get("data", {}):
-        found["data"] = {"runtime": RANDOM}
-    tidied: Json = tidy(found)
+    elif kind == "ConfigMap" and "runtime" in copy.get("data", {}):
+        copy["data"] = {"runtime": RANDOM}
+    tidied: Json = tidy(copy)
     return tidied
 
 
-def key(given: Json, job: str) -> str:
+def key(item: Json, job: str) -> str:
     """What an object is matched by: kind and name, the random part left out."""
-    meta = given["metadata"]
-    return f"{given['kind']} {named(meta.get('generateName') or meta['name'], job)}"
+    meta = item["metadata"]
+    return f"{item['kind']} {named(meta.get('generateName') or meta['name'], job)}"

@@ -50,12 +50,12 @@ def accepted(backend: str) -> Iterator[list[Json]]:
 
 
 def here(manifest: Json, cluster: Cluster) -> Json:
-    """The manifest in the namespace and the queue that there are: whether a name exists is no matter of form."""
-    made: Json = {**manifest, "metadata": {**manifest["metadata"], "namespace": cluster.namespace}}
-    made["metadata"].pop("ownerReferences", None)
-    if made["kind"] == "Job" and "queue" in made["spec"]:
-        made["spec"] = {**made["spec"], "queue": "default"}
-    return made
+    """The manifest in the namespace and the queue that there are: whether a name exists is not a matter of form."""
+    submitted: Json = {**manifest, "metadata": {**manifest["metadata"], "namespace": cluster.namespace}}
+    submitted["metadata"].pop("ownerReferences", None)
+    if submitted["kind"] == "Job" and "queue" in submitted["spec"]:
+        submitted["spec"] = {**submitted["spec"], "queue": "default"}
+    return submitted
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -64,8 +64,8 @@ def test_what_is_accepted_here_is_accepted_there(backend: str, cluster: Cluster)
     assert len(asked) >= (100 if FULL else 5)
     refused = []
     for manifests in asked:
-        made = BACKENDS[backend].objects(manifests[-1]) if backend == "pytorchjob" else []
-        pods = [item for item in made if item["kind"] == "Pod"]  # nobody looks into a PyTorchJob's templates
+        submitted = BACKENDS[backend].objects(manifests[-1]) if backend == "pytorchjob" else []
+        pods = [item for item in submitted if item["kind"] == "Pod"]  # nobody looks into a PyTorchJob's templates
         for manifest in [*manifests, *pods[:1], *pods[-1:]]:
             try:
                 cluster.kube.create(here(manifest, cluster), dry_run=True)

@@ -69,15 +69,15 @@ def site(cluster: Cluster) -> Json:
     assert pods, "the cluster has no training-operator: playbooks/site.yml with the component training_operator"
     (container,) = pods[0]["containers"]
     flags = dict(word.removeprefix("--").partition("=")[::2] for word in container.get("args", []))
-    found: Json = {"gang": flags.get("gang-scheduler-name") == "volcano"}
+    flags_read: Json = {"gang": flags.get("gang-scheduler-name") == "volcano"}
     if "pytorch-init-container-image" in flags:
-        found["init_image"] = flags["pytorch-init-container-image"]
+        flags_read["init_image"] = flags["pytorch-init-container-image"]
     if "pytorch-init-container-max-tries" in flags:
-        found["init_tries"] = int(flags["pytorch-init-container-max-tries"])
+        flags_read["init_tries"] = int(flags["pytorch-init-container-max-tries"])
     query = {"fieldSelector": "metadata.name=training-operator-init-container"}
     for item in cluster.call("GET", "/api/v1/configmaps", query=query)["items"]:
-        found["init_template"] = item["data"]["initContainer.yaml"]
-    return found
+        flags_read["init_template"] = item["data"]["initContainer.yaml"]
+    return flags_read
 
 
 def test_hand_made_edges(cluster: Cluster, site: Json) -> None:
@@ -89,9 +89,9 @@ def test_generated_jobs(cluster: Cluster, site: Json) -> None:
 
 
 def test_the_operators_own_examples(cluster: Cluster, site: Json) -> None:
-    found = examples("github.com/kubeflow/training-operator@v1.9.4", "examples", "pytorchjob", cluster)
-    assert len(found) >= 5
-    assert differences("pytorchjob", sample(found, 3), cluster, **site) == []
+    manifests = examples("github.com/kubeflow/training-operator@v1.9.4", "examples", "pytorchjob", cluster)
+    assert len(manifests) >= 5
+    assert differences("pytorchjob", sample(manifests, 3), cluster, **site) == []
 
 
 @pytest.mark.parametrize("broken", ["PET_NODE_RANK", "MASTER_PORT"])
@@ -101,6 +101,6 @@ def test_a_difference_would_be_seen(cluster: Cluster, site: Json, broken: str, m
 
     monkeypatch.setattr(objects, "value", wrong)
     name = f"mutant-{broken.lower().replace('_', '-')}"
-    found = differences("pytorchjob", [job(name, replica())], cluster, **site)
-    assert len(found) == 1
-    assert f".env.{broken}[0].value: live" in found[0]
+    messages = differences("pytorchjob", [job(name, replica())], cluster, **site)
+    assert len(messages) == 1
+    assert f".env.{broken}[0].value: live" in messages[0]

@@ -51,10 +51,10 @@ EDGES = [
 @pytest.fixture(scope="module")
 def site(cluster: Cluster) -> Json:
     """The runtimes that this cluster has: a site's own torch-distributed may name another image than upstream's."""
-    found = cluster.call("GET", "/apis/trainer.kubeflow.org/v1alpha1/clustertrainingruntimes")["items"]
+    items = cluster.call("GET", "/apis/trainer.kubeflow.org/v1alpha1/clustertrainingruntimes")["items"]
     return {
         "others": tuple(
-            {"kind": "ClusterTrainingRuntime", "apiVersion": "trainer.kubeflow.org/v1alpha1", **item} for item in found
+            {"kind": "ClusterTrainingRuntime", "apiVersion": "trainer.kubeflow.org/v1alpha1", **item} for item in items
         )
     }
 
@@ -85,6 +85,6 @@ def test_a_difference_would_be_seen(cluster: Cluster, site: Json, broken: str, m
 
     monkeypatch.setattr(objects, "value", wrong)
     name = f"mutant-{broken.lower().replace('_', '-')}"
-    found = differences("trainjob", [job(name, {}, runtimePatches=[AWAY])], cluster, **site)
-    assert len(found) == 1
-    assert f".env.{broken}[0].value: live" in found[0]
+    messages = differences("trainjob", [job(name, {}, runtimePatches=[AWAY])], cluster, **site)
+    assert len(messages) == 1
+    assert f".env.{broken}[0].value: live" in messages[0]

@@ -23,8 +23,8 @@ DOCUMENTS = Path(__file__).resolve().parents[2] / "guides"
 def task(name: str, replicas: int | None, container: Json | None = None, **more: Any) -> Json:
     spec = {"containers": [{"name": "main", "image": IMAGE, **(container or {})}], "restartPolicy": "OnFailure"}
     spec |= more.pop("pod", {})
-    found: Json = {"name": name, "template": {"spec": spec, **more.pop("template", {})}, **more}
-    return found if replicas is None else {"replicas": replicas, **found}
+    fields: Json = {"name": name, "template": {"spec": spec, **more.pop("template", {})}, **more}
+    return fields if replicas is None else {"replicas": replicas, **fields}
 
 
 def job(name: str, *tasks: Json, plugins: Json | None = None, meta: Json | None = None, **spec: Any) -> Json:
@@ -160,17 +160,17 @@ def test_generated_jobs(cluster: Cluster) -> None:
 
 
 def test_the_jobs_of_documents(cluster: Cluster) -> None:
-    found = [documents(file.read_text(), file.name, strict=False)[0] for file in sorted(DOCUMENTS.glob("*.yaml"))]
-    known = [item for item in found if item["kind"] == "Job"]
-    assert [item["metadata"]["name"] for item in known] == ["pytorch-job-with-configmap", "pytorch-job"]
-    assert differences("volcano", known, cluster) == []
+    manifests = [documents(file.read_text(), file.name, strict=False)[0] for file in sorted(DOCUMENTS.glob("*.yaml"))]
+    jobs = [item for item in manifests if item["kind"] == "Job"]
+    assert [item["metadata"]["name"] for item in jobs] == ["pytorch-job-with-configmap", "pytorch-job"]
+    assert differences("volcano", jobs, cluster) == []
 
 
 def test_volcanos_own_examples(cluster: Cluster) -> None:
-    found = examples("volcano.sh/volcano@v1.15.1", "example", "volcano", cluster)
-    known = [item for item in found if not set(item["spec"].get("plugins") or {}) & set(NOT_YET)]
-    assert len(known) >= 15
-    assert differences("volcano", sample(known, 4), cluster, priorities={cluster.namespace: 7}) == []
+    manifests = examples("volcano.sh/volcano@v1.15.1", "example", "volcano", cluster)
+    supported = [item for item in manifests if not set(item["spec"].get("plugins") or {}) & set(NOT_YET)]
+    assert len(supported) >= 15
+    assert differences("volcano", sample(supported, 4), cluster, priorities={cluster.namespace: 7}) == []
 
 
 @pytest.mark.parametrize("broken", ["WORLD_SIZE", "MASTER_ADDR", "RANK"])
@@ -179,6 +179,6 @@ def test_a_difference_would_be_seen(cluster: Cluster, broken: str, monkeypatch: 
         return value(name, f"{text}x" if name == broken else text)
 
     monkeypatch.setattr(volcano_plugins, "value", wrong)
-    found = differences("volcano", [job(f"mutant-{broken.lower().replace('_', '-')}", MASTER)], cluster)
-    assert len(found) == 1
-    assert f".env.{broken}[0].value: live" in found[0]
+    messages = differences("volcano", [job(f"mutant-{broken.lower().replace('_', '-')}", MASTER)], cluster)
+    assert len(messages) == 1
+    assert f".env.{broken}[0].value: live" in messages[0]
