@@ -112,7 +112,7 @@ def prose_of(node: Any, key: str = "") -> Iterator[str]:
     elif isinstance(node, list):
         for value in node:
             yield from prose_of(value, key)
-    elif isinstance(node, str) and key in PROSE_KEYS:
+    elif isinstance(node, str) and key in PROSE_KEYS and " " in node:  # one word is the name of an object
         yield node
 
 

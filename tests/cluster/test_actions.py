@@ -35,15 +35,15 @@ def play(folder: Path, action: dict[str, Any], *words: str) -> dict[str, Any]:
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False,
                           env={**os.environ, "ANSIBLE_STDOUT_CALLBACK": "ansible.posix.json"})
     played = json.loads(done.stdout[done.stdout.index("{"):])
-    result: dict[str, Any] = played["plays"][0]["tasks"][-1]["hosts"]["localhost"]
-    return result
+    found: dict[str, Any] = played["plays"][0]["tasks"][-1]["hosts"]["localhost"]
+    return found
 
 
 def test_an_object_is_made_changed_and_left_alone(lab: Lab, tmp_path: Path) -> None:
     try:
-        applied = apply(tmp_path, [{**MAP, "data": {"a": "1"}}], "--check", "--diff")
-        assert applied["changed"]
-        assert "a: '1'" in applied["diff"][0]["after"]
+        made = apply(tmp_path, [{**MAP, "data": {"a": "1"}}], "--check", "--diff")
+        assert made["changed"]
+        assert "a: '1'" in made["diff"][0]["after"]
         assert not apply(tmp_path, [])["changed"]
         assert "not found" in lab.kubectl("get", "configmap", "applied", check=False), "a check run made it"
         assert [apply(tmp_path, [{**MAP, "data": {"a": "1"}}])["changed"] for _ in range(2)] == [True, False]
@@ -67,13 +67,12 @@ def test_a_refusal_names_the_object_and_an_unknown_kind_is_told(tmp_path: Path) 
 
 def test_a_release_is_as_asked_until_its_values_are_others(lab: Lab, tmp_path: Path) -> None:
     helm = [f"{lab.parts['bin']['helm']}/helm", f"--kubeconfig={ADMIN}", "--namespace=kube-system"]
-    command = [*helm, "get", "values", "lab-dns", "-o", "json"]
-    stored = subprocess.run(command, capture_output=True, text=True, check=True)
+    told = subprocess.run([*helm, "get", "values", "lab-dns", "-o", "json"], capture_output=True, text=True, check=True)
     release = {"namespace": "kube-system", "chart": str(ROOT / "charts/lab-dns"), "kubeconfig": ADMIN}
     for name, values, expected in (
-        ("lab-dns", json.loads(stored.stdout), True),
-        ("lab-dns", json.loads(stored.stdout) | {"replicas": 2}, False),
+        ("lab-dns", json.loads(told.stdout), True),
+        ("lab-dns", json.loads(told.stdout) | {"replicas": 2}, False),
         ("no-such-release", {}, False),
     ):
-        output = play(tmp_path, {"gangplank.gangplank.helm_released": {**release, "name": name, "values": values}})
-        assert (output["as_asked"], output["namespace"], output["pending"]) == (expected, True, [])
+        found = play(tmp_path, {"gangplank.gangplank.helm_released": {**release, "name": name, "values": values}})
+        assert (found["as_asked"], found["namespace"], found["pending"]) == (expected, True, [])
