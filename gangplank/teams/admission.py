@@ -2,6 +2,7 @@
 
 Each kind that reaches beyond the namespace has one ValidatingAdmissionPolicy, which serves all teams: what a team has
 is read from the annotations of its namespace.
+
 https://kubernetes.io/docs/reference/access-authn-authz/validating-admission-policy/
 How a kind names its queue: docs/teams.md, "Every way to a queue".
 """

@@ -48,7 +48,7 @@ differences:
   type: list
   returned: always
 probe:
-  description: A namespace in which admission must refuse a job of another queue; empty where there is nothing to
+  description: A namespace in which admission must refuse a job of another queue; empty if there is nothing to
     wait for.
   type: str
   returned: always
