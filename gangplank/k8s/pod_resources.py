@@ -115,5 +115,5 @@ def usage(pod: Json) -> Amounts:
 
 
 def written(total: Amounts) -> dict[str, str]:
-    """A resource list as it stands in a manifest, sorted by name."""
+    """A resource list as a manifest has it, sorted by name."""
     return {name: str(total[name]) for name in sorted(total)}
