@@ -16,7 +16,7 @@ from gangplank.backends.pod_template import JOB_LABEL
 from gangplank.backends.queueing import QUEUE_SYSTEM
 from gangplank.cluster import queues
 from gangplank.cluster.patience import OUTAGE_S, Patience, silent
-from gangplank.errors import KubeError
+from gangplank.errors import KubeError, Problem
 from gangplank.wait import late, polls
 
 if TYPE_CHECKING:
@@ -219,6 +219,9 @@ class Kube:
             self.groups[group] = self.call("GET", group)["resources"]
         for resource in self.groups[group]:
             if resource["kind"] == kind and "/" not in resource["name"]:
+                if resource["namespaced"] and not meta.get("namespace"):
+                    fix = f"set metadata.namespace, which every {kind} needs"
+                    raise KubeError(str(Problem(f"{kind} {meta['name']}", "no namespace", "a namespace", fix)))
                 scope = f"namespaces/{meta['namespace']}/" if resource["namespaced"] else ""
                 return f"{group}/{scope}{resource['name']}/{meta['name']}"
         raise KubeError(f"the cluster has no kind {kind} in {api_version}; is its CRD installed?", 404)
@@ -227,6 +230,18 @@ class Kube:
         """Server-side apply that takes over fields of other writers; the object before and after."""
         where = self.where(manifest)
         return self.get(where), self._apply(where, manifest, dry_run=dry_run)
+
+    def merge(self, manifest: Json, *, dry_run: bool = False) -> tuple[Json | None, Json]:
+        """JSON merge patch: lists are replaced, nulls remove keys, a missing object is created. Before, and now.
+
+        https://www.rfc-editor.org/rfc/rfc7386
+        """
+        where, query = self.where(manifest), {"dryRun": "All"} if dry_run else {}
+        before = self.get(where)
+        if before is None:
+            collection = where.rpartition("/")[0]
+            return None, self.call("POST", collection, manifest, {**query, "fieldManager": WRITER})
+        return before, self.call("PATCH", where, manifest, query)
 
     def _apply(self, where: str, manifest: Json, *, dry_run: bool) -> Json:
         query = {"dryRun": "All"} if dry_run else {}
@@ -282,9 +297,11 @@ class Kube:
         pods = self.items("v1", "Pod", namespace, f"{JOB_LABEL}={name}")
         return sorted(pods, key=lambda pod: (rank_of(pod) is None, rank_of(pod) or 0, pod["metadata"]["name"]))
 
-    def log(self, namespace: str, pod: str, container: str = "") -> list[str]:
-        """The lines of a pod's log so far; logs.py follows one."""
+    def log(self, namespace: str, pod: str, container: str = "", last: int = 0) -> list[str]:
+        """The lines of a pod's log so far, or only the last ones; logs.py follows one."""
         query = {"container": container} if container else {}
+        if last:
+            query["tailLines"] = str(last)
         text = self.read("GET", f"{path('v1', 'Pod', namespace, pod)}/log", query=query).decode("utf-8", "replace")
         return text.removesuffix("\n").split("\n") if text else []
 
@@ -324,6 +341,18 @@ class Kube:
                 return False
             raise
         return True
+
+    def delete_at(self, where: str, uid: str, propagation: str = "Background", *, dry_run: bool = False) -> None:
+        """Delete the object with this uid; an object created under its name since then is left alone."""
+                # The API server ignores the query of a DELETE with a body, so `dryRun` must be in the body.
+        body: Json = {"propagationPolicy": propagation, "preconditions": {"uid": uid}}
+        if dry_run:
+            body["dryRun"] = ["All"]
+        try:
+            self.call("DELETE", where, body, repeat=True)
+        except KubeError as error:
+            if error.status != 404:
+                raise
 
 
 def in_cluster() -> bool:

@@ -1,4 +1,4 @@
-"""Wait until the cluster accepts an object, or refuses it with the words that it should; nothing is made."""
+"""Wait until the cluster accepts an object, or refuses it for the expected reason; nothing is created."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ class ActionModule(ClusterAction):
         **KUBECONFIG,
     }
 
-    def act(self, given: dict[str, Any]) -> dict[str, Any]:
+    def act(self, options: dict[str, Any]) -> dict[str, Any]:
         """Ask until the answer is right."""
-        return {"changed": False, "msg": self.kube.accepts(given["definition"], given["timeout_s"], given["refusal"])}
+        answer = self.kube.accepts(options["definition"], options["timeout_s"], options["refusal"])
+        return {"changed": False, "msg": answer}

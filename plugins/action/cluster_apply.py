@@ -1,4 +1,4 @@
-"""Make objects of the cluster what they should be, many at once: a module would start a Python for each call."""
+"""Ensure that objects of the cluster are as defined, many in one call: a module would start a Python for each."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import yaml
 from ansible.module_utils.urls import open_url
-from ansible_collections.gangplank.gangplank.plugins.plugin_utils.cluster import KUBECONFIG, ClusterAction
+from ansible_collections.gangplank.gangplank.plugins.plugin_utils.cluster import KUBECONFIG, ClusterAction, title
 
-from gangplank.errors import KubeError
+from gangplank.errors import KubeError, Problem
 
 if TYPE_CHECKING:
     from gangplank.spec import Json
@@ -23,54 +23,51 @@ class ActionModule(ClusterAction):
     OPTIONS: ClassVar = {
         "definition": {"type": "list", "elements": "dict", "default": []},
         "files": {"type": "list", "elements": "str", "default": []},
+        "merge": {"type": "bool", "default": False},
         **KUBECONFIG,
     }
 
-    def act(self, given: dict[str, Any]) -> dict[str, Any]:
+    def act(self, options: dict[str, Any]) -> dict[str, Any]:
         """Convert and call."""
-        objects = list(given["definition"])
-        for name in given["files"]:
-            objects += [found for found in yaml.load_all(content(name), LOADER) if found]
-        changed, shown = False, []
-        for wanted in objects:
-            before, after = (written(found) if found else None for found in self.apply(wanted))
+        objects = list(options["definition"])
+        for name in options["files"]:
+            objects += [document for document in yaml.load_all(content(name), LOADER) if document]
+        changed, diff = False, []
+        for definition in objects:
+            before, after = (written(item) if item else None for item in self.apply(definition, merge=options["merge"]))
             if before != after:
                 changed = True
-                if wanted["kind"] != "Secret":
-                    texts = ["" if found is None else yaml.safe_dump(found) for found in (before, after)]
-                    headers = {"before_header": title(wanted), "after_header": title(wanted)}
-                    shown.append({"before": texts[0], "after": texts[1], **headers})
-        return {"changed": changed, "diff": shown}
+                if definition["kind"] != "Secret":
+                    texts = ["" if item is None else yaml.safe_dump(item) for item in (before, after)]
+                    headers = {"before_header": title(definition), "after_header": title(definition)}
+                    diff.append({"before": texts[0], "after": texts[1], **headers})
+        return {"changed": changed, "diff": diff}
 
-    def apply(self, wanted: Json) -> tuple[Json | None, Json]:
-        """The object before and after; in a check run also where the kind or namespace is made before it only then."""
+    def apply(self, definition: Json, *, merge: bool) -> tuple[Json | None, Json]:
+        """The object before and after. In check mode its kind or namespace may be one that the run would create."""
         try:
-            return self.kube.apply(wanted, dry_run=self.dry)
+            return (self.kube.merge if merge else self.kube.apply)(definition, dry_run=self.dry)
         except KubeError as error:
             if self.dry and error.status == 404:
-                return None, wanted
-            raise KubeError(f"{title(wanted)}: {error}", error.status) from None
-
-
-def title(item: Json) -> str:
-    """What a message calls an object, which may be in no namespace."""
-    return f"{item['kind']} {item['metadata']['name']}"
+                return None, definition
+            raise KubeError(f"{title(definition)}: {error}", error.status) from None
 
 
 def content(name: str) -> bytes:
-    """A file, or what is at an address."""
+    """The content of a file or of an http(s) address."""
     if not name.startswith(("http://", "https://")):
         return Path(name).read_bytes()
     try:
         with open_url(name, timeout=60) as answer:
-            found: bytes = answer.read()
+            text: bytes = answer.read()
     except OSError as error:
-        raise KubeError(f"{name} cannot be read: {error}; name a folder with the files instead") from None
-    return found
+        fix = "name a folder that holds the files"
+        raise KubeError(str(Problem(name, f"no answer ({error})", "a file with objects in YAML", fix))) from None
+    return text
 
 
-def written(found: Json) -> Json:
-    """What somebody wrote of an object; not what the server and controllers note in it."""
-    noted = ("managedFields", "resourceVersion", "generation")
-    meta = {key: value for key, value in found["metadata"].items() if key not in noted}
-    return {**{key: value for key, value in found.items() if key != "status"}, "metadata": meta}
+def written(item: Json) -> Json:
+    """An object without its status and without the metadata that the server keeps for itself."""
+    internal = ("managedFields", "resourceVersion", "generation")
+    meta = {key: value for key, value in item["metadata"].items() if key not in internal}
+    return {**{key: value for key, value in item.items() if key != "status"}, "metadata": meta}

@@ -1,4 +1,4 @@
-"""Say which cluster a run is about to change, and refuse one that it could not change to the end."""
+"""Name the cluster that a run will change, and refuse one that it cannot change to the end."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ class ActionModule(ClusterAction):
         **KUBECONFIG,
     }
 
-    def act(self, given: dict[str, Any]) -> dict[str, Any]:
+    def act(self, options: dict[str, Any]) -> dict[str, Any]:
         """Look at this machine and ask the cluster."""
-        problems = [*self.missing(given["programs"])]
+        problems = [*self.missing(options["programs"])]
         try:
             Display().display(f"    cluster: {self.kube}")
             self.kube.call("GET", "/version")
-            problems += self.forbidden(given["may"])
+            problems += self.forbidden(options["may"])
         except KubeError as error:
             problems.append(f"{error} (for playbooks K8S_AUTH_KUBECONFIG and K8S_AUTH_CONTEXT go first)")
         if problems:
@@ -39,7 +39,7 @@ class ActionModule(ClusterAction):
         return {"changed": False}
 
     def missing(self, programs: Iterable[str]) -> Iterator[str]:
-        """A line for each program that is not there."""
+        """A line for each missing program."""
         path = self.environment.get("PATH", "")
         for name in programs:
             if not shutil.which(name, path=path):
@@ -47,7 +47,7 @@ class ActionModule(ClusterAction):
                 yield str(Problem(name, f"none on PATH ({path})", f"the program {name}", fix))
 
     def forbidden(self, rights: Iterable[str]) -> Iterator[str]:
-        """A line for the rights that this person does not have."""
+        """A line for the rights that the account lacks."""
         if lacking := [right for right in rights if not self.kube.may(*right.split(" ", 1))]:
             account = f"an account that may not {', '.join(lacking)}"
             fix = "name its kubeconfig in K8S_AUTH_KUBECONFIG"

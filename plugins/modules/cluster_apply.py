@@ -20,6 +20,11 @@ options:
     type: list
     elements: str
     default: []
+  merge:
+    description: Use a JSON merge patch instead of server-side apply. Lists are replaced, keys whose value is null are
+      removed, and objects that do not exist are created.
+    type: bool
+    default: false
   kubeconfig:
     description: A kubeconfig. Without it that of E(K8S_AUTH_KUBECONFIG), else of E(KUBECONFIG), else C(~/.kube/config);
       the context is that of E(K8S_AUTH_CONTEXT), if set.

@@ -6,6 +6,7 @@ module: cluster_read
 short_description: Read objects of the cluster, several kinds in one call
 description:
   - A kind or object that the cluster does not know is an empty list, not an error.
+  - With O(conditions) it waits until every path has objects and each of them has one of these conditions.
 author:
   - The Gangplank authors
 options:
@@ -14,6 +15,16 @@ options:
     type: list
     elements: str
     required: true
+  conditions:
+    description: Types of conditions, such as C(Established). One of them must be C("True") in the object's status, and
+      the status must be about the object's present version.
+    type: list
+    elements: str
+    default: []
+  timeout_s:
+    description: Seconds to wait for O(conditions).
+    type: float
+    default: 0
   kubeconfig:
     description: A kubeconfig. Without it that of E(K8S_AUTH_KUBECONFIG), else of E(KUBECONFIG), else C(~/.kube/config);
       the context is that of E(K8S_AUTH_CONTEXT), if set.

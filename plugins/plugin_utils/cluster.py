@@ -16,6 +16,12 @@ from gangplank.cluster.client import Kube
 KUBECONFIG: dict[str, Any] = {"kubeconfig": {"type": "path"}}
 
 
+def title(item: dict[str, Any]) -> str:
+    """What a message calls an object, such as `Pod default/digits-master-0`."""
+    meta = item["metadata"]
+    return f"{item['kind']} {'/'.join(part for part in (meta.get('namespace'), meta['name']) if part)}"
+
+
 class ClusterAction(LibraryAction):
     """An action with a cluster, `kube`: from the argument kubeconfig, else chosen as kubernetes.core's modules do.
 
@@ -31,6 +37,11 @@ class ClusterAction(LibraryAction):
         of_play: dict[str, str] = {}
         self._compute_environment_string(of_play)
         return {**os.environ, **of_play}
+
+    def answer(self, path: str) -> dict[str, Any] | None:
+        """What the API has at a path, as `kubectl get --raw` takes it: an object, a list of them, or None."""
+        where, _, query = path.partition("?")
+        return self.kube.get(where, dict(part.split("=", 1) for part in query.split("&") if part))
 
     @cached_property
     def kube(self) -> Kube:

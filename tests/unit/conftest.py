@@ -22,6 +22,8 @@ class Api:
     def __init__(self) -> None:
         self.kubeconfig = ""  # the file that names it
         self.objects: dict[str, Json] = {}
+        self.groups: dict[str, list[Json]] = {}  # the kinds of an API group, by its path
+        self.conflicts = 0  # how many patches are refused since the object has changed
         self.logs: dict[str, bytes] = {}
         self.seen: list[str] = []
         self.bodies: list[Json] = []
@@ -30,7 +32,9 @@ class Api:
         self.forbidden: set[str] = set()  # kinds of which this person may make none
 
     def listed(self, where: str) -> bytes:
-        """The objects below a path that is a collection, or the server's version."""
+        """The objects below a path that is a collection, the kinds of an API group, or the server's version."""
+        if where in self.groups:
+            return json.dumps({"resources": self.groups[where]}).encode()
         below = [item for key, item in self.objects.items() if key.startswith(f"{where}/")]
         if below or where.endswith("/pods"):
             return json.dumps({"items": below}).encode()
@@ -48,10 +52,12 @@ class Api:
             kind = body["spec"]["resourceAttributes"]["resource"]
             return 201, json.dumps({"status": {"allowed": kind not in self.forbidden}}).encode()
         if where.endswith("/log"):
-            return 200, self.logs[where]
+            return (200, self.logs[where]) if where in self.logs else (404, b"{}")
         if method == "POST" and self.refuses:
             return 403, json.dumps({"message": self.refuses}).encode()
         key = f"{where}/{body['metadata']['name']}" if method == "POST" else where
+        if method == "PATCH" and "fieldManager" not in query:  # a merge patch
+            return self.merged(key, body, dry_run="dryRun=All" in query)
         if method in {"POST", "PATCH"}:
             if method == "POST" and key in self.objects:
                 return 409, json.dumps({"message": "already exists"}).encode()
@@ -63,7 +69,26 @@ class Api:
             return 201, json.dumps(body).encode()
         if key not in self.objects:
             return 404, json.dumps({"message": f"{key} not found"}).encode()
-        return 200, json.dumps(self.objects.pop(key) if method == "DELETE" else self.objects[key]).encode()
+        delete = method == "DELETE" and "dryRun" not in body
+        return 200, json.dumps(self.objects.pop(key) if delete else self.objects[key]).encode()
+
+    def merged(self, key: str, patch: Json, *, dry_run: bool) -> tuple[int, bytes]:
+        """The answer to a JSON merge patch."""
+        if self.conflicts:
+            self.conflicts -= 1
+            return 409, json.dumps({"message": "the object has been modified"}).encode()
+
+        def change(value: object, by: object) -> object:
+            if not isinstance(by, dict):
+                return by
+            old = value if isinstance(value, dict) else {}
+            new = {**old, **{name: change(old.get(name), part) for name, part in by.items()}}
+            return {name: part for name, part in new.items() if part is not None}
+
+        item = change(self.objects[key], patch)
+        if not dry_run:
+            self.objects[key] = item
+        return 200, json.dumps(item).encode()
 
 
 @pytest.fixture

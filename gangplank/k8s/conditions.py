@@ -1,0 +1,50 @@
+"""The conditions that controllers note in an object's status."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from gangplank.spec import Json
+
+
+def true_conditions(item: Json) -> list[str]:
+    """The types of the conditions that hold; none while the status is about an older version of the object.
+
+    >>> conditions = [{"type": "Available", "status": "True"}, {"type": "Progressing", "status": "False"}]
+    >>> true_conditions({"metadata": {"generation": 2}, "status": {"observedGeneration": 2, "conditions": conditions}})
+    ['Available']
+    >>> true_conditions({"metadata": {"generation": 3}, "status": {"observedGeneration": 2, "conditions": conditions}})
+    []
+    """
+    status = item.get("status") or {}
+    generation = item["metadata"].get("generation", 0)
+    if status.get("observedGeneration", generation) < generation:
+        return []
+    return [one["type"] for one in status.get("conditions") or [] if one.get("status") == "True"]
+
+
+def unmet(item: Json, types: Collection[str]) -> str:
+    """What the object reports instead of one of these conditions; empty if one of them holds.
+
+    >>> pod = {"metadata": {}, "status": {"conditions": [{"type": "Ready", "status": "False", "reason": "NotYet"}]}}
+    >>> unmet(pod, ["Ready"]), unmet({"metadata": {}}, ["Ready"])
+    ('Ready is False (NotYet)', 'no condition')
+    """
+    if set(true_conditions(item)) & set(types):
+        return ""
+    conditions = (item.get("status") or {}).get("conditions") or []
+    reports = [f"{one['type']} is {one['status']}{reason(one)}" for one in conditions]
+    return ", ".join(reports) or "no condition"
+
+
+def reason(condition: Json) -> str:
+    """A condition's reason and message in brackets.
+
+    >>> reason({"reason": "NoPods", "message": "none is up"}), reason({})
+    (' (NoPods: none is up)', '')
+    """
+    texts = [condition[key] for key in ("reason", "message") if condition.get(key)]
+    return f" ({': '.join(texts)})" if texts else ""

@@ -1,0 +1,83 @@
+"""Ensure that nodes have labels and taints, or no longer have them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import yaml
+from ansible_collections.gangplank.gangplank.plugins.plugin_utils.cluster import KUBECONFIG, ClusterAction
+
+from gangplank.cluster.client import POLL_S
+from gangplank.errors import KubeError, Problem
+from gangplank.k8s.nodes import node_patch
+from gangplank.wait import polls
+
+if TYPE_CHECKING:
+    from gangplank.spec import Json
+
+CONFLICT = 409  # somebody changed the node between our reading and our writing
+RETRIES_S = 10.0
+
+
+class ActionModule(ClusterAction):
+    """Documented in plugins/modules/cluster_nodes.py."""
+
+    OPTIONS: ClassVar = {
+        "names": {"type": "list", "elements": "str", "required": True},
+        "labels": {"type": "dict", "default": {}},
+        "taints": {
+            "type": "list",
+            "elements": "dict",
+            "default": [],
+            "options": {
+                "key": {"type": "str", "required": True},
+                "value": {"type": "str", "default": ""},
+                "effect": {
+                    "type": "str",
+                    "required": True,
+                    "choices": ["NoSchedule", "PreferNoSchedule", "NoExecute"],
+                },
+            },
+        },
+        "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+        **KUBECONFIG,
+    }
+
+    def act(self, options: dict[str, Any]) -> dict[str, Any]:
+        """Look for all nodes before the first is changed."""
+        present = options["state"] == "present"
+        labels = {key: str(value) for key, value in options["labels"].items()}
+        paths = [f"/api/v1/nodes/{name}" for name in options["names"]]
+        for name, path in zip(options["names"], paths, strict=True):
+            if present and self.kube.get(path) is None:
+                fix = "kubectl get nodes lists their names"
+                raise KubeError(str(Problem("names", name, "the name of a node of this cluster", fix)))
+        diff = []
+        for path in paths:
+            before, after = self.change(path, labels, options["taints"], present=present)
+            if before != after:
+                texts = [yaml.safe_dump(part) for part in (before, after)]
+                diff.append({"before": texts[0], "after": texts[1], "before_header": path, "after_header": path})
+        return {"changed": bool(diff), "diff": diff}
+
+    def change(self, path: str, labels: dict[str, str], taints: list[Json], *, present: bool) -> tuple[Json, Json]:
+        """Labels and taints before and after, empty if nothing changes; a node that is gone has nothing to remove."""
+        query = {"dryRun": "All"} if self.dry else {}
+        conflict = KubeError("")
+        for _ in polls(RETRIES_S, POLL_S):
+            node = self.kube.get(path)
+            patch = node_patch(node, labels, taints, present=present) if node else {}
+            if node is None or not patch:
+                return {}, {}
+            try:
+                return scheduling(node), scheduling(self.kube.call("PATCH", path, patch, query))
+            except KubeError as error:
+                if error.status != CONFLICT:
+                    raise KubeError(f"{path}: {error}", error.status) from None
+                conflict = error
+        raise KubeError(f"{path}: {conflict}", CONFLICT)
+
+
+def scheduling(node: Json) -> Json:
+    """A node's labels and taints."""
+    return {"labels": node["metadata"].get("labels") or {}, "taints": (node.get("spec") or {}).get("taints") or []}

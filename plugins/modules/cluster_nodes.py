@@ -1,0 +1,52 @@
+"""Documentation of the action cluster_nodes, for `ansible-doc`."""
+
+DOCUMENTATION = r"""
+---
+module: cluster_nodes
+short_description: Ensure that nodes have labels and taints, or no longer have them
+description:
+  - All other labels and taints of the nodes stay. A taint is known by its key and effect.
+  - Check mode asks the server and changes nothing.
+author:
+  - The Gangplank authors
+options:
+  names:
+    description: Names of the nodes. With O(state=present) each must exist.
+    type: list
+    elements: str
+    required: true
+  labels:
+    description: Labels. With O(state=absent) their values do not count.
+    type: dict
+    default: {}
+  taints:
+    description: Taints.
+    type: list
+    elements: dict
+    default: []
+    suboptions:
+      key:
+        description: Its key, such as C(nvidia.com/gpu).
+        type: str
+        required: true
+      value:
+        description: Its value. With O(state=absent) it does not count.
+        type: str
+        default: ''
+      effect:
+        description: What it does to pods that do not tolerate it.
+        type: str
+        required: true
+        choices: [NoSchedule, PreferNoSchedule, NoExecute]
+  state:
+    description: Whether the nodes have these labels and taints.
+    type: str
+    choices: [present, absent]
+    default: present
+  kubeconfig:
+    description: A kubeconfig. Without it that of E(K8S_AUTH_KUBECONFIG), else of E(KUBECONFIG), else C(~/.kube/config);
+      the context is that of E(K8S_AUTH_CONTEXT), if set.
+    type: path
+"""
+
+RETURN = ""
