@@ -26,16 +26,6 @@ def leftover_objects(leftovers: Iterable[Json], namespace: str) -> list[Json]:
     ]
 
 
-def crd_objects(crds: Iterable[Json]) -> list[Json]:
-    """CRDs to delete, by name alone: some are ten thousand lines.
-
-    >>> crd_objects([{"metadata": {"name": "jobs.batch.volcano.sh"}, "spec": {}}])[0]["metadata"]
-    {'name': 'jobs.batch.volcano.sh'}
-    """
-    kind = {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition"}
-    return [{**kind, "metadata": {"name": crd["metadata"]["name"]}} for crd in crds]
-
-
 def crd_paths(crds: Iterable[Json]) -> list[str]:
     """Where the API server lists the objects of CRDs, each in its stored version.
 
@@ -78,7 +68,6 @@ class FilterModule:
         """The filters by name."""
         return {
             "leftover_objects": leftover_objects,
-            "crd_objects": crd_objects,
             "crd_paths": crd_paths,
             "remaining_objects": remaining_objects,
         }
