@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[1]
 STATE = Path("/var/lib/gangplank/lab")
 CGROUP = "gangplank/system"
 PLAYBOOKS = ["playbooks/lab.yml", "playbooks/site.yml", "playbooks/train.yml", "-e", "@jobs/digits.yml"]
-# Printed by Ansible when the step before is done.
+# Printed by Ansible when the step before is done; tests/repository/test_playbooks.py compares them with the roles.
 MARKS = {
     "TASK [lab_cluster : Network |": "nodes Ready",
     "TASK [storage : Validate |": "Volcano accepts jobs",

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from bench.lab import MARKS
+
 ROOT = Path(__file__).resolve().parents[2]
 PLAYBOOKS = sorted(ROOT.glob("playbooks/*.yml"))
 each_playbook = pytest.mark.parametrize("playbook", PLAYBOOKS, ids=lambda playbook: playbook.name)
@@ -18,6 +20,14 @@ each_playbook = pytest.mark.parametrize("playbook", PLAYBOOKS, ids=lambda playbo
 
 def test_the_playbooks_that_the_docs_name_exist() -> None:
     assert {"lab.yml", "site.yml", "train.yml", "lab-down.yml"} <= {playbook.name for playbook in PLAYBOOKS}
+
+
+def test_the_benchmark_waits_for_tasks_that_exist() -> None:
+    for mark in MARKS:
+        role, title = mark.removeprefix("TASK [").split(" : ")
+        files = ROOT.glob(f"roles/{role}/tasks/*.yml")
+        names = [task["name"] for file in files for task in yaml.safe_load(file.read_text())]
+        assert any(name.startswith(title) for name in names), mark
 
 
 @each_playbook
