@@ -35,17 +35,17 @@ def play(folder: Path, action: dict[str, Any], *words: str) -> dict[str, Any]:
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False,
                           env={**os.environ, "ANSIBLE_STDOUT_CALLBACK": "ansible.posix.json"})
     played = json.loads(done.stdout[done.stdout.index("{"):])
-    found: dict[str, Any] = played["plays"][0]["tasks"][-1]["hosts"]["localhost"]
-    return found
+    result: dict[str, Any] = played["plays"][0]["tasks"][-1]["hosts"]["localhost"]
+    return result
 
 
-def test_an_object_is_made_changed_and_left_alone(lab: Lab, tmp_path: Path) -> None:
+def test_an_object_is_created_changed_and_left_alone(lab: Lab, tmp_path: Path) -> None:
     try:
-        made = apply(tmp_path, [{**MAP, "data": {"a": "1"}}], "--check", "--diff")
-        assert made["changed"]
-        assert "a: '1'" in made["diff"][0]["after"]
+        created = apply(tmp_path, [{**MAP, "data": {"a": "1"}}], "--check", "--diff")
+        assert created["changed"]
+        assert "a: '1'" in created["diff"][0]["after"]
         assert not apply(tmp_path, [])["changed"]
-        assert "not found" in lab.kubectl("get", "configmap", "applied", check=False), "a check run made it"
+        assert "not found" in lab.kubectl("get", "configmap", "applied", check=False), "check mode created it"
         assert [apply(tmp_path, [{**MAP, "data": {"a": "1"}}])["changed"] for _ in range(2)] == [True, False]
         lab.kubectl("patch", "configmap", "applied", "--patch", '{"data": {"a": "2", "b": "3"}}')
         assert apply(tmp_path, [{**MAP, "data": {"a": "1"}}])["changed"], "another's change of our field stays"
@@ -56,7 +56,7 @@ def test_an_object_is_made_changed_and_left_alone(lab: Lab, tmp_path: Path) -> N
 
 
 @pytest.mark.usefixtures("lab")
-def test_a_refusal_names_the_object_and_an_unknown_kind_is_told(tmp_path: Path) -> None:
+def test_a_refusal_names_the_object_or_the_unknown_kind(tmp_path: Path) -> None:
     bad = {**MAP, "metadata": {**MAP["metadata"], "name": "Not_A_Name"}}
     refused = apply(tmp_path, [bad])
     assert refused["failed"]
@@ -67,15 +67,17 @@ def test_a_refusal_names_the_object_and_an_unknown_kind_is_told(tmp_path: Path) 
 
 def test_a_release_is_as_asked_until_its_values_are_others(lab: Lab, tmp_path: Path) -> None:
     helm = [f"{lab.parts['bin']['helm']}/helm", f"--kubeconfig={ADMIN}", "--namespace=kube-system"]
-    told = subprocess.run([*helm, "get", "values", "lab-dns", "-o", "json"], capture_output=True, text=True, check=True)
+    get_values = [*helm, "get", "values", "lab-dns", "-o", "json"]
+    live_values = json.loads(subprocess.run(get_values, capture_output=True, text=True, check=True).stdout)
     release = {"namespace": "kube-system", "chart": str(ROOT / "charts/lab-dns"), "kubeconfig": ADMIN}
     for name, values, expected in (
-        ("lab-dns", json.loads(told.stdout), True),
-        ("lab-dns", json.loads(told.stdout) | {"replicas": 2}, False),
+        ("lab-dns", live_values, True),
+        ("lab-dns", live_values | {"replicas": 2}, False),
         ("no-such-release", {}, False),
     ):
-        found = play(tmp_path, {"gangplank.gangplank.helm_released": {**release, "name": name, "values": values}})
-        assert (found["as_asked"], found["namespace"], found["pending"]) == (expected, True, [])
+        arguments = {**release, "name": name, "values": values}
+        result = play(tmp_path, {"gangplank.gangplank.helm_released": arguments})
+        assert (result["as_asked"], result["namespace"], result["pending"]) == (expected, True, [])
 
 
 def test_remove_deletes_what_is_named_waits_until_it_is_gone_and_names_what_holds_it(lab: Lab, tmp_path: Path) -> None:

@@ -38,8 +38,8 @@ def config(file: Path, port: int, *contexts: str) -> str:
     named = [{"name": name, "context": {"cluster": "c", "user": "u"}} for name in contexts]
     users = [{"name": "u", "user": {"token": "t"}}]
     file.parent.mkdir(parents=True, exist_ok=True)
-    known = {"clusters": [cluster], "contexts": named, "users": users}
-    file.write_text(json.dumps({"current-context": contexts[0], **known}))
+    other_parts = {"clusters": [cluster], "contexts": named, "users": users}
+    file.write_text(json.dumps({"current-context": contexts[0], **other_parts}))
     return str(file)
 
 
