@@ -17,7 +17,7 @@ class ActionModule(ClusterAction):
         **KUBECONFIG,
     }
 
-    def act(self, options: dict[str, Any]) -> dict[str, Any]:
+    def act(self, args: dict[str, Any]) -> dict[str, Any]:
         """Ask until the answer is right."""
-        answer = self.kube.accepts(options["definition"], options["timeout_s"], options["refusal"])
+        answer = self.kube.accepts(args["definition"], args["timeout_s"], args["refusal"])
         return {"changed": False, "msg": answer}

@@ -27,14 +27,14 @@ class ActionModule(ClusterAction):
         **KUBECONFIG,
     }
 
-    def act(self, options: dict[str, Any]) -> dict[str, Any]:
+    def act(self, args: dict[str, Any]) -> dict[str, Any]:
         """Convert and call."""
-        objects = list(options["definition"])
-        for name in options["files"]:
+        objects = list(args["definition"])
+        for name in args["files"]:
             objects += [document for document in yaml.load_all(content(name), LOADER) if document]
         changed, diff = False, []
         for definition in objects:
-            before, after = (written(item) if item else None for item in self.apply(definition, merge=options["merge"]))
+            before, after = (written(item) if item else None for item in self.apply(definition, merge=args["merge"]))
             if before != after:
                 changed = True
                 if definition["kind"] != "Secret":

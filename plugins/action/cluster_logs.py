@@ -23,9 +23,9 @@ class ActionModule(ClusterAction):
         **KUBECONFIG,
     }
 
-    def act(self, options: dict[str, Any]) -> dict[str, Any]:
+    def act(self, args: dict[str, Any]) -> dict[str, Any]:
         """Convert and call."""
-        logs = {pod["metadata"]["name"]: self.log(pod, options["lines"]) for pod in options["pods"]}
+        logs = {pod["metadata"]["name"]: self.log(pod, args["lines"]) for pod in args["pods"]}
         return {"changed": False, "logs": {name: text for name, text in logs.items() if text is not None}}
 
     def log(self, pod: Json, lines: int) -> str | None:

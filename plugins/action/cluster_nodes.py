@@ -43,18 +43,18 @@ class ActionModule(ClusterAction):
         **KUBECONFIG,
     }
 
-    def act(self, options: dict[str, Any]) -> dict[str, Any]:
+    def act(self, args: dict[str, Any]) -> dict[str, Any]:
         """Look for all nodes before the first is changed."""
-        present = options["state"] == "present"
-        labels = {key: str(value) for key, value in options["labels"].items()}
-        paths = [f"/api/v1/nodes/{name}" for name in options["names"]]
-        for name, path in zip(options["names"], paths, strict=True):
+        present = args["state"] == "present"
+        labels = {key: str(value) for key, value in args["labels"].items()}
+        paths = [f"/api/v1/nodes/{name}" for name in args["names"]]
+        for name, path in zip(args["names"], paths, strict=True):
             if present and self.kube.get(path) is None:
                 fix = "kubectl get nodes lists their names"
                 raise KubeError(str(Problem("names", name, "the name of a node of this cluster", fix)))
         diff = []
         for path in paths:
-            before, after = self.change(path, labels, options["taints"], present=present)
+            before, after = self.change(path, labels, args["taints"], present=present)
             if before != after:
                 texts = [yaml.safe_dump(part) for part in (before, after)]
                 diff.append({"before": texts[0], "after": texts[1], "before_header": path, "after_header": path})

@@ -22,13 +22,13 @@ class ActionModule(ClusterAction):
         **KUBECONFIG,
     }
 
-    def act(self, options: dict[str, Any]) -> dict[str, Any]:
+    def act(self, args: dict[str, Any]) -> dict[str, Any]:
         """Read, until each object has one of the conditions if any are named."""
-        paths, conditions = options["paths"], options["conditions"]
+        paths, conditions = args["paths"], args["conditions"]
         problem = ""
-        for _ in polls(options["timeout_s"], POLL_S):
+        for _ in polls(args["timeout_s"], POLL_S):
             objects = [self.objects(path) for path in paths]
-            problem = self.missing(paths, objects, conditions, options["timeout_s"]) if conditions else ""
+            problem = self.missing(paths, objects, conditions, args["timeout_s"]) if conditions else ""
             if not problem:
                 return {"changed": False, "found": objects}
         raise KubeError(problem)

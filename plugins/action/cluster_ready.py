@@ -25,13 +25,13 @@ class ActionModule(ClusterAction):
         **KUBECONFIG,
     }
 
-    def act(self, options: dict[str, Any]) -> dict[str, Any]:
+    def act(self, args: dict[str, Any]) -> dict[str, Any]:
         """Look at this machine and ask the cluster."""
-        problems = [*self.missing(options["programs"])]
+        problems = [*self.missing(args["programs"])]
         try:
             Display().display(f"    cluster: {self.kube}")
             self.kube.call("GET", "/version")
-            problems += self.forbidden(options["may"])
+            problems += self.forbidden(args["may"])
         except KubeError as error:
             problems.append(f"{error} (for playbooks K8S_AUTH_KUBECONFIG and K8S_AUTH_CONTEXT go first)")
         if problems:

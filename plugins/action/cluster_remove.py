@@ -29,21 +29,21 @@ class ActionModule(ClusterAction):
         **KUBECONFIG,
     }
 
-    def act(self, options: dict[str, Any]) -> dict[str, Any]:
+    def act(self, args: dict[str, Any]) -> dict[str, Any]:
         """Look for all of them before the first is deleted, so that a wrong argument changes nothing."""
-        objects = [*self.defined(options["definition"])]
-        for path in options["paths"]:
+        objects = [*self.defined(args["definition"])]
+        for path in args["paths"]:
             objects += self.selected(path)
         removed = []
         for where, item in objects:
             if "deletionTimestamp" not in item["metadata"]:  # else the API server refuses some kinds a second time
                 try:
-                    self.kube.delete_at(where, item["metadata"]["uid"], options["propagation"], dry_run=self.dry)
+                    self.kube.delete_at(where, item["metadata"]["uid"], args["propagation"], dry_run=self.dry)
                 except KubeError as error:
                     raise KubeError(f"{title(item)}: {error}", error.status) from None
                 removed.append(title(item))
-            if options["timeout_s"] and not self.dry:
-                self.wait(where, item, options["timeout_s"])
+            if args["timeout_s"] and not self.dry:
+                self.wait(where, item, args["timeout_s"])
         diff = {"before": "".join(f"{name}\n" for name in removed), "after": ""}
         return {"changed": bool(removed), "removed": removed, "diff": diff}
 
