@@ -49,7 +49,7 @@ def test_a_pods_own_account_honours_it_too(api: Api, monkeypatch: pytest.MonkeyP
     def incluster(client_configuration: object = None) -> None:
         """What kubernetes.config does in a pod, without a pod."""
         assert client_configuration is not None, "the settings would be lost"
-        client_configuration.host = host  # type: ignore[attr-defined]
+        setattr(client_configuration, "host", host)  # noqa: B010  mypy knows no attribute of an object
 
     host = Kube().api.configuration.host
     monkeypatch.setenv("HTTP_PROXY", NOBODY)
