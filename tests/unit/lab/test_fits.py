@@ -19,6 +19,7 @@ from gangplank.backends import BACKENDS
 from gangplank.backends.base import Site
 from gangplank.jobs.parse import parse_job
 from gangplank.k8s.quantity import parse
+from gangplank.site.storage import releases
 
 ROOT = Path(__file__).resolve().parents[3]
 CORES = 2
@@ -66,7 +67,10 @@ def of_volcano() -> list[Room]:
 
 
 def of_storage() -> list[Room]:
-    return [requested(load("roles/storage/vars/main.yml")["__storage_values"]["resources"]["requests"])]
+    inputs = {"charts": "charts", "source": "lab", "local_path_chart": "chart", "local_path_version": "1"}
+    classes = load("inventories/lab/group_vars/all/site.yml")["storage_classes"]
+    installed = releases(classes, {**inputs, "helper_image": "helper:1"})
+    return [requested(item["values"]["resources"]["requests"]) for item in installed if item["classes"]]
 
 
 def of_dns() -> list[Room]:
