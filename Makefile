@@ -33,6 +33,7 @@ job:
 
 .PHONY: train
 train: job setup ## everything: lab up, Volcano and storage installed, JOB trained and proven
+	@.venv/bin/python -m tools.check_job "$(JOB)"
 	@$(PLAYBOOK) playbooks/lab.yml playbooks/site.yml playbooks/train.yml -e @$(JOB)
 
 .PHONY: lab

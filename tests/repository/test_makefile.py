@@ -7,18 +7,65 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[2]
+START = "begin with `training_job:` and indent the fields below it, as in jobs/digits.yml"
+
+
+def run(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
+    """The command, as a user starts it who is not inside another `make`."""
+    env = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
+    return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=False, timeout=60)
+
+
+def train(job: Path) -> subprocess.CompletedProcess[str]:
+    """`make train` in this checkout, which is set up; it prints where it would start Ansible."""
+    return run(["make", "-o", "setup", "train", f"JOB={job}", "PLAYBOOK=echo ansible-playbook"], ROOT)
 
 
 def test_a_job_that_does_not_exist_is_refused_before_setup_with_the_jobs_that_do(tmp_path: Path) -> None:
     shutil.copy(ROOT / "Makefile", tmp_path)
     shutil.copytree(ROOT / "jobs", tmp_path / "jobs")
     command = ["make", "train", "JOB=nosuch.yml"]  # a folder without tools/setup-venv: whatever comes next would fail
-    env = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
-    done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False, timeout=60)
+    done = run(command, tmp_path)
     assert done.returncode != 0
     assert done.stdout == ""
     refusal, *rest = done.stderr.splitlines()
     assert refusal.startswith("JOB: got nosuch.yml, expected a job file that exists. Fix: make train JOB=FILE, with")
     assert {f"jobs/{path.name}" for path in (ROOT / "jobs").glob("*.yml")} <= set(refusal.split())
     assert all(line.startswith("make: ") for line in rest)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("training_job: [a", "line 1, column 17: got text that is not YAML (expected ',' or ']', but got"),
+        ("training_job:\n  name: a\n\tscript: b", "line 3, column 1: got found character '\\t' that cannot start any"),
+        ("training_job: {name: no}", "line 1: got the bare word no, expected a word that YAML does not read as a"),
+        ("- training_job", f'got ["training_job"], expected a mapping with the key training_job. Fix: {START}'),
+        ("hello", f'got "hello", expected a mapping with the key training_job. Fix: {START}'),
+        ("", f"got nothing, expected a mapping with the key training_job. Fix: {START}"),
+        ("name: a", f'got {{"name": "a"}}, expected a mapping with the key training_job. Fix: {START}'),
+        ("training_job: a", f'got {{"training_job": "a"}}, expected a mapping with the key training_job. Fix: {START}'),
+    ],
+    ids=["bracket", "tab", "bare word", "list", "text", "empty", "no training_job", "training_job is text"],
+)
+def test_a_job_file_that_is_not_yaml_or_not_a_mapping_is_refused_in_one_line_before_ansible(
+    tmp_path: Path, text: str, message: str
+) -> None:
+    job = tmp_path / "bad.yml"
+    job.write_text(text)
+    done = train(job)
+    refusal, *rest = done.stderr.splitlines()
+    assert (done.returncode, done.stdout) == (2, "")
+    assert refusal.startswith(f"{job}: {message}")
+    assert ". Fix: " in refusal
+    assert all(line.startswith("make: ") for line in rest)
+
+
+@pytest.mark.parametrize("job", sorted((ROOT / "jobs").glob("*.yml")), ids=lambda job: job.name)
+def test_a_job_of_ours_reaches_ansible(job: Path) -> None:
+    done = train(job)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("ansible-playbook playbooks/lab.yml ")
