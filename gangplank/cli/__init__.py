@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from gangplank.cli.completion import complete
 from gangplank.cli.parser import command_line
 from gangplank.cli.terminal import CLUSTER, INTERRUPTED, OK, complain
-from gangplank.errors import GangplankError
+from gangplank.errors import GangplankError, Problem
 
 if TYPE_CHECKING:
     import argparse
@@ -44,7 +44,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return complain(str(error), error.exit_code)
     except ImportError as error:
         extra = "report" if error.name in REPORT_PACKAGES else "cluster"
-        return complain(f"{args.command} needs the package {error.name}: pip install 'gangplank[{extra}]'", CLUSTER)
+        expected, fix = f"it installed, as {args.command} needs it", f"pip install 'gangplank[{extra}]'"
+        return complain(str(Problem(f"package {error.name}", "nothing", expected, fix)), CLUSTER)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader has gone; say no more
         return OK

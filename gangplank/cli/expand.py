@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from gangplank.backends import BACKENDS
 from gangplank.backends.base import Site
 from gangplank.cli import tables, terminal
-from gangplank.cli.inputs import gather, kinds
+from gangplank.cli.inputs import gather, jobless, kinds
+from gangplank.errors import Problem
 from gangplank.k8s.dump import as_json, as_yaml
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ def expand(args: argparse.Namespace) -> int:
     """Show what becomes of jobs and manifests."""
     names = [*args.jobs, *args.filename]
     if not names:
-        raise terminal.UsageError("expand: no job given; try: gangplank expand jobs/digits.yml")
+        raise terminal.UsageError(str(Problem("JOB", "nothing", kinds(), "gangplank expand jobs/digits.yml")))
     submitted, jobs, other_kinds = gather(names, args.backend, args.teams)
     site = Site(gang=not args.no_gang, others=tuple(submitted))
     # Objects are built whatever is shown: an invalid manifest is refused here.
@@ -39,6 +40,5 @@ def expand(args: argparse.Namespace) -> int:
         dump = as_yaml if args.output == "yaml" else as_json
         sys.stdout.write(dump(objects if args.objects else submitted))
     if other_kinds and not jobs:
-        what = f"nothing to expand but {', '.join(other_kinds)}; expected a {kinds()}"
-        return terminal.complain(f"{', '.join(names)}: {what}", terminal.REFUSED)
+        return terminal.complain(str(jobless(", ".join(names), other_kinds)), terminal.REFUSED)
     return terminal.OK

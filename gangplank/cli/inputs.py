@@ -6,22 +6,30 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gangplank.reading.files import read
+from gangplank.reading.files import JOB_FILE, read
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from gangplank.errors import Problem
     from gangplank.spec import Json
 
 ROOT = Path(__file__).resolve().parents[2]  # of a checkout; jobs name their scripts from there
 
 
 def kinds() -> str:
-    """What a raw manifest can be, for a message."""
+    """What a file with a job can be, for a message."""
     from gangplank.backends import BACKENDS
 
     *others, last = (backend.title for backend in BACKENDS.values())
-    return f"{', '.join(others)} or {last}"
+    return f"a job file, or the manifest of a {', '.join(others)} or {last}"
+
+
+def jobless(source: str, other_kinds: Sequence[str] = ()) -> Problem:
+    """What is wrong with files that hold no job, only objects of other kinds."""
+    from gangplank.errors import Problem
+
+    return Problem(source, f"no job, only {', '.join(other_kinds)}" if other_kinds else "no job", kinds(), JOB_FILE)
 
 
 def read_scripts(job: object, root: Path | None = None) -> dict[str, str]:
@@ -72,7 +80,7 @@ def read_objects(name: str, backend: str | None, teams: str | None) -> list[Any]
     text = read(name)
     raw = documents(text, name, strict=False)
     if not raw:
-        raise SpecError([Problem("file", "nothing", f"a job file, or a {kinds()}")], name)
+        raise SpecError([Problem("file", "nothing", kinds(), JOB_FILE)], name)
     objects: list[Any] = []
     if any(isinstance(item, dict) and "apiVersion" in item for item in raw):
         for item in raw:

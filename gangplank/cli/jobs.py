@@ -16,7 +16,7 @@ from gangplank.cluster.logs import follow
 from gangplank.cluster.patience import silent
 from gangplank.cluster.progress import phase
 from gangplank.cluster.submit import title
-from gangplank.errors import KubeError, SpecError
+from gangplank.errors import KubeError, Problem, SpecError
 from gangplank.k8s.plan import Plan
 from gangplank.text import plain, table
 
@@ -30,9 +30,9 @@ COLOURS = (36, 33, 32, 35, 34, 31)  # of the ranks, in turn: cyan, yellow, green
 
 def submit(args: argparse.Namespace) -> int:
     """Submit jobs that do not exist yet, with the objects that they need."""
-    submitted, jobs, _ = inputs.gather(args.jobs, args.backend, args.teams)
+    submitted, jobs, other_kinds = inputs.gather(args.jobs, args.backend, args.teams)
     if not jobs:
-        return terminal.complain(f"{', '.join(args.jobs)}: no job in it", terminal.REFUSED)
+        return terminal.complain(str(inputs.jobless(", ".join(args.jobs), other_kinds)), terminal.REFUSED)
     kube = Kube(args.kubeconfig, args.context)
     for item in submitted:
         item["metadata"].setdefault("namespace", args.namespace or "default")
@@ -58,9 +58,9 @@ def scale(args: argparse.Namespace) -> int:
 def locate(kube: Kube, args: argparse.Namespace) -> tuple[Json, list[Json]]:
     """The live job that a file or a name means; for a file, also everything that would be submitted from it."""
     if Path(args.job).is_file():
-        submitted, jobs, _ = inputs.gather([args.job], None)
+        submitted, jobs, other_kinds = inputs.gather([args.job], None)
         if not jobs:
-            raise KubeError(f"{args.job}: no job in it")
+            raise KubeError(str(inputs.jobless(args.job, other_kinds)))
         job = jobs[-1][1]
         kinds = [(job["apiVersion"], job["kind"])]
         name, namespace = job["metadata"]["name"], job["metadata"].get("namespace")
@@ -70,7 +70,9 @@ def locate(kube: Kube, args: argparse.Namespace) -> tuple[Json, list[Json]]:
     namespace = namespace or args.namespace or "default"
     live = kube.find(namespace, name, kinds)
     if live is None:
-        raise KubeError(f"no job {name} in namespace {namespace}; submit it, or name another with -n", 404)
+        fix = f"name a job that `gangplank status -n {namespace}` lists, or another namespace with -n, or submit it"
+        problem = Problem(f"job {name}", f"nothing in namespace {namespace}", "a job of this name", fix)
+        raise KubeError(str(problem), 404)
     return live, submitted
 
 
@@ -146,9 +148,9 @@ def logs(args: argparse.Namespace) -> int:
         pod for pod in kube.pods(meta["namespace"], meta["name"]) if args.rank is None or rank_of(pod) == args.rank
     ]
     if not pods:
-        raise KubeError(
-            f"{meta['name']} has no pods{'' if args.rank is None else f' of rank {args.rank}'} yet; try again"
-        )
+        got = "no pod" if args.rank is None else f"no pod of rank {args.rank}"
+        fix = f"try again once `gangplank status {meta['name']} -n {meta['namespace']}` shows it"
+        raise KubeError(str(Problem(f"job {meta['name']}", got, "a pod that writes a log", fix)))
     lines: queue.Queue[str | None] = queue.Queue()
 
     def read(pod: Json, patient: Kube) -> None:

@@ -78,7 +78,7 @@ def add_expand(commands: Any) -> None:
         commands,
         "expand",
         "show the pods and objects of a job before they exist",
-        "Show what becomes of a job file, or of the raw manifest of a job, without asking a cluster.",
+        "Show the pods and objects of a job file, or of the raw manifest of a job, without asking a cluster.",
         EXAMPLES,
     )
     expand.add_argument("jobs", metavar="JOB", nargs="*", help="a job file, e.g. jobs/digits.yml; - is standard input")
@@ -86,9 +86,11 @@ def add_expand(commands: Any) -> None:
         "-f", "--filename", metavar="FILE", action="append", default=[], help="the raw manifest of a job, or a job file"
     )
     add_backend(expand)
-    expand.add_argument("--objects", action="store_true", help="what the controllers create, not what is submitted")
+    expand.add_argument(
+        "--objects", action="store_true", help="show what the controllers create instead of what is submitted"
+    )
     expand.add_argument("-o", "--output", choices=("table", "yaml", "json"), default="table", help="default: table")
-    expand.add_argument("--no-gang", action="store_true", help="the training operator runs without a gang scheduler")
+    expand.add_argument("--no-gang", action="store_true", help="expect a training operator without a gang scheduler")
     expand.add_argument("--teams", metavar="FOLDER", help=TEAMS_HELP)
 
 
@@ -108,7 +110,7 @@ def add_cluster_command(commands: Any, name: str, summary: str) -> None:
         command.add_argument("workers", metavar="N", type=whole_number, help="the number of workers the job will have")
     if name == "logs":
         command.add_argument("-f", "--follow", action="store_true", help="print new lines until all ranks have ended")
-        command.add_argument("--rank", type=int, help="of one rank only")
+        command.add_argument("--rank", type=whole_number, help="show one rank only")
     add_access(command)
 
 
@@ -116,11 +118,11 @@ def add_evidence_command(commands: Any, name: str, summary: str) -> None:
     """A command about what a job's ranks have recorded, in a cluster or in files."""
     command = add_command(commands, name, summary)
     add_job(command, optional=True)
-    place = "the folder that --output named, its evidence.jsonl, or saved logs of all ranks"
+    place = "the folder of the job's `output`, its evidence.jsonl, or saved logs of all ranks"
     command.add_argument("--file", metavar="PATH", help=f"{place}; asks no cluster")
     if name == "report":
         command.add_argument("-o", "--output", metavar="FILE", help="default: JOB-report.html")
-        command.add_argument("--tensorboard", metavar="DIR", help="write event files there too, a run per rank")
+        command.add_argument("--tensorboard", metavar="DIR", help="also write TensorBoard files here, a run per rank")
     add_access(command)
 
 
@@ -171,14 +173,14 @@ def add_backend(command: argparse.ArgumentParser) -> None:
 
 def add_access(command: argparse.ArgumentParser) -> None:
     """Which cluster and namespace a command asks."""
-    command.add_argument("-n", "--namespace", help="of jobs that do not name one; default: default")
+    command.add_argument("-n", "--namespace", help="namespace of jobs that do not name one; default: default")
     add_cluster(command)
 
 
 def add_cluster(command: argparse.ArgumentParser, whose: str = "") -> None:
     """Which cluster a command asks."""
     command.add_argument("--kubeconfig", help=f"{whose}default: KUBECONFIG, else ~/.kube/config")
-    command.add_argument("--context", help="of the kubeconfig; default: its current one")
+    command.add_argument("--context", help="context of the kubeconfig; default: its current one")
 
 
 def whole_number(text: str) -> int:

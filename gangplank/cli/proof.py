@@ -10,7 +10,7 @@ from gangplank.cli import inputs, terminal
 from gangplank.cli.jobs import locate
 from gangplank.cluster.client import Kube
 from gangplank.cluster.evidence import from_cluster
-from gangplank.errors import Unreadable
+from gangplank.errors import Problem, Unreadable
 from gangplank.proof.expected import EVIDENCE, claimed, expected, job_uid
 from gangplank.proof.verdict import prove, read_records
 from gangplank.reading import files
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from gangplank.proof.records import Records
     from gangplank.proof.verdict import Verdict
 
-EVIDENCE_FILE = "give the folder that --output named, its evidence.jsonl, or saved logs of all ranks"
+EVIDENCE_FILE = "give the folder of the job's `output`, its evidence.jsonl, or saved logs of all ranks"
 
 
 def proof(args: argparse.Namespace) -> int:
@@ -51,14 +51,15 @@ def report(args: argparse.Namespace) -> int:
             print(f"event files: tensorboard --logdir {args.tensorboard}")
     except OSError as error:
         fix = "name a writable place with -o or --tensorboard"
-        raise Unreadable(f"{error.filename or target}: {error.strerror}; {fix}") from None
+        place, got = str(error.filename or target), error.strerror or str(error)
+        raise Unreadable(str(Problem(place, got, "a place that can be written", fix))) from None
     return terminal.OK
 
 
 def refusal(name: str, records: Records, verdict: Verdict) -> str:
     """Why a job is not proven, in a line."""
     if not records:
-        return f"{name}: not proven: no evidence (does its script write any? trainer/evidence.py says how)"
+        return f"{name}: not proven: no evidence. Fix: let its script write evidence, as trainer/evidence.py describes"
     failed = "; ".join(f"{claim.name} ({claim.detail})" for claim in verdict.failed)
     return f"{name}: not proven: {failed}"
 
@@ -68,7 +69,8 @@ def evidence(args: argparse.Namespace) -> tuple[str, Records, Expected]:
     if args.file:
         return from_file(Path(args.file), args.job)
     if not args.job:
-        raise terminal.UsageError(f"{args.command}: no job given; try: gangplank {args.command} digits")
+        fix = f"gangplank {args.command} digits"
+        raise terminal.UsageError(str(Problem("JOB", "nothing", "a job file, the name of a job, or --file", fix)))
     kube = Kube(args.kubeconfig, args.context)
     job, submitted = locate(kube, args)
     manifest = submitted[-1] if submitted else job  # a file is what the user wants, a live job only what was submitted
@@ -85,9 +87,10 @@ def from_file(place: Path, job: str | None) -> tuple[str, Records, Expected]:
         name = place.resolve().name if place.is_dir() else place.stem
         return name, records, claimed(records)
     if not Path(job).is_file():
-        raise Unreadable(f"{job}: no such file; with --file, name the job by its job file")
-    _, jobs, _ = inputs.gather([job], None)
+        fix = "name the job by its file, e.g. jobs/digits.yml, or leave it out"
+        raise Unreadable(str(Problem(job, "no such file", "a job file, as --file asks no cluster", fix)))
+    _, jobs, other_kinds = inputs.gather([job], None)
     if not jobs:
-        raise Unreadable(f"{job}: no job in it")
+        raise Unreadable(str(inputs.jobless(job, other_kinds)))
     manifest = jobs[-1][1]
     return str(manifest["metadata"]["name"]), records, expected(manifest)

@@ -64,6 +64,11 @@ def path(api_version: str, kind: str, namespace: str, name: str = "") -> str:
     return f"{collection}/{name}" if name else collection
 
 
+def unknown_kind(kind: str, api_version: str, fix: str) -> KubeError:
+    """The error for a kind that the cluster does not have."""
+    return KubeError(str(Problem(f"{kind} of {api_version}", "no such kind", "one that the cluster has", fix)), 404)
+
+
 class Kube:
     """One cluster, chosen by a kubeconfig."""
 
@@ -82,8 +87,9 @@ class Kube:
             self.origin = f"context {context or current['name']} of {files}"
         except (config.ConfigException, OSError, ValueError, TypeError, YAMLError) as error:
             if kubeconfig or context or not in_cluster():
-                reason = " ".join(str(error).split())
-                raise KubeError(f"kubeconfig {files}: {reason}; give --kubeconfig, or set KUBECONFIG") from None
+                reason = " ".join(str(error).split()).rstrip(".")
+                expected, fix = "a kubeconfig with a cluster", "pass --kubeconfig, or set KUBECONFIG"
+                raise KubeError(str(Problem(f"kubeconfig {files}", reason, expected, fix))) from None
             config.load_incluster_config(client_configuration=settings)
             self.api = client.ApiClient(settings)
             self.origin = "this pod's own account"
@@ -169,7 +175,8 @@ class Kube:
 
     def _unanswered(self, error: BaseException) -> KubeError:
         host, why = self.api.configuration.host, cause(error)
-        return KubeError(f"{host} does not answer: {why}; is the cluster up? (make lab)", silence=why)
+        fix = "start the cluster (the lab: make lab), or choose another one (--kubeconfig, --context)"
+        return KubeError(str(Problem(host, f"no answer ({why})", "one from the API server", fix)), silence=why)
 
     def call(
         self,
@@ -224,7 +231,7 @@ class Kube:
                     raise KubeError(str(Problem(f"{kind} {meta['name']}", "no namespace", "a namespace", fix)))
                 scope = f"namespaces/{meta['namespace']}/" if resource["namespaced"] else ""
                 return f"{group}/{scope}{resource['name']}/{meta['name']}"
-        raise KubeError(f"the cluster has no kind {kind} in {api_version}; is its CRD installed?", 404)
+        raise unknown_kind(kind, api_version, "check the spelling, or install its CRD")
 
     def apply(self, manifest: Json, *, dry_run: bool = False) -> tuple[Json | None, Json]:
         """Server-side apply that takes over fields of other writers; the object before and after."""

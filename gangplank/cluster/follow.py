@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from gangplank.cluster import logs
 from gangplank.cluster.progress import Phase, Progress, first_failure, phase, waiting_reasons
-from gangplank.errors import KubeError
+from gangplank.errors import KubeError, Problem
 from gangplank.proof import log_lines
 from gangplank.proof.expected import job_uid
 from gangplank.proof.records import record
@@ -150,8 +150,10 @@ def follow(watch: JobWatch, say: Callable[[str], None], timeout_s: float) -> Pha
             current = watch.poll()
         except KubeError as error:
             if error.outage:
-                fix = f"{watch.name} continues to train, run this again to follow it"
-                raise KubeError(f"{error}; {fix}", error.status, error.silence) from None
+                got = f"no answer from the API server ({error.silence or error})"
+                fix = "run this again to follow it; it continues to train"
+                message = str(Problem(f"job {watch.name}", got, "its state", fix))
+                raise KubeError(message, error.status, error.silence) from None
             raise
         line = f"{current.name}, {watch.running()}/{len(watch.pods)} pods ready"
         training = watch.progress().text()

@@ -52,4 +52,4 @@ class Patience:
             else:
                 self.say(f"the API server answers again after {time.monotonic() - start:.0f} s")
                 return answer
-        raise KubeError(f"{last}; waited {time.monotonic() - start:.0f} s", last.status, last.silence)
+        raise KubeError(f"waited {time.monotonic() - start:.0f} s; {last}", last.status, last.silence)

@@ -8,7 +8,7 @@ from gangplank.backends import BACKENDS, backend_of
 from gangplank.backends.pod_template import carried_by
 from gangplank.backends.queueing import QUEUE_SYSTEM
 from gangplank.cluster import queues
-from gangplank.cluster.client import group_path
+from gangplank.cluster.client import group_path, unknown_kind
 from gangplank.cluster.patience import silent
 from gangplank.cluster.progress import phase
 from gangplank.errors import KubeError, Problem, shown
@@ -165,7 +165,7 @@ def submit_object(kube: Kube, item: Json, *, dry_run: bool) -> str:
             raise ExistsError(exists(item, live), 409) from None
         if error.status == 404 and "namespaces" not in str(error):
             fix = "install its operator, or choose another back-end with --backend (gangplank expand --help)"
-            raise KubeError(f"the cluster knows no {item['kind']} of {item['apiVersion']}; {fix}", 404) from None
+            raise unknown_kind(item["kind"], item["apiVersion"], fix) from None
         raise
 
 

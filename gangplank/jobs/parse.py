@@ -37,9 +37,12 @@ def parse_job(value: object, source: str = "job", scripts: Mapping[str, str] | N
     """
     problems: Problems = []
     try:
-        fields = Fields(job_mapping(plain(value), problems), "training_job", problems)
+        mapping = job_mapping(plain(value), problems)
     except RecursionError:
         raise SpecError([Problem("job", "a value nested in itself", "a mapping of fields")], source) from None
+    if mapping is None:
+        raise SpecError(problems, source)
+    fields = Fields(mapping, "training_job", problems)
     spec = read_job(fields, scripts or {})
     fields.done()
     if not problems:
@@ -50,10 +53,14 @@ def parse_job(value: object, source: str = "job", scripts: Mapping[str, str] | N
 
 
 def job_mapping(value: Any, problems: Problems) -> Any:
-    """The job itself: the value of training_job, or the whole mapping if it has no such key."""
+    """The job itself: the value of training_job, or the whole mapping if it has no such key; None if it has no fields.
+
+    A value that is not a mapping is one problem. To report the required fields as missing too would hide it.
+    """
     if not isinstance(value, Mapping) or not value:
-        problems.append(Problem("job", shown(value or None), "a mapping with the key training_job"))
-        return {}
+        fix = "begin with `training_job:` and indent the fields below it, as in jobs/digits.yml"
+        problems.append(Problem("job", shown(value or None), "a mapping with the key training_job", fix))
+        return None
     if "training_job" not in value:
         return value
     for key in value:
@@ -61,14 +68,15 @@ def job_mapping(value: Any, problems: Problems) -> Any:
             expected = "only training_job, and variables of the role that start with training_job_"
             problems.append(Problem(str(key), "a key of its own", expected, "indent it under training_job"))
     if not isinstance(value["training_job"], Mapping):
-        problems.append(Problem("training_job", shown(value["training_job"]), "a mapping of fields"))
-        return {}
+        fix = "indent the fields below it, as in jobs/digits.yml"
+        problems.append(Problem("training_job", shown(value["training_job"]), "a mapping of fields", fix))
+        return None
     return value["training_job"]
 
 
 def read_job(fields: Fields, scripts: Mapping[str, str]) -> JobSpec:
     """All fields of a job, each converted and checked on its own."""
-    name = fields.text("name", "job", need=True, what="a-z, 0-9 and -, from a letter on, at most 63", ok=names.DNS1035)
+    name = fields.text("name", "job", need=True, what=names.DNS1035_RULE, ok=names.DNS1035)
     team = fields.text("team", what="the team's name: a-z, 0-9 and -", ok=names.DNS1123)
     resources = read_resources(fields.inner("resources"), Resources())
     own = fields.map.get("master_resources") is not None

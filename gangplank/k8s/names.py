@@ -9,6 +9,7 @@ import re
 
 LABEL_MAX = 63
 DNS1035 = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)  # a Service's name, hence a job's
+DNS1035_RULE = "a-z, 0-9 and -, beginning with a letter, at most 63 characters"
 DNS1123 = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)  # a namespace, a pod's hostname
 SUBDOMAIN = re.compile(r"(?=.{1,253}$)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*", re.ASCII)
 ENV = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,252}", re.ASCII)

@@ -222,8 +222,9 @@ class Fields:
         """Refuse every field that no reader asked for, naming the nearest known one."""
         for name in self.map:
             if name not in self.known:
-                fields = ", ".join(sorted(set(self.known)))
-                self.bad(name, self.map[name], f"one of the fields {fields}", near(name, self.known))
+                fix = near(name, self.known)
+                expected = "one that exists" if fix else f"one of {', '.join(sorted(set(self.known)))}"
+                self.problems.append(Problem(self.at(name), "an unknown field", expected, fix))
 
 
 def near(word: str, options: Collection[str]) -> str:

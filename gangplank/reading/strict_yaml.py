@@ -102,7 +102,7 @@ def _problem_of(error: yaml.MarkedYAMLError) -> Problem:
         return Problem(where, what, "each key once (a later value would silently win)", "remove one of them")
     if "\\t" in what:
         return Problem(where, what, "YAML, in which tabs do not indent", "indent with spaces")
-    return Problem(where, what, "YAML")
+    return Problem(where, f"text that is not YAML ({what})", "YAML", "look for a missing quote, bracket or colon")
 
 
 def _walk(root: yaml.Node | None, problems: Problems, *, strict: bool) -> None:

@@ -69,7 +69,8 @@ def namespace_of(kube: Kube, team: str) -> str:
     selector = ",".join(f"{key}={value}" for key, value in {**TEAM_PART, TEAM_LABEL: team}.items())
     namespaces = kube.call("GET", "/api/v1/namespaces", query={"labelSelector": selector})["items"]
     if not namespaces:
-        raise KubeError(f"the cluster has no team {team}; playbooks/teams.yml creates those that have a file", 404)
+        fix = "name a team that has a file, and run playbooks/teams.yml, which creates it"
+        raise KubeError(str(Problem(f"team {team}", "nothing", "a team of this cluster", fix)), 404)
     return str(namespaces[0]["metadata"]["name"])
 
 
@@ -104,7 +105,9 @@ def issue_certificate(kube: Kube, member: str, request: bytes, ttl_s: int) -> st
             if text := status.get("certificate"):
                 return base64.b64decode(text).decode()
             if refusals := [one for one in status.get("conditions", []) if one["type"] in {"Failed", "Denied"}]:
-                raise KubeError(f"the cluster does not sign: {refusals[0].get('message')}")
+                got, fix = str(refusals[0].get("message")), f"ask an administrator what refuses requests for {SIGNER}"
+                expected = "one that the cluster has signed"
+                raise KubeError(str(Problem(f"the certificate of {member}", got, expected, fix)))
     finally:
         kube.call("DELETE", where)
     fix = "check that kube-controller-manager has a signing key (--cluster-signing-key-file)"

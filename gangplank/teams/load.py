@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gangplank.errors import SpecError, Unreadable
+from gangplank.errors import Problem, SpecError, Unreadable
 from gangplank.reading.files import read
 from gangplank.reading.strict_yaml import documents
 from gangplank.teams.parse import TeamsError, parse_teams
@@ -32,10 +32,12 @@ def teams_folder(sources: Iterable[str]) -> str:
 def load(folder: str, capacity: Mapping[str, Fraction] | None = None) -> Teams:
     """The site and teams of a folder; `capacity` is what the cluster has, used if the site does not set it."""
     if not folder:
-        raise Unreadable(f"no folder {TEAMS}/ beside the inventory's hosts; create one like inventories/example/teams")
+        fix = "create one like inventories/example/teams"
+        raise Unreadable(str(Problem(f"{TEAMS}/", "nothing", "this folder beside the inventory's hosts", fix)))
     place = Path(folder)
     if not place.is_dir():
-        raise Unreadable(f"{folder}: no such folder; give a site's folder of teams, e.g. inventories/example/teams")
+        expected = "a site's folder of teams, e.g. inventories/example/teams"
+        raise Unreadable(str(Problem(folder, "no such folder", expected, "name an existing one")))
     files: dict[str, Any] = {}
     errors = []
     for path in sorted(place.glob("*.y*ml")):

@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from gangplank.backends.queueing import QUEUE_SYSTEM
-from gangplank.cluster.client import group_path
+from gangplank.cluster.client import group_path, unknown_kind
 from gangplank.cluster.progress import phase
 from gangplank.errors import KubeError
 from gangplank.k8s import quantity
@@ -60,7 +60,7 @@ def objects(kube: Kube) -> list[Json]:
                     if kind == QUEUE_SYSTEM.queue.kind
                     else "use Kubernetes 1.30 or newer"
                 )
-                raise KubeError(f"the cluster knows no {kind} of {api_version}; {fix}", 404) from None
+                raise unknown_kind(kind, api_version, fix) from None
             raise
         return [{"apiVersion": api_version, "kind": kind, **item} for item in items]
 

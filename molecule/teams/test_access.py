@@ -92,7 +92,7 @@ def test_a_member_sees_nothing_of_another_team(as_member: Callable[[str, str], K
     [
         (("team", "kubeconfig", "vision", "mallory"), "expected one of ada, bob, eve"),
         (("team", "kubeconfig", "vision", "zoe"), "expected one of ada, bob, eve"),
-        (("team", "kubeconfig", "nobody", "ada"), "the cluster has no team nobody"),
+        (("team", "kubeconfig", "nobody", "ada"), "team nobody: got nothing, expected a team of this cluster"),
         (("team", "kubeconfig", "vision", "ada", "--ttl", "9h"), "expected a time from 10m to 8h"),
         (("team", "kubeconfig", "vision", "ada", "-o", "/nowhere/x"), "expected a file that can be written"),
     ],

@@ -33,7 +33,7 @@ class ActionModule(ClusterAction):
             self.kube.call("GET", "/version")
             problems += self.forbidden(args["may"])
         except KubeError as error:
-            problems.append(f"{error} (for playbooks K8S_AUTH_KUBECONFIG and K8S_AUTH_CONTEXT go first)")
+            problems.append(f"{error} (playbooks read K8S_AUTH_KUBECONFIG and K8S_AUTH_CONTEXT first)")
         if problems:
             raise KubeError("\n".join(["Nothing was changed:", *(f"  {problem}" for problem in problems)]))
         return {"changed": False}

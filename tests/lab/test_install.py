@@ -50,4 +50,5 @@ def test_evidence_in_a_file_is_judged(gangplank: Path, tmp_path: Path) -> None:
 def test_what_needs_a_cluster_names_the_missing_package(gangplank: Path) -> None:
     done = run(gangplank, "status")
     assert (done.returncode, done.stdout) == (4, "")
-    assert done.stderr == "gangplank: status needs the package kubernetes: pip install 'gangplank[cluster]'\n"
+    expected = "gangplank: package kubernetes: got nothing, expected it installed, as status needs it. Fix: "
+    assert done.stderr == f"{expected}pip install 'gangplank[cluster]'\n"

@@ -96,7 +96,7 @@ def _check(job: Json, problems: Problems) -> None:
         problems.append(Problem(f"PyTorchJob.{path}", shown(got), expected))
 
     if not names.DNS1035.fullmatch(name):
-        bad("metadata.name", name, "a-z, 0-9 and -, from a letter on, at most 63")
+        bad("metadata.name", name, names.DNS1035_RULE)
     replicas = spec.get("pytorchReplicaSpecs") or {}
     if not replicas:
         bad("spec.pytorchReplicaSpecs", spec.get("pytorchReplicaSpecs"), "Master, Worker or both")

@@ -125,7 +125,7 @@ def admitted(manifest: Json, site: Site) -> tuple[Json, Json]:
         problems.append(Problem(f"TrainJob.{path}", shown(got), expected))
 
     if not names.DNS1035.fullmatch(name):
-        bad("metadata.name", name, "a-z, 0-9 and -, from a letter on, at most 63")
+        bad("metadata.name", name, names.DNS1035_RULE)
     last = f"{name}-node-0-{max(spec.get('trainer', {}).get('numNodes', 1) - 1, 0)}-12345"
     if len(last) > names.LABEL_MAX:
         bad("metadata.name", last, f"a pod name of at most {names.LABEL_MAX}, its random end included")

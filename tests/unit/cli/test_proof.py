@@ -100,9 +100,8 @@ def test_no_evidence_is_code_1_with_a_fix(
 ) -> None:
     (tmp_path / "log").write_text("Epoch [5/5], Average Loss: 0.02\n")
     code, _, err = run(capsys, command, "--file", str(tmp_path / "log"))
-    assert (code, err) == (
-        1, "gangplank: log: not proven: no evidence (does its script write any? trainer/evidence.py says how)\n",
-    )  # fmt: skip
+    fix = "Fix: let its script write evidence, as trainer/evidence.py describes"
+    assert (code, err) == (1, f"gangplank: log: not proven: no evidence. {fix}\n")
 
 
 @pytest.mark.parametrize(
@@ -112,8 +111,11 @@ def test_no_evidence_is_code_1_with_a_fix(
             ["proof", "--file", "/nowhere"], 3,
             "/nowhere: got No such file or directory, expected a file that can be read. Fix: give the folder",
         ),
-        (["proof", "digits", "--file", "/dev/null"], 3, "digits: no such file; with --file, name the job by its job"),
-        (["proof"], 2, "proof: no job given; try: gangplank proof digits"),
+        (
+            ["proof", "digits", "--file", "/dev/null"], 3,
+            "digits: got no such file, expected a job file, as --file asks no cluster. Fix: name the job by its file",
+        ),
+        (["proof"], 2, "JOB: got nothing, expected a job file, the name of a job, or --file. Fix: gangplank proof"),
     ],
 )
 def test_bad_input_is_one_line(capsys: pytest.CaptureFixture[str], words: list[str], code: int, message: str) -> None:
@@ -126,7 +128,7 @@ def test_bad_input_is_one_line(capsys: pytest.CaptureFixture[str], words: list[s
 def test_a_report_that_cannot_be_written_is_code_3(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     place = folder(tmp_path, World().train())
     code, _, err = run(capsys, "report", "--file", place, "-o", f"{tmp_path}/none/r.html")
-    assert (code, "No such file or directory; name a writable place with -o" in err) == (3, True)
+    assert (code, "got No such file or directory, expected a place that can be written. Fix:" in err) == (3, True)
 
 
 def test_a_report_is_written_where_it_says(

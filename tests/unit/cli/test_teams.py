@@ -36,7 +36,7 @@ def test_a_job_takes_its_team_s_values_where_a_folder_of_teams_is_given(
 
 def test_a_folder_that_is_not_there_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["expand", str(ROOT / "jobs/digits.yml"), "--teams", "nowhere"]) == Unreadable.exit_code
-    assert "nowhere: no such folder" in capsys.readouterr().err
+    assert "nowhere: got no such folder, expected a site's folder of teams" in capsys.readouterr().err
 
 
 def test_words_that_yaml_reads_differently_are_refused_in_every_file_at_once(tmp_path: Path) -> None:

@@ -112,4 +112,4 @@ def test_a_kubeconfig_that_cannot_be_used_is_named(tmp_path: Path, name: str) ->
 
 def test_a_cluster_that_does_not_answer_is_named(tmp_path: Path) -> None:
     said = play(tmp_path, "teams.yml", K8S_AUTH_KUBECONFIG=config(tmp_path / "dead", 1, "x")).stdout
-    assert "http://127.0.0.1:1 does not answer" in said
+    assert "http://127.0.0.1:1: got no answer (" in said

@@ -145,7 +145,7 @@ def test_a_suspended_job_has_no_objects() -> None:
         (job(worker=replica(1), nprocPerNode="1", elasticPolicy={"nProcPerNode": 1}), "no number here"),
         (job(worker=replica(1), elasticPolicy={"rdzvConf": []}), "panic"),
         ({**job(replica()), "metadata": {"name": "d" * 60}}, "at most 63"),
-        ({**job(replica()), "metadata": {"name": "1d"}}, "from a letter on"),
+        ({**job(replica()), "metadata": {"name": "1d"}}, "beginning with a letter"),
     ],
 )
 def test_refuses_what_the_operator_would_refuse_or_choke_on(manifest: Json, said: str) -> None:
