@@ -401,6 +401,12 @@ def test_patience_ends_and_says_how_long_it_was(
     assert len(said) == 1
 
 
+def test_a_request_that_gets_no_answer_says_how_long_it_waited(server: Server, kube: Kube) -> None:
+    server.stop()
+    with pytest.raises(KubeError, match=r"^waited 0 s; http://127\.0\.0\.1:\d+: got no answer \(.*\. Fix: start the"):
+        kube.patient(seconds=0.3).call("GET", "/version")
+
+
 def test_two_minutes_are_outlasted() -> None:
     assert patience.OUTAGE_S >= 120
 
