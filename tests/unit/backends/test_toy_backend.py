@@ -292,7 +292,7 @@ def test_the_command_offers_it(file: str, capsys: pytest.CaptureFixture[str], tm
     empty = tmp_path / "empty.yml"
     empty.write_text("")
     assert main(["expand", str(empty)]) == 1
-    assert "expected a job file, or a Volcano Job, PyTorchJob, TrainJob, Indexed Job or Toy Job" in (
+    assert "a job file, or the manifest of a Volcano Job, PyTorchJob, TrainJob, Indexed Job or Toy Job" in (
         capsys.readouterr().err
     )
 
