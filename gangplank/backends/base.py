@@ -81,7 +81,6 @@ class Path:
     images: str = "[]"  # CEL: a list of text, in addition to those of the templates
     targets: str = "[]"  # CEL: a list of text: API version and kind of what a command is for
     exposures: str = "[]"  # CEL: a list of text: how a Service is reached, as field: value
-    order: int = 100  # where its policy stands among the others, so that reviewed files stay as they are
 
 
 class ApiKind(NamedTuple):

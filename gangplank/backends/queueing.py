@@ -59,14 +59,12 @@ VOLCANO = QueueSystem(
             ("podgroups",),
             queues="[object.spec.?queue.orValue('')]",
             priorities="[object.spec.?priorityClassName.orValue('')]",
-            order=20,
         ),
         Path(  # the controller of its queues takes a Command from any namespace
             "commands",
             "bus.volcano.sh",
             ("commands",),
             targets="[object.?target.?apiVersion.orValue('') + ' ' + object.?target.?kind.orValue('')]",
-            order=80,
         ),
     ),
 )

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from gangplank.cluster.client import Kube
 
 Json = dict[str, Any]
-QUEUE = 'team vision: queue "{}" is none of its queues (vision)'
+QUEUE = 'team vision: queue "{}" is not one of its queues (vision)'
 NAMES = [way[0] for way in WAYS]
 each_way = pytest.mark.parametrize(("where", "build", "absent"), [way[1:] for way in WAYS], ids=NAMES)
 
@@ -65,7 +65,7 @@ def test_a_member_commands_jobs_of_the_team_but_cannot_close_a_queue(
     bob = as_member("vision", "bob")
     for queue in ("speech", "research", "default", "vision"):
         reply = answer(bob, "POST", COMMANDS, command(QUEUE_API, "Queue", queue, "CloseQueue"))
-        assert f'target "{QUEUE_API} Queue" is none of its targets ({BATCH} Job)' in reply
+        assert f'target "{QUEUE_API} Queue" is not one of its targets ({BATCH} Job)' in reply
     queues = kube.call("GET", f"/apis/{QUEUE_API}/queues")["items"]
     assert {item.get("status", {}).get("state", "Open") for item in queues} == {"Open"}
     assert answer(bob, "POST", COMMANDS, command(BATCH, "Job", "digits", "AbortJob"), dryRun="All") == ""
@@ -76,7 +76,7 @@ def test_a_member_s_service_takes_only_its_own_address(as_member: Callable[[str,
     assert answer(bob, "POST", SERVICES, service()) == ""
     try:
         for fields in EXPOSURES:
-            message = f'exposure "{exposure(fields)}" is none of its exposures (type: ClusterIP)'
+            message = f'exposure "{exposure(fields)}" is not one of its exposures (type: ClusterIP)'
             assert message in answer(bob, "POST", SERVICES, service(**fields), dryRun="All")
             assert message in answer(bob, "PATCH", place, {"spec": fields})
         assert EXTERNAL_IPS_DENIED in answer(bob, "POST", SERVICES, service(**EXTERNAL_IPS), dryRun="All")
@@ -92,7 +92,7 @@ def test_a_member_s_pod_mounts_only_image_volumes_of_the_team(as_member: Callabl
     for image, refused in ((VOLUME["image"]["reference"], True), ("gangplank.dev/data:1", False)):
         manifest["spec"]["volumes"] = [{"name": "x", "image": {"reference": image}}]
         reply = answer(bob, "POST", WHERE["pod"], manifest, dryRun="All")
-        assert f'image "{image}" is none of its images' in reply if refused else not reply
+        assert f'image "{image}" is not one of its images' in reply if refused else not reply
 
 
 def test_a_job_cannot_be_marked_later_to_keep_what_it_borrowed(as_member: Callable[[str, str], Kube]) -> None:
@@ -102,7 +102,7 @@ def test_a_job_cannot_be_marked_later_to_keep_what_it_borrowed(as_member: Callab
     try:
         for part in ("annotations", "labels"):
             reply = answer(bob, "PATCH", f"{where}/probe", {"metadata": {part: {"volcano.sh/preemptable": "false"}}})
-            assert 'annotation or label "volcano.sh/preemptable" is none of its marks (none)' in reply
+            assert 'annotation or label "volcano.sh/preemptable" is not one of its marks (none)' in reply
         assert answer(bob, "PATCH", f"{where}/probe", {"metadata": {"labels": {"stage": "two"}}}) == ""
     finally:
         bob.call("DELETE", f"{where}/probe")

@@ -11,15 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gangplank.backends.queueing import VOLCANO
-from gangplank.teams.admission import MARKS, REFUSALS, paths, policy
+from gangplank.backends.queueing import QUEUE_SYSTEM, VOLCANO
+from gangplank.teams.admission import paths, policy
+from gangplank.teams.rules import RULES
 from tests.support.teams_live import answer, until
 from tests.support.teams_ways import BATCH, POD_FIELDS, WHERE, Violation, pod_group, violations
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from gangplank.backends.admission import Path
+    from gangplank.backends.base import Path
     from gangplank.cluster.client import Kube
 
 Json = dict[str, Any]
@@ -77,7 +78,7 @@ def of_job(rule: str) -> Callable[[Violation], bool]:
 
 FIRST, SECOND = VOLCANO.annotations
 MUTANTS: tuple[Mutant, ...] = (
-    *((f"no rule about {row[1]}", without_rule(index), of_rule(row[1])) for index, row in enumerate(REFUSALS)),
+    *((f"no rule about {rule.name}", without_rule(index), of_rule(rule.name)) for index, rule in enumerate(RULES)),
     ("no image volumes", without_text(("t.spec.?volumes", "t.spec.?none")), ending("image of a volume")),
     ("no queues", without_part("queues"), of_rule("queue")),
     (
@@ -133,7 +134,10 @@ MUTANTS: tuple[Mutant, ...] = (
         )
         for part in ("annotations", "labels")
     ),
-    *((f"no mark {mark}", without_text((f"'{mark}'", "'none'")), ending(f"{mark} in annotations")) for mark in MARKS),
+    *(
+        (f"no mark {mark}", without_text((f"'{mark}'", "'none'")), ending(f"{mark} in annotations"))
+        for mark in QUEUE_SYSTEM.marks
+    ),
     (
         "no marks of an object itself",
         without_text(("[object] + variables.templates", "variables.templates")),
@@ -143,7 +147,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     ("no init containers", without_text(("initContainers", "none")), named("pod: image of an init container")),
 )
-SAMPLE = MUTANTS if os.environ.get("GANGPLANK_FULL") else (*MUTANTS[: len(REFUSALS)], *MUTANTS[len(REFUSALS) :: 6])
+SAMPLE = MUTANTS if os.environ.get("GANGPLANK_FULL") else (*MUTANTS[: len(RULES)], *MUTANTS[len(RULES) :: 6])
 
 
 @pytest.fixture

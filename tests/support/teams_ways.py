@@ -173,7 +173,7 @@ class Violation:
     """An object that a rule of a policy must refuse."""
 
     name: str
-    rule: str  # the second column of admission.REFUSALS
+    rule: str  # the name of a rule of gangplank/teams/rules.py
     where: str
     manifest: Json
     message: str  # part of the expected refusal
@@ -223,7 +223,7 @@ def mark_violations(name: str, where: str, build: Callable[[str | None], Json]) 
     """One way with a mark that keeps borrowed resources, on the object and on its pods; a pod with every such mark."""
     marks = QUEUE_SYSTEM.marks if name == "pod" else QUEUE_SYSTEM.marks[:1]
     for part, mark in product(("annotations", "labels"), marks):
-        message = f'annotation or label "{mark}" is none of its marks (none)'
+        message = f'annotation or label "{mark}" is not one of its marks (none)'
         manifest = build("vision")
         manifest["metadata"].setdefault(part, {})[mark] = "false"
         yield Violation(f"{name}: {mark} in {part}", "annotation or label", where, manifest, message)
@@ -245,10 +245,10 @@ def templates(value: object) -> Iterator[Json]:
 def violations() -> Iterator[Violation]:
     """Every way, once for each rule that it can break."""
     for name, where, build, _ in WAYS:
-        message = 'queue "speech" is none of its queues (vision)'
+        message = 'queue "speech" is not one of its queues (vision)'
         yield Violation(f"{name}: queue", "queue", where, build("speech"), message)
         for rule, field, value, allowed in POD_FIELDS:
-            message = f'{rule} "{value}" is none of its {allowed}'
+            message = f'{rule} "{value}" is not one of its {allowed}'
             manifest = build("vision")
             body = None if manifest["kind"] in NO_PODS else pod_spec(manifest)
             if body is not None:
@@ -259,7 +259,7 @@ def violations() -> Iterator[Violation]:
             if body is not None and rule in {"scheduler", "priority"}:
                 body[field] = value
                 yield Violation(f"{name}: {rule} of the job", rule, where, manifest, message)
-        message = f'image "{EVIL}" is none of its images'
+        message = f'image "{EVIL}" is not one of its images'
         manifest = build("vision")
         body = None if manifest["kind"] in (*NO_PODS, *NO_IMAGE_VOLUMES) else pod_spec(manifest)
         if body is not None:
@@ -268,25 +268,25 @@ def violations() -> Iterator[Violation]:
         yield from mark_violations(name, where, build)
     manifest = trainjob("vision")
     manifest["spec"]["trainer"] = {"image": EVIL}
-    yield Violation("TrainJob: image", "image", WHERE["TrainJob"], manifest, f'image "{EVIL}" is none of its images')
+    yield Violation("TrainJob: image", "image", WHERE["TrainJob"], manifest, f'image "{EVIL}" is not one of its images')
     for kind, api_version in (("Queue", QUEUE_API), ("Job", "batch/v1"), ("Queue", BATCH)):
-        message = f'target "{api_version} {kind}" is none of its targets ({BATCH} Job)'
+        message = f'target "{api_version} {kind}" is not one of its targets ({BATCH} Job)'
         manifest = command(api_version, kind, "speech", "CloseQueue")
         yield Violation(f"Command: {api_version} {kind}", "target", COMMANDS, manifest, message)
     manifest = command(BATCH, "Job", "digits", "AbortJob")
     del manifest["target"]
-    message = f'target " " is none of its targets ({BATCH} Job)'
+    message = f'target " " is not one of its targets ({BATCH} Job)'
     yield Violation("Command: no target", "target", COMMANDS, manifest, message)
     for fields in EXPOSURES:
         text = exposure(fields)
-        message = f'exposure "{text}" is none of its exposures (type: ClusterIP)'
+        message = f'exposure "{text}" is not one of its exposures (type: ClusterIP)'
         yield Violation(f"Service: {text}", "exposure", SERVICES, service(**fields), message)
     yield Violation("Service: externalIPs", "the API server's", SERVICES, service(**EXTERNAL_IPS), EXTERNAL_IPS_DENIED)
     manifest = pod("probe", "vision", "vision")
     manifest["spec"]["initContainers"] = [{**manifest["spec"]["containers"][0], "name": "first", "image": EVIL}]
-    message = f'image "{EVIL}" is none of its images'
+    message = f'image "{EVIL}" is not one of its images'
     yield Violation("pod: image of an init container", "image", WHERE["pod"], manifest, message)
-    where, message = WHERE["PodGroup"], 'priority "urgent" is none of its priorities'
+    where, message = WHERE["PodGroup"], 'priority "urgent" is not one of its priorities'
     manifest = pod_group("vision")
     manifest["spec"]["priorityClassName"] = "urgent"
     yield Violation("PodGroup: priority", "priority", where, manifest, message)

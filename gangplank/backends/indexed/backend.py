@@ -117,7 +117,7 @@ BACKEND = Backend(
     beside=(("v1", "Service"),),  # under it the pods find each other
     job_kinds=(JobKinds("batch/v1", ("jobs", "cronjobs")),),
     admission=(
-        of_template("jobs", "batch", "jobs", order=40),
-        of_template("cronjobs", "batch", "cronjobs", template="object.spec.jobTemplate.spec.template", order=41),
+        of_template("jobs", "batch", "jobs"),
+        of_template("cronjobs", "batch", "cronjobs", template="object.spec.jobTemplate.spec.template"),
     ),
 )

@@ -75,7 +75,6 @@ BACKEND = Backend(
             queues=f"[{POLICY}.?queue.orValue('')].filter(q, q != '' || variables.schedulers.size() == 1)",
             templates=f"{REPLICAS}.map(k, {REPLICAS}[k].template)",
             priorities=f"[{POLICY}.?priorityClass.orValue('')]",
-            order=60,
         ),
     ),
 )

@@ -127,7 +127,6 @@ BACKEND = Backend(
             "object.spec.?runtimePatches.orValue([])"
             f".map(p, {PATCHED}.?annotations[?'{VOLCANO.annotations[0]}'].orValue(''))).filter(q, q != '')",
             images="[object.spec.?trainer.?image.orValue('')].filter(i, i != '')",
-            order=70,
         ),
     ),
 )

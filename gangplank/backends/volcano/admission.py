@@ -18,9 +18,9 @@ def of_job(job: str) -> dict[str, str]:
 
 PATCHES = "object.spec.?flows.orValue([]).filter(f, has(f.patch) && has(f.patch.jobSpec))"
 PATHS = (
-    Path("volcano-jobs", "batch.volcano.sh", ("jobs",), **of_job("object.spec"), order=10),
-    Path("volcano-cronjobs", "batch.volcano.sh", ("cronjobs",), **of_job("object.spec.jobTemplate.spec"), order=11),
-    Path("jobtemplates", "flow.volcano.sh", ("jobtemplates",), **of_job("object.spec"), order=12),
+    Path("volcano-jobs", "batch.volcano.sh", ("jobs",), **of_job("object.spec")),
+    Path("volcano-cronjobs", "batch.volcano.sh", ("cronjobs",), **of_job("object.spec.jobTemplate.spec")),
+    Path("jobtemplates", "flow.volcano.sh", ("jobtemplates",), **of_job("object.spec")),
     Path(
         "jobflows",
         "flow.volcano.sh",
@@ -28,6 +28,5 @@ PATHS = (
         queues=f"{PATCHES}.map(f, f.patch.jobSpec.?queue.orValue(''))",
         priorities=f"{PATCHES}.map(f, f.patch.jobSpec.?priorityClassName.orValue(''))",
         schedulers=f"{PATCHES}.map(f, f.patch.jobSpec.?schedulerName.orValue('{VOLCANO.scheduler}'))",
-        order=13,
     ),
 )
