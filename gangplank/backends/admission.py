@@ -16,6 +16,8 @@ def of_pod(pod: str) -> str:
     return f"{named}.size() > 0 || {grouped} || {elsewhere} ? {named} : ['']"
 
 
-def of_template(name: str, group: str, *resources: str, template: str = "object.spec.template") -> Path:
+def of_template(
+    name: str, group: str, *resources: str, template: str = "object.spec.template", inner: str = "[]"
+) -> Path:
     """A kind that makes pods of one template: its pods are judged too, but only this refusal reaches the submitter."""
-    return Path(name, group, resources, queues=of_pod(template), templates=f"[{template}]")
+    return Path(name, group, resources, queues=of_pod(template), templates=f"[{template}]", inner=inner)

@@ -76,9 +76,13 @@ class Path:
     resources: tuple[str, ...]
     queues: str = "[]"  # CEL: a list of text; '' is a queue that is not given
     templates: str = "[]"  # CEL: a list of pods or pod templates
+    patches: str = "[]"  # CEL: a list of lists of parts of pod templates, completed and judged elsewhere
+    inner: str = "[]"  # CEL: a list of lists of further objects with metadata that controllers copy
     priorities: str = "[]"  # CEL: a list of text, in addition to those of the templates
     schedulers: str = "[]"  # CEL: a list of text, in addition to those of the templates
     images: str = "[]"  # CEL: a list of text, in addition to those of the templates
+    secrets: str = "[]"  # CEL: a list of text, in addition to those of the templates
+    variables: str = "[]"  # CEL: a list of text: names of environment variables that pods take from the object
     targets: str = "[]"  # CEL: a list of text: API version and kind of what a command is for
     exposures: str = "[]"  # CEL: a list of text: how a Service is reached, as field: value
 

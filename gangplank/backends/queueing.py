@@ -29,6 +29,7 @@ class QueueSystem:
     group: str  # annotation: the group that a pod belongs to, which has the queue
     marks: tuple[str, ...]  # annotations and labels that excuse a job from giving back what another queue deserves
     commanded: str  # API version and kind of the jobs that a member may send a command
+    ssh_keys: str  # CEL: the Secret that it makes for the job of a pod o
     admission: tuple[Path, ...]  # where its own kinds name what a team's admission judges
 
 
@@ -52,6 +53,7 @@ VOLCANO = QueueSystem(
         "volcano.sh/jdb-max-unavailable",
     ),
     commanded="batch.volcano.sh/v1alpha1 Job",
+    ssh_keys="o.?metadata.?labels[?'volcano.sh/job-name'].orValue('') + '-ssh'",  # of its plugin ssh
     admission=(
         Path(
             "podgroups",

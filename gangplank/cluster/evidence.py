@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from typing import TYPE_CHECKING
 
-from gangplank.backends.pod_template import CONTAINER_SECURITY, MANAGED_BY, POD_SECURITY
+from gangplank.backends.pod_template import CONTAINER_SECURITY, GPU_TOLERATION, MANAGED_BY, POD_SECURITY, TEAM_LABEL
 from gangplank.backends.queueing import QUEUE_SYSTEM
 from gangplank.cluster.client import path
 from gangplank.cluster.progress import phase
@@ -107,12 +107,15 @@ def reader(manifest: Json, suffix: str = "") -> Json | None:
     queue = queue_of(manifest).name or QUEUE_SYSTEM.default
     if queue != QUEUE_SYSTEM.default:  # a team's namespace accepts only pods of its own queues
         same["schedulerName"] = QUEUE_SYSTEM.scheduler
+    tolerations: list[Json] = [{"operator": "Exists"}]  # it must run where the claim is, whatever taints that node has
+    if queue != QUEUE_SYSTEM.default or TEAM_LABEL in meta.get("labels", {}):  # a team tolerates what its file grants
+        tolerations = [item for item in pod.get("tolerations", []) if item != GPU_TOLERATION]
     spec = {
         "restartPolicy": "Never",
         "automountServiceAccountToken": False,
         "securityContext": pod.get("securityContext", POD_SECURITY),
         **same,
-        "tolerations": [{"operator": "Exists"}],  # it must run where the claim is, whatever taints that node has
+        "tolerations": tolerations,
         "containers": [container],
         "volumes": volumes,
     }

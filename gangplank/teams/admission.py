@@ -17,8 +17,9 @@ from gangplank.backends.base import Path
 from gangplank.backends.pod_template import TEAM_LABEL
 from gangplank.backends.queueing import QUEUE_SYSTEM
 from gangplank.teams import metadata as labels
+from gangplank.teams.conditions import MARKABLE, NAMESPACE
 from gangplank.teams.metadata import metadata
-from gangplank.teams.rules import MARKABLE, NAMESPACE, RULES
+from gangplank.teams.rules import RULES
 
 if TYPE_CHECKING:
     from gangplank.spec import Json
@@ -41,6 +42,8 @@ OWN = (
     of_template("workloads", "apps", "deployments", "replicasets", "statefulsets", "daemonsets"),
     # kube-proxy intercepts what is sent to such an address, on every node, the API server's included
     Path("services", "", ("services",), exposures=of_service("externalName", "loadBalancerIP")),
+    Path("configmaps", "", ("configmaps",), variables="object.?data.orValue({}).map(k, k)"),
+    Path("secrets", "", ("secrets",), variables="object.?data.orValue({}).map(k, k)"),  # it has stringData by then
 )
 
 
@@ -50,17 +53,32 @@ def paths() -> list[Path]:
     return sorted(every, key=lambda path: path.name)
 
 
+CHANGED = " || ".join(
+    [f"object.?{part} != oldObject.?{part}" for part in ("spec", "data")]
+    + [f"object.metadata.?{part}.orValue({{}}) != oldObject.metadata.?{part}.orValue({{}})" for part in MARKABLE]
+    + [
+        f"object.metadata.?{part}.orValue([]).exists(i, !(i in oldObject.metadata.?{part}.orValue([])))"
+        for part in ("finalizers", "ownerReferences")
+    ]
+)
+TRUSTED = (
+    "(request.operation == 'CREATE' ? ['create'] : ['update', 'patch']).exists(v, authorizer.group("
+    "request.resource.group).resource(request.resource.resource).check(v).allowed())"
+)
+
+
 def variables(path: Path) -> list[Json]:
     """What the validations of a kind share; the API server evaluates each at most once, when a validation reads it."""
     expressions = {
         "team": f"{NAMESPACE}.labels['{TEAM_LABEL}']",
-        # Controllers remove finalizers and write status: an object is judged again only if its spec or marks change.
+        # Controllers remove finalizers and write status: an object is judged again only if anything else changes.
         # (A Command has no spec; members can create one but not change it.)
-        "fresh": "oldObject == null || object.?spec != oldObject.?spec || "
-        + " || ".join(
-            f"object.metadata.?{part}.orValue({{}}) != oldObject.metadata.?{part}.orValue({{}})" for part in MARKABLE
-        ),
+        "fresh": f"oldObject == null || {CHANGED}",
+        # Who may write this kind in every namespace is an administrator or a controller, and not a member.
+        "trusted": TRUSTED,
         "templates": path.templates,
+        "pods": f"[variables.templates] + {path.patches}",
+        "inner": path.inner,
         **{rule.plural: rule.allowed for rule in RULES},  # all before the first that reads one
         **{rule.bad: rule.refused(path) for rule in RULES},
     }
@@ -75,7 +93,7 @@ def policy(path: Path) -> Json:
     """The policy that judges one kind."""
     validations = [
         {
-            "expression": f"!variables.fresh || variables.{rule.bad}.size() == 0",
+            "expression": rule.holds(),
             "messageExpression": rule.message(),
             "reason": "Forbidden",
         }

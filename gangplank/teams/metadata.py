@@ -22,6 +22,12 @@ SCHEDULERS = "gangplank.dev/schedulers"
 PRIORITIES = "gangplank.dev/priorities"
 ACCOUNTS = "gangplank.dev/service-accounts"
 IMAGES = "gangplank.dev/images"
+TOLERATIONS = "gangplank.dev/tolerations"
+NODE_LABELS = "gangplank.dev/node-labels"
+RUNTIME_CLASSES = "gangplank.dev/runtime-classes"
+SECRETS = "gangplank.dev/secrets"
+RESOURCES = "gangplank.dev/resources"
+DOMAINS = "gangplank.dev/domains"
 
 
 def metadata(name: str, team: TeamSpec | None = None, *, cluster: bool = False) -> Json:

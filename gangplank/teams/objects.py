@@ -99,6 +99,12 @@ def namespace(team: TeamSpec) -> Json:
         labels.PRIORITIES: ",".join(team.priorities),
         labels.ACCOUNTS: ",".join(("default", *team.service_accounts)),
         labels.IMAGES: ",".join(team.images),
+        labels.TOLERATIONS: ",".join(team.tolerations),
+        labels.NODE_LABELS: ",".join(team.node_labels),
+        labels.RUNTIME_CLASSES: ",".join(team.runtime_classes),
+        labels.SECRETS: ",".join(team.secrets),
+        labels.RESOURCES: ",".join(sorted({name for queue in team.queues for name in queue.share.cap})),
+        labels.DOMAINS: ",".join(team.annotation_domains),
     }
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": meta}
 

@@ -119,12 +119,29 @@ def parse_team(value: object, source: str = "team", site: SiteSpec | None = None
         schedulers=matching(fields, "schedulers", names.DNS1123, "a scheduler's name, e.g. default-scheduler"),
         service_accounts=matching(fields, "service_accounts", names.SUBDOMAIN, "a service account's name"),
         source=source,
+        **read_grants(fields),
     )
     network.done()
     fields.done()
     if problems:
         raise SpecError(problems, source)
     return spec
+
+
+LABEL = r"([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-\w.]*[A-Za-z0-9])?"
+PAIR = re.compile(rf"{LABEL}(=[A-Za-z0-9]([-\w.]*[A-Za-z0-9])?)?", re.ASCII)
+GRANTS = {
+    "tolerations": (PAIR, "a taint as key or key=value, e.g. dedicated=vision"),
+    "node_labels": (PAIR, "a label of nodes as key or key=value, e.g. nvidia.com/gpu.product"),
+    "runtime_classes": (names.SUBDOMAIN, "a RuntimeClass's name"),
+    "secrets": (names.SUBDOMAIN, "a Secret's name"),
+    "annotation_domains": (names.SUBDOMAIN, "a domain, e.g. example.com"),
+}
+
+
+def read_grants(fields: Fields) -> dict[str, tuple[str, ...]]:
+    """What the team's pods and objects may name beyond the defaults."""
+    return {name: matching(fields, name, pattern, what) for name, (pattern, what) in GRANTS.items()}
 
 
 def parse_site(value: object, source: str = "site") -> SiteSpec:

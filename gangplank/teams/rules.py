@@ -10,53 +10,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gangplank.backends.queueing import QUEUE_SYSTEM
+from gangplank.teams import conditions as cel
 from gangplank.teams import metadata as labels
+from gangplank.teams.conditions import granted, of_pods
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from gangplank.backends.base import Path
-
-NAMESPACE = "namespaceObject.metadata"
-PATTERN = "'^' + p.replace('.', '[.]').replace('*', '.*') + '$'"  # RE2 takes every other allowed character literally
-MARKED = "['" + "', '".join(QUEUE_SYSTEM.marks) + "']"
-MARKABLE = ("annotations", "labels")
-CONTAINERS = ("containers", "initContainers", "ephemeralContainers")
-
-
-def granted(annotation: str) -> str:
-    """CEL: what an annotation of the namespace lists; nothing where it is empty or absent.
-
-    >>> granted("a.b/c")
-    "namespaceObject.metadata.?annotations[?'a.b/c'].orValue('').split(',').filter(i, i != '')"
-    """
-    return f"{NAMESPACE}.?annotations[?'{annotation}'].orValue('').split(',').filter(i, i != '')"
-
-
-def first(lists: str) -> str:
-    """CEL: the first item of each list that has one, because CEL cannot flatten a list of lists."""
-    return f"{lists}.filter(l, l.size() > 0).map(l, l[0])"
-
-
-def each_pod(texts: str) -> str:
-    """CEL: the first of `texts`, a list of text of the pod or pod template t, for each of an object's."""
-    return first(f"variables.templates.map(t, {texts})")
-
-
-def images(path: Path) -> str:
-    """CEL: an image that no pattern matches, from each place that names images."""
-    places = " + ".join(f"t.spec.?{part}.orValue([]).map(c, c.?image.orValue(''))" for part in CONTAINERS)
-    places += " + t.spec.?volumes.orValue([]).filter(v, has(v.image)).map(v, v.image.?reference.orValue(''))"
-    refused = f"([{path.images}] + variables.templates.map(t, {places}))"
-    refused += f".map(l, l.filter(i, !variables.images.exists(p, i.matches({PATTERN}))))"
-    return f"variables.images.size() == 0 ? [] : {first(refused)}"
-
-
-def marks(_: Path) -> str:
-    """CEL: a mark of each object or template that has one."""
-    in_either = " || ".join(f"k in o.?metadata.?{part}.orValue({{}})" for part in MARKABLE)
-    return first(f"([object] + variables.templates).map(o, {MARKED}.filter(k, {in_either}))")
-
 
 @dataclass(frozen=True)
 class Rule:
@@ -67,11 +28,17 @@ class Rule:
     refused: Callable[[Path], str]  # CEL: the values that are refused
     allowed: str  # CEL: the values that are allowed
     fix: str
+    of_members: bool = False  # controllers and administrators may, because they set it themselves
 
     @property
     def bad(self) -> str:
         """The variable with the refused values."""
         return f"bad{self.plural[0].upper()}{self.plural[1:]}"
+
+    def holds(self) -> str:
+        """The validation as a CEL expression."""
+        text = f"!variables.fresh || variables.{self.bad}.size() == 0"
+        return f"{text} || variables.trusted" if self.of_members else text
 
     def message(self) -> str:
         """The refusal as a CEL expression: the value, the allowed values, the fix."""
@@ -101,16 +68,14 @@ RULES = (
     Rule(
         "priority",
         "priorities",
-        lambda path: f"({path.priorities} + variables.templates.map(t, t.spec.?priorityClassName.orValue('')))"
-        ".filter(p, p != '' && !(p in variables.priorities))",
+        lambda path: of_pods("priorityClassName", "priorities", path.priorities),
         granted(labels.PRIORITIES),
         "leave it out, or have the team file grant it under priorities",
     ),
     Rule(
         "service account",
         "accounts",
-        lambda _: "variables.templates.map(t, t.spec.?serviceAccountName.orValue('default'))"
-        ".filter(a, !(a in variables.accounts))",
+        lambda _: of_pods("serviceAccountName", "accounts"),
         granted(labels.ACCOUNTS),
         "leave it out, or have the team file grant it under service_accounts",
     ),
@@ -118,24 +83,104 @@ RULES = (
     Rule(
         "node",
         "nodes",
-        lambda _: "oldObject != null ? [] : "
-        "variables.templates.map(t, t.spec.?nodeName.orValue('')).filter(n, !(n in variables.nodes))",
+        lambda _: f"oldObject != null ? [] : {of_pods('nodeName', 'nodes')}",
         "['']",
         "leave nodeName out: the scheduler chooses, and nodeSelector narrows",
     ),
     Rule(
         "image",
         "images",
-        images,
+        cel.images,
         granted(labels.IMAGES),
         "use one that matches, or have the team file grant it under images",
     ),
     Rule(
-        "annotation or label",
+        "mark",
         "marks",
-        marks,
+        cel.marks,
         "['']",
         "leave it out: what is above what its queue deserves is given back when another queue deserves it",
+    ),
+    Rule(
+        "annotation or label",
+        "domains",
+        cel.domains,
+        f"{cel.quoted(*cel.DOMAINS)} + {granted(labels.DOMAINS)}",
+        "leave it out, or have the team file grant its domain under annotation_domains",
+        of_members=True,
+    ),
+    Rule(
+        "label",
+        "labels",
+        cel.own_labels,
+        "['']",
+        "leave it out: it is for the pods of the job of this name, and for this team",
+        of_members=True,
+    ),
+    Rule(
+        "finalizer",
+        "finalizers",
+        cel.finalizers,
+        "['']",
+        "leave it out: only a controller could remove it, and until then nothing is deleted",
+        of_members=True,
+    ),
+    Rule(
+        "owner",
+        "owners",
+        cel.owners,
+        "['']",
+        "leave ownerReferences out: what a job owns is made by its controller",
+        of_members=True,
+    ),
+    Rule(
+        "toleration",
+        "tolerations",
+        cel.tolerations,
+        granted(labels.TOLERATIONS),
+        "leave it out, or have the team file grant the taint under tolerations",
+    ),
+    Rule(
+        "node label",
+        "nodeLabels",
+        cel.node_labels,
+        f"{cel.quoted(*cel.NODE_LABELS)} + {granted(labels.NODE_LABELS)}",
+        "leave it out, or have the team file grant it under node_labels",
+    ),
+    Rule(
+        "runtime class",
+        "runtimeClasses",
+        lambda _: of_pods("runtimeClassName", "runtimeClasses"),
+        granted(labels.RUNTIME_CLASSES),
+        "leave it out, or have the team file grant it under runtime_classes",
+    ),
+    Rule(
+        "environment variable",
+        "variables",
+        cel.environment,
+        "['']",
+        "leave it out and ask for GPUs under resources: the device plugin then names them",
+    ),
+    Rule(
+        "resource",
+        "resources",
+        cel.resources,
+        f"{cel.quoted(*cel.RESOURCES)} + {granted(labels.RESOURCES)}",
+        "leave it out, or have the team file give an amount of it under cap",
+    ),
+    Rule(
+        "secret",
+        "secrets",
+        cel.secrets,
+        granted(labels.SECRETS),
+        "leave it out, or have the team file grant it under secrets",
+    ),
+    Rule(
+        "field",
+        "fields",
+        cel.fields,
+        "['']",
+        "leave it out: no team may set it",
     ),
     Rule(
         "target",

@@ -85,6 +85,12 @@ class TeamSpec:
     schedulers: tuple[str, ...] = ()  # in addition to Volcano's
     service_accounts: tuple[str, ...] = ()  # in addition to default
     source: str = "team"  # the file
+    # What its pods and objects may name beyond the defaults of gangplank/teams/conditions.py
+    tolerations: tuple[str, ...] = ()  # taints, as key or key=value
+    node_labels: tuple[str, ...] = ()  # as key or key=value
+    runtime_classes: tuple[str, ...] = ()
+    secrets: tuple[str, ...] = ()  # of its namespace
+    annotation_domains: tuple[str, ...] = ()  # of annotations and labels, subdomains included
 
     @property
     def leaves(self) -> tuple[str, ...]:

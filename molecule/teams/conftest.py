@@ -12,6 +12,7 @@ import yaml
 
 from gangplank.cluster.client import Kube
 from gangplank.teams.quota_ready import settle
+from tests.support.teams_fields import RUNTIME_CLASS
 from tests.support.teams_live import ROOT, answer, gangplank, until
 
 if TYPE_CHECKING:
@@ -133,8 +134,10 @@ def established(crd: Json) -> bool:
 
 @pytest.fixture
 def admin(kube: Kube) -> Iterator[None]:
-    """A service account that the team's file does not grant: Kubernetes itself refuses accounts that do not exist."""
-    where = "/api/v1/namespaces/vision/serviceaccounts"
-    kube.call("POST", where, {"metadata": {"name": "admin"}})
+    """A service account and a runtime that the team's file does not grant; Kubernetes wants them to exist."""
+    accounts, classes = "/api/v1/namespaces/vision/serviceaccounts", "/apis/node.k8s.io/v1/runtimeclasses"
+    kube.call("POST", accounts, {"metadata": {"name": "admin"}})
+    kube.call("POST", classes, {"metadata": {"name": RUNTIME_CLASS}, "handler": "runc"})
     yield
-    kube.call("DELETE", f"{where}/admin")
+    kube.call("DELETE", f"{accounts}/admin")
+    kube.call("DELETE", f"{classes}/{RUNTIME_CLASS}")

@@ -42,6 +42,11 @@ SEED = 8
 GPU = "gangplank.dev/race"  # a resource that the simulated nodes alone have
 NODES, GPUS = 16, 8  # of each node
 LASTS = "gangplank.dev/lasts"  # annotation: how long a simulated pod runs
+GRANTS = {  # what keeps other pods off the simulated nodes
+    "tolerations": ["kwok.x-k8s.io/node"],
+    "node_labels": ["type=race"],
+    "annotation_domains": ["gangplank.dev"],
+}
 LONG_S = 75  # longer than a team may starve: who waits for these to end has starved
 SHARES = {"race-red": Share(64, 96), "race-blue": Share(64, 96)}
 RED, BLUE = SHARES
@@ -115,7 +120,7 @@ def both(kubeconfig: str, kube: Kube, tmp_path_factory: pytest.TempPathFactory) 
     (folder / "_site.yml").write_text(yaml.safe_dump(site))
     for name, share in SHARES.items():
         amounts = {key: {"gpus": many, "cpu": many, "memory": f"{many}Gi"} for key, many in vars(share).items()}
-        value = {"team": {"name": name, "members": [{"user": "ada"}], **amounts}}
+        value = {"team": {"name": name, "members": [{"user": "ada"}], **amounts, **GRANTS}}
         (folder / f"{name}.yml").write_text(yaml.safe_dump(value))
     try:
         done = teams(folder, team_kubeconfig=kubeconfig)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from gangplank.backends.queueing import QUEUE_SYSTEM
 from gangplank.teams.admission import paths
+from tests.support.teams_fields import IN_TEMPLATES, NO, OWNER, hostile_pods, replaced
 from tests.support.teams_live import pod
 
 if TYPE_CHECKING:
@@ -76,6 +77,17 @@ def patched(queue: str | None) -> Json:
         meta = {"annotations": {"scheduling.volcano.sh/queue-name": queue}}
         patch = {"manager": "gangplank.dev/probe", "trainingRuntimeSpec": {"template": {"metadata": meta}}}
         manifest["spec"]["runtimePatches"] = [patch]
+    return manifest
+
+
+def patched_pods(queue: str | None) -> Json:
+    """A TrainJob that patches the pods of its runtime."""
+    meta = {"annotations": {"scheduling.volcano.sh/queue-name": queue}} if queue else {}
+    patch: Json = {"metadata": meta, "spec": {"containers": [{"name": "node"}]}}
+    job = {"name": "node", "template": {"spec": {"template": patch}}}
+    runtime = {"template": {"spec": {"replicatedJobs": [job]}}}
+    manifest = trainjob(None)
+    manifest["spec"]["runtimePatches"] = [{"manager": "gangplank.dev/probe", "trainingRuntimeSpec": runtime}]
     return manifest
 
 
@@ -177,6 +189,8 @@ class Violation:
     where: str
     manifest: Json
     message: str  # part of the expected refusal
+    field: str = ""  # of the census, where the rule alone does not say which
+    of_member: bool = False  # refused to members, not to administrators and controllers
 
     @property
     def policy(self) -> str:
@@ -223,15 +237,15 @@ def mark_violations(name: str, where: str, build: Callable[[str | None], Json]) 
     """One way with a mark that keeps borrowed resources, on the object and on its pods; a pod with every such mark."""
     marks = QUEUE_SYSTEM.marks if name == "pod" else QUEUE_SYSTEM.marks[:1]
     for part, mark in product(("annotations", "labels"), marks):
-        message = f'annotation or label "{mark}" is not one of its marks (none)'
+        message = f'mark "{mark}" is not one of its marks (none)'
         manifest = build("vision")
         manifest["metadata"].setdefault(part, {})[mark] = "false"
-        yield Violation(f"{name}: {mark} in {part}", "annotation or label", where, manifest, message)
+        yield Violation(f"{name}: {mark} in {part}", "mark", where, manifest, message)
         inside = next((item for item in templates(manifest["spec"]) if "metadata" in item), None)
         if inside is not None:
             manifest = build("vision")
             next(templates(manifest["spec"]))["metadata"].setdefault(part, {})[mark] = "false"
-            yield Violation(f"{name}: {mark} in {part} of its pods", "annotation or label", where, manifest, message)
+            yield Violation(f"{name}: {mark} in {part} of its pods", "mark", where, manifest, message)
 
 
 def templates(value: object) -> Iterator[Json]:
@@ -242,8 +256,109 @@ def templates(value: object) -> Iterator[Json]:
         yield from templates(item)
 
 
+# Ways that are open to a member; the last is not among WAYS, because its queue is judged in its pods
+MEMBERS = tuple(way[0] for way in WAYS if not way[1].startswith("/apis/apps/") and way[0] != "PodGroup")
+CONFIG_MAPS, SECRETS = "/api/v1/namespaces/vision/configmaps", "/api/v1/namespaces/vision/secrets"
+CALICO = "cni.projectcalico.org/ipAddrs"
+PATCHED = ("TrainJob by a patch of pods", WHERE["TrainJob"], patched_pods)
+
+
+def field_violations(name: str, where: str, build: Callable[[str | None], Json]) -> Iterator[Violation]:
+    """One way with pods that have what no pod of the team may have."""
+    for rule, path, value, message in IN_TEMPLATES:
+        manifest = build("vision")
+        inside = next(templates(manifest["spec"] if manifest["kind"] != "Pod" else manifest), None)
+        schema_lacks = name == PATCHED[0] and rule in LACKING
+        if inside is not None and not schema_lacks:
+            inside["spec"] = replaced(inside["spec"], path, value)
+            yield Violation(f"{name}: {rule} in its pods", rule, where, manifest, message)
+
+
+LACKING = {"resource", "environment variable", "secret", "runtime class"}  # of a TrainJob's patches
+
+
+def member_violations(name: str, where: str, build: Callable[[str | None], Json]) -> Iterator[Violation]:
+    """One way with metadata that only a controller may write."""
+    rows = (
+        ("annotation or label", ("annotations", CALICO), "[]", CALICO),
+        ("annotation or label", ("labels", "volcano.sh/job-name"), "digits", "volcano.sh/job-name"),
+        ("label", ("labels", "gangplank.dev/job"), "digits", "gangplank.dev/job=digits"),
+        ("finalizer", ("finalizers",), ["a.b/c"], "a.b/c"),
+        ("owner", ("ownerReferences",), [OWNER], "Job digits"),
+    )
+    for rule, path, value, text in rows:
+        message = f'{rule} "{text}" {NO}'
+        manifest = replaced(build("vision"), ("metadata", *path), value)
+        yield Violation(f"{name}: {rule} {text} {path[0]}", rule, where, manifest, message, of_member=True)
+        manifest = build("vision")
+        inside = next(templates(manifest["spec"]), None)
+        if inside is not None and rule != "owner":
+            inside |= replaced(inside, ("metadata", *path), value)
+            of_pods = f"{name}: {rule} {text} {path[0]} of its pods"
+            yield Violation(of_pods, rule, where, manifest, message, of_member=True)
+
+
+def other_violations() -> Iterator[Violation]:
+    """Hostile objects of the kinds that have no pods, and what jobs have beside their pods."""
+    for kind, part, where in (
+        ("ConfigMap", "data", CONFIG_MAPS),
+        ("Secret", "data", SECRETS),
+        ("Secret", "stringData", SECRETS),
+    ):
+        head: Json = {"apiVersion": "v1", "kind": kind, "metadata": {"name": "probe", "namespace": "vision"}}
+        message = f'environment variable "NVIDIA_VISIBLE_DEVICES" {NO} variables'
+        manifest = head | {part: {"NVIDIA_VISIBLE_DEVICES": "YWxs"}}
+        field = f"{kind}.{part}"
+        yield Violation(f"{field}: variable", "environment variable", where, manifest, message, field)
+    kept = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "probe", "finalizers": ["a.b/c"]}}
+    yield Violation("ConfigMap: finalizer", "finalizer", CONFIG_MAPS, kept, f'finalizer "a.b/c" {NO}', of_member=True)
+    for place in ("dataset", "model"):
+        manifest = replaced(trainjob(None), ("spec", "initializer", place, "secretRef"), {"name": "deploy-key"})
+        message = f'secret "deploy-key" {NO} secrets'
+        yield Violation(f"TrainJob: secret of {place}", "secret", WHERE["TrainJob"], manifest, message)
+    for probe in ("httpGetList", "tcpSocketList"):
+        flow = job_flow("vision")
+        item = {"port": 80, "taskName": "x"} | ({"path": "/"} if probe == "httpGetList" else {})
+        flow["spec"]["flows"][0]["dependsOn"] = {"targets": ["b"], "probe": {probe: [item]}}
+        field, message = f"FlowProbe.{probe}", f'field "FlowProbe.{probe}" {NO} fields'
+        yield Violation(f"JobFlow: {probe}", "field", WHERE["JobFlow"], flow, message, field)
+    for path in (("template",), ("template", "spec", "replicatedJobs", 0, "template")):
+        manifest = patched_pods("vision")
+        where = ("spec", "runtimePatches", 0, "trainingRuntimeSpec", *path, "metadata", "annotations", CALICO)
+        manifest = replaced(manifest, where, "[]")
+        message = f'annotation or label "{CALICO}" {NO} domains'
+        name = f"TrainJob: copied metadata {len(path)}"
+        yield Violation(name, "annotation or label", WHERE["TrainJob"], manifest, message, of_member=True)
+    for way in ("Volcano CronJob", "batch CronJob"):
+        build = next(build for name, _, build, _ in WAYS if name == way)
+        manifest = replaced(build("vision"), ("spec", "jobTemplate", "metadata", "annotations", CALICO), "[]")
+        message = f'annotation or label "{CALICO}" {NO} domains'
+        yield Violation(f"{way}: copied metadata", "annotation or label", WHERE[way], manifest, message, of_member=True)
+    for field, value, message in API_SERVERS:
+        row = "ServicePort.nodePort" if field == "ports" else f"ServiceSpec.{field}"
+        yield Violation(f"Service: {field}", "API server", SERVICES, service(**value), message, row)
+
+
+API_SERVERS: tuple[tuple[str, Json, str], ...] = (
+    ("allocateLoadBalancerNodePorts", {"allocateLoadBalancerNodePorts": True}, "may only be used when `type` is"),
+    ("externalTrafficPolicy", {"externalTrafficPolicy": "Local"}, "may only be set for externally-accessible services"),
+    ("healthCheckNodePort", {"healthCheckNodePort": 30000}, "may only be set when"),
+    ("loadBalancerClass", {"loadBalancerClass": "a.b/c"}, "may only be used when `type` is"),
+    ("ports", {"ports": [{"port": 80, "nodePort": 30000}]}, "may not be used when `type` is"),
+    ("loadBalancerSourceRanges", {"loadBalancerSourceRanges": ["0.0.0.0/0"]}, "may only be used when `type` is"),
+)
+
+
 def violations() -> Iterator[Violation]:
     """Every way, once for each rule that it can break."""
+    for name, where, build in (*((name, where, build) for name, where, build, _ in WAYS), PATCHED):
+        yield from field_violations(name, where, build)
+        if name in MEMBERS or name == PATCHED[0]:
+            yield from member_violations(name, where, build)
+    for number, (item, manifest) in enumerate(hostile_pods()):
+        name = f"pod {number}: {item.field}"
+        yield Violation(name, item.rule, WHERE["pod"], manifest, item.message, item.field, of_member=True)
+    yield from other_violations()
     for name, where, build, _ in WAYS:
         message = 'queue "speech" is not one of its queues (vision)'
         yield Violation(f"{name}: queue", "queue", where, build("speech"), message)
@@ -281,7 +396,8 @@ def violations() -> Iterator[Violation]:
         text = exposure(fields)
         message = f'exposure "{text}" is not one of its exposures (type: ClusterIP)'
         yield Violation(f"Service: {text}", "exposure", SERVICES, service(**fields), message)
-    yield Violation("Service: externalIPs", "the API server's", SERVICES, service(**EXTERNAL_IPS), EXTERNAL_IPS_DENIED)
+    manifest, field = service(**EXTERNAL_IPS), "ServiceSpec.externalIPs"
+    yield Violation("Service: externalIPs", "API server", SERVICES, manifest, EXTERNAL_IPS_DENIED, field)
     manifest = pod("probe", "vision", "vision")
     manifest["spec"]["initContainers"] = [{**manifest["spec"]["containers"][0], "name": "first", "image": EVIL}]
     message = f'image "{EVIL}" is not one of its images'

@@ -118,6 +118,12 @@ BACKEND = Backend(
     job_kinds=(JobKinds("batch/v1", ("jobs", "cronjobs")),),
     admission=(
         of_template("jobs", "batch", "jobs"),
-        of_template("cronjobs", "batch", "cronjobs", template="object.spec.jobTemplate.spec.template"),
+        of_template(
+            "cronjobs",
+            "batch",
+            "cronjobs",
+            template="object.spec.jobTemplate.spec.template",
+            inner="[[object.spec.jobTemplate]]",
+        ),
     ),
 )

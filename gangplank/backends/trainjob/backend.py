@@ -31,7 +31,10 @@ if TYPE_CHECKING:
 
 RUNTIME = "it belongs to the runtime, which a TrainJob only refers to"
 
-PATCHED = "p.?trainingRuntimeSpec.?template.?metadata"  # Trainer 2.3; before it, the TrainJob's own annotations
+RUNTIME_PATCHES = "object.spec.?runtimePatches.orValue([])"  # Trainer 2.3; before it, the TrainJob's own annotations
+NAMED = f"?annotations[?'{VOLCANO.annotations[0]}'].orValue('')"
+PATCHED = "p.?trainingRuntimeSpec.?template"
+PATCHED_JOBS = f"{PATCHED}.?spec.?replicatedJobs.orValue([])"
 
 
 def queue(_: Json) -> Queue:
@@ -122,11 +125,13 @@ BACKEND = Backend(
             "trainjobs",
             "trainer.kubeflow.org",
             ("trainjobs",),
-            queues="([object.metadata, object.spec]"
-            f".map(m, m.?annotations[?'{VOLCANO.annotations[0]}'].orValue('')) + "
-            "object.spec.?runtimePatches.orValue([])"
-            f".map(p, {PATCHED}.?annotations[?'{VOLCANO.annotations[0]}'].orValue(''))).filter(q, q != '')",
+            queues=f"([object.metadata, object.spec].map(m, m.{NAMED})"
+            f" + {RUNTIME_PATCHES}.map(p, {PATCHED}.?metadata.{NAMED})).filter(q, q != '')",
+            patches=f"{RUNTIME_PATCHES}.map(p, {PATCHED_JOBS}.map(j, j.?template.?spec.?template.orValue({{}})))",
+            inner=f"{RUNTIME_PATCHES}.map(p, [{PATCHED}.orValue({{}})]"
+            f" + {PATCHED_JOBS}.map(j, j.?template.orValue({{}})))",
             images="[object.spec.?trainer.?image.orValue('')].filter(i, i != '')",
+            secrets="['dataset', 'model'].map(k, object.spec.?initializer[?k].?secretRef.?name.orValue(''))",
         ),
     ),
 )

@@ -16,10 +16,11 @@ def of_job(job: str) -> dict[str, str]:
     }
 
 
+INNER = "[[object.spec.jobTemplate]]"
 PATCHES = "object.spec.?flows.orValue([]).filter(f, has(f.patch) && has(f.patch.jobSpec))"
 PATHS = (
     Path("volcano-jobs", "batch.volcano.sh", ("jobs",), **of_job("object.spec")),
-    Path("volcano-cronjobs", "batch.volcano.sh", ("cronjobs",), **of_job("object.spec.jobTemplate.spec")),
+    Path("volcano-cronjobs", "batch.volcano.sh", ("cronjobs",), inner=INNER, **of_job("object.spec.jobTemplate.spec")),
     Path("jobtemplates", "flow.volcano.sh", ("jobtemplates",), **of_job("object.spec")),
     Path(
         "jobflows",
@@ -28,5 +29,6 @@ PATHS = (
         queues=f"{PATCHES}.map(f, f.patch.jobSpec.?queue.orValue(''))",
         priorities=f"{PATCHES}.map(f, f.patch.jobSpec.?priorityClassName.orValue(''))",
         schedulers=f"{PATCHES}.map(f, f.patch.jobSpec.?schedulerName.orValue('{VOLCANO.scheduler}'))",
+        patches=f"{PATCHES}.map(f, f.patch.jobSpec.?tasks.orValue([]).map(t, t.template))",
     ),
 )

@@ -8,7 +8,12 @@ from typing import Any
 import pytest
 
 from gangplank.teams.access import rows
+from gangplank.teams.admission import paths
 from gangplank.teams.census import VERDICTS, Census, Field, Kind, fields, load, set_fields
+from gangplank.teams.conditions import IN_OBJECTS, IN_PODS
+from gangplank.teams.rules import RULES
+from tests.support.teams_fields import ELSEWHERE
+from tests.support.teams_ways import violations
 
 RECORDED = Path(__file__).parents[3] / "molecule/teams/fields.txt"  # by molecule/teams/test_census.py, from a cluster
 CENSUS = load()
@@ -43,6 +48,29 @@ def test_every_reason_is_explained_and_every_verdict_is_one_of_a_few() -> None:
     assert kinds["refused"] == {"", "by pod security", "by quota", "by API server"}
     assert kinds["controller"] == {""}
     assert kinds["inside"] == {field.type for field in CENSUS.verdicts} - {kind.type for kind in CENSUS.kinds}
+
+
+def test_every_rule_judges_a_field_and_every_judged_field_has_its_rule() -> None:
+    judged = {rule for field in CENSUS.verdicts for rule in CENSUS.rules(field)}
+    assert {*judged, "field"} == {rule.name for rule in RULES}  # that one judges what is refused
+
+
+def test_every_kind_of_the_census_has_a_policy() -> None:
+    judged = {(path.group, plural) for path in paths() for plural in path.resources}
+    assert {(kind.api_version.rpartition("/")[0], kind.plural) for kind in CENSUS.kinds} - judged == set()
+
+
+def test_every_field_that_is_not_harmless_has_a_hostile_object() -> None:
+    """molecule/teams/test_admission.py posts each of them to a live cluster."""
+    hostile = {Field(*item.field.split(".")) for item in violations() if item.field}
+    for item in violations():
+        hostile |= {field for field in set_fields(item.manifest, CENSUS) if item.rule in CENSUS.rules(field)}
+    feared = {field for field, text in CENSUS.verdicts.items() if text.startswith(("judged", "refused"))}
+    assert sorted(map(str, feared - hostile)) == sorted(ELSEWHERE)
+
+
+def test_every_refused_field_is_asked_for_where_its_type_can_be() -> None:
+    assert {field.type for field in CENSUS.with_verdict("refused")} == {*IN_PODS, *IN_OBJECTS}
 
 
 SCHEMA: dict[str, Any] = {

@@ -1,0 +1,250 @@
+"""What each rule of the admission refuses, in CEL: lists of text, empty if all is well.
+
+An expression reads the variables of its policy: `pods` is a list of lists of pods, pod templates and parts of them,
+`inner` one of further objects whose metadata controllers copy. https://kubernetes.io/docs/reference/using-api/cel/
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gangplank.backends.pod_template import GPU_TOLERATION, JOB_LABEL, ROLE_LABEL, TEAM_LABEL
+from gangplank.backends.queueing import QUEUE_SYSTEM
+from gangplank.teams.census import load
+
+if TYPE_CHECKING:
+    from gangplank.backends.base import Path
+
+NAMESPACE = "namespaceObject.metadata"
+PATTERN = "'^' + p.replace('.', '[.]').replace('*', '.*') + '$'"  # RE2 takes every other allowed character literally
+MARKABLE = ("annotations", "labels")
+PODS = "pods"  # the policy whose objects are pods themselves
+
+
+def quoted(*texts: str) -> str:
+    """A CEL list of text.
+
+    >>> quoted("a", "b")
+    "['a', 'b']"
+    """
+    return "['" + "', '".join(texts) + "']"
+
+
+def granted(annotation: str) -> str:
+    """What an annotation of the namespace lists; nothing where it is empty or absent.
+
+    >>> granted("a.b/c")
+    "namespaceObject.metadata.?annotations[?'a.b/c'].orValue('').split(',').filter(i, i != '')"
+    """
+    return f"{NAMESPACE}.?annotations[?'{annotation}'].orValue('').split(',').filter(i, i != '')"
+
+
+def first(lists: str) -> str:
+    """The first item of each list that has one, because CEL cannot flatten a list of lists."""
+    return f"{lists}.filter(l, l.size() > 0).map(l, l[0])"
+
+
+def each(groups: str, texts: str) -> str:
+    """The first of `texts`, a list of text about the pod or object o, for each of a list of lists."""
+    return first(f"variables.{groups}.map(g, {first(f'g.map(o, {texts})')})")
+
+
+def strangers(place: str, known: str) -> str:
+    """The texts of a place that are neither empty nor among what a variable allows."""
+    return f"({place}).filter(x, x != '' && !(x in variables.{known}))"
+
+
+CONTAINERS = " + ".join(
+    f"o.?spec.?{part}.orValue([])" for part in ("containers", "initContainers", "ephemeralContainers")
+)
+VOLUMES = "o.?spec.?volumes.orValue([])"
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+
+
+def of_pods(field: str, known: str, own: str = "[]") -> str:
+    """Strangers in a field of pods' specs, and in an object's own list."""
+    place = f"[o.?spec.?{field}.orValue('')]"
+    return f"{strangers(own, known)} + {each('pods', strangers(place, known))}"
+
+
+def images(path: Path) -> str:
+    """An image that no pattern matches, from each place that names images."""
+    unknown = f"filter(i, i != '' && !variables.images.exists(p, i.matches({PATTERN})))"
+    places = f"({CONTAINERS}).map(c, c.?image.orValue(''))"
+    places += f" + {VOLUMES}.filter(v, has(v.image)).map(v, v.image.?reference.orValue(''))"
+    return f"variables.images.size() == 0 ? [] : ({path.images}).{unknown} + {each('pods', f'({places}).{unknown}')}"
+
+
+def marks(_: Path) -> str:
+    """Marks with which a job keeps what another queue deserves."""
+    in_either = " || ".join(f"k in o.?metadata.?{part}.orValue({{}})" for part in MARKABLE)
+    texts = f"{quoted(*QUEUE_SYSTEM.marks)}.filter(k, {in_either})"
+    return " + ".join([f"[object].map(o, {texts})[0]", each("pods", texts), each("inner", texts)])
+
+
+# Keys that are read outside the team but do no harm there, beside those of a few domains.
+KEYS = (
+    *QUEUE_SYSTEM.annotations,
+    QUEUE_SYSTEM.group,
+    JOB_LABEL,
+    ROLE_LABEL,
+    TEAM_LABEL,
+    "batch.kubernetes.io/controller-uid",  # the API server sets both in the template of a Job
+    "batch.kubernetes.io/job-name",
+    "sidecar.istio.io/inject",  # keeps the proxy of a service mesh out of a gang
+)
+DOMAINS = ("app.kubernetes.io", "kubectl.kubernetes.io")
+
+
+def domains(_: Path) -> str:
+    """Keys of annotations and labels of domains that the team does not have: what reads them acts on them."""
+    of_domain = "variables.domains.exists(d, k.split('/')[0] == d || k.split('/')[0].endsWith('.' + d))"
+    foreign = f"k.contains('/') && !(k in {quoted(*KEYS)}) && !{of_domain}"
+    changed = "(oldObject == null || oldObject.metadata.?{0}[?k] != object.metadata.?{0}[?k])"
+    own = [f"object.metadata.?{part}.orValue({{}}).filter(k, {foreign} && {changed.format(part)})" for part in MARKABLE]
+    texts = " + ".join(f"o.?metadata.?{part}.orValue({{}}).filter(k, {foreign})" for part in MARKABLE)
+    return " + ".join([*own, each("pods", texts), each("inner", texts)])
+
+
+def own_labels(path: Path) -> str:
+    """Labels that make an object pass for another job's, or for another team's."""
+    name = "''" if path.name == PODS else "object.metadata.?name.orValue('')"
+    values = {TEAM_LABEL: "variables.team"}
+    if path.name == PODS or path.templates != "[]" or path.patches != "[]":
+        values[JOB_LABEL] = name
+    texts = " + ".join(
+        f"[o.?metadata.?labels[?'{key}'].orValue('')].filter(v, v != '' && v != {value}).map(v, '{key}=' + v)"
+        for key, value in values.items()
+    )
+    return " + ".join([f"[object].map(o, {texts})[0]", each("pods", texts), each("inner", texts)])
+
+
+def finalizers(path: Path) -> str:
+    """Finalizers, which keep an object from being removed: new ones of an object, and all that its pods would get."""
+    tracking = " && f != 'batch.kubernetes.io/job-tracking'" if path.name == PODS else ""
+    new = "(oldObject == null || !(f in oldObject.metadata.?finalizers.orValue([])))"
+    own = f"object.metadata.?finalizers.orValue([]).filter(f, {new}{tracking})"
+    texts = "o.?metadata.?finalizers.orValue([])"
+    return " + ".join([own, *([] if path.name == PODS else [each("pods", texts), each("inner", texts)])])
+
+
+def owners(_: Path) -> str:
+    """New owners of an object: what has a job as its owner passes for a part of that job."""
+    new = "(oldObject == null || !(r in oldObject.metadata.?ownerReferences.orValue([])))"
+    return f"object.metadata.?ownerReferences.orValue([]).filter(r, {new}).map(r, r.kind + ' ' + r.name)"
+
+
+ASKS_FOR_GPUS = (
+    "c.?resources.?limits.orValue({}).exists(r, r.startsWith('nvidia.com/')"
+    " && quantity(string(c.resources.limits[r])).isGreaterThan(quantity('0')))"
+)
+UNREACHABLE = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")  # DefaultTolerationSeconds adds both
+
+
+def tolerations(path: Path) -> str:
+    """Tolerations of taints that the team was not granted, as key or as key=value."""
+    key, value, operator, effect = (f"x.?{part}.orValue('')" for part in ("key", "value", "operator", "effect"))
+    gpus = f"({CONTAINERS}).exists(c, {ASKS_FOR_GPUS})"
+    known = (
+        f"{key} in variables.tolerations",
+        f"{operator} in ['', 'Equal'] && {key} + '=' + {value} in variables.tolerations",
+        f"{key} in {quoted(*UNREACHABLE)} && {effect} == 'NoExecute'",
+        # of parts of pods nobody knows yet what they ask for, but their pods are judged again
+        f"{key} == '{GPU_TOLERATION['key']}'" + ("" if path.patches != "[]" else f" && {gpus}"),
+    )
+    unknown = " && ".join(f"!({text})" for text in known)
+    text = f"({key} == '' ? '*' : {key}) + ({value} == '' ? '' : '=' + {value})"
+    return each("pods", f"o.?spec.?tolerations.orValue([]).filter(x, {unknown}).map(x, {text})")
+
+
+# Labels that say what a node is, not whose
+NODE_LABELS = (
+    "kubernetes.io/arch",
+    "kubernetes.io/os",
+    "node.kubernetes.io/instance-type",
+    "topology.kubernetes.io/region",
+    "topology.kubernetes.io/zone",
+)
+
+
+def node_labels(_: Path) -> str:
+    """Labels of nodes that a pod asks for and that the team was not granted, as key or as key=value."""
+    pair = "k + '=' + o.spec.nodeSelector[k]"
+    unknown = f"!(k in variables.nodeLabels) && !({pair} in variables.nodeLabels)"
+    selector = f"o.?spec.?nodeSelector.orValue({{}}).filter(k, {unknown}).map(k, {pair})"
+    affinity = "o.?spec.?affinity.?nodeAffinity"
+    terms = f"({affinity}.?{REQUIRED}.?nodeSelectorTerms.orValue([])"
+    terms += f" + {affinity}.?{PREFERRED}.orValue([]).map(p, p.preference))"
+    values = "e.operator == 'In' && e.?values.orValue([]).all(v, e.key + '=' + v in variables.nodeLabels)"
+    asked = "(m.?matchExpressions.orValue([]) + m.?matchFields.orValue([]))"
+    asked += f".filter(e, !(e.key in variables.nodeLabels) && !({values})).map(e, e.key)"
+    in_terms = first(f"{terms}.map(m, {asked})")
+    return each("pods", f"({selector} + {in_terms})")
+
+
+# What a container with GPUs may set for NVIDIA's runtime; NVIDIA_VISIBLE_DEVICES is the device plugin's
+GPU_VARIABLES = (
+    "NVIDIA_DISABLE_REQUIRE",
+    "NVIDIA_DRIVER_CAPABILITIES",
+    "NVIDIA_REQUIRE_CUDA",
+    "NVIDIA_TF32_OVERRIDE",
+)
+
+
+def environment(path: Path) -> str:
+    """Variables by which NVIDIA's runtime gives a container GPUs, also hidden behind a prefix or in a ConfigMap."""
+    usual = f"n in {quoted(*GPU_VARIABLES)} && {ASKS_FOR_GPUS}"
+    names = f"c.?env.orValue([]).map(e, e.?name.orValue('')).filter(n, n.startsWith('NVIDIA_') && !({usual}))"
+    hidden = "p != '' && (p.startsWith('NVIDIA_') || 'NVIDIA_'.startsWith(p))"
+    prefixes = f"c.?envFrom.orValue([]).map(e, e.?prefix.orValue('')).filter(p, {hidden})"
+    in_containers = first(f"({CONTAINERS}).map(c, {names} + {prefixes})")
+    return f"({path.variables}).filter(n, n.startsWith('NVIDIA_')) + {each('pods', in_containers)}"
+
+
+RESOURCES = ("cpu", "memory", "ephemeral-storage")
+
+
+def resources(_: Path) -> str:
+    """Names of resources that no cap of the team has, so that no queue and no quota counts them."""
+    names = " + ".join(f"c.?resources.?{part}.orValue({{}}).map(k, k)" for part in ("limits", "requests"))
+    return each("pods", first(f"({CONTAINERS}).map(c, {strangers(names, 'resources')})"))
+
+
+def secrets(path: Path) -> str:
+    """Secrets that the team was not granted; the queue system gives pods one of its own."""
+    in_env = "c.?env.orValue([]).map(e, e.?valueFrom.?secretKeyRef.?name.orValue(''))"
+    in_env += " + c.?envFrom.orValue([]).map(e, e.?secretRef.?name.orValue(''))"
+    in_volume = "[v.?secret.?secretName.orValue('')]"
+    in_volume += " + v.?projected.?sources.orValue([]).map(s, s.?secret.?name.orValue(''))"
+    own = f"filter(x, x != {QUEUE_SYSTEM.ssh_keys})"
+    in_containers = first(f"({CONTAINERS}).map(c, {strangers(in_env, 'secrets')}.{own})")
+    in_volumes = first(f"{VOLUMES}.map(v, {strangers(in_volume, 'secrets')}.{own})")
+    return f"{strangers(path.secrets, 'secrets')} + {each('pods', f'({in_containers} + {in_volumes})')}"
+
+
+IN_TERMS = "{0}.?" + REQUIRED + ".orValue([]).exists(x, x.?FIELD.hasValue())"
+IN_TERMS += " || {0}.?" + PREFERRED + ".orValue([]).exists(x, x.podAffinityTerm.?FIELD.hasValue())"
+# Whether a pod has a field of these types; FIELD stands for its name
+IN_PODS = {
+    "PodAffinityTerm": " || ".join(
+        IN_TERMS.format(f"o.?spec.?affinity.?{part}") for part in ("podAffinity", "podAntiAffinity")
+    ),
+    "PodSpec": "o.?spec.?FIELD.hasValue()",
+    "ResourceRequirements": f"({CONTAINERS}).exists(c, c.?resources.?FIELD.hasValue())",
+    "Volume": f"{VOLUMES}.exists(v, v.?FIELD.hasValue())",
+    "VolumeProjection": f"{VOLUMES}.exists(v, v.?projected.?sources.orValue([]).exists(s, s.?FIELD.hasValue()))",
+}
+# The same of an object itself
+IN_OBJECTS = {"FlowProbe": "object.?spec.?flows.orValue([]).exists(f, f.?dependsOn.?probe.?FIELD.hasValue())"}
+
+
+def fields(_: Path) -> str:
+    """Fields that the census refuses to all teams: CEL cannot list the fields of an object, so each is asked for."""
+
+    def asked(places: dict[str, str]) -> str:
+        rows = [row for row in load().with_verdict("refused") if row.type in places]
+        texts = [f"({places[row.type].replace('FIELD', row.name)} ? ['{row}'] : [])" for row in rows]
+        return "(" + " + ".join(texts) + ")"
+
+    return f"{asked(IN_OBJECTS)} + {each('pods', asked(IN_PODS))}"
