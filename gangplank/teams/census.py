@@ -69,7 +69,8 @@ class Census:
 @functools.cache
 def load() -> Census:
     """The census as it is reviewed."""
-    value = yaml.safe_load(resources.files(__package__).joinpath(FILE).read_text("utf-8"))
+    text = resources.files(__package__).joinpath(FILE).read_text("utf-8")
+    value = yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506  safe too, and ten times as fast
     rows = {Field(name, field): text for name, fields in value["types"].items() for field, text in fields.items()}
     return Census(tuple(Kind(**kind) for kind in value["kinds"]), value["reasons"], rows)
 

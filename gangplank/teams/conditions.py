@@ -92,6 +92,7 @@ KEYS = (
     TEAM_LABEL,
     "batch.kubernetes.io/controller-uid",  # the API server sets both in the template of a Job
     "batch.kubernetes.io/job-name",
+    "kubernetes.io/limit-ranger",  # the API server notes which requests it filled in
     "sidecar.istio.io/inject",  # keeps the proxy of a service mesh out of a gang
 )
 DOMAINS = ("app.kubernetes.io", "kubectl.kubernetes.io")

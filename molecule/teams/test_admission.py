@@ -135,6 +135,13 @@ def test_a_pod_may_use_what_the_team_has_and_nothing_else(kube: Kube, field: str
     assert message in reply if message else not reply
 
 
+def test_a_member_s_pod_without_requests_gets_the_team_s(as_member: Callable[[str, str], Kube]) -> None:
+    """The API server notes in an annotation what it filled in, which must not look like the member's."""
+    manifest = pod("probe", "vision", "vision")
+    del manifest["spec"]["containers"][0]["resources"]
+    assert answer(as_member("vision", "bob"), "POST", WHERE["pod"], manifest, dryRun="All") == ""
+
+
 def test_more_than_the_quota_is_refused(kube: Kube) -> None:
     greedy = pod("probe", "vision", "vision", cpu="2100m")
     assert "exceeded quota: gangplank-team" in answer(

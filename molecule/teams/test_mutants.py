@@ -86,17 +86,20 @@ def of_job(rule: str) -> Callable[[Violation], bool]:
 FIRST, SECOND = VOLCANO.annotations
 MUTANTS: tuple[Mutant, ...] = (
     *((f"no rule about {rule.name}", without_rule(index), of_rule(rule.name)) for index, rule in enumerate(RULES)),
-    ("no image volumes", without_text(("t.spec.?volumes", "t.spec.?none")), ending("image of a volume")),
+    ("no image volumes", without_text(("has(v.image)", "false")), ending("image of a volume")),
     ("no queues", without_part("queues"), of_rule("queue")),
     (
         "no pods",
         without_part("templates"),
         lambda violation: (
-            ending(OF_PODS)(violation)
-            or (
-                violation.rule in POD_RULES
-                and not of_job(violation.rule)(violation)
-                and violation.name != "TrainJob: image"
+            not violation.name.startswith(PATCHES)
+            and (
+                ending(OF_PODS, " in its pods")(violation)
+                or (
+                    violation.rule in POD_RULES
+                    and not of_job(violation.rule)(violation)
+                    and violation.name != "TrainJob: image"
+                )
             )
         ),
     ),

@@ -23,7 +23,7 @@ FILE: Json = {
     "schedulers": ["default-scheduler"],  # of indexed jobs
     "secrets": ["bucket"],
     "tolerations": ["a"],
-    "node_labels": ["disk"],
+    "node_labels": ["disk=fast"],
     "annotation_domains": ["example.com"],
 }
 OWN: Json = {"namespace": TEAM, "team": TEAM, "queue": TEAM, "priority": "normal", "secrets": ["bucket"]}

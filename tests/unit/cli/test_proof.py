@@ -260,8 +260,10 @@ def test_the_reading_pod_of_a_team_s_job_goes_to_the_team_s_queue(backend: str) 
 
     assert reader("vision")["metadata"]["annotations"] == {"scheduling.volcano.sh/queue-name": "vision"}
     assert reader("vision")["spec"]["schedulerName"] == "volcano"
+    assert reader("vision")["spec"]["tolerations"] == [], "A7: a team tolerates what its file grants"
     assert "annotations" not in reader("")["metadata"]
     assert "schedulerName" not in reader("")["spec"]
+    assert reader("")["spec"]["tolerations"] == [{"operator": "Exists"}]
 
 
 @pytest.mark.parametrize("change", [{"output": ""}, {"volumes": []}])

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gangplank.errors import SpecError
@@ -222,6 +222,29 @@ def test_the_quota_is_the_cap_and_the_claims_of_the_file() -> None:
     )
 
 
+def test_what_a_team_is_granted_is_recorded_in_its_namespace() -> None:
+    grants = {
+        "secrets": ["bucket"],
+        "tolerations": ["dedicated=vision", "spot"],
+        "node_labels": ["nvidia.com/gpu.product"],
+        "runtime_classes": ["gvisor"],
+        "annotation_domains": ["example.com", "example.org"],
+    }
+    (namespace,) = objects("Namespace", [team(**grants)])
+    annotations = namespace["metadata"]["annotations"]
+    assert annotations["gangplank.dev/tolerations"] == "dedicated=vision,spot"
+    assert annotations["gangplank.dev/domains"] == "example.com,example.org"
+    assert annotations["gangplank.dev/resources"] == "cpu"
+    (namespace,) = objects("Namespace", [team()])
+    assert namespace["metadata"]["annotations"]["gangplank.dev/secrets"] == ""
+
+
+@pytest.mark.parametrize("name", ["secrets", "tolerations", "node_labels", "runtime_classes", "annotation_domains"])
+def test_a_grant_that_names_nothing_or_hides_a_second_one_is_refused(name: str) -> None:
+    for text in ("", "a,b", "*", "=a", "a b"):
+        assert [item.partition(":")[0] for item in problems(team(**{name: [text]}))] == [f"team.{name}[0]"]
+
+
 def test_a_claim_has_the_labels_of_its_file_and_ours() -> None:
     labelled: Json = {"name": "a", "size": "1Gi", "labels": {"app": "data"}}
     (claim,) = objects("PersistentVolumeClaim", [team(claims=[labelled])])
@@ -244,6 +267,7 @@ def test_no_member_can_grant_rights_or_change_what_the_admission_reads() -> None
     assert {group for group, _ in writes} & {"*", "rbac.authorization.k8s.io", "networking.k8s.io"} == set()
 
 
+@settings(deadline=None)  # the first example reads the census
 @given(st.permutations(["ada", "bob", "eve"]), st.permutations(["a", "b", "c"]))
 def test_the_same_teams_in_any_order_are_the_same_objects(people: list[str], files: list[str]) -> None:
     def render(users: list[str], order: list[str]) -> str:
