@@ -216,14 +216,17 @@ def passes(kube: Kube, as_member: Callable[[str, str], Kube]) -> Passes:
 def put(kube: Kube, passes: Passes) -> Iterator[Callable[[Builder, Selected], None]]:
     """Replace all policies; afterwards the right ones are restored, and what they let pass is refused again."""
     let_pass: list[Violation] = []
+    changed: list[Path] = []
 
     def write(build: Builder, selected: Selected = ()) -> None:
         let_pass.extend(selected)
-        for path in paths():
+        changed.extend(path for path in paths() if build(path) != policy(path))
+        for path in changed:
             kube.call("PATCH", POLICIES.format(path.name), {"spec": build(path)["spec"]})
 
     yield write
-    write(policy)
+    for path in changed:
+        kube.call("PATCH", POLICIES.format(path.name), {"spec": policy(path)["spec"]})
     until(lambda: not [item for item in let_pass if passes(item)], "everything is refused again")
 
 
