@@ -49,7 +49,7 @@ def each(groups: str, texts: str) -> str:
     return first(f"variables.{groups}.map(g, {first(f'g.map(o, {texts})')})")
 
 
-def strangers(place: str, known: str) -> str:
+def ungranted(place: str, known: str) -> str:
     """The texts of a place that are neither empty nor among what a variable allows."""
     return f"({place}).filter(x, x != '' && !(x in variables.{known}))"
 
@@ -63,9 +63,9 @@ PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
 def of_pods(field: str, known: str, own: str = "[]") -> str:
-    """Strangers in a field of pods' specs, and in an object's own list."""
+    """Values that the team was not granted, in a field of pods' specs, and in an object's own list."""
     place = f"[o.?spec.?{field}.orValue('')]"
-    return f"{strangers(own, known)} + {each('pods', strangers(place, known))}"
+    return f"{ungranted(own, known)} + {each('pods', ungranted(place, known))}"
 
 
 def images(path: Path) -> str:
@@ -209,7 +209,7 @@ RESOURCES = ("cpu", "memory", "ephemeral-storage")
 def resources(_: Path) -> str:
     """Names of resources that no cap of the team has, so that no queue and no quota counts them."""
     names = " + ".join(f"c.?resources.?{part}.orValue({{}}).map(k, k)" for part in ("limits", "requests"))
-    return each("pods", first(f"({CONTAINERS}).map(c, {strangers(names, 'resources')})"))
+    return each("pods", first(f"({CONTAINERS}).map(c, {ungranted(names, 'resources')})"))
 
 
 def secrets(path: Path) -> str:
@@ -219,9 +219,9 @@ def secrets(path: Path) -> str:
     in_volume = "[v.?secret.?secretName.orValue('')]"
     in_volume += " + v.?projected.?sources.orValue([]).map(s, s.?secret.?name.orValue(''))"
     own = f"filter(x, x != {QUEUE_SYSTEM.ssh_keys})"
-    in_containers = first(f"({CONTAINERS}).map(c, {strangers(in_env, 'secrets')}.{own})")
-    in_volumes = first(f"{VOLUMES}.map(v, {strangers(in_volume, 'secrets')}.{own})")
-    return f"{strangers(path.secrets, 'secrets')} + {each('pods', f'({in_containers} + {in_volumes})')}"
+    in_containers = first(f"({CONTAINERS}).map(c, {ungranted(in_env, 'secrets')}.{own})")
+    in_volumes = first(f"{VOLUMES}.map(v, {ungranted(in_volume, 'secrets')}.{own})")
+    return f"{ungranted(path.secrets, 'secrets')} + {each('pods', f'({in_containers} + {in_volumes})')}"
 
 
 IN_TERMS = "{0}.?" + REQUIRED + ".orValue([]).exists(x, x.?FIELD.hasValue())"
