@@ -150,7 +150,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     (
         "no marks of an object itself",
-        without_text(("[object] + variables.templates", "variables.templates")),
+        without_text(("[object].map(o, ['volcano", "[{'metadata': {}}].map(o, ['volcano")),
         lambda violation: (
             violation.rule == "mark" and violation.policy != "pods" and not ending(OF_PODS)(violation)
         ),
