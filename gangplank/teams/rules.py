@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from gangplank.backends.base import Path
 
+
 @dataclass(frozen=True)
 class Rule:
     """One rule: the variables bad<Name> and <plural> of every policy, and the validation that compares them."""
