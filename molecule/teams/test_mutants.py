@@ -83,9 +83,27 @@ def of_job(rule: str) -> Callable[[Violation], bool]:
     return lambda violation: violation.name.endswith((f": {rule} of the job", f"PodGroup: {rule}"))
 
 
+FAULTS = {  # that a rule is the fix of
+    "target": "(A1)",
+    "exposure": "(A2)",
+    "resource": "(A3)",
+    "mark": "(A4)",
+    "image": "(A5)",
+    "environment variable": "(A6)",
+    "runtime class": "(A6)",
+    "toleration": "(A7)",
+    "node label": "(A7)",
+    "secret": "(A8)",
+    "finalizer": "(A11)",
+    "label": "(A13)",
+    "owner": "(A13)",
+}
 FIRST, SECOND = VOLCANO.annotations
 MUTANTS: tuple[Mutant, ...] = (
-    *((f"no rule about {rule.name}", without_rule(index), of_rule(rule.name)) for index, rule in enumerate(RULES)),
+    *(
+        (f"no rule about {rule.name} {FAULTS.get(rule.name, '')}".strip(), without_rule(index), of_rule(rule.name))
+        for index, rule in enumerate(RULES)
+    ),
     ("no image volumes", without_text(("has(v.image)", "false")), ending("image of a volume")),
     ("no queues", without_part("queues"), of_rule("queue")),
     (
