@@ -1,6 +1,6 @@
 """Each rule of the admission is removed on the live cluster: what it refused must then pass.
 
-Parts smaller than a rule are sampled, unless GANGPLANK_FULL=1. All requests are dry runs.
+Parts smaller than a rule are sampled, and one kind stands for all, unless GANGPLANK_FULL=1. All requests are dry runs.
 """
 
 from __future__ import annotations
@@ -215,7 +215,8 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     ("no init containers", without_text(("initContainers", "none")), named("pod: image of an init container")),
 )
-SAMPLE = MUTANTS if os.environ.get("GANGPLANK_FULL") else (*MUTANTS[: len(RULES)], *MUTANTS[len(RULES) :: 6])
+FULL = bool(os.environ.get("GANGPLANK_FULL"))
+SAMPLE = MUTANTS if FULL else (*MUTANTS[: len(RULES)], *MUTANTS[len(RULES) :: 6])
 
 
 @pytest.fixture
@@ -238,7 +239,8 @@ def put(kube: Kube, passes: Passes) -> Iterator[Callable[[Builder, Selected], No
 
     def write(build: Builder, selected: Selected = ()) -> None:
         let_pass.extend(selected)
-        changed.extend(path for path in paths() if build(path) != policy(path))
+        names = {item.policy for item in selected} or {path.name for path in paths()}
+        changed.extend(path for path in paths() if path.name in names and build(path) != policy(path))
         for path in changed:
             kube.call("PATCH", POLICIES.format(path.name), {"spec": build(path)["spec"]})
 
@@ -258,6 +260,8 @@ def test_without_a_rule_every_violation_of_it_passes(
 ) -> None:
     selected = [item for item in violations() if selects(item)]
     assert selected
+    if not FULL:  # one policy is enough to see that the rule is what refuses
+        selected = [item for item in selected if item.policy == selected[0].policy]
     put(build, selected)
     until(lambda: all(passes(item) for item in selected), ", ".join(item.name for item in selected))
 
