@@ -1,7 +1,7 @@
 // Command network-policy makes one node of the lab obey NetworkPolicies: the bridge CNI enforces none. It watches pods,
 // namespaces and policies, and keeps the node's IPv4 table "security", which nobody else uses, as they say.
 //
-// A pod is guarded from when its address is known to the API server, some tenths of a second after it has one.
+// It is a CNI plugin too: a new pod's sandbox is ready when the table has the pod's rules, so no pod runs without them.
 package main
 
 import (
@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"net"
 	"net/http"
 	"os"
 	"time"
@@ -21,11 +22,17 @@ import (
 const (
 	settle = 20 * time.Millisecond // changes come in groups
 	again  = time.Second           // after a failure
+	look   = 5 * time.Second       // between looks at the table
 	watch  = "240"                 // seconds of one request
 )
 
+var patience = 15 * time.Second // until the API server begins an answer, or its end of a connection counts as dead
+
 func main() {
 	log.SetFlags(0)
+	if command := os.Getenv("CNI_COMMAND"); command != "" {
+		os.Exit(plugin(command, os.Getenv("CNI_ARGS"), os.Stdin, os.Stdout))
+	}
 	node := flag.String("node", "", "this node's name")
 	api := flag.String("api", "", "the API server, e.g. https://198.18.0.1:6443")
 	ca := flag.String("ca", "", "certificate of its authority")
@@ -43,20 +50,37 @@ func main() {
 	for _, path := range []string{"/api/v1/pods", "/api/v1/namespaces", "/apis/networking.k8s.io/v1/networkpolicies"} {
 		go follow(client, *api+path, path, state)
 	}
-	table, last := newTable(), ""
-	for range state.changed {
-		time.Sleep(settle)
-		rules, whole := state.rules(*node)
-		if !whole || rules == last {
+	listener, err := net.Listen("unix", socket)
+	if err != nil {
+		log.Fatalf("network-policy: %v", err)
+	}
+	go serve(listener, state)
+	table, last, ticks := newTable(), "", time.Tick(look)
+	for {
+		select {
+		case <-state.changed:
+			time.Sleep(settle)
+		case <-ticks:
+			if last == "" || table.intact() {
+				continue
+			}
+			log.Print("table security is not as it was written; writing it again")
+			last = ""
+		}
+		rules, pods, whole := state.rules(*node)
+		if !whole {
 			continue
 		}
-		if err := table.apply(rules); err != nil {
-			log.Printf("%v", err)
-			time.Sleep(again)
-			state.tell()
-			continue
+		if rules != last {
+			if err := table.apply(rules); err != nil {
+				log.Printf("%v", err)
+				time.Sleep(again)
+				state.tell()
+				continue
+			}
+			last = rules
 		}
-		last = rules
+		state.release(pods)
 	}
 }
 
@@ -75,7 +99,17 @@ func connect(ca, certificate, key string) (*http.Client, error) {
 		return nil, err
 	}
 	config := &tls.Config{RootCAs: pool, Certificates: []tls.Certificate{own}}
-	return &http.Client{Transport: &http.Transport{TLSClientConfig: config}}, nil
+	return client(config), nil
+}
+
+// client makes requests that end: a watch may be silent for long, a server that has gone away may not.
+func client(config *tls.Config) *http.Client {
+	alive := net.KeepAliveConfig{Enable: true, Idle: patience / 3, Interval: patience / 3, Count: 2}
+	dialer := &net.Dialer{Timeout: patience, KeepAliveConfig: alive}
+	return &http.Client{Timeout: 5 * time.Minute, Transport: &http.Transport{
+		DialContext: dialer.DialContext, TLSClientConfig: config,
+		TLSHandshakeTimeout: patience, ResponseHeaderTimeout: patience,
+	}}
 }
 
 // follow keeps one kind of the state as the cluster has it, for ever.

@@ -9,30 +9,39 @@ import (
 	"strings"
 )
 
-// What is allowed returns to the chain that asked, and is asked by the next pod's chain; what nothing allows is dropped.
+// Who opened a connection to whom decides, not who sent a packet: the kernel tracks connections, and every packet of one
+// is judged by the rules of now, in both directions. What is allowed returns to the chain that asked, and is asked by the
+// next pod's chain; what nothing allows is dropped. A packet of no connection could be matched by none of this.
 const head = `*security
 :INPUT ACCEPT [0:0]
 :FORWARD ACCEPT [0:0]
 :OUTPUT ACCEPT [0:0]
--A INPUT -m conntrack --ctstate RELATED,ESTABLISHED -j RETURN
--A FORWARD -m conntrack --ctstate RELATED,ESTABLISHED -j RETURN
+-A INPUT -i cni0 -m conntrack --ctstate INVALID,UNTRACKED -j DROP
+-A FORWARD -m conntrack --ctstate INVALID,UNTRACKED -j DROP
 `
 
-// rules writes the table for a node's pods; not before every kind has been listed.
-func (s *state) rules(node string) (string, bool) {
+const (
+	opener = " --ctorigsrc "
+	server = " --ctreplsrc " // behind a Service, the pod
+)
+
+// rules writes the table for a node's pods, and the addresses of these pods by UID; not before every kind has been listed.
+func (s *state) rules(node string) (string, map[string]string, bool) {
 	s.lock.Lock()
 	defer s.lock.Unlock()
 	if len(s.kinds) < 3 {
-		return "", false
+		return "", nil, false
 	}
-	pods, policies := s.kinds["/api/v1/pods"], s.kinds["/apis/networking.k8s.io/v1/networkpolicies"]
+	pods, policies := s.reachable(), s.kinds["/apis/networking.k8s.io/v1/networkpolicies"]
+	addresses := map[string]string{}
 	var chains, out strings.Builder
 	for _, key := range slices.Sorted(maps.Keys(pods)) {
 		pod := pods[key]
-		if pod.Spec.NodeName != node || !reachable(pod) {
+		if pod.Spec.NodeName != node {
 			continue
 		}
 		address := pod.Status.PodIP
+		addresses[pod.Metadata.UID] = address
 		for _, way := range []string{"Ingress", "Egress"} {
 			allowed, guarded := []string{}, false
 			for _, name := range slices.Sorted(maps.Keys(policies)) {
@@ -40,7 +49,7 @@ func (s *state) rules(node string) (string, bool) {
 				same := policy.Metadata.Namespace == pod.Metadata.Namespace
 				if same && slices.Contains(policy.Spec.PolicyTypes, way) && policy.Spec.PodSelector.matches(pod.Metadata.Labels) {
 					guarded = true
-					allowed = append(allowed, s.allowed(policy, pod, way)...)
+					allowed = append(allowed, s.allowed(pods, policy, pod, way)...)
 				}
 			}
 			if !guarded {
@@ -48,38 +57,50 @@ func (s *state) rules(node string) (string, bool) {
 			}
 			chain := way + "-" + address
 			fmt.Fprintf(&chains, ":%s - [0:0]\n", chain)
-			// A connection from before the pod was guarded has been forgotten. Its packets in the other direction must not
-			// make it known again: they would do so without a look at this chain.
 			if way == "Ingress" {
-				fmt.Fprintf(&out, "-A FORWARD -s %s -p tcp ! --syn -j DROP\n", address)
-				fmt.Fprintf(&out, "-A FORWARD -d %s -j %s\n", address, chain)
+				fmt.Fprintf(&out, "-A FORWARD -m conntrack%s%s -j %s\n", server, address, chain)
+				allowed = append(allowed, opener+address) // a pod may always reach itself, through a Service too
 			} else {
-				fmt.Fprintf(&out, "-A FORWARD -d %s -p tcp ! --syn -j DROP\n", address)
-				fmt.Fprintf(&out, "-A FORWARD -s %s -j %s\n-A INPUT -s %s -j %s\n", address, chain, address, chain)
+				for _, hook := range []string{"FORWARD", "INPUT"} {
+					fmt.Fprintf(&out, "-A %s -m conntrack%s%s -j %s\n", hook, opener, address, chain)
+				}
+				allowed = append(allowed, server+address)
 			}
 			slices.Sort(allowed)
 			for _, match := range slices.Compact(allowed) {
+				if match != "" {
+					match = " -m conntrack" + match
+				}
 				fmt.Fprintf(&out, "-A %s%s -j RETURN\n", chain, match)
 			}
 			fmt.Fprintf(&out, "-A %s -j DROP\n", chain)
 		}
 	}
 	first, rest, _ := strings.Cut(head, "-A INPUT")
-	return first + chains.String() + "-A INPUT" + rest + out.String() + "COMMIT\n", true
+	return first + chains.String() + "-A INPUT" + rest + out.String() + "COMMIT\n", addresses, true
 }
 
-// reachable tells whether a pod has an address of its own.
-func reachable(pod object) bool {
-	ended := pod.Status.Phase == "Succeeded" || pod.Status.Phase == "Failed"
-	address, err := netip.ParseAddr(pod.Status.PodIP)
-	return !pod.Spec.HostNetwork && !ended && err == nil && address.Is4()
+// reachable gives the pods that have an address of their own.
+func (s *state) reachable() map[string]object {
+	found := map[string]object{}
+	for key, pod := range s.kinds[podsPath] {
+		if own, ok := s.starting[pod.Metadata.UID]; ok { // after a node's restart, the API server has the old one
+			pod.Status.PodIP = own.address
+		}
+		ended := pod.Status.Phase == "Succeeded" || pod.Status.Phase == "Failed"
+		address, err := netip.ParseAddr(pod.Status.PodIP)
+		if !pod.Spec.HostNetwork && !ended && err == nil && address.Is4() {
+			found[key] = pod
+		}
+	}
+	return found
 }
 
 // allowed gives the matches of all that a policy lets in or out of one pod.
-func (s *state) allowed(policy, pod object, way string) []string {
-	rules, side := policy.Spec.Ingress, " -s "
+func (s *state) allowed(pods map[string]object, policy, pod object, way string) []string {
+	rules, side := policy.Spec.Ingress, opener
 	if way == "Egress" {
-		rules, side = policy.Spec.Egress, " -d "
+		rules, side = policy.Spec.Egress, server
 	}
 	found := []string{}
 	for _, rule := range rules {
@@ -103,7 +124,7 @@ func (s *state) allowed(policy, pod object, way string) []string {
 				}
 				continue
 			}
-			for _, other := range s.selected(peer, policy.Metadata.Namespace) {
+			for _, other := range s.selected(pods, peer, policy.Metadata.Namespace) {
 				target := &pod
 				if way == "Egress" {
 					target = &other
@@ -116,15 +137,15 @@ func (s *state) allowed(policy, pod object, way string) []string {
 }
 
 // selected gives the pods that a peer means.
-func (s *state) selected(peer peer, namespace string) []object {
+func (s *state) selected(pods map[string]object, peer peer, namespace string) []object {
 	found := []object{}
-	for _, pod := range s.kinds["/api/v1/pods"] {
+	for _, pod := range pods {
 		space := s.kinds["/api/v1/namespaces"]["/"+pod.Metadata.Namespace]
 		there := pod.Metadata.Namespace == namespace
 		if peer.Namespaces != nil {
 			there = peer.Namespaces.matches(space.Metadata.Labels)
 		}
-		if there && reachable(pod) && (peer.Pods == nil || peer.Pods.matches(pod.Metadata.Labels)) {
+		if there && (peer.Pods == nil || peer.Pods.matches(pod.Metadata.Labels)) {
 			found = append(found, pod)
 		}
 	}
@@ -142,27 +163,33 @@ func matches(side string, ports []port, target *object) []string {
 		if protocol == "" {
 			protocol = "tcp"
 		}
-		line := side + " -p " + protocol
+		line := side + " --ctproto " + protocol
 		text := strings.Trim(string(port.Port), `"`)
 		number, err := strconv.Atoi(text)
 		switch {
 		case text == "" || text == "null":
 			found = append(found, line)
 		case err == nil && port.End > number:
-			found = append(found, fmt.Sprintf("%s --dport %d:%d", line, number, port.End))
+			found = append(found, fmt.Sprintf("%s --ctreplsrcport %d:%d", line, number, port.End))
 		case err == nil:
-			found = append(found, fmt.Sprintf("%s --dport %d", line, number))
+			found = append(found, fmt.Sprintf("%s --ctreplsrcport %d", line, number))
 		case target != nil:
-			for _, container := range target.Spec.Containers {
+			for _, container := range target.Spec.serving() {
 				for _, named := range container.Ports {
 					if named.Name == text && strings.ToLower(named.Protocol) == protocol {
-						found = append(found, fmt.Sprintf("%s --dport %d", line, named.Number))
+						found = append(found, fmt.Sprintf("%s --ctreplsrcport %d", line, named.Number))
 					}
 				}
 			}
 		}
 	}
 	return found
+}
+
+// serving gives the containers that run as long as the pod, sidecars among them.
+func (s *spec) serving() []container {
+	ended := func(init container) bool { return init.RestartPolicy != "Always" }
+	return append(slices.DeleteFunc(slices.Clone(s.InitContainers), ended), s.Containers...)
 }
 
 // without gives the blocks of a CIDR that are in none of others; blocks of IPv6 are none.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"maps"
 	"slices"
 	"sync"
 )
@@ -10,6 +11,7 @@ import (
 type meta struct {
 	Namespace       string            `json:"namespace"`
 	Name            string            `json:"name"`
+	UID             string            `json:"uid"`
 	Labels          map[string]string `json:"labels"`
 	ResourceVersion string            `json:"resourceVersion"`
 }
@@ -24,19 +26,23 @@ type object struct { // a pod, a namespace or a policy
 }
 
 type spec struct {
-	NodeName    string `json:"nodeName"`
-	HostNetwork bool   `json:"hostNetwork"`
-	Containers  []struct {
-		Ports []struct {
-			Name     string `json:"name"`
-			Number   int    `json:"containerPort"`
-			Protocol string `json:"protocol"`
-		} `json:"ports"`
-	} `json:"containers"`
-	PodSelector selector `json:"podSelector"`
-	PolicyTypes []string `json:"policyTypes"`
-	Ingress     []rule   `json:"ingress"`
-	Egress      []rule   `json:"egress"`
+	NodeName       string      `json:"nodeName"`
+	HostNetwork    bool        `json:"hostNetwork"`
+	Containers     []container `json:"containers"`
+	InitContainers []container `json:"initContainers"`
+	PodSelector    selector    `json:"podSelector"`
+	PolicyTypes    []string    `json:"policyTypes"`
+	Ingress        []rule      `json:"ingress"`
+	Egress         []rule      `json:"egress"`
+}
+
+type container struct {
+	RestartPolicy string `json:"restartPolicy"`
+	Ports         []struct {
+		Name     string `json:"name"`
+		Number   int    `json:"containerPort"`
+		Protocol string `json:"protocol"`
+	} `json:"ports"`
 }
 
 type rule struct {
@@ -101,15 +107,47 @@ func (s *selector) matches(labels map[string]string) bool {
 	return true
 }
 
+const podsPath = "/api/v1/pods"
+
 // state is the cluster as this node knows it.
 type state struct {
-	lock    sync.Mutex
-	kinds   map[string]map[string]object // path of the kind, then namespace/name
-	changed chan struct{}
+	lock     sync.Mutex
+	kinds    map[string]map[string]object // path of the kind, then namespace/name
+	starting map[string]start             // by the UID of a pod of this node
+	changed  chan struct{}
+}
+
+// start is the address that the CNI gave a pod's sandbox: the API server learns it later. Closed once it has its rules.
+type start struct {
+	address string
+	guarded chan struct{}
 }
 
 func newState() *state {
-	return &state{kinds: map[string]map[string]object{}, changed: make(chan struct{}, 1)}
+	kinds, starting := map[string]map[string]object{}, map[string]start{}
+	return &state{kinds: kinds, starting: starting, changed: make(chan struct{}, 1)}
+}
+
+// begin makes a new pod's address known; the channel is closed once the table has its rules.
+func (s *state) begin(uid, address string) <-chan struct{} {
+	guarded := make(chan struct{})
+	s.lock.Lock()
+	s.starting[uid] = start{address, guarded}
+	s.lock.Unlock()
+	s.tell()
+	return guarded
+}
+
+// release lets the pods start whose rules are in the table: addresses by UID.
+func (s *state) release(pods map[string]string) {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	for uid, address := range pods {
+		if pod := s.starting[uid]; pod.guarded != nil && pod.address == address {
+			close(pod.guarded)
+			s.starting[uid] = start{address, nil}
+		}
+	}
 }
 
 // tell wakes the main loop, which need not be told twice.
@@ -127,6 +165,13 @@ func (s *state) replace(kind string, items []object) {
 	}
 	s.lock.Lock()
 	s.kinds[kind] = found
+	if kind == podsPath {
+		uids := map[string]bool{}
+		for _, pod := range items {
+			uids[pod.Metadata.UID] = true
+		}
+		maps.DeleteFunc(s.starting, func(uid string, _ start) bool { return !uids[uid] })
+	}
 	s.lock.Unlock()
 	s.tell()
 }
@@ -136,6 +181,7 @@ func (s *state) set(kind string, item object, gone bool) {
 	s.lock.Lock()
 	if gone {
 		delete(s.kinds[kind], key)
+		delete(s.starting, item.Metadata.UID)
 	} else {
 		s.kinds[kind][key] = item
 	}

@@ -11,7 +11,7 @@ import (
 // What a policy allows is one line in the chain of a pod; its match is everything between the chain and the target.
 var (
 	allowedLine = regexp.MustCompile(`^-A (?:In|E)gress-\S+(.*) -j RETURN$`)
-	chainLine   = regexp.MustCompile(`(?m)^:((?:In|E)gress-(\S+)) `)
+	passing     = regexp.MustCompile(`(?m)^#.*\n| \[\d+:\d+\]$`) // comments with the time, and counters
 )
 
 // alone is a chain that nothing calls, with one match.
@@ -19,41 +19,32 @@ const alone = "*security\n:probe - [0:0]\n-A probe%s -j RETURN\nCOMMIT\n"
 
 // table is the node's iptables table "security".
 type table struct {
-	guarded map[string]bool // chains of pods in the table
 	refused map[string]bool // matches that this kernel or iptables does not know
+	written string          // as iptables prints what was applied last
 	restore func(rules string, arguments ...string) error
-	forget  func(address string)
+	save    func() string
 }
 
 func newTable() *table {
-	guarded := map[string]bool{} // after a restart of this program, the table still has its chains
-	if saved, err := exec.Command("iptables-save", "--table", "security").Output(); err == nil {
-		for _, chain := range chainLine.FindAllStringSubmatch(string(saved), -1) {
-			guarded[chain[1]] = true
-		}
-	}
-	return &table{guarded: guarded, refused: map[string]bool{}, restore: restore, forget: forget}
+	return &table{refused: map[string]bool{}, restore: restore, save: save}
 }
 
 // apply replaces the whole table at once. A match that iptables refuses is left out, so that what it would allow is
-// dropped, and all other rules apply. Connections from before a pod was guarded are cut.
+// dropped, and all other rules apply.
 func (t *table) apply(rules string) error {
 	err := t.restore(t.usable(rules))
 	if err != nil && t.probe(rules) {
 		err = t.restore(t.usable(rules))
 	}
-	if err != nil {
-		return err
+	if err == nil {
+		t.written = t.save()
 	}
-	guarded := map[string]bool{}
-	for _, chain := range chainLine.FindAllStringSubmatch(rules, -1) {
-		guarded[chain[1]] = true
-		if !t.guarded[chain[1]] {
-			t.forget(chain[2])
-		}
-	}
-	t.guarded = guarded
-	return nil
+	return err
+}
+
+// intact tells whether the table is still what was applied last.
+func (t *table) intact() bool {
+	return t.save() == t.written
 }
 
 // usable is the rules without the refused matches.
@@ -96,9 +87,11 @@ func restore(rules string, arguments ...string) error {
 	return nil
 }
 
-// forget removes an address from the kernel's list of connections: their next packet is judged as a new connection.
-func forget(address string) {
-	for _, side := range []string{"--src", "--dst", "--reply-src", "--reply-dst"} {
-		_ = exec.Command("conntrack", "--delete", "--family", "ipv4", side, address).Run() // it fails if there is none
+// save prints the table; nothing if it cannot be read, which differs from every table.
+func save() string {
+	output, err := exec.Command("iptables-save", "--table", "security").Output()
+	if err != nil {
+		return ""
 	}
+	return passing.ReplaceAllString(string(output), "")
 }

@@ -18,12 +18,13 @@ def load(path: str) -> Any:
     return yaml.safe_load((ROLE / path).read_text())
 
 
-def render(template: str) -> str:
+def render(template: str, *parts: str) -> str:
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(ROLE / "templates"), trim_blocks=True, undefined=jinja2.ChainableUndefined,
         autoescape=False,  # noqa: S701  YAML and JSON, as Ansible renders them
     )  # fmt: skip
-    numbers = {"__lab_cluster_number": 0, "__lab_cluster_memory_mib": 8192, "__lab_cluster_node_memory_mib": 2048}
+    numbers = {"__lab_cluster_number": 0, "__lab_cluster_memory_mib": 8192, "__lab_cluster_node_memory_mib": 2048,
+               "__lab_cluster_bin": dict.fromkeys(parts, "/bin")}  # fmt: skip
     return environment.get_template(template).render(load("defaults/main.yml") | numbers)
 
 
@@ -44,6 +45,11 @@ def test_b1_pods_have_no_ipv6() -> None:
 def test_b2_a_pod_may_have_no_more_than_a_limited_number_of_processes() -> None:
     """Less than an eighth of kernel.pid_max's default, 32768."""
     assert 1024 <= yaml.safe_load(render("kubelet.yaml.j2"))["podPidsLimit"] <= 4096
+
+
+def test_b3_no_pod_starts_before_the_network_policy_agent_has_its_rules() -> None:
+    plugins = json.loads(render("cni.conflist.j2", "network-policy"))["plugins"]
+    assert plugins[-1] == {"type": "network-policy"}
 
 
 def test_b6_only_root_reads_the_folder_of_the_lab() -> None:
@@ -71,6 +77,15 @@ def test_b7_the_api_server_may_use_the_kubelets_and_nothing_else() -> None:
     assert [(subject["kind"], subject["name"]) for subject in binding["subjects"]] == [("User", name)]
     (task,) = [task for task in tasks() if "__lab_cluster_kubelet_access" in str(task)]
     assert "network-policy" not in str(task.get("when", ""))
+
+
+def test_b7_a_pod_without_privileges_has_no_net_raw() -> None:
+    """PodSecurity refuses to add it; containerd's own default has it."""
+    variables = load("vars/main.yml")
+    spec = variables["__lab_cluster_base_spec"]
+    start = variables["__lab_cluster_node_programs"]["containerd"].replace("{{ __lab_cluster_base_spec }}", spec)
+    assert f"ctr oci spec | sed /CAP_NET_RAW/d > {spec} &&" in start
+    assert 'base_runtime_spec = "{{ __lab_cluster_base_spec }}"' in (ROLE / "templates/containerd.toml.j2").read_text()
 
 
 @pytest.mark.parametrize("node", ["node-0", "node-7"])

@@ -1,0 +1,107 @@
+package main
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+)
+
+const pods = `[
+	{"metadata": {"namespace": "a", "name": "server", "uid": "s"},
+	 "spec": {"nodeName": "n", "containers": [{"ports": [{"name": "web", "containerPort": 80, "protocol": "TCP"}]}],
+	  "initContainers": [
+	   {"restartPolicy": "Always", "ports": [{"name": "metrics", "containerPort": 90, "protocol": "TCP"}]},
+	   {"ports": [{"name": "metrics", "containerPort": 91, "protocol": "TCP"}]}]},
+	 "status": {"phase": "Running", "podIP": "198.18.64.7"}},
+	{"metadata": {"namespace": "a", "name": "fresh", "uid": "f"}, "spec": {"nodeName": "n"}, "status": {"phase": "Pending"}}]`
+
+// cluster has the two pods, and one policy for both.
+func cluster(t *testing.T, policy string) *state {
+	t.Helper()
+	state := newState()
+	for kind, text := range map[string]string{
+		podsPath: pods, "/api/v1/namespaces": `[{"metadata": {"name": "a"}}]`,
+		"/apis/networking.k8s.io/v1/networkpolicies": `[{"metadata": {"namespace": "a", "name": "p"}, "spec": ` + policy + `}]`,
+	} {
+		var items []object
+		if err := json.Unmarshal([]byte(text), &items); err != nil {
+			t.Fatal(err)
+		}
+		state.replace(kind, items)
+	}
+	return state
+}
+
+const denyAll = `{"policyTypes": ["Ingress", "Egress"]}`
+
+func TestB3NoRuleTrustsAConnectionForBeingEstablished(t *testing.T) {
+	rules, _, _ := cluster(t, denyAll).rules("n")
+	if strings.Contains(rules, "ESTABLISHED") {
+		t.Errorf("got %s, expected every packet to be judged", rules)
+	}
+	for _, line := range []string{
+		"-A FORWARD -m conntrack --ctreplsrc 198.18.64.7 -j Ingress-198.18.64.7\n",
+		"-A FORWARD -m conntrack --ctorigsrc 198.18.64.7 -j Egress-198.18.64.7\n",
+		"-A INPUT -m conntrack --ctorigsrc 198.18.64.7 -j Egress-198.18.64.7\n",
+		"-A FORWARD -m conntrack --ctstate INVALID,UNTRACKED -j DROP\n",
+	} {
+		if !strings.Contains(rules, line) {
+			t.Errorf("got %s, expected %s", rules, line)
+		}
+	}
+}
+
+func TestB5APodReachesItself(t *testing.T) {
+	rules, _, _ := cluster(t, denyAll).rules("n")
+	for _, line := range []string{
+		"-A Ingress-198.18.64.7 -m conntrack --ctorigsrc 198.18.64.7 -j RETURN\n-A Ingress-198.18.64.7 -j DROP\n",
+		"-A Egress-198.18.64.7 -m conntrack --ctreplsrc 198.18.64.7 -j RETURN\n-A Egress-198.18.64.7 -j DROP\n",
+	} {
+		if !strings.Contains(rules, line) {
+			t.Errorf("got %s, expected %s", rules, line)
+		}
+	}
+}
+
+func TestB5ASidecarsPortHasAName(t *testing.T) {
+	rules, _, _ := cluster(t, `{"policyTypes": ["Ingress"], "ingress": [{"ports": [{"port": "metrics"}]}]}`).rules("n")
+	if !strings.Contains(rules, "--ctproto tcp --ctreplsrcport 90 -j RETURN") || strings.Contains(rules, "port 91") {
+		t.Errorf("got %s, expected port 90 and not an ended container's 91", rules)
+	}
+}
+
+func TestB3APodStartsOnceItsRulesAreInTheTable(t *testing.T) {
+	state := cluster(t, denyAll)
+	guarded := state.begin("f", "198.18.64.8")
+	rules, addresses, _ := state.rules("n")
+	if !strings.Contains(rules, ":Ingress-198.18.64.8 ") || addresses["f"] != "198.18.64.8" {
+		t.Fatalf("got %s and %v, expected a chain for the address that only the CNI knows", rules, addresses)
+	}
+	state.release(map[string]string{"f": "198.18.64.6"}) // of an earlier sandbox
+	select {
+	case <-guarded:
+		t.Fatal("released before its rules were applied")
+	default:
+	}
+	state.release(addresses)
+	state.release(addresses)
+	select {
+	case <-guarded:
+	case <-time.After(time.Second):
+		t.Fatal("not released")
+	}
+}
+
+func TestB3TheNewAddressOfARestartedSandboxCounts(t *testing.T) {
+	state := cluster(t, denyAll)
+	state.begin("s", "198.18.64.9")
+	rules, _, _ := state.rules("n")
+	if strings.Contains(rules, "198.18.64.7") || !strings.Contains(rules, ":Egress-198.18.64.9 ") {
+		t.Errorf("got %s, expected the address of now", rules)
+	}
+	state.replace(podsPath, nil)
+	if len(state.starting) > 0 {
+		t.Errorf("got %v, expected nothing of a pod that is gone", state.starting)
+	}
+}
