@@ -6,7 +6,7 @@
 #   charts, trainer    4 | 4   tests/charts lab trainer: what is built, without a cluster
 #   spine and proof    3 | 3   molecule default: lab up, site, train, idempotence, verify
 #   other scenarios   10 | 10  gpu, indexed, pytorchjob and teams, one after the other in the same lab
-#   the lab's promises 4 | 4   tests/cluster/test_lab.py in one lab
+#   the lab's promises 5 | 5   tests/cluster/test_lab.py and test_hardening.py in one lab
 # `make test-full` adds the other scenarios, the faults of a training and the live comparison of the library.
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
@@ -91,7 +91,7 @@ molecule: setup ## scenarios in one lab: the whole stack comes up, and training 
 	.venv/bin/molecule test $(if $(filter all,$(SCENARIOS)),--all,$(addprefix --scenario-name ,$(SCENARIOS))) \
 	|| { status=$$?; echo "what failed, from .molecule.log:"; grep -aE -A 30 'fatal: |\[ERROR\]' .molecule.log | tail -n 100; exit $$status; }
 
-TESTS ?= tests/charts tests/lab tests/trainer tests/cluster/test_actions.py tests/cluster/test_lab.py \
+TESTS ?= tests/charts tests/lab tests/trainer tests/cluster/test_actions.py tests/cluster/test_hardening.py tests/cluster/test_lab.py \
 	tests/guides/test_flyte.py::test_our_job_is_the_pages_task # needs no lab
 .PHONY: pytest
 pytest: setup parts
