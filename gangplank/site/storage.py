@@ -58,10 +58,13 @@ class StorageKind:
 
 
 def _local_path_values(classes: Mapping[str, Json], inputs: Fields) -> Json:
-    helper, _, tag = inputs["helper_image"].rpartition(":")
-    version = inputs["local_path_version"]
+    name, at, digest = inputs["helper_image"].partition("@")  # the chart adds the tag, so the digest goes with it
+    helper, _, tag = name.rpartition(":")
+    tag += f"{at}{digest}"
+    version, digest = inputs["local_path_version"], inputs.get("local_path_digest")
+    provisioner = f"v{version}" + (f"@{digest}" if digest else "")
     return {
-        "image": {"repository": "docker.io/rancher/local-path-provisioner", "tag": f"v{version}"},
+        "image": {"repository": "docker.io/rancher/local-path-provisioner", "tag": provisioner},
         "helperImage": {"repository": helper, "tag": tag},
         "storageClass": {"provisionerName": LOCAL_PATH},
         "nodePathMap": [],  # each class has its own

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from gangplank.spec import Json
 
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # some CRDs are ten thousand lines
+ADDRESSES = ("http://", "https://")
 
 
 class ActionModule(ClusterAction):
@@ -23,6 +25,7 @@ class ActionModule(ClusterAction):
     OPTIONS: ClassVar = {
         "definition": {"type": "list", "elements": "dict", "default": []},
         "files": {"type": "list", "elements": "str", "default": []},
+        "sha256": {"type": "dict", "default": {}},
         "merge": {"type": "bool", "default": False},
         **KUBECONFIG,
     }
@@ -30,8 +33,8 @@ class ActionModule(ClusterAction):
     def act(self, args: dict[str, Any]) -> dict[str, Any]:
         """Convert and call."""
         objects = list(args["definition"])
-        for name in args["files"]:
-            objects += [document for document in yaml.load_all(content(name), LOADER) if document]
+        for text in contents(args["files"], args["sha256"]):  # all of them, before the first is applied
+            objects += [document for document in yaml.load_all(text, LOADER) if document]
         changed, diff = False, []
         for definition in objects:
             before, after = (written(item) if item else None for item in self.apply(definition, merge=args["merge"]))
@@ -53,9 +56,28 @@ class ActionModule(ClusterAction):
             raise KubeError(f"{title(definition)}: {error}", error.status) from None
 
 
+def contents(files: list[str], sha256: dict[str, str]) -> list[bytes]:
+    """The files' contents; KubeError names every one that has another sha256, and every address without one."""
+    problems, texts = [], []
+    for name in files:
+        expected = sha256.get(name.rpartition("/")[2], "")
+        if not expected and name.startswith(ADDRESSES):
+            fix = "give the sha256 of the file as you have checked it"
+            problems.append(Problem(name, "an address without a sha256", "the sha256 of its content", fix))
+            continue
+        texts.append(content(name))
+        digest = hashlib.sha256(texts[-1]).hexdigest()
+        if expected and digest != expected:
+            fix = "do not use this source; only if it is meant to have changed, correct the hash"
+            problems.append(Problem(name, f"sha256 {digest}", expected, fix))
+    if problems:
+        raise KubeError("\n".join(str(problem) for problem in problems))
+    return texts
+
+
 def content(name: str) -> bytes:
     """The content of a file or of an http(s) address."""
-    if not name.startswith(("http://", "https://")):
+    if not name.startswith(ADDRESSES):
         return Path(name).read_bytes()
     try:
         with open_url(name, timeout=60) as answer:

@@ -20,6 +20,11 @@ options:
     type: list
     elements: str
     default: []
+  sha256:
+    description: The sha256 of each file, by the last part of its path. An address needs one. If any file differs,
+      nothing is applied.
+    type: dict
+    default: {}
   merge:
     description: Use a JSON merge patch instead of server-side apply. Lists are replaced, keys whose value is null are
       removed, and objects that do not exist are created.
