@@ -123,6 +123,19 @@ def test_a_job_starts_from_its_teams_values_however_the_site_is_named(
     assert (tmp_path / "default.nobodys.yml").exists()
 
 
+def test_f2_a_kept_manifest_is_for_its_owner_alone(
+    sources: dict[str, tuple[list[Path], Path]], tmp_path: Path
+) -> None:
+    kept = tmp_path / "default.mine.yml"
+    kept.touch(mode=0o644)  # from before
+    job = {"name": "mine", "script": "/a.py", "image": "own", "env": {"TOKEN": "literal"}}
+    (tmp_path / "job.json").write_text(json.dumps({"training_job": job, "training_job_manifest_dir": str(tmp_path)}))
+    words = ("--tags", "manifests", "-e", f"@{tmp_path}/job.json")
+    play(ROOT / "playbooks/train.yml", sources["folder"][0], tmp_path, *words)
+    assert "literal" in kept.read_text()
+    assert kept.stat().st_mode & 0o777 == 0o600
+
+
 def play(book: Path, inventories: list[Path], folder: Path, *words: str) -> str:
     """Run a playbook from another folder, with these inventories; what it printed."""
     command = [sys.executable, "-m", "ansible", "playbook", str(book), *words]
