@@ -18,6 +18,7 @@ def table(rows: Sequence[Sequence[str]], *, colour: bool = False) -> str:
     A    B
     one  2
     """
+    rows = [[plain(cell) for cell in row] for row in rows]  # a pod's text may be in any cell
     used = [at for at in range(len(rows[0])) if any(row[at] for row in rows[1:])]
     widths = [max(len(row[at]) for row in rows) for at in used]
     lines = ["  ".join(row[at].ljust(width) for at, width in zip(used, widths, strict=True)).rstrip() for row in rows]
@@ -36,6 +37,16 @@ def plain(text: str) -> str:
     '\\x1b[2J 10%\\r'
     """
     return UNSEEN.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
+
+
+def plain_lines(text: str) -> str:
+    r"""Third-party lines without anything that a terminal would obey.
+
+    >>> print(plain_lines("one\n\x1b[2Jtwo"))
+    one
+    \x1b[2Jtwo
+    """
+    return "\n".join(map(plain, text.split("\n")))
 
 
 def listed(items: Sequence[object], limit: int = 6) -> str:

@@ -85,7 +85,7 @@ def status(args: argparse.Namespace) -> int:
     job, _ = locate(kube, args)
     meta = job["metadata"]
     pods = kube.pods(meta["namespace"], meta["name"])
-    print(f"{meta['name']} in {meta['namespace']} on {backend_of(job)}: {phase(job).name}")
+    print(f"{meta['name']} in {meta['namespace']} on {backend_of(job)}: {plain(phase(job).name)}")
     rows = [("POD", "RANK", "NODE", "PHASE", "RESTARTS", "WHY"), *map(pod_status, pods)]
     print(table(rows, colour=terminal.coloured(sys.stdout)) if pods else "no pods yet")
     return terminal.OK
@@ -158,7 +158,7 @@ def logs(args: argparse.Namespace) -> int:
         try:
             log = follow(patient, pod) if args.follow else kube.log(meta["namespace"], pod["metadata"]["name"])
             for line in log:
-                lines.put(start + (plain(line) if sys.stdout.isatty() else line))
+                lines.put(start + plain(line))  # also to a pipe: its reader may be a terminal
         except KubeError as error:
             lines.put(f"{start}({error})")
         finally:

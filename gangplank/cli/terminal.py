@@ -7,6 +7,7 @@ import sys
 from typing import Any
 
 from gangplank.errors import GangplankError, KubeError, Unreadable
+from gangplank.text import plain_lines
 
 
 class UsageError(GangplankError):
@@ -33,11 +34,11 @@ def coloured(stream: Any) -> bool:
 
 def note(text: str) -> None:
     """Print to standard error what a command waits for."""
-    print(text, file=sys.stderr, flush=True)
+    print(plain_lines(text), file=sys.stderr, flush=True)
 
 
 def complain(text: str, code: int) -> int:
     """Print what is wrong to standard error; the exit status."""
-    red, plain = ("\x1b[31m", "\x1b[0m") if coloured(sys.stderr) else ("", "")
-    print(f"{red}gangplank:{plain} {text}".encode("utf-8", "replace").decode(), file=sys.stderr)
+    red, end = ("\x1b[31m", "\x1b[0m") if coloured(sys.stderr) else ("", "")
+    print(f"{red}gangplank:{end} {plain_lines(text)}", file=sys.stderr)
     return code

@@ -119,7 +119,7 @@ class JobWatch:
             last = next((log.last for log in self.logs.values() if log.pod == pod), ())
             parts += [f"{pod} failed first ({how}); its last lines:", *(f"  {line[:300]}" for line in last)]
         parts += self._events()
-        return "\n".join(parts)
+        return "\n".join(map(plain, parts))  # an event quotes what a probe printed
 
     def _events(self) -> list[str]:
         mine = {self.name, *(pod["metadata"]["name"] for pod in self.pods)}
@@ -142,7 +142,7 @@ def follow(watch: JobWatch, say: Callable[[str], None], timeout_s: float) -> Pha
     start, last_line = time.monotonic(), ""
 
     def report(text: str) -> None:
-        say(f"{time.monotonic() - start:4.0f} s  {watch.name}: {text}")
+        say(f"{time.monotonic() - start:4.0f} s  {watch.name}: {plain(text)}")
 
     watch.kube = watch.kube.patient(report, limit_s=timeout_s)
     for _ in polls(timeout_s, POLL_S):

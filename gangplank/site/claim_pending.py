@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from gangplank.site.storage import is_default
+from gangplank.text import plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -32,7 +33,7 @@ def why_pending(claim: Json, classes: Iterable[Json], events: Sequence[Json], po
         return ""
     by_name = {item["metadata"]["name"]: item for item in classes}
     cause, evidence, fix = _cause(claim, by_name, events, list(pods))
-    return f"{claim['metadata']['name']}: {cause}: {evidence[:SHOWN]}. Fix: {fix}."
+    return f"{claim['metadata']['name']}: {cause}: {plain(evidence)[:SHOWN]}. Fix: {fix}."
 
 
 def _cause(claim: Json, classes: dict[str, Json], events: Sequence[Json], pods: list[Json]) -> tuple[str, str, str]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from gangplank.k8s import quantity
+from gangplank.text import plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -41,7 +42,7 @@ class Finding:
     fix: str
 
     def __str__(self) -> str:
-        return f"{self.node}: {self.cause}: {self.evidence[:SHOWN]}. Fix: {self.fix}."
+        return f"{self.node}: {self.cause}: {plain(self.evidence)[:SHOWN]}. Fix: {self.fix}."
 
 
 @dataclass(frozen=True)

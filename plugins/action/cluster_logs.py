@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from ansible_collections.gangplank.gangplank.plugins.plugin_utils.cluster import KUBECONFIG, ClusterAction
 
 from gangplank.errors import KubeError
+from gangplank.text import plain
 
 if TYPE_CHECKING:
     from gangplank.spec import Json
@@ -32,7 +33,7 @@ class ActionModule(ClusterAction):
         """The log of a pod's last container; None if it has none."""
         meta, container = pod["metadata"], pod["spec"]["containers"][-1]["name"]
         try:
-            return "\n".join(self.kube.log(meta["namespace"], meta["name"], container, lines))
+            return "\n".join(map(plain, self.kube.log(meta["namespace"], meta["name"], container, lines)))
         except KubeError as error:
             if error.status in NO_LOG:
                 return None

@@ -17,6 +17,7 @@ from ansible.plugins.loader import filter_loader, test_loader
 from ansible_collections.gangplank.gangplank.plugins.plugin_utils import python  # noqa: F401  before the library
 
 from gangplank.errors import GangplankError
+from gangplank.text import plain_lines
 
 # Every task is a fork of the process that has loaded this. A task that has to search for a filter loads all of them,
 # and our library with them: a tenth of a second per task.
@@ -58,7 +59,7 @@ class LibraryAction(ActionBase):
         try:
             return result | self.act(plain(args))
         except GangplankError as error:
-            return result | {"failed": True, "msg": str(error)}
+            return result | {"failed": True, "msg": plain_lines(str(error))}
         except OSError as error:
             fix = "free some space or correct its permissions, then run it again"
             return result | {"failed": True, "msg": f"{error.filename or self._task.action}: {error.strerror}; {fix}"}

@@ -162,3 +162,12 @@ def test_logs_are_by_pod_and_a_pod_without_one_is_left_out(api: Api) -> None:
     api.logs["/api/v1/namespaces/default/pods/a/log"] = b"one\ntwo\n"
     assert run("cluster_logs", pods=pods, lines=2)["logs"] == {"a": "one\ntwo"}
     assert api.seen[0] == "GET /api/v1/namespaces/default/pods/a/log?container=c&tailLines=2"
+
+
+def test_f3_escapes_in_a_log_and_in_a_message_are_shown(api: Api) -> None:
+    pod = {"metadata": {"namespace": "default", "name": "a"}, "spec": {"containers": [{"name": "c"}]}}
+    api.logs["/api/v1/namespaces/default/pods/a/log"] = "\x1b[2J\r\x9b31m\x1b]0;x\x07\ntwo\n".encode()
+    logs = run("cluster_logs", pods=[pod])["logs"]
+    assert logs == {"a": "\\x1b[2J\\r\\x9b31m\\x1b]0;x\\x07\ntwo"}
+    failed = run("cluster_read", paths=["/api/v1/nodes/\x1b[2J"], conditions=["Ready"], timeout_s=0.1)
+    assert "\\x1b[2J: got no object" in failed["msg"]
