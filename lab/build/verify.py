@@ -1,8 +1,10 @@
 """Hash the whole cache again: `make verify`. What differs from its recorded hash is named and removed.
 
+While a lab runs from the cache, it is named and stays: a node without its files would fail in the middle of its work.
+
 Programs, Debian packages, root file systems and images are compared with lab/lock.json, the Go toolchain with
-lab/versions.yml, Go modules with go.sum, and charts with their module. The unpacked layers of an image store are not
-compared: containerd made them from archives that are.
+lab/versions.yml, Go modules with go.sum, and charts with their module. Blobs of an image store are
+compared with their names. Its unpacked layers are not: containerd made them from these blobs.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from typing import TYPE_CHECKING
 from lab.build.cache import cache_home, one_at_a_time, sha256_file
 from lab.build.go_commands import module_folder
 from lab.build.go_toolchain import go_environment
+from lab.build.image_store import CONTENT
 from lab.build.lock import differences, digests_in, key_of, read_lock
 from lab.build.oci_archive import manifest_digest
 from lab.build.parts import Workshop
@@ -32,6 +35,9 @@ if TYPE_CHECKING:
 
     from lab.build.cache import Say
 
+STATE = Path("/var/lib/gangplank/lab")  # lab_cluster_folder of the lab's inventory
+KEPT = "make down, then make verify again: a lab runs from it"
+REMOVED = "removed; the next build makes or fetches it again"
 Finding = tuple[Path, str]  # what differs in the cache, and how
 
 
@@ -98,6 +104,15 @@ def images(shop: Workshop) -> Iterator[Finding]:
             yield folder, f"got {digest}, expected {expected}"
 
 
+def blobs(shop: Workshop) -> Iterator[Finding]:
+    """Blobs of the image stores, which are named by their hashes."""
+    for store in sorted((shop.home / "stores").glob("[!.]*")):
+        for blob in sorted((store / CONTENT / "blobs/sha256").glob("*")):
+            if (digest := sha256_file(blob)) != blob.name:
+                yield store, f"blob {blob.name}: got {digest}"
+                break
+
+
 MODIFIED = re.compile(r"^(\S+) (\S+): (?:zip|dir) has been modified \((.+)\)$", re.MULTILINE)
 
 
@@ -142,16 +157,25 @@ def files_in(path: Path) -> list[Path]:
     return [file for file in path.rglob("*") if file.is_file()]
 
 
-CHECKS = (toolchain, programs, packages, roots, images, modules)
+CHECKS = (toolchain, programs, packages, roots, images, blobs, modules)
+
+
+def lab_runs(home: Path) -> bool:
+    """Whether a lab runs from this cache: its folder exists, or a node has a link to an image store."""
+    records = (home / "stores").glob("*/images.json")
+    return STATE.exists() or any(record.stat().st_nlink > 1 for record in records)
 
 
 def verify(shop: Workshop, say: Say) -> list[str]:
-    """Remove everything that differs; return one line each."""
+    """Remove everything that differs, unless a lab runs from it; return one line each."""
     lines = []
     for check in CHECKS:
         say(f"{check.__name__}: hashing")
         for path, how in check(shop):
-            lines.append(f"{path}: {how}. Fix: removed; the next build makes or fetches it again")
+            running = lab_runs(shop.home)  # now: it may have come up meanwhile
+            lines.append(f"{path}: {how}. Fix: {KEPT if running else REMOVED}")
+            if running:
+                continue
             if path.is_dir():
                 shutil.rmtree(path)
             else:

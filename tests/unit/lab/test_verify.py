@@ -44,6 +44,13 @@ def shop(tmp_path: Path) -> Workshop:
     return shop
 
 
+@pytest.fixture(autouse=True)
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the folder of a lab would be."""
+    monkeypatch.setattr(verify, "STATE", tmp_path / "lab")
+    return tmp_path / "lab"
+
+
 def test_a_cache_without_changes_has_no_findings(shop: Workshop) -> None:
     assert verify.verify(shop, print) == []
 
@@ -69,6 +76,41 @@ def test_c1_a_changed_byte_is_named_and_removed(shop: Workshop, pattern: str, wh
     assert "Fix: removed; the next build" in line
     assert not path.exists()
     assert verify.verify(shop, print) == []
+
+
+def store(shop: Workshop) -> Path:
+    """An image store with one blob."""
+    blob = shop.home / "stores/ab/io.containerd.content.v1.content/blobs/sha256/x"
+    blob.parent.mkdir(parents=True)
+    blob.write_bytes(b"layer")
+    (shop.home / "stores/ab/images.json").write_text("{}")
+    return blob.rename(blob.with_name(sha256_file(blob)))
+
+
+def test_c1_a_store_with_a_changed_blob_is_removed(shop: Workshop) -> None:
+    blob = store(shop)
+    assert verify.verify(shop, print) == []
+    blob.write_bytes(b"lever")
+    (line,) = verify.verify(shop, print)
+    assert line.startswith(f"{shop.home}/stores/ab: blob {blob.name}: got ")
+    assert not (shop.home / "stores/ab").exists()
+
+
+@pytest.mark.parametrize("sign", ["its folder", "a node's link"])
+def test_c1_nothing_is_removed_while_a_lab_runs_from_it(shop: Workshop, state: Path, sign: str, tmp_path: Path) -> None:
+    blob = store(shop)
+    if sign == "its folder":
+        state.mkdir()
+    else:
+        (tmp_path / "node-store.json").hardlink_to(shop.home / "stores/ab/images.json")
+    blob.write_bytes(b"lever")
+    (deb,) = shop.home.glob("debs/*.deb")
+    deb.write_bytes(b"other")
+    lines = verify.verify(shop, print)
+    assert len(lines) == 2
+    assert all(line.endswith(". Fix: make down, then make verify again: a lab runs from it") for line in lines)
+    assert blob.exists()
+    assert deb.exists()
 
 
 def test_c1_another_whole_image_is_removed(shop: Workshop) -> None:
