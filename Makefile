@@ -133,8 +133,17 @@ relock: setup ## write lab/lock.json: the packages and the digests of everything
 	.venv/bin/python -m lab.build --relock
 
 .PHONY: verify
-verify: setup ## hash the whole cache again; what differs from lab/lock.json or go.sum is named and removed
+verify: setup ## hash the whole cache again; what differs from lab/lock.json or go.sum is named, and removed unless a lab runs
 	@.venv/bin/python -m lab.build.verify
+
+SBOM = $(CACHE)/venv/sbom-$(shell sha256sum requirements-sbom.txt | cut -c1-16)
+.PHONY: sbom
+sbom: setup parts ## a bill of materials (CycloneDX 1.6) for every image, binary and root into sbom/, checked against the schema
+	@.venv/bin/python -m lab.build.sbom sbom
+	@test -e $(SBOM)/complete || { rm -rf $(SBOM) && .venv/bin/python -m venv --without-pip $(SBOM) \
+	&& .venv/bin/python -m pip --python $(SBOM)/bin/python install --quiet --disable-pip-version-check --require-hashes \
+	--requirement requirements-sbom.txt && touch $(SBOM)/complete; }
+	@$(SBOM)/bin/python tools/validate_sbom.py sbom
 
 .PHONY: docs
 docs: setup ## write what is generated from values, argument specs and the library: READMEs, docs and the job chart's schema
