@@ -1,7 +1,7 @@
 """Bills of materials, CycloneDX 1.6: `make sbom`. One file per image, binary and root, and one for the Python packages.
 
-What is listed is what the lock, the binaries and requirements.txt say, so the same lock gives the same bytes: there is
-no time in them, and each serial number is a hash of the content.
+They list what the lock, the binaries and requirements.txt say. The same lock gives the same bytes: there is no time in
+them, and each serial number is a hash of the content.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def debian(suite: str, packages: dict[str, list[str]]) -> Iterator[Json]:
 def go_modules(text: str) -> Iterator[Json]:
     r"""The modules that `go version -m` lists; one that replaces another counts, and one from a folder is named local.
 
-    >>> [item["purl"] for item in go_modules("b: go1.26\n\tdep\ta.b/C\tv1.0.0\th1:x\n\tdep\td\tv1\n\t=>\te\tv2\th1:y\n")]
+    >>> [item["purl"] for item in go_modules("b: go1.26\n\tdep\ta.b/C\tv1.0.0\th1:x\n\tdep\td\tv\n\t=>\te\tv2\th1:y\n")]
     ['pkg:golang/std@1.26', 'pkg:golang/a.b/C@v1.0.0', 'pkg:golang/e@v2']
     """
     rows: list[list[str]] = []
