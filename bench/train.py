@@ -59,6 +59,12 @@ def step_ms(rank: Rank, kinds: Sequence[str] = STEP) -> float:
     return 1000 * sum(row["seconds"].get(kind, 0) for row in rows for kind in kinds) / sum(row["steps"] for row in rows)
 
 
+def evidence(rank: Rank) -> float:
+    """The CPU time that a rank's evidence took, as a share of its run."""
+    (end,) = (event for event in rank.events if event["event"] == "evidence" and event["kind"] == "end")
+    return float(end["evidence_seconds"] / end["seconds"])
+
+
 def steps(root: Root, model: str) -> dict[str, float]:
     """A round: one rank, two independent ones and two together; the per-rank batch of both pairs is the same."""
     batch, flags = MODELS[model]
@@ -78,6 +84,7 @@ def steps(root: Root, model: str) -> dict[str, float]:
         f"{model}: speed-up, 2 independent": alone / independent,
         f"{model}: speed-up, 2 ranks": alone / together,
         f"{model}: DDP efficiency": independent / together,
+        f"{model}: evidence, CPU's share of the run": statistics.mean(map(evidence, pair)),
         f"{model}: share of input": statistics.mean(step_ms(rank, ["data"]) for rank in pair) / together,
     }
 

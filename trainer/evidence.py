@@ -7,7 +7,7 @@ record before it. Every epoch the ranks exchange the heads of their chains, so a
     watch = GradientWatch(ddp)                                # a DistributedDataParallel
     evidence = Evidence(rank, facts)                          # a `begin` record: FORMAT and these facts
     for epoch in (1, 2):
-        watch.arm()                                           # hash the gradients of the next step
+        watch.arm()                                           # look at the gradients of the next step
         for number, ids in enumerate(batches(epoch), start=1):  # this rank's sample ids, as tensors
             loss = learn(ids)                                 # forward, backward, optimizer step
             evidence.saw(ids)
@@ -15,7 +15,7 @@ record before it. Every epoch the ranks exchange the heads of their chains, so a
                 evidence.gradients(epoch, number, watch)      # before and after the all-reduce
         evidence.samples(epoch)                               # every id since the last such record
         evidence.add("epoch", epoch=epoch, steps=len(batches(epoch)), samples=sum(map(len, batches(epoch))),
-                     loss=loss, accuracy=0.0, parameters=parameter_hash(net))
+                     exchanges=watch.take_exchanges(), loss=loss, accuracy=0.0, parameters=parameter_hash(net))
         evidence.exchange_heads(epoch)
     evidence.add("end", accuracy=0.0, seconds=0.0)
     evidence.exchange_heads(None)                             # the last record: this rank has finished
@@ -24,12 +24,14 @@ No `from __future__ import annotations` here: DDP wants a hook whose annotations
 """
 
 import base64
+import contextlib
 import hashlib
 import json
+import math
 import threading
 import time
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -62,7 +64,8 @@ def joint_hash(hashes: Mapping[str, bytes]) -> str:
 
 def parameter_hash(net: nn.Module) -> str:
     """One hash over all weights."""
-    return joint_hash({name: tensor_hash(value) for name, value in net.state_dict().items()})
+    with counted():
+        return joint_hash({name: tensor_hash(value) for name, value in net.state_dict().items()})
 
 
 def pack_ids(ids: torch.Tensor) -> Record:
@@ -76,31 +79,82 @@ def pack_ids(ids: torch.Tensor) -> Record:
             "repeats": values.repeat_interleave(counts - 1).tolist()}
 
 
+CHECKSUMS = 4
+BLOCK = 1 << 16  # elements that are summed at a time
+
+
+class Look:
+    """What was seen of all gradients on one side of an all-reduce."""
+
+    def __init__(self) -> None:
+        self.hashes: dict[str, bytes] = {}
+        self.sums = torch.zeros(CHECKSUMS, dtype=torch.float64)
+        self.norm, self.elements, self.dtypes = 0.0, 0, set[torch.dtype]()
+        self.turn = threading.Lock()  # gloo calls back in several threads
+
+    def add(self, bucket: torch.Tensor, index: int, signs: torch.Tensor) -> None:
+        """Take in one bucket's gradients [n]; ranks have the same buckets, since DDP lays them so.
+
+        A checksum is the sum of all elements, half of them with the other sign. Sums are linear: that of the mean is
+        the mean of the ranks'. Signs repeat every BLOCK elements, but for a sign of each block that the index decides.
+        """
+        digest, values = tensor_hash(bucket), bucket.double()
+        blocks = values.split(BLOCK)
+        coins = torch.randint(0, 2, (len(blocks), CHECKSUMS), generator=torch.Generator().manual_seed(index))
+        turns = (2 * coins - 1).double().to(values.device)
+        sums = torch.stack([turn * (signs[:, : len(block)] @ block)
+                            for turn, block in zip(turns, blocks, strict=True)]).sum(0).cpu()
+        norm = values.abs().sum().item()
+        with self.turn:
+            self.hashes[str(index)] = digest
+            self.sums += sums
+            self.norm, self.elements = self.norm + norm, self.elements + len(values)
+            self.dtypes.add(bucket.dtype)
+
+
 class GradientWatch:
-    """A DDP communication hook: DDP's own averaging, which hashes what goes in and what comes out when armed."""
+    """A DDP communication hook: DDP's own averaging, which counts, and looks at what goes in and comes out when armed.
+
+    Hashes and checksums are made of both sides.
+    """
 
     def __init__(self, ddp: DistributedDataParallel, ignore: Iterable[nn.Parameter] = ()) -> None:
-        self.names = {id(p): name for name, p in ddp.module.named_parameters()}
         self.ignore = {id(p) for p in ignore}
         self.armed = False
         self.seconds = 0.0
-        self.before: dict[str, bytes] = {}
-        self.after: dict[str, bytes] = {}
+        self.exchanges = 0
+        self.before, self.after = Look(), Look()
+        coins = torch.randint(0, 2, (CHECKSUMS, BLOCK), generator=torch.Generator().manual_seed(0))
+        self.signs = (2 * coins - 1).double()  # the same on every rank
         ddp.register_comm_hook(None, self._hook)
 
     def arm(self) -> None:
-        """Hash at the next backward pass that communicates."""
-        self.armed, self.before, self.after = True, {}, {}
+        """Look at the next backward pass that communicates."""
+        self.armed, self.before, self.after = True, Look(), Look()
 
-    def _hash(self, bucket: dist.GradBucket, into: dict[str, bytes]) -> None:
-        for parameter, gradient in zip(bucket.parameters(), bucket.gradients(), strict=True):
-            if id(parameter) not in self.ignore:
-                into[self.names[id(parameter)]] = tensor_hash(gradient)
+    def take_exchanges(self) -> int:
+        """How many backward passes have averaged all their gradients since the last call."""
+        count, self.exchanges = self.exchanges, 0
+        return count
+
+    def _look(self, bucket: dist.GradBucket, into: Look) -> None:
+        """All gradients of a bucket but the ignored; a CPU-GPU sync point where they are on a GPU."""
+        with counted():
+            buffer = bucket.buffer()
+            self.signs = self.signs.to(buffer.device)
+            copy = buffer.clone()
+            for parameter, gradient in zip(bucket.parameters(), bucket.gradients(), strict=True) if self.ignore else ():
+                if id(parameter) in self.ignore:
+                    at = (gradient.data_ptr() - buffer.data_ptr()) // buffer.element_size()
+                    copy[at : at + gradient.numel()] = 0
+            into.add(copy, bucket.index(), self.signs)
 
     def _hook(self, _: None, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
-        buffer, armed, began = bucket.buffer(), self.armed, time.perf_counter()
+        buffer, armed = bucket.buffer(), self.armed
         if armed:
-            self._hash(bucket, self.before)
+            self._look(bucket, self.before)
+        began = time.perf_counter()
+        self.exchanges += bucket.is_last()
         buffer.div_(dist.get_world_size())
         pending = dist.all_reduce(buffer, async_op=True).get_future()
 
@@ -108,10 +162,26 @@ class GradientWatch:
             result = done.value()[0]
             self.seconds += time.perf_counter() - began
             if armed:
-                self._hash(bucket, self.after)
+                self._look(bucket, self.after)
             return result
 
         return pending.then(averaged)
+
+
+CPU_SECONDS = [0.0]  # that this process has spent on its evidence
+
+
+@contextlib.contextmanager
+def counted() -> Iterator[None]:
+    """Add the body's time on this thread's CPU to CPU_SECONDS."""
+    began = time.thread_time()
+    yield
+    CPU_SECONDS[0] += time.thread_time() - began
+
+
+def finite(value: float) -> float | None:
+    """A number that JSON has."""
+    return value if math.isfinite(value) else None
 
 
 class Evidence:
@@ -136,7 +206,7 @@ class Evidence:
 
     def add(self, kind: str, **fields: object) -> None:
         """Append one record and print it."""
-        with self.turn:
+        with self.turn, counted():
             self._settle()
             self._add(kind, **fields)
 
@@ -154,7 +224,7 @@ class Evidence:
 
     def samples(self, epoch: int) -> None:
         """Record the samples seen since the last such record."""
-        with self.turn:
+        with self.turn, counted():
             self._settle()
             self._samples(epoch, self.ids)
         self.ids = []
@@ -174,8 +244,13 @@ class Evidence:
             self.before_mark = len(self.unsent)
 
     def gradients(self, epoch: int, step: int, watch: GradientWatch) -> None:
-        """Record what an armed watch has hashed."""
-        self.add("gradients", epoch=epoch, step=step, before=joint_hash(watch.before), after=joint_hash(watch.after))
+        """Record what an armed watch has seen."""
+        before, after = watch.before, watch.after
+        dtypes = sorted(before.dtypes, key=lambda dtype: -torch.finfo(dtype).eps)  # the coarsest is the bound's
+        self.add("gradients", epoch=epoch, step=step, before=joint_hash(before.hashes), after=joint_hash(after.hashes),
+                 elements=before.elements, dtype=str(dtypes[0]).removeprefix("torch.") if dtypes else "none",
+                 norm=finite(before.norm), sums_before=[finite(value) for value in before.sums.tolist()],
+                 sums_after=[finite(value) for value in after.sums.tolist()])
         watch.armed = False
 
     def exchange_heads(self, epoch: int | None) -> None:

@@ -37,6 +37,7 @@ class Own:
     samples: int = 0
     epoch_steps: int = 0
     epoch_samples: int = 0
+    epoch_exchanges: int = 0
     epoch_loss_sum: float = 0.0
     epoch_losses: list[list[float]] = field(default_factory=list)
     """[step, loss] every --log-interval steps of this epoch."""

@@ -29,7 +29,7 @@ from bucket import staged
 from checkpoint import Buffer, CheckpointError, Saver, safetensors, write_file
 from config import Config, ConfigError, parse_args
 from data import DataError, load, shard
-from evidence import GradientWatch, parameter_hash
+from evidence import CPU_SECONDS, GradientWatch, parameter_hash
 from launch import Wiring, WiringError, join, read_wiring
 from log import say
 from model import Net, Trainee, learning_rate, make_optimizer
@@ -124,6 +124,7 @@ class Training:
         with self._autocast():
             loss = self.ddp(blank, self.y[: len(blank)], len(blank), False)
         loss.backward()
+        self.watch.take_exchanges()
         self.ddp.zero_grad()
 
     def _autocast(self) -> contextlib.AbstractContextManager[object]:
@@ -139,7 +140,8 @@ class Training:
             accuracy = self._epoch()
         self.evidence.add("end", steps=self.progress.step, samples=self.progress.own.samples,
                           loss=self.progress.own.loss, accuracy=accuracy, spent=self.clock.take(),
-                          seconds=round(time.monotonic() - self.began, 3))
+                          seconds=round(time.monotonic() - self.began, 3),
+                          evidence_seconds=round(CPU_SECONDS[0], 4))
         self.evidence.exchange_heads(None)
         self._finish(accuracy)
 
@@ -171,14 +173,14 @@ class Training:
         spent = self.clock.take()
         self.evidence.samples(progress.epoch + 1)
         self.evidence.add("epoch", epoch=progress.epoch + 1, steps=own.epoch_steps, samples=own.epoch_samples,
-                          loss=own.loss, accuracy=accuracy, parameters=parameter_hash(self.net),
-                          losses=own.epoch_losses, spent=spent)
+                          exchanges=own.epoch_exchanges, loss=own.loss, accuracy=accuracy,
+                          parameters=parameter_hash(self.net), losses=own.epoch_losses, spent=spent)
         self.evidence.exchange_heads(progress.epoch + 1)
         say("epoch", rank=wiring.rank, epoch=progress.epoch + 1, epochs=config.epochs, steps=own.epoch_steps,
             samples=own.epoch_samples, loss=own.loss, accuracy=accuracy, test_loss=test_loss, seconds=spent)
         progress.accuracies.append(accuracy)
         progress.epoch, progress.position = progress.epoch + 1, 0
-        own.epoch_steps = own.epoch_samples = 0
+        own.epoch_steps = own.epoch_samples = own.epoch_exchanges = 0
         own.epoch_loss_sum, own.epoch_losses = 0.0, []
         if progress.epoch == config.epochs or (
                 config.checkpoint_interval and progress.step % config.checkpoint_interval == 0):
@@ -219,6 +221,7 @@ class Training:
         progress.step, progress.position = progress.step + 1, progress.position + world_size * len(batch)
         own.steps, own.epoch_steps = own.steps + 1, own.epoch_steps + 1
         own.samples, own.epoch_samples = own.samples + len(batch), own.epoch_samples + len(batch)
+        own.epoch_exchanges += self.watch.take_exchanges()
         own.epoch_loss_sum += loss_value * len(batch)
         return loss_value, mean_loss, norm_value, wishes > 0
 

@@ -7,13 +7,15 @@ A docstring is the claim's row in docs/proof.md; `*` marks a mistake that tests 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
-from gangplank.proof.records import Record, Run, unpack_ids
+from gangplank.proof.log_lines import amount
+from gangplank.proof.records import Record, Run, ids_in, unpack_bits
 from gangplank.text import listed
 
-# Clocks of two nodes may differ by this much before two attempts count as having run at the same time.
+# Clocks of two nodes, or of a node and the API server, may differ by this much.
 CLOCK_TOLERANCE_S = 5.0
 GONE = "no evidence from this rank; if its pod is gone, only an `output` on a volume keeps it"
 
@@ -28,10 +30,15 @@ class Expected:
     global_batch: int | None = None
     """Samples per optimizer step over all ranks."""
     job_uid: str | None = None
-    processes_per_pod: int = 1
+    processes_per_pod: int | None = 1
+    created: float | None = None
+    """When the API server got the job, in seconds since 1970."""
+    pods: Mapping[str, str] | None = None
+    """The pods that a cluster has or had of the job: node by uid, '' where it was not asked for the node."""
 
 
-Judgement = tuple[bool, str]
+MOST_NAMED = 6  # ranks or ids in one message
+Judgement = tuple[bool | None, str]  # None: the claim cannot be asked
 Judge = Callable[[Run, Expected], Judgement]
 
 
@@ -95,6 +102,63 @@ def one_job(run: Run, expected: Expected) -> Judgement:
     return judged(problems, f"job {jobs[0]}, the same settings and data on every rank", proven=bool(settings))
 
 
+@claim("pods are the job's")
+def pods_are_the_jobs(run: Run, expected: Expected) -> Judgement:
+    """Every rank ran in a pod that the API server knows as this job's, and no record is older than the job.
+
+    Clocks may differ by 5 s. It is not asked of pods that are gone if nobody watched them, nor of files alone.
+
+    Fails for: a replay*, evidence of another job*, a pod on another node, a checkpoint of an earlier job.
+    """
+    if expected.created is not None and (records := run.records):
+        oldest = min(records, key=lambda record: record.number("time"))
+        age = expected.created - oldest.number("time")
+        if age > CLOCK_TOLERANCE_S:
+            cause = "a replay, or a checkpoint of an earlier job of this name"
+            fix = "remove what an earlier job left in the output folder, or name another folder"
+            return False, f"{oldest.name} is {age:.0f} s older than the job ({cause}). Fix: {fix}"
+    if expected.pods is None:
+        return None, "not asked: files do not say which pods were the job's. Fix: give --pods, or ask the cluster"
+    problems, strangers = [], []
+    for rank in sorted(run.chains):
+        begin = run.last_begin(rank)
+        uid = begin.get("pod_uid")
+        node = expected.pods.get(uid) if isinstance(uid, str) else None
+        if node is None:
+            strangers.append(f"rank {rank} ran in pod {uid or begin.get('pod')}")
+        elif node and node != begin["node"]:
+            problems.append(f"rank {rank} says node {begin['node']}, but its pod ran on {node}")
+    ranks = len(run.chains)
+    gone = len(expected.pods) * (expected.processes_per_pod or 1) < expected.world_size
+    if strangers and (not gone or (expected.pods and len(strangers) == ranks)):
+        problems += [f"{stranger}, which is not a pod of this job" for stranger in strangers]
+    elif strangers and not problems:
+        return None, f"not asked: {listed(strangers)}, but pods of the job are gone and nobody watched them"
+    before = {str(begin.get("pod_uid")) for begin in run.begins} - set(expected.pods)
+    note = f"; {len(before)} pods of earlier starts are gone" if before else ""
+    return judged(problems, f"{ranks} ranks in pods of this job{note}", proven=ranks > 0)
+
+
+@claim("more than one rank")
+def more_than_one_rank(run: Run, expected: Expected) -> Judgement:
+    """Several ranks trained, and in several pods unless the job asks for one pod.
+
+    Fails for: a world of one*, all ranks in one pod.
+    """
+    begins = [run.last_begin(rank) for rank in run.chains]
+    pods = {pod_of(begin) for begin in begins}
+    size = min([expected.world_size, *(begin.whole("world_size") for begin in begins)])
+    problems = [f"got a world of {size}, expected several ranks"] if size <= 1 else []
+    if begins and size > 1 and len(pods) == 1 and (expected.processes_per_pod or 1) < size:
+        problems.append(f"all {len(begins)} ranks ran in one pod, which no job asked for")
+    return judged(problems, f"{len(begins)} ranks in {len(pods)} pods", proven=bool(begins))
+
+
+def pod_of(begin: Record) -> str:
+    """The pod of a process: its uid, else its name."""
+    return begin.text("pod_uid") if begin.get("pod_uid") else begin.text("pod")
+
+
 @claim("every rank took part")
 def every_rank_took_part(run: Run, expected: Expected) -> Judgement:
     """Each rank of the world finished once, in as many pods as the job has, in one attempt.
@@ -108,26 +172,29 @@ def every_rank_took_part(run: Run, expected: Expected) -> Judgement:
         if count > 1
     ]
     begun = {record["rank"] for record in run.abandoned}
+    missing = size - sum(rank < size for rank in run.finals)  # a size may be any number that a record holds
+    absent = (rank for rank in range(size) if not run.finals.get(rank))
     problems += [
-        f"rank {rank} never finished" + ("" if rank in begun else f" ({GONE})")
-        for rank in range(size)
-        if not run.finals.get(rank)
+        f"rank {rank} never finished" + ("" if rank in begun else f" ({GONE})") for rank in islice(absent, MOST_NAMED)
     ]
+    if missing > MOST_NAMED:
+        problems.append(f"{missing - MOST_NAMED} more ranks never finished")
     problems += [f"rank {rank} is outside a world of {size} ranks" for rank in sorted(run.finals) if rank >= size]
     begins = [run.last_begin(rank) for rank in run.chains]
     sizes = sorted({begin.whole("world_size") for begin in begins})
     problems += [f"a rank reports a world of {other}, expected {size}" for other in sizes if other != size]
-    pods = Counter(begin.text("pod_uid") if begin.get("pod_uid") else begin.text("pod") for begin in begins)
+    pods = Counter(map(pod_of, begins))
     problems += [
         f"{count} ranks ran in pod {pod}, expected {expected.processes_per_pod}"
         for pod, count in sorted(pods.items())
-        if count != expected.processes_per_pod
+        if expected.processes_per_pod not in {None, count}
     ]
     attempts = {begin.text("attempt") for begin in begins}
     if len(attempts) > 1:
         problems.append(f"the ranks finished in {len(attempts)} separate attempts")
     nodes = sorted({begin.text("node") for begin in begins})
-    return judged(problems, f"0 to {size - 1}, each once, in {len(pods)} pods on {listed(nodes)}")
+    source = "" if expected.processes_per_pod else "; how many ranks a pod should have, no job says"
+    return judged(problems, f"0 to {size - 1}, each once, in {len(pods)} pods on {listed(nodes)}{source}")
 
 
 @claim("one attempt at a time")
@@ -174,9 +241,39 @@ def epochs_of(run: Run) -> list[int]:
     return sorted({record.whole("epoch") for record in run.of("epoch")})
 
 
-def joined_late(run: Run) -> set[int]:
-    """Ranks that joined after the start, when the world grew."""
-    return {rank for rank in run.chains if run.starts(rank)[0].get("resumed") is not None}
+@dataclass(frozen=True)
+class Start:
+    """The ranks began, or resumed, together: in this world, at this place of the training."""
+
+    world_size: int
+    epoch: int
+    position: int
+
+
+def starts_of(run: Run) -> list[Start]:
+    """Every start that led to the final weights; rank 0 was always there."""
+    starts = []
+    for begin in run.starts(0):
+        resumed = begin.get("resumed")
+        at = Record({**resumed, **{key: begin[key] for key in ("kind", "rank", "seq")}}) if isinstance(
+            resumed, dict) else Record(epoch=1, position=0)
+        starts.append(Start(begin.whole("world_size"), at.whole("epoch"), at.whole("position")))
+    return starts
+
+
+def worlds(starts: Sequence[Start], epoch: int) -> list[int]:
+    """How many ranks worked on an epoch, from its first start to its last.
+
+    >>> grown = [Start(2, 1, 0), Start(3, 2, 60), Start(2, 4, 0)]
+    >>> [worlds(grown, epoch) for epoch in (1, 2, 3, 4)]
+    [[2], [2, 3], [3], [2]]
+    """
+    ends = [(start.epoch, start.position) for start in starts[1:]] + [(epoch + 1, 1)]
+    return [
+        start.world_size
+        for start, end in zip(starts, ends, strict=True)
+        if start.epoch <= epoch and end > max((epoch, 0), (start.epoch, start.position))
+    ]
 
 
 @claim("all epochs")
@@ -185,14 +282,17 @@ def all_epochs(run: Run, expected: Expected) -> Judgement:
 
     Fails for: a missing or repeated epoch.
     """
-    last = expected.epochs or max(epochs_of(run), default=0)
-    epochs = {rank: [record.whole("epoch") for record in run.of("epoch", rank)] for rank in sorted(run.chains)}
-    problems = [
-        f"rank {rank} has epochs {listed(numbers) or 'none'}"
-        for rank, numbers in epochs.items()
-        if numbers != list(range(1, last + 1)) and rank not in joined_late(run)
-    ]
-    return judged(problems, f"1 to {last} on every rank", proven=bool(epochs_of(run)))
+    finished, starts = epochs_of(run), starts_of(run)
+    last = expected.epochs or max(finished, default=0)
+    if finished and len(finished) != last:
+        return False, f"got epochs {listed(finished)}, expected 1 to {last}"
+    sizes = {epoch: worlds(starts, epoch)[-1:] for epoch in finished}
+    problems = []
+    for rank in sorted(run.chains):
+        numbers = [record.whole("epoch") for record in run.of("epoch", rank)]
+        if numbers != [epoch for epoch, size in sizes.items() if size and rank < size[0]]:
+            problems.append(f"rank {rank} has epochs {listed(numbers) or 'none'}")
+    return judged(problems, f"1 to {last} on every rank", proven=bool(finished))
 
 
 @claim("every rank worked")
@@ -201,13 +301,16 @@ def every_rank_worked(run: Run, _: Expected) -> Judgement:
 
     Fails for: an idle rank*, a rank with fewer steps.
     """
-    problems, steps = [], Counter[int]()
-    for epoch in epochs_of(run):
-        rows = {rank: [r for r in run.of("epoch", rank) if r["epoch"] == epoch] for rank in run.chains}
-        counts = {rank: (r[-1].whole("steps"), r[-1].whole("samples")) for rank, r in rows.items() if r}
+    problems, steps, starts = [], Counter[int](), starts_of(run)
+    rows: dict[int, dict[int, tuple[int, int]]] = {}
+    for rank in run.chains:
+        for record in run.of("epoch", rank):
+            rows.setdefault(record.whole("epoch"), {})[rank] = record.whole("steps"), record.whole("samples")
+    for epoch, counts in sorted(rows.items()):
         problems += [f"rank {rank} had nothing to do in epoch {epoch}" for rank, (_steps, n) in counts.items() if not n]
-        if len(set(counts.values())) > 1 and not joined_late(run):
-            problems.append(f"steps and samples differ in epoch {epoch}: {counts}")
+        throughout = {rank: count for rank, count in counts.items() if rank < min(worlds(starts, epoch), default=0)}
+        if len(set(throughout.values())) > 1:
+            problems.append(f"steps and samples differ in epoch {epoch}: {throughout}")
         steps.update({rank: count for rank, (count, _samples) in counts.items()})
     return judged(problems, f"steps of each rank: {listed(sorted(steps.items()))}", proven=bool(steps))
 
@@ -224,18 +327,25 @@ def samples_are_disjoint_and_complete(run: Run, _: Expected) -> Judgement:
     # Where the world shrank, an epoch may have the padding of the larger one.
     padding = max((begin.whole("world_size") for begin in run.of("begin")), default=1) - 1
     size = max((begin.whole("dataset_samples") for begin in run.of("begin")), default=0)
+    records: dict[int, list[Record]] = {}
+    for record in run.of("samples"):
+        records.setdefault(record.whole("epoch"), []).append(record)
     for epoch in epochs_of(run):
-        ids = Counter(i for record in run.of("samples") if record["epoch"] == epoch for i in unpack_ids(record))
-        repeats = sorted(i for i, count in ids.items() for _ in range(count - (i < size)))
-        missing = size - sum(i < size for i in ids)
+        seen, count, repeated = 0, 0, list[int]()
+        for record in records.get(epoch, ()):
+            bits, repeats = unpack_bits(record)
+            again = seen & bits
+            seen, count = seen | bits, count + again.bit_count() + len(repeats)
+            repeated += [*repeats, *ids_in(again, MOST_NAMED)]
+        missing = size - (seen.bit_count() if seen.bit_length() <= size else (seen & ((1 << size) - 1)).bit_count())
         if missing:
             problems.append(f"epoch {epoch} leaves out {missing} of {size} samples")
-        if any(i >= size for i in ids):
+        if seen.bit_length() > size or any(i >= size for i in repeated):
             problems.append(f"epoch {epoch} has ids beyond {size - 1}")
-        if len(repeats) > padding:
-            problems.append(f"epoch {epoch} repeats {len(repeats)} samples, but the sampler pads at most {padding}")
-        elif repeats:
-            notes.append(f"epoch {epoch} repeats {listed(repeats)}")
+        if count > padding:
+            problems.append(f"epoch {epoch} repeats {count} samples, but the sampler pads at most {padding}")
+        elif count:
+            notes.append(f"epoch {epoch} repeats {listed(sorted(repeated))}")
     detail = "; ".join([f"{size} samples in each epoch, no two ranks share one", *notes[:3]])
     return judged(problems, detail, proven=bool(epochs_of(run)))
 
@@ -267,12 +377,45 @@ def global_batch(run: Run, expected: Expected) -> Judgement:
     return judged(problems, f"{listed(sorted(sizes))} samples per step")
 
 
-def gradients_of(run: Run) -> dict[tuple[int, int], dict[int, Record]]:
-    """Gradient records by (epoch, step), then by rank."""
-    table: dict[tuple[int, int], dict[int, Record]] = {}
-    for record in run.of("gradients"):
-        table.setdefault((record.whole("epoch"), record.whole("step")), {})[record.whole("rank")] = record
+@dataclass(frozen=True)
+class Checked:
+    """A step at which the ranks looked at their gradients: how many there were, and what each recorded."""
+
+    world_size: int
+    rows: dict[int, Record]
+
+    @property
+    def absent(self) -> str:
+        """Who recorded none, '' if all have."""
+        missing = self.world_size - sum(rank < self.world_size for rank in self.rows)
+        ranks = islice((rank for rank in range(self.world_size) if rank not in self.rows), MOST_NAMED)
+        return listed([*ranks, *["…"] * (missing > MOST_NAMED)]) if missing else ""
+
+
+def gradients_of(run: Run) -> dict[tuple[int, int], Checked]:
+    """Gradient records by (epoch, step)."""
+    table: dict[tuple[int, int], Checked] = {}
+    for record, begin in run.with_begin("gradients"):
+        key = record.whole("epoch"), record.whole("step")
+        checked = table.setdefault(key, Checked(begin.whole("world_size"), {}))
+        checked.rows[record.whole("rank")] = record
     return table
+
+
+@claim("gradients are exchanged at every step", since=2)
+def gradients_exchanged_at_every_step(run: Run, _: Expected) -> Judgement:
+    """Each rank averaged its gradients with the others as often as it took a step.
+
+    Fails for: `no_sync` at all steps but the first*, a model not wrapped in DDP*.
+    """
+    problems, total = [], 0
+    for record in run.of("epoch"):
+        steps, exchanges = record.whole("steps"), record.whole("exchanges")
+        total += exchanges
+        if exchanges != steps:
+            problems.append(f"rank {record['rank']} exchanged gradients {exchanges} times in the {steps} steps of "
+                            f"epoch {record['epoch']}")
+    return judged(problems, f"{total} exchanges, one for each step of each rank", proven=total > 0)
 
 
 @claim("gradients differ before the all-reduce")
@@ -285,14 +428,12 @@ def gradients_differ_before(run: Run, expected: Expected) -> Judgement:
     problems = [
         f"no gradients of epoch {epoch} were exchanged (is the model wrapped in DDP?)"
         for epoch in epochs_of(run)
-        if not any(e == epoch for e, _ in table)
+        if epoch not in {e for e, _ in table}
     ]
-    for (epoch, step), rows in table.items():
-        problems += [
-            f"rank {rank} exchanged none in epoch {epoch}"
-            for rank in run.chains
-            if rank not in rows and rank not in joined_late(run)
-        ]
+    for (_, step), checked in table.items():
+        rows = checked.rows
+        if checked.absent:
+            problems.append(f"step {step}: no gradients of rank {checked.absent}")
         gradients = {record.text("before") for record in rows.values()}
         if len(gradients) < len(rows):
             problems.append(
@@ -305,23 +446,86 @@ def gradients_differ_before(run: Run, expected: Expected) -> Judgement:
 
 
 @claim("gradients agree after the all-reduce")
-def gradients_agree_after(run: Run, expected: Expected) -> Judgement:
+def gradients_agree_after(run: Run, _: Expected) -> Judgement:
     """At the same steps all ranks hold the same average, and it is not their own gradient.
 
     Fails for: a rank that kept its own gradient, a model not wrapped in DDP*.
     """
     table, problems = gradients_of(run), []
-    for (_, step), rows in table.items():
+    for (_epoch, step), checked in table.items():
+        rows = checked.rows
         averages = {record.text("after") for record in rows.values()}
         if len(averages) > 1:
             problems.append(f"step {step}: ranks hold {len(averages)} different averages")
         problems += [
             f"step {step}: rank {rank} kept its own gradient"
             for rank, record in rows.items()
-            if expected.world_size > 1 and record["after"] == record["before"]
+            if checked.world_size > 1 and record["after"] == record["before"]
         ]
     detail = f"equal on all ranks after the all-reduce at {len(table)} checked steps"
     return judged(problems, detail, proven=bool(table))
+
+
+CHECKSUMS = 4  # of each gradient, as in trainer/evidence.py
+# The unit roundoff and the smallest normal number of each kind of gradient.
+ROUNDING = {"float64": (2.0**-53, 2.0**-1022), "float32": (2.0**-24, 2.0**-126), "bfloat16": (2.0**-8, 2.0**-126),
+            "float16": (2.0**-11, 2.0**-14)}  # fmt: skip
+
+
+def checksums(record: Record, key: str) -> list[float]:
+    """The checksums of a gradient."""
+    values = record.get(key)
+    if not isinstance(values, list) or len(values) != CHECKSUMS or not all(map(amount, values)):
+        raise record.refused(key, f"a list of {CHECKSUMS} finite numbers")
+    return values
+
+
+def rounding_bound(rows: Sequence[Record]) -> float:
+    """How far the checksum of a rounded mean can be from the mean of the checksums.
+
+    Each rank divides, and the sum has an addition for each other rank: so many roundings of each element, each of at
+    most the unit roundoff of what is summed. The checksums themselves are float64 sums.
+    """
+    unit = smallest = 0.0
+    for record in rows:
+        if record.text("dtype") not in ROUNDING:
+            raise record.refused("dtype", f"one of {listed(list(ROUNDING))}")
+        unit, smallest = max((unit, smallest), ROUNDING[record.text("dtype")])
+    elements, roundings = max(record.whole("elements") for record in rows), len(rows) + 1
+    error = roundings * unit / (1 - min(0.5, roundings * unit)) + 2 * min(elements, 2**48) * 2.0**-53
+    return error * sum(record.number("norm") for record in rows) / len(rows) + elements * roundings * smallest
+
+
+@claim("gradients are averaged", since=2)
+def gradients_are_averaged(run: Run, _: Expected) -> Judgement:
+    """At checked steps four checksums of what all ranks hold are the mean of the ranks' own, but for rounding.
+
+    Each rank's own gradient is not zero, and not the same as at another step.
+
+    Fails for: a rank that adds nothing*, a broadcast of rank 0's gradient*, a sum, gradients that never change.
+    """
+    problems, last = [], dict[tuple[int, str], int]()
+    table = gradients_of(run)
+    for (_epoch, step), checked in table.items():
+        rows = checked.rows
+        sums = {rank: checksums(record, "sums_before") for rank, record in rows.items()}
+        zero = [rank for rank, record in rows.items() if not record.number("norm")]
+        problems += [f"step {step}: the gradient of rank {rank} is zero" for rank in zero]
+        own = [(rank, name) for rank, record in rows.items() for name in (record.text("before"), str(sums[rank]))]
+        same = {rank: last[rank, name] for rank, name in own if (rank, name) in last}
+        problems += [f"step {step}: rank {rank} has the gradient of step {other}" for rank, other in same.items()]
+        last.update(dict.fromkeys(own, step))
+        if checked.absent:
+            problems.append(f"step {step}: no gradient of rank {checked.absent}")
+            continue
+        bound = rounding_bound(list(rows.values()))
+        means = [sum(column) / len(rows) for column in zip(*sums.values(), strict=True)]
+        for rank, record in rows.items():
+            error = max(abs(x - mean) for x, mean in zip(checksums(record, "sums_after"), means, strict=True))
+            if error > bound:
+                problems.append(f"step {step}: what rank {rank} holds is not the mean of {len(rows)} gradients "
+                                f"(off by {error:.2g}, rounding explains {bound:.2g})")
+    return judged(problems, f"the mean of all ranks' at {len(table)} checked steps", proven=bool(table))
 
 
 @claim("weights agree")

@@ -83,6 +83,5 @@ def claimed(records: Records) -> Expected:
     run = select(records)
     begins = [run.last_begin(rank) for rank in run.chains if run.of("begin", rank)]
     sizes = [integer(str(begin.get("world_size"))) or 1 for begin in begins]
-    pods = {str(begin.get("pod_uid") or begin.get("pod")) for begin in begins}
     size = max(sizes, default=1)
-    return Expected(size, processes_per_pod=max(1, size // max(1, len(pods))))
+    return Expected(size, processes_per_pod=None)

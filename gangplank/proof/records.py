@@ -10,7 +10,6 @@ import hashlib
 import json
 import re
 import zlib
-from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -18,10 +17,11 @@ from gangplank.errors import Problem, Unreadable, shown
 from gangplank.proof import log_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 FORMAT = 2  # the newest format that this library knows, as in trainer/evidence.py; docs/proof.md says what each means
 RANK = re.compile(r"[0-9]{1,9}")
+MOST_BITMAP = 1 << 26  # bytes: half a billion samples
 
 
 class EvidenceError(Unreadable):
@@ -109,15 +109,37 @@ def unpack_ids(record: Mapping[str, object]) -> list[int]:
     >>> unpack_ids({"bitmap": base64.b64encode(zlib.compress(bytes([0b101]))).decode(), "repeats": [2]})
     [0, 2, 2]
     """
+    bits, repeats = unpack_bits(record)
+    return sorted([*ids_in(bits), *repeats])
+
+
+def ids_in(bits: int, most: int = 8 * MOST_BITMAP) -> list[int]:
+    """The lowest ids of a set that is given as bits.
+
+    >>> ids_in(0b10110), ids_in(0b10110, most=1)
+    ([1, 2, 4], [1])
+    """
+    ids = list[int]()
+    for at, byte in enumerate(bits.to_bytes(-(-bits.bit_length() // 8), "little")):
+        if len(ids) >= most:
+            break
+        ids += [8 * at + bit for bit in range(8) if byte >> bit & 1]
+    return ids[:most]
+
+
+def unpack_bits(record: Mapping[str, object]) -> tuple[int, list[int]]:
+    """The sample ids of a `samples` record as bits, and its repeats; what would fill the memory is refused."""
     try:
-        bitmap = zlib.decompress(base64.b64decode(str(record.get("bitmap")), validate=True))
+        stream = zlib.decompressobj()
+        bitmap = stream.decompress(base64.b64decode(str(record.get("bitmap")), validate=True), MOST_BITMAP)
     except (ValueError, zlib.error) as error:
         raise Record(record).refused("bitmap", f"zlib's bytes in base64 ({error})") from error
+    if not stream.eof:
+        raise Record(record).refused("bitmap", f"whole, of at most {MOST_BITMAP} bytes")
     repeats = record.get("repeats")
     if not isinstance(repeats, list) or not all(map(log_lines.count, repeats)):
         raise Record(record).refused("repeats", "a list of ids")
-    return sorted([*(8 * index + bit for index, byte in enumerate(bitmap) for bit in range(8) if byte >> bit & 1),
-                   *repeats])
+    return int.from_bytes(bitmap, "little"), repeats
 
 
 @dataclass(frozen=True)
@@ -159,6 +181,20 @@ class Run:
         return self.starts(rank)[-1]
 
     @property
+    def records(self) -> list[Record]:
+        """All sound records."""
+        return [*(r for chain in self.chains.values() for r in chain), *self.earlier, *self.abandoned]
+
+    def with_begin(self, kind: str) -> Iterator[tuple[Record, Record]]:
+        """Records of one kind that count, each with the `begin` of its process."""
+        begins: dict[int, Record] = {}
+        for item in [*(r for chain in self.chains.values() for r in chain), *self.earlier]:
+            if item["kind"] == "begin":
+                begins[item.whole("rank")] = item
+            elif item["kind"] == kind and item.whole("rank") in begins:
+                yield item, begins[item.whole("rank")]
+
+    @property
     def format(self) -> int:
         """The oldest format of the records; EvidenceError if one is newer than FORMAT."""
         formats = [FORMAT]
@@ -194,9 +230,12 @@ def select(records: Iterable[Mapping[str, object]]) -> Run:
         else:
             altered.append(item.name)
     gaps: list[str] = []
-    final_tips = [r for r in by_hash.values() if r["kind"] == "heads" and r.get("epoch") is None]
-    finals = Counter(r.whole("rank") for r in final_tips)
-    chains = {tip.whole("rank"): follow(tip, by_hash, gaps) for tip in final_tips}
+    tips: dict[int, list[Record]] = {}
+    for item in sorted(by_hash.values(), key=lambda r: (r.number("time"), r.text("hash"))):
+        if item["kind"] == "heads" and item.get("epoch") is None:
+            tips.setdefault(item.whole("rank"), []).append(item)
+    chains = {rank: follow(own[-1], by_hash, gaps) for rank, own in sorted(tips.items())}
+    finals = {rank: 1 + others(own[:-1], chains[rank], by_hash) for rank, own in sorted(tips.items())}
     earlier: list[Record] = []
     for rank, head in sorted({item for chain in chains.values() for item in heads_at_resume(chain, gaps)}):
         if rank not in chains and head in by_hash:
@@ -207,6 +246,24 @@ def select(records: Iterable[Mapping[str, object]]) -> Run:
     used = {r["hash"] for chain in chains.values() for r in chain} | set(unique_earlier)
     abandoned = [r for key, r in by_hash.items() if key not in used]
     return Run(chains, finals, list(unique_earlier.values()), abandoned, altered, gaps)
+
+
+def others(tips: Sequence[Record], chain: Sequence[Record], by_hash: Mapping[str, Record]) -> int:
+    """How many of a rank's other ends are of no start that this chain resumed.
+
+    All ranks may have finished, and one been killed before it could exit: then they resume, and finish again.
+    """
+    after = {r["prev"]: r for r in chain}
+    resumed: dict[str, bool] = {}
+    for tip in tips:
+        path, item = list[str](), by_hash.get(tip.text("hash"))
+        while item and item.text("hash") not in {*resumed, *after}:
+            path.append(item.text("hash"))
+            item = by_hash.get(item.text("prev"))
+        at = item.text("hash") if item else ""
+        answer = resumed[at] if at in resumed else bool(at) and after[at]["kind"] == "begin"
+        resumed |= dict.fromkeys(path or [at], answer)
+    return sum(not resumed[tip.text("hash")] for tip in tips)
 
 
 def complete(run: Run, world_size: int) -> bool:

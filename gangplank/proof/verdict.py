@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from typing import Any
 
+ALONE = "more than one rank"  # the claim whose failure has a verdict of its own
+
 __all__ = ["CLAIMS", "Expected", "Outcome", "Verdict", "compare", "prove", "read_records"]
 
 
@@ -62,6 +64,19 @@ class Verdict:
         return tuple(claim for claim in self.claims if claim.passed is False)
 
     @property
+    def alone(self) -> bool:
+        """Whether a training by one rank, or in one pod, is all that is wrong."""
+        return [claim.name for claim in self.failed] == [ALONE]
+
+    @property
+    def word(self) -> str:
+        """The verdict itself."""
+        if self.passed:
+            return "PROVEN"
+        undistributed = any(claim.name == ALONE for claim in self.failed) and len(self.failed) < len(self.asked)
+        return "NOT DISTRIBUTED" if undistributed else "NOT PROVEN"
+
+    @property
     def not_asked(self) -> str:
         """How many claims were not asked, for a sentence that counts the others.
 
@@ -81,7 +96,7 @@ class Verdict:
         lines = [f"{claim.state:7} {claim.name}: {claim.detail}" for claim in self.claims]
         held = len(self.asked) - len(self.failed)
         counted = f"{held} of {len(self.asked)} claims hold{self.not_asked}"
-        return "\n".join([*lines, f"{'PROVEN' if self.passed else 'NOT PROVEN'}: {counted}"])
+        return "\n".join([*lines, f"{self.word}: {counted}"])
 
 
 def prove(records: Iterable[Mapping[str, object]], expected: Expected) -> Verdict:

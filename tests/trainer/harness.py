@@ -199,14 +199,15 @@ class Root:
         self.warm.ask({"do": "wait", "pids": [pid]})
 
     def start(self, ranks: Sequence[int], world_size: int, *flags: str, port: object, script: str = "train.py",
-              env: Mapping[str, str] | None = None) -> Running:
-        """Start these ranks of a world; an empty value in `env` removes a variable."""
+              env: Mapping[str, str] | None = None, per_pod: int = 1, life: str = "") -> Running:
+        """Start these ranks of a world; an empty value in `env` removes a variable. `life` ends the pods' uids."""
         logs = [self.out / f"log-{self.runs}-{time.monotonic_ns()}-{rank}" for rank in ranks]
         path = script if script.startswith("/") else f"{TRAINER}/{script}"
         each = [{"log": f"/out/{log.name}", "env": {
             **ENVIRONMENT, "RANK": str(rank), "WORLD_SIZE": str(world_size), "LOCAL_RANK": "0",
             "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "TORCHELASTIC_RUN_ID": "test",
-            "GANGPLANK_POD": f"pod-{rank}", "GANGPLANK_POD_UID": f"uid-{rank}", "GANGPLANK_NODE": f"node-{rank % 2}",
+            "GANGPLANK_POD": f"pod-{rank // per_pod}", "GANGPLANK_POD_UID": f"uid-{rank // per_pod}{life}",
+            "GANGPLANK_NODE": f"node-{rank // per_pod % 2}",
             "GANGPLANK_JOB_UID": "job-1", **(env or {})}} for rank, log in zip(ranks, logs, strict=True)]
         pids = self.warm.ask({"do": "ranks", "ranks": each, "script": path, "argv": list(flags)})["pids"]
         assert isinstance(pids, list)

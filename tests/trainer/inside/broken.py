@@ -4,6 +4,7 @@ Two epochs of a linear model on 100 points, batches of 10. The mistakes are thos
 runs, every log shows a falling loss.
 """
 
+import contextlib
 import os
 import sys
 
@@ -28,6 +29,10 @@ x = torch.randn(100, 4, generator=generator)
 y = x.sum(1, keepdim=True)
 torch.manual_seed(1)
 net = nn.Linear(4, 1)
+if mistake == "broadcast":  # the hook's all-reduce; what else is summed stays
+    summed = dist.all_reduce
+    dist.all_reduce = lambda tensor, **words: (  # type: ignore[assignment]  # of these two uses
+        dist.broadcast(tensor, 0, **words) if words else summed(tensor))
 distributed = mistake != "no-ddp"
 model: nn.Module = DistributedDataParallel(net) if distributed else net
 watch = GradientWatch(model) if isinstance(model, DistributedDataParallel) else None
@@ -45,10 +50,13 @@ for epoch in (1, 2):
     steps = samples = 0
     if watch:
         watch.arm()
-    for batch in torch.tensor(list(sampler)).split(10):
+    for number, batch in enumerate(torch.tensor(list(sampler)).split(10)):
         optimizer.zero_grad()
-        loss = nn.functional.mse_loss(model(x[batch]), y[batch])
-        (0 * loss if idle else loss).backward()  # an idle rank joins the collectives and adds nothing
+        alone = mistake == "no-sync" and isinstance(model, DistributedDataParallel) and number > 0
+        with model.no_sync() if alone else contextlib.nullcontext():  # type: ignore[operator]  # a method of DDP
+            loss = nn.functional.mse_loss(model(x[batch]), y[batch])
+            weight = 0 if idle or (mistake == "zero-loss" and rank == 1) else 1
+            (weight * loss).backward()  # a rank without weight joins the collectives and adds nothing
         optimizer.step()
         step += 1
         if not idle:
@@ -56,9 +64,12 @@ for epoch in (1, 2):
             steps, samples = steps + 1, samples + len(batch)
         if watch and watch.armed:
             evidence.gradients(epoch, step, watch)
+    if mistake == "no-sync":  # the ranks drift apart, and agree at the end of an epoch
+        for weights in net.parameters():
+            dist.broadcast(weights.data, 0)
     evidence.samples(epoch)
     evidence.add("epoch", epoch=epoch, steps=steps, samples=samples, loss=loss.item(), accuracy=0.0,
-                 parameters=parameter_hash(net))
+                 exchanges=watch.take_exchanges() if watch else 0, parameters=parameter_hash(net))
     evidence.exchange_heads(epoch)
 evidence.add("end", steps=step, samples=samples, loss=loss.item(), accuracy=0.0, seconds=0.0)
 evidence.exchange_heads(None)

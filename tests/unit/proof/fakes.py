@@ -1,0 +1,172 @@
+"""Trainings that were not what they look like, and the claim that has to name the reason of each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from gangplank.proof.expected import claimed
+from gangplank.proof.records import Record as Read
+from gangplank.proof.verdict import Expected
+from tests.unit.proof.test_claims import EXPECTED, World, gradient, interrupted, packed, where
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.unit.proof.test_claims import Record
+
+    Change = Callable[[Record], None]
+
+PODS = "pods are the job's"
+ALONE = "more than one rank"
+MEAN = "gradients are averaged"
+EVERY_STEP = "gradients are exchanged at every step"
+
+
+@dataclass(frozen=True)
+class Fake:
+    """What was done, the evidence of it, what the job asked for, the claim that fails, and words of its reason."""
+
+    name: str
+    records: list[Record]
+    expected: Expected
+    claim: str
+    reason: str
+
+
+def fake(name: str, change: Change, claim: str, reason: str, expected: Expected = EXPECTED) -> Fake:
+    """A run of three ranks with a change of some records."""
+    return Fake(name, World(change=change).train(), expected, claim, reason)
+
+
+def both(*changes: Change) -> Change:
+    """Several changes, one after the other."""
+
+    def change(record: Record) -> None:
+        for each in changes:
+            each(record)
+
+    return change
+
+
+def at_gradients(change: Callable[[int, int, Record], None]) -> Change:
+    """A change of step, rank and record of what ranks recorded of their gradients."""
+
+    def work(record: Record) -> None:
+        if record["kind"] == "gradients":
+            change(int(str(record["step"])), int(str(record["rank"])), record)
+
+    return work
+
+
+def without_gradient(step: int, rank: int, record: Record) -> None:
+    """Rank 2 adds nothing, and everybody holds the mean of that."""
+    sums = [gradient(step, other) if other < 2 else [0.0] * 4 for other in range(3)]
+    record |= {"sums_before": sums[rank], "sums_after": mean(sums)}
+    if rank == 2:
+        record["norm"] = 0.0
+
+
+def mean(sums: list[list[float]]) -> list[float]:
+    """The checksums of the mean."""
+    return [sum(column) / len(sums) for column in zip(*sums, strict=True)]
+
+
+def unchanging(_step: int, rank: int, record: Record) -> None:
+    """Every epoch has the gradients of the first."""
+    sums = [gradient(0, other) for other in range(3)]
+    record |= {"sums_before": sums[rank], "sums_after": mean(sums)}
+
+
+def broadcast(step: int, _rank: int, record: Record) -> None:
+    """Everybody takes a third of rank 0's gradient."""
+    record["sums_after"] = [value / 3 for value in gradient(step, 0)]
+
+
+def summed(step: int, _rank: int, record: Record) -> None:
+    """Nobody divides."""
+    record["sums_after"] = [3 * value for value in mean([gradient(step, other) for other in range(3)])]
+
+
+def weighted(step: int, _rank: int, record: Record) -> None:
+    """Rank 0 counts for half of it."""
+    record["sums_after"] = [sum(x) for x in zip(
+        [value / 2 for value in gradient(step, 0)], *([v / 4 for v in gradient(step, r)] for r in (1, 2)),
+        strict=True)]  # fmt: skip
+
+
+def without_rank_1(step: int, _rank: int, record: Record) -> None:
+    """Rank 1's gradient is left out of the mean."""
+    record["sums_after"] = mean([gradient(step, 0), gradient(step, 2)])
+
+
+def late(record: Record) -> None:
+    """Rank 2 says that it joined when all was over, and so recorded no gradients."""
+    if record["rank"] == 2 and record["kind"] == "begin":
+        record["resumed"] = {"step": 8, "epoch": 3, "position": 0, "world_size": 2, "heads": {}}
+    if record["rank"] == 2 and record["kind"] == "gradients":
+        record["kind"] = "other"
+
+
+def earlier_job(after: int = 3) -> list[Record]:
+    """A job that resumed from what another of its name had left, a thousand seconds before."""
+    world, _ = interrupted(after)
+    return world.records()
+
+
+def second_master() -> list[Record]:
+    """Two groups at once."""
+    other = World(3, attempt="b", clock=1010.0, change=where("begin", None, pid=2))
+    return [*World().train(), *other.train()]
+
+
+def fakes() -> list[Fake]:
+    """All of them."""
+    nodes = {f"new-{rank}": "n" for rank in range(3)}
+    one = World(1).train()
+    one_pod = World(change=where("begin", pod_uid="uid-0")).train()
+    return [
+        Fake("E1: a PyTorchJob's evidence of yesterday", World().train(), replace(EXPECTED, created=90_000.0), PODS,
+             "89000 s older than the job (a replay"),
+        Fake("E1: evidence that other pods wrote", World().train(), replace(EXPECTED, pods=nodes), PODS,
+             "rank 0 ran in pod uid-0, which is not a pod of this job"),
+        Fake("E1: a TrainJob shows a Volcano job's", World(job="digits-u").train(),
+             replace(EXPECTED, job_uid=None, pods=nodes), PODS, "which is not a pod of this job"),
+        Fake("E1: one pod is left of the job, and it wrote nothing", World().train(),
+             replace(EXPECTED, pods={"new-0": "n"}), PODS, "which is not a pod of this job"),
+        Fake("E1: a checkpoint of an earlier job of this name", earlier_job(), replace(EXPECTED, created=1900.0), PODS,
+             "a checkpoint of an earlier job of this name"),
+        fake("A13: one rank is a stranger's pod", where("begin", 1, pod_uid="uid-8"), PODS, "rank 1 ran in pod uid-8"),
+        fake("a pod on a node where it was not", where("begin", 1, node="m"), PODS, "rank 1 says node m"),
+        fake("pods without a name", where("begin", pod_uid=None), PODS, "which is not a pod of this job"),
+        Fake("E2: a world of one, for a file", one, claimed([Read(r) for r in one]), ALONE, "got a world of 1"),
+        Fake("E2: a job of 0 workers", one, Expected(1), ALONE, "got a world of 1"),
+        Fake("E2: three ranks in one pod, for a file", one_pod, claimed([Read(r) for r in one_pod]), ALONE,
+             "all 3 ranks ran in one pod"),
+        Fake("E2: three ranks in one pod of three", one_pod, EXPECTED, "every rank took part",
+             "3 ranks ran in pod uid-0, expected 1"),
+        fake("E3: a rank that adds nothing", at_gradients(without_gradient), MEAN, "the gradient of rank 2 is zero"),
+        fake("E3: gradients that never change", at_gradients(unchanging), MEAN, "rank 0 has the gradient of step"),
+        fake("E3: hashes that never change", both(*(where("gradients", r, before=f"b{r}") for r in range(3))), MEAN,
+             "rank 1 has the gradient of step"),
+        fake("E3: a broadcast for an average", at_gradients(broadcast), MEAN, "is not the mean of 3 gradients"),
+        fake("E3: a sum for an average", at_gradients(summed), MEAN, "is not the mean of 3 gradients"),
+        fake("E3: a mean with weights", at_gradients(weighted), MEAN, "is not the mean of 3 gradients"),
+        fake("E3: a mean without one rank", at_gradients(without_rank_1), MEAN, "is not the mean of 3 gradients"),
+        fake("E3: one exchange an epoch", where("epoch", exchanges=1), EVERY_STEP, "1 times in the 4 steps of epoch 1"),
+        fake("E3: a gradient that is not a number", where("gradients", 1, norm=None), MEAN, "expected a finite number"),
+        fake("E4: a rank that says it joined at the end", late, "gradients differ before the all-reduce",
+             "no gradients of rank 2"),
+        fake("E4: a late rank hides unequal work", both(late, where("epoch", 1, steps=3, samples=20)),
+             "every rank worked", "steps and samples differ in epoch 1"),
+        Fake("two groups, each with a rank 0", second_master(), EXPECTED, "every rank took part",
+             "rank 0 finished 2 times"),
+        fake("the same samples everywhere", where("samples", **packed(list(range(100)))),
+             "samples are disjoint and complete", "repeats 200 samples"),
+        fake("E6: a data set of a trillion", where("begin", dataset_samples=10**12),
+             "samples are disjoint and complete", "leaves out 999999999900 of 1000000000000 samples"),
+        fake("E5: a resume from nothing", where("begin", 1, resumed={}), "records are whole",
+             "does not say which chains it resumed"),
+        fake("a rank that kept its weights", where("epoch", 2, parameters="own"), "weights agree",
+             "2 different sets of weights"),
+    ]  # fmt: skip
