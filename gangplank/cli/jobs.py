@@ -84,7 +84,7 @@ def status(args: argparse.Namespace) -> int:
         return terminal.OK
     job, _ = locate(kube, args)
     meta = job["metadata"]
-    pods = kube.pods(meta["namespace"], meta["name"])
+    pods = kube.pods(job)
     print(f"{meta['name']} in {meta['namespace']} on {backend_of(job)}: {plain(phase(job).name)}")
     rows = [("POD", "RANK", "NODE", "PHASE", "RESTARTS", "WHY"), *map(pod_status, pods)]
     print(table(rows, colour=terminal.coloured(sys.stdout)) if pods else "no pods yet")
@@ -144,9 +144,7 @@ def logs(args: argparse.Namespace) -> int:
     kube = Kube(args.kubeconfig, args.context)
     job, _ = locate(kube, args)
     meta, colour = job["metadata"], terminal.coloured(sys.stdout)
-    pods = [
-        pod for pod in kube.pods(meta["namespace"], meta["name"]) if args.rank is None or rank_of(pod) == args.rank
-    ]
+    pods = [pod for pod in kube.pods(job) if args.rank is None or rank_of(pod) == args.rank]
     if not pods:
         got = "no pod" if args.rank is None else f"no pod of rank {args.rank}"
         fix = f"try again once `gangplank status {meta['name']} -n {meta['namespace']}` shows it"

@@ -120,6 +120,9 @@ def add_evidence_command(commands: Any, name: str, summary: str) -> None:
     add_job(command, optional=True)
     place = "the folder of the job's `output`, its evidence.jsonl, or saved logs of all ranks"
     command.add_argument("--file", metavar="PATH", help=f"{place}; asks no cluster")
+    command.add_argument("--world-size", metavar="N", type=whole_number, help="with --file: how many ranks there were")
+    pods = "uids with commas, or a file from kubectl get pods -o json"
+    command.add_argument("--pods", metavar="PODS", help=f"with --file: the pods of the job; {pods}")
     if name == "report":
         command.add_argument("-o", "--output", metavar="FILE", help="default: JOB-report.html")
         command.add_argument("--tensorboard", metavar="DIR", help="also write TensorBoard files here, a run per rank")

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gangplank.cli import inputs, terminal
 from gangplank.cli.jobs import locate
 from gangplank.cluster.client import Kube
-from gangplank.cluster.evidence import from_cluster
+from gangplank.cluster.evidence import from_cluster, known
 from gangplank.errors import Problem, Unreadable
-from gangplank.proof.expected import EVIDENCE, claimed, expected, job_uid
+from gangplank.proof.expected import EVIDENCE, claimed, expected
 from gangplank.proof.verdict import prove, read_records
 from gangplank.reading import files
 
@@ -67,16 +68,37 @@ def refusal(name: str, records: Records, verdict: Verdict) -> str:
 def evidence(args: argparse.Namespace) -> tuple[str, Records, Expected]:
     """A job's name, its evidence, and what the evidence must show."""
     if args.file:
-        return from_file(Path(args.file), args.job)
+        name, records, expectation = from_file(Path(args.file), args.job)
+        return name, records, replace(expectation, **named(args))
+    if args.world_size or args.pods:
+        option = "--world-size" if args.world_size else "--pods"
+        raise terminal.UsageError(f"{args.command}: {option} is for --file; a cluster knows it")
     if not args.job:
         fix = f"gangplank {args.command} digits"
         raise terminal.UsageError(str(Problem("JOB", "nothing", "a job file, the name of a job, or --file", fix)))
     kube = Kube(args.kubeconfig, args.context)
     job, submitted = locate(kube, args)
     manifest = submitted[-1] if submitted else job  # a file is what the user wants, a live job only what was submitted
-    expectation = replace(expected(manifest), job_uid=job_uid(job))
-    records = from_cluster(kube.patient(terminal.note), job, expectation.world_size)
+    pods = kube.pods(job)
+    expectation = known(expected(manifest), job, pods)
+    records = from_cluster(kube.patient(terminal.note), job, pods, expectation.world_size)
     return str(job["metadata"]["name"]), records, expectation
+
+
+def named(args: argparse.Namespace) -> dict[str, Any]:
+    """What a user names because files cannot show it: the size of the world, and the job's pods."""
+    facts: dict[str, Any] = {"world_size": args.world_size} if args.world_size else {}
+    if not args.pods:
+        return facts
+    if not Path(args.pods).is_file():
+        return {**facts, "pods": dict.fromkeys(args.pods.split(","), "")}
+    try:
+        items = json.loads(files.read(args.pods))
+        items = items.get("items", [items])
+        return {**facts, "pods": {pod["metadata"]["uid"]: pod["spec"].get("nodeName", "") for pod in items}}
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        fix = "write it with: kubectl get pods -l gangplank.dev/job=JOB -o json"
+        raise Unreadable(str(Problem(args.pods, "something else", "a list of pods as JSON", fix))) from None
 
 
 def from_file(place: Path, job: str | None) -> tuple[str, Records, Expected]:

@@ -39,6 +39,8 @@ T = TypeVar("T")
 REVIEW = ("authorization.k8s.io/v1", "SelfSubjectAccessReview")  # everybody may ask for their own rights
 WRITER = "gangplank"  # owner of the fields that we write, for server-side apply
 POLL_S = 0.5
+OWNERS = 4  # levels from a pod to its job: a TrainJob has a JobSet, which has Jobs
+FORBIDDEN, NOT_FOUND = 403, 404
 CONNECT_S = 5  # to connect
 TIMEOUT_S = 30  # without a byte of an answer
 
@@ -93,6 +95,7 @@ class Kube:
             config.load_incluster_config(client_configuration=settings)
             self.api = client.ApiClient(settings)
             self.origin = "this pod's own account"
+        self.owners: dict[tuple[str, str], bool] = {}  # by uid: whether a job owns an object that owns others
         self.groups: dict[str, list[Json]] = {}  # the kinds of an API group, from discovery
         self.refused: Any = client.exceptions.ApiException
         self.patience = Patience()  # none: at a terminal, a missing answer is reported at once
@@ -299,10 +302,34 @@ class Kube:
         items: list[Json] = self.call("GET", path(api_version, kind, namespace), query=query)["items"]
         return items
 
-    def pods(self, namespace: str, name: str) -> list[Json]:
-        """A job's pods in the order of their ranks."""
-        pods = self.items("v1", "Pod", namespace, f"{JOB_LABEL}={name}")
+    def pods(self, job: Json) -> list[Json]:
+        """A live job's pods in the order of their ranks; a label alone does not make a pod the job's."""
+        meta = job["metadata"]
+        pods = self.items("v1", "Pod", meta["namespace"], f"{JOB_LABEL}={meta['name']}")
+        pods = [pod for pod in pods if self._owns(job, pod)]
         return sorted(pods, key=lambda pod: (rank_of(pod) is None, rank_of(pod) or 0, pod["metadata"]["name"]))
+
+    def _owns(self, job: Json, item: Json, levels: int = OWNERS) -> bool:
+        """Whether controllers made an object for this very job: its own, or one of an object that it owns."""
+        meta, uid = item["metadata"], job["metadata"]["uid"]
+        owner = next((owner for owner in meta.get("ownerReferences") or [] if owner.get("controller")), None)
+        if owner is None or levels == 0:
+            return False
+        if owner["uid"] == uid or (owner["apiVersion"], owner["kind"]) == (job["apiVersion"], job["kind"]):
+            return bool(owner["uid"] == uid)
+        if (uid, owner["uid"]) not in self.owners:
+            named = {**owner, "metadata": {"name": owner["name"], "namespace": meta["namespace"]}}
+            try:
+                parent = self.get(self.where(named))
+                same = parent is not None and parent["metadata"]["uid"] == owner["uid"]
+                self.owners[uid, owner["uid"]] = same and self._owns(job, parent or {}, levels - 1)
+            except KubeError as error:
+                if error.status not in {FORBIDDEN, NOT_FOUND}:
+                    raise
+                # Members of a team may not read JobSets; a TrainJob's has the job's name.
+                same = error.status == FORBIDDEN and owner["name"] == job["metadata"]["name"]
+                self.owners[uid, owner["uid"]] = same
+        return self.owners[uid, owner["uid"]]
 
     def log(self, namespace: str, pod: str, container: str = "", last: int = 0) -> list[str]:
         """The lines of a pod's log so far, or only the last ones; logs.py follows one."""

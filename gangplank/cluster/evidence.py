@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import uuid
+from dataclasses import replace
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from gangplank.backends.pod_template import CONTAINER_SECURITY, GPU_TOLERATION, MANAGED_BY, POD_SECURITY, TEAM_LABEL
@@ -16,7 +18,10 @@ from gangplank.proof.records import complete, read_records, select
 from gangplank.wait import late, polls
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from gangplank.cluster.client import Kube
+    from gangplank.proof.claims import Expected
     from gangplank.proof.records import Records
     from gangplank.spec import Json
 
@@ -26,10 +31,21 @@ CLAIM = "persistentVolumeClaim"
 NO_LOG = {400, 404}  # a pod without a log: not started yet, or gone
 
 
-def from_cluster(kube: Kube, job: Json, world_size: int) -> Records:
+def known(expectation: Expected, job: Json, pods: Iterable[Json]) -> Expected:
+    """What a live job's evidence must show, with what the API server knows of the job and has shown of its pods."""
+    nodes = {pod["metadata"]["uid"]: pod["spec"].get("nodeName") or "" for pod in pods}
+    return replace(expectation, job_uid=expected.job_uid(job), created=created(job), pods=nodes)
+
+
+def created(job: Json) -> float | None:
+    """When the API server got a job, in seconds since 1970."""
+    text = job["metadata"].get("creationTimestamp")
+    return datetime.fromisoformat(text).timestamp() if text else None
+
+
+def from_cluster(kube: Kube, job: Json, pods: Iterable[Json], world_size: int) -> Records:
     """From the pods' logs if those of all ranks exist, else from what rank 0 left on the job's volume claim."""
     meta = job["metadata"]
-    pods = kube.pods(meta["namespace"], meta["name"])
     text = "\n".join(log_so_far(kube, meta["namespace"], pod["metadata"]["name"]) for pod in pods)
     return gather(kube, job, read_records(text), world_size)
 

@@ -47,6 +47,7 @@ class JobWatch:
         self.name, self.namespace = manifest["metadata"]["name"], manifest["metadata"]["namespace"]
         self.job: Json = {}
         self.pods: list[Json] = []
+        self.nodes: dict[str, str] = {}  # of every pod that was seen, by uid
         self.failure: tuple[str, str] | None = None
         self.logs: dict[str, Log] = {}  # pod uid/container/restart
         self.records: Records = []
@@ -62,7 +63,10 @@ class JobWatch:
         job = self.kube.find(self.namespace, self.name, [self.kind])
         if job is None:
             return Phase("Failed", f"{self.kind[1]} {self.namespace}/{self.name} does not exist (deleted?)")
-        self.job, self.pods = job, self.kube.pods(self.namespace, self.name)
+        if self.job and job["metadata"]["uid"] != self.job["metadata"]["uid"]:
+            return Phase("Failed", f"{self.kind[1]} {self.namespace}/{self.name} was deleted and submitted again")
+        self.job, self.pods = job, self.kube.pods(job)
+        self.nodes.update({pod["metadata"]["uid"]: pod["spec"].get("nodeName") or "" for pod in self.pods})
         self.failure = self.failure or first_failure(self.pods)  # kept, since the pod itself may be gone at the end
         for pod in self.pods:
             for container in (pod.get("status") or {}).get("containerStatuses") or []:

@@ -19,6 +19,8 @@ class ActionModule(LibraryAction):
     OPTIONS: ClassVar = {
         "manifest": {"type": "dict", "required": True},
         "job_uid": {"type": "str", "required": True},
+        "created": {"type": "float"},
+        "pods": {"type": "dict"},
         "evidence": {"type": "list", "elements": "str", "required": True},
         "page": {"type": "path", "required": True},
     }
@@ -26,7 +28,8 @@ class ActionModule(LibraryAction):
     def act(self, args: dict[str, Any]) -> dict[str, Any]:
         """Convert and call."""
         records = read_records("\n".join(args["evidence"]))
-        expectation = replace(expected(args["manifest"]), job_uid=args["job_uid"] or None)
+        expectation = replace(expected(args["manifest"]), job_uid=args["job_uid"] or None,
+                           created=args["created"], pods=args["pods"])  # fmt: skip
         verdict = prove(records, expectation)
         target, text = Path(args["page"]), page.page(args["manifest"]["metadata"]["name"], records, expectation)
         changed = not target.is_file() or target.read_text(encoding="utf-8") != text
@@ -34,4 +37,5 @@ class ActionModule(LibraryAction):
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_text(text, encoding="utf-8")
         lines = [*verdict.text().splitlines(), f"report: {target}"]
-        return {"changed": changed, "passed": verdict.passed, "lines": lines}
+        alone = expectation.world_size == 1 and verdict.alone  # as the job asked: it trained, and proves nothing more
+        return {"changed": changed, "passed": verdict.passed or alone, "lines": lines}

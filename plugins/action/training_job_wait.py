@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from ansible.utils.display import Display
 from ansible_collections.gangplank.gangplank.plugins.plugin_utils.cluster import KUBECONFIG, ClusterAction
 
-from gangplank.cluster.evidence import gather
+from gangplank.cluster.evidence import created, gather
 from gangplank.cluster.follow import JobWatch, follow
 from gangplank.cluster.progress import table
 from gangplank.errors import KubeError
@@ -41,4 +41,5 @@ class ActionModule(ClusterAction):
         records = gather(self.kube.patient(say), watch.job, watch.records, args["world_size"])
         evidence = [json.dumps(record) for record in records]
         lines = table(rows).splitlines() if rows else []
-        return {"changed": False, "rows": rows, "table": lines, "evidence": evidence, "job_uid": watch.job_uid}
+        return {"changed": False, "rows": rows, "table": lines, "evidence": evidence, "job_uid": watch.job_uid,
+                "created": created(watch.job), "pods": watch.nodes}  # fmt: skip

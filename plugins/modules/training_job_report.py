@@ -17,6 +17,12 @@ options:
     description: The UID that the job's evidence carries.
     type: str
     required: true
+  created:
+    description: When the API server got the job, in seconds since 1970. No record may be older.
+    type: float
+  pods:
+    description: The node of every pod of the job, by the pod's UID. Without it, the ranks' pods are not asked for.
+    type: dict
   evidence:
     description: Records of the ranks, as lines of JSON.
     type: list
@@ -31,7 +37,7 @@ options:
 RETURN = r"""
 ---
 passed:
-  description: Whether every claim holds.
+  description: Whether every claim holds that a job of this size can meet. A job of one rank is not distributed.
   type: bool
   returned: always
 lines:

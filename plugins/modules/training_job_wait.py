@@ -45,4 +45,12 @@ job_uid:
   description: The job's UID, which its evidence carries.
   type: str
   returned: always
+created:
+  description: When the API server got the job, in seconds since 1970.
+  type: float
+  returned: always
+pods:
+  description: The node of every pod of the job that was seen, by the pod's UID.
+  type: dict
+  returned: always
 """

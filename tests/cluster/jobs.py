@@ -136,7 +136,8 @@ class Job:
     def weights(self) -> str:
         """The hash of the final weights, from the evidence on the claim."""
         job = {"apiVersion": KIND[0], "kind": KIND[1], **self.live()}
-        records = evidence.from_cluster(self.kube, job, expected.expected(self.manifest).world_size)
+        size = expected.expected(self.manifest).world_size
+        records = evidence.from_cluster(self.kube, job, self.kube.pods(job), size)
         epochs = [record for record in records if record["kind"] == "epoch"]
         return str(max(epochs, key=lambda record: int(str(record["epoch"])))["parameters"])
 

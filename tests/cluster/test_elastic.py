@@ -129,7 +129,8 @@ def test_two_workers_become_three_and_two_again(job: Elastic) -> None:
     assert [event["world_size_before"] for event in resumes] == [2, 3]
     assert f"PROVEN: {len(CLAIMS)} of {len(CLAIMS)} claims hold" in job.command("proof", NAME)
     live = job.live()
-    run = select(evidence.from_cluster(job.cluster.kube, live, expected.expected(live).world_size))
+    kube, size = job.cluster.kube, expected.expected(live).world_size
+    run = select(evidence.from_cluster(kube, live, kube.pods(live), size))
     for epoch in range(1, EPOCHS + 1):
         seen = Counter(i for record in run.of("samples") if record["epoch"] == epoch for i in unpack_ids(record))
         assert seen == Counter(range(SAMPLES)), f"epoch {epoch}"

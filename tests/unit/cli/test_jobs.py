@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from gangplank.backends import BACKENDS
-from gangplank.backends.base import Site
+from gangplank.backends.base import UID, Site
 from gangplank.cli import jobs, main
 from gangplank.cli.inputs import read_scripts
 from gangplank.jobs.parse import parse_job
@@ -42,6 +42,7 @@ def running(api: Api) -> None:
     job = yaml.safe_load(Path(DIGITS).read_text())
     spec = parse_job(job)
     manifest = BACKENDS["volcano"].manifests(spec)[-1]
+    manifest["metadata"]["uid"] = UID
     api.objects[f"{JOBS}/digits"] = {**manifest, "status": {"state": {"phase": "Running"}}}
     pods = [item for item in BACKENDS["volcano"].objects(manifest, Site()) if item["kind"] == "Pod"]
     for rank, pod in enumerate(reversed(pods)):
@@ -223,6 +224,7 @@ def test_delete_takes_the_pods_along_and_minds_no_absent_script(api: Api, capsys
 def test_ranks_are_in_the_order_of_numbers(api: Api, capsys: pytest.CaptureFixture[str]) -> None:
     spec = parse_job({"name": "many", "image": "i", "script": "/a.py", "workers": 11})
     manifest = BACKENDS["volcano"].manifests(spec)[-1]
+    manifest["metadata"]["uid"] = UID
     api.objects[f"{JOBS}/many"] = manifest
     for item in reversed(BACKENDS["volcano"].objects(manifest, Site())):
         if item["kind"] == "Pod":

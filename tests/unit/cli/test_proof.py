@@ -53,7 +53,8 @@ def test_a_folder_or_its_file_is_proven_without_a_cluster(
 ) -> None:
     code, out, err = run(capsys, "proof", "--file", folder(tmp_path, World().train()) + place)
     assert (code, err) == (0, "")
-    assert out.endswith(f"PROVEN: {len(CLAIMS)} of {len(CLAIMS)} claims hold\n")
+    assert "skipped pods are the job's: not asked: files do not say which pods were the job's. Fix: give --pods" in out
+    assert out.endswith(f"PROVEN: {len(CLAIMS) - 1} of {len(CLAIMS) - 1} claims hold, 1 not asked\n")
 
 
 def test_the_logs_of_all_ranks_will_do_as_well(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -153,8 +154,10 @@ def live(api: Api, phase: str = "Completed", pods: int = 3) -> Json:
     manifest = BACKENDS["volcano"].manifests(parse_job(JOB))[-1]
     manifest["metadata"]["uid"] = "u"
     api.objects[f"{test_jobs.JOBS}/digits"] = {**manifest, "status": {"state": {"phase": phase}}}
-    for pod in expected.pods(manifest)[:pods]:
+    for rank, pod in enumerate(expected.pods(manifest)[:pods]):
         name = pod["metadata"]["name"]
+        pod["metadata"] |= {"uid": f"uid-{rank}", "ownerReferences": [{"uid": "u", "controller": True}]}
+        pod["spec"]["nodeName"] = "n"
         api.objects[f"{PODS}/{name}"] = {**pod, "status": {"phase": "Succeeded"}}
     return manifest
 
@@ -284,3 +287,71 @@ def test_logs_of_the_last_generation_alone_are_not_taken_for_the_whole(
     on_claim(api, monkeypatch, text(world.records()))
     code, out, _ = run(capsys, "proof", "digits")
     assert (code, "1 resumes" in out) == (0, True)
+
+
+UIDS = {"items": [{"metadata": {"uid": f"uid-{rank}"}, "spec": {"nodeName": "n"}} for rank in range(3)]}
+
+
+@pytest.mark.parametrize(
+    ("pods", "code", "line"),
+    [
+        ("uid-0,uid-1,uid-2", 0, "ok      pods are the job's: 3 ranks in pods of this job"),
+        (UIDS, 0, "ok      pods are the job's: 3 ranks in pods of this job"),
+        (UIDS["items"][0], 1, "skipped pods are the job's: not asked: rank 1 ran in pod uid-1, rank 2 ran in pod"),
+        ("uid-0,uid-1,uid-3", 1, "FAILED  pods are the job's: rank 2 ran in pod uid-2, which is not a pod of this job"),
+        ("a,b,c", 1, "FAILED  pods are the job's: rank 0 ran in pod uid-0, which is not a pod of this job, rank 1"),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_e2_files_are_judged_with_the_pods_that_are_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], pods: str | Json, code: int, line: str
+) -> None:
+    words = pods if isinstance(pods, str) else str(tmp_path / "pods.json")
+    (tmp_path / "pods.json").write_text(json.dumps(pods))
+    found, out, _ = run(capsys, "proof", "--file", folder(tmp_path, World().train()), "--pods", words)
+    assert line in out
+    assert found == (code if line.startswith("FAILED") else 0)
+
+
+def test_e2_the_size_of_the_world_can_be_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    place = folder(tmp_path, World().train())
+    assert run(capsys, "proof", "--file", place, "--world-size", "3")[0] == 0
+    code, out, _ = run(capsys, "proof", "--file", place, "--world-size", "4")
+    assert (code, "rank 3 never finished" in out) == (1, True)
+
+
+def test_e2_a_world_of_one_is_not_distributed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = run(capsys, "proof", "--file", folder(tmp_path, World(1).train()))
+    assert code == 1
+    assert out.splitlines()[-1].startswith("NOT DISTRIBUTED: ")
+    assert err == "gangplank: digits: not proven: more than one rank (got a world of 1, expected several ranks)\n"
+
+
+@pytest.mark.parametrize("text", ["{", "[]", "{}", '{"items": [1]}', "[" * 3000, '{"items": {"a": 1}}'])
+def test_pods_that_cannot_be_read_are_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str
+) -> None:
+    (tmp_path / "pods").write_text(text)
+    code, out, err = run(capsys, "proof", "--file", folder(tmp_path, World().train()), "--pods", str(tmp_path / "pods"))
+    assert (code, out, err.count("\n")) == (3, "", 1)
+    assert "expected a list of pods as JSON. Fix: write it with: kubectl get pods" in err
+
+
+def test_options_of_files_are_refused_for_a_cluster(capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = run(capsys, "proof", "digits", "--pods", "a")
+    assert (code, err) == (2, "gangplank: proof: --pods is for --file; a cluster knows it\n")
+
+
+def test_e1_a_replay_from_the_claim_is_rejected(
+    api: Api, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A job of the same name left its evidence where this one's script wrote none."""
+    world = World(job="digits-u", change=where("begin", pod="old"))
+    manifest = live(api)
+    manifest["metadata"]["creationTimestamp"] = "2026-11-22T05:00:00Z"
+    on_claim(api, monkeypatch, text(world.train()))
+    for pod in ("master-0", "worker-0", "worker-1"):
+        api.logs[f"{PODS}/digits-{pod}/log"] = b"trained without a word\n"
+    code, out, _ = run(capsys, "proof", "digits")
+    assert (code, "FAILED  pods are the job's: rank 0 record 0 (begin) is " in out) == (1, True)
+    assert "older than the job (a replay, or a checkpoint of an earlier job of this name)" in out

@@ -201,7 +201,8 @@ class Server:
     def pod(self, name: str, state: str = "running", uid: str = "", restarts: int = 0) -> Json:
         """Make or change a pod with one container."""
         status = {"name": "c", "restartCount": restarts, "state": {state: {}}}
-        meta = {"name": name, "namespace": "default", "uid": uid or name, "labels": {}}
+        meta = {"name": name, "namespace": "default", "uid": uid or name, "labels": {},
+                "ownerReferences": [{"uid": "u", "controller": True}]}  # fmt: skip
         pod = {"metadata": meta, "spec": {"containers": [{"name": "c"}]}, "status": {"containerStatuses": [status]}}
         self.objects[f"{PODS}/{name}"] = pod
         self.logs.setdefault(f"{PODS}/{name}", [])
