@@ -110,7 +110,8 @@ def write(folder: Path, count: int) -> list[dict[str, object]]:
     (folder / "_site.yml").write_text(yaml.safe_dump({"site": {"capacity": {"cpu": 100 * count}}}))
     for number in range(count):
         members: list[dict[str, str]] = [{"user": f"lead-{number}", "role": "lead"}, {"user": f"user-{number}"}]
-        share = {"guaranteed": {"cpu": 1}, "deserved": {"cpu": 2}, "cap": {"cpu": 4, "memory": "8Gi"}}
+        cap = {"cpu": 4, "memory": "8Gi", "ephemeral_storage": "20Gi"}
+        share = {"guaranteed": {"cpu": 1}, "deserved": {"cpu": 2}, "cap": cap}
         more = {"claims": [{"name": "data", "size": "1Gi"}], "service_accounts": ["trainer"], "max_jobs": 10}
         team = {"name": f"team-{number:03}", "members": members, **share, **more}
         (folder / f"team-{number:03}.yml").write_text(yaml.safe_dump({"team": team}))

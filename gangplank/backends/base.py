@@ -180,11 +180,6 @@ class Backend:
     job_kinds: tuple[JobKinds, ...]
     admission: tuple[Path, ...]  # where these kinds name what a team's admission judges
 
-    @property
-    def counted(self) -> str:
-        """What a quota counts, after count/."""
-        return f"{self.plural}.{self.api_version.rpartition('/')[0]}"
-
 
 def always(_item: Json) -> bool:
     """True: every object of the kind is a training job."""

@@ -23,7 +23,7 @@ def plan_teams(kube: Kube, folder: str, remove: Sequence[str] = (), remove_claim
     """What a run has to do; SpecError for wrong files, KubeError for a cluster that does not answer."""
     site, teams = load(folder, cluster.capacity(kube))
     live = cluster.objects(kube)
-    desired = team_objects(teams, site)
+    desired = team_objects(teams, site, cluster.devices(kube))
     todo = plan(desired, live, remove, cluster.namespaces(kube))
     with_file = [team.name for team in teams]
     namespaces = namespaces_of(set(remove) - set(with_file), live)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from gangplank.errors import Problem, SpecError, shown
+from gangplank.spec import Resources
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,7 +17,8 @@ if TYPE_CHECKING:
 def with_team(job: object, teams: Sequence[TeamSpec], source: str = "job") -> Any:
     """The job with the defaults of the team that it names; a job without a team is unchanged.
 
-    Its namespace is the team's, and so is its queue if the team has only one; mappings are merged, lists replaced.
+    Its namespace is the team's, and so is its queue if the team has only one; mappings are merged, lists replaced. Its
+    limits are its requests unless it sets limits: the team's quota refuses containers without limits.
     """
     inner = job.get("training_job", job) if isinstance(job, Mapping) else None
     if not isinstance(inner, Mapping) or not inner.get("team"):
@@ -28,8 +30,28 @@ def with_team(job: object, teams: Sequence[TeamSpec], source: str = "job") -> An
     defaults: dict[str, Any] = {"namespace": team.namespace, **team.job_defaults}
     if len(team.leaves) == 1:
         defaults.setdefault("queue", team.leaves[0])
-    complete = merge(defaults, inner)
+    complete = with_limits(merge(defaults, inner), team)
     return {**job, "training_job": complete} if isinstance(job, Mapping) and "training_job" in job else complete
+
+
+def with_limits(job: dict[str, Any], team: TeamSpec) -> dict[str, Any]:
+    """The job with a limit for each amount of a resource that the team's cap limits."""
+    own = Resources()
+    result = dict(job)
+    for part in ("resources", "master_resources"):
+        resources = job.get(part, {} if part == "resources" else None)
+        if not isinstance(resources, Mapping):
+            continue
+        complete = dict(resources)
+        for name, amount in (("cpu", own.cpu), ("memory", own.memory)):
+            value = resources.get(name, amount.request if part == "resources" else None)
+            request = value.get("request") if isinstance(value, Mapping) else value
+            has_limit = isinstance(value, Mapping) and "limit" in value
+            if request is not None and not has_limit and team.queues[0].share.limit(name) is not None:
+                complete[name] = {"request": request, "limit": request}
+        if complete:
+            result[part] = complete
+    return result
 
 
 def merge(defaults: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:

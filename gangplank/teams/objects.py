@@ -5,27 +5,31 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from gangplank.backends import BACKENDS
 from gangplank.backends.queueing import QUEUE_SYSTEM
 from gangplank.k8s import quantity
 from gangplank.site.volume_claims import volume_claim
 from gangplank.teams import metadata as labels
-from gangplank.teams.access import bindings, roles
+from gangplank.teams.access import bindings, roles, rows
 from gangplank.teams.admission import policies
 from gangplank.teams.metadata import metadata
 from gangplank.teams.network import network
+from gangplank.teams.spec import LEAST, NEEDED
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from gangplank.spec import Json
-    from gangplank.teams.spec import QueueSpec, SiteSpec, TeamSpec
+    from gangplank.teams.spec import QueueSpec, Share, SiteSpec, TeamSpec
 
 QUOTA = LIMITS = "gangplank-team"
+FINISHED = 10  # pods that may exist for each that may run: those of finished jobs stay until the jobs are removed
+CLAIMS = ("resourceclaims", "resourceclaimtemplates")  # of devices: no file grants any
 
 
-def team_objects(teams: Sequence[TeamSpec], site: SiteSpec) -> list[Json]:
+def team_objects(teams: Sequence[TeamSpec], site: SiteSpec, devices: Collection[str] = ()) -> list[Json]:
     """Everything that teams need, parents before children; the same input gives the same list.
+
+    `devices` are the extended resources of the cluster's nodes: a quota limits only what it names.
 
     >>> from gangplank.teams.spec import SiteSpec
     >>> team_objects([], SiteSpec())  # without teams, nothing is shared either
@@ -37,8 +41,9 @@ def team_objects(teams: Sequence[TeamSpec], site: SiteSpec) -> list[Json]:
     shared += [*roles(), *policies()]
     ordered = sorted(teams, key=lambda team: team.name)
     tree = [(spec, None) for spec in site.queues] + [(spec, team) for team in ordered for spec in team.queues]
-    queues = [queue(spec, team) for spec, team in parents_first(tree)]
-    inside = [item for team in ordered for item in namespaced(team)]
+    devices = {site.gpu_resource, *devices}
+    queues = [queue(spec, team, devices) for spec, team in parents_first(tree)]
+    inside = [item for team in ordered for item in namespaced(team, devices)]
     return [*shared, *queues, *[namespace(team) for team in ordered], *inside]
 
 
@@ -65,16 +70,17 @@ def priority(name: str, value: int) -> Json:
     }
 
 
-def queue(spec: QueueSpec, team: TeamSpec | None) -> Json:
+def queue(spec: QueueSpec, team: TeamSpec | None, devices: Collection[str]) -> Json:
     """A Volcano queue, including every field that Volcano or its webhook would fill in."""
     share = spec.share
+    capability = limits_of(share, devices)
     body: Json = {
         "dequeueStrategy": "traverse",
         "weight": spec.weight,
         "reclaimable": spec.reclaimable,
         "parent": spec.parent or "root",
         **({"priority": spec.priority} if spec.priority else {}),
-        **({"capability": amounts(share.cap)} if share.cap else {}),
+        **({"capability": capability} if capability else {}),
         **({"deserved": amounts(share.deserved)} if share.deserved else {}),
         **({"guarantee": {"resource": amounts(share.guaranteed)}} if share.guaranteed else {}),
     }
@@ -86,6 +92,12 @@ def queue(spec: QueueSpec, team: TeamSpec | None) -> Json:
 def amounts(quantities: Mapping[str, str]) -> dict[str, str]:
     """Quantities in the API server's own spelling, sorted."""
     return {name: quantity.normal(quantities[name]) for name in sorted(quantities)}
+
+
+def limits_of(share: Share, devices: Collection[str]) -> dict[str, str]:
+    """The most that a share allows of each resource that it limits, those included that its cap does not name."""
+    limits = {name: share.limit(name) for name in {*NEEDED.values(), *devices, *share.cap}}
+    return amounts({name: text for name, text in limits.items() if text is not None})
 
 
 def namespace(team: TeamSpec) -> Json:
@@ -109,9 +121,11 @@ def namespace(team: TeamSpec) -> Json:
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": meta}
 
 
-def quota(team: TeamSpec) -> Json:
+def quota(team: TeamSpec, devices: Collection[str]) -> Json:
     """What the namespace may hold: the queue's cap, the team's own claims and no others, no access from outside."""
-    hard = {f"requests.{name}": text for name, text in amounts(team.queues[0].share.cap).items()}
+    limits = limits_of(team.queues[0].share, devices)
+    hard = {f"requests.{name}": text for name, text in limits.items()}
+    hard |= {f"limits.{name}": text for name, text in limits.items() if name in NEEDED.values()}
     stored = sum((quantity.parse(claim.size) for claim in team.claims), Fraction(0))
     hard |= {
         "persistentvolumeclaims": str(len(team.claims)),
@@ -119,16 +133,38 @@ def quota(team: TeamSpec) -> Json:
         "services.loadbalancers": "0",
         "services.nodeports": "0",
     }
-    if team.max_jobs is not None:
-        # Each kind of job is counted separately: Kubernetes cannot sum over kinds.
-        by_plural = sorted(BACKENDS.values(), key=lambda backend: backend.plural)
-        hard |= {f"count/{backend.counted}": str(team.max_jobs) for backend in by_plural}
+    hard |= {f"count/{kind}.resource.k8s.io": "0" for kind in CLAIMS}
+    hard |= {name: quantity.normal(text) for name, text in counts(team).items()}
     return {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": metadata(QUOTA, team), "spec": {"hard": hard}}
 
 
+def counts(team: TeamSpec) -> dict[str, str]:
+    """How many objects of each kind that a member may create there may be.
+
+    Each kind of job is counted separately: Kubernetes cannot sum over kinds.
+    """
+    hard = {}
+    kinds = [(kind, group) for _, group, plurals, verbs in rows() if "create" in verbs for kind in plurals]
+    for kind, group in sorted(kinds):
+        count = team.max_jobs if group else team.counts.get(kind)
+        if "/" not in kind and count is not None:
+            hard[f"count/{kind}.{group}".rstrip(".")] = str(count)
+    if "pods" in team.counts:  # count/pods has the finished ones too
+        hard |= {"pods": team.counts["pods"], "count/pods": str(FINISHED * int(team.counts["pods"]))}
+    return hard
+
+
 def limits(team: TeamSpec) -> Json:
-    """Default requests of a container: a quota refuses pods without requests."""
-    item = {"type": "Container", "defaultRequest": amounts(team.default_requests)}
+    """The least that a container may request, and what it has if it does not say."""
+    defaults = amounts(team.default_requests)
+    share = team.queues[0].share
+    limited = {name: text for name, text in defaults.items() if share.limit(name) is not None}
+    item = {
+        "type": "Container",
+        "min": amounts(LEAST),
+        "defaultRequest": defaults,
+        **({"default": limited} if limited else {}),
+    }
     return {"apiVersion": "v1", "kind": "LimitRange", "metadata": metadata(LIMITS, team), "spec": {"limits": [item]}}
 
 
@@ -142,10 +178,10 @@ def claims(team: TeamSpec) -> list[Json]:
     return objects
 
 
-def namespaced(team: TeamSpec) -> list[Json]:
+def namespaced(team: TeamSpec, devices: Collection[str]) -> list[Json]:
     """Everything in a team's namespace, its members' bindings last."""
     accounts = [
         {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata(name, team)}
         for name in team.service_accounts
     ]
-    return [quota(team), limits(team), *network(team), *accounts, *claims(team), *bindings(team)]
+    return [quota(team, devices), limits(team), *network(team), *accounts, *claims(team), *bindings(team)]

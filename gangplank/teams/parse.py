@@ -4,24 +4,44 @@ from __future__ import annotations
 
 import ipaddress
 import re
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from gangplank.backends.queueing import QUEUE_SYSTEM
 from gangplank.errors import Problem, SpecError, shown
 from gangplank.jobs.parse import label_problem, read_job
 from gangplank.k8s import names, quantity
+from gangplank.k8s.pod_resources import is_extended
 from gangplank.reading.fields import Fields, Problems, plain
 from gangplank.teams.shares import check
-from gangplank.teams.spec import ROLES, Claim, Member, Outside, QueueSpec, Share, SiteSpec, TeamSpec
+from gangplank.teams.spec import (
+    LEAST,
+    NEEDED,
+    ROLES,
+    UNLIMITED,
+    Claim,
+    Member,
+    Outside,
+    QueueSpec,
+    Share,
+    SiteSpec,
+    TeamSpec,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Sequence
     from fractions import Fraction
 
 LEVELS = ("restricted", "baseline", "privileged")
-AMOUNTS = ("cpu", "memory", "gpus")
+EXAMPLES = {"cpu": "64", "memory": "256Gi", "ephemeral_storage": "500Gi"}
+HUGE_PAGES = re.compile(r"hugepages-[1-9]\d{0,3}[KMG]i", re.ASCII)
+MAX_JOBS = 50  # of each kind, where the file does not say
+SPARE = 10  # objects of each kind that belong to no job, e.g. the ConfigMap kube-root-ca.crt
+# Objects of each kind that one job may need: its controller's and its own.
+PER_JOB = {"pods": 10, "configmaps": 2, "services": 1, "secrets": 1}
 TEAM_MAX = 40  # characters: leaves room for names that contain it, of which <team>-<queue> is the longest
-DEFAULT_REQUESTS = {"cpu": "100m", "memory": "256Mi"}  # a quota refuses pods without requests
+# Requests and limits of a container without any: a quota refuses pods without them.
+DEFAULT_REQUESTS = {"cpu": "100m", "memory": "256Mi", "ephemeral_storage": "2Gi"}
 TAKEN = (QUEUE_SYSTEM.default, QUEUE_SYSTEM.root)
 RESERVED = re.compile(  # namespaces of the platform: Kubernetes' own, and what the roles install into by default
     rf"default|kube-.*|{QUEUE_SYSTEM.namespaces}|local-path-storage|kubeflow|kubeflow-system|gpu-device-plugin|gangplank-.*"
@@ -48,7 +68,8 @@ def parse_teams(
 
     `capacity` is what the cluster has, used if the site does not set it.
 
-    >>> _, teams = parse_teams({"a.yml": {"team": {"name": "a", "members": [{"user": "ada"}], "cap": {"cpu": 4}}}})
+    >>> cap = {"cpu": 4, "memory": "16Gi", "ephemeral_storage": "50Gi"}
+    >>> _, teams = parse_teams({"a.yml": {"team": {"name": "a", "members": [{"user": "ada"}], "cap": cap}}})
     >>> teams[0].leaves
     ('a',)
     """
@@ -102,12 +123,14 @@ def parse_team(value: object, source: str = "team", site: SiteSpec | None = None
         expected = "a namespace of the team's own; this one belongs to the platform"
         fields.bad("namespace", namespace, expected, "choose another namespace")
     network = fields.inner("network")
+    max_jobs = None if unlimited(fields, "max_jobs") else fields.integer("max_jobs", MAX_JOBS, 1)
     spec = TeamSpec(
         name=name,
         namespace=namespace,
         members=read_members(fields),
         queues=read_own_queues(fields, name, site),
-        max_jobs=fields.maybe("max_jobs", 1),
+        max_jobs=max_jobs,
+        counts=read_counts(fields, max_jobs),
         priorities=read_priorities(fields, site),
         images=matching(fields, "images", PATTERN, "an image, with * for any characters, e.g. ghcr.io/acme/*"),
         default_requests=read_requests(fields.inner("default_requests")),
@@ -217,21 +240,60 @@ def read_members(fields: Fields) -> tuple[Member, ...]:
     return tuple(members)
 
 
-def read_amounts(fields: Fields, name: str, gpu: str) -> dict[str, str]:
-    """Amounts by Kubernetes' resource names."""
+def unlimited(fields: Fields, name: str) -> bool:
+    """Whether a field says that there is no limit."""
+    return fields.map.get(name) == UNLIMITED and bool(fields.raw(name))
+
+
+def read_amounts(fields: Fields, name: str, gpu: str, others: Iterable[str] = ()) -> dict[str, str]:
+    """Amounts by Kubernetes' resource names; those of a cap may be unlimited. `others` are fields beside them."""
     inner = fields.inner(name)
-    amounts: dict[str, str] = {key: inner.quantity(key) for key in ("cpu", "memory") if key in inner.map}
-    if "gpus" in inner.map:
-        amounts[gpu] = str(inner.integer("gpus", 0, 0, 10**6))
-    inner.known.extend(AMOUNTS)
+    amounts: dict[str, str] = {}
+    for key in inner.map:
+        device = key == "gpus" or (is_extended(key) and names.RESOURCE.fullmatch(key) and key != gpu)
+        if not device and key not in NEEDED and not HUGE_PAGES.fullmatch(key):
+            continue  # reported below
+        resource = gpu if key == "gpus" else NEEDED.get(key, key)
+        if name == "cap" and unlimited(inner, key):
+            amounts[resource] = UNLIMITED
+        else:
+            amounts[resource] = str(inner.integer(key, 0, 0, 10**6)) if device else inner.quantity(key)
+    inner.known.extend([*NEEDED, "gpus", *others])
     inner.done()
     return {key: text for key, text in amounts.items() if text}
 
 
-def read_share(fields: Fields, gpu: str) -> Share:
+def read_cap(fields: Fields, gpu: str, others: Iterable[str] = ()) -> dict[str, str]:
+    """A queue's cap, which names what every pod needs: what it does not name is 0. Without one, nothing."""
+    cap = read_amounts(fields, "cap", gpu, others)
+    keys = fields.map.get("cap")
+    if not isinstance(keys, Mapping) or not keys:
+        return cap
+    for key in [key for key in NEEDED if key not in keys]:
+        expected = f"an amount or {UNLIMITED}: what a cap does not name is 0, and no pod runs without {key}"
+        fix = f"add {key}: {EXAMPLES[key]}, or {key}: {UNLIMITED}"
+        fields.problems.append(Problem(fields.at("cap"), f"no {key}", expected, fix))
+    return cap
+
+
+def read_counts(fields: Fields, max_jobs: int | None) -> dict[str, str]:
+    """The most objects of each kind that the team may have: what its cap says, else enough for its jobs."""
+    cap = fields.map.get("cap")
+    own = {kind: cap[kind] for kind in PER_JOB if kind in cap} if isinstance(cap, Mapping) else {}
+    inner, counts = Fields(own, fields.at("cap"), fields.problems), dict[str, str]()
+    for kind, per_job in PER_JOB.items():
+        default = None if max_jobs is None else SPARE + per_job * max_jobs
+        if kind in inner.map and not unlimited(inner, kind):
+            counts[kind] = str(inner.integer(kind, 1, 1, 10**6))
+        elif kind not in inner.map and default is not None:
+            counts[kind] = str(default)
+    return counts
+
+
+def read_share(fields: Fields, gpu: str, others: Iterable[str] = ()) -> Share:
     """Guaranteed, deserved and cap; what is guaranteed is deserved too, as Volcano's webhook requires."""
-    guaranteed, deserved, cap = (read_amounts(fields, name, gpu) for name in ("guaranteed", "deserved", "cap"))
-    return Share(guaranteed, {**guaranteed, **deserved}, cap)
+    guaranteed, deserved = (read_amounts(fields, name, gpu) for name in ("guaranteed", "deserved"))
+    return Share(guaranteed, {**guaranteed, **deserved}, read_cap(fields, gpu, others))
 
 
 def read_queue(fields: Fields, gpu: str, prefix: str, parent: str = "") -> QueueSpec:
@@ -245,11 +307,11 @@ def read_queue(fields: Fields, gpu: str, prefix: str, parent: str = "") -> Queue
     return queue
 
 
-def queue_of(fields: Fields, name: str, gpu: str, parent: str) -> QueueSpec:
-    """The fields that every queue has."""
+def queue_of(fields: Fields, name: str, gpu: str, parent: str, others: Iterable[str] = ()) -> QueueSpec:
+    """The fields that every queue has; `others` are further fields of its cap."""
     return QueueSpec(
         name=name,
-        share=read_share(fields, gpu),
+        share=read_share(fields, gpu, others),
         weight=fields.integer("weight", 1, 1, 65535),
         priority=fields.integer("queue_priority", 0, 0, 10**6),
         reclaimable=fields.flag("reclaimable", default=True),
@@ -264,16 +326,19 @@ def read_own_queues(fields: Fields, name: str, site: SiteSpec) -> tuple[QueueSpe
     if parent and parent not in {queue.name for queue in site.queues}:
         some = ", ".join(queue.name for queue in site.queues) or "none yet"
         fields.bad("parent", parent, f"a queue of the site ({some})", "add it to site.queues")
-    own = queue_of(fields, name, site.gpu_resource, parent)
-    if not own.share.cap:
-        fix = "set it: cap: {gpus: 8, cpu: 64}"
-        fields.bad("cap", fields.map.get("cap"), "at least one of cpu, memory and gpus", fix)
+    own = queue_of(fields, name, site.gpu_resource, parent, PER_JOB)
+    if not fields.map.get("cap"):
+        fix = f"set it: cap: {{{', '.join(f'{key}: {text}' for key, text in EXAMPLES.items())}, gpus: 8}}"
+        fields.bad("cap", fields.map.get("cap"), f"an amount or {UNLIMITED} of {', '.join(NEEDED)}", fix)
     return own, *(read_queue(inner, site.gpu_resource, f"{name}-", name) for inner in fields.each("queues"))
 
 
 def read_requests(fields: Fields) -> dict[str, str]:
     """The requests of a container that sets none."""
-    requests = {name: fields.quantity(name, default) for name, default in DEFAULT_REQUESTS.items()}
+    requests = {NEEDED[name]: fields.quantity(name, default) for name, default in DEFAULT_REQUESTS.items()}
+    for name, resource in NEEDED.items():
+        if quantity.parse(requests[resource]) < quantity.parse(LEAST[resource]):
+            fields.bad(name, requests[resource], f"at least {LEAST[resource]}, the least that a container may request")
     fields.done()
     return requests
 

@@ -11,6 +11,7 @@ from gangplank.cluster.client import group_path, unknown_kind
 from gangplank.cluster.progress import phase
 from gangplank.errors import KubeError
 from gangplank.k8s import quantity
+from gangplank.k8s.pod_resources import is_extended
 from gangplank.teams.access import job_kinds
 from gangplank.teams.metadata import PART_LABEL
 
@@ -81,6 +82,13 @@ def capacity(kube: Kube) -> dict[str, Fraction]:
             for name, text in node["status"].get("allocatable", {}).items():
                 totals[name] = totals.get(name, Fraction(0)) + quantity.parse(text)
     return totals
+
+
+def devices(kube: Kube) -> set[str]:
+    """The extended resources and huge pages that any node advertises, whatever their amount."""
+    nodes = kube.call("GET", "/api/v1/nodes")["items"]
+    advertised = {name for node in nodes for name in node["status"].get("capacity", {})}
+    return {name for name in advertised if is_extended(name) or name.startswith("hugepages-")}
 
 
 def scheduler_configuration(kube: Kube) -> str:

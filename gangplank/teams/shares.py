@@ -13,7 +13,7 @@ from gangplank.errors import Problem, SpecError, shown
 from gangplank.k8s import names, quantity
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from gangplank.teams.spec import QueueSpec, SiteSpec, TeamSpec
 
@@ -107,7 +107,7 @@ def excess(
 
 def spelled(name: str, value: Fraction) -> str:
     """An amount as people write it."""
-    return quantity.canonical(value, binary=name == "memory")
+    return quantity.canonical(value, binary=name in {"memory", "ephemeral-storage"} or name.startswith("hugepages-"))
 
 
 def total(queues: Sequence[QueueSpec], part: str) -> Exact:
@@ -120,15 +120,22 @@ def total(queues: Sequence[QueueSpec], part: str) -> Exact:
 
 
 def caps_above(queue: QueueSpec, by_name: Mapping[str, Owned]) -> Iterator[tuple[str, Exact]]:
-    """The caps that bound a queue's cap, nearest first: each resource by the first queue above it that caps it."""
+    """The caps that bound a queue's cap, nearest first: each resource by the first queue above it that limits it."""
     visited, name = {queue.name}, queue.parent
-    capped: set[str] = set()
+    free = {*limited(queue, queue.share.cap)}
     while name in by_name and name not in visited:  # tree_problems reports a circle
         visited.add(name)
         above = by_name[name][1]
-        yield name, {resource: value for resource, value in exact(above.share.cap).items() if resource not in capped}
-        capped |= {*above.share.cap}
+        limits = limited(above, free)
+        yield name, limits
+        free -= {*limits}
         name = above.parent
+
+
+def limited(queue: QueueSpec, resources: Iterable[str]) -> Exact:
+    """Those resources that a queue's cap limits, and to how much."""
+    limits = {resource: queue.share.limit(resource) for resource in resources}
+    return exact({resource: text for resource, text in limits.items() if text is not None})
 
 
 def sum_problems(owned: Sequence[Owned], capacity: Mapping[str, Fraction] | None) -> Iterator[tuple[str, Problem]]:
@@ -139,9 +146,10 @@ def sum_problems(owned: Sequence[Owned], capacity: Mapping[str, Fraction] | None
         share, path = queue.share, queue.path
         children.setdefault(queue.parent, []).append(queue)
         yield from excess(source, f"{path}.guaranteed", exact(share.guaranteed), exact(share.deserved), "its deserved")
-        yield from excess(source, f"{path}.deserved", exact(share.deserved), exact(share.cap), "its cap")
+        deserved, cap = exact(share.deserved), limited(queue, share.cap)
+        yield from excess(source, f"{path}.deserved", deserved, limited(queue, deserved), "its cap")
         for above, limits in caps_above(queue, by_name):
-            yield from excess(source, f"{path}.cap", exact(share.cap), limits, f"the cap of {above} above it")
+            yield from excess(source, f"{path}.cap", cap, limits, f"the cap of {above} above it")
     for parent, below in children.items():
         if parent not in by_name:
             continue

@@ -12,6 +12,11 @@ if TYPE_CHECKING:
     from fractions import Fraction
 
 ROLES = ("viewer", "trainer", "lead")
+UNLIMITED = "unlimited"  # instead of an amount of a cap
+NEEDED = {"cpu": "cpu", "memory": "memory", "ephemeral_storage": "ephemeral-storage"}  # by every pod: our names, theirs
+# The least that a container may request, or pods without end would fit below a cap. The init containers of the
+# training operator request no less.
+LEAST = {"cpu": "10m", "memory": "4Mi", "ephemeral-storage": "1Mi"}
 
 
 @dataclass(frozen=True)
@@ -30,7 +35,16 @@ class Share:
 
     guaranteed: Mapping[str, str] = field(default_factory=dict)  # kept free for it
     deserved: Mapping[str, str] = field(default_factory=dict)  # returned to it after others borrowed it
-    cap: Mapping[str, str] = field(default_factory=dict)  # the most it may use
+    cap: Mapping[str, str] = field(default_factory=dict)  # the most it may use; empty: as the queue above it
+
+    def limit(self, resource: str) -> str | None:
+        """The most that it may use of a resource; None without a limit of its own.
+
+        >>> Share(cap={"cpu": "4", "memory": UNLIMITED}).limit("nvidia.com/gpu")
+        '0'
+        """
+        text = self.cap.get(resource, "0") if self.cap else UNLIMITED
+        return None if text == UNLIMITED else text
 
 
 @dataclass(frozen=True)
@@ -73,7 +87,8 @@ class TeamSpec:
     namespace: str
     members: tuple[Member, ...]
     queues: tuple[QueueSpec, ...]  # the team's own first, then its children
-    max_jobs: int | None = None
+    max_jobs: int | None = None  # of each kind; None: unlimited
+    counts: Mapping[str, str] = field(default_factory=dict)  # the most pods, configmaps, ...; others are unlimited
     priorities: tuple[str, ...] = ()
     images: tuple[str, ...] = ()  # patterns with *; empty: any
     default_requests: Mapping[str, str] = field(default_factory=dict)

@@ -340,7 +340,8 @@ def test_its_queue_is_asked_for() -> None:
 
 
 def objects_of_teams() -> list[Json]:
-    team = {"name": "vision", "members": [{"user": "ada"}], "cap": {"cpu": 4}, "max_jobs": 5}
+    team = {"name": "vision", "members": [{"user": "ada"}], "max_jobs": 5}
+    team["cap"] = {"cpu": 4, "memory": "16Gi", "ephemeral_storage": "50Gi"}
     site, teams = parse_teams({"a.yml": {"team": team}})
     return team_objects(teams, site)
 
@@ -362,7 +363,8 @@ def test_teams_may_submit_it_within_their_queues_and_quota() -> None:
     assert any(item["kind"] == "ValidatingAdmissionPolicyBinding" and "toyjobs" in item["metadata"]["name"]
                for item in team_items)  # fmt: skip
     (quota,) = [item for item in team_items if item["kind"] == "ResourceQuota"]
-    assert quota["spec"]["hard"]["count/toyjobs.toys.example.com"] == "5"
+    for kind in ("toyjobs", "toychests"):
+        assert quota["spec"]["hard"][f"count/{kind}.toys.example.com"] == "5"
 
 
 def test_a_team_that_leaves_has_its_toys_looked_at() -> None:

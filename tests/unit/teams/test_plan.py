@@ -12,12 +12,13 @@ from gangplank.teams.parse import parse_teams
 from gangplank.teams.plan import TeamsPlan, plan
 
 Json = dict[str, Any]
+CAP: Json = {"cpu": 4, "memory": "16Gi", "ephemeral_storage": "50Gi"}
 SITE = {"site": {"priorities": {"high": 10}, "queues": [{"name": "research", "deserved": {"cpu": 8}}]}}
 
 
 def rendered(**teams: Json) -> list[Json]:
     files = {
-        f"{name}.yml": {"team": {"name": name, "members": [{"user": "ada"}], "cap": {"cpu": 4}} | fields}
+        f"{name}.yml": {"team": {"name": name, "members": [{"user": "ada"}], "cap": CAP} | fields}
         for name, fields in teams.items()
     }
     site, specs = parse_teams(files, SITE)
@@ -63,10 +64,10 @@ def test_reports_a_manual_edit_with_its_path_and_corrects_it(kind: str, part: st
 
 def test_a_manual_addition_to_a_quota_is_removed() -> None:
     live = rendered(a={})
-    one(live, "ResourceQuota")["spec"]["hard"]["pods"] = "0"
+    one(live, "ResourceQuota")["spec"]["hard"]["services"] = "0"
     todo = plan(rendered(a={}), live)
-    assert [item.path for item in todo.differences] == ["spec.hard.pods"]
-    assert todo.write[0]["spec"]["hard"] == one(rendered(a={}), "ResourceQuota")["spec"]["hard"] | {"pods": None}
+    assert [item.path for item in todo.differences] == ["spec.hard.services"]
+    assert todo.write[0]["spec"]["hard"] == one(rendered(a={}), "ResourceQuota")["spec"]["hard"] | {"services": None}
 
 
 def test_a_binding_to_another_role_is_replaced() -> None:
@@ -136,7 +137,7 @@ def test_objects_are_written_in_an_order_that_the_cluster_accepts() -> None:
 def test_lowering_a_quota_below_use_reports_what_will_happen() -> None:
     live = rendered(a={})
     one(live, "ResourceQuota")["status"] = {"used": {"requests.cpu": "3"}}
-    (note,) = plan(rendered(a={"cap": {"cpu": 2}}), live).notes
+    (note,) = plan(rendered(a={"cap": CAP | {"cpu": 2}}), live).notes
     start = "team a: requests.cpu becomes 2 while 3 is in use. Running work continues; nothing new starts"
     assert note.startswith(start)
 

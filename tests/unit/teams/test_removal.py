@@ -15,11 +15,12 @@ from gangplank.teams.plan import plan
 from gangplank.teams.removal import ORDER, removal
 
 Json = dict[str, Any]
+CAP: Json = {"cpu": 4, "memory": "16Gi", "ephemeral_storage": "50Gi"}
 
 
 def live(**fields: object) -> list[Json]:
-    team = {"name": "vision", "members": [{"user": "ada"}], "cap": {"cpu": 4}} | fields
-    other = {"name": "speech", "members": [{"user": "zoe"}], "cap": {"cpu": 4}}
+    team = {"name": "vision", "members": [{"user": "ada"}], "cap": CAP} | fields
+    other = {"name": "speech", "members": [{"user": "zoe"}], "cap": CAP}
     site, teams = parse_teams({"a.yml": {"team": team}, "b.yml": {"team": other}})
     return team_objects(teams, site)
 
@@ -98,7 +99,7 @@ PROPORTION = "{actions: allocate, tiers: [{plugins: [{name: proportion}]}]}"
     ],
 )
 def test_reports_fields_that_the_scheduler_ignores(fields: Json, text: str, ignored: list[str]) -> None:
-    team = {"name": "vision", "members": [{"user": "ada"}], "cap": {"cpu": 4}} | fields
+    team = {"name": "vision", "members": [{"user": "ada"}], "cap": CAP} | fields
     site, teams = parse_teams({"a.yml": {"team": team}}, {"site": {"priorities": {"high": 1}}})
     assert [line.replace(",", " ").split()[0] for line in idle_fields(teams, site, text)] == ignored
 

@@ -17,10 +17,11 @@ from gangplank.teams.parse import parse_site, parse_team, parse_teams
 from gangplank.teams.spec import SiteSpec
 
 Json = dict[str, Any]
+CAP: Json = {"cpu": 4, "memory": "16Gi", "ephemeral_storage": "50Gi"}
 
 
 def team(name: str = "vision", **fields: object) -> Json:
-    return {"team": {"name": name, "members": [{"user": "ada"}], "cap": {"cpu": 4}} | fields}
+    return {"team": {"name": name, "members": [{"user": "ada"}], "cap": CAP} | fields}
 
 
 def problems(value: object, site: object = None) -> list[str]:
@@ -46,7 +47,7 @@ def test_needs_no_more_than_a_name_a_member_and_a_cap() -> None:
     assert problems({"team": {}}) == [
         "team.name: a-z, 0-9 and -, at most 40",
         "team.members: at least one member",
-        "team.cap: at least one of cpu, memory and gpus",
+        "team.cap: an amount or unlimited of cpu, memory, ephemeral_storage",
     ]
 
 
@@ -67,9 +68,9 @@ def test_needs_no_more_than_a_name_a_member_and_a_cap() -> None:
         ({"members": [{"user": "ada"}, {"user": "ada", "role": "lead"}]}, "team.members[1]"),
         ({"members": [{"service_account": "runner"}]}, "team.members[0].service_account"),
         ({"members": [{"user": True}]}, "team.members[0].user"),
-        ({"cap": {"cpu": -1}}, "team.cap.cpu"),
-        ({"cap": {"gpu": 1}}, "team.cap.gpu"),
-        ({"cap": {"gpus": "two"}}, "team.cap.gpus"),
+        ({"cap": CAP | {"cpu": -1}}, "team.cap.cpu"),
+        ({"cap": CAP | {"gpu": 1}}, "team.cap.gpu"),
+        ({"cap": CAP | {"gpus": "two"}}, "team.cap.gpus"),
         ({"parent": "research"}, "team.parent"),
         ({"priorities": ["urgent"]}, "team.priorities[0]"),
         ({"pod_security": "none"}, "team.pod_security"),
@@ -142,7 +143,7 @@ def test_refuses_a_circle_of_queues_and_a_tree_that_is_too_deep() -> None:
 
 
 def test_guaranteed_is_at_most_deserved_and_deserved_at_most_the_cap() -> None:
-    text = refused({"a.yml": team(guaranteed={"cpu": 3}, deserved={"cpu": 2}, cap={"cpu": 1})})
+    text = refused({"a.yml": team(guaranteed={"cpu": 3}, deserved={"cpu": 2}, cap=CAP | {"cpu": 1})})
     assert "team.guaranteed.cpu: got 3, expected at most 2, its deserved" in text
     assert "team.deserved.cpu: got 2, expected at most 1, its cap" in text
 
@@ -159,30 +160,30 @@ def test_the_sum_of_guarantees_is_at_most_what_the_cluster_has() -> None:
 
 
 def test_children_together_get_no_more_than_their_parent() -> None:
-    site = {"site": {"queues": [{"name": "research", "guaranteed": {"cpu": 4}, "cap": {"cpu": 8}}]}}
+    site = {"site": {"queues": [{"name": "research", "guaranteed": {"cpu": 4}, "cap": CAP | {"cpu": 8}}]}}
     fields: Json = {"parent": "research", "guaranteed": {"cpu": 3}}
-    text = refused({"a.yml": team("a", **fields), "b.yml": team("b", **fields, cap={"cpu": 9})}, site)
+    text = refused({"a.yml": team("a", **fields), "b.yml": team("b", **fields, cap=CAP | {"cpu": 9})}, site)
     assert "guaranteed of a, b together.cpu: got 6, expected at most 4, the share of research" in text
     assert "team.cap.cpu: got 9, expected at most 8, the cap of research above it" in text
 
 
 def test_a_cap_is_at_most_that_of_the_nearest_queue_above_that_sets_the_resource() -> None:
-    """As in Volcano's webhook: a parent without a memory cap leaves it to its own parent."""
+    """As in Volcano's webhook: a parent whose memory is unlimited leaves it to its own parent."""
     queues: list[Json] = [
-        {"name": "all", "cap": {"cpu": 8, "memory": "8Gi"}},
-        {"name": "research", "parent": "all", "cap": {"cpu": 4}},
+        {"name": "all", "cap": CAP | {"cpu": 8, "memory": "8Gi"}},
+        {"name": "research", "parent": "all", "cap": CAP | {"memory": "unlimited"}},
     ]
-    files = {"a.yml": team("a", parent="research", cap={"cpu": 9, "memory": "9Gi"}, queues=[{"name": "x"}])}
+    files = {"a.yml": team("a", parent="research", cap=CAP | {"cpu": 9, "memory": "9Gi"}, queues=[{"name": "x"}])}
     assert refused(files, {"site": {"queues": queues}}).splitlines()[1:] == [
         "  team.cap.cpu: got 9, expected at most 4, the cap of research above it",
         "  team.cap.memory: got 9Gi, expected at most 8Gi, the cap of all above it",
     ]
-    child: Json = {"name": "x", "cap": {"memory": "9Gi"}}
-    files = {"a.yml": team("a", parent="research", cap={"cpu": 4}, queues=[child])}
+    child: Json = {"name": "x", "cap": CAP | {"memory": "9Gi"}}
+    files = {"a.yml": team("a", parent="research", cap=CAP | {"memory": "unlimited"}, queues=[child])}
     assert "team.queues[0].cap.memory: got 9Gi, expected at most 8Gi, the cap of all above it" in refused(
         files, {"site": {"queues": queues}}
     )
-    assert parse_teams({"a.yml": team("a", parent="research", cap={"cpu": 4, "memory": "8Gi"})}, {
+    assert parse_teams({"a.yml": team("a", parent="research", cap=CAP | {"memory": "8Gi"})}, {
         "site": {"queues": queues}})  # fmt: skip
 
 
@@ -212,7 +213,7 @@ def test_every_role_has_a_binding_so_that_the_last_member_can_leave_it() -> None
 
 
 def test_the_quota_is_the_cap_and_the_claims_of_the_file() -> None:
-    fields: Json = {"cap": {"gpus": 8}, "claims": [{"name": "a", "size": "1Gi"}, {"name": "b", "size": "512Mi"}]}
+    fields: Json = {"cap": CAP | {"gpus": 8}, "claims": [{"name": "a", "size": "1Gi"}, {"name": "b", "size": "512Mi"}]}
     (quota,) = objects("ResourceQuota", [team(**fields)], {"site": {"gpu_resource": "amd.com/gpu"}})
     hard = quota["spec"]["hard"]
     assert (hard["requests.amd.com/gpu"], hard["requests.storage"], hard["persistentvolumeclaims"]) == (
@@ -303,6 +304,10 @@ def test_a_job_starts_from_its_team_s_defaults_and_its_own_values_win() -> None:
         "queue": "vision",
         "name": "j",
         "team": "vision",
+        "resources": {
+            "cpu": {"request": "500m", "limit": "500m"},
+            "memory": {"request": "1Gi", "limit": "1Gi"},
+        },
     }
     assert with_team({"name": "j"}, [spec]) == {"name": "j"}
     with pytest.raises(SpecError, match=r"team: got .*speech.*, expected a team with a file \(vision\)"):
