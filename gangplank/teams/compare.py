@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from gangplank.teams import namespaces as namespaces_of_teams
 from gangplank.teams import read_cluster as cluster
 from gangplank.teams.idle_fields import idle_fields
 from gangplank.teams.load import load
+from gangplank.teams.metadata import team_of
 from gangplank.teams.objects import team_objects
 from gangplank.teams.plan import plan
 from gangplank.teams.removal import namespaces_of, removal
@@ -37,12 +39,18 @@ def plan_teams(kube: Kube, folder: str, remove: Sequence[str] = (), remove_claim
     )
     queues = [item["metadata"]["name"] for item in todo.remove if item["kind"] == "Queue"]
     busy = [f"{text}. Fix: wait for it, or keep the queue in its file" for text in cluster.in_queues(kube, queues)]
-    guards = any(item["kind"].startswith("ValidatingAdmission") for item in todo.write)
+    ending = [
+        item
+        for item in live
+        if item["kind"] == "Namespace"
+        and "deletionTimestamp" in item["metadata"]
+        and team_of(item) in {*with_file, *remove}
+    ]
+    held = [line for item in ending for line in namespaces_of_teams.held(kube, item)]
     return replace(
         todo,
         remove=(*leaving.remove, *todo.remove),
-        refused=(*todo.refused, *leaving.refused, *busy),
+        refused=(*todo.refused, *leaving.refused, *busy, *held),
         notes=(*todo.notes, *leaving.notes, *idle_fields(teams, site, cluster.scheduler_configuration(kube))),
         count=len(desired),
-        probe=teams[0].namespace if guards and teams else "",
     )

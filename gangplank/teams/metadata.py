@@ -30,6 +30,12 @@ RESOURCES = "gangplank.dev/resources"
 DOMAINS = "gangplank.dev/domains"
 
 
+def team_of(item: Json) -> str:
+    """The team that an object belongs to; empty if all teams share it."""
+    labels = item["metadata"].get("labels") or {}
+    return str(labels.get(TEAM_LABEL, "")) if labels.get(PART_LABEL) != SHARED_PART[PART_LABEL] else ""
+
+
 def metadata(name: str, team: TeamSpec | None = None, *, cluster: bool = False) -> Json:
     """The metadata of an object of one team, or of all teams; `cluster` is for a team's objects without a namespace."""
     if team is None:

@@ -6,13 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from gangplank.backends.pod_template import TEAM_LABEL
 from gangplank.backends.queueing import QUEUE_SYSTEM
-from gangplank.errors import shown
 from gangplank.k8s import quantity
 from gangplank.k8s.plan import Plan
 from gangplank.teams.drift import EXACT, OWN_KEYS, STATE, Difference, drift, identity
-from gangplank.teams.metadata import PART_LABEL, SHARED_PART, TEAM_PART, metadata
+from gangplank.teams.metadata import metadata, team_of
+from gangplank.teams.namespaces import foreign
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -26,6 +25,7 @@ FIXED = {
     "PriorityClass": ("value", "preemptionPolicy"),
     "ValidatingAdmissionPolicyBinding": (),
 }
+LATER = ("Namespace", "RoleBinding")  # kinds whose new objects have a step of their own
 KEPT = ("Namespace", "PersistentVolumeClaim")  # they hold data: removed only when they are named
 
 
@@ -46,20 +46,25 @@ class TeamsPlan(Plan):
     """
 
     lower: tuple[Json, ...] = ()  # queues that are lowered first, so that the cluster never promises more than it has
+    new: frozenset[Identity] = frozenset()  # objects that do not exist yet
+    probe: tuple[str, ...] = ()  # namespaces in which the admission must refuse a job before new members get access
     count: int = 0  # of objects that the files describe
-    probe: str = ""  # a namespace in which the admission must refuse a job of another queue; empty: do not wait
 
     @property
     def steps(self) -> tuple[Step, ...]:
         """All that is written, in an order that the cluster accepts."""
         claims = ("ServiceAccount", "PersistentVolumeClaim")  # after the quota, which must leave room for them
         objects = [item for item in self.write if item["kind"] != "Command"]
-        namespaced = [item for item in objects if item["metadata"].get("namespace")]
+        spaces, bindings = ([item for item in objects if is_new(item, kind, self.new)] for kind in LATER)
+        others = [item for item in objects if item["kind"] not in LATER or identity(item) not in self.new]
+        namespaced = [item for item in others if item["metadata"].get("namespace")]
         order = {
             "queues that give up something": self.lower,
-            "for all teams": [item for item in objects if not item["metadata"].get("namespace")],
+            "for all teams": [item for item in others if not item["metadata"].get("namespace")],
+            "new namespaces": spaces,  # created: a merge would take over one that exists
             "queues that were closed": [item for item in self.write if item["kind"] == "Command"],
             "in the namespaces": sorted(namespaced, key=lambda item: item["kind"] in claims),
+            "access": bindings,  # once the admission has been probed
         }
         return tuple(Step(name, tuple(items)) for name, items in order.items() if items)
 
@@ -76,6 +81,7 @@ def plan(
     closed = [item.name for item in differences if item.path == STATE]
     live_objects = {identity(item): item for item in live}
     work = [item for item in desired if identity(item) in changed]
+    new = frozenset(identity(item) for item in work if identity(item) not in live_objects)
     superfluous = surplus(desired, live, leaving)
     replaced = [
         live_objects[identity(item)]
@@ -87,9 +93,25 @@ def plan(
         remove=(*superfluous, *replaced),
         lower=tuple(lowered_queues(work, live_objects)),
         write=(*(patch(item, live_objects.get(identity(item))) for item in work), *map(open_command, closed)),
+        new=new,
+        probe=probed(desired, work, new),
         refused=(*claim_problems(differences), *foreign_namespaces(desired, live_objects, namespaces)),
         notes=(*exceeded_quotas(work, live_objects), *orphans(desired, live, leaving)),
     )
+
+
+def is_new(item: Json, kind: str, new: Collection[Identity]) -> bool:
+    """Whether an object is of a kind and does not exist yet."""
+    return item["kind"] == kind and identity(item) in new
+
+
+def probed(desired: Sequence[Json], work: Sequence[Json], new: Collection[Identity]) -> tuple[str, ...]:
+    """The namespaces in which the admission is probed: those whose members are new, and all if policies change."""
+    guards = any(item["kind"].startswith("ValidatingAdmission") for item in work)
+    bindings = [
+        item for item in desired if item["kind"] == "RoleBinding" and (guards or is_new(item, "RoleBinding", new))
+    ]
+    return tuple(sorted({item["metadata"]["namespace"] for item in bindings}))
 
 
 def patch(desired: Json, live: Json | None) -> Json:
@@ -145,19 +167,13 @@ def claim_problems(differences: Sequence[Difference]) -> list[str]:
 def foreign_namespaces(
     desired: Sequence[Json], live_objects: Mapping[Identity, Json], namespaces: Collection[str]
 ) -> list[str]:
-    """Namespaces that teams' files name and that already exist without belonging to a team."""
-    names = [
-        (team_of(item), item["metadata"]["name"])
+    """Namespaces that teams' files name and that already exist without belonging to the team."""
+    existing = [
+        item
         for item in desired
-        if item["kind"] == "Namespace" and identity(item) not in live_objects
+        if item["kind"] == "Namespace" and (item["metadata"]["name"] in namespaces or identity(item) in live_objects)
     ]
-    return [
-        f"team {team}: namespace: got {shown(name)}, which exists and does not belong to a team, expected a namespace "
-        f"of the team's own. Fix: choose another name under team.namespace, or hand it over: kubectl label namespace "
-        f"{name} {PART_LABEL}={TEAM_PART[PART_LABEL]} {TEAM_LABEL}={team}"
-        for team, name in names
-        if name in namespaces
-    ]
+    return [line for item in existing if (line := foreign(item, live_objects.get(identity(item))))]
 
 
 def open_command(queue: str) -> Json:
@@ -173,12 +189,6 @@ def open_command(queue: str) -> Json:
         "action": "OpenQueue",
         "target": {"apiVersion": target.api_version, "kind": target.kind, "name": queue, "uid": ""},
     }
-
-
-def team_of(item: Json) -> str:
-    """The team that an object belongs to; empty if all teams share it."""
-    labels = item["metadata"].get("labels") or {}
-    return str(labels.get(TEAM_LABEL, "")) if labels.get(PART_LABEL) != SHARED_PART[PART_LABEL] else ""
 
 
 def surplus(desired: Sequence[Json], live: Sequence[Json], leaving: Collection[str]) -> list[Json]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gangplank.k8s.plan import Plan
-from gangplank.teams.plan import KEPT, team_of
+from gangplank.teams.metadata import team_of
+from gangplank.teams.plan import KEPT
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence

@@ -48,8 +48,7 @@ differences:
   type: list
   returned: always
 probe:
-  description: A namespace in which admission must refuse a job of another queue; empty if there is nothing to
-    wait for.
-  type: str
+  description: Namespaces in which the admission must refuse a job of another queue before new members get access.
+  type: list
   returned: always
 """

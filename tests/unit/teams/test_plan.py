@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 import copy
+import itertools
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from gangplank.teams.objects import team_objects
 from gangplank.teams.parse import parse_teams
 from gangplank.teams.plan import TeamsPlan, plan
 
 Json = dict[str, Any]
+ROOT = Path(__file__).resolve().parents[3]
+STEPS = (
+    "queues that give up something",
+    "for all teams",
+    "new namespaces",
+    "queues that were closed",
+    "in the namespaces",
+    "access",
+)
 CAP: Json = {"cpu": 4, "memory": "16Gi", "ephemeral_storage": "50Gi"}
 SITE = {"site": {"priorities": {"high": 10}, "queues": [{"name": "research", "deserved": {"cpu": 8}}]}}
 
@@ -120,14 +132,10 @@ def test_objects_are_written_in_an_order_that_the_cluster_accepts() -> None:
     todo = plan(rendered(a={"deserved": {"cpu": 1}}, b={"deserved": {"cpu": 3}} | claims, c={}), live)
     assert todo.changes
     steps = {step.name: names(step.objects) for step in todo.steps}
-    assert list(steps) == [
-        "queues that give up something",
-        "for all teams",
-        "queues that were closed",
-        "in the namespaces",
-    ]
+    assert tuple(steps) == STEPS
     assert steps["queues that give up something"] == ["Queue a"]
-    assert {"Queue a", "Queue b", "Queue c", "Namespace c"} <= {*steps["for all teams"]}
+    assert {"Queue a", "Queue b", "Queue c"} <= {*steps["for all teams"]}
+    assert steps["new namespaces"] == ["Namespace c"]
     assert steps["queues that were closed"] == ["Command gangplank-open-research"]
     assert steps["in the namespaces"][-1] == "PersistentVolumeClaim data", "after the quota that counts it"
     written = sum(len(objects) for objects in steps.values())
@@ -176,8 +184,53 @@ def test_an_existing_namespace_without_a_team_is_not_taken_over() -> None:
     assert plan(desired, [], namespaces=["default"]).refused == ()
 
 
+def test_a10_the_namespace_of_another_team_is_not_taken_over() -> None:
+    """That team's file may be gone while its volume claims keep the namespace."""
+    live = rendered(b={"namespace": "data"})
+    (refused,) = plan(rendered(a={"namespace": "data"}), live, namespaces=["data"]).refused
+    assert refused.startswith('team a: namespace: got "data", which exists and belongs to team b, expected a namespace')
+    one(live, "Namespace")["metadata"]["labels"] = {"gangplank.dev/part": "teams"}
+    assert "does not belong to a team" in plan(rendered(a={"namespace": "data"}), live).refused[0]
+
+
+def test_a12_new_members_get_access_last_and_only_where_policies_have_been_probed() -> None:
+    """Members of a namespace that was probed before lose and get access with the rest of its objects."""
+    live, desired = rendered(a={}), rendered(a={"members": [{"user": "bob"}]}, b={})
+    todo = plan(desired, live)
+    bindings = {step.name: {item["metadata"]["namespace"] for item in step.objects if item["kind"] == "RoleBinding"}
+                for step in todo.steps if any(item["kind"] == "RoleBinding" for item in step.objects)}  # fmt: skip
+    assert bindings == {"in the namespaces": {"a"}, "access": {"b"}}
+    assert todo.steps[-1].name == "access"
+    assert todo.probe == ("b",)
+
+
+def test_a12_an_interrupted_run_is_continued_by_one_that_probes_again() -> None:
+    desired = rendered(a={}, b={})
+    live = [item for item in desired if item["kind"] != "RoleBinding" or item["metadata"]["namespace"] == "a"]
+    todo = plan(desired, live)
+    assert [step.name for step in todo.steps] == ["access"]
+    assert todo.probe == ("b",)
+
+
+def test_a12_every_namespace_is_probed_if_policies_change() -> None:
+    live = rendered(a={}, b={})
+    one(live, "ValidatingAdmissionPolicy")["spec"]["failurePolicy"] = "Ignore"
+    assert plan(rendered(a={}, b={}), live).probe == ("a", "b")
+    assert plan(rendered(a={}, b={}), rendered(a={}, b={})).probe == ()
+
+
 def test_arguments_are_not_changed() -> None:
     desired, live = rendered(a={"deserved": {"cpu": 1}}), rendered(a={"deserved": {"cpu": 3}}, b={})
     before = copy.deepcopy((desired, live))
     plan(desired, live)
     assert (desired, live) == before
+
+
+def test_a12_the_role_writes_access_after_the_probe() -> None:
+    tasks = yaml.safe_load((ROOT / "roles/team/tasks/main.yml").read_text())
+    steps = [*itertools.chain.from_iterable(task.get("vars", {}).get("__team_steps", []) for task in tasks)]
+    assert {*STEPS} == {*steps, "new namespaces"}
+    assert steps[-1] == "access"
+    probe = next(index for index, task in enumerate(tasks) if "gangplank.gangplank.cluster_accepts" in task)
+    access = next(index for index, task in enumerate(tasks) if "access" in task.get("vars", {}).get("__team_steps", []))
+    assert probe < access
