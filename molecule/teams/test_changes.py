@@ -53,7 +53,7 @@ def edit(kube: Kube, where: str, apply: Callable[[Json], object]) -> None:
 def test_a_manual_change_is_reported_with_its_path_and_reverted_by_the_next_run(kube: Kube) -> None:
     stranger = {"kind": "User", "name": "mallory", "apiGroup": "rbac.authorization.k8s.io"}
     edit(kube, BINDING, lambda item: item["subjects"].append(stranger))
-    edit(kube, QUOTA, lambda item: item["spec"]["hard"].update({"requests.cpu": "99", "pods": "0"}))
+    edit(kube, QUOTA, lambda item: item["spec"]["hard"].update({"requests.cpu": "99", "services": "0"}))
     edit(kube, QUEUE.format("vision"), lambda item: item["spec"].update({"weight": 7}))
     edit(kube, "/api/v1/namespaces/vision", lambda item: item["metadata"]["annotations"].update({
         "gangplank.dev/queues": "vision,speech"}))  # fmt: skip
@@ -66,7 +66,7 @@ def test_a_manual_change_is_reported_with_its_path_and_reverted_by_the_next_run(
         "Queue vision: spec.weight: wanted 1, live 7",
         'Namespace vision: metadata.annotations["gangplank.dev/queues"]: wanted "vision", live "vision,speech"',
         'ResourceQuota vision/gangplank-team: spec.hard["requests.cpu"]: wanted "2", live "99"',
-        'ResourceQuota vision/gangplank-team: spec.hard.pods: wanted nothing, live "0"',
+        'ResourceQuota vision/gangplank-team: spec.hard.services: wanted nothing, live "0"',
         "NetworkPolicy vision/gangplank-nothing: missing",
         (
             "RoleBinding vision/gangplank-team-trainer: subjects[1]: wanted nothing, live "
@@ -76,7 +76,7 @@ def test_a_manual_change_is_reported_with_its_path_and_reverted_by_the_next_run(
     preview = teams(check=True)
     assert "spec.weight: wanted 1, live 7" in " ".join(preview.stdout.split())
     assert gangplank("drift", str(TEAMS)).returncode == 1, "check mode changes nothing"
-    assert recap(teams().stdout)["changed"] == 1
+    assert recap(teams().stdout)["changed"] == 2, "what all teams share, and what is in the namespaces"
     assert gangplank("drift", str(TEAMS)).stdout.startswith("no drift")
 
 
@@ -132,7 +132,8 @@ def test_running_work_keeps_its_team_and_a_lower_cap_is_explained(
     serve(pod("worker", "speech", "speech", "python3", "-c", "import time; time.sleep(600)", cpu="100m"))
     (tmp_path / "lower").mkdir()
     (tmp_path / "gone").mkdir()
-    low = teams(edited_copy(tmp_path / "lower", speech={"cap": {"cpu": "50m"}}), check=True).stdout
+    cap = {"cpu": "50m", "memory": "2Gi", "ephemeral_storage": "20Gi"}
+    low = teams(edited_copy(tmp_path / "lower", speech={"cap": cap}), check=True).stdout
     note = "team speech: requests.cpu becomes 50m while 100m is in use. Running work continues; nothing new starts"
     assert note in " ".join(low.split())
     gone = edited_copy(tmp_path / "gone", drop=("speech",))

@@ -1,4 +1,4 @@
-"""Two teams submit at once, on simulated nodes: no moment breaks a cap, a gang or a share, and nothing is lost.
+"""Two teams submit at once beside a third that cheats: no moment breaks a cap, a gang or a share, and nothing is lost.
 
 The nodes and their pods are KWOK's; the teams are playbooks/teams.yml's, the jobs the library's, and Volcano is real.
 GANGPLANK_FULL=1 submits 2 x 100 jobs, else a sample of them. GANGPLANK_KUBECONFIG names an existing cluster.
@@ -28,7 +28,7 @@ from gangplank.errors import KubeError
 from gangplank.jobs.parse import parse_job
 from tests.cluster.conftest import ROOT
 from tests.cluster.race import Event, Gang, Moment, Share, judge, lost
-from tests.support.teams_live import TEAMS, answer, teams, until
+from tests.support.teams_live import TEAMS, answer, pod, teams, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -48,12 +48,15 @@ GRANTS = {  # what keeps other pods off the simulated nodes
     "annotation_domains": ["gangplank.dev"],
 }
 LONG_S = 75  # longer than a team may starve: who waits for these to end has starved
-SHARES = {"race-red": Share(64, 96), "race-blue": Share(64, 96)}
-RED, BLUE = SHARES
+SHARES = {"race-red": Share(64, 96), "race-blue": Share(64, 96), "race-cheat": Share(0, 32)}
+RED, BLUE, CHEAT = SHARES
+HONEST = (RED, BLUE)
+CHEAT_PODS, CHEAT_JOBS = 40, 5  # the most that the third team's file allows
 OURS = {"labelSelector": f"{TEAM_LABEL} in ({','.join(SHARES)})"}
 JOBS = "/apis/batch.volcano.sh/v1alpha1/namespaces/{}/jobs"
 SCHEDULER = "/api/v1/namespaces/volcano-system/pods"
 DEADLINE_S = 420
+TOLERATION = {"key": "kwok.x-k8s.io/node", "operator": "Exists"}
 STAGES = ("node/fast/node-initialize", "node/heartbeat-with-lease/node-heartbeat-with-lease")
 POD_STAGES = ("pod/fast/pod-ready", "pod/fast/pod-complete", "pod/fast/pod-delete")
 
@@ -66,7 +69,7 @@ def shown(place: str) -> Path:
 
 def node(name: str) -> Json:
     """A simulated node, which takes no pod but those of the race."""
-    sizes = {"cpu": str(GPUS), "memory": f"{GPUS}Gi", "pods": "110", GPU: str(GPUS)}
+    sizes = {"cpu": str(2 * GPUS), "memory": f"{2 * GPUS}Gi", "ephemeral-storage": "1Ti", "pods": "110", GPU: str(GPUS)}
     meta = {"name": name, "labels": {"type": "race"}, "annotations": {"kwok.x-k8s.io/node": "fake"}}
     taint = {"key": "kwok.x-k8s.io/node", "value": "fake", "effect": "NoSchedule"}
     return {"metadata": meta, "spec": {"taints": [taint]}, "status": {"allocatable": sizes, "capacity": sizes}}
@@ -112,15 +115,17 @@ def ready(kube: Kube) -> set[str]:
 
 
 @pytest.fixture(scope="module")
-def both(kubeconfig: str, kube: Kube, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Two teams as playbooks/teams.yml makes them, which deserve half of the simulated nodes each."""
+def all_three(kubeconfig: str, kube: Kube, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Teams as playbooks/teams.yml makes them: two deserve half of the simulated nodes each, the third nothing."""
     folder = tmp_path_factory.mktemp("teams")
     site = yaml.safe_load((TEAMS / "_site.yml").read_text())
     site["site"]["gpu_resource"] = GPU
     (folder / "_site.yml").write_text(yaml.safe_dump(site))
     for name, share in SHARES.items():
-        amounts = {key: {"gpus": many, "cpu": many, "memory": f"{many}Gi"} for key, many in vars(share).items()}
-        value = {"team": {"name": name, "members": [{"user": "ada"}], **amounts, **GRANTS}}
+        amounts = {key: {"gpus": many, "cpu": many, "memory": f"{many}Gi"} for key, many in vars(share).items() if many}
+        amounts["cap"] |= {"ephemeral_storage": "unlimited"} | ({"pods": CHEAT_PODS} if name == CHEAT else {})
+        max_jobs = CHEAT_JOBS if name == CHEAT else 2 * COUNT + 20
+        value = {"team": {"name": name, "members": [{"user": "ada"}], "max_jobs": max_jobs, **amounts, **GRANTS}}
         (folder / f"{name}.yml").write_text(yaml.safe_dump(value))
     try:
         done = teams(folder, team_kubeconfig=kubeconfig)
@@ -130,6 +135,7 @@ def both(kubeconfig: str, kube: Kube, tmp_path_factory: pytest.TempPathFactory) 
         for name in SHARES:
             kube.call("DELETE", JOBS.format(name), {"propagationPolicy": "Background"})
             where = f"/api/v1/namespaces/{name}/pods"
+            kube.call("DELETE", where)
             until(lambda where=where: not kube.call("GET", where)["items"], f"no pods in {name}")
             (folder / f"{name}.yml").unlink()
         done = teams(folder, team_kubeconfig=kubeconfig, teams_remove=list(SHARES))
@@ -198,14 +204,83 @@ def manifest(gang: Gang, lasts_s: int) -> Json:
         "command": ["true"],
         "workers": gang.size - 1,
         "max_retries": 50,  # of each displacement by the other team
-        "resources": {"cpu": 1, "memory": "1Gi", "gpus": 1, "gpu_resource": GPU},
+        "resources": {
+            "cpu": {"request": 1, "limit": 1},
+            "memory": {"request": "1Gi", "limit": "1Gi"},
+            "gpus": 1,
+            "gpu_resource": GPU,
+        },
         "collective": "gloo",
         "annotations": {LASTS: f"{lasts_s}s"},
         "node_selector": {"type": "race"},
-        "tolerations": [{"key": "kwok.x-k8s.io/node", "operator": "Exists"}],
+        "tolerations": [TOLERATION],
     }
     (made,) = BACKENDS["volcano"].manifests(parse_job({"training_job": job}))
     return made
+
+
+def cheats() -> dict[str, tuple[str, Json]]:
+    """What the third team tries: path and object. Each must be refused."""
+    place = f"namespaces/{CHEAT}"
+    least = {"cpu": "10m", "memory": "4Mi"}
+
+    def alone(resources: Json, annotations: Json | None = None, **spec: object) -> tuple[str, Json]:
+        item = pod("cheat", CHEAT, CHEAT)
+        item["spec"] |= spec
+        item["spec"]["containers"][0]["resources"] = resources
+        item["metadata"]["annotations"] |= annotations or {}
+        return f"/api/v1/{place}/pods", item
+
+    def job(**changes: object) -> tuple[str, Json]:
+        item = manifest(Gang(CHEAT, "cheat", 1), LONG_S)
+        item["spec"] |= changes
+        return JOBS.format(CHEAT), item
+
+    marked = job()
+    marked[1]["metadata"]["annotations"] = {"volcano.sh/preemptable": "false"}
+    version = "scheduling.volcano.sh/v1beta1"
+    meta = {"name": "cheat"}
+    gang = {"apiVersion": version, "kind": "PodGroup", "metadata": meta, "spec": {"queue": BLUE, "minMember": 1}}
+    target = {"apiVersion": version, "kind": "Queue", "name": BLUE, "uid": ""}
+    command = {"apiVersion": "bus.volcano.sh/v1alpha1", "kind": "Command", "metadata": meta, "action": "CloseQueue"}
+    return {
+        "nothing requested": alone({"requests": {"cpu": "0", "memory": "0"}}),
+        "no limit": alone({"requests": {"cpu": "4"}}),
+        "a limit beyond the cap": alone({"requests": least, "limits": {"memory": "1Ti"}}),
+        "more GPUs than the cap": alone({"limits": {GPU: str(SHARES[CHEAT].cap + 1)}}),
+        "a device that the cap does not name": alone({"limits": {"hugepages-2Mi": "2Mi", "memory": "4Mi"}}),
+        "never giving back": alone({"requests": least}, {"volcano.sh/preemptable": "false"}),
+        "a job that never gives back": marked,
+        "another's queue": job(queue=BLUE),
+        "a gang in another's queue": (f"/apis/{version}/{place}/podgroups", gang),
+        "another's queue closed": (f"/apis/bus.volcano.sh/v1alpha1/{place}/commands", {**command, "target": target}),
+        "a node of its choice": alone({"requests": least}, nodeName="race-0"),
+        "a priority": job(priorityClassName="system-node-critical"),
+    }
+
+
+def cheat(kube: Kube, stop: threading.Event) -> tuple[set[str], dict[str, int]]:
+    """Try every cheat until the race is over: those that were accepted, and how many small objects of each kind."""
+    accepted: set[str] = set()
+    counts = {"pods": 0, "services": 0, "configmaps": 0}
+    least = {"cpu": "10m", "memory": "4Mi"}
+    number = 0
+    while not stop.is_set():
+        accepted |= {name for name, (where, item) in cheats().items() if not answer(kube, "POST", where, item)}
+        for _ in range(20):
+            number += 1
+            small = pod(f"many-{number}", CHEAT, CHEAT)
+            small["metadata"]["annotations"][LASTS] = f"{2 * DEADLINE_S}s"
+            small["spec"] |= {"nodeSelector": {"type": "race"}, "tolerations": [TOLERATION]}
+            small["spec"]["containers"][0]["resources"] = {"requests": least, "limits": least}
+            bodies: dict[str, Json] = {
+                "pods": small,
+                "services": {"metadata": {"name": f"many-{number}"}, "spec": {"ports": [{"port": 1}]}},
+                "configmaps": {"metadata": {"name": f"many-{number}"}, "data": {"a": "b" * 10**5}},
+            }
+            for kind, body in bodies.items():
+                counts[kind] += not answer(kube, "POST", f"/api/v1/namespaces/{CHEAT}/{kind}", body)
+    return accepted, counts
 
 
 def restart_scheduler(kube: Kube) -> None:
@@ -223,14 +298,18 @@ def restart_scheduler(kube: Kube) -> None:
     until(another, "another scheduler runs")
 
 
-@pytest.mark.usefixtures("nodes", "both")
-def test_two_teams_submit_at_once_and_every_moment_keeps_caps_gangs_and_shares(kube: Kube) -> None:
+@pytest.mark.usefixtures("nodes", "all_three")
+def test_a3_two_teams_and_one_that_cheats_submit_at_once_and_every_moment_keeps_caps_gangs_and_shares(
+    kube: Kube,
+) -> None:
     rng = random.Random(SEED)
     # Volcano's controller may keep a job that was removed as it began, and then never looks at another of its name.
     run = uuid.uuid4().hex[:6]
-    first = [Gang(RED, f"long-{run}-{number}", 16) for number in range(6)]  # up to its cap, while nobody else asks
+    # Up to their caps, while nobody else asks.
+    first = [Gang(RED, f"long-{run}-{number}", 16) for number in range(6)]
+    first += [Gang(CHEAT, f"long-{run}-{number}", 16) for number in range(2)]
     sizes = (1, 2, 3, 4, 8, 16)
-    gangs = [Gang(team, f"gang-{run}-{number}", rng.choice(sizes)) for number in range(COUNT) for team in SHARES]
+    gangs = [Gang(team, f"gang-{run}-{number}", rng.choice(sizes)) for number in range(COUNT) for team in HONEST]
     deleted = {(gang.team, gang.name) for gang in rng.sample(gangs, COUNT // 5)}
     lasts = {gang: rng.randint(2, 6) for gang in gangs}
 
@@ -251,9 +330,20 @@ def test_two_teams_submit_at_once_and_every_moment_keeps_caps_gangs_and_shares(k
     with Seen(kube) as seen:
         for gang in first:
             submit(gang)
-        until(lambda: seen.ask(lambda now: now.held.get(RED)) == SHARES[RED].cap, "red has all it may have")
-        with ThreadPoolExecutor(8) as pool:
-            for done in [pool.submit(act) for _, act in work]:
-                done.result()
-        until(lambda: not seen.ask(lambda now: lost(now, first + gangs, deleted)), "every job has ended", DEADLINE_S)
+        full = {team: SHARES[team].cap for team in (RED, CHEAT)}
+        until(lambda: seen.ask(lambda now: full.items() <= now.held.items()), f"{full}: all they may have")
+        stop = threading.Event()
+        with ThreadPoolExecutor(9) as pool:
+            cheating = pool.submit(cheat, kube, stop)
+            try:
+                for done in [pool.submit(act) for _, act in work]:
+                    done.result()
+                remaining = functools.partial(seen.ask, lambda now: lost(now, first + gangs, deleted))
+                until(lambda: not remaining(), "every job has ended", DEADLINE_S)
+            finally:
+                stop.set()
+            accepted, counts = cheating.result()
+    assert accepted == set()
+    assert 0 < counts["pods"] <= CHEAT_PODS
+    assert max(counts["services"], counts["configmaps"]) < 30
     assert judge(seen.events, first + gangs, SHARES) == []

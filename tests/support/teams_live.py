@@ -81,7 +81,7 @@ def pod(name: str, namespace: str, queue: str, *command: str, **resources: str) 
         "name": "main",
         "image": "gangplank.dev/trainer:0.1.0",
         "command": list(command) or ["true"],
-        "resources": {"requests": {"cpu": "50m", "memory": "64Mi"} | resources},
+        "resources": {"requests": {"cpu": "50m", "memory": "64Mi"} | resources, "limits": dict(resources)},
         "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
     }
     spec = {
