@@ -72,7 +72,9 @@ def removal(
             )
         else:
             objects += [item for item in live if item["kind"] == "Namespace" and item["metadata"]["name"] == namespace]
-    queues = [item for item in live if item["kind"] == "Queue" and team_of(item) in set(namespaces.values())]
+    # Also of a team whose namespace an earlier run has removed.
+    gone = set(teams) - set(with_file)
+    queues = [item for item in live if item["kind"] == "Queue" and team_of(item) in gone]
     # A child is named <team>-<child>, so longer names are removed first.
     objects += sorted(queues, key=lambda item: -len(item["metadata"]["name"]))
     return Plan(remove=tuple(objects), notes=tuple(notes))

@@ -45,6 +45,11 @@ def test_every_rendered_kind_is_read_and_can_be_removed() -> None:
     assert namespaced == {*ORDER}
 
 
+def test_a11_a_removal_that_was_interrupted_after_the_namespace_removes_the_queue() -> None:
+    left = [item for item in live() if item["kind"] == "Queue"]
+    assert names(removal(["vision"], ["speech"], left, {}, {}, []).remove) == ["Queue vision"]
+
+
 def test_a_child_queue_is_removed_before_its_parent() -> None:
     todo = removal(["vision"], ["speech"], live(queues=[{"name": "x"}]), {}, {}, [])
     assert names(todo.remove)[-2:] == ["Queue vision-x", "Queue vision"]
