@@ -8,9 +8,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-# Not among the packages of .venv, which `make train` installs.
-from cyclonedx.schema import SchemaVersion  # type: ignore[import-not-found]
-from cyclonedx.validation.json import JsonStrictValidator  # type: ignore[import-not-found]
+from cyclonedx.schema import SchemaVersion  # type: ignore[import-not-found]  # not in .venv, which `make train` needs
+from cyclonedx.validation.json import JsonStrictValidator  # type: ignore[import-not-found]  # as above
 
 
 def main(folder: Path) -> int:

@@ -72,7 +72,8 @@ def evidence(args: argparse.Namespace) -> tuple[str, Records, Expected]:
         return name, records, replace(expectation, **named(args))
     if args.world_size or args.pods:
         option = "--world-size" if args.world_size else "--pods"
-        raise terminal.UsageError(f"{args.command}: {option} is for --file; a cluster knows it")
+        fix = f"leave out {option}: the cluster knows it"
+        raise terminal.UsageError(str(Problem(option, "no --file", "--file DIR beside it", fix)))
     if not args.job:
         fix = f"gangplank {args.command} digits"
         raise terminal.UsageError(str(Problem("JOB", "nothing", "a job file, the name of a job, or --file", fix)))

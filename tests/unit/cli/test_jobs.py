@@ -49,6 +49,7 @@ def running(api: Api) -> None:
         where = f"/api/v1/namespaces/default/pods/{pod['metadata']['name']}"
         state = {"waiting": {"reason": "CrashLoopBackOff"}} if rank == 0 else {"running": {}}
         pod["spec"]["nodeName"] = f"node-{rank % 2}"
+        pod["metadata"]["uid"] = f"{UID}-{rank}"
         pod["status"] = {"phase": "Running", "containerStatuses": [{"restartCount": 2 - rank, "state": state}]}
         api.objects[where] = pod
         api.logs[f"{where}/log"] = f"hello from {pod['metadata']['name']}\nbye".encode()

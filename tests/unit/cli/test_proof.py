@@ -339,7 +339,8 @@ def test_pods_that_cannot_be_read_are_one_line(
 
 def test_options_of_files_are_refused_for_a_cluster(capsys: pytest.CaptureFixture[str]) -> None:
     code, _, err = run(capsys, "proof", "digits", "--pods", "a")
-    assert (code, err) == (2, "gangplank: proof: --pods is for --file; a cluster knows it\n")
+    message = "--pods: got no --file, expected --file DIR beside it. Fix: leave out --pods: the cluster knows it"
+    assert (code, err) == (2, f"gangplank: {message}\n")
 
 
 def test_e1_a_replay_from_the_claim_is_rejected(

@@ -464,7 +464,7 @@ def test_followed_logs_go_on_after_an_outage(
     server.pod("digits-a", "terminated")
     thread.join(10)
     captured = capsys.readouterr()
-    assert (codes, captured.out) == ([0], "[digits-a] one \x1b[2J\n[digits-a] two\n")
+    assert (codes, captured.out) == ([0], "[digits-a] one \\x1b[2J\n[digits-a] two\n")
     assert [line.partition(" (")[0] for line in captured.err.splitlines()] == [
         "the API server does not answer", "the API server answers again after 0 s"]  # fmt: skip
 
