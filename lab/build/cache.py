@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from lab.disk import rename
 from lab.errors import PartError, explain
 
 Say = Callable[[str], None]
@@ -55,7 +56,7 @@ def building(target: Path) -> Iterator[Path]:
         draft = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
         draft.chmod(0o755)
         yield draft
-        draft.rename(target)
+        rename(draft, target)
     except OSError as error:
         raise explain(str(error), str(target)) from error
     finally:

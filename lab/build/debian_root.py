@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from lab.build.cache import Say, building, run_shown, sha256_file
+from lab.disk import rename
 from lab.errors import PartError, explain
 
 if TYPE_CHECKING:
@@ -209,7 +210,7 @@ class Debs:
                 raise PartError(f"the download of {source.name} was damaged", where, "run it again")
             kept = self.path(name, version)
             shutil.copyfile(source, kept.with_suffix(".part"))
-            kept.with_suffix(".part").rename(kept)
+            rename(kept.with_suffix(".part"), kept)
         shutil.rmtree(archives.parent, ignore_errors=True)
 
     @staticmethod

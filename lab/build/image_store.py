@@ -15,6 +15,7 @@ from typing import IO
 
 from gangplank.wait import late, polls
 from lab.build.cache import Say, building, digest_of
+from lab.disk import rename
 from lab.errors import PartError, explain
 
 NAMESPACE = "k8s.io"  # of the kubelet's images
@@ -130,7 +131,7 @@ def record_images(folder: Path, images: list[dict[str, str]]) -> None:
     have = json.loads(record.read_text()) if record.exists() else {}
     draft = record.with_suffix(".new")
     draft.write_text(json.dumps(have | {image["name"]: image["digest"] for image in images}, indent=1))
-    draft.replace(record)
+    rename(draft, record)
 
 
 def import_image(ctr: list[str], archive: Path) -> None:

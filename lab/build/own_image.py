@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from lab.build.oci_archive import read_image, write_image, write_layer
 from lab.build.parts import build
 from lab.build.versions import load_pins
+from lab.disk import rename
 from lab.errors import PartError, explain
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ def write_own_image(name: str, base: Path, folder: Path, out: Path) -> str:
             layers.append(write_layer(Path(scratch) / "layer.tar", files))
             config["WorkingDir"] = f"/opt/{folder.resolve().name}"
             digest = write_image(Path(scratch) / "image.tar", name, layers, config)
-            (Path(scratch) / "image.tar").rename(out)
+            rename(Path(scratch) / "image.tar", out)
     except OSError as error:
         raise explain(str(error), str(out)) from error
     return digest

@@ -6,6 +6,8 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from lab.disk import rename
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
@@ -37,7 +39,7 @@ def write(path: Path, data: bytes, mode: int) -> None:
     with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "wb") as stream:
         os.fchmod(stream.fileno(), mode)
         stream.write(data)
-    draft.replace(path)
+    rename(draft, path)
 
 
 def ensure(files: Iterable[HostFile], *, dry: bool) -> list[Change]:

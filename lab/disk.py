@@ -1,0 +1,43 @@
+"""Renames that survive a power cut: what is renamed is on the disk before, and its new name right after.
+
+Without it a file system may keep the name and lose the content: a folder of empty files that looks finished.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def sync(path: Path) -> None:
+    """Write a file's content, or the names in a folder, to the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def sync_system(path: Path) -> None:
+    """Write the whole file system of `path` to the disk: for 20,000 files one call instead of one each."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        if ctypes.CDLL(None, use_errno=True).syncfs(descriptor):
+            error = ctypes.get_errno()
+            raise OSError(error, os.strerror(error), str(path))
+    finally:
+        os.close(descriptor)
+
+
+def rename(draft: Path, target: Path) -> None:
+    """Rename a finished file or folder, so that `target` is whole or absent whenever the power fails."""
+    if draft.is_dir():
+        sync_system(draft)
+    else:
+        sync(draft)
+    draft.replace(target)
+    sync(target.parent)
