@@ -8,6 +8,7 @@ import ipaddress
 import json
 import os
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from cryptography import x509
@@ -16,14 +17,20 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from gangplank.errors import Problem
+from lab.errors import LabError
 from lab.host.files import write
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
     from pathlib import Path
 
 LIFE = dt.timedelta(days=3650)
 RENEW_BEFORE = dt.timedelta(days=30)
+
+
+class BrokenError(Exception):
+    """What is wrong with a file of ours, in a few words."""
 
 
 @dataclass(frozen=True)
@@ -62,10 +69,78 @@ def _builder(subject: x509.Name, issuer: x509.Name, public: ec.EllipticCurvePubl
     return builder.not_valid_before(now - dt.timedelta(hours=1)).not_valid_after(now + LIFE)
 
 
-def ensure_ca(folder: Path, name: str) -> bool:
-    """Make the CA <name>.crt and <name>.key if either is missing; return whether it did."""
-    if (folder / f"{name}.crt").exists() and (folder / f"{name}.key").exists():
-        return False
+def _load(folder: Path, name: str) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
+    """The certificate <name>.crt and its key <name>.key; raises BrokenError."""
+    path = folder / f"{name}.crt"
+    key = _load_key(path.with_suffix(".key"))
+    try:
+        certificate = x509.load_pem_x509_certificate(_read(path))
+    except ValueError as error:
+        raise BrokenError(f"{path.name} is not a certificate") from error
+    if certificate.public_key() != key.public_key():
+        raise BrokenError(f"{path.name} and {name}.key are not a pair")
+    if certificate.not_valid_after_utc - dt.datetime.now(dt.UTC) < RENEW_BEFORE:
+        raise BrokenError(f"{path.name} is valid only until {certificate.not_valid_after_utc:%Y-%m-%d}")
+    return certificate, key
+
+
+def _load_key(path: Path) -> ec.EllipticCurvePrivateKey:
+    """The private key; raises BrokenError."""
+    try:
+        key = serialization.load_pem_private_key(_read(path), None)
+    except (ValueError, TypeError, UnsupportedAlgorithm) as error:
+        raise BrokenError(f"{path.name} is not a key") from error
+    if not isinstance(key, ec.EllipticCurvePrivateKey):
+        raise BrokenError(f"{path.name} is not an EC key")
+    return key
+
+
+def _read(path: Path) -> bytes:
+    if not path.exists():
+        raise BrokenError(f"{path.name} is missing")
+    return path.read_bytes()
+
+
+def _check_leaf(folder: Path, leaf: Leaf) -> None:
+    """Raise BrokenError unless the certificate is signed by its CA and has this subject and these names."""
+    certificate, _ = _load(folder, leaf.name)
+    try:
+        certificate.verify_directly_issued_by(_load(folder, leaf.ca)[0])
+    except (ValueError, TypeError, InvalidSignature, UnsupportedAlgorithm) as error:  # issuer, key or signature differs
+        raise BrokenError(f"{leaf.name}.crt is not signed by {leaf.ca}.crt") from error
+    extensions = {type(extension.value): extension.value for extension in certificate.extensions}
+    if x509.AuthorityKeyIdentifier not in extensions:  # from before leaves had it
+        raise BrokenError(f"{leaf.name}.crt does not identify its authority's key")
+    names = extensions.get(x509.SubjectAlternativeName, ())
+    if certificate.subject != _subject(leaf) or list(names) != [_general(san) for san in leaf.sans]:
+        raise BrokenError(f"{leaf.name}.crt has another subject or other names")
+
+
+def _check_public(path: Path) -> None:
+    """Raise BrokenError unless the key loads and <name>.pub is its public half."""
+    if _public_pem(_load_key(path)) != _read(path.with_suffix(".pub")):
+        raise BrokenError(f"{path.name} and {path.stem}.pub are not a pair")
+
+
+def _check_encryption(path: Path) -> None:
+    """Raise BrokenError unless the file has a key of 32 bytes."""
+    try:
+        config = json.loads(_read(path))
+        secret = config["resources"][0]["providers"][0]["secretbox"]["keys"][0]["secret"]
+        complete = len(base64.b64decode(secret, validate=True)) == 32
+    except (ValueError, LookupError, TypeError) as error:
+        raise BrokenError(f"{path.name} has no key") from error
+    if not complete:
+        raise BrokenError(f"{path.name} has no key of 32 bytes")
+
+
+def _public_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
+    form = serialization.PublicFormat.SubjectPublicKeyInfo
+    return key.public_key().public_bytes(serialization.Encoding.PEM, form)
+
+
+def make_ca(folder: Path, name: str) -> None:
+    """Make the CA <name>.crt and <name>.key."""
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"gangplank-lab-{name}")])
     builder = _builder(subject, subject, key.public_key())
@@ -78,40 +153,11 @@ def ensure_ca(folder: Path, name: str) -> bool:
     builder = builder.add_extension(usage, critical=True).add_extension(identifier, critical=False)
     write(folder / f"{name}.key", _pem(key), 0o600)
     write(folder / f"{name}.crt", builder.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM), 0o644)
-    return True
 
 
-def _is_valid(path: Path, leaf: Leaf, ca: x509.Certificate) -> bool:
-    """Whether the certificate is signed by `ca`, has this subject and these names, and does not expire soon."""
-    if not (path.exists() and path.with_suffix(".key").exists()):
-        return False
-    certificate = x509.load_pem_x509_certificate(path.read_bytes())
-    if certificate.not_valid_after_utc - dt.datetime.now(dt.UTC) < RENEW_BEFORE:
-        return False
-    try:
-        certificate.verify_directly_issued_by(ca)
-    except (ValueError, TypeError, InvalidSignature, UnsupportedAlgorithm):  # issuer, key or signature differs
-        return False
-    try:
-        certificate.extensions.get_extension_for_class(x509.AuthorityKeyIdentifier)
-    except x509.ExtensionNotFound:  # from before leaves had it
-        return False
-    try:
-        names = list(certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value)
-    except x509.ExtensionNotFound:
-        names = []
-    return certificate.subject == _subject(leaf) and names == [_general(san) for san in leaf.sans]
-
-
-def ensure_leaf(folder: Path, leaf: Leaf) -> bool:
-    """Make <name>.crt and <name>.key if they are missing, expiring or for other names; return whether it did."""
-    path = folder / f"{leaf.name}.crt"
-    ca = x509.load_pem_x509_certificate((folder / f"{leaf.ca}.crt").read_bytes())
-    if _is_valid(path, leaf, ca):
-        return False
-    signer = serialization.load_pem_private_key((folder / f"{leaf.ca}.key").read_bytes(), None)
-    if not isinstance(signer, ec.EllipticCurvePrivateKey):
-        raise TypeError(f"{leaf.ca}.key is not an EC key")
+def make_leaf(folder: Path, leaf: Leaf) -> None:
+    """Make <name>.crt and <name>.key, signed by its CA."""
+    ca, signer = _load(folder, leaf.ca)
     key = ec.generate_private_key(ec.SECP256R1())
     builder = _builder(_subject(leaf), ca.subject, key.public_key())
     builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
@@ -123,27 +169,23 @@ def ensure_leaf(folder: Path, leaf: Leaf) -> bool:
         names = x509.SubjectAlternativeName([_general(san) for san in leaf.sans])
         builder = builder.add_extension(names, critical=False)
     builder = builder.add_extension(x509.ExtendedKeyUsage(purposes), critical=False)
-    write(path.with_suffix(".key"), _pem(key), 0o600)
-    write(path, builder.sign(signer, hashes.SHA256()).public_bytes(serialization.Encoding.PEM), 0o644)
-    return True
+    write(folder / f"{leaf.name}.key", _pem(key), 0o600)
+    pem = builder.sign(signer, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+    write(folder / f"{leaf.name}.crt", pem, 0o644)
 
 
-def ensure_key(path: Path) -> bool:
-    """Make an EC key for service account tokens and its public half, .pub, if one is missing."""
-    public = path.with_suffix(".pub")
-    if path.exists() and public.exists():
-        return False
-    key = ec.generate_private_key(ec.SECP256R1())
-    write(path, _pem(key), 0o600)
-    form = serialization.PublicFormat.SubjectPublicKeyInfo
-    write(public, key.public_key().public_bytes(serialization.Encoding.PEM, form), 0o644)
-    return True
+def make_key(path: Path) -> None:
+    """Make the public half, .pub, of an EC key for service account tokens, and the key if it does not load."""
+    try:
+        key = _load_key(path)  # the tokens that it signed stay valid
+    except BrokenError:
+        key = ec.generate_private_key(ec.SECP256R1())
+        write(path, _pem(key), 0o600)
+    write(path.with_suffix(".pub"), _public_pem(key), 0o644)
 
 
-def ensure_encryption(path: Path) -> bool:
-    """Make the API server's EncryptionConfiguration for Secrets, with its own key, if it is missing."""
-    if path.exists():
-        return False
+def make_encryption(path: Path) -> None:
+    """Make the API server's EncryptionConfiguration for Secrets, with its own key."""
     keys = [{"name": "lab", "secret": base64.b64encode(os.urandom(32)).decode()}]
     providers = [{"secretbox": {"keys": keys}}, {"identity": {}}]
     config = {
@@ -152,14 +194,34 @@ def ensure_encryption(path: Path) -> bool:
         "resources": [{"resources": ["secrets"], "providers": providers}],
     }
     write(path, json.dumps(config).encode(), 0o600)
-    return True
 
 
-def ensure(folder: Path, cas: Iterable[str], leaves: Iterable[Leaf]) -> list[str]:
-    """Ensure all of it in `folder` (0700); return the names of the new files."""
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    renewed = [name for name in cas if ensure_ca(folder, name)]
-    renewed += [leaf.name for leaf in leaves if ensure_leaf(folder, leaf)]
-    renewed += ["sa"] if ensure_key(folder / "sa.key") else []
-    renewed += ["encryption"] if ensure_encryption(folder / "encryption.json") else []
-    return renewed
+def ensure(
+    folder: Path, cas: Iterable[str], leaves: Iterable[Leaf], data: Path | None = None, *, dry: bool = False
+) -> dict[str, str]:
+    """Ensure all of it in `folder` (0700); return why each was made, by name.
+
+    `data` is etcd's folder. Its Secrets can be read with the present key only, so a broken one raises LabError.
+    """
+    if not dry:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    key, encryption = folder / "sa.key", folder / "encryption.json"
+    steps: list[tuple[str, Callable[[], object], Callable[[], None]]] = [
+        *((name, partial(_load, folder, name), partial(make_ca, folder, name)) for name in cas),
+        *((leaf.name, partial(_check_leaf, folder, leaf), partial(make_leaf, folder, leaf)) for leaf in leaves),
+        ("sa", partial(_check_public, key), partial(make_key, key)),
+        ("encryption", partial(_check_encryption, encryption), partial(make_encryption, encryption)),
+    ]
+    reasons = {}
+    for name, check, make in steps:
+        try:
+            check()
+        except BrokenError as error:
+            if name == "encryption" and encryption.exists() and data and data.exists():
+                fix = "restore it, or remove the lab with its data (make down)"
+                problem = Problem(str(encryption), "no key that loads", f"the key of the Secrets in {data}", fix)
+                raise LabError(str(problem)) from error
+            reasons[name] = str(error)
+            if not dry:
+                make()
+    return reasons

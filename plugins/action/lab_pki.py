@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, ClassVar
 
+from ansible.utils.display import Display
 from ansible_collections.gangplank.gangplank.plugins.plugin_utils.lab import LabAction
 
 from lab.host.pki import Leaf, ensure
@@ -22,6 +23,7 @@ class ActionModule(LabAction):
     }
     OPTIONS: ClassVar = {
         "folder": {"type": "path", "required": True},
+        "data": {"type": "path"},
         "authorities": {"type": "list", "elements": "str", "required": True},
         "certificates": {"type": "list", "elements": "dict", "required": True, "options": LEAF},
     }
@@ -30,8 +32,10 @@ class ActionModule(LabAction):
         """Convert the arguments and call."""
         folder = Path(arguments["folder"])
         leaves = [Leaf(**{**leaf, "sans": tuple(leaf["sans"])}) for leaf in arguments["certificates"]]
-        if self.dry:
-            names = [*arguments["authorities"], *(leaf.name for leaf in leaves)]
-            return {"changed": any(not (folder / f"{name}.crt").exists() for name in names)}
-        renewed = ensure(folder, arguments["authorities"], leaves)
-        return {"changed": bool(renewed), "made": renewed}
+        new = not folder.exists()
+        data = arguments["data"] and Path(arguments["data"])
+        reasons = ensure(folder, arguments["authorities"], leaves, data, dry=self.dry)
+        healed = [] if new else [f"{name}: {reason}" for name, reason in reasons.items()]
+        for line in healed:
+            Display().display(f"    {folder}: {line}; {'it would be' if self.dry else 'it is'} made again")
+        return {"changed": bool(reasons), "made": list(reasons), "healed": healed}

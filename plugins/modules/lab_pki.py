@@ -5,7 +5,8 @@ DOCUMENTATION = r"""
 module: lab_pki
 short_description: Ensure the lab's certificate authorities, certificates and service account key
 description:
-  - Keeps what is still good. Creates what is missing, expires within 30 days, or has other names.
+  - Keeps what is still good. Creates what is missing, does not load, expires within 30 days, has other names,
+    or does not belong to its key or its authority, and reports why.
 author:
   - The Gangplank authors
 options:
@@ -13,6 +14,9 @@ options:
     description: Where they are; only its owner may enter it.
     type: path
     required: true
+  data:
+    description: Folder of etcd's data. While it exists, a broken key for its Secrets is refused and not replaced.
+    type: path
   authorities:
     description: Names of the certificate authorities.
     type: list
@@ -52,5 +56,9 @@ RETURN = r"""
 made:
   description: Names of what was created.
   type: list
-  returned: not in check mode
+  returned: always
+healed:
+  description: Name and reason of what existed in part and was created again.
+  type: list
+  returned: always
 """

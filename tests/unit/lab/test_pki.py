@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import ssl
 from typing import TYPE_CHECKING
 
@@ -9,6 +10,8 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 
+from lab.errors import LabError
+from lab.host import pki
 from lab.host.pki import Leaf, ensure
 
 if TYPE_CHECKING:
@@ -38,7 +41,7 @@ def greet(folder: Path, name: str) -> None:
 
 @pytest.mark.parametrize("name", ["127.0.0.1", "localhost"])
 def test_a_strict_client_accepts_the_server(tmp_path: Path, name: str) -> None:
-    assert ensure(tmp_path, ["ca"], [API, CLIENT]) == ["ca", "api", "admin", "sa", "encryption"]
+    assert list(ensure(tmp_path, ["ca"], [API, CLIENT])) == ["ca", "api", "admin", "sa", "encryption"]
     greet(tmp_path, name)
 
 
@@ -51,18 +54,18 @@ def test_it_accepts_no_other_name(tmp_path: Path) -> None:
 def test_existing_ones_stay(tmp_path: Path) -> None:
     ensure(tmp_path, ["ca"], [API, CLIENT])
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    assert ensure(tmp_path, ["ca"], [API, CLIENT]) == []
+    assert ensure(tmp_path, ["ca"], [API, CLIENT]) == {}
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
 def test_other_names_and_an_old_form_renew_a_certificate(tmp_path: Path) -> None:
     ensure(tmp_path, ["ca"], [API])
     more = Leaf("api", "kube-apiserver", sans=("127.0.0.1", "198.18.0.1"))
-    assert ensure(tmp_path, ["ca"], [more]) == ["api"]
+    assert list(ensure(tmp_path, ["ca"], [more])) == ["api"]
     old(tmp_path)
     with pytest.raises(ssl.SSLCertVerificationError, match="Authority Key Identifier"):
         greet(tmp_path, "127.0.0.1")
-    assert ensure(tmp_path, ["ca"], [more]) == ["api"]
+    assert list(ensure(tmp_path, ["ca"], [more])) == ["api"]
     greet(tmp_path, "127.0.0.1")
 
 
@@ -77,3 +80,71 @@ def old(folder: Path) -> None:
             builder = builder.add_extension(extension.value, extension.critical)
     pem = builder.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
     (folder / "api.crt").write_bytes(pem)
+
+
+ALL = ["ca", "api", "admin"]
+HALF = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
+# What is wrong -> the file, its content (None: it is missing; a name: that of another file), what is made again, why.
+BROKEN: dict[str, tuple[str, str | None, list[str], str]] = {
+    "an empty authority": ("ca.crt", "", ALL, "ca.crt is not a certificate"),
+    "an empty authority's key": ("ca.key", "", ALL, "ca.key is not a key"),
+    "no authority's key": ("ca.key", None, ALL, "ca.key is missing"),
+    "another authority's key": ("ca.key", "sa.key", ALL, "ca.crt and ca.key are not a pair"),
+    "an empty certificate": ("api.crt", "", ["api"], "api.crt is not a certificate"),
+    "half a certificate": ("api.crt", HALF, ["api"], "api.crt is not a certificate"),
+    "an empty key": ("api.key", "", ["api"], "api.key is not a key"),
+    "another's key": ("api.key", "admin.key", ["api"], "api.crt and api.key are not a pair"),
+    "an empty service account key": ("sa.key", "", ["sa"], "sa.key is not a key"),
+    "an empty public key": ("sa.pub", "", ["sa"], "sa.key and sa.pub are not a pair"),
+    "an empty encryption key": ("encryption.json", "", ["encryption"], "encryption.json has no key"),
+}
+
+
+@pytest.mark.parametrize("fault", BROKEN)
+def test_d5_what_does_not_load_or_does_not_belong_together_is_made_again(tmp_path: Path, fault: str) -> None:
+    ensure(tmp_path, ["ca"], [API, CLIENT])
+    name, content, expected, reason = BROKEN[fault]
+    if content is None:
+        (tmp_path / name).unlink()
+    else:
+        other = tmp_path / content
+        (tmp_path / name).write_text(other.read_text() if other.is_file() else content)
+    dry = ensure(tmp_path, ["ca"], [API, CLIENT], dry=True)
+    reasons = ensure(tmp_path, ["ca"], [API, CLIENT])
+    assert list(reasons) == expected
+    assert reasons[expected[0]] == dry[expected[0]] == reason
+    assert ensure(tmp_path, ["ca"], [API, CLIENT]) == {}
+    greet(tmp_path, "127.0.0.1")
+
+
+@pytest.mark.parametrize("life", [dt.timedelta(days=29), dt.timedelta(minutes=-1)])
+def test_d5_certificates_are_renewed_before_and_after_they_expire(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, life: dt.timedelta
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(pki, "LIFE", life)
+        pki.make_ca(tmp_path, "ca")
+    end = (dt.datetime.now(dt.UTC) + life).date()
+    assert ensure(tmp_path, ["ca"], [API])["ca"] == f"ca.crt is valid only until {end}"
+    assert ensure(tmp_path, ["ca"], [API]) == {}
+    greet(tmp_path, "127.0.0.1")
+
+
+def test_d5_a_public_key_is_made_of_the_key_that_signed_the_tokens(tmp_path: Path) -> None:
+    ensure(tmp_path, [], [])
+    before = {name: (tmp_path / name).read_bytes() for name in ("sa.key", "sa.pub")}
+    (tmp_path / "sa.pub").write_text("")
+    ensure(tmp_path, [], [])
+    assert {name: (tmp_path / name).read_bytes() for name in before} == before
+
+
+def test_d5_the_key_of_existing_secrets_is_not_replaced(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    ensure(tmp_path / "pki", [], [], data)
+    data.mkdir()
+    file = tmp_path / "pki/encryption.json"
+    file.write_text("")
+    message = f"{file}: got no key that loads, expected the key of the Secrets in {data}. Fix: restore it"
+    with pytest.raises(LabError, match=message):
+        ensure(tmp_path / "pki", [], [], data)
+    assert file.read_text() == ""
