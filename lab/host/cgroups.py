@@ -21,7 +21,7 @@ def controllers() -> list[Path]:
 
 
 def ensure_cgroup(name: str) -> bool:
-    """Create <controller>/gangplank/<name> in every hierarchy; return whether one was missing."""
+    """Create <controller>/gangplank/<name> in every hierarchy; return whether anything was missing."""
     changed = False
     for base in controllers():
         for parent, folder in ((base, base / SLICE), (base / SLICE, base / SLICE / name)):
@@ -30,6 +30,7 @@ def ensure_cgroup(name: str) -> bool:
                 on = (parent / "cgroup.subtree_control").read_text().split()
                 for controller in {"cpu", "cpuset", "io", "memory", "pids"} & set(have) - set(on):
                     (parent / "cgroup.subtree_control").write_text(f"+{controller}")
+                    changed = True
             if not folder.exists():
                 folder.mkdir()
                 changed = True
@@ -39,6 +40,7 @@ def ensure_cgroup(name: str) -> bool:
                     continue
                 if not own.read_text().strip():
                     own.write_text((parent / setting).read_text())
+                    changed = True
     return changed
 
 

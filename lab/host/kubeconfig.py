@@ -1,18 +1,29 @@
-"""The lab's context in the user's kubeconfig: added and removed by its name. The rest stays."""
+"""The lab's context in the user's kubeconfig: added and removed by its name. Every other byte stays."""
 
 from __future__ import annotations
 
 import base64
+import contextlib
+import json
 import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from gangplank.errors import Problem
+from gangplank.wait import late, polls
 from lab.errors import LabError
 from lab.host.files import write
+from lab.host.lock import process
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 LISTS = ("clusters", "users", "contexts")
+EMPTY = "apiVersion: v1\nkind: Config\npreferences: {}\nclusters: []\nusers: []\ncontexts: []\n"
+NULLS = (None, "", "~", "null", "Null", "NULL")
+LOCK_S = 10.0
 FIX = "correct or move the file, then run it again"
 
 
@@ -26,18 +37,25 @@ def user_file() -> Path:
     return Path(first) if first else Path.home() / ".kube" / "config"
 
 
-def read(path: Path) -> dict[str, Any]:
-    """The file's content, or an empty kubeconfig without a file; raises KubeconfigError."""
-    if not path.exists():
-        return {"apiVersion": "v1", "kind": "Config", "preferences": {}, **{name: [] for name in LISTS}}
+def read(path: Path) -> str:
+    """The file's text, or an empty kubeconfig without a file."""
+    text = path.read_bytes().decode() if path.exists() else ""
+    return text if text.strip() else EMPTY
+
+
+def parse(text: str, path: Path) -> dict[str, Any]:
+    """The content of the file's text, all scalars as they are written; raises KubeconfigError."""
     try:
-        content = yaml.safe_load(path.read_text()) or {}
+        content = yaml.load(text, yaml.BaseLoader) or {}  # noqa: S506  it makes only strings, lists and mappings
     except yaml.YAMLError as error:
         what = str(error).splitlines()[0]
         raise KubeconfigError(f"{path}: got {what}, expected YAML. Fix: {FIX}") from error
-    if not isinstance(content, dict) or any(not isinstance(content.get(name) or [], list) for name in LISTS):
+    if isinstance(content, dict):
+        content |= {name: [] for name in LISTS if content.get(name) in NULLS}
+    lists = [content[name] for name in LISTS] if isinstance(content, dict) else [None]
+    if not all(isinstance(items, list) and all(isinstance(item, dict) for item in items) for items in lists):
         raise KubeconfigError(f"{path}: got other YAML, expected a kubeconfig. Fix: {FIX}")
-    return content
+    return dict(content)
 
 
 def entries(admin: Path, name: str) -> dict[str, dict[str, Any]]:
@@ -75,17 +93,170 @@ def merge(content: dict[str, Any], name: str, new: dict[str, dict[str, Any]] | N
     return result
 
 
+def edit(text: str, content: dict[str, Any], after: dict[str, Any]) -> str:
+    """The text with only the lines changed in which `after` differs from its `content`."""
+    for part in LISTS:
+        old, new = content.get(part) or [], after.get(part) or []
+        for position in reversed([number for number, entry in enumerate(old) if entry not in new]):
+            text = _without_item(text, part, position)
+        for entry in [entry for entry in new if entry not in old]:
+            text = _with_item(text, part, entry)
+    context = after.get("current-context") or ""
+    return text if context == (content.get("current-context") or "") else _with_context(text, context)
+
+
+def _root(text: str) -> yaml.MappingNode:
+    node = yaml.compose(text, yaml.BaseLoader)
+    if not isinstance(node, yaml.MappingNode):
+        raise yaml.YAMLError("not a mapping")
+    return node
+
+
+def _line_end(text: str, node: yaml.Node) -> int:
+    """Where the line after the node's last character begins; comments below the node are not its own."""
+    while isinstance(node, yaml.CollectionNode) and not node.flow_style and node.value:
+        last = node.value[-1]
+        node = last[1] if isinstance(last, tuple) else last
+    end: int = node.end_mark.index
+    if end and text[end - 1] == "\n":
+        return end
+    newline = text.find("\n", end)
+    return len(text) if newline < 0 else newline + 1
+
+
+def _without_item(text: str, part: str, position: int) -> str:
+    node, colon = _place(text, part)
+    items = node.value
+    start, end = items[position].start_mark.index, items[position].end_mark.index
+    if node.flow_style:
+        if position:
+            start = items[position - 1].end_mark.index
+        elif len(items) > 1:
+            end = items[1].start_mark.index
+        return text[:start] + text[end:]
+    start = text.rindex("\n", 0, text.rindex("-", 0, start + 1)) + 1
+    shorter = text[:start] + text[_line_end(text, items[position]) :]
+    return shorter if len(items) > 1 else f"{shorter[:colon]} []{shorter[colon:]}"
+
+
+def _with_item(text: str, part: str, entry: dict[str, Any]) -> str:
+    root = _root(text)
+    node, colon = _place(text, part)
+    listed = isinstance(node, yaml.SequenceNode) and bool(node.value)
+    if root.flow_style or (listed and node.flow_style):
+        return _with_json(text, root, part, node, entry)
+    indent = " " * node.start_mark.column if listed else ""
+    lines = yaml.safe_dump([entry], sort_keys=False, width=10**6).splitlines()
+    block = "".join(f"{indent}{line}\n" for line in lines)
+    if node is None:
+        return f"{_ended(text)}{part}:\n{block}"
+    if listed:
+        end = _line_end(text, node)
+        return _ended(text[:end]) + block + text[end:]
+    end = max(node.end_mark.index, colon) if node.start_mark.index != node.end_mark.index else colon
+    newline = text.find("\n", end)
+    newline = len(text) if newline < 0 else newline
+    return f"{text[:colon]}{text[end:newline]}\n{block}{text[newline + 1 :]}"
+
+
+def _with_json(text: str, root: yaml.MappingNode, part: str, node: yaml.Node | None, entry: dict[str, Any]) -> str:
+    line = json.dumps(entry)
+    if node is None:
+        end = root.end_mark.index - 1
+        return f'{text[:end]}{", " if root.value else ""}{json.dumps(part)}: [{line}]{text[end:]}'
+    if node.value and isinstance(node, yaml.SequenceNode):
+        end = node.value[-1].end_mark.index
+        return f"{text[:end]}, {line}{text[end:]}"
+    return f"{text[: node.start_mark.index]}[{line}]{text[node.end_mark.index :]}"
+
+
+def _with_context(text: str, name: str) -> str:
+    root = _root(text)
+    node, colon = _place(text, "current-context")
+    value = json.dumps(name) if root.flow_style or not name else name
+    if node is not None:
+        start, end = (node.start_mark.index, node.end_mark.index) if node.end_mark.index > colon else (colon, colon)
+        blank = " " if start == colon else ""
+        return f"{text[:start]}{blank}{value}{text[end:]}"
+    if root.flow_style:
+        end = root.end_mark.index - 1
+        return f'{text[:end]}{", " if root.value else ""}"current-context": {value}{text[end:]}'
+    return f"{_ended(text)}current-context: {value}\n"
+
+
+def _place(text: str, name: str) -> tuple[Any, int]:
+    """The node of a key's value, or None, and the place right after the key's colon."""
+    for key, value in _root(text).value:
+        if key.value == name:
+            return value, text.index(":", key.end_mark.index) + 1
+    return None, 0
+
+
+def _ended(text: str) -> str:
+    return text if not text or text.endswith("\n") else text + "\n"
+
+
+@contextlib.contextmanager
+def locked(path: Path, limit_s: float = LOCK_S) -> Iterator[None]:
+    """Hold the file that kubectl, too, makes while it changes a kubeconfig; raises KubeconfigError."""
+    held = path.with_name(f"{path.name}.lock")
+    for _ in polls(limit_s, 0.1):
+        try:
+            descriptor = os.open(held, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        except FileExistsError:
+            with contextlib.suppress(OSError):
+                owner = held.read_text()
+                if owner.isdigit() and not process(int(owner)):  # of a run that was killed; kubectl's is empty
+                    held.unlink()
+            continue
+        with os.fdopen(descriptor, "w") as stream:
+            stream.write(str(os.getpid()))
+        break
+    else:
+        fix = f"end the program that changes it, or remove {held}"
+        raise KubeconfigError(late(str(path), f"{held.name} of another program", "its end", limit_s, fix))
+    try:
+        yield
+    finally:
+        held.unlink(missing_ok=True)
+
+
 def ensure(path: Path, name: str, admin: Path | None, *, dry: bool) -> bool:
     """Add (with `admin`) or remove the context; return whether the file had to change. An emptied file is removed."""
-    before = read(path)
-    after = merge(before, name, entries(admin, name) if admin else None)
-    if after == before or (not admin and not path.exists()):
+    new = entries(admin, name) if admin else None
+
+    def changed() -> tuple[str, dict[str, Any]] | None:
+        text = read(path)
+        before = parse(text, path)
+        after = merge(before, name, new)
+        return None if after == before else (text, after)
+
+    if (not admin and not path.exists()) or not changed():
         return False
     if dry:
         return True
-    if not admin and not any(after.get(part) for part in LISTS):
-        path.unlink()
-    else:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        write(path, yaml.safe_dump(after, sort_keys=False).encode(), 0o600)
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with locked(path):
+        if change := changed():
+            _write(path, *change, adding=bool(admin))
     return True
+
+
+def _write(path: Path, text: str, after: dict[str, Any], *, adding: bool) -> None:
+    """Write the text so that its content is `after`."""
+    if not adding and not any(after[part] for part in LISTS) and "#" not in text and not path.is_symlink():
+        path.unlink()
+        return
+    try:
+        result = edit(text, parse(text, path), after)
+        content = parse(result, path)
+    except (yaml.YAMLError, ValueError, LookupError):
+        content = {}
+    if content != after:
+        problem = Problem(str(path), "YAML with anchors or in another rare form", "a kubeconfig of kubectl's form", FIX)
+        raise KubeconfigError(str(problem))
+    target = path.resolve()
+    old = target.stat() if target.exists() else None
+    write(target, result.encode(), old.st_mode & 0o7777 if old else 0o600)
+    if old:
+        os.chown(target, old.st_uid, old.st_gid)

@@ -18,9 +18,32 @@ class Bind:
     writable: bool = False
 
 
+@dataclass(frozen=True)
+class Mount:
+    """A line of mountinfo; `folder` is the mounted one in its file system, `shared` is its propagation."""
+
+    point: str
+    folder: str
+    options: frozenset[str]
+    shared: bool
+
+
+def parse_mounts(mountinfo: str) -> list[Mount]:
+    """The mounts in the order of their mounting.
+
+    >>> parse_mounts("30 1 254:0 /a /mnt ro,noatime shared:7 - ext4 /dev/vda rw")[0].shared
+    True
+    """
+    lines = [line.partition(" - ")[0].split() for line in mountinfo.splitlines()]
+    return [
+        Mount(words[4], words[3], frozenset(words[5].split(",")), any(word.startswith("shared:") for word in words[6:]))
+        for words in lines
+    ]
+
+
 def mounts_below(path: Path) -> list[str]:
     """The mount points at and below `path`, in the order of their mounting."""
-    points = [line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()]
+    points = [mount.point for mount in parse_mounts(Path("/proc/self/mountinfo").read_text())]
     return [point for point in points if point == str(path) or point.startswith(f"{path}/")]
 
 
@@ -52,13 +75,34 @@ mount --make-rshared /
 """
 
 
-def ensure_mounts(node: str, tree: str, root: str, binds: list[Bind]) -> bool:
-    """Create the node's mount namespace over `tree`; return whether it was missing."""
-    if is_namespace(mntns(node)):
+def are_complete(node: str, binds: list[Bind]) -> bool:
+    """Whether the node's mount namespace exists with every mount of the script, up to its last line."""
+    if not is_namespace(mntns(node)):
         return False
+    try:
+        mounts = parse_mounts(run(["nsenter", f"--mount={mntns(node)}", "cat", "/proc/self/mountinfo"]))
+    except LabError:  # a half-made one may have no /proc
+        return False
+    roots = [mount for mount in mounts if mount.point == "/"]
+    latest = {mount.point: mount for mount in mounts}
+    access = dict.fromkeys(("/run", "/mnt", "/var/lib", "/tmp", "/dev", "/proc", "/sys"), "")  # noqa: S108  the node's
+    access |= {bind.target: "rw" if bind.writable else "ro" for bind in binds}
+    return (
+        len(roots) == 1  # the host's is unmounted
+        and "ro" in roots[0].options
+        and roots[0].shared
+        and all(point in latest and {access[point]} - {""} <= latest[point].options for point in access)
+        and not any(latest[bind.target].folder.endswith("//deleted") for bind in binds)
+    )
+
+
+def make_mounts(node: str, tree: str, root: str, binds: list[Bind]) -> None:
+    """Create the node's mount namespace over `tree`."""
     mntns(node).parent.mkdir(parents=True, exist_ok=True)
-    if str(RUN) not in mounts_below(RUN):  # a namespace can be pinned only on a private mount
+    if str(RUN) not in mounts_below(RUN):
         run(["mount", "--bind", str(RUN), str(RUN)])
+    mounts = parse_mounts(Path("/proc/self/mountinfo").read_text())
+    if any(mount.shared for mount in mounts if mount.point == str(RUN)):  # a namespace needs a private one
         run(["mount", "--make-private", str(RUN)])
     mntns(node).touch()
     Path(root).mkdir(parents=True, exist_ok=True)
@@ -73,7 +117,6 @@ def ensure_mounts(node: str, tree: str, root: str, binds: list[Bind]) -> bool:
     except LabError:
         remove_mounts(node)
         raise
-    return True
 
 
 def remove_mounts(node: str) -> None:

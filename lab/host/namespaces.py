@@ -37,6 +37,16 @@ def is_namespace(path: Path) -> bool:
     return bool(libc.statfs(os.fsencode(path), ctypes.byref(system)) == 0 and system.f_type == NSFS_MAGIC)
 
 
+def ensure_netns(name: str) -> bool:
+    """Create the network namespace `name`; return whether it was missing."""
+    pin = NETNS / name
+    if is_namespace(pin):
+        return False
+    pin.unlink(missing_ok=True)  # where /run is on the disk, a reboot leaves a plain file
+    run(["ip", "netns", "add", name])
+    return True
+
+
 def netns(node: str) -> Path:
     """Where the node's network namespace is pinned."""
     return NETNS / f"gangplank-{node}"

@@ -1,11 +1,17 @@
-"""The switch, a namespace with a bridge, and the veth pair that joins each node and the host to it."""
+"""The switch, a namespace with a bridge, and the veth pair that joins each node and the host to it.
+
+Each fact is looked at by itself: a run that was killed between two commands leaves any of them out.
+"""
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from lab.host.namespaces import NETNS, is_namespace, netns, run
+from lab.errors import LabError
+from lab.host.namespaces import NETNS, ensure_netns, netns, run
 
 SWITCH = "gangplank-switch"
 HOST_LINK = "gangplank0"
@@ -20,62 +26,95 @@ class Network:
     routes: dict[str, str]
 
 
-def _batch(namespace: str | None, lines: list[str]) -> None:
+def _batch(namespace: str | None, lines: list[str]) -> bool:
+    """Run `ip` commands in a network namespace, or in the host's; return whether there were any."""
     if lines:
         run(["ip", *(["-n", namespace] if namespace else []), "-batch", "-"], "\n".join(lines) + "\n")
+    return bool(lines)
 
 
-def links(namespace: str | None) -> set[str]:
-    """The names of the links in a network namespace, or in the host's."""
-    output = run(["ip", *(["-n", namespace] if namespace else []), "-o", "link", "show"])
-    return {line.split(": ")[1].split("@")[0] for line in output.splitlines()}
+def links(namespace: str | None) -> dict[str, dict[str, Any]]:
+    """The links of a network namespace, or of the host's, by name, as `ip -json address` shows them."""
+    output = run(["ip", *(["-n", namespace] if namespace else []), "-json", "address", "show"])
+    return {link["ifname"]: link for link in json.loads(output)}
 
 
-def _settings(namespace: Path, values: dict[str, str]) -> None:
-    """Write sysctls of a network namespace: /proc/sys/net is that of the process that opens it."""
-    lines = [f"echo {value} > /proc/sys/{name.replace('.', '/')}" for name, value in values.items()]
-    run(["nsenter", f"--net={namespace}", "sh", "-eu", "-c", "\n".join(lines)])
+def _corrections(present: dict[str, dict[str, Any]], name: str, *, address: str = "", master: str = "") -> list[str]:
+    """The `ip` commands that give a link its address and its bridge and bring it up; none if it is like that."""
+    link = present.get(name, {})
+    addresses = [f"{item['local']}/{item['prefixlen']}" for item in link.get("addr_info", []) if address]
+    lines = [f"address del {other} dev {name}" for other in addresses if other != address]
+    if address and address not in addresses:
+        lines.append(f"address add {address} dev {name}")
+    if master and link.get("master") != master:
+        lines.append(f"link set {name} master {master}")
+    if "UP" not in link.get("flags", []):
+        lines.append(f"link set {name} up")
+    return lines
+
+
+def _ensure_sysctls(namespace: Path, values: dict[str, str]) -> bool:
+    """Write what differs in a network namespace: /proc/sys/net is that of the process that opens it."""
+    paths = {f"/proc/sys/{name.replace('.', '/')}": value for name, value in values.items()}
+    present = run(["nsenter", f"--net={namespace}", "cat", *paths]).split()
+    pairs = zip(paths.items(), present, strict=True)
+    wrong = [f"echo {value} > {path}" for (path, value), old in pairs if value != old]
+    if wrong:
+        run(["nsenter", f"--net={namespace}", "sh", "-eu", "-c", "\n".join(wrong)])
+    return bool(wrong)
+
+
+def _remove_link(namespace: str | None, name: str) -> None:
+    """Remove a link, unless the kernel does so at this moment because the other end's namespace is gone."""
+    try:
+        _batch(namespace, [f"link del {name}"])
+    except LabError:
+        if name in links(namespace):
+            raise
+
+
+def _ensure_pair(namespace: str | None, name: str, port: str) -> bool:
+    """Ensure the veth pair of `name` and the switch's `port`; one end alone is left of another switch or node."""
+    own, ports = name in links(namespace), port in links(SWITCH)
+    if own and ports:
+        return False
+    if own:
+        _remove_link(namespace, name)
+    if ports:
+        _remove_link(SWITCH, port)
+    return _batch(namespace, [f"link add {name} type veth peer name {port} netns {SWITCH}"])
 
 
 def ensure_switch(host_address: str) -> bool:
-    """Create the switch and the host's link to it; return whether anything was missing. `host_address` is CIDR."""
-    changed = False
-    if not is_namespace(NETNS / SWITCH):
-        run(["ip", "netns", "add", SWITCH])
-        _settings(NETNS / SWITCH, {"net.ipv6.conf.all.disable_ipv6": "1"})
-        _batch(SWITCH, ["link set lo up", "link add br0 type bridge forward_delay 0", "link set br0 up"])
-        changed = True
-    if HOST_LINK not in links(None):
-        _batch(None, [f"link add {HOST_LINK} type veth peer name host netns {SWITCH}"])
-        _settings(Path("/proc/self/ns/net"), {f"net.ipv6.conf.{HOST_LINK}.disable_ipv6": "1"})
-        _batch(SWITCH, ["link set host master br0 up"])
-        _batch(None, [f"address add {host_address} dev {HOST_LINK}", f"link set {HOST_LINK} up"])
-        changed = True
+    """Ensure the switch and the host's link to it; return whether anything was not right. `host_address` is CIDR."""
+    changed = ensure_netns(SWITCH)
+    changed |= _ensure_sysctls(NETNS / SWITCH, {"net.ipv6.conf.all.disable_ipv6": "1"})
+    present = links(SWITCH)
+    bridge = [] if "br0" in present else ["link add br0 type bridge forward_delay 0"]
+    changed |= _batch(SWITCH, [*bridge, *_corrections(present, "lo"), *_corrections(present, "br0")])
+    changed |= _ensure_pair(None, HOST_LINK, "host")
+    changed |= _ensure_sysctls(Path("/proc/self/ns/net"), {f"net.ipv6.conf.{HOST_LINK}.disable_ipv6": "1"})
+    changed |= _batch(SWITCH, _corrections(links(SWITCH), "host", master="br0"))
+    changed |= _batch(None, _corrections(links(None), HOST_LINK, address=host_address))
     return changed
 
 
 def ensure_network(node: str, address: str, routes: dict[str, str]) -> bool:
-    """Create the node's namespace, its link to the switch and its routes {CIDR: "via ADDRESS"}; `address` is CIDR."""
-    changed = False
-    if not is_namespace(netns(node)):
-        run(["ip", "netns", "add", f"gangplank-{node}"])
-        sysctls = {
-            "net.ipv6.conf.all.disable_ipv6": "1",
-            "net.ipv4.ip_forward": "1",
-            "net.bridge.bridge-nf-call-iptables": "1",
-        }
-        _settings(netns(node), sysctls)
-        _batch(f"gangplank-{node}", ["link set lo up"])
-        changed = True
+    """Ensure the node's namespace, its link to the switch and its routes {CIDR: "via ADDRESS"}; `address` is CIDR."""
+    name = f"gangplank-{node}"
+    changed = ensure_netns(name)
+    sysctls = {
+        "net.ipv6.conf.all.disable_ipv6": "1",
+        "net.ipv4.ip_forward": "1",
+        "net.bridge.bridge-nf-call-iptables": "1",
+    }
+    changed |= _ensure_sysctls(netns(node), sysctls)
     port = "port" + address.partition("/")[0].rpartition(".")[2]
-    if "eth0" not in links(f"gangplank-{node}"):
-        if port in links(SWITCH):
-            _batch(SWITCH, [f"link del {port}"])
-        _batch(f"gangplank-{node}", [f"link add eth0 type veth peer name {port} netns {SWITCH}"])
-        _batch(SWITCH, [f"link set {port} master br0 up"])
-        _batch(f"gangplank-{node}", [f"address add {address} dev eth0", "link set eth0 up"])
-        changed = True
-    present = run(["ip", "-n", f"gangplank-{node}", "-o", "route", "show"]).splitlines()
-    missing = [f"{cidr} {how}" for cidr, how in routes.items() if not any(f"{cidr} {how}" in line for line in present)]
-    _batch(f"gangplank-{node}", [f"route replace {route}" for route in missing])
-    return changed or bool(missing)
+    changed |= _ensure_pair(name, "eth0", port)
+    changed |= _batch(SWITCH, _corrections(links(SWITCH), port, master="br0"))
+    present = links(name)
+    changed |= _batch(name, [*_corrections(present, "lo"), *_corrections(present, "eth0", address=address)])
+    lines = run(["ip", "-n", name, "-o", "route", "show"]).splitlines()
+    expected = [f"{cidr} {how}" for cidr, how in routes.items()]
+    missing = [route for route in expected if not any(f"{line} ".startswith(f"{route} ") for line in lines)]
+    return _batch(name, [f"route replace {route}" for route in missing]) or changed

@@ -12,7 +12,9 @@ import shutil
 from typing import TYPE_CHECKING
 
 from lab.host.cgroups import ensure_cgroup, members, remove_cgroup
-from lab.host.mounts import ensure_mounts, remove_mounts, unmount
+from lab.host.files import write
+from lab.host.lock import NAME, refuse_foreign
+from lab.host.mounts import are_complete, make_mounts, remove_mounts, unmount
 from lab.host.namespaces import NETNS, RUN, mntns, netns, run
 from lab.host.network import HOST_LINK, SWITCH, ensure_network, ensure_switch, links
 from lab.host.processes import kill, kill_all, pinned_namespaces, processes_in
@@ -25,17 +27,21 @@ if TYPE_CHECKING:
 
 
 def ensure_node(node: str, folder: Path, tree: str, network: Network, binds: list[Bind]) -> bool:
-    """Create what the node lacks, or the whole node again if its tree or binds have changed."""
+    """Create what the node lacks, or the whole node again if its mounts are not complete or are to be others."""
     stamp = folder / "tree.path"
     layout = f"{tree} {binds}"
-    if mntns(node).exists() and (not stamp.exists() or stamp.read_text() != layout):
-        remove_node(node)
+    if mntns(node).exists():
+        as_asked = stamp.exists() and stamp.read_text() == layout
+        if not as_asked or not are_complete(node, binds):
+            remove_node(node)
     changed = ensure_switch(network.host_address)
     changed |= ensure_network(node, network.address, network.routes)
     changed |= ensure_cgroup(node)
     folder.mkdir(parents=True, exist_ok=True)
-    if ensure_mounts(node, tree, str(folder / "root"), binds):
-        stamp.write_text(layout)
+    if not mntns(node).exists():
+        stamp.unlink(missing_ok=True)  # it says that the mounts are complete
+        make_mounts(node, tree, str(folder / "root"), binds)
+        write(stamp, layout.encode(), 0o644)
         changed = True
     return changed
 
@@ -63,11 +69,24 @@ def lab_exists(state: Path, *, keep: bool) -> bool:
     return bool(lab_nodes()) or RUN.exists() or (NETNS / SWITCH).exists() or (state.exists() and not keep)
 
 
+def _remove_folder(state: Path) -> None:
+    """Remove the lab's folder: the file that marks it goes last, so that a killed removal can be repeated."""
+    for path in state.iterdir():
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        elif path.name != NAME:
+            path.unlink()
+    (state / NAME).unlink(missing_ok=True)
+    with contextlib.suppress(OSError):  # a run that waited for this one may have begun
+        state.rmdir()
+
+
 def remove_lab(state: Path, *, keep: bool = False) -> bool:
     """Remove every node, the switch, the host's link and the cgroups; return whether any existed.
 
     Its files in `state` are removed too, unless `keep`: the next lab is then the same cluster, with its data.
     """
+    refuse_foreign(state)
     existed = lab_exists(state, keep=keep)
     kill_all()
     nodes = lab_nodes()
@@ -79,9 +98,10 @@ def remove_lab(state: Path, *, keep: bool = False) -> bool:
     if (NETNS / SWITCH).exists():
         run(["ip", "netns", "del", SWITCH])
     remove_cgroup()
-    for folder in (RUN,) if keep else (RUN, state):
-        if folder.exists():
-            shutil.rmtree(folder)
+    if RUN.exists():
+        shutil.rmtree(RUN)
+    if state.exists() and not keep:
+        _remove_folder(state)
     with contextlib.suppress(OSError):  # the parent folder is ours too, unless it contains other files
         state.parent.rmdir()
     return existed

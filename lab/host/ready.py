@@ -9,6 +9,7 @@ The requests, five a second, use only the standard library and not gangplank.clu
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import ssl
 import urllib.error
@@ -21,6 +22,7 @@ from gangplank.wait import late, polls
 from lab.errors import LabError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 POLL_S = 0.2
@@ -46,8 +48,12 @@ class Api:
             return bytes(answer.read())
 
 
-def unready(api: Api, nodes: list[str]) -> str:
-    """What is not ready yet in a few words; empty if everything is."""
+def unready(api: Api, nodes: list[str], starts: dict[str, float]) -> str:
+    """What is not ready yet in a few words; empty if everything is.
+
+    `starts` are the times when the nodes' kubelets started, by node. What etcd has of a node from before then is of
+    another kubelet: after a reboot it says Ready for 50 s.
+    """
     try:
         api.get("/readyz")
         nodes_by_name = {item["metadata"]["name"]: item for item in json.loads(api.get("/api/v1/nodes"))["items"]}
@@ -60,6 +66,9 @@ def unready(api: Api, nodes: list[str]) -> str:
             return f"node {node} is not registered"
         if ready["status"] != "True":
             return f"node {node} is not Ready: {ready.get('message', '')}"
+        heartbeat = dt.datetime.fromisoformat(ready["lastHeartbeatTime"]).timestamp()
+        if node not in starts or heartbeat < int(starts[node]):  # the API server has whole seconds
+            return f"node {node} has not reported since its kubelet started"
     return ""
 
 
@@ -74,12 +83,14 @@ def last_lines(logs: Path, problem: str) -> str:
     return "\n".join(sections)
 
 
-def wait(kubeconfig: Path, nodes: list[str], timeout_s: int, logs: Path) -> float:
+def wait(
+    kubeconfig: Path, nodes: list[str], timeout_s: int, logs: Path, starts: Callable[[], dict[str, float]]
+) -> float:
     """Poll until every node is Ready; return the seconds it took. Raises LabError at the time limit."""
     api = Api(kubeconfig)
     problem = ""
     for waited_s in polls(timeout_s, POLL_S):
-        problem = unready(api, nodes)
+        problem = unready(api, nodes, starts())
         if not problem:
             return round(waited_s, 1)
     fix = "correct what the logs report, then run it again"

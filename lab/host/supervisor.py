@@ -7,6 +7,7 @@ import sys
 import xmlrpc.client
 from typing import TYPE_CHECKING, Any
 
+from gangplank.errors import Problem
 from gangplank.wait import late, polls
 from lab.errors import LabError
 from lab.host.cgroups import ensure_cgroup, join_cgroup
@@ -75,6 +76,20 @@ def apply(socket: Path) -> dict[str, list[str]]:
             server.startProcess(process["name"], False)
             revived.append(process["name"])
     return {"added": added, "changed": changed, "removed": removed, "revived": revived}
+
+
+def start_times(socket: Path, program: str) -> dict[str, float]:
+    """When the program of each node was last started, by node, in seconds since 1970; raises LabError.
+
+    The names are those of programs.conf.j2: <program>-<node>.
+    """
+    try:
+        programs = connect(socket).getAllProcessInfo()
+    except (OSError, xmlrpc.client.Error) as error:
+        raise LabError(str(Problem(str(socket), str(error), "the lab's supervisord", "run it again"))) from error
+    start = f"{program}-"
+    names = [(item["name"], float(item["start"])) for item in programs]
+    return {name.removeprefix(start): when for name, when in names if name.startswith(start)}
 
 
 def ensure(config: Path, socket: Path) -> dict[str, list[str]]:

@@ -26,6 +26,10 @@ options:
     description: Folder of the programs' logs.
     type: path
     required: true
+  socket:
+    description: Socket of the lab's supervisord. A node's condition counts only from when its kubelet was started.
+    type: path
+    required: true
 """
 
 RETURN = r"""

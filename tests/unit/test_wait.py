@@ -189,7 +189,7 @@ def test_a_lab_that_is_not_ready(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     (tmp_path / "kubelet-node-1.log").write_text("swap is on\n")
     monkeypatch.setattr(ready, "Api", lambda _: None)
     monkeypatch.setattr(ready, "unready", lambda *_: "node node-1 is not registered")
-    message = late("the lab: got node", lambda: ready.wait(tmp_path / "config", ["node-1"], 60, tmp_path))
+    message = late("the lab: got node", lambda: ready.wait(tmp_path / "config", ["node-1"], 60, tmp_path, dict))
     assert "node node-1 is not registered, expected every node Ready within 60 s. Fix: correct what the" in message
     assert message.endswith("swap is on")
 

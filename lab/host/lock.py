@@ -1,0 +1,95 @@
+"""One run at a time changes a lab: the process that does is recorded in the lab's folder, in the file lab.lock.
+
+The record counts while its process lives: a killed run blocks nobody. The file stays, and marks the folder as a lab's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gangplank.errors import Problem
+from gangplank.wait import late, polls
+from lab.errors import LabError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import TextIO
+
+NAME = "lab.lock"
+MARKERS = (NAME, "parts.json")  # labs of before the lock have only the second
+POLL_S = 0.3
+
+
+def refuse_foreign(folder: Path) -> None:
+    """Raise LabError if the folder has files and is not a lab's."""
+    if not folder.exists() or not any(folder.iterdir()) or any((folder / name).exists() for name in MARKERS):
+        return
+    fix = "set lab_cluster_folder to the lab's folder, or to a new one"
+    raise LabError(str(Problem("lab_cluster_folder", f"{folder} with other files in it", "the folder of a lab", fix)))
+
+
+def process(pid: int) -> dict[str, Any]:
+    """What identifies a living process, and its command; empty if it has ended."""
+    with contextlib.suppress(OSError):
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        if fields[0] not in "ZX":
+            command = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+            boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+            return {"pid": pid, "started": int(fields[19]), "boot": boot, "command": command[:300]}
+    return {}
+
+
+@contextlib.contextmanager
+def _record(folder: Path) -> Iterator[TextIO]:
+    """The open file with the record; nobody else reads or writes it meanwhile."""
+    while True:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with contextlib.suppress(FileNotFoundError), (folder / NAME).open("a+") as stream:
+            fcntl.flock(stream, fcntl.LOCK_EX)
+            if os.fstat(stream.fileno()).st_ino == (folder / NAME).stat().st_ino:  # else `make down` removed it
+                stream.seek(0)
+                yield stream
+                return
+
+
+def _holder(stream: TextIO) -> dict[str, Any]:
+    """The record of a living process; empty if there is none."""
+    try:
+        record = json.loads(stream.read())
+        alive = process(record["pid"])
+    except (ValueError, LookupError, TypeError):  # empty, or its writer was killed
+        return {}
+    return record if alive and all(alive[key] == record.get(key) for key in ("started", "boot")) else {}
+
+
+def hold(folder: Path, pid: int, say: Callable[[str], None], limit_s: float) -> None:
+    """Record that process `pid` changes the lab; wait for another that does. Raises LabError at the time limit."""
+    holder: dict[str, Any] = {}
+    for _ in polls(limit_s, POLL_S):
+        with _record(folder) as stream:
+            other = _holder(stream)
+            if not other or other["pid"] == pid:
+                since = time.strftime("%Y-%m-%d %H:%M:%S")
+                stream.truncate(0)
+                stream.write(json.dumps(process(pid) | {"since": other.get("since", since)}))
+                return
+        name = f"process {other['pid']} ({other['command']}), since {other['since']}"
+        if other != holder:
+            say(f"the lab in {folder} is in use by {name}: waiting for it up to {limit_s:.0f} s")
+        holder = other
+    fix = f"wait for it or end it (kill {holder['pid']}), then run it again"
+    raise LabError(late(f"lab {folder}", name, "its end", limit_s, fix))
+
+
+def free(folder: Path, pid: int) -> None:
+    """Remove the record of process `pid`, if it is the present one."""
+    if (folder / NAME).exists():
+        with _record(folder) as stream:
+            if _holder(stream).get("pid") == pid:
+                stream.truncate(0)

@@ -1,0 +1,33 @@
+"""Hold the lab for this run of ansible-playbook, so that no other run changes it meanwhile."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, ClassVar
+
+from ansible.utils.display import Display
+from ansible_collections.gangplank.gangplank.plugins.plugin_utils.lab import LabAction
+
+from lab.host import lock
+
+
+class ActionModule(LabAction):
+    """Documented in plugins/modules/lab_lock.py."""
+
+    OPTIONS: ClassVar = {
+        "folder": {"type": "path", "required": True},
+        "state": {"type": "str", "choices": ["held", "free"], "default": "held"},
+        "timeout_s": {"type": "int", "default": 900},
+    }
+
+    def act(self, args: dict[str, Any]) -> dict[str, Any]:
+        """Convert the arguments and call; the parent of this task's process lives as long as the run."""
+        folder, playbook = Path(args["folder"]), os.getppid()
+        if args["state"] == "free":
+            lock.free(folder, playbook)
+            return {"changed": False}
+        lock.refuse_foreign(folder)
+        if not self.dry:
+            lock.hold(folder, playbook, lambda line: Display().display(f"    {line}"), args["timeout_s"])
+        return {"changed": False}

@@ -1,0 +1,28 @@
+"""Documentation of the action lab_lock, for `ansible-doc`."""
+
+DOCUMENTATION = r"""
+---
+module: lab_lock
+short_description: Hold the lab for this run of ansible-playbook
+description:
+  - A second run names the process that holds the lab, its command and since when, and waits for it.
+  - A process that has ended holds nothing. A folder with other files in it is refused.
+author:
+  - The Gangplank authors
+options:
+  folder:
+    description: The lab's folder.
+    type: path
+    required: true
+  state:
+    description: Whether the lab is to be held or freed.
+    type: str
+    choices: [held, free]
+    default: held
+  timeout_s:
+    description: Seconds to wait for another run.
+    type: int
+    default: 900
+"""
+
+RETURN = ""

@@ -1,0 +1,231 @@
+"""A lab of two nodes without programs, in namespaces of its own: made, killed after the n-th step, made again.
+
+    unshare --mount --net --propagation private python -m tests.support.host_kills WHAT SCRATCH N
+
+WHAT is `make`, `remove` or `reboot`. A step is an external command (each line of `ip -batch` and of a script counts)
+or a file that is made, renamed or removed. The last line printed is JSON: the steps that an undisturbed run takes,
+what the machine looks like afterwards, and whether the runs after the killed one reported a change. Nothing of a lab
+on this machine is reached: /run is a file system of its own, the links are in a network namespace of its own, and the
+cgroups have another name.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import traceback
+from pathlib import Path
+from typing import Any
+
+from gangplank.wait import polls
+from lab.host import cgroups, lock, mounts, namespaces, network, node
+
+real_run = namespaces.run
+NODES = {"node-0": "192.0.2.1", "node-1": "192.0.2.2"}
+SYSCTLS = ("ipv4/conf", "ipv4/ip_forward", "ipv6/conf", "bridge")
+
+
+class Steps:
+    """Counts the steps of this process, and ends it right after one of them."""
+
+    def __init__(self, limit: int, places: tuple[str, ...]) -> None:
+        self.limit, self.places, self.count = limit, places, 0
+
+    def take(self) -> None:
+        self.count += 1
+        if self.count == self.limit:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def run(self, command: list[str], stdin: str = "") -> str:
+        """As lab.host.namespaces.run, line by line."""
+        if command[-2:] == ["-batch", "-"]:
+            for line in stdin.splitlines():
+                real_run(command, line + "\n")
+                self.take()
+            return ""
+        if command[0] == "unshare":
+            return self.run_script(command)
+        if command[-2:-1] == ["-c"]:
+            for line in command[-1].splitlines():
+                real_run([*command[:-1], line])
+                self.take()
+            return ""
+        output = real_run(command, stdin)
+        self.take()
+        return output
+
+    def run_script(self, command: list[str]) -> str:
+        """Run the script of a mount namespace, which kills this process and itself after its step."""
+        at = command.index("-c") + 1
+        head = [
+            f"steps={self.count}",
+            f'step() {{ steps=$((steps + 1)); [ "$steps" != {self.limit} ] || kill -9 {os.getpid()} $$; }}',
+            *(f'{name}() {{ command {name} "$@"; step; }}' for name in ("mount", "mkdir", "pivot_root", "umount")),
+        ]
+        script = "\n".join([*head, command[at], 'echo "$steps"'])
+        output = real_run([*command[:at], script, *command[at + 1 :]])
+        self.count = int(output.split()[-1])
+        self.take()
+        return output
+
+    def hook(self, event: str, arguments: tuple[Any, ...]) -> None:
+        """Take a step before a file is made, renamed or removed: the one before it is complete."""
+        writes = event in ("os.mkdir", "os.rename", "os.remove", "os.rmdir") or (
+            event == "open" and arguments[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)
+        )
+        if writes and isinstance(arguments[0], str | os.PathLike) and str(arguments[0]).startswith(self.places):
+            self.take()
+
+
+def make(scratch: Path) -> bool:
+    """Ensure both nodes; return whether something changed."""
+    changed = False
+    (scratch / "state").mkdir(parents=True, exist_ok=True)
+    (scratch / "state" / lock.NAME).touch()
+    for name, address in NODES.items():
+        others = {other: ip for other, ip in NODES.items() if other != name}
+        routes = {f"10.99.{other[-1]}.0/24": f"via {ip}" for other, ip in others.items()}
+        folder = scratch / "state/nodes" / name
+        binds = [mounts.Bind(str(folder / "etc"), "/mnt/etc"), mounts.Bind(str(folder / "log"), "/var/log", True)]
+        lan = network.Network(f"{address}/24", "192.0.2.254/24", routes)
+        changed |= node.ensure_node(name, folder, "/", lan, binds)
+    return changed
+
+
+def remove(scratch: Path) -> bool:
+    """Remove everything; return whether something existed."""
+    return node.remove_lab(scratch / "state")
+
+
+def reboot() -> None:
+    """What a reboot leaves where /run is on the disk: the pins are plain files, and the links are gone."""
+    for pin in [*namespaces.NETNS.glob("*"), *(namespaces.RUN / "mnt").glob("*")]:
+        real_run(["umount", str(pin)])
+    mounts.unmount(namespaces.RUN)
+    for _ in polls(5, 0.02):  # the kernel removes it with its other end
+        if network.HOST_LINK not in network.links(None):
+            break
+    cgroups.remove_cgroup()
+
+
+def facts_of_network(pin: str) -> dict[str, Any]:
+    """The links, addresses, routes and sysctls of a network namespace, without what differs each time."""
+    enter = ["nsenter", f"--net={pin}"]
+    links = []
+    for link in json.loads(real_run([*enter, "ip", "-json", "-details", "address", "show"])):
+        info = link.get("linkinfo", {})
+        flags = sorted(set(link["flags"]) - {"LOWER_UP", "NO-CARRIER"})
+        addresses = sorted(f"{item['local']}/{item['prefixlen']}" for item in link["addr_info"])
+        delay = info.get("info_data", {}).get("forward_delay")
+        links.append([link["ifname"], flags, link.get("master"), info.get("info_kind"), delay, addresses])
+    routes = json.loads(real_run([*enter, "ip", "-json", "route", "show", "table", "all"]))
+    kept = sorted(json.dumps({key: value for key, value in route.items() if key != "flags"}) for route in routes)
+    paths = [f"/proc/sys/net/{name}" for name in SYSCTLS]
+    sysctls = subprocess.run([*enter, "grep", "-rs", "", *paths], capture_output=True, text=True, check=False).stdout
+    return {"links": sorted(links), "routes": kept, "sysctls": sorted(sysctls.splitlines())}
+
+
+def facts_of_mounts(mountinfo: str) -> list[str]:
+    """Each mount: its point, root, type, options, and whether it is shared."""
+    lines = []
+    for line in mountinfo.splitlines():
+        head, _, tail = line.partition(" - ")
+        fields = head.split()
+        lines.append(f"{fields[4]} {fields[3]} {tail.split()[0]} {fields[5]} {'shared:' in head}")
+    return sorted(lines)
+
+
+def facts_of_files(folder: Path) -> list[str]:
+    """Each path with its mode and its content."""
+    paths = sorted(folder.rglob("*")) if folder.exists() else []
+    return [f"{path} {path.stat().st_mode:o} {path.read_text() if path.is_file() else ''}" for path in paths]
+
+
+def facts(scratch: Path) -> Any:
+    """What the machine looks like."""
+    pins = sorted(str(path) for path in namespaces.NETNS.glob("*"))
+    own = [line for line in Path("/proc/self/mountinfo").read_text().splitlines() if " /run" in line]
+    controllers = [base / cgroups.SLICE for base in cgroups.controllers()]
+    result: dict[str, Any] = {
+        "networks": {pin: facts_of_network(pin) for pin in ["/proc/self/ns/net", *pins]},
+        "mounts": {
+            name: facts_of_mounts(real_run(["nsenter", f"--mount={pin}", "cat", "/proc/self/mountinfo"]))
+            for name, pin in {name: namespaces.mntns(name) for name in NODES}.items()
+            if namespaces.is_namespace(pin)
+        },
+        "own mounts": [re.sub(r"mnt:\[\d+\]|net:\[\d+\]", "", line) for line in facts_of_mounts("\n".join(own))],
+        "files": facts_of_files(scratch),
+        "pins": [str(path) for path in sorted((namespaces.RUN / "mnt").glob("*"))],
+        "cgroups": {
+            str(path): {file.name: file.read_text() for file in sorted(path.glob("cpuset.[cm][pe]*s"))}
+            for base in controllers
+            for path in [base, *sorted(base.glob("*/"))]
+            if path.exists()
+        },
+    }
+    text = json.dumps(result).replace(str(scratch), "SCRATCH").replace(cgroups.SLICE, "SLICE")
+    return json.loads(text)
+
+
+def in_child(what: Any, scratch: Path, limit: int, count: Path) -> bool:
+    """Do it in a process that is killed right after step `limit` (0 only counts); return whether it came that far."""
+    pid = os.fork()
+    if not pid:
+        status = 1
+        try:
+            steps = Steps(limit, (str(scratch), "/run/", str(cgroups.CGROUPS)))
+            for module in (namespaces, network, mounts, node):
+                module.run = steps.run  # type: ignore[attr-defined]
+            sys.addaudithook(steps.hook)
+            what(scratch)
+            total, steps.places = steps.count, ("/nowhere",)
+            count.write_text(str(total))
+            status = 0
+        except BaseException:
+            traceback.print_exc()
+            raise
+        finally:
+            sys.stderr.flush()
+            os._exit(status)
+    status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    if status not in (0, -signal.SIGKILL):
+        raise SystemExit(f"the run that was to be killed after step {limit} ended with {status}")
+    return status != 0
+
+
+def main(what: str, scratch: Path, limit: int) -> dict[str, Any]:
+    """Kill once, then run twice."""
+    own = Path("/proc/self/mountinfo").read_text()
+    assert "shared:" not in own, "this would unmount what others use"
+    for point in reversed(mounts.mounts_below(Path("/run"))):  # a lab's on this machine, in this namespace only
+        real_run(["umount", "--lazy", point])
+    real_run(["mount", "-t", "tmpfs", "gangplank-test", "/run"])
+    real_run(["ip", "link", "set", "lo", "up"])
+    cgroups.SLICE = f"gangplank-kills-{os.getpid()}"
+    count = scratch.with_suffix(".count")
+    action = remove if what == "remove" else make
+    try:
+        if what in ("remove", "reboot"):
+            make(scratch)
+        if what == "reboot":
+            reboot()
+        killed = in_child(action, scratch, limit, count)
+        first = action(scratch)
+        after = facts(scratch)
+        second = action(scratch)
+        stable = facts(scratch) == after
+        steps = int(count.read_text()) if not limit else 0
+        return {"steps": steps, "killed": killed, "first": first, "second": second, "stable": stable, "facts": after}
+    finally:
+        cgroups.remove_cgroup()
+
+
+if __name__ == "__main__":
+    for kind in ("net", "mnt"):
+        own, outer = Path(f"/proc/self/ns/{kind}"), Path(f"/proc/{os.getppid()}/ns/{kind}")
+        assert own.readlink() != outer.readlink(), f"run it in a {kind} namespace of its own"
+    print(json.dumps(main(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]))))

@@ -1,0 +1,142 @@
+"""D8: the user's kubeconfig keeps every byte but the lab's own entries."""
+
+from __future__ import annotations
+
+import re
+import stat
+from typing import TYPE_CHECKING
+
+import pytest
+import yaml
+
+from lab.host import kubeconfig
+from lab.host.kubeconfig import KubeconfigError, ensure
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+MINE = """\
+# my clusters
+apiVersion: v1
+clusters: # two of them
+- cluster:
+    server: https://a.example   # the old one
+    insecure-skip-tls-verify: yes
+  name: a
+# between
+- name: 'b'
+  cluster: {server: "https://b.example"}
+# below
+contexts:
+  - context: {cluster: a, user: u}
+    name: a
+
+current-context: a
+kind: Config
+preferences: {}
+users:
+- name: u
+  user:
+    auth-provider: {name: oidc, config: {expiry: 2026-11-20T10:00:00Z, count: 010, on: no}}
+    token: |
+      two
+      lines
+# end"""
+JSON = '{"apiVersion": "v1", "clusters": [{"name": "a", "cluster": {"server": "s"}}], "users": null, "kind": "Config"}'
+FILES = {
+    "comments, timestamps and 010": MINE,
+    "a last line": MINE + "\n",
+    "json": JSON,
+    "empty lists": "clusters: []  # none\ncontexts:\nusers: null\ncurrent-context: ''\n",
+    "no lists": "kind: Config\nextensions:\n- name: x\n  extension: 0x10",
+    "windows": MINE.replace("\n", "\r\n") + "\r\n",
+    "nothing": "",
+}
+
+
+@pytest.fixture
+def admin(tmp_path: Path) -> Path:
+    """An administrator's kubeconfig of a lab."""
+    for name in ("ca", "crt", "key"):
+        (tmp_path / name).write_text(name * 90)
+    user = {"client-certificate": str(tmp_path / "crt"), "client-key": str(tmp_path / "key")}
+    cluster = {"server": "https://192.0.2.1:6443", "certificate-authority": str(tmp_path / "ca")}
+    config = {"clusters": [{"name": "x", "cluster": cluster}], "users": [{"name": "x", "user": user}]}
+    (tmp_path / "admin").write_text(yaml.safe_dump(config))
+    return tmp_path / "admin"
+
+
+@pytest.mark.parametrize("form", FILES)
+def test_d8_every_other_byte_stays(tmp_path: Path, admin: Path, form: str) -> None:
+    path = tmp_path / "config"
+    path.write_bytes(FILES[form].encode())
+    old = kubeconfig.parse(FILES[form], path)
+    assert ensure(path, "lab", admin, dry=True)
+    assert ensure(path, "lab", admin, dry=False)
+    text = path.read_bytes().decode()
+    new = kubeconfig.parse(text, path)
+    for part in ("clusters", "users", "contexts"):
+        assert new[part][:-1] == (old.get(part) or [])
+        assert new[part][-1]["name"] == "lab"
+    assert new["current-context"] == (old.get("current-context") or "lab")
+    assert kept(FILES[form]) <= kept(text)
+    assert not ensure(path, "lab", admin, dry=False)
+    (tmp_path / "ca").write_text("another")
+    assert ensure(path, "lab", admin, dry=False)
+    assert ensure(path, "lab", None, dry=False)
+    if form in ("comments, timestamps and 010", "a last line", "windows"):
+        assert path.read_bytes().decode().rstrip("\n") == FILES[form].rstrip("\n")
+    elif path.exists():
+        left = kubeconfig.parse(path.read_text(), path)
+        assert {name: value for name, value in left.items() if value} == {
+            name: value for name, value in old.items() if value
+        }
+    assert not list(tmp_path.glob("*.lock"))
+
+
+def kept(text: str) -> set[str]:
+    """The lines of a block without empty values, blanks at their end, and the context that was none."""
+    lines = re.sub(r"\[\]|''|null", "", text).splitlines()
+    same = [re.sub(r"(?<=:) +", " ", line).rstrip() for line in lines if not line.startswith("current-context: ''")]
+    return set() if text.startswith("{") else set(same) - {"current-context:"}
+
+
+def test_d8_a_link_stays_a_link_with_its_owner_and_mode(tmp_path: Path, admin: Path) -> None:
+    real, path = tmp_path / "real", tmp_path / "config"
+    real.write_text(MINE)
+    real.chmod(0o640)
+    path.symlink_to("real")
+    assert ensure(path, "lab", admin, dry=False)
+    assert path.is_symlink()
+    assert "name: lab" in real.read_text()
+    assert stat.S_IMODE(real.stat().st_mode) == 0o640
+    assert ensure(path, "lab", None, dry=False)
+    assert real.read_text().rstrip("\n") == MINE
+
+
+def test_d8_kubectls_lock_is_waited_for(tmp_path: Path, admin: Path) -> None:
+    path, held = tmp_path / "config", tmp_path / "config.lock"
+    path.write_text(MINE)
+    held.touch(mode=0)
+    with pytest.raises(KubeconfigError, match=f"config: got config.lock of another program.*or remove {held}"), (
+        kubeconfig.locked(path, 0.2)
+    ):
+        pass
+    held.unlink()
+    held.write_text("999999999")  # a killed run's
+    assert ensure(path, "lab", admin, dry=False)
+    assert not held.exists()
+
+
+def test_d8_a_form_that_cannot_be_edited_is_left_alone(tmp_path: Path, admin: Path) -> None:
+    path = tmp_path / "config"
+    text = "x: &a\n- name: a\n  cluster: {}\nclusters: *a\nkind: Config\n"
+    path.write_text(text)
+    try:
+        ensure(path, "lab", admin, dry=False)
+    except KubeconfigError as error:
+        assert str(error).startswith(f"{path}: got YAML with anchors")
+        assert path.read_text() == text
+    else:
+        assert "name: lab" in path.read_text()
+    assert not (tmp_path / "config.lock").exists()

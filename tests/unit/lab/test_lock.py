@@ -1,0 +1,106 @@
+"""D6 and D9: one run at a time changes a lab, and only a lab's folder is changed or removed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lab.errors import LabError
+from lab.host import node
+from lab.host.lock import free, hold, refuse_foreign
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT = Path(__file__).resolve().parents[3]
+HOLD = """
+import os, sys
+from pathlib import Path
+from lab.host.lock import hold
+hold(Path(sys.argv[1]), os.getpid(), lambda line: print("said", line, flush=True), 30)
+print("held", flush=True)
+sys.stdin.readline()
+"""
+
+
+@pytest.fixture
+def other(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+    """Another process that holds the lab."""
+    command = [sys.executable, "-c", HOLD, str(tmp_path / "lab")]
+    with subprocess.Popen(command, cwd=ROOT, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout
+        assert process.stdout.readline() == "held\n"
+        yield process
+        process.kill()
+
+
+def test_d6_the_second_run_says_who_holds_the_lab_and_stops_waiting(
+    tmp_path: Path, other: subprocess.Popen[str]
+) -> None:
+    lines: list[str] = []
+    with pytest.raises(LabError) as refusal:
+        hold(tmp_path / "lab", os.getpid(), lines.append, 1)
+    holder = f"process {other.pid} ({sys.executable} -c"
+    assert len(lines) == 1
+    assert lines[0].startswith(f"the lab in {tmp_path}/lab is in use by {holder}")
+    assert f"), since {time.strftime('%Y-%m-%d')}" in lines[0]
+    message = str(refusal.value)
+    assert message.startswith(f"lab {tmp_path}/lab: got {holder}")
+    assert message.endswith(f"within 1 s. Fix: wait for it or end it (kill {other.pid}), then run it again")
+
+
+@pytest.mark.parametrize("end", ["free", "exit", "kill"])
+def test_d6_the_second_run_goes_on_when_the_first_ends(
+    tmp_path: Path, other: subprocess.Popen[str], end: str
+) -> None:
+    lines: list[str] = []
+
+    def say(line: str) -> None:
+        lines.append(line)
+        if end == "free":
+            free(tmp_path / "lab", other.pid)
+        elif end == "exit":
+            other.communicate("\n")
+        else:
+            other.send_signal(signal.SIGKILL)
+
+    hold(tmp_path / "lab", os.getpid(), say, 20)
+    assert len(lines) == 1
+    free(tmp_path / "lab", other.pid)  # not its own: nothing happens
+    with pytest.raises(LabError, match=f"got process {os.getpid()} "):
+        hold(tmp_path / "lab", os.getppid(), lines.append, 0)
+
+
+def test_d6_a_run_may_hold_what_it_holds_and_a_torn_record_holds_nothing(tmp_path: Path) -> None:
+    lines: list[str] = []
+    for text in ("", '{"pid": 1', '{"pid": 1, "started": 0, "boot": ""}', "[]"):
+        (tmp_path / "lab.lock").write_text(text)
+        hold(tmp_path, os.getpid(), lines.append, 0)
+        hold(tmp_path, os.getpid(), lines.append, 0)
+    assert lines == []
+
+
+def test_d9_only_a_labs_folder_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("kill_all", "lab_nodes", "links", "run", "remove_cgroup", "unmount"):
+        monkeypatch.setattr(node, name, lambda *_words, **_more: [])
+    monkeypatch.setattr(node, "RUN", tmp_path / "run")
+    monkeypatch.setattr(node, "NETNS", tmp_path / "netns")
+    folder = tmp_path / "srv/data"
+    folder.mkdir(parents=True)
+    (folder / "mine").write_text("precious")
+    message = f"lab_cluster_folder: got {folder} with other files in it, expected the folder of a lab. Fix: set"
+    for _ in range(2):
+        with pytest.raises(LabError, match=message):
+            node.remove_lab(folder)
+    assert (folder / "mine").read_text() == "precious"
+    (folder / "mine").rename(folder / "parts.json")
+    assert node.remove_lab(folder)
+    assert not folder.parent.exists()
+    refuse_foreign(folder)  # a new one
