@@ -27,6 +27,10 @@ options:
     description: The values.
     type: dict
     default: {}
+  timeout_s:
+    description: Seconds to wait for a Helm of this machine that is changing the release.
+    type: int
+    default: 300
   kubeconfig:
     description: A kubeconfig. Without it that of E(K8S_AUTH_KUBECONFIG), else of E(KUBECONFIG), else C(~/.kube/config);
       the context is that of E(K8S_AUTH_CONTEXT), if set.

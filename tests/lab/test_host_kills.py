@@ -67,4 +67,4 @@ def test_a_run_after_a_kill_converges(what: str) -> None:
             wrong[point] = lines
     print(f"{what}: {steps} kill points, {len(points)} tried, {len(points) - len(wrong)} converged")
     assert wrong == {}
-    assert sum(report["killed"] for report in reports) >= len(points) - 2  # a link that the kernel removes needs no step
+    assert sum(report["killed"] for report in reports) >= len(points) - 2  # a link that the kernel removes: no step

@@ -5,13 +5,17 @@ from __future__ import annotations
 import base64
 import gzip
 import json
+import subprocess
+import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from plugins.action.helm_released import as_asked
+from gangplank.errors import GangplankError
+from plugins.action.helm_released import as_asked, running_helm, wait_for_helm
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 CHART = {"name": "dns", "version": "1.0.0", "appVersion": "1.15"}
@@ -53,3 +57,26 @@ def test_anything_else_is_not(chart: Path, other: dict[str, Any]) -> None:
 
 def test_a_chart_from_elsewhere_is_looked_at_by_helm(tmp_path: Path) -> None:
     assert not as_asked(secret(), tmp_path / "nowhere", VALUES)
+
+
+@pytest.fixture
+def helm(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A process that looks like a Helm at work on the release volcano."""
+    (tmp_path / "helm").symlink_to("/bin/sh")
+    words = ["-c", "read line", "upgrade", "-i", "volcano", "--namespace=volcano-system", "chart"]
+    with subprocess.Popen([str(tmp_path / "helm"), *words], stdin=subprocess.PIPE) as process:
+        yield process
+        process.kill()
+
+
+def test_d6_the_revision_of_a_living_helm_is_waited_for(helm: subprocess.Popen[bytes]) -> None:
+    assert running_helm("volcano", "other") == ""
+    assert running_helm("other", "volcano-system") == ""
+    name = f"process {helm.pid} ("
+    assert running_helm("volcano", "volcano-system").startswith(name)
+    with pytest.raises(GangplankError) as refusal:
+        wait_for_helm("volcano", "volcano-system", 0.1)
+    assert str(refusal.value).startswith(f"release volcano-system/volcano: got {name}")
+    assert "expected its end within 0 s. Fix: wait for it or end it, then run it again" in str(refusal.value)
+    threading.Timer(0.7, helm.kill).start()
+    wait_for_helm("volcano", "volcano-system", 20)
