@@ -179,7 +179,7 @@ def in_child(what: Any, scratch: Path, limit: int, count: Path) -> bool:
         try:
             steps = Steps(limit, (str(scratch), "/run/", str(cgroups.CGROUPS)))
             for module in (namespaces, network, mounts, node):
-                module.run = steps.run  # type: ignore[attr-defined]
+                module.run = steps.run  # type: ignore[attr-defined]  # their imported name
             sys.addaudithook(steps.hook)
             what(scratch)
             total, steps.places = steps.count, ("/nowhere",)
