@@ -1,6 +1,6 @@
 """One run at a time changes a lab: the process that does is recorded in the lab's folder, in the file lab.lock.
 
-The record counts while its process lives: an interrupted run blocks nobody. The file stays, and marks the folder as a lab's.
+The record counts while its process lives: an interrupted run blocks nobody. The file stays: it marks a lab's folder.
 """
 
 from __future__ import annotations
