@@ -18,6 +18,7 @@ class ActionModule(LabAction):
     OPTIONS: ClassVar = {
         "folder": {"type": "path", "required": True},
         "state": {"type": "str", "choices": ["held", "free"], "default": "held"},
+        "create": {"type": "bool", "default": True},
         "timeout_s": {"type": "int", "default": 900},
     }
 
@@ -28,6 +29,6 @@ class ActionModule(LabAction):
             lock.free(folder, playbook)
             return {"changed": False}
         lock.refuse_foreign(folder)
-        if not self.dry:
+        if not self.dry and (args["create"] or folder.exists()):
             lock.hold(folder, playbook, lambda line: Display().display(f"    {line}"), args["timeout_s"])
         return {"changed": False}

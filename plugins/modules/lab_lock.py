@@ -19,6 +19,10 @@ options:
     type: str
     choices: [held, free]
     default: held
+  create:
+    description: Whether the folder is created if it is missing. Without a folder there is nothing to hold.
+    type: bool
+    default: true
   timeout_s:
     description: Seconds to wait for another run.
     type: int

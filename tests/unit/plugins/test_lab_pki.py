@@ -22,4 +22,4 @@ def test_f1_a_failure_has_its_reason(tmp_path: Path) -> None:
 
 def test_f1_the_result_has_names_and_no_keys(tmp_path: Path) -> None:
     result = run("lab_pki", folder=str(tmp_path / "pki"), authorities=["ca"], certificates=[LEAF])
-    assert result == {"changed": True, "made": ["ca", "admin", "sa", "encryption"]}
+    assert result == {"changed": True, "made": ["ca", "admin", "sa", "encryption"], "healed": []}
