@@ -22,7 +22,8 @@ def run(command: list[str], stdin: str = "") -> str:
         fix = "install Debian's iproute2, util-linux and mount"
         raise LabError(f"{command[0]}: got no such program, expected it on PATH. Fix: {fix}") from error
     if done.returncode:
-        raise LabError(f"{' '.join(command)}: {(done.stderr or done.stdout).strip()}")
+        output = (done.stderr or done.stdout).strip() or f"exit status {done.returncode}, it printed nothing"
+        raise LabError(f"{' '.join(command)}: {output}")
     return done.stdout
 
 

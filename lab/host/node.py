@@ -49,11 +49,11 @@ def ensure_node(node: str, folder: Path, tree: str, network: Network, binds: lis
 def remove_node(node: str) -> bool:
     """Remove the node with its processes, but not its files. Return whether it existed."""
     existed = mntns(node).exists() or netns(node).exists() or bool(members(node))
-    namespaces = pinned_namespaces(node)
-    remove_mounts(node)  # pins first: otherwise supervisord would restart the node's programs in them
-    if netns(node).exists():
-        run(["ip", "netns", "del", f"gangplank-{node}"])
-    kill(lambda: set(processes_in(namespaces)) | members(node))
+    with pinned_namespaces(node) as namespaces:
+        remove_mounts(node)  # pins first: otherwise supervisord would restart the node's programs in them
+        if netns(node).exists():
+            run(["ip", "netns", "del", f"gangplank-{node}"])
+        kill(lambda: set(processes_in(namespaces)) | members(node))
     remove_cgroup(node)
     return existed
 

@@ -17,10 +17,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 
-def pinned_namespaces(node: str | None) -> set[int]:
-    """The inodes of the pinned namespaces of one node, or of all."""
+@contextlib.contextmanager
+def pinned_namespaces(node: str | None) -> Iterator[set[int]]:
+    """The inodes of the pinned namespaces of one node, or of all.
+
+    They are held open meanwhile: the kernel gives the number of a removed namespace to the next one on the machine,
+    and its processes would be taken for the node's.
+    """
     pins = [netns(node), mntns(node)] if node else [*NETNS.glob("gangplank-*"), *(RUN / "mnt").glob("*")]
-    return {path.stat().st_ino for path in pins if is_namespace(path)}
+    with contextlib.ExitStack() as stack:
+        files = [stack.enter_context(path.open("rb")) for path in pins if is_namespace(path)]
+        yield {os.fstat(file.fileno()).st_ino for file in files}
 
 
 def processes_in(namespaces: set[int]) -> Iterator[int]:
@@ -54,5 +61,5 @@ def kill_members(cgroup: str) -> None:
 
 def kill_all() -> None:
     """Kill every process of the lab."""
-    namespaces = pinned_namespaces(None)
-    kill(lambda: set(processes_in(namespaces)) | members())
+    with pinned_namespaces(None) as namespaces:
+        kill(lambda: set(processes_in(namespaces)) | members())

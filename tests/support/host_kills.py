@@ -179,7 +179,7 @@ def in_child(what: Any, scratch: Path, limit: int, count: Path) -> bool:
         try:
             steps = Steps(limit, (str(scratch), "/run/", str(cgroups.CGROUPS)))
             for module in (namespaces, network, mounts, node):
-                module.run = steps.run  # type: ignore[attr-defined]  # their imported name
+                module.run = steps.run  # type: ignore[attr-defined]  # mypy sees no such name
             sys.addaudithook(steps.hook)
             what(scratch)
             total, steps.places = steps.count, ("/nowhere",)
