@@ -7,16 +7,17 @@ import gzip
 import json
 import subprocess
 import threading
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from gangplank.errors import GangplankError
+from gangplank.wait import polls
 from plugins.action.helm_released import as_asked, running_helm, wait_for_helm
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 CHART = {"name": "dns", "version": "1.0.0", "appVersion": "1.15"}
 VALUES = {"replicas": 1, "image": {"name": "a"}}
@@ -65,6 +66,10 @@ def helm(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
     (tmp_path / "helm").symlink_to("/bin/sh")
     words = ["-c", "read line", "upgrade", "-i", "volcano", "--namespace=volcano-system", "chart"]
     with subprocess.Popen([str(tmp_path / "helm"), *words], stdin=subprocess.PIPE) as process:
+        arguments = Path(f"/proc/{process.pid}/cmdline")
+        for _ in polls(10, 0.01):  # the kernel shows them a moment after Popen returns
+            if arguments.read_bytes():
+                break
         yield process
         process.kill()
 
