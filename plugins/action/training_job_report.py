@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -13,12 +14,22 @@ from gangplank.proof.report import page
 from gangplank.proof.verdict import prove, read_records
 
 
+def earlier_pods(file: Path, uid: str) -> dict[str, str]:
+    """The pods that earlier runs saw of this very job; the cluster removes some once a job has ended."""
+    try:
+        content = json.loads(file.read_text(encoding="utf-8"))
+        return dict(content["pods"]) if content["uid"] == uid else {}
+    except (OSError, ValueError, LookupError, TypeError):  # none yet, or not ours
+        return {}
+
+
 class ActionModule(LibraryAction):
     """Documented in plugins/modules/training_job_report.py."""
 
     OPTIONS: ClassVar = {
         "manifest": {"type": "dict", "required": True},
         "job_uid": {"type": "str", "required": True},
+        "uid": {"type": "str"},
         "created": {"type": "float"},
         "pods": {"type": "dict"},
         "evidence": {"type": "list", "elements": "str", "required": True},
@@ -28,14 +39,21 @@ class ActionModule(LibraryAction):
     def act(self, args: dict[str, Any]) -> dict[str, Any]:
         """Convert and call."""
         records = read_records("\n".join(args["evidence"]))
+        target = Path(args["page"])
+        seen = target.with_suffix(".pods.json")
+        pods = args["pods"]
+        if args["uid"] and pods is not None:
+            pods = earlier_pods(seen, args["uid"]) | pods
         expectation = replace(expected(args["manifest"]), job_uid=args["job_uid"] or None,
-                           created=args["created"], pods=args["pods"])  # fmt: skip
+                           created=args["created"], pods=pods)  # fmt: skip
         verdict = prove(records, expectation)
-        target, text = Path(args["page"]), page.page(args["manifest"]["metadata"]["name"], records, expectation)
-        changed = not target.is_file() or target.read_text(encoding="utf-8") != text
-        if changed and not self.dry:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_text(text, encoding="utf-8")
+        texts = {target: page.page(args["manifest"]["metadata"]["name"], records, expectation)}
+        if args["uid"] and pods:
+            texts[seen] = json.dumps({"uid": args["uid"], "pods": pods}, indent=1, sort_keys=True)
+        stale = [path for path, text in texts.items() if not path.is_file() or path.read_text(encoding="utf-8") != text]
+        for path in [] if self.dry else stale:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(texts[path], encoding="utf-8")
         lines = [*verdict.text().splitlines(), f"report: {target}"]
         alone = expectation.world_size == 1 and verdict.alone  # as the job asked: it trained, and proves nothing more
-        return {"changed": changed, "passed": verdict.passed or alone, "lines": lines}
+        return {"changed": bool(stale), "passed": verdict.passed or alone, "lines": lines}

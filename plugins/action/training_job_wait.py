@@ -42,4 +42,4 @@ class ActionModule(ClusterAction):
         evidence = [json.dumps(record) for record in records]
         lines = table(rows).splitlines() if rows else []
         return {"changed": False, "rows": rows, "table": lines, "evidence": evidence, "job_uid": watch.job_uid,
-                "created": created(watch.job), "pods": watch.nodes}  # fmt: skip
+                "uid": watch.job["metadata"]["uid"], "created": created(watch.job), "pods": watch.nodes}  # fmt: skip

@@ -5,7 +5,7 @@ DOCUMENTATION = r"""
 module: training_job_report
 short_description: Judge a training by its evidence, and write a page about it
 description:
-  - Writes the page only where it differs.
+  - Writes the page, and the list of the job's pods beside it, only if they differ.
 author:
   - The Gangplank authors
 options:
@@ -17,6 +17,11 @@ options:
     description: The UID that the job's evidence carries.
     type: str
     required: true
+  uid:
+    description:
+      - The UID of the job itself. With it, the pods are kept beside the page, in a file that ends with C(.pods.json).
+      - A later run then also knows the pods that the cluster has removed since.
+    type: str
   created:
     description: When the API server got the job, in seconds since 1970. No record may be older.
     type: float

@@ -45,6 +45,10 @@ job_uid:
   description: The job's UID, which its evidence carries.
   type: str
   returned: always
+uid:
+  description: The UID of the job itself.
+  type: str
+  returned: always
 created:
   description: When the API server got the job, in seconds since 1970.
   type: float

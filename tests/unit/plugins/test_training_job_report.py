@@ -1,0 +1,53 @@
+"""The report of a job that has ended: pods that the cluster has removed since are known from the first run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from gangplank.backends import BACKENDS
+from gangplank.jobs.parse import parse_job
+from tests.unit.plugins.test_cluster_actions import run
+from tests.unit.proof.test_claims import World
+
+DIGITS = Path(__file__).resolve().parents[3] / "jobs/digits.yml"
+PODS = {"uid-0": "n", "uid-1": "n", "uid-2": "n"}
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> dict[str, Any]:
+    """The arguments of a report but for the job's uid and pods."""
+    manifest = BACKENDS["volcano"].manifests(parse_job(yaml.safe_load(DIGITS.read_text())))[-1]
+    evidence = [json.dumps(record) for record in World().train()]
+    return {"manifest": manifest, "job_uid": "job-1", "created": 990.0, "evidence": evidence,
+            "page": str(tmp_path / "reports" / "a.html")}  # fmt: skip
+
+
+def line(result: dict[str, Any]) -> str:
+    (text,) = (text for text in result["lines"] if "pods are the job's" in text)
+    return text.split(":")[0]
+
+
+def test_a_second_run_knows_the_pods_of_the_first_and_changes_nothing(job: dict[str, Any]) -> None:
+    first = run("training_job_report", **job, uid="1-2", pods=PODS)
+    assert (line(first), first["changed"]) == ("ok      pods are the job's", True)
+    second = run("training_job_report", **job, uid="1-2", pods={"uid-0": "n"})
+    assert (line(second), second["changed"], second["lines"]) == (line(first), False, first["lines"])
+
+
+def test_the_pods_of_another_job_of_the_name_are_not_known(job: dict[str, Any]) -> None:
+    run("training_job_report", **job, uid="1-2", pods=PODS)
+    other = run("training_job_report", **job, uid="3-4", pods={"uid-0": "n"})
+    assert line(other) == "skipped pods are the job's"
+
+
+def test_a_list_that_cannot_be_read_is_written_again(job: dict[str, Any], tmp_path: Path) -> None:
+    file = tmp_path / "reports" / "a.pods.json"
+    file.parent.mkdir()
+    file.write_text("[")
+    assert line(run("training_job_report", **job, uid="1-2", pods=PODS)) == "ok      pods are the job's"
+    assert json.loads(file.read_text()) == {"uid": "1-2", "pods": PODS}
