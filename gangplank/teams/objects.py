@@ -104,6 +104,7 @@ def namespace(team: TeamSpec) -> Json:
     """The namespace; its annotations are what the admission reads."""
     meta = metadata(team.namespace, team, cluster=True)
     level = team.pod_security
+    devices = {name for queue in team.queues for name in queue.share.cap}
     meta["labels"] |= {f"pod-security.kubernetes.io/{mode}": level for mode in ("enforce", "audit", "warn")}
     meta["annotations"] = {
         labels.QUEUES: ",".join(team.leaves),
@@ -115,7 +116,7 @@ def namespace(team: TeamSpec) -> Json:
         labels.NODE_LABELS: ",".join(team.node_labels),
         labels.RUNTIME_CLASSES: ",".join(team.runtime_classes),
         labels.SECRETS: ",".join(team.secrets),
-        labels.RESOURCES: ",".join(sorted({name for queue in team.queues for name in queue.share.cap})),
+        labels.RESOURCES: ",".join(sorted(devices - set(NEEDED.values()))),
         labels.DOMAINS: ",".join(team.annotation_domains),
     }
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": meta}

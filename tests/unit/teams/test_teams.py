@@ -235,7 +235,7 @@ def test_what_a_team_is_granted_is_recorded_in_its_namespace() -> None:
     annotations = namespace["metadata"]["annotations"]
     assert annotations["gangplank.dev/tolerations"] == "dedicated=vision,spot"
     assert annotations["gangplank.dev/domains"] == "example.com,example.org"
-    assert annotations["gangplank.dev/resources"] == "cpu,ephemeral-storage,memory"
+    assert annotations["gangplank.dev/resources"] == ""
     (namespace,) = objects("Namespace", [team()])
     assert namespace["metadata"]["annotations"]["gangplank.dev/secrets"] == ""
 
