@@ -40,6 +40,7 @@ REVIEW = ("authorization.k8s.io/v1", "SelfSubjectAccessReview")  # everybody may
 WRITER = "gangplank"  # owner of the fields that we write, for server-side apply
 POLL_S = 0.5
 OWNERS = 4  # levels from a pod to its job: a TrainJob has a JobSet, which has Jobs
+NO_LOG = {400, 404}  # answers for a pod without a log: its container has not started, or the pod is gone
 FORBIDDEN, NOT_FOUND = 403, 404
 CONNECT_S = 5  # to connect
 TIMEOUT_S = 30  # without a byte of an answer

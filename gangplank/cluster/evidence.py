@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from gangplank.backends.pod_template import CONTAINER_SECURITY, GPU_TOLERATION, MANAGED_BY, POD_SECURITY, TEAM_LABEL
 from gangplank.backends.queueing import QUEUE_SYSTEM
-from gangplank.cluster.client import path
-from gangplank.cluster.progress import phase
+from gangplank.cluster.client import NO_LOG, path
+from gangplank.cluster.progress import nodes_by_uid, phase
 from gangplank.cluster.queues import queue_of
 from gangplank.errors import KubeError
 from gangplank.proof import expected
@@ -28,13 +28,11 @@ if TYPE_CHECKING:
 READER_S = 120  # for the reading pod: its image is on the node already
 POLL_S = 0.2
 CLAIM = "persistentVolumeClaim"
-NO_LOG = {400, 404}  # a pod without a log: not started yet, or gone
 
 
 def known(expectation: Expected, job: Json, pods: Iterable[Json]) -> Expected:
     """What a live job's evidence must show, with what the API server knows of the job and has shown of its pods."""
-    nodes = {pod["metadata"]["uid"]: pod["spec"].get("nodeName") or "" for pod in pods}
-    return replace(expectation, job_uid=expected.job_uid(job), created=created(job), pods=nodes)
+    return replace(expectation, job_uid=expected.job_uid(job), created=created(job), pods=nodes_by_uid(pods))
 
 
 def created(job: Json) -> float | None:

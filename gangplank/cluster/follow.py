@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from gangplank.cluster import logs
-from gangplank.cluster.progress import Phase, Progress, first_failure, phase, waiting_reasons
+from gangplank.cluster.progress import Phase, Progress, first_failure, nodes_by_uid, phase, waiting_reasons
 from gangplank.errors import KubeError, Problem
 from gangplank.proof import log_lines
 from gangplank.proof.expected import job_uid
@@ -66,7 +66,7 @@ class JobWatch:
         if self.job and job["metadata"]["uid"] != self.job["metadata"]["uid"]:
             return Phase("Failed", f"{self.kind[1]} {self.namespace}/{self.name} was deleted and submitted again")
         self.job, self.pods = job, self.kube.pods(job)
-        self.nodes.update({pod["metadata"]["uid"]: pod["spec"].get("nodeName") or "" for pod in self.pods})
+        self.nodes |= nodes_by_uid(self.pods)
         self.failure = self.failure or first_failure(self.pods)  # kept, since the pod itself may be gone at the end
         for pod in self.pods:
             for container in (pod.get("status") or {}).get("containerStatuses") or []:

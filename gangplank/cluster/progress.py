@@ -141,6 +141,11 @@ def table(rows: Iterable[Mapping[str, Any]]) -> str:
     return text.table(cells)
 
 
+def nodes_by_uid(pods: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """The node of each pod by the pod's UID, '' before it is scheduled."""
+    return {pod["metadata"]["uid"]: pod["spec"].get("nodeName") or "" for pod in pods}
+
+
 def waiting_reasons(pods: Iterable[Mapping[str, Any]]) -> list[str]:
     """Why pods do not run yet, one line each: not scheduled, or a container that cannot start."""
     reasons: list[str] = []

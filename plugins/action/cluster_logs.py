@@ -6,13 +6,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from ansible_collections.gangplank.gangplank.plugins.plugin_utils.cluster import KUBECONFIG, ClusterAction
 
+from gangplank.cluster.client import NO_LOG
 from gangplank.errors import KubeError
 from gangplank.text import plain
 
 if TYPE_CHECKING:
     from gangplank.spec import Json
-
-NO_LOG = {400, 404}  # its container has not started, or the pod is gone
 
 
 class ActionModule(ClusterAction):

@@ -6,6 +6,8 @@ module: cluster_accepts
 short_description: Wait until the cluster accepts an object, or refuses it for the expected reason
 description:
   - Asks the server's dry run, and so every webhook, its certificate and its answer; nothing is created.
+extends_documentation_fragment:
+  - gangplank.gangplank.kubeconfig
 author:
   - The Gangplank authors
 options:
@@ -21,10 +23,6 @@ options:
     description: Seconds to wait for the right answer.
     type: float
     required: true
-  kubeconfig:
-    description: A kubeconfig. Without it that of E(K8S_AUTH_KUBECONFIG), else of E(KUBECONFIG), else C(~/.kube/config);
-      the context is that of E(K8S_AUTH_CONTEXT), if set.
-    type: path
 """
 
 RETURN = r"""

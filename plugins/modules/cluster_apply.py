@@ -7,6 +7,8 @@ short_description: Ensure that objects of the cluster are as defined
 description:
   - Server-side apply of many objects in one call, in order.
   - Check mode asks the server and changes nothing. Secrets are not in the diff.
+extends_documentation_fragment:
+  - gangplank.gangplank.kubeconfig
 author:
   - The Gangplank authors
 options:
@@ -30,10 +32,6 @@ options:
       removed, and objects that do not exist are created.
     type: bool
     default: false
-  kubeconfig:
-    description: A kubeconfig. Without it that of E(K8S_AUTH_KUBECONFIG), else of E(KUBECONFIG), else C(~/.kube/config);
-      the context is that of E(K8S_AUTH_CONTEXT), if set.
-    type: path
 """
 
 RETURN = ""

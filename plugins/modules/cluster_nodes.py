@@ -7,6 +7,8 @@ short_description: Ensure that nodes have labels and taints, or no longer have t
 description:
   - All other labels and taints of the nodes stay. A taint is known by its key and effect.
   - Check mode asks the server and changes nothing.
+extends_documentation_fragment:
+  - gangplank.gangplank.kubeconfig
 author:
   - The Gangplank authors
 options:
@@ -43,10 +45,6 @@ options:
     type: str
     choices: [present, absent]
     default: present
-  kubeconfig:
-    description: A kubeconfig. Without it that of E(K8S_AUTH_KUBECONFIG), else of E(KUBECONFIG), else C(~/.kube/config);
-      the context is that of E(K8S_AUTH_CONTEXT), if set.
-    type: path
 """
 
 RETURN = ""

@@ -7,6 +7,8 @@ short_description: Read objects of the cluster, several kinds in one call
 description:
   - A kind or object that the cluster does not know is an empty list, not an error.
   - With O(conditions) it waits until every path has objects and each of them has one of these conditions.
+extends_documentation_fragment:
+  - gangplank.gangplank.kubeconfig
 author:
   - The Gangplank authors
 options:
@@ -25,10 +27,6 @@ options:
     description: Seconds to wait for O(conditions).
     type: float
     default: 0
-  kubeconfig:
-    description: A kubeconfig. Without it that of E(K8S_AUTH_KUBECONFIG), else of E(KUBECONFIG), else C(~/.kube/config);
-      the context is that of E(K8S_AUTH_CONTEXT), if set.
-    type: path
 """
 
 RETURN = r"""

@@ -6,6 +6,8 @@ module: cluster_ready
 short_description: Name the cluster that a run will change, and refuse one that it cannot change to the end
 description:
   - All that is missing is reported in one message, before anything is changed.
+extends_documentation_fragment:
+  - gangplank.gangplank.kubeconfig
 author:
   - The Gangplank authors
 options:
@@ -19,10 +21,6 @@ options:
     type: list
     elements: str
     default: []
-  kubeconfig:
-    description: A kubeconfig. Without it that of E(K8S_AUTH_KUBECONFIG), else of E(KUBECONFIG), else C(~/.kube/config);
-      the context is that of E(K8S_AUTH_CONTEXT), if set.
-    type: path
 """
 
 RETURN = ""

@@ -9,6 +9,8 @@ description:
     exist, and kinds that the cluster does not know, count as removed.
   - Looks for all of them before the first is deleted. An object that is created under the same name meanwhile stays.
   - Check mode asks the server and removes nothing.
+extends_documentation_fragment:
+  - gangplank.gangplank.kubeconfig
 author:
   - The Gangplank authors
 options:
@@ -33,10 +35,6 @@ options:
     description: Seconds to wait until each object is gone; V(0) does not wait.
     type: float
     default: 0
-  kubeconfig:
-    description: A kubeconfig. Without it that of E(K8S_AUTH_KUBECONFIG), else of E(KUBECONFIG), else C(~/.kube/config);
-      the context is that of E(K8S_AUTH_CONTEXT), if set.
-    type: path
 """
 
 RETURN = r"""

@@ -8,6 +8,8 @@ description:
   - Compares the newest revision with the chart's name and versions and with the values, as M(kubernetes.core.helm)
     does, in a fraction of its time.
   - A chart that is not a folder is never as asked, so that Helm itself looks.
+extends_documentation_fragment:
+  - gangplank.gangplank.kubeconfig
 author:
   - The Gangplank authors
 options:
@@ -31,10 +33,6 @@ options:
     description: Seconds to wait for a Helm of this machine that is changing the release.
     type: int
     default: 300
-  kubeconfig:
-    description: A kubeconfig. Without it that of E(K8S_AUTH_KUBECONFIG), else of E(KUBECONFIG), else C(~/.kube/config);
-      the context is that of E(K8S_AUTH_CONTEXT), if set.
-    type: path
 """
 
 RETURN = r"""

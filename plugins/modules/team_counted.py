@@ -6,6 +6,8 @@ module: team_counted
 short_description: Wait until the quotas of all teams count what they limit
 description:
   - Until then the cluster refuses every job of such a kind.
+extends_documentation_fragment:
+  - gangplank.gangplank.kubeconfig
 author:
   - The Gangplank authors
 options:
@@ -13,10 +15,6 @@ options:
     description: Seconds to wait.
     type: float
     required: true
-  kubeconfig:
-    description: A kubeconfig. Without it that of E(K8S_AUTH_KUBECONFIG), else of E(KUBECONFIG), else C(~/.kube/config);
-      the context is that of E(K8S_AUTH_CONTEXT), if set.
-    type: path
 """
 
 RETURN = ""

@@ -6,6 +6,8 @@ module: team_namespaces
 short_description: Create the namespaces of new teams
 description:
   - A namespace that another user created since the plan is refused and stays as it is.
+extends_documentation_fragment:
+  - gangplank.gangplank.kubeconfig
 author:
   - The Gangplank authors
 options:
@@ -14,10 +16,6 @@ options:
     type: list
     elements: dict
     required: true
-  kubeconfig:
-    description: A kubeconfig. Without it that of E(K8S_AUTH_KUBECONFIG), else of E(KUBECONFIG), else C(~/.kube/config);
-      the context is that of E(K8S_AUTH_CONTEXT), if set.
-    type: path
 """
 
 RETURN = ""

@@ -6,6 +6,8 @@ module: team_plan
 short_description: Compare a site's teams with the cluster
 description:
   - Changes nothing; check mode reports what would change.
+extends_documentation_fragment:
+  - gangplank.gangplank.kubeconfig
 author:
   - The Gangplank authors
 options:
@@ -23,10 +25,6 @@ options:
     type: list
     elements: str
     default: []
-  kubeconfig:
-    description: A kubeconfig. Without it that of E(K8S_AUTH_KUBECONFIG), else of E(KUBECONFIG), else C(~/.kube/config);
-      the context is that of E(K8S_AUTH_CONTEXT), if set.
-    type: path
 """
 
 RETURN = r"""

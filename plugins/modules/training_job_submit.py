@@ -7,6 +7,8 @@ short_description: Ensure that a training job runs as its manifests say
 description:
   - A job of that name that differs is refused, or with O(replace) replaced. Check mode asks the server and changes
     nothing.
+extends_documentation_fragment:
+  - gangplank.gangplank.kubeconfig
 author:
   - The Gangplank authors
 options:
@@ -24,10 +26,6 @@ options:
     description: Delete a job that differs or has failed, and submit this one. Its claims stay.
     type: bool
     default: false
-  kubeconfig:
-    description: A kubeconfig. Without it that of E(K8S_AUTH_KUBECONFIG), else of E(KUBECONFIG), else C(~/.kube/config);
-      the context is that of E(K8S_AUTH_CONTEXT), if set.
-    type: path
 """
 
 RETURN = ""

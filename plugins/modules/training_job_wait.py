@@ -6,6 +6,8 @@ module: training_job_wait
 short_description: Wait for a submitted training job and return the evidence of its ranks
 description:
   - Shows progress. Where the workers' pods and logs are gone, the evidence is what rank 0 left on the job's claim.
+extends_documentation_fragment:
+  - gangplank.gangplank.kubeconfig
 author:
   - The Gangplank authors
 options:
@@ -21,10 +23,6 @@ options:
     description: Seconds to wait for the job's end.
     type: float
     required: true
-  kubeconfig:
-    description: A kubeconfig. Without it that of E(K8S_AUTH_KUBECONFIG), else of E(KUBECONFIG), else C(~/.kube/config);
-      the context is that of E(K8S_AUTH_CONTEXT), if set.
-    type: path
 """
 
 RETURN = r"""

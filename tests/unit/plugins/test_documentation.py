@@ -53,11 +53,18 @@ def test_the_documented_options_are_those_of_the_action(name: str) -> None:
     documentation = yaml.safe_load(importlib.import_module(f"plugins.modules.{name}").DOCUMENTATION)
     assert documentation["module"] == name
     action = importlib.import_module(f"plugins.action.{name}").ActionModule
-    assert options(documentation.get("options", {}), "suboptions") == options(action.OPTIONS, "options")
+    documented = documentation.get("options", {})
+    for fragment in documentation.get("extends_documentation_fragment", []):
+        module = importlib.import_module(f"plugins.doc_fragments.{fragment.removeprefix('gangplank.gangplank.')}")
+        documented |= yaml.safe_load(module.ModuleDocFragment.DOCUMENTATION)["options"]
+    assert options(documented, "suboptions") == options(action.OPTIONS, "options")
 
 
 def test_ansible_doc_shows_each_page() -> None:
     pages = shown("-t", "module", "-M", "plugins/modules", *ACTIONS)
     assert sorted(pages) == ACTIONS
+    for name, page in pages.items():  # those of fragments too
+        action = importlib.import_module(f"plugins.action.{name}").ActionModule
+        assert sorted(page["doc"].get("options", {})) == sorted(action.OPTIONS)
     names = [f"gangplank.gangplank.{name}" for name in filters()]
     assert sorted(shown("-t", "filter", *names)) == names
