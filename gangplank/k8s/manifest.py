@@ -54,7 +54,7 @@ CONTAINER_KEYS = frozenset(
 )
 TEXTS = each(str)
 RESOURCES = {"requests": each(Amount), "limits": each(Amount)}
-ENV = [Named(name=str, value=str)]
+ENV = [Named(name=str, value=str, valueFrom={"fieldRef": {"fieldPath": str}})]
 CONTAINER = {
     "name": str,
     "image": str,

@@ -7,6 +7,7 @@ import json
 from fractions import Fraction
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
@@ -195,3 +196,16 @@ def test_a_broken_manifest_is_expanded_or_refused(case: tuple[str, Json]) -> Non
         tables.others_table(objects)
     assert repr(manifest) == before
     without_nulls(manifest)
+
+
+@pytest.mark.parametrize("source", [[], {"fieldRef": []}, {"fieldRef": {"fieldPath": []}}])
+def test_a_variable_whose_source_has_another_form_is_refused(source: object) -> None:
+    env = [{"name": "A", "valueFrom": source}]
+    manifest = {
+        "apiVersion": "trainer.kubeflow.org/v1alpha1",
+        "kind": "TrainJob",
+        "metadata": {"name": "a", "namespace": "default"},
+        "spec": {"runtimeRef": {"name": "torch-distributed"}, "trainer": {"image": "img", "env": env}},
+    }
+    with pytest.raises(SpecError, match=r"TrainJob\.spec\.trainer\.env\[0\]\.valueFrom.*: got \[\], expected"):
+        BACKENDS["trainjob"].objects(manifest, Site())
