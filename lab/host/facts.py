@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import gzip
 import json
 import os
@@ -75,6 +76,20 @@ def _memory_gib() -> float:
     return min(sizes, default=0) / 2**30
 
 
+def _inotify_free(limit: int) -> int:
+    """How many instances of inotify can be opened, up to `limit`: the kernel does not tell what is in use."""
+    libc, opened = ctypes.CDLL(None), list[int]()
+    if not hasattr(libc, "inotify_init1"):
+        return 0  # not Linux, which is a problem of its own
+    try:
+        while len(opened) < limit and (descriptor := libc.inotify_init1(os.O_CLOEXEC)) >= 0:
+            opened.append(descriptor)
+    finally:
+        for descriptor in opened:
+            os.close(descriptor)
+    return len(opened)
+
+
 def _ip(kind: str) -> list[dict[str, object]]:
     with contextlib.suppress(OSError, ValueError):
         done = subprocess.run(["ip", "-json", *kind.split()], capture_output=True, text=True, check=False)
@@ -128,6 +143,7 @@ def gather(cache: str, state: str) -> preflight.Host:
         state=state,
         state_free_gib=_free_gib(Path(state)),
         memory_gib=_memory_gib(),
+        inotify_free=_inotify_free(preflight.INOTIFY),
         lab_exists=Path(state).exists() or any(Path("/run/gangplank/mnt").glob("*")),
         links=frozenset(path.name for path in Path("/sys/class/net").glob("*")),
         addresses=tuple(addresses),

@@ -12,6 +12,7 @@ CGROUPS = "/sys/fs/cgroup"
 CONTROLLERS = ("cpu", "cpuset", "memory", "pids")
 CAPABILITIES = {"CAP_NET_ADMIN": 12, "CAP_SYS_ADMIN": 21}  # bits, see linux/capability.h
 HOST_LINK = "gangplank0"
+INOTIFY = 64  # instances of inotify that a lab of four nodes takes: 20 for control plane and Volcano, 10 a node
 NAMESPACES = "gangplank-"
 MACHINES = ("aarch64", "x86_64")
 KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
@@ -73,6 +74,8 @@ class Host:
     state: str
     state_free_gib: float
     memory_gib: float
+    inotify_free: int
+    """How many instances of inotify root can still open, counted up to INOTIFY."""
     lab_exists: bool
     links: frozenset[str] = frozenset()
     addresses: tuple[tuple[str, str], ...] = ()
@@ -157,6 +160,10 @@ def _space(host: Host, needs: Needs) -> list[str]:
         got = f"{host.memory_gib:.1f} GiB"
         fix = "add memory; for a smaller lab, lower preflight_memory_gib and remove a node from its inventory"
         problems.append(_line("memory of the machine", got, f"{needs.memory_gib:g} GiB", fix))
+    if host.inotify_free < INOTIFY and not host.lab_exists:
+        fix = "sysctl -w fs.inotify.max_user_instances=1024; to keep it after a reboot, add it to /etc/sysctl.d"
+        got, expected = f"{host.inotify_free} free", f"{INOTIFY} for the lab's daemons"
+        problems.append(_line("inotify instances", got, expected, fix))
     return problems
 
 

@@ -34,6 +34,7 @@ GOOD = preflight.Host(
     state="/var/lib/gangplank/lab",
     state_free_gib=8,
     memory_gib=6,
+    inotify_free=64,
     lab_exists=False,
     addresses=(("192.168.1.7/24", "eth0"), ("127.0.0.1/8", "lo"), ("fe80::1/64", "eth0")),
     routes=(("0.0.0.0/0", "eth0"), ("192.168.1.0/24", "eth0")),
@@ -66,6 +67,7 @@ BAD = [
     ({"features": GOOD.features - {"bridge"}}, ["no bridge", "modprobe bridge"]),
     ({"features": GOOD.features - {"br_netfilter"}}, ["no br_netfilter", "modprobe br_netfilter"]),
     ({"features": GOOD.features - {"overlay"}}, ["no overlay", "modprobe overlay"]),
+    ({"inotify_free": 17}, ["inotify instances: got 17 free", "sysctl -w fs.inotify.max_user_instances=1024"]),
     ({"cache_free_gib": 24.9}, ["disk of /home/ann/.cache/gangplank: got 24.9 GiB", "25 GiB", "XDG_CACHE_HOME"]),
     ({"cache_free_gib": 7.9, "cache_warm": True}, ["got 7.9 GiB", "expected 8 GiB"]),
     ({"state_free_gib": 7.0}, ["disk of /var/lib/gangplank/lab: got 7.0 GiB"]),
@@ -155,6 +157,14 @@ def test_this_machines_facts_are_read(tmp_path: Path) -> None:
     assert host.namespaces == {"net", "mnt"}
     assert {"cp", "tar"} <= host.programs
     assert ("127.0.0.1/8", "lo") in host.addresses
+
+
+def test_instances_of_inotify_are_counted_by_opening_them() -> None:
+    limit = "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (13, 13))"
+    code = f"from lab.host import facts; {limit}; print(facts._inotify_free(64), facts._inotify_free(5))"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    many, few = map(int, done.stdout.split())
+    assert 0 < few <= 5 <= many < 13  # none stays open: the second count has as many to take from
 
 
 def test_a_filled_cache_is_recognised(tmp_path: Path) -> None:
