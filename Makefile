@@ -7,7 +7,8 @@
 #   spine and proof    3 | 3   molecule default: lab up, site, train, idempotence, verify
 #   other scenarios   10 | 10  gpu, indexed, pytorchjob and teams, one after the other in the same lab
 #   the lab's promises 5 | 5   tests/cluster/test_lab.py and test_hardening.py in one lab
-# `make test-full` adds the other scenarios, the faults of a training and the live comparison of the library.
+# `make test-full` adds the other scenarios, the faults of a training and the live comparison of the library: 100 minutes
+# warm for all, in parts of equal time with PART=1/3. What takes longer is a sweep: `make sweep`.
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
 JOB ?= jobs/digits.yml
@@ -101,8 +102,12 @@ pytest: setup parts
 test: check parts molecule pytest ## all that a contributor must pass
 
 .PHONY: test-full
-test-full: ## every scenario and all of tests/, with the full counts of the big sweeps
-	GANGPLANK_FULL=1 $(MAKE) test SCENARIOS=all TESTS=tests
+test-full: setup ## every scenario and all of tests/, with larger counts; PART=1/3 runs a third of it
+	@.venv/bin/python -m tools.split_tests "$(PART)"
+
+.PHONY: sweep
+sweep: setup ## NAME=honest PART=1/3: all cases of a test that is sampled elsewhere; the result is to be committed. Without NAME: a list
+	@.venv/bin/python -m tools.sweep "$(NAME)" "$(PART)"
 
 .PHONY: bench-lab
 bench-lab: setup parts ## time from nothing to trained, against a bare shell loop

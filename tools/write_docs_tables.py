@@ -1,4 +1,4 @@
-"""What docs/ takes from the code: docs/commands.md, tables of docs/{jobs,proof,storage,wiring}.md. `--write` writes it.
+"""What docs/ takes from the code: docs/commands.md, tables of docs/{jobs,proof,storage,testing,wiring}.md.
 
 python -m tools.write_docs_tables             # names what is stale, exits 1
 python -m tools.write_docs_tables --write
@@ -24,6 +24,7 @@ from gangplank.cli.parser import command_line
 from gangplank.proof.claims import CLAIMS
 from gangplank.site.storage import KINDS
 from gangplank.spec import JobSpec, Script
+from tools import sweeps
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -190,10 +191,29 @@ def refusals_table() -> str:
     return table(["field", "back-end", "why", "what to do instead"], rows)
 
 
+def sweeps_table() -> str:
+    """Every sweep, and the last result of each of its parts."""
+    summary = [(f"`{name}`", sweep.shows, sweep.cases) for name, sweep in sweeps.SWEEPS.items()]
+    rows = [
+        (
+            f"`{name}`", part, result.date, f"`{result.commit}`", result.machine, str(result.cases), str(result.passed),
+            ", ".join(result.failed), f"{result.minutes:.0f}",
+        )
+        for name in sweeps.SWEEPS
+        for part, result in sweeps.read(name).items()
+    ]  # fmt: skip
+    head = ["sweep", "part", "date", "commit", "machine", "cases", "passed", "failed", "minutes"]
+    missing = [f"`{name}`" for name in sweeps.SWEEPS if not sweeps.read(name)]
+    parts = [table(["sweep", "what it shows", "cases"], summary), table(head, rows) if rows else ""]
+    parts.append(f"Without a result: {', '.join(missing)}." if missing else "")
+    return "\n\n".join(filter(None, parts))
+
+
 PAGES: dict[str, Callable[[], str]] = {
     "docs/commands.md": commands_page,
     "docs/jobs.md": refusals_table,
     "docs/storage.md": storage_table,
+    "docs/testing.md": sweeps_table,
     "docs/proof.md": claims_table,
     "docs/wiring.md": wiring_tables,
 }

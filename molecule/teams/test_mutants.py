@@ -1,11 +1,10 @@
 """Each rule of the admission is removed on the live cluster: what it refused must then pass.
 
-Parts smaller than a rule are sampled, and one kind stands for all, unless GANGPLANK_FULL=1. All requests are dry runs.
+Parts smaller than a rule are sampled, and one kind stands for all, except in the sweep. All requests are dry runs.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -16,6 +15,7 @@ from gangplank.backends.queueing import QUEUE_SYSTEM, VOLCANO
 from gangplank.teams.admission import paths, policy
 from gangplank.teams.census import load
 from gangplank.teams.rules import RULES
+from tests.support.sweeps import sweeping
 from tests.support.teams_fields import ELSEWHERE
 from tests.support.teams_live import answer, until
 from tests.support.teams_ways import BATCH, POD_FIELDS, WHERE, Violation, pod_group, violations
@@ -215,8 +215,8 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     ("no init containers", without_text(("initContainers", "none")), named("pod: image of an init container")),
 )
-FULL = bool(os.environ.get("GANGPLANK_FULL"))
-SAMPLE = MUTANTS if FULL else (*MUTANTS[: len(RULES)], *MUTANTS[len(RULES) :: 6])
+ALL = sweeping("mutants")
+SAMPLE = MUTANTS if ALL else (*MUTANTS[: len(RULES)], *MUTANTS[len(RULES) :: 6])
 
 
 @pytest.fixture
@@ -260,7 +260,7 @@ def test_without_a_rule_every_violation_of_it_passes(
 ) -> None:
     selected = [item for item in violations() if selects(item)]
     assert selected
-    if not FULL:  # one policy is enough to see that the rule is what refuses
+    if not ALL:  # one policy is enough to see that the rule is what refuses
         selected = [item for item in selected if item.policy == selected[0].policy]
     put(build, selected)
     until(lambda: all(passes(item) for item in selected), ", ".join(item.name for item in selected))

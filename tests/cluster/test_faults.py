@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.cluster.jobs import DESCRIPTION, NAMESPACE, Job
+from tests.support.sweeps import FULL
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from tests.cluster.conftest import Lab
 
 Json = dict[str, Any]
-FULL = os.environ.get("GANGPLANK_FULL") == "1"
 KILLS = 20 if FULL else 3
 EPOCHS = 300 if FULL else 60  # long enough for all kills
 LIMIT_S = 900.0 if FULL else 300.0  # of one story; none waits for a time-out of more than a minute

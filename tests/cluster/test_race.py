@@ -1,14 +1,13 @@
 """Two teams submit at once beside a third that cheats: no moment breaks a cap, a gang or a share, and nothing is lost.
 
 The nodes and their pods are KWOK's; the teams are playbooks/teams.yml's, the jobs the library's, and Volcano is real.
-GANGPLANK_FULL=1 submits 2 x 100 jobs, else a sample of them. GANGPLANK_KUBECONFIG names an existing cluster.
+The sweep submits 2 x 100 jobs, five times, else a sample of them. GANGPLANK_KUBECONFIG names an existing cluster.
 """
 
 from __future__ import annotations
 
 import functools
 import json
-import os
 import random
 import subprocess
 import sys
@@ -28,6 +27,7 @@ from gangplank.errors import KubeError
 from gangplank.jobs.parse import parse_job
 from tests.cluster.conftest import ROOT
 from tests.cluster.race import Event, Gang, Moment, Share, judge, lost
+from tests.support.sweeps import sweeping
 from tests.support.teams_live import TEAMS, answer, pod, teams, until
 
 if TYPE_CHECKING:
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     from gangplank.cluster.client import Kube
 
 Json = dict[str, Any]
-FULL = bool(os.environ.get("GANGPLANK_FULL"))
-COUNT = 100 if FULL else 25  # jobs of each team
-SEED = 8
+ALL = sweeping("race")
+COUNT = 100 if ALL else 25  # jobs of each team
+SEEDS = range(8, 13) if ALL else [8]
 GPU = "gangplank.dev/race"  # a resource that the simulated nodes alone have
 NODES, GPUS = 16, 8  # of each node
 LASTS = "gangplank.dev/lasts"  # annotation: how long a simulated pod runs
@@ -114,7 +114,7 @@ def ready(kube: Kube) -> set[str]:
     }
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def all_three(kubeconfig: str, kube: Kube, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Teams as playbooks/teams.yml makes them: two deserve half of the simulated nodes each, the third nothing."""
     folder = tmp_path_factory.mktemp("teams")
@@ -298,11 +298,12 @@ def restart_scheduler(kube: Kube) -> None:
     until(another, "another scheduler runs")
 
 
+@pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.usefixtures("nodes", "all_three")
 def test_a3_two_teams_and_one_that_cheats_submit_at_once_and_every_moment_keeps_caps_gangs_and_shares(
-    kube: Kube,
+    kube: Kube, seed: int
 ) -> None:
-    rng = random.Random(SEED)
+    rng = random.Random(seed)
     # Volcano's controller may keep a job that was removed as it began, and then never looks at another of its name.
     run = uuid.uuid4().hex[:6]
     # Up to their caps, while nobody else asks.

@@ -1,24 +1,29 @@
 """The lab's nodes, killed after each step of their making or removal: the next run puts everything right.
 
-A sample of the kill points; with GANGPLANK_FULL=1 all of them.
+A sample of the kill points; the sweep `host-kills` tries all of them.
 """
 
 from __future__ import annotations
 
+import functools
 import json
+import math
 import os
 import random
 import shutil
 import subprocess
 import sys
 import tempfile
-from concurrent.futures import ThreadPoolExecutor
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.support.sweeps import sweeping
+
 ROOT = Path(__file__).resolve().parents[2]
+RUNS = ("D1 make", "D1 remove", "D2 reboot")
 SEED, SAMPLE = 20261122, 12
 
 
@@ -46,28 +51,43 @@ def differences(report: Any, expected: Any, path: str = "") -> list[str]:
     return [] if report == expected else [f"{path}: got {str(report)[:1500]}, expected {str(expected)[:1500]}"]
 
 
-@pytest.mark.parametrize("what", ["D1 make", "D1 remove", "D2 reboot"])
-def test_a_run_after_a_kill_converges(what: str) -> None:
-    what = what.split()[1]
-    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder, ThreadPoolExecutor(2) as pool:  # on the root's disk
-        undisturbed = drive(what, Path(folder, "0"), 0)
-        assert "failure" not in undisturbed, undisturbed
-        assert (undisturbed["first"], undisturbed["killed"]) == (False, False)
-        steps = undisturbed["steps"]
-        assert steps > 20
-        points = list(range(1, steps + 1))
-        if not os.environ.get("GANGPLANK_FULL"):
-            points = sorted(random.Random(SEED).sample(points, SAMPLE))
-        reports = list(pool.map(lambda n: drive(what, Path(folder, str(n)), n), points))
-    wrong = {}
-    for point, report in zip(points, reports, strict=True):
-        expected = {"facts": undisturbed["facts"], "second": False, "stable": True}
-        lines = [report["failure"]] if "failure" in report else differences({k: report[k] for k in expected}, expected)
-        if lines:
-            wrong[point] = lines
-    print(f"{what}: {steps} kill points, {len(points)} tried, {len(points) - len(wrong)} converged")
-    assert not wrong, json.dumps(wrong, indent=1)
-    assert sum(report["killed"] for report in reports) >= len(points) - 2  # a link that the kernel removes: no step
+@functools.cache
+def undisturbed(what: str) -> dict[str, Any]:
+    """The report of a run that nothing kills."""
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:  # on the root's disk
+        report = drive(what, Path(folder, "undisturbed"), 0)
+    assert "failure" not in report, report
+    assert (report["first"], report["killed"]) == (False, False)
+    assert report["steps"] > 20
+    return report
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """A sample of the kill points; in the sweep all of them, whose number only a run can say."""
+    if "share" not in metafunc.fixturenames:
+        return
+    cases = []
+    for title in RUNS:
+        what = title.split()[1]
+        if sweeping("host-kills"):
+            steps = undisturbed(what)["steps"]
+            cases += [pytest.param(what, Fraction(n, steps), id=f"{title} {n}") for n in range(1, steps + 1)]
+        else:
+            sample = sorted(random.Random(f"{SEED} {what}").sample(range(1, 101), SAMPLE))
+            cases += [pytest.param(what, Fraction(n, 100), id=f"{title} at {n} percent") for n in sample]
+    metafunc.parametrize(("what", "share"), cases)
+
+
+def test_a_run_after_a_kill_converges(what: str, share: Fraction) -> None:
+    expected = undisturbed(what)
+    point = math.ceil(share * expected["steps"])
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:  # on the root's disk
+        report = drive(what, Path(folder, str(point)), point)
+    assert "failure" not in report, f"{what}, killed after step {point}: {report['failure']}"
+    wrong = differences({key: report[key] for key in ("facts", "second", "stable")},
+                        {"facts": expected["facts"], "second": False, "stable": True})  # fmt: skip
+    assert not wrong, f"{what}, killed after step {point}:\n" + "\n".join(wrong)
+    assert report["killed"] or point > expected["steps"] - 2, "a link that the kernel removes itself is no step"
 
 
 REUSED = """

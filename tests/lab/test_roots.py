@@ -24,11 +24,11 @@ from lab.build.debian_root import Debs
 from lab.build.lock import LOCK, digests_in, key_of, read_lock
 from lab.build.versions import load_pins
 from lab.errors import PartError
+from tests.support.sweeps import sweeping
 
 ROOT = Path(__file__).resolve().parents[2]
 CACHE = cache_home()
 PINS = load_pins()
-FULL = bool(os.environ.get("GANGPLANK_FULL"))
 BUILD = """
 import sys
 from pathlib import Path
@@ -61,7 +61,7 @@ def packages(lock: dict[str, Any], name: str = "shell") -> dict[str, list[str]]:
     return listed
 
 
-@pytest.mark.parametrize("name", list(PINS.roots) if FULL else ["shell"])
+@pytest.mark.parametrize("name", list(PINS.roots) if sweeping("reproducible") else ["shell"])
 def test_two_builds_give_the_locked_bytes_without_a_network(home: Path, tmp_path: Path, name: str) -> None:
     """Neither the user's settings nor his umask reach the packages' scripts."""
     Debs(home, print).mmdebstrap()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.support.sweeps import FULL
 from tests.trainer.harness import Root
 
 if TYPE_CHECKING:
@@ -41,5 +42,5 @@ def chance(request: pytest.FixtureRequest) -> random.Random:
 
 @pytest.fixture(scope="session")
 def full() -> bool:
-    """Whether the sweeps run in full (GANGPLANK_FULL=1) or as a sample."""
-    return os.environ.get("GANGPLANK_FULL") == "1"
+    """Whether `make test-full` runs, with its larger counts."""
+    return FULL

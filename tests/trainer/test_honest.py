@@ -1,8 +1,7 @@
-"""Honest runs of every shape are proven: seeded, 4 in `make test`, 30 in `make test-full`."""
+"""Honest runs of every shape are proven: seeded, 4 in `make test`, 30 in `make test-full`, 300 by sweep."""
 
 from __future__ import annotations
 
-import os
 import random
 import signal
 import time
@@ -12,12 +11,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gangplank.proof.verdict import Expected, prove, read_records
+from tests.support.sweeps import FULL, sweeping
 
 if TYPE_CHECKING:
     from tests.trainer.harness import Root
 
-SAMPLE, ALL = 4, 30
-SEEDS = range(ALL if os.environ.get("GANGPLANK_FULL") == "1" else SAMPLE)
+SAMPLE, SOME, ALL = 4, 30, 300
+SEEDS = range(ALL if sweeping("honest") else SOME if FULL else SAMPLE)
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ def shape(seed: int) -> Shape:
                      (chance.randrange(1, 9), chance.choice([signal.SIGTERM, signal.SIGKILL])) for _ in worlds[1:]))
 
 
-@pytest.mark.parametrize("count", [ALL, 10 * ALL])
+@pytest.mark.parametrize("count", [SOME, ALL])
 def test_each_feature_is_in_a_tenth_of_the_shapes(count: int) -> None:
     features = [shape(seed).features for seed in range(count)]
     names = sorted(set().union(*features))

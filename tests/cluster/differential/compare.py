@@ -19,6 +19,7 @@ from gangplank.reading.strict_yaml import documents
 from tests.cluster.differential.live import NOWHERE, Cluster
 from tests.cluster.differential.normal import key, normal
 from tests.support.strategies import jobs
+from tests.support.sweeps import sweeping
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -28,13 +29,13 @@ IMAGE = "registry.k8s.io/pause:3.10.1"
 KINDS = ("Pod", "Service", "ConfigMap", "Secret", "NetworkPolicy", "PodGroup", "PersistentVolumeClaim")
 
 
-FULL = bool(os.environ.get("GANGPLANK_FULL"))
-COUNT = 60 if FULL else 8  # generated jobs of each back-end
+ALL = sweeping("differential")
+COUNT = 60 if ALL else 8  # generated jobs of each back-end
 
 
 def sample(items: Sequence[Json], step: int) -> list[Json]:
-    """All of them in a full run, else each of a few that lie apart."""
-    return list(items) if FULL else list(items[::step])
+    """All of them in the sweep, else each of a few that lie apart."""
+    return list(items) if ALL else list(items[::step])
 
 
 def generated(backend: str, cluster: Cluster, count: int = COUNT) -> list[Json]:

@@ -1,0 +1,108 @@
+"""The sweeps: long counts of a test that `make test` samples, and their last results.
+
+A name here is the one that the test's file gives to `tests.support.sweeps.sweeping`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS = ROOT / "tests/sweeps/results"
+PARTS = ("make --no-print-directory parts",)
+LAB = "/var/lib/gangplank/lab"
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """One sweep."""
+
+    shows: str
+    cases: str
+    """How many and of what."""
+    tests: str
+    """What pytest collects."""
+    before: tuple[str, ...] = ()
+    """Commands that build or start what the cases need."""
+    after: tuple[str, ...] = ()
+    """Commands that end it, whatever happened."""
+    environment: dict[str, str] = field(default_factory=dict)
+
+
+SWEEPS = {
+    "honest": Sweep(
+        "Honest runs of every shape are proven",
+        "300 seeds",
+        "tests/trainer/test_honest.py::test_an_honest_run_is_proven",
+        PARTS,
+    ),
+    "host-kills": Sweep(
+        "A run after a SIGKILL of the lab's host code, or after a reboot, converges",
+        "each step of making nodes, of removing them, and of making them after a reboot",
+        "tests/lab/test_host_kills.py::test_a_run_after_a_kill_converges",
+    ),
+    "reproducible": Sweep(
+        "Two clean builds give the locked digests",
+        "every part that is compiled, with its images; every Debian root",
+        "tests/lab/test_reproducible.py::test_c3_two_clean_builds_have_the_locked_digests"
+        " tests/lab/test_roots.py::test_two_builds_give_the_locked_bytes_without_a_network",
+        PARTS,
+    ),
+    "mutants": Sweep(
+        "Without any one rule of the admission, what it refused gets in",
+        "every mutant of every policy, on the lab",
+        "molecule/teams/test_mutants.py::test_without_a_rule_every_violation_of_it_passes",
+        (
+            *PARTS,
+            "molecule create --scenario-name default",
+            "molecule converge --scenario-name teams",
+        ),
+        ("molecule destroy --scenario-name default",),
+        {"KUBECONFIG": f"{LAB}/admin.kubeconfig"},
+    ),
+    "race": Sweep(
+        "Two teams and one that cheats submit at once: every moment keeps caps, gangs and shares",
+        "5 seeds of 2 x 100 jobs, on the lab",
+        "tests/cluster/test_race.py",
+        PARTS,
+    ),
+    "differential": Sweep(
+        "The library predicts what live controllers make of generated jobs",
+        "every test of tests/cluster/differential, with 60 generated jobs of each back-end",
+        "tests/cluster/differential",
+        PARTS,
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Result:
+    """What the last run of a part found."""
+
+    commit: str
+    date: str
+    machine: str
+    cases: int
+    passed: int
+    failed: list[str]
+    """The cases, with their seeds."""
+    minutes: float
+
+
+def read(name: str) -> dict[str, Result]:
+    """The last results of a sweep, by part."""
+    path = RESULTS / f"{name}.json"
+    parts = json.loads(path.read_text()) if path.exists() else {}
+    return {part: Result(**result) for part, result in parts.items()}
+
+
+def write(name: str, part: str, result: Result) -> None:
+    """Put a result beside those of the other parts; parts of another division are outdated."""
+    results = {key: value for key, value in read(name).items() if key.split("/")[1] == part.split("/")[1]}
+    results = dict(sorted((results | {part: result}).items(), key=lambda item: int(item[0].split("/")[0])))
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    text = json.dumps({key: dataclasses.asdict(value) for key, value in results.items()}, indent=1)
+    (RESULTS / f"{name}.json").write_text(text + "\n")
