@@ -81,6 +81,10 @@ class Running:
         """What a rank has printed so far."""
         return self.logs[rank].read_text() if self.logs[rank].exists() else ""
 
+    def ended(self, rank: int) -> bool:
+        """Whether a rank has ended, however."""
+        return _gone(self.pids[rank])
+
     def kill(self, rank: int, number: int = signal.SIGKILL) -> None:
         """Send one rank a signal."""
         os.kill(self.pids[rank], number)

@@ -1,0 +1,63 @@
+"""`make test-full PART=i/n`: each file and scenario exactly once, in parts of about equal time."""
+
+from __future__ import annotations
+
+import doctest
+from collections import Counter
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tools import part_of, split_tests
+from tools.part_of import Part
+
+ROOT = Path(__file__).resolve().parents[3]
+MINUTES = yaml.safe_load(split_tests.MINUTES.read_text())
+
+
+def run_by(words: list[str]) -> list[str]:
+    """The files and scenarios that these arguments make `make` run."""
+    values = dict(word.split("=", 1) for word in words if "=" in word)
+    assert ("molecule" in words, "pytest" in words) == ("SCENARIOS" in values, "TESTS" in values)
+    return [*(f"molecule/{name}" for name in values.get("SCENARIOS", "").split()), *values.get("TESTS", "").split()]
+
+
+@pytest.mark.parametrize("count", range(1, 8))
+def test_the_parts_run_every_file_and_every_scenario_exactly_once(count: int) -> None:
+    plans = [split_tests.plan(Part(number, count)) for number in range(1, count + 1)]
+    commands = [plan for plan in plans if isinstance(plan, list)]
+    assert len(commands) == count
+    folders = [path for path in (ROOT / "tests").iterdir() if path.name not in ("unit", "golden", "repository")]
+    files = [str(path.relative_to(ROOT)) for folder in folders for path in folder.rglob("test_*.py")]
+    scenarios = [f"molecule/{path.parent.name}" for path in (ROOT / "molecule").glob("*/molecule.yml")]
+    assert Counter(name for words in commands for name in run_by(words)) == Counter(files + scenarios)
+    assert sum("check" in words for words in commands) == 1, "which runs the three other folders of tests/"
+
+
+def test_make_check_runs_the_folders_that_no_part_names() -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    assert f"pytest {' '.join(f'tests/{name}' for name in split_tests.CHECKED)}\n" in makefile
+
+
+def test_every_piece_has_its_minutes() -> None:
+    assert sorted(MINUTES) == sorted(split_tests.pieces()), "Fix: a row in tests/minutes.yml for each, and no other"
+    assert min(MINUTES.values()) > 0
+
+
+@pytest.mark.parametrize("count", [2, 3, 4])
+def test_the_parts_take_about_equal_time(count: int) -> None:
+    minutes = [sum(MINUTES[name] for name in part) for part in split_tests.split(MINUTES, count)]
+    assert max(minutes) - min(minutes) < 5
+
+
+@pytest.mark.parametrize("text", ["4/3", "0/1", "x", "1/500"])
+def test_a_wrong_part_is_refused_in_one_line(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert split_tests.main(text) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("PART: got ")
+    assert line.endswith(". Fix: for example PART=1/3")
+
+
+def test_doctests_hold() -> None:
+    assert doctest.testmod(split_tests).failed == doctest.testmod(part_of).failed == 0
