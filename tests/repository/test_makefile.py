@@ -69,3 +69,14 @@ def test_a_job_of_ours_reaches_ansible(job: Path) -> None:
     done = train(job)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("ansible-playbook playbooks/lab.yml ")
+
+
+@pytest.mark.parametrize(("words", "message"), [
+    (["sweep", "NAME=nosuch"], 'NAME: got "nosuch", expected one of honest, host-kills,'),
+    (["sweep", "NAME=honest", "PART=4/3"], 'PART: got "4/3", expected i/n with i from 1 to n. Fix: '),
+    (["test-full", "PART=4/3"], 'PART: got "4/3", expected i/n with i from 1 to n. Fix: '),
+], ids=["name", "part of a sweep", "part of the tests"])  # fmt: skip
+def test_a_wrong_sweep_or_part_is_refused_before_anything_is_built(words: list[str], message: str) -> None:
+    done = run(["make", "-o", "setup", *words], ROOT)
+    refusals = [line for line in done.stderr.splitlines() if line.startswith(message)]
+    assert (done.returncode, done.stdout, len(refusals)) == (2, "", 1)
