@@ -65,7 +65,7 @@ SWEEPS = {
     ),
     "race": Sweep(
         "Two teams and one that cheats submit at once: every moment keeps caps, gangs and shares",
-        "5 seeds of 2 x 100 jobs, on the lab",
+        "2 x 100 jobs with each of 5 seeds, on the lab",
         "tests/cluster/test_race.py",
         PARTS,
     ),

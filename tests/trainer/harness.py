@@ -89,16 +89,28 @@ class Running:
         """Send one rank a signal."""
         os.kill(self.pids[rank], number)
 
+    def until(self, condition: Callable[[], object], limit_s: float = LIMIT_S) -> bool:
+        """Whether it becomes true before the ranks print nothing, and none ends, for so long (they may be slow)."""
+        last, pause, since = -1, 0.005, time.monotonic()
+        while not condition():
+            progress = sum(log.stat().st_size for log in self.logs if log.exists()) + sum(map(_gone, self.pids))
+            if progress != last:
+                last, since = progress, time.monotonic()
+            elif time.monotonic() - since > limit_s:
+                return False
+            time.sleep(pause)
+            pause = min(0.05, pause * 1.5)
+        return True
+
     def wait(self, limit_s: float = LIMIT_S) -> list[Rank]:
-        """All ranks, when they have ended; kills them and fails if they do not."""
-        began = time.monotonic()
-        wait_for(lambda: all(_gone(pid) for pid in self.pids) or time.monotonic() - began > limit_s, "-", limit_s + 10)
+        """All ranks, when they have ended; kills them and fails if nothing has happened for so long."""
+        self.until(lambda: all(_gone(pid) for pid in self.pids), limit_s)
         stuck = [rank for rank, pid in enumerate(self.pids) if not _gone(pid)]
         for rank in stuck:
             self.kill(rank)
         codes = self.warm.ask({"do": "wait", "pids": self.pids})["codes"]
         assert isinstance(codes, list)
-        assert not stuck, f"ranks {stuck} still ran after {limit_s:.0f} s:\n{self.text(stuck[0])}"
+        assert not stuck, f"ranks {stuck} printed nothing for {limit_s:.0f} s:\n{self.text(stuck[0])}"
         return [Rank(code, self.text(rank)) for rank, code in enumerate(codes)]
 
 

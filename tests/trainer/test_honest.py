@@ -79,8 +79,8 @@ def test_an_honest_run_is_proven(root: Root, seed: int) -> None:
         pods |= {f"uid-{pod}-{life}": f"node-{pod % 2}" for pod in range(size // run.per_pod)}
         if life < len(run.ends):
             steps, number = run.ends[life]
-            root.wait_for(lambda: running.text(0).count('"event":"step"') >= steps  # noqa: B023  # called at once
-                          or running.ended(0), "steps")  # noqa: B023  # as above
+            assert running.until(lambda: running.text(0).count('"event":"step"') >= steps  # noqa: B023  # called at once
+                                 or running.ended(0)), running.text(0)  # noqa: B023  # as above
             running.kill(size - 1, number)
         ranks = running.wait()
         root.close_store(store)
