@@ -31,7 +31,7 @@ class Config:
     """Train on the first N samples of the training split only; 0 takes them all."""
 
     model: str = "small"
-    """small (about 38,000 parameters) or large (about 1,100,000)."""
+    """small (about 38,000 parameters), large (about 1,100,000) or huge (about 35,000,000, work for a GPU)."""
 
     dropout: float = 0.0
     """Share of hidden activations dropped in training, 0 to below 1."""
@@ -67,13 +67,16 @@ class Config:
     """The learning rate climbs from 0 during this many epochs."""
 
     precision: str = "fp32"
-    """fp32, tf32 (nccl only) or bf16 (autocast; weights and gradients stay fp32)."""
+    """fp32, tf32 (on a GPU) or bf16 (autocast; weights and gradients stay fp32)."""
 
     seed: int = 1
     """Decides initial weights, sample order and dropout."""
 
     backend: str = "gloo"
-    """gloo trains on the CPU, nccl on one GPU per rank."""
+    """What carries the gradients: gloo, or nccl, for which every rank needs a GPU of its own."""
+
+    device: str = "auto"
+    """auto (with nccl a GPU, with gloo the CPU), cpu or cuda; with gloo, ranks of one pod may share a GPU."""
 
     threads: int = 1
     """CPU threads of each rank."""
@@ -106,6 +109,11 @@ class Config:
         if problems:
             raise ConfigError("; ".join(problems))
 
+    @property
+    def on_gpu(self) -> bool:
+        """Whether the ranks train on GPUs."""
+        return self.device == "cuda" or (self.device == "auto" and self.backend == "nccl")
+
     def as_json(self) -> dict[str, object]:
         """The resolved values, in field order."""
         return dataclasses.asdict(self)
@@ -128,7 +136,7 @@ RULES: dict[str, Rule] = {
     "data": ("digits, synthetic or mnist:<dir>",
              lambda v: v in ("digits", "synthetic") or (v.startswith("mnist:") and len(v) > len("mnist:"))),
     "train_samples": at_least(0),
-    "model": one_of("small", "large"),
+    "model": one_of("small", "large", "huge"),
     "dropout": ("0 <= dropout < 1", lambda v: 0 <= v < 1),
     "epochs": at_least(1),
     "batch_size": at_least(1),
@@ -143,6 +151,7 @@ RULES: dict[str, Rule] = {
     "precision": one_of("fp32", "tf32", "bf16"),
     "seed": ("0 <= seed < 2**31, so that seed + epoch and seed + rank stay valid", lambda v: 0 <= v < 2**31),
     "backend": one_of("gloo", "nccl"),
+    "device": one_of("auto", "cpu", "cuda"),
     "threads": at_least(1),
     "log_interval": at_least(0),
     "resume": one_of("auto", "must", "never"),
@@ -153,8 +162,10 @@ RULES: dict[str, Rule] = {
 }
 
 CONTRADICTIONS: list[tuple[str, Callable[[Config], bool]]] = [
-    ("--precision tf32 is a GPU's format. Fix: add --backend nccl, or use fp32 or bf16",
-     lambda c: c.precision == "tf32" and c.backend == "gloo"),
+    ("--precision tf32 is a GPU's format. Fix: add --backend nccl or --device cuda, or use fp32 or bf16",
+     lambda c: c.precision == "tf32" and not c.on_gpu),
+    ("--backend nccl has nothing to carry on --device cpu. Fix: leave one of them out",
+     lambda c: c.backend == "nccl" and c.device == "cpu"),
     ("--warmup-epochs is longer than the run. Fix: make it smaller than --epochs",
      lambda c: c.warmup_epochs >= c.epochs),
     ("--resume must needs the checkpoints' folder. Fix: add --output",

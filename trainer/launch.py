@@ -25,7 +25,7 @@ class WiringError(RuntimeError):
 
 @dataclass(frozen=True)
 class Wiring:
-    """One process among `world_size`; the last five say where it runs; the UIDs are None if unknown."""
+    """One process among `world_size`; the last six say where it runs; None is unknown."""
 
     rank: int
     local_rank: int
@@ -38,6 +38,7 @@ class Wiring:
     node: str
     pod_uid: str | None
     job_uid: str | None
+    visible_devices: str | None
 
 
 def launch_command(env: Mapping[str, str]) -> str:
@@ -86,6 +87,7 @@ def read_wiring(env: Mapping[str, str]) -> Wiring:
         node=env.get("GANGPLANK_NODE") or host,
         pod_uid=env.get("GANGPLANK_POD_UID") or None,
         job_uid=env.get("GANGPLANK_JOB_UID") or None,
+        visible_devices=env.get("NVIDIA_VISIBLE_DEVICES") or None,  # what a device plugin gave the pod
     )
 
 
@@ -96,6 +98,23 @@ def _await_all(store: dist.Store, wiring: Wiring, timeout: timedelta) -> None:
     except RuntimeError as error:
         absent = [str(rank) for rank in range(wiring.world_size) if not store.check([f"joined/{rank}"])]
         raise RuntimeError(f"rank {', '.join(absent)} did not join") from error
+
+
+def choose_device(wiring: Wiring, backend: str, on_gpu: bool) -> torch.device:
+    """The CPU, or this process's GPU: those of a pod are dealt out by local rank; only gloo's ranks may share one."""
+    if not on_gpu:
+        return torch.device("cpu")
+    gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if not gpus:
+        raise WiringError(f"{'--backend nccl' if backend == 'nccl' else '--device cuda'} needs a GPU and this process "
+                          "sees none. Fix: request one (nvidia.com/gpu), or use --backend gloo on the CPU")
+    if backend == "nccl" and wiring.local_rank >= gpus:
+        raise WiringError(f"--backend nccl needs a GPU for each rank: got {gpus} in this pod, expected at least "
+                          f"{wiring.local_rank + 1}. Fix: request as many GPUs as processes, or share one with "
+                          "--backend gloo --device cuda")
+    device = torch.device("cuda", wiring.local_rank % gpus)
+    torch.cuda.set_device(device)
+    return device
 
 
 def join(wiring: Wiring, backend: str, rendezvous_timeout: int, collective_timeout: int) -> None:
@@ -115,11 +134,6 @@ def join(wiring: Wiring, backend: str, rendezvous_timeout: int, collective_timeo
                               "the same rank (two masters?), or this one restarted while the others kept running. "
                               "Fix: restart all ranks together")
         _await_all(store, wiring, timedelta(seconds=rendezvous_timeout))
-        if backend == "nccl":
-            if not torch.cuda.is_available():
-                raise WiringError("--backend nccl needs a GPU and this process sees none. "
-                                  "Fix: request one (nvidia.com/gpu), or use --backend gloo")
-            torch.cuda.set_device(wiring.local_rank)
         dist.init_process_group(
             "cpu:gloo,cuda:nccl" if backend == "nccl" else "gloo",  # bytes and counts always travel by gloo
             store=store, rank=wiring.rank, world_size=wiring.world_size, timeout=timedelta(seconds=collective_timeout))

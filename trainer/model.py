@@ -12,7 +12,26 @@ from torch.nn import functional as F  # noqa: N812  # its usual name
 if TYPE_CHECKING:
     from config import Config
 
-WIDTHS = {"small": (16, 32, 64), "large": (64, 128, 512)}  # channels of both convolutions, hidden units
+# channels of both convolutions, hidden units
+WIDTHS = {"small": (16, 32, 64), "large": (64, 128, 512), "huge": (256, 512, 4096)}
+
+
+def pool_to_4(x: torch.Tensor) -> torch.Tensor:
+    """The largest values of [n, c, h, w] in 4 x 4 windows: [n, c, 4, 4], whatever the size."""
+    height, width = x.shape[-2:]
+    if height == width and width % 4 == 0:  # five times as fast
+        return F.max_pool2d(x, width // 4)
+    return pool_window_by_window(x) if x.is_cuda else F.adaptive_max_pool2d(x, 4)
+
+
+def pool_window_by_window(x: torch.Tensor) -> torch.Tensor:
+    """What adaptive_max_pool2d(x, 4) gives; where its windows overlap, a GPU would add up gradients in any order."""
+    for dim in (-2, -1):
+        size = x.shape[dim]
+        starts, ends = zip(*((i * size // 4, -(-(i + 1) * size // 4)) for i in range(4)), strict=True)
+        x = torch.cat([x.narrow(dim, start, end - start).amax(dim, keepdim=True)
+                       for start, end in zip(starts, ends, strict=True)], dim)
+    return x
 
 
 class Net(nn.Module):
@@ -44,9 +63,7 @@ class Net(nn.Module):
         if x.shape[-1] > 16:
             x = F.max_pool2d(x, 2)  # 28 x 28 -> 14 x 14; 8 x 8 stays
         x = F.relu(self.norm2(self.conv2(x)))
-        side = x.shape[-1]  # to [n, second, 4, 4], whatever the image's size; where 4 divides it, five times as fast
-        x = F.max_pool2d(x, side // 4) if x.shape[-2] == side and side % 4 == 0 else F.adaptive_max_pool2d(x, 4)
-        x = self.dropout(F.relu(self.fc1(x.flatten(1))))
+        x = self.dropout(F.relu(self.fc1(pool_to_4(x).flatten(1))))
         scores: torch.Tensor = self.fc2(x)
         return scores
 

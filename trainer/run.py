@@ -61,15 +61,24 @@ def identity(config: Config, data: Data) -> dict[str, object]:
     same = {key: value for key, value in config.as_json().items() if key not in INDIFFERENT}
     if config.schedule == "constant":
         del same["epochs"]  # the run so far does not depend on where it ends: more epochs may follow
+    if config.on_gpu and config.backend == "gloo":
+        same["backend"] = "gloo on cuda"  # the backend alone says the device of all others
+    del same["device"]
     return {**same, "dataset": data.digest}
 
 
-def facts(config: Config, data: Data, wiring: Wiring) -> dict[str, object]:
+def device_id(device: torch.device) -> str:
+    """What a rank trains on: cpu, or the GPU's UUID as nvidia-smi prints it."""
+    return f"GPU-{torch.cuda.get_device_properties(device).uuid}" if device.type == "cuda" else "cpu"
+
+
+def facts(config: Config, data: Data, wiring: Wiring, device: torch.device) -> dict[str, object]:
     """What a chain of evidence begins with."""
     token = broadcast_bytes(os.urandom(8))
     return {"world_size": wiring.world_size, "host": wiring.host, "pod": wiring.pod, "node": wiring.node,
             "pod_uid": wiring.pod_uid, "job_uid": wiring.job_uid, "pid": os.getpid(), "attempt": token.hex(),
             "local_rank": wiring.local_rank, "master": f"{wiring.master_addr}:{wiring.master_port}",
+            "device": device_id(device), "visible_devices": wiring.visible_devices,
             "epochs": config.epochs, "batch_size": config.batch_size, "accumulate": config.accumulate,
             "dataset": data.digest, "dataset_samples": len(data.train_y),
             "settings": hashlib.sha256(canonical(identity(config, data))).hexdigest()}
@@ -140,7 +149,7 @@ def agree_on_checkpoint(config: Config, data: Data, wiring: Wiring) -> Checkpoin
 def begin(config: Config, data: Data, wiring: Wiring, net: nn.Module, optimizer: torch.optim.Optimizer,
           device: torch.device) -> tuple[Progress, Evidence]:
     """Start at the beginning, or at the newest good checkpoint."""
-    begin_facts = facts(config, data, wiring)
+    begin_facts = facts(config, data, wiring, device)
     checkpoint = agree_on_checkpoint(config, data, wiring)
     # Dropout differs between ranks; also between ranks that join later and those before them.
     torch.manual_seed(config.seed + 1 + wiring.rank)

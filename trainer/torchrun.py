@@ -32,6 +32,9 @@ def rank(script: str, *flags: str) -> None:
 
 def main() -> None:
     """Torchrun's own main, with ranks that are forks of it."""
+    # Once this process has asked CUDA for its devices, a fork of it cannot use them; NVML can be asked instead.
+    # https://docs.pytorch.org/docs/stable/notes/multiprocessing.html#poison-fork-in-multiprocessing
+    os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"
     run.run_script_path = rank  # what --run-path starts
     run.main(["--run-path", "--start-method=fork", *sys.argv[1:]])
 

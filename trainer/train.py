@@ -30,7 +30,7 @@ from checkpoint import Buffer, CheckpointError, Saver, safetensors, write_file
 from config import Config, ConfigError, parse_args
 from data import DataError, load, shard
 from evidence import CPU_SECONDS, GradientWatch, parameter_hash
-from launch import Wiring, WiringError, join, read_wiring
+from launch import Wiring, WiringError, choose_device, join, read_wiring
 from log import say
 from model import Net, Trainee, learning_rate, make_optimizer
 from run import (
@@ -83,17 +83,29 @@ class Clock:
         return {kind: round(seconds, 6) for kind, seconds in taken.items()}
 
 
+def make_exact(precision: str) -> None:
+    """On a GPU: fp32 means fp32, and the same steps give the same weights, which a resume relies on.
+
+    https://docs.pytorch.org/docs/stable/notes/randomness.html
+    """
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read when cuBLAS starts
+    torch.use_deterministic_algorithms(mode=True)
+    torch.utils.deterministic.fill_uninitialized_memory = False  # which costs time; nothing here reads such memory
+    arithmetic = "tf32" if precision == "tf32" else "ieee"
+    torch.backends.cuda.matmul.fp32_precision = arithmetic
+    torch.backends.cudnn.conv.fp32_precision = arithmetic
+
+
 class Training:
     """One rank's run, in the order in which it happens."""
 
-    def __init__(self, config: Config, wiring: Wiring) -> None:
-        self.config, self.wiring, self.clock, self.began = config, wiring, Clock(), time.monotonic()
+    def __init__(self, config: Config, wiring: Wiring, device: torch.device) -> None:
+        self.config, self.wiring, self.device = config, wiring, device
+        self.clock, self.began = Clock(), time.monotonic()
         self.stop_wanted = False
         signal.signal(signal.SIGTERM, self._want_stop)
-        gpu = config.backend == "nccl"
-        self.device = torch.device("cuda", wiring.local_rank) if gpu else torch.device("cpu")
-        if config.precision == "tf32":
-            torch.set_float32_matmul_precision("high")
+        if config.on_gpu:
+            make_exact(config.precision)
         say("start", rank=wiring.rank, world_size=wiring.world_size, host=wiring.host, pod=wiring.pod,
             node=wiring.node, job_uid=wiring.job_uid, pod_uid=wiring.pod_uid)
 
@@ -102,7 +114,7 @@ class Training:
         torch.manual_seed(config.seed)  # the same first weights everywhere
         self.net = Net(config.model, self.data.classes, config.dropout).to(self.device)
         self.trainee = Trainee(self.net).to(self.device)
-        self.ddp = DistributedDataParallel(self.trainee, device_ids=[wiring.local_rank] if gpu else None,
+        self.ddp = DistributedDataParallel(self.trainee, device_ids=[device] if config.on_gpu else None,
                                            gradient_as_bucket_view=True)
         self.watch = GradientWatch(self.ddp, ignore=[self.trainee.passengers])
         self.optimizer = make_optimizer(config, self.net)
@@ -198,7 +210,8 @@ class Training:
         micro_batches = batch.split(config.batch_size)
         for number, ids in enumerate(micro_batches, start=1):
             with self.clock.measure("data"):
-                x, y = self.x[ids.to(self.device)], self.y[ids.to(self.device)]  # [n, 1, h, w], [n]
+                at = ids.to(self.device)
+                x, y = self.x[at], self.y[at]  # [n, 1, h, w], [n]
                 self.evidence.saw(ids)
             with self.clock.measure("compute"):
                 # Gradients of all but the last micro-batch add up on this rank alone.
@@ -324,8 +337,9 @@ def main(argv: list[str]) -> int:
         config = parse_args(argv)
         wiring = read_wiring(os.environ)
         torch.set_num_threads(config.threads)
+        device = choose_device(wiring, config.backend, config.on_gpu)
         join(wiring, config.backend, config.rendezvous_timeout, config.collective_timeout)
-        training = Training(config, wiring)
+        training = Training(config, wiring, device)
         training.run()
         dist.destroy_process_group()
     except (ConfigError, WiringError, DataError, CheckpointError) as error:

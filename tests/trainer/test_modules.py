@@ -35,6 +35,10 @@ def test_another_number_of_ranks_deals_out_the_rest_of_the_same_shuffle(facts: F
     assert facts["continued"]
 
 
+def test_windows_pooled_one_by_one_are_those_of_adaptive_pooling(facts: Facts) -> None:
+    assert facts["pools"] == {"largest": [], "gradients": []}
+
+
 def test_the_safetensors_library_reads_what_the_trainer_writes(facts: Facts) -> None:
     assert facts["tensors"]
 

@@ -16,7 +16,8 @@ import json, os, signal
 from beside import WORD
 own = signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
 print(json.dumps({"rank": int(os.environ["RANK"]), "size": os.environ["WORLD_SIZE"], "argv": sys.argv, "word": WORD,
-                  "name": __name__, "forked": forked, "own": own, "comm": open("/proc/self/comm").read().strip()}))
+                  "name": __name__, "forked": forked, "own": own, "comm": open("/proc/self/comm").read().strip(),
+                  "nvml": os.environ.get("PYTORCH_NVML_BASED_CUDA_CHECK")}))
 sys.exit(int(sys.argv[1]) if os.environ["RANK"] == "1" else 0)
 """
 
@@ -39,7 +40,7 @@ def test_a_rank_finds_its_script_its_neighbours_and_its_signals(root: Root) -> N
     script = records[0]["argv"][0]
     assert script.endswith("/job.py")
     same = {"size": "2", "argv": [script, "0", "--flag"], "word": "found", "name": "__main__", "forked": True,
-            "own": True}
+            "own": True, "nvml": "1"}  # else torchrun's look at the GPUs would leave its forks without CUDA
     assert records == [same, same]
 
 

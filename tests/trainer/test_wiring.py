@@ -43,6 +43,8 @@ def test_refuses_wrong_wiring(root: Root, env: dict[str, str], reason: str) -> N
     (["--epochs", "two"], "--epochs: invalid int value: 'two'"),
     (["--epochs", "0", "--dropout", "1"], "--dropout: got 1.0, expected 0 <= dropout < 1; --epochs: got 0"),
     (["--precision", "tf32"], "tf32 is a GPU's format. Fix: add --backend nccl"),
+    (["--device", "cpu", "--backend", "nccl"], "--backend nccl has nothing to carry on --device cpu. Fix: leave one"),
+    (["--device", "tpu"], "--device: got 'tpu', expected one of auto, cpu, cuda"),
     (["--resume", "must"], "--resume must needs the checkpoints' folder. Fix: add --output"),
     (["--warmup-epochs", "3"], "Fix: make it smaller than --epochs"),
     (["--learning-rate", "nan"], "--learning-rate: got nan, expected a finite number > 0"),
@@ -65,7 +67,8 @@ def test_missing_data_is_refused(root: Root) -> None:
 
 
 def test_a_gpu_backend_without_a_gpu_is_refused(root: Root) -> None:
-    assert "--backend nccl needs a GPU and this process sees none" in refused(root.train(1, "--backend", "nccl")[0])
+    for flags in (["--backend", "nccl"], ["--device", "cuda"]):
+        assert f"{' '.join(flags)} needs a GPU and this process sees none" in refused(root.train(1, *flags)[0])
 
 
 def test_no_master_at_the_masters_address_is_an_error_within_the_time_out(root: Root) -> None:

@@ -8,6 +8,7 @@ import tempfile
 from pathlib import Path
 
 import torch
+from torch.nn.functional import adaptive_max_pool2d
 from torch.utils.data.distributed import DistributedSampler
 
 sys.path.insert(0, "/opt/gangplank/trainer")
@@ -15,7 +16,7 @@ import checkpoint
 import data
 import evidence
 from config import Config
-from model import learning_rate
+from model import learning_rate, pool_window_by_window
 
 
 def digits() -> dict[str, object]:
@@ -115,5 +116,21 @@ def tensors() -> bool:
         torch.equal(ours[k], theirs[k]) and ours[k].dtype == theirs[k].dtype for k in ours)
 
 
-facts = (tensors, digits, shards, continued, mnist, bitmaps, rates)
+def pools() -> dict[str, list[int]]:
+    """Sizes of images for which pooling window by window differs from adaptive pooling."""
+    wrong: dict[str, list[int]] = {"largest": [], "gradients": []}
+    for size in range(4, 31):
+        image = torch.rand(2, 3, size, size + 1, generator=torch.Generator().manual_seed(size))
+        ours, theirs = (image.clone().requires_grad_() for _ in range(2))
+        largest, expected = pool_window_by_window(ours), adaptive_max_pool2d(theirs, 4)
+        (largest * expected.detach()).sum().backward()
+        (expected * expected.detach()).sum().backward()
+        if not torch.equal(largest, expected):
+            wrong["largest"].append(size)
+        if not torch.allclose(ours.grad, theirs.grad):
+            wrong["gradients"].append(size)
+    return wrong
+
+
+facts = (pools, tensors, digits, shards, continued, mnist, bitmaps, rates)
 print(json.dumps({fact.__name__: fact() for fact in facts}))
