@@ -129,6 +129,11 @@ bench-operator: setup parts ## the training operator's install and its pods, bes
 bench-teams: setup parts ## a hundred teams beside kubectl diff and a module call per object
 	.venv/bin/python bench/teams.py
 
+PYTHON ?= python3
+.PHONY: gpu-check
+gpu-check: ## the trainer on this machine's GPUs: proof, exact resume, samples per second (PYTHON: one with torch; RESULT=file.json)
+	@$(PYTHON) -m tools.gpu_check $(if $(RESULT),--json "$(RESULT)")
+
 .PHONY: pins
 pins: setup ## write lab/modules/*/go.{mod,sum} from lab/versions.yml
 	.venv/bin/python -m lab.build.pin_modules

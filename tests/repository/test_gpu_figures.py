@@ -1,0 +1,20 @@
+"""docs/lab.md says of real GPUs what bench/results/gpu-h100.json, written by make gpu-check, holds."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tools.gpu_check import Figure, table
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_the_page_shows_the_recorded_run() -> None:
+    result = json.loads((ROOT / "bench/results/gpu-h100.json").read_text())
+    machine, page = result["machine"], (ROOT / "docs/lab.md").read_text()
+    assert all(check["passed"] for check in result["checks"])
+    (gpu,) = machine["gpus"]
+    shown = [gpu["name"], result["date"], machine["driver"], machine["torch"], machine["nccl"]]
+    assert [fact for fact in shown if fact not in page] == []
+    assert table([Figure(**row) for row in result["figures"]]) in page
