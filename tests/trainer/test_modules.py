@@ -35,6 +35,14 @@ def test_another_number_of_ranks_deals_out_the_rest_of_the_same_shuffle(facts: F
     assert facts["continued"]
 
 
+def test_a_checkpoint_is_of_a_backend_and_its_device_and_older_ones_stay_good(facts: Facts) -> None:
+    identities = facts["identities"]
+    assert identities["auto"] == identities["cpu"]
+    assert identities["nccl"] == identities["nccl on cuda"]
+    assert [identities[name]["backend"] for name in ("auto", "shared", "nccl")] == ["gloo", "gloo on cuda", "nccl"]
+    assert "device" not in identities["shared"]
+
+
 def test_windows_pooled_one_by_one_are_those_of_adaptive_pooling(facts: Facts) -> None:
     assert facts["pools"] == {"largest": [], "gradients": []}
 

@@ -17,6 +17,7 @@ import data
 import evidence
 from config import Config
 from model import learning_rate, pool_window_by_window
+from run import identity
 
 
 def digits() -> dict[str, object]:
@@ -132,5 +133,13 @@ def pools() -> dict[str, list[int]]:
     return wrong
 
 
-facts = (pools, tensors, digits, shards, continued, mnist, bitmaps, rates)
+def identities() -> dict[str, dict[str, object]]:
+    """What a checkpoint is compared by, for each way to choose a device."""
+    flags = {"auto": {}, "cpu": {"device": "cpu"}, "shared": {"device": "cuda"}, "nccl": {"backend": "nccl"},
+             "nccl on cuda": {"backend": "nccl", "device": "cuda"}}
+    return {name: identity(Config(**chosen), data.Data(*[torch.zeros(1)] * 4, 10, "digest"))
+            for name, chosen in flags.items()}
+
+
+facts = (identities, pools, tensors, digits, shards, continued, mnist, bitmaps, rates)
 print(json.dumps({fact.__name__: fact() for fact in facts}))
