@@ -35,7 +35,7 @@ def drive(what: str, scratch: Path, limit: int) -> dict[str, Any]:
     processor = ["taskset", "-c", str(min(os.sched_getaffinity(0)))]
     command = [*processor, *isolated, sys.executable, "-m", "tests.support.host_kills"]
     place = [str(scratch), str(limit)]
-    done = subprocess.run([*command, what, *place], cwd=ROOT, capture_output=True, text=True, check=False, timeout=120)
+    done = subprocess.run([*command, what, *place], cwd=ROOT, capture_output=True, text=True, check=False, timeout=900)
     shutil.rmtree(scratch, ignore_errors=True)
     if done.returncode:
         return {"failure": done.stderr.strip()[-600:]}
