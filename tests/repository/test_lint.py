@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import subprocess
 from pathlib import Path
@@ -51,3 +52,26 @@ def test_molecule_and_pre_commit_fetch_nothing() -> None:
     hooks = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"]
     assert {repository["repo"] for repository in hooks} == {"local"}
     assert {hook["language"] for repository in hooks for hook in repository["hooks"]} == {"system"}
+
+
+def test_every_name_that_a_test_takes_from_another_file_of_tests_exists() -> None:
+    """What mypy would say, without the types of all tests."""
+    files = [path for folder in ("tests", "molecule") for path in (ROOT / folder).rglob("*.py")]
+    missing = []
+    for file in files:
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("tests."):
+                source = ROOT / str(node.module).replace(".", "/")
+                code = ast.parse(source.with_suffix(".py").read_text()).body if not source.is_dir() else []
+                names = {name for line in code for name in names_of(line)} | {path.stem for path in source.glob("*.py")}
+                missing += [f"{file.relative_to(ROOT)}: {one.name}" for one in node.names if one.name not in names]
+    assert missing == []
+
+
+def names_of(statement: ast.stmt) -> set[str]:
+    """The names that a statement of a module binds."""
+    nodes = list(ast.walk(statement))
+    names = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    imports = [alias for node in nodes if isinstance(node, ast.ImportFrom | ast.Import) for alias in node.names]
+    names |= {alias.asname or alias.name for alias in imports}
+    return names | ({statement.name} if isinstance(statement, ast.FunctionDef | ast.ClassDef) else set())

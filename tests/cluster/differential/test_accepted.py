@@ -12,7 +12,7 @@ import yaml
 from gangplank.backends import BACKENDS
 from gangplank.errors import KubeError, SpecError
 from gangplank.jobs.parse import parse_job
-from tests.cluster.differential.compare import FULL
+from tests.cluster.differential.compare import ALL
 from tests.unit.backends.test_corpus import BAD, changed, leaves
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 ROOT = Path(__file__).resolve().parents[3]
-STEP = 1 if FULL else 25  # each so manieth of the accepted ones
+STEP = 1 if ALL else 25  # each so manieth of the accepted ones
 
 
 def accepted(backend: str) -> Iterator[list[Json]]:
@@ -61,7 +61,7 @@ def here(manifest: Json, cluster: Cluster) -> Json:
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_what_is_accepted_here_is_accepted_there(backend: str, cluster: Cluster) -> None:
     asked = list(accepted(backend))[::STEP]
-    assert len(asked) >= (100 if FULL else 5)
+    assert len(asked) >= (100 if ALL else 5)
     refused = []
     for manifests in asked:
         submitted = BACKENDS[backend].objects(manifests[-1]) if backend == "pytorchjob" else []
