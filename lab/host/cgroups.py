@@ -44,10 +44,10 @@ def ensure_cgroup(name: str) -> bool:
     return changed
 
 
-def join_cgroup(name: str, pid: int) -> None:
-    """Move a process into gangplank/<name> of every hierarchy; its children follow."""
+def join_cgroup(name: str) -> None:
+    """Move this process into gangplank/<name> of every hierarchy; its children follow."""
     for base in controllers():
-        (base / SLICE / name / "cgroup.procs").write_text(str(pid))
+        (base / SLICE / name / "cgroup.procs").write_text("0")
 
 
 def _hierarchies() -> list[Path]:

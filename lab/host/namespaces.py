@@ -5,9 +5,16 @@ from __future__ import annotations
 import ctypes
 import os
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
 
 from lab.errors import LabError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+T = TypeVar("T")
 
 RUN = Path("/run/gangplank")
 NETNS = Path("/run/netns")
@@ -61,3 +68,17 @@ def mntns(node: str) -> Path:
 def enter(node: str) -> list[str]:
     """The command prefix that runs a command inside the node; it uses exec, so the process id stays."""
     return ["nsenter", f"--net={netns(node)}", f"--mount={mntns(node)}", "--wdns=/", "--"]
+
+
+def in_network(node: str, call: Callable[[], T]) -> T:
+    """The result of a call in the node's network: a thread enters it, and ends with the call."""
+
+    def inside() -> T:
+        with netns(node).open("rb") as pin:
+            if ctypes.CDLL(None, use_errno=True).setns(pin.fileno(), 0):
+                error = ctypes.get_errno()
+                raise OSError(error, os.strerror(error), str(netns(node)))
+        return call()
+
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(inside).result()

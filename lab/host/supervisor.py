@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 POLL_S = 0.05
+DOWN = ("STOPPED", "EXITED", "FATAL", "BACKOFF")  # BACKOFF: it ended at once, and the pauses before it grow
 SYSTEM = "system"  # the cgroup of supervisord and of its programs
 
 
@@ -47,9 +48,15 @@ def start(config: Path, socket: Path, deadline_s: float = 15.0) -> None:
     log = config.parent / "supervisord.out"
     with log.open("wb") as out:
         process = subprocess.Popen(
-            program, env=environment, cwd="/", stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True
+            program,
+            env=environment,
+            cwd="/",
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=out,
+            start_new_session=True,
+            preexec_fn=lambda: join_cgroup(SYSTEM),  # noqa: PLW1509  by itself: this process may be killed right now
         )
-    join_cgroup(SYSTEM, process.pid)
     for _ in polls(deadline_s, POLL_S):
         if answers(socket):
             return
@@ -72,7 +79,9 @@ def apply(socket: Path) -> dict[str, list[str]]:
         server.addProcessGroup(name)
     revived = []
     for process in server.getAllProcessInfo():
-        if process["statename"] in ("STOPPED", "EXITED", "FATAL") and process["name"] not in [*added, *changed]:
+        if process["statename"] in DOWN and process["name"] not in [*added, *changed]:
+            if process["statename"] == "BACKOFF":  # which counts as running
+                server.stopProcess(process["name"])
             server.startProcess(process["name"], False)
             revived.append(process["name"])
     return {"added": added, "changed": changed, "removed": removed, "revived": revived}

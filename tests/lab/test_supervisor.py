@@ -1,0 +1,134 @@
+"""The lab's supervisord in a cgroup of the test's own: how it restarts programs, and that nothing of it gets lost."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import xmlrpc.client
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import jinja2
+import pytest
+from supervisor.xmlrpc import SupervisorTransport
+
+from gangplank.wait import polls
+from lab.host import cgroups, supervisor
+from lab.host.processes import kill_members
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT = Path(__file__).resolve().parents[2]
+TEMPLATES = ROOT / "roles/lab_cluster/templates"
+DEADLINE_S = 90
+
+
+START = """
+import json, sys
+from pathlib import Path
+from lab.host import cgroups, supervisor
+
+cgroups.SLICE = sys.argv[1]
+print(json.dumps(supervisor.ensure(Path(sys.argv[2]), Path(sys.argv[3]))))
+"""
+KILLED = """
+import os, signal, subprocess
+
+class Popen(subprocess.Popen):
+    def __init__(self, *words, **options):
+        super().__init__(*words, **options)
+        print(self.pid, flush=True)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+subprocess.Popen = Popen
+"""
+
+
+def ensure(script: str, *words: str | Path) -> subprocess.CompletedProcess[str]:
+    """Run a script as the run that starts supervisord, which outlives it."""
+    command = [sys.executable, "-c", script, *map(str, words)]
+    return subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False, timeout=DEADLINE_S)
+
+
+@pytest.fixture
+def own_cgroup(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A name instead of `gangplank`; what runs there is ended, and the cgroup removed."""
+    monkeypatch.setattr(cgroups, "SLICE", f"gangplank-test-{os.getpid()}")
+    yield cgroups.SLICE
+    kill_members(supervisor.SYSTEM)
+    cgroups.remove_cgroup()
+
+
+def configure(folder: Path, **programs: str) -> Path:
+    """A configuration with these programs, with every setting that the role gives them."""
+    template = jinja2.Environment(autoescape=False).from_string((TEMPLATES / "programs.conf.j2").read_text())  # noqa: S701
+    logs = folder / "logs"
+    logs.mkdir(exist_ok=True)
+    text = template.render(
+        lab_cluster_nodes=["none"], suffix="", programs=programs, configs={}, trust="", lab_cluster_folder=folder
+    )
+    text = re.sub(r"command=nsenter .*? -- ", "command=", text)
+    head = (
+        f"[unix_http_server]\nfile={folder}/socket\n[supervisord]\nlogfile={folder}/supervisord.log\n"
+        f"pidfile={folder}/pid\n[rpcinterface:supervisor]\n"
+        "supervisor.rpcinterface_factory=supervisor.rpcinterface:make_main_rpcinterface\n"
+    )
+    config = folder / "supervisord.conf"
+    config.write_text(head + text)
+    return config
+
+
+@pytest.fixture(autouse=True)
+def _hash_filter(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ansible's filter, which the template uses."""
+    monkeypatch.setitem(jinja2.defaults.DEFAULT_FILTERS, "hash", lambda text, _: str(len(text)))
+
+
+def processes(socket: Path) -> list[dict[str, Any]]:
+    """What supervisord says of its programs."""
+    transport = SupervisorTransport(None, None, f"unix://{socket}")
+    with contextlib.closing(transport):
+        server: Any = xmlrpc.client.ServerProxy("http://127.0.0.1", transport=transport).supervisor
+        return list(server.getAllProcessInfo())
+
+
+def wait(state: str, socket: Path) -> dict[str, Any]:
+    """What supervisord says of its program, once it is in this state."""
+    for _ in polls(DEADLINE_S, 0.05):
+        (program,) = processes(socket)
+        if program["statename"] == state:
+            return program
+    return pytest.fail(f"it is {program}, expected {state} within {DEADLINE_S} s")
+
+
+def test_d11_a_program_that_ends_at_once_is_started_after_growing_pauses_until_the_next_run(
+    tmp_path: Path, own_cgroup: str
+) -> None:
+    crashes = f"sh -c 'test -e {tmp_path}/repaired && exec sleep 900'"
+    config, socket = configure(tmp_path, crashes=crashes), tmp_path / "socket"
+    assert ensure(START, own_cgroup, config, socket).returncode == 0
+    assert wait("BACKOFF", socket)["spawnerr"] == "Exited too quickly (process log may have details)"
+    (tmp_path / "repaired").touch()
+    wait("BACKOFF", socket)
+    again = ensure(START, own_cgroup, config, socket)
+    assert json.loads(again.stdout)["revived"] == ["crashes"], "the next run does not wait for the end of the pause"
+    wait("RUNNING", socket)
+
+
+def test_d15_a_supervisord_whose_maker_was_killed_right_after_its_start_is_in_the_cgroup(
+    tmp_path: Path, own_cgroup: str
+) -> None:
+    config, socket = configure(tmp_path, stays="sleep 900"), tmp_path / "socket"
+    done = ensure(KILLED + START, own_cgroup, config, socket)
+    assert done.returncode == -signal.SIGKILL
+    pid = int(done.stdout)
+    try:
+        assert pid in cgroups.members(supervisor.SYSTEM), "else `make down` would not find it"
+    finally:
+        os.kill(pid, signal.SIGKILL)
