@@ -201,7 +201,8 @@ def ensure(
 ) -> dict[str, str]:
     """Ensure all of it in `folder` (0700); return why each was made, by name.
 
-    `data` is etcd's folder. Its Secrets can be read with the present key only, so a broken one raises LabError.
+    `data` is etcd's folder. Its Secrets can be read with their key only, so a broken or missing one raises LabError. A
+    lost key of the service accounts is made again: the kubelets, restarted for it, get new tokens for their pods.
     """
     if not dry:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -217,9 +218,9 @@ def ensure(
         try:
             check()
         except BrokenError as error:
-            if name == "encryption" and encryption.exists() and data and data.exists():
+            if name == "encryption" and data and data.exists():
                 fix = "restore it, or remove the lab with its data (make down)"
-                problem = Problem(str(encryption), "no key that loads", f"the key of the Secrets in {data}", fix)
+                problem = Problem(str(encryption), str(error), f"the key of the Secrets in {data}", fix)
                 raise LabError(str(problem)) from error
             reasons[name] = str(error)
             if not dry:

@@ -15,7 +15,7 @@ options:
     type: path
     required: true
   data:
-    description: Folder of etcd's data. While it exists, a broken key for its Secrets is refused and not replaced.
+    description: Folder of etcd's data. While it exists, a broken or missing key for its Secrets is refused.
     type: path
   authorities:
     description: Names of the certificate authorities.

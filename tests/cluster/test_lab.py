@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
+import datetime as dt
 import json
 import os
 import re
@@ -18,6 +20,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
 
 from lab.build.own_image import write_own_image  # the recipe of lab/images/example
 from tests.cluster.conftest import INVENTORY, ROOT, STATE, Lab, snapshot
@@ -357,6 +361,63 @@ def test_one_command_brings_back_a_lab_whose_every_process_was_killed(lab: Lab) 
     lab.playbook("playbooks/lab.yml")
     lab.wait("the lab as it was", lambda: settled(lab))
     assert lab.get("configmap", "plain")["data"]["key"] == "readable-marker-3141"
+
+
+def test_d11_a_full_etcd_is_noticed_and_takes_writes_again(lab: Lab) -> None:
+    size = (STATE / "etcd/data/member/snap/db").stat().st_size
+    quota = ("-e", f"lab_cluster_etcd_quota_mib={(size >> 20) + 12}")
+    lab.playbook("playbooks/lab.yml", *quota)
+
+    def write() -> str:
+        text = base64.b64encode(os.urandom(600 << 10)).decode()
+        full = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "full"}, "data": {"text": text}}
+        return lab.kubectl("apply", "--server-side", "-f", "-", stdin=json.dumps(full), check=False)
+
+    answers = [write() for _ in range(60)]
+    assert "database space exceeded" in answers[-1]
+    assert "serverside-applied" in answers[0]
+    output = lab.playbook("playbooks/lab.yml", *quota)
+    assert re.search(r"etcd: it refused writes, with .*; compacted and defragmented to .*, it takes them again", output)
+    assert "serverside-applied" in write()
+    lab.kubectl("delete", "configmap", "full")
+
+
+def expire(folder: Path) -> None:
+    """Let every certificate of the folder have ended a minute ago, by the authority's own key."""
+    certificates = {path.stem: x509.load_pem_x509_certificate(path.read_bytes()) for path in folder.glob("*.crt")}
+    authorities = {one.subject: serialization.load_pem_private_key((folder / f"{name}.key").read_bytes(), None)
+                   for name, one in certificates.items() if one.subject == one.issuer}  # fmt: skip
+    end = dt.datetime.now(dt.UTC) - dt.timedelta(minutes=1)
+    for name, one in certificates.items():
+        builder = x509.CertificateBuilder(
+            one.issuer, one.subject, one.public_key(), one.serial_number, one.not_valid_before_utc, end, one.extensions
+        )
+        signed = builder.sign(authorities[one.issuer], hashes.SHA256())  # type: ignore[arg-type]  # all are EC keys
+        (folder / f"{name}.crt").write_bytes(signed.public_bytes(serialization.Encoding.PEM))
+
+
+def test_d5_certificates_that_have_expired_are_renewed_and_named(lab: Lab) -> None:
+    expire(STATE / "pki")
+    lab.wait("a refusal", lambda: "expired" in lab.kubectl("get", "nodes", check=False), 120)
+    today = f"{dt.datetime.now(dt.UTC):%Y-%m-}"
+    output = lab.playbook("playbooks/lab.yml")
+    for name in ("ca", "etcd-ca", "kube-apiserver", "admin", "kubelet-node-1"):
+        assert f"{name}: {name}.crt is valid only until {today}" in output, output[-3000:]
+    lab.wait("the lab as it was", lambda: settled(lab))
+    lab.kubectl("run", "renewed", "--image=registry.k8s.io/pause:3.10.1")
+    lab.wait("a new pod", lambda: lab.get("pod", "renewed")["status"]["phase"] == "Running", 60)
+    lab.kubectl("delete", "pod", "renewed", "--now")
+
+
+def test_d5_a_lab_without_the_key_of_its_secrets_is_left_as_it_is(lab: Lab) -> None:
+    key = STATE / "pki/encryption.json"
+    content = key.read_bytes()
+    key.unlink()
+    with pytest.raises(AssertionError, match=r"encryption\.json is missing, expected the key of the Secrets in"):
+        lab.playbook("playbooks/lab.yml")
+    assert not key.exists()
+    key.write_bytes(content)
+    assert lab.get("secret", "hidden")["data"]["key"] == "aGlkZGVuLW1hcmtlci0yNzE4"
 
 
 def test_a_drained_node_takes_pods_again_and_a_lost_one_comes_back(lab: Lab) -> None:

@@ -95,6 +95,7 @@ BROKEN: dict[str, tuple[str, str | None, list[str], str]] = {
     "an empty key": ("api.key", "", ["api"], "api.key is not a key"),
     "another's key": ("api.key", "admin.key", ["api"], "api.crt and api.key are not a pair"),
     "an empty service account key": ("sa.key", "", ["sa"], "sa.key is not a key"),
+    "no service account key": ("sa.key", None, ["sa"], "sa.key is missing"),
     "an empty public key": ("sa.pub", "", ["sa"], "sa.key and sa.pub are not a pair"),
     "an empty encryption key": ("encryption.json", "", ["encryption"], "encryption.json has no key"),
 }
@@ -138,13 +139,18 @@ def test_d5_a_public_key_is_made_of_the_key_that_signed_the_tokens(tmp_path: Pat
     assert {name: (tmp_path / name).read_bytes() for name in before} == before
 
 
-def test_d5_the_key_of_existing_secrets_is_not_replaced(tmp_path: Path) -> None:
+@pytest.mark.parametrize("dry", [True, False])
+@pytest.mark.parametrize("content", ["", None])
+def test_d5_the_key_of_existing_secrets_is_not_replaced(tmp_path: Path, content: str | None, dry: bool) -> None:
     data = tmp_path / "data"
     ensure(tmp_path / "pki", [], [], data)
     data.mkdir()
     file = tmp_path / "pki/encryption.json"
-    file.write_text("")
-    message = f"{file}: got no key that loads, expected the key of the Secrets in {data}. Fix: restore it"
+    file.unlink() if content is None else file.write_text(content)
+    got = "encryption.json is missing" if content is None else "encryption.json has no key"
+    message = f"{file}: got {got}, expected the key of the Secrets in {data}. Fix: restore it"
     with pytest.raises(LabError, match=message):
-        ensure(tmp_path / "pki", [], [], data)
-    assert file.read_text() == ""
+        ensure(tmp_path / "pki", [], [], data, dry=dry)
+    assert (file.read_text() if file.exists() else None) == content
+    data.rmdir()
+    assert list(ensure(tmp_path / "pki", [], [], data, dry=dry)) == ["encryption"], "no Secret needs it"
