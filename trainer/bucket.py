@@ -54,8 +54,13 @@ class Mirror:
             self.files.ls(self.root.split("/")[0])  # reports a bucket that is missing or not ours as such
             start = f"{self.root}/{below}".rstrip("/")
             paths = [path for path in self.files.find(start) if not path.endswith("/")]
-            for path in paths:
-                target = self.folder / path.removeprefix(f"{self.root}/")
+            names = [path.removeprefix(f"{self.root}/") for path in paths]
+            for name in names:  # all of them first: a key is any text
+                if name.startswith("/") or ".." in name.split("/"):
+                    raise BucketError(f"{self.address} has the key {name!r}, which is no path in a folder. "
+                                      "Fix: rename the object, or remove it")
+            for path, name in zip(paths, names, strict=True):
+                target = self.folder / name
                 target.parent.mkdir(parents=True, exist_ok=True)
                 self.files.get_file(path, str(target))
             return len(paths)
@@ -88,12 +93,12 @@ class Mirror:
         while not self.ended.wait(PERIOD_S):
             try:
                 self.upload()
-            except BucketError as error:  # training continues; the end tries again, and its exit status reports it
+            except FileNotFoundError:
+                continue  # a checkpoint was removed while it was being looked at
+            except OSError as error:  # training continues; the end tries again, and its exit status reports it
                 if str(error) != reason:
                     reason = str(error)
                     say("upload_failed", rank=0, reason=reason)
-            except FileNotFoundError:
-                continue  # a checkpoint was removed while it was being looked at
 
     def _stamps(self) -> dict[str, Stamp]:
         stamps = {}
@@ -112,19 +117,12 @@ class Mirror:
                 raise
             raise BucketError(f"{self.address} cannot be {what}: no such bucket. "
                               "Fix: create it, or correct the address") from error
-        except client_errors() as error:
-            reason = (str(error).splitlines() or [type(error).__name__])[0][:200]
+        except BucketError:
+            raise
+        except Exception as error:  # each store's client has errors of its own
+            reason = f"{type(error).__name__}: {error}".splitlines()[0][:200]
             raise BucketError(f"{self.address} cannot be {what}: {reason}. Fix: check AWS_ENDPOINT_URL, the "
                               "credentials' Secret and its rights") from error
-
-
-def client_errors() -> tuple[type[Exception], ...]:
-    """The errors of a store and of the way to it: OSError from fsspec for most, botocore's own for the others."""
-    try:
-        from botocore.exceptions import BotoCoreError
-    except ImportError:
-        return (OSError,)
-    return (OSError, BotoCoreError)
 
 
 def staged(run: Callable[[list[str]], int], arguments: list[str]) -> int:

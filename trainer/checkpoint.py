@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 FORMAT = 1
+REPLACED = ".replaced-"
 FILES = ("state.safetensors", "state.json", "evidence.jsonl")
 DTYPES = {torch.float64: "F64", torch.int64: "I64", torch.float32: "F32", torch.int32: "I32", torch.bfloat16: "BF16",
           torch.float16: "F16", torch.uint8: "U8", torch.bool: "BOOL"}  # by falling size, so that all lie aligned
@@ -108,9 +109,10 @@ def write(folder: Path, name: str, tensors: Mapping[str, torch.Tensor], meta: Ma
           evidence: bytes) -> None:
     """Put one checkpoint into `folder`; a killed or failed write leaves only a `.writing-` folder, never a name."""
     folder.mkdir(parents=True, exist_ok=True)
+    restore(folder)
     for left in folder.glob(".writing-*"):  # of a killed save
         shutil.rmtree(left)
-    beside = folder / f".writing-{name}"
+    beside, replaced = folder / f".writing-{name}", folder / f"{REPLACED}{name}"
     beside.mkdir()
     try:
         contents: list[list[Buffer]] = [safetensors(tensors), [json.dumps(meta).encode()], [evidence]]
@@ -118,12 +120,24 @@ def write(folder: Path, name: str, tensors: Mapping[str, torch.Tensor], meta: Ma
         _write_synced(beside / "SHA256SUMS", ["".join(sums).encode()])
         _sync_folder(beside)
         if (folder / name).exists():  # a bad or another run's checkpoint of the same step: the new one takes its place
-            shutil.rmtree(folder / name)
+            (folder / name).rename(replaced)
         beside.rename(folder / name)
         _sync_folder(folder)
+        shutil.rmtree(replaced, ignore_errors=True)
     except OSError:
         shutil.rmtree(beside, ignore_errors=True)  # give a full volume its space back
+        restore(folder)
         raise
+
+
+def restore(folder: Path) -> None:
+    """Give a checkpoint its name back if the save that was to replace it was killed, or remove it."""
+    for path in folder.glob(f"{REPLACED}*"):
+        name = path.name.removeprefix(REPLACED)
+        if (folder / name).exists():
+            shutil.rmtree(path)
+        else:
+            path.rename(folder / name)
 
 
 def read(path: Path) -> Checkpoint:
@@ -158,6 +172,7 @@ def find(folder: Path, resume: str, job_uid: str | None, identity: Mapping[str, 
     """
     if resume == "never":
         return None
+    restore(folder)
     usable: list[Checkpoint] = []
     refused = []
     for path in sorted(folder.glob("step-*"), reverse=True):
@@ -238,13 +253,16 @@ class Saver:
         try:
             write(self.folder, step_name(step), {**self.buffers, **more}, dict(meta, format=FORMAT), evidence)
             self.failure = None
-            self._rotate(step)
         except OSError as error:  # a full or lost volume does not stop the training; the checkpoint before stays
             self.failure = error
             say("checkpoint_failed", rank=0, step=step, reason=str(error))
             return
         say("checkpoint", rank=0, step=step, checkpoint=step_name(step),
             write_seconds=round(time.perf_counter() - began, 4))
+        try:
+            self._rotate(step)
+        except OSError as error:  # the new one is whole; the next save tries again
+            say("rotation_failed", rank=0, step=step, reason=str(error))
 
     def _rotate(self, newest: int) -> None:
         """Remove this job's checkpoints beyond the last `keep`; those of later steps belong to abandoned work."""
