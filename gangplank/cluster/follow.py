@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from gangplank.spec import Json
 
 POLL_S = 1.0
-LAST_LINES = 15  # of each log, kept to explain a failure
+LAST_LINES, LAST_CHARACTERS = 15, 300  # of each log, and of each line, kept to explain a failure
 
 
 @dataclass
@@ -101,7 +101,7 @@ class JobWatch:
         for log in self.logs.values():
             while log.fresh:
                 line = log.fresh.popleft()
-                log.last.append(plain(line))
+                log.last.append(plain(line[:LAST_CHARACTERS]))
                 fields = log_lines.read(line)
                 if fields and log_lines.is_event(fields):
                     self.training.take(fields)
@@ -121,7 +121,7 @@ class JobWatch:
             pod, how = self.failure
             self.progress()
             last = next((log.last for log in self.logs.values() if log.pod == pod), ())
-            parts += [f"{pod} failed first ({how}); its last lines:", *(f"  {line[:300]}" for line in last)]
+            parts += [f"{pod} failed first ({how}); its last lines:", *(f"  {line}" for line in last)]
         parts += self._events()
         return "\n".join(map(plain, parts))  # an event quotes what a probe printed
 

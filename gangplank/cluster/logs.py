@@ -16,7 +16,7 @@ from gangplank.errors import KubeError
 from gangplank.wait import Pause
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from gangplank.cluster.client import Kube
     from gangplank.spec import Json
@@ -57,6 +57,20 @@ class Place:
         return raw[stamp.end() if stamp else 0 :].decode("utf-8", "replace")
 
 
+def split(parts: Iterable[bytes], rest: list[bytes]) -> Iterator[bytes]:
+    """The lines in the parts of an answer; the pieces of the last one, which has not ended, are left in `rest`.
+
+    They are joined once: a line of 10 MiB comes in thousands of parts.
+    """
+    for part in parts:
+        end, newline, more = part.partition(b"\n")
+        rest.append(end)
+        if newline:
+            *lines, begin = [b"".join(rest), *more.split(b"\n")]
+            rest[:] = [begin]
+            yield from lines
+
+
 def follow(kube: Kube, pod: Json, container: str = "") -> Iterator[str]:
     """The lines of one run of a container (the only one, if not named) to its end, as they are written.
 
@@ -66,7 +80,8 @@ def follow(kube: Kube, pod: Json, container: str = "") -> Iterator[str]:
 
     meta, run = pod["metadata"], restarts(pod, container)
     where = path("v1", "Pod", meta["namespace"], meta["name"])
-    place, rest, begun, pause = Place(), b"", False, Pause(*PAUSES_S)
+    place, begun, pause = Place(), False, Pause(*PAUSES_S)
+    rest: list[bytes] = []
     while True:
         live = kube.get(where)
         if live is None or live["metadata"].get("uid") != meta.get("uid") or restarts(live, container) > run + 1:
@@ -84,22 +99,21 @@ def follow(kube: Kube, pod: Json, container: str = "") -> Iterator[str]:
             if begun and error.status in GONE:
                 break
             raise
-        begun, rest = True, b""
+        begun = True
+        rest.clear()
         try:
-            for part in answer.stream(decode_content=True):
-                *lines, rest = (rest + part).split(b"\n")
-                for raw in lines:
-                    text = place.take(raw)
-                    if text is not None:
-                        pause.reset()
-                        yield text
+            for raw in split(answer.stream(decode_content=True), rest):
+                text = place.take(raw)
+                if text is not None:
+                    pause.reset()
+                    yield text
             if over:
                 break
         except (HTTPError, OSError):
-            rest = b""  # half a line, which comes again
+            rest.clear()  # half a line, which comes again
         finally:
             answer.close()
-    text = place.take(rest) if rest else None
+    text = place.take(b"".join(rest)) if any(rest) else None
     if text is not None:
         yield text
 

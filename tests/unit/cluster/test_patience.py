@@ -515,6 +515,44 @@ def test_waits_of_roles_outlast_it_too(server: Server, kube: Kube) -> None:
     assert settle(kube, 10) == []
 
 
+class Counted(bytes):
+    """A part of an answer that counts the bytes which are copied to put it behind others."""
+
+    copied = 0
+
+    def __radd__(self, before: bytes) -> bytes:
+        Counted.copied += len(before) + len(self)
+        return before + bytes(self)
+
+
+LONG = 10 << 20
+
+
+def test_d14_a_line_of_10_mib_is_read_once_and_not_kept(
+    server: Server, kube: Kube, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.pod("digits-a", "terminated")
+    server.prints("digits-a", "before", "x" * LONG, "after")
+    whole = kube.open
+
+    def counted(*words: Any, **more: Any) -> Any:
+        answer = whole(*words, **more)
+        stream = answer.stream
+        answer.stream = lambda **options: (Counted(part) for part in stream(amt=4096, **options))
+        return answer
+
+    monkeypatch.setattr(Counted, "copied", 0)
+    monkeypatch.setattr(kube, "open", counted)
+    lengths = [len(line) for line in logs.follow(kube, server.objects[f"{PODS}/digits-a"])]
+    assert lengths == [6, LONG, 5]
+    assert Counted.copied <= 3 * LONG, "each part is copied once, and not with all that came before"
+    watch = follow.JobWatch(manifest(server, "Running"), kube)
+    watch.poll()
+    watch.finish()
+    watch.progress()
+    assert [sum(map(len, log.last)) for log in watch.logs.values()] == [6 + follow.LAST_CHARACTERS + 5]
+
+
 def test_each_line_of_a_log_is_looked_at_once(server: Server, kube: Kube, monkeypatch: pytest.MonkeyPatch) -> None:
     read, looked = log_lines.read, list[str]()
     monkeypatch.setattr(log_lines, "read", lambda line: looked.append(line) or read(line))
