@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from gangplank.cli import terminal
 from gangplank.cluster.client import Kube
+from gangplank.text import plain_lines
 
 if TYPE_CHECKING:
     import argparse
@@ -31,9 +32,9 @@ def drift(args: argparse.Namespace) -> int:
 
     plan = plan_teams(Kube(args.kubeconfig, args.context), args.folder)
     for text in (*plan.refused, *plan.notes):
-        print(f"note: {text}", file=sys.stderr)
+        print(f"note: {plain_lines(text)}", file=sys.stderr)
     for difference in plan.differences:
-        print(difference)
+        print(plain_lines(str(difference)))
     if plan.differences:
         return terminal.REFUSED
     print(f"no drift: {plan.count} objects are as the files say")

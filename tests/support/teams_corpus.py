@@ -43,7 +43,8 @@ def ordinary() -> list[list[Json]]:
     descriptions: list[Json] = []
 
     @seed(SEED)
-    @settings(max_examples=COUNT, database=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+    @settings(max_examples=COUNT, deadline=None, database=None, phases=[Phase.generate],
+              suppress_health_check=list(HealthCheck))  # fmt: skip
     @given(jobs())
     def collect(job: Json) -> None:
         descriptions.append(job["training_job"])

@@ -10,6 +10,9 @@ import pytest
 from gangplank.cli.terminal import complain, note
 from gangplank.cluster.client import Kube
 from gangplank.cluster.follow import JobWatch, follow
+from gangplank.teams import compare
+from gangplank.teams.drift import Difference
+from gangplank.teams.plan import TeamsPlan
 from gangplank.text import UNSEEN
 from tests.unit.cli.test_jobs import JOBS, run, running
 
@@ -78,6 +81,18 @@ def test_f3_progress_and_the_reasons_of_a_failure(hostile: Api) -> None:
     for place in ("not scheduled: ", "failed first (", "Readiness probe failed: "):
         assert f"{place}{SHOWN}" in said
     assert obeyed(said) == []
+
+
+@pytest.mark.usefixtures("api")
+def test_f3_drift(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    changed = Difference("Queue", "", HOSTILE, f"metadata.labels.{HOSTILE}", "none", HOSTILE)
+    plan = TeamsPlan(differences=(changed,), notes=(HOSTILE,), refused=(HOSTILE,))
+    monkeypatch.setattr(compare, "plan_teams", lambda *_: plan)
+    code, out, err = run(capsys, "drift", "teams")
+    assert code == 1
+    assert out.count(SHOWN) == 2, "its name and its path"
+    assert err == f"note: {SHOWN}\nnote: {SHOWN}\n"
+    assert obeyed(out) == []
 
 
 def test_f3_messages(capsys: pytest.CaptureFixture[str]) -> None:
