@@ -43,7 +43,7 @@ def report(args: argparse.Namespace) -> int:
 
     target = Path(args.output or f"{name}-report.html")
     try:
-        target.write_text(page(name, records, expectation), encoding="utf-8")
+        files.write(target, page(name, records, expectation))
         print(f"report: {target.resolve()}")
         if args.tensorboard:
             from gangplank.proof.report.tensorboard import write_events

@@ -1,7 +1,8 @@
-"""The text of files named by the user, or an error that names the file and the fix."""
+"""The text of files named by the user, or an error that names the file and the fix; and files written whole."""
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from pathlib import Path
 
@@ -21,3 +22,19 @@ def read(name: str, errors: str = "strict", fix: str = JOB_FILE) -> str:
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise Unreadable(str(Problem(name, reason, "a file that can be read", fix))) from None
+
+
+def write(path: Path, text: str) -> None:
+    """Write a file whole or not at all, or into what is no file, such as a pipe; raises OSError."""
+    place = path.resolve()
+    if place.exists() and not place.is_file():
+        place.write_text(text, encoding="utf-8")
+        return
+    draft = place.with_name(f".{place.name}.writing")
+    try:
+        draft.write_text(text, encoding="utf-8")
+        draft.replace(place)
+    except OSError:
+        with contextlib.suppress(OSError):
+            draft.unlink()
+        raise

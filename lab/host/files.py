@@ -36,10 +36,15 @@ class Change:
 def write(path: Path, data: bytes, mode: int) -> None:
     """Write `data` to `path` with exactly `mode`; its folder must exist."""
     draft = path.with_name(f".{path.name}.gangplank")
-    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "wb") as stream:
-        os.fchmod(stream.fileno(), mode)
-        stream.write(data)
-    rename(draft, path)
+    try:
+        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "wb") as stream:
+            os.fchmod(stream.fileno(), mode)
+            stream.write(data)
+        rename(draft, path)
+    except OSError as error:
+        draft.unlink(missing_ok=True)
+        error.filename = error.filename or str(path)  # a full disk has none
+        raise
 
 
 def ensure(files: Iterable[HostFile], *, dry: bool) -> list[Change]:

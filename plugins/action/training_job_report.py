@@ -12,6 +12,7 @@ from ansible_collections.gangplank.gangplank.plugins.plugin_utils.base import Li
 from gangplank.proof.expected import expected
 from gangplank.proof.report import page
 from gangplank.proof.verdict import prove, read_records
+from gangplank.reading.files import write
 
 
 def earlier_pods(file: Path, uid: str) -> dict[str, str]:
@@ -53,7 +54,7 @@ class ActionModule(LibraryAction):
         stale = [path for path, text in texts.items() if not path.is_file() or path.read_text(encoding="utf-8") != text]
         for path in [] if self.dry else stale:
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(texts[path], encoding="utf-8")
+            write(path, texts[path])
         lines = [*verdict.text().splitlines(), f"report: {target}"]
         alone = expectation.world_size == 1 and verdict.alone  # as the job asked: it trained, and proves nothing more
         return {"changed": bool(stale), "passed": verdict.passed or alone, "lines": lines}
