@@ -57,7 +57,7 @@ class Mirror:
             names = [path.removeprefix(f"{self.root}/") for path in paths]
             for name in names:  # all of them first: a key is any text
                 if name.startswith("/") or ".." in name.split("/"):
-                    raise BucketError(f"{self.address} has the key {name!r}, which is no path in a folder. "
+                    raise BucketError(f"{self.address} has the key {name!r}, which is not a path in a folder. "
                                       "Fix: rename the object, or remove it")
             for path, name in zip(paths, names, strict=True):
                 target = self.folder / name

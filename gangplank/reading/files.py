@@ -25,7 +25,7 @@ def read(name: str, errors: str = "strict", fix: str = JOB_FILE) -> str:
 
 
 def write(path: Path, text: str) -> None:
-    """Write a file whole or not at all, or into what is no file, such as a pipe; raises OSError."""
+    """Write a file whole or not at all, or into a pipe or a device as it is; raises OSError."""
     place = path.resolve()
     if place.exists() and not place.is_file():
         place.write_text(text, encoding="utf-8")

@@ -21,7 +21,7 @@ def outcome(root: Root, *words: str) -> tuple[dict[str, Any], list[dict[str, Any
 def test_d12_a_key_outside_the_folder_is_refused_and_nothing_is_written(root: Root, key: str) -> None:
     case, _ = outcome(root, "keys", key)
     assert case["refusal"] == (
-        f"memory://runs has the key {key!r}, which is no path in a folder. Fix: rename the object, or remove it")
+        f"memory://runs has the key {key!r}, which is not a path in a folder. Fix: rename the object, or remove it")
     assert (case["files"], case["absolute"]) == ([], False)
 
 
