@@ -42,6 +42,8 @@ POLL_S = 0.5
 OWNERS = 4  # levels from a pod to its job: a TrainJob has a JobSet, which has Jobs
 NO_LOG = {400, 404}  # answers for a pod without a log: its container has not started, or the pod is gone
 FORBIDDEN, NOT_FOUND = 403, 404
+JSON = "application/json, */*"
+METADATA = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"  # of a list, without spec and status
 CONNECT_S = 5  # to connect
 TIMEOUT_S = 30  # without a byte of an answer
 
@@ -127,11 +129,12 @@ class Kube:
         query: Mapping[str, str] | None = None,
         *,
         repeat: bool = False,
+        accept: str = JSON,
     ) -> bytes:
         """One request; the whole answer. `repeat` allows a write to be sent twice."""
 
         def whole() -> bytes:
-            answer = self._send(method, where, body, query)
+            answer = self._send(method, where, body, query, accept)
             with self._kube_errors():
                 text: bytes = answer.data
             return text
@@ -147,10 +150,12 @@ class Kube:
             return self.patience.ask(request)
         return request()
 
-    def _send(self, method: str, where: str, body: object, query: Mapping[str, str] | None) -> Any:
+    def _send(
+        self, method: str, where: str, body: object, query: Mapping[str, str] | None, accept: str = JSON
+    ) -> Any:
         apply = "fieldManager" in (query or {})  # server-side apply has a writer, a merge patch none
         kinds = {"PATCH": "application/apply-patch+yaml" if apply else "application/merge-patch+json"}
-        headers = {"Accept": "application/json, */*", "Content-Type": kinds.get(method, "application/json")}
+        headers = {"Accept": accept, "Content-Type": kinds.get(method, "application/json")}
         with self._kube_errors():
             return self.api.call_api(
                 where,
@@ -224,17 +229,22 @@ class Kube:
 
     def where(self, manifest: Json) -> str:
         """An object's path, for any kind: the plural comes from discovery."""
-        api_version, kind, meta = manifest["apiVersion"], manifest["kind"], manifest["metadata"]
+        resource, kind, meta = self.resource(manifest), manifest["kind"], manifest["metadata"]
+        if resource["namespaced"] and not meta.get("namespace"):
+            fix = f"set metadata.namespace, which every {kind} needs"
+            raise KubeError(str(Problem(f"{kind} {meta['name']}", "no namespace", "a namespace", fix)))
+        scope = f"namespaces/{meta['namespace']}/" if resource["namespaced"] else ""
+        return f"{group_path(manifest['apiVersion'])}/{scope}{resource['name']}/{meta['name']}"
+
+    def resource(self, manifest: Json) -> Json:
+        """What discovery says of an object's kind."""
+        api_version, kind = manifest["apiVersion"], manifest["kind"]
         group = group_path(api_version)
-        if group not in self.groups:
-            self.groups[group] = self.call("GET", group)["resources"]
-        for resource in self.groups[group]:
+        if group not in self.groups and (found := self.get(group)):
+            self.groups[group] = found["resources"]
+        for resource in self.groups.get(group, []):
             if resource["kind"] == kind and "/" not in resource["name"]:
-                if resource["namespaced"] and not meta.get("namespace"):
-                    fix = f"set metadata.namespace, which every {kind} needs"
-                    raise KubeError(str(Problem(f"{kind} {meta['name']}", "no namespace", "a namespace", fix)))
-                scope = f"namespaces/{meta['namespace']}/" if resource["namespaced"] else ""
-                return f"{group}/{scope}{resource['name']}/{meta['name']}"
+                return resource
         raise unknown_kind(kind, api_version, "check the spelling, or install its CRD")
 
     def apply(self, manifest: Json, *, dry_run: bool = False) -> tuple[Json | None, Json]:

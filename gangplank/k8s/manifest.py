@@ -175,3 +175,10 @@ def manifest(raw: Mapping[str, Any], form: Json, problems: Problems) -> Json:
     if not problems:
         prune(checked["spec"])
     return checked
+
+
+def written(item: Json) -> Json:
+    """An object without its status and without the metadata that the server keeps for itself."""
+    internal = ("managedFields", "resourceVersion", "generation")
+    meta = {key: value for key, value in item["metadata"].items() if key not in internal}
+    return {**{key: value for key, value in item.items() if key != "status"}, "metadata": meta}

@@ -11,6 +11,7 @@ from ansible.module_utils.urls import open_url
 from ansible_collections.gangplank.gangplank.plugins.plugin_utils.cluster import KUBECONFIG, ClusterAction, title
 
 from gangplank.errors import KubeError, Problem
+from gangplank.k8s.manifest import written
 
 if TYPE_CHECKING:
     from gangplank.spec import Json
@@ -86,10 +87,3 @@ def content(name: str) -> bytes:
         fix = "name a folder that holds the files"
         raise KubeError(str(Problem(name, f"no answer ({error})", "a file with objects in YAML", fix))) from None
     return text
-
-
-def written(item: Json) -> Json:
-    """An object without its status and without the metadata that the server keeps for itself."""
-    internal = ("managedFields", "resourceVersion", "generation")
-    meta = {key: value for key, value in item["metadata"].items() if key not in internal}
-    return {**{key: value for key, value in item.items() if key != "status"}, "metadata": meta}

@@ -3,10 +3,12 @@
 DOCUMENTATION = r"""
 ---
 module: helm_released
-short_description: Check whether a Helm release is as asked
+short_description: Check whether a Helm release is as asked, and repair its objects
 description:
-  - Compares the newest revision with the chart's name and versions and with the values, as M(kubernetes.core.helm)
-    does, in a fraction of its time.
+  - Compares the newest revision with the chart's name, versions and content and with the values, in a fraction of the
+    time that M(kubernetes.core.helm) takes, which does not compare the content.
+  - If Helm has nothing to do, every object of the release that is missing or changed is applied again. Helm itself does
+    not look at them.
   - A chart that is not a folder is never as asked, so that Helm itself looks.
 extends_documentation_fragment:
   - gangplank.gangplank.kubeconfig
@@ -22,13 +24,19 @@ options:
     type: str
     required: true
   chart:
-    description: Folder of the chart.
+    description: Folder of the chart; "" only looks at the state of the release.
     type: str
     required: true
   values:
     description: The values.
     type: dict
     default: {}
+  installed:
+    description:
+      - Whether Helm has just installed this chart. Then its content is noted with the revision, and the objects are
+        repaired whatever the chart's source is.
+    type: bool
+    default: false
   timeout_s:
     description: Seconds to wait for a Helm of this machine that is changing the release.
     type: int
@@ -45,8 +53,26 @@ pending:
   description: Secrets of revisions that an interrupted run left.
   type: list
   returned: always
-as_asked:
-  description: Whether the newest revision is deployed from this chart with these values.
+uninstalling:
+  description: Whether an interrupted run has left the release half removed.
   type: bool
+  returned: always
+as_asked:
+  description: Whether the newest revision is deployed from this content of the chart with these values.
+  type: bool
+  returned: always
+again:
+  description:
+    - Whether Helm has to upgrade to a chart of the same name, version and values, because its content is another or the
+      last attempt failed. M(kubernetes.core.helm) sees no reason to.
+  type: bool
+  returned: always
+environment:
+  description: The variables with which the program helm takes the same cluster.
+  type: dict
+  returned: always
+workloads:
+  description: Paths of the Deployments, DaemonSets and StatefulSets that were repaired.
+  type: list
   returned: always
 """

@@ -46,5 +46,10 @@ class ClusterAction(LibraryAction):
     @cached_property
     def kube(self) -> Kube:
         """The cluster; KubeError if its kubeconfig cannot be used."""
+        return Kube(self.kubeconfig, self.environment.get("K8S_AUTH_CONTEXT") or None)
+
+    @property
+    def kubeconfig(self) -> str | None:
+        """The kubeconfig that was chosen; None for the file in the home."""
         default = self.environment.get("K8S_AUTH_KUBECONFIG") or self.environment.get("KUBECONFIG")
-        return Kube(self._task.args.get("kubeconfig") or default, self.environment.get("K8S_AUTH_CONTEXT") or None)
+        return self._task.args.get("kubeconfig") or default or None

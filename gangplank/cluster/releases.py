@@ -1,0 +1,162 @@
+"""Helm's releases, as the API server keeps them: what a revision holds, and whether its objects are still there.
+
+Helm compares nothing with the cluster: a release stays `deployed` when its objects are deleted or changed by hand.
+Missing or changed objects are repaired by server-side apply of what Helm has noted. The same request, as a dry run,
+decides whether an object has changed.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import gzip
+import hashlib
+import json
+import re
+import zlib
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from gangplank.cluster.client import METADATA, group_path
+from gangplank.errors import KubeError, Problem
+from gangplank.k8s.diff import unlike
+from gangplank.k8s.manifest import written
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
+    from gangplank.cluster.client import Kube
+    from gangplank.spec import Json
+
+FACTS = ("name", "version", "appVersion")
+CRD = "CustomResourceDefinition"
+MARK = "gangplank.dev/chart"  # annotation of a revision's Secret: which content of the chart this revision is of
+OWN = {"app.kubernetes.io/managed-by": "Helm"}  # the label that Helm gives to every object
+WRITERS = {"helm", "gangplank"}
+
+
+def unpacked(secret: Json) -> Json | None:
+    """What a revision's Secret holds; None if it has another form than the known one.
+
+    Helm's own base64, in the API's: https://github.com/helm/helm/blob/v3.18.0/pkg/storage/driver/util.go
+    """
+    try:
+        text = base64.b64decode(base64.b64decode(secret["data"]["release"]))
+        release = json.loads(gzip.decompress(text))
+        usable = isinstance(release["chart"]["metadata"], dict) and isinstance(release["manifest"], str)
+    except (KeyError, TypeError, ValueError, EOFError, OSError, zlib.error, binascii.Error, RecursionError):
+        return None
+    return release if usable else None
+
+
+def same_version(release: Json, chart: Path, values: Json) -> bool:
+    """Whether a release has the name and versions of this chart's folder, and these values."""
+    expected, installed = yaml.safe_load((chart / "Chart.yaml").read_text()), release["chart"]["metadata"]
+    same = all(str(expected.get(fact) or "") == str(installed.get(fact) or "") for fact in FACTS)
+    return same and (release.get("config") or {}) == values
+
+
+def digest(chart: Path) -> str:
+    """A hash of every file in a chart's folder, with its name; subcharts too, which a release does not keep."""
+    total = hashlib.sha256()
+    for path in sorted(chart.rglob("*")):
+        if path.is_file():
+            content = hashlib.sha256(path.read_bytes()).hexdigest()
+            total.update(f"{path.relative_to(chart)}\0{content}\n".encode(errors="surrogateescape"))
+    return total.hexdigest()
+
+
+def documents(manifest: str) -> Iterator[tuple[str, str]]:
+    r"""The documents of a manifest, each with its kind; the text is parsed only where it is used.
+
+    >>> [kind for kind, _ in documents("---\nkind: A\n---\n# nothing\n---\nkind: B\n")]
+    ['A', 'B']
+    """
+    for text in re.split(r"^---.*$", manifest, flags=re.MULTILINE):
+        if kind := re.search(r"^kind: *[\"']?(\w+)", text, re.MULTILINE):
+            yield kind.group(1), text
+
+
+class Release:
+    """The objects of one deployed revision."""
+
+    def __init__(self, kube: Kube, name: str, namespace: str, manifest: str) -> None:
+        self.kube, self.name, self.namespace, self.manifest = kube, name, namespace, manifest
+        self.lists: dict[str, dict[str, Json]] = {}  # live objects by the path of their list, then by name
+
+    def repair(self, *, dry_run: bool) -> list[tuple[Json | None, Json]]:
+        """Apply what is missing or changed; the objects before and after, without those that are as noted."""
+        changes = []
+        for definition in self.suspects():
+            place = "/".join(filter(None, (definition["metadata"].get("namespace"), definition["metadata"]["name"])))
+            title = f"{definition['kind']} {place} of the release {self.name}"
+            try:
+                live, applied = self.kube.apply(definition, dry_run=True)
+                before, after = written(live) if live else None, written(applied)
+                if before != after:
+                    changes.append((before, after))
+                    if not dry_run:
+                        self.kube.apply(definition)
+            except KubeError as error:
+                if error.status != 422:  # only an immutable field is refused so
+                    raise KubeError(f"{title}: {error}", error.status) from None
+                fix = "delete it, then run it again"
+                raise KubeError(str(Problem(title, str(error), "what Helm has noted", fix)), 422) from None
+        return changes
+
+    def suspects(self) -> Iterator[Json]:
+        """The objects that are not obviously as noted, each with what Helm adds to it."""
+        for kind, text in documents(self.manifest):
+            if kind == CRD and self.is_untouched(text):
+                continue
+            for definition in map(self.labelled, expanded(yaml.safe_load(text))):
+                live = self.listed(definition).get(definition["metadata"]["name"])
+                if live is None or next(unlike(definition, live), None):
+                    yield definition
+
+    def is_untouched(self, text: str) -> bool:
+        """Whether a CRD exists and nobody but Helm wrote its spec: to parse and compare ten of them takes seconds."""
+        version = re.search(r"^apiVersion: *[\"']?([\w./]+)", text, re.MULTILINE)
+        name = re.search(r"^metadata:\n(?:[ #].*\n|\n)*?  name: *[\"']?([\w.-]+)", text, re.MULTILINE)
+        if not (version and name):
+            return False
+        crds = self.items(f"{group_path(version.group(1))}/customresourcedefinitions", METADATA)
+        if name.group(1) not in crds:
+            return False
+        entries = crds[name.group(1)]["metadata"].get("managedFields", [])
+        others = [entry for entry in entries if entry["manager"] not in WRITERS]
+        return not any("f:spec" in (entry.get("fieldsV1") or {}) for entry in others)
+
+    def labelled(self, definition: Json) -> Json:
+        """A definition with its namespace and what Helm adds."""
+        meta = dict(definition["metadata"])
+        if self.kube.resource(definition)["namespaced"]:
+            meta.setdefault("namespace", self.namespace)
+        release = {"meta.helm.sh/release-name": self.name, "meta.helm.sh/release-namespace": self.namespace}
+        meta["labels"] = {**(meta.get("labels") or {}), **OWN}
+        meta["annotations"] = {**(meta.get("annotations") or {}), **release}
+        return {**definition, "metadata": meta}
+
+    def listed(self, definition: Json) -> dict[str, Json]:
+        """The live objects of a definition's kind and namespace that have Helm's label, by name."""
+        where = self.kube.where(definition).rpartition("/")[0]
+        kind = {"apiVersion": definition["apiVersion"], "kind": definition["kind"]}
+        return {name: {**item, **kind} for name, item in self.items(where).items()}
+
+    def items(self, where: str, accept: str = "") -> dict[str, Json]:
+        """The live objects of a list that have Helm's label, by name; one request for each list."""
+        if where not in self.lists:
+            selector = {"labelSelector": ",".join(f"{key}={value}" for key, value in OWN.items())}
+            more: dict[str, Any] = {"accept": accept} if accept else {}
+            answer = json.loads(self.kube.read("GET", where, query=selector, **more))
+            self.lists[where] = {item["metadata"]["name"]: item for item in answer["items"]}
+        return self.lists[where]
+
+
+def expanded(document: Any) -> Iterable[Json]:
+    """The objects of a document: one, those of a List, or none."""
+    if not isinstance(document, dict):
+        return []
+    return document["items"] if document.get("kind") == "List" else [document]

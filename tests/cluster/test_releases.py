@@ -1,0 +1,165 @@
+"""A release is as asked only if its chart's content is too and its objects are there; the role puts the rest right."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+from tests.cluster.conftest import ROOT, STATE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.cluster.conftest import Lab
+
+NAMESPACE = "release-test"
+CONFIG = """apiVersion: v1
+kind: ConfigMap
+metadata: {name: config}
+data: {word: {{ .Values.word | quote }}, kept: same}
+"""
+WEB = """apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+spec:
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec:
+      terminationGracePeriodSeconds: 0
+      containers: [{name: web, image: "registry.k8s.io/pause:3.10.1"}]
+"""
+
+
+class Site:
+    """A chart, and the role that installs it."""
+
+    def __init__(self, lab: Lab, folder: Path) -> None:
+        self.lab, self.folder, self.chart = lab, folder, folder / "chart"
+        (self.chart / "templates").mkdir(parents=True)
+        (self.chart / "Chart.yaml").write_text("{apiVersion: v2, name: small, version: 1.0.0}\n")
+        self.write(config=CONFIG, web=WEB)
+        self.helm = [f"{lab.parts['bin']['helm']}/helm", f"--kubeconfig={STATE}/admin.kubeconfig",
+                     f"--namespace={NAMESPACE}"]
+
+    def write(self, **templates: str) -> None:
+        """Give the chart these templates; the version stays."""
+        for name, text in templates.items():
+            (self.chart / f"templates/{name}.yaml").write_text(text)
+
+    def play(self, *words: str, tasks: str = "main") -> tuple[bool, str]:
+        """Run the role; whether it reports a change, and what it printed. It fails with what it printed."""
+        values = {"name": "small", "namespace": NAMESPACE, "chart": str(self.chart), "values": {"word": "first"},
+                  "timeout_s": 60}
+        role = {"name": "helm_release", "tasks_from": tasks}
+        variables = {f"helm_release_{name}": value for name, value in values.items()}
+        book = self.folder / "play.yml"
+        book.write_text(yaml.safe_dump([{
+            "hosts": "localhost",
+            "environment": {"K8S_AUTH_KUBECONFIG": f"{STATE}/admin.kubeconfig",
+                            "PATH": f"{self.lab.parts['bin']['helm']}:{os.environ['PATH']}"},
+            "tasks": [{"name": "Do it", "ansible.builtin.include_role": role, "vars": variables}],
+        }]))
+        command = [str(Path(sys.executable).with_name("ansible-playbook")), str(book), *words]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=200)
+        assert "Traceback" not in done.stdout + done.stderr
+        assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]
+        return " changed=0 " not in done.stdout, done.stdout
+
+    def changes(self, *words: str) -> bool:
+        """Whether the role reports a change."""
+        return self.play(*words)[0]
+
+    def get(self, kind: str, name: str) -> Any:
+        """A live object of the test's namespace."""
+        return self.lab.get("--namespace", NAMESPACE, kind, name)
+
+    def revisions(self) -> dict[str, str]:
+        """The status of each revision."""
+        secrets = self.lab.get("--namespace", NAMESPACE, "secrets", "--selector=owner=helm")
+        return {item["metadata"]["name"]: item["metadata"]["labels"]["status"] for item in secrets}
+
+
+@pytest.fixture
+def site(lab: Lab, tmp_path: Path) -> Iterator[Site]:
+    """A site without the release, before and after."""
+    remove = ("delete", "namespace", NAMESPACE, "later", "--ignore-not-found")
+    lab.kubectl(*remove)
+    yield Site(lab, tmp_path)
+    lab.kubectl(*remove)
+
+
+def test_d7_templates_changed_without_another_version_are_installed(site: Site) -> None:
+    assert [site.changes() for _ in range(2)] == [True, False]
+    site.write(config=CONFIG.replace("same", "other"))
+    assert site.changes("--check")
+    assert site.get("configmap", "config")["data"]["kept"] == "same", "check mode changed it"
+    assert [site.changes() for _ in range(2)] == [True, False]
+    assert site.get("configmap", "config")["data"] == {"word": "first", "kept": "other"}
+
+
+def test_d7_objects_that_are_gone_or_changed_are_repaired(site: Site) -> None:
+    assert site.changes()
+    before, kubectl = site.revisions(), ("--namespace", NAMESPACE)
+    site.lab.kubectl(*kubectl, "delete", "deployment", "web")
+    site.lab.kubectl(*kubectl, "patch", "configmap", "config", "--patch", '{"data": {"word": "wrong", "more": "1"}}')
+    assert site.changes("--check", "--diff")
+    assert "NotFound" in site.lab.kubectl(*kubectl, "get", "deployment", "web", check=False), "check mode created it"
+    assert [site.changes() for _ in range(2)] == [True, False]
+    assert site.get("configmap", "config")["data"] == {"word": "first", "kept": "same", "more": "1"}
+    assert site.get("deployment", "web")["status"]["availableReplicas"] == 1, "the role waits for it"
+    site.lab.kubectl(*kubectl, "scale", "deployment", "web", "--replicas=0")
+    assert [site.changes() for _ in range(2)] == [False, False], "the chart names no number"
+    site.lab.kubectl(*kubectl, "delete", "deployment", "web")
+    wrong = WEB.replace("app: web}", "app: another}")
+    site.lab.kubectl("apply", "--namespace", NAMESPACE, "--filename=-", stdin=wrong)
+    with pytest.raises(AssertionError, match=r"Deployment release-test/web of the release small: got .*immutable"):
+        site.play()
+    site.lab.kubectl(*kubectl, "delete", "deployment", "web")
+    assert [site.changes() for _ in range(2)] == [True, False]
+    assert site.revisions() == before, "Helm had nothing to do"
+
+
+def test_d7_a_failed_release_of_the_same_chart_and_values_is_tried_again(site: Site) -> None:
+    site.write(late=CONFIG.replace("name: config", "name: config, namespace: later"))
+    with pytest.raises(AssertionError, match="later"):
+        site.play()
+    assert list(site.revisions().values()) == ["failed"]
+    site.lab.kubectl("create", "namespace", "later")
+    assert [site.changes() for _ in range(2)] == [True, False]
+    assert list(site.revisions().values())[-1] == "deployed"
+
+
+@pytest.mark.parametrize("tasks", ["main", "remove"])
+def test_d7_a_removal_that_was_killed_is_resumed(site: Site, tasks: str) -> None:
+    site.play()
+    hold = ("--namespace", NAMESPACE, "patch", "configmap", "config", "--type=merge", "--patch")
+    site.lab.kubectl(*hold, '{"metadata": {"finalizers": ["example.com/hold"]}}')
+    with subprocess.Popen([*site.helm, "uninstall", "small", "--wait"], stdout=subprocess.DEVNULL) as helm:
+        with contextlib.suppress(AssertionError):
+            site.lab.wait("the removal of the ConfigMap",
+                          lambda: site.get("configmap", "config")["metadata"].get("deletionTimestamp"), 30)
+        helm.send_signal(signal.SIGKILL)
+    assert list(site.revisions().values()) == ["uninstalling"]
+    site.lab.kubectl(*hold, '{"metadata": {"finalizers": null}}')
+    site.play(tasks=tasks)
+    assert list(site.revisions().values()) == (["deployed"] if tasks == "main" else [])
+    assert not site.play(tasks=tasks)[0]
+
+
+def test_d7_a_secret_of_unknown_format_is_no_traceback(site: Site) -> None:
+    site.play()
+    name = next(iter(site.revisions()))
+    for text in ("bm90IGJhc2U2NA==", "", "SDRzSUFBQUFBQUFBLzhzb1V3UUFXdVVwM0FNQUFBQT0="):
+        patch = f'{{"data": {{"release": "{text}"}}}}'
+        site.lab.kubectl("--namespace", NAMESPACE, "patch", "secret", name, "--type=merge", "--patch", patch)
+        with contextlib.suppress(AssertionError):  # Helm may refuse it, in words
+            site.play()

@@ -1,0 +1,143 @@
+"""What a release holds, and which of its objects are not as noted."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+from gangplank.cluster.client import Kube
+from gangplank.cluster.releases import Release, digest, same_version, unpacked
+from gangplank.errors import KubeError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.unit.conftest import Api
+
+CHART = {"name": "dns", "version": "1.0.0", "appVersion": "1.15"}
+VALUES = {"replicas": 1, "image": {"name": "a"}}
+
+
+def packed(text: bytes) -> dict[str, Any]:
+    return {"data": {"release": base64.b64encode(base64.b64encode(text)).decode()}}
+
+
+def release(values: dict[str, Any] | None = VALUES, **chart: str) -> dict[str, Any]:
+    return {"chart": {"metadata": CHART | chart}, "manifest": ""} | ({"config": values} if values else {})
+
+
+@pytest.fixture
+def chart(tmp_path: Path) -> Path:
+    (tmp_path / "Chart.yaml").write_text("name: dns\nversion: 1.0.0\nappVersion: '1.15'\n")
+    (tmp_path / "templates").mkdir()
+    (tmp_path / "templates/dns.yaml").write_text("kind: Service\n")
+    return tmp_path
+
+
+def test_the_same_version_has_the_name_the_versions_and_the_values(chart: Path) -> None:
+    assert same_version(release(), chart, VALUES)
+    assert same_version(release(values=None), chart, {})
+    others = [release(version="1.0.1"), release(appVersion="1.16"), release(name="other"),
+              release(values=VALUES | {"replicas": 2}), release(values=None)]
+    assert not any(same_version(other, chart, VALUES) for other in others)
+
+
+def test_d7_any_changed_added_renamed_or_removed_file_of_the_chart_is_another_content(chart: Path) -> None:
+    template, digests = chart / "templates/dns.yaml", [digest(chart)]
+    assert digest(chart) == digests[0]
+    template.write_text("kind: Secret\n")
+    digests.append(digest(chart))
+    (chart / "charts/sub").mkdir(parents=True)
+    (chart / "charts/sub/values.yaml").write_text("a: 1\n")
+    digests.append(digest(chart))
+    template.rename(chart / "templates/other.yaml")
+    digests.append(digest(chart))
+    (chart / "templates/other.yaml").unlink()
+    assert len({*digests, digest(chart)}) == 5
+
+
+@pytest.mark.parametrize(
+    "secret",
+    [
+        {},
+        {"data": {"release": "not base64"}},
+        {"data": {"release": None}},
+        packed(b""),
+        packed(b"plain"),
+        packed(gzip.compress(b"{}")[:-9]),
+        packed(gzip.compress(b"\xff")),
+        packed(gzip.compress(b"[]")),
+        packed(gzip.compress(b"[" * 100_000)),
+        packed(gzip.compress(b'{"chart": {"metadata": 1}, "manifest": ""}')),
+        packed(gzip.compress(b'{"chart": {"metadata": {}}, "manifest": null}')),
+        {"data": {"release": base64.b64encode(base64.b64encode(b"\x1f\x8b\x08" + b"\0" * 20)).decode()}},
+    ],
+)
+def test_d7_a_secret_of_unknown_format_is_no_traceback(secret: dict[str, Any]) -> None:
+    assert unpacked(secret) is None
+
+
+def test_a_secret_of_helm_is_read() -> None:
+    assert unpacked(packed(gzip.compress(json.dumps(release()).encode()))) == release()
+
+
+RESOURCES = [{"name": "configmaps", "kind": "ConfigMap", "namespaced": True}]
+MAP = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"word": "first"}}
+LABELS = {"app.kubernetes.io/managed-by": "Helm"}
+NOTES = {"meta.helm.sh/release-name": "dns", "meta.helm.sh/release-namespace": "ns"}
+LIVE = {"metadata": {"name": "a", "namespace": "ns", "labels": LABELS, "annotations": NOTES}, "data": {"word": "first"}}
+CRD = {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+       "metadata": {"annotations": {"name": "other"}, "name": "toys.example.com"}, "spec": {"group": "example.com"}}
+CRDS = "/apis/apiextensions.k8s.io/v1"
+
+
+def suspects(api: Api, *objects: dict[str, Any]) -> list[str]:
+    api.groups = {"/api/v1": RESOURCES,
+                  CRDS: [{"name": "customresourcedefinitions", "kind": CRD["kind"], "namespaced": False}]}
+    manifest = "---\n# Source: a\n" + yaml.safe_dump_all(objects)
+    found = Release(Kube(api.kubeconfig), "dns", "ns", manifest).suspects()
+    return [item["metadata"]["name"] for item in found]
+
+
+@pytest.mark.parametrize(
+    ("live", "expected"),
+    [
+        (LIVE, []),
+        (LIVE | {"data": {"word": "first", "more": "x"}}, []),
+        (LIVE | {"data": {"word": "second"}}, ["a"]),
+        (LIVE | {"metadata": {**LIVE["metadata"], "labels": {}}}, ["a"]),
+        ({**LIVE, "metadata": {**LIVE["metadata"], "name": "b"}}, ["a"]),
+    ],
+)
+def test_d7_a_missing_or_changed_object_is_noticed(api: Api, live: dict[str, Any], expected: list[str]) -> None:
+    api.objects[f"/api/v1/namespaces/ns/configmaps/{live['metadata']['name']}"] = live
+    assert suspects(api, MAP) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "manager", "fields", "expected"),
+    [
+        ("toys.example.com", "helm", "f:spec", []),
+        ("toys.example.com", "kube-apiserver", "f:status", []),
+        ("toys.example.com", "kubectl-annotate", "f:metadata", []),
+        ("toys.example.com", "kubectl-edit", "f:spec", ["toys.example.com"]),
+        ("other.example.com", "helm", "f:spec", ["toys.example.com"]),
+    ],
+)
+def test_d7_a_crd_that_another_wrote_is_noticed(
+    api: Api, name: str, manager: str, fields: str, expected: list[str]
+) -> None:
+    meta = {"name": name, "managedFields": [{"manager": manager, "fieldsV1": {fields: {}}}]}
+    api.objects[f"{CRDS}/customresourcedefinitions/{name}"] = {"metadata": meta}
+    assert suspects(api, CRD) == expected
+
+
+def test_d7_a_kind_that_the_cluster_does_not_have_is_named(api: Api) -> None:
+    toy = {"apiVersion": "example.com/v1", "kind": "Toy", "metadata": {"name": "a"}}
+    with pytest.raises(KubeError, match=r"Toy of example.com/v1: got no such kind"):
+        suspects(api, toy)
