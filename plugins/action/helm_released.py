@@ -39,7 +39,8 @@ class ActionModule(ClusterAction):
         revisions = sorted(secrets["items"], key=lambda secret: int(secret["metadata"]["labels"]["version"]))
         statuses = {secret["metadata"]["name"]: secret["metadata"]["labels"]["status"] for secret in revisions}
         pending = [name for name, status in statuses.items() if status.startswith("pending-")]
-        newest = revisions[-1] if revisions else {"metadata": {"labels": {"status": ""}}}
+        complete = [secret for secret in revisions if secret["metadata"]["name"] not in pending]
+        newest = complete[-1] if complete else {"metadata": {"labels": {"status": ""}}}
         status = newest["metadata"]["labels"]["status"]
         release = unpacked(newest) or {}
         folder = chart.is_absolute() and (chart / "Chart.yaml").is_file()
@@ -47,7 +48,8 @@ class ActionModule(ClusterAction):
         same = bool(content) and same_version(release, chart, args["values"])
         if args["installed"] and same and status == "deployed":
             self.mark(newest, content)
-        as_asked = same and status == "deployed" and newest["metadata"].get("annotations", {}).get(MARK) == content
+        marked = newest["metadata"].get("annotations", {}).get(MARK) == content
+        as_asked = same and status == "deployed" and marked and not pending
         repaired = []
         if status == "deployed" and release and (as_asked or args["installed"]):
             repaired = Release(self.kube, name, args["namespace"], release["manifest"]).repair(dry_run=self.dry)

@@ -138,9 +138,23 @@ def test_d7_a_failed_release_of_the_same_chart_and_values_is_tried_again(site: S
     assert list(site.revisions().values())[-1] == "deployed"
 
 
+def test_d7_an_upgrade_of_the_same_version_that_was_killed_is_not_taken_for_complete(site: Site) -> None:
+    assert site.changes()
+    site.write(config=CONFIG.replace("same", "other"), web=WEB.replace("pause:3.10.1", "no-such-image:1"))
+    upgrade = [*site.helm, "upgrade", "small", str(site.chart), "--reset-then-reuse-values", "--wait"]
+    with subprocess.Popen(upgrade, stdout=subprocess.DEVNULL) as helm:
+        site.lab.wait("the upgrade", lambda: "pending-upgrade" in site.revisions().values(), 60)
+        helm.send_signal(signal.SIGKILL)
+    site.write(web=WEB)
+    assert [site.changes() for _ in range(2)] == [True, False]
+    assert site.get("configmap", "config")["data"]["kept"] == "other"
+    assert sorted(site.revisions().values()) == ["deployed", "superseded"]
+
+
 @pytest.mark.parametrize("tasks", ["main", "remove"])
 def test_d7_a_removal_that_was_killed_is_resumed(site: Site, tasks: str) -> None:
-    site.play()
+    site.play()  # a Service of others keeps the namespace, and with it whatever the removal leaves
+    site.lab.kubectl("--namespace", NAMESPACE, "create", "service", "clusterip", "others", "--tcp=80")
     hold = ("--namespace", NAMESPACE, "patch", "configmap", "config", "--type=merge", "--patch")
     site.lab.kubectl(*hold, '{"metadata": {"finalizers": ["example.com/hold"]}}')
     with subprocess.Popen([*site.helm, "uninstall", "small", "--wait"], stdout=subprocess.DEVNULL) as helm:
