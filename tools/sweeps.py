@@ -44,6 +44,12 @@ SWEEPS = {
         "each step of making nodes, of removing them, and of making them after a reboot",
         "tests/lab/test_host_kills.py::test_a_run_after_a_kill_converges",
     ),
+    "playbook-kills": Sweep(
+        "A run after a SIGKILL of a playbook, at any moment of any task, converges",
+        "160 lives of a lab; in each, every playbook is killed at one point",
+        "tests/cluster/test_playbook_kills.py::test_d6_each_playbook_of_a_labs_life_converges",
+        PARTS,
+    ),
     "reproducible": Sweep(
         "Two clean builds give the locked digests",
         "every part that is compiled, with its images; every Debian root",

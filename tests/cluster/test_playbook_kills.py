@@ -1,0 +1,49 @@
+"""D6: a playbook that is killed at the start, in the middle or at the end of a task; the next run puts it right.
+
+`make test` kills the two that install and remove what the site has, at a point each. `make test-full` runs two rounds
+too, and the sweep playbook-kills all of them: see tests/support/playbook_kills.py.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+
+import pytest
+
+from tests.support import playbook_kills
+from tests.support.playbook_kills import Life, Point
+from tests.support.sweeps import sweeping
+
+ROUNDS = 160  # more than the points of any playbook; those of the shorter ones come again
+TRIED = range(ROUNDS if sweeping("playbook-kills") else 2)
+
+
+@pytest.mark.usefixtures("lab")
+def test_d6_site_and_uninstall_killed_at_a_point_converge() -> None:
+    draw = random.Random(playbook_kills.SEED)
+    results = {}
+    for book in ("site", "uninstall"):
+        playbook_kills.completed(book)
+        results[book] = playbook_kills.facts()
+    for book, most in (("site", 40), ("uninstall", 25)):  # of their tasks on the lab
+        point = Point(draw.randint(8, most), "", draw.choice(playbook_kills.MOMENTS), round(draw.uniform(0, 1), 1))
+        assert playbook_kills.play(book, point=point).returncode in (-signal.SIGKILL, 0)
+        playbook_kills.completed(book)
+        assert playbook_kills.differences(results[book], playbook_kills.facts()) == [], f"{book}, killed at {point}"
+        assert playbook_kills.changed(playbook_kills.completed(book)) == 0, f"{book}, killed at {point}"
+
+
+@pytest.fixture(scope="session")
+def life() -> Life:
+    """The undisturbed one."""
+    return playbook_kills.undisturbed()
+
+
+@pytest.mark.parametrize("number", TRIED)
+def test_d6_each_playbook_of_a_labs_life_converges(life: Life, number: int) -> None:
+    rows = playbook_kills.one_round(life, number)
+    print(f"{sum(not row['problems'] for row in rows)} of {len(rows)} kill points converged")
+    assert [row for row in rows if row["problems"]] == [], json.dumps(rows, indent=1)
+    assert len(rows) == len(playbook_kills.BOOKS)

@@ -1,0 +1,207 @@
+"""The playbooks of a lab's life, each killed at a point of a task, run again, and compared with an undisturbed life.
+
+A round is a life: lab, site, teams, train, uninstall, lab-down. In round n each of them is killed at its n-th point,
+in an order drawn from a seed. The next run has to succeed, the lab has to be as in the undisturbed life, and the run
+after that has to report no more changes than there.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from gangplank.cluster.client import Kube
+from gangplank.errors import KubeError
+from tests.cluster.conftest import INVENTORY, ROOT, STATE, snapshot
+
+SEED = 20261122
+CALLBACKS = Path(__file__).with_name("callbacks")
+MOMENTS = ("start", "middle", "end", "alone")
+BOOKS = {
+    "lab": [],
+    "site": [],
+    "teams": [],
+    "train": ["-e", "@jobs/digits.yml"],
+    "uninstall": [],
+    "lab-down": [],
+}
+# What comes and goes by itself, and what a controller names at random.
+FLEETING = {"events", "endpoints", "endpointslices", "leases", "componentstatuses", "controllerrevisions",
+            "replicasets", "pods", "nodes", "csinodes", "numatopologies", "ipaddresses"}
+# Noted by the server, or drawn at random, or a count of what was done before.
+VOLATILE = {"uid", "resourceVersion", "generation", "creationTimestamp", "managedFields", "status", "caBundle",
+            "deployment.kubernetes.io/revision", "nodePort", "clusterIP", "clusterIPs", "volumeName",
+            "nodeAffinity", "volume.kubernetes.io/selected-node", "local.path.provisioner/selected-node"}
+# ConfigMaps with a lab's own certificates or dates.
+OF_THIS_LAB = ("kube-root-ca.crt", "extension-apiserver-authentication", "-legacy-service-account-token-tracking")
+
+
+@dataclass(frozen=True)
+class Point:
+    """Where a playbook is killed."""
+
+    number: int
+    task: str
+    moment: str
+    seconds: float
+
+    def __str__(self) -> str:
+        return f"{self.moment} of task {self.number} ({self.task})"
+
+
+@dataclass
+class Life:
+    """What an undisturbed life was like, by playbook."""
+
+    points: dict[str, list[Point]] = field(default_factory=dict)
+    facts: dict[str, Any] = field(default_factory=dict)
+    changes: dict[str, int] = field(default_factory=dict)  # reported by a second run
+
+
+def play(book: str, point: Point | None = None, notes: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """Run a playbook, killed at a point if there is one."""
+    command = [str(Path(sys.executable).with_name("ansible-playbook")), "-i", str(INVENTORY), f"playbooks/{book}.yml"]
+    more = {"ANSIBLE_CALLBACK_PLUGINS": str(CALLBACKS), "ANSIBLE_CALLBACKS_ENABLED": "kill_point"}
+    if point:
+        more["GANGPLANK_KILL"] = f"{point.number} {point.moment} {point.seconds}"
+    if notes:
+        more["GANGPLANK_KILL_NOTES"] = str(notes)
+    with tempfile.TemporaryFile("w+") as output:  # a worker that goes on holds a pipe open
+        done = subprocess.run([*command, *BOOKS[book], *os.environ.get("GANGPLANK_KILLS_EXTRA", "").split()], cwd=ROOT,
+                              stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, check=False,
+                              timeout=600, env={**os.environ, **more})
+        output.seek(0)
+        return subprocess.CompletedProcess(command, done.returncode, output.read())
+
+
+def changed(output: str) -> int:
+    """How many changes a run reports on all hosts."""
+    return sum(int(number) for number in re.findall(r" changed=(\d+) ", output))
+
+
+def completed(book: str, notes: Path | None = None) -> str:
+    """Run a playbook to success; what it printed."""
+    done = play(book, notes=notes)
+    if done.returncode:
+        raise AssertionError(f"{book} failed: {done.stdout[-3000:]}")
+    return done.stdout
+
+
+def points_of(notes: Path) -> list[Point]:
+    """All points of a playbook's tasks, in an order drawn from the seed."""
+    rows = [json.loads(line) for line in notes.read_text().splitlines()]
+    draw = random.Random(f"{SEED} {len(rows)}")
+    points = [Point(row["number"], row["name"], moment, round(draw.uniform(0.1, 0.9) * row["seconds"], 3))
+              for row in rows for moment in MOMENTS]
+    return draw.sample(points, len(points))
+
+
+def undisturbed() -> Life:
+    """A life without kills; it ends as it began, without a lab."""
+    life = Life()
+    completed("lab-down")
+    with tempfile.TemporaryDirectory() as folder:
+        for book in BOOKS:
+            notes = Path(folder, book)
+            completed(book, notes=notes)
+            life.points[book] = points_of(notes)
+            life.facts[book] = facts()
+            life.changes[book] = changed(completed(book))
+    return life
+
+
+def one_round(life: Life, number: int) -> list[dict[str, Any]]:
+    """The number-th point of each playbook, killed there; for each what was not as in the undisturbed life."""
+    completed("lab-down")
+    rows = []
+    for book in BOOKS:
+        point = life.points[book][number % len(life.points[book])]
+        done = play(book, point=point)
+        killed = done.returncode == -signal.SIGKILL
+        problems = [] if killed else [f"it was not killed: status {done.returncode}: {done.stdout[-1000:]}"]
+        rows.append({"book": book, "point": str(point), "problems": problems})
+        first = play(book)
+        if first.returncode:
+            problems.append(f"the run after it failed: {first.stdout[-2500:]}")
+            if play(book).returncode:
+                problems.append("so did the next")
+                break
+        problems += differences(life.facts[book], facts())[:20]
+        second = play(book)
+        if second.returncode or changed(second.stdout) > life.changes[book]:
+            tasks = re.findall(r"TASK \[(.*?)\][ *]*\n(?:[^T].*\n)*?(?:changed|fatal): ", second.stdout)
+            problems.append(f"the run after that: status {second.returncode}, changed={changed(second.stdout)} {tasks}")
+    return rows
+
+
+def facts() -> dict[str, Any]:
+    """The machine and, if there is one, the cluster, without what differs each time."""
+    machine = {name: sorted({named(line) for line in lines}) for name, lines in snapshot().items()}
+    machine.pop("kubelet")
+    try:
+        cluster = objects(Kube(str(STATE / "admin.kubeconfig"))) if (STATE / "admin.kubeconfig").exists() else {}
+    except KubeError as error:
+        cluster = {"error": str(error)}
+    return {"machine": machine, "cluster": cluster}
+
+
+def named(line: str) -> str:
+    """A line of the machine's facts without what is drawn at random, and without the pods that are on a node."""
+    line = re.sub(r"(/kubepods).*|([0-9a-f]{32,}).*|(\.sock)\.\d+$", r"\1\3", line)
+    line = re.sub(r"link/ether \S+", "link/ether", line)
+    return re.sub(r"^\d+: (veth|cni|gangplank)\S*", r"\1", line)
+
+
+def objects(kube: Kube) -> dict[str, Any]:
+    """Every object of the cluster by its path, without what differs each time."""
+    preferred = [group["preferredVersion"]["groupVersion"] for group in kube.call("GET", "/apis")["groups"]]
+    groups = ["/api/v1", *(f"/apis/{version}" for version in preferred)]
+    found = []
+    for group in groups:
+        for resource in (kube.get(group) or {"resources": []})["resources"]:
+            if "/" in resource["name"] or "list" not in resource["verbs"] or resource["name"] in FLEETING:
+                continue
+            where = f"{group}/{resource['name']}"
+            found += [(where, item) for item in kube.call("GET", where)["items"]]
+    names = {item["metadata"]["uid"]: item["metadata"]["name"] for _, item in found if "uid" in item["metadata"]}
+    uids = re.compile("|".join(map(re.escape, sorted(names, key=len, reverse=True))) or "$^")
+    text_of = functools.partial(uids.sub, lambda match: f"<{names[match.group()][:20]}>")
+    result: dict[str, Any] = {}
+    for where, item in found:
+        meta, name, content = item["metadata"], text_of(item["metadata"]["name"]), stripped(item)
+        if item.get("type") == "helm.sh/release.v1":  # an interrupted attempt has a revision of its own
+            if meta["labels"]["status"] != "deployed":
+                continue
+            name, content = name.rpartition(".")[0], {}
+        elif where.endswith("/secrets") or meta["name"].endswith(OF_THIS_LAB):
+            content = {"keys": sorted(item.get("data") or {})}
+        result[f"{where} {meta.get('namespace', '')}/{name}"] = json.loads(text_of(json.dumps(content)))
+    return result
+
+
+def stripped(value: Any) -> Any:
+    """A value without what is volatile."""
+    if isinstance(value, dict):
+        return {key: stripped(item) for key, item in value.items() if key not in VOLATILE}
+    return [stripped(item) for item in value] if isinstance(value, list) else value
+
+
+def differences(expected: Any, got: Any, path: str = "") -> list[str]:
+    """Where facts differ."""
+    if isinstance(expected, dict) and isinstance(got, dict):
+        names = sorted(expected.keys() | got.keys())
+        return [line for name in names for line in differences(expected.get(name), got.get(name), f"{path}|{name}")]
+    if isinstance(expected, list) and isinstance(got, list) and path.count("|") == 2:  # of the machine
+        return [f"{path}: missing {item}" for item in expected if item not in got] + [
+            f"{path}: in addition {item}" for item in got if item not in expected]
+    return [] if expected == got else [f"{path}: got {str(got)[:300]}, expected {str(expected)[:300]}"]
