@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from pathlib import Path
 
 from gangplank.wait import late, polls
@@ -10,6 +11,7 @@ from lab.errors import LabError
 
 CGROUPS = Path("/sys/fs/cgroup")
 SLICE = "gangplank"
+LENT = "user.gangplank.lent"  # an attribute of v2's gangplank: the controllers that were off before
 CGROUP_S = 5  # how long a cgroup may stay busy after its processes ended
 
 
@@ -20,20 +22,46 @@ def controllers() -> list[Path]:
     return sorted(path for path in CGROUPS.iterdir() if (path / "cgroup.procs").exists() and path.name != "unified")
 
 
+def _words(path: Path) -> set[str]:
+    return set(path.read_text().split()) if path.exists() else set()
+
+
+def _pass_down(parent: Path, folder: Path) -> bool:
+    """Enable every controller of v2 for the cgroups in `parent`; return whether one was off.
+
+    The kubelet refuses a cgroup without one of its controllers (cpu, cpuset, hugetlb, memory, pids) that the machine
+    has, and runc enables all. `folder`, the child that needs them, keeps what was off, for `remove_cgroup`.
+    """
+    switch = parent / "cgroup.subtree_control"
+    off = _words(parent / "cgroup.controllers") - _words(switch)
+    if off:
+        os.setxattr(folder, LENT, " ".join(sorted(off | _lent(folder))).encode())
+    for controller in sorted(off):
+        try:
+            switch.write_text(f"+{controller}")
+        except OSError as error:
+            fix = f"if it is busy, move the processes in {parent}/cgroup.procs to a cgroup of their own"
+            what = f"{switch}: got {error.strerror} for +{controller}, expected it enabled"
+            raise LabError(f"{what}. Fix: {fix}; then run it again") from error
+    return bool(off)
+
+
+def _lent(folder: Path) -> set[str]:
+    """The controllers that were off before this cgroup was made."""
+    with contextlib.suppress(OSError):
+        return set(os.getxattr(folder, LENT).decode().split())
+    return set()
+
+
 def ensure_cgroup(name: str) -> bool:
     """Create <controller>/gangplank/<name> in every hierarchy; return whether anything was missing."""
     changed = False
     for base in controllers():
         for parent, folder in ((base, base / SLICE), (base / SLICE, base / SLICE / name)):
-            if (parent / "cgroup.subtree_control").exists():  # v2 passes controllers down one level at a time
-                have = (parent / "cgroup.controllers").read_text().split()
-                on = (parent / "cgroup.subtree_control").read_text().split()
-                for controller in {"cpu", "cpuset", "io", "memory", "pids"} & set(have) - set(on):
-                    (parent / "cgroup.subtree_control").write_text(f"+{controller}")
-                    changed = True
             if not folder.exists():
                 folder.mkdir()
                 changed = True
+            changed |= _pass_down(parent, folder)
             for setting in ("cpuset.cpus", "cpuset.mems"):  # v1 leaves a new cpuset empty, and no process may join it
                 own = folder / setting
                 if (base / "cgroup.controllers").exists() or not own.exists():
@@ -70,6 +98,7 @@ def remove_cgroup(name: str = "") -> None:
     """Remove gangplank/<name> (all of gangplank without a name) from every hierarchy, leaves first."""
     for base in _hierarchies():
         top = base / SLICE / name if name else base / SLICE
+        lent = set() if name else _lent(top)  # the other nodes keep theirs
         folders = [*sorted((p for p in top.rglob("*") if p.is_dir()), key=lambda p: -len(p.parts)), top]
         for folder in folders:
             busy = ""
@@ -84,3 +113,6 @@ def remove_cgroup(name: str = "") -> None:
             else:
                 fix = "end the processes in its cgroup.procs, then run it again"
                 raise LabError(late(f"cgroup {folder}", busy, "it removed", CGROUP_S, fix))
+        for controller in sorted(lent):
+            with contextlib.suppress(OSError):  # another cgroup uses it by now
+                (top.parent / "cgroup.subtree_control").write_text(f"-{controller}")

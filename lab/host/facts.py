@@ -36,6 +36,11 @@ def _controllers() -> tuple[frozenset[str] | None, int]:
     return None, 1
 
 
+def cgroup_processes() -> int:
+    """The processes in the top of a v2 hierarchy that may have none: a container's, but not the machine's root."""
+    return len(_text(CGROUPS / "cgroup.procs").split()) if (CGROUPS / "cgroup.type").exists() else 0
+
+
 def _features() -> tuple[frozenset[str], frozenset[str]]:
     """The usable features, and those that modprobe would provide."""
     release = platform.release()
@@ -133,6 +138,7 @@ def gather(cache: str, state: str) -> preflight.Host:
         controllers=controllers,
         cgroup_version=version,
         cgroup_writable=writable,
+        cgroup_processes=cgroup_processes() if version == 2 else 0,
         namespaces=frozenset(kind for kind in ("net", "mnt") if Path(f"/proc/self/ns/{kind}").exists()),
         features=features,
         loadable=loadable,

@@ -9,7 +9,10 @@ import ipaddress
 from dataclasses import dataclass
 
 CGROUPS = "/sys/fs/cgroup"
-CONTROLLERS = ("cpu", "cpuset", "memory", "pids")
+CONTROLLERS = ("cpu", "memory", "pids")
+CONTROLLERS_V1 = ("cpuset",)  # with v2 the kubelet uses it only if it exists
+# Moves the processes out of the top of a container's cgroup hierarchy.
+LEAVE_TOP = f"mkdir -p {CGROUPS}/init; xargs -rn1 < {CGROUPS}/cgroup.procs > {CGROUPS}/init/cgroup.procs"
 CAPABILITIES = {"CAP_NET_ADMIN": 12, "CAP_SYS_ADMIN": 21}  # bits, see linux/capability.h
 HOST_LINK = "gangplank0"
 INOTIFY = 64  # instances of inotify that a lab of four nodes takes: 20 for control plane and Volcano, 10 a node
@@ -77,6 +80,7 @@ class Host:
     inotify_free: int
     """How many instances of inotify root can still open, counted up to INOTIFY."""
     lab_exists: bool
+    cgroup_processes: int = 0  # in a v2 hierarchy's top that is not the machine's root
     links: frozenset[str] = frozenset()
     addresses: tuple[tuple[str, str], ...] = ()
     routes: tuple[tuple[str, str], ...] = ()
@@ -107,9 +111,10 @@ def _cgroups(host: Host) -> list[str]:
         fix = f"mount -t cgroup2 none {CGROUPS}"
         return [_line("cgroups", f"nothing at {CGROUPS}", "a cgroup hierarchy", fix)]
     problems = []
-    missing = sorted(set(CONTROLLERS) - host.controllers)
+    needed = {*CONTROLLERS, *(CONTROLLERS_V1 if host.cgroup_version == 1 else ())}
+    missing = sorted(needed - host.controllers)
     if missing:
-        got, expected = f"no controller {', '.join(missing)}", ", ".join(CONTROLLERS)
+        got, expected = f"no controller {', '.join(missing)}", ", ".join(sorted(needed))
         fix = "boot with " + " ".join(f"cgroup_enable={name}" for name in missing)
         if host.cgroup_version == 1:
             mounts = [f"mount -t cgroup -o {name} {name} {CGROUPS}/{name}" for name in missing]
@@ -118,6 +123,9 @@ def _cgroups(host: Host) -> list[str]:
     if not host.cgroup_writable:
         fix = f"mount -o remount,rw {CGROUPS}; in a container, run it privileged"
         problems.append(_line("cgroups", f"{CGROUPS} read-only", "them writable", fix))
+    if host.cgroup_processes:  # a container with a cgroup namespace of its own; the machine's root may have processes
+        got = f"{host.cgroup_processes} processes in {CGROUPS} itself"
+        problems.append(_line("cgroups", got, "none: with them, no cgroup below gets a controller", LEAVE_TOP))
     return problems
 
 

@@ -61,6 +61,7 @@ BAD = [
         ["cgroups v1: got no controller cpuset", "mount -t cgroup -o cpuset cpuset /sys/fs/cgroup/cpuset"],
     ),
     ({"cgroup_writable": False}, ["read-only"]),
+    ({"cgroup_processes": 3}, ["cgroups: got 3 processes in /sys/fs/cgroup itself", "mkdir -p /sys/fs/cgroup/init; "]),
     ({"namespaces": frozenset({"mnt"})}, ["no network namespaces", "CONFIG_NET_NS"]),
     ({"namespaces": frozenset({"net"})}, ["no mount namespaces"]),
     ({"features": GOOD.features - {"veth"}}, ["no veth", "modprobe veth", "CONFIG_VETH"]),
@@ -126,6 +127,11 @@ def test_all_faults_are_reported_together() -> None:
     kinds = {line.split(":")[0] for line in lines}
     assert {"cgroups", "kernel", "programs", "memory of the machine", "network namespaces", "capabilities"} <= kinds
     assert len(lines) >= 9
+
+
+def test_v2_without_cpuset_is_enough() -> None:
+    host = dataclasses.replace(GOOD, controllers=GOOD.controllers - {"cpuset"})
+    assert preflight.find_problems(host, NEEDS) == []
 
 
 def test_a_running_lab_excuses_only_its_own_links() -> None:
