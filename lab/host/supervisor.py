@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 POLL_S = 0.05
 DOWN = ("STOPPED", "EXITED", "FATAL", "BACKOFF")  # BACKOFF: it ended at once, and the pauses before it grow
+BY_ITSELF = (60, 70)  # supervisor.xmlrpc.Faults ALREADY_STARTED and NOT_RUNNING: it was started, or ended, meanwhile
 SYSTEM = "system"  # the cgroup of supervisord and of its programs
 
 
@@ -80,9 +81,13 @@ def apply(socket: Path) -> dict[str, list[str]]:
     revived = []
     for process in server.getAllProcessInfo():
         if process["statename"] in DOWN and process["name"] not in [*added, *changed]:
-            if process["statename"] == "BACKOFF":  # which counts as running
-                server.stopProcess(process["name"])
-            server.startProcess(process["name"], False)
+            try:
+                if process["statename"] == "BACKOFF":  # which counts as running
+                    server.stopProcess(process["name"])
+                server.startProcess(process["name"], False)
+            except xmlrpc.client.Fault as fault:
+                if fault.faultCode not in BY_ITSELF:
+                    raise
             revived.append(process["name"])
     return {"added": added, "changed": changed, "removed": removed, "revived": revived}
 
