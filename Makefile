@@ -110,6 +110,10 @@ test-full: setup ## every scenario and all of tests/, with larger counts; PART=1
 sweep: setup ## NAME=honest PART=1/3: all cases of a test that is sampled elsewhere; the result is to be committed. Without NAME: a list
 	@.venv/bin/python -m tools.sweep "$(NAME)" "$(PART)"
 
+.PHONY: test-vm
+test-vm: setup parts ## the lab on cgroup v2 with systemd, and after power cuts, in a user-mode Linux (an hour; x86_64, gcc, Debian packages)
+	GANGPLANK_VM=1 .venv/bin/pytest tests/vm
+
 .PHONY: bench-lab
 bench-lab: setup parts ## time from nothing to trained, against a bare shell loop
 	.venv/bin/python bench/lab.py
