@@ -33,7 +33,7 @@ KUBECTL = (
     "--kubeconfig /var/lib/gangplank/lab/admin.kubeconfig"
 )
 LEFT = """
-find /sys/fs/cgroup -path '*gangplank*'; grep gangplank /proc/mounts; ip -o link | grep gangplank
+find /sys/fs/cgroup -path '*/gangplank*'; grep -E '(run|lib)/gangplank' /proc/mounts; ip -o link | grep gangplank0
 ls -d /run/gangplank /var/lib/gangplank 2>/dev/null; ps -eo args | grep -E '[k]ube|[e]tcd|[c]ontainerd|[s]upervisord'
 cat /sys/fs/cgroup/cgroup.subtree_control
 """
