@@ -36,13 +36,12 @@ def _pass_down(parent: Path, folder: Path) -> bool:
     off = _words(parent / "cgroup.controllers") - _words(switch)
     if off:
         os.setxattr(folder, LENT, " ".join(sorted(off | _lent(folder))).encode())
-    for controller in sorted(off):
+        words = " ".join(f"+{controller}" for controller in sorted(off))
         try:
-            switch.write_text(f"+{controller}")
+            switch.write_text(words)  # at once: the kernel takes all or none
         except OSError as error:
-            fix = f"if it is busy, move the processes in {parent}/cgroup.procs to a cgroup of their own"
-            what = f"{switch}: got {error.strerror} for +{controller}, expected it enabled"
-            raise LabError(f"{what}. Fix: {fix}; then run it again") from error
+            fix = f"move the processes in {parent}/cgroup.procs to a cgroup of their own, then run it again"
+            raise LabError(f"{switch}: got {error.strerror} for {words}, expected them enabled. Fix: {fix}") from error
     return bool(off)
 
 
