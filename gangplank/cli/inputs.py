@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from gangplank.errors import Problem
-    from gangplank.spec import Json
+    from gangplank.spec import JobSpec, Json
 
 ROOT = Path(__file__).resolve().parents[2]  # of a checkout; jobs name their scripts from there
 
@@ -49,16 +49,17 @@ def read_scripts(job: object, root: Path | None = None) -> dict[str, str]:
 
 
 def gather(
-    names: Sequence[str], backend: str | None, teams: str | None = None
+    names: Sequence[str], backend: str | None, teams: str | None = None, namespace: str | None = None
 ) -> tuple[list[Json], list[tuple[str, Json]], list[str]]:
     """What files hold: everything that would be submitted, the jobs in it by back-end, and the kinds of the rest.
 
-    `teams` is a site's folder of teams: a job that names its team starts from that team's values.
+    `teams` is a site's folder of teams: a job that names its team starts from that team's values, and is refused what
+    that team's file does not grant. So is a raw manifest in a team's namespace; `namespace` is of those without one.
     """
     from gangplank.backends import backend_of
     from gangplank.errors import Problem, SpecError, shown
 
-    submitted = [item for name in names for item in read_objects(name, backend, teams)]
+    submitted = [item for name in names for item in read_objects(name, backend, teams, namespace)]
     for number, item in enumerate(submitted, start=1):
         if not isinstance(item, dict) or not isinstance(item.get("kind"), str):
             problem = Problem(f"document {number}", shown(item), "an object with apiVersion and kind")
@@ -70,8 +71,8 @@ def gather(
     return submitted, jobs, [str(item["kind"]) for name, item in by_backend if not name]
 
 
-def read_objects(name: str, backend: str | None, teams: str | None) -> list[Any]:
-    """What one file submits: raw manifests as they are, unchecked, or the manifests of its jobs."""
+def read_objects(name: str, backend: str | None, teams: str | None, namespace: str | None = None) -> list[Any]:
+    """What one file submits: raw manifests as they are, or the manifests of its jobs."""
     from gangplank.backends import BACKENDS
     from gangplank.errors import Problem, SpecError
     from gangplank.jobs.parse import parse_job
@@ -85,11 +86,19 @@ def read_objects(name: str, backend: str | None, teams: str | None) -> list[Any]
     if any(isinstance(item, dict) and "apiVersion" in item for item in raw):
         for item in raw:
             objects += item.get("items") or [] if is_list(item) else [item]
+        if teams:
+            from gangplank.teams.grants import check_manifests
+            from gangplank.teams.load import load
+
+            complete = [item for item in objects if isinstance(item, dict)]
+            check_manifests(complete, load(teams)[1], name, namespace or "")
         return objects
     for document in documents(text, name, strict=True):
         job = with_backend(document, backend) if backend and isinstance(document, dict) else document
         job = from_team(job, teams, name) if teams else job
         spec = parse_job(job, name, read_scripts(job, ROOT))
+        if teams:
+            granted(spec, teams, name)
         objects += BACKENDS[spec.backend].manifests(spec)
     return objects
 
@@ -112,3 +121,11 @@ def from_team(job: object, folder: str, source: str) -> Any:
     from gangplank.teams.load import load
 
     return with_team(job, load(folder)[1], source)
+
+
+def granted(spec: JobSpec, folder: str, source: str) -> None:
+    """Refuse a job that asks for what its team's file in a folder of teams does not grant."""
+    from gangplank.teams.grants import check_job
+    from gangplank.teams.load import load
+
+    check_job(spec, load(folder)[1], source)

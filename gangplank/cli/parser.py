@@ -24,7 +24,10 @@ TEAM_EXAMPLES = """examples:
   gangplank drift inventories/example/teams           what was changed by hand; playbooks/teams.yml restores it
 
 """
-TEAMS_HELP = "a site's folder of teams: a job that names its team starts from that team's job_defaults"
+TEAMS_HELP = (
+    "a site's folder of teams: a job that names its team starts from that team's job_defaults, and is refused what the"
+    " team's file does not grant"
+)
 ON_CLUSTER = {
     "submit": "submit jobs to the cluster",
     "status": "show where a job and its pods stand, or list the jobs",

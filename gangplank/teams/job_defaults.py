@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from gangplank.backends import BACKENDS
 from gangplank.errors import Problem, SpecError, shown
 from gangplank.spec import Resources
 
@@ -28,7 +29,8 @@ def with_team(job: object, teams: Sequence[TeamSpec], source: str = "job") -> An
         some = ", ".join(team.name for team in teams) or "none yet"
         raise SpecError([Problem("team", shown(inner["team"]), f"a team with a file ({some})")], source)
     defaults: dict[str, Any] = {"namespace": team.namespace, **team.job_defaults}
-    if len(team.leaves) == 1:
+    backend = BACKENDS.get(str(inner.get("backend", defaults.get("backend", ""))))
+    if len(team.leaves) == 1 and not (backend and "queue" in backend.refuses):
         defaults.setdefault("queue", team.leaves[0])
     complete = with_limits(merge(defaults, inner), team)
     return {**job, "training_job": complete} if isinstance(job, Mapping) and "training_job" in job else complete

@@ -34,6 +34,29 @@ def test_a_job_takes_its_team_s_values_where_a_folder_of_teams_is_given(
     assert 'team: got "visoin", expected a team with a file (speech, vision)' in capsys.readouterr().err
 
 
+def test_a7_what_the_team_s_file_does_not_grant_is_refused_offline_with_file_key_and_fix(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    job, teams = tmp_path / "job.yml", str(ROOT / "inventories/lab/teams")
+    job.write_text("training_job: {name: j, team: vision, script: /a.py, node_selector: {team: a}, secrets: [key]}\n")
+    for command in (["expand"], ["submit", "--kubeconfig", "/nowhere"]):
+        assert main([*command, str(job), "--teams", teams]) == terminal.REFUSED
+        error = capsys.readouterr().err
+        assert f"{job}: 2 problems" in error
+        assert 'training_job.node_selector.team: got "team=a", expected a label of nodes that the file of team' in error
+        assert f"Fix: leave it out, or have secrets of {teams}/vision.yml grant it" in error
+    raw = tmp_path / "raw.yml"
+    raw.write_text(
+        "apiVersion: batch.volcano.sh/v1alpha1\nkind: Job\nmetadata: {name: j, namespace: vision}\n"
+        "spec: {queue: speech, tasks: [{name: a, replicas: 1, template: {spec: {schedulerName: volcano,"
+        " runtimeClassName: nvidia, containers: [{name: c, image: gangplank.dev/trainer:0.1.0}]}}}]}\n"
+    )
+    assert main(["expand", str(raw), "--teams", teams]) == terminal.REFUSED
+    error = capsys.readouterr().err
+    assert 'spec.queue: got "speech"' in error
+    assert 'spec.tasks[0].template.spec.runtimeClassName: got "nvidia"' in error
+
+
 def test_a_folder_that_is_not_there_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["expand", str(ROOT / "jobs/digits.yml"), "--teams", "nowhere"]) == Unreadable.exit_code
     assert "nowhere: got no such folder, expected a site's folder of teams" in capsys.readouterr().err
