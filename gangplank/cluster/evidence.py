@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from gangplank.backends.pod_template import CONTAINER_SECURITY, GPU_TOLERATION, MANAGED_BY, POD_SECURITY, TEAM_LABEL
+from gangplank.backends.pod_template import CONTAINER_SECURITY, MANAGED_BY, POD_SECURITY, TEAM_LABEL
 from gangplank.backends.queueing import QUEUE_SYSTEM
 from gangplank.cluster.client import NO_LOG, path
 from gangplank.cluster.progress import nodes_by_uid, phase
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 READER_S = 120  # for the reading pod: its image is on the node already
 POLL_S = 0.2
+READER_LIMITS = {"cpu": "100m", "memory": "64Mi"}
 CLAIM = "persistentVolumeClaim"
 
 
@@ -113,7 +114,8 @@ def reader(manifest: Json, suffix: str = "") -> Json | None:
         "image": pod["containers"][0]["image"],
         "imagePullPolicy": pod["containers"][0].get("imagePullPolicy", "IfNotPresent"),
         "command": ["cat", f"{folder.rstrip('/')}/{expected.EVIDENCE}"],
-        "resources": {"requests": {"cpu": "10m", "memory": "16Mi"}},
+        "env": [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"}],  # no GPU, whatever the image asks for
+        "resources": {"requests": {"cpu": "10m", "memory": "16Mi"}, "limits": dict(READER_LIMITS)},
         "securityContext": CONTAINER_SECURITY,
         "volumeMounts": mounts,
     }
@@ -123,7 +125,7 @@ def reader(manifest: Json, suffix: str = "") -> Json | None:
         same["schedulerName"] = QUEUE_SYSTEM.scheduler
     tolerations: list[Json] = [{"operator": "Exists"}]  # it must run where the claim is, whatever taints that node has
     if queue != QUEUE_SYSTEM.default or TEAM_LABEL in meta.get("labels", {}):  # a team tolerates what its file grants
-        tolerations = [item for item in pod.get("tolerations", []) if item != GPU_TOLERATION]
+        tolerations = pod.get("tolerations", [])
     spec = {
         "restartPolicy": "Never",
         "automountServiceAccountToken": False,

@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from gangplank.backends import BACKENDS
+from gangplank.backends.pod_template import GPU_TOLERATION
 from gangplank.cli import main
 from gangplank.cluster import evidence
 from gangplank.jobs.parse import parse_job
@@ -256,14 +257,19 @@ def test_the_reading_pod_sees_the_claim_alone_and_only_to_read() -> None:
 
 @pytest.mark.parametrize("backend", ["volcano", "pytorchjob"])
 def test_the_reading_pod_of_a_team_s_job_goes_to_the_team_s_queue(backend: str) -> None:
-    def reader(team: str) -> Json:
-        pod = evidence.reader(BACKENDS[backend].manifests(parse_job({**JOB, "team": team, "backend": backend}))[-1])
+    def reader(team: str, **more: Json) -> Json:
+        job = {**JOB, "team": team, "backend": backend, **more}
+        pod = evidence.reader(BACKENDS[backend].manifests(parse_job(job))[-1])
         assert pod is not None
         return pod
 
     assert reader("vision")["metadata"]["annotations"] == {"scheduling.volcano.sh/queue-name": "vision"}
     assert reader("vision")["spec"]["schedulerName"] == "volcano"
     assert reader("vision")["spec"]["tolerations"] == [], "A7: a team tolerates what its file grants"
+    on_gpus = reader("vision", resources={"gpus": 1})["spec"]
+    assert on_gpus["tolerations"] == [GPU_TOLERATION], "A7: the claim may be on a GPU node"
+    assert on_gpus["containers"][0]["env"] == [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"}], "A6"
+    assert on_gpus["containers"][0]["resources"]["limits"] == evidence.READER_LIMITS
     assert "annotations" not in reader("")["metadata"]
     assert "schedulerName" not in reader("")["spec"]
     assert reader("")["spec"]["tolerations"] == [{"operator": "Exists"}]
