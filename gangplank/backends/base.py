@@ -85,6 +85,7 @@ class Path:
     variables: str = "[]"  # CEL: a list of text: names of environment variables that pods take from the object
     targets: str = "[]"  # CEL: a list of text: API version and kind of what a command is for
     exposures: str = "[]"  # CEL: a list of text: how a Service is reached, as field: value
+    probe: Mapping[str, Any] = field(default_factory=dict)  # an object that the API server takes: what asks the policy
 
 
 class ApiKind(NamedTuple):

@@ -61,12 +61,19 @@ VOLCANO = QueueSystem(
             ("podgroups",),
             queues="[object.spec.?queue.orValue('')]",
             priorities="[object.spec.?priorityClassName.orValue('')]",
+            probe={"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "PodGroup", "spec": {"minMember": 1}},
         ),
         Path(  # the controller of its queues takes a Command from any namespace
             "commands",
             "bus.volcano.sh",
             ("commands",),
             targets="[object.?target.?apiVersion.orValue('') + ' ' + object.?target.?kind.orValue('')]",
+            probe={
+                "apiVersion": "bus.volcano.sh/v1alpha1",
+                "kind": "Command",
+                "action": "AbortJob",
+                "target": {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "name": "probe", "uid": ""},
+            },
         ),
     ),
 )

@@ -227,6 +227,13 @@ class Kube:
                 raise
         return "created"
 
+    def collection(self, manifest: Json) -> str:
+        """Where objects of its kind are, asking the cluster only about a kind that is not ours."""
+        api_version, kind = manifest["apiVersion"], manifest["kind"]
+        if backend_of(manifest) or (api_version, kind) in PLURALS:
+            return path(api_version, kind, manifest["metadata"]["namespace"])
+        return self.where(manifest).rpartition("/")[0]
+
     def where(self, manifest: Json) -> str:
         """An object's path, for any kind: the plural comes from discovery."""
         resource, kind, meta = self.resource(manifest), manifest["kind"], manifest["metadata"]
@@ -240,11 +247,12 @@ class Kube:
         """What discovery says of an object's kind."""
         api_version, kind = manifest["apiVersion"], manifest["kind"]
         group = group_path(api_version)
-        if group not in self.groups and (found := self.get(group)):
-            self.groups[group] = found["resources"]
+        if group not in self.groups and (answer := self.get(group)):
+            self.groups[group] = answer["resources"]
         for resource in self.groups.get(group, []):
             if resource["kind"] == kind and "/" not in resource["name"]:
                 return resource
+        self.groups.pop(group, None)  # the kind may come later
         raise unknown_kind(kind, api_version, "check the spelling, or install its CRD")
 
     def apply(self, manifest: Json, *, dry_run: bool = False) -> tuple[Json | None, Json]:
@@ -286,7 +294,8 @@ class Kube:
     def _answer(self, manifest: Json) -> str:
         """Why the cluster refuses an object, "" if it accepts it; one that already exists was accepted before."""
         try:
-            self.create(manifest, dry_run=True)
+            place = self.collection(manifest)
+            self.call("POST", place, manifest, {"dryRun": "All", "fieldManager": WRITER})
         except KubeError as error:
             return "" if error.status == 409 else str(error)
         return ""

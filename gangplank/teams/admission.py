@@ -12,38 +12,92 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gangplank.backends import BACKENDS
-from gangplank.backends.admission import of_pod, of_template
+from gangplank.backends.admission import PROBE_POD, of_pod, of_template
 from gangplank.backends.base import Path
 from gangplank.backends.pod_template import TEAM_LABEL
 from gangplank.backends.queueing import QUEUE_SYSTEM
 from gangplank.teams import metadata as labels
-from gangplank.teams.conditions import MARKABLE, NAMESPACE
+from gangplank.teams.conditions import MARKABLE, MOST_GRACE_S, NAMESPACE, PODS
 from gangplank.teams.metadata import metadata
 from gangplank.teams.rules import RULES
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from gangplank.spec import Json
 
 API = "admissionregistration.k8s.io/v1"
+DELETIONS = "deletions"
 
 
 def of_service(*fields: str) -> str:
-    """How a Service is reached: its type, and every address in these fields and in externalIPs."""
+    """How a Service is reached: its type, and every address in these fields, in externalIPs and in clusterIP.
+
+    A free address may be one that others still use, such as the name server's while that is installed again. The API
+    server has filled in an address where none was asked for: nobody owns that field.
+    """
     texts = "".join(
         f" + [object.spec.?{name}.orValue('')].filter(v, v != '').map(v, '{name}: ' + v)" for name in fields
     )
     addresses = "object.spec.?externalIPs.orValue([]).map(v, 'externalIPs: ' + v)"
+    chosen = " || ".join(f"m.?fieldsV1[?'f:spec'][?'f:{name}'].hasValue()" for name in ("clusterIP", "clusterIPs"))
+    own = f"oldObject == null && object.metadata.?managedFields.orValue([]).exists(m, {chosen})"
+    texts += f" + ({own} ? [object.spec.?clusterIP.orValue('')] : [])"
+    texts += ".filter(v, !(v in ['', 'None'])).map(v, 'clusterIP: ' + v)"
     return f"['type: ' + object.spec.?type.orValue('ClusterIP')] + {addresses}{texts}"
 
 
 # Kinds that neither a back-end nor the queue system brings.
 OWN = (
-    Path("pods", "", ("pods", "pods/ephemeralcontainers"), queues=of_pod("object"), templates="[object]"),
-    of_template("workloads", "apps", "deployments", "replicasets", "statefulsets", "daemonsets"),
+    Path(
+        "pods",
+        "",
+        ("pods", "pods/ephemeralcontainers"),
+        queues=of_pod("object"),
+        templates="[object]",
+        probe={"apiVersion": "v1", "kind": "Pod", "spec": PROBE_POD},
+    ),
+    of_template(
+        "workloads",
+        "apps",
+        "deployments",
+        "replicasets",
+        "statefulsets",
+        "daemonsets",
+        probe={
+            "apiVersion": "apps/v1",
+            "kind": "Deployment",
+            "spec": {
+                "selector": {"matchLabels": {"app": "probe"}},
+                "template": {
+                    "metadata": {"labels": {"app": "probe"}},
+                    "spec": {**PROBE_POD, "restartPolicy": "Always"},
+                },
+            },
+        },
+    ),
     # kube-proxy intercepts what is sent to such an address, on every node, the API server's included
-    Path("services", "", ("services",), exposures=of_service("externalName", "loadBalancerIP")),
-    Path("configmaps", "", ("configmaps",), variables="object.?data.orValue({}).map(k, k)"),
-    Path("secrets", "", ("secrets",), variables="object.?data.orValue({}).map(k, k)"),  # it has stringData by then
+    Path(
+        "services",
+        "",
+        ("services",),
+        exposures=of_service("externalName", "loadBalancerIP"),
+        probe={"apiVersion": "v1", "kind": "Service", "spec": {"clusterIP": "None"}},
+    ),
+    Path(
+        "configmaps",
+        "",
+        ("configmaps",),
+        variables="object.?data.orValue({}).map(k, k)",
+        probe={"apiVersion": "v1", "kind": "ConfigMap"},
+    ),
+    Path(
+        "secrets",
+        "",
+        ("secrets",),
+        variables="object.?data.orValue({}).map(k, k)",  # it has stringData by then
+        probe={"apiVersion": "v1", "kind": "Secret"},
+    ),
 )
 
 
@@ -85,6 +139,25 @@ def variables(path: Path) -> list[Json]:
     return [{"name": name, "expression": text} for name, text in expressions.items()]
 
 
+PROBE = "gangplank-probe"
+
+
+def probe(path: Path, namespace: str) -> Json:
+    """An object that the policy of a kind refuses to everybody, as soon as the API server enforces it."""
+    meta = {"name": PROBE, "namespace": namespace, "annotations": {QUEUE_SYSTEM.marks[0]: "false"}}
+    return {**path.probe, "metadata": meta}
+
+
+def probes(namespaces: Sequence[str], served: Callable[[Json], bool]) -> list[Json]:
+    """What asks every policy whose kind is served in the first namespace, and one of them in each of the others.
+
+    A policy is bound to all namespaces at once, and each namespace is known to all policies at once.
+    """
+    first = [probe(path, namespace) for path in paths() for namespace in namespaces[:1]]
+    others = [probe(path, namespace) for path in paths() for namespace in namespaces[1:] if path.name == PODS]
+    return [*filter(served, first), *others]
+
+
 # The API server's defaults, written out, so that an object read back equals what was written.
 EVERYTHING: Json = {"matchPolicy": "Equivalent", "namespaceSelector": {}, "objectSelector": {}}
 
@@ -112,13 +185,46 @@ def policy(path: Path) -> Json:
         "variables": variables(path),
         "validations": validations,
     }
-    meta = metadata(f"gangplank-team-{path.name}")
+    meta = metadata(policy_name(path.name))
     return {"apiVersion": API, "kind": "ValidatingAdmissionPolicy", "metadata": meta, "spec": body}
 
 
-def binding(path: Path) -> Json:
+def deletions() -> Json:
+    """The policy that judges how a pod is deleted: one that is ending slowly is not evicted again, and holds its place.
+
+    https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#pod-termination
+    """
+    seconds = "request.?options.?gracePeriodSeconds.orValue(0)"
+    trusted = "authorizer.group('').resource('pods').check('delete').allowed()"
+    start = f"'team ' + {NAMESPACE}.labels['{TEAM_LABEL}'] + ': grace period \"' + string({seconds}) + "
+    known = f"({MOST_GRACE_S} or less)"
+    validation = {
+        "expression": f"{seconds} <= {MOST_GRACE_S} || {trusted}",
+        "messageExpression": f"{start}'\" is not one of its gracePeriods {known}; give the deletion less'",
+        "reason": "Forbidden",
+    }
+    judged = {"apiGroups": [""], "apiVersions": ["*"], "operations": ["DELETE"], "resources": ["pods"], "scope": "*"}
+    body = {
+        "failurePolicy": "Fail",
+        "matchConstraints": {**EVERYTHING, "resourceRules": [judged]},
+        "validations": [validation],
+    }
+    meta = metadata(policy_name(DELETIONS))
+    return {"apiVersion": API, "kind": "ValidatingAdmissionPolicy", "metadata": meta, "spec": body}
+
+
+def policy_name(name: str) -> str:
+    """The name of a policy, and of its binding.
+
+    >>> policy_name("pods")
+    'gangplank-team-pods'
+    """
+    return f"gangplank-team-{name}"
+
+
+def binding(path_name: str) -> Json:
     """The binding of a policy to the namespaces of all teams."""
-    name = f"gangplank-team-{path.name}"
+    name = policy_name(path_name)
     body = {
         "policyName": name,
         "validationActions": ["Deny"],
@@ -129,4 +235,5 @@ def binding(path: Path) -> Json:
 
 def policies() -> list[Json]:
     """Every policy with its binding."""
-    return [make(path) for path in paths() for make in (policy, binding)]
+    judged = [(path.name, policy(path)) for path in paths()]
+    return [item for name, body in [*judged, (DELETIONS, deletions())] for item in (body, binding(name))]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from gangplank.teams import namespaces as namespaces_of_teams
 from gangplank.teams import read_cluster as cluster
+from gangplank.teams.admission import probes
 from gangplank.teams.idle_fields import idle_fields
 from gangplank.teams.load import load
 from gangplank.teams.metadata import team_of
@@ -52,5 +53,6 @@ def plan_teams(kube: Kube, folder: str, remove: Sequence[str] = (), remove_claim
         remove=(*leaving.remove, *todo.remove),
         refused=(*todo.refused, *leaving.refused, *busy, *held),
         notes=(*todo.notes, *leaving.notes, *idle_fields(teams, site, cluster.scheduler_configuration(kube))),
+        probes=tuple(probes(todo.probe, cluster.served(kube))),
         count=len(desired),
     )

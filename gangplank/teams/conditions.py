@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from gangplank.backends.pod_template import GPU_TOLERATION, JOB_LABEL, ROLE_LABEL, TEAM_LABEL
 from gangplank.backends.queueing import QUEUE_SYSTEM
+from gangplank.cluster.evidence import READER_LIMITS
 from gangplank.teams.census import load
 
 if TYPE_CHECKING:
@@ -140,6 +141,14 @@ ASKS_FOR_GPUS = (
     "c.?resources.?limits.orValue({}).exists(r, r.startsWith('nvidia.com/')"
     " && quantity(string(c.resources.limits[r])).isGreaterThan(quantity('0')))"
 )
+# The pod that reads a job's evidence from its claim runs where the claim is, GPU nodes included. Such a pod is small,
+# and tells NVIDIA's runtime to give it no GPU, whatever its image asks for.
+WITHOUT_GPUS = "e.?name.orValue('') == 'NVIDIA_VISIBLE_DEVICES' && e.?value.orValue('') == 'void'"
+READS = f"({CONTAINERS}).all(c, c.?env.orValue([]).exists(e, {WITHOUT_GPUS})" + "".join(
+    f" && c.?resources.?limits[?'{name}'].hasValue()"
+    f" && !quantity(string(c.resources.limits['{name}'])).isGreaterThan(quantity('{most}'))"
+    for name, most in READER_LIMITS.items()
+) + ")"
 UNREACHABLE = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")  # DefaultTolerationSeconds adds both
 
 
@@ -152,12 +161,15 @@ def tolerations(path: Path) -> str:
         f"{operator} in ['', 'Equal'] && {key} + '=' + {value} in variables.tolerations",
         f"{key} in {quoted(*UNREACHABLE)} && {effect} == 'NoExecute'",
         # of parts of pods nobody knows yet what they ask for, but their pods are judged again
-        f"{key} == '{GPU_TOLERATION['key']}'" + ("" if path.patches != "[]" else f" && {gpus}"),
+        f"{key} == '{GPU_TOLERATION['key']}'" + ("" if path.patches != "[]" else f" && ({gpus} || {READS})"),
     )
     unknown = " && ".join(f"!({text})" for text in known)
     text = f"({key} == '' ? '*' : {key}) + ({value} == '' ? '' : '=' + {value})"
     return each("pods", f"o.?spec.?tolerations.orValue([]).filter(x, {unknown}).map(x, {text})")
 
+
+MOST_GRACE_S = 30  # Kubernetes' own default
+PROBES = ("liveness", "readiness", "startup")
 
 # Labels that say what a node is, not whose
 NODE_LABELS = (
@@ -167,6 +179,14 @@ NODE_LABELS = (
     "topology.kubernetes.io/region",
     "topology.kubernetes.io/zone",
 )
+
+
+def grace_periods(_: Path) -> str:
+    """Seconds that a pod wants beyond what it may have before it is killed: until then nobody else has its place."""
+    seconds = f"x > {MOST_GRACE_S}).map(x, string(x))"
+    own = f"[o.?spec.?terminationGracePeriodSeconds.orValue(0)].filter(x, {seconds}"
+    probes = ", ".join(f"c.?{part}Probe.?terminationGracePeriodSeconds.orValue(0)" for part in PROBES)
+    return each("pods", f"({own} + {first(f'({CONTAINERS}).map(c, [{probes}].filter(x, {seconds})')})")
 
 
 def node_labels(_: Path) -> str:
@@ -196,7 +216,8 @@ GPU_VARIABLES = (
 def environment(path: Path) -> str:
     """Variables by which NVIDIA's runtime gives a container GPUs, also hidden behind a prefix or in a ConfigMap."""
     usual = f"n in {quoted(*GPU_VARIABLES)} && {ASKS_FOR_GPUS}"
-    names = f"c.?env.orValue([]).map(e, e.?name.orValue('')).filter(n, n.startsWith('NVIDIA_') && !({usual}))"
+    names = f"c.?env.orValue([]).filter(e, !({WITHOUT_GPUS})).map(e, e.?name.orValue(''))"
+    names += f".filter(n, n.startsWith('NVIDIA_') && !({usual}))"
     hidden = "p != '' && (p.startsWith('NVIDIA_') || 'NVIDIA_'.startsWith(p))"
     prefixes = f"c.?envFrom.orValue([]).map(e, e.?prefix.orValue('')).filter(p, {hidden})"
     in_containers = first(f"({CONTAINERS}).map(c, {names} + {prefixes})")

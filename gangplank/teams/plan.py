@@ -48,6 +48,7 @@ class TeamsPlan(Plan):
     lower: tuple[Json, ...] = ()  # queues that are lowered first, so that the cluster never promises more than it has
     new: frozenset[Identity] = frozenset()  # objects that do not exist yet
     probe: tuple[str, ...] = ()  # namespaces in which the admission must refuse a job before new members get access
+    probes: tuple[Json, ...] = ()  # the objects that it must refuse there
     count: int = 0  # of objects that the files describe
 
     @property

@@ -156,6 +156,13 @@ RULES = (
         "leave it out, or have the team file grant it under runtime_classes",
     ),
     Rule(
+        "grace period",
+        "gracePeriods",
+        cel.grace_periods,
+        f"['{cel.MOST_GRACE_S} or less']",
+        f"set {cel.MOST_GRACE_S} s or less: a pod that is displaced keeps its place until it ends",
+    ),
+    Rule(
         "environment variable",
         "variables",
         cel.environment,

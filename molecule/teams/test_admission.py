@@ -7,6 +7,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
+from gangplank.backends import BACKENDS
+from gangplank.backends.pod_template import GPU_TOLERATION
+from gangplank.cluster.evidence import reader
+from gangplank.jobs.parse import parse_job
 from tests.support.teams_live import ROOT, answer, gangplank, pod
 from tests.support.teams_ways import (
     BATCH,
@@ -59,7 +63,7 @@ def test_a_pod_group_does_not_move_to_another_queue(kube: Kube) -> None:
         kube.call("DELETE", f"{place}/probe")
 
 
-def test_a_member_commands_jobs_of_the_team_but_cannot_close_a_queue(
+def test_a1_a_member_commands_jobs_of_the_team_but_cannot_close_a_queue(
     kube: Kube, as_member: Callable[[str, str], Kube]
 ) -> None:
     bob = as_member("vision", "bob")
@@ -71,7 +75,7 @@ def test_a_member_commands_jobs_of_the_team_but_cannot_close_a_queue(
     assert answer(bob, "POST", COMMANDS, command(BATCH, "Job", "digits", "AbortJob"), dryRun="All") == ""
 
 
-def test_a_member_s_service_takes_only_its_own_address(as_member: Callable[[str, str], Kube]) -> None:
+def test_a2_a_member_s_service_takes_only_its_own_address(as_member: Callable[[str, str], Kube]) -> None:
     bob, place = as_member("vision", "bob"), f"{SERVICES}/probe"
     assert answer(bob, "POST", SERVICES, service()) == ""
     try:
@@ -87,7 +91,7 @@ def test_a_member_s_service_takes_only_its_own_address(as_member: Callable[[str,
     assert answer(bob, "POST", SERVICES, service(clusterIP="None"), dryRun="All") == "", "as Volcano makes one"
 
 
-def test_a_member_s_pod_mounts_only_image_volumes_of_the_team(as_member: Callable[[str, str], Kube]) -> None:
+def test_a5_a_member_s_pod_mounts_only_image_volumes_of_the_team(as_member: Callable[[str, str], Kube]) -> None:
     bob, manifest = as_member("vision", "bob"), pod("probe", "vision", "vision")
     for image, refused in ((VOLUME["image"]["reference"], True), ("gangplank.dev/data:1", False)):
         manifest["spec"]["volumes"] = [{"name": "x", "image": {"reference": image}}]
@@ -95,7 +99,7 @@ def test_a_member_s_pod_mounts_only_image_volumes_of_the_team(as_member: Callabl
         assert f'image "{image}" is not one of its images' in reply if refused else not reply
 
 
-def test_a_job_cannot_be_marked_later_to_keep_what_it_borrowed(as_member: Callable[[str, str], Kube]) -> None:
+def test_a4_a_job_cannot_be_marked_later_to_keep_what_it_borrowed(as_member: Callable[[str, str], Kube]) -> None:
     bob, where = as_member("vision", "bob"), WHERE["JobTemplate"]
     manifest = next(build for name, _, build, _ in WAYS if name == "JobTemplate")("vision")
     assert answer(bob, "POST", where, manifest) == ""
@@ -106,6 +110,36 @@ def test_a_job_cannot_be_marked_later_to_keep_what_it_borrowed(as_member: Callab
         assert answer(bob, "PATCH", f"{where}/probe", {"metadata": {"labels": {"stage": "two"}}}) == ""
     finally:
         bob.call("DELETE", f"{where}/probe")
+
+
+def test_a4_a_running_pod_that_is_deleted_slowly_does_not_keep_its_place(
+    kube: Kube, as_member: Callable[[str, str], Kube], start_pod: Callable[[Json, Callable[[Json], bool]], str]
+) -> None:
+    """What ends slowly is not evicted again. (A pod without a node holds nothing, and is removed at once.)"""
+    bob, dry = as_member("vision", "bob"), {"dryRun": ["All"]}  # the options in a body replace those of the address
+    where = start_pod(pod("slow", "vision", "vision", "sleep", "600"), lambda status: status["phase"] == "Running")
+    for seconds in (31, 10**7):
+        reply = answer(bob, "DELETE", where, dry | {"gracePeriodSeconds": seconds})
+        assert f'team vision: grace period "{seconds}" is not one of its gracePeriods (30 or less)' in reply
+        assert answer(bob, "DELETE", where, dryRun="All", gracePeriodSeconds=str(seconds)) == reply
+    assert answer(bob, "DELETE", where, dry | {"gracePeriodSeconds": 30}) == ""
+    assert answer(bob, "DELETE", where, dry) == ""
+    assert answer(kube, "DELETE", where, dry | {"gracePeriodSeconds": 60}) == "", "an administrator may"
+
+
+def test_a7_the_pod_that_reads_evidence_may_run_on_a_gpu_node_without_a_gpu(
+    as_member: Callable[[str, str], Kube],
+) -> None:
+    volumes = [{"claim": "data", "mount": "/data", "on": "master"}]
+    job = {"name": "digits", "team": "vision", "image": "gangplank.dev/trainer:0.1.0", "script": "/a.py"}
+    job |= {"output": "/data/out", "volumes": volumes, "resources": {"gpus": 1}}
+    manifest = reader(BACKENDS["volcano"].manifests(parse_job(job))[-1])
+    assert manifest is not None
+    assert GPU_TOLERATION in manifest["spec"]["tolerations"]
+    bob = as_member("vision", "bob")
+    assert answer(bob, "POST", WHERE["pod"], manifest, dryRun="All") == ""
+    del manifest["spec"]["containers"][0]["env"]
+    assert 'toleration "nvidia.com/gpu" is not one of' in answer(bob, "POST", WHERE["pod"], manifest, dryRun="All")
 
 
 @pytest.mark.usefixtures("crds", "admin")

@@ -88,6 +88,7 @@ FAULTS = {  # that a rule is the fix of
     "exposure": "(A2)",
     "resource": "(A3)",
     "mark": "(A4)",
+    "grace period": "(A4)",
     "image": "(A5)",
     "environment variable": "(A6)",
     "runtime class": "(A6)",
@@ -154,6 +155,11 @@ MUTANTS: tuple[Mutant, ...] = (
             ("loadBalancerIP", "loadBalancerIP: 198.18.0.1"),
         )
     ),
+    (
+        "no address of a Service",
+        without_text(("'f:clusterIP'", "'f:none'"), ("'f:clusterIPs'", "'f:none'")),
+        ending("Service: clusterIP", "Service: clusterIPs"),
+    ),
     *(
         (
             f"no marks in {part}",
@@ -201,6 +207,11 @@ MUTANTS: tuple[Mutant, ...] = (
         "no node selector",
         without_text(("o.?spec.?nodeSelector", "o.?spec.?none")),
         ending("PodSpec.nodeSelector", ": node label in its pods"),
+    ),
+    (
+        "large pods on GPU nodes",
+        without_text(("quantity('64Mi')", "quantity('64Gi')"), ("quantity('100m')", "quantity('100')")),
+        lambda v: "Toleration.key" in v.name and any(text in str(v.manifest) for text in ("65Mi", "101m")),
     ),
     ("no effect of a toleration", without_text((" == 'NoExecute'", " != 'x'")), ending("Toleration.effect")),
     (

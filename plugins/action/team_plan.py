@@ -31,6 +31,6 @@ class ActionModule(ClusterAction):
             "steps": [{"name": step.name, "objects": list(step.objects)} for step in plan.steps],
             "notes": list(plan.notes),
             "differences": lines,
-            "probe": list(plan.probe),
+            "probes": list(plan.probes),
             "diff": [{"before": "", "after": "".join(f"{line}\n" for line in lines), "after_header": "teams"}],
         }

@@ -45,8 +45,8 @@ differences:
   description: What would change, a line each.
   type: list
   returned: always
-probe:
-  description: Namespaces in which the admission must refuse a job of another queue before new members get access.
+probes:
+  description: Objects that the admission must refuse in a dry run before new members get access; one of each kind.
   type: list
   returned: always
 """

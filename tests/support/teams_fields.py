@@ -6,6 +6,8 @@ import copy
 import itertools
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from gangplank.backends.pod_template import GPU_TOLERATION
+from gangplank.cluster.evidence import READER_LIMITS
 from tests.support.teams_live import pod
 
 if TYPE_CHECKING:
@@ -82,6 +84,7 @@ IN_TEMPLATES: tuple[tuple[str, Path, object, str], ...] = (
         {"nvidia.com/mig-1g.5gb": 1},
         f'resource "nvidia.com/mig-1g.5gb" {NO} resources',
     ),
+    ("grace period", ("terminationGracePeriodSeconds",), 3600, f'grace period "3600" {NO} gracePeriods (30 or less)'),
     (
         "field",
         ("affinity",),
@@ -100,6 +103,7 @@ def affinity(**expression: object) -> Json:
 PROC: Path = (*CONTAINER, "securityContext", "procMount")
 CORDONED = "node.kubernetes.io/unschedulable"
 VARIABLE = "environment variable"
+NO_GPUS = {"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"}
 IN_PODS: tuple[Hostile, ...] = (
     Hostile(
         "ObjectMeta.annotations",
@@ -165,6 +169,46 @@ IN_PODS: tuple[Hostile, ...] = (
             ("effect", {"key": "node.kubernetes.io/not-ready", "operator": "Exists"}, "node.kubernetes.io/not-ready"),
             ("key", {"key": "nvidia.com/gpu", "operator": "Exists"}, "nvidia.com/gpu"),  # without a GPU
         )
+    ),
+    *(
+        Hostile(
+            "Toleration.key",
+            "toleration",
+            ("spec", "tolerations"),
+            [GPU_TOLERATION],
+            f'toleration "nvidia.com/gpu" {NO} tolerations',
+            (((*CONTAINER, "env"), env), ((*CONTAINER, "resources", "limits"), limits)),
+        )
+        for env, limits in (  # only the pod that reads evidence may: a small one without GPUs
+            ([NO_GPUS], {"cpu": "100m", "memory": "65Mi"}),
+            ([NO_GPUS], {"cpu": "101m", "memory": "64Mi"}),
+            ([], READER_LIMITS),
+            ([{"name": "NVIDIA_VISIBLE_DEVICES", "value": "none"}], READER_LIMITS),
+        )
+    ),
+    Hostile(
+        "EnvVar.name",
+        VARIABLE,
+        (*CONTAINER, "env"),
+        [NO_GPUS, NO_GPUS | {"value": "all"}],  # the last one counts
+        f'{VARIABLE} "NVIDIA_VISIBLE_DEVICES" {NO} variables',
+    ),
+    Hostile(
+        "PodSpec.terminationGracePeriodSeconds",
+        "grace period",
+        ("spec", "terminationGracePeriodSeconds"),
+        31,
+        f'grace period "31" {NO} gracePeriods (30 or less)',
+    ),
+    *(
+        Hostile(
+            "Probe.terminationGracePeriodSeconds",
+            "grace period",
+            (*CONTAINER, f"{probe}Probe"),
+            {"exec": {"command": ["true"]}, "terminationGracePeriodSeconds": 86400},
+            f'grace period "86400" {NO} gracePeriods (30 or less)',
+        )
+        for probe in ("liveness", "startup")  # the API server takes none for readiness
     ),
     Hostile("PodSpec.nodeSelector", "node label", ("spec", "nodeSelector"), {"a": "b"}, f'node label "a=b" {NO}'),
     *(

@@ -334,11 +334,15 @@ def other_violations() -> Iterator[Violation]:
         manifest = replaced(build("vision"), ("spec", "jobTemplate", "metadata", "annotations", CALICO), "[]")
         message = f'annotation or label "{CALICO}" {NO} domains'
         yield Violation(f"{way}: copied metadata", "annotation or label", WHERE[way], manifest, message, of_member=True)
+    for field, value in (("clusterIP", {"clusterIP": FREE}), ("clusterIPs", {"clusterIP": FREE, "clusterIPs": [FREE]})):
+        message = f'exposure "clusterIP: {FREE}" {NO} exposures (type: ClusterIP)'
+        yield Violation(f"Service: {field}", "exposure", SERVICES, service(**value), message, f"ServiceSpec.{field}")
     for field, value, message in API_SERVERS:
         row = "ServicePort.nodePort" if field == "ports" else f"ServiceSpec.{field}"
         yield Violation(f"Service: {field}", "API server", SERVICES, service(**value), message, row)
 
 
+FREE = "198.19.0.77"  # of the lab's Services, and of none yet
 API_SERVERS: tuple[tuple[str, Json, str], ...] = (
     ("allocateLoadBalancerNodePorts", {"allocateLoadBalancerNodePorts": True}, "may only be used when `type` is"),
     ("externalTrafficPolicy", {"externalTrafficPolicy": "Local"}, "may only be set for externally-accessible services"),

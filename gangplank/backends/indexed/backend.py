@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gangplank.backends.admission import of_template
+from gangplank.backends.admission import PROBE_POD, of_template
 from gangplank.backends.base import (
     RESUBMIT,
     Addition,
@@ -66,6 +66,7 @@ def is_indexed(job: Json) -> bool:
     return bool(job["spec"].get("completionMode") == "Indexed")
 
 
+PROBE_JOB = {"template": {"spec": PROBE_POD}}
 BACKEND = Backend(
     name="indexed",
     title="Indexed Job",
@@ -117,13 +118,18 @@ BACKEND = Backend(
     beside=(("v1", "Service"),),  # under it the pods find each other
     job_kinds=(JobKinds("batch/v1", ("jobs", "cronjobs")),),
     admission=(
-        of_template("jobs", "batch", "jobs"),
+        of_template("jobs", "batch", "jobs", probe={"apiVersion": "batch/v1", "kind": "Job", "spec": PROBE_JOB}),
         of_template(
             "cronjobs",
             "batch",
             "cronjobs",
             template="object.spec.jobTemplate.spec.template",
             inner="[[object.spec.jobTemplate]]",
+            probe={
+                "apiVersion": "batch/v1",
+                "kind": "CronJob",
+                "spec": {"schedule": "0 0 1 1 *", "jobTemplate": {"spec": PROBE_JOB}},
+            },
         ),
     ),
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gangplank.backends import gang
+from gangplank.backends.admission import PROBE_POD
 from gangplank.backends.base import Addition, Backend, Ends, JobKinds, Maker, Path, Wiring, always
 from gangplank.backends.pytorchjob.block import no_gang, read_block
 from gangplank.backends.pytorchjob.manifests import manifests
@@ -75,6 +76,11 @@ BACKEND = Backend(
             queues=f"[{POLICY}.?queue.orValue('')].filter(q, q != '' || variables.schedulers.size() == 1)",
             templates=f"{REPLICAS}.map(k, {REPLICAS}[k].template)",
             priorities=f"[{POLICY}.?priorityClass.orValue('')]",
+            probe={
+                "apiVersion": "kubeflow.org/v1",
+                "kind": "PyTorchJob",
+                "spec": {"pytorchReplicaSpecs": {"Master": {"replicas": 1, "template": {"spec": PROBE_POD}}}},
+            },
         ),
     ),
 )

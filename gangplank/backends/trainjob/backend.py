@@ -131,6 +131,11 @@ BACKEND = Backend(
             inner=f"{RUNTIME_PATCHES}.map(p, [{PATCHED}.orValue({{}})]"
             f" + {PATCHED_JOBS}.map(j, j.?template.orValue({{}})))",
             images="[object.spec.?trainer.?image.orValue('')].filter(i, i != '')",
+            probe={
+                "apiVersion": "trainer.kubeflow.org/v1alpha1",
+                "kind": "TrainJob",
+                "spec": {"runtimeRef": {"name": "probe"}},
+            },
             secrets="['dataset', 'model'].map(k, object.spec.?initializer[?k].?secretRef.?name.orValue(''))",
         ),
     ),

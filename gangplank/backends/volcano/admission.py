@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from gangplank.backends.admission import PROBE_POD
 from gangplank.backends.base import Path
 from gangplank.backends.queueing import VOLCANO
 
 
-def of_job(job: str) -> dict[str, str]:
+def of_job(job: str) -> dict[str, Any]:
     """Where a Volcano job's spec has all that."""
     return {
         "queues": f"[{job}.?queue.orValue('')]",
@@ -18,10 +21,39 @@ def of_job(job: str) -> dict[str, str]:
 
 INNER = "[[object.spec.jobTemplate]]"
 PATCHES = "object.spec.?flows.orValue([]).filter(f, has(f.patch) && has(f.patch.jobSpec))"
+BATCH, FLOW = "batch.volcano.sh/v1alpha1", "flow.volcano.sh/v1alpha1"
+PROBE: dict[str, Any] = {
+    "minAvailable": 1,
+    "schedulerName": VOLCANO.scheduler,
+    "tasks": [{"name": "probe", "replicas": 1, "template": {"spec": PROBE_POD}}],
+}
 PATHS = (
-    Path("volcano-jobs", "batch.volcano.sh", ("jobs",), **of_job("object.spec")),
-    Path("volcano-cronjobs", "batch.volcano.sh", ("cronjobs",), inner=INNER, **of_job("object.spec.jobTemplate.spec")),
-    Path("jobtemplates", "flow.volcano.sh", ("jobtemplates",), **of_job("object.spec")),
+    Path(
+        "volcano-jobs",
+        "batch.volcano.sh",
+        ("jobs",),
+        **of_job("object.spec"),
+        probe={"apiVersion": BATCH, "kind": "Job", "spec": PROBE},
+    ),
+    Path(
+        "volcano-cronjobs",
+        "batch.volcano.sh",
+        ("cronjobs",),
+        inner=INNER,
+        **of_job("object.spec.jobTemplate.spec"),
+        probe={
+            "apiVersion": BATCH,
+            "kind": "CronJob",
+            "spec": {"schedule": "0 0 1 1 *", "concurrencyPolicy": "Forbid", "jobTemplate": {"spec": PROBE}},
+        },
+    ),
+    Path(
+        "jobtemplates",
+        "flow.volcano.sh",
+        ("jobtemplates",),
+        **of_job("object.spec"),
+        probe={"apiVersion": FLOW, "kind": "JobTemplate", "spec": PROBE},
+    ),
     Path(
         "jobflows",
         "flow.volcano.sh",
@@ -30,5 +62,10 @@ PATHS = (
         priorities=f"{PATCHES}.map(f, f.patch.jobSpec.?priorityClassName.orValue(''))",
         schedulers=f"{PATCHES}.map(f, f.patch.jobSpec.?schedulerName.orValue('{VOLCANO.scheduler}'))",
         patches=f"{PATCHES}.map(f, f.patch.jobSpec.?tasks.orValue([]).map(t, t.template))",
+        probe={
+            "apiVersion": FLOW,
+            "kind": "JobFlow",
+            "spec": {"jobRetainPolicy": "retain", "flows": [{"name": "probe"}]},
+        },
     ),
 )

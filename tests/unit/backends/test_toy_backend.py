@@ -171,7 +171,7 @@ TOY = Backend(
     evidence_id=lambda live: f"toy-{live['metadata']['uid']}" if "uid" in live["metadata"] else None,
     beside=(("v1", "Service"),),
     job_kinds=(JobKinds(KIND["apiVersion"], ("toyjobs", "toychests")),),
-    admission=(of_template("toyjobs", "toys.example.com", "toyjobs"),),
+    admission=(of_template("toyjobs", "toys.example.com", "toyjobs", probe={"kind": "ToyJob", "spec": {}}),),
 )
 
 

@@ -5,14 +5,18 @@ from __future__ import annotations
 import copy
 import itertools
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
 
+from gangplank.teams.admission import paths, probe, probes
 from gangplank.teams.objects import team_objects
 from gangplank.teams.parse import parse_teams
 from gangplank.teams.plan import TeamsPlan, plan
+
+if TYPE_CHECKING:
+    from gangplank.backends.base import Path as AdmissionPath
 
 Json = dict[str, Any]
 ROOT = Path(__file__).resolve().parents[3]
@@ -217,6 +221,22 @@ def test_a12_every_namespace_is_probed_if_policies_change() -> None:
     one(live, "ValidatingAdmissionPolicy")["spec"]["failurePolicy"] = "Ignore"
     assert plan(rendered(a={}, b={}), live).probe == ("a", "b")
     assert plan(rendered(a={}, b={}), rendered(a={}, b={})).probe == ()
+
+
+def test_a12_every_policy_is_asked_in_one_namespace_and_one_policy_in_each() -> None:
+    asked = probes(["a", "b"], lambda item: item["kind"] != "TrainJob")
+    assert [item["kind"] for item in asked if item["metadata"]["namespace"] == "b"] == ["Pod"]
+    in_first = [(item["apiVersion"], item["kind"]) for item in asked if item["metadata"]["namespace"] == "a"]
+    assert len(in_first) == len({*in_first}) == len(paths()) - 1, "a kind that the cluster lacks cannot be asked"
+    assert probes([], lambda _: True) == []
+
+
+@pytest.mark.parametrize("path", paths(), ids=lambda path: path.name)
+def test_a12_the_probe_of_a_policy_is_of_a_kind_that_it_judges(path: AdmissionPath) -> None:
+    item = probe(path, "a")
+    assert item["apiVersion"].rpartition("/")[0] == path.group
+    assert f"{item['kind'].lower()}s" in path.resources
+    assert item["metadata"]["annotations"] == {"volcano.sh/preemptable": "false"}
 
 
 def test_arguments_are_not_changed() -> None:

@@ -122,7 +122,7 @@ def test_refuses_names_that_collide(files: Json, path: str) -> None:
     assert f"  {path}: " in text
 
 
-def test_refuses_a_member_that_pods_of_a_team_can_run_as() -> None:
+def test_a9_refuses_a_member_that_pods_of_a_team_can_run_as() -> None:
     """A trainer of the account's namespace could create a pod that runs as the account, and so has its role."""
     runner: Json = {"members": [{"user": "ada"}, {"service_account": "lab/ci", "role": "lead"}]}
     text = refused({"a.yml": team("a", namespace="lab", **runner), "b.yml": team("b", **runner)})
