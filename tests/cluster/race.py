@@ -170,3 +170,16 @@ def lost(now: Moment, gangs: Sequence[Gang], deleted: set[tuple[str, str]]) -> l
         if pod["status"].get("phase") not in ENDED
     }
     return problems + [f"{'/'.join(key)} has pods that still run" for key in sorted(left)]
+
+
+def timeline(events: Sequence[Event], gangs: Sequence[Gang], shares: Mapping[str, Share], every_s: float = 5) -> str:
+    """What each team held and how many of its gangs waited, a line every few seconds: for the message of a failure."""
+    now, lines, last = Moment(), [], 0.0
+    for event in events:
+        now.see(event)
+        if event.at - last >= every_s:
+            last = event.at
+            waiting = {team: sum(gang.team == team and now.waits(gang) for gang in gangs) for team in shares}
+            texts = (f"{team} has {now.held.get(team, 0)}, {waiting[team]} gangs wait" for team in shares)
+            lines.append(f"{event.at - events[0].at:6.1f} s: {'; '.join(texts)}")
+    return "\n".join(lines)

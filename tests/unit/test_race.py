@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.cluster.race import Event, Gang, Moment, Share, judge, lost
+from tests.cluster.race import Event, Gang, Moment, Share, judge, lost, timeline
 
 Json = dict[str, Any]
 SHARES = {"red": Share(2, 4), "blue": Share(2, 4)}
@@ -89,3 +89,11 @@ def test_tells_what_is_lost() -> None:
     for event in pods(3, "red", "a", 1, "Succeeded"):
         now.see(event)
     assert lost(now, GANGS, deleted) == []
+
+
+def test_the_timeline_of_a_failure_has_what_each_team_held_and_how_many_of_its_gangs_waited() -> None:
+    story = [job(0, "red", "a"), job(0, "blue", "b"), *pods(6, "red", "a", 4), job(12, "red", "c")]
+    assert timeline(story, GANGS, SHARES).splitlines() == [
+        "   6.0 s: red has 1, 0 gangs wait; blue has 0, 1 gangs wait",
+        "  12.0 s: red has 4, 1 gangs wait; blue has 0, 1 gangs wait",
+    ]
