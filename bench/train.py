@@ -4,7 +4,7 @@ Every figure is the median of ABAB rounds with its spread (lowest to highest); b
 before the first measurement. Everything runs with the image's own Python, a thread per rank, without Python's start
 and torch's import except where a line says so.
 
-    GANGPLANK_TRAINER_ROOT=... bench/train.py [--rounds 15] [--only steps|peer|checkpoint|start ...]
+    GANGPLANK_TRAINER_ROOT=... bench/train.py [--rounds 15] [--only steps|evidence|peer|checkpoint|start ...]
 """
 
 from __future__ import annotations
@@ -59,10 +59,17 @@ def step_ms(rank: Rank, kinds: Sequence[str] = STEP) -> float:
     return 1000 * sum(row["seconds"].get(kind, 0) for row in rows for kind in kinds) / sum(row["steps"] for row in rows)
 
 
-def evidence(rank: Rank) -> float:
-    """The CPU time that a rank's evidence took, as a share of its run."""
-    (end,) = (event for event in rank.events if event["event"] == "evidence" and event["kind"] == "end")
-    return float(end["evidence_seconds"] / end["seconds"])
+def evidence(root: Root, model: str) -> dict[str, float]:
+    """A round: the CPU time of the evidence beside that of the run, which other work on the machine does not change."""
+    batch, flags = MODELS[model]
+    output = ["--output", root.new()]
+    pair = ok(root.train(2, "--batch-size", str(batch // 2), *flags, *QUIET, *output, script="/out/evidence_cpu.py"))
+    rows = [rank.event("cpu") for rank in pair]
+    return {
+        f"{model}: evidence, s of CPU": sum(row["evidence"] for row in rows),
+        f"{model}: evidence, share of the run's CPU time": sum(row["evidence"] for row in rows)
+        / sum(row["run"] for row in rows),
+    }
 
 
 def steps(root: Root, model: str) -> dict[str, float]:
@@ -84,7 +91,6 @@ def steps(root: Root, model: str) -> dict[str, float]:
         f"{model}: speed-up, 2 independent": alone / independent,
         f"{model}: speed-up, 2 ranks": alone / together,
         f"{model}: DDP efficiency": independent / together,
-        f"{model}: evidence, CPU's share of the run": statistics.mean(map(evidence, pair)),
         f"{model}: share of input": statistics.mean(step_ms(rank, ["data"]) for rank in pair) / together,
     }
 
@@ -182,22 +188,24 @@ def start(root: Root) -> dict[str, float]:
 
 
 GOALS = {"DDP efficiency": ">= 0.95", "trainer / plain": "<= 0.25", "share of input": "<= 0.05",
-         "stall / memcpy": "<= 1.5", "share of the run": "<= 0.01", "over the sum of the parts": "<= 1.3"}  # fmt: skip
+         "stall / memcpy": "<= 1.5", "share of the run": "<= 0.01", "share of the run's CPU time": "<= 0.01",
+         "over the sum of the parts": "<= 1.3"}  # fmt: skip
 
 
 def main() -> None:
     """Measure and print; nothing is asserted."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--only", nargs="+", choices=("steps", "peer", "checkpoint", "start"))
+    parser.add_argument("--only", nargs="+", choices=("steps", "evidence", "peer", "checkpoint", "start"))
     arguments = parser.parse_args()
     place = os.environ.get("GANGPLANK_TRAINER_ROOT") or sys.exit("GANGPLANK_TRAINER_ROOT is not set: make bench-train")
     with tempfile.TemporaryDirectory() as work:
         root = Root(Path(place), Path(work))
         try:
-            peer = Peer(root)
+            peer = Peer(root)  # it copies the scripts, too
             rounds = {
                 "steps": [lambda: steps(root, "digits"), lambda: steps(root, "large")],
+                "evidence": [lambda: evidence(root, "digits"), lambda: evidence(root, "large")],
                 "peer": [peer],
                 "checkpoint": [lambda: checkpoint(root, "digits"), lambda: checkpoint(root, "large")],
                 "start": [lambda: start(root)],
