@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 from dataclasses import MISSING, fields
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from gangplank.site.storage import (
     CSI_RELEASE,
@@ -20,6 +26,7 @@ from gangplank.site.storage import (
 )
 from tests.support.storage import CLASSES, LIVE_CLASSES, LOCAL, NFS, SHARED, live_class
 
+ROOT = Path(__file__).resolve().parents[3]
 INPUTS = {
     "charts": "/repo/charts",
     "source": "release",
@@ -149,3 +156,22 @@ def test_a_missing_chart_is_reported_where_a_class_needs_it(source: str, fix: st
     (problem,) = release_problems([LOCAL, SHARED, NFS], inputs)
     assert str(problem) == f'storage_local_path_chart: got "", expected the folder of upstream\'s chart. Fix: {fix}'
     assert release_problems(CLASSES, INPUTS) == []
+
+
+@pytest.mark.parametrize(("version", "warns"), [("0.0.30", True), ("0.0.36", False)])
+def test_c5_the_role_warns_of_a_provisioner_with_known_vulnerabilities(
+    version: str, *, warns: bool, tmp_path: Path
+) -> None:
+    role = ROOT / "roles/storage"
+    tasks = yaml.safe_load((role / "tasks/main.yml").read_text())
+    warning = next(task for task in tasks if "known vulnerabilities" in task["name"])
+    classes = [{"kind": "local"}]
+    inputs = {"storage_source": "release", "storage_local_path_version": version, "storage_classes": classes}
+    play = {"hosts": "localhost", "gather_facts": False, "vars_files": [str(role / "vars/main.yml")],
+            "vars": inputs, "tasks": [warning]}  # fmt: skip
+    (tmp_path / "play.yml").write_text(json.dumps([play]))
+    command = [Path(sys.executable).with_name("ansible-playbook"), "-i", "localhost,", tmp_path / "play.yml"]
+    env = os.environ | {"ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"), "NO_COLOR": "1", "COLUMNS": "400"}
+    done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert ("CVE-2025-62878" in done.stdout) is warns
