@@ -87,6 +87,7 @@ def library() -> Json:
         "hyperparameters": [[name, kind.__name__] for name, (kind, _, _) in HYPERPARAMETERS.items()],
         "shm_size": parse.parse_job({"name": "a", "image": "b", "resources": {"gpus": 1}}).shm_size,
         "gpuToleration": pod_template.GPU_TOLERATION,
+        "lostNode": list(pod_template.LOST_NODE),
         "teamLabel": pod_template.TEAM_LABEL,
         "scriptFolder": pod_template.SCRIPT_FOLDER,
         "scriptLimit": SCRIPT_LIMIT,

@@ -23,6 +23,11 @@ SCRIPT_VOLUME = "script"  # the volume it is mounted from
 DIGEST_LENGTH = 10  # hexadecimal digits of a script's digest in the name of its ConfigMap
 USER_ID = 1000  # the image needs no such user: nothing looks it up
 GPU_TOLERATION: Json = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
+LOST_NODE_S = 30  # from "the node does not answer" to other pods elsewhere; without these, Kubernetes waits 300 s
+LOST_NODE: tuple[Json, ...] = tuple(
+    {"key": f"node.kubernetes.io/{state}", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": seconds}
+    for state, seconds in (("not-ready", LOST_NODE_S), ("unreachable", LOST_NODE_S))
+)
 
 POD_SECURITY: Json = {
     "runAsNonRoot": True,
@@ -137,11 +142,23 @@ def mounts(spec: JobSpec, role: str) -> tuple[list[Json], list[Json]]:
 
 
 def tolerations(spec: JobSpec, role: str) -> list[Json]:
-    """The job's tolerations, and those of the site's GPU nodes for a replica that asks for GPUs."""
+    """The job's tolerations, those of the site's GPU nodes for a replica that asks for GPUs, and of a lost node.
+
+    >>> from gangplank.spec import JobSpec
+    >>> own = {"key": "node.kubernetes.io/unreachable", "operator": "Exists", "tolerationSeconds": 600}
+    >>> spec = JobSpec("digits", "img", backend="volcano", tolerations=(own,))
+    >>> [item["tolerationSeconds"] for item in tolerations(spec, "worker")]
+    [600, 30]
+    """
     accepted = [dict(item) for item in spec.tolerations]
     if spec.resources_of(role).gpus:
         accepted += [dict(item) for item in spec.gpu_tolerations or (() if accepted else (GPU_TOLERATION,))]
-    return accepted
+    return accepted + [dict(taint) for taint in LOST_NODE if not any(covers(item, taint) for item in accepted)]
+
+
+def covers(toleration: Json, lost: Json) -> bool:
+    """Whether a job decides by itself how long it tolerates a lost node, as Kubernetes' own default asks it."""
+    return toleration.get("key", "") in ("", lost["key"]) and toleration.get("effect", "") in ("", lost["effect"])
 
 
 def spread(spec: JobSpec) -> Json:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from gangplank.backends import BACKENDS, backend_of, submitted_kinds
 from gangplank.cli import inputs, terminal
+from gangplank.cluster import standstill
 from gangplank.cluster import submit as submission
 from gangplank.cluster.client import Kube, rank_of
 from gangplank.cluster.logs import follow
@@ -88,6 +89,8 @@ def status(args: argparse.Namespace) -> int:
     print(f"{meta['name']} in {meta['namespace']} on {backend_of(job)}: {plain(phase(job).name)}")
     rows = [("POD", "RANK", "NODE", "PHASE", "RESTARTS", "WHY"), *map(pod_status, pods)]
     print(table(rows, colour=terminal.coloured(sys.stdout)) if pods else "no pods yet")
+    for reason in [] if phase(job).ended else standstill.reasons(kube, job, pods):
+        print(plain(reason))
     return terminal.OK
 
 

@@ -1,4 +1,7 @@
-"""Follow one job to its end: the job, its pods, and their logs as they are written. Changes nothing."""
+"""Follow one job to its end: the job, its pods, and their logs as they are written.
+
+It changes nothing, but for the pods of a gang that a lost node keeps: while they exist, no other can take their names.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,8 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from gangplank.cluster import logs
-from gangplank.cluster.progress import Phase, Progress, first_failure, nodes_by_uid, phase, waiting_reasons
+from gangplank.cluster import logs, standstill
+from gangplank.cluster.progress import Phase, Progress, first_failure, nodes_by_uid, phase
 from gangplank.errors import KubeError, Problem
 from gangplank.proof import log_lines
 from gangplank.proof.expected import job_uid
@@ -114,9 +117,13 @@ class JobWatch:
         conditions = [(pod.get("status") or {}).get("conditions") or [] for pod in self.pods]
         return sum(any(c.get("type") == "Ready" and c.get("status") == "True" for c in own) for own in conditions)
 
+    def reasons(self) -> list[str]:
+        """Why the job stands still, as far as its pods and the events about it say."""
+        return standstill.reasons(self.kube, self.job, self.pods) if self.job else []
+
     def trouble(self) -> str:
         """What explains why a job does not run: conditions, events, the first failure's last lines."""
-        parts = waiting_reasons(self.pods)
+        parts = self.reasons()
         if self.failure:
             pod, how = self.failure
             self.progress()
@@ -152,6 +159,9 @@ def follow(watch: JobWatch, say: Callable[[str], None], timeout_s: float) -> Pha
     for _ in polls(timeout_s, POLL_S):
         try:
             current = watch.poll()
+            for text in standstill.release(watch.kube, watch.pods, watch.nodes):
+                report(text)
+            reasons = [] if current.ended else watch.reasons()
         except KubeError as error:
             if error.outage:
                 got = f"no answer from the API server ({error.silence or error})"
@@ -161,8 +171,8 @@ def follow(watch: JobWatch, say: Callable[[str], None], timeout_s: float) -> Pha
             raise
         line = f"{current.name}, {watch.running()}/{len(watch.pods)} pods ready"
         training = watch.progress().text()
-        reasons = [] if training else waiting_reasons(watch.pods)
-        line += f", {training}" if training else (f" ({reasons[0]})" if reasons else "")
+        line += f", {training}" if training else ""
+        line += f" ({reasons[0]})" if reasons else ""
         if line != last_line:
             report(line)
             last_line = line

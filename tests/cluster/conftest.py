@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[2]
 STATE = Path("/var/lib/gangplank/lab")
 INVENTORY = ROOT / "inventories" / "lab" / "hosts.yml"
+THREE = ("node-0", "node-1", "node-2")
 
 
 def snapshot() -> dict[str, list[str]]:
@@ -58,9 +59,13 @@ def snapshot() -> dict[str, list[str]]:
 class Lab:
     """The running lab, as its user sees it."""
 
+    more: tuple[str, ...] = ()
+    """Inventories beside the lab's, once it has more nodes."""
+
     def playbook(self, *arguments: str, inventory: Path = INVENTORY) -> str:
         """Run ansible-playbook and return what it printed; fails with it."""
-        command = [str(ROOT / ".venv/bin/ansible-playbook"), "-i", str(inventory), *arguments]
+        sources = [word for source in (str(inventory), *self.more) for word in ("-i", source)]
+        command = [str(ROOT / ".venv/bin/ansible-playbook"), *sources, *arguments]
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=420)
         assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-1000:]
         return done.stdout
@@ -150,6 +155,21 @@ def lab(request: pytest.FixtureRequest) -> Iterator[Lab]:
     finally:
         print("removing the lab", file=sys.stderr)
         running.playbook("playbooks/lab-down.yml")
+
+
+@pytest.fixture(scope="module")
+def three_nodes(lab: Lab) -> Iterator[Lab]:
+    """The lab with a third node, as long as a module needs it."""
+    lab.more = (str(ROOT / "tests/cluster/three.yml"),)
+    try:
+        if len(lab.ready()) < len(THREE):
+            lab.playbook("playbooks/lab.yml")
+        yield lab
+    finally:
+        lab.more = ()
+        if not os.environ.get("GANGPLANK_KUBECONFIG"):  # a node goes with its lab
+            lab.playbook("playbooks/lab-down.yml")
+            lab.playbook("playbooks/lab.yml")
 
 
 @pytest.fixture(scope="session")

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from urllib3.exceptions import HTTPError
 
-from gangplank.backends import BACKENDS
-from gangplank.cluster import evidence
-from gangplank.cluster.client import Kube, path
+from gangplank.backends import BACKENDS, wiring
+from gangplank.cluster import evidence, progress
+from gangplank.cluster.client import Kube, path, rank_of
 from gangplank.errors import KubeError
 from gangplank.jobs.parse import parse_job
 from gangplank.proof import expected
@@ -23,12 +23,12 @@ from tests.cluster.conftest import ROOT, STATE
 if TYPE_CHECKING:
     import signal
 
+    from gangplank.proof.records import Records
     from tests.cluster.conftest import Lab
 
 Json = dict[str, Any]
 NAMESPACE = "faults"
-KIND = ("batch.volcano.sh/v1alpha1", "Job")
-END = ("Completed", "Failed", "Aborted", "Terminated")
+ROLES = ("master", "worker")  # by rank: jobs here have one worker
 # Seconds of work, and a checkpoint every tenth of a second or so: every instant is a bad one to be killed.
 DESCRIPTION: Json = {
     "namespace": NAMESPACE,
@@ -50,6 +50,7 @@ class Job:
     name: str
     change: Json = field(default_factory=dict)
     claim: str = ""
+    backend: str = "volcano"
     said: str = ""
     """Rank 0's log up to the words that a story waits for: its pod may go with its job."""
 
@@ -57,12 +58,14 @@ class Job:
         self.claim = self.claim or self.name
         volumes = [{"claim": self.claim, "mount": "/data", "on": "master"}]
         merged = {**DESCRIPTION, "name": self.name, "output": "/data/out", "volumes": volumes, **self.change}
-        (self.manifest,) = BACKENDS["volcano"].manifests(parse_job(merged))
+        spec = parse_job({**merged, "backend": self.backend})
+        *self.beside, self.manifest = BACKENDS[self.backend].manifests(spec)
+        self.replicas = wiring.replicas(spec)
         self.kube = Kube(str(STATE / "admin.kubeconfig"))
 
     def submit(self, *before: Json) -> None:
         """Make the objects it needs before, and the job."""
-        for item in (*before, self.manifest):
+        for item in (*before, *self.beside, self.manifest):
             self.lab.kubectl("create", "-f", "-", stdin=json.dumps(item))
 
     def claimed(self, **spec: object) -> Json:
@@ -72,33 +75,44 @@ class Job:
 
     def live(self) -> Json:
         """What the cluster has of it."""
-        return self.kube.call("GET", path(*KIND, NAMESPACE, self.name))
+        kind = {"apiVersion": self.manifest["apiVersion"], "kind": self.manifest["kind"]}
+        return {**kind, **self.kube.call("GET", path(*kind.values(), NAMESPACE, self.name))}
 
     def phase(self) -> str:
-        """Its phase, "" before Volcano has seen it or while the cluster does not answer."""
+        """Its phase, "" while the cluster does not answer."""
         with contextlib.suppress(KubeError):
-            return str(self.live().get("status", {}).get("state", {}).get("phase", ""))
+            return progress.phase(self.live()).name
         return ""
 
     def ended(self) -> str:
         """The phase in which it ended, "" before."""
-        phase = self.phase()
-        return phase if phase in END else ""
+        phase = progress.Phase(self.phase())
+        return phase.name if phase.ended else ""
 
     def end(self, timeout_s: float) -> str:
         """The phase in which it ended, waited for."""
         return str(self.lab.wait(f"the end of {self.name}", self.ended, timeout_s))
 
+    def pods(self) -> list[Json]:
+        """Its pods, by rank."""
+        return self.kube.pods(self.live())
+
     def pod(self, role: str) -> Json:
-        """A pod, empty if it does not exist."""
+        """The newest pod of a role's first replica, empty if there is none."""
         with contextlib.suppress(KubeError):
-            return self.kube.call("GET", path("v1", "Pod", NAMESPACE, f"{self.name}-{role}-0"))
+            of_role = [pod for pod in self.pods() if rank_of(pod) == ROLES.index(role)]
+            return max(of_role, key=lambda pod: str(pod["metadata"]["creationTimestamp"]), default={})
         return {}
+
+    def node(self, role: str) -> str:
+        """Where that pod is, "" if it is nowhere."""
+        return str(self.pod(role).get("spec", {}).get("nodeName", ""))
 
     def log(self, role: str = "master") -> str:
         """What a pod's container has said, "" if it has not said anything yet."""
         with contextlib.suppress(KubeError, HTTPError):
-            return "\n".join(self.kube.log(NAMESPACE, f"{self.name}-{role}-0"))
+            if pod := self.pod(role):
+                return "\n".join(self.kube.log(NAMESPACE, pod["metadata"]["name"]))
         return ""
 
     def events(self, kind: str, log: str = "") -> list[Json]:
@@ -118,11 +132,12 @@ class Job:
 
     def trainer(self, role: str) -> int | None:
         """The trainer's process in a pod, as the machine sees it; torchrun, its parent, is another."""
-        marker = f"GANGPLANK_POD={self.name}-{role}-0".encode()
+        name = f"GANGPLANK_POD={self.replicas[ROLES.index(role)].pod}-".encode()  # a batch Job's has a random end
         for place in Path("/proc").glob("[0-9]*"):
             with contextlib.suppress(OSError):  # it may end while we look
                 is_rank = (place / "comm").read_text().startswith("rank-")
-                if is_rank and marker in (place / "environ").read_bytes().split(b"\0"):
+                variables = (place / "environ").read_bytes().split(b"\0") if is_rank else []
+                if any(b"%b-" % variable == name or variable.startswith(name) for variable in variables):
                     return int(place.name)
         return None
 
@@ -133,12 +148,15 @@ class Job:
             os.kill(pid, number)
         return pid
 
+    def records(self) -> Records:
+        """Its evidence."""
+        job = self.live()
+        size = expected.expected(self.manifest).world_size
+        return evidence.from_cluster(self.kube, job, self.kube.pods(job), size)
+
     def weights(self) -> str:
         """The hash of the final weights, from the evidence on the claim."""
-        job = {"apiVersion": KIND[0], "kind": KIND[1], **self.live()}
-        size = expected.expected(self.manifest).world_size
-        records = evidence.from_cluster(self.kube, job, self.kube.pods(job), size)
-        epochs = [record for record in records if record["kind"] == "epoch"]
+        epochs = [record for record in self.records() if record["kind"] == "epoch"]
         return str(max(epochs, key=lambda record: int(str(record["epoch"])))["parameters"])
 
     def command(self, *words: str) -> subprocess.CompletedProcess[str]:

@@ -53,7 +53,15 @@
 {{- $usual := ternary list (list $library.gpuToleration) (gt (len $tolerated) 0) -}}
 {{- $tolerated = concat $tolerated ($job.gpu_tolerations | default $usual) -}}
 {{- end -}}
-{{- if $tolerated }}{{ $_ := set $pod "tolerations" $tolerated }}{{ end -}}
+{{- $own := $tolerated -}}
+{{- range $lost := $library.lostNode -}}
+{{- $covered := false -}}
+{{- range $own -}}
+{{- if and (has (.key | default "") (list "" $lost.key)) (has (.effect | default "") (list "" $lost.effect)) }}{{ $covered = true }}{{ end -}}
+{{- end -}}
+{{- if not $covered }}{{ $tolerated = append $tolerated $lost }}{{ end -}}
+{{- end -}}
+{{- $_ := set $pod "tolerations" $tolerated -}}
 {{- with $job.node_selector }}{{ $_ := set $pod "nodeSelector" . }}{{ end -}}
 {{- toJson $result -}}
 {{- end -}}

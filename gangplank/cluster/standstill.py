@@ -1,0 +1,78 @@
+"""Why a job stands still, and the one cure that needs no person: a pod that is left on a lost node is removed."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from gangplank.backends.pod_template import LOST_NODE_S
+from gangplank.cluster.client import path
+from gangplank.cluster.progress import waiting_reasons
+from gangplank.errors import KubeError
+from gangplank.proof import expected
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from gangplank.cluster.client import Kube
+    from gangplank.spec import Json
+
+FORBIDDEN = 403
+
+
+def reasons(kube: Kube, job: Json, pods: Sequence[Json]) -> list[str]:
+    """Why pods of a job do not run, one line each: they cannot start, cannot end, or cannot be created."""
+    why = waiting_reasons(pods) + [left(pod) for pod in pods if overdue_s(pod) > LOST_NODE_S]
+    if why or len(pods) >= len(expected.pods(job)):
+        return why
+    try:
+        events = kube.items("v1", "Event", job["metadata"]["namespace"])
+    except KubeError as error:
+        if error.outage:
+            raise
+        return []
+    return refusals(job, events)[-1:]
+
+
+def refusals(job: Mapping[str, Json], events: Sequence[Json]) -> list[str]:
+    """The warnings about a job itself, the newest last: for instance that a quota allows no more pods."""
+    uid, name = job["metadata"].get("uid"), job["metadata"]["name"]
+    own = [item for item in events if item["type"] == "Warning" and item["involvedObject"].get("uid") == uid]
+    own.sort(key=lambda item: str(item.get("lastTimestamp") or item.get("eventTime") or ""))
+    return [f"{name}: {item['reason']}: {' '.join((item.get('message') or '').split())}" for item in own]
+
+
+def overdue_s(pod: Json, now: datetime | None = None) -> float:
+    """Seconds that a pod has been Terminating beyond its grace period; not above 0 if it is not."""
+    deadline = pod["metadata"].get("deletionTimestamp")
+    return ((now or datetime.now(UTC)) - datetime.fromisoformat(deadline)).total_seconds() if deadline else 0.0
+
+
+def left(pod: Json) -> str:
+    """What a message says of a pod that does not end."""
+    node = pod["spec"].get("nodeName", "")
+    name = pod["metadata"]["name"]
+    fix = f"kubectl taint node {node} node.kubernetes.io/out-of-service=nodeshutdown:NoExecute, once {node} is off"
+    return f"{name}: cannot end: its node {node} does not answer. Fix: {fix}"
+
+
+def release(kube: Kube, pods: Sequence[Json], nodes: Mapping[str, str]) -> list[str]:
+    """Remove the pods that a lost node keeps, so that others can take their names; what was done, one line each.
+
+    A rank cannot go on without those on other nodes, so one that still runs there does no harm. If all `nodes` of the
+    job's pods, by the pods' UID, are one node, the whole gang may still run there: then no pod is removed.
+    """
+    done: list[str] = []
+    for pod in pods:
+        name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
+        alone = set(nodes.values()) - {""} <= {pod["spec"].get("nodeName", "")}
+        if alone or overdue_s(pod) <= LOST_NODE_S:
+            continue
+        try:
+            kube.delete_at(path("v1", "Pod", pod["metadata"]["namespace"], name), uid, grace_s=0)
+        except KubeError as error:
+            if error.status != FORBIDDEN:
+                raise
+            continue
+        done.append(f"{name} is removed: its node {pod['spec'].get('nodeName')} does not answer")
+    return done

@@ -1,0 +1,118 @@
+"""A job that stands still says why, and a lost node does not keep the places of its pods."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from gangplank.backends import BACKENDS
+from gangplank.backends.pod_template import LOST_NODE_S
+from gangplank.cluster import standstill
+from gangplank.cluster.client import Kube
+from gangplank.cluster.follow import JobWatch, follow
+from gangplank.jobs.parse import parse_job
+
+if TYPE_CHECKING:
+    from tests.unit.conftest import Api
+
+Json = dict[str, Any]
+DEFAULT = "/api/v1/namespaces/default"
+
+
+@pytest.fixture
+def job(api: Api) -> Json:
+    """A live job of two pods, none of which exists."""
+    spec = parse_job({"name": "digits", "image": "img", "script": "/a.py", "backend": "volcano", "workers": 1})
+    job = BACKENDS["volcano"].manifests(spec)[-1]
+    job["metadata"] |= {"uid": "u", "creationTimestamp": "2026-11-22T05:00:00Z"}
+    job["status"] = {"state": {"phase": "Restarting"}}
+    api.objects["/apis/batch.volcano.sh/v1alpha1/namespaces/default/jobs/digits"] = job
+    return job
+
+
+def pod(api: Api, name: str, node: str, *, overdue_s: float | None = None, **state: Json) -> Json:
+    """A pod of the job, perhaps one whose grace period has passed."""
+    owner = {"uid": "u", "controller": True, "kind": "Job", "name": "digits", "apiVersion": "batch.volcano.sh/v1alpha1"}
+    meta: Json = {"name": name, "namespace": "default", "uid": f"uid-{name}", "labels": {"gangplank.dev/job": "digits"},
+                  "ownerReferences": [owner]}  # fmt: skip
+    if overdue_s is not None:
+        meta["deletionTimestamp"] = (datetime.now(UTC) - timedelta(seconds=overdue_s)).isoformat()
+    status = {"containerStatuses": [{"name": "c", "state": state}] if state else []}
+    item = {"metadata": meta, "spec": {"nodeName": node, "containers": [{"name": "c"}]}, "status": status}
+    api.objects[f"{DEFAULT}/pods/{name}"] = item
+    return item
+
+
+def warning(api: Api, name: str, uid: str, when: str, message: str) -> None:
+    api.objects[f"{DEFAULT}/events/{name}"] = {
+        "type": "Warning", "reason": "FailedCreate", "message": message, "lastTimestamp": when,
+        "involvedObject": {"name": "digits", "uid": uid}}  # fmt: skip
+
+
+def lines(api: Api, job: Json) -> list[str]:
+    """What who follows the job reads in a second."""
+    said: list[str] = []
+    follow(JobWatch(job, Kube(api.kubeconfig)), said.append, 0.5)
+    return [line.partition("digits: ")[2] for line in said]
+
+
+def test_d4_a_gang_that_cannot_start_again_says_why_though_it_has_trained(api: Api, job: Json) -> None:
+    start = b'{"event":"start","rank":0,"world_size":2,"host":"h","pod":"p","node":"n","job_uid":null,"pod_uid":"u"}\n'
+    pod(api, "digits-master-0", "node-1", running={})
+    api.logs[f"{DEFAULT}/pods/digits-master-0/log"] = start
+    pod(api, "digits-worker-0", "node-2", waiting={"reason": "ErrImagePull", "message": "img: not found"})
+    assert any("1/2 ranks joined (digits-worker-0: ErrImagePull: img: not found)" in line for line in lines(api, job))
+
+
+def test_pods_that_a_quota_forbids_are_the_newest_warning_about_the_job(api: Api, job: Json) -> None:
+    warning(api, "a", "u", "2026-11-22T05:00:01Z", "an older one")
+    warning(api, "b", "u", "2026-11-22T05:00:02Z", "exceeded quota:\n lowered")
+    warning(api, "c", "of-the-job-before", "2026-11-22T05:00:03Z", "not about it")
+    assert standstill.reasons(Kube(api.kubeconfig), job, []) == ["digits: FailedCreate: exceeded quota: lowered"]
+
+
+def test_old_warnings_about_a_job_whose_pods_are_all_there_are_no_reason(api: Api, job: Json) -> None:
+    warning(api, "a", "u", "2026-11-22T05:00:01Z", "an older one")
+    pods = [pod(api, "digits-master-0", "node-1", running={}), pod(api, "digits-worker-0", "node-2", running={})]
+    assert standstill.reasons(Kube(api.kubeconfig), job, pods) == []
+
+
+def test_a_pod_that_a_lost_node_keeps_is_named_and_removed_by_its_uid_without_asking_the_node(
+    api: Api, job: Json
+) -> None:
+    pod(api, "digits-master-0", "node-2", running={})
+    pod(api, "digits-worker-0", "node-1", overdue_s=LOST_NODE_S + 1, running={})
+    assert "digits-worker-0 is removed: its node node-1 does not answer" in lines(api, job)
+    assert f"{DEFAULT}/pods/digits-worker-0" not in api.objects
+    (body,) = (body for seen, body in zip(api.seen, api.bodies, strict=True) if seen.startswith("DELETE"))
+    assert (body["gracePeriodSeconds"], body["preconditions"]) == (0, {"uid": "uid-digits-worker-0"})
+
+
+@pytest.mark.parametrize(("other", "overdue_s"), [("node-2", LOST_NODE_S - 5), ("node-1", 600)],
+                         ids=["within its time", "with the whole gang on one node, which may train on"])  # fmt: skip
+def test_a_pod_stays(api: Api, job: Json, other: str, overdue_s: float) -> None:
+    pod(api, "digits-master-0", other, running={})
+    pod(api, "digits-worker-0", "node-1", overdue_s=overdue_s, running={})
+    said = lines(api, job)
+    assert f"{DEFAULT}/pods/digits-worker-0" in api.objects
+    fix = "Fix: kubectl taint node node-1 node.kubernetes.io/out-of-service=nodeshutdown:NoExecute, once node-1 is off"
+    assert any(fix in line for line in said) == (overdue_s > LOST_NODE_S)
+
+
+def test_who_may_not_remove_pods_reads_what_to_ask_for(api: Api, job: Json, monkeypatch: pytest.MonkeyPatch) -> None:
+    pod(api, "digits-master-0", "node-2", running={})
+    pod(api, "digits-worker-0", "node-1", overdue_s=LOST_NODE_S + 1, running={})
+    answer = api.answer
+    monkeypatch.setattr(api, "answer", lambda method, *rest: (403, b"{}") if method == "DELETE" else answer(method, *rest))
+    assert any("its node node-1 does not answer. Fix: kubectl taint" in line for line in lines(api, job))
+
+
+def test_a_lost_node_costs_each_pod_half_a_minute_unless_the_job_says_otherwise() -> None:
+    own = {"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 900}
+    for backend in BACKENDS:
+        spec = parse_job({"name": "a", "image": "i", "script": "/a.py", "backend": backend, "tolerations": [own]})
+        text = str(BACKENDS[backend].manifests(spec)[-1])
+        assert text.count("'tolerationSeconds': 900") == text.count("'tolerationSeconds': 30") > 0
+        assert text.count("node.kubernetes.io/unreachable") == text.count("node.kubernetes.io/not-ready")
