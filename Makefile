@@ -7,6 +7,7 @@
 #   spine and proof    3 | 3   molecule default: lab up, site, train, idempotence, verify
 #   other scenarios   10 | 10  gpu, indexed, pytorchjob and teams, one after the other in the same lab
 #   the lab's promises 5 | 5   tests/cluster/test_lab.py and test_hardening.py in one lab
+#   faults of a cluster 2 | 2  tests/cluster/test_cluster_faults.py: a sample of two, in the same lab
 # `make test-full` adds the other scenarios, the faults of a training and the live comparison of the library: 100 minutes
 # warm for all, in parts of equal time with PART=1/3. What takes longer is a sweep: `make sweep`.
 SHELL := /bin/sh
@@ -92,7 +93,8 @@ molecule: setup ## scenarios in one lab: the whole stack comes up, and training 
 	.venv/bin/molecule test $(if $(filter all,$(SCENARIOS)),--all,$(addprefix --scenario-name ,$(SCENARIOS))) \
 	|| { status=$$?; echo "what failed, from .molecule.log:"; grep -aE -A 30 'fatal: |\[ERROR\]' .molecule.log | tail -n 100; exit $$status; }
 
-TESTS ?= tests/charts tests/lab tests/trainer tests/cluster/test_actions.py tests/cluster/test_hardening.py tests/cluster/test_lab.py \
+TESTS ?= tests/charts tests/lab tests/trainer tests/cluster/test_actions.py tests/cluster/test_cluster_faults.py \
+	tests/cluster/test_hardening.py tests/cluster/test_lab.py \
 	tests/cluster/test_playbook_kills.py::test_d6_site_and_uninstall_killed_at_a_point_converge \
 	tests/guides/test_flyte.py::test_our_job_is_the_pages_task # needs no lab
 .PHONY: pytest
@@ -138,6 +140,10 @@ PYTHON ?= python3
 .PHONY: gpu-check
 gpu-check: ## the trainer on this machine's GPUs: proof, exact resume, samples per second (PYTHON: one with torch; RESULT=file.json)
 	@$(PYTHON) -m tools.gpu_check $(if $(RESULT),--json "$(RESULT)")
+
+.PHONY: bench-faults
+bench-faults: setup parts ## faults of a cluster under a training: how it ends, how long until the next step; writes docs/faults.md
+	.venv/bin/python bench/faults.py
 
 .PHONY: pins
 pins: setup ## write lab/modules/*/go.{mod,sum} from lab/versions.yml

@@ -116,6 +116,8 @@ def pods_are_the_jobs(run: Run, expected: Expected) -> Judgement:
         if age > CLOCK_TOLERANCE_S:
             cause = "a replay, or a checkpoint of an earlier job of this name"
             fix = "remove what an earlier job left in the output folder, or name another folder"
+            if slow := slow_clock(run):
+                cause, fix = slow, "let the nodes keep the same time (NTP), and train again"
             return False, f"{oldest.name} is {age:.0f} s older than the job ({cause}). Fix: {fix}"
     if expected.pods is None:
         return None, "not asked: files do not say which pods were the job's. Fix: give --pods, or ask the cluster"
@@ -195,6 +197,20 @@ def every_rank_took_part(run: Run, expected: Expected) -> Judgement:
     nodes = sorted({begin.text("node") for begin in begins})
     source = "" if expected.processes_per_pod else "; how many ranks a pod should have, no job says"
     return judged(problems, f"0 to {size - 1}, each once, in {len(pods)} pods on {listed(nodes)}{source}")
+
+
+def slow_clock(run: Run) -> str:
+    """Which rank's clock was behind the others' at the end of the last epoch that all ranks have, "" if they agree.
+
+    All ranks end an epoch together: they exchange a mean in it.
+    """
+    ends = {rank: {str(end.get("epoch")): end.number("time") for end in run.of("epoch", rank)} for rank in run.chains}
+    common = set.intersection(*map(set, ends.values())) if ends else set()
+    times = {rank: own[max(common, key=lambda epoch: own[epoch])] for rank, own in ends.items()} if common else {}
+    if not times or max(times.values()) - min(times.values()) <= CLOCK_TOLERANCE_S:
+        return ""
+    slow = min(times, key=lambda rank: times[rank])
+    return f"the clock of rank {slow} is {max(times.values()) - times[slow]:.0f} s behind another's"
 
 
 @claim("one attempt at a time")

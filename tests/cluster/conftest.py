@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -87,10 +88,14 @@ class Lab:
         answer = json.loads(self.kubectl("get", "-o", "json", *arguments))
         return answer["items"] if answer["kind"] == "List" else answer
 
+    def enter(self, node: str) -> list[str]:
+        """What a command begins with that runs in the node's namespaces."""
+        return ["nsenter", f"--net=/run/netns/gangplank-{node}", f"--mount=/run/gangplank/mnt/{node}", "--wdns=/", "--"]
+
     def inside(self, node: str, *command: str) -> str:
         """Run a command in the node's namespaces."""
-        enter = ["nsenter", f"--net=/run/netns/gangplank-{node}", f"--mount=/run/gangplank/mnt/{node}", "--wdns=/"]
-        return subprocess.run([*enter, "--", *command], capture_output=True, text=True, check=True, timeout=60).stdout
+        line = [*self.enter(node), *command]
+        return subprocess.run(line, capture_output=True, text=True, check=True, timeout=60).stdout
 
     def wait(self, what: str, check: Callable[[], Any], timeout_s: float = 90) -> Any:
         """Poll until `check` returns something true; errors of a cluster that is coming back count as not yet."""
@@ -115,18 +120,24 @@ class Lab:
             if any(c["type"] == "Ready" and c["status"] == "True" for c in node["status"]["conditions"])
         }
 
-    def programs(self) -> dict[str, dict[str, Any]]:
-        """What the lab's supervisord says of each program, by name."""
+    @contextlib.contextmanager
+    def supervisor(self) -> Iterator[Any]:
+        """The lab's supervisord."""
         import xmlrpc.client
 
         from supervisor.xmlrpc import SupervisorTransport
 
         transport = SupervisorTransport(None, None, "unix:///run/gangplank/supervisor.sock")
         try:
-            server: Any = xmlrpc.client.ServerProxy("http://127.0.0.1", transport=transport).supervisor
-            return {process["name"]: process for process in server.getAllProcessInfo()}
+            server: Any = xmlrpc.client.ServerProxy("http://127.0.0.1", transport=transport)
+            yield server.supervisor
         finally:
             transport.close()
+
+    def programs(self) -> dict[str, dict[str, Any]]:
+        """What the lab's supervisord says of each program, by name."""
+        with self.supervisor() as server:
+            return {process["name"]: process for process in server.getAllProcessInfo()}
 
 
 @pytest.fixture(scope="session")

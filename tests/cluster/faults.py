@@ -14,17 +14,21 @@ import re
 import signal
 import subprocess
 import time
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gangplank.cluster.follow import JobWatch, follow
+from tests.cluster.conftest import STATE
 from tests.cluster.jobs import DESCRIPTION, NAMESPACE, Job
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
+    from gangplank.cluster.progress import Phase
     from tests.cluster.conftest import Lab
 
 Json = dict[str, Any]
@@ -48,16 +52,26 @@ class Fault:
     cause: str = ""
     """A pattern: while the fault lasts the training stands still, and `gangplank status` has this one cause."""
     backends: tuple[str, ...] = BACKENDS
-    change: Json = field(default_factory=dict)
-    """What its jobs have otherwise."""
+    unproven: str = ""
+    """A pattern: the training ends well, and its proof names this cause in the one claim that fails."""
+    forever: bool = False
+    """It is healed only after the end of the training."""
+    env: Mapping[str, str] = field(default_factory=dict)
+    """Of its jobs."""
+    around: Callable[[Lab], AbstractContextManager[None]] = contextlib.nullcontext
+    """What has to be so before its jobs begin."""
+    own_claim: bool = False
+    """The job's files are on a claim of its master's node, and not on a folder that all nodes share."""
 
     @property
     def slug(self) -> str:
         """The name as a part of objects' names."""
-        return self.name.replace(" ", "-")
+        return re.sub(r"[^a-z0-9]+", "-", self.name.lower())
 
 
 FAULTS: dict[str, Fault] = {}
+# What cannot be made here, and why.
+NOT_HERE: dict[str, str] = {}
 
 
 def fault(
@@ -267,14 +281,135 @@ def _queue(lab: Lab, jobs: Sequence[Job]) -> Iterator[None]:
         command("OpenQueue")
 
 
+
+@fault("a node lost for ever", forever=True)
+def _lost(lab: Lab, jobs: Sequence[Job]) -> Iterator[None]:
+    yield from lost(lab, worker_node(jobs))
+
+
+@fault("the volume's node lost", backends=("volcano",), own_claim=True,
+       cause=r"not scheduled: .*PersistentVolume's node affinity")  # fmt: skip
+def _volume(lab: Lab, jobs: Sequence[Job]) -> Iterator[None]:
+    yield from lost(lab, jobs[0].node("master"))
+
+
+def lost(lab: Lab, node: str) -> Iterator[None]:
+    """End all that runs in a node, as if it was switched off; and switch it on again."""
+    lab.playbook("tests/cluster/lose.yml", "-e", f"lose_node={node}")
+    try:
+        yield
+    finally:
+        lab.playbook("playbooks/lab.yml")
+        lab.wait(f"{node} is back", lambda: node in lab.ready(), 180)
+
+
+# It asks for nothing and takes what the limit leaves, and more.
+HOG = "import time; taken = bytearray(700 << 20); time.sleep(60)"
+ROOM = 300 << 20
+
+
+@fault("pods over the node's memory limit", hold_s=20)
+def _memory(lab: Lab, jobs: Sequence[Job]) -> Iterator[None]:
+    node = worker_node(jobs)
+    version1 = Path("/sys/fs/cgroup/memory/gangplank").exists()
+    pods = Path("/sys/fs/cgroup", "memory" if version1 else "", "gangplank", node, "kubepods")
+    limit = pods / ("memory.limit_in_bytes" if version1 else "memory.max")
+    used = int((pods / ("memory.usage_in_bytes" if version1 else "memory.current")).read_text())
+    before = limit.read_text().strip()
+    limit.write_text(str(used + ROOM))
+    spec = {"nodeName": node, "restartPolicy": "Never", "terminationGracePeriodSeconds": 0,
+            "containers": [{"name": "hog", "image": TRAINER, "command": ["python3", "-c", HOG]}]}  # fmt: skip
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "hog", "namespace": NAMESPACE}, "spec": spec}
+    try:
+        lab.kubectl("create", "-f", "-", stdin=json.dumps(pod))
+        yield
+    finally:
+        limit.write_text(before)
+        lab.kubectl("delete", "pod", "hog", "-n", NAMESPACE, "--now")
+
+
+BEHIND_S = 300
+# Python imports it by itself; the worker's clock, as its program reads it, then is as far behind as the file says.
+CLOCK = """
+import pathlib, time
+def behind(read, unit, file=pathlib.Path("/tmp/behind")):
+    return lambda: read() - (int(file.read_text()) * unit if file.exists() else 0)
+time.time, time.time_ns = behind(time.time, 1), behind(time.time_ns, 10**9)
+"""
+
+
+@contextmanager
+def other_clock(lab: Lab) -> Iterator[None]:
+    """The folder that the jobs share, with a clock that can be set."""
+    volume = lab.get("pvc", "shared", "-n", NAMESPACE)["spec"]["volumeName"]
+    spec = lab.get("pv", volume)["spec"]
+    folder = STATE / "shared" / Path((spec.get("hostPath") or spec["local"])["path"]).name / "clock"
+    folder.mkdir()
+    (folder / "sitecustomize.py").write_text(CLOCK)
+    yield
+
+
+@fault("a rank's clock 5 min behind", around=other_clock, env={"PYTHONPATH": "/data/clock"},
+       unproven="the clock of rank 1 is [0-9]+ s behind another's")  # fmt: skip
+def _clock(_: Lab, jobs: Sequence[Job]) -> Iterator[None]:
+    for each in jobs:
+        pid = each.lab.wait("the worker's process", lambda each=each: each.trainer("worker"), 60)
+        Path(f"/proc/{pid}/root/tmp/behind").write_text(str(BEHIND_S))
+    yield
+
+
+SMALL, FOLDER, DISK = "node-1", "/var/lib/kubelet", "/var/lib/containerd/faults-disk"
+
+
+def program(lab: Lab, name: str, *, runs: bool) -> None:
+    """Start or stop a program of the lab."""
+    with lab.supervisor() as server:
+        (server.startProcess if runs else server.stopProcess)(name)
+
+
+@contextmanager
+def small_disk(lab: Lab) -> Iterator[None]:
+    """The kubelet of a node with its folder on a file system of 64 MiB in a loop device."""
+    node = SMALL
+    lab.kubectl("drain", node, "--ignore-daemonsets", "--delete-emptydir-data", "--force", "--timeout=110s")
+    program(lab, f"kubelet-{node}", runs=False)
+    lab.inside(node, "truncate", "-s", "64M", DISK)
+    lab.inside(node, "mkfs.ext4", "-q", "-F", "-m", "0", DISK)
+    lab.inside(node, "mount", "-o", "loop", DISK, FOLDER)
+    try:
+        program(lab, f"kubelet-{node}", runs=True)
+        lab.kubectl("uncordon", node)
+        yield
+    finally:
+        lab.kubectl("drain", node, "--ignore-daemonsets", "--delete-emptydir-data", "--force", "--timeout=110s")
+        program(lab, f"kubelet-{node}", runs=False)
+        lab.inside(node, "umount", "-R", FOLDER)
+        lab.inside(node, "rm", DISK)
+        program(lab, f"kubelet-{node}", runs=True)
+        lab.kubectl("uncordon", node)
+
+
+@fault("the node's folder full", around=small_disk, hold_s=60)
+def _full(lab: Lab, _: Sequence[Job]) -> Iterator[None]:
+    subprocess.run([*lab.enter(SMALL), "sh", "-c", f"cat /dev/zero > {FOLDER}/full"], capture_output=True, check=False)
+    try:
+        yield
+    finally:
+        lab.inside(SMALL, "rm", f"{FOLDER}/full")
+
+
 CLAIM: Json = {
     "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "shared", "namespace": NAMESPACE},
     "spec": {"accessModes": ["ReadWriteMany"], "storageClassName": "local-shared",
              "resources": {"requests": {"storage": "1Gi"}}}}  # fmt: skip
+OWN_VOLUME = {"claim": "own", "mount": "/data", "on": "master"}
+OWN_CLAIM: Json = {
+    "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "own", "namespace": NAMESPACE},
+    "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}}  # fmt: skip
 QUEUE_OBJECT: Json = {
     "apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue", "metadata": {"name": QUEUE},
     "spec": {"weight": 1, "reclaimable": True}}  # fmt: skip
-TAINT = f"{CONTROL_PLANE} node-role.kubernetes.io/control-plane"
+TAINT = "node-role.kubernetes.io/control-plane:NoSchedule"
 EPOCHS = 30
 BEYOND = 40  # steps before a fault: past the second checkpoint
 CAUSE_S = 120.0
@@ -282,18 +417,20 @@ END_S = 420.0  # from the fault's end to the job's: nothing here waits for more 
 
 
 @contextmanager
-def prepared(lab: Lab) -> Iterator[Lab]:
-    """The lab with what all faults need: a namespace, a shared claim, a queue, a control plane without jobs."""
+def prepared(lab: Lab, *, free_node: bool = True) -> Iterator[Lab]:
+    """The lab with what all faults need: a namespace, a shared claim, a queue, perhaps a control plane without jobs."""
     lab.kubectl("create", "namespace", NAMESPACE)
     lab.kubectl("create", "-f", "-", stdin=json.dumps(CLAIM))
     lab.kubectl("apply", "-f", "-", stdin=json.dumps(QUEUE_OBJECT))
-    lab.kubectl("taint", "node", "--overwrite", *TAINT.split()[:1], f"{TAINT.split()[1]}=:NoSchedule")
+    if free_node:
+        lab.kubectl("taint", "node", CONTROL_PLANE, "--overwrite", TAINT)
     try:
         yield lab
     finally:
         lab.kubectl("delete", "namespace", NAMESPACE, "--timeout=110s")
         lab.kubectl("delete", "queue.scheduling.volcano.sh", QUEUE, "--timeout=60s")
-        lab.kubectl("taint", "node", *TAINT.split()[:1], f"{TAINT.split()[1]}:NoSchedule-")
+        if free_node:
+            lab.kubectl("taint", "node", CONTROL_PLANE, f"{TAINT}-")
 
 
 def job(lab: Lab, name: str, backend: str, **change: object) -> Job:
@@ -303,50 +440,70 @@ def job(lab: Lab, name: str, backend: str, **change: object) -> Job:
     queue = {"queue": QUEUE} if backend == "volcano" else {}
     parameters = {**DESCRIPTION["hyperparameters"], "epochs": EPOCHS}
     args = ["--checkpoint-interval", "20", "--collective-timeout", "20", "--rendezvous-timeout", "30"]
-    own = {"hyperparameters": parameters, "args": args, "volumes": [volume], "output": f"/data/{name}", "max_retries": 9, **queue, **change}
-    return Job(lab, name, own, backend=backend)
+    own = {"hyperparameters": parameters, "args": args, "volumes": [volume], "output": f"/data/{name}"}
+    change = {**own, "max_retries": 9, **queue, **change}
+    return Job(lab, name, change, backend=backend)
 
 
 @dataclass
 class Outcome:
-    """A job that a fault happened to."""
+    """A job that a fault happened to, as `playbooks/train.yml` follows it."""
 
     job: Job
     made: float = 0.0
     """When the fault was made, in seconds since 1970."""
     healed: float = 0.0
+    lines: list[tuple[float, str]] = field(default_factory=list)
+    """What who follows the job reads, and when."""
     said: str = ""
     """What gangplank status said of it meanwhile, if it had to name a cause."""
-    phase: str = ""
+    end: Phase | None = None
+
+    def follow(self) -> None:
+        """Read to the job's end."""
+        watch = JobWatch(self.job.manifest, self.job.kube)
+        self.end = follow(watch, lambda line: self.lines.append((time.time(), line)), 2 * END_S)
+
+    def verdict(self, unproven: str) -> str:
+        """What is wrong with the proof, "" if it is as it has to be."""
+        done = self.job.command("proof")
+        if not unproven:
+            return "" if done.returncode == 0 and "PROVEN" in done.stdout else done.stdout + done.stderr
+        failed = re.findall(r"^FAILED .*", done.stdout, re.MULTILINE)
+        as_said = done.returncode == 1 and len(failed) == 1 and re.search(unproven, failed[0])
+        return "" if as_said else done.stdout + done.stderr
+
+    def names(self, cause: str) -> str:
+        """What gangplank status says of the cause of a standstill, once who follows the job has read it too."""
+        if not any(re.search(cause, line) for when, line in self.lines if when > self.made):
+            return ""
+        self.said = self.job.command("status").stdout
+        return self.said if re.search(cause, self.said) else ""
 
 
 def undergo(lab: Lab, one: Fault, backends: Iterable[str]) -> dict[str, Outcome]:
     """Train a job per back-end, make the fault under all of them, heal it, and wait for their ends."""
-    jobs = [job(lab, one.slug, backend, **one.change) for backend in one.backends if backend in backends]
+    change = {"env": dict(one.env), **({"volumes": [OWN_VOLUME]} if one.own_claim else {})}
+    jobs = [job(lab, one.slug, backend, **change) for backend in one.backends if backend in backends]
     outcomes = {each.backend: Outcome(each) for each in jobs}
-    for each in jobs:
-        each.submit()
-    for each in jobs:
-        lab.wait(f"{each.name} trains", lambda each=each: each.trains(beyond=BEYOND), END_S)
-    made = time.time()
-    with one.make(lab, jobs):
+    with one.around(lab), ThreadPoolExecutor(len(jobs)) as pool:
+        for each in jobs:
+            each.submit(*([OWN_CLAIM] if one.own_claim else []))
+        followed = [pool.submit(outcome.follow) for outcome in outcomes.values()]
+        for each in jobs:
+            lab.wait(f"{each.name} trains", lambda each=each: each.trains(beyond=BEYOND), END_S)
+        made = time.time()
         for outcome in outcomes.values():
             outcome.made = made
-            if one.cause:
-                outcome.said = lab.wait(f"the cause of {one.name} in {outcome.job.name}", named(outcome, one), CAUSE_S)
-        time.sleep(max(0.0, made + one.hold_s - time.time()))  # nothing is waited for: the fault lasts that long
-    healed = time.time()
-    for outcome in outcomes.values():
-        outcome.healed = healed
-        outcome.phase = outcome.job.end(END_S)
+        with one.make(lab, jobs):
+            for outcome in outcomes.values():
+                if one.cause:
+                    lab.wait(f"the cause of {one.name}", lambda outcome=outcome: outcome.names(one.cause), CAUSE_S)
+            if one.forever:
+                wait(followed)
+            time.sleep(max(0.0, made + one.hold_s - time.time()))  # the fault lasts that long
+        for outcome in outcomes.values():
+            outcome.healed = time.time()
+        for follower in followed:
+            follower.result()
     return outcomes
-
-
-def named(outcome: Outcome, one: Fault) -> Callable[[], str]:
-    """Look for the cause of a standstill in what gangplank status says."""
-
-    def look() -> str:
-        text = outcome.job.command("status").stdout
-        return text if re.search(one.cause, text) else ""
-
-    return look

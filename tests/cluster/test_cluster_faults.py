@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,14 +15,18 @@ if TYPE_CHECKING:
 
     from tests.cluster.conftest import Lab
 
-CASES = [(fault, backend) for fault in FAULTS.values() for backend in fault.backends]
+FULL = os.environ.get("GANGPLANK_FULL") == "1"
+SAMPLE = ("kubelet killed", "API server killed")  # for two nodes will do, and the control plane's may have jobs
+CASES = [(name, backend) for name in (FAULTS if FULL else SAMPLE) for backend in FAULTS[name].backends]
 
 
 @pytest.fixture(scope="module")
-def site(three_nodes: Lab) -> Iterator[Lab]:
-    three_nodes.playbook("playbooks/site.yml")
-    with prepared(three_nodes):
-        yield three_nodes
+def site(request: pytest.FixtureRequest) -> Iterator[Lab]:
+    """The lab, with three nodes for all faults, and what they need."""
+    lab: Lab = request.getfixturevalue("three_nodes" if FULL else "lab")
+    lab.playbook("playbooks/site.yml")
+    with prepared(lab, free_node=FULL):
+        yield lab
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +34,7 @@ def undisturbed(site: Lab) -> str:
     """The final weights of a job that nothing happens to."""
     calm = job(site, "calm", "volcano")
     calm.submit()
-    assert calm.end(END_S) == "Completed"
+    assert calm.end(END_S) == "Completed", calm.log()[-2000:]
     return calm.weights()
 
 
@@ -39,13 +44,12 @@ def outcome(site: Lab) -> Callable[[str], dict[str, Outcome]]:
     return functools.cache(lambda name: undergo(site, FAULTS[name], BACKENDS))
 
 
-@pytest.mark.parametrize(("name", "backend"), [(fault.name, backend) for fault, backend in CASES],
-                         ids=[f"{fault.name}, {backend}" for fault, backend in CASES])  # fmt: skip
+@pytest.mark.parametrize(("name", "backend"), CASES, ids=[", ".join(case) for case in CASES])
 def test_ends_with_the_exact_weights(
     outcome: Callable[[str], dict[str, Outcome]], undisturbed: str, name: str, backend: str
 ) -> None:
     one = outcome(name)[backend]
-    assert one.phase in ("Completed", "Complete", "SuccessCriteriaMet"), one.job.log()[-2000:]
+    assert one.end is not None, one.lines
+    assert one.end.succeeded, one.lines
     assert one.job.weights() == undisturbed
-    proof = one.job.command("proof")
-    assert (proof.returncode, "PROVEN" in proof.stdout) == (0, True), proof.stdout + proof.stderr
+    assert one.verdict(FAULTS[name].unproven) == ""

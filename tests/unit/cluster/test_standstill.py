@@ -105,7 +105,11 @@ def test_who_may_not_remove_pods_reads_what_to_ask_for(api: Api, job: Json, monk
     pod(api, "digits-master-0", "node-2", running={})
     pod(api, "digits-worker-0", "node-1", overdue_s=LOST_NODE_S + 1, running={})
     answer = api.answer
-    monkeypatch.setattr(api, "answer", lambda method, *rest: (403, b"{}") if method == "DELETE" else answer(method, *rest))
+
+    def forbid(method: str, *rest: Any) -> tuple[int, bytes]:
+        return (403, b"{}") if method == "DELETE" else answer(method, *rest)
+
+    monkeypatch.setattr(api, "answer", forbid)
     assert any("its node node-1 does not answer. Fix: kubectl taint" in line for line in lines(api, job))
 
 

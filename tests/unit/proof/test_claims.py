@@ -6,7 +6,7 @@ import base64
 import json
 import math
 import zlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -336,6 +336,16 @@ def test_another_process_at_the_same_time_is_rejected() -> None:
     other = World(1, attempt="b", clock=1010.0)
     other.begin()
     assert failed(prove([*World().train(), *other.records()], EXPECTED)) == {"one attempt at a time"}
+
+
+def test_a_rank_whose_clock_is_behind_is_named_and_not_called_a_replay() -> None:
+    def behind(record: Record) -> None:
+        if record["rank"] == 1 and record["kind"] != "begin":
+            record["time"] = float(str(record["time"])) - 300
+
+    verdict = prove(World(change=behind).train(), replace(EXPECTED, created=990.0))
+    assert failed(verdict) == {"pods are the job's"}
+    assert "s older than the job (the clock of rank 1 is 300 s behind another's). Fix: let the nodes" in verdict.text()
 
 
 def test_an_attempt_that_ended_before_is_accepted() -> None:
