@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from gangplank.backends.pod_template import LOST_NODE_S
 from gangplank.cluster.client import path
 from gangplank.cluster.progress import waiting_reasons
-from gangplank.errors import KubeError
+from gangplank.errors import GangplankError, KubeError
 from gangplank.proof import expected
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ FORBIDDEN = 403
 def reasons(kube: Kube, job: Json, pods: Sequence[Json]) -> list[str]:
     """Why pods of a job do not run, one line each: they cannot start, cannot end, or cannot be created."""
     why = waiting_reasons(pods) + [left(pod) for pod in pods if overdue_s(pod) > LOST_NODE_S]
-    if why or len(pods) >= len(expected.pods(job)):
+    if why or complete(job, pods):
         return why
     try:
         events = kube.items("v1", "Event", job["metadata"]["namespace"])
@@ -32,6 +32,14 @@ def reasons(kube: Kube, job: Json, pods: Sequence[Json]) -> list[str]:
             raise
         return []
     return refusals(job, events)[-1:]
+
+
+def complete(job: Json, pods: Sequence[Json]) -> bool:
+    """Whether all pods of a job exist, or any, if the library cannot foresee how many its controller makes."""
+    try:
+        return len(pods) >= len(expected.pods(job))
+    except GangplankError:
+        return bool(pods)
 
 
 def refusals(job: Mapping[str, Json], events: Sequence[Json]) -> list[str]:

@@ -79,6 +79,14 @@ def test_old_warnings_about_a_job_whose_pods_are_all_there_are_no_reason(api: Ap
     assert standstill.reasons(Kube(api.kubeconfig), job, pods) == []
 
 
+def test_a_job_whose_pods_cannot_be_foreseen_is_only_asked_for_warnings_while_it_has_none(api: Api, job: Json) -> None:
+    job["spec"]["plugins"] = {"nosuch": []}
+    warning(api, "a", "u", "2026-11-22T05:00:01Z", "no such plugin")
+    kube = Kube(api.kubeconfig)
+    assert standstill.reasons(kube, job, []) == ["digits: FailedCreate: no such plugin"]
+    assert standstill.reasons(kube, job, [pod(api, "digits-master-0", "node-1", running={})]) == []
+
+
 def test_a_pod_that_a_lost_node_keeps_is_named_and_removed_by_its_uid_without_asking_the_node(
     api: Api, job: Json
 ) -> None:
