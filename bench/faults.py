@@ -28,7 +28,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from tests.cluster.conftest import Lab  # noqa: E402  # found by the line above
-from tests.cluster.faults import (  # noqa: E402
+from tests.cluster.faults import (  # noqa: E402  # the same
     BACKENDS,
     END_S,
     FAULTS,
@@ -39,7 +39,7 @@ from tests.cluster.faults import (  # noqa: E402
     prepared,
     undergo,
 )
-from tests.cluster.jobs import NAMESPACE, Job  # noqa: E402
+from tests.cluster.jobs import NAMESPACE, Job  # noqa: E402  # the same
 
 PAGE = ROOT / "docs/faults.md"
 BEGIN, END = "<!-- begin: make bench-faults -->", "<!-- end -->"
