@@ -1,4 +1,4 @@
-"""Why a job stands still, and the one cure that needs no person: a pod that is left on a lost node is removed."""
+"""Why a job stands still, and the one fix that needs no person: a pod that a lost node keeps is removed."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def left(pod: Json) -> str:
 def release(kube: Kube, pods: Sequence[Json], nodes: Mapping[str, str]) -> list[str]:
     """Remove the pods that a lost node keeps, so that others can take their names; what was done, one line each.
 
-    A rank cannot go on without those on other nodes, so one that still runs there does no harm. If all `nodes` of the
+    A rank cannot train without those on other nodes, so one that still runs there does no harm. If all `nodes` of the
     job's pods, by the pods' UID, are one node, the whole gang may still run there: then no pod is removed.
     """
     done: list[str] = []

@@ -1,8 +1,9 @@
 """What may happen to a cluster under a training: how each fault is made and healed, and how the training has to end.
 
 A fault is a context: it is made on entry and healed on exit. The jobs under it have a master and a worker, which are on
-two nodes, and their files are on a folder that all nodes share. tests/cluster/test_cluster_faults.py asks for the end
-of each, bench/faults.py for the time.
+two nodes, and their files are on a folder that all nodes share.
+
+The tests in test_cluster_faults.py look at the end of each, and bench/faults.py at the time.
 """
 
 from __future__ import annotations
@@ -282,7 +283,7 @@ def _queue(lab: Lab, jobs: Sequence[Job]) -> Iterator[None]:
 
 
 
-@fault("a node lost for ever", forever=True)
+@fault("a node lost forever", forever=True)
 def _lost(lab: Lab, jobs: Sequence[Job]) -> Iterator[None]:
     yield from lost(lab, worker_node(jobs))
 
