@@ -355,7 +355,7 @@ def other_clock(lab: Lab) -> Iterator[None]:
 def _clock(_: Lab, jobs: Sequence[Job]) -> Iterator[None]:
     for each in jobs:
         pid = each.lab.wait("the worker's process", lambda each=each: each.trainer("worker"), 60)
-        Path(f"/proc/{pid}/root/tmp/behind").write_text(str(BEHIND_S))
+        Path("/proc", str(pid), "root", "tmp", "behind").write_text(str(BEHIND_S))
     yield
 
 
