@@ -70,6 +70,7 @@ class JobSpec:
     script: Script | None = None
     command: tuple[str, ...] = ()
     args: tuple[str, ...] = ()
+    observe: bool = True  # evidence of a script that writes none itself
     collective: str = "gloo"
     collective_fallback: str = ""  # "gloo": what an nccl job may use where the site's GPUs run no CUDA
     masters: int = 1

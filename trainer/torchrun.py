@@ -15,6 +15,7 @@ import runpy
 import signal
 import sys
 from pathlib import Path
+from typing import Any
 
 from torch.distributed import run
 
@@ -27,7 +28,24 @@ def rank(script: str, *flags: str) -> None:
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # text streams of an interpreter
     sys.argv, sys.path[0] = [script, *flags], str(Path(script).parent)
-    runpy.run_path(script, run_name="__main__")
+    observer = None if Path(script) == Path(__file__).with_name("train.py") else observe()
+    try:
+        runpy.run_path(script, run_name="__main__")
+    except SystemExit as leaving:
+        if observer and leaving.code in {None, 0}:
+            observer.end()
+        raise
+    if observer:
+        observer.end()
+
+
+def observe() -> Any:
+    """The observer of this rank's script, as a new interpreter would load it (image/gangplank_observe.py)."""
+    try:
+        import gangplank_observe  # type: ignore[import-not-found]  # image/ is laid beside torch
+    except ImportError:  # no image of ours
+        return None
+    return gangplank_observe.start() if gangplank_observe.wanted(os.environ, ()) else None
 
 
 def main() -> None:

@@ -88,6 +88,8 @@ def env(spec: JobSpec, role: str) -> list[Json]:
         if wired.job_uid
         else {"name": "GANGPLANK_JOB_UID", "value": spec.name},
     ]
+    if not spec.observe:
+        ours.append({"name": "GANGPLANK_OBSERVE", "value": "0"})  # trainer/image/gangplank_observe.py reads it
     defaults = {"PYTHONUNBUFFERED": "1", "OMP_NUM_THREADS": str(threads(spec, role))}
     if wired.unbuffered:
         del defaults["PYTHONUNBUFFERED"]  # the controller sets it, to the same value

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from gangplank.proof.records import Records
     from gangplank.proof.verdict import Verdict
 
+NO_EVIDENCE = "use an image that is built on the trainer's, whose Python observes scripts, and leave `observe` at true"
 EVIDENCE_FILE = "give the folder of the job's `output`, its evidence.jsonl, or saved logs of all ranks"
 
 
@@ -60,8 +61,8 @@ def report(args: argparse.Namespace) -> int:
 def refusal(name: str, records: Records, verdict: Verdict) -> str:
     """Why a job is not proven, in a line."""
     if not records:
-        return f"{name}: not proven: no evidence. Fix: let its script write evidence, as trainer/evidence.py describes"
-    failed = "; ".join(f"{claim.name} ({claim.detail})" for claim in verdict.failed)
+        return f"{name}: not proven: no evidence. Fix: {NO_EVIDENCE}"
+    failed = "; ".join(f"{claim.name} ({claim.detail})" for claim in verdict.failed or verdict.unclaimed)
     return f"{name}: not proven: {failed}"
 
 

@@ -92,6 +92,7 @@ def read_job(fields: Fields, scripts: Mapping[str, str]) -> JobSpec:
         script=read_script(fields, scripts),
         command=fields.words("command"),
         args=fields.words("args"),
+        observe=fields.flag("observe", default=True),
         collective=fields.choice("collective", "nccl" if gpus else "gloo", ("gloo", "nccl")),
         collective_fallback=fields.choice("collective_fallback", "", ("", "gloo")),
         masters=fields.integer("masters", 1, 0, 1),

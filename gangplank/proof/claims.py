@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
+from gangplank.proof import observed
+from gangplank.proof.judgement import Judgement, judged
 from gangplank.proof.log_lines import amount
 from gangplank.proof.records import Record, Run, ids_in, unpack_bits
 from gangplank.text import listed
@@ -38,7 +40,6 @@ class Expected:
 
 
 MOST_NAMED = 6  # ranks or ids in one message
-Judgement = tuple[bool | None, str]  # None: the claim cannot be asked
 Judge = Callable[[Run, Expected], Judgement]
 
 
@@ -48,31 +49,24 @@ class Claim:
 
     judge: Judge
     since: int
+    unseen: str = ""
+    """Why it is not claimed of a script that is observed from outside; "" if it is."""
 
 
 CLAIMS: dict[str, Claim] = {}
 """By name, in the order in which they are printed."""
 
 
-def claim(name: str, since: int = 1) -> Callable[[Judge], Judge]:
+def claim(name: str, since: int = 1, unseen: str = "") -> Callable[[Judge], Judge]:
     """Add a claim to CLAIMS; it is not asked of evidence of a format before `since`."""
 
     def register(judge: Judge) -> Judge:
         if name in CLAIMS:
             raise ValueError(f"claim {name!r} is registered twice")
-        CLAIMS[name] = Claim(judge, since)
+        CLAIMS[name] = Claim(judge, since, unseen)
         return judge
 
     return register
-
-
-def judged(problems: Sequence[str], detail: str, *, proven: bool = True) -> Judgement:
-    """A claim holds without problems, if any record shows it.
-
-    >>> judged([], "2 steps"), judged(["rank 1 is idle"], "2 steps"), judged([], "0 steps", proven=False)
-    ((True, '2 steps'), (False, 'rank 1 is idle'), (False, 'no record shows it'))
-    """
-    return proven and not problems, listed(problems) or (detail if proven else "no record shows it")
 
 
 @claim("records are whole")
@@ -97,6 +91,10 @@ def one_job(run: Run, expected: Expected) -> Judgement:
         return False, f"got evidence of job {listed(jobs) or 'none'}, expected {expected.job_uid}"
     if len(jobs) != 1:
         return False, f"got evidence of {len(jobs)} jobs, expected one: {listed(jobs)}"
+    if run.observed:
+        scripts = {begin.text("settings") for begin in run.of("begin")}
+        problems = [f"{len(scripts)} different scripts or arguments among the ranks"] if len(scripts) > 1 else []
+        return judged(problems, f"job {jobs[0]}, the same script and arguments on every rank", proven=bool(scripts))
     settings = {(begin.text("settings"), begin.text("dataset")) for begin in run.of("begin")}
     problems = [f"{len(settings)} different settings or data sets among the ranks"] if len(settings) > 1 else []
     return judged(problems, f"job {jobs[0]}, the same settings and data on every rank", proven=bool(settings))
@@ -234,7 +232,7 @@ def ranks_attest_each_other(run: Run, _: Expected) -> Judgement:
 
     Fails for: one rank's rewritten chain, all hashes corrected*; a chain that grew out of another rank's.
     """
-    problems, exchanges = [], 0
+    problems, exchanges, seen = [], 0, set[tuple[int, int]]()
     hashes = {rank: {record["hash"] for record in chain} for rank, chain in run.chains.items()}
     for rank in run.chains:
         for record in run.of("heads", rank):
@@ -245,10 +243,14 @@ def ranks_attest_each_other(run: Run, _: Expected) -> Judgement:
             problems += [
                 f"rank {rank} received the head of another chain of rank {other} (epoch {record.get('epoch')})"
                 for other, head in enumerate(map(str, heads))
-                if other in hashes and head not in hashes[other]
+                if other in hashes and head not in hashes[other] and not (run.observed and heads[other] is None)
             ]
+            seen.update((rank, other) for other, head in enumerate(heads) if head is not None)
             if rank < len(heads) and heads[rank] != record["prev"]:
                 problems.append(f"{record.name} does not follow its own head")
+    if run.observed:  # ranks do not wait for each other's hashes while they train, and may leave before the last ones
+        problems += [f"rank {rank} never saw evidence of rank {other}" for rank in run.chains for other in run.chains
+                     if (rank, other) not in seen]
     return judged(problems, f"{exchanges} exchanges: each rank saw these records of the others", proven=exchanges > 0)
 
 
@@ -292,7 +294,7 @@ def worlds(starts: Sequence[Start], epoch: int) -> list[int]:
     ]
 
 
-@claim("all epochs")
+@claim("all epochs", unseen="a script does not say what its epochs are")
 def all_epochs(run: Run, expected: Expected) -> Judgement:
     """Every rank has every epoch that the job asked for.
 
@@ -317,6 +319,8 @@ def every_rank_worked(run: Run, _: Expected) -> Judgement:
 
     Fails for: an idle rank*, a rank with fewer steps.
     """
+    if run.observed:
+        return observed.ranks_worked(run)
     problems, steps, starts = [], Counter[int](), starts_of(run)
     rows: dict[int, dict[int, tuple[int, int]]] = {}
     for rank in run.chains:
@@ -331,7 +335,7 @@ def every_rank_worked(run: Run, _: Expected) -> Judgement:
     return judged(problems, f"steps of each rank: {listed(sorted(steps.items()))}", proven=bool(steps))
 
 
-@claim("samples are disjoint and complete")
+@claim("samples are disjoint and complete", unseen="which samples a rank saw cannot be seen from outside")
 def samples_are_disjoint_and_complete(run: Run, _: Expected) -> Judgement:
     """Every epoch covers the whole data set, and ranks share no sample.
 
@@ -366,7 +370,7 @@ def samples_are_disjoint_and_complete(run: Run, _: Expected) -> Judgement:
     return judged(problems, detail, proven=bool(epochs_of(run)))
 
 
-@claim("global batch")
+@claim("global batch", unseen="how many samples are in a batch cannot be seen from outside")
 def global_batch(run: Run, expected: Expected) -> Judgement:
     """Samples per step, over all ranks, are what the job asked for.
 
@@ -424,6 +428,8 @@ def gradients_exchanged_at_every_step(run: Run, _: Expected) -> Judgement:
 
     Fails for: `no_sync` at all steps but the first*, a model not wrapped in DDP*.
     """
+    if run.observed:
+        return observed.exchanged_at_every_step(run)
     problems, total = [], 0
     for record in run.of("epoch"):
         steps, exchanges = record.whole("steps"), record.whole("exchanges")
@@ -441,6 +447,8 @@ def gradients_differ_before(run: Run, expected: Expected) -> Judgement:
     Fails for: the same samples on several ranks*, a model not wrapped in DDP*.
     """
     table = gradients_of(run)
+    if run.observed and not table:
+        return None, observed.no_look(run)
     problems = [
         f"no gradients of epoch {epoch} were exchanged (is the model wrapped in DDP?)"
         for epoch in epochs_of(run)
@@ -468,6 +476,8 @@ def gradients_agree_after(run: Run, _: Expected) -> Judgement:
     Fails for: a rank that kept its own gradient, a model not wrapped in DDP*.
     """
     table, problems = gradients_of(run), []
+    if run.observed and not table:
+        return None, observed.no_look(run)
     for (_epoch, step), checked in table.items():
         rows = checked.rows
         averages = {record.text("after") for record in rows.values()}
@@ -506,7 +516,7 @@ def rounding_bound(rows: Sequence[Record]) -> float:
     for record in rows:
         if record.text("dtype") not in ROUNDING:
             raise record.refused("dtype", f"one of {listed(list(ROUNDING))}")
-        unit, smallest = max((unit, smallest), ROUNDING[record.text("dtype")])
+        unit, smallest = max((unit, smallest), ROUNDING[record.text("dtype")], ROUNDING[observed.hook_dtype(record)])
     elements, roundings = max(record.whole("elements") for record in rows), len(rows) + 1
     error = roundings * unit / (1 - min(0.5, roundings * unit)) + 2 * min(elements, 2**48) * 2.0**-53
     return error * sum(record.number("norm") for record in rows) / len(rows) + elements * roundings * smallest
@@ -522,6 +532,8 @@ def gradients_are_averaged(run: Run, _: Expected) -> Judgement:
     """
     problems, last = [], dict[tuple[int, str], int]()
     table = gradients_of(run)
+    if run.observed and not table:
+        return None, observed.no_look(run)
     for (_epoch, step), checked in table.items():
         rows = checked.rows
         sums = {rank: checksums(record, "sums_before") for rank, record in rows.items()}
@@ -536,6 +548,9 @@ def gradients_are_averaged(run: Run, _: Expected) -> Judgement:
             continue
         bound = rounding_bound(list(rows.values()))
         means = [sum(column) / len(rows) for column in zip(*sums.values(), strict=True)]
+        factor = observed.factor([checksums(record, "sums_after") for record in rows.values()], means) if all(
+            record.get("by") == "hand" for record in rows.values()) else 1.0
+        means, bound = [factor * mean for mean in means], bound * max(1.0, factor)
         for rank, record in rows.items():
             error = max(abs(x - mean) for x, mean in zip(checksums(record, "sums_after"), means, strict=True))
             if error > bound:
@@ -550,6 +565,8 @@ def weights_agree(run: Run, _: Expected) -> Judgement:
 
     Fails for: a rank with other weights*, training that learned nothing.
     """
+    if run.observed:
+        return observed.weights_agree(run)
     problems, hashes = [], []
     for epoch in epochs_of(run):
         weights = {record.text("parameters") for record in run.of("epoch") if record["epoch"] == epoch}

@@ -19,7 +19,7 @@ from gangplank.proof import log_lines
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-FORMAT = 2  # the newest format that this library knows, as in trainer/evidence.py; docs/proof.md says what each means
+FORMAT = 3  # the newest format that this library knows, as in trainer/evidence.py; docs/proof.md says what each means
 RANK = re.compile(r"[0-9]{1,9}")
 MOST_BITMAP = 1 << 26  # bytes: half a billion samples
 
@@ -193,6 +193,12 @@ class Run:
                 begins[item.whole("rank")] = item
             elif item["kind"] == kind and item.whole("rank") in begins:
                 yield item, begins[item.whole("rank")]
+
+    @property
+    def observed(self) -> bool:
+        """Whether all evidence was written from outside the script (trainer/observe.py)."""
+        begins = self.begins
+        return bool(begins) and all(begin.get("observed") is True for begin in begins)
 
     @property
     def format(self) -> int:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gangplank.proof.claims import CLAIMS, Expected
+from gangplank.proof.observed import NOT_CLAIMED
 from gangplank.proof.records import EvidenceError, read_records, select
 from gangplank.text import listed, plain
 
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from typing import Any
 
 ALONE = "more than one rank"  # the claim whose failure has a verdict of its own
+# Without these nothing is said of a training: a script that is observed from outside may hide them.
+CORE = ("gradients are exchanged at every step", "gradients are averaged")
 
 __all__ = ["CLAIMS", "Expected", "Outcome", "Verdict", "compare", "prove", "read_records"]
 
@@ -47,6 +50,13 @@ class Verdict:
     """The outcome of every claim; the training is proven if every claim that was asked holds."""
 
     claims: tuple[Outcome, ...]
+    observed: bool = False
+    """Whether the evidence was written from outside the script."""
+
+    @property
+    def unclaimed(self) -> tuple[Outcome, ...]:
+        """What would have to be claimed of an observed script, and cannot be."""
+        return tuple(claim for claim in self.claims if self.observed and claim.passed is None and claim.name in CORE)
 
     @property
     def asked(self) -> tuple[Outcome, ...]:
@@ -55,8 +65,8 @@ class Verdict:
 
     @property
     def passed(self) -> bool:
-        """Whether every claim that was asked holds."""
-        return bool(self.asked) and not self.failed
+        """Whether every claim that was asked holds, and what matters was asked."""
+        return bool(self.asked) and not self.failed and not self.unclaimed
 
     @property
     def failed(self) -> tuple[Outcome, ...]:
@@ -73,6 +83,8 @@ class Verdict:
         """The verdict itself."""
         if self.passed:
             return "PROVEN"
+        if self.unclaimed and not self.failed:
+            return "NOT CLAIMED"
         undistributed = any(claim.name == ALONE for claim in self.failed) and len(self.failed) < len(self.asked)
         return "NOT DISTRIBUTED" if undistributed else "NOT PROVEN"
 
@@ -84,7 +96,7 @@ class Verdict:
         ', 1 not asked'
         """
         count = len(self.claims) - len(self.asked)
-        return f", {count} not asked" if count else ""
+        return f", {count} not {'claimed' if self.observed else 'asked'}" if count else ""
 
     def text(self) -> str:
         """A line per claim and the verdict.
@@ -106,13 +118,15 @@ def prove(records: Iterable[Mapping[str, object]], expected: Expected) -> Verdic
     for name, claim in CLAIMS.items():
         passed: bool | None = None
         detail = f"not asked: got evidence of format {version}, needs {claim.since}"
-        if claim.since <= version:
+        if run.observed and claim.unseen:
+            detail = f"{NOT_CLAIMED}{claim.unseen}"
+        elif claim.since <= version:
             try:
                 passed, detail = claim.judge(run, expected)
             except EvidenceError as error:
                 passed, detail = False, str(error)
         outcomes.append(Outcome(name, passed, plain(detail)))
-    return Verdict(tuple(outcomes))
+    return Verdict(tuple(outcomes), run.observed)
 
 
 def compare(single: Mapping[str, Any], distributed: Mapping[str, Any], tolerance: float = 0.05) -> Verdict:

@@ -15,6 +15,7 @@ import threading
 import traceback
 from typing import Any
 
+import gangplank_observe
 import numpy as np  # noqa: F401  # imported before the fork, so that no rank pays for it
 import safetensors.torch  # noqa: F401  # as above
 import torch
@@ -48,9 +49,16 @@ def become(request: dict[str, Any], env: dict[str, str], log: str) -> int:
     os.environ.update({name: value for name, value in env.items() if value})
     script = str(request["script"])
     sys.argv = [script, *request["argv"]]
+    observer = None
     try:
+        if script != f"{TRAINER}/train.py" and gangplank_observe.wanted(os.environ, ()):
+            observer = gangplank_observe.start()  # as a new interpreter would; this one has imported torch already
         runpy.run_path(script, run_name="__main__")
+        if observer:
+            observer.end()
     except SystemExit as leaving:
+        if observer and leaving.code in {None, 0}:
+            observer.end()
         return leaving.code if isinstance(leaving.code, int) else int(leaving.code is not None)
     except BaseException:  # noqa: BLE001  # what an interpreter would do: print it and exit with 1
         traceback.print_exc()

@@ -111,6 +111,9 @@
 {{- $_ := unset $own $variable.name -}}
 {{- end -}}
 {{- $result = append $result $variable -}}
+{{- if and (eq $variable.name "GANGPLANK_JOB_UID") (eq (toString $job.observe) "false") -}}
+{{- $result = append $result (dict "name" "GANGPLANK_OBSERVE" "value" "0") -}}
+{{- end -}}
 {{- end -}}
 {{- range $name, $value := $own }}{{ $result = append $result (dict "name" $name "value" $value) }}{{ end -}}
 {{- toJson $result -}}

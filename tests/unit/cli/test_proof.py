@@ -102,7 +102,7 @@ def test_no_evidence_is_code_1_with_a_fix(
 ) -> None:
     (tmp_path / "log").write_text("Epoch [5/5], Average Loss: 0.02\n")
     code, _, err = run(capsys, command, "--file", str(tmp_path / "log"))
-    fix = "Fix: let its script write evidence, as trainer/evidence.py describes"
+    fix = "Fix: use an image that is built on the trainer's, whose Python observes scripts, and leave `observe` at true"
     assert (code, err) == (1, f"gangplank: log: not proven: no evidence. {fix}\n")
 
 

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
     from tests.unit.proof.test_claims import Record
 
-DOCS = (Path(__file__).resolve().parents[3] / "docs/proof.md").read_text()
+DOCS, DOCS_OBSERVED = (Path(__file__).resolve().parents[3] / "docs/proof.md").read_text().split(
+    "Evidence of an observed script", 1)  # fmt: skip
 ROWS = re.findall(r"^\| `(\w+)` \| .* \| (`.*`) \|$", DOCS, re.MULTILINE)
 NEEDED = [(kind, key) for kind, fields in ROWS for key in re.findall(r"`(\w+)`", fields)]
 STRANGE = (None, "x", -1, 1.5, True, [], ["x"], {}, 10**400)

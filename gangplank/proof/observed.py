@@ -1,0 +1,138 @@
+"""What claims can be asked of a script that was watched from outside, by trainer/observe.py.
+
+Such evidence has no epochs and no samples. It has totals at the end, and looks at some exchanges. What the script did
+in a way that nobody outside can see is not claimed; what was seen and is wrong fails.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gangplank.proof.judgement import Judgement, judged
+from gangplank.proof.log_lines import count
+from gangplank.proof.records import Record
+from gangplank.text import listed
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gangplank.proof.records import Run
+
+NOT_CLAIMED = "not claimed: "
+# Communication hooks of torch that average in another type than the gradients have.
+HOOK_DTYPES = {"fp16_compress_hook": "float16", "bf16_compress_hook": "bfloat16"}
+
+
+def ends(run: Run) -> dict[int, Record]:
+    """The totals of each rank's last process."""
+    return {rank: records[-1] for rank in sorted(run.chains) if (records := run.of("end", rank))}
+
+
+def models_of(end: Record) -> list[Record]:
+    """The totals of each model: the parameters of one DistributedDataParallel, or those of an optimizer without one."""
+    models = end.get("models")
+    if not isinstance(models, list) or not all(isinstance(model, dict) for model in models):
+        raise end.refused("models", "a list of totals")
+    return [Record({**model, **{key: end[key] for key in ("kind", "rank", "seq")}}) for model in models]
+
+
+def blind(run: Run) -> str:
+    """Why a rank could not be observed to its end, empty if all could."""
+    return next((f"rank {rank} could not be observed to its end ({end['blind']})"
+                 for rank, end in ends(run).items() if end.get("blind")), "")
+
+
+def exchanges_of(end: Record) -> int:
+    """How often a rank exchanged something with others: by DDP, and by operations of the script's own."""
+    calls = end.get("collectives")
+    if not isinstance(calls, dict) or not all(map(count, calls.values())):
+        raise end.refused("collectives", "a number of calls for each kind")
+    own = sum(int(number) for name, number in calls.items() if name != "barrier")
+    return own + sum(model.whole("exchanges") for model in models_of(end) if model["by"] != "hand")
+
+
+def ranks_worked(run: Run) -> Judgement:
+    """All ranks took the same number of optimizer steps, and each exchanged something with the others."""
+    totals = ends(run)
+    steps = {rank: end.whole("steps") for rank, end in totals.items()}
+    if reason := blind(run):
+        return None, NOT_CLAIMED + reason
+    problems = [f"steps differ: {steps}"] if len(set(steps.values())) > 1 else []
+    counts = {rank: exchanges_of(end) for rank, end in totals.items()}
+    problems += [f"rank {rank} exchanged nothing with the others" for rank, number in counts.items() if not number]
+    detail = f"steps of each rank: {listed(sorted(steps.items()))}; exchanges of each: {listed(sorted(counts.items()))}"
+    return judged(problems, detail, proven=bool(totals))
+
+
+def exchanged_at_every_step(run: Run) -> Judgement:
+    """No optimizer took a step without an exchange since its last one."""
+    totals = ends(run)
+    if reason := blind(run):
+        return None, NOT_CLAIMED + reason
+    if not any(end.whole("steps") for end in totals.values()):
+        return None, NOT_CLAIMED + "no step of an optimizer of torch was seen"
+    problems, steps, exchanges = [], 0, 0
+    for rank, end in totals.items():
+        models = models_of(end)
+        if not any(model.whole("steps") for model in models):
+            problems.append(f"rank {rank} exchanged nothing in {end['steps']} steps")
+        for model in models:
+            steps, exchanges = steps + model.whole("steps"), exchanges + model.whole("exchanges")
+            if model.whole("idle"):
+                problems.append(f"rank {rank} took {model['idle']} of {model['steps']} steps without an exchange "
+                                f"(model {model['model']})")
+    return judged(problems, f"{exchanges} exchanges for {steps} steps of all ranks", proven=steps > 0)
+
+
+def no_look(run: Run) -> str:
+    """Why no gradients were looked at."""
+    models = [model for end in ends(run).values() for model in models_of(end)]
+    if any(model.get("sharded") for model in models):
+        reason = "each rank holds a part of the parameters, so no rank has a whole gradient to compare"
+    elif any(model.get("whole") is False for model in models):
+        reason = "gradients are exchanged within a part of the ranks"
+    elif not any(model.whole("steps") for model in models):
+        reason = "no step of an optimizer of torch was seen"
+    else:
+        reason = "no exchange of gradients could be looked at"
+    return NOT_CLAIMED + (blind(run) or reason)
+
+
+def factor(after: Sequence[Sequence[float]], means: Sequence[float]) -> float:
+    """By which number a script's own exchange multiplies the mean, at best: a sum has the number of ranks.
+
+    A script may divide its loss instead of the sum, and clip gradients before it uses them.
+
+    >>> factor([[3.0, -6.0, 9.0, 0.0]], [1.0, -2.0, 3.0, 0.0])
+    3.0
+    """
+    square = sum(mean * mean for mean in means)
+    along = sum(x * mean for x, mean in zip(after[0], means, strict=True))
+    return along / square if square and along > 0 else 1.0
+
+
+def hook_dtype(record: Record) -> str:
+    """The type in which a rank's gradients were exchanged."""
+    hooks = record.get("hooks")
+    names = hooks if isinstance(hooks, list) else []
+    return next((HOOK_DTYPES[name] for name in names if name in HOOK_DTYPES), record.text("dtype"))
+
+
+def weights_agree(run: Run) -> Judgement:
+    """Wherever weights were read, those ranks that have them have the same."""
+    reads: dict[tuple[int, int, bool], dict[int, str]] = {}
+    for record in run.of("weights"):
+        key = record.whole("epoch"), record.whole("step"), bool(record["last"])
+        reads.setdefault(key, {})[record.whole("rank")] = record.text("parameters")
+    problems = [f"{len(set(hashes.values()))} different sets of weights after exchange {step} of model {model}"
+                for (model, step, _), hashes in reads.items() if len(set(hashes.values())) > 1]
+    final = {model for model, _, last in reads if last}
+    for model in sorted({model for model, _, _ in reads}):
+        looks = [hashes for (number, _, last), hashes in sorted(reads.items()) if number == model and not last]
+        if len(looks) > 1 and set(looks[0].values()) == set(looks[-1].values()):
+            problems.append(f"the weights of model {model} never changed: nothing was learned")
+    if not reads:
+        return None, NOT_CLAIMED + (blind(run) or "no rank held all weights when they could be read")
+    unread = sorted({model for model, _, _ in reads} - final)
+    note = f"; not at the end: model {listed(unread)} was gone by then" if unread else ", the end included"
+    return judged(problems, f"the same on every rank, read {len(reads)} times{note}")

@@ -1,0 +1,128 @@
+"""A user's own training script, without a word of evidence in it: `own.py <kind>`; some kinds only look distributed.
+
+A small network on 120 points, 12 optimizer steps on each rank. Prints its losses and final weights to the last bit.
+"""
+
+import contextlib
+import hashlib
+import os
+import sys
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.functional import mse_loss
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data.distributed import DistributedSampler
+
+kind = sys.argv[1]
+rank, world_size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+torch.set_num_threads(1)
+if kind == "several-worlds":  # each a rank 0 of one
+    store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False, use_libuv=False)
+    rank, world_size = 0, 1
+    dist.init_process_group("gloo", store=store, rank=0, world_size=1)
+elif kind != "alone":
+    dist.init_process_group("gloo", timeout=timedelta(seconds=30))
+
+if kind == "send-receive":  # a smoke test: a number goes round
+    number = torch.tensor([1.0])
+    if rank == 0:
+        dist.send(number, 1)
+        dist.recv(number, world_size - 1)
+    else:
+        dist.recv(number, rank - 1)
+        dist.send(number + 1, (rank + 1) % world_size)
+    print("received", number.item())
+    dist.destroy_process_group()
+    sys.exit()
+
+generator = torch.Generator().manual_seed(0)
+x = torch.randn(120, 8, generator=generator)
+y = x.sum(1, keepdim=True) + 0.1 * torch.randn(120, 1, generator=generator)
+
+
+def network() -> nn.Module:
+    """The same first weights on every rank; dropout makes the script draw random numbers."""
+    torch.manual_seed(1)
+    net = nn.Sequential(nn.Linear(8, 33), nn.BatchNorm1d(33), nn.ReLU(), nn.Dropout(0.1), nn.Linear(33, 1))
+    torch.manual_seed(2 + rank)
+    return net
+
+
+def from_rank_0(_: object, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+    """A communication hook that copies instead of averaging."""
+    return dist.broadcast(bucket.buffer(), 0, async_op=True).get_future().then(lambda done: done.value()[0])
+
+
+def train() -> None:  # noqa: C901  # each kind is one line of it
+    """Twelve steps."""
+    net = network()
+    model = net
+    if kind in {"ddp", "accumulate", "no-sync", "stops", "broadcast-hook", "loader", "same-samples", "several-worlds",
+                "half-precision-hook", "own-optimizer"}:
+        model = DistributedDataParallel(net)
+    if kind == "broadcast-hook":
+        model.register_comm_hook(None, from_rank_0)
+    if kind == "half-precision-hook":
+        from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook
+        model.register_comm_hook(None, fp16_compress_hook)
+    if kind == "sharded":
+        from torch.distributed.fsdp import fully_shard
+        fully_shard(model)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.05, momentum=0.9)
+    data = TensorDataset(x, y)
+    same = kind == "same-samples"
+    sampler = DistributedSampler(data, 1 if same else world_size, 0 if same else rank)
+    micro = 3 if kind == "accumulate" else 1
+    loader = DataLoader(data, batch_size=4, sampler=sampler, num_workers=2 if kind == "loader" else 0,
+                        multiprocessing_context="fork" if kind == "loader" else None)
+    step, epoch, losses = 0, 0, []
+    while step < 12 * micro:
+        sampler.set_epoch(epoch)
+        epoch += 1
+        for inputs, targets in loader:
+            step += 1
+            if step > 12 * micro:
+                break
+            apply = step % micro == 0
+            quiet = not apply or kind == "no-sync" or (kind == "stops" and step > 5)
+            with model.no_sync() if quiet and isinstance(model, DistributedDataParallel) else contextlib.nullcontext():
+                if same:
+                    torch.manual_seed(step)
+                loss = mse_loss(model(inputs), targets)
+                loss.backward()
+            if kind.startswith("hand"):
+                for parameter in net.parameters():
+                    dist.all_reduce(parameter.grad)
+                    parameter.grad /= world_size
+            if kind == "sum":
+                for parameter in net.parameters():
+                    dist.all_reduce(parameter.grad)
+            if kind == "hand-clip":
+                nn.utils.clip_grad_norm_(net.parameters(), 0.5)
+            if kind == "broadcast":
+                for parameter in net.parameters():
+                    dist.broadcast(parameter.grad, 0)
+            if kind == "loss-only":
+                shown = loss.detach().clone()
+                dist.all_reduce(shown)
+            losses.append(loss.item().hex())
+            if apply and kind == "own-optimizer":
+                with torch.no_grad():
+                    for parameter in net.parameters():
+                        parameter.sub_(0.05 * parameter.grad)
+                        parameter.grad = None
+            elif apply:
+                optimizer.step()
+                optimizer.zero_grad()
+    weights = b"" if kind == "sharded" else b"".join(p.detach().numpy().tobytes() for p in net.parameters())
+    print("losses", *losses)
+    print("weights", hashlib.sha256(weights).hexdigest(), "next", torch.rand(1).item().hex())
+
+
+train()
+if dist.is_initialized():
+    dist.destroy_process_group()

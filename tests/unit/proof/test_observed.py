@@ -1,0 +1,167 @@
+"""`prove` on evidence of scripts that were observed from outside: made up, sound or with one thing wrong."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+
+from gangplank.proof.report.page import page
+from gangplank.proof.verdict import Expected, Verdict, prove
+from tests.unit.proof.test_claims import PODS, World, gradient, where
+from tests.unit.proof.test_formats import DOCS_OBSERVED, STRANGE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.unit.proof.test_claims import Record
+
+EXPECTED = Expected(3, job_uid="job-1", created=800.0, pods=PODS)
+ROWS = re.findall(r"^\| `(\w+)` \| .* \| (`.*`) \|$", DOCS_OBSERVED, re.MULTILINE)
+NEEDED = [(kind, key) for kind, fields in ROWS for key in re.findall(r"`(\w+)`", fields)]
+OPTIONAL = {("begin", "observed"), ("end", "blind"), ("gradients", "by"), ("gradients", "hooks")}
+
+
+class Observed(World):
+    """Ranks of a script with DDP, looked at twice."""
+
+    by = "DistributedDataParallel"
+    factor = 1.0
+
+    def begin(self, resumed: Record | None = None) -> None:
+        for rank in range(self.size):
+            self.add(rank, "begin", format=3, observed=True, world_size=self.size, pod=f"pod-{rank}", node="n",
+                     pod_uid=f"uid-{rank}", job_uid=self.job, attempt=self.attempt, settings="s", resumed=resumed)
+
+    def train(self) -> list[Record]:
+        self.begin()
+        for step in (1, 2):
+            sums = [gradient(step, other) for other in range(self.size)]
+            for rank in range(self.size):
+                self.add(rank, "gradients", epoch=1, step=step, before=f"{step}-{rank}", after=f"{step}", elements=1000,
+                         dtype="float32", norm=10.0 + rank, sums_before=sums[rank], by=self.by, hooks=[],
+                         sums_after=[self.factor * sum(column) / self.size for column in zip(*sums, strict=True)])
+                self.add(rank, "weights", epoch=1, step=step, parameters=f"w{step}", last=step == 2)
+            self.exchange(0)
+        for rank in range(self.size):
+            self.add(rank, "end", steps=4, collectives={"all_reduce": 2}, blind=None, models=[
+                {"model": 1, "by": self.by, "sharded": False, "whole": True, "steps": 4, "exchanges": 4, "idle": 0}])
+        self.exchange(None)
+        return self.records()
+
+
+def judge(change: Callable[[Record], None] = lambda _: None) -> Verdict:
+    return prove(Observed(change=change).train(), EXPECTED)
+
+
+def every(kind: str, **fields: object) -> Callable[[Record], None]:
+    """The records of a kind, on every rank."""
+    return where(kind, None, **fields)
+
+
+def model(**fields: object) -> dict[str, object]:
+    return {"model": 1, "by": "hand", "sharded": False, "whole": True, "steps": 4, "exchanges": 4, "idle": 0, **fields}
+
+
+def test_sound_evidence_is_proven_and_says_what_is_not_claimed() -> None:
+    verdict = judge()
+    assert verdict.text().endswith("PROVEN: 13 of 13 claims hold, 3 not claimed")
+    assert [claim.name for claim in verdict.claims if claim.passed is None] == [
+        "all epochs", "samples are disjoint and complete", "global batch"]
+    assert "not claimed: which samples a rank saw cannot be seen from outside" in verdict.text()
+
+
+@pytest.mark.parametrize(("change", "claim"), [
+    (where("begin", 1, settings="other"), "one job"),
+    (where("end", 1, steps=3), "every rank worked"),
+    (where("end", 1, collectives={"barrier": 3}, models=[]), "every rank worked"),
+    (where("end", 1, models=[model(idle=1)]), "gradients are exchanged at every step"),
+    (where("end", 1, models=[]), "gradients are exchanged at every step"),
+    (where("gradients", 1, before="1-0"), "gradients differ before the all-reduce"),
+    (where("gradients", 1, after="x"), "gradients agree after the all-reduce"),
+    (every("gradients", sums_after=[1.0, 1.0, 1.0, 1.0]), "gradients are averaged"),
+    (every("gradients", by="hand", sums_after=[1.0, 1.0, 1.0, 1.0]), "gradients are averaged"),
+    (where("gradients", 1, kind="other"), "gradients are averaged"),
+    (where("weights", 1, parameters="x"), "weights agree"),
+    (where("heads", 1, heads=[None, None, None]), "ranks attest each other"),
+])
+def test_each_claim_fails_for_what_breaks_it(change: Callable[[Record], None], claim: str) -> None:
+    verdict = judge(change)
+    assert claim in {outcome.name for outcome in verdict.failed}, verdict.text()
+    assert verdict.word == "NOT PROVEN"
+
+
+@pytest.mark.parametrize(("change", "reason"), [
+    (every("end", blind="OSError: no"), "rank 0 could not be observed to its end (OSError: no)"),
+    (every("end", steps=0, models=[]), "no step of an optimizer of torch was seen"),
+])
+def test_what_was_not_seen_is_not_claimed(change: Callable[[Record], None], reason: str) -> None:
+    verdict = judge(change)
+    assert verdict.word == "NOT CLAIMED", verdict.text()
+    assert not verdict.passed
+    assert any(reason in claim.detail for claim in verdict.unclaimed)
+
+
+def test_averages_of_parts_are_not_claimed_but_their_exchange_is() -> None:
+    def sharded(record: Record) -> None:
+        if record["kind"] in {"gradients", "weights"}:
+            record["kind"] = "other"
+        if record["kind"] == "end":
+            record["models"] = [model(sharded=True)]
+
+    verdict = judge(sharded)
+    assert verdict.word == "NOT CLAIMED", verdict.text()
+    assert [claim.name for claim in verdict.unclaimed] == ["gradients are averaged"]
+    assert "each rank holds a part of the parameters" in verdict.unclaimed[0].detail
+
+
+@pytest.mark.parametrize(("by", "factor", "word"), [
+    ("hand", 3.0, "PROVEN"), ("hand", 0.1, "PROVEN"), ("hand", -1.0, "NOT PROVEN"),
+    ("DistributedDataParallel", 3.0, "NOT PROVEN")])
+def test_a_scripts_own_exchange_may_sum_and_clip_but_ddp_averages(by: str, factor: float, word: str) -> None:
+    world = Observed()
+    world.by, world.factor = by, factor
+    assert prove(world.train(), EXPECTED).word == word
+
+
+def test_a_hook_of_16_bits_may_round_and_no_other() -> None:
+    def rounded(hooks: list[str]) -> Callable[[Record], None]:
+        def change(record: Record) -> None:
+            if record["kind"] == "gradients":
+                record["hooks"] = hooks
+                record["sums_after"] = [value + 0.005 for value in record["sums_after"]]  # type: ignore[attr-defined]
+        return change
+
+    assert judge(rounded(["fp16_compress_hook"])).word == "PROVEN"
+    assert judge(rounded(["mine"])).word == judge(rounded([])).word == "NOT PROVEN"
+
+
+def test_evidence_of_which_only_a_part_was_observed_is_judged_as_the_trainers() -> None:
+    assert judge(where("begin", 1, observed=False)).word == "NOT PROVEN"
+
+
+@pytest.mark.parametrize(("kind", "key"), [pair for pair in NEEDED if pair not in OPTIONAL])
+def test_a_missing_field_fails_a_claim_that_names_record_and_field(kind: str, key: str) -> None:
+    def without(record: Record) -> None:
+        if record["kind"] == kind:
+            record.pop(key)
+
+    verdict = judge(without)
+    message = rf"rank \d record \d+ \({kind}\) {key}: got nothing, expected .*\. Fix: write it as docs/proof.md"
+    assert [claim for claim in verdict.failed if re.search(message, claim.detail)], verdict.text()
+
+
+def test_the_docs_list_the_fields_of_every_kind() -> None:
+    assert {kind for kind, _ in NEEDED} == {"begin", "gradients", "weights", "heads", "end"}
+    assert set(NEEDED) >= OPTIONAL
+
+
+@pytest.mark.parametrize("kind", ["begin", "gradients", "weights", "heads", "end"])
+def test_a_field_of_another_type_is_judged_and_shown(kind: str) -> None:
+    keys = {key for record in Observed().train() if record["kind"] == kind for key in record}
+    for key in sorted(keys - {"format", "kind"}):
+        for value in STRANGE:
+            records = Observed(2, change=where(kind, **{key: value})).train()
+            prove(records, EXPECTED).text().encode()
+            page("own", records, EXPECTED).encode()

@@ -1,0 +1,510 @@
+"""Evidence of a script that knows nothing of it: what can be seen of its training from outside, and nothing else.
+
+image/gangplank_observe.py loads this into each rank, alone: it imports nothing beside it, and a script never meets it.
+It watches what torch offers to watchers: hooks of leaves and of optimizers, the count of a process group's operations.
+It sends no collective of its own, draws no random number of the script's, and changes no value. What the ranks tell
+each other goes through the rendezvous store.
+
+Counted: optimizer steps, and the exchanges between them. Looked at, at the 1st, 2nd, 4th, 8th … exchange: a sample of
+the gradients before and after, and of the weights. A failure in here ends the observation, never the script.
+"""
+
+from __future__ import annotations
+
+import atexit
+import fcntl
+import functools
+import hashlib
+import json
+import os
+import secrets
+import socket
+import sys
+import time
+import weakref
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.hooks import unserializable_hook
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+FORMAT = 3  # as in evidence.py; docs/proof.md says what each means
+SAMPLE = 1 << 16  # elements of a model that one look takes
+LAST_SAMPLE = 1 << 24  # and of its weights at the end
+CHECKSUMS = 4  # as in evidence.py
+WAIT_S = 5.0  # at its end, a rank waits as long for the others' last hash: they may still be saving
+SERVE_S = 2.0  # and rank 0 for the others to have read it, as the store may end with its process
+ATOMIC_BYTES = 4096  # as in log.py
+MOST_MODELS = 64
+MAIN = "GANGPLANK_OBSERVED_PID"  # the rank's own process; what it starts is not a rank
+COLLECTIVES = ("all_reduce", "reduce", "broadcast", "gather", "scatter", "all_gather", "all_gather_into_tensor",
+               "all_gather_single", "reduce_scatter", "reduce_scatter_tensor", "reduce_scatter_single", "all_to_all",
+               "all_to_all_single", "send", "recv", "isend", "irecv", "barrier")
+
+
+def careful(action: Callable[..., Any]) -> Callable[..., None]:
+    """The observer's own work: its time on this thread's CPU is counted, and its failure is not the script's."""
+    @functools.wraps(action)
+    def act(*args: Any) -> None:
+        observer = OBSERVER
+        if not observer.active or observer.blind:
+            return
+        began = time.thread_time()
+        try:
+            with torch.no_grad():
+                action(*args)
+        except Exception as error:  # noqa: BLE001  # whatever it is, the script runs on
+            observer.blind = f"{type(error).__name__}: {error}"[:300]
+        finally:
+            observer.seconds += time.thread_time() - began
+
+    return act
+
+
+def emit(line: str) -> None:
+    """One line on the process's standard output, past whatever the script does to sys.stdout."""
+    raw = line.encode()
+    if len(raw) <= ATOMIC_BYTES:
+        os.write(1, raw)
+        return
+    with Path(__file__).open("rb") as turn:  # each process opens it itself, so the lock is between processes
+        fcntl.flock(turn, fcntl.LOCK_EX)
+        while raw:
+            raw = raw[os.write(1, raw):]
+
+
+class Chain:
+    """A rank's records, each with the hash of the one before, as evidence.py writes them."""
+
+    def __init__(self, rank: int) -> None:
+        self.rank, self.seq, self.head = rank, 0, ""
+
+    def add(self, kind: str, **fields: object) -> None:
+        """Append one record and print it."""
+        record: dict[str, object] = {"kind": kind, "rank": self.rank, "seq": self.seq, "prev": self.head,
+                                     "time": round(time.time(), 3), **fields}
+        text = json.dumps(record, sort_keys=True, separators=(",", ":"), allow_nan=False)
+        self.head = hashlib.sha256(text.encode()).hexdigest()
+        self.seq += 1
+        emit(json.dumps({"event": "evidence", **record, "hash": self.head}, separators=(",", ":")) + "\n")
+
+
+def joined(pieces: list[torch.Tensor]) -> torch.Tensor:
+    """Pieces of any type and device as one vector [n] of float64 on the CPU (a CPU-GPU sync point)."""
+    return torch.cat([piece.double().cpu() for piece in pieces])
+
+
+def digest(values: torch.Tensor) -> str:
+    """sha256 of a vector."""
+    return hashlib.sha256(values.contiguous().view(torch.uint8).numpy().data).hexdigest()
+
+
+def is_power_of_two(number: int) -> bool:
+    """Whether a look is due."""
+    return number > 0 and not number & (number - 1)
+
+
+def sharded(parameter: torch.Tensor) -> bool:
+    """Whether each rank holds a part of it, as with fully_shard."""
+    return hasattr(parameter, "to_local")
+
+
+class Model:
+    """Parameters that some optimizer changes and whose gradients the ranks should average.
+
+    `owner` is their DistributedDataParallel, else the optimizer itself: then the script has to exchange by hand. All
+    references are weak: a script that drops its model gets its memory back.
+    """
+
+    def __init__(self, number: int, parameters: list[torch.Tensor], owner: Any) -> None:
+        self.number, self.parallel = number, isinstance(owner, DistributedDataParallel)
+        self.refs = [weakref.ref(parameter) for parameter in parameters]
+        self.elements = sum(parameter.numel() for parameter in parameters)
+        self.stride = max(1, -(-self.elements // SAMPLE))
+        self.sharded = any(map(sharded, parameters))
+        self.owner = weakref.ref(owner, lambda _: self.last_weights())
+        self.steps = self.idle = self.exchanges = self.looks = self.weights_at = self.sent = 0
+        self.task = -1  # of autograd's, the last one that was heard of
+        self.sequence: int | None = None
+        self.seen: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()  # exchanges, by optimizer
+        self.own: dict[int, torch.Tensor] = {}
+        self.looking = self.looked = False
+        self.handles: list[Any] = []
+        group = owner.process_group if self.parallel else None
+        self.whole = group is None or dist.get_world_size(group) == dist.get_world_size()
+        if self.parallel:  # where several back-ends count for themselves, nobody has the sum
+            backends = {part.split(":")[-1] for part in dist.get_backend_config(group).split(",")}
+            self.sequence = self.operations(group) if len(backends) == 1 else None
+            trainable = [i for i, parameter in enumerate(parameters) if parameter.requires_grad]
+            for index in {*trainable[:1], *trainable[-1:]}:  # one would do, if each took part in each backward pass
+                self.watch(index)
+            self.look_next()
+
+    def watch(self, index: int) -> Any:
+        """Hear of a parameter's gradient, before it is added to what is there."""
+        parameter = self.refs[index]()
+        if parameter is None or not parameter.requires_grad:
+            return None
+        return parameter.register_hook(unserializable_hook(functools.partial(self.gradient, index)))
+
+    @staticmethod
+    def operations(group: Any) -> int:
+        """How many operations a group has carried out."""
+        return int(group._get_sequence_number_for_group())
+
+    def look_next(self) -> None:
+        """Look at the next exchange, if that is due."""
+        for handle in self.handles:
+            handle.remove()
+        self.own, self.handles = {}, []
+        self.looking = is_power_of_two(self.exchanges + 1) and self.whole and not self.sharded
+        if self.looking:
+            self.handles = [handle for i in range(len(self.refs)) if (handle := self.watch(i)) is not None]
+
+    def pick(self, tensor: torch.Tensor, stride: int = 0) -> torch.Tensor:
+        """The sampled elements of one parameter's tensor."""
+        return tensor.detach().reshape(-1)[:: stride or self.stride]
+
+    @careful
+    def gradient(self, index: int, gradient: torch.Tensor) -> None:
+        """A leaf's gradient in a backward pass; what the exchange begins with is this and what has been added up."""
+        task = torch._C._current_graph_task_id()
+        if self.parallel and task != self.task:
+            self.task = task
+            torch.autograd.Variable._execution_engine.queue_callback(self.backward_ends)
+        parameter = self.refs[index]()
+        if self.looking and parameter is not None:
+            own = self.pick(gradient)
+            self.own[index] = own.clone() if parameter.grad is None else own + self.pick(parameter.grad)
+
+    @careful
+    def backward_ends(self) -> None:
+        """DDP has its own callback for this moment; it is in line before the one that is added now."""
+        torch.autograd.Variable._execution_engine.queue_callback(self.backward_ended)
+
+    @careful
+    def backward_ended(self) -> None:
+        """The gradients are averages now, if DDP was to exchange them in this pass and its group has worked."""
+        ddp = self.owner()
+        if ddp is None or not ddp.require_forward_param_sync:  # the forward pass sets it: False within no_sync
+            return
+        if self.sequence is not None:
+            before, self.sequence = self.sequence, self.operations(ddp.process_group)
+            if before == self.sequence:
+                return
+        self.exchanged(getattr(ddp, "_comm_hooks", []))
+
+    def exchanged(self, hooks: Iterable[tuple[Any, object]] = ()) -> None:
+        """One exchange; a script's own communication hooks are named, as they may round."""
+        self.exchanges += 1
+        if self.looking and self.own:
+            self.look([getattr(hook, "__qualname__", type(hook).__name__) for hook, _ in hooks])
+        self.look_next()
+
+    def look(self, hooks: list[str]) -> None:
+        """Record both sides of an exchange."""
+        parameters = [ref() for ref in self.refs]
+        blanks = [torch.zeros_like(self.pick(p)) for p in parameters if p is not None]
+        if len(blanks) < len(parameters):
+            return
+        before = joined([self.own.get(i, blank) for i, blank in enumerate(blanks)])
+        after = joined([blank if p is None or p.grad is None else self.pick(p.grad)
+                        for p, blank in zip(parameters, blanks, strict=True)])
+        if not (bool(before.isfinite().all()) and bool(after.isfinite().all())):
+            return  # a scaler of mixed precision tries again with a smaller scale
+        self.looks, self.looked = self.looks + 1, True
+        coins = torch.randint(0, 2, (CHECKSUMS, len(before)), generator=torch.Generator("cpu").manual_seed(0),
+                              dtype=torch.float64, device="cpu")
+        signs = 2 * coins - 1  # the same on every rank
+        coarsest = max({p.dtype for p in parameters if p is not None}, key=lambda dtype: torch.finfo(dtype).eps)
+        add = OBSERVER.chain.add
+        add("gradients", epoch=self.number, step=self.exchanges, before=digest(before), after=digest(after),
+            elements=len(before), of=self.elements, dtype=str(coarsest).removeprefix("torch."),
+            norm=float(before.abs().sum()), sums_before=(signs @ before).tolist(), sums_after=(signs @ after).tolist(),
+            by="DistributedDataParallel" if self.parallel else "hand", hooks=hooks)
+        OBSERVER.exchange_heads(f"{self.number}/{self.looks}", f"{self.number}/{self.looks - 1}", 0.0)
+
+    def before_step(self) -> None:
+        """Without DDP, what an optimizer is about to apply is what the script has made of all ranks' gradients."""
+        if self.parallel:
+            return
+        before, self.sent = self.sent, OBSERVER.scattered if self.sharded else OBSERVER.sent
+        if before < self.sent:
+            self.exchanged()
+        else:
+            self.own = {}
+
+    def stepped(self, optimizer: Any) -> None:
+        """One optimizer step; it is idle if nothing was exchanged since this optimizer's last."""
+        self.steps += 1
+        self.idle += self.seen.get(optimizer, 0) == self.exchanges
+        self.seen[optimizer] = self.exchanges
+        if self.looked:
+            self.looked = False
+            self.weights(SAMPLE, last=False)
+
+    def weights(self, most: int, *, last: bool) -> None:
+        """Record the weights, or a sample of them; nothing once they are gone."""
+        parameters = [parameter for ref in self.refs if (parameter := ref()) is not None]
+        if self.sharded or not self.whole or len(parameters) < len(self.refs):
+            return
+        stride = max(1, -(-self.elements // most))
+        values = joined([self.pick(parameter, stride) for parameter in parameters])
+        OBSERVER.chain.add("weights", epoch=self.number, step=self.exchanges, parameters=digest(values),
+                           elements=len(values), of=self.elements, last=last)
+
+    @careful
+    def last_weights(self) -> None:
+        """The weights when the script gives its model up, leaves the group, or ends."""
+        if OBSERVER.chain and self.steps > self.weights_at:
+            self.weights_at = self.steps
+            self.weights(LAST_SAMPLE, last=True)
+
+    def facts(self) -> dict[str, object]:
+        """What a claim needs of its totals."""
+        return {"model": self.number, "by": "DistributedDataParallel" if self.parallel else "hand",
+                "sharded": self.sharded, "whole": self.whole, "elements": self.elements, "steps": self.steps,
+                "exchanges": self.exchanges, "idle": self.idle, "looks": self.looks}
+
+
+class Observer:
+    """One rank's process, from the moment it imported torch."""
+
+    def __init__(self) -> None:
+        self.active, self.blind = True, ""
+        self.seconds = 0.0
+        self.chain: Any = None  # a Chain, once the rank has joined
+        self.store: Any = None
+        self.world_size, self.steps = 1, 0
+        self.sent = self.scattered = 0  # operations that bring data to others, and those that fully_shard averages by
+        self.models: list[Model] = []
+        self.by_optimizer: weakref.WeakKeyDictionary[Any, tuple[int, list[Model]]] = weakref.WeakKeyDictionary()
+        self.counts = dict.fromkeys(COLLECTIVES, 0)
+        self.status: object = None
+
+    def stand_down(self) -> None:
+        """A script that writes its own evidence, or a fork of a rank: nothing more is observed."""
+        self.active = False
+
+    def begin(self, rank: int, world_size: int, attempt: str) -> None:
+        """Who takes part."""
+        env, host = os.environ, socket.gethostname()
+        script = Path(getattr(sys.modules["__main__"], "__file__", None) or sys.argv[0])
+        text = script.read_bytes() if script.is_file() else b""
+        settings = hashlib.sha256(json.dumps([hashlib.sha256(text).hexdigest(), sys.argv[1:]]).encode()).hexdigest()
+        if self.chain is None or self.chain.rank != rank:
+            self.chain = Chain(rank)
+        self.world_size = world_size
+        self.chain.add("begin", format=FORMAT, observed=True, world_size=world_size, joined=self.store is not None,
+                       host=host, pod=env.get("GANGPLANK_POD") or host, node=env.get("GANGPLANK_NODE") or host,
+                       pod_uid=env.get("GANGPLANK_POD_UID") or None, job_uid=env.get("GANGPLANK_JOB_UID") or None,
+                       pid=os.getpid(), local_rank=int(env.get("LOCAL_RANK") or 0), attempt=attempt,
+                       master=f"{env.get('MASTER_ADDR')}:{env.get('MASTER_PORT')}", script=script.name,
+                       settings=settings, resumed=None)
+
+    @careful
+    def joins(self) -> None:
+        """The process group exists."""
+        self.store = dist.PrefixStore("gangplank", dist.distributed_c10d._get_default_store())
+        attempt = self.store.compare_set("attempt", "", secrets.token_hex(8)).decode()  # the first one's, for all
+        self.begin(dist.get_rank(), dist.get_world_size(), attempt)
+
+    @careful
+    def wraps(self, ddp: DistributedDataParallel) -> None:
+        """A model is exchanged by DDP from now on."""
+        if self.chain and len(self.models) < MOST_MODELS:
+            parameters = [p for p in ddp.parameters() if p.requires_grad]
+            self.models.append(Model(len(self.models) + 1, parameters, ddp))
+
+    def models_of(self, optimizer: Any) -> list[Model]:
+        """The models whose parameters an optimizer has; those that no DDP holds are a model of its own."""
+        groups = optimizer.param_groups
+        size = sum(len(group["params"]) for group in groups)
+        known = self.by_optimizer.get(optimizer)
+        if known and known[0] == size:
+            return known[1]
+        left = {id(p): p for group in groups for p in group["params"] if p.requires_grad}
+        models = []
+        for model in self.models:
+            held = [id(p) for ref in model.refs if (p := ref()) is not None and id(p) in left]
+            if held:
+                models.append(model)
+            for key in held:
+                del left[key]
+        if left and len(self.models) < MOST_MODELS:
+            models.append(Model(len(self.models) + 1, list(left.values()), optimizer))
+            self.models.append(models[-1])
+        self.by_optimizer[optimizer] = size, models
+        return models
+
+    @careful
+    def before_step(self, optimizer: Any) -> None:
+        """An optimizer is about to apply gradients."""
+        if self.chain:
+            for model in self.models_of(optimizer):
+                model.before_step()
+
+    @careful
+    def stepped(self, optimizer: Any) -> None:
+        """An optimizer has."""
+        self.steps += 1
+        if self.chain:
+            for model in self.models_of(optimizer):
+                model.stepped(optimizer)
+
+    def exchange_heads(self, mark: str, earlier: str, wait_s: float) -> None:
+        """Publish this chain's newest hash under a mark, and record what the others published under an earlier one."""
+        if self.store is None:
+            return
+        own = self.chain.head
+        self.store.set(f"{mark}/{self.chain.rank}", own)
+        if earlier.endswith("/0"):
+            return
+        heads = self.read(earlier, wait_s)
+        heads[self.chain.rank] = own
+        self.chain.add("heads", epoch=None if mark == "end" else 0, mark=earlier, heads=heads)
+
+    def read(self, mark: str, wait_s: float) -> list[str | None]:
+        """What each rank has published under a mark; None for those that have not within the time."""
+        keys = [f"{mark}/{rank}" for rank in range(self.world_size)]
+        deadline, pause = time.monotonic() + wait_s, 0.002
+        while not (everyone := self.store.check(keys)) and time.monotonic() < deadline:
+            time.sleep(pause)
+            pause = min(0.1, 1.5 * pause)
+        if everyone:
+            return [raw.decode() for raw in self.store.multi_get(keys)]
+        return [self.store.get(key).decode() if self.store.check([key]) else None for key in keys]
+
+    @careful
+    def leaves(self) -> None:
+        """The script is about to destroy its group."""
+        for model in self.models:
+            model.last_weights()
+
+    def crashed(self) -> bool:
+        """Whether the process ends because something went wrong."""
+        return hasattr(sys, "last_exc") or hasattr(sys, "last_value") or self.status not in (None, 0)
+
+    def end(self) -> None:
+        """The last records, if the script ended well."""
+        alone = self.chain is None and "TORCHELASTIC_RUN_ID" in os.environ and os.environ.get(MAIN) == str(os.getpid())
+        if not self.active or self.crashed() or not (self.chain or alone):
+            return
+        self.leaves()
+        blind, self.blind = self.blind, ""
+        self._end(blind)
+        self.active = False
+
+    @careful
+    def _end(self, blind: str) -> None:
+        if self.chain is None:
+            self.begin(int(os.environ["RANK"]), 1, secrets.token_hex(8))
+        counts = {name: count for name, count in self.counts.items() if count}
+        self.chain.add("end", steps=self.steps, collectives=counts, models=[model.facts() for model in self.models],
+                       blind=blind or None, evidence_seconds=round(self.seconds, 4),
+                       cpu_seconds=round(time.process_time(), 3))
+        rank = self.chain.rank
+        try:
+            if self.store is not None:
+                self.exchange_heads("end", "end", WAIT_S)
+                self.store.set(f"read/{rank}", "")
+                if rank == 0:
+                    self.read("read", SERVE_S)
+                return
+        except Exception:  # noqa: BLE001, S110  # the store has ended with rank 0
+            pass
+        heads: list[str | None] = [None] * max(self.world_size, rank + 1)
+        heads[rank] = self.chain.head
+        self.chain.add("heads", epoch=None, mark="end", heads=heads)
+
+
+OBSERVER = Observer()
+
+
+def stand_down() -> None:
+    """For evidence.py: this script writes its own."""
+    OBSERVER.stand_down()
+
+
+def end() -> None:
+    """For torchrun.py, whose ranks leave without what Python does at its exit."""
+    OBSERVER.end()
+
+
+def around(owner: Any, name: str, *, before: Callable[..., object] | None = None,
+           after: Callable[..., object] | None = None) -> Any:
+    """A function that does what the original does, with a word to the observer before or after it."""
+    original = getattr(owner, name)
+
+    @functools.wraps(original)
+    def observed(*args: Any, **words: Any) -> Any:
+        if before:
+            before(*args, **words)
+        result = original(*args, **words)
+        if after:
+            after(*args, **words)
+        return result
+
+    return observed
+
+
+def counting(name: str, original: Any) -> Any:
+    """A collective that is counted; a compiler sees the original alone."""
+    counts = OBSERVER.counts
+
+    @functools.wraps(original)
+    def counted(*args: Any, **words: Any) -> Any:
+        if torch.compiler.is_compiling():
+            return original(*args, **words)
+        counts[name] += 1
+        if name != "barrier":
+            OBSERVER.sent += 1
+            OBSERVER.scattered += name.startswith("reduce_scatter")
+        return original(*args, **words)
+
+    return counted
+
+
+def install(began: float) -> None:
+    """Watch this process; `began` is when its thread's CPU began to work for that."""
+    if not dist.is_available():
+        return
+    c10d, optimizer = dist.distributed_c10d, sys.modules["torch.optim.optimizer"]
+
+    def is_world(group: object = None, **words: object) -> bool:
+        return words.get("group", group) in (None, dist.group.WORLD)
+
+    def replace(name: str, function: Any) -> None:
+        setattr(dist, name, function)
+        setattr(c10d, name, function)
+
+    replace("init_process_group", around(c10d, "init_process_group", after=lambda *_, **__: OBSERVER.joins()))
+    replace("destroy_process_group", around(
+        c10d, "destroy_process_group", before=lambda *a, **w: OBSERVER.leaves() if is_world(*a, **w) else None))
+    for name in COLLECTIVES:
+        if hasattr(c10d, name):
+            replace(name, counting(name, getattr(c10d, name)))
+    DistributedDataParallel.__init__ = around(
+        DistributedDataParallel, "__init__", after=lambda ddp, *_, **__: OBSERVER.wraps(ddp))
+    optimizer.register_optimizer_step_pre_hook(
+        lambda one, *_: None if torch.compiler.is_compiling() else OBSERVER.before_step(one))
+    optimizer.register_optimizer_step_post_hook(
+        lambda one, *_: None if torch.compiler.is_compiling() else OBSERVER.stepped(one))
+
+    leave = sys.exit
+
+    @functools.wraps(leave)
+    def leave_observed(status: object = None, /) -> None:
+        OBSERVER.status = status
+        leave(status)  # type: ignore[arg-type]  # whatever the script gave
+
+    sys.exit = leave_observed  # type: ignore[assignment]  # it never returns either
+    os.environ.setdefault(MAIN, str(os.getpid()))
+    os.register_at_fork(after_in_child=OBSERVER.stand_down)
+    atexit.register(OBSERVER.end)
+    OBSERVER.seconds += time.thread_time() - began
