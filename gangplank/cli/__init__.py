@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 MODULES = {  # of gangplank/cli, by command; each has a function of the command's name
     "expand": "expand",
     "submit": "jobs",
+    "run": "scripts",
     "status": "jobs",
     "logs": "jobs",
     "scale": "jobs",
@@ -37,7 +38,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = command_line()
     if "_ARGCOMPLETE" in os.environ:  # a shell asks for completions
         complete(parser)
-    args = parser.parse_args(arguments)
+    words, own = split(sys.argv[1:] if arguments is None else arguments)
+    args = parser.parse_args(words)
+    args.arguments = own
     try:
         return run(args)
     except GangplankError as error:
@@ -51,6 +54,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return OK
     except KeyboardInterrupt:
         return INTERRUPTED
+
+
+def split(words: Sequence[str]) -> tuple[Sequence[str], list[str]]:
+    """What is ours and, of `run`, the script's own arguments after `--`: argparse cannot tell them apart.
+
+    >>> split(["run", "a.py", "--workers", "3", "--", "--lr", "0.1"])
+    (['run', 'a.py', '--workers', '3'], ['--lr', '0.1'])
+    """
+    if list(words[:1]) != ["run"] or "--" not in words:
+        return words, []
+    at = list(words).index("--")
+    return words[:at], list(words[at + 1 :])
 
 
 def run(args: argparse.Namespace) -> int:

@@ -17,6 +17,7 @@ EXAMPLES = f"""examples:
   gangplank expand jobs/digits.yml --backend {[*BACKENDS][-1]:14} the same job on another back-end
   gangplank expand -f their-job.yaml --objects -o yaml      what the controllers make of a raw manifest
   gangplank submit jobs/digits.yml && gangplank logs digits -f
+  gangplank run train.py --workers 3 -- --lr 0.1            a script of yours, without a job file
 
 """
 TEAM_EXAMPLES = """examples:
@@ -24,6 +25,7 @@ TEAM_EXAMPLES = """examples:
   gangplank drift inventories/example/teams           what was changed by hand; playbooks/teams.yml restores it
 
 """
+IMAGE = "gangplank.dev/trainer:0.1.0"
 TEAMS_HELP = (
     "a site's folder of teams: a job that names its team starts from that team's job_defaults, and is refused what the"
     " team's file does not grant"
@@ -52,6 +54,7 @@ def command_line() -> argparse.ArgumentParser:
     top.add_argument("--version", action="version", version=f"gangplank {__version__}")
     commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
     add_expand(commands)
+    add_run(commands)
     for name, summary in ON_CLUSTER.items():
         add_cluster_command(commands, name, summary)
     for name, summary in ON_EVIDENCE.items():
@@ -95,6 +98,28 @@ def add_expand(commands: Any) -> None:
     expand.add_argument("-o", "--output", choices=("table", "yaml", "json"), default="table", help="default: table")
     expand.add_argument("--no-gang", action="store_true", help="expect a training operator without a gang scheduler")
     expand.add_argument("--teams", metavar="FOLDER", help=TEAMS_HELP)
+
+
+def add_run(commands: Any) -> None:
+    """The command that needs no job file."""
+    run = add_command(
+        commands,
+        "run",
+        "run a script of yours: submit it, show what its ranks print, exit as it does",
+        "Run a script of yours without a job file: submit it, show what its ranks print until they have ended, say\n"
+        "where the result is, and exit with the status of the training. Words after -- are the script's own arguments.",
+        "examples:\n  gangplank run train.py --workers 3 -- --lr 0.1\n"
+        "  gangplank run train.py --save job.yml       keeps the description for gangplank submit\n\n",
+    )
+    run.add_argument("script", metavar="SCRIPT", help="a Python file, of at most 1 MiB")
+    add_backend(run)
+    run.add_argument("--workers", metavar="N", type=whole_number, help="pods beside the master; default: 2")
+    run.add_argument("--processes-per-node", metavar="N", type=whole_number, help="ranks in each pod; default: 1")
+    run.add_argument("--image", default=IMAGE, help=f"default: {IMAGE}")
+    run.add_argument("--output", metavar="PLACE", help="s3://bucket/path, given to the script as --output")
+    run.add_argument("--name", help="the job's name; default: the script's, with an end that no other run has")
+    run.add_argument("--save", metavar="FILE", help="also write the job file")
+    add_access(run)
 
 
 def add_cluster_command(commands: Any, name: str, summary: str) -> None:
@@ -174,7 +199,7 @@ def add_job(command: argparse.ArgumentParser, *, optional: bool = False, note: s
 
 def add_backend(command: argparse.ArgumentParser) -> None:
     """The back-end, where the job file's own is not wanted."""
-    command.add_argument("--backend", choices=tuple(BACKENDS), help="use this back-end instead of the job file's")
+    command.add_argument("--backend", choices=tuple(BACKENDS), help="use this back-end, whatever a job file says")
 
 
 def add_access(command: argparse.ArgumentParser) -> None:

@@ -21,7 +21,7 @@ from gangplank.text import plain
 from gangplank.wait import polls
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from gangplank.cluster.client import Kube
     from gangplank.proof.records import Records
@@ -101,16 +101,23 @@ class JobWatch:
 
     def progress(self) -> Progress:
         """The sum of the trainer's events; each line is processed once, and evidence is kept in `records`."""
-        for log in self.logs.values():
+        for _ in self.lines():
+            pass
+        return self.training
+
+    def lines(self) -> Iterator[tuple[str, str]]:
+        """The pod and the text of each line that has not been processed yet; evidence is kept in `records`."""
+        for log in list(self.logs.values()):
             while log.fresh:
                 line = log.fresh.popleft()
-                log.last.append(plain(line[:LAST_CHARACTERS]))
                 fields = log_lines.read(line)
                 if fields and log_lines.is_event(fields):
                     self.training.take(fields)
                 elif fields:
                     self.records.append(record(fields))
-        return self.training
+                if not fields or log_lines.is_event(fields):
+                    log.last.append(plain(line[:LAST_CHARACTERS]))
+                yield log.pod, line
 
     def running(self) -> int:
         """How many pods have all their containers ready."""

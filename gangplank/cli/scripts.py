@@ -1,0 +1,138 @@
+"""The command run: from a script to a finished job without a job file, and the exit status of its training."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import secrets
+import shlex
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gangplank.backends import BACKENDS
+from gangplank.cli import terminal
+from gangplank.cli.jobs import prefix
+from gangplank.cluster import submit as submission
+from gangplank.cluster.client import Kube
+from gangplank.cluster.evidence import known
+from gangplank.cluster.follow import JobWatch
+from gangplank.cluster.progress import first_failure
+from gangplank.errors import Problem, SpecError, Unreadable
+from gangplank.jobs.parse import parse_job
+from gangplank.k8s.plan import Plan
+from gangplank.proof import log_lines
+from gangplank.proof.expected import expected
+from gangplank.proof.verdict import prove
+from gangplank.reading import files
+from gangplank.text import plain
+from gangplank.wait import polls
+
+if TYPE_CHECKING:
+    import argparse
+
+    from gangplank.cluster.progress import Phase
+    from gangplank.spec import JobSpec
+
+POLL_S = 0.5
+FAILED = 1  # of a training whose containers gave no exit code
+NAME = 40  # characters of a script's name that a job takes over
+
+
+def run(args: argparse.Namespace) -> int:
+    """Submit a script, print what its ranks print until they have ended, and say where the result is."""
+    job = description(args)
+    spec = parse(args.script, job)
+    if args.save:
+        save(Path(args.save), job)
+    kube = Kube(args.kubeconfig, args.context)
+    manifests = BACKENDS[spec.backend].manifests(spec)
+    if problems := submission.unfit(kube, manifests[-1]):
+        raise SpecError(problems, args.script)
+    submission.carry_out(kube, Plan(write=tuple(manifests)), dry_run=False, report=terminal.note)
+    watch = JobWatch(manifests[-1], kube)
+    try:
+        phase = follow(watch)
+    except KeyboardInterrupt:
+        terminal.note(f"{spec.name} runs on: gangplank logs {spec.name} -n {spec.namespace} -f")
+        raise
+    return ended(watch, phase, spec)
+
+
+def description(args: argparse.Namespace) -> dict[str, Any]:
+    """The job file of a command line."""
+    if not Path(args.script).is_file():
+        fix = "name a Python file; a script of the image needs a job file, as jobs/digits.yml"
+        raise Unreadable(str(Problem(args.script, "no such file", "a script of yours", fix)))
+    stem = re.sub(r"[^a-z0-9]+", "-", Path(args.script).stem.lower()).strip("-")[:NAME].strip("-")
+    name = args.name or f"{stem if stem[:1].isalpha() else f'run-{stem}'.strip('-')}-{secrets.token_hex(3)}"
+    chosen = {"backend": args.backend, "namespace": args.namespace, "workers": args.workers,
+              "processes_per_node": args.processes_per_node, "output": args.output}
+    job = {"name": name, "image": args.image, "script": os.path.relpath(args.script)}
+    job |= {field: value for field, value in chosen.items() if value is not None}
+    return {"training_job": {**job, **({"args": args.arguments} if args.arguments else {})}}
+
+
+def parse(script: str, job: dict[str, Any]) -> JobSpec:
+    """The job, checked as a job file is."""
+    return parse_job(job, script, {job["training_job"]["script"]: files.read(script)})
+
+
+def save(target: Path, job: dict[str, Any]) -> None:
+    """Keep the description, to run it again or to change it."""
+    from gangplank.k8s.dump import as_yaml
+
+    try:
+        target.write_text(f"# gangplank submit {shlex.quote(str(target))}\n{as_yaml([job])}", encoding="utf-8")
+    except OSError as error:
+        problem = Problem(str(target), error.strerror or str(error), "a place that can be written", "name another file")
+        raise Unreadable(str(problem)) from None
+    terminal.note(f"saved: {target}")
+
+
+def follow(watch: JobWatch) -> Phase:
+    """Print the ranks' lines as they are written, until the job has ended."""
+    watch.kube = watch.kube.patient(terminal.note)
+    for _ in polls(math.inf, POLL_S):
+        phase = watch.poll()
+        show(watch)
+        if phase.ended:
+            watch.finish()
+            show(watch)
+            return phase
+    raise AssertionError("polls without a limit ends")
+
+
+def show(watch: JobWatch) -> None:
+    """Print the lines that are new, without the evidence, which only the proof reads."""
+    pods = {pod["metadata"]["name"]: pod for pod in watch.pods}
+    for line_of_pod, line in watch.lines():
+        pod = pods.get(line_of_pod, {"metadata": {"name": line_of_pod}})
+        if log_lines.read(line) is None:
+            print(prefix(pod, colour=terminal.coloured(sys.stdout)) + plain(line), flush=True)
+
+
+def ended(watch: JobWatch, phase: Phase, spec: JobSpec) -> int:
+    """Say how the training ended and where its result is; its exit status."""
+    where = f"{spec.name} -n {spec.namespace}"
+    if not phase.succeeded:
+        terminal.note(f"{spec.name}: {phase.name} {phase.reason}".rstrip())
+        if trouble := watch.trouble():
+            terminal.note(trouble)
+        return exit_code(watch)
+    terminal.note(f"{spec.name}: {phase.name}")
+    if watch.records:
+        verdict = prove(watch.records, replace(known(expected(watch.job), watch.job, watch.pods), pods=watch.nodes))
+        terminal.note(verdict.text().splitlines()[-1] + f" (gangplank proof {where} shows each)")
+    kept = f"in {spec.output}" if spec.output else "only in the logs, as the job has no --output"
+    terminal.note(f"result: {kept}; gangplank logs {where}; gangplank delete {where} removes the job")
+    return terminal.OK
+
+
+def exit_code(watch: JobWatch) -> int:
+    """The exit status of the container that failed first."""
+    failure = watch.failure or first_failure(watch.pods)
+    code = re.search(r"exit code ([0-9]+)$", failure[1]) if failure else None
+    return int(code[1]) if code else FAILED

@@ -1,0 +1,116 @@
+"""run: a script without a job file, against the small API server of conftest.py."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+from gangplank.backends import BACKENDS
+from gangplank.backends.base import UID, Site
+from gangplank.cli import main, scripts
+from gangplank.jobs.parse import parse_job
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.unit.conftest import Api
+
+Json = dict[str, Any]
+JOBS = "/apis/batch.volcano.sh/v1alpha1/namespaces/default/jobs"
+
+
+@pytest.fixture
+def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A script in the current folder."""
+    (tmp_path / "My_Train.py").write_text("print(1)\n")
+    monkeypatch.chdir(tmp_path)
+    return "My_Train.py"
+
+
+def ends(api: Api, monkeypatch: pytest.MonkeyPatch, phase: str, codes: dict[str, int]) -> None:
+    """The job that is submitted has ended at the first look, its pods with these exit codes."""
+    def finish(watch: scripts.JobWatch) -> Any:
+        key = f"{JOBS}/{watch.name}"
+        job = api.objects[key]
+        job["metadata"]["uid"] = UID
+        pods = [item for item in BACKENDS["volcano"].objects(job, Site()) if item["kind"] == "Pod"]
+        for number, pod in enumerate(pods):
+            name = pod["metadata"]["name"]
+            where = f"/api/v1/namespaces/default/pods/{name}"
+            code = codes.get(name.removeprefix(watch.name), 0)
+            end = {"exitCode": code, "reason": "Error", "finishedAt": f"2026-01-01T00:00:0{code}Z"}
+            pod["metadata"]["uid"] = f"{UID}-{number}"
+            pod["status"] = {"phase": "Failed" if code else "Succeeded", "containerStatuses": [
+                {"name": pod["spec"]["containers"][0]["name"], "restartCount": 0, "state": {"terminated": end}}]}
+            api.objects[where] = pod
+            api.logs[f"{where}/log"] = f"2026-01-01T00:00:00.0Z hello from rank {number}\n".encode()
+        api.objects[key] = {**job, "status": {"state": {"phase": phase}}}
+        return follow(watch)
+
+    follow = scripts.follow
+    monkeypatch.setattr(scripts, "follow", finish)
+
+
+def submitted(api: Api) -> Json:
+    """The job in the cluster."""
+    return next(item for key, item in api.objects.items() if key.startswith(f"{JOBS}/"))
+
+
+def test_a_script_becomes_a_job_whose_ranks_are_followed_to_the_end(
+        api: Api, script: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    ends(api, monkeypatch, "Completed", {})
+    code = main(["run", script, "--workers", "1", "--kubeconfig", api.kubeconfig, "--", "--lr", "0.1"])
+    out, err = capsys.readouterr()
+    assert code == 0, err
+    assert sorted(out.splitlines()) == ["[rank 0] hello from rank 0", "[rank 1] hello from rank 1"]
+    assert re.search(r"^my-train-[0-9a-f]{6}: Completed$", err, re.MULTILINE)
+    assert "result: only in the logs, as the job has no --output" in err
+    container = submitted(api)["spec"]["tasks"][0]["template"]["spec"]["containers"][0]
+    assert container["args"] == ["--lr", "0.1"]
+    assert container["command"][-1] == "/opt/gangplank/script/My_Train.py"
+
+
+def test_the_exit_status_is_that_of_the_rank_that_failed_first(
+        api: Api, script: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    ends(api, monkeypatch, "Failed", {"-worker-0": 7, "-worker-1": 9})
+    assert main(["run", script, "--kubeconfig", api.kubeconfig]) == 7
+    err = capsys.readouterr().err
+    assert re.search(r"my-train-[0-9a-f]{6}-worker-0 failed first \(Error, exit code 7\); its last lines:\n"
+                     r"  hello from rank 1", err)
+
+
+def test_what_was_run_can_be_saved_and_is_the_same_job(
+        api: Api, script: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    ends(api, monkeypatch, "Completed", {})
+    words = ["--name", "mine", "--backend", "volcano", "--processes-per-node", "2", "--save", "job.yml"]
+    assert main(["run", script, *words, "--kubeconfig", api.kubeconfig, "--", "--lr", "0.1"]) == 0
+    job = yaml.safe_load((tmp_path / "job.yml").read_text())
+    spec = parse_job(job, scripts={script: "print(1)\n"})
+    assert (spec.name, spec.processes_per_node, spec.args) == ("mine", 2, ("--lr", "0.1"))
+    assert BACKENDS["volcano"].manifests(spec)[-1]["spec"] == submitted(api)["spec"]
+
+
+@pytest.mark.parametrize(("words", "code", "message"), [
+    (["missing.py"], 3, "missing.py: got no such file, expected a script of yours. Fix: "),
+    (["My_Train.py", "--output", "here"], 1, 'training_job.output: got "here"'),
+    (["My_Train.py", "--name", "A B"], 1, 'training_job.name: got "A B"'),
+])
+def test_a_mistake_is_refused_before_anything_is_made(api: Api, script: str, capsys: pytest.CaptureFixture[str],
+                                                      words: list[str], code: int, message: str) -> None:
+    assert main(["run", *words, "--kubeconfig", api.kubeconfig]) == code
+    assert message in capsys.readouterr().err
+    assert (api.objects, script) == ({}, "My_Train.py")
+
+
+@pytest.mark.parametrize(("file", "start"), [
+    ("a.py", "a-"), ("2-b.py", "run-2-b-"), ("A..b.py", "a-b-"), ("_.py", "run-")])
+def test_the_name_of_a_job_is_one_that_kubernetes_takes(
+        api: Api, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, file: str, start: str) -> None:
+    (tmp_path / file).write_text("")
+    monkeypatch.chdir(tmp_path)
+    ends(api, monkeypatch, "Completed", {})
+    assert main(["run", file, "--kubeconfig", api.kubeconfig]) == 0
+    assert re.fullmatch(rf"{start}[0-9a-f]{{6}}", submitted(api)["metadata"]["name"])
