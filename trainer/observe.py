@@ -37,8 +37,9 @@ FORMAT = 3  # as in evidence.py; docs/proof.md says what each means
 SAMPLE = 1 << 16  # elements of a model that one look takes
 LAST_SAMPLE = 1 << 24  # and of its weights at the end
 CHECKSUMS = 4  # as in evidence.py
-WAIT_S = 5.0  # at its end, a rank waits as long for the others' last hash: they may still be saving
-SERVE_S = 2.0  # and rank 0 for the others to have read it, as the store may end with its process
+WAIT_S = 10.0  # at its end, a rank waits as long for the others' last hash: they may still be saving
+GATHER_S = 10.0  # and rank 0 for the others' records, as the store may end with its process
+GATHERED = 64  # ranks: beyond, their records are in their own logs alone
 ATOMIC_BYTES = 4096  # as in log.py
 MOST_MODELS = 64
 MAIN = "GANGPLANK_OBSERVED_PID"  # the rank's own process; what it starts is not a rank
@@ -83,6 +84,7 @@ class Chain:
 
     def __init__(self, rank: int) -> None:
         self.rank, self.seq, self.head = rank, 0, ""
+        self.lines: list[str] = []
 
     def add(self, kind: str, **fields: object) -> None:
         """Append one record and print it."""
@@ -91,7 +93,9 @@ class Chain:
         text = json.dumps(record, sort_keys=True, separators=(",", ":"), allow_nan=False)
         self.head = hashlib.sha256(text.encode()).hexdigest()
         self.seq += 1
-        emit(json.dumps({"event": "evidence", **record, "hash": self.head}, separators=(",", ":")) + "\n")
+        line = json.dumps({"event": "evidence", **record, "hash": self.head}, separators=(",", ":")) + "\n"
+        self.lines.append(line)
+        emit(line)
 
 
 def joined(pieces: list[torch.Tensor]) -> torch.Tensor:
@@ -146,7 +150,7 @@ class Model:
             self.look_next()
 
     def watch(self, index: int) -> Any:
-        """Hear of a parameter's gradient, before it is added to what is there."""
+        """Hear of a parameter's gradient, before it is added up."""
         parameter = self.refs[index]()
         if parameter is None or not parameter.requires_grad:
             return None
@@ -380,6 +384,17 @@ class Observer:
             return [raw.decode() for raw in self.store.multi_get(keys)]
         return [self.store.get(key).decode() if self.store.check([key]) else None for key in keys]
 
+    def gather(self) -> None:
+        """Rank 0 prints the others' records too: a pod that ends after its own may be removed, and its log with it."""
+        rank, many = self.chain.rank, self.world_size > GATHERED
+        if rank:
+            self.store.set(f"lines/{rank}", "" if many else "".join(self.chain.lines))
+            return
+        self.store.set("lines/0", "")
+        for lines in self.read("lines", GATHER_S):
+            for line in (lines or "").splitlines(keepends=True):
+                emit(line)
+
     @careful
     def leaves(self) -> None:
         """The script is about to destroy its group."""
@@ -412,9 +427,7 @@ class Observer:
         try:
             if self.store is not None:
                 self.exchange_heads("end", "end", WAIT_S)
-                self.store.set(f"read/{rank}", "")
-                if rank == 0:
-                    self.read("read", SERVE_S)
+                self.gather()
                 return
         except Exception:  # noqa: BLE001, S110  # the store has ended with rank 0
             pass

@@ -149,6 +149,10 @@ def more_than_one_rank(run: Run, expected: Expected) -> Judgement:
     pods = {pod_of(begin) for begin in begins}
     size = min([expected.world_size, *(begin.whole("world_size") for begin in begins)])
     problems = [f"got a world of {size}, expected several ranks"] if size <= 1 else []
+    loners = [str(rank) for rank in sorted(run.chains) if run.last_begin(rank).get("joined") is False]
+    if loners:  # an observed script
+        problems.append(f"rank {listed(loners)} never joined a process group (the script does not call "
+                        "init_process_group), so each trained alone")
     if begins and size > 1 and len(pods) == 1 and (expected.processes_per_pod or 1) < size:
         problems.append(f"all {len(begins)} ranks ran in one pod, which no job asked for")
     return judged(problems, f"{len(begins)} ranks in {len(pods)} pods", proven=bool(begins))
