@@ -39,6 +39,7 @@ EXAMPLES = (
     "gangplank expand jobs/digits.yml",
     "gangplank expand jobs/digits-anywhere.yml --backend indexed --objects",
     "gangplank submit jobs/digits.yml --dry-run",
+    "gangplank run train.py --workers 3 -- --lr 0.1",
     "gangplank status digits",
     "gangplank logs digits --follow --rank 0",
     "gangplank scale digits 3",

@@ -350,7 +350,7 @@ def restart_scheduler(kube: Kube) -> None:
 
 
 @pytest.fixture
-def cheater(kubeconfig: str, all_three: None, tmp_path_factory: pytest.TempPathFactory) -> Kube:  # noqa: ARG001
+def cheater(kubeconfig: str, all_three: None, tmp_path_factory: pytest.TempPathFactory) -> Kube:  # noqa: ARG001  used for its effect
     """The cluster as a member of the third team sees it."""
     place = tmp_path_factory.mktemp("member") / "config"
     done = gangplank("team", "kubeconfig", CHEAT, "ada", "--ttl", "1h", "-o", str(place), kubeconfig=kubeconfig)

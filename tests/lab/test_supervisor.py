@@ -67,7 +67,7 @@ def own_cgroup(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 def configure(folder: Path, **programs: str) -> Path:
     """A configuration with these programs, with every setting that the role gives them."""
-    template = jinja2.Environment(autoescape=False).from_string((TEMPLATES / "programs.conf.j2").read_text())  # noqa: S701
+    template = jinja2.Environment(autoescape=False).from_string((TEMPLATES / "programs.conf.j2").read_text())  # noqa: S701  no HTML
     logs = folder / "logs"
     logs.mkdir(exist_ok=True)
     text = template.render(

@@ -243,7 +243,7 @@ class Root:
 
     def inside(self, script: str, *args: str) -> str:
         """What a script of tests/trainer/inside prints."""
-        rank = self.train(1, *args, script=f"/tests/inside/{script}")[0]
+        rank = self.train(1, *args, script=f"/tests/inside/{script}", env={"GANGPLANK_OBSERVE": "0"})[0]
         assert rank.code == 0, rank.text
         return "".join(line + "\n" for line in rank.text.splitlines() if not line.startswith("["))
 

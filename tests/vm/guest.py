@@ -140,7 +140,7 @@ class Guest:
         """Start a script in the checkout there; its output goes to the returned path, its status beside it."""
         self.count += 1
         name = self.host / f"{self.count:03}"
-        name.with_suffix(".draft").write_text(f"cd /root/gangplank\n{script}\n")
+        name.with_suffix(".draft").write_text(f"cd ~/gangplank\n{script}\n")
         name.with_suffix(".draft").rename(name.with_suffix(".sh"))
         return name.with_suffix(".log")
 

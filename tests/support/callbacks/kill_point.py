@@ -54,7 +54,7 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]  # Ansible has no type
         self.number, self.seconds = int(number), float(seconds)
         self.count, self.begin, self.name, self.noted = 0, 0.0, "", False
 
-    def v2_playbook_on_task_start(self, task: Any, is_conditional: bool) -> None:  # noqa: ARG002  Ansible's
+    def v2_playbook_on_task_start(self, task: Any, is_conditional: bool) -> None:  # noqa: ARG002  Ansible's own signature
         """Count the task."""
         self.count, self.begin, self.name, self.noted = self.count + 1, time.monotonic(), task.get_name(), False
         if self.count != self.number:

@@ -8,6 +8,7 @@ import pytest
 
 from gangplank.backends import BACKENDS, backend_of, pod_template
 from gangplank.backends.base import Site
+from gangplank.backends.pod_template import LOST_NODE
 from gangplank.errors import SpecError
 from gangplank.jobs.parse import parse_job
 
@@ -124,14 +125,16 @@ def test_a_site_has_its_own_toleration_for_gpus() -> None:
     usual = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
 
     def tolerated(**changes: Any) -> Any:
-        return pods("volcano", **changes)[0]["spec"].get("tolerations")
+        every = pods("volcano", **changes)[0]["spec"]["tolerations"]
+        assert every[-2:] == list(LOST_NODE)
+        return every[:-2]
 
     gpus = {"resources": {"gpus": 1}}
     assert tolerated(**gpus) == [usual]
     assert tolerated(**gpus, gpu_tolerations=[ours]) == [ours]
     assert tolerated(**gpus, gpu_tolerations=[ours], tolerations=[own]) == [own, ours]
     assert tolerated(**gpus, tolerations=[own]) == [own]
-    assert tolerated(gpu_tolerations=[ours]) is None
+    assert tolerated(gpu_tolerations=[ours]) == []
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

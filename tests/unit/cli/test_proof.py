@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from gangplank.backends import BACKENDS
-from gangplank.backends.pod_template import GPU_TOLERATION
+from gangplank.backends.pod_template import GPU_TOLERATION, LOST_NODE
 from gangplank.cli import main
 from gangplank.cluster import evidence
 from gangplank.jobs.parse import parse_job
@@ -265,9 +265,9 @@ def test_the_reading_pod_of_a_team_s_job_goes_to_the_team_s_queue(backend: str) 
 
     assert reader("vision")["metadata"]["annotations"] == {"scheduling.volcano.sh/queue-name": "vision"}
     assert reader("vision")["spec"]["schedulerName"] == "volcano"
-    assert reader("vision")["spec"]["tolerations"] == [], "A7: a team tolerates what its file grants"
+    assert reader("vision")["spec"]["tolerations"] == [*LOST_NODE], "A7: a team tolerates what its file grants"
     on_gpus = reader("vision", resources={"gpus": 1})["spec"]
-    assert on_gpus["tolerations"] == [GPU_TOLERATION], "A7: the claim may be on a GPU node"
+    assert on_gpus["tolerations"] == [GPU_TOLERATION, *LOST_NODE], "A7: the claim may be on a GPU node"
     assert on_gpus["containers"][0]["env"] == [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"}], "A6"
     assert on_gpus["containers"][0]["resources"]["limits"] == evidence.READER_LIMITS
     assert "annotations" not in reader("")["metadata"]

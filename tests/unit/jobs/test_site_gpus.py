@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from gangplank.backends import BACKENDS
+from gangplank.backends.pod_template import LOST_NODE
 from gangplank.errors import SpecError
 from gangplank.jobs.parse import parse_job
 from gangplank.jobs.site_gpus import Gpus, on_site
@@ -20,7 +21,7 @@ def job(**fields: Any) -> Any:
 
 
 def tolerations(backend: str, gpus: Gpus, **fields: Any) -> list[Any]:
-    """What each pod of the job tolerates, in the order of its ranks."""
+    """What each pod of the job tolerates besides a lost node, in the order of its ranks."""
     spec = on_site(job(backend=backend, **fields), gpus)
     pods = [
         item
@@ -29,7 +30,8 @@ def tolerations(backend: str, gpus: Gpus, **fields: Any) -> list[Any]:
         if item["kind"] == "Pod"
     ]
     assert pods
-    return [pod["spec"].get("tolerations") for pod in pods]
+    assert all(pod["spec"]["tolerations"][-2:] == list(LOST_NODE) for pod in pods)
+    return [pod["spec"]["tolerations"][:-2] for pod in pods]
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -40,13 +42,13 @@ def test_a_gpu_job_tolerates_the_sites_taint_and_only_that(backend: str) -> None
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_cpu_job_tolerates_nothing(backend: str) -> None:
-    assert tolerations(backend, Gpus((FLYTE,)), workers=1) == [None, None]
+    assert tolerations(backend, Gpus((FLYTE,)), workers=1) == [[], []]
 
 
 @pytest.mark.parametrize("backend", ["volcano", "pytorchjob"])
 def test_a_master_without_gpus_stays_off_the_gpu_nodes(backend: str) -> None:
     changes = {"resources": {"gpus": 1}, "master_resources": {"gpus": 0}, "collective": "gloo", "workers": 1}
-    assert tolerations(backend, Gpus((FLYTE,)), **changes) == [None, [TOLERATION]]
+    assert tolerations(backend, Gpus((FLYTE,)), **changes) == [[], [TOLERATION]]
 
 
 def test_what_a_job_says_of_its_gpus_itself_wins() -> None:
