@@ -164,8 +164,6 @@ def test_a3_pods_of_an_ordinary_job_fit(backend: str, kube: Kube) -> None:
     job = yaml.safe_load((ROOT / "jobs/digits.yml").read_text())["training_job"]
     job = {key: value for key, value in job.items() if key not in {"volumes", "output"}}
     own = with_team(job | {"team": "vision", "backend": backend}, load(str(TEAMS))[1])
-    if backend in {"indexed", "trainjob"}:
-        del own["queue"]
     spec = parse_job({"training_job": own}, "digits")
     made = [item for item in BACKENDS[backend].objects(BACKENDS[backend].manifests(spec)[-1]) if item["kind"] == "Pod"]
     assert made
