@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 FACTS = ("name", "version", "appVersion")
 CRD = "CustomResourceDefinition"
+BUNDLE = "caBundle"  # of webhooks, CRDs and API services: whoever makes the certificate fills it in
 MARK = "gangplank.dev/chart"  # annotation of a revision's Secret: which content of the chart this revision is of
 OWN = {"app.kubernetes.io/managed-by": "Helm"}  # the label that Helm gives to every object
 WRITERS = {"helm", "gangplank"}
@@ -113,8 +114,12 @@ class Release:
                 continue
             for definition in map(self.labelled, expanded(yaml.safe_load(text))):
                 live = self.listed(definition).get(definition["metadata"]["name"])
-                if live is None or next(unlike(definition, live), None):
+                if live is None:
                     yield definition
+                elif kind != "Secret":  # its certificates and passwords are written, and renewed, by controllers
+                    ours = without_bundles(definition)
+                    if next(unlike(ours, live), None):
+                        yield ours
 
     def is_untouched(self, text: str) -> bool:
         """Whether a CRD exists and nobody but Helm wrote its spec: to parse and compare ten of them takes seconds."""
@@ -153,6 +158,19 @@ class Release:
             answer = json.loads(self.kube.read("GET", where, query=selector, **more))
             self.lists[where] = {item["metadata"]["name"]: item for item in answer["items"]}
         return self.lists[where]
+
+
+def without_bundles(value: Any) -> Any:
+    """A definition without the certificates that a controller writes into it.
+
+    >>> without_bundles({"webhooks": [{"name": "a", "clientConfig": {"caBundle": "Cg==", "url": "u"}}]})
+    {'webhooks': [{'name': 'a', 'clientConfig': {'url': 'u'}}]}
+    """
+    if isinstance(value, list):
+        return [without_bundles(item) for item in value]
+    if isinstance(value, dict):
+        return {key: without_bundles(item) for key, item in value.items() if key != BUNDLE}
+    return value
 
 
 def expanded(document: Any) -> Iterable[Json]:

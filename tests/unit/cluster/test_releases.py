@@ -86,7 +86,8 @@ def test_a_secret_of_helm_is_read() -> None:
     assert unpacked(packed(gzip.compress(json.dumps(release()).encode()))) == release()
 
 
-RESOURCES = [{"name": "configmaps", "kind": "ConfigMap", "namespaced": True}]
+RESOURCES = [{"name": "configmaps", "kind": "ConfigMap", "namespaced": True},
+             {"name": "secrets", "kind": "Secret", "namespaced": True}]
 MAP = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"word": "first"}}
 LABELS = {"app.kubernetes.io/managed-by": "Helm"}
 NOTES = {"meta.helm.sh/release-name": "dns", "meta.helm.sh/release-namespace": "ns"}
@@ -135,6 +136,14 @@ def test_d7_a_crd_that_another_wrote_is_noticed(
     meta = {"name": name, "managedFields": [{"manager": manager, "fieldsV1": {fields: {}}}]}
     api.objects[f"{CRDS}/customresourcedefinitions/{name}"] = {"metadata": meta}
     assert suspects(api, CRD) == expected
+
+
+@pytest.mark.parametrize(("live", "expected"), [(["a"], []), ([], ["a"])], ids=["filled in", "missing"])
+def test_d7_what_a_controller_wrote_into_a_secret_stays(api: Api, live: list[str], expected: list[str]) -> None:
+    """Trainer's chart makes an empty Secret, and a controller puts the certificates of its webhooks there."""
+    filled = LIVE | {"data": {"tls.key": "c2VjcmV0"}}
+    api.objects["/api/v1/namespaces/ns/secrets"] = {"items": [filled for _ in live]}
+    assert suspects(api, MAP | {"kind": "Secret", "data": {"tls.key": ""}}) == expected
 
 
 def test_d7_a_kind_that_the_cluster_does_not_have_is_named(api: Api) -> None:
