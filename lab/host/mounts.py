@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
 from lab.errors import LabError
 from lab.host.namespaces import RUN, is_namespace, mntns, run
+
+REFUSED = "failed: Invalid argument"  # by unshare, when the kernel does not pin the namespace
 
 
 @dataclass(frozen=True)
@@ -111,12 +114,31 @@ def make_mounts(node: str, tree: str, root: str, binds: list[Bind]) -> None:
         if not Path(bind.source).exists():
             Path(bind.source).mkdir(parents=True)
         flat += [bind.source, bind.target, "rw" if bind.writable else "ro"]
-    pinned = ["unshare", f"--mount={mntns(node)}", "--propagation", "private", "sh", "-eu", "-c", _MOUNTS, "sh"]
     try:
-        run([*pinned, root, tree, *flat])
+        pin_mounts(mntns(node), ["sh", "-eu", "-c", _MOUNTS, "sh", root, tree, *flat])
     except LabError:
         remove_mounts(node)
         raise
+
+
+def pin_mounts(pin: Path, command: list[str]) -> None:
+    """Run a command in a new mount namespace, and pin that to the file `pin`.
+
+    A namespace can be pinned only in one with a lower number. Linux 6.18 gives each processor a stock of numbers, so
+    outside of the machine's first mount namespace (in a container) it may need another processor.
+    """
+    unshared = ["unshare", f"--mount={pin}", "--propagation", "private", *command]
+    refusals = []
+    for processor in ("", *map(str, sorted(os.sched_getaffinity(0)))):
+        try:
+            run([*(["taskset", "--cpu-list", processor] if processor else []), *unshared])
+        except LabError as error:
+            if REFUSED not in str(error):
+                raise
+            refusals.append(error)
+        else:
+            return
+    raise refusals[-1]
 
 
 def remove_mounts(node: str) -> None:
