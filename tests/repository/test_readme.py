@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gangplank.cli import main
+from gangplank.cli import main, split
 from gangplank.cli.parser import command_line
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -60,7 +60,7 @@ def test_every_call_of_gangplank_parses(page: Path, capsys: pytest.CaptureFixtur
         names = words[:2] if words[0] == "team" else words[:1]
         call = [*names, "--help"] if words == names else words  # a command's name alone, as text has it
         try:
-            command_line().parse_args(call)
+            command_line().parse_args(split(call)[0])
         except SystemExit as end:
             if end.code:
                 refused.append((words, capsys.readouterr().err.splitlines()[-1]))
