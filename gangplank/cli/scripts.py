@@ -85,7 +85,7 @@ def save(target: Path, job: dict[str, Any]) -> None:
     from gangplank.k8s.dump import as_yaml
 
     try:
-        target.write_text(f"# gangplank submit {shlex.quote(str(target))}\n{as_yaml([job])}", encoding="utf-8")
+        files.write(target, f"# gangplank submit {shlex.quote(str(target))}\n{as_yaml([job])}")
     except OSError as error:
         problem = Problem(str(target), error.strerror or str(error), "a place that can be written", "name another file")
         raise Unreadable(str(problem)) from None

@@ -255,6 +255,16 @@ class Kube:
         self.groups.pop(group, None)  # the kind may come later
         raise unknown_kind(kind, api_version, "check the spelling, or install its CRD")
 
+    def serves(self, manifest: Json) -> bool:
+        """Whether the cluster knows an object's kind."""
+        try:
+            self.resource(manifest)
+        except KubeError as error:
+            if error.status != 404:
+                raise
+            return False
+        return True
+
     def apply(self, manifest: Json, *, dry_run: bool = False) -> tuple[Json | None, Json]:
         """Server-side apply that takes over fields of other writers; the object before and after."""
         where = self.where(manifest)

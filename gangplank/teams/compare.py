@@ -53,6 +53,6 @@ def plan_teams(kube: Kube, folder: str, remove: Sequence[str] = (), remove_claim
         remove=(*leaving.remove, *todo.remove),
         refused=(*todo.refused, *leaving.refused, *busy, *held),
         notes=(*todo.notes, *leaving.notes, *idle_fields(teams, site, cluster.scheduler_configuration(kube))),
-        probes=tuple(probes(todo.probe, cluster.served(kube))),
+        probes=tuple(probes(todo.probe, kube.serves)),
         count=len(desired),
     )

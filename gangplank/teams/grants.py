@@ -34,6 +34,11 @@ class Wish:
     grant: str  # the field of a team's file
 
 
+def is_listed(value: str, granted: Sequence[str]) -> bool:
+    """Whether a list has the value."""
+    return value in granted
+
+
 def key_or_pair(value: str, granted: Sequence[str]) -> bool:
     """Whether a list has key=value or its key.
 
@@ -64,23 +69,23 @@ def in_domain(key: str, domains: Sequence[str]) -> bool:
 
 # By field of a team's file: what a value is, which the team has, and whether a value is among them
 GRANTS: dict[str, tuple[str, Callable[[TeamSpec], tuple[str, ...]], Callable[[str, Sequence[str]], bool]]] = {
-    "queues": ("a queue", lambda team: team.leaves, lambda value, own: value in own),
+    "queues": ("a queue", lambda team: team.leaves, is_listed),
     "schedulers": (
         "a scheduler",
         lambda team: (SCHEDULER, *team.schedulers),
-        lambda value, own: value in own,
+        is_listed,
     ),
-    "priorities": ("a PriorityClass", lambda team: team.priorities, lambda value, own: value in own),
+    "priorities": ("a PriorityClass", lambda team: team.priorities, is_listed),
     "service_accounts": (
         "a service account",
         lambda team: ("default", *team.service_accounts),
-        lambda value, own: value in own,
+        is_listed,
     ),
     "images": ("an image", lambda team: team.images, image_matches),
     "tolerations": ("a taint", lambda team: team.tolerations, key_or_pair),
     "node_labels": ("a label of nodes", lambda team: (*NODE_LABELS, *team.node_labels), key_or_pair),
-    "runtime_classes": ("a RuntimeClass", lambda team: team.runtime_classes, lambda value, own: value in own),
-    "secrets": ("a Secret", lambda team: team.secrets, lambda value, own: value in own),
+    "runtime_classes": ("a RuntimeClass", lambda team: team.runtime_classes, is_listed),
+    "secrets": ("a Secret", lambda team: team.secrets, is_listed),
     "annotation_domains": ("a key of a domain", lambda team: (*DOMAINS, *team.annotation_domains), in_domain),
 }
 

@@ -16,7 +16,7 @@ from gangplank.teams.access import job_kinds
 from gangplank.teams.metadata import PART_LABEL
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Collection
 
     from gangplank.cluster.client import Kube
     from gangplank.spec import Json
@@ -72,20 +72,6 @@ def objects(kube: Kube) -> list[Json]:
 def namespaces(kube: Kube) -> list[str]:
     """The names of all namespaces, of teams or not."""
     return [item["metadata"]["name"] for item in kube.call("GET", "/api/v1/namespaces")["items"]]
-
-
-def served(kube: Kube) -> Callable[[Json], bool]:
-    """Whether the cluster knows the kind of an object; each API group is asked once."""
-    groups: dict[str, set[str]] = {}
-
-    def known(item: Json) -> bool:
-        version = item["apiVersion"]
-        if version not in groups:
-            answer = kube.get(group_path(version)) or {"resources": []}
-            groups[version] = {resource["kind"] for resource in answer["resources"]}
-        return item["kind"] in groups[version]
-
-    return known
 
 
 def capacity(kube: Kube) -> dict[str, Fraction]:
