@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from gangplank.errors import Problem
     from gangplank.spec import JobSpec, Json
+    from gangplank.teams.spec import TeamSpec
 
 ROOT = Path(__file__).resolve().parents[2]  # of a checkout; jobs name their scripts from there
 
@@ -88,17 +89,18 @@ def read_objects(name: str, backend: str | None, teams: str | None, namespace: s
             objects += item.get("items") or [] if is_list(item) else [item]
         if teams:
             from gangplank.teams.grants import check_manifests
-            from gangplank.teams.load import load
 
             complete = [item for item in objects if isinstance(item, dict)]
-            check_manifests(complete, load(teams)[1], name, namespace or "")
+            check_manifests(complete, team_files(teams), name, namespace or "")
         return objects
-    for document in documents(text, name, strict=True):
+    jobs = documents(text, name, strict=True)
+    specs = team_files(teams) if teams else None
+    for document in jobs:
         job = with_backend(document, backend) if backend and isinstance(document, dict) else document
-        job = from_team(job, teams, name) if teams else job
+        job = from_team(job, specs, name) if specs is not None else job
         spec = parse_job(job, name, read_scripts(job, ROOT))
-        if teams:
-            granted(spec, teams, name)
+        if specs is not None:
+            granted(spec, specs, name)
         objects += BACKENDS[spec.backend].manifests(spec)
     return objects
 
@@ -115,17 +117,22 @@ def with_backend(job: Mapping[str, Any], backend: str) -> dict[str, Any]:
     return {**job, "backend": backend}
 
 
-def from_team(job: object, folder: str, source: str) -> Any:
-    """The job with its team's defaults, from a folder of teams."""
+def team_files(folder: str) -> Sequence[TeamSpec]:
+    """The teams of a site's folder."""
+    from gangplank.teams.load import load
+
+    return load(folder)[1]
+
+
+def from_team(job: object, teams: Sequence[TeamSpec], source: str) -> Any:
+    """The job with its team's defaults."""
     from gangplank.teams.job_defaults import with_team
-    from gangplank.teams.load import load
 
-    return with_team(job, load(folder)[1], source)
+    return with_team(job, teams, source)
 
 
-def granted(spec: JobSpec, folder: str, source: str) -> None:
-    """Refuse a job that asks for what its team's file in a folder of teams does not grant."""
+def granted(spec: JobSpec, teams: Sequence[TeamSpec], source: str) -> None:
+    """Refuse a job that asks for what its team's file does not grant."""
     from gangplank.teams.grants import check_job
-    from gangplank.teams.load import load
 
-    check_job(spec, load(folder)[1], source)
+    check_job(spec, teams, source)

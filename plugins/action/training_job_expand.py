@@ -11,7 +11,7 @@ from ansible import context
 from ansible_collections.gangplank.gangplank.plugins.plugin_utils.base import LibraryAction
 
 from gangplank.backends import BACKENDS, wiring
-from gangplank.cli.inputs import from_team, granted, read_scripts
+from gangplank.cli.inputs import from_team, granted, read_scripts, team_files
 from gangplank.jobs.annotated import explained
 from gangplank.jobs.parse import parse_job
 from gangplank.jobs.site_gpus import Gpus, on_site
@@ -36,10 +36,11 @@ class ActionModule(LibraryAction):
     def act(self, args: dict[str, Any]) -> dict[str, Any]:
         """Convert and call."""
         source, gpus = job_file(), Gpus(args["gpu_taints"], args["simulated_gpus"])
-        job = from_team(args["job"], args["teams"], source) if args["teams"] else args["job"]
+        teams = team_files(args["teams"]) if args["teams"] else None
+        job = args["job"] if teams is None else from_team(args["job"], teams, source)
         spec = on_site(parse_job(job, source, read_scripts(job, ROOT)), gpus, source)
-        if args["teams"]:
-            granted(spec, args["teams"], source)
+        if teams is not None:
+            granted(spec, teams, source)
         return {
             "changed": False,
             "job": described(spec),
