@@ -89,7 +89,7 @@ def status(args: argparse.Namespace) -> int:
     print(f"{meta['name']} in {meta['namespace']} on {backend_of(job)}: {plain(phase(job).name)}")
     rows = [("POD", "RANK", "NODE", "PHASE", "RESTARTS", "WHY"), *map(pod_status, pods)]
     print(table(rows, colour=terminal.coloured(sys.stdout)) if pods else "no pods yet")
-    for reason in [] if phase(job).ended else standstill.reasons(kube, job, pods):
+    for reason in [] if phase(job).ended else standstill.reasons(kube, job, pods, standstill.size_of(job)):
         print(plain(reason))
     return terminal.OK
 

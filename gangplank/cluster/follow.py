@@ -55,6 +55,7 @@ class JobWatch:
         self.logs: dict[str, Log] = {}  # pod uid/container/restart
         self.records: Records = []
         self.training = Progress()
+        self.size: tuple[Any, int] = (None, 0)  # of which generation of the job, and how many pods that has
 
     @property
     def job_uid(self) -> str:
@@ -126,7 +127,12 @@ class JobWatch:
 
     def reasons(self) -> list[str]:
         """Why the job stands still, as far as its pods and the events about it say."""
-        return standstill.reasons(self.kube, self.job, self.pods) if self.job else []
+        if not self.job:
+            return []
+        generation = self.job["metadata"].get("generation")
+        if generation is None or generation != self.size[0]:  # to expand a large job takes too long for every poll
+            self.size = (generation, standstill.size_of(self.job))
+        return standstill.reasons(self.kube, self.job, self.pods, self.size[1])
 
     def trouble(self) -> str:
         """What explains why a job does not run: conditions, events, the first failure's last lines."""

@@ -20,10 +20,13 @@ if TYPE_CHECKING:
 FORBIDDEN = 403
 
 
-def reasons(kube: Kube, job: Json, pods: Sequence[Json]) -> list[str]:
-    """Why pods of a job do not run, one line each: they cannot start, cannot end, or cannot be created."""
+def reasons(kube: Kube, job: Json, pods: Sequence[Json], size: int) -> list[str]:
+    """Why pods of a job do not run, one line each: they cannot start, cannot end, or cannot be created.
+
+    `size` is that of the job: see `size_of`.
+    """
     why = waiting_reasons(pods) + [left(pod) for pod in pods if overdue_s(pod) > LOST_NODE_S]
-    if why or complete(job, pods):
+    if why or len(pods) >= size:
         return why
     try:
         events = kube.items("v1", "Event", job["metadata"]["namespace"])
@@ -34,12 +37,12 @@ def reasons(kube: Kube, job: Json, pods: Sequence[Json]) -> list[str]:
     return refusals(job, events)[-1:]
 
 
-def complete(job: Json, pods: Sequence[Json]) -> bool:
-    """Whether all pods of a job exist, or any, if the library cannot foresee how many its controller makes."""
+def size_of(job: Json) -> int:
+    """How many pods a job has once all exist; 1 if the library cannot foresee how many its controller makes."""
     try:
-        return len(pods) >= len(expected.pods(job))
+        return len(expected.pods(job))
     except GangplankError:
-        return bool(pods)
+        return 1
 
 
 def refusals(job: Mapping[str, Json], events: Sequence[Json]) -> list[str]:

@@ -21,6 +21,10 @@ Json = dict[str, Any]
 DEFAULT = "/api/v1/namespaces/default"
 
 
+def reasons(kube: Kube, job: Any, pods: list[Any]) -> list[str]:
+    return standstill.reasons(kube, job, pods, standstill.size_of(job))
+
+
 @pytest.fixture
 def job(api: Api) -> Json:
     """A live job of two pods, none of which exists."""
@@ -70,21 +74,21 @@ def test_pods_that_a_quota_forbids_are_the_newest_warning_about_the_job(api: Api
     warning(api, "a", "u", "2026-11-22T05:00:01Z", "an older one")
     warning(api, "b", "u", "2026-11-22T05:00:02Z", "exceeded quota:\n lowered")
     warning(api, "c", "of-the-job-before", "2026-11-22T05:00:03Z", "not about it")
-    assert standstill.reasons(Kube(api.kubeconfig), job, []) == ["digits: FailedCreate: exceeded quota: lowered"]
+    assert reasons(Kube(api.kubeconfig), job, []) == ["digits: FailedCreate: exceeded quota: lowered"]
 
 
 def test_old_warnings_about_a_job_whose_pods_are_all_there_are_no_reason(api: Api, job: Json) -> None:
     warning(api, "a", "u", "2026-11-22T05:00:01Z", "an older one")
     pods = [pod(api, "digits-master-0", "node-1", running={}), pod(api, "digits-worker-0", "node-2", running={})]
-    assert standstill.reasons(Kube(api.kubeconfig), job, pods) == []
+    assert reasons(Kube(api.kubeconfig), job, pods) == []
 
 
 def test_a_job_whose_pods_cannot_be_foreseen_is_only_asked_for_warnings_while_it_has_none(api: Api, job: Json) -> None:
     job["spec"]["plugins"] = {"nosuch": []}
     warning(api, "a", "u", "2026-11-22T05:00:01Z", "no such plugin")
     kube = Kube(api.kubeconfig)
-    assert standstill.reasons(kube, job, []) == ["digits: FailedCreate: no such plugin"]
-    assert standstill.reasons(kube, job, [pod(api, "digits-master-0", "node-1", running={})]) == []
+    assert reasons(kube, job, []) == ["digits: FailedCreate: no such plugin"]
+    assert reasons(kube, job, [pod(api, "digits-master-0", "node-1", running={})]) == []
 
 
 def test_a_pod_that_a_lost_node_keeps_is_named_and_removed_by_its_uid_without_asking_the_node(
@@ -128,3 +132,17 @@ def test_a_lost_node_costs_each_pod_half_a_minute_unless_the_job_says_otherwise(
         text = str(BACKENDS[backend].manifests(spec)[-1])
         assert text.count("'tolerationSeconds': 900") == text.count("'tolerationSeconds': 30") > 0
         assert text.count("node.kubernetes.io/unreachable") == text.count("node.kubernetes.io/not-ready")
+
+
+def test_a_watch_expands_its_job_once_for_each_generation(
+    api: Api, job: Json, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes: list[int] = []
+    size_of = standstill.size_of
+    monkeypatch.setattr(standstill, "size_of", lambda live: sizes.append(size_of(live)) or sizes[-1])
+    watch = JobWatch(job, Kube(api.kubeconfig))
+    for generation in (1, 1, 1, 2):
+        job["metadata"]["generation"] = generation
+        watch.poll()
+        watch.reasons()
+    assert sizes == [2, 2]
