@@ -7,7 +7,6 @@ import json
 import os
 import subprocess
 import sys
-import uuid
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +23,7 @@ from gangplank.proof.claims import CLAIMS
 from gangplank.proof.records import select, unpack_ids
 from tests.cluster.conftest import ROOT, Lab
 from tests.cluster.differential.conftest import kubeconfig  # noqa: F401  # a fixture
-from tests.cluster.differential.live import Cluster
+from tests.cluster.differential.live import Cluster, opened
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -102,13 +101,9 @@ class Elastic:
 
 @pytest.fixture
 def job(kubeconfig: str, tmp_path: Path) -> Iterator[Elastic]:  # noqa: F811  # the fixture
-    cluster = Cluster(kubeconfig, f"gangplank-elastic-{uuid.uuid4().hex[:8]}")
-    cluster.open()
-    try:
+    with opened(kubeconfig, "elastic") as cluster:
         cluster.create(CLAIM)
         yield Elastic(cluster, kubeconfig, tmp_path)
-    finally:
-        cluster.close()
 
 
 def test_two_workers_become_three_and_two_again(job: Elastic) -> None:

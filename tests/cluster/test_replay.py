@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import uuid
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -18,7 +17,7 @@ from gangplank.backends import BACKENDS
 from gangplank.cluster.progress import phase
 from tests.cluster.conftest import ROOT, Lab
 from tests.cluster.differential.conftest import kubeconfig  # noqa: F401  # a fixture
-from tests.cluster.differential.live import Cluster
+from tests.cluster.differential.live import Cluster, opened
 from tests.cluster.test_elastic import CLAIM
 
 if TYPE_CHECKING:
@@ -99,13 +98,9 @@ class Jobs:
 
 @pytest.fixture
 def jobs(kubeconfig: str, tmp_path: Path) -> Iterator[Jobs]:  # noqa: F811  # the fixture
-    cluster = Cluster(kubeconfig, f"gangplank-replay-{uuid.uuid4().hex[:8]}")
-    cluster.open()
-    try:
+    with opened(kubeconfig, "replay") as cluster:
         cluster.create(CLAIM)
         yield Jobs(cluster, kubeconfig, tmp_path)
-    finally:
-        cluster.close()
 
 
 @pytest.mark.parametrize("backend", list(BACKENDS))

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import json
 import os
-import uuid
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.cluster.conftest import STATE
-from tests.cluster.differential.live import Cluster
+from tests.cluster.differential.live import Cluster, opened
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,9 +34,5 @@ def kubeconfig(request: pytest.FixtureRequest) -> str:
 @pytest.fixture(scope="module")
 def cluster(kubeconfig: str) -> Iterator[Cluster]:
     """A namespace for each back-end: pods of one name would meet in a shared one."""
-    live = Cluster(kubeconfig, f"gangplank-differential-{uuid.uuid4().hex[:8]}")
-    live.open()
-    try:
+    with opened(kubeconfig, "differential") as live:
         yield live
-    finally:
-        live.close()

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
+import uuid
 from typing import TYPE_CHECKING, Any
 
 from gangplank.cluster.client import Kube
 from gangplank.errors import KubeError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 Json = dict[str, Any]
 DEADLINE_S = 180
@@ -107,3 +109,14 @@ class Cluster:
         answer = self.kube.open("GET", path, query={"watch": "true", "resourceVersion": version, "timeoutSeconds": "2"})
         next(iter(answer.stream(amt=64)), None)
         answer.release_conn()
+
+
+@contextlib.contextmanager
+def opened(kubeconfig: str, purpose: str) -> Iterator[Cluster]:
+    """A namespace of its own, removed at the end."""
+    cluster = Cluster(kubeconfig, f"gangplank-{purpose}-{uuid.uuid4().hex[:8]}")
+    cluster.open()
+    try:
+        yield cluster
+    finally:
+        cluster.close()
