@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,6 +16,7 @@ import yaml
 
 from gangplank.backends import BACKENDS
 from gangplank.cluster.progress import phase
+from gangplank.proof.claims import CLOCK_TOLERANCE_S
 from tests.cluster.conftest import ROOT, Lab
 from tests.cluster.differential.conftest import kubeconfig  # noqa: F401  # a fixture
 from tests.cluster.differential.live import Cluster, opened
@@ -110,6 +112,7 @@ def test_e1_a_second_job_of_the_name_does_not_show_the_evidence_of_the_first(job
     code, text = jobs.proof(NAME)
     assert (code, text.splitlines()[-1].startswith("PROVEN: ")) == (0, True), text
     jobs.delete(first)
+    time.sleep(CLOCK_TOLERANCE_S)  # a second job that is submitted sooner is refused by its pods alone
     jobs.end(jobs.submit(backend, script=SILENT, output=HONEST["output"]))
     code, text = jobs.proof(NAME)
     assert code == 1, text
