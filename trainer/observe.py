@@ -118,6 +118,52 @@ def sharded(parameter: torch.Tensor) -> bool:
     return hasattr(parameter, "to_local")
 
 
+def local(tensor: torch.Tensor) -> torch.Tensor:
+    """What this rank holds of it."""
+    part: torch.Tensor = tensor.to_local() if sharded(tensor) else tensor
+    return part
+
+
+def random_signs(count: int, seed: int) -> torch.Tensor:
+    """CHECKSUMS rows of +1 and -1, float64 [CHECKSUMS, count]: the same on every rank."""
+    coins = torch.randint(0, 2, (CHECKSUMS, count), generator=torch.Generator("cpu").manual_seed(seed),
+                          dtype=torch.float64, device="cpu")
+    return 2 * coins - 1
+
+
+class Scatters:
+    """The reduce-scatters of one step of fully_shard: what a rank gave, and the part of the average that it got.
+
+    Checksums are linear: those of all ranks' parts add up to that of the whole average.
+    """
+
+    def __init__(self, world_size: int, stride: int) -> None:
+        self.world_size, self.stride = world_size, stride
+        self.calls = self.elements = 0
+        self.norm, self.dtype, self.unseen = 0.0, torch.float64, False
+        self.before = torch.zeros(CHECKSUMS, dtype=torch.float64, device="cpu")
+        self.after = self.before.clone()
+        self.given, self.gained = hashlib.sha256(), hashlib.sha256()
+
+    def gives(self, tensor: torch.Tensor) -> None:
+        """The input of the next one: a flat gradient, [world size * part]."""
+        values = joined([tensor.detach().reshape(self.world_size, -1)[:, :: self.stride].reshape(-1)])
+        self.before += random_signs(len(values), self.calls) @ values
+        self.norm += float(values.abs().sum())
+        self.elements += len(values)
+        self.given.update(digest(values).encode())
+        self.dtype = max(self.dtype, tensor.dtype, key=lambda dtype: torch.finfo(dtype).eps)
+
+    def gains(self, tensor: torch.Tensor) -> None:
+        """Its output: [part]."""
+        values = joined([tensor.detach().reshape(-1)[:: self.stride]])
+        rank, size = dist.get_rank(), len(values)
+        signs = random_signs(self.world_size * size, self.calls)[:, rank * size:(rank + 1) * size]
+        self.after += signs @ values
+        self.gained.update(digest(values).encode())
+        self.calls += 1
+
+
 class Model:
     """Parameters that some optimizer changes and whose gradients the ranks should average.
 
@@ -131,6 +177,7 @@ class Model:
         self.elements = sum(parameter.numel() for parameter in parameters)
         self.stride = max(1, -(-self.elements // SAMPLE))
         self.sharded = any(map(sharded, parameters))
+        self.step_scatters: Scatters | None = None
         self.owner = weakref.ref(owner, lambda _: self.last_weights())
         self.steps = self.idle = self.exchanges = self.looks = self.weights_at = self.sent = 0
         self.task = -1  # of autograd's, the last one that was heard of
@@ -141,6 +188,10 @@ class Model:
         self.handles: list[Any] = []
         group = owner.process_group if self.parallel else None
         self.whole = group is None or dist.get_world_size(group) == dist.get_world_size()
+        if self.sharded:
+            meshes = [getattr(parameter, "device_mesh", None) for parameter in parameters]
+            self.whole = all(mesh is not None and mesh.ndim == 1 and mesh.size() == dist.get_world_size()
+                             for mesh in meshes)
         if self.parallel:  # where several back-ends count for themselves, nobody has the sum
             backends = {part.split(":")[-1] for part in dist.get_backend_config(group).split(",")}
             self.sequence = self.operations(group) if len(backends) == 1 else None
@@ -166,13 +217,16 @@ class Model:
         for handle in self.handles:
             handle.remove()
         self.own, self.handles = {}, []
-        self.looking = is_power_of_two(self.exchanges + 1) and self.whole and not self.sharded
-        if self.looking:
+        self.looking = is_power_of_two(self.exchanges + 1) and self.whole
+        if self.sharded:
+            one = sum(model.sharded for model in OBSERVER.models) == 1  # whose scatter it is, a call does not say
+            OBSERVER.scatters = Scatters(dist.get_world_size(), self.stride) if self.looking and one else None
+        elif self.looking:
             self.handles = [handle for i in range(len(self.refs)) if (handle := self.watch(i)) is not None]
 
     def pick(self, tensor: torch.Tensor, stride: int = 0) -> torch.Tensor:
-        """The sampled elements of one parameter's tensor."""
-        return tensor.detach().reshape(-1)[:: stride or self.stride]
+        """The sampled elements of one parameter's tensor, as far as this rank holds it."""
+        return local(tensor.detach()).reshape(-1)[:: stride or self.stride]
 
     @careful
     def gradient(self, index: int, gradient: torch.Tensor) -> None:
@@ -206,7 +260,9 @@ class Model:
     def exchanged(self, hooks: Iterable[tuple[Any, object]] = ()) -> None:
         """One exchange; a script's own communication hooks are named, as they may round."""
         self.exchanges += 1
-        if self.looking and self.own:
+        if self.sharded:
+            self.look_at_scatters()
+        elif self.looking and self.own:
             self.look([getattr(hook, "__qualname__", type(hook).__name__) for hook, _ in hooks])
         self.look_next()
 
@@ -221,16 +277,28 @@ class Model:
                         for p, blank in zip(parameters, blanks, strict=True)])
         if not (bool(before.isfinite().all()) and bool(after.isfinite().all())):
             return  # a scaler of mixed precision tries again with a smaller scale
-        self.looks, self.looked = self.looks + 1, True
-        coins = torch.randint(0, 2, (CHECKSUMS, len(before)), generator=torch.Generator("cpu").manual_seed(0),
-                              dtype=torch.float64, device="cpu")
-        signs = 2 * coins - 1  # the same on every rank
+        signs = random_signs(len(before), 0)
         coarsest = max({p.dtype for p in parameters if p is not None}, key=lambda dtype: torch.finfo(dtype).eps)
-        add = OBSERVER.chain.add
-        add("gradients", epoch=self.number, step=self.exchanges, before=digest(before), after=digest(after),
-            elements=len(before), of=self.elements, dtype=str(coarsest).removeprefix("torch."),
-            norm=float(before.abs().sum()), sums_before=(signs @ before).tolist(), sums_after=(signs @ after).tolist(),
-            by="DistributedDataParallel" if self.parallel else "hand", hooks=hooks)
+        self.note(before=digest(before), after=digest(after), elements=len(before), norm=float(before.abs().sum()),
+                  dtype=str(coarsest).removeprefix("torch."), sums_before=(signs @ before).tolist(),
+                  sums_after=(signs @ after).tolist(), by="DistributedDataParallel" if self.parallel else "hand",
+                  hooks=hooks)
+
+    def look_at_scatters(self) -> None:
+        """Record what this rank gave to the exchange, and its part of the average."""
+        seen, OBSERVER.scatters = OBSERVER.scatters, None
+        if seen is None or seen.unseen or not seen.calls:
+            return
+        if not (bool(seen.before.isfinite().all()) and bool(seen.after.isfinite().all())):
+            return
+        self.note(before=seen.given.hexdigest(), after=seen.gained.hexdigest(), elements=seen.elements, norm=seen.norm,
+                  dtype=str(seen.dtype).removeprefix("torch."), sums_before=seen.before.tolist(),
+                  sums_after=seen.after.tolist(), by="fully_shard", hooks=[], part=True)
+
+    def note(self, **fields: object) -> None:
+        """One look at an exchange."""
+        self.looks, self.looked = self.looks + 1, True
+        OBSERVER.chain.add("gradients", epoch=self.number, step=self.exchanges, of=self.elements, **fields)
         OBSERVER.exchange_heads(f"{self.number}/{self.looks}", f"{self.number}/{self.looks - 1}", 0.0)
 
     def before_step(self) -> None:
@@ -255,12 +323,13 @@ class Model:
     def weights(self, most: int, *, last: bool) -> None:
         """Record the weights, or a sample of them; nothing once they are gone."""
         parameters = [parameter for ref in self.refs if (parameter := ref()) is not None]
-        if self.sharded or not self.whole or len(parameters) < len(self.refs):
+        if not self.whole or len(parameters) < len(self.refs):
             return
         stride = max(1, -(-self.elements // most))
         values = joined([self.pick(parameter, stride) for parameter in parameters])
+        part = {"part": True} if self.sharded else {}
         OBSERVER.chain.add("weights", epoch=self.number, step=self.exchanges, parameters=digest(values),
-                           elements=len(values), of=self.elements, last=last)
+                           elements=len(values), of=self.elements, last=last, **part)
 
     @careful
     def last_weights(self) -> None:
@@ -286,6 +355,8 @@ class Observer:
         self.store: Any = None
         self.world_size, self.steps = 1, 0
         self.sent = self.scattered = 0  # operations that bring data to others, and those that fully_shard averages by
+        self.scatters: Scatters | None = None  # where a look at fully_shard's exchange is due
+        self.scattering = False
         self.models: list[Model] = []
         self.by_optimizer: weakref.WeakKeyDictionary[Any, tuple[int, list[Model]]] = weakref.WeakKeyDictionary()
         self.counts = dict.fromkeys(COLLECTIVES, 0)
@@ -360,6 +431,22 @@ class Observer:
         if self.chain:
             for model in self.models_of(optimizer):
                 model.stepped(optimizer)
+
+    @careful
+    def gives(self, world: bool, given: object) -> None:
+        """A reduce-scatter of the script's begins; one of a smaller group is not the average of all."""
+        if self.scatters and world and isinstance(given, torch.Tensor):
+            self.scatters.gives(given)
+        elif self.scatters:
+            self.scatters.unseen = True
+
+    @careful
+    def gains(self, work: object, gained: object) -> None:
+        """It has ended; an asynchronous one may not have."""
+        if self.scatters and not self.scatters.unseen and work is None and isinstance(gained, torch.Tensor):
+            self.scatters.gains(gained)
+        elif self.scatters:
+            self.scatters.unseen = True
 
     def exchange_heads(self, mark: str, earlier: str, wait_s: float) -> None:
         """Publish this chain's newest hash under a mark, and record what the others published under an earlier one."""
@@ -483,6 +570,25 @@ def counting(name: str, original: Any) -> Any:
     return counted
 
 
+def scattering(original: Any) -> Any:
+    """A reduce-scatter of one tensor, which a look may see both sides of; one that calls another is one."""
+    @functools.wraps(original)
+    def seen(output: Any, input: Any, *args: Any, **words: Any) -> Any:  # noqa: A002  # torch's own names
+        if OBSERVER.scatters is None or OBSERVER.scattering or torch.compiler.is_compiling():
+            return original(output, input, *args, **words)
+        group = words.get("group", args[1] if len(args) > 1 else None)
+        OBSERVER.gives(dist.get_world_size(group) == dist.get_world_size(), input)
+        OBSERVER.scattering = True
+        try:
+            work = original(output, input, *args, **words)
+        finally:
+            OBSERVER.scattering = False
+        OBSERVER.gains(work, output)
+        return work
+
+    return seen
+
+
 def install(began: float) -> None:
     """Watch this process; `began` is when its thread's CPU began to work for that."""
     if not dist.is_available():
@@ -501,7 +607,9 @@ def install(began: float) -> None:
         c10d, "destroy_process_group", before=lambda *a, **w: OBSERVER.leaves() if is_world(*a, **w) else None))
     for name in COLLECTIVES:
         if hasattr(c10d, name):
-            replace(name, counting(name, getattr(c10d, name)))
+            original = getattr(c10d, name)
+            seen = scattering(original) if name in {"reduce_scatter_tensor", "reduce_scatter_single"} else original
+            replace(name, counting(name, seen))
     DistributedDataParallel.__init__ = around(
         DistributedDataParallel, "__init__", after=lambda ddp, *_, **__: OBSERVER.wraps(ddp))
     optimizer.register_optimizer_step_pre_hook(

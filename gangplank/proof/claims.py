@@ -409,6 +409,12 @@ class Checked:
     rows: dict[int, Record]
 
     @property
+    def parts(self) -> bool:
+        """Whether each rank holds a part of the average, which no other has (fully_shard)."""
+        return bool(self.rows) and all(record.get("part") is True and record.get("by") == "fully_shard"
+                                       for record in self.rows.values())
+
+    @property
     def absent(self) -> str:
         """Who recorded none, '' if all have."""
         missing = self.world_size - sum(rank < self.world_size for rank in self.rows)
@@ -482,8 +488,12 @@ def gradients_agree_after(run: Run, _: Expected) -> Judgement:
     table, problems = gradients_of(run), []
     if run.observed and not table:
         return None, observed.no_look(run)
+    if table and all(checked.parts for checked in table.values()):
+        return None, f"{observed.NOT_CLAIMED}each rank holds a part of the average"
     for (_epoch, step), checked in table.items():
         rows = checked.rows
+        if checked.parts:
+            continue
         averages = {record.text("after") for record in rows.values()}
         if len(averages) > 1:
             problems.append(f"step {step}: ranks hold {len(averages)} different averages")
@@ -552,13 +562,16 @@ def gradients_are_averaged(run: Run, _: Expected) -> Judgement:
             continue
         bound = rounding_bound(list(rows.values()))
         means = [sum(column) / len(rows) for column in zip(*sums.values(), strict=True)]
-        factor = observed.factor([checksums(record, "sums_after") for record in rows.values()], means) if all(
-            record.get("by") == "hand" for record in rows.values()) else 1.0
+        held = {f"rank {rank} holds": checksums(record, "sums_after") for rank, record in rows.items()}
+        if checked.parts:
+            held = {"the ranks hold together": [sum(column) for column in zip(*held.values(), strict=True)]}
+        multiplied = all(record.get("by") in ("hand", "fully_shard") for record in rows.values())
+        factor = observed.factor(list(held.values()), means) if multiplied else 1.0
         means, bound = [factor * mean for mean in means], bound * max(1.0, factor)
-        for rank, record in rows.items():
-            error = max(abs(x - mean) for x, mean in zip(checksums(record, "sums_after"), means, strict=True))
+        for name, values in held.items():
+            error = max(abs(x - mean) for x, mean in zip(values, means, strict=True))
             if error > bound:
-                problems.append(f"step {step}: what rank {rank} holds is not the mean of {len(rows)} gradients "
+                problems.append(f"step {step}: what {name} is not the mean of {len(rows)} gradients "
                                 f"(off by {error:.2g}, rounding explains {bound:.2g})")
     return judged(problems, f"the mean of all ranks' at {len(table)} checked steps", proven=bool(table))
 

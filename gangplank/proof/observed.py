@@ -87,10 +87,10 @@ def exchanged_at_every_step(run: Run) -> Judgement:
 def no_look(run: Run) -> str:
     """Why no gradients were looked at."""
     models = [model for end in ends(run).values() for model in models_of(end)]
-    if any(model.get("sharded") for model in models):
-        reason = "each rank holds a part of the parameters, so no rank has a whole gradient to compare"
-    elif any(model.get("whole") is False for model in models):
+    if any(model.get("whole") is False for model in models):
         reason = "gradients are exchanged within a part of the ranks"
+    elif sum(bool(model.get("sharded")) for model in models) > len(ends(run)):
+        reason = "an exchange does not name its model, and several models are sharded"
     elif not any(model.whole("steps") for model in models):
         reason = "no step of an optimizer of torch was seen"
     else:
@@ -121,11 +121,14 @@ def hook_dtype(record: Record) -> str:
 def weights_agree(run: Run) -> Judgement:
     """Wherever weights were read, those ranks that have them have the same."""
     reads: dict[tuple[int, int, bool], dict[int, str]] = {}
+    parts = set[int]()
     for record in run.of("weights"):
         key = record.whole("epoch"), record.whole("step"), bool(record["last"])
         reads.setdefault(key, {})[record.whole("rank")] = record.text("parameters")
+        if record.get("part") is True:
+            parts.add(record.whole("epoch"))
     problems = [f"{len(set(hashes.values()))} different sets of weights after exchange {step} of model {model}"
-                for (model, step, _), hashes in reads.items() if len(set(hashes.values())) > 1]
+                for (model, step, _), hashes in reads.items() if model not in parts and len(set(hashes.values())) > 1]
     final = {model for model, _, last in reads if last}
     for model in sorted({model for model, _, _ in reads}):
         looks = [hashes for (number, _, last), hashes in sorted(reads.items()) if number == model and not last]
@@ -133,6 +136,8 @@ def weights_agree(run: Run) -> Judgement:
             problems.append(f"the weights of model {model} never changed: nothing was learned")
     if not reads:
         return None, NOT_CLAIMED + (blind(run) or "no rank held all weights when they could be read")
+    if not problems and parts >= {model for model, _, _ in reads}:
+        return None, f"{NOT_CLAIMED}each rank holds a part of the weights, which no other has"
     unread = sorted({model for model, _, _ in reads} - final)
     note = f"; not at the end: model {listed(unread)} was gone by then" if unread else ", the end included"
     return judged(problems, f"the same on every rank, read {len(reads)} times{note}")

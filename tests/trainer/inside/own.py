@@ -12,6 +12,7 @@ from datetime import timedelta
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.distributed.fsdp._fully_shard._fsdp_collectives import DefaultReduceScatter
 from torch.nn.functional import mse_loss
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, TensorDataset
@@ -61,6 +62,17 @@ def from_rank_0(_: object, bucket: dist.GradBucket) -> torch.futures.Future[torc
     return dist.broadcast(bucket.buffer(), 0, async_op=True).get_future().then(lambda done: done.value()[0])
 
 
+class OtherThanMean(DefaultReduceScatter):
+    """A reduce-scatter of fully_shard's that hands out rank 0's gradient, or the largest elements."""
+
+    def __call__(self, output_tensor: torch.Tensor, input_tensor: torch.Tensor, **words: object) -> object:
+        if kind == "sharded-one":
+            input_tensor.mul_(world_size if rank == 0 else 0)
+        else:
+            words["op"] = dist.ReduceOp.MAX
+        return super().__call__(output_tensor, input_tensor, **words)
+
+
 def train() -> None:  # noqa: C901  # each kind is one line of it
     """Twelve steps."""
     net = network()
@@ -70,14 +82,26 @@ def train() -> None:  # noqa: C901  # each kind is one line of it
         model = DistributedDataParallel(net)
     if kind == "broadcast-hook":
         model.register_comm_hook(None, from_rank_0)
-    if kind == "sharded":
-        from torch.distributed.fsdp import fully_shard
-        fully_shard(model)
+    if kind.startswith("sharded"):
+        from torch.distributed.device_mesh import init_device_mesh
+        from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+        wide = MixedPrecisionPolicy(reduce_dtype=torch.float64)  # a sum of it is divided before and after
+        mesh = init_device_mesh("cpu", (world_size,))
+        if kind == "sharded-hybrid":
+            mesh = init_device_mesh("cpu", (1, world_size), mesh_dim_names=("copies", "parts"))
+        more = {"mp_policy": wide} if kind == "sharded-wide" else {}
+        if kind == "sharded-layers":
+            for layer in (model[0], model[4]):
+                fully_shard(layer, mesh=mesh)
+        fully_shard(model, mesh=mesh, **more)
+        if kind in {"sharded-one", "sharded-largest"}:
+            model.set_custom_reduce_scatter(OtherThanMean())
+        model.set_requires_gradient_sync(kind not in {"sharded-no-sync", "sharded-accumulate"})
     optimizer = torch.optim.SGD(net.parameters(), lr=0.05, momentum=0.9)
     data = TensorDataset(x, y)
-    same = kind == "same-samples"
+    same = kind.endswith("same-samples")
     sampler = DistributedSampler(data, 1 if same else world_size, 0 if same else rank)
-    micro = 3 if kind == "accumulate" else 1
+    micro = 3 if kind.endswith("accumulate") else 1
     loader = DataLoader(data, batch_size=4, sampler=sampler, num_workers=2 if kind == "loader" else 0,
                         multiprocessing_context="fork" if kind == "loader" else None)
     step, epoch, losses = 0, 0, []
@@ -93,6 +117,8 @@ def train() -> None:  # noqa: C901  # each kind is one line of it
             with model.no_sync() if quiet and isinstance(model, DistributedDataParallel) else contextlib.nullcontext():
                 if same:
                     torch.manual_seed(step)
+                if kind == "sharded-accumulate":
+                    model.set_requires_gradient_sync(apply)
                 loss = mse_loss(model(inputs), targets)
                 loss.backward()
             if kind.startswith("hand"):
@@ -119,7 +145,8 @@ def train() -> None:  # noqa: C901  # each kind is one line of it
             elif apply:
                 optimizer.step()
                 optimizer.zero_grad()
-    weights = b"" if kind == "sharded" else b"".join(p.detach().numpy().tobytes() for p in net.parameters())
+    held = [p.to_local() if kind.startswith("sharded") else p for p in net.parameters()]
+    weights = b"".join(p.detach().numpy().tobytes() for p in held)
     print("losses", *losses)
     print("weights", hashlib.sha256(weights).hexdigest(), "next", torch.rand(1).item().hex())
 

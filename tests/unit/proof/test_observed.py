@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 EXPECTED = Expected(3, job_uid="job-1", created=800.0, pods=PODS)
 ROWS = re.findall(r"^\| `(\w+)` \| .* \| (`.*`) \|$", DOCS_OBSERVED, re.MULTILINE)
 NEEDED = [(kind, key) for kind, fields in ROWS for key in re.findall(r"`(\w+)`", fields)]
-OPTIONAL = {("begin", "observed"), ("end", "blind"), ("gradients", "by"), ("gradients", "hooks")}
+OPTIONAL = {("begin", "observed"), ("end", "blind"), ("gradients", "by"), ("gradients", "hooks"),
+            ("gradients", "part"), ("weights", "part")}
 
 
 class Observed(World):
@@ -114,12 +115,32 @@ def test_averages_of_parts_are_not_claimed_but_their_exchange_is() -> None:
         if record["kind"] in {"gradients", "weights"}:
             record["kind"] = "other"
         if record["kind"] == "end":
-            record["models"] = [model(sharded=True)]
+            record["models"] = [model(sharded=True), model(sharded=True)]
 
     verdict = judge(sharded)
     assert verdict.word == "NOT CLAIMED", verdict.text()
     assert [claim.name for claim in verdict.unclaimed] == ["gradients are averaged"]
-    assert "each rank holds a part of the parameters" in verdict.unclaimed[0].detail
+    assert "several models are sharded" in verdict.unclaimed[0].detail
+
+
+@pytest.mark.parametrize(("error", "word"), [(0.0, "PROVEN"), (0.1, "NOT PROVEN")])
+def test_parts_of_an_average_add_up_to_it(error: float, word: str) -> None:
+    turn = iter((0.2, 0.3, 0.5) * 2)
+
+    def in_parts(record: Record) -> None:
+        record["part"] = True
+        if record["kind"] == "gradients":
+            share = next(turn)
+            record |= {"by": "fully_shard", "after": f"{record['after']}-{record['rank']}"}
+            record["sums_after"] = [share * value for value in record["sums_after"]]
+            record["sums_after"][0] += error
+        if record["kind"] == "weights":
+            record["parameters"] = f"{record['parameters']}-{record['rank']}"
+
+    verdict = judge(in_parts)
+    assert verdict.word == word, verdict.text()
+    unclaimed = {claim.name for claim in verdict.claims if claim.passed is None}
+    assert unclaimed >= {"gradients agree after the all-reduce", "weights agree"}
 
 
 @pytest.mark.parametrize(("by", "factor", "word"), [
