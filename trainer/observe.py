@@ -16,10 +16,12 @@ import fcntl
 import functools
 import hashlib
 import json
+import linecache
 import os
 import secrets
 import socket
 import sys
+import threading
 import time
 import weakref
 from pathlib import Path
@@ -42,6 +44,7 @@ GATHER_S = 10.0  # and rank 0 for the others' records, as the store may end with
 GATHERED = 64  # ranks: beyond, their records are in their own logs alone
 ATOMIC_BYTES = 4096  # as in log.py
 MOST_MODELS = 64
+STUCK_S = 120.0  # without a step and an exchange: where the rank is, in a line; again after twice as long, and so on
 MAIN = "GANGPLANK_OBSERVED_PID"  # the rank's own process; what it starts is not a rank
 COLLECTIVES = ("all_reduce", "reduce", "broadcast", "gather", "scatter", "all_gather", "all_gather_into_tensor",
                "all_gather_single", "reduce_scatter", "reduce_scatter_tensor", "reduce_scatter_single", "all_to_all",
@@ -345,6 +348,21 @@ class Model:
                 "exchanges": self.exchanges, "idle": self.idle, "looks": self.looks}
 
 
+def place() -> str:
+    """The line of the script that the main thread is in, else of whatever it is in."""
+    frame = sys._current_frames().get(threading.main_thread().ident or 0)
+    home = os.path.dirname(os.path.abspath(getattr(sys.modules["__main__"], "__file__", None) or sys.argv[0]))  # noqa: PTH100, PTH120
+    innermost = frame
+    while frame is not None and os.path.dirname(os.path.abspath(frame.f_code.co_filename)) != home:  # noqa: PTH100, PTH120
+        frame = frame.f_back
+    frame = frame or innermost
+    if frame is None:
+        return "its end"
+    name, line = frame.f_code.co_filename, frame.f_lineno
+    text = linecache.getline(name, line).strip()[:120]
+    return f"{Path(name).name}:{line}, in {frame.f_code.co_name}" + (f": {text}" if text else "")
+
+
 class Observer:
     """One rank's process, from the moment it imported torch."""
 
@@ -361,10 +379,35 @@ class Observer:
         self.by_optimizer: weakref.WeakKeyDictionary[Any, tuple[int, list[Model]]] = weakref.WeakKeyDictionary()
         self.counts = dict.fromkeys(COLLECTIVES, 0)
         self.status: object = None
+        self.watched = False
 
     def stand_down(self) -> None:
         """A script that writes its own evidence, or a fork of a rank: nothing more is observed."""
         self.active = False
+
+    @careful
+    def watch(self) -> None:
+        """Say where this rank is whenever it does nothing for long: it waits for others, or they for it."""
+        limit_s = float(os.environ.get("GANGPLANK_STUCK_S") or STUCK_S)
+        if not self.watched and limit_s > 0:
+            self.watched = True
+            threading.Thread(target=self.say_where, args=(limit_s,), name="gangplank-observer", daemon=True).start()
+
+    def progress(self) -> tuple[int, int, int]:
+        """What grows while a training goes forward."""
+        return self.steps, sum(self.counts.values()), sum(model.exchanges for model in self.models)
+
+    def say_where(self, limit_s: float) -> None:
+        """The thread of `watch`."""
+        last, since, due_s = self.progress(), time.monotonic(), limit_s
+        while self.active:
+            time.sleep(limit_s / 8)
+            if (now := self.progress()) != last:
+                last, since, due_s = now, time.monotonic(), limit_s
+            elif (idle_s := time.monotonic() - since) >= due_s:
+                due_s = 2 * due_s
+                rank = os.environ.get("RANK", "?")
+                emit(f"gangplank: rank {rank}: no step and no exchange for {idle_s:.0f} s; it is at {place()}\n")
 
     def begin(self, rank: int, world_size: int, attempt: str) -> None:
         """Who takes part."""
@@ -602,7 +645,8 @@ def install(began: float) -> None:
         setattr(dist, name, function)
         setattr(c10d, name, function)
 
-    replace("init_process_group", around(c10d, "init_process_group", after=lambda *_, **__: OBSERVER.joins()))
+    replace("init_process_group", around(
+        c10d, "init_process_group", before=lambda *_, **__: OBSERVER.watch(), after=lambda *_, **__: OBSERVER.joins()))
     replace("destroy_process_group", around(
         c10d, "destroy_process_group", before=lambda *a, **w: OBSERVER.leaves() if is_world(*a, **w) else None))
     for name in COLLECTIVES:

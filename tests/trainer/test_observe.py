@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -116,6 +118,22 @@ def test_the_script_computes_the_same_to_the_last_bit_and_one_field_switches_it_
     assert [own_words(rank) for rank in watched] == [own_words(rank) for rank in alone]
     assert records_of(watched)
     assert records_of(alone) == []
+
+
+WAITS = ("loss = mse_loss(model(inputs), targets)", "loss.backward()")  # for the late one's statistics, or gradients
+
+
+def test_a_rank_that_does_nothing_for_long_says_where_it_is(root: Root) -> None:
+    ranks = run(root, "late", env={"GANGPLANK_STUCK_S": "2"})
+    assert {rank.code for rank in ranks} == {0}, ranks[0].text
+    lines = (Path(__file__).with_name("inside") / "own.py").read_text().splitlines()
+    for rank, places in enumerate((WAITS, ("time.sleep(15)",), WAITS)):
+        at = [f"own.py:{i}, in train: {line.strip()}" for i, line in enumerate(lines, 1) if line.strip() in places]
+        expected = rf"gangplank: rank {rank}: no step and no exchange for \d+ s; it is at (.*)"
+        shown = re.findall(expected, ranks[rank].text)
+        assert set(shown) & set(at), (shown, at)
+    assert judge(ranks).word == "PROVEN"
+    assert "gangplank: rank" not in "".join(rank.text for rank in run(root, "ddp"))
 
 
 STATIC = ["--nnodes=1", "--node-rank=0", "--master-addr=127.0.0.1", "--master-port={}"]

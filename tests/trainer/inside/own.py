@@ -7,6 +7,7 @@ import contextlib
 import hashlib
 import os
 import sys
+import time
 from datetime import timedelta
 
 import torch
@@ -77,7 +78,7 @@ def train() -> None:  # noqa: C901  # each kind is one line of it
     """Twelve steps."""
     net = network()
     model = net
-    if kind in {"ddp", "accumulate", "hinders", "no-sync", "stops", "broadcast-hook", "loader", "same-samples",
+    if kind in {"ddp", "late", "accumulate", "hinders", "no-sync", "stops", "broadcast-hook", "loader", "same-samples",
                 "several-worlds", "own-optimizer"}:
         model = DistributedDataParallel(net)
     if kind == "broadcast-hook":
@@ -113,6 +114,8 @@ def train() -> None:  # noqa: C901  # each kind is one line of it
             if step > 12 * micro:
                 break
             apply = step % micro == 0
+            if kind == "late" and rank == 1 and step == 5:
+                time.sleep(15)
             quiet = not apply or kind == "no-sync" or (kind == "stops" and step > 5)
             with model.no_sync() if quiet and isinstance(model, DistributedDataParallel) else contextlib.nullcontext():
                 if same:
