@@ -1,6 +1,7 @@
 """The documents' commands in a shell, on the lab: GANGPLANK_KUBECONFIG where it is up, else one of our own.
 
-The manifests beside this file are the documents' own, but for the names of images and of storage classes.
+Manifests, scripts and commands come out of the documents while the tests run (tests/support/documents.py), with the
+lab's images and storage class.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ import os
 import shutil
 import subprocess
 import uuid
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -18,12 +18,19 @@ import pytest
 from gangplank.proof.records import read_records
 from gangplank.proof.verdict import Expected, prove
 from tests.cluster.conftest import STATE, Lab
+from tests.support import documents
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 Json = dict[str, Any]
-HERE = Path(__file__).resolve().parent
+FILES = {  # what the documents say to keep in a file, and words of its block
+    "pytorch-job-with-configmap.yaml": 'title="pytorch-job-with-configmap.yaml"',
+    "pytorch-demo.py": 'title="pytorch-demo.py"',
+    "pytorch_job_mnist_nccl.yaml": 'name: "pytorch-dist-mnist-nccl"',
+    "volcano-site.yaml": "name: pytorch-job\n",
+}
 COMPONENTS = json.dumps({"site_components": ["volcano", "storage", "training_operator"]})
 EPOCHS = 3  # of trainer/train.py, which stands in for the documents' images and is given nothing else
 
@@ -33,8 +40,8 @@ class Shell:
 
     def __init__(self, lab: Lab, folder: Path, namespace: str) -> None:
         self.lab, self.folder, self.namespace = lab, folder, namespace
-        for file in HERE.glob("*.yaml"):
-            shutil.copy(file, folder)
+        for name, words in FILES.items():
+            (folder / name).write_text(documents.adapted(words))
         config = folder / "kubeconfig"
         shutil.copy(os.environ.get("GANGPLANK_KUBECONFIG") or STATE / "admin.kubeconfig", config)
         binaries = lab.parts["bin"]

@@ -8,6 +8,7 @@ import pytest
 
 from tests.cluster.conftest import ROOT
 from tests.guides.conftest import COMPONENTS, devices, proven
+from tests.support import documents
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -53,7 +54,7 @@ def test_the_operator_runs_in_its_own_namespace(shell: Shell) -> None:
 
 @pytest.mark.usefixtures("installed", "gpus")
 def test_the_job_is_placed_and_given_its_devices(shell: Shell) -> None:
-    shell("kubectl create -f ./pytorch_job_mnist_nccl.yaml")
+    shell(documents.printed("kubectl create -f ./pytorch_job"))
     devices(shell, JOB, 2)
     assert JOB in shell("kubectl get pytorchjobs")
     assert JOB in shell(f"kubectl describe pytorchjob {JOB}")
@@ -64,9 +65,9 @@ def test_the_job_is_placed_and_given_its_devices(shell: Shell) -> None:
 @pytest.mark.usefixtures("installed")
 def test_without_a_gpu_it_trains_with_gloo(shell: Shell) -> None:
     """As the page says below the job: another backend where no GPU is asked for."""
-    limits = "              resources:\n                limits:\n                  nvidia.com/gpu: 1\n"
-    shell.change("pytorch_job_mnist_nccl.yaml", **{limits: "", '"nccl"': '"gloo"'})
-    shell("kubectl create -f ./pytorch_job_mnist_nccl.yaml")
+    words = {"limits:": "limits: {}", "nvidia.com/gpu: 1": "", '"nccl"': '"gloo"'}
+    shell.change("pytorch_job_mnist_nccl.yaml", **words)
+    shell(documents.printed("kubectl create -f ./pytorch_job"))
     proven(shell.logs(f"{JOB}-master-0", f"{JOB}-worker-0"))
     shell(f"kubectl wait --for=condition=Succeeded pytorchjob/{JOB} --timeout=60s")
     shell(f"kubectl delete pytorchjob {JOB}")
