@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import threading
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 import yaml
 
+from tests.support.loopback import served
 from tests.unit.plugins.test_cluster_actions import KINDS, config_map, run, writes
 
 if TYPE_CHECKING:
@@ -20,21 +18,13 @@ if TYPE_CHECKING:
     from tests.unit.conftest import Api
 
 
-class Quiet(SimpleHTTPRequestHandler):
-    def log_message(self, *_: Any) -> None:
-        """Nothing: pytest shows what matters."""
-
-
 @pytest.fixture
 def site(tmp_path: Path) -> Iterator[str]:
     """A server on the loopback with two files, a.yaml and b.yaml."""
     for name in "ab":
         (tmp_path / f"{name}.yaml").write_text(yaml.safe_dump(config_map(name)))
-    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(tmp_path)))
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    server.server_close()
+    with served(tmp_path) as address:
+        yield address
 
 
 @pytest.fixture

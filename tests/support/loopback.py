@@ -1,0 +1,39 @@
+"""A folder served on the loopback, in place of an address on the internet; a chart repository in it."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import threading
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, *_: Any) -> None:
+        """Nothing: pytest shows what matters."""
+
+
+@contextlib.contextmanager
+def served(folder: Path) -> Iterator[str]:
+    """The address of a server of a folder, which may still change."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(folder)))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def chart_repository(helm: str, chart: str, folder: Path) -> Path:
+    """Make a folder a chart repository with one chart: its archive."""
+    for words in (["package", chart, "-d", str(folder)], ["repo", "index", str(folder)]):
+        subprocess.run([f"{helm}/helm", *words], check=True, capture_output=True, timeout=60)
+    (archive,) = folder.glob("*.tgz")
+    return archive
