@@ -11,14 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from gangplank.backends.pod_template import JOB_LABEL
 from gangplank.backends.queueing import QUEUE_SYSTEM, VOLCANO
-from gangplank.teams.admission import paths, policy
+from gangplank.teams.admission import CHANGED, DELETIONS, deletions, paths, policy
 from gangplank.teams.census import load
+from gangplank.teams.conditions import ASKS_FOR_GPUS, PREFERRED, REQUIRED
 from gangplank.teams.rules import RULES
 from tests.support.sweeps import sweeping
-from tests.support.teams_fields import ELSEWHERE
-from tests.support.teams_live import answer, until
-from tests.support.teams_ways import BATCH, POD_FIELDS, WHERE, Violation, pod_group, violations
+from tests.support.teams_fields import ELSEWHERE, OWNER
+from tests.support.teams_live import answer, pod, until
+from tests.support.teams_ways import BATCH, CONFIG_MAPS, POD_FIELDS, WAYS, WHERE, Violation, violations
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -76,6 +78,18 @@ def named(*words: str) -> Callable[[Violation], bool]:
 
 def ending(*words: str) -> Callable[[Violation], bool]:
     return lambda violation: violation.name.endswith(words)
+
+
+def own_domains(part: str) -> Callable[[Violation], bool]:
+    """Objects with an annotation or a label of their own; a pod is judged a second time, as what templates make."""
+    return lambda item: (
+        item.rule == "annotation or label" and item.name.endswith(f" {part}") and item.policy != "pods"
+    )
+
+
+def placed(field: str, *texts: str) -> Callable[[Violation], bool]:
+    """Pods with a hostile field, in whose manifests all these texts are."""
+    return lambda item: item.field.startswith(field) and all(text in str(item.manifest) for text in texts)
 
 
 def of_job(rule: str) -> Callable[[Violation], bool]:
@@ -202,6 +216,60 @@ MUTANTS: tuple[Mutant, ...] = (
         without_text((".?secretRef.?name.orValue('')", ".?none.orValue('')")),
         ending("SecretEnvSource.name"),
     ),
+    *(
+        (
+            f"no {when.partition('During')[0]} {part}",
+            without_text((f"affinity.?{part}.?{when}", f"none.?{part}.?{when}")),
+            placed("PodAffinityTerm.", f"'{part}'", when),
+        )
+        for part in ("podAffinity", "podAntiAffinity")
+        for when in (REQUIRED, PREFERRED)
+    ),
+    *(
+        (
+            f"no {when.partition('During')[0]} nodeAffinity",
+            without_text((f".?nodeAffinity.?{when}", f".?none.?{when}")),
+            placed("NodeSelectorRequirement.", "nodeAffinity", when),
+        )
+        for when in (REQUIRED, PREFERRED)
+    ),
+    *(
+        (f"no {part} of a node", without_text((f"m.?{part}", "m.?none")), placed("NodeSelectorRequirement.", part))
+        for part in ("matchExpressions", "matchFields")
+    ),
+    *(
+        (f"no grace period of a {probe}Probe", without_text((f"c.?{probe}Probe", "c.?none")),
+         placed("Probe.terminationGracePeriodSeconds", f"{probe}Probe"))
+        for probe in ("liveness", "startup")
+    ),
+    (
+        "no GPUs for NVIDIA's variables",
+        without_text((f" && {ASKS_FOR_GPUS}", "")),
+        placed("EnvVar.name", "NVIDIA_DRIVER_CAPABILITIES"),
+    ),
+    (
+        "no value of NVIDIA_VISIBLE_DEVICES",
+        without_text((" && e.?value.orValue('') == 'void'", "")),
+        lambda v: placed("EnvVar.name", "'all'", "'void'")(v) or placed("Toleration.key", "'value': 'none'")(v),
+    ),
+    (
+        "no jobs' labels",
+        without_text((f"labels[?'{JOB_LABEL}']", "labels[?'none']")),
+        lambda violation: JOB_LABEL in violation.message,
+    ),
+    (
+        "no finalizers of an object itself",
+        without_text(("object.metadata.?finalizers.orValue([]).filter(f, ", "[''].filter(f, f != '' && ")),
+        lambda violation: violation.rule == "finalizer" and not ending(OF_PODS)(violation),
+    ),
+    *(
+        (
+            f"no domains in {part} of an object itself",
+            without_text((f"object.metadata.?{part}.orValue({{}}).filter(k, k", "{'a': ''}.filter(k, k")),
+            own_domains(part),
+        )
+        for part in ("annotations", "labels")
+    ),
     ("no node affinity", without_text((".?nodeAffinity", ".?none")), lambda v: ": NodeSelectorReq" in v.name),
     (
         "no node selector",
@@ -277,18 +345,69 @@ def test_without_a_rule_every_violation_of_it_passes(
     until(lambda: all(passes(item) for item in selected), ", ".join(item.name for item in selected))
 
 
-@pytest.mark.usefixtures("crds", "admin")
-def test_a_pod_group_can_move_if_updates_are_not_judged(kube: Kube, put: Callable[[Builder], None]) -> None:
-    kube.call("POST", WHERE["PodGroup"], pod_group("vision"))
+def job_template() -> Json:
+    return next(build for name, _, build, _ in WAYS if name == "JobTemplate")("vision")
 
-    def blind(path: Path) -> Json:
-        mutant = policy(path)
-        mutant["spec"]["matchConstraints"]["resourceRules"][0]["operations"] = ["CREATE"]
-        return mutant
 
+MARK = {"volcano.sh/preemptable": "false"}
+CONFIG_MAP = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "probe", "namespace": "vision"}}
+# What a member does to an object that was accepted, by the part that is compared before an object is judged again
+CHANGES: dict[str, tuple[str, Json, Json]] = {
+    "object.?spec": (WHERE["JobTemplate"], job_template(), {"spec": {"queue": "speech"}}),
+    "object.?data": (CONFIG_MAPS, CONFIG_MAP, {"data": {"NVIDIA_VISIBLE_DEVICES": "all"}}),
+    "object.metadata.?annotations": (WHERE["JobTemplate"], job_template(), {"metadata": {"annotations": MARK}}),
+    "object.metadata.?labels": (WHERE["JobTemplate"], job_template(), {"metadata": {"labels": MARK}}),
+    "object.metadata.?finalizers": (CONFIG_MAPS, CONFIG_MAP, {"metadata": {"finalizers": ["a.b/c"]}}),
+    "object.metadata.?ownerReferences": (CONFIG_MAPS, CONFIG_MAP, {"metadata": {"ownerReferences": [OWNER]}}),
+}
+
+
+def uncompared(part: str) -> Builder:
+    """Every policy, blind to changes of one part of an object."""
+    (clause,) = [text for text in CHANGED.split(" || ") if text.startswith((f"{part} ", f"{part}."))]
+    return without_text((clause, "false"))
+
+
+def test_every_part_that_is_compared_has_a_change() -> None:
+    assert CHANGED.count(" || ") + 1 == len(CHANGES)
+    assert all(uncompared(part) for part in CHANGES)
+
+
+@pytest.mark.usefixtures("crds")
+@pytest.mark.parametrize("part", CHANGES if ALL else [*CHANGES][1::2])
+def test_without_a_comparison_a_hostile_change_passes(
+    as_member: Callable[[str, str], Kube],
+    put: Callable[[Builder], None],
+    part: str,
+) -> None:
+    bob, (where, manifest, patch) = as_member("vision", "bob"), CHANGES[part]
+
+    def reply() -> str:
+        return answer(bob, "PATCH", f"{where}/probe", patch, dryRun="All")
+
+    assert answer(bob, "POST", where, manifest) == ""
     try:
-        put(blind)
-        other = {"spec": {"queue": "speech"}}
-        until(lambda: not answer(kube, "PATCH", f"{WHERE['PodGroup']}/probe", other, dryRun="All"), "it moves")
+        assert " is not one of its " in reply()
+        put(uncompared(part))
+        until(lambda: not reply(), f"a change of {part} passes")
     finally:
-        kube.call("DELETE", f"{WHERE['PodGroup']}/probe")
+        bob.call("DELETE", f"{where}/probe")
+
+
+def test_a4_without_the_rule_of_deletions_a_pod_is_deleted_slowly(
+    kube: Kube, as_member: Callable[[str, str], Kube], start_pod: Callable[[Json, Callable[[Json], bool]], str]
+) -> None:
+    bob, slowly = as_member("vision", "bob"), {"dryRun": ["All"], "gracePeriodSeconds": 10**7}
+    where = start_pod(pod("slow", "vision", "vision", "sleep", "600"), lambda status: status["phase"] == "Running")
+    rule, place = deletions()["spec"], POLICIES.format(DELETIONS)
+
+    def reply() -> str:
+        return answer(bob, "DELETE", where, slowly)
+
+    assert 'grace period "10000000" is not one of its gracePeriods' in reply()
+    try:
+        kube.call("PATCH", place, {"spec": {"validations": [{"expression": "true"}]}})
+        until(lambda: not reply(), "it is deleted slowly")
+    finally:
+        kube.call("PATCH", place, {"spec": rule})
+        until(reply, "it is refused again")

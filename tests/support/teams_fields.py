@@ -296,19 +296,18 @@ IN_PODS: tuple[Hostile, ...] = (
         )
         for part in ("limits", "requests")
     ),
-    Hostile(
-        "PodAffinityTerm.namespaceSelector",
-        "field",
-        ("spec", "affinity"),
-        {"podAntiAffinity": {REQUIRED: [OTHERS | {"namespaceSelector": {}}]}},
-        'field "PodAffinityTerm.namespaceSelector"',
-    ),
-    Hostile(
-        "PodAffinityTerm.namespaces",
-        "field",
-        ("spec", "affinity"),
-        {"podAffinity": {PREFERRED: [{"weight": 1, "podAffinityTerm": OTHERS | {"namespaces": ["speech"]}}]}},
-        'field "PodAffinityTerm.namespaces"',
+    *(
+        Hostile(
+            f"PodAffinityTerm.{field}",
+            "field",
+            ("spec", "affinity", part),
+            {when: [{"weight": 1, "podAffinityTerm": OTHERS | {field: value}} if when == PREFERRED
+                    else OTHERS | {field: value}]},
+            f'field "PodAffinityTerm.{field}"',
+        )
+        for field, value in (("namespaceSelector", {}), ("namespaces", ["speech"]))
+        for part in ("podAffinity", "podAntiAffinity")
+        for when in (REQUIRED, PREFERRED)
     ),
     Hostile(
         "PodSpec.resourceClaims",
