@@ -41,11 +41,12 @@ WRITER = "gangplank"  # owner of the fields that we write, for server-side apply
 POLL_S = 0.5
 OWNERS = 4  # levels from a pod to its job: a TrainJob has a JobSet, which has Jobs
 NO_LOG = {400, 404}  # answers for a pod without a log: its container has not started, or the pod is gone
-FORBIDDEN, NOT_FOUND = 403, 404
+FORBIDDEN, NOT_FOUND, CONFLICT = 403, 404, 409
 JSON = "application/json, */*"
 METADATA = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"  # of a list, without spec and status
 CONNECT_S = 5  # to connect
 TIMEOUT_S = 30  # without a byte of an answer
+COUNTED_S = 10  # until the quota counts an object, while others are counted too
 
 
 def group_path(api_version: str) -> str:
@@ -144,11 +145,18 @@ class Kube:
     def _ask(
         self, request: Callable[[], T], method: str, query: Mapping[str, str] | None, *, repeat: bool = False
     ) -> T:
-        """Repeat requests that cannot do anything twice: reads, server-side apply, dry runs."""
+        """Repeat requests that cannot do anything twice: reads, server-side apply, dry runs, what no quota counted."""
         harmless = method == "GET" or (method == "PATCH" and "fieldManager" in (query or {}))
-        if repeat or harmless or "dryRun" in (query or {}):
-            return self.patience.ask(request)
-        return request()
+        twice = repeat or harmless or "dryRun" in (query or {})
+        refusal = KubeError("")
+        for _ in polls(COUNTED_S, POLL_S):
+            try:
+                return self.patience.ask(request) if twice else request()
+            except KubeError as error:
+                if not uncounted(error):
+                    raise
+                refusal = error
+        raise refusal
 
     def _send(
         self, method: str, where: str, body: object, query: Mapping[str, str] | None, accept: str = JSON
@@ -223,7 +231,7 @@ class Kube:
         try:
             self.call("POST", where, manifest, {**query, "fieldManager": WRITER}, repeat=unique)
         except KubeError as error:
-            if not (unique and error.status == 409):
+            if not (unique and error.status == CONFLICT) or uncounted(error):
                 raise
         return "created"
 
@@ -307,7 +315,7 @@ class Kube:
             place = self.collection(manifest)
             self.call("POST", place, manifest, {"dryRun": "All", "fieldManager": WRITER})
         except KubeError as error:
-            return "" if error.status == 409 else str(error)
+            return "" if error.status == CONFLICT and not uncounted(error) else str(error)
         return ""
 
     def find(self, namespace: str, name: str, kinds: list[tuple[str, str]]) -> Json | None:
@@ -441,6 +449,11 @@ def rank_of(pod: Json) -> int | None:
     """The rank of a pod's node, None if its environment does not contain it."""
     text = wiring.pod_wiring(pod)["rank"]
     return int(text) if text.isdigit() else None
+
+
+def uncounted(error: KubeError) -> bool:
+    """Whether a quota did not count an object, since others were counted at the same time: nothing was created."""
+    return error.status == CONFLICT and "cannot be fulfilled on resourcequotas" in str(error)
 
 
 def message_of(body: object, reason: object) -> str:

@@ -28,6 +28,7 @@ class Api:
         self.seen: list[str] = []
         self.bodies: list[Json] = []
         self.says: tuple[int, str] | None = None
+        self.uncounted = 0  # how many new objects the quota could not count, since others were counted at that moment
         self.refuses = ""  # what a webhook says of every job
         self.forbidden: set[str] = set()  # kinds of which this person may make none
 
@@ -39,6 +40,14 @@ class Api:
         if below or where.endswith("/pods"):
             return json.dumps({"items": below}).encode()
         return b"{}" if where == "/version" else b""
+
+    def refusal(self) -> tuple[int, bytes] | None:
+        """Why nothing new is accepted now."""
+        if self.uncounted:
+            self.uncounted -= 1
+            text = 'Operation cannot be fulfilled on resourcequotas "gangplank-team": the object has been modified'
+            return 409, json.dumps({"message": text}).encode()
+        return (403, json.dumps({"message": self.refuses}).encode()) if self.refuses else None
 
     def answer(self, method: str, where: str, query: str, body: Json) -> tuple[int, bytes]:
         """What the API server would say."""
@@ -53,8 +62,8 @@ class Api:
             return 201, json.dumps({"status": {"allowed": kind not in self.forbidden}}).encode()
         if where.endswith("/log"):
             return (200, self.logs[where]) if where in self.logs else (404, b"{}")
-        if method == "POST" and self.refuses:
-            return 403, json.dumps({"message": self.refuses}).encode()
+        if method == "POST" and (refusal := self.refusal()):
+            return refusal
         key = f"{where}/{body['metadata']['name']}" if method == "POST" else where
         if method == "PATCH" and "fieldManager" not in query:  # a merge patch
             return self.merged(key, body, dry_run="dryRun=All" in query)

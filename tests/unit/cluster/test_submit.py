@@ -156,3 +156,22 @@ def test_who_may_not_see_queues_may_use_volcano_all_the_same(api: Api) -> None:
     assert not any("queues" in where for where in api.objects)
     run(manifests("pytorchjob", "print(1)"))
     assert scripts(api) == ["print(1)"]
+
+
+@each_backend
+@pytest.mark.parametrize("unique", [False, True])
+def test_an_object_that_the_quota_could_not_count_at_that_moment_is_submitted_again(
+    api: Api, backend: str, *, unique: bool
+) -> None:
+    *_, job = manifests(backend, "print(1)")
+    api.uncounted = 2
+    assert Kube().create(job, unique=unique) == "created"
+    assert live(api, job)["metadata"]["name"] == "a"
+
+
+def test_a_quota_that_cannot_count_for_long_is_reported(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gangplank.cluster.client.COUNTED_S", 0.2)
+    *_, job = manifests("volcano", "print(1)")
+    api.uncounted = 100
+    with pytest.raises(KubeError, match="cannot be fulfilled on resourcequotas"):
+        Kube().create(job, unique=True)
