@@ -155,8 +155,8 @@ def starving(
 
 
 def lost(now: Moment, gangs: Sequence[Gang], deleted: set[tuple[str, str]]) -> list[str]:
-    """Jobs that have not ended as they should, and pods that nobody ends."""
-    problems = []
+    """Jobs that have not ended as they should, and pods of their teams that nobody ends."""
+    problems, teams = [], {gang.team for gang in gangs}
     for gang in gangs:
         key = gang.team, gang.name
         job = now.jobs.get(key)
@@ -167,7 +167,7 @@ def lost(now: Moment, gangs: Sequence[Gang], deleted: set[tuple[str, str]]) -> l
     left = {
         (pod["metadata"]["namespace"], pod["metadata"]["labels"][JOB_LABEL])
         for pod in now.pods.values()
-        if pod["status"].get("phase") not in ENDED
+        if pod["status"].get("phase") not in ENDED and pod["metadata"]["namespace"] in teams
     }
     return problems + [f"{'/'.join(key)} has pods that still run" for key in sorted(left)]
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.cluster.clock import Clock
 from tests.cluster.race import Event, Gang, Moment, Share, judge, lost, timeline
 
 Json = dict[str, Any]
@@ -97,3 +98,36 @@ def test_the_timeline_of_a_failure_has_what_each_team_held_and_how_many_of_its_g
         "   6.0 s: red has 1, 0 gangs wait; blue has 0, 1 gangs wait",
         "  12.0 s: red has 4, 1 gangs wait; blue has 0, 1 gangs wait",
     ]
+
+
+class Replayed(Clock):
+    """A clock of what it reads: the wall, the CPU time of others, and whether the lab runs here."""
+
+    def __init__(self, rows: list[tuple[float, float]], lab_s: float) -> None:
+        self.rows, self.lab_s = iter(rows), lab_s
+        super().__init__(kwok=1)
+
+    def read(self) -> tuple[float, float]:
+        return next(self.rows)
+
+    def lab(self) -> float:
+        return self.lab_s
+
+
+@pytest.mark.parametrize(
+    ("foreign_s", "lab_s", "expected_s"),
+    [(0, 5, 60), (60, 5, 30), (118, 5, 6), (240, 5, 6), (60, 0, 60)],
+    ids=["alone", "half of two CPUs", "all but a little", "more than there is", "a lab elsewhere"],
+)
+def test_the_clock_leaves_out_what_others_use_but_at_least_a_tenth_passes(
+    monkeypatch: pytest.MonkeyPatch, foreign_s: float, lab_s: float, expected_s: float
+) -> None:
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    assert Replayed([(100, 7), (160, 7 + foreign_s)], lab_s).now() == pytest.approx(expected_s)
+
+
+def test_a_pod_of_a_team_that_is_not_asked_about_is_not_lost() -> None:
+    now = Moment()
+    for event in [job(0, "red", "c", "Completed"), *pods(0, "cheat", "long", 2)]:
+        now.see(event)
+    assert lost(now, GANGS[2:], set()) == []
