@@ -107,7 +107,8 @@ def add_run(commands: Any) -> None:
         "run",
         "run a script of yours: submit it, show what its ranks print, exit as it does",
         "Run a script of yours without a job file: submit it, show what its ranks print until they have ended, say\n"
-        "where the result is, and exit with the status of the training. Words after -- are the script's own arguments.",
+        "where the result is, and exit with the status of the training: 0, or that of the rank that failed first.\n"
+        "Words after -- are the script's own arguments.",
         "examples:\n  gangplank run train.py --workers 3 -- --lr 0.1\n"
         "  gangplank run train.py --save job.yml       keeps the description for gangplank submit\n\n",
     )
@@ -115,6 +116,8 @@ def add_run(commands: Any) -> None:
     add_backend(run)
     run.add_argument("--workers", metavar="N", type=whole_number, help="pods beside the master; default: 2")
     run.add_argument("--processes-per-node", metavar="N", type=whole_number, help="ranks in each pod; default: 1")
+    retries = "how often all ranks start again after a failure; default: 0, as a mistake in a script repeats itself"
+    run.add_argument("--max-retries", metavar="N", type=whole_number, help=retries)
     run.add_argument("--image", default=IMAGE, help=f"default: {IMAGE}")
     run.add_argument("--output", metavar="PLACE", help="s3://bucket/path, given to the script as --output")
     run.add_argument("--name", help="the job's name; default: the script's, with an end that no other run has")

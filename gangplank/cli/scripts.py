@@ -12,14 +12,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gangplank.backends import BACKENDS
+from gangplank.backends import BACKENDS, DEFAULT
 from gangplank.cli import terminal
 from gangplank.cli.jobs import prefix
 from gangplank.cluster import submit as submission
 from gangplank.cluster.client import Kube
 from gangplank.cluster.evidence import known
 from gangplank.cluster.follow import JobWatch
-from gangplank.cluster.progress import first_failure
 from gangplank.errors import Problem, SpecError, Unreadable
 from gangplank.jobs.parse import parse_job
 from gangplank.k8s.plan import Plan
@@ -69,7 +68,9 @@ def description(args: argparse.Namespace) -> dict[str, Any]:
     stem = re.sub(r"[^a-z0-9]+", "-", Path(args.script).stem.lower()).strip("-")[:NAME].strip("-")
     name = args.name or f"{stem if stem[:1].isalpha() else f'run-{stem}'.strip('-')}-{secrets.token_hex(3)}"
     chosen = {"backend": args.backend, "namespace": args.namespace, "workers": args.workers,
-              "processes_per_node": args.processes_per_node, "output": args.output}
+              "processes_per_node": args.processes_per_node, "output": args.output, "max_retries": args.max_retries}
+    if args.max_retries is None and "max_retries" not in BACKENDS[args.backend or DEFAULT].refuses:
+        chosen["max_retries"] = 0
     job = {"name": name, "image": args.image, "script": os.path.relpath(args.script)}
     job |= {field: value for field, value in chosen.items() if value is not None}
     return {"training_job": {**job, **({"args": args.arguments} if args.arguments else {})}}
@@ -132,7 +133,6 @@ def ended(watch: JobWatch, phase: Phase, spec: JobSpec) -> int:
 
 
 def exit_code(watch: JobWatch) -> int:
-    """The exit status of the container that failed first."""
-    failure = watch.failure or first_failure(watch.pods)
-    code = re.search(r"exit code ([0-9]+)$", failure[1]) if failure else None
-    return int(code[1]) if code else FAILED
+    """The exit status of the process that failed first."""
+    failed = watch.failed_first()
+    return failed[3] if failed else FAILED

@@ -11,7 +11,8 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from gangplank.cluster import logs, standstill
+from gangplank.cluster import failure, logs, standstill
+from gangplank.cluster.failure import LastWords
 from gangplank.cluster.progress import Phase, Progress, first_failure, nodes_by_uid, phase
 from gangplank.errors import KubeError, Problem
 from gangplank.proof import log_lines
@@ -21,24 +22,27 @@ from gangplank.text import plain
 from gangplank.wait import polls
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from gangplank.cluster.client import Kube
     from gangplank.proof.records import Records
     from gangplank.spec import Json
 
 POLL_S = 1.0
-LAST_LINES, LAST_CHARACTERS = 15, 300  # of each log, and of each line, kept to explain a failure
 
 
 @dataclass
 class Log:
-    """One run of a container: its pod, the lines not yet processed, and the last ones."""
+    """One run of a container: the lines not yet processed, and the last ones."""
 
-    pod: str
+    last: LastWords
     thread: threading.Thread | None = None
     fresh: deque[str] = field(default_factory=deque)
-    last: deque[str] = field(default_factory=lambda: deque(maxlen=LAST_LINES))
+
+    @property
+    def pod(self) -> str:
+        """The pod's name."""
+        return self.last.pod
 
 
 class JobWatch:
@@ -82,7 +86,7 @@ class JobWatch:
     def _follow(self, pod: Json, container: Mapping[str, Any]) -> None:
         key = f"{pod['metadata']['uid']}/{container['name']}/{container.get('restartCount', 0)}"
         if key not in self.logs:
-            log = self.logs[key] = Log(pod["metadata"]["name"])
+            log = self.logs[key] = Log(LastWords(pod["metadata"]["name"]))
             log.thread = threading.Thread(target=self._read, args=(log, pod, container["name"]), daemon=True)
             log.thread.start()
 
@@ -117,7 +121,7 @@ class JobWatch:
                 elif fields:
                     self.records.append(record(fields))
                 if not fields or log_lines.is_event(fields):
-                    log.last.append(plain(line[:LAST_CHARACTERS]))
+                    log.last.take(line)
                 yield log.pod, line
 
     def running(self) -> int:
@@ -137,13 +141,27 @@ class JobWatch:
     def trouble(self) -> str:
         """What explains why a job does not run: conditions, events, the first failure's last lines."""
         parts = self.reasons()
-        if self.failure:
-            pod, how = self.failure
-            self.progress()
-            last = next((log.last for log in self.logs.values() if log.pod == pod), ())
-            parts += [f"{pod} failed first ({how}); its last lines:", *(f"  {line}" for line in last)]
+        if failed := self.failed_first():
+            parts += [f"{failed[0]} failed first ({failed[1]}); its last lines:", *(f"  {line}" for line in failed[2])]
         parts += self._events()
         return "\n".join(map(plain, parts))  # an event quotes what a probe printed
+
+    def failed_first(self) -> tuple[str, str, Iterable[str], int] | None:
+        """Who failed first, how, its last lines, and its exit status; None if nothing failed.
+
+        A container that ended without torchrun's report was itself what failed, for lack of memory for example.
+        """
+        self.progress()
+        ends = [log.last for log in self.logs.values()]
+        reported = failure.first(ends)
+        own = next((end for end in ends if self.failure and end.pod == self.failure[0]), None)
+        if reported and (own is None or own.time):
+            return reported.who, reported.how, reported.lines, reported.status
+        if self.failure:
+            pod, how = self.failure
+            code = how.rpartition(" ")[2]
+            return pod, how, own.lines if own else (), int(code)
+        return None
 
     def _events(self) -> list[str]:
         mine = {self.name, *(pod["metadata"]["name"] for pod in self.pods)}

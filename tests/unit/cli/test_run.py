@@ -11,6 +11,7 @@ import yaml
 from gangplank.backends import BACKENDS
 from gangplank.backends.base import UID, Site
 from gangplank.cli import main, scripts
+from gangplank.cli.parser import command_line
 from gangplank.jobs.parse import parse_job
 
 if TYPE_CHECKING:
@@ -91,6 +92,17 @@ def test_what_was_run_can_be_saved_and_is_the_same_job(
     spec = parse_job(job, scripts={script: "print(1)\n"})
     assert (spec.name, spec.processes_per_node, spec.args) == ("mine", 2, ("--lr", "0.1"))
     assert BACKENDS["volcano"].manifests(spec)[-1]["spec"] == submitted(api)["spec"]
+
+
+@pytest.mark.parametrize(("words", "expected"), [
+    ([], 0), (["--max-retries", "2"], 2), (["--backend", "indexed"], 0), (["--backend", "trainjob"], None)])
+def test_a_script_that_failed_is_not_run_again_unless_asked(
+        script: str, words: list[str], expected: int | None) -> None:
+    args = command_line().parse_args(["run", script, *words])
+    args.arguments = []
+    job = scripts.description(args)
+    assert job["training_job"].get("max_retries") == expected
+    assert scripts.parse(script, job).max_retries == (3 if expected is None else expected)
 
 
 @pytest.mark.parametrize(("words", "code", "message"), [

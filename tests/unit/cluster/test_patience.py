@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from gangplank.backends import BACKENDS
 from gangplank.cli import main
-from gangplank.cluster import follow, logs, patience
+from gangplank.cluster import failure, follow, logs, patience
 from gangplank.cluster.client import Kube
 from gangplank.cluster.evidence import gather
 from gangplank.cluster.submit import wait_until_gone
@@ -550,7 +550,7 @@ def test_d14_a_line_of_10_mib_is_read_once_and_not_kept(
     watch.poll()
     watch.finish()
     watch.progress()
-    assert [sum(map(len, log.last)) for log in watch.logs.values()] == [6 + follow.LAST_CHARACTERS + 5]
+    assert [sum(map(len, log.last.lines)) for log in watch.logs.values()] == [6 + failure.LAST_CHARACTERS + 5]
 
 
 def test_each_line_of_a_log_is_looked_at_once(server: Server, kube: Kube, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -566,7 +566,7 @@ def test_each_line_of_a_log_is_looked_at_once(server: Server, kube: Kube, monkey
         watch.poll()
         watch.progress()
     assert len(looked) == 1000
-    assert [len(log.last) for log in watch.logs.values()] == [follow.LAST_LINES], "and none is kept"
+    assert [len(log.last.lines) for log in watch.logs.values()] == [failure.LAST_LINES], "and none is kept"
     server.pod("digits-a", "terminated")
     watch.finish()
 

@@ -1,0 +1,71 @@
+"""Which rank of a job failed first, and how: from the report that torchrun writes about a process that has ended.
+
+The exit code of a pod's container is torchrun's own, 1, whatever its script's was. And when one rank ends, the others
+lose it and fail a moment later, in the same second of the pods' statuses; torchrun's report has microseconds.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from gangplank.text import plain
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+LAST_LINES, LAST_CHARACTERS = 15, 300  # of each log, and of each line, kept to explain a failure
+SIGNALLED = 128  # added to a signal's number, as shells do
+# https://github.com/pytorch/pytorch/blob/main/torch/distributed/elastic/multiprocessing/api.py
+ENDED = re.compile(r"E(\d{4} \S+) .*\] failed \(exitcode: (-?\d+)\) local_rank: (\d+) \(pid: \d+\) of ")
+# https://github.com/pytorch/pytorch/blob/main/torch/distributed/elastic/multiprocessing/errors/__init__.py
+RANK = re.compile(r"  rank +: (\d+) \(local_rank: (\d+)\)$")
+# What gloo, NCCL and torchrun's store say where another rank is gone
+LOST = re.compile(
+    r"connection (was )?(closed|reset) by (remote )?peer|remote process exited|pair closure|broken pipe", re.IGNORECASE
+)
+
+
+@dataclass
+class LastWords:
+    """What the end of one container's log says."""
+
+    pod: str
+    lines: deque[str] = field(default_factory=lambda: deque(maxlen=LAST_LINES))
+    time: str = ""  # of torchrun's report, "" before it; of one clock a node, and without the year
+    code: int = 0  # of the process that failed; a signal's number is negative
+    local_rank: str = ""
+    rank: str = ""
+
+    def take(self, line: str) -> None:
+        """One more line; what follows torchrun's report is torchrun's, and not the script's."""
+        if self.time:
+            if (named := RANK.match(line)) and named[2] == self.local_rank:
+                self.rank = named[1]
+        elif ended := ENDED.match(line):
+            self.time, self.code, self.local_rank = ended[1], int(ended[2]), ended[3]
+        else:
+            self.lines.append(plain(line[:LAST_CHARACTERS]))
+
+    @property
+    def how(self) -> str:
+        """How the process ended."""
+        return f"exit code {self.code}" if self.code >= 0 else f"signal {-self.code}"
+
+    @property
+    def status(self) -> int:
+        """The exit status of a command that ends as the process did."""
+        return self.code if self.code >= 0 else SIGNALLED - self.code
+
+    @property
+    def who(self) -> str:
+        """The rank, and its pod."""
+        return f"rank {self.rank} ({self.pod})" if self.rank else self.pod
+
+
+def first(logs: Iterable[LastWords]) -> LastWords | None:
+    """The one whose process failed first; one that complains of another's end is the first only among such."""
+    reports = [log for log in logs if log.time]
+    return min(reports, key=lambda log: (any(map(LOST.search, log.lines)), log.time), default=None)

@@ -1,0 +1,140 @@
+"""Anybody's script on the live lab: gangplank run follows its ranks, says where the result is, and exits as it does."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import threading
+import uuid
+from typing import TYPE_CHECKING
+
+import pytest
+
+from gangplank.backends.pod_template import JOB_LABEL
+from tests.cluster.conftest import ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.cluster.conftest import Lab
+
+NAMESPACE = "scripts"
+TRAIN = """
+import sys
+import time
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+dist.init_process_group("gloo")
+rank, size = dist.get_rank(), dist.get_world_size()
+torch.manual_seed(rank)
+model = DistributedDataParallel(torch.nn.Linear(4, 1))
+optimizer = torch.optim.SGD(model.parameters(), lr=float(sys.argv[2]))
+for step in range(4):
+    if step == 2:
+        print(f"rank {rank} of {size} waits with {sys.argv[1:]}", flush=True)
+        while not Path("/tmp/go").exists():
+            time.sleep(0.2)
+    optimizer.zero_grad()
+    model(torch.randn(8, 4)).pow(2).mean().backward()
+    optimizer.step()
+print(f"rank {rank} of {size} has finished", flush=True)
+dist.destroy_process_group()
+"""
+FAILS = """
+import sys
+
+import torch.distributed as dist
+
+dist.init_process_group("gloo")
+if dist.get_rank() == 1:
+    print("the data set is empty", file=sys.stderr, flush=True)
+    sys.exit(7)
+dist.barrier()
+"""
+
+
+@pytest.fixture(scope="module")
+def namespace(lab: Lab, kubeconfig: str) -> Iterator[str]:
+    """A namespace for scripts, for as long as this module runs."""
+    lab.kubectl("create", "namespace", NAMESPACE)
+    try:
+        yield kubeconfig
+    finally:
+        lab.kubectl("delete", "namespace", NAMESPACE, "--wait=false")
+
+
+def start(folder: Path, kubeconfig: str, *words: str) -> subprocess.Popen[str]:
+    """The command, as a user of that folder runs it."""
+    command = [str(ROOT / ".venv/bin/gangplank"), *words[:2], "-n", NAMESPACE, "--kubeconfig", kubeconfig, *words[2:]]
+    return subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def end(process: subprocess.Popen[str], timeout_s: float = 300) -> tuple[int, str, str]:
+    """Its exit status, and the rest of what it prints."""
+    try:
+        out, err = process.communicate(timeout=timeout_s)
+    finally:
+        process.kill()
+    return process.returncode, out, err
+
+
+def test_a_plain_script_is_followed_live_and_its_description_can_be_submitted(
+        lab: Lab, namespace: str, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(TRAIN)
+    name = f"train-{uuid.uuid4().hex[:6]}"
+    words = ("--workers", "3", "--name", name, "--save", "job.yml", "--", "--lr", "0.1")
+    process = start(tmp_path, namespace, "run", "train.py", *words)
+    assert process.stdout
+    watchdog = threading.Timer(300, process.kill)
+    watchdog.start()
+    waiting = set()
+    for line in process.stdout:
+        if match := re.match(r"\[rank (\d)\] rank (\d) of 4 waits with \['--lr', '0.1'\]", line):
+            assert match[1] == match[2], "each line has the rank that printed it"
+            waiting.add(match[1])
+        if len(waiting) == 4:
+            break
+    assert waiting == set("0123"), "all ranks are shown while they train"
+    assert process.poll() is None
+    pods = lab.get("pods", "-n", NAMESPACE, "-l", f"{JOB_LABEL}={name}")
+    assert {pod["status"]["phase"] for pod in pods} == {"Running"}
+    for pod in pods:
+        lab.kubectl("exec", "-n", NAMESPACE, pod["metadata"]["name"], "--", "touch", "/tmp/go")
+    code, out, err = end(process)
+    watchdog.cancel()
+    assert code == 0, err
+    assert set(re.findall(r"^\[rank (\d)\] rank \1 of 4 has finished$", out, re.MULTILINE)) == set("0123")
+    assert f"{name}: Completed" in err
+    assert f"result: only in the logs, as the job has no --output; gangplank logs {name} -n {NAMESPACE}" in err
+
+    # What was kept is the same job: it is submitted once that one is gone.
+    assert "already exists" in end(start(tmp_path, namespace, "submit", "job.yml"))[2]
+    assert end(start(tmp_path, namespace, "delete", name))[0] == 0
+    lab.wait("the job is gone", lambda: "NotFound" in lab.kubectl("get", "vcjob", "-n", NAMESPACE, name, check=False))
+    code, out, err = end(start(tmp_path, namespace, "submit", "job.yml"))
+    assert (code, f"next: gangplank logs {name} -n {NAMESPACE} -f" in out) == (0, True), err
+    (job,) = lab.get("vcjob", "-n", NAMESPACE)
+    containers = [task["template"]["spec"]["containers"][0] for task in job["spec"]["tasks"]]
+    assert [container["args"] for container in containers] == [["--lr", "0.1"]] * 2
+    assert sum(task["replicas"] for task in job["spec"]["tasks"]) == 4
+    assert end(start(tmp_path, namespace, "delete", "job.yml"))[0] == 0
+
+
+def test_a_rank_that_fails_is_named_with_its_last_lines_and_its_exit_code_is_the_command_s(
+        namespace: str, tmp_path: Path) -> None:
+    (tmp_path / "fails.py").write_text(FAILS)
+    name = f"fails-{uuid.uuid4().hex[:6]}"
+    code, out, err = end(start(tmp_path, namespace, "run", "fails.py", "--workers", "3", "--name", name))
+    assert code == 7, err
+    assert f"{name}: Failed" in err
+    says = f"rank 1 ({name}-worker-0) failed first (exit code 7); its last lines:\n"
+    assert says in err
+    last = err.split(says)[1].partition("event ")[0].splitlines()
+    assert last[-1] == "  the data set is empty", "the script's own last line, and nothing of torchrun's"
+    assert out.count("the data set is empty") == 1, "it is not run again unless --max-retries asks"
+    assert end(start(tmp_path, namespace, "delete", name))[0] == 0
