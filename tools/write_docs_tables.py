@@ -42,6 +42,7 @@ EXAMPLES = (
     "gangplank run train.py --workers 3 -- --lr 0.1",
     "gangplank status digits",
     "gangplank logs digits --follow --rank 0",
+    "gangplank fetch digits checkpoints -o results",
     "gangplank scale digits 3",
     "gangplank delete digits",
     "gangplank proof digits",

@@ -177,6 +177,7 @@ class Backend:
     queue: Callable[[Json], Queue]  # where a manifest names its queue, NO_QUEUE where it goes to none
     without_queues: Callable[[Json], str]  # how to run a job that names the queue system's scheduler without it, or ""
     evidence_id: Callable[[Json], str | None]  # the id in the evidence of a live job; None if it cannot be known
+    attempt: str  # annotation or label of a pod: how often all were replaced before it, "" where none says so
     beside: tuple[tuple[str, str], ...]  # apiVersion and kind of what is submitted with the job, under its name
     job_kinds: tuple[JobKinds, ...]
     admission: tuple[Path, ...]  # where these kinds name what a team's admission judges

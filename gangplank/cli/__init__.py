@@ -22,6 +22,7 @@ MODULES = {  # of gangplank/cli, by command; each has a function of the command'
     "run": "scripts",
     "status": "jobs",
     "logs": "jobs",
+    "fetch": "fetch",
     "scale": "jobs",
     "delete": "jobs",
     "proof": "proof",

@@ -12,8 +12,9 @@ from gangplank.backends import BACKENDS, backend_of, submitted_kinds
 from gangplank.cli import inputs, terminal
 from gangplank.cluster import standstill
 from gangplank.cluster import submit as submission
+from gangplank.cluster.attempts import attempts, gone
 from gangplank.cluster.client import Kube, rank_of
-from gangplank.cluster.logs import follow
+from gangplank.cluster.logs import GONE, follow
 from gangplank.cluster.patience import silent
 from gangplank.cluster.progress import phase
 from gangplank.cluster.submit import title
@@ -135,10 +136,11 @@ def is_job(item: Json) -> bool:
     return BACKENDS[str(backend_of(item))].is_job(item) and not item["metadata"].get("ownerReferences")
 
 
-def prefix(pod: Json, *, colour: bool) -> str:
+def prefix(pod: Json, *, colour: bool, attempt: int = 0) -> str:
     """The beginning of each line of a pod's log."""
     rank = rank_of(pod)
     text = pod["metadata"]["name"] if rank is None else f"rank {rank}"
+    text += f", attempt {attempt}" if attempt else ""
     return f"\x1b[{COLOURS[(rank or 0) % len(COLOURS)]}m[{text}]\x1b[0m " if colour else f"[{text}] "
 
 
@@ -152,6 +154,8 @@ def logs(args: argparse.Namespace) -> int:
         got = "no pod" if args.rank is None else f"no pod of rank {args.rank}"
         fix = f"try again once `gangplank status {meta['name']} -n {meta['namespace']}` shows it"
         raise KubeError(str(Problem(f"job {meta['name']}", got, "a pod that writes a log", fix)))
+    if args.previous:
+        return all_attempts(kube, job, pods)
     lines: queue.Queue[str | None] = queue.Queue()
 
     def read(pod: Json, patient: Kube) -> None:
@@ -178,6 +182,27 @@ def logs(args: argparse.Namespace) -> int:
             open_logs -= 1
         else:
             print(line, flush=args.follow)
+    return terminal.OK
+
+
+def all_attempts(kube: Kube, job: Json, pods: list[Json]) -> int:
+    """Print the log of each attempt that the cluster has, and on standard error which it has no more."""
+    shown: dict[int | None, list[int]] = {}
+    for run in attempts(job, pods):
+        meta, start = run.pod["metadata"], prefix(run.pod, colour=terminal.coloured(sys.stdout), attempt=run.number)
+        numbers = shown.setdefault(rank_of(run.pod), [])
+        try:
+            lines = kube.log(meta["namespace"], meta["name"], previous=run.before)
+        except KubeError as error:
+            if not (run.before and error.status in GONE):
+                print(f"{start}({error})")
+                numbers.append(run.number)
+            continue
+        numbers.append(run.number)
+        for line in lines:
+            print(start + plain(line))
+    if missing := gone(shown):
+        terminal.note(f"removed by the cluster, with their pods or containers: {missing}")
     return terminal.OK
 
 

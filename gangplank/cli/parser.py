@@ -34,6 +34,7 @@ ON_CLUSTER = {
     "submit": "submit jobs to the cluster",
     "status": "show where a job and its pods stand, or list the jobs",
     "logs": "show the logs of all ranks, each line with its rank",
+    "fetch": "bring a job's output and evidence from its volume claim or bucket to a folder here",
     "scale": "give a running job another number of workers, where its back-end allows that",
     "delete": "remove a job, its script and its Service; volume claims stay",
 }
@@ -139,8 +140,15 @@ def add_cluster_command(commands: Any, name: str, summary: str) -> None:
         add_job(command)
     if name == "scale":
         command.add_argument("workers", metavar="N", type=whole_number, help="the number of workers the job will have")
+    if name == "fetch":
+        path = "a file or a folder of the output; default: all of it, and the evidence"
+        command.add_argument("path", metavar="PATH", nargs="?", help=path)
+        command.add_argument("-o", "--output", metavar="FOLDER", help="default: a folder of the job's name")
     if name == "logs":
-        command.add_argument("-f", "--follow", action="store_true", help="print new lines until all ranks have ended")
+        which = command.add_mutually_exclusive_group()
+        which.add_argument("-f", "--follow", action="store_true", help="print new lines until all ranks have ended")
+        previous = "also show the attempts that crashed, as far as the cluster keeps them; each line has its attempt"
+        which.add_argument("--previous", action="store_true", help=previous)
         command.add_argument("--rank", type=whole_number, help="show one rank only")
     add_access(command)
 

@@ -369,9 +369,12 @@ class Kube:
                 self.owners[uid, owner["uid"]] = same
         return self.owners[uid, owner["uid"]]
 
-    def log(self, namespace: str, pod: str, container: str = "", last: int = 0) -> list[str]:
-        """The lines of a pod's log so far, or only the last ones; logs.py follows one."""
+    def log(
+        self, namespace: str, pod: str, container: str = "", last: int = 0, *, previous: bool = False
+    ) -> list[str]:
+        """The lines of a pod's log so far, or only the last ones, or of its run before; logs.py follows one."""
         query = {"container": container} if container else {}
+        query |= {"previous": "true"} if previous else {}
         if last:
             query["tailLines"] = str(last)
         text = self.read("GET", f"{path('v1', 'Pod', namespace, pod)}/log", query=query).decode("utf-8", "replace")

@@ -7,11 +7,10 @@ from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from gangplank.backends.pod_template import CONTAINER_SECURITY, MANAGED_BY, POD_SECURITY, TEAM_LABEL
-from gangplank.backends.queueing import QUEUE_SYSTEM
 from gangplank.cluster.client import NO_LOG, path
 from gangplank.cluster.progress import nodes_by_uid, phase
-from gangplank.cluster.queues import queue_of
+from gangplank.cluster.reader import output_of, remove_ended
+from gangplank.cluster.reader import reader as pod_of
 from gangplank.errors import KubeError
 from gangplank.proof import expected
 from gangplank.proof.records import complete, read_records, select
@@ -27,8 +26,6 @@ if TYPE_CHECKING:
 
 READER_S = 120  # for the reading pod: its image is on the node already
 POLL_S = 0.2
-READER_LIMITS = {"cpu": "100m", "memory": "64Mi"}
-CLAIM = "persistentVolumeClaim"
 
 
 def known(expectation: Expected, job: Json, pods: Iterable[Json]) -> Expected:
@@ -44,9 +41,13 @@ def created(job: Json) -> float | None:
 
 def from_cluster(kube: Kube, job: Json, pods: Iterable[Json], world_size: int) -> Records:
     """From the pods' logs if those of all ranks exist, else from what rank 0 left on the job's volume claim."""
-    meta = job["metadata"]
-    text = "\n".join(log_so_far(kube, meta["namespace"], pod["metadata"]["name"]) for pod in pods)
-    return gather(kube, job, read_records(text), world_size)
+    return gather(kube, job, logged(kube, pods), world_size)
+
+
+def logged(kube: Kube, pods: Iterable[Json]) -> Records:
+    """The evidence in the logs of some pods."""
+    names = [(pod["metadata"]["namespace"], pod["metadata"]["name"]) for pod in pods]
+    return read_records("\n".join(log_so_far(kube, namespace, name) for namespace, name in names))
 
 
 def gather(kube: Kube, job: Json, logged: Records, world_size: int) -> Records:
@@ -56,6 +57,7 @@ def gather(kube: Kube, job: Json, logged: Records, world_size: int) -> Records:
     pod = reader(job, f"-{uuid.uuid4().hex[:6]}")
     if pod is None or not phase(job).ended:
         return logged
+    remove_ended(kube, job, "evidence")
     return read_claim(kube, pod, world_size) or logged
 
 
@@ -97,45 +99,7 @@ def why(status: Json) -> str:
 
 def reader(manifest: Json, suffix: str = "") -> Json | None:
     """A pod that prints the evidence that rank 0 left on the job's volume claim; None if the job leaves none there."""
-    pods = expected.pods(manifest)
-    folder = expected.flag(expected.words(pods[0]), "output") if pods else None
-    if not folder:
+    output = output_of(manifest)
+    if output is None or not output.claim:
         return None
-    pod = pods[0]["spec"]
-    volumes = [volume for volume in pod.get("volumes", []) if CLAIM in volume]
-    names = {volume["name"] for volume in volumes}
-    mounts = [{**mount, "readOnly": True} for mount in pod["containers"][0].get("volumeMounts", [])]
-    mounts = [mount for mount in mounts if mount["name"] in names]
-    if not any(folder == mount["mountPath"] or folder.startswith(f"{mount['mountPath']}/") for mount in mounts):
-        return None
-    meta = manifest["metadata"]
-    container: Json = {
-        "name": "reader",
-        "image": pod["containers"][0]["image"],
-        "imagePullPolicy": pod["containers"][0].get("imagePullPolicy", "IfNotPresent"),
-        "command": ["cat", f"{folder.rstrip('/')}/{expected.EVIDENCE}"],
-        "env": [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"}],  # no GPU, whatever the image asks for
-        "resources": {"requests": {"cpu": "10m", "memory": "16Mi"}, "limits": dict(READER_LIMITS)},
-        "securityContext": CONTAINER_SECURITY,
-        "volumeMounts": mounts,
-    }
-    same = {key: pod[key] for key in ("imagePullSecrets", "nodeSelector") if key in pod}
-    queue = queue_of(manifest).name or QUEUE_SYSTEM.default
-    if queue != QUEUE_SYSTEM.default:  # a team's namespace accepts only pods of its own queues
-        same["schedulerName"] = QUEUE_SYSTEM.scheduler
-    tolerations: list[Json] = [{"operator": "Exists"}]  # it must run where the claim is, whatever taints that node has
-    if queue != QUEUE_SYSTEM.default or TEAM_LABEL in meta.get("labels", {}):  # a team tolerates what its file grants
-        tolerations = pod.get("tolerations", [])
-    spec = {
-        "restartPolicy": "Never",
-        "automountServiceAccountToken": False,
-        "securityContext": pod.get("securityContext", POD_SECURITY),
-        **same,
-        "tolerations": tolerations,
-        "containers": [container],
-        "volumes": volumes,
-    }
-    named: Json = {"name": f"{meta['name']}-evidence{suffix}", "namespace": meta.get("namespace", "default")}
-    if queue != QUEUE_SYSTEM.default:
-        named["annotations"] = {QUEUE_SYSTEM.annotations[0]: queue}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": {**named, "labels": MANAGED_BY}, "spec": spec}
+    return pod_of(manifest, "evidence", suffix, [["cat", f"{output.place.rstrip('/')}/{expected.EVIDENCE}"]])

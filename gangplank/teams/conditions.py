@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from gangplank.backends.pod_template import GPU_TOLERATION, JOB_LABEL, ROLE_LABEL, TEAM_LABEL
 from gangplank.backends.queueing import QUEUE_SYSTEM
-from gangplank.cluster.evidence import READER_LIMITS
+from gangplank.cluster.reader import READER_LIMITS
 from gangplank.teams.census import load
 
 if TYPE_CHECKING:

@@ -9,6 +9,7 @@ import uuid
 from typing import TYPE_CHECKING
 
 import pytest
+import yaml
 
 from gangplank.backends.pod_template import JOB_LABEL
 from tests.cluster.conftest import ROOT
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 NAMESPACE = "scripts"
 TRAIN = """
 import sys
-import time
 from pathlib import Path
 
 import torch
@@ -55,6 +55,23 @@ if dist.get_rank() == 1:
     print("the data set is empty", file=sys.stderr, flush=True)
     sys.exit(7)
 dist.barrier()
+"""
+CRASHES = """
+import sys
+from pathlib import Path
+
+import torch.distributed as dist
+
+dist.init_process_group("gloo")
+tried = Path("/dev/shm/tried")
+if dist.get_rank() == 1 and not tried.exists():
+    tried.touch()
+    print("the first attempt crashes", flush=True)
+    sys.exit(7)
+dist.barrier()
+print("the second attempt trains", flush=True)
+while not Path("/dev/shm/go").exists():
+    time.sleep(0.2)
 """
 
 
@@ -138,3 +155,28 @@ def test_a_rank_that_fails_is_named_with_its_last_lines_and_its_exit_code_is_the
     assert last[-1] == "  the data set is empty", "the script's own last line, and nothing of torchrun's"
     assert out.count("the data set is empty") == 1, "it is not run again unless --max-retries asks"
     assert end(start(tmp_path, namespace, "delete", name))[0] == 0
+
+
+def test_previous_logs_show_the_attempt_that_crashed(lab: Lab, namespace: str, tmp_path: Path) -> None:
+    (tmp_path / "crashes.py").write_text(CRASHES)
+    name = f"crashes-{uuid.uuid4().hex[:6]}"
+    job = {"name": name, "namespace": NAMESPACE, "backend": "indexed", "workers": 1, "max_retries": 3,
+           "image": "gangplank.dev/trainer:0.1.0", "script": "crashes.py", "shm_size": "16Mi"}
+    (tmp_path / "job.yml").write_text(yaml.safe_dump({"training_job": job}))
+    code, _, err = end(start(tmp_path, namespace, "submit", "job.yml"))
+    assert code == 0, err
+
+    def logs(*words: str) -> tuple[list[str], str]:
+        _, out, err = end(start(tmp_path, namespace, "logs", name, *words))
+        return [line for line in out.splitlines() if "the first attempt" in line or "the second attempt" in line], err
+
+    lab.wait("both ranks train", lambda: len(logs()[0]) == 2, 240)
+    assert sorted(logs()[0]) == [f"[rank {rank}] the second attempt trains" for rank in (0, 1)]
+    lines, err = logs("--previous")
+    assert "[rank 1, attempt 1] the first attempt crashes" in lines, err
+    trains = [line for line in lines if "the second attempt trains" in line]
+    assert [line.partition(",")[0] for line in trains] == ["[rank 0", "[rank 1"]
+    assert not [line for line in trains if "attempt 1]" in line]
+    for pod in lab.get("pods", "-n", NAMESPACE, "-l", f"{JOB_LABEL}={name}"):
+        lab.kubectl("exec", "-n", NAMESPACE, pod["metadata"]["name"], "--", "touch", "/dev/shm/go")
+    assert end(start(tmp_path, namespace, "delete", "job.yml"))[0] == 0

@@ -7,7 +7,7 @@ import itertools
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gangplank.backends.pod_template import GPU_TOLERATION
-from gangplank.cluster.evidence import READER_LIMITS
+from gangplank.cluster.reader import READER_LIMITS
 from tests.support.teams_live import pod
 
 if TYPE_CHECKING:

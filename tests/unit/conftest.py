@@ -61,6 +61,7 @@ class Api:
             kind = body["spec"]["resourceAttributes"]["resource"]
             return 201, json.dumps({"status": {"allowed": kind not in self.forbidden}}).encode()
         if where.endswith("/log"):
+            where += "?previous" if "previous=true" in query else ""
             return (200, self.logs[where]) if where in self.logs else (404, b"{}")
         if method == "POST" and (refusal := self.refusal()):
             return refusal

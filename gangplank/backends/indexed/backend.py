@@ -115,6 +115,7 @@ BACKEND = Backend(
     queue=queue,
     without_queues=no_way,
     evidence_id=evidence_id,
+    attempt="",
     beside=(("v1", "Service"),),  # under it the pods find each other
     job_kinds=(JobKinds("batch/v1", ("jobs", "cronjobs")),),
     admission=(

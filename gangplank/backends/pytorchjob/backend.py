@@ -65,6 +65,7 @@ BACKEND = Backend(
     queue=queue,
     without_queues=without_queues,
     evidence_id=evidence_id,
+    attempt="",
     beside=(),
     job_kinds=(JobKinds("kubeflow.org/v1", ("pytorchjobs",)),),
     admission=(

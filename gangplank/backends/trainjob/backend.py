@@ -118,6 +118,7 @@ BACKEND = Backend(
     queue=queue,
     without_queues=no_way,
     evidence_id=evidence_id,
+    attempt="jobset.sigs.k8s.io/restart-attempt",
     beside=(),
     job_kinds=(JobKinds("trainer.kubeflow.org/v1alpha1", ("trainjobs",)),),
     admission=(

@@ -78,6 +78,7 @@ BACKEND = Backend(
     queue=queue,
     without_queues=no_way,
     evidence_id=evidence_id,
+    attempt="volcano.sh/job-retry-count",
     beside=(),
     job_kinds=(
         JobKinds("batch.volcano.sh/v1alpha1", ("jobs", "cronjobs")),

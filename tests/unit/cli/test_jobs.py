@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,7 @@ Json = dict[str, Any]
 ROOT = Path(__file__).resolve().parents[3]
 DIGITS = str(ROOT / "jobs/digits.yml")
 LINEAR = str(ROOT / "jobs/linear.yml")
+PODS = "/api/v1/namespaces/default/pods"
 JOBS = "/apis/batch.volcano.sh/v1alpha1/namespaces/default/jobs"
 
 
@@ -189,6 +191,45 @@ def test_logs_carry_their_rank(api: Api, capsys: pytest.CaptureFixture[str], fol
         "[rank 2] hello from digits-worker-1",
     ]
     assert len(lines) == 6
+
+
+def test_logs_of_crashed_attempts_have_their_rank_and_attempt(
+        api: Api, capsys: pytest.CaptureFixture[str]) -> None:
+    running(api)
+    for name, restarts, retries in (("master-0", 0, "0"), ("worker-0", 1, "0"), ("worker-1", 2, "3")):
+        pod = api.objects[f"{PODS}/digits-{name}"]
+        pod["status"]["containerStatuses"][0]["restartCount"] = restarts
+        pod["metadata"]["annotations"]["volcano.sh/job-retry-count"] = retries
+        api.logs[f"{PODS}/digits-{name}/log"] = f"{name} now".encode()
+        if restarts:
+            api.logs[f"{PODS}/digits-{name}/log?previous"] = f"{name} \x1b[2Jcrashed".encode()
+    code, out, err = run(capsys, "logs", "digits", "--previous")
+    assert (code, out.splitlines()) == (0, [
+        "[rank 0, attempt 1] master-0 now",
+        "[rank 1, attempt 1] worker-0 \\x1b[2Jcrashed",
+        "[rank 1, attempt 2] worker-0 now",
+        "[rank 2, attempt 5] worker-1 \\x1b[2Jcrashed",
+        "[rank 2, attempt 6] worker-1 now",
+    ])  # fmt: skip
+    assert err == "removed by the cluster, with their pods or containers: rank 2: attempts 1, 2, 3, 4\n"
+    del api.logs[f"{PODS}/digits-worker-0/log?previous"]
+    code, out, err = run(capsys, "logs", "digits", "--previous", "--rank", "1")
+    assert (code, out) == (0, "[rank 1, attempt 2] worker-0 now\n")
+    assert err == "removed by the cluster, with their pods or containers: rank 1: attempt 1\n"
+
+
+def test_a_pod_that_failed_and_the_one_in_its_place_are_two_attempts(
+        api: Api, capsys: pytest.CaptureFixture[str]) -> None:
+    running(api)
+    api.objects[f"{PODS}/digits-worker-0"]["status"]["containerStatuses"][0]["restartCount"] = 0
+    old = copy.deepcopy(api.objects[f"{PODS}/digits-worker-0"])
+    api.objects[f"{PODS}/digits-worker-0"]["metadata"]["creationTimestamp"] = "2026-01-01T00:00:09Z"
+    old["metadata"] |= {"name": "digits-worker-0-old", "creationTimestamp": "2026-01-01T00:00:01Z"}
+    api.objects[f"{PODS}/digits-worker-0-old"] = old
+    api.logs[f"{PODS}/digits-worker-0-old/log"] = b"crashed"
+    code, out, err = run(capsys, "logs", "digits", "--previous", "--rank", "1")
+    assert (code, err) == (0, "")
+    assert out.splitlines()[:2] == ["[rank 1, attempt 1] crashed", "[rank 1, attempt 2] hello from digits-worker-0"]
 
 
 def test_logs_of_one_rank(api: Api, capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,6 +12,7 @@ from gangplank.backends import BACKENDS
 from gangplank.backends.pod_template import GPU_TOLERATION, LOST_NODE
 from gangplank.cli import main
 from gangplank.cluster import evidence
+from gangplank.cluster.reader import READER_LIMITS
 from gangplank.jobs.parse import parse_job
 from gangplank.proof import expected
 from gangplank.proof.claims import CLAIMS
@@ -269,7 +270,7 @@ def test_the_reading_pod_of_a_team_s_job_goes_to_the_team_s_queue(backend: str) 
     on_gpus = reader("vision", resources={"gpus": 1})["spec"]
     assert on_gpus["tolerations"] == [GPU_TOLERATION, *LOST_NODE], "A7: the claim may be on a GPU node"
     assert on_gpus["containers"][0]["env"] == [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"}], "A6"
-    assert on_gpus["containers"][0]["resources"]["limits"] == evidence.READER_LIMITS
+    assert on_gpus["containers"][0]["resources"]["limits"] == READER_LIMITS
     assert "annotations" not in reader("")["metadata"]
     assert "schedulerName" not in reader("")["spec"]
     assert reader("")["spec"]["tolerations"] == [{"operator": "Exists"}]

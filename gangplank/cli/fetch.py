@@ -1,0 +1,121 @@
+"""The command fetch: a job's output and evidence, from its claim or bucket to a folder here."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gangplank.cli import inputs, terminal
+from gangplank.cli.jobs import locate
+from gangplank.cluster import evidence
+from gangplank.cluster import fetch as fetching
+from gangplank.cluster.client import Kube
+from gangplank.cluster.landing import Landing
+from gangplank.errors import GangplankError, KubeError, Problem
+from gangplank.proof.expected import EVIDENCE, expected
+from gangplank.proof.records import complete, select
+from gangplank.reading import files
+from gangplank.text import listed, plain
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterator
+
+    from gangplank.spec import Json
+
+LINE_S = 10.0  # between two lines about the progress where standard error is no terminal
+MIB = 2**20
+NAMES = 10  # of files left out, in a message
+
+
+def fetch(args: argparse.Namespace) -> int:
+    """Fetch a job's output, or a path of it; what could not be fetched is named, and the exit status is then 1."""
+    kube = Kube(args.kubeconfig, args.context)
+    job = source(kube, args)
+    name = str(job["metadata"]["name"])
+    folder, meter = Path(args.output or name), Meter(name)
+    with interrupted_by_term(), Landing(folder) as target:
+        result = fetching.fetch(kube.patient(terminal.note), job, args.path or "", target, meter.show)
+    meter.close()
+    size = sum(file.size for file in result.new)
+    print(f"{name}: {len(result.files)} files in {folder}, {len(result.new)} of them fetched now ({mib(size)})")
+    if result.links:
+        terminal.note(f"left out, links to files of the output: {listed(list(map(plain, result.links)), NAMES)}")
+    if not args.path and EVIDENCE not in {file.name for file in result.files}:
+        keep_evidence(kube, job, folder)
+    if not result.left:
+        return terminal.OK
+    rows = [f"  {path}: {why}" for path, why in list(result.left.items())[:NAMES]]
+    more = [f"  and {len(result.left) - NAMES} more"] if len(result.left) > NAMES else []
+    head = str(Problem(f"job {name}", f"{len(result.left)} files that are not fetched", "files of the output alone"))
+    raise GangplankError("\n".join([head, *rows, *more]))
+
+
+def source(kube: Kube, args: argparse.Namespace) -> Json:
+    """The job; one that is gone, by its file, since its claim or bucket may still be there."""
+    try:
+        return locate(kube, args)[0]
+    except KubeError as error:
+        if error.status != 404 or not Path(args.job).is_file():
+            raise
+    job = inputs.gather([args.job], None)[1][-1][1]
+    job["metadata"].setdefault("namespace", args.namespace or "default")
+    return job
+
+
+def keep_evidence(kube: Kube, job: Json, folder: Path) -> None:
+    """Write the evidence of a script that was observed: only the ranks' logs have it."""
+    if "uid" not in job["metadata"]:
+        return
+    records = evidence.logged(kube, kube.pods(job))
+    if complete(select(records), expected(job).world_size):
+        files.write(folder / EVIDENCE, "".join(f"{json.dumps(record)}\n" for record in records))
+        terminal.note(f"evidence, from the logs of all ranks: gangplank proof --file {folder}")
+
+
+def mib(size: int) -> str:
+    """A number of bytes.
+
+    >>> mib(3 * 2**19)
+    '1.5 MiB'
+    """
+    return f"{size / MIB:.1f} MiB"
+
+
+class Meter:
+    """A line about the progress: one that changes on a terminal, else a new one every few seconds."""
+
+    def __init__(self, name: str) -> None:
+        self.name, self.last, self.live = name, -LINE_S, sys.stderr.isatty()
+
+    def show(self, phase: str, done: int, total: int) -> None:
+        """Show how far it is."""
+        text = f"{self.name}: {phase}" + (f": {mib(done)} of {mib(total)}" if total else "")
+        if self.live:
+            print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
+        elif time.monotonic() - self.last >= LINE_S:
+            self.last = time.monotonic()
+            terminal.note(text)
+
+    def close(self) -> None:
+        """End the line."""
+        if self.live:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+
+
+@contextlib.contextmanager
+def interrupted_by_term() -> Iterator[None]:
+    """Let SIGTERM end a command as Ctrl-C does, so that its pod is removed."""
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -1,0 +1,61 @@
+"""The attempts of a job's ranks: which the cluster still has a log of, and which it has no more.
+
+A rank starts again in the container's place, by the kubelet, or in another pod, by the job's controller. The kubelet
+keeps the log of the run before the present one, and a controller may keep a pod that failed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from gangplank.backends import BACKENDS, backend_of
+from gangplank.cluster.client import rank_of
+from gangplank.cluster.logs import restarts
+from gangplank.text import listed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from gangplank.spec import Json
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One run of a rank's container; `number` is 1 for the first, `before` for the run before the pod's present one."""
+
+    pod: Json
+    number: int
+    before: bool
+
+
+def attempts(job: Json, pods: Iterable[Json]) -> list[Attempt]:
+    """The runs of which the cluster has a log, rank by rank, oldest first."""
+    backend = backend_of(job)
+    counter = BACKENDS[backend].attempt if backend else ""
+    runs: list[Attempt] = []
+    ended: dict[int | None, int] = {}  # by rank: how many runs there were
+    for pod in sorted(pods, key=lambda pod: (str(pod["metadata"].get("creationTimestamp", "")))):
+        rank, meta = rank_of(pod), pod["metadata"]
+        text = str({**(meta.get("labels") or {}), **(meta.get("annotations") or {})}.get(counter, ""))
+        first = max(ended.get(rank, 0), int(text) if text.isdecimal() else 0) + 1
+        last = first + restarts(pod, "")
+        runs += [Attempt(pod, last - 1, before=True)] if last > first else []
+        runs.append(Attempt(pod, last, before=False))
+        ended[rank] = last
+    return sorted(runs, key=lambda run: (rank_of(run.pod) is None, rank_of(run.pod) or 0, run.number))
+
+
+def gone(shown: Mapping[int | None, Iterable[int]]) -> str:
+    """Which attempts the cluster keeps no log of, by those that it has of each rank; "" if it has all.
+
+    >>> gone({0: [1, 2], 1: [3]})
+    'rank 1: attempts 1, 2'
+    """
+    parts = []
+    for rank, numbers in shown.items():
+        has = set(numbers)
+        missing = [number for number in range(1, max(has, default=0)) if number not in has]
+        if missing and rank is not None:
+            parts.append(f"rank {rank}: attempt{'s' if len(missing) > 1 else ''} {listed(missing)}")
+    return listed(parts)

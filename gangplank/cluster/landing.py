@@ -1,0 +1,183 @@
+"""The folder that fetched files are written to: each whole and checked, none outside the folder.
+
+What is being fetched lies in PARTS under its hash, so that a later run continues it. No part of a name is followed if
+it is a link: what is below a link may be anywhere.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import hashlib
+import os
+import stat
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Self
+
+from gangplank.errors import GangplankError, Problem, Unreadable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+PARTS = ".gangplank-fetch"
+LINKS = {errno.ELOOP, errno.EMLINK}  # what systems say of a link under O_NOFOLLOW
+OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
+LONGEST = 255  # bytes of a part of a name
+
+
+@dataclass(frozen=True)
+class File:
+    """A file of the output: its name below it, its size in bytes, its SHA-256."""
+
+    name: str
+    size: int
+    sha256: str
+
+    @property
+    def part(self) -> str:
+        """Its name in PARTS; two files may have the same bytes."""
+        return hashlib.sha256(f"{self.sha256} {self.name}".encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def problem(name: str) -> str:
+    """What is wrong with a file's name, "" if it is one below a folder.
+
+    >>> problem("checkpoints/a.json"), problem("../a"), problem("/a")
+    ('', 'a name that leads out of the folder', 'a name that leads out of the folder')
+    """
+    parts = name.split("/")
+    if not {"", ".", ".."}.isdisjoint(parts):
+        return "a name that leads out of the folder"
+    if parts[0] == PARTS:
+        return f"a name in {PARTS}, which is for files being fetched"
+    try:
+        encoded = [os.fsencode(part) for part in parts]
+    except UnicodeEncodeError:
+        return "a name that this machine cannot write"
+    if "\0" in name or any(len(part) > LONGEST for part in encoded):
+        return "a name that this machine cannot write"
+    return ""
+
+
+class Landing:
+    """The folder, for as long as one command writes to it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.top = self.parts = -1
+
+    def __enter__(self) -> Self:
+        """Open the folder, made if there is none, for this command alone."""
+        with self.errors(""):
+            self.folder.mkdir(parents=True, exist_ok=True)
+            self.top = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY)
+            self.parts = self.below(self.top, PARTS)
+        try:
+            fcntl.flock(self.parts, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self.close()
+            fix = "wait for it, or name another folder with -o"
+            refusal = Problem(str(self.folder), "another `gangplank fetch` that writes to it", "one at a time", fix)
+            raise GangplankError(str(refusal)) from None
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Leave what can be continued; PARTS goes if there is nothing in it."""
+        with contextlib.suppress(OSError):
+            os.rmdir(PARTS, dir_fd=self.top)
+        self.close()
+
+    def close(self) -> None:
+        """Close the folders."""
+        for folder in (self.parts, self.top):
+            os.close(folder)
+
+    @contextlib.contextmanager
+    def errors(self, name: str) -> Iterator[None]:
+        """Turn what the file system says into a message with the file and the fix."""
+        try:
+            yield
+        except OSError as error:
+            got, fix = error.strerror or str(error), "remove what has this name, or name another folder with -o"
+            raise Unreadable(
+                str(Problem(str(self.folder / name), got, "a place that can be written", fix))
+            ) from None
+
+    def below(self, folder: int, name: str) -> int:
+        """A folder in a folder, made if there is none."""
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(name, dir_fd=folder)
+        return os.open(name, OPEN_FOLDER, dir_fd=folder)
+
+    @contextlib.contextmanager
+    def place(self, name: str) -> Iterator[tuple[int, str]]:
+        """The open folder that a file belongs in, and the last part of its name."""
+        *parents, base = name.split("/")
+        folder = os.dup(self.top)
+        try:
+            for part in parents:
+                inner = self.below(folder, part)
+                os.close(folder)
+                folder = inner
+            yield folder, base
+        finally:
+            os.close(folder)
+
+    def has(self, file: File) -> bool:
+        """Whether the folder has a file, byte by byte."""
+        with self.errors(file.name), self.place(file.name) as (folder, base):
+            return self._is(folder, base, file)
+
+    def fetched(self, file: File) -> int:
+        """How many bytes of a file an earlier run has fetched; never more than it has."""
+        try:
+            return min(os.stat(file.part, dir_fd=self.parts, follow_symlinks=False).st_size, file.size)
+        except FileNotFoundError:
+            return 0
+
+    def write(self, file: File, start: int, data: bytes) -> None:
+        """Write some bytes of a file."""
+        with self.errors(file.name):
+            flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW
+            with os.fdopen(os.open(file.part, flags, 0o666, dir_fd=self.parts), "wb") as part:
+                part.truncate(start)
+                part.seek(start)
+                part.write(data)
+
+    def finish(self, file: File) -> bool:
+        """Put a whole file in its place; false, and none of it left, if its bytes are not those that were listed."""
+        with self.errors(file.name):
+            if not self._is(self.parts, file.part, file):
+                os.unlink(file.part, dir_fd=self.parts)
+                return False
+            with self.place(file.name) as (folder, base):
+                os.replace(file.part, base, src_dir_fd=self.parts, dst_dir_fd=folder)
+        return True
+
+    def forget(self) -> None:
+        """Remove what earlier runs began and nobody asks for any more."""
+        for name in os.listdir(self.parts):  # noqa: PTH208  # an open folder has no path
+            with contextlib.suppress(OSError):
+                os.unlink(name, dir_fd=self.parts)
+
+    def free(self) -> int:
+        """Bytes that can still be written."""
+        space = os.fstatvfs(self.top)
+        return space.f_bavail * space.f_frsize
+
+    def _is(self, folder: int, name: str, file: File) -> bool:
+        try:
+            opened = os.fdopen(os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder), "rb")
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            if error.errno in LINKS:
+                return False  # replaced, not followed
+            raise
+        with opened:
+            status = os.fstat(opened.fileno())
+            if status.st_size != file.size or not stat.S_ISREG(status.st_mode):
+                return False
+            return hashlib.file_digest(opened, "sha256").hexdigest() == file.sha256

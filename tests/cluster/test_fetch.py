@@ -1,0 +1,188 @@
+"""gangplank fetch on the live lab, by a member of a team: whole files, also after a SIGKILL, and clear refusals."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import signal
+import subprocess
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+import yaml
+
+from tests.cluster.conftest import ROOT
+from tests.support.teams_live import gangplank, teams, until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from gangplank.cluster.client import Kube
+
+TEAM, NAME = "fetch", "leaves"
+SIZE = {"cpu": {"request": "100m", "limit": "500m"}, "memory": {"request": "256Mi", "limit": "512Mi"}}
+PODS = f"/api/v1/namespaces/{TEAM}/pods"
+LEAVES = """
+import hashlib
+import os
+import random
+import shutil
+import sys
+from pathlib import Path
+
+import torch.distributed as dist
+
+dist.init_process_group("gloo")
+if dist.get_rank() == 0:
+    folder = Path(sys.argv[sys.argv.index("--output") + 1])
+    shutil.rmtree(folder, ignore_errors=True)
+    (folder / "a/b").mkdir(parents=True)
+    (folder / "weights.bin").write_bytes(random.Random(1).randbytes(40 * 2**20 + 5))
+    (folder / "a/b/$(HOME) $$.txt").write_text("odd")
+    (folder / "empty").touch()
+    (folder / "latest").symlink_to("a/b")
+    for path in sorted(folder.rglob("*")):
+        if path.is_file() and "latest" not in path.parts:
+            name = str(path.relative_to(folder))
+            print("leaves", hashlib.sha256(path.read_bytes()).hexdigest(), name, flush=True)
+dist.barrier()
+"""
+
+
+@pytest.fixture(scope="module")
+def member(kubeconfig: str, kube: Kube, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], str]]:
+    """The kubeconfig of a member of the team, which exists as long as this module runs."""
+    folder, configs = tmp_path_factory.mktemp("teams"), tmp_path_factory.mktemp("configs")
+    members = [{"user": "bob", "role": "trainer"}, {"user": "eve", "role": "viewer"}]
+    cap = {"cpu": "1", "memory": "2Gi", "ephemeral_storage": "20Gi"}
+    value = {"team": {"name": TEAM, "members": members, "cap": cap, "claims": [{"name": "data", "size": "1Gi"}]}}
+    (folder / f"{TEAM}.yml").write_text(yaml.safe_dump(value))
+
+    def config(user: str) -> str:
+        place = configs / user
+        if not place.exists():
+            done = gangplank("team", "kubeconfig", TEAM, user, "--ttl", "1h", "-o", str(place), kubeconfig=kubeconfig)
+            assert done.returncode == 0, done.stderr
+        return str(place)
+
+    try:
+        done = teams(folder, team_kubeconfig=kubeconfig)
+        assert done.returncode == 0, done.stdout + done.stderr
+        yield config
+    finally:
+        gangplank("delete", NAME, "-n", TEAM, kubeconfig=kubeconfig)
+        until(lambda: not kube.call("GET", PODS)["items"], "no pods of the team")
+        (folder / f"{TEAM}.yml").unlink()
+        done = teams(folder, team_kubeconfig=kubeconfig, teams_remove=[TEAM])
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.fixture(scope="module")
+def hashes(member: Callable[[str], str], tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The files that a member's job has left, with their hashes as its rank 0 prints them."""
+    folder = tmp_path_factory.mktemp("job")
+    (folder / "leaves.py").write_text(LEAVES)
+    job = {
+        "name": NAME, "team": TEAM, "image": "gangplank.dev/trainer:0.1.0", "script": str(folder / "leaves.py"),
+        "workers": 1, "max_retries": 0, "resources": SIZE, "output": "/data/out",
+        "volumes": [{"claim": "data", "mount": "/data", "on": "master"}],
+    }  # fmt: skip
+    job["script"] = os.path.relpath(folder / "leaves.py", ROOT)
+    (folder / "job.yml").write_text(yaml.safe_dump({"training_job": job}))
+    config = member("bob")
+    done = gangplank("submit", str(folder / "job.yml"), kubeconfig=config)
+    assert done.returncode == 0, done.stderr
+    ended = ("Completed", "Failed", "Aborted", "Terminated")
+    until(lambda: gangplank("status", NAME, "-n", TEAM, kubeconfig=config).stdout.split("\n")[0].endswith(ended),
+          "the job has ended", 240)
+    assert "Completed" in gangplank("status", NAME, "-n", TEAM, kubeconfig=config).stdout
+    log = gangplank("logs", NAME, "-n", TEAM, "--rank", "0", kubeconfig=config).stdout
+    return {name: sha256 for sha256, name in re.findall(r"leaves (\w{64}) (.*)", log)}
+
+
+def contents(folder: Path) -> dict[str, str]:
+    """The files of a folder with their hashes."""
+    return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
+            for path in folder.rglob("*") if path.is_file()}
+
+
+def readers(kube: Kube) -> dict[str, str]:
+    """The pods that read for this command, with their phases."""
+    pods = kube.call("GET", PODS)["items"]
+    return {pod["metadata"]["name"]: pod["status"]["phase"] for pod in pods if "-fetch-" in pod["metadata"]["name"]}
+
+
+def test_a_member_fetches_every_file_as_it_is_and_evidence(
+        kube: Kube, member: Callable[[str], str], hashes: dict[str, str], tmp_path: Path) -> None:
+    assert set(hashes) == {"weights.bin", "a/b/$(HOME) $$.txt", "empty"}
+    here, words = tmp_path / "here", ("fetch", NAME, "-n", TEAM, "-o", str(tmp_path / "here"))
+    done = gangplank(*words, kubeconfig=member("bob"))
+    assert done.returncode == 0, done.stderr
+    assert {**contents(here), "evidence.jsonl": ""} == {**hashes, "evidence.jsonl": ""}
+    assert "left out, links to files of the output: latest" in done.stderr
+    assert "leaves: fetches: " in done.stderr, "it says how far it is"
+    assert not (here / "latest").exists()
+    until(lambda: readers(kube) == {}, "its pods are removed")
+    done = gangplank(*words, kubeconfig=member("bob"))
+    assert (done.returncode, "0 of them fetched now" in done.stdout) == (0, True), "what is there is not sent again"
+    (path,) = (name for name in hashes if name.startswith("a/"))
+    for select in ("a/b", path, "latest"):
+        place = tmp_path / f"part-{len(select)}"
+        done = gangplank("fetch", NAME, select, "-n", TEAM, "-o", str(place), kubeconfig=member("bob"))
+        assert (done.returncode, contents(place)) == (0, {path: hashes[path]}), done.stderr
+
+
+def test_a_fetch_that_is_killed_continues_and_its_pod_goes(
+        kube: Kube, member: Callable[[str], str], hashes: dict[str, str], tmp_path: Path) -> None:
+    here, parts = tmp_path / "here", tmp_path / "here/.gangplank-fetch"
+    command = [str(ROOT / ".venv/bin/gangplank"), "fetch", NAME, "-n", TEAM, "--kubeconfig", member("bob")]
+
+    def kill(number: signal.Signals, size: int) -> int:
+        process = subprocess.Popen([*command, "-o", str(here)], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        end = time.monotonic() + 120
+        while process.poll() is None and sum(path.stat().st_size for path in parts.glob("*")) < size:
+            assert time.monotonic() < end
+            time.sleep(0.02)
+        process.send_signal(number)
+        process.communicate(timeout=60)
+        assert process.returncode != 0, "it was killed before its end"
+        return sum(path.stat().st_size for path in parts.glob("*"))
+
+    first = kill(signal.SIGKILL, 6 * 2**20)
+    assert first < 40 * 2**20
+    assert "weights.bin" not in contents(here), "a part is not taken for the file"
+    until(lambda: set(readers(kube).values()) <= {"Succeeded"}, "the pod ends without its command")
+    second = kill(signal.SIGTERM, first + 6 * 2**20)
+    assert second > first
+    until(lambda: readers(kube) == {}, "SIGTERM removes the command's pod, and its start removed the one before")
+    assert gangplank(*command[1:], "-o", str(here), kubeconfig=member("bob")).returncode == 0
+    assert {name: contents(here)[name] for name in hashes} == hashes
+    assert not parts.exists()
+
+
+def test_what_cannot_be_fetched_is_said_in_one_message(
+        kube: Kube, member: Callable[[str], str], hashes: dict[str, str], tmp_path: Path) -> None:
+    def refused(*words: str, user: str = "bob") -> tuple[int, str]:
+        done = gangplank("fetch", *words, "-n", TEAM, "-o", str(tmp_path / "here"), kubeconfig=member(user))
+        return done.returncode, done.stderr.splitlines()[-1]
+
+    assert hashes
+    code, message = refused("nobody")
+    assert (code, "job nobody: got nothing in namespace fetch, expected a job of this name" in message) == (4, True)
+    code, message = refused(NAME, "b")
+    assert (code, "got no b, expected a file or a folder of the output" in message) == (1, True)
+    code, message = refused(NAME, "../..")
+    assert (code, "leads out of the output" in message) == (1, True)
+    code, message = refused(NAME, user="eve")
+    assert (code, 'cannot create resource "pods"' in message) == (4, True), "a viewer starts no pods"
+    kube.call("DELETE", f"/api/v1/namespaces/{TEAM}/persistentvolumeclaims/data")
+    gone = f"/api/v1/namespaces/{TEAM}/persistentvolumeclaims/data"
+    for pod in kube.call("GET", PODS)["items"]:
+        kube.delete({"apiVersion": "v1", "kind": "Pod", "metadata": pod["metadata"]})
+    until(lambda: kube.get(gone) is None, "the claim is gone")
+    code, message = refused(NAME)
+    assert (code, "claim fetch/data: got nothing, expected the claim of this job's output" in message) == (4, True)
+    assert contents(tmp_path / "here") == {}

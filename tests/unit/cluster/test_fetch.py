@@ -1,0 +1,314 @@
+"""fetch: the program that runs in the pod is started here for real; the pods themselves are tests/cluster's."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import os
+import random
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from gangplank.backends import BACKENDS
+from gangplank.backends.pod_template import LOST_NODE
+from gangplank.cluster import fetch, in_pod, landing, reader
+from gangplank.cluster.landing import PARTS, File, Landing
+from gangplank.errors import GangplankError, KubeError, Unreadable
+from gangplank.jobs.parse import parse_job
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+Json = dict[str, Any]
+VOLUMES = [{"claim": "data", "mount": "/data", "on": "master"}]
+ODD = "a $(HOME) $$ \n ü.bin"
+
+
+def job(folder: str = "/data/out", **more: Any) -> Json:
+    """A job whose output is a folder of a claim."""
+    fields = {"name": "digits", "image": "img", "script": "/a.py", "output": folder, "volumes": VOLUMES, **more}
+    return BACKENDS["volcano"].manifests(parse_job(fields))[-1]
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    """A job's output."""
+    folder = tmp_path / "out"
+    (folder / "checkpoints/step-1").mkdir(parents=True)
+    (folder / "model.bin").write_bytes(random.Random(1).randbytes(3 * 10**5))
+    (folder / "checkpoints/step-1/state.json").write_text("{}")
+    (folder / "checkpoints/step-1/same.json").write_text("{}")
+    (folder / "empty").write_text("")
+    (folder / ODD).write_text("odd")
+    return folder
+
+
+class Pods:
+    """Runs each container's program as a process here, with the claim's folder where it really is."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.commands, self.fails_at = folder, list[list[str]](), -1
+
+    def outputs(self, _kube: object, _job: Json, commands: Sequence[Sequence[str]]) -> Iterator[tuple[list[Json], str]]:
+        for command in commands:
+            *_, text, what, place, argument = (word.replace("$$", "$") for word in command)
+            assert place == "/data/out"
+            self.commands.append([what, argument])
+            if len(self.commands) == self.fails_at:
+                raise fetch.IncompleteError("the pod is gone")
+            line = [sys.executable, "-ISc", text, what, str(self.folder), argument]
+            done = subprocess.run(line, capture_output=True, text=True, check=False, timeout=60)
+            lines = list(map(json.loads, done.stdout.splitlines()))
+            if "got" in lines[-1]:
+                raise GangplankError(f"{lines[-1]['got']}, {lines[-1]['expected']}")
+            yield lines, "pod"
+
+
+@pytest.fixture
+def pods(source: Path, monkeypatch: pytest.MonkeyPatch) -> Pods:
+    """The pods of the module's functions."""
+    pods = Pods(source)
+    monkeypatch.setattr(fetch, "outputs", pods.outputs)
+    monkeypatch.setattr(fetch, "check", lambda *_: None)
+    monkeypatch.setattr(fetch, "remove_ended", lambda *_: None)
+    monkeypatch.setattr(fetch, "PIECE", 10**5)
+    return pods
+
+
+def fetched(folder: Path, below: str = "") -> fetch.Fetched:
+    """Fetch into a folder."""
+    with Landing(folder) as target:
+        return fetch.fetch(None, job(), below, target, lambda *_: None)  # type: ignore[arg-type]
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """The files of a folder."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_every_file_arrives_as_it_is_and_what_is_there_is_not_sent_again(
+        source: Path, pods: Pods, tmp_path: Path) -> None:
+    result = fetched(tmp_path / "here")
+    assert contents(tmp_path / "here") == contents(source)
+    assert len(result.new) == len(result.files) == 5
+    assert [what for what, _ in pods.commands] == ["list", *["send"] * 4], "pieces are bounded"
+    (tmp_path / "here/empty").write_text("edited here")
+    assert [file.name for file in fetched(tmp_path / "here").new] == ["empty"]
+    assert contents(tmp_path / "here") == contents(source)
+
+
+@pytest.mark.parametrize(("path", "names"), [
+    ("model.bin", ["model.bin"]), ("checkpoints", ["checkpoints/step-1/same.json", "checkpoints/step-1/state.json"])])
+def test_a_path_selects_a_file_or_a_folder(pods: Pods, tmp_path: Path, path: str, names: list[str]) -> None:
+    assert sorted(file.name for file in fetched(tmp_path / "here", path).files) == names
+    assert sorted(contents(tmp_path / "here")) == names
+    assert pods.commands
+
+
+@pytest.mark.parametrize("path", ["..", "../secret", "/etc/passwd", "out-link/passwd"])
+def test_a_path_out_of_the_output_is_refused(source: Path, pods: Pods, tmp_path: Path, path: str) -> None:
+    (source / "out-link").symlink_to("/etc")
+    with pytest.raises(GangplankError, match="leads out of the output"):
+        fetched(tmp_path / "here", path)
+    assert (contents(tmp_path / "here"), len(pods.commands)) == ({}, 1)
+
+
+def test_a_fetch_that_was_interrupted_continues(source: Path, pods: Pods, tmp_path: Path) -> None:
+    def killed(_phase: str, done: int, _total: int) -> None:
+        if done == 2 * 10**5:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt), Landing(tmp_path / "here") as target:
+        fetch.fetch(None, job(), "model.bin", target, killed)  # type: ignore[arg-type]
+    assert not (tmp_path / "here/model.bin").exists(), "a part is not taken for the file"
+    pods.commands.clear()
+    fetched(tmp_path / "here", "model.bin")
+    assert [json.loads(text) for what, text in pods.commands if what == "send"] == [[["model.bin", 2 * 10**5, 10**5]]]
+    assert contents(tmp_path / "here") == {"model.bin": (source / "model.bin").read_bytes()}
+
+
+def test_a_lost_pod_is_replaced_and_one_that_is_lost_each_time_is_not(pods: Pods, tmp_path: Path) -> None:
+    pods.fails_at = 3
+    assert len(fetched(tmp_path / "here").new) == 5
+
+    def lost(*_: object) -> Iterator[tuple[list[Json], str]]:
+        pods.commands.append([])
+        raise fetch.IncompleteError("the pod is gone")
+        yield
+
+    listing = fetch.read_list(None, job(), "model.bin")  # type: ignore[arg-type]
+    with pytest.MonkeyPatch.context() as patch, Landing(tmp_path / "there") as target:
+        patch.setattr(fetch, "read_list", lambda *_: listing)
+        patch.setattr(fetch, "outputs", lost)
+        pods.commands.clear()
+        with pytest.raises(fetch.IncompleteError):
+            fetch.fetch(None, job(), "", target, lambda *_: None)  # type: ignore[arg-type]
+    assert len(pods.commands) == fetch.TRIES
+
+
+def test_a_file_that_changes_while_it_is_read_is_not_kept(
+        pods: Pods, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def old(*arguments: Any) -> fetch.Fetched:
+        listing = read_list(*arguments)
+        listing.files = [dataclasses.replace(file, sha256=64 * "0") if file.name == "model.bin" else file
+                         for file in listing.files]
+        return listing
+
+    read_list = fetch.read_list
+    monkeypatch.setattr(fetch, "read_list", old)
+    result = fetched(tmp_path / "here")
+    assert "changed while it was read" in result.left["model.bin"]
+    assert "model.bin" not in contents(tmp_path / "here")
+    assert len(result.new) == 4
+    assert pods.commands
+    assert not (tmp_path / "here" / PARTS).exists()
+
+
+def test_links_are_neither_followed_nor_made(source: Path, pods: Pods, tmp_path: Path) -> None:
+    (source / "latest").symlink_to("checkpoints/step-1")
+    (source / "passwd").symlink_to("/etc/passwd")
+    (source / "etc").symlink_to("/etc")
+    (source / "nothing").symlink_to("nowhere")
+    os.mkfifo(source / "pipe")
+    result = fetched(tmp_path / "here")
+    assert result.links == ["latest"]
+    assert result.left == {
+        "passwd": "link out of it", "etc": "link out of it", "nothing": "link to nothing", "pipe": "not a file"}
+    assert len(contents(tmp_path / "here")) == 5
+    assert pods.commands
+
+
+@pytest.mark.parametrize("name", ["../a", "/a", "a/../../b", "a//b", "", ".", f"{PARTS}/a", "a\0b", "a" * 256])
+def test_a_name_that_is_not_safe_here_is_not_written(
+        pods: Pods, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    line = {"file": name, "size": 1, "sha256": hashlib.sha256(b"x").hexdigest()}
+    monkeypatch.setattr(fetch, "outputs", lambda *_: iter([([line, {"end": 1}], "pod")]))
+    result = fetched(tmp_path / "here")
+    assert (result.files, list(result.left)) == ([], [name])
+    assert landing.problem(name)
+    assert [*tmp_path.rglob("*")] == [tmp_path / "here", tmp_path / "out", *(tmp_path / "out").rglob("*")]
+    assert not pods.commands
+
+
+def test_a_link_in_the_target_is_replaced_or_refused_but_not_followed(pods: Pods, tmp_path: Path) -> None:
+    outside, here = tmp_path / "outside", tmp_path / "here"
+    outside.mkdir()
+    here.mkdir()
+    (outside / "model.bin").write_text("precious")
+    (here / "model.bin").symlink_to(outside / "model.bin")
+    fetched(here, "model.bin")
+    assert (outside / "model.bin").read_text() == "precious"
+    assert not (here / "model.bin").is_symlink()
+    (here / "checkpoints").symlink_to(outside)
+    with pytest.raises(Unreadable, match=r"here/checkpoints/step-1/same\.json: got .*, expected a place that"):
+        fetched(here, "checkpoints")
+    assert [*outside.rglob("*")] == [outside / "model.bin"]
+    assert pods.commands
+
+
+def test_one_command_at_a_time_writes_to_a_folder(tmp_path: Path) -> None:
+    with Landing(tmp_path / "a"), pytest.raises(GangplankError, match="got another `gangplank fetch`"), \
+            Landing(tmp_path / "a"):
+        pass
+    with Landing(tmp_path / "a"):
+        pass
+    assert [*tmp_path.rglob("*")] == [tmp_path / "a"]
+
+
+def test_what_does_not_fit_is_refused_before_a_byte_is_sent(
+        pods: Pods, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Landing, "free", lambda _: 10)
+    with pytest.raises(GangplankError, match="got 10 bytes of free space, expected 300007 bytes for the files"):
+        fetched(tmp_path / "here")
+    assert [what for what, _ in pods.commands] == ["list"]
+
+
+@pytest.mark.parametrize("line", [
+    {"file": "a", "size": "1", "sha256": 64 * "0"}, {"file": "a", "size": -1, "sha256": 64 * "0"},
+    {"file": "a", "size": 1, "sha256": "../b"}, {"file": 7, "size": 1, "sha256": 64 * "0"}, {"left": 1}, {"x": {}}])
+def test_a_line_that_the_program_does_not_print_is_no_file(
+        monkeypatch: pytest.MonkeyPatch, line: Json) -> None:
+    lines = [line, {"end": 1 if "file" in line else 0}]
+    monkeypatch.setattr(fetch, "outputs", lambda *_: iter([(lines, "pod")]))
+    result = fetch.read_list(None, job(), "")  # type: ignore[arg-type]
+    assert (result.files, result.left) == ([], {})
+
+
+def test_a_list_that_is_cut_is_no_list(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetch, "outputs", lambda *_: iter([([{"end": 1}], "pod")]))
+    with pytest.raises(fetch.IncompleteError):
+        fetch.read_list(None, job(), "")  # type: ignore[arg-type]
+
+
+def test_a_list_too_long_for_a_log_is_refused(
+        source: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(in_pod, "MOST", 300)
+    assert in_pod.main("list", str(source), "") == 1
+    assert json.loads(capsys.readouterr().out.splitlines()[-1])["got"].startswith("more than ")
+
+
+def test_many_small_files_travel_in_bounded_commands() -> None:
+    files = [(File(f"{number:050}", 1, ""), 0) for number in range(2000)]
+    batch = fetch.pieces(files)
+    assert sum(map(len, batch)) == 2000
+    assert max(len(json.dumps([[file.name, 0, 1] for file, _, _ in piece])) for piece in batch) <= fetch.COMMAND
+
+
+@pytest.mark.parametrize(("change", "place"), [
+    ({}, "claim data, /data/out"), ({"output": "/data"}, "claim data, /data"),
+    ({"output": ""}, None), ({"volumes": []}, None), ({"output": "s3://runs/a", "volumes": []}, "s3://runs/a")])
+def test_where_the_output_is(change: Json, place: str | None) -> None:
+    output = reader.output_of(job(**change))
+    assert (str(output) if output else None) == place
+
+
+def test_the_nearest_of_two_mounts_has_the_output() -> None:
+    volumes = [{**VOLUMES[0], "claim": "all"}, {**VOLUMES[0], "claim": "out", "mount": "/data/out"}]
+    output = reader.output_of(job("/data/out/a", volumes=volumes))
+    assert output
+    assert output.claim == "out"
+
+
+def test_the_pod_of_a_team_s_job_reads_only_and_ends_by_itself() -> None:
+    manifest = job(team="vision", secrets=["keys"])
+    pod = reader.reader(manifest, "fetch", "-abcdef", [["a"], ["b"], ["c"]])
+    assert pod
+    spec = pod["spec"]
+    assert [item["command"] for item in [*spec["initContainers"], *spec["containers"]]] == [["a"], ["b"], ["c"]]
+    for container in [*spec["initContainers"], *spec["containers"]]:
+        assert [mount["readOnly"] for mount in container["volumeMounts"]] == [True]
+        assert "envFrom" not in container, "it needs no secret to read a claim"
+        assert container["resources"]["limits"] == reader.READER_LIMITS
+    assert spec["activeDeadlineSeconds"] == reader.DEADLINE_S
+    assert spec["schedulerName"] == "volcano"
+    assert spec["tolerations"] == [*LOST_NODE]
+    assert "ownerReferences" not in pod["metadata"], "the teams' admission refuses a member's"
+    assert pod["metadata"]["labels"] == {"app.kubernetes.io/managed-by": "gangplank"}
+
+
+def test_the_pod_that_reads_a_bucket_gets_what_reaches_it_and_nothing_else() -> None:
+    env = {"AWS_ENDPOINT_URL": "http://s3", "MY_TOKEN": "x"}
+    pod = reader.reader(job("s3://runs/a", volumes=[], secrets=["keys"], env=env), "fetch", "", [["a"]])
+    assert pod
+    (container,) = pod["spec"]["containers"]
+    assert [item["name"] for item in container["env"]] == ["NVIDIA_VISIBLE_DEVICES", "AWS_ENDPOINT_URL"]
+    assert container["envFrom"] == [{"secretRef": {"name": "keys"}}]
+    assert "volumes" not in pod["spec"]
+
+
+@pytest.mark.parametrize(("claim", "error", "message"), [
+    ("", GangplankError, "job digits: got no output that outlives its pods, expected an `output` on a volume claim"),
+    ("/data/out", KubeError, "claim default/data: got nothing, expected the claim of this job's output")])
+def test_a_job_without_an_output_or_whose_claim_is_gone_is_refused(
+        claim: str, error: type[GangplankError], message: str) -> None:
+    class Empty:
+        def get(self, _: str) -> None:
+            return None
+
+    with pytest.raises(error, match=message):
+        fetch.check(Empty(), job(claim))  # type: ignore[arg-type]
