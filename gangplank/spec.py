@@ -42,11 +42,12 @@ class Volume:
 
 @dataclass(frozen=True)
 class Script:
-    """A Python file that a job starts: one of the image, or one that travels in a ConfigMap."""
+    """A Python file that a job starts: one of the image, or one that travels in a ConfigMap, alone or with a folder."""
 
     path: str  # where it is in the container
     text: str | None = None  # its content when it travels
     origin: str = ""  # the file it was read from
+    folder: Mapping[str, str] = field(default_factory=dict)  # the files that travel with it, itself among them, by name
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,7 @@ class JobSpec:
     backend: str = field(kw_only=True)
     image_pull_policy: str = "IfNotPresent"
     script: Script | None = None
+    code: str = ""  # the folder that travels with the script
     command: tuple[str, ...] = ()
     args: tuple[str, ...] = ()
     observe: bool = True  # evidence of a script that writes none itself

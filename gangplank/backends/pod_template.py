@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
+import json
 import math
 import re
 from collections.abc import Mapping
@@ -20,6 +22,7 @@ TEAM_LABEL = "gangplank.dev/team"
 MANAGED_BY = {"app.kubernetes.io/managed-by": "gangplank"}
 SCRIPT_FOLDER = "/opt/gangplank/script"  # where a carried script is mounted
 SCRIPT_VOLUME = "script"  # the volume it is mounted from
+KEY_LENGTH = 100  # characters of a file's name in its ConfigMap's key
 DIGEST_LENGTH = 10  # hexadecimal digits of a script's digest in the name of its ConfigMap
 USER_ID = 1000  # the image needs no such user: nothing looks it up
 GPU_TOLERATION: Json = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
@@ -91,6 +94,8 @@ def env(spec: JobSpec, role: str) -> list[Json]:
     if not spec.observe:
         ours.append({"name": "GANGPLANK_OBSERVE", "value": "0"})  # trainer/image/gangplank_observe.py reads it
     defaults = {"PYTHONUNBUFFERED": "1", "OMP_NUM_THREADS": str(threads(spec, role))}
+    if spec.code:
+        defaults["PYTHONPATH"] = SCRIPT_FOLDER  # its packages, wherever in it the script is
     if wired.unbuffered:
         del defaults["PYTHONUNBUFFERED"]  # the controller sets it, to the same value
     if spec.elastic:  # a node that joins later would wait for the address of a store that was made known before it came
@@ -135,7 +140,11 @@ def mounts(spec: JobSpec, role: str) -> tuple[list[Json], list[Json]]:
             if volume.read_only:
                 where[-1]["readOnly"] = True
     if spec.script and spec.script.text is not None:
-        volumes.append({"name": SCRIPT_VOLUME, "configMap": {"name": script_name(spec, spec.script)}})
+        source = {"name": script_name(spec, spec.script)}
+        if spec.script.folder:
+            keys = folder_keys(spec.script)
+            source["items"] = [{"key": key, "path": name} for name, key in keys.items()]
+        volumes.append({"name": SCRIPT_VOLUME, "configMap": source})
         where.append({"name": SCRIPT_VOLUME, "mountPath": SCRIPT_FOLDER, "readOnly": True})
     if spec.shm_size:
         volumes.append({"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": spec.shm_size}})
@@ -216,7 +225,9 @@ def script_name(spec: JobSpec, script: Script) -> str:
     >>> script_name(JobSpec("digits", "img", backend="volcano"), Script("/opt/gangplank/script/a.py", "pass"))
     'digits-script-3b2e6bf120'
     """
-    identity = "\n".join([spec.backend, file_of(script), script.text or ""])
+    content = json.dumps(sorted(script.folder.items())) if script.folder else script.text or ""
+    started = script.path.removeprefix(f"{SCRIPT_FOLDER}/") if script.folder else file_of(script)
+    identity = f"{spec.backend}\n{started}\n{content}"
     digest = hashlib.sha256(identity.encode("utf-8", "surrogateescape")).hexdigest()
     return f"{spec.name}-script-{digest[:DIGEST_LENGTH]}"
 
@@ -242,5 +253,35 @@ def script_map(spec: JobSpec) -> list[Json]:
     if not spec.script or spec.script.text is None:
         return []
     meta = metadata(spec, script_name(spec, spec.script))
-    data = {file_of(spec.script): spec.script.text}
-    return [{"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "immutable": True, "data": data}]
+    base: Json = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "immutable": True}
+    if not spec.script.folder:
+        return [{**base, "data": {file_of(spec.script): spec.script.text}}]
+    keys = folder_keys(spec.script)
+    data, binary = {}, {}
+    for name, text in spec.script.folder.items():
+        octets = text.encode("utf-8", "surrogateescape")
+        if is_text(octets):
+            data[keys[name]] = text
+        else:
+            binary[keys[name]] = base64.b64encode(octets).decode()
+    return [{**base, **({"data": data} if data else {}), **({"binaryData": binary} if binary else {})}]
+
+
+def is_text(octets: bytes) -> bool:
+    """Whether these bytes are text that YAML and JSON carry as it is."""
+    try:
+        return "\x00" not in octets.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+
+
+def folder_keys(script: Script) -> dict[str, str]:
+    """The key of each file of a folder in its ConfigMap: a key has no slash.
+
+    >>> from gangplank.spec import Script
+    >>> folder_keys(Script("/opt/gangplank/script/a.py", "", folder={"a.py": "", "lib/ü.py": ""}))
+    {'a.py': '0-a.py', 'lib/ü.py': '1-_.py'}
+    """
+    bases = (name.rsplit("/", 1)[-1][-KEY_LENGTH:] for name in script.folder)
+    safe = (re.sub(r"[^-\w.]", "_", base, flags=re.ASCII) for base in bases)
+    return {name: f"{number}-{base}" for number, (name, base) in enumerate(zip(script.folder, safe, strict=True))}

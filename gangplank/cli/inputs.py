@@ -37,6 +37,9 @@ def read_scripts(job: object, root: Path | None = None) -> dict[str, str]:
     """The text of the script that a job names by a relative path, looked up in the current folder, then in `root`."""
     inner = job.get("training_job", job) if isinstance(job, Mapping) else None
     path = inner.get("script") if isinstance(inner, Mapping) else None
+    code = inner.get("code") if isinstance(inner, Mapping) else None
+    if isinstance(code, str) and code and "\x00" not in code and not code.startswith("/"):
+        return next((files for folder in (Path(), root) if folder and (files := read_folder(folder, code))), {})
     if not isinstance(path, str) or not path or path.startswith("/") or "\x00" in path:
         return {}
     for folder in (Path(), root):
@@ -47,6 +50,36 @@ def read_scripts(job: object, root: Path | None = None) -> dict[str, str]:
         except (OSError, UnicodeDecodeError):
             continue
     return {}
+
+
+def read_folder(start: Path, code: str) -> dict[str, str]:
+    """The files of a folder that travels with its script, no more than it may have, as text with surrogate escapes.
+
+    Left out is what an interpreter or a tool makes: __pycache__ and names with a leading dot.
+    """
+    from gangplank.errors import Problem, Unreadable
+    from gangplank.jobs.parse import FILES_LIMIT, SCRIPT_LIMIT
+
+    top, files, size = start / code, dict[str, str](), 0
+    for place in sorted(top.rglob("*")):
+        parts = place.relative_to(top).parts
+        if any(part.startswith(".") or part == "__pycache__" for part in parts):
+            continue
+        if place.is_symlink():
+            fix = "replace it by what it leads to, or leave it out"
+            raise Unreadable(str(Problem(str(place), "a link", "files and folders alone in `code`", fix)))
+        if not place.is_file():
+            continue
+        try:
+            octets = place.read_bytes() if place.stat().st_size <= SCRIPT_LIMIT else bytes(SCRIPT_LIMIT + 1)
+        except OSError as error:
+            expected, fix = "a file that can be read", "change its mode, or move it elsewhere"
+            raise Unreadable(str(Problem(str(place), error.strerror or str(error), expected, fix))) from None
+        files["/".join((code.rstrip("/"), *parts))] = octets.decode("utf-8", "surrogateescape")
+        size += len(octets)
+        if size > SCRIPT_LIMIT or len(files) > FILES_LIMIT:
+            break
+    return files
 
 
 def gather(

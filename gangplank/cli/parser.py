@@ -114,6 +114,8 @@ def add_run(commands: Any) -> None:
         "  gangplank run train.py --save job.yml       keeps the description for gangplank submit\n\n",
     )
     run.add_argument("script", metavar="SCRIPT", help="a Python file, of at most 1 MiB")
+    code = "a folder that the script is in and that travels with it, of at most 1 MiB"
+    run.add_argument("--code", metavar="FOLDER", help=code)
     add_backend(run)
     run.add_argument("--workers", metavar="N", type=whole_number, help="pods beside the master; default: 2")
     run.add_argument("--processes-per-node", metavar="N", type=whole_number, help="ranks in each pod; default: 1")

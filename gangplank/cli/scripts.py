@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from gangplank.backends import BACKENDS, DEFAULT
 from gangplank.cli import terminal
+from gangplank.cli.inputs import read_scripts
 from gangplank.cli.jobs import prefix
 from gangplank.cluster import submit as submission
 from gangplank.cluster.client import Kube
@@ -72,12 +73,19 @@ def description(args: argparse.Namespace) -> dict[str, Any]:
     if args.max_retries is None and "max_retries" not in BACKENDS[args.backend or DEFAULT].refuses:
         chosen["max_retries"] = 0
     job = {"name": name, "image": args.image, "script": os.path.relpath(args.script)}
+    if args.code:
+        if not Path(args.script).resolve().is_relative_to(Path(args.code).resolve()):
+            problem = Problem(args.script, f"a file outside {args.code}", "one in it", "name another --code")
+            raise Unreadable(str(problem))
+        job |= {"code": os.path.relpath(args.code), "script": os.path.relpath(args.script, args.code)}
     job |= {field: value for field, value in chosen.items() if value is not None}
     return {"training_job": {**job, **({"args": args.arguments} if args.arguments else {})}}
 
 
 def parse(script: str, job: dict[str, Any]) -> JobSpec:
     """The job, checked as a job file is."""
+    if "code" in job["training_job"]:
+        return parse_job(job, script, read_scripts(job))
     return parse_job(job, script, {job["training_job"]["script"]: files.read(script)})
 
 

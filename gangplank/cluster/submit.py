@@ -45,7 +45,7 @@ def plan(kube: Kube, manifests: Sequence[Json], volumes: Sequence[Mapping[str, A
     live = live_object(kube, job)
     before = [live_object(kube, item) for item in beside]
     # A script's ConfigMap is named after its content and immutable: one with other content was edited by hand.
-    altered = [old for item, old in zip(beside, before, strict=True) if old and item.get("data") != old.get("data")]
+    altered = [old for item, old in zip(beside, before, strict=True) if old and contents(item) != contents(old)]
     by_hand = (f"{title(old)}: the script in it was changed by hand" for old in altered)
     differs = (*differences_in_words(job, live), *by_hand) if live else ()
     if differs and not replace:
@@ -58,6 +58,11 @@ def plan(kube: Kube, manifests: Sequence[Json], volumes: Sequence[Mapping[str, A
         submit.append(job)
     remove = [*([again, *scripts_of(again, except_for=beside)] if again else []), *altered]
     return Plan(remove=tuple(remove), write=tuple(submit), differences=differs)
+
+
+def contents(item: Json) -> tuple[Any, Any]:
+    """What a ConfigMap carries."""
+    return item.get("data"), item.get("binaryData")
 
 
 def unfit(kube: Kube, job: Json, volumes: Sequence[Mapping[str, Any]] = ()) -> list[Problem]:

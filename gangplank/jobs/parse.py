@@ -15,6 +15,9 @@ from gangplank.spec import Amount, Elastic, JobSpec, Resources, Script, Volume
 
 SCRIPT_LIMIT = 2**20 - 4096  # bytes: etcd and the API server take 1 MiB for a ConfigMap, name and labels included
 
+FILES_LIMIT = 500  # each is named in every pod template too
+CODE = re.compile(r"(?!/)(?!(.*/)?\.\.(/|$)).+")  # a relative path that does not leave its folder
+
 # name: (kind, least, most); what the trainer's flags of the same name mean
 HYPERPARAMETERS: dict[str, tuple[type, float, float]] = {
     "epochs": (int, 1, 10**6),
@@ -90,6 +93,7 @@ def read_job(fields: Fields, scripts: Mapping[str, str]) -> JobSpec:
         backend=(backend := fields.choice("backend", DEFAULT, tuple(BACKENDS))),
         image_pull_policy=fields.choice("image_pull_policy", "IfNotPresent", ("IfNotPresent", "Always", "Never")),
         script=read_script(fields, scripts),
+        code=str(fields.map.get("code") or ""),
         command=fields.words("command"),
         args=fields.words("args"),
         observe=fields.flag("observe", default=True),
@@ -173,6 +177,12 @@ def read_resources(fields: Fields, default: Resources) -> Resources:
 def read_script(fields: Fields, scripts: Mapping[str, str]) -> Script | None:
     """The job's script: an absolute path is in the image, a relative path is a file that travels in a ConfigMap."""
     path = fields.text("script", what="a path: absolute in the image, or relative to a file that is to be carried")
+    code = fields.text("code", what="a folder that travels with the script, e.g. ./project", ok=CODE)
+    if code and not path.endswith(".py"):
+        fields.bad("script", path or None, "a file of `code` that ends in .py", "name it by its path in that folder")
+        return None
+    if code:
+        return read_folder(fields, code, path, scripts)
     if not path:
         return None
     if not path.endswith(".py"):
@@ -195,6 +205,27 @@ def read_script(fields: Fields, scripts: Mapping[str, str]) -> Script | None:
         fields.bad("script", path, "a file name of letters, digits, - _ and . alone, as a ConfigMap's key must be")
         return None
     return Script(f"{pod_template.SCRIPT_FOLDER}/{base}", text, path)
+
+
+def read_folder(fields: Fields, code: str, path: str, scripts: Mapping[str, str]) -> Script | None:
+    """A script that travels with its folder."""
+    start = code.rstrip("/") + "/"
+    folder = {name.removeprefix(start): text for name, text in scripts.items() if name.startswith(start)}
+    path = path.removeprefix("./")
+    size = sum(len(text.encode("utf-8", "surrogateescape")) for text in folder.values())
+    if not folder:
+        fields.bad("code", code, "a folder with files that can be read", "check the path, which is as that of a script")
+    elif path not in folder:
+        fix = f"name one of its files by its path in that folder, e.g. {min(folder)}"
+        fields.bad("script", path, f"a file of {code}", fix)
+    elif size > SCRIPT_LIMIT or len(folder) > FILES_LIMIT:
+        got = f"{code} of at least {size} bytes in {len(folder)} files"
+        expected = f"at most {SCRIPT_LIMIT} bytes in {FILES_LIMIT} files, which a ConfigMap holds"
+        fix = "leave out data, keep it on a volume or in a bucket; put large packages into an image"
+        fields.bad("code", got, expected, fix)
+    else:
+        return Script(f"{pod_template.SCRIPT_FOLDER}/{path}", folder[path], start + path, dict(sorted(folder.items())))
+    return None
 
 
 def read_volumes(fields: Fields) -> tuple[Volume, ...]:

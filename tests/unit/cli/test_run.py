@@ -105,6 +105,23 @@ def test_a_script_that_failed_is_not_run_again_unless_asked(
     assert scripts.parse(script, job).max_retries == (3 if expected is None else expected)
 
 
+def test_a_folder_travels_with_its_script(
+        api: Api, script: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path,
+        capsys: pytest.CaptureFixture[str]) -> None:
+    ends(api, monkeypatch, "Completed", {})
+    (tmp_path / "helper.py").write_text("")
+    for code in (".", "../" + tmp_path.name):
+        job = f"job-{len(code)}.yml"
+        assert main(["run", script, "--code", code, "--save", job, "--kubeconfig", api.kubeconfig]) == 0
+        saved = yaml.safe_load((tmp_path / job).read_text())["training_job"]
+        assert (saved["code"], saved["script"]) == (".", script)
+    carried = next(item for item in api.objects.values() if item["kind"] == "ConfigMap")
+    assert {"0-My_Train.py", "1-helper.py"} <= set(carried["data"])
+    (tmp_path / "other").mkdir()
+    assert main(["run", script, "--code", "other", "--kubeconfig", api.kubeconfig]) == 3
+    assert "My_Train.py: got a file outside other, expected one in it. Fix: name another" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(("words", "code", "message"), [
     (["missing.py"], 3, "missing.py: got no such file, expected a script of yours. Fix: "),
     (["My_Train.py", "--output", "here"], 1, 'training_job.output: got "here"'),
