@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from gangplank.spec import Json
 
+NO_MORE = "unable to retrieve container logs for "  # what the kubelet answers once a container is removed, with 200
 COLOURS = (36, 33, 32, 35, 34, 31)  # of the ranks, in turn: cyan, yellow, green, magenta, blue, red
 
 
@@ -197,6 +198,8 @@ def all_attempts(kube: Kube, job: Json, pods: list[Json]) -> int:
             if not (run.before and error.status in GONE):
                 print(f"{start}({error})")
                 numbers.append(run.number)
+            continue
+        if run.before and len(lines) == 1 and lines[0].startswith(NO_MORE):
             continue
         numbers.append(run.number)
         for line in lines:

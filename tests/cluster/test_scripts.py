@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 import subprocess
 import threading
@@ -72,6 +73,22 @@ dist.barrier()
 print("the second attempt trains", flush=True)
 while not Path("/dev/shm/go").exists():
     time.sleep(0.2)
+"""
+IMPORTS = """
+import hashlib
+from pathlib import Path
+
+import torch.distributed as dist
+
+import lib
+from lib.answer import ANSWER
+
+dist.init_process_group("gloo")
+folder = Path(lib.__file__).parent
+words = (folder / "deep/ü b.txt").read_text()
+digest = hashlib.sha256((folder / "table.bin").read_bytes()).hexdigest()
+print(f"{ANSWER} {words} {digest} of {dist.get_world_size()}", flush=True)
+dist.barrier()
 """
 
 
@@ -168,6 +185,7 @@ def test_previous_logs_show_the_attempt_that_crashed(lab: Lab, namespace: str, t
 
     def logs(*words: str) -> tuple[list[str], str]:
         _, out, err = end(start(tmp_path, namespace, "logs", name, *words))
+        err += out
         return [line for line in out.splitlines() if "the first attempt" in line or "the second attempt" in line], err
 
     lab.wait("both ranks train", lambda: len(logs()[0]) == 2, 240)
@@ -180,3 +198,22 @@ def test_previous_logs_show_the_attempt_that_crashed(lab: Lab, namespace: str, t
     for pod in lab.get("pods", "-n", NAMESPACE, "-l", f"{JOB_LABEL}={name}"):
         lab.kubectl("exec", "-n", NAMESPACE, pod["metadata"]["name"], "--", "touch", "/dev/shm/go")
     assert end(start(tmp_path, namespace, "delete", "job.yml"))[0] == 0
+
+
+@pytest.mark.parametrize("backend", ["volcano", "indexed"])
+def test_a_folder_of_code_lies_in_the_pods_as_it_lay_here(namespace: str, tmp_path: Path, backend: str) -> None:
+    (tmp_path / "project/tools").mkdir(parents=True)
+    (tmp_path / "project/lib/deep").mkdir(parents=True)
+    (tmp_path / "project/tools/train.py").write_text(IMPORTS)
+    (tmp_path / "project/lib/__init__.py").write_text("")
+    (tmp_path / "project/lib/deep/ü b.txt").write_text("words")
+    (tmp_path / "project/lib/table.bin").write_bytes(bytes(range(256)))
+    (tmp_path / "project/lib/answer.py").write_text("ANSWER = 42\n")
+    name = f"folder-{uuid.uuid4().hex[:6]}"
+    words = ("project/tools/train.py", "--code", "project", "--workers", "1", "--backend", backend, "--name", name)
+    code, out, err = end(start(tmp_path, namespace, "run", words[0], *words[1:]))
+    assert code == 0, err
+    digest = hashlib.sha256(bytes(range(256))).hexdigest()
+    for rank in (0, 1):
+        assert f"[rank {rank}] 42 words {digest} of 2" in out
+    assert end(start(tmp_path, namespace, "delete", name))[0] == 0

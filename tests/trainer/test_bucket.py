@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import json
 import os
 import signal
 import struct
@@ -9,10 +12,11 @@ import subprocess
 import urllib.error
 import urllib.request
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from gangplank.cluster import in_pod
 from lab.build.parts import build
 from tests.trainer.harness import free_port, wait_for
 
@@ -86,6 +90,32 @@ def test_a_run_leaves_in_the_bucket_what_it_leaves_in_a_folder(root: Root, store
     assert names(bucket) == names(root.host(folder))
     assert (bucket / "model.safetensors").read_bytes() == (root.host(folder) / "model.safetensors").read_bytes()
     assert any(name.startswith("checkpoints/step-") for name in names(bucket))
+
+
+def test_the_program_of_gangplank_fetch_lists_and_sends_what_is_in_a_bucket(root: Root, store: Store) -> None:
+    place = store.folder / "runs/fetched"
+    (place / "a").mkdir(parents=True)
+    (place / "a/model.bin").write_bytes(bytes(range(256)) * 1000)
+    (place / "empty").touch()
+    source = Path(in_pod.__file__).read_text()
+
+    def run(what: str, address: str, argument: str) -> list[dict[str, Any]]:
+        line = root.command(["python3", "-c", source, what, address, argument], store.env)
+        done = subprocess.run(line, capture_output=True, text=True, check=False, timeout=60)
+        assert SECRET not in done.stdout + done.stderr
+        return [json.loads(line) for line in done.stdout.splitlines()]
+
+    *files, last = run("list", "s3://runs/fetched", "")
+    assert last == {"end": 2}
+    assert {line["file"]: line["sha256"] for line in files} == {
+        name: hashlib.sha256((place / name).read_bytes()).hexdigest() for name in ("a/model.bin", "empty")}
+    assert [line.get("file") for line in run("list", "s3://runs/fetched", "a")] == ["a/model.bin", None]
+    *parts, last = run("send", "s3://runs/fetched", json.dumps([["a/model.bin", 100_000, 60_000]]))
+    data = b"".join(base64.b64decode(line["data"]) for line in parts)
+    assert data == (place / "a/model.bin").read_bytes()[100_000:160_000]
+    assert last == {"end": hashlib.sha256(data).hexdigest()}
+    assert run("list", "s3://runs/fetched", "missing")[-1]["got"] == "no object below runs/fetched/missing"
+    assert "The specified bucket does not exist" in run("list", "s3://none/a", "")[-1]["got"]
 
 
 def test_no_rank_prints_the_secret_or_has_it_in_its_arguments(root: Root, store: Store) -> None:

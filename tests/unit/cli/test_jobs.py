@@ -212,10 +212,13 @@ def test_logs_of_crashed_attempts_have_their_rank_and_attempt(
         "[rank 2, attempt 6] worker-1 now",
     ])  # fmt: skip
     assert err == "removed by the cluster, with their pods or containers: rank 2: attempts 1, 2, 3, 4\n"
-    del api.logs[f"{PODS}/digits-worker-0/log?previous"]
-    code, out, err = run(capsys, "logs", "digits", "--previous", "--rank", "1")
-    assert (code, out) == (0, "[rank 1, attempt 2] worker-0 now\n")
-    assert err == "removed by the cluster, with their pods or containers: rank 1: attempt 1\n"
+    for answer in (b"unable to retrieve container logs for containerd://abc", None):
+        api.logs |= {f"{PODS}/digits-worker-0/log?previous": answer} if answer else {}
+        if answer is None:
+            del api.logs[f"{PODS}/digits-worker-0/log?previous"]
+        code, out, err = run(capsys, "logs", "digits", "--previous", "--rank", "1")
+        assert (code, out) == (0, "[rank 1, attempt 2] worker-0 now\n")
+        assert err == "removed by the cluster, with their pods or containers: rank 1: attempt 1\n"
 
 
 def test_a_pod_that_failed_and_the_one_in_its_place_are_two_attempts(
