@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 NAMESPACE = "scripts"
 TRAIN = """
 import sys
+import time
 from pathlib import Path
 
 import torch
@@ -59,6 +60,7 @@ dist.barrier()
 """
 CRASHES = """
 import sys
+import time
 from pathlib import Path
 
 import torch.distributed as dist
