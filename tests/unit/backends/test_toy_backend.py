@@ -169,6 +169,7 @@ TOY = Backend(
     queue=lambda manifest: Queue("spec.line", manifest["spec"]["line"]),
     without_queues=lambda manifest: "play alone" if manifest["spec"]["line"] != "default" else "",
     evidence_id=lambda live: f"toy-{live['metadata']['uid']}" if "uid" in live["metadata"] else None,
+    attempt="",
     beside=(("v1", "Service"),),
     job_kinds=(JobKinds(KIND["apiVersion"], ("toyjobs", "toychests")),),
     admission=(of_template("toyjobs", "toys.example.com", "toyjobs", probe={"kind": "ToyJob", "spec": {}}),),
