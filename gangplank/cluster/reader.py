@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from gangplank.backends.pod_template import CONTAINER_SECURITY, MANAGED_BY, POD_SECURITY, TEAM_LABEL
+from gangplank.backends.pod_template import CONTAINER_SECURITY, GPU_TOLERATION, MANAGED_BY, POD_SECURITY, TEAM_LABEL
 from gangplank.backends.queueing import QUEUE_SYSTEM
 from gangplank.cluster.client import path
 from gangplank.cluster.queues import queue_of
@@ -91,6 +91,9 @@ def reader(manifest: Json, what: str, suffix: str, commands: Sequence[Sequence[s
     tolerations: list[Json] = [{"operator": "Exists"}]  # it must run where the claim is, whatever taints that node has
     if queue != QUEUE_SYSTEM.default or TEAM_LABEL in meta.get("labels", {}):  # a team tolerates what its file grants
         tolerations = pod.get("tolerations", [])
+    if not output.claim:  # any node will do, and none for GPUs: the admission lets only the small pod of a claim there
+        same.pop("nodeSelector", None)
+        tolerations = [item for item in tolerations if item.get("key") != GPU_TOLERATION["key"]]
     last = len(commands) - 1
     containers = [
         {"name": f"reader-{number}" if number < last else "reader", "command": [*command], **container}

@@ -301,6 +301,18 @@ def test_the_pod_that_reads_a_bucket_gets_what_reaches_it_and_nothing_else() -> 
     assert "volumes" not in pod["spec"]
 
 
+def test_the_pod_that_reads_a_bucket_of_a_team_s_gpu_job_keeps_off_the_gpu_nodes() -> None:
+    others = [{"key": "a", "operator": "Exists"}]
+    more = {"resources": {"gpus": 1}, "node_selector": {"gpu": "yes"}, "tolerations": others, "team": "vision"}
+    gpus = [{"key": "nvidia.com/gpu", "operator": "Exists"}]
+    pod = reader.reader(job("s3://runs/a", volumes=[], gpu_tolerations=gpus, **more), "fetch", "", [["a"]])
+    assert pod
+    assert pod["spec"]["containers"][0]["resources"]["limits"]["memory"] == reader.BUCKET_MEMORY
+    assert [item["key"] for item in pod["spec"]["tolerations"]] == ["a", *(item["key"] for item in LOST_NODE)], \
+        "the admission lets only the small pod of a claim tolerate nvidia.com/gpu"
+    assert "nodeSelector" not in pod["spec"]
+
+
 @pytest.mark.parametrize(("claim", "error", "message"), [
     ("", GangplankError, "job digits: got no output that outlives its pods, expected an `output` on a volume claim"),
     ("/data/out", KubeError, "claim default/data: got nothing, expected the claim of this job's output")])
