@@ -9,6 +9,7 @@ import os
 import random
 import subprocess
 import sys
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 Json = dict[str, Any]
+KUBE: Any = None  # no cluster is asked: `Pods` takes its place
 VOLUMES = [{"claim": "data", "mount": "/data", "on": "master"}]
 ODD = "a $(HOME) $$ \n ü.bin"
 
@@ -83,7 +85,7 @@ def pods(source: Path, monkeypatch: pytest.MonkeyPatch) -> Pods:
 def fetched(folder: Path, below: str = "") -> fetch.Fetched:
     """Fetch into a folder."""
     with Landing(folder) as target:
-        return fetch.fetch(None, job(), below, target, lambda *_: None)  # type: ignore[arg-type]
+        return fetch.fetch(KUBE, job(), below, target, lambda *_: None)
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -124,7 +126,7 @@ def test_a_fetch_that_was_interrupted_continues(source: Path, pods: Pods, tmp_pa
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt), Landing(tmp_path / "here") as target:
-        fetch.fetch(None, job(), "model.bin", target, killed)  # type: ignore[arg-type]
+        fetch.fetch(KUBE, job(), "model.bin", target, killed)
     assert not (tmp_path / "here/model.bin").exists(), "a part is not taken for the file"
     pods.commands.clear()
     fetched(tmp_path / "here", "model.bin")
@@ -139,15 +141,14 @@ def test_a_lost_pod_is_replaced_and_one_that_is_lost_each_time_is_not(pods: Pods
     def lost(*_: object) -> Iterator[tuple[list[Json], str]]:
         pods.commands.append([])
         raise fetch.IncompleteError("the pod is gone")
-        yield
 
-    listing = fetch.read_list(None, job(), "model.bin")  # type: ignore[arg-type]
+    listing = fetch.read_list(KUBE, job(), "model.bin")
     with pytest.MonkeyPatch.context() as patch, Landing(tmp_path / "there") as target:
         patch.setattr(fetch, "read_list", lambda *_: listing)
         patch.setattr(fetch, "outputs", lost)
         pods.commands.clear()
         with pytest.raises(fetch.IncompleteError):
-            fetch.fetch(None, job(), "", target, lambda *_: None)  # type: ignore[arg-type]
+            fetch.fetch(KUBE, job(), "", target, lambda *_: None)
     assert len(pods.commands) == fetch.TRIES
 
 
@@ -235,14 +236,14 @@ def test_a_line_that_the_program_does_not_print_is_no_file(
         monkeypatch: pytest.MonkeyPatch, line: Json) -> None:
     lines = [line, {"end": 1 if "file" in line else 0}]
     monkeypatch.setattr(fetch, "outputs", lambda *_: iter([(lines, "pod")]))
-    result = fetch.read_list(None, job(), "")  # type: ignore[arg-type]
+    result = fetch.read_list(KUBE, job(), "")
     assert (result.files, result.left) == ([], {})
 
 
 def test_a_list_that_is_cut_is_no_list(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fetch, "outputs", lambda *_: iter([([{"end": 1}], "pod")]))
     with pytest.raises(fetch.IncompleteError):
-        fetch.read_list(None, job(), "")  # type: ignore[arg-type]
+        fetch.read_list(KUBE, job(), "")
 
 
 def test_a_list_too_long_for_a_log_is_refused(
@@ -318,9 +319,6 @@ def test_the_pod_that_reads_a_bucket_of_a_team_s_gpu_job_keeps_off_the_gpu_nodes
     ("/data/out", KubeError, "claim default/data: got nothing, expected the claim of this job's output")])
 def test_a_job_without_an_output_or_whose_claim_is_gone_is_refused(
         claim: str, error: type[GangplankError], message: str) -> None:
-    class Empty:
-        def get(self, _: str) -> None:
-            return None
-
+    empty: Any = SimpleNamespace(get=lambda _: None)
     with pytest.raises(error, match=message):
-        fetch.check(Empty(), job(claim))  # type: ignore[arg-type]
+        fetch.check(empty, job(claim))
