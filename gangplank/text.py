@@ -27,7 +27,8 @@ def table(rows: Sequence[Sequence[str]], *, colour: bool = False) -> str:
     return "\n".join(lines)
 
 
-UNSEEN = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\ud800-\udfff]")  # control characters but the tab, halves of UTF-16
+# Control characters but the tab, halves of UTF-16, and what changes the order in which a terminal shows a line
+UNSEEN = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def plain(text: str) -> str:
@@ -35,6 +36,8 @@ def plain(text: str) -> str:
 
     >>> plain("\x1b[2J 10%\r")
     '\\x1b[2J 10%\\r'
+    >>> plain("\u202eNEVORP")
+    '\\u202eNEVORP'
     """
     return UNSEEN.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
 

@@ -85,6 +85,9 @@ class Path:
     variables: str = "[]"  # CEL: a list of text: names of environment variables that pods take from the object
     targets: str = "[]"  # CEL: a list of text: API version and kind of what a command is for
     exposures: str = "[]"  # CEL: a list of text: how a Service is reached, as field: value
+    replicas: str = "[]"  # CEL: a list of numbers: how many pods a controller makes of it
+    amounts: str = "[]"  # CEL: a list of maps of resources, in addition to those of containers
+    names: str = "[]"  # CEL: a list of text: a name under which a job's controller would write and remove
     probe: Mapping[str, Any] = field(default_factory=dict)  # an object that the API server takes: what asks the policy
 
 

@@ -30,9 +30,11 @@ class QueueSystem:
     marks: tuple[str, ...]  # annotations and labels that excuse a job from giving back what another queue deserves
     commanded: str  # API version and kind of the jobs that a member may send a command
     ssh_keys: str  # CEL: the Secret that it makes for the job of a pod o
+    ssh_suffix: str  # of the names of these Secrets
     admission: tuple[Path, ...]  # where its own kinds name what a team's admission judges
 
 
+SSH = "-ssh"  # ends the name of the Secret that Volcano's plugin ssh makes
 VOLCANO = QueueSystem(
     title="Volcano",
     queue=ApiKind("scheduling.volcano.sh/v1beta1", "Queue", "queues"),
@@ -53,7 +55,8 @@ VOLCANO = QueueSystem(
         "volcano.sh/jdb-max-unavailable",
     ),
     commanded="batch.volcano.sh/v1alpha1 Job",
-    ssh_keys="o.?metadata.?labels[?'volcano.sh/job-name'].orValue('') + '-ssh'",  # of its plugin ssh
+    ssh_keys=f"o.?metadata.?labels[?'volcano.sh/job-name'].orValue('') + '{SSH}'",
+    ssh_suffix=SSH,
     admission=(
         Path(
             "podgroups",
@@ -61,6 +64,7 @@ VOLCANO = QueueSystem(
             ("podgroups",),
             queues="[object.spec.?queue.orValue('')]",
             priorities="[object.spec.?priorityClassName.orValue('')]",
+            amounts="[object.spec.?minResources.orValue({})]",
             probe={"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "PodGroup", "spec": {"minMember": 1}},
         ),
         Path(  # the controller of its queues takes a Command from any namespace

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from gangplank.spec import Json
 
 API = "admissionregistration.k8s.io/v1"
-DELETIONS = "deletions"
+DELETIONS, GUARDS = "deletions", "network-policies"
 
 
 def of_service(*fields: str) -> str:
@@ -96,6 +96,7 @@ OWN = (
         "",
         ("secrets",),
         variables="object.?data.orValue({}).map(k, k)",  # it has stringData by then
+        names="[object.metadata.?name.orValue('')]",
         probe={"apiVersion": "v1", "kind": "Secret"},
     ),
 )
@@ -189,27 +190,53 @@ def policy(path: Path) -> Json:
     return {"apiVersion": API, "kind": "ValidatingAdmissionPolicy", "metadata": meta, "spec": body}
 
 
-def deletions() -> Json:
-    """The policy that judges how a pod is deleted: one that is ending slowly is not evicted again, and holds its place.
+def deletions() -> dict[str, Json]:
+    """The policies that judge how pods and network policies are deleted, by their names.
 
+    A pod that is ending slowly is not evicted again, and holds its place. The controller of a job removes the network
+    policy that has the job's name, even one that it did not make. A member could name a job like the team's policy.
     https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#pod-termination
     """
     seconds = "request.?options.?gracePeriodSeconds.orValue(0)"
     trusted = "authorizer.group('').resource('pods').check('delete').allowed()"
-    start = f"'team ' + {NAMESPACE}.labels['{TEAM_LABEL}'] + ': grace period \"' + string({seconds}) + "
-    known = f"({MOST_GRACE_S} or less)"
+    slow = deletion(
+        DELETIONS,
+        ("", "pods"),
+        f"{seconds} <= {MOST_GRACE_S} || {trusted}",
+        f"'grace period \"' + string({seconds}) + '\" is not one of its gracePeriods ({MOST_GRACE_S} or less);"
+        " give the deletion less'",
+    )
+    group, kind = API.partition("/")[0], "validatingadmissionpolicies"
+    administrator = f"authorizer.group('{group}').resource('{kind}').check('delete').allowed()"
+    guard = deletion(
+        GUARDS,
+        ("networking.k8s.io", "networkpolicies"),
+        f"oldObject.metadata.?ownerReferences.orValue([]).size() > 0 || {administrator}",
+        "'network policy \"' + oldObject.metadata.name + '\" belongs to no job; give the job another name'",
+    )
+    return {DELETIONS: slow, GUARDS: guard}
+
+
+def deletion(name: str, kind: tuple[str, str], holds: str, message: str) -> Json:
+    """A policy that judges how objects of a kind, its group and plural, are deleted."""
     validation = {
-        "expression": f"{seconds} <= {MOST_GRACE_S} || {trusted}",
-        "messageExpression": f"{start}'\" is not one of its gracePeriods {known}; give the deletion less'",
+        "expression": holds,
+        "messageExpression": f"'team ' + {NAMESPACE}.labels['{TEAM_LABEL}'] + ': ' + {message}",
         "reason": "Forbidden",
     }
-    judged = {"apiGroups": [""], "apiVersions": ["*"], "operations": ["DELETE"], "resources": ["pods"], "scope": "*"}
+    judged = {
+        "apiGroups": [kind[0]],
+        "apiVersions": ["*"],
+        "operations": ["DELETE"],
+        "resources": [kind[1]],
+        "scope": "*",
+    }
     body = {
         "failurePolicy": "Fail",
         "matchConstraints": {**EVERYTHING, "resourceRules": [judged]},
         "validations": [validation],
     }
-    meta = metadata(policy_name(DELETIONS))
+    meta = metadata(policy_name(name))
     return {"apiVersion": API, "kind": "ValidatingAdmissionPolicy", "metadata": meta, "spec": body}
 
 
@@ -236,4 +263,4 @@ def binding(path_name: str) -> Json:
 def policies() -> list[Json]:
     """Every policy with its binding."""
     judged = [(path.name, policy(path)) for path in paths()]
-    return [item for name, body in [*judged, (DELETIONS, deletions())] for item in (body, binding(name))]
+    return [item for name, body in [*judged, *deletions().items()] for item in (body, binding(name))]

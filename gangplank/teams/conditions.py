@@ -233,6 +233,32 @@ def resources(_: Path) -> str:
     return each("pods", first(f"({CONTAINERS}).map(c, {ungranted(names, 'resources')})"))
 
 
+MOST_PODS = 10_000  # of one job, where the team's pods are unlimited
+
+
+def pod_counts(path: Path) -> str:
+    """Numbers of pods that the team may never have: a controller makes them all in its memory, for all teams."""
+    most = "int(variables.podCounts[0].split(' ')[0])"
+    return f"({path.replicas}).filter(n, n > {most}).map(n, string(n))"
+
+
+def amounts(path: Path) -> str:
+    """Amounts below 0, of which the scheduler of all teams ends with an error, in containers and in an object."""
+
+    def negative(amount: str) -> str:
+        below = f"quantity(string({amount}[k])).isLessThan(quantity('0'))"
+        return f"{amount}.filter(k, {below}).map(k, k + ': ' + string({amount}[k]))"
+
+    parts = " + ".join(negative(f"c.?resources.?{part}.orValue({{}})") for part in ("limits", "requests"))
+    own = first(f"({path.amounts}).map(m, {negative('m')})")
+    return f"{own} + {each('pods', first(f'({CONTAINERS}).map(c, {parts})'))}"
+
+
+def taken_names(path: Path) -> str:
+    """Names of new objects under which the controller of a job writes and removes its own."""
+    return f"oldObject != null ? [] : ({path.names}).filter(n, n.endsWith('{QUEUE_SYSTEM.ssh_suffix}'))"
+
+
 def secrets(path: Path) -> str:
     """Secrets that the team was not granted; the queue system gives pods one of its own."""
     in_env = "c.?env.orValue([]).map(e, e.?valueFrom.?secretKeyRef.?name.orValue(''))"

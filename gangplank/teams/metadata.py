@@ -28,6 +28,7 @@ RUNTIME_CLASSES = "gangplank.dev/runtime-classes"
 SECRETS = "gangplank.dev/secrets"
 RESOURCES = "gangplank.dev/resources"
 DOMAINS = "gangplank.dev/domains"
+PODS = "gangplank.dev/pods"
 
 
 def team_of(item: Json) -> str:

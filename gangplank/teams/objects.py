@@ -118,6 +118,7 @@ def namespace(team: TeamSpec) -> Json:
         labels.SECRETS: ",".join(team.secrets),
         labels.RESOURCES: ",".join(sorted(devices - set(NEEDED.values()))),
         labels.DOMAINS: ",".join(team.annotation_domains),
+        labels.PODS: team.counts.get("pods", ""),
     }
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": meta}
 

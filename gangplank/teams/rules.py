@@ -177,6 +177,28 @@ RULES = (
         "leave it out, or have the team file give an amount of it under cap",
     ),
     Rule(
+        "amount",
+        "amounts",
+        cel.amounts,
+        "['0 or more']",
+        "ask for 0 or more: the scheduler of all teams ends with an error on less",
+    ),
+    Rule(
+        "pod count",
+        "podCounts",
+        cel.pod_counts,
+        f"({granted(labels.PODS)} + ['{cel.MOST_PODS}']).slice(0, 1).map(n, n + ' or less')",
+        "ask for fewer replicas, or have the team file give more pods under cap",
+    ),
+    Rule(
+        "name",
+        "names",
+        cel.taken_names,
+        "['']",
+        f"end it otherwise: {QUEUE_SYSTEM.title} replaces and removes what has the name of a job and this ending",
+        of_members=True,
+    ),
+    Rule(
         "secret",
         "secrets",
         cel.secrets,

@@ -11,7 +11,7 @@ from gangplank.backends import BACKENDS
 from gangplank.backends.pod_template import GPU_TOLERATION
 from gangplank.cluster.evidence import reader
 from gangplank.jobs.parse import parse_job
-from tests.support.teams_live import ROOT, answer, gangplank, pod
+from tests.support.teams_live import ROOT, answer, gangplank, pod, until
 from tests.support.teams_ways import (
     BATCH,
     COMMANDS,
@@ -127,6 +127,28 @@ def test_a4_a_running_pod_that_is_deleted_slowly_does_not_keep_its_place(
     assert answer(kube, "DELETE", where, dry | {"gracePeriodSeconds": 60}) == "", "an administrator may"
 
 
+def test_a_job_with_the_name_of_a_network_policy_does_not_remove_it(
+    kube: Kube, as_member: Callable[[str, str], Kube]
+) -> None:
+    """When a job ends, Volcano's plugin svc removes the policy of the job's name, whoever made it (as in A1)."""
+    bob, where = as_member("vision", "bob"), WHERE["Volcano Job"]
+    policies = "/apis/networking.k8s.io/v1/namespaces/vision/networkpolicies"
+    names = {item["metadata"]["name"] for item in kube.call("GET", policies)["items"]}
+    assert {"gangplank-nothing", "gangplank-allowed"} <= names
+    manifest = next(build for name, _, build, _ in WAYS if name == "Volcano Job")("vision")
+    manifest["metadata"]["name"] = "gangplank-nothing"
+    ends = [{"event": "TaskCompleted", "action": "CompleteJob"}]
+    manifest["spec"] |= {"minAvailable": 1, "plugins": {"svc": []}, "policies": ends}
+    bob.call("POST", where, manifest)
+    try:
+        job = f"{where}/gangplank-nothing"
+        until(lambda: kube.call("GET", job).get("status", {}).get("state", {}).get("phase") == "Completed", "job ended")
+        assert {item["metadata"]["name"] for item in kube.call("GET", policies)["items"]} >= names
+    finally:
+        bob.call("DELETE", f"{where}/gangplank-nothing")
+    assert answer(kube, "DELETE", f"{policies}/gangplank-nothing", {"dryRun": ["All"]}) == "", "an administrator may"
+
+
 def test_a7_the_pod_that_reads_evidence_may_run_on_a_gpu_node_without_a_gpu(
     as_member: Callable[[str, str], Kube],
 ) -> None:
@@ -145,9 +167,9 @@ def test_a7_the_pod_that_reads_evidence_may_run_on_a_gpu_node_without_a_gpu(
 @pytest.mark.usefixtures("crds", "admin")
 def test_every_violation_is_refused_with_its_message(kube: Kube, as_member: Callable[[str, str], Kube]) -> None:
     """Among them one for each field that the census does not call harmless (faults A1, A2, A4 to A8, A11, A13)."""
-    bob = as_member("vision", "bob")
+    posters = {"": kube} | {member: as_member("vision", member) for member in ("ada", "bob")}
     replies = [
-        (item, answer(bob if item.of_member else kube, "POST", item.where, item.manifest, dryRun="All"))
+        (item, answer(posters[item.poster], "POST", item.where, item.manifest, dryRun="All"))
         for item in violations()
     ]
     assert {item.name: (item.message, reply) for item, reply in replies if item.message not in reply} == {}

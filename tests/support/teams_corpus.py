@@ -18,7 +18,7 @@ COUNT, SEED, TEAM = 200, 16, "corpus"
 FILE: Json = {
     "name": TEAM,
     "members": [{"user": "bob"}],
-    "cap": {"cpu": 64, "memory": "256Gi", "ephemeral_storage": "unlimited", "gpus": 64},
+    "cap": {"cpu": 64, "memory": "256Gi", "ephemeral_storage": "unlimited", "gpus": 64, "pods": 1000},
     "priorities": ["normal"],
     "schedulers": ["default-scheduler"],  # of indexed jobs
     "secrets": ["bucket"],

@@ -193,6 +193,11 @@ class Violation:
     of_member: bool = False  # refused to members, not to administrators and controllers
 
     @property
+    def poster(self) -> str:
+        """The member of vision to whom it is refused: a lead where only leads may write; empty for everybody."""
+        return "" if not self.of_member else "ada" if self.where == SECRETS else "bob"
+
+    @property
     def policy(self) -> str:
         """The name of its path in gangplank/teams/admission.py."""
         group, _, plural = self.where.removeprefix("/api/v1/").removeprefix("/apis/").rpartition("/")
@@ -312,6 +317,9 @@ def other_violations() -> Iterator[Violation]:
         yield Violation(f"{field}: variable", "environment variable", where, manifest, message, field)
     kept = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "probe", "finalizers": ["a.b/c"]}}
     yield Violation("ConfigMap: finalizer", "finalizer", CONFIG_MAPS, kept, f'finalizer "a.b/c" {NO}', of_member=True)
+    taken = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "deploy-ssh", "namespace": "vision"}}
+    yield Violation("Secret: name", "name", SECRETS, taken, f'name "deploy-ssh" {NO} names (none)', of_member=True)
+    yield from size_violations()
     for place in ("dataset", "model"):
         manifest = replaced(trainjob(None), ("spec", "initializer", place, "secretRef"), {"name": "deploy-key"})
         message = f'secret "deploy-key" {NO} secrets'
@@ -340,6 +348,48 @@ def other_violations() -> Iterator[Violation]:
     for field, value, message in API_SERVERS:
         row = "ServicePort.nodePort" if field == "ports" else f"ServiceSpec.{field}"
         yield Violation(f"Service: {field}", "API server", SERVICES, service(**value), message, row)
+
+
+TASK = ("tasks", 0)
+REPLICAS = ("spec", "pytorchReplicaSpecs", "Master")
+TRAINER = ("spec", "trainer")
+LESS, HUGE = "-1", 2**31 - 1
+# Where each way says how many pods there are, and where it has a container. The API server looks at its own kinds.
+SIZES: tuple[tuple[str, tuple[str | int, ...], tuple[str | int, ...]], ...] = (
+    ("Volcano Job", ("spec", *TASK, "replicas"), ("spec", *TASK)),
+    ("Volcano CronJob", ("spec", "jobTemplate", "spec", *TASK, "replicas"), ("spec", "jobTemplate", "spec", *TASK)),
+    ("JobTemplate", ("spec", *TASK, "replicas"), ("spec", *TASK)),
+    ("JobFlow", ("spec", "flows", 0, "patch", "jobSpec", *TASK, "replicas"), ()),
+    ("PyTorchJob", (*REPLICAS, "replicas"), REPLICAS),
+    ("PyTorchJob", ("spec", "elasticPolicy", "minReplicas"), ()),
+    ("PyTorchJob", ("spec", "elasticPolicy", "maxReplicas"), ()),
+    ("TrainJob", (*TRAINER, "numNodes"), ()),
+)
+AMOUNTS: tuple[tuple[str, tuple[str | int, ...]], ...] = (
+    ("PodGroup", ("spec", "minResources", "cpu")),
+    ("PyTorchJob", ("spec", "runPolicy", "schedulingPolicy", "minResources", "cpu")),
+    *(("TrainJob", (*TRAINER, "resourcesPerNode", part, "cpu")) for part in ("limits", "requests")),
+)
+
+
+def size_violations() -> Iterator[Violation]:
+    """Numbers of pods and amounts that bring down a controller or the scheduler, which all teams share."""
+    builders = {name: (where, build) for name, where, build, _ in WAYS}
+    for name, count, holder in SIZES:
+        where, build = builders[name]
+        message = f'pod count "{HUGE}" {NO} podCounts (60 or less)'
+        manifest = replaced(build("vision"), count, HUGE)
+        yield Violation(f"{name}: {count[-1]}", "pod count", where, manifest, message)
+        message = f'amount "cpu: {LESS}" {NO} amounts (0 or more)'
+        for part in ("limits", "requests") if holder else ():
+            place = (*holder, "template", "spec", "containers", 0, "resources", part, "cpu")
+            manifest = replaced(build("vision"), place, LESS)
+            yield Violation(f"{name}: {part} below 0 in its pods", "amount", where, manifest, message)
+    for name, place in AMOUNTS:
+        where, build = builders[name]
+        message = f'amount "cpu: {LESS}" {NO} amounts (0 or more)'
+        manifest = replaced(build("vision"), place, LESS)
+        yield Violation(f"{name}: {place[-2]} below 0", "amount", where, manifest, message)
 
 
 FREE = "198.19.0.77"  # of the lab's Services, and of none yet

@@ -77,6 +77,10 @@ BACKEND = Backend(
             queues=f"[{POLICY}.?queue.orValue('')].filter(q, q != '' || variables.schedulers.size() == 1)",
             templates=f"{REPLICAS}.map(k, {REPLICAS}[k].template)",
             priorities=f"[{POLICY}.?priorityClass.orValue('')]",
+            # The elastic policy makes an autoscaler, which changes the number of workers past this policy.
+            replicas=f"[{REPLICAS}.map(k, {REPLICAS}[k].?replicas.orValue(1)).sum()]"
+            " + ['minReplicas', 'maxReplicas'].map(k, object.spec.?elasticPolicy[?k].orValue(0))",
+            amounts=f"[{POLICY}.?minResources.orValue({{}})]",
             probe={
                 "apiVersion": "kubeflow.org/v1",
                 "kind": "PyTorchJob",

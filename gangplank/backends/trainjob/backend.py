@@ -132,6 +132,8 @@ BACKEND = Backend(
             inner=f"{RUNTIME_PATCHES}.map(p, [{PATCHED}.orValue({{}})]"
             f" + {PATCHED_JOBS}.map(j, j.?template.orValue({{}})))",
             images="[object.spec.?trainer.?image.orValue('')].filter(i, i != '')",
+            replicas="[object.spec.?trainer.?numNodes.orValue(1)]",
+            amounts="['limits', 'requests'].map(k, object.spec.?trainer.?resourcesPerNode[?k].orValue({}))",
             probe={
                 "apiVersion": "trainer.kubeflow.org/v1alpha1",
                 "kind": "TrainJob",

@@ -9,6 +9,11 @@ from gangplank.backends.base import Path
 from gangplank.backends.queueing import VOLCANO
 
 
+def replicas(job: str) -> str:
+    """How many pods a job's spec asks for: the controller makes all of them in its memory, then creates the first."""
+    return f"{job}.?tasks.orValue([]).map(t, t.?replicas.orValue(1)).sum()"
+
+
 def of_job(job: str) -> dict[str, Any]:
     """Where a Volcano job's spec has all that."""
     return {
@@ -16,6 +21,7 @@ def of_job(job: str) -> dict[str, Any]:
         "templates": f"{job}.?tasks.orValue([]).map(t, t.template)",
         "priorities": f"[{job}.?priorityClassName.orValue('')]",
         "schedulers": f"[{job}.?schedulerName.orValue('{VOLCANO.scheduler}')]",
+        "replicas": f"[{replicas(job)}]",
     }
 
 
@@ -61,6 +67,7 @@ PATHS = (
         queues=f"{PATCHES}.map(f, f.patch.jobSpec.?queue.orValue(''))",
         priorities=f"{PATCHES}.map(f, f.patch.jobSpec.?priorityClassName.orValue(''))",
         schedulers=f"{PATCHES}.map(f, f.patch.jobSpec.?schedulerName.orValue('{VOLCANO.scheduler}'))",
+        replicas=f"{PATCHES}.map(f, {replicas('f.patch.jobSpec')})",
         patches=f"{PATCHES}.map(f, f.patch.jobSpec.?tasks.orValue([]).map(t, t.template))",
         probe={
             "apiVersion": FLOW,
