@@ -88,6 +88,7 @@ class Path:
     replicas: str = "[]"  # CEL: a list of numbers: how many pods a controller makes of it
     amounts: str = "[]"  # CEL: a list of maps of resources, in addition to those of containers
     names: str = "[]"  # CEL: a list of text: a name under which a job's controller would write and remove
+    unread: str = "[]"  # CEL: a list of text: its kind, if no webhook reads it before it is stored
     probe: Mapping[str, Any] = field(default_factory=dict)  # an object that the API server takes: what asks the policy
 
 

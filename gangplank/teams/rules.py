@@ -226,4 +226,13 @@ RULES = (
         "['type: ClusterIP']",
         "leave the field out: a Service of a team is reached from the cluster alone, at an address of its own",
     ),
+    # The last one: what else is wrong with an object is said first.
+    Rule(
+        "kind",
+        "kinds",
+        lambda path: path.unread,
+        "['']",
+        "let an administrator create it: one that its controller cannot read stops that for all teams",
+        of_members=True,
+    ),
 )

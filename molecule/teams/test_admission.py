@@ -100,8 +100,8 @@ def test_a5_a_member_s_pod_mounts_only_image_volumes_of_the_team(as_member: Call
 
 
 def test_a4_a_job_cannot_be_marked_later_to_keep_what_it_borrowed(as_member: Callable[[str, str], Kube]) -> None:
-    bob, where = as_member("vision", "bob"), WHERE["JobTemplate"]
-    manifest = next(build for name, _, build, _ in WAYS if name == "JobTemplate")("vision")
+    bob, where = as_member("vision", "bob"), WHERE["Volcano CronJob"]
+    manifest = next(build for name, _, build, _ in WAYS if name == "Volcano CronJob")("vision")
     assert answer(bob, "POST", where, manifest) == ""
     try:
         for part in ("annotations", "labels"):

@@ -320,6 +320,11 @@ def other_violations() -> Iterator[Violation]:
     taken = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "deploy-ssh", "namespace": "vision"}}
     yield Violation("Secret: name", "name", SECRETS, taken, f'name "deploy-ssh" {NO} names (none)', of_member=True)
     yield from size_violations()
+    for way in ("JobFlow", "JobTemplate"):
+        build = next(build for name, _, build, _ in WAYS if name == way)
+        message = f'kind "{way}" {NO} kinds (none)'
+        field = f"Volcano{way}.kind"
+        yield Violation(f"{way}: kind", "kind", WHERE[way], build("vision"), message, field, of_member=True)
     for place in ("dataset", "model"):
         manifest = replaced(trainjob(None), ("spec", "initializer", place, "secretRef"), {"name": "deploy-key"})
         message = f'secret "deploy-key" {NO} secrets'
