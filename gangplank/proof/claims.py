@@ -14,6 +14,7 @@ from itertools import islice
 from gangplank.proof import observed
 from gangplank.proof.judgement import Judgement, judged
 from gangplank.proof.log_lines import amount
+from gangplank.proof.plan import parts, shortfalls, starts_of
 from gangplank.proof.records import Record, Run, ids_in, unpack_bits
 from gangplank.text import listed
 
@@ -263,41 +264,6 @@ def epochs_of(run: Run) -> list[int]:
     return sorted({record.whole("epoch") for record in run.of("epoch")})
 
 
-@dataclass(frozen=True)
-class Start:
-    """The ranks began, or resumed, together: in this world, at this place of the training."""
-
-    world_size: int
-    epoch: int
-    position: int
-
-
-def starts_of(run: Run) -> list[Start]:
-    """Every start that led to the final weights; rank 0 was always there."""
-    starts = []
-    for begin in run.starts(0):
-        resumed = begin.get("resumed")
-        at = Record({**resumed, **{key: begin[key] for key in ("kind", "rank", "seq")}}) if isinstance(
-            resumed, dict) else Record(epoch=1, position=0)
-        starts.append(Start(begin.whole("world_size"), at.whole("epoch"), at.whole("position")))
-    return starts
-
-
-def worlds(starts: Sequence[Start], epoch: int) -> list[int]:
-    """How many ranks worked on an epoch, from its first start to its last.
-
-    >>> grown = [Start(2, 1, 0), Start(3, 2, 60), Start(2, 4, 0)]
-    >>> [worlds(grown, epoch) for epoch in (1, 2, 3, 4)]
-    [[2], [2, 3], [3], [2]]
-    """
-    ends = [(start.epoch, start.position) for start in starts[1:]] + [(epoch + 1, 1)]
-    return [
-        start.world_size
-        for start, end in zip(starts, ends, strict=True)
-        if start.epoch <= epoch and end > max((epoch, 0), (start.epoch, start.position))
-    ]
-
-
 @claim("all epochs", unseen="a script does not say what its epochs are")
 def all_epochs(run: Run, expected: Expected) -> Judgement:
     """Every rank has every epoch that the job asked for.
@@ -308,7 +274,7 @@ def all_epochs(run: Run, expected: Expected) -> Judgement:
     last = expected.epochs or max(finished, default=0)
     if finished and len(finished) != last:
         return False, f"got epochs {listed(finished)}, expected 1 to {last}"
-    sizes = {epoch: worlds(starts, epoch)[-1:] for epoch in finished}
+    sizes = {epoch: [part.start.world_size for part in parts(starts, epoch)][-1:] for epoch in finished}
     problems = []
     for rank in sorted(run.chains):
         numbers = [record.whole("epoch") for record in run.of("epoch", rank)]
@@ -319,23 +285,19 @@ def all_epochs(run: Run, expected: Expected) -> Judgement:
 
 @claim("every rank worked")
 def every_rank_worked(run: Run, _: Expected) -> Judgement:
-    """In every epoch each rank had samples, and all ranks took the same number of steps.
+    """Each rank saw exactly its share of every epoch, and took as many steps as that needs.
 
-    Fails for: an idle rank*, a rank with fewer steps.
+    Where the world changed within an epoch, that is its share of each part. It is 0 only if nothing was left.
+
+    Fails for: an idle rank*, also beside a change of the world*, a rank with fewer steps.
     """
     if run.observed:
         return observed.ranks_worked(run)
-    problems, steps, starts = [], Counter[int](), starts_of(run)
-    rows: dict[int, dict[int, tuple[int, int]]] = {}
-    for rank in run.chains:
-        for record in run.of("epoch", rank):
-            rows.setdefault(record.whole("epoch"), {})[rank] = record.whole("steps"), record.whole("samples")
-    for epoch, counts in sorted(rows.items()):
-        problems += [f"rank {rank} had nothing to do in epoch {epoch}" for rank, (_steps, n) in counts.items() if not n]
-        throughout = {rank: count for rank, count in counts.items() if rank < min(worlds(starts, epoch), default=0)}
-        if len(set(throughout.values())) > 1:
-            problems.append(f"steps and samples differ in epoch {epoch}: {throughout}")
-        steps.update({rank: count for rank, (count, _samples) in counts.items()})
+    steps = Counter[int]()
+    for record in run.of("epoch"):
+        if record.whole("rank") in run.chains:
+            steps[record.whole("rank")] += record.whole("steps")
+    problems = shortfalls(run, epochs_of(run))
     return judged(problems, f"steps of each rank: {listed(sorted(steps.items()))}", proven=bool(steps))
 
 

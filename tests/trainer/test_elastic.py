@@ -10,6 +10,8 @@ import subprocess
 from collections import Counter
 from typing import TYPE_CHECKING
 
+import pytest
+
 from gangplank.backends.pod_template import env
 from gangplank.backends.wiring import launch
 from gangplank.proof.records import read_records, select, unpack_ids
@@ -52,6 +54,27 @@ class Node:
     def leave(self) -> None:
         """As the kubelet ends a pod."""
         os.kill(self.process.pid, signal.SIGTERM)
+
+
+# Of 60 samples in batches of 5, one rank takes 12 steps an epoch, and three take 4.
+@pytest.mark.parametrize(("sizes", "step", "how", "reason"), [
+    ((1, 2), 12, "works", ""), ((1, 2), 24, "works", ""), ((3, 2), 4, "works", ""), ((1, 2), 8, "works", ""),
+    ((1, 2), 8, "idles", "rank 1 had nothing to do in epoch 1 (2 ranks, samples 40 to 60), but its share was 10"),
+    ((1, 2), 12, "idles", "rank 1 had nothing to do in epoch 2, but its share was 30"),
+], ids=["E4: nothing left", "E4: an epoch later", "E4: one leaves", "E4: 20 left", "E4: idle, 20 left",
+        "E4: idle, an epoch later"])
+def test_a_rank_that_joins_within_an_epoch_has_to_work_unless_nothing_is_left(
+        root: Root, sizes: tuple[int, int], step: int, how: str, reason: str) -> None:
+    """A rank that joins after an epoch's last step was called idle before."""
+    out, texts = root.new(), list[str]()
+    for stop_at, size in zip((step, 0), sizes, strict=True):
+        ranks = root.train(size, str(stop_at), how, "--epochs", "3", "--batch-size", "5", "--train-samples", "60",
+                           "--resume", "auto", "--output", out, script="/tests/inside/stops.py")
+        assert {rank.code for rank in ranks} == {143 if stop_at else 0}, ranks[0].text
+        texts += [rank.text for rank in ranks]
+    verdict = prove(read_records("\n".join(texts)), Expected(2, epochs=3, global_batch=10, job_uid="job-1"))
+    assert verdict.passed is (how == "works"), verdict.text()
+    assert reason in {claim.name: claim.detail for claim in verdict.claims}["every rank worked"], verdict.text()
 
 
 def test_two_nodes_become_three_and_two_again(root: Root) -> None:

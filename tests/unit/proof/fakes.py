@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from gangplank.proof.expected import claimed
 from gangplank.proof.records import Record as Read
 from gangplank.proof.verdict import Expected
-from tests.unit.proof.test_claims import EXPECTED, World, gradient, interrupted, packed, where
+from tests.unit.proof.test_claims import (
+    EXPECTED,
+    World,
+    as_it_is,
+    finish,
+    gradient,
+    interrupted,
+    packed,
+    resumed,
+    where,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,6 +30,7 @@ if TYPE_CHECKING:
 PODS = "pods are the job's"
 ALONE = "more than one rank"
 MEAN = "gradients are averaged"
+WORKED = "every rank worked"
 EVERY_STEP = "gradients are exchanged at every step"
 
 
@@ -120,10 +131,59 @@ def second_master() -> list[Record]:
     return [*World().train(), *other.train()]
 
 
+def joined(position: int = 60, workers: int = 3, change: Change = as_it_is) -> list[Record]:
+    """Two ranks until 60 samples of epoch 1, then three, of which so many work; and at which sample they say so."""
+    first = World(2, change=change)
+    first.begin()
+    first.part(1, list(range(60)))
+    second = resumed(first, 3, position)
+    second.part(1, list(range(60, 100)), workers)
+    second.close(1)
+    return finish(second, 100).records()
+
+
+def left_idle() -> list[Record]:
+    """Three ranks until 60 samples of epoch 1, of which the last saw none, and then the others alone."""
+    first = World(3)
+    first.begin()
+    first.part(1, list(range(60)), workers=2)
+    return finish(resumed(first, 2, 60), 60).records()
+
+
+def idle_at_first(record: Record) -> None:
+    """Rank 2 saw nothing before the restart, and counts as if it had."""
+    if record["rank"] == 2 and record["kind"] == "samples" and record["time"] == World.clock:
+        record["kind"] = "other"
+
+
+def went_back() -> list[Record]:
+    """A start in epoch 2, and then one in epoch 1."""
+    first = World(2)
+    first.begin()
+    first.part(1, list(range(60)))
+    return finish(resumed(resumed(first, 3, 0, epoch=2), 3, 60), 60).records()
+
+
+def without_rank_2() -> list[Record]:
+    """Three ranks until 60 samples of epoch 1; the last one left, and no start names its chain."""
+    def change(record: Record) -> None:
+        if record["kind"] == "begin" and record["resumed"]:
+            at = cast("dict[str, dict[str, object]]", record["resumed"])
+            record["resumed"] = {**at, "heads": {rank: head for rank, head in at["heads"].items() if rank != "2"}}
+
+    return [record for record in interrupted(2, change=change)[0].records() if record["rank"] != 2]
+
+
+def joined_last(record: Record) -> None:
+    """Rank 2 says that nothing was left when it began."""
+    if record["rank"] == 2 and record["kind"] == "begin":
+        record["resumed"] = {**cast("Record", record["resumed"]), "position": 100}
+
+
 def fakes() -> list[Fake]:
     """All of them."""
     nodes = {f"new-{rank}": "n" for rank in range(3)}
-    one = World(1).train()
+    one, joins = World(1).train(), Expected(3, epochs=2, job_uid="job-1")
     one_pod = World(change=where("begin", pod_uid="uid-0")).train()
     return [
         Fake("E1: a PyTorchJob's evidence of yesterday", World().train(), replace(EXPECTED, created=90_000.0), PODS,
@@ -158,7 +218,23 @@ def fakes() -> list[Fake]:
         fake("E4: a rank that says it joined at the end", late, "gradients differ before the all-reduce",
              "no gradients of rank 2"),
         fake("E4: a late rank hides unequal work", both(late, where("epoch", 1, steps=3, samples=20)),
-             "every rank worked", "steps and samples differ in epoch 1"),
+             "every rank worked", "rank 1 counts 3 steps and 20 samples in epoch 1, but its share was 4 and 34"),
+        fake("an idle rank", both(where("epoch", 1, steps=0, samples=0), where("samples", 1, kind="other")), WORKED,
+             "rank 1 had nothing to do in epoch 1, but its share was 34"),
+        Fake("a rank that joined, and was idle", joined(workers=2), joins, WORKED,
+             "rank 2 had nothing to do in epoch 1 (3 ranks, samples 60 to 100), but its share was 14"),
+        Fake("a rank that joined, was idle, and says that nothing was left", joined(100, workers=2), joins, WORKED,
+             "rank 0 saw 20 samples in epoch 1 (3 ranks, samples 100 to 100), but its share was 0"),
+        Fake("a rank that left, and was idle", left_idle(), replace(joins, world_size=2, global_batch=20), WORKED,
+             "rank 2 had nothing to do in epoch 1 (3 ranks, samples 0 to 60), but its share was 20"),
+        Fake("a rank that was idle before a restart", interrupted(3, change=idle_at_first)[0].records(), EXPECTED,
+             WORKED, "rank 2 had nothing to do in epoch 1 (3 ranks, samples 0 to 60), but its share was 20"),
+        Fake("a rank that joined, was idle, and says that it came last", joined(workers=2, change=joined_last), joins,
+             WORKED, "rank 2 began at sample 100 of epoch 1, with 3 ranks, but rank 0 at sample 0 of epoch 1"),
+        Fake("a rank that left without evidence", without_rank_2(), replace(joins, world_size=2), WORKED,
+             "1 of 3 ranks left no evidence in epoch 1 (3 ranks, samples 0 to 60)"),
+        Fake("a restart that went back", went_back(), joins, WORKED,
+             "rank 0 began at sample 60 of epoch 1, with 3 ranks after it had begun at sample 0 of epoch 2"),
         Fake("two groups, each with a rank 0", second_master(), EXPECTED, "every rank took part",
              "rank 0 finished 2 times"),
         fake("the same samples everywhere", where("samples", **packed(list(range(100)))),

@@ -56,6 +56,8 @@ class World:
     format: int | None = FORMAT  # None: as written before records had a format
     change: Callable[[Record], None] = as_it_is
     chains: dict[int, list[Record]] = field(default_factory=dict)
+    done: dict[int, tuple[int, int]] = field(default_factory=dict)
+    """Steps and samples of the epoch so far, by rank."""
 
     def add(self, rank: int, kind: str, **fields: object) -> None:
         chain = self.chains.setdefault(rank, [])
@@ -74,23 +76,26 @@ class World:
                      job_uid=self.job, attempt=self.attempt, epochs=self.epochs, batch_size=self.batch, accumulate=1,
                      dataset="d", dataset_samples=self.samples, settings="s", resumed=resumed)
 
-    def part(self, epoch: int, order: list[int]) -> None:
-        """The ranks deal `order` out and see it."""
-        order = order + order[: -len(order) % self.size]
-        for rank in range(self.size):
+    def part(self, epoch: int, order: list[int], workers: int | None = None) -> None:
+        """The ranks deal `order` out and see it; so many of them do, the others only join the exchange."""
+        workers = workers or self.size
+        order = order + order[: -len(order) % workers]
+        for rank in range(self.size) if order else ():
             step = epoch * 100 + len(order)
             sums = [gradient(step, other) for other in range(self.size)]
             self.add(rank, "gradients", epoch=epoch, step=step, before=f"{step}-{rank}", after=f"{step}",
                      elements=1000, dtype="float32", norm=10.0 + rank, sums_before=sums[rank],
                      sums_after=[sum(column) / self.size for column in zip(*sums, strict=True)])
-            self.add(rank, "samples", epoch=epoch, **packed(order[rank::self.size]))
+            if rank < workers:
+                own, (steps, samples) = order[rank::workers], self.done.get(rank, (0, 0))
+                self.done[rank] = steps - (-len(own) // self.batch), samples + len(own)
+                self.add(rank, "samples", epoch=epoch, **packed(own))
 
     def close(self, epoch: int) -> None:
-        each = -(-self.samples // self.size)
         for rank in range(self.size):
-            self.add(rank, "epoch", epoch=epoch, steps=-(-each // self.batch), samples=each, loss=1.0, accuracy=0.9,
-                     exchanges=-(-each // self.batch), parameters=f"w{epoch}",
-                     losses=[[epoch, 1.0 / epoch + rank]], spent={
+            steps, samples = self.done.pop(rank, (0, 0))
+            self.add(rank, "epoch", epoch=epoch, steps=steps, samples=samples, loss=1.0, accuracy=0.9,
+                     exchanges=steps, parameters=f"w{epoch}", losses=[[epoch, 1.0 / epoch + rank]], spent={
                          "data": 0.25, "compute": 2.0, "allreduce": 0.5, "update": 0.25, "evaluate": 0.5})
         self.exchange(epoch)
 
@@ -282,6 +287,27 @@ def test_a_chain_that_grows_out_of_another_ranks_is_rejected() -> None:
     assert "nothing before rank 1 record 0 (begin)" in verdict.text()
 
 
+def resumed(before: World, size: int, position: int, epoch: int = 1) -> World:
+    """The start of `size` ranks from a checkpoint that the ranks before them wrote at a position."""
+    after = World(size, before.samples, job=before.job, clock=before.clock + 1000, attempt=f"{before.attempt}+",
+                  change=before.change, chains=before.chains, done=before.done)
+    after.done = {rank: count for rank, count in before.done.items() if rank < before.size}
+    after.begin({"step": 2, "epoch": epoch, "position": position, "world_size": before.size,
+                 "heads": {str(rank): head for rank, head in before.heads().items()}})
+    return after
+
+
+def finish(world: World, position: int) -> World:
+    """The rest of epoch 1 if that is not closed, all of epoch 2, and the end."""
+    if not any(record["kind"] == "epoch" for record in world.chains[0]):
+        world.part(1, list(range(position, world.samples)))
+        world.close(1)
+    world.part(2, list(range(world.samples)))
+    world.close(2)
+    world.end()
+    return world
+
+
 def interrupted(
     after: int, samples: int = 100, job: str = "job-1", change: Callable[[Record], None] = as_it_is
 ) -> tuple[World, list[Record]]:
@@ -291,15 +317,7 @@ def interrupted(
     first.part(1, list(range(60)))
     abandoned = World(3, samples, job=job, chains={rank: list(chain) for rank, chain in first.chains.items()})
     abandoned.part(1, list(range(60, 90)))
-    heads = {str(rank): head for rank, head in first.heads().items()}
-    second = World(after, samples, job=job, clock=2000.0, attempt="a2", change=change,
-                   chains=first.chains)
-    second.begin({"step": 2, "epoch": 1, "position": 60, "world_size": 3, "heads": heads})
-    second.part(1, list(range(60, samples)))
-    second.close(1)
-    second.part(2, list(range(samples)))
-    second.close(2)
-    second.end()
+    second = finish(resumed(first, after, 60), 60)
     lost = [record for rank, chain in abandoned.chains.items() for record in chain[-2:]]
     return second, lost
 
@@ -324,6 +342,21 @@ def test_a_resumed_run_is_proven_also_from_logs_with_abandoned_work(after: int) 
     verdict = prove(world.records() + lost, Expected(after, epochs=2, global_batch=10 * after, job_uid="job-1"))
     assert verdict.passed, verdict.text()
     assert "1 resumes, 6 records of work abandoned before the last start" in verdict.text()
+
+
+@pytest.mark.parametrize(("sizes", "positions"), [
+    ((2, 3), (100,)), ((3, 2), (102,)), ((1, 4), (100,)), ((2, 3, 2), (60, 102)), ((3, 2, 3), (60, 80)),
+    ((2, 4, 2), (40, 80)), ((3, 2), (99,)),
+])
+def test_a_world_that_changes_within_an_epoch_is_proven(sizes: tuple[int, ...], positions: tuple[int, ...]) -> None:
+    """Also when all samples were dealt out, so that nothing is left of the epoch for a rank that joins."""
+    world, begin = World(sizes[0]), 0
+    world.begin()
+    for size, position in zip(sizes[1:], positions, strict=True):
+        world.part(1, list(range(begin, min(position, 100))))
+        world, begin = resumed(world, size, position), position
+    verdict = prove(finish(world, begin).records(), Expected(sizes[-1], epochs=2, global_batch=10 * sizes[-1]))
+    assert verdict.passed, verdict.text()
 
 
 def test_the_chain_of_a_rank_that_left_may_not_be_missing() -> None:
