@@ -28,6 +28,7 @@ import contextlib
 import hashlib
 import json
 import math
+import struct
 import sys
 import threading
 import time
@@ -35,10 +36,11 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+import numpy as np
 import torch
 import torch.distributed as dist
 from exchange import all_gather_bytes, gather_bytes
-from log import say
+from log import say_lines
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
@@ -56,64 +58,118 @@ def canonical(record: Mapping[str, object]) -> bytes:
     return json.dumps(record, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
 
 
-def tensor_hash(tensor: torch.Tensor) -> bytes:
-    """sha256 of the values (a CPU-GPU sync point where the tensor is on a GPU)."""
-    return hashlib.sha256(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data).digest()
+def raw(tensor: torch.Tensor) -> memoryview:
+    """The bytes of the values (a CPU-GPU sync point where the tensor is on a GPU)."""
+    return tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data
 
 
-def joint_hash(hashes: Mapping[str, bytes]) -> str:
-    """One hash over named hashes, whatever their order."""
-    return hashlib.sha256(b"".join(name.encode() + b"\0" + hashes[name] for name in sorted(hashes))).hexdigest()
+def joint_hash(values: Mapping[str, memoryview]) -> str:
+    """One hash over named values, whatever their order."""
+    total = hashlib.sha256()
+    for name in sorted(values):
+        total.update(f"{name}\0{values[name].nbytes}\0".encode())
+        total.update(values[name])
+    return total.hexdigest()
 
 
 def parameter_hash(net: nn.Module) -> str:
     """One hash over all weights."""
     with counted():
-        return joint_hash({name: tensor_hash(value) for name, value in net.state_dict().items()})
+        return joint_hash({name: raw(value) for name, value in net.state_dict().items()})
 
 
 def pack_ids(ids: torch.Tensor) -> Record:
     """Sample ids as a compressed bitmap (bit i % 8 of byte i // 8 is id i) and the ids that were repeated."""
-    values, counts = torch.unique(ids, return_counts=True)
-    bits = torch.zeros((int(values[-1]) // 8 + 1) * 8 if len(values) else 0, dtype=torch.uint8)
+    values = ids.numpy()
+    bits = np.zeros(values.max(initial=-1) + 1, dtype=np.uint8)
     bits[values] = 1
-    weights = 2 ** torch.arange(8, dtype=torch.int64)
-    bitmap = (bits.view(-1, 8) * weights).sum(1).to(torch.uint8).numpy().tobytes()
-    return {"count": len(ids), "bitmap": base64.b64encode(zlib.compress(bitmap, 9)).decode(),
-            "repeats": values.repeat_interleave(counts - 1).tolist()}
+    repeats = list[int]()
+    if int(bits.sum()) < len(values):
+        unique, counts = np.unique(values, return_counts=True)
+        repeats = unique.repeat(counts - 1).tolist()
+    bitmap = np.packbits(bits, bitorder="little").tobytes()
+    return {"count": len(values), "bitmap": base64.b64encode(zlib.compress(bitmap, 1)).decode(), "repeats": repeats}
 
 
 CHECKSUMS = 4
-BLOCK = 1 << 16  # elements that are summed at a time
+BLOCK = 1 << 13  # elements with signs of their own
+AT_ONCE = 8  # blocks: small enough for a CPU's cache
+
+
+class Signs:
+    """The signs of all elements in each checksum: random, fixed, and the same on every rank.
+
+    They repeat every BLOCK elements, but for a sign of each block that the bucket's index decides.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self.of_elements = self.draw(0, BLOCK).t().contiguous().t().to(device)  # columns in one piece: faster
+        self.of_blocks: dict[tuple[int, int], torch.Tensor] = {}
+        self.values = torch.empty(AT_ONCE, BLOCK, dtype=torch.float64, device=device)  # kept: new memory takes time
+        self.turn = threading.Lock()  # gloo calls back in several threads
+
+    @staticmethod
+    def draw(seed: int, count: int) -> torch.Tensor:
+        """1 or -1 [count, CHECKSUMS]."""
+        coins = torch.randint(0, 2, (count, CHECKSUMS), generator=torch.Generator().manual_seed(seed),
+                              dtype=torch.float64)
+        return coins.mul_(2).sub_(1)
+
+    def sums(self, bucket: torch.Tensor, index: int, *, norm: bool) -> tuple[torch.Tensor, float]:
+        """The checksums of a bucket's gradients [n], and the sum of their absolute values if that is asked for.
+
+        A checksum is the sum of all elements, half of them with the other sign. Sums are linear: that of the mean is
+        the mean of the ranks'.
+        """
+        blocks = -(-len(bucket) // BLOCK)
+        if (index, blocks) not in self.of_blocks:
+            self.of_blocks[index, blocks] = self.draw(1 + index, blocks).to(bucket.device)
+        values, rows, norms = self.values[:blocks], list[torch.Tensor](), list[torch.Tensor]()
+        flat = values.view(-1)
+        with self.turn:
+            for part in bucket.split(max(1, len(flat))):
+                flat[: len(part)].copy_(part)
+                if len(part) < len(flat):
+                    flat[len(part) :].zero_()
+                rows.append(values @ self.of_elements)
+                if norm:
+                    norms.append(values.abs_().sum())
+        sums = (self.of_blocks[index, blocks] * torch.cat(rows)[:blocks]).sum(0)
+        return sums.cpu(), math.fsum(torch.stack(norms).tolist()) if norm else 0.0
 
 
 class Look:
-    """What was seen of all gradients on one side of an all-reduce."""
+    """What was seen of all gradients on one side of an all-reduce, by bucket."""
 
     def __init__(self) -> None:
-        self.hashes: dict[str, bytes] = {}
-        self.sums = torch.zeros(CHECKSUMS, dtype=torch.float64)
-        self.norm, self.elements, self.dtypes = 0.0, 0, set[torch.dtype]()
+        self.buckets: dict[int, tuple[torch.Tensor, float]] = {}
+        self.hashes: dict[str, memoryview] = {}
+        self.elements, self.dtypes = 0, set[torch.dtype]()
         self.turn = threading.Lock()  # gloo calls back in several threads
 
-    def add(self, bucket: torch.Tensor, index: int, signs: torch.Tensor) -> None:
+    def add(self, bucket: torch.Tensor, index: int, signs: Signs, *, averaged: bool) -> None:
         """Take in one bucket's gradients [n]; ranks have the same buckets, since DDP lays them so.
 
-        A checksum is the sum of all elements, half of them with the other sign. Sums are linear: that of the mean is
-        the mean of the ranks'. Signs repeat every BLOCK elements, but for a sign of each block that the index decides.
+        Averages are hashed, as they have to be equal to the last bit. A rank's own gradients are identified by their
+        checksums: equal gradients have equal ones.
         """
-        digest, values = tensor_hash(bucket), bucket.double()
-        blocks = values.split(BLOCK)
-        coins = torch.randint(0, 2, (len(blocks), CHECKSUMS), generator=torch.Generator().manual_seed(index))
-        turns = (2 * coins - 1).double().to(values.device)
-        sums = torch.stack([turn * (signs[:, : len(block)] @ block)
-                            for turn, block in zip(turns, blocks, strict=True)]).sum(0).cpu()
-        norm = values.abs().sum().item()
+        sums, norm = signs.sums(bucket, index, norm=not averaged)
+        content = hashlib.sha256(raw(bucket)).digest() if averaged else struct.pack("<d", norm) + raw(sums)
         with self.turn:
-            self.hashes[str(index)] = digest
-            self.sums += sums
-            self.norm, self.elements = self.norm + norm, self.elements + len(values)
+            self.buckets[index], self.hashes[str(index)] = (sums, norm), memoryview(content)
+            self.elements += len(bucket)
             self.dtypes.add(bucket.dtype)
+
+    @property
+    def sums(self) -> torch.Tensor:
+        """The checksums of all buckets together."""
+        return sum((self.buckets[index][0] for index in sorted(self.buckets)),
+                   torch.zeros(CHECKSUMS, dtype=torch.float64))
+
+    @property
+    def norm(self) -> float:
+        """The sum of all absolute values."""
+        return math.fsum(norm for _, norm in self.buckets.values())
 
 
 class GradientWatch:
@@ -128,8 +184,7 @@ class GradientWatch:
         self.seconds = 0.0
         self.exchanges = 0
         self.before, self.after = Look(), Look()
-        coins = torch.randint(0, 2, (CHECKSUMS, BLOCK), generator=torch.Generator().manual_seed(0))
-        self.signs = (2 * coins - 1).double()  # the same on every rank
+        self.signs: Signs | None = None
         ddp.register_comm_hook(None, self._hook)
 
     def arm(self) -> None:
@@ -141,22 +196,26 @@ class GradientWatch:
         count, self.exchanges = self.exchanges, 0
         return count
 
-    def _look(self, bucket: dist.GradBucket, into: Look) -> None:
+    def _look(self, bucket: dist.GradBucket, *, averaged: bool) -> None:
         """All gradients of a bucket but the ignored; a CPU-GPU sync point where they are on a GPU."""
         with counted():
             buffer = bucket.buffer()
-            self.signs = self.signs.to(buffer.device)
-            copy = buffer.clone()
-            for parameter, gradient in zip(bucket.parameters(), bucket.gradients(), strict=True) if self.ignore else ():
-                if id(parameter) in self.ignore:
-                    at = (gradient.data_ptr() - buffer.data_ptr()) // buffer.element_size()
-                    copy[at : at + gradient.numel()] = 0
-            into.add(copy, bucket.index(), self.signs)
+            self.signs = self.signs or Signs(buffer.device)
+            names = [id(parameter) for parameter in bucket.parameters()] if self.ignore else []
+            places = [gradient for name, gradient in zip(names, bucket.gradients(), strict=True)
+                      if name in self.ignore] if self.ignore.intersection(names) else []
+            hidden = [(place, place.clone()) for place in places]
+            for place in places:  # views into the buffer
+                place.zero_()
+            look = self.after if averaged else self.before
+            look.add(buffer, bucket.index(), self.signs, averaged=averaged)
+            for place, values in hidden:
+                place.copy_(values)
 
     def _hook(self, _: None, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
         buffer, armed = bucket.buffer(), self.armed
         if armed:
-            self._look(bucket, self.before)
+            self._look(bucket, averaged=False)
         began = time.perf_counter()
         self.exchanges += bucket.is_last()
         buffer.div_(dist.get_world_size())
@@ -166,7 +225,7 @@ class GradientWatch:
             result = done.value()[0]
             self.seconds += time.perf_counter() - began
             if armed:
-                self._look(bucket, self.after)
+                self._look(bucket, averaged=True)
             return result
 
         return pending.then(averaged)
@@ -202,6 +261,7 @@ class Evidence:
         self.head = str(own[-1]["hash"]) if own else ""
         self.seq = len(own)
         self.unsent: list[bytes] = []
+        self.unprinted: list[str] = []
         self.ids: list[torch.Tensor] = []
         self.turn = threading.RLock()  # a checkpoint's thread makes the record that a mark stands for
         self.marked: tuple[int, list[torch.Tensor]] | None = None
@@ -217,10 +277,18 @@ class Evidence:
     def _add(self, kind: str, **fields: object) -> None:
         record: Record = {"kind": kind, "rank": self.rank, "seq": self.seq, "prev": self.head,
                           "time": round(time.time(), 3), **fields}
-        record["hash"] = self.head = hashlib.sha256(canonical(record)).hexdigest()
+        body = canonical(record)
+        self.head = hashlib.sha256(body).hexdigest()
         self.seq += 1
-        self.unsent.append(canonical(record) + b"\n")
-        say("evidence", **record)
+        line = b'%s,"hash":"%s"}\n' % (body[:-1], self.head.encode())
+        self.unsent.append(line)
+        self.unprinted.append('{"event":"evidence",' + line[1:].decode())
+        if kind not in {"samples", "epoch"}:  # the next record follows at once
+            self._print()
+
+    def _print(self) -> None:
+        say_lines("".join(self.unprinted))
+        self.unprinted = []
 
     def saw(self, ids: torch.Tensor) -> None:
         """Note the samples of a batch; costs nothing until `samples`."""
@@ -266,6 +334,8 @@ class Evidence:
         """The records before the last mark that were not handed in yet; from now on they count as handed in."""
         with self.turn:
             self._settle()
+            if self.unprinted:
+                self._print()
             taken, self.unsent = self.unsent[:self.before_mark], self.unsent[self.before_mark:]
             self.before_mark = 0
             return taken

@@ -27,10 +27,10 @@ def gather_bytes(raw: bytes, group: dist.ProcessGroup | None = None) -> list[byt
 
 def all_gather_bytes(raw: bytes) -> list[bytes]:
     """What every rank gave, in rank order, on every rank; all of one length."""
-    mine = _tensor(raw)
-    parts = [torch.empty_like(mine) for _ in range(dist.get_world_size())]
-    dist.all_gather(parts, mine)
-    return [part.numpy().tobytes() for part in parts]
+    everyone = torch.empty(dist.get_world_size() * len(raw), dtype=torch.uint8)
+    dist.all_gather_into_tensor(everyone, _tensor(raw))
+    together = everyone.numpy().tobytes()
+    return [together[at : at + len(raw)] for at in range(0, len(together), len(raw))]
 
 
 def broadcast_bytes(raw: bytes) -> bytes:

@@ -4,17 +4,33 @@ from __future__ import annotations
 
 import fcntl
 import json
+import os
 import sys
+import threading
 from pathlib import Path
+from typing import IO
+
+TURN = threading.Lock()  # between threads; between processes, a lock of a file that each opens itself
+FILES: dict[int, IO[bytes]] = {}  # by process: one that forked shares its parent's
 
 
 def say(event: str, **fields: object) -> None:
-    """Print one line and flush it; lines of the ranks of one pod never mix.
+    """Print one line and flush it."""
+    say_lines(json.dumps({"event": event, **fields}, separators=(",", ":")) + "\n")
+
+
+def say_lines(text: str) -> None:
+    """Print whole lines and flush them; lines of the ranks of one pod never mix.
 
     A short line needs the lock too: a full pipe takes it in the middle of another rank's long one.
     """
-    line = json.dumps({"event": event, **fields}, separators=(",", ":")) + "\n"
-    with Path(__file__).open("rb") as turn:  # each process opens it itself, so the lock is between processes
-        fcntl.flock(turn, fcntl.LOCK_EX)
-        sys.stdout.write(line)
-        sys.stdout.flush()
+    own = os.getpid()
+    with TURN:
+        if own not in FILES:
+            FILES[own] = Path(__file__).open("rb")  # noqa: SIM115  # it stays open
+        fcntl.flock(FILES[own], fcntl.LOCK_EX)
+        try:
+            sys.stdout.write(text)
+            sys.stdout.flush()
+        finally:
+            fcntl.flock(FILES[own], fcntl.LOCK_UN)

@@ -57,7 +57,7 @@ def test_the_example_in_the_modules_docstring_is_proven(root: Root, world_size: 
 @pytest.mark.parametrize(("mistake", "claims", "reason"), [
     ("no-ddp", {"gradients differ before the all-reduce", "gradients agree after the all-reduce", "weights agree",
                 "gradients are exchanged at every step", "gradients are averaged"}, "is the model wrapped in DDP?"),
-    ("no-sampler", {"samples are disjoint and complete", "gradients differ before the all-reduce",
+    ("no-sampler", {"samples are disjoint and complete", "gradients differ before the all-reduce", "every rank worked",
                     "gradients agree after the all-reduce"}, "the same samples on several ranks?"),
     ("idle-rank", {"every rank worked", "samples are disjoint and complete", "gradients are averaged",
                    "gradients are exchanged at every step"}, "rank 2 had nothing to do in epoch 1"),

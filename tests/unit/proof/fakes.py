@@ -111,6 +111,12 @@ def without_rank_1(step: int, _rank: int, record: Record) -> None:
     record["sums_after"] = mean([gradient(step, 0), gradient(step, 2)])
 
 
+def own_kept(_step: int, rank: int, record: Record) -> None:
+    """Rank 1 holds its own gradient still."""
+    if rank == 1:
+        record["sums_after"] = record["sums_before"]
+
+
 def late(record: Record) -> None:
     """Rank 2 says that it joined when all was over, and so recorded no gradients."""
     if record["rank"] == 2 and record["kind"] == "begin":
@@ -213,6 +219,8 @@ def fakes() -> list[Fake]:
         fake("E3: a sum for an average", at_gradients(summed), MEAN, "is not the mean of 3 gradients"),
         fake("E3: a mean with weights", at_gradients(weighted), MEAN, "is not the mean of 3 gradients"),
         fake("E3: a mean without one rank", at_gradients(without_rank_1), MEAN, "is not the mean of 3 gradients"),
+        fake("E3: a rank that keeps its own gradient, and another hash of it", at_gradients(own_kept),
+             "gradients agree after the all-reduce", "rank 1 kept its own gradient"),
         fake("E3: one exchange an epoch", where("epoch", exchanges=1), EVERY_STEP, "1 times in the 4 steps of epoch 1"),
         fake("E3: a gradient that is not a number", where("gradients", 1, norm=None), MEAN, "expected a finite number"),
         fake("E4: a rank that says it joined at the end", late, "gradients differ before the all-reduce",
