@@ -194,10 +194,7 @@ def build(names: list[str], say: Say, *, roots: tuple[str, ...] = ("node",), dry
     entry. Raises PartError.
     """
     home, pins = cache_home(), load_pins()
-    unknown = sorted(set(names) - set(pins.parts))
-    if unknown:
-        fix = f"choose from {', '.join(sorted(pins.parts))}"
-        raise PartError(f"got {', '.join(unknown)}, expected names of parts", "lab_parts_wanted", fix)
+    _check(pins, names)
     # If nothing is missing, do not wait for another build.
     result = _make(names, roots, Workshop(home, pins, say, dry=True))
     if dry or not result["built"]:
@@ -214,6 +211,7 @@ def relock(names: list[str], say: Say) -> None:
     Roots keep their locked packages while the archive has them. A root without an entry in the lock gets the newest.
     """
     home, pins = cache_home(), load_pins()
+    _check(pins, names)
     with one_at_a_time(home, say):
         shop = Workshop(home, pins, say, dry=False)
         shop.plan(names, tuple(pins.roots))
@@ -265,12 +263,25 @@ def _make(names: list[str], roots: tuple[str, ...], shop: Workshop) -> dict[str,
     return result
 
 
-def _names_for(pins: Pins, show: list[str]) -> tuple[list[str], tuple[str, ...]]:
-    """The parts and roots to build for bin.PART, charts.CHART or roots.ROOT."""
-    kind, name = show
-    if kind == "charts":
-        return [part for part in pins.parts if name in pins.parts[part].charts], ()
-    return ([name], ()) if kind == "bin" else ([], (name,))
+def _names_for(pins: Pins, words: list[str]) -> tuple[list[str], tuple[str, ...]]:
+    """The parts and roots to build for bin.PART, charts.CHART or roots.ROOT; raises PartError for any other words."""
+    places: dict[str, tuple[list[str], tuple[str, ...]]] = {}
+    for part in pins.parts.values():
+        if part.module:
+            places[f"bin.{part.name}"] = ([part.name], ())
+        places |= {f"charts.{chart}": ([part.name], ()) for chart in part.charts}
+    places |= {f"roots.{name}": ([], (name,)) for name, root in pins.roots.items() if root.tree}
+    if len(words) != 1 or words[0] not in places:
+        got = " ".join(words) or "nothing"
+        raise PartError(f"got {got}, expected one place to show", "--show", f"choose from {', '.join(sorted(places))}")
+    return places[words[0]]
+
+
+def _check(pins: Pins, names: list[str]) -> None:
+    """Refuse names that no part has; raises PartError."""
+    if unknown := sorted(set(names) - set(pins.parts)):
+        fix = f"choose from {', '.join(sorted(pins.parts))}"
+        raise PartError(f"got {', '.join(unknown)}, expected names of parts", "lab_parts_wanted", fix)
 
 
 def main(names: list[str]) -> int:
@@ -282,9 +293,8 @@ def main(names: list[str]) -> int:
     relocking = names[:1] == ["--relock"]
     names = names[1:] if relocking else names
     requested = bool(names)
-    show = names[1].split(".", 1) if names[:1] == ["--show"] else []
+    show = names[:1] == ["--show"]
     every = [name for name in pins.parts if name not in pins.on_demand]
-    names, roots = _names_for(pins, show) if show else (names, ("node",)) if names else (every, (*pins.roots,))
 
     def say(line: str) -> None:
         print(line, file=sys.stderr, flush=True)
@@ -293,7 +303,11 @@ def main(names: list[str]) -> int:
         if relocking:
             relock(names if requested else list(pins.parts), say)
             return 0
-        result: Any = build(names, say, roots=roots)
+        if show:
+            parts, roots = _names_for(pins, names[1:])
+        else:
+            parts, roots = (names, ("node",)) if names else (every, (*pins.roots,))
+        result: Any = build(parts, say, roots=roots)
     except PartError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
@@ -303,7 +317,7 @@ def main(names: list[str]) -> int:
     except KeyboardInterrupt:
         print("\ninterrupted; finished parts are kept. Run it again to continue", file=sys.stderr)
         return 130
-    for step in show:
+    for step in names[1].split(".", 1) if show else []:
         result = result[step]
     print(result if show else json.dumps(result, indent=1))
     return 0
