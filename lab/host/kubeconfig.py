@@ -209,8 +209,13 @@ def locked(path: Path, limit_s: float = LOCK_S) -> Iterator[None]:
                 if owner.isdigit() and not process(int(owner)):  # of a run that was killed; kubectl's is empty
                     held.unlink()
             continue
-        with os.fdopen(descriptor, "w") as stream:
-            stream.write(str(os.getpid()))
+        try:
+            with os.fdopen(descriptor, "w") as stream:
+                stream.write(str(os.getpid()))
+        except OSError as error:  # the disk is full
+            held.unlink()  # an empty one would look like kubectl's, for ever
+            error.filename = str(held)
+            raise
         break
     else:
         fix = f"end the program that changes it, or remove {held}"

@@ -73,3 +73,89 @@ def test_d11_a_full_disk_at_any_write_is_one_error_and_leaves_no_half_file(tmp_p
     assert [halves for _, halves, _ in outcomes if halves] == []
     if writer == "the report of a training":
         assert all(text == ("old" if problem else "pag") for problem, _, text in outcomes)
+
+
+OWNERS = {
+    "the user's kubeconfig": """
+from lab.host.kubeconfig import ensure
+MINE = "# mine\\napiVersion: v1\\nkind: Config\\nclusters: []\\nusers: []\\ncontexts: []  # none\\n"
+MINE += 500 * "# a comment\\n"
+mine = folder / "config"
+for name in ("ca", "crt", "key"):
+    (outside / name).write_bytes(3000 * b"x")
+admin = {"clusters": [{"cluster": {"server": "https://198.18.0.1:6443", "certificate-authority": str(outside / "ca")}}],
+         "users": [{"user": {"client-certificate": str(outside / "crt"), "client-key": str(outside / "key")}}]}
+(outside / "admin").write_text(json.dumps(admin))
+def before():
+    mine.write_text(MINE)
+def work():
+    ensure(mine, "gangplank-lab", outside / "admin", dry=False)
+    ensure(mine, "gangplank-lab", outside / "admin", dry=False)
+def whole():
+    text = mine.read_text()
+    return {"old": text == MINE, "new": "gangplank-lab" in text and text.count("# a comment") == 500}
+""",
+    "event files": """
+from gangplank.proof.report.tensorboard import write_events
+from tests.unit.proof.test_claims import World
+world = World()
+world.train()
+def before():
+    pass
+def work():
+    write_events(folder / "runs", world.records())
+def whole():
+    files = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != "filler")
+    return {"old": not files, "new": len({path.parent for path in files}) == 3}
+""",
+}
+OWNER_SCRIPT = """
+import json, os, shutil, subprocess, sys
+from pathlib import Path
+folder, outside, pages = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])
+outcomes = []
+subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={(pages + 40) * 4}k", "full", str(folder)], check=True)
+OWNER
+for free in range(pages + 1):
+    before()
+    with (folder / "filler").open("wb", buffering=0) as filler:
+        try:
+            while True:
+                filler.write(4096 * b"x")
+        except OSError:
+            filler.truncate((filler.tell() // 4096 - free) * 4096)
+    try:
+        work()
+        problem = ""
+    except OSError as error:
+        problem = f"{error.strerror}: {error.filename}"
+    kept = whole()["old" if problem else "new"]
+    names = sorted(path.name for path in folder.rglob("*") if path.name.startswith(".") or path.name.endswith(".lock"))
+    (folder / "filler").unlink()
+    work()
+    outcomes.append([problem, kept, names, whole()["new"]])
+    for path in folder.iterdir():
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+print(json.dumps(outcomes))
+"""
+
+
+@pytest.mark.parametrize("owner", OWNERS)
+def test_d11_what_is_the_users_is_whole_on_a_full_disk(tmp_path: Path, owner: str) -> None:
+    places = [tmp_path / "disk", tmp_path / "outside"]
+    for place in places:
+        place.mkdir()
+    script = OWNER_SCRIPT.replace("OWNER", OWNERS[owner])
+    isolated = ["unshare", "--mount", "--propagation", "private", sys.executable, "-c", script]
+    done = subprocess.run(
+        [*isolated, *map(str, places), str(PAGES)], cwd=ROOT, capture_output=True, text=True, check=False, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    outcomes = json.loads(done.stdout)
+    problems = [problem for problem, *_ in outcomes if problem]
+    assert problems
+    assert all(problem.startswith(f"No space left on device: {places[0]}") for problem in problems), problems
+    assert outcomes[-1][0] == "", "there is space for all of it"
+    assert all(kept for _, kept, _, _ in outcomes), outcomes
+    assert not any(names for _, _, names, _ in outcomes), "no draft and no lock is left"
+    assert all(again for *_, again in outcomes), "with space it is as it would have been"

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gangplank.proof.records import select
@@ -9,22 +12,38 @@ from gangplank.proof.report.page import accuracies, clocked, losses, number
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-    from pathlib import Path
 
 
 def write_events(folder: Path, records: Iterable[Mapping[str, object]]) -> None:
-    """Write `folder`/rank-N: loss by step, accuracy and seconds of each kind by epoch."""
-    from tensorboardX import SummaryWriter
+    """Write `folder`/rank-N: loss by step, accuracy and seconds of each kind by epoch; raises OSError.
+
+    tensorboardX's SummaryWriter writes in a thread of its own, whose death on a full disk it waits for, for ever.
+    """
+    from tensorboardX.event_file_writer import EventsWriter
+    from tensorboardX.proto.event_pb2 import Event
+    from tensorboardX.summary import scalar
 
     run = select(records)
     loss, accuracy = losses(run), accuracies(run)
+    written: list[Path] = []
     for rank in sorted(run.chains):
-        epochs = run.of("epoch", rank)
-        with SummaryWriter(str(folder / f"rank-{rank}"), write_to_disk=True) as writer:
-            for step, value in loss[rank]:
-                writer.add_scalar("loss", value, int(step))
-            for record, (epoch, value) in zip(epochs, accuracy[rank], strict=True):
-                when = number(record, "time")
-                writer.add_scalar("accuracy", value, int(epoch), walltime=when)
-                for kind, seconds in clocked(record).items():
-                    writer.add_scalar(f"seconds/{kind}", seconds, int(epoch), walltime=when)
+        place = folder / f"rank-{rank}"
+        place.mkdir(parents=True, exist_ok=True)
+        points = [("loss", value, step, 0.0) for step, value in loss[rank]]
+        for record, (epoch, value) in zip(run.of("epoch", rank), accuracy[rank], strict=True):
+            when = number(record, "time")
+            points.append(("accuracy", value, epoch, when))
+            points += [(f"seconds/{kind}", seconds, epoch, when) for kind, seconds in clocked(record).items()]
+        writer = EventsWriter(str(place / "events"))
+        written.append(Path(writer._file_name))
+        try:
+            for tag, value, step, when in points:
+                writer.write_event(Event(summary=scalar(tag, value), step=int(step), wall_time=when or time.time()))
+            writer.close()
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                writer._py_recordio_writer.close()
+            for path in written:
+                path.unlink()
+            error.filename = str(written[-1])  # a full disk has none
+            raise
