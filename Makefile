@@ -93,7 +93,8 @@ molecule: setup ## scenarios in one lab: the whole stack comes up, and training 
 	.venv/bin/molecule test $(if $(filter all,$(SCENARIOS)),--all,$(addprefix --scenario-name ,$(SCENARIOS))) \
 	|| { status=$$?; echo "what failed, from .molecule.log:"; grep -aE -A 30 'fatal: |\[ERROR\]' .molecule.log | tail -n 100; exit $$status; }
 
-TESTS ?= tests/charts tests/lab tests/trainer tests/cluster/test_actions.py tests/cluster/test_cluster_faults.py \
+TESTS ?= tests/charts tests/lab tests/trainer tests/cluster/test_actions.py tests/cluster/test_api_faults.py \
+	tests/cluster/test_cluster_faults.py \
 	tests/cluster/test_hardening.py tests/cluster/test_lab.py \
 	tests/cluster/test_playbook_kills.py::test_d6_site_and_uninstall_killed_at_a_point_converge \
 	tests/guides/test_flyte.py::test_our_job_is_the_pages_task # needs no lab

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-BUSY = {429, 500, 502, 503, 504}  # temporary answers of the API server or of a proxy before it
+# Temporary answers of the API server or of a proxy before it; 410 is of a read whose version etcd has forgotten
+BUSY = {410, 429, 500, 502, 503, 504}
 GOT_LIMIT = 120  # characters of the offending value that a message shows
 
 
@@ -45,10 +46,11 @@ class KubeError(GangplankError):
 
     exit_code = 4
 
-    def __init__(self, message: str, status: int = 0, silence: str = "") -> None:
-        """Take the HTTP status of the answer, or the reason for having none."""
+    def __init__(self, message: str, status: int = 0, silence: str = "", *, listens: bool = False) -> None:
+        """Take the HTTP status of the answer, or the reason for having none, and whether there was a connection."""
         super().__init__(message)
         self.status, self.silence = status, silence
+        self.listens = listens or bool(status)
 
     @property
     def outage(self) -> bool:

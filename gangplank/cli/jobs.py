@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import queue
 import sys
 import threading
 from pathlib import Path
@@ -14,7 +13,7 @@ from gangplank.cluster import standstill
 from gangplank.cluster import submit as submission
 from gangplank.cluster.attempts import attempts, gone
 from gangplank.cluster.client import Kube, rank_of
-from gangplank.cluster.logs import GONE, follow
+from gangplank.cluster.logs import GONE, Buffer, follow
 from gangplank.cluster.patience import silent
 from gangplank.cluster.progress import phase
 from gangplank.cluster.submit import title
@@ -24,6 +23,7 @@ from gangplank.text import plain, table
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Iterator, Sequence
 
     from gangplank.spec import Json
 
@@ -157,32 +157,23 @@ def logs(args: argparse.Namespace) -> int:
         raise KubeError(str(Problem(f"job {meta['name']}", got, "a pod that writes a log", fix)))
     if args.previous:
         return all_attempts(kube, job, pods)
-    lines: queue.Queue[str | None] = queue.Queue()
 
-    def read(pod: Json, patient: Kube) -> None:
+    def read(pod: Json, patient: Kube) -> Iterator[str]:
         start = prefix(pod, colour=colour)
         try:
-            log = follow(patient, pod) if args.follow else kube.log(meta["namespace"], pod["metadata"]["name"])
-            for line in log:
-                lines.put(start + plain(line))  # also to a pipe: its reader may be a terminal
+            for line in follow(patient, pod, on=args.follow):
+                yield start + plain(line)  # also to a pipe: its reader may be a terminal
         except KubeError as error:
-            lines.put(f"{start}({error})")
-        finally:
-            lines.put(None)
+            yield f"{start}({error})"
 
-    for pod in pods:
-        if args.follow:
-            patient = kube.patient(terminal.note if pod is pods[0] else silent)
-            threading.Thread(target=read, args=(pod, patient), daemon=True).start()
-        else:
-            read(pod, kube)
-    open_logs = len(pods)
-    while open_logs:
-        line = lines.get()
-        if line is None:
-            open_logs -= 1
-        else:
-            print(line, flush=args.follow)
+    if not args.follow:
+        for pod in pods:
+            for line in read(pod, kube):
+                print(line)
+        return terminal.OK
+    patience = (kube.patient(terminal.note if pod is pods[0] else silent) for pod in pods)
+    for line in together([read(pod, patient) for pod, patient in zip(pods, patience, strict=True)]):
+        print(line, flush=True)
     return terminal.OK
 
 
@@ -207,6 +198,23 @@ def all_attempts(kube: Kube, job: Json, pods: list[Json]) -> int:
     if missing := gone(shown):
         terminal.note(f"removed by the cluster, with their pods or containers: {missing}")
     return terminal.OK
+
+
+def together(sources: Sequence[Iterator[str]]) -> Iterator[str]:
+    """The lines of several logs as they come."""
+    lines = Buffer()
+
+    def read(source: Iterator[str]) -> None:
+        for line in source:
+            lines.put(source, line)
+
+    threads = [threading.Thread(target=read, args=(source,), daemon=True) for source in sources]
+    for thread in threads:
+        thread.start()
+    more = True
+    while more:
+        more = any(thread.is_alive() for thread in threads)
+        yield from (line for _, line in lines.take(0.2 if more else 0))
 
 
 def delete(args: argparse.Namespace) -> int:

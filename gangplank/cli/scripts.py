@@ -32,9 +32,10 @@ from gangplank.wait import polls
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Iterator
 
     from gangplank.cluster.progress import Phase
-    from gangplank.spec import JobSpec
+    from gangplank.spec import JobSpec, Json
 
 POLL_S = 0.5
 FAILED = 1  # of a training whose containers gave no exit code
@@ -106,19 +107,16 @@ def follow(watch: JobWatch) -> Phase:
     watch.kube = watch.kube.patient(terminal.note)
     for _ in polls(math.inf, POLL_S):
         phase = watch.poll()
-        show(watch)
+        show(watch.lines())
         if phase.ended:
-            watch.finish()
-            show(watch)
+            show(watch.finish())
             return phase
     raise AssertionError("polls without a limit ends")
 
 
-def show(watch: JobWatch) -> None:
-    """Print the lines that are new, without the evidence, which only the proof reads."""
-    pods = {pod["metadata"]["name"]: pod for pod in watch.pods}
-    for line_of_pod, line in watch.lines():
-        pod = pods.get(line_of_pod, {"metadata": {"name": line_of_pod}})
+def show(lines: Iterator[tuple[Json, str]]) -> None:
+    """Print the lines of pods, which may be gone by now, without the evidence, which only the proof reads."""
+    for pod, line in lines:
         if log_lines.read(line) is None:
             print(prefix(pod, colour=terminal.coloured(sys.stdout)) + plain(line), flush=True)
 

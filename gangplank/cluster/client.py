@@ -17,6 +17,7 @@ from gangplank.backends.queueing import QUEUE_SYSTEM
 from gangplank.cluster import queues
 from gangplank.cluster.patience import OUTAGE_S, Patience, silent
 from gangplank.errors import KubeError, Problem
+from gangplank.k8s.diff import differences
 from gangplank.wait import late, polls
 
 if TYPE_CHECKING:
@@ -102,7 +103,7 @@ class Kube:
         self.owners: dict[tuple[str, str], bool] = {}  # by uid: whether a job owns an object that owns others
         self.groups: dict[str, list[Json]] = {}  # the kinds of an API group, from discovery
         self.refused: Any = client.exceptions.ApiException
-        self.patience = Patience()  # none: at a terminal, a missing answer is reported at once
+        self.patience = Patience()  # little: at a terminal, a server that is not there is reported at once
 
     def patient(
         self, say: Callable[[str], None] = silent, seconds: float = OUTAGE_S, limit_s: float = math.inf
@@ -133,25 +134,36 @@ class Kube:
         accept: str = JSON,
     ) -> bytes:
         """One request; the whole answer. `repeat` allows a write to be sent twice."""
+        return self._ask(lambda: self._whole(method, where, body, query, accept), method, query, repeat=repeat)
 
-        def whole() -> bytes:
-            answer = self._send(method, where, body, query, accept)
-            with self._kube_errors():
-                text: bytes = answer.data
-            return text
-
-        return self._ask(whole, method, query, repeat=repeat)
+    def _whole(
+        self,
+        method: str,
+        where: str,
+        body: object = None,
+        query: Mapping[str, str] | None = None,
+        accept: str = JSON,
+    ) -> bytes:
+        """One request, sent once."""
+        answer = self._send(method, where, body, query, accept)
+        with self._kube_errors():
+            text: bytes = answer.data
+        return text
 
     def _ask(
         self, request: Callable[[], T], method: str, query: Mapping[str, str] | None, *, repeat: bool = False
     ) -> T:
-        """Repeat requests that cannot do anything twice: reads, server-side apply, dry runs, what no quota counted."""
-        harmless = method == "GET" or (method == "PATCH" and "fieldManager" in (query or {}))
-        twice = repeat or harmless or "dryRun" in (query or {})
+        """Repeat requests that do nothing more when they are carried out twice, and those that no quota has counted."""
+        twice = repeat or method in {"GET", "PATCH"} or "dryRun" in (query or {})
+        return self._counted((lambda: self.patience.ask(request)) if twice else request)
+
+    @staticmethod
+    def _counted(request: Callable[[], T]) -> T:
+        """Send a request again that a quota could not count at that moment: it did nothing."""
         refusal = KubeError("")
         for _ in polls(COUNTED_S, POLL_S):
             try:
-                return self.patience.ask(request) if twice else request()
+                return request()
             except KubeError as error:
                 if not uncounted(error):
                     raise
@@ -179,7 +191,7 @@ class Kube:
     @contextlib.contextmanager
     def _kube_errors(self) -> Iterator[None]:
         """Turn what the client's libraries raise into KubeError."""
-        from urllib3.exceptions import HTTPError
+        from urllib3.exceptions import HTTPError, MaxRetryError, ProtocolError
 
         try:
             yield
@@ -188,12 +200,14 @@ class Kube:
                 raise KubeError(message_of(error.body, error.reason), error.status) from None
             raise self._unanswered(error) from None  # TLS
         except (HTTPError, OSError) as error:
-            raise self._unanswered(error) from None
+            reason = error.reason if isinstance(error, MaxRetryError) else error
+            raise self._unanswered(error, listens=isinstance(reason, ProtocolError)) from None
 
-    def _unanswered(self, error: BaseException) -> KubeError:
+    def _unanswered(self, error: BaseException, *, listens: bool = False) -> KubeError:
         host, why = self.api.configuration.host, cause(error)
         fix = "start the cluster (the lab: make lab), or choose another one (--kubeconfig, --context)"
-        return KubeError(str(Problem(host, f"no answer ({why})", "one from the API server", fix)), silence=why)
+        problem = Problem(host, f"no answer ({why})", "one from the API server", fix)
+        return KubeError(str(problem), silence=why, listens=listens)
 
     def call(
         self,
@@ -208,6 +222,31 @@ class Kube:
         answer: Json = json.loads(self.read(method, where, body, query, repeat=repeat))
         return answer
 
+    def post(self, where: str, manifest: Json, query: Mapping[str, str] | None = None, *, unique: bool = False) -> Json:
+        """Create an object in the collection at a path; the object.
+
+        A request without an answer is repeated, and may find the object that it has created: one as the manifest says,
+        or any of a `unique` name, which is used only here.
+        """
+        lost = False
+
+        def sent() -> Json:
+            nonlocal lost
+            body = copy.deepcopy(manifest)
+            try:
+                answer: Json = json.loads(self._whole("POST", where, body, query))
+            except KubeError as error:
+                exists = error.status == CONFLICT and not uncounted(error)
+                if lost and exists and "dryRun" not in (query or {}):
+                    live = json.loads(self._whole("GET", f"{where}/{manifest['metadata']['name']}"))
+                    if unique or not [*differences(manifest, live)]:
+                        return dict(live)
+                lost = lost or error.outage
+                raise
+            return answer
+
+        return self._counted(lambda: self.patience.ask(sent))
+
     def get(self, where: str, query: Mapping[str, str] | None = None) -> Json | None:
         """The object or list at a path; None if the cluster has no such object or kind."""
         try:
@@ -220,7 +259,7 @@ class Kube:
     def create(self, manifest: Json, *, dry_run: bool = False, unique: bool = False) -> str:
         """Submit a manifest, and return what was done: jobs are created and never changed, other objects are applied.
 
-        A `unique` name is used only here: a request without an answer is repeated, and may find its own object.
+        `unique` as for `post`.
         """
         meta = manifest["metadata"]
         where = path(manifest["apiVersion"], manifest["kind"], meta["namespace"])
@@ -228,11 +267,7 @@ class Kube:
             self._apply(f"{where}/{meta['name']}", manifest, dry_run=dry_run)
             return "applied"
         query = {"dryRun": "All"} if dry_run else {}
-        try:
-            self.call("POST", where, manifest, {**query, "fieldManager": WRITER}, repeat=unique)
-        except KubeError as error:
-            if not (unique and error.status == CONFLICT) or uncounted(error):
-                raise
+        self.post(where, manifest, {**query, "fieldManager": WRITER}, unique=unique)
         return "created"
 
     def collection(self, manifest: Json) -> str:
@@ -287,7 +322,7 @@ class Kube:
         before = self.get(where)
         if before is None:
             collection = where.rpartition("/")[0]
-            return None, self.call("POST", collection, manifest, {**query, "fieldManager": WRITER})
+            return None, self.post(collection, manifest, {**query, "fieldManager": WRITER})
         return before, self.call("PATCH", where, manifest, query)
 
     def _apply(self, where: str, manifest: Json, *, dry_run: bool) -> Json:
@@ -390,7 +425,8 @@ class Kube:
         name, _, group = resource.partition(".")
         spec = {"resourceAttributes": {"verb": verb, "resource": name, "group": group}}
         where = f"{group_path(REVIEW[0])}/selfsubjectaccessreviews"
-        answer = self.call("POST", where, {"apiVersion": REVIEW[0], "kind": REVIEW[1], "spec": spec})
+        review = {"apiVersion": REVIEW[0], "kind": REVIEW[1], "spec": spec}
+        answer = self.call("POST", where, review, repeat=True)
         return bool(answer["status"]["allowed"])
 
     def queues(self) -> list[Json] | None:
@@ -402,19 +438,17 @@ class Kube:
                 return None
             raise
 
-    def delete(self, item: Json, propagation: str = "Background", *, unique: bool = False) -> bool:
+    def delete(self, item: Json, propagation: str = "Background") -> bool:
         """Remove an object with everything that belongs to it, itself last if Foreground; false if there is none.
 
-        `unique` as for `create`; otherwise a repeated request could remove a new object of the same name.
+        The object is the live one: a repeated request must not remove a new one of the same name.
         """
         meta = item["metadata"]
         where = path(item["apiVersion"], item["kind"], meta["namespace"], meta["name"])
-        try:
-            self.call("DELETE", where, {"propagationPolicy": propagation}, repeat=unique)
-        except KubeError as error:
-            if error.status == 404:
-                return False
-            raise
+        live = self.get(where)
+        if live is None:
+            return False
+        self.delete_at(where, live["metadata"]["uid"], propagation)
         return True
 
     def delete_at(
@@ -439,7 +473,8 @@ class Kube:
         try:
             self.call("DELETE", where, body, repeat=True)
         except KubeError as error:
-            if error.status != 404:
+            other = error.status == CONFLICT and "uid" in str(error).lower()
+            if error.status != NOT_FOUND and not other:
                 raise
 
 

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from gangplank.cluster.client import NO_LOG, path
+from gangplank.cluster import logs
+from gangplank.cluster.client import path
 from gangplank.cluster.progress import nodes_by_uid, phase
 from gangplank.cluster.reader import output_of, remove_ended
 from gangplank.cluster.reader import reader as pod_of
 from gangplank.errors import KubeError
 from gangplank.proof import expected
-from gangplank.proof.records import complete, read_records, select
+from gangplank.proof.records import complete, records_of, select
 from gangplank.wait import late, polls
 
 if TYPE_CHECKING:
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from gangplank.proof.records import Records
     from gangplank.spec import Json
 
+READER = "reader"  # its container
 READER_S = 120  # for the reading pod: its image is on the node already
 POLL_S = 0.2
 
@@ -46,8 +49,7 @@ def from_cluster(kube: Kube, job: Json, pods: Iterable[Json], world_size: int) -
 
 def logged(kube: Kube, pods: Iterable[Json]) -> Records:
     """The evidence in the logs of some pods."""
-    names = [(pod["metadata"]["namespace"], pod["metadata"]["name"]) for pod in pods]
-    return read_records("\n".join(log_so_far(kube, namespace, name) for namespace, name in names))
+    return records_of(line for pod in pods for line in logs.if_any(logs.follow(kube, pod, on=False)))
 
 
 def gather(kube: Kube, job: Json, logged: Records, world_size: int) -> Records:
@@ -64,31 +66,31 @@ def gather(kube: Kube, job: Json, logged: Records, world_size: int) -> Records:
 def read_claim(kube: Kube, pod: Json, world_size: int) -> Records:
     """Create a pod that prints evidence, read it until it covers all ranks or the pod ends, and remove the pod.
 
-    The log can be complete a second or two before the cluster reports the pod's end.
+    The log is read once, as it is written. It can be complete a second or two before the cluster reports the pod's end.
     """
     namespace, name = pod["metadata"]["namespace"], pod["metadata"]["name"]
     status: Json = {}
+    records: Records = []
+    end = time.monotonic() + READER_S
+
+    def enough() -> bool:
+        return time.monotonic() > end or complete(select(records), world_size)
+
     kube.create(pod, unique=True)
     try:
         for _ in polls(READER_S, POLL_S):
-            status = kube.call("GET", path("v1", "Pod", namespace, name)).get("status", {})
-            records = read_records(log_so_far(kube, namespace, name))
-            if status.get("phase") in {"Succeeded", "Failed"} or complete(select(records), world_size):
-                return records
+            live = kube.call("GET", path("v1", "Pod", namespace, name))
+            status = live.get("status", {})
+            if status.get("phase") in {"Succeeded", "Failed"} or logs.runs(live, READER):
+                for line in logs.if_any(logs.follow(kube, live, READER, enough=enough)):
+                    records += records_of([line])
+                if time.monotonic() <= end:
+                    return records
+                break
     finally:
-        kube.delete(pod, unique=True)
+        kube.delete(pod)
     state, fix = f"{status.get('phase')} ({why(status)})", "free a place on the claim's node and try again"
     raise KubeError(late(f"pod {namespace}/{name}, which reads the claim", state, "its end", READER_S, fix))
-
-
-def log_so_far(kube: Kube, namespace: str, pod: str) -> str:
-    """The log of a pod; empty if it has none yet."""
-    try:
-        return "\n".join(kube.log(namespace, pod))
-    except KubeError as error:
-        if error.status not in NO_LOG:
-            raise
-        return ""
 
 
 def why(status: Json) -> str:

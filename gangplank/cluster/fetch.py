@@ -196,7 +196,7 @@ def outputs(kube: Kube, job: Json, commands: Sequence[Sequence[str]]) -> Iterato
             end = ended(kube, pod, container["name"])
             yield read_lines(kube, pod, container["name"], end), pod["metadata"]["name"]
     finally:
-        kube.delete(pod, unique=True)
+        kube.delete(pod)
 
 
 def ended(kube: Kube, pod: Json, container: str) -> Json:

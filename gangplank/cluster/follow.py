@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from gangplank.cluster import failure, logs, standstill
@@ -29,20 +28,22 @@ if TYPE_CHECKING:
     from gangplank.spec import Json
 
 POLL_S = 1.0
+QUIET_S = 10.0  # without a line, after which the log of an ended job that has not ended itself is given up
 
 
 @dataclass
 class Log:
-    """One run of a container: the lines not yet processed, and the last ones."""
+    """One run of a container: its pod, who reads it, whether that one waits for the API server, and the last lines."""
 
+    pod: Json
     last: LastWords
     thread: threading.Thread | None = None
-    fresh: deque[str] = field(default_factory=deque)
+    away: bool = False
 
     @property
-    def pod(self) -> str:
+    def name(self) -> str:
         """The pod's name."""
-        return self.last.pod
+        return str(self.pod["metadata"]["name"])
 
 
 class JobWatch:
@@ -57,6 +58,7 @@ class JobWatch:
         self.nodes: dict[str, str] = {}  # of every pod that was seen, by uid
         self.failure: tuple[str, str] | None = None
         self.logs: dict[str, Log] = {}  # pod uid/container/restart
+        self.fresh = logs.Buffer()  # lines not yet processed
         self.records: Records = []
         self.training = Progress()
         self.size: tuple[Any, int] = (None, 0)  # of which generation of the job, and how many pods that has
@@ -86,23 +88,35 @@ class JobWatch:
     def _follow(self, pod: Json, container: Mapping[str, Any]) -> None:
         key = f"{pod['metadata']['uid']}/{container['name']}/{container.get('restartCount', 0)}"
         if key not in self.logs:
-            log = self.logs[key] = Log(LastWords(pod["metadata"]["name"]))
+            log = self.logs[key] = Log(pod, LastWords(pod["metadata"]["name"]))
             log.thread = threading.Thread(target=self._read, args=(log, pod, container["name"]), daemon=True)
             log.thread.start()
 
     def _read(self, log: Log, pod: Json, container: str) -> None:
-        try:
-            for line in logs.follow(self.kube.patient(), pod, container):
-                log.fresh.append(line)
-        except KubeError as error:
-            log.fresh.append(f"(cannot read more of the log of {log.pod}: {error})")
+        def turn(_: str) -> None:
+            log.away = not log.away  # patience reports the beginning of an outage, and its end
 
-    def finish(self, deadline_s: float = 10.0) -> None:
-        """Wait until the followed logs have ended."""
-        end = time.monotonic() + deadline_s
-        for log in self.logs.values():
-            if log.thread:
-                log.thread.join(max(0.0, end - time.monotonic()))
+        try:
+            for line in logs.follow(self.kube.patient(turn), pod, container):
+                self.fresh.put(log, line)
+        except KubeError as error:
+            self.fresh.put(log, f"(cannot read more of the log of {log.name}: {error})")
+
+    def finish(self) -> Iterator[tuple[Json, str]]:
+        """The pod and the text of each line until all logs have ended.
+
+        A container may outlive its job: its log is given up when it has been quiet for a while.
+        """
+        quiet_since = time.monotonic()
+        while time.monotonic() - quiet_since < QUIET_S:
+            unread = [log for log in self.logs.values() if log.thread and log.thread.is_alive()]
+            for item in self.lines(0.1 if unread else 0.0):
+                quiet_since = time.monotonic()
+                yield item
+            if not unread:
+                return
+            if any(log.away for log in unread):
+                quiet_since = time.monotonic()
 
     def progress(self) -> Progress:
         """The sum of the trainer's events; each line is processed once, and evidence is kept in `records`."""
@@ -110,19 +124,17 @@ class JobWatch:
             pass
         return self.training
 
-    def lines(self) -> Iterator[tuple[str, str]]:
+    def lines(self, wait_s: float = 0.0) -> Iterator[tuple[Json, str]]:
         """The pod and the text of each line that has not been processed yet; evidence is kept in `records`."""
-        for log in list(self.logs.values()):
-            while log.fresh:
-                line = log.fresh.popleft()
-                fields = log_lines.read(line)
-                if fields and log_lines.is_event(fields):
-                    self.training.take(fields)
-                elif fields:
-                    self.records.append(record(fields))
-                if not fields or log_lines.is_event(fields):
-                    log.last.take(line)
-                yield log.pod, line
+        for log, line in self.fresh.take(wait_s):
+            fields = log_lines.read(line)
+            if fields and log_lines.is_event(fields):
+                self.training.take(fields)
+            elif fields:
+                self.records.append(record(fields))
+            if not fields or log_lines.is_event(fields):
+                log.last.take(line)
+            yield log.pod, line
 
     def running(self) -> int:
         """How many pods have all their containers ready."""
@@ -208,6 +220,7 @@ def follow(watch: JobWatch, say: Callable[[str], None], timeout_s: float) -> Pha
             report(line)
             last_line = line
         if current.ended:
-            watch.finish()
+            for _ in watch.finish():
+                pass
             return current
     return None

@@ -6,17 +6,19 @@ since sinceTime is in whole seconds, and lines that were read before are dropped
 
 from __future__ import annotations
 
+import hashlib
 import re
-from collections import Counter
+import threading
+from collections import Counter, deque
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gangplank.cluster.client import path
 from gangplank.errors import KubeError
 from gangplank.wait import Pause
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from gangplank.cluster.client import Kube
     from gangplank.spec import Json
@@ -25,6 +27,40 @@ STAMP = re.compile(rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.\d+)?(Z|[+-]\d\d:\d\d
 OVERLAP_S = 1  # standard output and error get their times before they are merged into one file
 PAUSES_S = (0.1, 2.0)  # first and longest, before reading on after a log's end: the container's status comes later
 GONE = {400, 404}  # no such pod, or no such container's log (any more)
+LONGEST = 16 << 20  # bytes of a line; a longer one, such as of a progress bar that never ends it, is several
+MOST = 16 << 20  # characters that have been read and not yet processed, of all logs of a command
+LINE = 64  # what Python needs for a line beside its characters
+KEPT = 64  # bytes of a line that are compared when it comes again; of a longer one, its hash
+
+
+class Buffer:
+    """The lines between the threads that read logs and the one that processes them; a full one stops the readers.
+
+    So a script that prints faster than its lines are processed costs no memory here.
+    """
+
+    def __init__(self, most: int = MOST) -> None:
+        self.most, self.size = most, 0
+        self.lines: deque[tuple[Any, str]] = deque()
+        self.change = threading.Condition()
+
+    def put(self, log: Any, line: str) -> None:
+        """Add a line as soon as there is room; one that is longer than the buffer needs an empty one."""
+        with self.change:
+            self.change.wait_for(lambda: not self.lines or self.size + len(line) <= self.most)
+            self.lines.append((log, line))
+            self.size += len(line) + LINE
+            self.change.notify_all()
+
+    def take(self, wait_s: float = 0.0) -> list[tuple[Any, str]]:
+        """All lines with their logs; waits for the first one, but not longer than `wait_s`."""
+        with self.change:
+            self.change.wait_for(lambda: self.lines, wait_s)
+            lines = list(self.lines)
+            self.lines.clear()
+            self.size = 0
+            self.change.notify_all()
+        return lines
 
 
 class Place:
@@ -32,6 +68,7 @@ class Place:
 
     def __init__(self) -> None:
         self.second = 0  # since 1970, of the latest line
+        self.stamp = b""  # the text of that second
         self.seen: dict[int, Counter[bytes]] = {}
         self.again: Counter[bytes] = Counter()
 
@@ -44,16 +81,17 @@ class Place:
 
     def take(self, raw: bytes) -> str | None:
         """A line without its time, None if it was read before."""
-        if self.again[raw] > 0:
-            self.again[raw] -= 1
+        key = raw if len(raw) <= KEPT else hashlib.blake2b(raw, digest_size=16).digest()
+        if self.again and self.again[key] > 0:
+            self.again[key] -= 1
             return None
-        stamp = STAMP.match(raw)
-        if stamp:
+        stamp, second = STAMP.match(raw), self.second
+        if stamp and stamp[1] + stamp[2] != self.stamp:
             second = int(datetime.fromisoformat((stamp[1] + stamp[2]).decode()).timestamp())
             if second > self.second:
-                self.second = second
-                self.seen = {key: lines for key, lines in self.seen.items() if key >= second - OVERLAP_S}
-            self.seen.setdefault(second, Counter())[raw] += 1
+                self.second, self.stamp = second, stamp[1] + stamp[2]
+                self.seen = {at: lines for at, lines in self.seen.items() if at >= second - OVERLAP_S}
+        self.seen.setdefault(second, Counter())[key] += 1
         return raw[stamp.end() if stamp else 0 :].decode("utf-8", "replace")
 
 
@@ -62,18 +100,44 @@ def split(parts: Iterable[bytes], rest: list[bytes]) -> Iterator[bytes]:
 
     They are joined once: a line of 10 MiB comes in thousands of parts.
     """
+    size = 0
     for part in parts:
         end, newline, more = part.partition(b"\n")
         rest.append(end)
+        size += len(end)
+        if size > LONGEST:
+            long = b"".join(rest)
+            cut = (len(long) - 1) // LONGEST * LONGEST
+            yield from (long[at : at + LONGEST] for at in range(0, cut, LONGEST))
+            rest[:] = [long[cut:]]
+            size -= cut
         if newline:
             *lines, begin = [b"".join(rest), *more.split(b"\n")]
             rest[:] = [begin]
+            size = len(begin)
             yield from lines
 
 
-def follow(kube: Kube, pod: Json, container: str = "") -> Iterator[str]:
+def never() -> bool:
+    """There is never enough."""
+    return False
+
+
+def if_any(lines: Iterator[str]) -> Iterator[str]:
+    """The lines of a log; none if it does not exist."""
+    try:
+        yield from lines
+    except KubeError as error:
+        if error.status not in GONE:
+            raise
+
+
+def follow(
+    kube: Kube, pod: Json, container: str = "", *, on: bool = True, enough: Callable[[], bool] = never
+) -> Iterator[str]:
     """The lines of one run of a container (the only one, if not named) to its end, as they are written.
 
+    Without `on`, only those until now. `enough` is asked at the end of each answer: whether that was all.
     Raises KubeError if the log does not exist, or if the API server is down for longer than `kube` is patient.
     """
     from urllib3.exceptions import HTTPError
@@ -87,8 +151,8 @@ def follow(kube: Kube, pod: Json, container: str = "") -> Iterator[str]:
         if live is None or live["metadata"].get("uid") != meta.get("uid") or restarts(live, container) > run + 1:
             break
         before = restarts(live, container) > run
-        over = before or not runs(live, container)
-        if begun and not over:
+        over = before or not on or not runs(live, container)
+        if begun:
             pause.take()
         query = {"follow": str(not over).lower(), "timestamps": "true", **place.since()}
         query |= {"container": container} if container else {}
@@ -107,7 +171,7 @@ def follow(kube: Kube, pod: Json, container: str = "") -> Iterator[str]:
                 if text is not None:
                     pause.reset()
                     yield text
-            if over:
+            if over or enough():
                 break
         except (HTTPError, OSError):
             rest.clear()  # half a line, which comes again

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 OUTAGE_S = 180.0  # a control plane that is upgraded or moved is back within two minutes
+BUSY_S = 10.0  # a server that says "later", or whose connection broke, is asked again: everybody waits that long
 RETRY_S = 1.0
 
 
@@ -25,7 +26,10 @@ def silent(_: str) -> None:
 
 @dataclass(frozen=True)
 class Patience:
-    """A request is repeated for `seconds` after its first failure, but not beyond `until` (of time.monotonic)."""
+    """A request is repeated for `seconds` after its first failure, but not beyond `until` (of time.monotonic).
+
+    A server that listens gets BUSY_S at least.
+    """
 
     seconds: float = 0.0
     until: float = math.inf
@@ -37,7 +41,8 @@ class Patience:
             return request()
         except KubeError as error:
             start = time.monotonic()
-            limit_s = min(self.seconds, self.until - start)
+            seconds = max(self.seconds, BUSY_S) if error.listens else self.seconds
+            limit_s = min(seconds, self.until - start)
             if not error.outage or limit_s <= 0:
                 raise
             last = error
@@ -49,7 +54,10 @@ class Patience:
                 if not error.outage:
                     raise
                 last = error
+                if not (self.seconds or error.listens):  # it has stopped, and nobody is to wait for it
+                    break
             else:
                 self.say(f"the API server answers again after {time.monotonic() - start:.0f} s")
                 return answer
-        raise KubeError(f"waited {time.monotonic() - start:.0f} s; {last}", last.status, last.silence)
+        text = f"waited {time.monotonic() - start:.0f} s; {last}"
+        raise KubeError(text, last.status, last.silence, listens=last.listens)

@@ -80,8 +80,12 @@ def read_records(text: str) -> Records:
     >>> read_records('hello\n{"kind":"metrics"}\n{"event":"step"}')
     []
     """
-    lines = map(log_lines.read, text.split("\n"))
-    return [record(fields) for fields in lines if fields and log_lines.is_record(fields)]
+    return records_of(text.split("\n"))
+
+
+def records_of(lines: Iterable[str]) -> Records:
+    """The evidence among lines, which are read one by one."""
+    return [record(fields) for fields in map(log_lines.read, lines) if fields and log_lines.is_record(fields)]
 
 
 def record(fields: Mapping[str, object]) -> Record:

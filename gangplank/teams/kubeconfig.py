@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import os
 import re
+import secrets
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 LEAST_S, MOST_S = 600, 8 * 3600  # Kubernetes signs for at least ten minutes
 SIGNER = "kubernetes.io/kube-apiserver-client"
 REQUESTS = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
+CONFLICT = 409
 SIGNED_S, POLL_S = 30, 0.1  # the longest that signing may take; the pause between two requests
 
 
@@ -93,13 +95,17 @@ def issue_certificate(kube: Kube, member: str, request: bytes, ttl_s: int) -> st
         "expirationSeconds": ttl_s,
         "usages": ["client auth", "digital signature"],
     }
-    meta = {"generateName": "gangplank-team-"}
+    meta = {"name": f"gangplank-team-{secrets.token_hex(6)}"}  # no other run has it: it can be sent again
     body = {"apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest", "metadata": meta, "spec": spec}
-    pending = kube.call("POST", REQUESTS, body)
+    pending = kube.post(REQUESTS, body, unique=True)
     where = f"{REQUESTS}/{pending['metadata']['name']}"
     try:
         approved = {"type": "Approved", "status": "True", "reason": "Gangplank", "message": f"kubeconfig of {member}"}
-        kube.call("PUT", f"{where}/approval", {**pending, "status": {"conditions": [approved]}})
+        try:
+            kube.call("PUT", f"{where}/approval", {**pending, "status": {"conditions": [approved]}}, repeat=True)
+        except KubeError as error:
+            if error.status != CONFLICT:  # it was carried out before its answer was lost
+                raise
         for _ in polls(SIGNED_S, POLL_S):
             status = kube.call("GET", where).get("status") or {}
             if text := status.get("certificate"):
@@ -109,7 +115,7 @@ def issue_certificate(kube: Kube, member: str, request: bytes, ttl_s: int) -> st
                 expected = "one that the cluster has signed"
                 raise KubeError(str(Problem(f"the certificate of {member}", got, expected, fix)))
     finally:
-        kube.call("DELETE", where)
+        kube.delete_at(where, pending["metadata"]["uid"])
     fix = "check that kube-controller-manager has a signing key (--cluster-signing-key-file)"
     raise KubeError(late(f"the certificate of {member}", "none", "one that the cluster has signed", SIGNED_S, fix))
 

@@ -45,7 +45,7 @@ def create(kube: Kube, namespaces: Sequence[Json]) -> tuple[list[str], list[str]
     for item in namespaces:
         name = item["metadata"]["name"]
         try:
-            kube.call("POST", NAMESPACES, item)
+            kube.post(NAMESPACES, item)
             created.append(name)
         except KubeError as error:
             if error.status != 409:

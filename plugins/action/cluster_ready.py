@@ -29,8 +29,8 @@ class ActionModule(ClusterAction):
         """Look at this machine and ask the cluster."""
         problems = [*self.missing(args["programs"])]
         try:
-            Display().display(f"    cluster: {self.kube}")
-            self.kube.call("GET", "/version")
+            Display().display(f"    cluster: {self.present_kube}")
+            self.present_kube.call("GET", "/version")
             problems += self.forbidden(args["may"])
         except KubeError as error:
             problems.append(f"{error} (playbooks read K8S_AUTH_KUBECONFIG and K8S_AUTH_CONTEXT first)")
@@ -48,7 +48,7 @@ class ActionModule(ClusterAction):
 
     def forbidden(self, rights: Iterable[str]) -> Iterator[str]:
         """A line for the rights that the account lacks."""
-        if lacking := [right for right in rights if not self.kube.may(*right.split(" ", 1))]:
+        if lacking := [right for right in rights if not self.present_kube.may(*right.split(" ", 1))]:
             account = f"an account that may not {', '.join(lacking)}"
             fix = "name its kubeconfig in K8S_AUTH_KUBECONFIG"
-            yield str(Problem(str(self.kube), account, "an administrator's", fix))
+            yield str(Problem(str(self.present_kube), account, "an administrator's", fix))

@@ -5,18 +5,12 @@ from __future__ import annotations
 import json
 from typing import Any, ClassVar
 
-from ansible.utils.display import Display
 from ansible_collections.gangplank.gangplank.plugins.plugin_utils.cluster import KUBECONFIG, ClusterAction
 
 from gangplank.cluster.evidence import created, gather
 from gangplank.cluster.follow import JobWatch, follow
 from gangplank.cluster.progress import table
 from gangplank.errors import KubeError
-
-
-def say(line: str) -> None:
-    """Print a line of progress while the task runs."""
-    Display().display(f"    {line}")
 
 
 class ActionModule(ClusterAction):
@@ -32,13 +26,13 @@ class ActionModule(ClusterAction):
     def act(self, args: dict[str, Any]) -> dict[str, Any]:
         """Convert and call."""
         watch = JobWatch(args["manifest"], self.kube)
-        end = follow(watch, say, args["timeout_s"])
+        end = follow(watch, self.say, args["timeout_s"])
         if end is None or end.failed:
             what = f"did not end within {args['timeout_s']:.0f} s" if end is None else f"{end.name} {end.reason}"
             fix = "correct what these lines name; run a failed job again with -e training_job_replace=true"
             raise KubeError(f"job {watch.name}: {what}\n{watch.trouble()}\nFix: {fix}")
         rows = watch.progress().rows
-        records = gather(self.kube.patient(say), watch.job, watch.records, args["world_size"])
+        records = gather(self.kube, watch.job, watch.records, args["world_size"])
         evidence = [json.dumps(record) for record in records]
         lines = table(rows).splitlines() if rows else []
         return {"changed": False, "rows": rows, "table": lines, "evidence": evidence, "job_uid": watch.job_uid,

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 # Half a second of imports, once: every task is a fork of the process that has loaded its action by then.
 import kubernetes.client
 import kubernetes.config  # noqa: F401  gangplank.cluster.client uses it
+from ansible.utils.display import Display
 from ansible_collections.gangplank.gangplank.plugins.plugin_utils.base import LibraryAction
 
 from gangplank.cluster.client import Kube
@@ -45,8 +46,18 @@ class ClusterAction(LibraryAction):
 
     @cached_property
     def kube(self) -> Kube:
-        """The cluster; KubeError if its kubeconfig cannot be used."""
+        """The cluster, which may restart meanwhile; KubeError if its kubeconfig cannot be used."""
+        return self.present_kube.patient(self.say)
+
+    @cached_property
+    def present_kube(self) -> Kube:
+        """The cluster as the first task of a play asks it: one that is not there is reported at once."""
         return Kube(self.kubeconfig, self.environment.get("K8S_AUTH_CONTEXT") or None)
+
+    @staticmethod
+    def say(line: str) -> None:
+        """Print a line of progress while the task runs."""
+        Display().display(f"    {line}")
 
     @property
     def kubeconfig(self) -> str | None:

@@ -80,7 +80,8 @@ class Api:
         if key not in self.objects:
             return 404, json.dumps({"message": f"{key} not found"}).encode()
         delete = method == "DELETE" and "dryRun" not in body
-        return 200, json.dumps(self.objects.pop(key) if delete else self.objects[key]).encode()
+        item = self.objects.pop(key) if delete else self.objects[key]
+        return 200, json.dumps(with_uid(item, key)).encode()
 
     def merged(self, key: str, patch: Json, *, dry_run: bool) -> tuple[int, bytes]:
         """The answer to a JSON merge patch."""
@@ -99,6 +100,11 @@ class Api:
         if not dry_run:
             self.objects[key] = item
         return 200, json.dumps(item).encode()
+
+
+def with_uid(item: Json, where: str) -> Json:
+    """An object as a server has it: with a uid, here its path if the test chose none."""
+    return {**item, "metadata": {"uid": where, **item["metadata"]}} if "metadata" in item else item
 
 
 @pytest.fixture

@@ -134,7 +134,9 @@ def test_quotas_that_do_not_count(api: Api, pauses: list[float]) -> None:
 
 
 def test_a_certificate_that_nobody_signs(pauses: list[float]) -> None:
-    kube: Any = type("Unsigning", (), {"call": lambda *_: {"metadata": {"name": "gangplank-team-x"}}})()
+    kube: Any = type("Unsigning", (), {
+        "post": lambda *_, unique: {"metadata": {"name": "gangplank-team-x", "uid": "u"}},  # noqa: ARG005  by its name
+        "call": lambda *_, **_more: {}, "delete_at": lambda *_: None})()  # fmt: skip
     expected = "the certificate of ada: got none, expected one that the cluster has signed within 30 s. Fix: check"
     late(expected, lambda: kubeconfig.issue_certificate(kube, "ada", b"request", 600))
     assert set(pauses) == {kubeconfig.POLL_S}

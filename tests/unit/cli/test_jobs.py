@@ -260,10 +260,11 @@ def test_delete_takes_the_script_along(api: Api, capsys: pytest.CaptureFixture[s
 
 def test_delete_takes_the_pods_along_and_minds_no_absent_script(api: Api, capsys: pytest.CaptureFixture[str]) -> None:
     running(api)
+    uid = api.objects[f"{JOBS}/digits"]["metadata"]["uid"]
     code, out, err = run(capsys, "delete", "digits")
     assert (code, out, err) == (0, "Job default/digits removed\n", "")
     deleted = [body for line, body in zip(api.seen, api.bodies, strict=True) if line == f"DELETE {JOBS}/digits"]
-    assert deleted == [{"propagationPolicy": "Background"}]
+    assert deleted == [{"propagationPolicy": "Background", "preconditions": {"uid": uid}}]
 
 
 def test_ranks_are_in_the_order_of_numbers(api: Api, capsys: pytest.CaptureFixture[str]) -> None:

@@ -29,6 +29,7 @@ from gangplank.proof import log_lines
 from gangplank.proof.verdict import Expected, prove
 from gangplank.teams.quota_ready import settle
 from tests.unit.cli.test_proof import JOB, text
+from tests.unit.conftest import with_uid
 from tests.unit.proof.test_claims import World
 
 if TYPE_CHECKING:
@@ -192,7 +193,8 @@ class Server:
             return 201, body
         if where not in self.objects:
             return 404, {"message": "not found"}
-        return 200, self.objects.pop(where) if method == "DELETE" else self.objects[where]
+        item = self.objects.pop(where) if method == "DELETE" else self.objects[where]
+        return 200, with_uid(item, where)
 
     def runs(self, where: str) -> bool:
         statuses = self.objects[where].get("status", {}).get("containerStatuses") or [{}]
@@ -433,15 +435,41 @@ def test_a_command_says_at_once_that_nobody_answers(
     server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str]
 ) -> None:
     config = server.config(tmp_path)
-    server.says = [503, 503]
-    assert main([*words, "--kubeconfig", config]) == 4
-    assert len(server.seen) == 1, "it asks once"
     server.stop()
     began = time.monotonic()
     assert main([*words, "--kubeconfig", config]) == 4
     assert time.monotonic() - began < 3
     err = capsys.readouterr().err
     assert "got no answer ([Errno 111] Connection refused), expected one from the API server. Fix: start the " in err
+
+
+@pytest.mark.parametrize("status", [410, 429, 500, 502, 503, 504])
+def test_d4_a_command_asks_a_server_that_is_busy_again(server: Server, tmp_path: Path, status: int) -> None:
+    manifest(server, "Running")
+    server.says = [status] * 3
+    assert main(["status", "digits", "--kubeconfig", server.config(tmp_path)]) == 0
+    assert server.says == []
+
+
+def test_d4_a_command_says_after_a_while_that_the_server_stays_busy(
+    server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(patience, "BUSY_S", 0.2)
+    server.says = [503] * 1000
+    assert main(["status", "digits", "--kubeconfig", server.config(tmp_path)]) == 4
+    assert capsys.readouterr().err == "gangplank: waited 0 s; the cluster says: later\n"
+
+
+def test_d4_a_command_outlasts_connections_that_break(server: Server, kube: Kube) -> None:
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "namespace": "default"}}
+    server.mute = 1  # it is made, and the answer lost
+    assert kube.create(pod) == "created"
+    assert [line.split()[0] for line in server.seen] == ["POST", "POST", "GET"]
+    server.mute = 1
+    assert kube.patch(server.objects[f"{PODS}/a"], {}) is not None
+    server.mute = 1
+    assert kube.delete(pod), "its removal is not reported as that of nothing"
+    assert not kube.delete(pod)
 
 
 def test_followed_logs_go_on_after_an_outage(
@@ -492,15 +520,37 @@ def test_evidence_is_read_from_the_claim_over_an_outage_and_the_reading_pod_is_r
     assert not [place for place in server.objects if "evidence-" in place]
 
 
-def test_what_could_be_done_twice_is_asked_once(server: Server, kube: Kube) -> None:
-    patient = kube.patient()
-    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "namespace": "default"}}
-    for ask in (lambda: patient.create(pod), lambda: patient.delete(pod), lambda: patient.patch(pod, {})):
-        server.objects[f"{PODS}/b"] = {}
-        server.says, server.seen = [503, 503], []
-        with pytest.raises(KubeError, match="later"):
-            ask()
-        assert len(server.seen) == 1
+@pytest.mark.parametrize("other", [{"spec": {"nodeName": "b"}}, {"metadata": {"labels": {"of": "another"}}}])
+def test_an_object_of_another_person_is_not_taken_for_the_own_one(server: Server, kube: Kube, other: Json) -> None:
+    """The request got no answer and created nothing, and the name is taken meanwhile."""
+    meta = {"name": "a", "namespace": "default", "labels": {"of": "one"}}
+    pod: Json = {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": {"nodeName": "a"}}
+    server.objects[f"{PODS}/a"] = {**pod, **other, "metadata": {**pod["metadata"], **other.get("metadata", {})}}
+    server.says = [504]
+    with pytest.raises(KubeError, match="already exists") as refused:
+        kube.patient().create(pod)
+    assert refused.value.status == 409
+    server.says = [504]
+    assert kube.patient().create(pod, unique=True) == "created", "of a name that is used only here"
+
+
+def test_an_object_of_the_same_name_that_came_later_is_not_removed(server: Server, kube: Kube) -> None:
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "namespace": "default", "uid": "first"}}
+    server.objects[f"{PODS}/a"] = pod
+    bodies: list[Json] = []
+    answer = server.answer
+
+    def renewed(method: str, where: str, body: Json, dry: bool) -> tuple[int, Json]:
+        if method == "DELETE":
+            bodies.append(body)
+            server.objects[where] = {**pod, "metadata": {**pod["metadata"], "uid": "second"}}
+            return 409, {"message": "the UID in the precondition (first) does not match the UID in record (second)"}
+        return answer(method, where, body, dry)
+
+    server.answer = renewed  # type: ignore[method-assign]
+    assert kube.delete(pod)
+    assert [body["preconditions"] for body in bodies] == [{"uid": "first"}]
+    assert server.objects[f"{PODS}/a"]["metadata"]["uid"] == "second"
 
 
 def test_waits_of_roles_outlast_it_too(server: Server, kube: Kube) -> None:
@@ -548,8 +598,7 @@ def test_d14_a_line_of_10_mib_is_read_once_and_not_kept(
     assert Counted.copied <= 3 * LONG, "each part is copied once, and not with all that came before"
     watch = follow.JobWatch(manifest(server, "Running"), kube)
     watch.poll()
-    watch.finish()
-    watch.progress()
+    assert [len(line) for _, line in watch.finish()] == [6, LONG, 5]
     assert [sum(map(len, log.last.lines)) for log in watch.logs.values()] == [6 + failure.LAST_CHARACTERS + 5]
 
 
@@ -568,6 +617,6 @@ def test_each_line_of_a_log_is_looked_at_once(server: Server, kube: Kube, monkey
     assert len(looked) == 1000
     assert [len(log.last.lines) for log in watch.logs.values()] == [failure.LAST_LINES], "and none is kept"
     server.pod("digits-a", "terminated")
-    watch.finish()
+    assert [*watch.finish()] == []
 
 

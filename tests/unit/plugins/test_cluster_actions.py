@@ -146,7 +146,7 @@ def test_nodes_refuses_an_unknown_node_before_it_changes_another(api: Api) -> No
 
 def test_read_waits_for_a_condition_and_reports_the_ones_there_are(api: Api) -> None:
     conditions = [{"type": "Ready", "status": "False", "reason": "NoPods"}, {"type": "Old", "status": "True"}]
-    api.objects[NODE] = {"metadata": {"name": "node-0"}, "status": {"conditions": conditions}}
+    api.objects[NODE] = {"metadata": {"name": "node-0", "uid": "n"}, "status": {"conditions": conditions}}
     assert run("cluster_read", paths=[NODE], conditions=["Old"])["found"] == [[api.objects[NODE]]]
     late = run("cluster_read", paths=[NODE], conditions=["Ready", "New"], timeout_s=0.1)
     assert late["msg"].startswith(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import http.server
 import json
 import shutil
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,12 +15,14 @@ import pytest
 import yaml
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from tests.unit.conftest import Api
 
 ROOT = Path(__file__).resolve().parents[3]
 EXAMPLE = ROOT / "inventories/example"
 PLAYBOOKS = ("site.yml", "teams.yml", "train.yml", "uninstall.yml")
-KINDS = {"K8S_AUTH_KUBECONFIG": 1, "KUBECONFIG": 2, "HOME": 3}  # where a kubeconfig can come from, best first; a port
+KINDS = ("K8S_AUTH_KUBECONFIG", "KUBECONFIG", "HOME")  # where a kubeconfig can come from, best first
 
 
 def play(folder: Path, book: str | Path, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -43,8 +47,38 @@ def config(file: Path, port: int, *contexts: str) -> str:
     return str(file)
 
 
+class Refusing(http.server.BaseHTTPRequestHandler):
+    """A cluster that refuses everything, with its port."""
+
+    def refuse(self) -> None:
+        """Answer 403."""
+        assert isinstance(self.server, http.server.HTTPServer)
+        data = json.dumps({"message": f"port={self.server.server_port}"}).encode()
+        self.send_response(403)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    do_GET = do_POST = refuse  # noqa: N815  the names that http.server calls
+
+    def log_message(self, *_words: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def ports() -> Iterator[list[int]]:
+    """Where clusters are that refuse everything, one for each kind of kubeconfig."""
+    servers = [http.server.ThreadingHTTPServer(("127.0.0.1", 0), Refusing) for _ in KINDS]
+    for server in servers:
+        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+    yield [server.server_port for server in servers]
+    for server in servers:
+        server.shutdown()
+        server.server_close()
+
+
 @pytest.mark.parametrize("missing", range(len(KINDS)))
-def test_the_cluster_is_the_one_that_every_module_takes(tmp_path: Path, missing: int) -> None:
+def test_the_cluster_is_the_one_that_every_module_takes(tmp_path: Path, ports: list[int], missing: int) -> None:
     (tmp_path / "book.yml").write_text(yaml.safe_dump([{
         "hosts": "localhost", "environment": "{{ site_environment | default({}) }}", "ignore_errors": True, "tasks": [
             {"name": "Ours", "gangplank.gangplank.cluster_read": {"paths": ["/version"]}},
@@ -52,14 +86,14 @@ def test_the_cluster_is_the_one_that_every_module_takes(tmp_path: Path, missing:
             {"name": "Theirs", "kubernetes.core.k8s_info": {"kind": "Namespace", "api_version": "v1"}},
         ]}]))  # fmt: skip
     files = {"K8S_AUTH_KUBECONFIG": "a", "KUBECONFIG": "b", "HOME": ".kube/config"}
-    kinds = list(KINDS)[missing:]
-    env = {name: config(tmp_path / files[name], KINDS[name], name, "other") for name in kinds}
+    kinds = KINDS[missing:]
+    env = {name: config(tmp_path / files[name], ports[KINDS.index(name)], name, "other") for name in kinds}
     env["HOME"] = str(tmp_path)
-    port = KINDS[kinds[0]]
+    port = ports[missing]
     said = play(tmp_path, tmp_path / "book.yml", **env, PATH="/usr/bin:/bin").stdout
     for task in ("Ours", "Teams", "Theirs"):
         failed = said.partition(f"TASK [{task}]")[2].partition("TASK [")[0]
-        assert f"127.0.0.1:{port}" in failed or f"port={port}" in failed, said
+        assert f"port={port}" in failed, said
     done = play(tmp_path, "teams.yml", **env, K8S_AUTH_CONTEXT="other")
     name = "~/.kube/config" if kinds[0] == "HOME" else env[kinds[0]]
     assert f"cluster: http://127.0.0.1:{port} (context other of {name})" in done.stdout
