@@ -620,3 +620,95 @@ def test_each_line_of_a_log_is_looked_at_once(server: Server, kube: Kube, monkey
     assert [*watch.finish()] == []
 
 
+
+
+def test_d14_a_full_buffer_stops_who_reads_and_loses_nothing() -> None:
+    """A script that prints faster than its lines are processed costs no memory."""
+    buffer, put = logs.Buffer(most=1000), list[int]()
+
+    def read() -> None:
+        for number in range(5000):
+            buffer.put("log", f"{number:04}" + "x" * 96)
+            put.append(number)
+
+    reader = threading.Thread(target=read, daemon=True)
+    reader.start()
+    lines: list[str] = []
+    while len(lines) < 5000:
+        batch = buffer.take(10)
+        assert batch
+        assert sum(len(line) for _, line in batch) <= 1000
+        lines += [line for _, line in batch]
+    reader.join(10)
+    assert [int(line[:4]) for line in lines] == list(range(5000))
+
+
+def test_d14_a_line_longer_than_the_buffer_passes_alone() -> None:
+    buffer = logs.Buffer(most=10)
+    threading.Thread(target=lambda: [buffer.put(0, "x" * size) for size in (3, 50, 3)], daemon=True).start()
+    sizes: list[int] = []
+    while len(sizes) < 3:
+        sizes += [len(line) for _, line in buffer.take(10)]
+    assert sizes == [3, 50, 3]
+
+
+@pytest.mark.parametrize("size", [99, 100, 101, 200, 201, 350])
+@pytest.mark.parametrize("part", [1, 30, 1000])
+def test_d14_a_line_without_an_end_is_cut_into_pieces(monkeypatch: pytest.MonkeyPatch, size: int, part: int) -> None:
+    """A progress bar may print one line for days: it is not kept until its end."""
+    monkeypatch.setattr(logs, "LONGEST", 100)
+    text = b"a\n" + b"x" * size + b"\nb\n" + b"y" * size
+    rest: list[bytes] = []
+    parts = [text[at : at + part] for at in range(0, len(text), part)]
+    lines = list(logs.split(parts, rest))
+    assert b"".join([*lines, *rest]) == text.replace(b"\n", b"")
+    assert lines[0] == b"a"
+    assert b"b" in lines
+    if part < 100:
+        assert max(map(len, [*lines, b"".join(rest)])) <= 100
+
+
+def test_d14_what_is_kept_of_lines_to_know_them_again_is_short() -> None:
+    place, line = logs.Place(), b"2026-01-01T00:00:00.5Z " + b"x" * LONG
+    assert place.take(line) == "x" * LONG
+    assert place.take(b"2026-01-01T00:00:00.6Z ok") == "ok"
+    assert max(len(key) for lines in place.seen.values() for key in lines) <= logs.KEPT
+    place.since()
+    assert [place.take(line), place.take(line)] == [None, "x" * LONG], "a third one is new"
+    for second in range(1, 50):
+        place.take(b"2026-01-01T00:00:%02dZ a" % second)
+    assert len(place.seen) <= 3
+
+
+def test_d14_evidence_on_a_claim_is_read_once(server: Server, kube: Kube, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The reading pod prints for a while; its log was read from the beginning five times a second."""
+    job, world = manifest(server, "Completed"), World(job="digits-u")
+    world.train()
+    monkeypatch.setattr("gangplank.cluster.evidence.POLL_S", 0.01)
+    answer, lines_of = server.answer, text(world.records()).splitlines()
+    reading: list[str] = []
+
+    def kubelet(method: str, where: str, body: Json, dry: bool) -> tuple[int, Json]:
+        code, found = answer(method, where, body, dry)
+        if method == "POST" and code == 201:
+            name = body["metadata"]["name"]
+            state = server.pod(name)["status"]
+            state["phase"], state["containerStatuses"][0]["name"] = "Running", "reader"
+            reading.append(name)
+            threading.Thread(target=printed, args=(name,), daemon=True).start()
+        return code, found
+
+    def printed(name: str) -> None:
+        for line in lines_of:
+            server.prints(name, line)
+            time.sleep(0.01)
+        state = server.pod(name, "terminated")["status"]
+        state["phase"], state["containerStatuses"][0]["name"] = "Succeeded", "reader"
+
+    monkeypatch.setattr(server, "answer", kubelet)
+    live = server.objects[f"{JOBS}/digits"]
+    records = gather(kube.patient(), {**job, **live}, [], 3)
+    assert len(records) == len(lines_of)
+    assert prove(records, Expected(3, job_uid="digits-u")).passed
+    asked = [line for line in server.seen if line == f"GET {PODS}/{reading[0]}/log"]
+    assert len(asked) <= 2, "once, and perhaps for its end"
