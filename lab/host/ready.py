@@ -10,6 +10,7 @@ The requests, five a second, use only the standard library and not gangplank.clu
 from __future__ import annotations
 
 import datetime as dt
+import http.client
 import json
 import ssl
 import urllib.error
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 POLL_S = 0.2
+ANSWER_S = 30  # a slow machine has the time-out of the wait itself
 
 
 class Api:
@@ -44,7 +46,7 @@ class Api:
 
     def get(self, path: str) -> bytes:
         """The body; raises OSError."""
-        with self.opener.open(self.server + path, timeout=5) as answer:
+        with self.opener.open(self.server + path, timeout=ANSWER_S) as answer:
             return bytes(answer.read())
 
 
@@ -57,7 +59,7 @@ def unready(api: Api, nodes: list[str], starts: dict[str, float]) -> str:
     try:
         api.get("/readyz")
         nodes_by_name = {item["metadata"]["name"]: item for item in json.loads(api.get("/api/v1/nodes"))["items"]}
-    except (OSError, ssl.SSLError, ValueError) as error:
+    except (OSError, http.client.HTTPException, ValueError) as error:  # also an answer that breaks off
         return f"the API does not answer ({error})"
     for node in nodes:
         conditions = {c["type"]: c for c in nodes_by_name.get(node, {}).get("status", {}).get("conditions", [])}

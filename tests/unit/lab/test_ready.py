@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import http.client
 import json
+import ssl
 from typing import Any
 
 import pytest
@@ -28,3 +30,15 @@ def test_d10_a_condition_of_before_the_start_is_not_believed(
     nodes = {"items": [{"metadata": {"name": "node-0"}, "status": {"conditions": [condition]}}]}
     api: Any = type("Api", (), {"get": lambda _, path: json.dumps(nodes).encode() if path != "/readyz" else b"ok"})()
     assert unready(api, ["node-0"], starts) == problem
+
+
+ERRORS = [http.client.IncompleteRead(b"{"), TimeoutError("slow"), ssl.SSLError("cut"), ValueError()]
+
+
+@pytest.mark.parametrize("error", ERRORS)
+def test_d4_an_answer_that_breaks_off_is_not_the_end_of_the_wait(error: Exception) -> None:
+    def get(*_: object) -> bytes:
+        raise error
+
+    api: Any = type("Api", (), {"get": get})()
+    assert unready(api, ["node-0"], {}).startswith("the API does not answer (")
