@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def write_events(folder: Path, records: Iterable[Mapping[str, object]]) -> None:
     """Write `folder`/rank-N: loss by step, accuracy and seconds of each kind by epoch; raises OSError.
 
-    tensorboardX's SummaryWriter writes in a thread of its own, whose death on a full disk it waits for, for ever.
+    The SummaryWriter of tensorboardX writes in a thread, and waits forever for one that a full disk has ended.
     """
     from tensorboardX.event_file_writer import EventsWriter
     from tensorboardX.proto.event_pb2 import Event
