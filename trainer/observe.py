@@ -351,9 +351,9 @@ class Model:
 def place() -> str:
     """The line of the script that the main thread is in, else of whatever it is in."""
     frame = sys._current_frames().get(threading.main_thread().ident or 0)
-    home = os.path.dirname(os.path.abspath(getattr(sys.modules["__main__"], "__file__", None) or sys.argv[0]))  # noqa: PTH100, PTH120
+    home = Path(getattr(sys.modules["__main__"], "__file__", None) or sys.argv[0]).absolute().parent
     innermost = frame
-    while frame is not None and os.path.dirname(os.path.abspath(frame.f_code.co_filename)) != home:  # noqa: PTH100, PTH120
+    while frame is not None and Path(frame.f_code.co_filename).absolute().parent != home:
         frame = frame.f_back
     frame = frame or innermost
     if frame is None:
