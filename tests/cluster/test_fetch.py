@@ -137,30 +137,32 @@ def test_a_member_fetches_every_file_as_it_is_and_evidence(
 
 def test_a_fetch_that_is_killed_continues_and_its_pod_goes(
         kube: Kube, member: Callable[[str], str], hashes: dict[str, str], tmp_path: Path) -> None:
-    here, parts = tmp_path / "here", tmp_path / "here/.gangplank-fetch"
+    here, there = tmp_path / "here", tmp_path / "there"
     command = [str(ROOT / ".venv/bin/gangplank"), "fetch", NAME, "-n", TEAM, "--kubeconfig", member("bob")]
 
-    def kill(number: signal.Signals, size: int) -> int:
-        process = subprocess.Popen([*command, "-o", str(here)], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    def kill(number: signal.Signals, folder: Path) -> None:
+        """End a command as soon as its first piece has arrived; the pod has six more to send."""
+        parts = folder / ".gangplank-fetch"
+        process = subprocess.Popen([*command, "-o", str(folder)], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         end = time.monotonic() + 120
-        while process.poll() is None and sum(path.stat().st_size for path in parts.glob("*")) < size:
+        while process.poll() is None and not sum(path.stat().st_size for path in parts.glob("*")):
             assert time.monotonic() < end
             time.sleep(0.02)
         process.send_signal(number)
         process.communicate(timeout=60)
         assert process.returncode != 0, "it was killed before its end"
-        return sum(path.stat().st_size for path in parts.glob("*"))
+        assert 0 < sum(path.stat().st_size for path in parts.glob("*")) < 40 * 2**20
+        assert "weights.bin" not in contents(folder), "a part is not taken for the file"
 
-    first = kill(signal.SIGKILL, 6 * 2**20)
-    assert first < 40 * 2**20
-    assert "weights.bin" not in contents(here), "a part is not taken for the file"
+    kill(signal.SIGKILL, here)
     until(lambda: set(readers(kube).values()) <= {"Succeeded"}, "the pod ends without its command")
-    second = kill(signal.SIGTERM, first + 6 * 2**20)
-    assert second > first
+    kill(signal.SIGTERM, there)
     until(lambda: readers(kube) == {}, "SIGTERM removes the command's pod, and its start removed the one before")
-    assert gangplank(*command[1:], "-o", str(here), kubeconfig=member("bob")).returncode == 0
-    assert {name: contents(here)[name] for name in hashes} == hashes
-    assert not parts.exists()
+    for folder in (here, there):
+        done = gangplank(*command[1:], "-o", str(folder), kubeconfig=member("bob"))
+        assert done.returncode == 0, done.stderr
+        assert {name: contents(folder)[name] for name in hashes} == hashes
+        assert not (folder / ".gangplank-fetch").exists()
 
 
 def test_what_cannot_be_fetched_is_said_in_one_message(
