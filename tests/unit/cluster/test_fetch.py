@@ -11,6 +11,7 @@ import subprocess
 import sys
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -322,3 +323,14 @@ def test_a_job_without_an_output_or_whose_claim_is_gone_is_refused(
     empty: Any = SimpleNamespace(get=lambda _: None)
     with pytest.raises(error, match=message):
         fetch.check(empty, job(claim))
+
+
+def test_who_may_not_remove_an_earlier_command_s_pod_is_not_stopped_by_it() -> None:
+    meta = {"name": "digits-fetch-abcdef", "namespace": "default", "uid": "u"}
+    kube: Any = SimpleNamespace(
+        items=lambda *_: [{"metadata": meta, "status": {"phase": "Succeeded"}}], delete_at=Mock(side_effect=[
+            KubeError("cannot delete", 403), KubeError("no answer", 500)]))
+    reader.remove_ended(kube, {"metadata": {"name": "digits", "namespace": "default"}}, "fetch")
+    with pytest.raises(KubeError, match="no answer"):
+        reader.remove_ended(kube, {"metadata": {"name": "digits", "namespace": "default"}}, "fetch")
+    assert kube.delete_at.call_count == 2
