@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import re
 from typing import Any
 
 import pytest
@@ -10,13 +10,21 @@ import pytest
 from gangplank.backends import BACKENDS, backend_of, wiring
 from gangplank.backends.base import Site
 from gangplank.reading.strict_yaml import documents
+from tests.support.documents import adapted
 
-HERE = Path(__file__).resolve().parents[1] / "guides"
+WORDS = {  # of the block that has the job
+    "volcano-site": "name: pytorch-job\n",
+    "pytorch-job-with-configmap": 'title="pytorch-job-with-configmap.yaml"',
+    "vsphere-cpu": "# Deploy the PyTorchJob resource with CPU",
+    "pytorch_job_mnist_nccl": 'name: "pytorch-dist-mnist-nccl"',
+}
 Json = dict[str, Any]
 
 
 def load(name: str) -> tuple[str, Json]:
-    manifest = documents((HERE / f"{name}.yaml").read_text(), name, strict=False)[0]
+    text = adapted(WORDS[name]).replace("yamlapiVersion:", "apiVersion:")
+    text = re.sub(r"\A.*?<<EOF[^\n]*\n(.*?)^ *EOF\n", r"\1", text, flags=re.DOTALL | re.MULTILINE)  # in a command
+    manifest = documents(text, name, strict=False)[0]
     backend = backend_of(manifest)
     assert backend
     return backend, manifest
