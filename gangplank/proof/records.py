@@ -245,6 +245,8 @@ def select(records: Iterable[Mapping[str, object]]) -> Run:
         if item["kind"] == "heads" and item.get("epoch") is None:
             tips.setdefault(item.whole("rank"), []).append(item)
     chains = {rank: follow(own[-1], by_hash, gaps) for rank, own in sorted(tips.items())}
+    for rank in left_before(chains):
+        del chains[rank], tips[rank]
     finals = {rank: 1 + others(own[:-1], chains[rank], by_hash) for rank, own in sorted(tips.items())}
     earlier: list[Record] = []
     for rank, head in sorted({item for chain in chains.values() for item in heads_at_resume(chain, gaps)}):
@@ -274,6 +276,27 @@ def others(tips: Sequence[Record], chain: Sequence[Record], by_hash: Mapping[str
         answer = resumed[at] if at in resumed else bool(at) and after[at]["kind"] == "begin"
         resumed |= dict.fromkeys(path or [at], answer)
     return sum(not resumed[tip.text("hash")] for tip in tips)
+
+
+def left_before(chains: Mapping[int, Sequence[Record]]) -> list[int]:
+    """Ranks that finished before the world shrank: the smaller one resumed what they had finished, without them.
+
+    All ranks may have finished, and one been killed before it could exit. What such a rank wrote after the head that
+    was resumed is of the same start.
+    """
+    begins = [record for record in chains.get(0, ()) if record["kind"] == "begin"]
+    size = begins[-1].get("world_size") if begins else None
+    if not log_lines.count(size):
+        return []  # the claims refuse it
+    resumed, gone = set(heads_at_resume(begins, [])), []
+    for rank, chain in chains.items():
+        written = list[Record]()
+        for record in reversed(chain):
+            if (rank, record["hash"]) in resumed:
+                gone += [rank] if rank >= size and all(later["kind"] != "begin" for later in written) else []
+                break
+            written.append(record)
+    return gone
 
 
 def complete(run: Run, world_size: int) -> bool:

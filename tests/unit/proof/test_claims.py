@@ -322,18 +322,43 @@ def interrupted(
     return second, lost
 
 
-def test_a_run_that_was_finished_and_resumed_is_proven_from_its_logs() -> None:
-    """All ranks had finished, and one was killed before it could exit."""
+OF_EACH = {"kind", "rank", "seq", "prev", "time", "hash"}  # record's
+
+
+def finished_twice(size: int) -> tuple[World, World]:
+    """All ranks had finished, and one was killed before it could exit; so many resume, and finish again."""
     first = World()
     first.train()
-    second = World(clock=2000.0, attempt="a2", chains={rank: chain[:-2] for rank, chain in first.chains.items()})
+    second = World(size, clock=2000.0, attempt="a2",
+                   chains={rank: chain[:-2] for rank, chain in first.chains.items()})
     second.begin({"step": 8, "epoch": 3, "position": 0, "world_size": 3,
-                  "heads": {str(rank): head for rank, head in second.heads().items()}})
+                  "heads": {str(rank): chain[-1]["hash"] for rank, chain in second.chains.items()}})
     second.end()
+    return first, second
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_a_run_that_was_finished_and_resumed_is_proven_from_its_logs(size: int) -> None:
+    first, second = finished_twice(size)
     for records in ([*first.records(), *second.records()], [*second.records(), *first.records()]):
-        verdict = prove(records, EXPECTED)
+        verdict = prove(records, replace(EXPECTED, world_size=size, global_batch=10 * size))
         assert verdict.passed, verdict.text()
         assert "1 resumes, 6 records of work abandoned" in verdict.text()
+
+
+def test_a_rank_that_finished_beside_a_smaller_world_is_not_of_an_earlier_one() -> None:
+    """Its chain is not the one that the smaller world resumed, or it wrote on beside it."""
+    first, second = finished_twice(2)
+    stranger = World(attempt="b", clock=first.clock)
+    stranger.train()
+    expected = replace(EXPECTED, world_size=2, global_batch=20)
+    other = [record for record in stranger.records() if record["rank"] == 2]
+    ours = [record for record in [*first.records(), *second.records()] if record["rank"] != 2]
+    assert "every rank took part" in failed(prove([*ours, *other], expected))
+    again = {key: value for key, value in second.chains[2][0].items() if key not in OF_EACH}
+    second.add(2, "begin", **again)
+    second.add(2, "heads", epoch=None, heads=[*second.heads().values()])
+    assert "every rank took part" in failed(prove([*first.records(), *second.records()], expected))
 
 
 @pytest.mark.parametrize("after", [2, 3, 4])
