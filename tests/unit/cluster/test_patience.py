@@ -534,7 +534,9 @@ def test_an_object_of_another_person_is_not_taken_for_the_own_one(server: Server
     assert kube.patient().create(pod, unique=True) == "created", "of a name that is used only here"
 
 
-def test_an_object_of_the_same_name_that_came_later_is_not_removed(server: Server, kube: Kube) -> None:
+def test_an_object_of_the_same_name_that_came_later_is_not_removed(
+    server: Server, kube: Kube, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "namespace": "default", "uid": "first"}}
     server.objects[f"{PODS}/a"] = pod
     bodies: list[Json] = []
@@ -547,7 +549,7 @@ def test_an_object_of_the_same_name_that_came_later_is_not_removed(server: Serve
             return 409, {"message": "the UID in the precondition (first) does not match the UID in record (second)"}
         return answer(method, where, body, dry)
 
-    server.answer = renewed  # type: ignore[method-assign]
+    monkeypatch.setattr(server, "answer", renewed)
     assert kube.delete(pod)
     assert [body["preconditions"] for body in bodies] == [{"uid": "first"}]
     assert server.objects[f"{PODS}/a"]["metadata"]["uid"] == "second"

@@ -19,13 +19,14 @@ class Cluster:
     def __init__(self, **objects: Json) -> None:
         self.objects = {path.replace("__", "/"): item for path, item in objects.items()}
 
-    def call(self, method: str, where: str, body: Json | None = None) -> Json:
-        if method == "POST":
-            assert body is not None
-            where = f"{where}/{body['metadata']['name']}"
-            if where in self.objects:
-                raise KubeError("exists", 409)
-            self.objects[where] = body
+    def post(self, where: str, body: Json) -> Json:
+        where = f"{where}/{body['metadata']['name']}"
+        if where in self.objects:
+            raise KubeError("exists", 409)
+        self.objects[where] = body
+        return body
+
+    def call(self, _: str, where: str) -> Json:
         return self.objects[where]
 
     def get(self, where: str) -> Json | None:
