@@ -376,6 +376,7 @@ def test_every_part_that_is_compared_has_a_change() -> None:
 @pytest.mark.usefixtures("crds")
 @pytest.mark.parametrize("part", CHANGES if ALL else [*CHANGES][1::2])
 def test_without_a_comparison_a_hostile_change_passes(
+    kube: Kube,
     as_member: Callable[[str, str], Kube],
     put: Callable[[Builder], None],
     part: str,
@@ -385,13 +386,13 @@ def test_without_a_comparison_a_hostile_change_passes(
     def reply() -> str:
         return answer(bob, "PATCH", f"{where}/probe", patch, dryRun="All")
 
-    assert answer(bob, "POST", where, manifest) == ""
+    kube.call("POST", where, manifest)  # some kinds are created by administrators alone
     try:
         assert " is not one of its " in reply()
         put(uncompared(part))
         until(lambda: not reply(), f"a change of {part} passes")
     finally:
-        bob.call("DELETE", f"{where}/probe")
+        kube.call("DELETE", f"{where}/probe")
 
 
 def test_a4_without_the_rule_of_deletions_a_pod_is_deleted_slowly(
@@ -399,7 +400,7 @@ def test_a4_without_the_rule_of_deletions_a_pod_is_deleted_slowly(
 ) -> None:
     bob, slowly = as_member("vision", "bob"), {"dryRun": ["All"], "gracePeriodSeconds": 10**7}
     where = start_pod(pod("slow", "vision", "vision", "sleep", "600"), lambda status: status["phase"] == "Running")
-    rule, place = deletions()["spec"], POLICIES.format(DELETIONS)
+    rule, place = deletions()[DELETIONS]["spec"], POLICIES.format(DELETIONS)
 
     def reply() -> str:
         return answer(bob, "DELETE", where, slowly)
