@@ -146,12 +146,14 @@ class Scatters:
         self.norm, self.dtype, self.unseen = 0.0, torch.float64, False
         self.before = torch.zeros(CHECKSUMS, dtype=torch.float64, device="cpu")
         self.after = self.before.clone()
+        self.signs = self.before  # of the call that is under way
         self.given, self.gained = hashlib.sha256(), hashlib.sha256()
 
     def gives(self, tensor: torch.Tensor) -> None:
         """The input of the next one: a flat gradient, [world size * part]."""
         values = joined([tensor.detach().reshape(self.world_size, -1)[:, :: self.stride].reshape(-1)])
-        self.before += random_signs(len(values), self.calls) @ values
+        self.signs = random_signs(len(values), self.calls)
+        self.before += self.signs @ values
         self.norm += float(values.abs().sum())
         self.elements += len(values)
         self.given.update(digest(values).encode())
@@ -161,8 +163,7 @@ class Scatters:
         """Its output: [part]."""
         values = joined([tensor.detach().reshape(-1)[:: self.stride]])
         rank, size = dist.get_rank(), len(values)
-        signs = random_signs(self.world_size * size, self.calls)[:, rank * size:(rank + 1) * size]
-        self.after += signs @ values
+        self.after += self.signs[:, rank * size:(rank + 1) * size] @ values
         self.gained.update(digest(values).encode())
         self.calls += 1
 
@@ -180,7 +181,6 @@ class Model:
         self.elements = sum(parameter.numel() for parameter in parameters)
         self.stride = max(1, -(-self.elements // SAMPLE))
         self.sharded = any(map(sharded, parameters))
-        self.step_scatters: Scatters | None = None
         self.owner = weakref.ref(owner, lambda _: self.last_weights())
         self.steps = self.idle = self.exchanges = self.looks = self.weights_at = self.sent = 0
         self.task = -1  # of autograd's, the last one that was heard of

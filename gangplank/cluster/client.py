@@ -41,7 +41,6 @@ REVIEW = ("authorization.k8s.io/v1", "SelfSubjectAccessReview")  # everybody may
 WRITER = "gangplank"  # owner of the fields that we write, for server-side apply
 POLL_S = 0.5
 OWNERS = 4  # levels from a pod to its job: a TrainJob has a JobSet, which has Jobs
-NO_LOG = {400, 404}  # answers for a pod without a log: its container has not started, or the pod is gone
 FORBIDDEN, NOT_FOUND, CONFLICT = 403, 404, 409
 JSON = "application/json, */*"
 METADATA = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"  # of a list, without spec and status
@@ -303,7 +302,7 @@ class Kube:
         try:
             self.resource(manifest)
         except KubeError as error:
-            if error.status != 404:
+            if error.status != NOT_FOUND:
                 raise
             return False
         return True

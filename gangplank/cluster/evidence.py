@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from gangplank.cluster import logs
 from gangplank.cluster.client import path
 from gangplank.cluster.progress import nodes_by_uid, phase
-from gangplank.cluster.reader import output_of, remove_ended
+from gangplank.cluster.reader import READER, output_of, remove_ended
 from gangplank.cluster.reader import reader as pod_of
 from gangplank.errors import KubeError
 from gangplank.proof import expected
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from gangplank.proof.records import Records
     from gangplank.spec import Json
 
-READER = "reader"  # its container
 READER_S = 120  # for the reading pod: its image is on the node already
 POLL_S = 0.2
 

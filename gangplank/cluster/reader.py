@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from gangplank.cluster.client import Kube
     from gangplank.spec import Json
 
+READER = "reader"  # its last container
 READER_LIMITS = {"cpu": "100m", "memory": "64Mi"}  # the teams' admission asks for it (conditions.py)
 BUCKET_MEMORY = "256Mi"  # for a client of a bucket
 DEADLINE_S = 900  # in seconds, then the kubelet ends the pod, should its command be gone
@@ -97,7 +98,7 @@ def reader(manifest: Json, what: str, suffix: str, commands: Sequence[Sequence[s
         tolerations = [item for item in tolerations if item.get("key") != GPU_TOLERATION["key"]]
     last = len(commands) - 1
     containers = [
-        {"name": f"reader-{number}" if number < last else "reader", "command": [*command], **container}
+        {"name": f"{READER}-{number}" if number < last else READER, "command": [*command], **container}
         for number, command in enumerate(commands)
     ]
     spec = {

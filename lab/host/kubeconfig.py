@@ -213,7 +213,7 @@ def locked(path: Path, limit_s: float = LOCK_S) -> Iterator[None]:
             with os.fdopen(descriptor, "w") as stream:
                 stream.write(str(os.getpid()))
         except OSError as error:  # the disk is full
-            held.unlink()  # an empty one would look like kubectl's, for ever
+            held.unlink()  # an empty one would look like kubectl's, forever
             error.filename = str(held)
             raise
         break

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from ansible_collections.gangplank.gangplank.plugins.plugin_utils.cluster import KUBECONFIG, ClusterAction
 
-from gangplank.cluster.client import NO_LOG
+from gangplank.cluster.logs import GONE
 from gangplank.errors import KubeError
 from gangplank.text import plain
 
@@ -34,6 +34,6 @@ class ActionModule(ClusterAction):
         try:
             return "\n".join(map(plain, self.kube.log(meta["namespace"], meta["name"], container, lines)))
         except KubeError as error:
-            if error.status in NO_LOG:
+            if error.status in GONE:
                 return None
             raise KubeError(f"pod {meta['namespace']}/{meta['name']}: {error}", error.status) from None

@@ -37,7 +37,7 @@ HOPS = {"connection", "keep-alive", "transfer-encoding", "content-length", "te",
 FAULTS = {"busy": 4, "gone": 1, "cut": 2, "lost cut": 3, "lost 504": 3, "truncated": 3, "late": 2}
 PIECE = 16 << 10  # bytes of a stream that are forwarded together
 STREAM = (200, 40_000)  # bytes after which a stream is ended
-MOST_IN_A_ROW = 6  # faults, after which one request passes: no client has patience for ever
+MOST_IN_A_ROW = 6  # faults, after which one request passes: no client has patience forever
 
 
 @dataclass(frozen=True)
