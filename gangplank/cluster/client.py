@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from gangplank.backends import BACKENDS, backend_of, wiring
 from gangplank.backends.pod_template import JOB_LABEL
 from gangplank.backends.queueing import QUEUE_SYSTEM
-from gangplank.cluster import queues
+from gangplank.cluster import answers, queues
 from gangplank.cluster.patience import OUTAGE_S, Patience, silent
 from gangplank.errors import KubeError, Problem
 from gangplank.k8s.diff import differences
@@ -130,10 +130,9 @@ class Kube:
         query: Mapping[str, str] | None = None,
         *,
         repeat: bool = False,
-        accept: str = JSON,
     ) -> bytes:
         """One request; the whole answer. `repeat` allows a write to be sent twice."""
-        return self._ask(lambda: self._whole(method, where, body, query, accept), method, query, repeat=repeat)
+        return self._ask(lambda: self._whole(method, where, body, query), method, query, repeat=repeat)
 
     def _whole(
         self,
@@ -216,10 +215,21 @@ class Kube:
         query: Mapping[str, str] | None = None,
         *,
         repeat: bool = False,
+        accept: str = JSON,
     ) -> Json:
         """One request; the answer as JSON. `repeat` as for `read`."""
-        answer: Json = json.loads(self.read(method, where, body, query, repeat=repeat))
-        return answer
+        return self._ask(lambda: self._object(method, where, body, query, accept), method, query, repeat=repeat)
+
+    def _object(
+        self,
+        method: str,
+        where: str,
+        body: object = None,
+        query: Mapping[str, str] | None = None,
+        accept: str = JSON,
+    ) -> Json:
+        """One request, sent once; the object in its answer."""
+        return answers.read(self._whole(method, where, body, query, accept), self.api.configuration.host + where)
 
     def post(self, where: str, manifest: Json, query: Mapping[str, str] | None = None, *, unique: bool = False) -> Json:
         """Create an object in the collection at a path; the object.
@@ -233,13 +243,13 @@ class Kube:
             nonlocal lost
             body = copy.deepcopy(manifest)
             try:
-                answer: Json = json.loads(self._whole("POST", where, body, query))
+                answer = self._object("POST", where, body, query)
             except KubeError as error:
                 exists = error.status == CONFLICT and not uncounted(error)
                 if lost and exists and "dryRun" not in (query or {}):
-                    live = json.loads(self._whole("GET", f"{where}/{manifest['metadata']['name']}"))
+                    live = self._object("GET", f"{where}/{manifest['metadata']['name']}")
                     if unique or not [*differences(manifest, live)]:
-                        return dict(live)
+                        return live
                 lost = lost or error.outage
                 raise
             return answer

@@ -155,7 +155,7 @@ class Release:
         if where not in self.lists:
             selector = {"labelSelector": ",".join(f"{key}={value}" for key, value in OWN.items())}
             more: dict[str, Any] = {"accept": accept} if accept else {}
-            answer = json.loads(self.kube.read("GET", where, query=selector, **more))
+            answer = self.kube.call("GET", where, query=selector, **more)
             self.lists[where] = {item["metadata"]["name"]: item for item in answer["items"]}
         return self.lists[where]
 
