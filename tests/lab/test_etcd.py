@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import os
 import socket
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 QUOTA_MIB = 8
+DISK_MIB = 256
 LEAVES = [
     pki.Leaf("etcd", "etcd", sans=("127.0.0.1",), ca="etcd-ca"),
     pki.Leaf("etcd-client", "kube-apiserver", ca="etcd-ca"),
@@ -37,6 +39,14 @@ def port() -> int:
 @pytest.fixture
 def etcd(tmp_path: Path) -> Iterator[Etcd]:
     """One that answers, and takes 8 MiB."""
+    one, command = prepared(tmp_path, QUOTA_MIB)
+    with running(command, tmp_path):
+        assert wait(one, 60) == []
+        yield one
+
+
+def prepared(tmp_path: Path, quota_mib: int) -> tuple[Etcd, list[str]]:
+    """One that does not run yet, and its command."""
     folder = tmp_path / "pki"
     pki.ensure(folder, ["etcd-ca"], LEAVES)
     address, peer = f"https://127.0.0.1:{port()}", f"https://127.0.0.1:{port()}"
@@ -46,12 +56,16 @@ def etcd(tmp_path: Path) -> Iterator[Etcd]:
     command += [f"--{side}{name}={folder}/{file}" for side in sides for name, file in files.items()]
     command += [f"--listen-client-urls={address}", f"--advertise-client-urls={address}", "--client-cert-auth"]
     command += [f"--listen-peer-urls={peer}", f"--initial-advertise-peer-urls={peer}", "--peer-client-cert-auth"]
-    command += [f"--initial-cluster=default={peer}", f"--quota-backend-bytes={QUOTA_MIB << 20}"]
-    with (tmp_path / "log").open("wb") as log, subprocess.Popen(command, stdout=log, stderr=log) as process:
+    command += [f"--initial-cluster=default={peer}", f"--quota-backend-bytes={quota_mib << 20}"]
+    return Etcd(folder, address), command
+
+
+@contextlib.contextmanager
+def running(command: list[str], tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """The process; killed at the end."""
+    with (tmp_path / "log").open("ab") as log, subprocess.Popen(command, stdout=log, stderr=log) as process:
         try:
-            one = Etcd(folder, address)
-            assert wait(one, 60) == []
-            yield one
+            yield process
         finally:
             process.kill()
 
@@ -115,3 +129,48 @@ def test_d11_an_etcd_that_does_not_answer_is_named(etcd: Etcd) -> None:
     etcd.address = f"https://127.0.0.1:{port()}"
     with pytest.raises(LabError, match=r"etcd: got no answer \(.*refused.*\), expected an answer within 0 s. Fix: "):
         heal(etcd, 0)
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of its own in a loop device, for etcd's data."""
+    image, folder = tmp_path / "disk", tmp_path / "data"
+    folder.mkdir()
+    with image.open("wb") as file:
+        file.truncate(DISK_MIB << 20)
+    subprocess.run(["mkfs.ext4", "-q", "-m", "0", image], check=True)
+    subprocess.run(["mount", "-o", "loop", image, folder], check=True)
+    try:
+        (folder / "lost+found").rmdir()  # etcd takes no folder with other files in it
+        yield folder
+    finally:
+        subprocess.run(["umount", "--lazy", folder], check=True)
+
+
+def test_d11_a_full_disk_ends_etcd_and_what_it_confirmed_is_there_once_space_is_free(
+    tmp_path: Path, disk: Path
+) -> None:
+    etcd, command = prepared(tmp_path, 8 * DISK_MIB)
+    confirmed = 0
+    with running(command, tmp_path) as process:
+        assert wait(etcd, 60) == []
+        filler = disk / "member" / "filler"
+        with contextlib.suppress(OSError), filler.open("wb", buffering=0) as file:
+            while True:
+                file.write((1 << 20) * b"x")
+        with contextlib.suppress(OSError):  # also of urllib and http.client
+            for confirmed in range(8 * DISK_MIB):
+                put(etcd, str(confirmed))
+        assert process.wait(60) != 0
+    assert "no space left on device" in (tmp_path / "log").read_text()
+    assert 0 < confirmed < 8 * DISK_MIB - 1
+    with running(command, tmp_path) as process:
+        assert process.wait(60) != 0, "the disk is still full"
+    filler.unlink()
+    with running(command, tmp_path):
+        assert wait(etcd, 60) == []
+        assert heal(etcd, 60) == ""
+        name = base64.b64encode(b"\0").decode()
+        kept = int(etcd.call("kv/range", key=name, range_end=name, count_only=True)["count"])
+        assert kept in {confirmed, confirmed + 1}, "each confirmed write, and perhaps the last one, which was not"
+        put(etcd, "after")
