@@ -1,6 +1,7 @@
 """Follow one job to its end: the job, its pods, and their logs as they are written.
 
-It changes nothing, but for the pods of a gang that a lost node keeps: while they exist, no other can take their names.
+It changes nothing, but for pods of a gang that keep it from starting again: those that a lost node keeps, since no
+other can take their names, and those that failed while the controller was down.
 """
 
 from __future__ import annotations
@@ -203,6 +204,8 @@ def follow(watch: JobWatch, say: Callable[[str], None], timeout_s: float) -> Pha
         try:
             current = watch.poll()
             for text in standstill.release(watch.kube, watch.pods, watch.nodes):
+                report(text)
+            for text in standstill.restart(watch.kube, watch.job, watch.pods):
                 report(text)
             reasons = [] if current.ended else watch.reasons()
         except KubeError as error:

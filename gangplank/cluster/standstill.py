@@ -1,4 +1,4 @@
-"""Why a job stands still, and the one fix that needs no person: a pod that a lost node keeps is removed."""
+"""Why a job stands still. Pods that keep it from starting again, of lost nodes or overlooked failures, are removed."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from gangplank.backends.pod_template import LOST_NODE_S
+from gangplank.cluster import overlooked
 from gangplank.cluster.client import path
 from gangplank.cluster.progress import waiting_reasons
 from gangplank.errors import GangplankError, KubeError
@@ -26,6 +27,7 @@ def reasons(kube: Kube, job: Json, pods: Sequence[Json], size: int) -> list[str]
     `size` is that of the job: see `size_of`.
     """
     why = waiting_reasons(pods) + [left(pod) for pod in pods if overdue_s(pod) > LOST_NODE_S]
+    why += map(overlooked.reason, overlooked.pods(job, pods))
     if why or len(pods) >= size:
         return why
     try:
@@ -75,15 +77,28 @@ def release(kube: Kube, pods: Sequence[Json], nodes: Mapping[str, str]) -> list[
     """
     done: list[str] = []
     for pod in pods:
-        name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
+        name = pod["metadata"]["name"]
         alone = set(nodes.values()) - {""} <= {pod["spec"].get("nodeName", "")}
         if alone or overdue_s(pod) <= LOST_NODE_S:
             continue
-        try:
-            kube.delete_at(path("v1", "Pod", pod["metadata"]["namespace"], name), uid, grace_s=0)
-        except KubeError as error:
-            if error.status != FORBIDDEN:
-                raise
-            continue
-        done.append(f"{name} is removed: its node {pod['spec'].get('nodeName')} does not answer")
+        if removed(kube, pod):
+            done.append(f"{name} is removed: its node {pod['spec'].get('nodeName')} does not answer")
     return done
+
+
+def restart(kube: Kube, job: Json, pods: Sequence[Json]) -> list[str]:
+    """Remove the pods of a gang that failed while its controller was down, so that it restarts; one line each."""
+    return [f"{pod['metadata']['name']} is removed: it failed, and Volcano's controller did not restart the job"
+            for pod in overlooked.pods(job, pods) if removed(kube, pod)]  # fmt: skip
+
+
+def removed(kube: Kube, pod: Json) -> bool:
+    """Remove a pod without asking its node; false if this user may not."""
+    meta = pod["metadata"]
+    try:
+        kube.delete_at(path("v1", "Pod", meta["namespace"], meta["name"]), meta["uid"], grace_s=0)
+    except KubeError as error:
+        if error.status != FORBIDDEN:
+            raise
+        return False
+    return True

@@ -12,6 +12,7 @@ from gangplank.backends.pod_template import LOST_NODE_S
 from gangplank.cluster import standstill
 from gangplank.cluster.client import Kube
 from gangplank.cluster.follow import JobWatch, follow
+from gangplank.cluster.overlooked import OVERLOOKED_S
 from gangplank.jobs.parse import parse_job
 
 if TYPE_CHECKING:
@@ -111,6 +112,49 @@ def test_a_pod_stays(api: Api, job: Json, other: str, overdue_s: float) -> None:
     assert f"{DEFAULT}/pods/digits-worker-0" in api.objects
     fix = "Fix: kubectl taint node node-1 node.kubernetes.io/out-of-service=nodeshutdown:NoExecute, once node-1 is off"
     assert any(fix in line for line in said) == (overdue_s > LOST_NODE_S)
+
+
+def failed(api: Api, job: Json, ago_s: float, phase: str = "Running") -> Json:
+    """A running worker, and a master that failed."""
+    job["status"]["state"]["phase"] = phase
+    when = (datetime.now(UTC) - timedelta(seconds=ago_s)).isoformat()
+    pod(api, "digits-worker-0", "node-2", running={})
+    master = pod(api, "digits-master-0", "node-1", terminated={"exitCode": 1, "finishedAt": when})
+    master["status"]["phase"] = "Failed"
+    return master
+
+
+def test_a_pod_that_failed_while_the_controller_was_down_is_removed_so_that_the_gang_restarts(
+    api: Api, job: Json
+) -> None:
+    failed(api, job, ago_s=OVERLOOKED_S + 1)
+    said = lines(api, job)
+    assert "digits-master-0 is removed: it failed, and Volcano's controller did not restart the job" in said
+    assert f"{DEFAULT}/pods/digits-master-0" not in api.objects
+
+
+@pytest.mark.parametrize(
+    ("ago_s", "phase", "policies"),
+    [(OVERLOOKED_S - 3, "Running", None), (60, "Restarting", None), (60, "Failed", None), (60, "Running", []),
+     (60, "Running", [{"event": "PodFailed", "action": "TerminateJob"}]),
+     (60, "Running", [{"event": "*", "action": "RestartJob"}, {"exitCode": 3, "action": "CompleteJob"}]),
+     (60, "Running", [{"events": ["PodFailed", "PodEvicted"], "action": "RestartJob"},
+                      {"exitCode": 3, "action": "AbortJob"}])],
+    ids=["just failed", "being restarted", "of a job that ended", "of a job without policies", "that ends the job",
+         "with any event", "with an exit status of its own"],
+)  # fmt: skip
+def test_a_failed_pod_stays(api: Api, job: Json, ago_s: float, phase: str, policies: list[Json] | None) -> None:
+    failed(api, job, ago_s, phase)
+    if policies is not None:
+        job["spec"]["policies"] = policies
+    assert not [line for line in lines(api, job) if "removed" in line]
+    assert f"{DEFAULT}/pods/digits-master-0" in api.objects
+
+
+def test_status_names_the_fix_for_a_pod_that_failed_while_the_controller_was_down(api: Api, job: Json) -> None:
+    master = failed(api, job, ago_s=60)
+    (reason,) = reasons(Kube(api.kubeconfig), job, [master, pod(api, "digits-worker-0", "node-2", running={})])
+    assert reason.endswith("did not restart the job. Fix: kubectl delete pod digits-master-0 -n default")
 
 
 def test_who_may_not_remove_pods_reads_what_to_ask_for(api: Api, job: Json, monkeypatch: pytest.MonkeyPatch) -> None:
