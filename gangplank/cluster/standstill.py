@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from gangplank.spec import Json
 
 FORBIDDEN = 403
+SUMMARY = "PodGroupPending"  # of Volcano's controller: what the scheduler says of the job's PodGroup
+NOT_QUEUED = ("Normal", "Unschedulable")  # type and reason, of a PodGroup that the scheduler does not let queue
+RECENT_S = 60.0  # who cannot create a pod tries again, and says so, within that time
 
 
 def reasons(kube: Kube, job: Json, pods: Sequence[Json], size: int) -> list[str]:
@@ -47,12 +50,36 @@ def size_of(job: Json) -> int:
         return 1
 
 
-def refusals(job: Mapping[str, Json], events: Sequence[Json]) -> list[str]:
-    """The warnings about a job itself, the newest last: for instance that a quota allows no more pods."""
-    uid, name = job["metadata"].get("uid"), job["metadata"]["name"]
-    own = [item for item in events if item["type"] == "Warning" and item["involvedObject"].get("uid") == uid]
-    own.sort(key=lambda item: str(item.get("lastTimestamp") or item.get("eventTime") or ""))
-    return [f"{name}: {item['reason']}: {' '.join((item.get('message') or '').split())}" for item in own]
+def refusals(job: Json, events: Sequence[Json]) -> list[str]:
+    """What controllers say of a job without all its pods, the newest last: for instance that a quota allows no more.
+
+    Volcano's controller repeats the scheduler's summary of the gang beside the cause. That one counts if it is alone.
+    """
+    since = job["metadata"].get("creationTimestamp", "")
+    own = sorted((item for item in events if refuses(item, job) and when(item) >= since), key=when)
+    causes = [item for item in own if item["reason"] != SUMMARY and seconds_between(item, own[-1]) < RECENT_S]
+    return [f"{job['metadata']['name']}: {item['reason']}: {' '.join((item.get('message') or '').split())}"
+            for item in causes or own]  # fmt: skip
+
+
+def refuses(event: Json, job: Json) -> bool:
+    """Whether an event is a warning about a job, or about what is made for a TrainJob; or its gang may not queue."""
+    item, uid, name = event["involvedObject"], job["metadata"].get("uid"), job["metadata"]["name"]
+    if item.get("kind") == "PodGroup":  # Volcano's scheduler does not warn of it
+        return item["name"] in {name, f"{name}-{uid}"} and (event["type"], event["reason"]) == NOT_QUEUED
+    child = job["kind"] == "TrainJob" and (item["name"] == name or item["name"].startswith(f"{name}-node-"))
+    return event["type"] == "Warning" and (item.get("uid") == uid or (child and item.get("kind") in {"JobSet", "Job"}))
+
+
+def when(event: Json) -> str:
+    """When an event was seen last; texts of times in UTC compare as the times do."""
+    return str(event.get("lastTimestamp") or event.get("eventTime") or "")
+
+
+def seconds_between(early: Json, late: Json) -> float:
+    """Seconds between two events; 0 if one has no time."""
+    times = [datetime.fromisoformat(text) for text in (when(early), when(late)) if text]
+    return (times[1] - times[0]).total_seconds() if len(times) == 2 else 0.0
 
 
 def overdue_s(pod: Json, now: datetime | None = None) -> float:

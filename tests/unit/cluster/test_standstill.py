@@ -78,6 +78,44 @@ def test_pods_that_a_quota_forbids_are_the_newest_warning_about_the_job(api: Api
     assert reasons(Kube(api.kubeconfig), job, []) == ["digits: FailedCreate: exceeded quota: lowered"]
 
 
+def event(api: Api, name: str, when: str, kind: str, reason: str, message: str, about: str, of: str) -> None:
+    """One that a controller has recorded about an object."""
+    api.objects[f"{DEFAULT}/events/{name}"] = {
+        "type": of, "reason": reason, "message": message, "lastTimestamp": when,
+        "involvedObject": {"kind": kind, "name": about, "uid": f"uid of {about}"}}  # fmt: skip
+
+
+QUOTA = "resource quota insufficient, requested: map[pods:2]"
+
+
+def test_a_gang_that_the_scheduler_does_not_let_queue_says_why(api: Api, job: Json) -> None:
+    warning(api, "a", "u", "2026-11-22T05:00:03Z", "1 Releasing, 2 minAvailable")
+    api.objects[f"{DEFAULT}/events/a"]["reason"] = "PodGroupPending"
+    event(api, "b", "2026-11-22T05:00:02Z", "PodGroup", "Unschedulable", QUOTA, "digits-u", "Normal")
+    event(api, "c", "2026-11-22T05:00:04Z", "PodGroup", "Unschedulable", "1 Binding", "digits-u", "Warning")
+    event(api, "d", "2026-11-22T05:00:04Z", "PodGroup", "Unschedulable", "another's", "digits-v", "Normal")
+    event(api, "e", "2026-11-22T04:00:00Z", "PodGroup", "Unschedulable", "the job before", "digits", "Normal")
+    assert reasons(Kube(api.kubeconfig), job, []) == [f"digits: Unschedulable: {QUOTA}"]
+
+
+def test_a_cause_that_is_over_does_not_hide_why_the_gang_waits(api: Api, job: Json) -> None:
+    warning(api, "a", "u", "2026-11-22T05:05:00Z", "2/2 tasks in gang unschedulable")
+    api.objects[f"{DEFAULT}/events/a"]["reason"] = "PodGroupPending"
+    event(api, "b", "2026-11-22T05:00:02Z", "PodGroup", "Unschedulable", QUOTA, "digits-u", "Normal")
+    assert reasons(Kube(api.kubeconfig), job, []) == ["digits: PodGroupPending: 2/2 tasks in gang unschedulable"]
+
+
+@pytest.mark.parametrize(("kind", "about"), [("Job", "digits-node-0"), ("JobSet", "digits")])
+def test_what_is_made_for_a_trainjob_speaks_for_it(api: Api, job: Json, kind: str, about: str) -> None:
+    event(api, "a", "2026-11-22T05:00:02Z", kind, "FailedCreate", "exceeded quota", about, "Warning")
+    event(api, "b", "2026-11-22T05:00:03Z", kind, "FailedCreate", "another's", "digits2-node-0", "Warning")
+    event(api, "c", "2026-11-22T05:00:03Z", "Pod", "Unhealthy", "no refusal", "digits-node-0", "Warning")
+    assert standstill.refusals(job, Kube(api.kubeconfig).items("v1", "Event", "default")) == []
+    trainjob = {**job, "kind": "TrainJob"}
+    said = standstill.refusals(trainjob, Kube(api.kubeconfig).items("v1", "Event", "default"))
+    assert said == ["digits: FailedCreate: exceeded quota"]
+
+
 def test_old_warnings_about_a_job_whose_pods_are_all_there_are_no_reason(api: Api, job: Json) -> None:
     warning(api, "a", "u", "2026-11-22T05:00:01Z", "an older one")
     pods = [pod(api, "digits-master-0", "node-1", running={}), pod(api, "digits-worker-0", "node-2", running={})]
