@@ -13,11 +13,14 @@ from gangplank.proof.report.page import accuracies, clocked, losses, number
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+OWN = ".gangplank"  # the end of the names of its files
+
 
 def write_events(folder: Path, records: Iterable[Mapping[str, object]]) -> None:
     """Write `folder`/rank-N: loss by step, accuracy and seconds of each kind by epoch; raises OSError.
 
-    The SummaryWriter of tensorboardX writes in a thread, and waits forever for one that a full disk has ended.
+    The files of an earlier call in this folder are replaced, and files of others stay. The SummaryWriter of
+    tensorboardX writes in a thread, and waits forever for one that a full disk has ended.
     """
     from tensorboardX.event_file_writer import EventsWriter
     from tensorboardX.proto.event_pb2 import Event
@@ -26,6 +29,7 @@ def write_events(folder: Path, records: Iterable[Mapping[str, object]]) -> None:
     run = select(records)
     loss, accuracy = losses(run), accuracies(run)
     written: list[Path] = []
+    old, suffix = [*folder.glob(f"rank-*/*{OWN}")], f".{time.time_ns()}{OWN}"
     for rank in sorted(run.chains):
         place = folder / f"rank-{rank}"
         place.mkdir(parents=True, exist_ok=True)
@@ -34,7 +38,7 @@ def write_events(folder: Path, records: Iterable[Mapping[str, object]]) -> None:
             when = number(record, "time")
             points.append(("accuracy", value, epoch, when))
             points += [(f"seconds/{kind}", seconds, epoch, when) for kind, seconds in clocked(record).items()]
-        writer = EventsWriter(str(place / "events"))
+        writer = EventsWriter(str(place / "events"), filename_suffix=suffix)
         written.append(Path(writer._file_name))
         try:
             for tag, value, step, when in points:
@@ -47,3 +51,5 @@ def write_events(folder: Path, records: Iterable[Mapping[str, object]]) -> None:
                 path.unlink()
             error.filename = str(written[-1])  # a full disk has none
             raise
+    for path in old:
+        path.unlink()

@@ -15,6 +15,7 @@ from gangplank.proof.claims import CLAIMS
 from gangplank.proof.records import select
 from gangplank.proof.report import page as report
 from gangplank.proof.report.svg_plot import MOST_POINTS, chart
+from gangplank.proof.report.tensorboard import write_events
 from gangplank.proof.verdict import Expected
 from tests.unit.proof.test_claims import EXPECTED, World, interrupted, where
 
@@ -199,3 +200,17 @@ def test_tensorboard_gets_a_run_per_rank(tmp_path: Path, capsys: pytest.CaptureF
     assert [row for row in rows if row[0] == "loss"] == [("loss", 1, 2.0), ("loss", 2, 1.5)]
     assert [row for row in rows if row[0] == "accuracy"] == [("accuracy", 1, 0.9), ("accuracy", 2, 0.9)]
     assert ("seconds/allreduce", 1, 0.5) in rows
+
+
+def test_a_second_report_replaces_its_own_event_files_and_no_others(tmp_path: Path) -> None:
+    records = World().train()
+    write_events(tmp_path, records)
+    (first,) = (tmp_path / "rank-1").iterdir()
+    others = tmp_path / "rank-1/events.out.tfevents.1795363895.somebody.1"
+    others.write_bytes(b"theirs")
+    write_events(tmp_path, [record for record in records if record["rank"] != 2])
+    assert [*(tmp_path / "rank-2").iterdir()] == []
+    (second,) = {*(tmp_path / "rank-1").iterdir()} - {others}
+    assert second != first
+    assert scalars(second)
+    assert others.read_bytes() == b"theirs"
