@@ -21,9 +21,11 @@ from pathlib import Path
 from typing import Any
 
 from gangplank.cluster.client import Kube
+from gangplank.wait import polls
 from tests.cluster.conftest import INVENTORY, ROOT, STATE, snapshot
 
 SEED = 20261122
+SETTLED_S = 180.0  # for pods to run after a playbook
 CALLBACKS = Path(__file__).with_name("callbacks")
 MOMENTS = ("start", "middle", "end", "alone")
 BOOKS = {
@@ -145,12 +147,32 @@ def one_round(life: Life, number: int) -> list[dict[str, Any]]:
 
 def facts() -> dict[str, Any]:
     """The machine and, if there is one, the cluster, without what differs each time."""
-    machine = {name: sorted({named(line) for line in lines}) for name, lines in snapshot().items()}
-    machine.pop("kubelet")
     kubeconfig = STATE / "admin.kubeconfig"
     # Patient: for a moment after a CRD changed, the server answers 429 to a list of its objects.
-    cluster = objects(Kube(str(kubeconfig)).patient()) if kubeconfig.exists() else {}
-    return {"machine": machine, "cluster": cluster}
+    kube = Kube(str(kubeconfig)).patient() if kubeconfig.exists() else None
+    if kube:
+        settled(kube)
+    machine = {name: sorted({named(line) for line in lines}) for name, lines in snapshot().items()}
+    machine.pop("kubelet")
+    machine["cgroups"] = [path for path in machine["cgroups"] if not path.endswith("/kubepods")]  # comes with a pod
+    return {"machine": machine, "cluster": objects(kube) if kube else {}}
+
+
+def settled(kube: Kube) -> None:
+    """Wait until every pod runs or has ended: a playbook does not wait for all that it installs, such as CoreDNS."""
+    waiting: list[str] = []
+    for _ in polls(SETTLED_S, 0.5):
+        waiting = [pod["metadata"]["name"] for pod in kube.items("v1", "Pod") if not runs(pod)]
+        if not waiting:
+            return
+    raise AssertionError(f"pods do not run after {SETTLED_S:.0f} s: {waiting}")
+
+
+def runs(pod: dict[str, Any]) -> bool:
+    """Whether a pod is ready, or has ended."""
+    conditions = {item["type"]: item["status"] for item in pod["status"].get("conditions") or []}
+    ended = pod["status"].get("phase") in {"Succeeded", "Failed"}
+    return not pod["metadata"].get("deletionTimestamp") and (ended or conditions.get("Ready") == "True")
 
 
 def named(line: str) -> str:
