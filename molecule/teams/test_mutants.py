@@ -13,7 +13,8 @@ import pytest
 
 from gangplank.backends.pod_template import JOB_LABEL
 from gangplank.backends.queueing import QUEUE_SYSTEM, VOLCANO
-from gangplank.teams.admission import CHANGED, DELETIONS, deletions, paths, policy
+from gangplank.cluster.client import Kube
+from gangplank.teams.admission import CHANGED, DELETIONS, GUARDS, deletions, paths, policy
 from gangplank.teams.census import load
 from gangplank.teams.conditions import ASKS_FOR_GPUS, PREFERRED, REQUIRED
 from gangplank.teams.rules import RULES
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from gangplank.backends.base import Path
-    from gangplank.cluster.client import Kube
 
 Json = dict[str, Any]
 Mutant = tuple[str, "Callable[[Path], Json]", Callable[[Violation], bool]]  # name, builder of a policy, what passes
@@ -409,6 +409,25 @@ def test_a4_without_the_rule_of_deletions_a_pod_is_deleted_slowly(
     try:
         kube.call("PATCH", place, {"spec": {"validations": [{"expression": "true"}]}})
         until(lambda: not reply(), "it is deleted slowly")
+    finally:
+        kube.call("PATCH", place, {"spec": rule})
+        until(reply, "it is refused again")
+
+
+def test_without_the_guard_a_job_removes_the_network_policy_of_its_name(kube: Kube) -> None:
+    """Nobody but Volcano's controller deletes one for a member, so this asks in its name."""
+    controller, dry = Kube(), {"dryRun": ["All"]}
+    controller.api.set_default_header("Impersonate-User", "system:serviceaccount:volcano-system:volcano-controllers")
+    rule, place = deletions()[GUARDS]["spec"], POLICIES.format(GUARDS)
+    where = "/apis/networking.k8s.io/v1/namespaces/vision/networkpolicies/gangplank-nothing"
+
+    def reply() -> str:
+        return answer(controller, "DELETE", where, dry)
+
+    assert 'network policy "gangplank-nothing" belongs to no job' in reply()
+    try:
+        kube.call("PATCH", place, {"spec": {"validations": [{"expression": "true"}]}})
+        until(lambda: not reply(), "the controller removes it")
     finally:
         kube.call("PATCH", place, {"spec": rule})
         until(reply, "it is refused again")
