@@ -29,6 +29,7 @@ MODULES = {  # of gangplank/cli, by command; each has a function of the command'
     "report": "proof",
     "team": "teams",
     "drift": "teams",
+    "preflight": "preflight",
     "completion": "completion",
 }
 REPORT_PACKAGES = {"jinja2", "tensorboardX"}  # every other optional package is for talking to a cluster

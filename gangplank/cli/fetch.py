@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gangplank.cli import inputs, terminal
+from gangplank.cli.cluster import cluster_of
 from gangplank.cli.jobs import locate
 from gangplank.cluster import evidence
 from gangplank.cluster import fetch as fetching
-from gangplank.cluster.client import Kube
 from gangplank.cluster.landing import Landing
 from gangplank.errors import GangplankError, KubeError, Problem
 from gangplank.proof.expected import EVIDENCE, expected
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator
 
+    from gangplank.cluster.client import Kube
     from gangplank.spec import Json
 
 LINE_S = 10.0  # between two lines about the progress where standard error is no terminal
@@ -35,7 +36,7 @@ NAMES = 10  # of files left out, in a message
 
 def fetch(args: argparse.Namespace) -> int:
     """Fetch a job's output, or a path of it; what could not be fetched is named, and the exit status is then 1."""
-    kube = Kube(args.kubeconfig, args.context)
+    kube = cluster_of(args)
     job = source(kube, args)
     name = str(job["metadata"]["name"])
     folder, meter = Path(args.output or name), Meter(name)

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 
 from gangplank.backends import BACKENDS, backend_of, submitted_kinds
 from gangplank.cli import inputs, terminal
+from gangplank.cli.cluster import cluster_of
 from gangplank.cluster import standstill
 from gangplank.cluster import submit as submission
 from gangplank.cluster.attempts import attempts, gone
-from gangplank.cluster.client import Kube, rank_of
+from gangplank.cluster.client import rank_of
 from gangplank.cluster.logs import GONE, Buffer, follow
 from gangplank.cluster.patience import silent
 from gangplank.cluster.progress import phase
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator, Sequence
 
+    from gangplank.cluster.client import Kube
     from gangplank.spec import Json
 
 NO_MORE = "unable to retrieve container logs for "  # what the kubelet answers once a container is removed, with 200
@@ -36,7 +38,7 @@ def submit(args: argparse.Namespace) -> int:
     submitted, jobs, other_kinds = inputs.gather(args.jobs, args.backend, args.teams, args.namespace)
     if not jobs:
         return terminal.complain(str(inputs.jobless(", ".join(args.jobs), other_kinds)), terminal.REFUSED)
-    kube = Kube(args.kubeconfig, args.context)
+    kube = cluster_of(args, changes=not args.dry_run)
     for item in submitted:
         item["metadata"].setdefault("namespace", args.namespace or "default")
     for _, job in jobs:
@@ -51,7 +53,7 @@ def submit(args: argparse.Namespace) -> int:
 
 def scale(args: argparse.Namespace) -> int:
     """Give a running job another number of workers."""
-    kube = Kube(args.kubeconfig, args.context)
+    kube = cluster_of(args, changes=True)
     job, _ = locate(kube, args)
     kube.patch(job, BACKENDS[str(backend_of(job))].scale(job, args.workers))
     print(f"{title(job)} scaled to {args.workers} workers")
@@ -81,7 +83,7 @@ def locate(kube: Kube, args: argparse.Namespace) -> tuple[Json, list[Json]]:
 
 def status(args: argparse.Namespace) -> int:
     """Where a job and each of its pods stand; without a job, the jobs of the namespace."""
-    kube = Kube(args.kubeconfig, args.context)
+    kube = cluster_of(args)
     if args.job is None:
         print(listing(kube, args.namespace or "default"))
         return terminal.OK
@@ -147,7 +149,7 @@ def prefix(pod: Json, *, colour: bool, attempt: int = 0) -> str:
 
 def logs(args: argparse.Namespace) -> int:
     """The logs of all ranks, each line with its rank; with --follow, lines are printed as they are written."""
-    kube = Kube(args.kubeconfig, args.context)
+    kube = cluster_of(args)
     job, _ = locate(kube, args)
     meta, colour = job["metadata"], terminal.coloured(sys.stdout)
     pods = [pod for pod in kube.pods(job) if args.rank is None or rank_of(pod) == args.rank]
@@ -219,7 +221,7 @@ def together(sources: Sequence[Iterator[str]]) -> Iterator[str]:
 
 def delete(args: argparse.Namespace) -> int:
     """Remove a job with its pods, its script and its Service; volume claims and their data stay."""
-    kube = Kube(args.kubeconfig, args.context)
+    kube = cluster_of(args, changes=True)
     job, submitted = locate(kube, args)
     meta = job["metadata"]
     kinds = BACKENDS[str(backend_of(job))].beside

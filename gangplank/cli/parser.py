@@ -10,6 +10,7 @@ from gangplank import __version__
 from gangplank.backends import BACKENDS
 from gangplank.cli.completion import files_and_jobs
 from gangplank.cli.terminal import CODES
+from gangplank.cluster.choice import CONTEXT, ORDER
 
 EXAMPLES = f"""examples:
   gangplank expand jobs/digits.yml                          a table of the pods, before they exist
@@ -61,6 +62,7 @@ def command_line() -> argparse.ArgumentParser:
     for name, summary in ON_EVIDENCE.items():
         add_evidence_command(commands, name, summary)
     add_team_commands(commands)
+    add_preflight(commands)
     add_completion(commands)
     return top
 
@@ -192,6 +194,22 @@ def add_team_commands(commands: Any) -> None:
         add_cluster(command, "an administrator's; ")
 
 
+def add_preflight(commands: Any) -> None:
+    """The command that looks at a cluster before anything is installed."""
+    preflight = add_command(
+        commands,
+        "preflight",
+        "show what a cluster lacks for the components, and change nothing",
+        examples="examples:\n  gangplank preflight --components volcano,storage   as site.yml begins\n\n",
+    )
+    components = "what site_components lists, with commas; default: volcano,storage"
+    preflight.add_argument("--components", metavar="NAMES", default="volcano,storage", help=components)
+    expected = "refuse another cluster than this: its address, or the sha256 of its CA's certificate (sha256:…)"
+    preflight.add_argument("--cluster", metavar="CLUSTER", help=expected)
+    preflight.add_argument("-o", "--output", choices=("table", "json"), default="table", help="default: table")
+    add_cluster(preflight, "an administrator's; ")
+
+
 def add_completion(commands: Any) -> None:
     """The command that sets up a shell."""
     command = commands.add_parser(
@@ -223,8 +241,8 @@ def add_access(command: argparse.ArgumentParser) -> None:
 
 def add_cluster(command: argparse.ArgumentParser, whose: str = "") -> None:
     """Which cluster a command asks."""
-    command.add_argument("--kubeconfig", help=f"{whose}default: KUBECONFIG, else ~/.kube/config")
-    command.add_argument("--context", help="context of the kubeconfig; default: its current one")
+    command.add_argument("--kubeconfig", help=f"{whose}default: that of {ORDER}")
+    command.add_argument("--context", help=f"context of the kubeconfig; default: {CONTEXT}, else its current one")
 
 
 def whole_number(text: str) -> int:

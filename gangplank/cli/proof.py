@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gangplank.cli import inputs, terminal
+from gangplank.cli.cluster import cluster_of
 from gangplank.cli.jobs import locate
-from gangplank.cluster.client import Kube
 from gangplank.cluster.evidence import from_cluster, known
 from gangplank.errors import Problem, Unreadable
 from gangplank.proof.expected import EVIDENCE, claimed, expected
@@ -78,7 +78,7 @@ def evidence(args: argparse.Namespace) -> tuple[str, Records, Expected]:
     if not args.job:
         fix = f"gangplank {args.command} digits"
         raise terminal.UsageError(str(Problem("JOB", "nothing", "a job file, the name of a job, or --file", fix)))
-    kube = Kube(args.kubeconfig, args.context)
+    kube = cluster_of(args)
     job, submitted = locate(kube, args)
     manifest = submitted[-1] if submitted else job  # a file is what the user wants, a live job only what was submitted
     pods = kube.pods(job)

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 from gangplank.backends import BACKENDS, DEFAULT
 from gangplank.cli import terminal
+from gangplank.cli.cluster import cluster_of
 from gangplank.cli.inputs import read_scripts
 from gangplank.cli.jobs import prefix
 from gangplank.cluster import submit as submission
-from gangplank.cluster.client import Kube
 from gangplank.cluster.evidence import known
 from gangplank.cluster.follow import JobWatch
 from gangplank.errors import Problem, SpecError, Unreadable
@@ -48,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
     spec = parse(args.script, job)
     if args.save:
         save(Path(args.save), job)
-    kube = Kube(args.kubeconfig, args.context)
+    kube = cluster_of(args, changes=True)
     manifests = BACKENDS[spec.backend].manifests(spec)
     if problems := submission.unfit(kube, manifests[-1]):
         raise SpecError(problems, args.script)

@@ -6,7 +6,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from gangplank.cli import terminal
-from gangplank.cluster.client import Kube
+from gangplank.cli.cluster import cluster_of
 from gangplank.text import plain_lines
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ def team(args: argparse.Namespace) -> int:
     from gangplank.teams import kubeconfig
 
     ttl_s = kubeconfig.seconds(args.ttl)
-    access = kubeconfig.make(Kube(args.kubeconfig, args.context), args.team, args.member, ttl_s)
+    access = kubeconfig.make(cluster_of(args, changes=True), args.team, args.member, ttl_s)
     path = args.output or f"{args.team}-{kubeconfig.plain_name(args.member)}.kubeconfig"
     kubeconfig.write(path, access.text)
     print(f"written: {path}, for {args.member} of team {args.team}, until {access.until}")
@@ -30,7 +30,7 @@ def drift(args: argparse.Namespace) -> int:
     """Show each place where a live object is not what the files say; status 1 if there is any."""
     from gangplank.teams.compare import plan_teams
 
-    plan = plan_teams(Kube(args.kubeconfig, args.context), args.folder)
+    plan = plan_teams(cluster_of(args), args.folder)
     for text in (*plan.refused, *plan.notes):
         print(f"note: {plain_lines(text)}", file=sys.stderr)
     for difference in plan.differences:

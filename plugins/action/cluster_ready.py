@@ -8,18 +8,22 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from ansible.utils.display import Display
 from ansible_collections.gangplank.gangplank.plugins.plugin_utils.cluster import KUBECONFIG, ClusterAction
 
+from gangplank.cluster.choice import ORDER, other_cluster
+from gangplank.cluster.preflight import preflight
 from gangplank.errors import KubeError, Problem
+from gangplank.site.preflight import INSTALL, Wanted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-
-FIX = {"helm": "install Helm 3 (https://helm.sh/docs/intro/install)"}
 
 
 class ActionModule(ClusterAction):
     """Documented in plugins/modules/cluster_ready.py."""
 
     OPTIONS: ClassVar = {
+        "cluster": {"type": "str", "default": ""},
+        "components": {"type": "dict", "default": {}},
+        "default_class": {"type": "bool", "default": False},
         "programs": {"type": "list", "elements": "str", "default": []},
         "may": {"type": "list", "elements": "str", "default": []},
         **KUBECONFIG,
@@ -27,23 +31,37 @@ class ActionModule(ClusterAction):
 
     def act(self, args: dict[str, Any]) -> dict[str, Any]:
         """Look at this machine and ask the cluster."""
-        problems = [*self.missing(args["programs"])]
+        problems: list[str] = [*self.missing(args["programs"])]
         try:
             Display().display(f"    cluster: {self.present_kube}")
-            self.present_kube.call("GET", "/version")
-            problems += self.forbidden(args["may"])
+            problems += self.examined(args) if args["components"] else self.answered(args)
         except KubeError as error:
-            problems.append(f"{error} (playbooks read K8S_AUTH_KUBECONFIG and K8S_AUTH_CONTEXT first)")
+            problems.append(f"{error} (playbooks take the kubeconfig of {ORDER})")
         if problems:
             raise KubeError("\n".join(["Nothing was changed:", *(f"  {problem}" for problem in problems)]))
         return {"changed": False}
+
+    def answered(self, args: dict[str, Any]) -> list[str]:
+        """What is wrong with the cluster for a run that installs nothing."""
+        self.present_kube.call("GET", "/version")
+        if args["cluster"] and (other := [str(line) for line in other_cluster(self.present_kube, args["cluster"])]):
+            return other
+        return [*self.forbidden(args["may"])]
+
+    def examined(self, args: dict[str, Any]) -> list[str]:
+        """What is wrong with the cluster for these components."""
+        releases = {name: (str(own["release"]), str(own["namespace"])) for name, own in args["components"].items()}
+        wanted = Wanted(releases, args["default_class"])
+        checks = preflight(self.present_kube, wanted, self.environment.get("PATH", ""), args["cluster"])
+        # Those of this machine are reported even if no cluster answers.
+        return [str(problem) for check in checks if check.name != "programs" for problem in check.problems]
 
     def missing(self, programs: Iterable[str]) -> Iterator[str]:
         """A line for each missing program."""
         path = self.environment.get("PATH", "")
         for name in programs:
             if not shutil.which(name, path=path):
-                fix = f"{FIX.get(name, 'install it')}, or add its folder to PATH in the inventory's site_environment"
+                fix = f"{INSTALL[name]}, or add its folder to PATH in the inventory's site_environment"
                 yield str(Problem(name, f"none on PATH ({path})", f"the program {name}", fix))
 
     def forbidden(self, rights: Iterable[str]) -> Iterator[str]:

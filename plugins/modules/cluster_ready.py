@@ -11,6 +11,20 @@ extends_documentation_fragment:
 author:
   - The Gangplank authors
 options:
+  cluster:
+    description: The cluster that the inventory names, by the address of its API server or by the sha256 of its CA's
+      certificate (C(sha256:) and 64 hexadecimal digits). Another one is refused.
+    type: str
+    default: ""
+  components:
+    description: The components to install, each with C(release) and C(namespace). With them the whole cluster is
+      examined, as C(gangplank preflight) does.
+    type: dict
+    default: {}
+  default_class:
+    description: Whether the site installs a default storage class of its own.
+    type: bool
+    default: false
   programs:
     description: Programs that must be on E(PATH).
     type: list

@@ -12,6 +12,7 @@ import kubernetes.config  # noqa: F401  gangplank.cluster.client uses it
 from ansible.utils.display import Display
 from ansible_collections.gangplank.gangplank.plugins.plugin_utils.base import LibraryAction
 
+from gangplank.cluster.choice import chosen
 from gangplank.cluster.client import Kube
 
 KUBECONFIG: dict[str, Any] = {"kubeconfig": {"type": "path"}}
@@ -52,7 +53,7 @@ class ClusterAction(LibraryAction):
     @cached_property
     def present_kube(self) -> Kube:
         """The cluster as the first task of a play asks it: one that is not there is reported at once."""
-        return Kube(self.kubeconfig, self.environment.get("K8S_AUTH_CONTEXT") or None)
+        return Kube(*self.choice)
 
     @staticmethod
     def say(line: str) -> None:
@@ -62,5 +63,9 @@ class ClusterAction(LibraryAction):
     @property
     def kubeconfig(self) -> str | None:
         """The kubeconfig that was chosen; None for the file in the home."""
-        default = self.environment.get("K8S_AUTH_KUBECONFIG") or self.environment.get("KUBECONFIG")
-        return self._task.args.get("kubeconfig") or default or None
+        return self.choice[0]
+
+    @property
+    def choice(self) -> tuple[str | None, str | None]:
+        """The kubeconfig and its context; None stands for the file in the home, and for its current context."""
+        return chosen(self._task.args.get("kubeconfig"), None, self.environment)

@@ -39,7 +39,7 @@ class Api:
         below = [item for key, item in self.objects.items() if key.startswith(f"{where}/")]
         if below or where.endswith("/pods"):
             return json.dumps({"items": below}).encode()
-        return b"{}" if where == "/version" else b""
+        return b'{"gitVersion": "v1.35.4"}' if where == "/version" else b""
 
     def refusal(self) -> tuple[int, bytes] | None:
         """Why nothing new is accepted now."""

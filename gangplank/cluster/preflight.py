@@ -1,0 +1,157 @@
+"""Gather what site/preflight.py judges, from a cluster and from this machine; nothing is changed."""
+
+from __future__ import annotations
+
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+from gangplank.cluster.choice import ca_hashes, other_cluster
+from gangplank.cluster.client import CONFLICT
+from gangplank.errors import KubeError
+from gangplank.site.components import COMPONENTS
+from gangplank.site.preflight import INSTALL, RIGHTS, Check, Facts, checks
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from gangplank.cluster.client import Kube
+    from gangplank.site.preflight import Wanted
+    from gangplank.spec import Json
+
+THREADS = 8
+ADMISSION = "/apis/admissionregistration.k8s.io/v1"
+# A pod of Pod Security's strictest level, as jobs have them; a dry run stores nothing.
+POD: Json = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {"name": "gangplank-preflight", "namespace": "default"},
+    "spec": {
+        "restartPolicy": "Never",
+        "automountServiceAccountToken": False,
+        "securityContext": {"runAsUser": 1000, "runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
+        "containers": [
+            {
+                "name": "master",
+                "image": "gangplank.dev/trainer:0.1.0",
+                "resources": {"requests": {"cpu": "1m", "memory": "1Mi"}, "limits": {"cpu": "1m", "memory": "1Mi"}},
+                "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+            }
+        ],
+    },
+}
+
+
+def preflight(kube: Kube, wanted: Wanted, path: str, expected: str = "") -> list[Check]:
+    """All checks of a cluster that answers; KubeError if it does not.
+
+    `path` is where programs are looked for. `expected` is the cluster that the inventory names, "" for any. Of another
+    one, nothing more is asked.
+    """
+    version = str(kube.call("GET", "/version")["gitVersion"])
+    if expected and (problems := tuple(other_cluster(kube, expected))):
+        return [Check("cluster", problems=problems)]
+    return checks(gather(kube, wanted, path, version), wanted)
+
+
+def gather(kube: Kube, wanted: Wanted, path: str, version: str) -> Facts:
+    """The facts; None for what this account may not read."""
+    programs = {name: shutil.which(name, path=path) for name in INSTALL}
+    crds = [name for component in wanted.releases for name, _ in COMPONENTS[component].crds]
+    with ThreadPoolExecutor(THREADS) as pool:
+        allowed = list(pool.map(lambda right: kube.may(*right.split(" ", 1)), RIGHTS))
+        lists = {
+            "classes": "/apis/storage.k8s.io/v1/storageclasses",
+            "nodes": "/api/v1/nodes",
+            "pods": "/api/v1/pods",
+            "services": "/api/v1/services",
+            "slices": "/apis/discovery.k8s.io/v1/endpointslices",
+            "deployments": "/apis/apps/v1/deployments",
+            "daemonsets": "/apis/apps/v1/daemonsets",
+            "validating": f"{ADMISSION}/validatingwebhookconfigurations",
+            "mutating": f"{ADMISSION}/mutatingwebhookconfigurations",
+        }
+        answers = pool.map(lambda where: _items(kube, where), lists.values())
+        found: Mapping[str, Any] = dict(zip(lists, answers, strict=True))
+        definitions = pool.map(lambda name: _crd(kube, name), crds)
+        known: list[Json] | None = []
+        try:
+            known = [item for item in definitions if item]
+        except KubeError as error:
+            if error.status != 403:
+                raise
+            known = None
+    return Facts(
+        version=version,
+        programs=programs,
+        denied=[right for right, may in zip(RIGHTS, allowed, strict=True) if not may],
+        classes=found["classes"],
+        crds=known,
+        workloads=_both("Deployment", found["deployments"], "DaemonSet", found["daemonsets"]),
+        webhooks=_both(
+            "ValidatingWebhookConfiguration", found["validating"], "MutatingWebhookConfiguration", found["mutating"]
+        ),
+        ready_services=None if found["slices"] is None else frozenset(_ready(found["slices"])),
+        services=None if found["services"] is None else frozenset(map(_place, found["services"])),
+        nodes=found["nodes"],
+        pods=found["pods"],
+        pod_refusal=_refusal(kube),
+    )
+
+
+def report(kube: Kube, found: Iterable[Check]) -> Json:
+    """The checks as JSON, with the cluster that they are of."""
+    settings = kube.api.configuration
+    return {
+        "cluster": {"address": settings.host, "origin": kube.origin, "ca": ca_hashes(kube)},
+        "checks": [
+            {
+                "name": check.name,
+                "state": check.state.lower(),
+                "finding": check.finding,
+                "problems": [vars(problem) for problem in check.problems],
+            }
+            for check in found
+        ],
+    }
+
+
+def _items(kube: Kube, where: str) -> list[Json] | None:
+    try:
+        items: list[Json] = kube.call("GET", where)["items"]
+    except KubeError as error:
+        if error.status not in {403, 404}:
+            raise
+        return None
+    return items
+
+
+def _crd(kube: Kube, name: str) -> Json | None:
+    return kube.get(f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}")
+
+
+def _both(kind: str, items: list[Json] | None, other: str, others: list[Json] | None) -> list[Json] | None:
+    if items is None or others is None:
+        return None
+    return [{**item, "kind": name} for name, some in ((kind, items), (other, others)) for item in some]
+
+
+def _place(item: Json) -> str:
+    return f"{item['metadata']['namespace']}/{item['metadata']['name']}"
+
+
+def _ready(slices: Iterable[Json]) -> Iterable[str]:
+    for item in slices:
+        service = (item["metadata"].get("labels") or {}).get("kubernetes.io/service-name")
+        ready = ((endpoint.get("conditions") or {}).get("ready", True) for endpoint in item.get("endpoints") or [])
+        if service and any(ready):
+            yield f"{item['metadata']['namespace']}/{service}"
+
+
+def _refusal(kube: Kube) -> str:
+    try:
+        kube.call("POST", "/api/v1/namespaces/default/pods", POD, {"dryRun": "All"})
+    except KubeError as error:
+        unable = error.status == 403 and "cannot create resource" in str(error)  # `rights` reports that
+        return "" if unable or error.status == CONFLICT else str(error)
+    return ""

@@ -1,0 +1,64 @@
+"""What site.yml can install, as far as a check of a cluster must know it: programs, CRDs and what they need."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class Component:
+    """A component of site.yml."""
+
+    title: str
+    release: str  # Helm release and namespace by default; the roles' inputs can change both
+    namespace: str
+    programs: tuple[str, ...] = ()  # a part of the image of each program, without which it does not work
+    crds: tuple[tuple[str, str], ...] = ()  # the CRDs that trainings use, each with the version that we use
+    helm_crds: bool = False  # whether they are part of the release, so that Helm refuses CRDs of somebody else
+    pods: int = 0  # what it adds to a cluster: pods with their requests
+    cpu_millis: int = 0
+    memory_mib: int = 0
+
+
+COMPONENTS = {
+    "volcano": Component(
+        title="Volcano",
+        release="volcano",
+        namespace="volcano-system",
+        programs=("vc-scheduler", "vc-controller-manager", "vc-webhook-manager"),
+        crds=(
+            ("jobs.batch.volcano.sh", "v1alpha1"),
+            ("podgroups.scheduling.volcano.sh", "v1beta1"),
+            ("queues.scheduling.volcano.sh", "v1beta1"),
+        ),
+        helm_crds=True,
+        pods=4,  # one of them for a moment, for the certificate
+    ),
+    "gpu_device_plugin": Component(
+        title="a GPU device plugin",
+        release="nvidia-device-plugin",
+        namespace="gpu-device-plugin",
+        programs=("k8s-device-plugin",),
+    ),
+    "storage": Component(title="storage classes", release="local-path", namespace="local-path-storage", pods=1),
+    "training_operator": Component(
+        title="the training operator",
+        release="training-operator",
+        namespace="kubeflow",
+        programs=("/training-operator",),
+        crds=(("pytorchjobs.kubeflow.org", "v1"),),
+        pods=2,  # one of them for a moment, to verify it
+        cpu_millis=50,
+        memory_mib=64,
+    ),
+    "trainer_v2": Component(
+        title="Trainer v2",
+        release="kubeflow-trainer",
+        namespace="kubeflow-system",
+        programs=("trainer-controller-manager",),
+        crds=(("trainjobs.trainer.kubeflow.org", "v1alpha1"), ("jobsets.jobset.x-k8s.io", "v1alpha2")),
+        pods=2,
+        cpu_millis=100,
+        memory_mib=256,
+    ),
+}

@@ -1,0 +1,309 @@
+"""Whether a cluster can take the components of a site, judged from facts. Pure; cluster/preflight.py gathers them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from gangplank.errors import Problem
+from gangplank.k8s.quantity import parse
+from gangplank.site.components import COMPONENTS
+from gangplank.site.storage import is_default
+from gangplank.text import listed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from gangplank.site.components import Component
+    from gangplank.spec import Json
+
+# ValidatingAdmissionPolicy is stable since 1.30, and teams need it; the newest is the one that the tests run on.
+OLDEST, NEWEST = (1, 30), (1, 35)
+INSTALL = {
+    "helm": "install Helm 3 (https://helm.sh/docs/intro/install), or `python -m lab.build --show bin.helm` builds it",
+    "kubectl": "the playbooks do not need it; https://kubernetes.io/docs/tasks/tools, or `python -m lab.build --show"
+    " bin.kubernetes` builds it",
+}
+NEEDED = ("helm",)  # without the others, only a person lacks something
+GPU, GPU_NODE = "nvidia.com/gpu", "nvidia.com/gpu.present"
+HELM_NAME, HELM_NAMESPACE = "meta.helm.sh/release-name", "meta.helm.sh/release-namespace"
+CREATED = (
+    *("namespaces", "serviceaccounts", "secrets", "configmaps", "services", "deployments.apps", "jobs.batch"),
+    *("customresourcedefinitions.apiextensions.k8s.io", "clusterroles.rbac.authorization.k8s.io"),
+    *("clusterrolebindings.rbac.authorization.k8s.io", "roles.rbac.authorization.k8s.io"),
+    *("validatingwebhookconfigurations.admissionregistration.k8s.io", "storageclasses.storage.k8s.io"),
+    "mutatingwebhookconfigurations.admissionregistration.k8s.io",
+)
+RIGHTS = tuple(f"{verb} {kind}" for kind in CREATED for verb in ("create", "delete"))
+"""What site.yml and uninstall.yml do in the whole cluster; whoever may create and delete all this may also read it."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is to be installed: the components, with the Helm release and namespace of each, as (release, namespace)."""
+
+    releases: Mapping[str, tuple[str, str]]
+    default_class: bool = False  # whether the site installs a default storage class of its own
+
+
+@dataclass(frozen=True, kw_only=True)
+class Facts:
+    """What a machine and a cluster have. None: this account may not read it."""
+
+    version: str
+    programs: Mapping[str, str | None]  # program -> its path
+    denied: Sequence[str] = ()  # of RIGHTS
+    classes: Sequence[Json] | None = None
+    crds: Sequence[Json] | None = None
+    workloads: Sequence[Json] | None = None  # Deployments and DaemonSets
+    webhooks: Sequence[Json] | None = None  # the configurations
+    ready_services: frozenset[str] | None = None  # namespace/name of those with a ready endpoint
+    services: frozenset[str] | None = None
+    nodes: Sequence[Json] | None = None
+    pods: Sequence[Json] | None = None
+    pod_refusal: str = ""  # why the cluster refuses a pod as jobs make them
+    other: Sequence[Problem] = ()  # what was wrong with the cluster itself: another one than the site's
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that was looked at: `problems` are what prevents an installation, `finding` is what there is."""
+
+    name: str
+    finding: str = ""
+    problems: tuple[Problem, ...] = field(default=())
+
+    @property
+    def state(self) -> str:
+        """What the table shows."""
+        return "PROBLEM" if self.problems else "ok"
+
+
+def checks(facts: Facts, wanted: Wanted) -> list[Check]:
+    """All checks, in the order in which a person would repair what they find."""
+    functions = (cluster, programs, version, rights, storage_class, pod_security, dns, webhooks, gpus, room)
+    found = [function(facts, wanted) for function in functions]
+    return found + [component(name, facts, wanted) for name in wanted.releases]
+
+
+def cluster(facts: Facts, _: Wanted) -> Check:
+    """Whether it is the site's."""
+    return Check("cluster", "it answers", tuple(facts.other))
+
+
+def programs(facts: Facts, _: Wanted) -> Check:
+    """Helm, which the roles call, and kubectl, which people do."""
+    missing = [name for name in NEEDED if not facts.programs.get(name)]
+    problems = [Problem(name, "none on PATH", f"the program {name}", INSTALL[name]) for name in missing]
+    texts = [f"{name}: {place or f'none on PATH ({INSTALL[name]})'}" for name, place in facts.programs.items()]
+    return Check("programs", "; ".join(texts), tuple(problems))
+
+
+def version(facts: Facts, _: Wanted) -> Check:
+    """Kubernetes' version."""
+    found = tuple(int("".join(filter(str.isdigit, part)) or 0) for part in facts.version.lstrip("v").split(".")[:2])
+    expected = f"{_dotted(OLDEST)} to {_dotted(NEWEST)}"
+    if found < OLDEST:
+        fix = f"upgrade the cluster to at least {_dotted(OLDEST)}; teams need its admission policies"
+        return Check("version", problems=(Problem("Kubernetes", facts.version, expected, fix),))
+    newer = f", newer than what was tested ({expected})" if found > NEWEST else ""
+    return Check("version", f"{facts.version}{newer}")
+
+
+def _dotted(number: tuple[int, ...]) -> str:
+    return ".".join(map(str, number))
+
+
+def rights(facts: Facts, _: Wanted) -> Check:
+    """Whether this account may do all that the playbooks will."""
+    if not facts.denied:
+        return Check("rights", "this account may do all that the playbooks do")
+    got = f"an account that may not {listed(list(facts.denied), 4)}"
+    fix = "choose an administrator's kubeconfig"
+    return Check("rights", problems=(Problem("rights", got, "an administrator's", fix),))
+
+
+def storage_class(facts: Facts, wanted: Wanted) -> Check:
+    """The default class: claims that name none get it."""
+    if facts.classes is None:
+        return _unread("storage")
+    names = [item["metadata"]["name"] for item in facts.classes if is_default(item)]
+    if wanted.default_class and not names:
+        return Check("storage", "no default class; the site installs one")
+    if len(names) > 1:
+        return Check("storage", f"several default classes ({', '.join(names)}); Kubernetes takes the newest")
+    if names:
+        return Check("storage", f"the default class is {names[0]}")
+    fix = "set `default: true` in one class of storage_classes, or mark one of the cluster's classes"
+    return Check("storage", problems=(Problem("storage", "no default storage class", "one", fix),))
+
+
+def pod_security(facts: Facts, _: Wanted) -> Check:
+    """Whether the namespace `default` admits pods as jobs have them."""
+    if not facts.pod_refusal:
+        return Check("pods", "the namespace default admits pods as jobs have them")
+    fix = "change the admission policy that it names, or train in another namespace"
+    return Check("pods", problems=(Problem("pods", facts.pod_refusal, "pods of Pod Security `restricted`", fix),))
+
+
+def dns(facts: Facts, _: Wanted) -> Check:
+    """Whether the cluster's name server runs: ranks find their master by its name."""
+    if facts.services is None or facts.ready_services is None:
+        return _unread("dns")
+    service = "kube-system/kube-dns"
+    if service in facts.services and service not in facts.ready_services:
+        fix = "see why its pods are not ready: kubectl -n kube-system get pods -l k8s-app=kube-dns"
+        return Check("dns", problems=(Problem("dns", f"no ready endpoint of {service}", "one", fix),))
+    return Check("dns", f"{service} is ready" if service in facts.services else f"no Service {service}; not checked")
+
+
+def webhooks(facts: Facts, wanted: Wanted) -> Check:
+    """Admission webhooks that nobody answers: every request that they match fails."""
+    if facts.webhooks is None or facts.ready_services is None:
+        return _unread("webhooks")
+    problems, ours = [], set(wanted.releases.values())
+    for item in facts.webhooks:
+        for hook in item.get("webhooks") or []:
+            service = hook.get("clientConfig", {}).get("service")
+            place = f"{service['namespace']}/{service['name']}" if service else ""
+            silent = place and place not in facts.ready_services and hook.get("failurePolicy") != "Ignore"
+            if silent and _release_of(item) not in ours:
+                fix = f"repair {place}, or remove {item['kind']} {item['metadata']['name']}"
+                problems.append(Problem(f"webhook {hook['name']}", f"no ready endpoint of {place}", "one", fix))
+    count = sum(len(item.get("webhooks") or []) for item in facts.webhooks)
+    return Check("webhooks", f"{count} of them, all with an endpoint", tuple(problems))
+
+
+def gpus(facts: Facts, _: Wanted) -> Check:
+    """GPU nodes without devices, although a device plugin runs."""
+    if facts.nodes is None or facts.workloads is None:
+        return _unread("gpus")
+    nodes = [node for node in facts.nodes if GPU_NODE in (node["metadata"].get("labels") or {})]
+    plugin = [*_running("k8s-device-plugin", facts.workloads), *_running("simulated-gpu", facts.workloads)]
+    without = [node["metadata"]["name"] for node in nodes if not parse(str(_allocatable(node).get(GPU, 0)))]
+    if plugin and without:
+        fix = "playbooks/gpu-nodes.yml reports what they lack: driver, container toolkit, runtime"
+        return Check("gpus", problems=(Problem("GPU nodes", f"no devices on {listed(without)}", "some on each", fix),))
+    return Check("gpus", f"{len(nodes)} nodes with the label {GPU_NODE}")
+
+
+def _allocatable(node: Json) -> Mapping[str, str]:
+    amounts: Mapping[str, str] = node.get("status", {}).get("allocatable") or {}
+    return amounts
+
+
+def room(facts: Facts, wanted: Wanted) -> Check:
+    """Whether the components fit on the nodes that take any pod, in addition to the pods that are there."""
+    if facts.nodes is None or facts.pods is None:
+        return _unread("room")
+    needed = [COMPONENTS[name] for name in wanted.releases]
+    nodes = {node["metadata"]["name"]: node for node in facts.nodes if _takes_pods(node)}
+    pods = [pod for pod in facts.pods if pod["spec"].get("nodeName") in nodes
+            and pod.get("status", {}).get("phase") not in ("Succeeded", "Failed")]  # fmt: skip
+    free = {
+        "pods": _total(nodes.values(), "pods") - len(pods),
+        "cpu": _total(nodes.values(), "cpu") - sum(_requested(pod, "cpu") for pod in pods),
+        "memory": _total(nodes.values(), "memory") - sum(_requested(pod, "memory") for pod in pods),
+    }
+    amounts = {
+        "pods": sum(item.pods for item in needed),
+        "cpu": sum(item.cpu_millis for item in needed) / 1000,
+        "memory": sum(item.memory_mib for item in needed) * 2**20,
+    }
+    text = f"{len(nodes)} nodes take pods; free: {_amounts(free)}"
+    short = [name for name in free if free[name] < amounts[name]]
+    if not nodes or short:
+        fix = "add a node, or remove pods"
+        return Check("room", problems=(Problem("room", text, f"room for {_amounts(amounts)}", fix),))
+    return Check("room", text)
+
+
+def _amounts(values: Mapping[str, float]) -> str:
+    return f"{values['pods']:.0f} pods, cpu {values['cpu']:.1f}, memory {values['memory'] / 2**20:.0f}Mi"
+
+
+def _takes_pods(node: Json) -> bool:
+    conditions = {item["type"]: item["status"] for item in node.get("status", {}).get("conditions") or []}
+    taints = node["spec"].get("taints") or []
+    return conditions.get("Ready") == "True" and not any(item["effect"] != "PreferNoSchedule" for item in taints)
+
+
+def _total(nodes: Iterable[Json], name: str) -> float:
+    return sum(float(parse(str(_allocatable(node).get(name, 0)))) for node in nodes)
+
+
+def _requested(pod: Json, name: str) -> float:
+    containers = pod["spec"].get("containers") or []
+    amounts = ((item.get("resources") or {}).get("requests") or {} for item in containers)
+    return sum(float(parse(str(item.get(name, 0)))) for item in amounts)
+
+
+def component(name: str, facts: Facts, wanted: Wanted) -> Check:
+    """Whether a component can be installed, upgraded or adopted; one of somebody else is never half taken over."""
+    what, own = COMPONENTS[name], wanted.releases[name]
+    if facts.workloads is None or facts.crds is None:
+        return _unread(name)
+    found = {program: [*_running(program, facts.workloads)] for program in what.programs}
+    others = {program: [item for item in items if _release_of(item) != own] for program, items in found.items()}
+    present = [item for items in others.values() for item in items]
+    crds = [item for item in facts.crds if item["metadata"]["name"] in dict(what.crds)]
+    problems = list(_versions(what, crds))
+    if present:
+        problems.append(_foreign(name, what, own, others, present))
+    elif what.helm_crds and (strange := [item["metadata"]["name"] for item in crds if _release_of(item) != own]):
+        got = f"CRDs that Helm's release {own[0]} in {own[1]} does not own ({listed(strange)}), without its programs"
+        expected = "all of it, or nothing: Helm would refuse them"
+        fix = f"complete or remove that half installation, or take {name} out of site_components"
+        problems.append(Problem(what.title, got, expected, fix))
+    if any(found.values()):
+        complete = all(found.values())
+        text = f"release {own[0]} in {own[1]}" + ("" if complete else ", incomplete: this run completes it")
+    else:
+        text = "nothing of it yet" if not crds else f"CRDs of release {own[0]} in {own[1]}, and no programs yet"
+    return Check(name, text, tuple(problems))
+
+
+def _versions(what: Component, crds: Sequence[Json]) -> Iterator[Problem]:
+    for item in crds:
+        name = item["metadata"]["name"]
+        served = [entry["name"] for entry in item["spec"]["versions"] if entry.get("served")]
+        if dict(what.crds)[name] not in served:
+            fix = "upgrade or remove whoever installed it"
+            yield Problem(f"CRD {name}", ", ".join(served) or "no version", f"the version {dict(what.crds)[name]}", fix)
+
+
+def _foreign(
+    name: str, what: Component, own: tuple[str, str], others: Mapping[str, Sequence[Json]], present: Sequence[Json]
+) -> Problem:
+    """A component that somebody else installed, complete or half."""
+    places = sorted({f"{item['kind']} {item['metadata']['namespace']}/{item['metadata']['name']}" for item in present})
+    missing = [program.strip("/") for program, items in others.items() if not items]
+    leave = f"leave it alone (take {name} out of site_components)"
+    if missing:
+        got, fix = f"half of one ({listed(places)}; no {', '.join(missing)})", f"complete or remove it, or {leave}"
+        return Problem(what.title, got, "all of it, or nothing", fix)
+    releases = sorted({release for item in present if (release := _release_of(item))})
+    adopt = [f"{name}_release: {release} and {name}_namespace: {space}" for release, space in releases]
+    fix = f"{leave}, or {f'adopt it ({adopt[0]})' if adopt else 'remove it'}"
+    got = f"one that somebody else installed ({listed(places)})"
+    return Problem(what.title, got, f"none, or Helm's release {own[0]} in {own[1]}", fix)
+
+
+def _running(program: str, workloads: Sequence[Json]) -> Iterator[Json]:
+    """The Deployments and DaemonSets with this program."""
+    for item in workloads:
+        containers = item["spec"]["template"]["spec"].get("containers") or []
+        # The name of the image, without its tag and digest
+        images = ("/" + image["image"].partition("@")[0].rpartition("/")[2].partition(":")[0] for image in containers)
+        if any(image.endswith(f"/{program.strip('/')}") for image in images):
+            yield item
+
+
+def _release_of(item: Json) -> tuple[str, str] | None:
+    """Helm's release that an object belongs to."""
+    notes = item["metadata"].get("annotations") or {}
+    return (notes[HELM_NAME], notes.get(HELM_NAMESPACE, "")) if HELM_NAME in notes else None
+
+
+def _unread(name: str) -> Check:
+    return Check(name, "not checked: this account may not read what it needs")

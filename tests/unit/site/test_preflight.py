@@ -1,0 +1,119 @@
+"""Each thing that prevents an installation is reported, and nothing else is."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from gangplank.site.components import COMPONENTS
+from gangplank.site.preflight import Facts, Wanted, checks
+
+ROLES = Path(__file__).resolve().parents[3] / "roles"
+OWN = ("volcano", "volcano-system")
+WANTED = Wanted({"volcano": OWN})
+
+
+def named(name: str, namespace: str = "", release: tuple[str, str] | None = None, **more: Any) -> dict[str, Any]:
+    """An object, of a Helm release or of nobody."""
+    notes = {"meta.helm.sh/release-name": release[0], "meta.helm.sh/release-namespace": release[1]} if release else {}
+    return {"metadata": {"name": name, "namespace": namespace, "annotations": notes}, **more}
+
+
+def program(image: str, release: tuple[str, str] | None = None, namespace: str = "batch") -> dict[str, Any]:
+    """A Deployment."""
+    containers = [{"name": "a", "image": image}]
+    spec = {"template": {"spec": {"containers": containers}}}
+    return named(image.rpartition("/")[2].partition(":")[0], namespace, release, kind="Deployment", spec=spec)
+
+
+def crd(release: tuple[str, str] | None, version: str = "v1alpha1") -> dict[str, Any]:
+    """Volcano's CRD of jobs."""
+    return named("jobs.batch.volcano.sh", release=release, spec={"versions": [{"name": version, "served": True}]})
+
+
+def node(**more: Any) -> dict[str, Any]:
+    """A node that takes pods."""
+    status = {"conditions": [{"type": "Ready", "status": "True"}],
+              "allocatable": {"cpu": "2", "memory": "4Gi", "pods": "110"}}  # fmt: skip
+    return {"metadata": {"name": "a"}, "spec": {}, "status": status, **more}
+
+
+DEFAULT = {"metadata": {"name": "a", "annotations": {"storageclass.kubernetes.io/is-default-class": "true"}}}
+GOOD = Facts(version="v1.34.4", programs={"helm": "/bin/helm", "kubectl": None}, classes=[DEFAULT], crds=[],
+             workloads=[], webhooks=[], ready_services=frozenset({"kube-system/kube-dns"}),
+             services=frozenset({"kube-system/kube-dns"}), nodes=[node()], pods=[])  # fmt: skip
+VOLCANO = ("docker.io/volcanosh/vc-scheduler:v1", "volcanosh/vc-controller-manager@sha256:12", "x/vc-webhook-manager")
+HOOK = {"name": "a.example.org", "clientConfig": {"service": {"namespace": "n", "name": "s"}}}
+TAINT = {"taints": [{"key": "a", "effect": "NoSchedule"}]}
+
+
+def problems(facts: Facts, wanted: Wanted = WANTED) -> list[str]:
+    """All problems, as text."""
+    return [str(problem) for check in checks(facts, wanted) for problem in check.problems]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {},
+        {"version": "v1.99.0-rc.1+vendor"},
+        {"crds": [crd(OWN)]},  # kept by an uninstallation
+        {"workloads": [program(image, OWN) for image in VOLCANO], "crds": [crd(OWN)]},
+        {"workloads": [program(VOLCANO[0], OWN)], "crds": [crd(OWN)]},  # an interrupted run
+        {"workloads": [program("example.org/my-vc-scheduler-exporter:1")]},
+        {"webhooks": [named("a", kind="V", webhooks=[{**HOOK, "failurePolicy": "Ignore"}])]},
+        {"webhooks": [named("a", kind="V", release=OWN, webhooks=[HOOK])]},  # as an interrupted run leaves it
+        {"classes": None, "crds": None, "workloads": None, "webhooks": None, "nodes": None, "pods": None},
+    ],
+)
+def test_accepts(change: dict[str, Any]) -> None:
+    assert problems(replace(GOOD, **change)) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"programs": {"helm": None}}, "helm: got none on PATH"),
+        ({"version": "v1.29.14"}, "Kubernetes: got v1.29.14, expected 1.30 to 1.35. Fix: upgrade"),
+        ({"denied": ["create namespaces"]}, "may not create namespaces"),
+        ({"classes": []}, "no default storage class"),
+        ({"ready_services": frozenset()}, "no ready endpoint of kube-system/kube-dns"),
+        ({"webhooks": [named("a", kind="V", webhooks=[HOOK])]}, "webhook a.example.org: got no ready endpoint of n/s"),
+        ({"pod_refusal": "the cluster says: no"}, "pods: got the cluster says: no"),
+        ({"nodes": [node(spec=TAINT)]}, "room: got 0 nodes take pods"),
+        ({"nodes": [node(status={**node()["status"], "allocatable": {"cpu": "2", "memory": "4Gi", "pods": "3"}})]},
+         "expected room for 4 pods"),
+        ({"workloads": [program(VOLCANO[0])]}, "half of one (Deployment batch/vc-scheduler; no vc-controller-manager"),
+        ({"workloads": [program(image) for image in VOLCANO]}, "take volcano out of site_components), or remove it"),
+        ({"workloads": [program(image, ("theirs", "batch")) for image in VOLCANO]},
+         "adopt it (volcano_release: theirs and volcano_namespace: batch)"),
+        ({"crds": [crd(None)]}, "does not own (jobs.batch.volcano.sh), without its programs"),
+        ({"crds": [crd(OWN, "v2")]}, "CRD jobs.batch.volcano.sh: got v2, expected the version v1alpha1"),
+        ({"nodes": [node(metadata={"name": "a", "labels": {"nvidia.com/gpu.present": "true"}})],
+          "workloads": [program("nvcr.io/nvidia/k8s-device-plugin:v1")]}, "no devices on a"),
+    ],
+)  # fmt: skip
+def test_refuses(change: dict[str, Any], words: str) -> None:
+    (problem,) = problems(replace(GOOD, **change))
+    assert words in problem
+
+
+def test_reports_all_at_once() -> None:
+    facts = replace(GOOD, programs={"helm": None}, version="v1.20.1", classes=[], workloads=[program(VOLCANO[0])])
+    assert len(problems(facts)) == 4
+
+
+def test_a_default_class_of_the_site_is_enough() -> None:
+    assert problems(replace(GOOD, classes=[]), Wanted({"volcano": OWN}, default_class=True)) == []
+
+
+@pytest.mark.parametrize("name", [name for name in COMPONENTS if name != "storage"])
+def test_knows_the_defaults_of_the_roles(name: str) -> None:
+    inputs = yaml.safe_load((ROLES / name / "defaults/main.yml").read_text())
+    own = yaml.safe_load((ROLES / name / "vars/main.yml").read_text())
+    release = inputs.get(f"{name}_release") or own[f"__{name}_release"]
+    assert (COMPONENTS[name].release, COMPONENTS[name].namespace) == (release, inputs[f"{name}_namespace"])
