@@ -137,6 +137,10 @@ bench-operator: setup parts ## the training operator's install and its pods, bes
 bench-teams: setup parts ## a hundred teams beside kubectl diff and a module call per object
 	.venv/bin/python bench/teams.py
 
+.PHONY: bench-why
+bench-why: setup ## how long fit and why take for 1,000 nodes and 10,000 pods
+	.venv/bin/python bench/why.py
+
 PYTHON ?= python3
 .PHONY: gpu-check
 gpu-check: ## the trainer on this machine's GPUs: proof, exact resume, samples per second (PYTHON: one with torch; RESULT=file.json)

@@ -21,6 +21,8 @@ MODULES = {  # of gangplank/cli, by command; each has a function of the command'
     "submit": "jobs",
     "run": "scripts",
     "status": "jobs",
+    "why": "why",
+    "fit": "why",
     "logs": "jobs",
     "fetch": "fetch",
     "scale": "jobs",

@@ -34,6 +34,8 @@ TEAMS_HELP = (
 ON_CLUSTER = {
     "submit": "submit jobs to the cluster",
     "status": "show where a job and its pods stand, or list the jobs",
+    "why": "say why a job does not run: one cause, proven where it can be, and the next step",
+    "fit": "say whether a job would start now, and where; exit status 0 is yes, 5 no, 6 cannot tell",
     "logs": "show the logs of all ranks, each line with its rank",
     "fetch": "bring a job's output and evidence from its volume claim or bucket to a folder here",
     "scale": "give a running job another number of workers, where its back-end allows that",
@@ -142,6 +144,8 @@ def add_cluster_command(commands: Any, name: str, summary: str) -> None:
         add_job(command, optional=True, note="; without it, the jobs of the namespace")
     else:
         add_job(command)
+    if name in {"why", "fit"}:
+        command.add_argument("-o", "--output", choices=("text", "json"), default="text", help="default: text")
     if name == "scale":
         command.add_argument("workers", metavar="N", type=whole_number, help="the number of workers the job will have")
     if name == "fetch":

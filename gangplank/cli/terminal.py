@@ -17,6 +17,7 @@ class UsageError(GangplankError):
 
 
 OK, INTERRUPTED = 0, 130
+NO, CANNOT_TELL = 5, 6  # answers of fit and why
 REFUSED, UNREADABLE, CLUSTER = (error.exit_code for error in (GangplankError, Unreadable, KubeError))
 CODES = """exit codes:
   0  done
@@ -24,6 +25,8 @@ CODES = """exit codes:
   2  the command line is wrong
   3  a file cannot be read
   4  the cluster does not answer, or has no such job
+  5  fit: the job would not start now
+  6  fit and why: cannot tell, and what would have to be known is in the answer
 """
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from gangplank.cluster.situation import scheduler_configuration
 from gangplank.teams import namespaces as namespaces_of_teams
 from gangplank.teams import read_cluster as cluster
 from gangplank.teams.admission import probes
@@ -52,7 +53,7 @@ def plan_teams(kube: Kube, folder: str, remove: Sequence[str] = (), remove_claim
         todo,
         remove=(*leaving.remove, *todo.remove),
         refused=(*todo.refused, *leaving.refused, *busy, *held),
-        notes=(*todo.notes, *leaving.notes, *idle_fields(teams, site, cluster.scheduler_configuration(kube))),
+        notes=(*todo.notes, *leaving.notes, *idle_fields(teams, site, scheduler_configuration(kube))),
         probes=tuple(probes(todo.probe, kube.serves)),
         count=len(desired),
     )

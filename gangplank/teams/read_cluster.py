@@ -91,13 +91,6 @@ def devices(kube: Kube) -> set[str]:
     return {name for name in advertised if is_extended(name) or name.startswith("hugepages-")}
 
 
-def scheduler_configuration(kube: Kube) -> str:
-    """The queue system's scheduler configuration; empty if the cluster has none."""
-    query = {"fieldSelector": f"metadata.name={QUEUE_SYSTEM.configuration}"}
-    maps = kube.call("GET", "/api/v1/configmaps", query=query)["items"]
-    return "\n".join(text for item in maps for text in (item.get("data") or {}).values())
-
-
 def unfinished(kube: Kube, namespace: str) -> list[str]:
     """The jobs and pods in a namespace that have not ended, as kind and name."""
     names = []

@@ -9,7 +9,7 @@ import jinja2
 import pytest
 import yaml
 
-from gangplank.teams.idle_fields import read
+from gangplank.scheduling.settings import read
 
 TEMPLATE = Path(__file__).resolve().parents[2] / "roles/volcano/templates/scheduler.conf.j2"
 ACTIONS = [list(some) for pair in (("reclaim", "preempt"), ("gangreclaim", "gangpreempt"))

@@ -1,0 +1,104 @@
+"""The commands why and fit: why a job does not run, and whether one would start. They change nothing."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gangplank.backends import submitted_kinds
+from gangplank.cli import inputs, terminal
+from gangplank.cluster.client import Kube
+from gangplank.cluster.situation import situation
+from gangplank.errors import KubeError, Problem
+from gangplank.scheduling.fit import Answer, Verdict
+from gangplank.scheduling.fit import fit as answer_of
+from gangplank.scheduling.why import diagnose
+from gangplank.text import plain_lines
+
+if TYPE_CHECKING:
+    import argparse
+
+    from gangplank.scheduling.why import Situation
+    from gangplank.spec import Json
+
+FORBIDDEN = 403
+
+
+def why(args: argparse.Namespace) -> int:
+    """Say why a job does not run."""
+    kube = Kube(args.kubeconfig, args.context)
+    now = examined(kube, args)
+    if now is None:
+        return terminal.CANNOT_TELL
+    diagnosis = diagnose(now)
+    text = json.dumps(diagnosis.fields(), indent=2) if args.output == "json" else plain_lines(diagnosis.text())
+    print(text)
+    unsure = diagnosis.missing and not diagnosis.proven
+    return terminal.CANNOT_TELL if unsure else terminal.OK
+
+
+def fit(args: argparse.Namespace) -> int:
+    """Say whether a job would start now."""
+    kube = Kube(args.kubeconfig, args.context)
+    now = examined(kube, args)
+    if now is None:
+        return terminal.CANNOT_TELL
+    unknown = Answer(Verdict.CANNOT_TELL, missing=("which pods its manifest becomes",))
+    answer = answer_of(now.demand, now.state, dict(now.held)) if now.demand else unknown
+    print(json.dumps(fields(now.name, answer), indent=2) if args.output == "json" else written(now.name, answer))
+    codes = {Verdict.YES: terminal.OK, Verdict.NO: terminal.NO, Verdict.CANNOT_TELL: terminal.CANNOT_TELL}
+    return codes[answer.verdict]
+
+
+def written(name: str, answer: Answer) -> str:
+    """An answer as text."""
+    if answer.verdict is Verdict.YES:
+        placement = sorted(answer.nodes.items())
+        lines = [f"{name}: yes, it would start now", *(f"  {pod} on {node}" for pod, node in placement)]
+    else:
+        lines = [f"{name}: {answer.verdict.value}", *(f"  {cause.text}" for cause in answer.causes)]
+        lines += [f"  cannot tell: {text}" for text in answer.missing]
+        lines += [f"what would do: {cause.fix}" for cause in answer.causes[:1] if cause.fix]
+    return plain_lines("\n".join(lines))
+
+
+def fields(name: str, answer: Answer) -> Json:
+    """An answer as JSON."""
+    return {
+        "job": name,
+        "fits": answer.verdict.value,
+        "placement": dict(sorted(answer.nodes.items())),
+        "causes": [{"cause": one.code, "text": one.text, "what_would_do": one.fix} for one in answer.causes],
+        "cannot_tell": list(answer.missing),
+    }
+
+
+def examined(kube: Kube, args: argparse.Namespace) -> Situation | None:
+    """What is known about the job that a file or a name means; None, with a message, if it may not be read."""
+    others: list[Json] = []
+    job: Json | None = None
+    if Path(args.job).is_file():
+        others, jobs, other_kinds = inputs.gather([args.job], None)
+        if not jobs:
+            raise KubeError(str(inputs.jobless(args.job, other_kinds)))
+        job = jobs[-1][1]
+        job["metadata"].setdefault("namespace", args.namespace or "default")
+        name, namespace = job["metadata"]["name"], job["metadata"]["namespace"]
+        kinds = [(job["apiVersion"], job["kind"])]
+    else:
+        name, namespace, kinds = args.job, args.namespace or "default", list(submitted_kinds())
+    try:
+        live = kube.find(namespace, name, kinds)
+    except KubeError as error:
+        if error.status != FORBIDDEN:
+            raise
+        print(f"{name}: cannot tell: you may not read jobs in namespace {namespace}")
+        return None
+    if live is None and job is None:
+        fix = f"name a job that `gangplank status -n {namespace}` lists, or another namespace with -n, or its file"
+        problem = Problem(f"job {name}", f"nothing in namespace {namespace}", "a job of this name", fix)
+        raise KubeError(str(problem), 404)
+    if live is not None:
+        return situation(kube, live, live=True, others=others)
+    return situation(kube, job or {}, live=False, others=others)

@@ -1,0 +1,272 @@
+"""Reads what decides whether a job starts, and what became of it. What may not be read is noted, never guessed."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from gangplank.backends import BACKENDS, backend_of
+from gangplank.backends.base import Site
+from gangplank.backends.queueing import QUEUE_SYSTEM
+from gangplank.cluster import failure
+from gangplank.cluster.client import path
+from gangplank.cluster.failure import LastWords
+from gangplank.cluster.progress import first_failure, phase
+from gangplank.errors import GangplankError, KubeError
+from gangplank.scheduling import namespace_rules, settings
+from gangplank.scheduling.cause import Cause
+from gangplank.scheduling.demand import Demand, demand
+from gangplank.scheduling.pod_causes import cut, references
+from gangplank.scheduling.snapshot import GROUPS, NODES, PODS, QUEUES, Snapshot, living
+from gangplank.scheduling.why import Failure, Situation
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from gangplank.cluster.client import Kube
+    from gangplank.spec import Json
+
+FORBIDDEN, NOT_FOUND = 403, 404
+DENIED = "you may not list them"
+CLUSTER = {  # field of a snapshot: its name in messages, its path
+    "nodes": (NODES, "/api/v1/nodes"),
+    "pods": (PODS, "/api/v1/pods"),
+    "queues": (QUEUES, f"/apis/{QUEUE_SYSTEM.queue.api_version}/{QUEUE_SYSTEM.queue.plural}"),
+    "groups": (GROUPS, f"/apis/{QUEUE_SYSTEM.pod_group.api_version}/{QUEUE_SYSTEM.pod_group.plural}"),
+    "volumes": ("persistentvolumes", "/api/v1/persistentvolumes"),
+    "classes": ("storageclasses", "/apis/storage.k8s.io/v1/storageclasses"),
+    "priorities": ("priorityclasses", "/apis/scheduling.k8s.io/v1/priorityclasses"),
+}
+NAMESPACED = {
+    "quotas": "resourcequotas",
+    "limits": "limitranges",
+    "claims": "persistentvolumeclaims",
+    "events": "events",
+}
+COMPONENTS = re.compile(r"volcano-|kubeflow|trainer|jobset|training-operator")  # namespaces of components
+REFUSED = re.compile(r"^FailedCreate")  # reasons of events about pods that were not created
+WEBHOOK = re.compile(r"failed calling webhook")
+RIGHTS = re.compile(r'User "[^"]*" cannot ')
+LINES = 200  # of each log, from its end
+
+
+def scheduler_configuration(kube: Kube) -> str:
+    """The queue system's scheduler configuration; empty if the cluster has none."""
+    query = {"fieldSelector": f"metadata.name={QUEUE_SYSTEM.configuration}"}
+    maps = kube.call("GET", "/api/v1/configmaps", query=query)["items"]
+    return "\n".join(text for item in maps for text in (item.get("data") or {}).values())
+
+
+def items(kube: Kube, where: str) -> list[Json] | None:
+    """The objects at a path, none if the cluster has no such kind; None without the right to list them."""
+    try:
+        answer = kube.get(where)
+    except KubeError as error:
+        if error.status == FORBIDDEN:
+            return None
+        raise
+    return list(answer["items"]) if answer else []
+
+
+def snapshot(kube: Kube, namespace: str) -> Snapshot:
+    """The state that decides whether a job of a namespace starts."""
+    unread: dict[str, str] = {}
+    fields: dict[str, tuple[Json, ...]] = {}
+    for name, (title, where) in CLUSTER.items():
+        answer = items(kube, where)
+        if answer is None and name in {"pods", "groups"}:
+            unread[title] = DENIED
+            plural = where.rpartition("/")
+            answer = items(kube, f"{plural[0]}/namespaces/{namespace}/{plural[2]}")
+        elif answer is None:
+            unread[title] = DENIED
+        fields[name] = tuple(answer or ())
+    for name, plural_name in NAMESPACED.items():
+        answer = items(kube, f"/api/v1/namespaces/{namespace}/{plural_name}")
+        if answer is None:
+            unread[plural_name] = DENIED
+        fields[name] = tuple(answer or ())
+    try:
+        configuration = settings.read(scheduler_configuration(kube))
+    except KubeError as error:
+        if error.status != FORBIDDEN:
+            raise
+        configuration = None
+    pods = living(fields.pop("pods"))
+    return Snapshot(pods=pods, settings=configuration, unread=unread, **fields)
+
+
+def asked(kube: Kube, job: Json, others: Sequence[Json] = ()) -> tuple[Demand | None, list[Json]]:
+    """What a job asks of its scheduler, and all objects that its controllers make."""
+    name, meta = backend_of(job), job["metadata"]
+    if not name:
+        return None, []
+    backend = BACKENDS[name]
+    try:
+        objects = backend.objects(job, Site(others=tuple(others)))
+    except GangplankError:
+        return None, []
+    if kube.get(f"/apis/{QUEUE_SYSTEM.queue.group}") is None:  # no gang without the scheduler that knows them
+        objects = [item for item in objects if item["kind"] != QUEUE_SYSTEM.pod_group.kind]
+    queue = backend.queue(job).name
+    return demand(meta["name"], meta.get("namespace") or "default", objects, queue), objects
+
+
+def situation(kube: Kube, job: Json, *, live: bool, others: Sequence[Json] = ()) -> Situation:
+    """All that is known about one job."""
+    meta = job["metadata"]
+    name, namespace = meta["name"], meta.get("namespace") or "default"
+    state = snapshot(kube, namespace)
+    wanted, objects = asked(kube, job, others)
+    if not live:
+        refusals = tuple(cause for cause in [refused(kube, job)] if cause)
+        return Situation(name, wanted, state, live=False, phase="not submitted", refusals=refusals)
+    pods = kube.pods(job)
+    uids = {pod["metadata"]["uid"] for pod in pods} | {meta["uid"]}
+    group = own_group(state, job, pods)
+    uids |= {group["metadata"]["uid"]} if group else set()
+    makers = {(item["kind"], item["metadata"]["name"]) for item in objects if item["kind"] in {"Job", "JobSet"}}
+    events = tuple(
+        event
+        for event in state.events
+        if event["involvedObject"].get("uid") in uids
+        or (event["involvedObject"].get("kind"), event["involvedObject"].get("name")) in makers
+    )
+    now, status = phase(job), job.get("status") or {}
+    alive = [pod for pod in pods if (pod.get("status") or {}).get("phase") not in {"Succeeded", "Failed"}]
+    missing = [item for item in objects if item["kind"] == "Pod"] if len(pods) < (wanted.size if wanted else 0) else []
+    return Situation(
+        name,
+        wanted,
+        state.without(uids - {meta["uid"]}, group["metadata"]["uid"] if group else ""),
+        phase=now.name,
+        reason=cut(now.reason),
+        ended="succeeded" if now.succeeded else "failed" if now.failed else "",
+        suspended=suspension(job, now.name),
+        answered=bool(status.get("state") or status.get("conditions") or set(status) - {"state", "conditions"}),
+        age_s=age_s(meta.get("creationTimestamp")),
+        pods=tuple(pods),
+        group=group,
+        held=namespace_rules.counted(alive),
+        refusals=refusals_of(kube, missing[:1], events) if missing and not now.ended else (),
+        absent=absent(kube, namespace, pods),
+        events=events,
+        failure=first(kube, pods, ended=now.failed),
+        unavailable=unavailable(kube),
+        controller=f"the controller of {job['kind']}s",
+    )
+
+
+def age_s(timestamp: str | None) -> float:
+    """Seconds since an object was created."""
+    return (datetime.now(UTC) - datetime.fromisoformat(timestamp)).total_seconds() if timestamp else 0.0
+
+
+def suspension(job: Json, name: str) -> str:
+    """How a job was suspended, "" if it was not."""
+    spec = job.get("spec") or {}
+    if spec.get("suspend") or (spec.get("runPolicy") or {}).get("suspend"):
+        return "it is suspended: spec.suspend is true"
+    return f"it was aborted by a command: it is {name}" if name in {"Aborting", "Aborted"} else ""
+
+
+def own_group(state: Snapshot, job: Json, pods: Sequence[Json]) -> Json | None:
+    """The job's gang: its pods name it, or the job owns it."""
+    names = {(pod["metadata"].get("annotations") or {}).get(QUEUE_SYSTEM.group) for pod in pods}
+    for item in state.groups:
+        meta = item["metadata"]
+        owners = {owner["uid"] for owner in meta.get("ownerReferences") or ()}
+        here = meta["namespace"] == job["metadata"]["namespace"]
+        if here and (meta["name"] in names or job["metadata"]["uid"] in owners):
+            return item
+    return None
+
+
+def refused(kube: Kube, job: Json) -> Cause | None:
+    """Why the API server would not take a job, by its own dry run."""
+    where = path(job["apiVersion"], job["kind"], job["metadata"].get("namespace") or "default")
+    return _dry_run(kube, where, job, "the job")
+
+
+def _dry_run(kube: Kube, where: str, item: Json, what: str) -> Cause | None:
+    """The cause in the API server's answer to a dry run; None if it accepts, or if it may not be asked."""
+    try:
+        kube.call("POST", where, item, {"dryRun": "All"})
+    except KubeError as error:
+        text = cut(str(error).removeprefix("the cluster says: "))
+        unanswered = error.outage and not WEBHOOK.search(text)
+        if RIGHTS.search(text) or unanswered or "already exists" in text:
+            return None
+        if WEBHOOK.search(text):
+            return Cause("webhook", "a webhook does not answer", (text,), "check that the webhook's pods run")
+        if error.status == NOT_FOUND:
+            text = f"the cluster does not know {item['kind']}s of {item['apiVersion']}: {text}"
+        return Cause("refused", f"the API server refuses {what}: {text}", (), "correct what this line names")
+    return None
+
+
+def refusals_of(kube: Kube, pods: Sequence[Json], events: Sequence[Json]) -> tuple[Cause, ...]:
+    """Why pods were not created: an event says that some were refused, and a dry run that they still are."""
+    if not any(event["type"] == "Warning" and REFUSED.search(event.get("reason") or "") for event in events):
+        return ()
+    causes = []
+    for pod in pods:
+        meta = pod["metadata"]
+        fresh = {key: meta[key] for key in ("labels", "annotations", "namespace") if key in meta}
+        one = {**pod, "metadata": {**fresh, "generateName": "gangplank-why-"}}
+        causes.append(_dry_run(kube, path("v1", "Pod", meta["namespace"]), one, "its pods"))
+    return tuple(cause for cause in causes if cause)
+
+
+def absent(kube: Kube, namespace: str, pods: Sequence[Json]) -> Mapping[tuple[str, str], bool | None]:
+    """Which Secrets and ConfigMaps of pods that do not run yet do not exist; None for one that may not be read."""
+    pending = [pod for pod in pods if (pod.get("status") or {}).get("phase") == "Pending"]
+    wanted = {key for pod in pending for key in references(pod["spec"])}
+    result: dict[tuple[str, str], bool | None] = {}
+    for kind, name in sorted(wanted):
+        plural = {"Secret": "secrets", "ConfigMap": "configmaps"}[kind]
+        try:
+            result[kind, name] = kube.get(f"/api/v1/namespaces/{namespace}/{plural}/{name}") is None
+        except KubeError as error:
+            if error.status != FORBIDDEN:
+                raise
+            result[kind, name] = None
+    return result
+
+
+def first(kube: Kube, pods: Sequence[Json], *, ended: bool) -> Failure | None:
+    """Who failed first, from the ends of the logs and of the containers."""
+    own = first_failure(pods)
+    if own is None and not ended:
+        return None
+    words = []
+    for pod in pods:
+        log = LastWords(pod["metadata"]["name"])
+        for previous in (False, True):
+            try:
+                lines = kube.log(pod["metadata"]["namespace"], log.pod, last=LINES, previous=previous)
+            except KubeError:
+                continue
+            for line in lines:
+                log.take(line)
+            if log.time:
+                break
+        words.append(log)
+    reported = failure.first(words)
+    if reported and (own is None or any(log.pod == own[0] and log.time for log in words)):
+        return Failure(reported.who, reported.how, tuple(reported.lines))
+    if own:
+        lines = [line for log in words if log.pod == own[0] for line in log.lines]
+        return Failure(own[0], own[1], tuple(lines))
+    return None
+
+
+def unavailable(kube: Kube) -> tuple[str, ...]:
+    """The components of queue system and operators that have no ready pod; none without the right to read them."""
+    deployments = items(kube, "/apis/apps/v1/deployments")
+    return tuple(
+        f"deployment {item['metadata']['namespace']}/{item['metadata']['name']} has no ready pod"
+        for item in deployments or ()
+        if COMPONENTS.match(item["metadata"]["namespace"]) and not (item.get("status") or {}).get("readyReplicas")
+    )

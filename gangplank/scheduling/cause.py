@@ -1,0 +1,23 @@
+"""One reason why a job does not start, with the change to a copy of the state that takes it away."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from gangplank.scheduling.demand import Demand
+from gangplank.scheduling.snapshot import Snapshot
+
+Cure = Callable[[Demand, Snapshot], tuple[Demand, Snapshot]]
+
+
+@dataclass(frozen=True)
+class Cause:
+    """`text` completes "JOB does not start because …"; `passing` causes go away when other jobs end."""
+
+    code: str
+    text: str
+    evidence: tuple[str, ...] = ()
+    fix: str = ""
+    cure: Cure | None = None
+    passing: bool = False

@@ -1,0 +1,141 @@
+"""What a job asks of a scheduler: how many pods of which shape, how many of them at least, in which queue."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from gangplank.backends.queueing import QUEUE_SYSTEM
+from gangplank.k8s.build import clone
+from gangplank.scheduling.amounts import amounts, plus, requests
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from gangplank.scheduling.amounts import Amounts
+    from gangplank.spec import Json
+
+# What a scheduler reads of a pod's spec beside its containers' resources and ports
+READ = (
+    "affinity", "hostNetwork", "nodeName", "nodeSelector", "overhead", "preemptionPolicy", "priorityClassName",
+    "resourceClaims", "resources", "runtimeClassName", "schedulerName", "schedulingGates", "tolerations",
+    "topologySpreadConstraints",
+)  # fmt: skip
+DEFAULT_SCHEDULER = "default-scheduler"
+
+
+@dataclass(frozen=True)
+class Part:
+    """Pods of a job that are alike for a scheduler."""
+
+    pods: tuple[str, ...]
+    spec: Json
+    minimum: int  # of them that must start together
+
+    @property
+    def requests(self) -> Amounts:
+        """What each of them takes."""
+        return requests(self.spec)
+
+
+@dataclass(frozen=True)
+class Demand:
+    """A job, as a scheduler sees it."""
+
+    name: str
+    namespace: str
+    parts: tuple[Part, ...]
+    queue: str = ""  # "" if it goes to none
+    gang: bool = False  # no pod starts before all fit
+    least: Amounts | None = None  # what the queue must have for it to begin; None: the sum of the parts' minimum
+
+    @property
+    def scheduler(self) -> str:
+        """Who places its pods."""
+        names = {part.spec.get("schedulerName") or DEFAULT_SCHEDULER for part in self.parts}
+        return next(iter(sorted(names)), DEFAULT_SCHEDULER)
+
+    @property
+    def minimum(self) -> int:
+        """Pods that must start together."""
+        return sum(part.minimum for part in self.parts)
+
+    @property
+    def size(self) -> int:
+        """All pods."""
+        return sum(len(part.pods) for part in self.parts)
+
+    @property
+    def asked(self) -> Amounts:
+        """The sum of what must start together."""
+        total: Amounts = {}
+        for part in self.parts:
+            total = plus(total, part.requests, part.minimum)
+        return total
+
+
+def claims_of(pod: Json) -> list[str]:
+    """The volume claims that a pod mounts."""
+    sources = [volume.get("persistentVolumeClaim") or {} for volume in pod.get("volumes") or ()]
+    return [source["claimName"] for source in sources if "claimName" in source]
+
+
+def shape(pod: Json) -> str:
+    """Equal for pods that a scheduler cannot tell apart."""
+    containers = [(one.get("resources"), one.get("ports")) for one in pod["containers"]]
+    start = [(one.get("resources"), one.get("restartPolicy")) for one in pod.get("initContainers") or ()]
+    return repr((containers, start, claims_of(pod), [pod.get(name) for name in READ]))
+
+
+def demand(name: str, namespace: str, objects: Iterable[Json], queue: str = "") -> Demand:
+    """The demand of a job whose controllers make these objects."""
+    objects = list(objects)
+    pods = [item for item in objects if item["kind"] == "Pod"]
+    group = next((item for item in objects if item["kind"] == QUEUE_SYSTEM.pod_group.kind), None)
+    spec = group["spec"] if group else {}
+    by_shape: dict[str, list[Json]] = {}
+    for pod in pods:
+        by_shape.setdefault(shape(pod["spec"]), []).append(pod)
+    left = int(spec.get("minMember") or len(pods)) if group else len(pods)
+    parts = []
+    for alike in by_shape.values():
+        minimum = min(left, len(alike))
+        left -= minimum
+        parts.append(Part(tuple(pod["metadata"].get("name") or "" for pod in alike), alike[0]["spec"], minimum))
+    return Demand(
+        name,
+        namespace,
+        tuple(parts),
+        queue=str(spec.get("queue") or queue),
+        gang=group is not None,
+        least=least(spec),
+    )
+
+
+def least(group: Json) -> Amounts | None:
+    """The least resources of a gang, without what only a quota counts."""
+    if not group.get("minResources"):
+        return None
+    counted = amounts(group["minResources"])
+    return {name: value for name, value in counted.items() if not name.startswith(("requests.", "limits.", "count/"))}
+
+
+def changed(job: Demand, specs: Sequence[Json]) -> Demand:
+    """The demand with other specs of its parts."""
+    parts = tuple(replace(part, spec=spec) for part, spec in zip(job.parts, specs, strict=True))
+    return replace(job, parts=parts)
+
+
+def edited(job: Demand, **fields: object) -> Demand:
+    """The demand with some fields of all its pods replaced; None removes one."""
+    specs = []
+    for part in job.parts:
+        spec = {**part.spec, **fields}
+        specs.append({name: value for name, value in spec.items() if value is not None})
+    return changed(job, specs)
+
+
+def copied(spec: Json) -> Json:
+    """A deep copy of a pod's spec."""
+    copy: Json = clone(spec)
+    return copy

@@ -1,0 +1,109 @@
+"""Whether a job would start now: yes with a placement, no with its causes, cannot tell with what is missing.
+
+A cause of a "no" comes with its cure: the change to a copy of the state after which the answer is yes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from gangplank.scheduling import namespace_rules, node_causes, queue_rules, volume_rules
+from gangplank.scheduling.amounts import listed
+from gangplank.scheduling.placement import place
+from gangplank.scheduling.snapshot import GROUPS, NODES, PODS, QUEUES
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from gangplank.scheduling.amounts import Amounts
+    from gangplank.scheduling.cause import Cause
+    from gangplank.scheduling.demand import Demand
+    from gangplank.scheduling.snapshot import Snapshot
+
+NAMESPACED = ("resourcequotas", "limitranges", "persistentvolumeclaims")
+CLUSTER = (NODES, PODS)
+
+
+class Verdict(Enum):
+    """The three answers."""
+
+    YES = "yes"
+    NO = "no"
+    CANNOT_TELL = "cannot tell"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The verdict: a placement with a yes, causes with a no, what is missing without either."""
+
+    verdict: Verdict
+    nodes: Mapping[str, str] = field(default_factory=dict)  # of each pod
+    causes: tuple[Cause, ...] = ()
+    missing: tuple[str, ...] = ()
+
+
+def fit(job: Demand, state: Snapshot, held: Amounts | None = None, *, explain: bool = True) -> Answer:
+    """Whether a job would start now; `held` is what its own pods already count as in quotas.
+
+    Without `explain`, a "no" has only the causes that need no search.
+    """
+    job = namespace_rules.defaulted(job, state)
+    causes = [
+        *namespace_rules.limit_causes(job, state),
+        *namespace_rules.quota_causes(job, state, held),
+        *queue_rules.queue_causes(job, state),
+        *volume_rules.volume_causes(job, state),
+    ]
+    missing = unread(job, state)
+    if not job.parts:
+        return Answer(Verdict.CANNOT_TELL, missing=("the job has no pods, as far as its manifest says",))
+    nodes: Mapping[str, str] = {}
+    if NODES not in state.unread:
+        barred = node_causes.barred_from(job, state)
+        placement = place(job, state.rooms, barred)
+        nodes = placement.nodes
+        if placement.short and (placement.certain or not _empty_fits(job, state)):
+            question = node_causes.Question(job, state.rooms, barred, placement)
+            causes += node_causes.node_causes(state, question, explain=explain)
+        elif placement.short:
+            missing = (*missing, f"whether another order of placing finds room for {placement.short} more pods")
+    if causes:
+        surplus = queue_rules.reclaimable(job, state)
+        if surplus and all(cause.code == "short" for cause in causes):
+            text = f"whether its queue reclaims {listed(surplus)}, which others hold beyond what they deserve"
+            missing = (*missing, text)
+            return Answer(Verdict.CANNOT_TELL, causes=tuple(causes), missing=missing)
+        return Answer(Verdict.NO, causes=tuple(causes), missing=missing)
+    if missing:
+        return Answer(Verdict.CANNOT_TELL, missing=missing)
+    return Answer(Verdict.YES, nodes=nodes)
+
+
+def _empty_fits(job: Demand, state: Snapshot) -> bool:
+    """Whether the job would fit if nothing else ran."""
+    empty = node_causes.idle(state)
+    return not place(job, empty.rooms, node_causes.barred_from(job, empty)).short
+
+
+def unread(job: Demand, state: Snapshot) -> tuple[str, ...]:
+    """What would have to be known, one line each."""
+    needed = [*NAMESPACED, *CLUSTER]
+    if job.queue:
+        needed += [QUEUES]
+    lines = [f"{name} ({state.unread[name]})" for name in needed if name in state.unread]
+    if job.queue and GROUPS in state.unread and PODS not in state.unread:
+        lines.append(f"{GROUPS} ({state.unread[GROUPS]})")
+    for part in job.parts:
+        affinity = part.spec.get("affinity") or {}
+        hard = "requiredDuringSchedulingIgnoredDuringExecution"
+        if any((affinity.get(kind) or {}).get(hard) for kind in ("podAffinity", "podAntiAffinity")):
+            lines.append("what the job's required affinity to pods leaves (not computed here)")
+        if any(
+            one.get("whenUnsatisfiable") == "DoNotSchedule" for one in part.spec.get("topologySpreadConstraints") or ()
+        ):
+            lines.append("what the job's topology spread constraints leave (not computed here)")
+        if part.spec.get("resourceClaims"):
+            lines.append("devices behind resource claims (not computed here)")
+    return tuple(dict.fromkeys(lines))

@@ -1,0 +1,199 @@
+"""What a namespace allows its pods: LimitRanges, which also fill in requests and limits, and ResourceQuotas."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from gangplank.k8s import quantity
+from gangplank.k8s.build import containers
+from gangplank.k8s.pod_resources import usage
+from gangplank.scheduling.amounts import MILLI, amounts, milli, plus, shown
+from gangplank.scheduling.cause import Cause
+from gangplank.scheduling.demand import changed, copied
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from gangplank.scheduling.amounts import Amounts
+    from gangplank.scheduling.demand import Demand
+    from gangplank.scheduling.snapshot import Snapshot
+    from gangplank.spec import Json
+
+
+def defaulted(job: Demand, state: Snapshot) -> Demand:
+    """The job as the API server stores its pods: LimitRanges fill in, then requests follow limits."""
+    return changed(job, [filled(part.spec, state) for part in job.parts])
+
+
+def filled(pod: Json, state: Snapshot) -> Json:
+    """A pod's spec with the requests and limits that the API server fills in."""
+    spec = copied(pod)
+    items = [item for one in state.limits for item in one["spec"]["limits"] if item["type"] == "Container"]
+    for container in containers(spec, init=True):
+        resources = container.setdefault("resources", {})
+        for item in items:
+            own = set(resources.get("limits") or {})
+            for side, field in (("limits", "default"), ("requests", "defaultRequest")):
+                for name, value in (item.get(field) or {}).items():
+                    if side == "requests" and name in own and name not in (resources.get("requests") or {}):
+                        continue  # a limit of its own becomes the request
+                    resources.setdefault(side, {}).setdefault(name, value)
+        for name, value in (resources.get("limits") or {}).items():
+            resources.setdefault("requests", {}).setdefault(name, value)
+    return spec
+
+
+def limit_causes(job: Demand, state: Snapshot) -> Iterator[Cause]:
+    """LimitRanges that refuse the job's pods: its controller then makes none, and only an event says so."""
+    ranges = [(one["metadata"]["name"], item) for one in state.limits for item in one["spec"]["limits"]]
+    for part in job.parts:
+        for container in containers(part.spec, init=True):
+            for name, item in ranges:
+                if item["type"] == "Container" and (text := _refused(container, item, name)):
+                    yield _limit_cause(text, container["name"])
+                    return
+            resources = container.get("resources") or {}
+            wanted, most = amounts(resources.get("requests")), amounts(resources.get("limits"))
+            for resource in sorted(wanted):
+                if resource in most and wanted[resource] > most[resource]:
+                    origin = next((n for n, item in ranges if resource in (item.get("default") or {})), "")
+                    whose = f"the default of LimitRange {origin}" if origin else "its limit"
+                    text = (
+                        f"its container {container['name']} requests {shown(resource, wanted[resource])}, more than "
+                        f"{whose}, {shown(resource, most[resource])}"
+                    )
+                    yield _limit_cause(text, container["name"], resource)
+                    return
+
+
+def _refused(container: Json, item: Json, name: str) -> str:
+    """What a row of a LimitRange says against a container."""
+    resources = container.get("resources") or {}
+    wanted, most = amounts(resources.get("requests")), amounts(resources.get("limits"))
+    for resource, value in (item.get("max") or {}).items():
+        for side, own in (("limit", most), ("request", wanted)):
+            if own.get(resource, 0) > milli(str(value)):
+                has = f"has a {side} of {shown(resource, own[resource])}"
+                allows = f"LimitRange {name} allows {shown(resource, milli(str(value)))}"
+                return f"its container {container['name']} {has}, and {allows}"
+        if resource not in most:
+            return f"its container {container['name']} has no limit of {resource}, which LimitRange {name} demands"
+    for resource, value in (item.get("min") or {}).items():
+        if wanted.get(resource, 0) < milli(str(value)):
+            demands = f"LimitRange {name} demands {shown(resource, milli(str(value)))}"
+            asks = f"requests {shown(resource, wanted.get(resource, 0))}"
+            return f"its container {container['name']} {asks}, and {demands}"
+    return ""
+
+
+def _limit_cause(text: str, container: str, resource: str = "") -> Cause:
+    what = resource or "its resources"
+    fix = f"set limits of {what} in the job, at least as large as its requests, that the LimitRange allows"
+
+    def cure(job: Demand, state: Snapshot) -> tuple[Demand, Snapshot]:
+        specs = []
+        for part in job.parts:
+            spec = copied(part.spec)
+            for one in containers(spec, init=True):
+                if one["name"] == container and one.get("resources"):
+                    requests = one["resources"].get("requests") or {}
+                    one["resources"] = {"requests": requests, "limits": dict(requests)}
+            specs.append(spec)
+        return changed(job, specs), replace(state, limits=())
+
+    return Cause("limit-range", text, fix=fix, cure=cure)
+
+
+def in_scope(pod: Json, quota: Json) -> bool | None:
+    """Whether a quota counts a pod; None if this cannot be computed here."""
+    spec = quota["spec"]
+    scopes = [{"scopeName": name, "operator": "Exists"} for name in spec.get("scopes") or ()]
+    scopes += (spec.get("scopeSelector") or {}).get("matchExpressions") or []
+    for scope in scopes:
+        name, operator = scope["scopeName"], scope["operator"]
+        if name == "PriorityClass":
+            own, values = pod.get("priorityClassName") or "", scope.get("values") or []
+            holds = {"In": own in values, "NotIn": own not in values, "Exists": bool(own), "DoesNotExist": not own}
+            if not holds[operator]:
+                return False
+        elif name in {"Terminating", "NotTerminating"}:
+            if (pod.get("activeDeadlineSeconds") is not None) != (name == "Terminating"):
+                return False
+        elif name in {"BestEffort", "NotBestEffort"}:
+            best_effort = not any(
+                (one.get("resources") or {}).get(side) for one in containers(pod) for side in ("requests", "limits")
+            )
+            if best_effort != (name == "BestEffort"):
+                return False
+        else:
+            return None
+    return True
+
+
+def quota_causes(job: Demand, state: Snapshot, held: Amounts | None = None) -> Iterator[Cause]:
+    """Quotas that the job's minimum exceeds; `held` is what its own pods already count as."""
+    for quota in state.quotas:
+        counted, least = [part for part in job.parts if in_scope(part.spec, quota)], Fraction(0)
+        hard = {name: milli(str(value)) for name, value in (quota["spec"].get("hard") or {}).items()}
+        used = amounts((quota.get("status") or {}).get("used"))
+        for name in sorted(hard):
+            wanted = 0
+            for part in counted:
+                of_pod = usage(part.spec)
+                least = of_pod[name].value if name in of_pod else Fraction(0)
+                wanted += int(least * MILLI) * part.minimum
+                unset = name.removeprefix("requests.").removeprefix("limits.")
+                if name not in of_pod and unset in {"cpu", "memory"}:
+                    yield _unset(job, quota, name)
+                    return
+            own = (held or {}).get(name, 0)
+            over = used.get(name, 0) - own + wanted - hard[name]
+            if wanted and over > 0:
+                yield _over(job, quota, name, (wanted, used.get(name, 0) - own, hard[name]))
+                return
+
+
+def _unset(job: Demand, quota: Json, name: str) -> Cause:
+    quota_name, side = quota["metadata"]["name"], "limit" if name.startswith("limits.") else "request"
+    resource = name.removeprefix("requests.").removeprefix("limits.")
+    text = f"quota {quota_name} counts {name}, and its pods have no {side} of {resource}"
+
+    def cure(job: Demand, state: Snapshot) -> tuple[Demand, Snapshot]:
+        rest = tuple(one for one in state.quotas if one["metadata"]["name"] != quota_name)
+        return job, replace(state, quotas=rest)
+
+    return Cause("quota", text, (f"namespace {job.namespace}",), f"set a {side} of {resource} in the job", cure)
+
+
+def _over(job: Demand, quota: Json, name: str, counts: tuple[int, int, int]) -> Cause:
+    wanted, used, hard = counts
+    quota_name = quota["metadata"]["name"]
+    over = used + wanted - hard
+    text = (
+        f"quota {quota_name} of namespace {job.namespace} has {shown(name, max(0, hard - used))} left, "
+        f"and the job needs {shown(name, wanted)}"
+    )
+    evidence = (f"{shown(name, hard)} allowed, {shown(name, used)} used by what the namespace already runs",)
+    passing = wanted <= hard
+    first = f"wait until {shown(name, over)} of the namespace is freed" if passing else "make the job smaller"
+    fix = f"{first}, or ask for a quota of {shown(name, used + wanted)}"
+
+    def cure(job: Demand, state: Snapshot) -> tuple[Demand, Snapshot]:
+        hard = {**quota["spec"]["hard"], name: quantity.canonical(Fraction(used + wanted, MILLI))}
+        raised = {**quota, "spec": {**quota["spec"], "hard": hard}}
+        quotas = (raised if one["metadata"]["name"] == quota_name else one for one in state.quotas)
+        return job, replace(state, quotas=tuple(quotas))
+
+    return Cause("quota", text, evidence, fix, cure, passing=passing)
+
+
+def counted(pods: list[Json]) -> Amounts:
+    """What pods count as in a quota."""
+    total: Amounts = {}
+    for pod in pods:
+        total = plus(total, {name: int(one.value * MILLI) for name, one in usage(pod["spec"]).items()})
+    return total
+
+

@@ -1,0 +1,276 @@
+"""Why the pods of a job have no place: one rule or one resource, proven by asking again without it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from gangplank.scheduling import volume_rules
+from gangplank.scheduling.amounts import listed, plus, shown
+from gangplank.scheduling.cause import Cause
+from gangplank.scheduling.demand import changed, copied
+from gangplank.scheduling.placement import Placement, place
+from gangplank.scheduling.rooms import Bar, bars, written
+from gangplank.scheduling.snapshot import PODS, Pods, Room, Snapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from gangplank.scheduling.amounts import Amounts
+    from gangplank.scheduling.cause import Cure
+    from gangplank.scheduling.demand import Demand
+    from gangplank.spec import Json
+
+RULES = ("not-ready", "cordoned", "taint", "selector", "affinity", "volume-node", "host-port")
+MOST_TRIED = 24  # distinct rules that are tried one by one; a cluster has few
+PLENTY = 10**18
+
+
+def barred_from(job: Demand, state: Snapshot) -> list[list[list[Bar]]]:
+    """What keeps each part of a job from each node."""
+    pinned = volume_rules.pinned(job, state)
+    return [[bars(part.spec, room, pinned) for room in state.rooms] for part in job.parts]
+
+
+def idle(state: Snapshot) -> Snapshot:
+    """The cluster without what runs on it."""
+    return replace(state, pods=Pods())
+
+
+@dataclass(frozen=True)
+class Question:
+    """A job, the nodes, what keeps each part from each node, and the best placement on them."""
+
+    job: Demand
+    rooms: Sequence[Room]
+    barred: Sequence[Sequence[list[Bar]]]
+    placement: Placement
+
+    @property
+    def usable(self) -> list[Room]:
+        """The nodes that some part may use."""
+        return [room for index, room in enumerate(self.rooms) if any(not row[index] for row in self.barred)]
+
+    def fits(self, rooms: Sequence[Room], barred: Sequence[Sequence[list[Bar]]]) -> bool:
+        """Whether all pods would have a place on these nodes with these rules."""
+        return not place(self.job, rooms, barred).short
+
+    def barring(self) -> list[Bar]:
+        """The rules that keep pods from nodes, in the fixed order, those of most nodes first."""
+        counts = Counter(bar for row in self.barred for kept in row for bar in kept)
+        return sorted(counts, key=lambda bar: (RULES.index(bar.rule), -counts[bar], bar.what))[:MOST_TRIED]
+
+
+def node_causes(state: Snapshot, question: Question, *, explain: bool = True) -> list[Cause]:
+    """Why so many pods have no place: the first change after which all have one, in a fixed order.
+
+    If the same nodes would do once they are free, the job waits for others, and no rule is to blame.
+    """
+    all_rooms, barred = question.rooms, question.barred
+    if not explain:
+        return [Cause("short", "some of its pods have no place")]
+    empty = [replace(room, free=room.total, ports=frozenset()) for room in all_rooms]
+    without_ports = filtered(barred, lambda bar: bar.rule != "host-port")
+    if PODS not in state.unread and question.fits(empty, without_ports):
+        ports = sorted({bar.what for row in barred for kept in row for bar in kept if bar.rule == "host-port"})
+        if ports and question.fits(all_rooms, without_ports):
+            return [_port_cause(ports)]
+        return [_short(question)]
+    for here in (all_rooms, empty):  # a rule may be what keeps it out for good, although it would then wait
+        for bar in question.barring():
+            if question.fits(here, filtered(barred, bar.__ne__)):
+                return [_rule_cause(bar, question, waits=here is empty)]
+    together = question.barring()
+    if together and question.fits(empty, filtered(barred, lambda _: False)):
+        return [_rule_cause(bar, question, waits=False, alone=False) for bar in together]
+    return [_too_large(replace(question, rooms=empty))]
+
+
+def filtered(barred: Sequence[Sequence[list[Bar]]], keeps: Callable[[Bar], bool]) -> list[list[list[Bar]]]:
+    """What keeps pods from nodes, as far as it is kept."""
+    return [[[bar for bar in kept if keeps(bar)] for kept in row] for row in barred]
+
+
+def _short(question: Question) -> Cause:
+    """The job would fit if others had ended: which resource they hold."""
+    job, missing = question.job, question.placement.short
+    scarce, wanted = _scarce(question)
+    usable = question.usable
+    free = sum(max(0, room.free.get(scarce, 0)) for room in usable)
+    held = sum(room.total.get(scarce, 0) - room.free.get(scarce, 0) for room in usable)
+    text = (
+        f"{missing} of its {job.minimum} pods {'has' if missing == 1 else 'have'} no place: the nodes that it may use "
+        f"have too little {scarce} free"
+    )
+    sizes = f"{shown(scarce, free)} free, the job needs {shown(scarce, job.asked.get(scarce, 0))}"
+    evidence = (
+        f"{len(usable)} of {len(question.rooms)} nodes may be used; they have {sizes}",
+        f"other pods hold {shown(scarce, held)}",
+    )
+    fix = f"wait until {shown(scarce, wanted)} more is free on these nodes, or make the job smaller"
+    return Cause("short", text, evidence, fix, lambda job, state: (job, idle(state)), passing=True)
+
+
+def _scarce(question: Question) -> tuple[str, int]:
+    """The resource of which alone more would do, and how much of it the pods without a place need; or the scarcest."""
+    missing = question.placement.missing
+    number = next(number for number, count in enumerate(missing) if count)
+    requests = question.job.parts[number].requests
+    names = sorted(requests, key=lambda name: ("/" not in name, name == "pods", name))
+    for name in names:
+        enough = [replace(room, free={**room.free, name: PLENTY}) for room in question.rooms]
+        if question.fits(enough, question.barred):
+            return name, missing[number] * requests[name]
+    left = {name: sum(room.free.get(name, 0) // requests[name] for room in question.usable) for name in names}
+    scarce = min(names, key=lambda name: left[name])
+    return scarce, missing[number] * requests[scarce]
+
+
+# Rule: text, fix, code of the cause
+PROBLEMS: Mapping[str, tuple[str, str, str]] = {
+    "not-ready": (
+        "{count} of the nodes that it needs {are} not Ready",
+        "bring the node back: its kubelet does not answer",
+        "node-not-ready",
+    ),
+    "cordoned": ("{count} of the nodes that it needs {are} cordoned", "kubectl uncordon NODE", "node-cordoned"),
+    "taint": (
+        "no pod of it tolerates the taint {what} of {count} nodes",
+        "add a toleration of {what} to the job",
+        "taint",
+    ),
+    "selector": (
+        "too few nodes have the label {what} that it selects",
+        "label a node {what}, or select another",
+        "selector",
+    ),
+    "affinity": (
+        "its required node affinity leaves too few nodes",
+        "loosen the job's node affinity, or label a node",
+        "affinity",
+    ),
+    "volume-node": (
+        "its volume claim {what} is on a node where it does not fit",
+        "make room on that node, or use a claim that all nodes can mount",
+        "volume-node",
+    ),
+    "host-port": (
+        "its host port {what} is taken on the nodes that it needs",
+        "choose another port",
+        "host-port",
+    ),
+}
+
+
+def _rule_cause(bar: Bar, question: Question, *, waits: bool, alone: bool = True) -> Cause:
+    """A rule without which the job would have a place."""
+    text, fix, code = PROBLEMS[bar.rule]
+    count = max(sum(bar in kept for kept in row) for row in question.barred)
+    total = len(question.rooms)
+    text = text.format(what=bar.what, count=count, are="is" if count == 1 else "are")
+    evidence = [f"{len(question.usable)} of {total} nodes may be used; this rule keeps its pods from {count}"]
+    if waits:
+        evidence.append("without it, the job would still wait for other jobs to end")
+    if not alone:
+        evidence.append("it is one of several rules that keep the job out together")
+    return Cause(code, text, tuple(evidence), fix.format(what=bar.what), _cure(bar, waits=waits))
+
+
+def _port_cause(ports: Sequence[str]) -> Cause:
+    what = ", ".join(ports)
+    text, fix, code = PROBLEMS["host-port"]
+    return Cause(code, text.format(what=what), ("another pod has taken it",), fix, _cure(Bar("host-port"), waits=False))
+
+
+def _cure(bar: Bar, *, waits: bool) -> Cure:
+    """The change to job or state after which a rule keeps no pod from a node."""
+
+    def cure(job: Demand, state: Snapshot) -> tuple[Demand, Snapshot]:
+        state = idle(state) if waits else state
+        if bar.rule in NODE_CHANGES:
+            nodes = tuple(NODE_CHANGES[bar.rule](node, bar.what) for node in state.nodes)
+            return job, replace(state, nodes=nodes)
+        if bar.rule == "volume-node":
+            claims = tuple(
+                {**claim, "spec": {**claim["spec"], "volumeName": ""}, "status": {"phase": "Bound"}}
+                if claim["metadata"]["name"] == bar.what
+                else claim
+                for claim in state.claims
+            )
+            return job, replace(state, claims=claims)
+        return changed(job, [_loosened(part.spec, bar) for part in job.parts]), state
+
+    return cure
+
+
+def _loosened(pod: Json, bar: Bar) -> Json:
+    spec = copied(pod)
+    if bar.rule == "selector":
+        key = bar.what.partition("=")[0]
+        spec["nodeSelector"] = {name: value for name, value in spec["nodeSelector"].items() if name != key}
+    elif bar.rule == "affinity":
+        spec["affinity"] = {name: value for name, value in spec["affinity"].items() if name != "nodeAffinity"}
+    elif bar.rule == "host-port":
+        for container in spec["containers"]:
+            container["ports"] = []
+    return spec
+
+
+def _untainted(node: Json, what: str) -> Json:
+    taints = [taint for taint in node["spec"].get("taints") or () if written(taint) != what]
+    return {**node, "spec": {**node["spec"], "taints": taints}}
+
+
+def _uncordoned(node: Json, _: str) -> Json:
+    return {**node, "spec": {**node["spec"], "unschedulable": False}}
+
+
+def _answering(node: Json, _: str) -> Json:
+    return {**node, "status": {**node["status"], "conditions": [{"type": "Ready", "status": "True"}]}}
+
+
+NODE_CHANGES: Mapping[str, Callable[[Json, str], Json]] = {
+    "taint": _untainted,
+    "cordoned": _uncordoned,
+    "not-ready": _answering,
+}
+
+
+def _too_large(question: Question) -> Cause:
+    """The cluster, or each node of it, is too small even when nothing else runs."""
+    job, usable = question.job, question.usable or list(question.rooms)
+    for part in job.parts:
+        for name, value in sorted(part.requests.items(), key=lambda item: "/" not in item[0]):
+            largest = max((room.total.get(name, 0) for room in usable), default=0)
+            if value <= largest:
+                continue
+            asks = f"a pod asks for {shown(name, value)}"
+            if not largest and "/" in name:
+                fix = f"install the device plugin that offers {name}, or ask for none"
+                return Cause("no-device", f"no node that it may use has {name}", (asks,), fix, _larger)
+            text = f"no node is large enough: {asks}, the largest has {shown(name, largest)}"
+            fix = f"ask for at most {shown(name, largest)} a pod, or add a larger node"
+            return Cause("pod-too-large", text, (f"{len(usable)} nodes may be used",), fix, _larger)
+    total: Amounts = {}
+    for room in usable:
+        total = plus(total, room.total)
+    asked = {name: value for name, value in job.asked.items() if value > total.get(name, 0)}
+    what = f"; it asks for {listed(asked)} of {listed({name: total.get(name, 0) for name in asked})}" if asked else ""
+    text = f"the cluster is too small for all its {job.minimum} pods at once, even when nothing else runs"
+    placed = job.minimum - place(job, question.rooms, question.barred).short
+    evidence = (f"{len(usable)} nodes may be used, and have room for {placed} pods{what}",)
+    return Cause("cluster-too-small", text, evidence, "make the job smaller, or add nodes", _larger)
+
+
+def _larger(job: Demand, state: Snapshot) -> tuple[Demand, Snapshot]:
+    """One more node for each pod, which has all that the pod asks for."""
+    nodes = list(state.nodes)
+    for number, part in enumerate(job.parts):
+        room = {name: f"{value}m" for name, value in part.requests.items()}
+        labels = dict(part.spec.get("nodeSelector") or {})
+        for index in range(part.minimum):
+            meta = {"name": f"more-{number}-{index}", "labels": labels}
+            status = {"allocatable": room, "conditions": [{"type": "Ready", "status": "True"}]}
+            nodes.append({"metadata": meta, "spec": {}, "status": status})
+    return job, replace(state, nodes=tuple(nodes))

@@ -1,0 +1,183 @@
+"""Why pods that have a node do not run, or have ended: from their own present state."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from gangplank.k8s.build import containers
+from gangplank.scheduling.cause import Cause
+from gangplank.scheduling.rooms import ready
+from gangplank.text import listed, plain
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from gangplank.scheduling.why import Failure
+    from gangplank.spec import Json
+
+IMAGE = {"ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName", "ImageInspectError"}
+CONFIG = {"CreateContainerConfigError"}
+CREATE = {"CreateContainerError", "RunContainerError", "ContainerCannotRun", "StartError"}
+MOUNT = {"FailedMount", "FailedAttachVolume"}
+SANDBOX = {"FailedCreatePodSandBox"}
+FROM = {  # sources of variables, and their kinds
+    "secretKeyRef": "Secret",
+    "secretRef": "Secret",
+    "configMapKeyRef": "ConfigMap",
+    "configMapRef": "ConfigMap",
+}
+SHOWN = 300  # characters of a message
+
+
+def statuses(pod: Json) -> list[Json]:
+    """The states of all containers of a pod."""
+    status = pod.get("status") or {}
+    return [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
+
+
+def cut(text: str) -> str:
+    """A message of the cluster, in one readable line."""
+    return plain(" ".join(text.split()))[:SHOWN]
+
+
+def lost(pods: Sequence[Json], nodes: Sequence[Json]) -> Iterator[Cause]:
+    """Pods on nodes that do not answer."""
+    away = {node["metadata"]["name"] for node in nodes if not ready(node)}
+    names = sorted({pod["spec"]["nodeName"] for pod in pods if pod["spec"].get("nodeName") in away})
+    if names:
+        on_them = [pod["metadata"]["name"] for pod in pods if pod["spec"].get("nodeName") in names]
+        taint = "node.kubernetes.io/out-of-service=nodeshutdown:NoExecute"
+        fix = f"bring the node back; if it is off for good: kubectl taint node {names[0]} {taint}"
+        yield Cause("node-lost", f"its node {', '.join(names)} does not answer", (f"pods: {listed(on_them)}",), fix)
+
+
+def references(pod: Json) -> set[tuple[str, str]]:
+    """The Secrets and ConfigMaps without which a pod's containers do not start, as kind and name."""
+    wanted: set[tuple[str, str]] = set()
+    for volume in pod.get("volumes") or ():
+        sources = [volume, *((volume.get("projected") or {}).get("sources") or ())]
+        for source in sources:
+            for kind, key in (("Secret", "secret"), ("ConfigMap", "configMap")):
+                one = source.get(key) or {}
+                if (name := one.get("secretName") or one.get("name")) and not one.get("optional"):
+                    wanted.add((kind, name))
+    for container in containers(pod, init=True):
+        values = [variable.get("valueFrom") or {} for variable in container.get("env") or ()]
+        for source in [*values, *(container.get("envFrom") or ())]:
+            for key, kind in FROM.items():
+                one = source.get(key) or {}
+                if one.get("name") and not one.get("optional"):
+                    wanted.add((kind, one["name"]))
+    return wanted
+
+
+def waiting(
+    pods: Sequence[Json], events: Sequence[Json], absent: Mapping[tuple[str, str], bool | None]
+) -> Iterator[Cause]:
+    """Containers that cannot be created now: what they miss, then their image, their volumes, their sandbox."""
+    pending = [pod for pod in pods if (pod.get("status") or {}).get("phase") == "Pending"]
+    held_up = [pod for pod in pending if pod["spec"].get("nodeName")]
+    stuck = [(pod, _reason(pod)) for pod in [*held_up, *(pod for pod in pods if pod not in held_up)]]
+    for pod, (reason, message) in stuck:
+        name = pod["metadata"]["name"]
+        if reason in IMAGE:
+            image = next((one["image"] for one in statuses(pod) if _waits(one) in IMAGE), "its image")
+            fix = f"correct the image's name, or bring it to node {pod['spec']['nodeName']} (the lab: make lab-load)"
+            yield Cause("image", f"the image {image} cannot be had", (f"{name}: {reason}: {cut(message)}",), fix)
+            return
+    missing = sorted(key for pod in held_up for key in references(pod["spec"]) if absent.get(key))
+    if missing:
+        kind, what = missing[0]
+        evidence = tuple(f"pod {pod['metadata']['name']} needs it" for pod in held_up[:1])
+        fix = f"create the {kind} {what} in the job's namespace, or correct its name in the job"
+        yield Cause(kind.lower(), f"its {kind} {what} does not exist", evidence, fix)
+        return
+    for pod, (reason, message) in stuck:
+        name = pod["metadata"]["name"]
+        if reason in CONFIG | CREATE:
+            code = "config" if reason in CONFIG else "container"
+            text = f"a container of {name} cannot be created: {cut(message)}"
+            yield Cause(code, text, (reason,), "correct what this line names")
+            return
+    yield from _events(held_up, events)
+
+
+def _waits(status: Json) -> str:
+    return str(((status.get("state") or {}).get("waiting") or {}).get("reason") or "")
+
+
+def _reason(pod: Json) -> tuple[str, str]:
+    """Why a pod's first waiting container waits."""
+    for status in statuses(pod):
+        state = (status.get("state") or {}).get("waiting") or {}
+        if state.get("reason") not in (None, "ContainerCreating", "PodInitializing"):
+            return str(state["reason"]), str(state.get("message") or "")
+    return "", ""
+
+
+def _events(pods: Iterable[Json], events: Sequence[Json]) -> Iterator[Cause]:
+    """What only an event says of a pod that still has no container: its volumes or its sandbox."""
+    for pod in pods:
+        status = pod.get("status") or {}
+        if any(one.get("containerID") for one in statuses(pod)) or _reason(pod)[0]:
+            continue
+        for kinds, code, text in (
+            (MOUNT, "mount", "a volume of {pod} cannot be mounted"),
+            (SANDBOX, "sandbox", "the node cannot make a sandbox for {pod}"),
+        ):
+            uid = pod["metadata"]["uid"]
+            own = [one for one in events if one["reason"] in kinds and one["involvedObject"].get("uid") == uid]
+            if own and not (code == "sandbox" and status.get("podIP")):
+                message = cut(own[-1].get("message") or "")
+                fix = "correct what this line names; the pod is tried again by itself"
+                yield Cause(code, text.format(pod=pod["metadata"]["name"]), (f"{own[-1]['reason']}: {message}",), fix)
+                return
+
+
+def crashed(pods: Sequence[Json], failure: Failure | None) -> Iterator[Cause]:
+    """A container that ends again and again, for lack of memory or by itself."""
+    for pod in pods:
+        for status in statuses(pod):
+            last = ((status.get("lastState") or {}).get("terminated")) or {}
+            if _waits(status) == "CrashLoopBackOff" and last:
+                how = failure.how if failure else f"{last.get('reason')}, exit code {last.get('exitCode')}"
+                who = failure.who if failure else pod["metadata"]["name"]
+                lines = failure.lines if failure else ()
+                restarts = f"{pod['metadata']['name']} has started {status.get('restartCount', 0) + 1} times"
+                yield Cause("crash", f"{who} ends again and again: {how}", (restarts, *lines), "correct the script")
+                return
+
+
+ADMISSION = re.compile(r"UnexpectedAdmissionError|^OutOf|NodeAffinity|Topology")
+
+
+def ended(pods: Sequence[Json]) -> Iterator[Cause]:
+    """What ended a pod from outside: eviction, lack of memory, a deadline, a node that refused it."""
+    for pod in pods:
+        status, name = pod.get("status") or {}, pod["metadata"]["name"]
+        reason, message = str(status.get("reason") or ""), cut(str(status.get("message") or ""))
+        if reason == "Evicted":
+            fix = "request what the job really uses, so that its node keeps room for it"
+            yield Cause("evicted", f"{name} was evicted from its node: {message}", (), fix)
+            return
+        if reason == "DeadlineExceeded":
+            yield Cause("deadline", f"{name} ran longer than its deadline", (message,), "raise deadline_s in the job")
+            return
+        if ADMISSION.search(reason):
+            yield Cause("device", f"the node refused {name}: {reason}", (message,), "correct what this line names")
+            return
+    for pod in pods:
+        for one in statuses(pod):
+            ends = [(one.get(key) or {}).get("terminated") or {} for key in ("state", "lastState")]
+            if any(end.get("reason") == "OOMKilled" for end in ends):
+                limit = _memory_limit(pod, one["name"])
+                what = f"its limit of {limit} memory" if limit else "the memory that it may have"
+                fix = "raise resources.memory in the job, or make a rank use less"
+                yield Cause("memory", f"{pod['metadata']['name']} used more than {what}", ("OOMKilled",), fix)
+                return
+
+
+def _memory_limit(pod: Json, name: str) -> str:
+    own = (one for one in containers(pod["spec"], init=True) if one["name"] == name)
+    return next((str(((one.get("resources") or {}).get("limits") or {}).get("memory", "")) for one in own), "")

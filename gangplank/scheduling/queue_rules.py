@@ -1,0 +1,254 @@
+"""Whether a queue lets a gang begin: its state, its place in the tree, and what it may hold.
+
+As Volcano's plugins capacity and proportion decide (pkg/scheduler/plugins of 1.15). Other jobs appear as sums only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from gangplank.backends.queueing import QUEUE_SYSTEM
+from gangplank.scheduling.amounts import amounts, plus, shown
+from gangplank.scheduling.cause import Cause, Cure
+from gangplank.scheduling.demand import least as least_of
+from gangplank.scheduling.snapshot import GROUPS, PODS, Snapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from gangplank.scheduling.amounts import Amounts
+    from gangplank.scheduling.demand import Demand
+    from gangplank.spec import Json
+
+OPEN = "Open"
+
+
+@dataclass
+class Share:
+    """One queue: what it may hold, what it holds, and what waits in it with a place in line."""
+
+    queue: Json
+    limit: Amounts = field(default_factory=dict)  # of the resources that any limit names
+    held: Amounts = field(default_factory=dict)
+    inqueue: Amounts = field(default_factory=dict)
+    guarantee: Amounts = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """The queue's name."""
+        return str(self.queue["metadata"]["name"])
+
+    @property
+    def parent(self) -> str:
+        """The queue above."""
+        own = (self.queue.get("spec") or {}).get("parent")
+        return "" if self.name == QUEUE_SYSTEM.root else str(own or QUEUE_SYSTEM.root)
+
+    @property
+    def deserved(self) -> Amounts:
+        """What it deserves."""
+        return amounts((self.queue.get("spec") or {}).get("deserved"))
+
+
+def shares(state: Snapshot) -> dict[str, Share]:
+    """Every queue by name, with what it and the queues below it hold."""
+    by_name = {item["metadata"]["name"]: Share(item) for item in state.queues}
+    hierarchy = state.settings is None or state.settings.hierarchy
+    for share in by_name.values():
+        share.guarantee = amounts((share.queue["spec"].get("guarantee") or {}).get("resource"))
+    for name, held, waiting in held_by_queue(state):
+        for above in ancestors(by_name, name) if hierarchy else [by_name[name]] if name in by_name else []:
+            above.held = plus(above.held, held)
+            above.inqueue = plus(above.inqueue, waiting)
+    total: Amounts = {}
+    for room in state.rooms:
+        total = plus(total, room.total)
+    top = by_name.get(QUEUE_SYSTEM.root)
+    if top is not None:
+        top.limit = total
+    below: dict[str, list[Share]] = {}
+    for share in by_name.values():
+        if above_it := share.parent:
+            below.setdefault(above_it if hierarchy else QUEUE_SYSTEM.root, []).append(share)
+    _limit(below, QUEUE_SYSTEM.root, total)
+    return by_name
+
+
+def _limit(children: dict[str, list[Share]], parent: str, above: Amounts) -> None:
+    """Give each queue below one what its guarantees and its own cap leave of the limit above it."""
+    below = children.pop(parent, [])
+    reserved: Amounts = {}
+    for one in below:
+        reserved = plus(reserved, one.guarantee)
+    for one in below:
+        cap = amounts((one.queue.get("spec") or {}).get("capability"))
+        rest = {name: value - reserved.get(name, 0) + one.guarantee.get(name, 0) for name, value in above.items()}
+        one.limit = {name: min(value, cap[name]) if cap.get(name) else value for name, value in rest.items()}
+        one.limit |= {name: value for name, value in cap.items() if name not in rest}
+        _limit(children, one.name, one.limit)
+
+
+def ancestors(by_name: dict[str, Share], name: str) -> list[Share]:
+    """A queue and those above it, lowest first."""
+    chain: list[Share] = []
+    while name in by_name and by_name[name] not in chain:
+        chain.append(by_name[name])
+        name = by_name[name].parent
+    return chain
+
+
+def held_by_queue(state: Snapshot) -> Iterator[tuple[str, Amounts, Amounts]]:
+    """By gang: its queue, what its pods hold, and what it may still claim because it is in line.
+
+    Without the right to read other namespaces, the sums that the queue system notes in the queues.
+    """
+    if PODS in state.unread or GROUPS in state.unread:
+        for queue in state.queues:
+            if (queue.get("spec") or {}).get("parent") or queue["metadata"]["name"] == QUEUE_SYSTEM.default:
+                yield queue["metadata"]["name"], amounts((queue.get("status") or {}).get("allocated")), {}
+        return
+    for group in state.groups:
+        meta, spec, status = group["metadata"], group["spec"], group.get("status") or {}
+        held = state.pods.by_group.get((meta["namespace"], meta["name"]), {})
+        claim = least_of(spec) or {}
+        waiting: Amounts = {}
+        if status.get("phase") == "Inqueue":
+            waiting = {name: max(0, value - held.get(name, 0)) for name, value in claim.items()}
+        yield str(spec.get("queue") or QUEUE_SYSTEM.default), held, waiting
+
+
+def queue_causes(job: Demand, state: Snapshot) -> Iterator[Cause]:
+    """What is wrong with the job's queue, the most outward first."""
+    if not job.queue or "queues" in state.unread:
+        return
+    by_name = shares(state)
+    if job.queue not in by_name:
+        leaves = _leaves(by_name)
+        known = f"the cluster has {', '.join(sorted(leaves))}" if leaves else "the cluster has no queue"
+        fix = "name one of the cluster's queues, or ask an administrator for this one"
+        yield Cause("queue-missing", f"its queue {job.queue} does not exist", (known,), fix, _with_queue(job.queue))
+        return
+    own = by_name[job.queue]
+    phase = (own.queue.get("status") or {}).get("state") or "without a state"
+    if phase != OPEN:
+        fix = f"open it: vcctl queue operate -n {job.queue} -a open"
+        yield Cause("queue-closed", f"its queue {job.queue} is {phase}", (), fix, _opened(job.queue))
+    children = sorted(one.name for one in by_name.values() if one.parent == job.queue)
+    if children or job.queue == QUEUE_SYSTEM.root:
+        text = f"its queue {job.queue} has queues below it, and only queues without any take jobs"
+        yield Cause("queue-inner", text, (), f"name one of {', '.join(children)}", _with_queue(job.queue, leaf=True))
+        return
+    yield from _over(job, by_name, own)
+
+
+def _over(job: Demand, by_name: dict[str, Share], own: Share) -> Iterator[Cause]:
+    wanted = job.least if job.least is not None else job.asked
+    for share in ancestors(by_name, own.name):
+        if share.name == QUEUE_SYSTEM.root:
+            continue
+        taken = plus(share.held, share.inqueue)
+        for name, value in sorted(wanted.items()):
+            limit = share.limit.get(name, 0 if "/" in name else None)
+            if limit is None or name == "pods" or taken.get(name, 0) + value <= limit:
+                continue
+            above = by_name[share.parent].limit if share.parent in by_name else {}
+            if limit >= above.get(name, 0):  # the queue above binds, or the cluster, whose nodes say more
+                continue
+            yield _over_cause(share, name, (value, taken.get(name, 0), limit))
+            break
+
+
+def _over_cause(share: Share, name: str, counts: tuple[int, int, int]) -> Cause:
+    wanted, taken, limit = counts
+    cap = amounts((share.queue.get("spec") or {}).get("capability")).get(name)
+    text = (
+        f"its queue {share.name} has {shown(name, max(0, limit - taken))} left of {shown(name, max(limit, 0))} "
+        f"that it may hold, and the job needs {shown(name, wanted)}"
+    )
+    waiting = share.inqueue.get(name, 0)
+    evidence = [f"jobs of the queue hold {shown(name, share.held.get(name, 0))}"]
+    if waiting:
+        evidence.append(f"{shown(name, waiting)} is reserved for jobs of the queue that are ahead in line")
+    reserved = cap is None or limit < cap  # by guarantees of other queues
+    if reserved:
+        evidence.append("the limit is what the guarantees of other queues leave of the cluster")
+    passing = wanted <= limit
+    over = shown(name, taken + wanted - limit)
+    if passing:
+        fix = f"wait until {over} of this queue is freed, or ask for a cap of {shown(name, taken + wanted)}"
+    else:
+        smaller = f"make the job smaller by {shown(name, wanted - limit)}"
+        fix = f"{smaller}, or ask for a cap of {shown(name, taken + wanted)}"
+
+    def cure(job: Demand, state: Snapshot) -> tuple[Demand, Snapshot]:
+        queues = tuple(
+            _loosened(queue, name, cap=queue["metadata"]["name"] == share.name, guarantee=reserved)
+            for queue in state.queues
+        )
+        return job, replace(state, queues=queues)
+
+    return Cause("queue-over", text, tuple(evidence), fix, cure, passing=passing)
+
+
+def _loosened(queue: Json, name: str, *, cap: bool, guarantee: bool) -> Json:
+    """A queue without a cap, or without a guarantee, of one resource."""
+    spec = dict(queue["spec"])
+    if cap:
+        spec["capability"] = {key: value for key, value in (spec.get("capability") or {}).items() if key != name}
+    if guarantee:
+        reserved = (spec.get("guarantee") or {}).get("resource") or {}
+        spec["guarantee"] = {"resource": {key: value for key, value in reserved.items() if key != name}}
+    return {**queue, "spec": spec}
+
+
+def _leaves(by_name: dict[str, Share]) -> set[str]:
+    parents = {one.parent for one in by_name.values()}
+    return {name for name in by_name if name not in parents and name != QUEUE_SYSTEM.root}
+
+
+def _with_queue(name: str, *, leaf: bool = False) -> Cure:
+    def cure(job: Demand, state: Snapshot) -> tuple[Demand, Snapshot]:
+        chosen = f"{name}-leaf" if leaf else name
+        queue: Json = {"metadata": {"name": chosen}, "spec": {}, "status": {"state": OPEN}}
+        return replace(job, queue=chosen), replace(state, queues=(*state.queues, queue))
+
+    return cure
+
+
+def _opened(name: str) -> Cure:
+    def cure(job: Demand, state: Snapshot) -> tuple[Demand, Snapshot]:
+        queues = [
+            {**queue, "status": {**(queue.get("status") or {}), "state": OPEN}}
+            if queue["metadata"]["name"] == name
+            else queue
+            for queue in state.queues
+        ]
+        return job, replace(state, queues=tuple(queues))
+
+    return cure
+
+
+def reclaimable(job: Demand, state: Snapshot) -> Amounts:
+    """What other queues hold beyond what they deserve, if this queue deserves what the job asks; sums, by resource."""
+    actions = set(state.settings.actions) if state.settings else set()
+    if not job.queue or not actions & {"reclaim", "gangreclaim"} or PODS in state.unread:
+        return {}
+    by_name = shares(state)
+    own = by_name.get(job.queue)
+    if own is None:
+        return {}
+    wanted = {name: value for name, value in job.asked.items() if name != "pods"}
+    after = plus(own.held, wanted)
+    if not any(after[name] <= own.deserved.get(name, 0) for name in wanted):
+        return {}
+    parents = {one.parent for one in by_name.values()}
+    total: Amounts = {}
+    for one in by_name.values():
+        reclaims = (one.queue.get("spec") or {}).get("reclaimable") is not False
+        if one.name != own.name and one.name not in parents and reclaims:
+            surplus = {name: max(0, value - one.deserved.get(name, 0)) for name, value in one.held.items()}
+            total = plus(total, surplus)
+    return {name: value for name, value in total.items() if value}
+
+

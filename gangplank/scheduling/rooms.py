@@ -1,0 +1,104 @@
+"""Which rule keeps a pod from a node, whatever is free on it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from gangplank.scheduling.demand import claims_of
+from gangplank.scheduling.snapshot import host_ports
+from gangplank.site.gpu_devices import KEEPS_OUT, tolerated
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from gangplank.scheduling.snapshot import Room
+    from gangplank.spec import Json
+
+# Taints that the node controller sets: the state of the node itself says the same, and says it better
+OWN_TAINTS = {f"node.kubernetes.io/{name}" for name in ("not-ready", "unreachable", "unschedulable")}
+
+
+class Bar(NamedTuple):
+    """What keeps a pod from a node: the rule, and which taint, label, claim or port."""
+
+    rule: str  # not-ready, cordoned, taint, selector, affinity, volume-node, host-port
+    what: str = ""
+
+
+def ready(node: Json) -> bool:
+    """Whether a node's kubelet answers."""
+    conditions = (node.get("status") or {}).get("conditions") or []
+    return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
+
+
+def bars(pod: Json, room: Room, pinned: Mapping[str, Json]) -> list[Bar]:
+    """The rules that keep a pod from a node, whatever is free on it; `pinned` has the node affinity of its volumes."""
+    node, labels = room.node, room.node["metadata"].get("labels") or {}
+    kept: list[Bar] = []
+    if not ready(node):
+        kept.append(Bar("not-ready"))
+    if node["spec"].get("unschedulable"):
+        kept.append(Bar("cordoned"))
+    for taint in node["spec"].get("taints") or ():
+        own = taint["key"] in OWN_TAINTS
+        if taint["effect"] in KEEPS_OUT and not own and not tolerated(taint, pod.get("tolerations") or ()):
+            kept.append(Bar("taint", written(taint)))
+    for key, value in (pod.get("nodeSelector") or {}).items():
+        if labels.get(key) != value:
+            kept.append(Bar("selector", f"{key}={value}"))
+    affinity = ((pod.get("affinity") or {}).get("nodeAffinity") or {}).get(
+        "requiredDuringSchedulingIgnoredDuringExecution"
+    )
+    if affinity and not selected(affinity, node):
+        kept.append(Bar("affinity"))
+    claims = [claim for claim in claims_of(pod) if claim in pinned and not selected(pinned[claim], node)]
+    kept += [Bar("volume-node", claim) for claim in claims]
+    taken = host_ports(pod) & room.ports
+    kept += [Bar("host-port", str(port)) for _, port in sorted(taken)]
+    return kept
+
+
+def written(taint: Json) -> str:
+    """A taint as kubectl writes it.
+
+    >>> written({"key": "flyte/gpu", "value": "dedicated", "effect": "NoSchedule"})
+    'flyte/gpu=dedicated:NoSchedule'
+    """
+    value = f"={taint['value']}" if taint.get("value") else ""
+    return f"{taint['key']}{value}:{taint['effect']}"
+
+
+def selected(selector: Json, node: Json) -> bool:
+    """Whether a node selector's terms, of which one must hold, select a node.
+
+    https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1/#NodeSelector
+    """
+    labels = node["metadata"].get("labels") or {}
+    fields = {"metadata.name": node["metadata"]["name"]}
+    for term in selector.get("nodeSelectorTerms") or ():
+        expressions, own = term.get("matchExpressions") or [], term.get("matchFields") or []
+        if (expressions or own) and matches(expressions, labels) and matches(own, fields):
+            return True
+    return False
+
+
+def matches(expressions: Iterable[Json], labels: Mapping[str, str]) -> bool:
+    """Whether all expressions hold."""
+    return all(holds(one["operator"], labels.get(one["key"]), one.get("values") or []) for one in expressions)
+
+
+def holds(operator: str, value: str | None, values: list[str]) -> bool:
+    """Whether one expression holds for a label's value, None if there is no such label.
+
+    >>> holds("In", "ssd", ["ssd", "nvme"]), holds("NotIn", None, ["ssd"]), holds("Gt", "8", ["4"])
+    (True, True, True)
+    """
+    if operator in {"Exists", "DoesNotExist"}:
+        return (value is not None) == (operator == "Exists")
+    if operator in {"In", "NotIn"}:
+        return (value in values) == (operator == "In")
+    try:
+        left, right = int(value or ""), int(values[0])
+    except (ValueError, IndexError):
+        return False
+    return left > right if operator == "Gt" else left < right

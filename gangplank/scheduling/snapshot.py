@@ -1,0 +1,133 @@
+"""A copy of a cluster's state, as far as it decides whether a job starts: a value to alter and to ask again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from gangplank.backends.queueing import QUEUE_SYSTEM
+from gangplank.scheduling.amounts import amounts, requests
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from gangplank.scheduling.amounts import Amounts
+    from gangplank.scheduling.settings import Configuration
+    from gangplank.spec import Json
+
+ENDED = {"Succeeded", "Failed"}
+NODES, PODS, QUEUES, GROUPS = "nodes", "pods of all namespaces", "queues", "pod groups of all namespaces"
+
+
+@dataclass(frozen=True)
+class Pods:
+    """Pods that have not ended, and sums of them, which are made once however often a state is altered."""
+
+    items: tuple[Json, ...] = ()
+
+    @cached_property
+    def taken(self) -> list[tuple[Json, Amounts]]:
+        """Pods with a node, and what each takes."""
+        return [(pod, requests(pod["spec"])) for pod in self.items if pod["spec"].get("nodeName")]
+
+    @cached_property
+    def used(self) -> dict[str, Amounts]:
+        """What pods take, by node."""
+        by_node: dict[str, Amounts] = {}
+        for pod, amounts_of_pod in self.taken:
+            used = by_node.setdefault(pod["spec"]["nodeName"], {})
+            for name, value in amounts_of_pod.items():
+                used[name] = used.get(name, 0) + value
+        return by_node
+
+    @cached_property
+    def ports(self) -> dict[str, set[tuple[str, int]]]:
+        """The ports of hosts that are taken, by node."""
+        by_node: dict[str, set[tuple[str, int]]] = {}
+        for pod in self.items:
+            if (node := pod["spec"].get("nodeName")) and (taken := host_ports(pod["spec"])):
+                by_node.setdefault(node, set()).update(taken)
+        return by_node
+
+    @cached_property
+    def by_group(self) -> dict[tuple[str, str], Amounts]:
+        """What pods with a node take, by namespace and name of their gang."""
+        by_group: dict[tuple[str, str], Amounts] = {}
+        for pod, amounts_of_pod in self.taken:
+            meta = pod["metadata"]
+            group = (meta.get("annotations") or {}).get(QUEUE_SYSTEM.group)
+            if group:
+                used = by_group.setdefault((meta["namespace"], group), {})
+                for name, value in amounts_of_pod.items():
+                    used[name] = used.get(name, 0) + value
+        return by_group
+
+
+@dataclass(frozen=True)
+class Room:
+    """A node and what is free on it."""
+
+    node: Json
+    free: Amounts
+    total: Amounts
+    ports: frozenset[tuple[str, int]] = frozenset()
+
+    @property
+    def name(self) -> str:
+        """The node's name."""
+        return str(self.node["metadata"]["name"])
+
+
+def host_ports(pod: Json) -> set[tuple[str, int]]:
+    """Protocol and number of the ports of its host that a pod takes."""
+    return {
+        (port.get("protocol") or "TCP", int(port.get("hostPort") or port["containerPort"]))
+        for container in pod["containers"]
+        for port in container.get("ports") or ()
+        if port.get("hostPort") or pod.get("hostNetwork")
+    }
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """Objects as the API server has them; those of a namespace are of the job's. `unread` says what is not in it."""
+
+    nodes: tuple[Json, ...] = ()
+    pods: Pods = field(default_factory=Pods)
+    queues: tuple[Json, ...] = ()
+    groups: tuple[Json, ...] = ()
+    quotas: tuple[Json, ...] = ()
+    limits: tuple[Json, ...] = ()
+    claims: tuple[Json, ...] = ()
+    volumes: tuple[Json, ...] = ()
+    classes: tuple[Json, ...] = ()
+    priorities: tuple[Json, ...] = ()
+    events: tuple[Json, ...] = ()
+    settings: Configuration | None = None  # of the queue system's scheduler; None if it may not be read
+    unread: Mapping[str, str] = field(default_factory=dict)  # by what was not read: why
+
+    @cached_property
+    def rooms(self) -> list[Room]:
+        """Every node with what its pods leave free."""
+        result = []
+        for node in self.nodes:
+            name, total = node["metadata"]["name"], amounts((node.get("status") or {}).get("allocatable"))
+            used = self.pods.used.get(name, {})
+            free = {resource: value - used.get(resource, 0) for resource, value in total.items()}
+            result.append(Room(node, free, total, frozenset(self.pods.ports.get(name, ()))))
+        return result
+
+    def without(self, uids: Collection[str], group: str = "") -> Snapshot:
+        """The state without a job's own pods and its gang, as if it were to be submitted."""
+        own = [pod for pod in self.pods.items if pod["metadata"]["uid"] in uids]
+        if not own and not group:
+            return self
+        rest = tuple(pod for pod in self.pods.items if pod["metadata"]["uid"] not in uids)
+        groups = tuple(item for item in self.groups if item["metadata"].get("uid") != group)
+        return replace(self, pods=Pods(rest), groups=groups)
+
+
+def living(pods: Collection[Json]) -> Pods:
+    """The pods that have not ended."""
+    return Pods(tuple(pod for pod in pods if (pod.get("status") or {}).get("phase") not in ENDED))

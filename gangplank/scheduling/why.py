@@ -1,0 +1,217 @@
+"""Why a job does not run: one cause, from the outside in, with its evidence and the next step.
+
+A cause is looked for in the present state, never in the newest warning. One that keeps a job from starting is proven by
+its cure: in a copy of the state without it, the job would start.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from gangplank.scheduling import pod_causes
+from gangplank.scheduling.cause import Cause
+from gangplank.scheduling.fit import Answer, Verdict, fit
+from gangplank.scheduling.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from gangplank.scheduling.amounts import Amounts
+    from gangplank.scheduling.demand import Demand
+    from gangplank.spec import Json
+
+PATIENCE_S = 10.0  # before a controller or scheduler that has not answered is a cause
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Who failed first, how, and its last lines."""
+
+    who: str
+    how: str
+    lines: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Situation:
+    """One job and all that is known about it."""
+
+    name: str
+    demand: Demand | None = None  # None if the library cannot foresee the job's pods
+    state: Snapshot = field(default_factory=Snapshot)  # without the job's own pods and gang
+    live: bool = True  # whether it has been submitted
+    phase: str = "Pending"
+    reason: str = ""
+    ended: str = ""  # "succeeded", "failed", or ""
+    suspended: str = ""  # how, if it is
+    answered: bool = True  # whether its controller has written a status
+    age_s: float = 0.0
+    pods: tuple[Json, ...] = ()
+    group: Json | None = None  # its gang, as the scheduler has it
+    held: Mapping[str, int] = field(default_factory=dict)  # what its own pods count as in quotas
+    refusals: tuple[Cause, ...] = ()  # of the API server, which still holds
+    absent: Mapping[tuple[str, str], bool | None] = field(default_factory=dict)  # Secrets, ConfigMaps; None: unread
+    events: tuple[Json, ...] = ()  # about its own objects
+    failure: Failure | None = None
+    unavailable: tuple[str, ...] = ()  # components without a ready pod
+    controller: str = "its controller"
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """One cause, or none; whether it is proven; what else is wrong, and what could not be found out."""
+
+    job: str
+    summary: str  # what the first line says of a job without a cause
+    cause: Cause | None = None
+    proven: bool = False
+    also: tuple[Cause, ...] = ()
+    missing: tuple[str, ...] = ()
+
+    @property
+    def first_line(self) -> str:
+        """One sentence."""
+        if self.cause is None:
+            return f"{self.job}: {self.summary}"
+        if not self.proven:
+            return f"{self.job}: cannot tell for certain; probably because {self.cause.text}"
+        return f"{self.job} {'waits' if self.cause.passing else self.summary} because {self.cause.text}"
+
+    def text(self) -> str:
+        """The whole answer."""
+        lines = [self.first_line]
+        if self.cause:
+            lines += [f"  {line}" for line in self.cause.evidence]
+        lines += [f"also: {cause.text}" for cause in self.also]
+        lines += [f"cannot tell: {line}" for line in self.missing]
+        if self.cause and self.cause.fix:
+            lines.append(f"next: {self.cause.fix}")
+        return "\n".join(lines)
+
+    def fields(self) -> Json:
+        """The answer as JSON."""
+        cause = self.cause
+        return {
+            "job": self.job,
+            "summary": self.first_line,
+            "cause": cause.code if cause else None,
+            "because": cause.text if cause else None,
+            "proven": self.proven,
+            "waits_for_others": bool(cause and cause.passing),
+            "evidence": list(cause.evidence) if cause else [],
+            "next": cause.fix if cause else "",
+            "also": [{"cause": one.code, "text": one.text} for one in self.also],
+            "cannot_tell": list(self.missing),
+        }
+
+
+def diagnose(now: Situation) -> Diagnosis:
+    """The first cause that holds, in one order: controllers, admission, queue, nodes, volumes, pods, the training."""
+    if now.ended == "succeeded":
+        return Diagnosis(now.name, f"nothing is wrong: it is {now.phase}")
+    if now.ended:
+        return _sure(now, "failed", [*pod_causes.ended(now.pods), _failed(now)])
+    if now.suspended:
+        cause = Cause("suspended", now.suspended, fix="resume it, or delete it and submit it again")
+        return _sure(now, "does not run", [cause])
+    if not now.answered and now.age_s > PATIENCE_S:
+        return _sure(now, "does not start", [_silent(now, "controller", f"{now.controller} does not answer")])
+    if unplaced(now) or not now.live:
+        return _not_started(now)
+    inside = [*pod_causes.lost(now.pods, now.state.nodes), *pod_causes.waiting(now.pods, now.events, now.absent)]
+    inside += pod_causes.crashed(now.pods, now.failure)
+    if inside:
+        return _sure(now, "does not run", inside)
+    return Diagnosis(now.name, f"nothing is wrong: {_progress(now)}")
+
+
+def unplaced(now: Situation) -> bool:
+    """Whether some of its pods do not exist, or have no node."""
+    size = now.demand.size if now.demand else len(now.pods)
+    return len(now.pods) < size or any(not pod["spec"].get("nodeName") for pod in now.pods)
+
+
+def _sure(now: Situation, summary: str, causes: Sequence[Cause]) -> Diagnosis:
+    first, *others = causes
+    return Diagnosis(now.name, summary, first, proven=True, also=tuple(others[:1]) if first.code != "failed" else ())
+
+
+def _silent(now: Situation, code: str, text: str) -> Cause:
+    evidence = [f"{now.age_s:.0f} s have passed since it was submitted", *now.unavailable]
+    return Cause(code, text, tuple(evidence), "check that its pods run, and read their logs")
+
+
+def _failed(now: Situation) -> Cause:
+    what = f"{now.failure.who} failed first: {now.failure.how}" if now.failure else now.reason or f"it is {now.phase}"
+    lines = tuple(now.failure.lines) if now.failure else ()
+    reason = (f"the job says: {now.reason}",) if now.reason else ()
+    fix = f"gangplank logs {now.name} --previous shows all lines of all ranks"
+    return Cause("failed", what, (*reason, *lines), fix)
+
+
+def _progress(now: Situation) -> str:
+    running = sum((pod.get("status") or {}).get("phase") == "Running" for pod in now.pods)
+    return f"it is {now.phase}, {running} of {len(now.pods)} pods run"
+
+
+def _not_started(now: Situation) -> Diagnosis:
+    """Pods do not exist or have no node: refused, or by arithmetic what keeps them out."""
+    held: Amounts = dict(now.held)
+    if now.demand is None:
+        return Diagnosis(now.name, "cannot tell", missing=("which pods its manifest becomes",))
+    answer = fit(now.demand, now.state, held)
+    causes = [*now.refusals, *answer.causes]
+    if any(cause.code in {"limit-range", "quota"} for cause in answer.causes):
+        causes = list(answer.causes)  # the arithmetic has the same, with amounts and a cure
+    if causes:
+        return judged(now, causes, answer)
+    if answer.verdict is Verdict.CANNOT_TELL:
+        return Diagnosis(now.name, _unsure(now), missing=answer.missing)
+    if not now.live:
+        return Diagnosis(now.name, "nothing is wrong: it is not submitted, and would start now")
+    if now.age_s <= PATIENCE_S or not _overlooked(now):
+        return Diagnosis(now.name, f"nothing is wrong: it would start now, after {now.age_s:.0f} s of waiting")
+    return _sure(now, "does not start", [_silent(now, "scheduler", "its scheduler does not answer")])
+
+
+def _overlooked(now: Situation) -> bool:
+    """Whether no scheduler has looked at it."""
+    if now.group is not None:
+        status = now.group.get("status") or {}
+        if not status.get("phase") or (status["phase"] == "Pending" and not status.get("conditions")):
+            return True
+    conditions = [one for pod in now.pods for one in (pod.get("status") or {}).get("conditions") or ()]
+    return not any(one["type"] == "PodScheduled" for one in conditions)
+
+
+def _unsure(now: Situation) -> str:
+    """What the first line says if too little may be read."""
+    conditions = ((now.group or {}).get("status") or {}).get("conditions") or []
+    conditions += [one for pod in now.pods for one in (pod.get("status") or {}).get("conditions") or ()]
+    said = [one["message"] for one in conditions if one.get("status") != "True" or one["type"] == "Unschedulable"]
+    said = [text for text in said if text]
+    return f"cannot tell; its scheduler says: {said[0]}" if said else "cannot tell"
+
+
+def judged(now: Situation, causes: Sequence[Cause], answer: Answer) -> Diagnosis:
+    """The first cause without which the job would start; else the first of several that keep it out together."""
+    summary = "does not start" if now.live else "would not start"
+    for cause in causes:
+        if cause.cure is None or starts_without(now, [cause]):
+            others = tuple(one for one in causes if one is not cause)
+            return Diagnosis(now.name, summary, cause, proven=True, also=others, missing=answer.missing)
+    proven = starts_without(now, causes)
+    return Diagnosis(now.name, summary, causes[0], proven=proven, also=tuple(causes[1:]), missing=answer.missing)
+
+
+def starts_without(now: Situation, causes: Sequence[Cause]) -> bool:
+    """Whether the job would start in a copy of the state without these causes."""
+    job, state = now.demand, now.state
+    if job is None:
+        return False
+    for cause in causes:
+        if cause.cure is not None:
+            job, state = cause.cure(job, state)
+    answer = fit(job, state, dict(now.held), explain=False)
+    return answer.verdict is Verdict.YES

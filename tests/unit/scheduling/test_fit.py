@@ -1,0 +1,190 @@
+"""fit: yes with a placement that holds, no with the change that would do, cannot tell with what is missing."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from gangplank.scheduling.amounts import requests
+from gangplank.scheduling.fit import Verdict, fit
+from tests.unit.scheduling.states import CAPACITY, cluster, group, job, node, pod, queue
+
+if TYPE_CHECKING:
+    from gangplank.scheduling.demand import Demand
+    from gangplank.scheduling.snapshot import Snapshot
+
+GPU_TAINT = {"key": "flyte/gpu", "value": "dedicated", "effect": "NoSchedule"}
+
+
+def codes(asked: Demand, state: Snapshot) -> list[str]:
+    answer = fit(asked, state)
+    assert (answer.verdict is Verdict.NO) == bool(answer.causes)
+    return [cause.code for cause in answer.causes]
+
+
+def cured(asked: Demand, state: Snapshot) -> bool:
+    """Whether the first cause's own cure makes the job fit."""
+    cure = fit(asked, state).causes[0].cure
+    assert cure is not None
+    return fit(*cure(asked, state)).verdict is Verdict.YES
+
+
+@pytest.mark.parametrize("backend", ["volcano", "pytorchjob", "trainjob", "indexed"])
+def test_a_job_that_fits_has_a_node_for_every_pod(backend: str) -> None:
+    answer = fit(job(backend), cluster())
+    assert answer.verdict is Verdict.YES
+    assert len(answer.nodes) == 3
+    assert set(answer.nodes.values()) <= {"a", "b"}
+
+
+LIMITS = {"metadata": {"name": "defaults"}, "spec": {"limits": [{"type": "Container", "default": {"cpu": "500m"}}]}}
+HARD, USED = {"hard": {"requests.cpu": "4"}}, {"used": {"requests.cpu": "2"}}
+QUOTA = {"metadata": {"name": "team"}, "spec": HARD, "status": USED}
+CLAIM = {"metadata": {"name": "data", "namespace": "vision"}, "spec": {"accessModes": ["ReadWriteMany"]}}
+MOUNT = [{"claim": "data", "mount": "/data", "on": "all", "access": "ReadWriteMany"}]
+PINNED = {"required": {"nodeSelectorTerms": [
+    {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": ["a"]}]}]}}  # fmt: skip
+BOUND = {**CLAIM, "spec": {**CLAIM["spec"], "volumeName": "v"}, "status": {"phase": "Bound"}}
+VOLUME = {"metadata": {"name": "v"}, "spec": {"nodeAffinity": PINNED}}
+DOWN = {**node("b"), "status": {**node("b")["status"], "conditions": [{"type": "Ready", "status": "Unknown"}]}}
+CORDONED = {**node("b"), "spec": {"unschedulable": True}}
+SMALL = {"requests": {"cpu": "2"}, "limits": {"cpu": "2"}}
+CASES: dict[str, tuple[dict[str, Any], Snapshot, str]] = {
+    "quota": ({}, cluster(quotas=(QUOTA,)), "quota"),
+    "LimitRange's default below the request": ({}, cluster(limits=(LIMITS,)), "limit-range"),
+    "queue missing": ({"queue": "visoin"}, cluster(), "queue-missing"),
+    "queue closed": ({}, cluster(queues=(queue("root"), queue("default", state="Closed"))), "queue-closed"),
+    "queue with queues below": (
+        {},
+        cluster(queues=(queue("root"), queue("default"), queue("x", "default"))),
+        "queue-inner",
+    ),
+    "queue's cap": ({}, cluster(queues=(queue("root"), queue("default", capability={"cpu": "2"}))), "queue-over"),
+    "cap of the queue above": (
+        {"queue": "low"},
+        cluster(queues=(queue("root"), queue("default", capability={"cpu": "2"}), queue("low", "default"))),
+        "queue-over",
+    ),
+    "guarantees of other queues": (
+        {},
+        cluster(queues=(queue("root"), queue("default"), queue("x", guarantee={"resource": {"cpu": "6"}}))),
+        "queue-over",
+    ),
+    "others hold the nodes": ({}, cluster(pods=(pod("x", "a", cpu="4"), pod("y", "b", cpu="2"))), "short"),
+    "cluster too small": ({"workers": 20}, cluster(), "cluster-too-small"),
+    "pod too large": ({"resources": {"cpu": "5"}}, cluster(), "pod-too-large"),
+    "no GPU": ({"resources": {"cpu": "1", "gpus": 1}}, cluster(), "no-device"),
+    "GPU node's taint": (
+        {"resources": {"cpu": "1", "gpus": 1}, "gpu_tolerations": []},
+        cluster(node("a"), node("b", taints=(GPU_TAINT,), **{"nvidia.com_gpu": "4"})),
+        "taint",
+    ),
+    "selector": ({"node_selector": {"disk": "ssd"}}, cluster(), "selector"),
+    "cordoned": ({"resources": {"cpu": "2"}}, cluster(node("a"), CORDONED), "node-cordoned"),
+    "not ready": ({"resources": {"cpu": "2"}}, cluster(node("a"), DOWN), "node-not-ready"),
+    "claim missing": ({"volumes": MOUNT}, cluster(), "volume-missing"),
+    "claim being deleted": (
+        {"volumes": MOUNT},
+        cluster(claims=({**BOUND, "metadata": {**CLAIM["metadata"], "deletionTimestamp": "t"}},)),
+        "volume-terminating",
+    ),
+    "claim without a class": (
+        {"volumes": MOUNT},
+        cluster(claims=({**CLAIM, "status": {"phase": "Pending"}},)),
+        "volume-unbound",
+    ),
+    "volume on a node that is too small": (
+        {"volumes": MOUNT, "resources": {"cpu": "2"}},
+        cluster(claims=(BOUND,), volumes=(VOLUME,)),
+        "volume-node",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_one_cause_whose_cure_lets_the_job_start(name: str) -> None:
+    change, state, code = CASES[name]
+    asked = job(**change)
+    assert codes(asked, state) == [code]
+    assert cured(asked, state)
+
+
+def test_nobody_waits_for_a_rule_when_others_hold_what_is_allowed() -> None:
+    tainted = node("c", taints=(GPU_TAINT,))
+    state = cluster(node("a"), tainted, pods=(pod("x", "a", cpu="3"),))
+    (cause,) = fit(job(), state).causes
+    assert (cause.code, cause.passing) == ("short", True)
+    assert "other pods hold 3 cpu" in cause.evidence[1]
+
+
+def test_others_appear_as_sums_only() -> None:
+    state = cluster(pods=(pod("secret-job", "a", cpu="4"), pod("secret-too", "b", cpu="3")))
+    (cause,) = fit(job(), state).causes
+    assert "secret" not in repr((cause.text, cause.evidence, cause.fix))
+
+
+def test_a_quota_counts_the_jobs_own_pods_once() -> None:
+    assert codes(job(), cluster(quotas=(QUOTA,))) == ["quota"]
+    assert fit(job(), cluster(quotas=(QUOTA,)), {"requests.cpu": 1000}).verdict is Verdict.YES
+
+
+def test_what_waits_ahead_in_the_queue_has_its_place() -> None:
+    queues = (queue("root"), queue("default", capability={"cpu": "5"}))
+    ahead = {**group("x", "default"), "status": {"phase": "Inqueue"}}
+    ahead["spec"] = {**ahead["spec"], "minResources": {"cpu": "3"}}
+    assert codes(job(), cluster(queues=queues, groups=(ahead,))) == ["queue-over"]
+    assert fit(job(), cluster(queues=queues)).verdict is Verdict.YES
+
+
+def test_cannot_tell_without_the_pods_of_others_but_knows_what_can_never_fit() -> None:
+    unread = {"pods of all namespaces": "you may not list them"}
+    assert fit(job(), cluster(unread=unread)).verdict is Verdict.CANNOT_TELL
+    assert fit(job(), cluster(unread=unread)).missing == ("pods of all namespaces (you may not list them)",)
+    assert codes(job(resources={"cpu": "5"}), cluster(unread=unread)) == ["pod-too-large"]
+
+
+def test_cannot_tell_when_the_queue_could_reclaim() -> None:
+    settings = dataclasses.replace(CAPACITY, actions=("enqueue", "allocate", "gangreclaim"))
+    own = queue("default", deserved={"cpu": "4", "memory": "8Gi"})
+    queues = (queue("root"), own, queue("x", deserved={"cpu": "4"}))
+    held = (pod("x", "a", cpu="4", group="x"), pod("y", "b", cpu="4", group="x"))
+    state = cluster(pods=held, queues=queues, groups=(group("x", "x"),), settings=settings)
+    answer = fit(job(), state)
+    assert answer.verdict is Verdict.CANNOT_TELL
+    assert "4 cpu" in answer.missing[0]
+
+
+def brute(asked: Demand, state: Snapshot) -> bool:
+    """Whether any assignment of pods to nodes holds, by trying all."""
+    pods = [requests(part.spec) for part in asked.parts for _ in range(part.minimum)]
+    free = []
+    for one in state.nodes:
+        used = state.pods.used.get(one["metadata"]["name"], {})
+        free.append(int(one["status"]["allocatable"]["cpu"]) * 1000 - used.get("cpu", 0))
+    for choice in itertools.product(range(len(free)), repeat=len(pods)):
+        left = list(free)
+        for which, wanted in zip(choice, pods, strict=True):
+            left[which] -= wanted["cpu"]
+        if min(left) >= 0:
+            return True
+    return False
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_agrees_with_trying_every_placement(seed: int) -> None:
+    chance = random.Random(seed)
+    nodes = [node(name, cpu=str(chance.randint(1, 5))) for name in "abc"[: chance.randint(1, 3)]]
+    places = [chance.choice(nodes)["metadata"]["name"] for _ in range(chance.randint(0, 3))]
+    others = tuple(pod(f"x{number}", where, cpu="500m") for number, where in enumerate(places))
+    large = {"cpu": str(chance.randint(1, 4))}
+    asked = job(workers=chance.randint(1, 4), resources={"cpu": str(chance.randint(1, 3))}, master_resources=large)
+    state = cluster(*nodes, pods=others)
+    verdict = fit(asked, state).verdict
+    if verdict is not Verdict.CANNOT_TELL:
+        assert (verdict is Verdict.YES) == brute(asked, state)
+    if verdict is Verdict.YES:
+        assert len(fit(asked, state).nodes) == asked.minimum

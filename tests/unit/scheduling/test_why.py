@@ -1,0 +1,159 @@
+"""why: the first line names one cause, proven by its cure; nobody is blamed for waiting or for being healthy."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from gangplank.scheduling.cause import Cause
+from gangplank.scheduling.why import Failure, Situation, diagnose
+from tests.unit.scheduling.states import cluster, job, node, pod, queue
+
+Json = dict[str, Any]
+CLOSED = (queue("root"), queue("default", state="Closed"))
+
+
+def situation(**more: Any) -> Situation:
+    return Situation("digits", **{"demand": job(), "state": cluster(), "age_s": 60.0, **more})
+
+
+def own(index: int = 0, phase: str = "Running", **status: Any) -> Json:
+    item = pod(f"digits-{index}", "a", namespace="vision")
+    item["spec"]["containers"][0]["name"] = "pytorch"
+    item["status"] = {"phase": phase, **status}
+    return item
+
+
+def running(*more: Json) -> tuple[Json, ...]:
+    return (*more, *(own(index) for index in range(len(more), 3)))
+
+
+def container(**state: Any) -> Json:
+    return {"name": "pytorch", "image": "i:1", "state": state, "restartCount": 3}
+
+
+def waits(reason: str) -> Json:
+    """A pod whose container waits."""
+    return own(phase="Pending", containerStatuses=[container(waiting={"reason": reason})])
+
+
+def event(reason: str, message: str, uid: str = "digits-0", kind: str = "Warning") -> Json:
+    return {"type": kind, "reason": reason, "message": message, "involvedObject": {"uid": uid, "kind": "Pod"}}
+
+
+def code(now: Situation) -> str | None:
+    cause = diagnose(now).cause
+    return cause.code if cause else None
+
+
+@pytest.mark.parametrize(
+    "now",
+    [
+        situation(pods=running(), phase="Running"),
+        situation(pods=(), ended="succeeded", phase="Completed"),
+        situation(pods=running(waits("ContainerCreating"))),
+        situation(age_s=2.0, answered=False),
+    ],
+    ids=["running", "done", "starting", "new"],
+)  # fmt: skip
+def test_a_healthy_job_is_not_blamed(now: Situation) -> None:
+    diagnosis = diagnose(now)
+    assert diagnosis.cause is None
+    assert diagnosis.first_line.startswith("digits: nothing is wrong")
+
+
+def test_a_job_that_waits_for_others_waits() -> None:
+    full = cluster(pods=(pod("x", "a", cpu="4"), pod("y", "b", cpu="4")))
+    line = diagnose(situation(state=full)).first_line
+    assert line.startswith("digits waits because 3 of its 3 pods have no place")
+
+
+def test_a_proven_cause_comes_first_and_what_is_not_enough_alone_is_also() -> None:
+    diagnosis = diagnose(situation(state=cluster(queues=CLOSED)))
+    assert diagnosis.first_line == "digits does not start because its queue default is Closed"
+    assert diagnosis.proven
+    quota = {"metadata": {"name": "q"}, "spec": {"hard": {"pods": "1"}}, "status": {"used": {"pods": "0"}}}
+    both = diagnose(situation(state=cluster(queues=CLOSED, quotas=(quota,))))
+    assert both.cause is not None
+    assert both.cause.code == "quota"
+    assert [cause.code for cause in both.also] == ["queue-closed"]
+
+
+def test_what_is_not_proven_is_not_said_as_a_fact() -> None:
+    unread = {"pods of all namespaces": "you may not list them"}
+    diagnosis = diagnose(situation(state=cluster(queues=CLOSED, unread=unread)))
+    assert not diagnosis.proven
+    assert "cannot tell" in diagnosis.first_line
+    assert diagnosis.missing == ("pods of all namespaces (you may not list them)",)
+
+
+KEYS = {"secret": {"secretName": "keys"}}
+CRASHED = {**container(waiting={"reason": "CrashLoopBackOff"}), "lastState": {"terminated": {"exitCode": 1}}}
+POD_CASES: dict[str, tuple[Situation, str]] = {
+    "image": (
+        situation(pods=running(waits("ErrImagePull"))),
+        "image",
+    ),
+    "secret": (situation(
+        pods=running({**own(phase="Pending"), "spec": {**own()["spec"], "volumes": [KEYS]}}),
+        absent={("Secret", "keys"): True},
+    ), "secret"),
+    "node lost": (
+        situation(pods=running(), state=cluster({**node("a"), "status": {"allocatable": {}, "conditions": []}})),
+        "node-lost",
+    ),
+    "controller": (situation(answered=False), "controller"),
+    "suspended": (situation(suspended="it is suspended: spec.suspend is true"), "suspended"),
+    "scheduler": (situation(group={"status": {}}), "scheduler"),
+    "evicted": (situation(ended="failed", pods=(own(phase="Failed", reason="Evicted", message="full"),)), "evicted"),
+    "memory": (situation(
+        ended="failed", pods=(own(containerStatuses=[container(terminated={"reason": "OOMKilled", "exitCode": 137})]),)
+    ), "memory"),
+    "deadline": (situation(ended="failed", pods=(own(phase="Failed", reason="DeadlineExceeded"),)), "deadline"),
+    "exit code": (situation(ended="failed", failure=Failure("rank 2 (digits-2)", "exit code 7", ("last",))), "failed"),
+    "crash loop": (situation(pods=running(own(containerStatuses=[CRASHED]))), "crash"),
+    "webhook": (situation(refusals=(Cause("webhook", "a webhook does not answer"),)), "webhook"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", POD_CASES)
+def test_names_the_cause(name: str) -> None:
+    now, expected = POD_CASES[name]
+    assert code(now) == expected
+
+
+def test_skypilot_10379_a_stale_harmless_warning_does_not_win_over_the_cause() -> None:
+    """https://github.com/skypilot-org/skypilot/issues/10379: the newest Warning was taken for the cause."""
+    stale = (event("FailedCreate", "Internal error: conflict, retried", uid="job"), event("BackOff", "retrying"))
+    now = situation(state=cluster(queues=CLOSED), events=stale)
+    assert code(now) == "queue-closed"
+    assert diagnose(dataclasses.replace(now, state=cluster(), pods=running())).cause is None
+
+
+def test_skypilot_7925_a_failed_mount_is_not_called_pulling_images() -> None:
+    """https://github.com/skypilot-org/skypilot/issues/7925: a pod in ContainerCreating was said to pull images."""
+    creating = waits("ContainerCreating")
+    events = (event("FailedMount", 'SetUp failed for volume "data"'), event("Pulling", "i:1", kind="Normal"))
+    now = situation(pods=running(creating), events=events)
+    assert code(now) == "mount"
+    assert "image" not in diagnose(now).text()
+    mounted = own(containerStatuses=[{**container(running={}), "containerID": "c"}])
+    assert code(dataclasses.replace(now, pods=running(mounted))) is None
+
+
+def test_kblaunch_14_the_order_of_conditions_decides_nothing() -> None:
+    """kblaunch's pull request 14: conditions[-1] was read, and the order of conditions is not that of time."""
+    unscheduled = {"type": "PodScheduled", "status": "False", "message": "no room"}
+    conditions = [unscheduled, {"type": "Ready", "status": "True"}]
+    for order in (conditions, conditions[::-1]):
+        waiting = own(phase="Pending", conditions=order)
+        del waiting["spec"]["nodeName"]
+        now = situation(pods=running(waiting), state=cluster(queues=CLOSED))
+        assert code(now) == "queue-closed"
+
+
+def test_the_json_answer_has_the_same_cause() -> None:
+    fields = diagnose(situation(state=cluster(queues=CLOSED))).fields()
+    assert (fields["cause"], fields["proven"], fields["cannot_tell"]) == ("queue-closed", True, [])
