@@ -1,7 +1,8 @@
-"""Who may do what in a team's namespace: one ClusterRole per role of a member, bound by name in that namespace."""
+"""Who may do what: one ClusterRole per role of a member, bound by name in its team's namespace; one for the cluster."""
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 from gangplank.backends import BACKENDS
@@ -10,13 +11,18 @@ from gangplank.teams.metadata import metadata
 from gangplank.teams.spec import ROLES
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from gangplank.backends.base import JobKinds
     from gangplank.spec import Json
     from gangplank.teams.spec import Member, TeamSpec
 
+LOOK = ("get", "list")
 READ = ("get", "list", "watch")
 WRITE = ("create", "update", "patch", "delete")
 GROUP = "rbac.authorization.k8s.io"
+
+CLUSTER = "cluster"  # ends the name of what all members may read of the cluster
 
 Rows = list[tuple[str, str, tuple[str, ...], tuple[str, ...]]]
 
@@ -45,6 +51,19 @@ def rows() -> Rows:
     ]
 
 
+def cluster_rows() -> Rows:
+    """What every member may read of the whole cluster: what decides where jobs fit, and nothing that names a job.
+
+    `gangplank why` and `gangplank fit` read it.
+    """
+    queues = QUEUE_SYSTEM.queue
+    return [
+        (CLUSTER, "", ("nodes",), LOOK),
+        (CLUSTER, queues.group, (queues.plural,), LOOK),
+        (CLUSTER, "resource.k8s.io", ("deviceclasses",), LOOK),
+    ]
+
+
 def role_name(role: str) -> str:
     """The name of a role's ClusterRole and of its bindings.
 
@@ -55,10 +74,10 @@ def role_name(role: str) -> str:
 
 
 def roles() -> list[Json]:
-    """The three ClusterRoles; they grant nothing until they are bound, and are only bound in teams' namespaces."""
+    """The ClusterRoles; they grant nothing until they are bound. Members' roles are bound in namespaces only."""
     cluster_roles = []
-    for index, role in enumerate(ROLES):
-        own = [row for row in rows() if row[0] in ROLES[: index + 1]]
+    by_role = {role: [row for row in rows() if row[0] in ROLES[: index + 1]] for index, role in enumerate(ROLES)}
+    for role, own in {**by_role, CLUSTER: cluster_rows()}.items():
         rules = [{"apiGroups": [group], "resources": [*kinds], "verbs": [*verbs]} for _, group, kinds, verbs in own]
         cluster_roles.append(
             {"apiVersion": f"{GROUP}/v1", "kind": "ClusterRole", "metadata": metadata(role_name(role)), "rules": rules}
@@ -83,7 +102,24 @@ def bindings(team: TeamSpec) -> list[Json]:
             "kind": "RoleBinding",
             "metadata": metadata(role_name(role), team),
             "roleRef": {"apiGroup": GROUP, "kind": "ClusterRole", "name": role_name(role)},
-            "subjects": sorted(members, key=lambda item: (item["kind"], item.get("namespace", ""), item["name"])),
+            "subjects": sorted(members, key=in_order),
         }
         role_bindings.append(binding)
     return role_bindings
+
+
+def cluster_binding(teams: Iterable[TeamSpec]) -> Json:
+    """The binding of all members of all teams to what they may read of the cluster."""
+    subjects = {json.dumps(subject(member), sort_keys=True) for team in teams for member in team.members}
+    return {
+        "apiVersion": f"{GROUP}/v1",
+        "kind": "ClusterRoleBinding",
+        "metadata": metadata(role_name(CLUSTER)),
+        "roleRef": {"apiGroup": GROUP, "kind": "ClusterRole", "name": role_name(CLUSTER)},
+        "subjects": sorted(map(json.loads, subjects), key=in_order),
+    }
+
+
+def in_order(one: Json) -> tuple[str, str, str]:
+    """By kind, namespace and name."""
+    return one["kind"], one.get("namespace", ""), one["name"]

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 # The parts of an object that are ours alone, by kind. Of all other parts only the rendered fields are compared.
 EXACT: dict[str, tuple[str, ...]] = {
     "ClusterRole": ("rules", "aggregationRule"),
+    "ClusterRoleBinding": ("roleRef", "subjects"),
     "RoleBinding": ("roleRef", "subjects"),
     "ResourceQuota": ("spec",),
     "LimitRange": ("spec",),

@@ -9,7 +9,7 @@ from gangplank.backends.queueing import QUEUE_SYSTEM
 from gangplank.k8s import quantity
 from gangplank.site.volume_claims import volume_claim
 from gangplank.teams import metadata as labels
-from gangplank.teams.access import bindings, roles, rows
+from gangplank.teams.access import bindings, cluster_binding, roles, rows
 from gangplank.teams.admission import policies
 from gangplank.teams.metadata import metadata
 from gangplank.teams.network import network
@@ -38,8 +38,8 @@ def team_objects(teams: Sequence[TeamSpec], site: SiteSpec, devices: Collection[
     if not teams:
         return []
     shared = [priority(name, value) for name, value in sorted(site.priorities.items())]
-    shared += [*roles(), *policies()]
     ordered = sorted(teams, key=lambda team: team.name)
+    shared += [*roles(), cluster_binding(ordered), *policies()]
     tree = [(spec, None) for spec in site.queues] + [(spec, team) for team in ordered for spec in team.queues]
     devices = {site.gpu_resource, *devices}
     queues = [queue(spec, team, devices) for spec, team in parents_first(tree)]

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 # Fields that the API server never lets anyone change: the object is replaced.
 FIXED = {
+    "ClusterRoleBinding": ("roleRef",),
     "RoleBinding": ("roleRef",),
     "PriorityClass": ("value", "preemptionPolicy"),
     "ValidatingAdmissionPolicyBinding": (),

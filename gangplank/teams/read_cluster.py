@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 KINDS: tuple[tuple[str, str, str], ...] = (
     ("scheduling.k8s.io/v1", "PriorityClass", "priorityclasses"),
     ("rbac.authorization.k8s.io/v1", "ClusterRole", "clusterroles"),
+    ("rbac.authorization.k8s.io/v1", "ClusterRoleBinding", "clusterrolebindings"),
     ("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicy", "validatingadmissionpolicies"),
     ("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings"),
     QUEUE_SYSTEM.queue,

@@ -81,7 +81,8 @@ def test_refuses(with_file: list[str], running: dict[str, list[str]], going: lis
 
 def test_the_last_team_is_removed_with_what_all_teams_shared() -> None:
     kinds = {item["kind"] for item in plan([], live(), ["vision", "speech"]).remove}
-    assert kinds == {"ClusterRole", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}
+    policies = {"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}
+    assert kinds == {"ClusterRole", "ClusterRoleBinding", *policies}
 
 
 CAPACITY = (

@@ -253,6 +253,22 @@ def test_a_claim_has_the_labels_of_its_file_and_ours() -> None:
     assert claim["metadata"]["labels"] == {"app": "data", **other["metadata"]["labels"]}
 
 
+def test_every_member_and_nobody_else_may_list_nodes_queues_and_device_classes() -> None:
+    """What `gangplank why` asks for; nothing that names the jobs or users of other teams."""
+    members, zoe = [{"user": "ada", "role": "viewer"}, {"group": "sso:vision"}], [{"user": "zoe"}, {"user": "ada"}]
+    items = team_objects([parse_team(team("a", members=members)), parse_team(team("b", members=zoe))], SiteSpec())
+    (binding,) = (item for item in items if item["kind"] == "ClusterRoleBinding")
+    assert [subject["name"] for subject in binding["subjects"]] == ["sso:vision", "ada", "zoe"]
+    roles = {item["metadata"]["name"]: item for item in items if item["kind"] == "ClusterRole"}
+    role = roles[binding["roleRef"]["name"]]
+    rights = {(*rule["apiGroups"], *rule["resources"], *rule["verbs"]) for rule in role["rules"]}
+    assert rights == {
+        ("", "nodes", "get", "list"),
+        ("scheduling.volcano.sh", "queues", "get", "list"),
+        ("resource.k8s.io", "deviceclasses", "get", "list"),
+    }
+
+
 def test_no_member_can_grant_rights_or_change_what_the_admission_reads() -> None:
     items = team_objects([parse_team(team())], SiteSpec())
     rules = [rule for item in items if item["kind"] == "ClusterRole" for rule in item["rules"]]
