@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import threading
 from pathlib import Path
@@ -14,6 +15,8 @@ from gangplank.cluster import standstill
 from gangplank.cluster import submit as submission
 from gangplank.cluster.attempts import attempts, gone
 from gangplank.cluster.client import rank_of
+from gangplank.cluster.follow import JobWatch
+from gangplank.cluster.follow import follow as follow_job
 from gangplank.cluster.logs import GONE, Buffer, follow
 from gangplank.cluster.patience import silent
 from gangplank.cluster.progress import phase
@@ -45,9 +48,20 @@ def submit(args: argparse.Namespace) -> int:
         if problems := submission.unfit(kube, job):
             raise SpecError(problems, f"{job['kind']} {job['metadata']['name']}")
     submission.carry_out(kube, Plan(write=tuple(submitted)), dry_run=args.dry_run, report=print)
+    meta = jobs[-1][1]["metadata"]
+    if args.wait and not args.dry_run:
+        return wait(kube, jobs[-1][1])
     if not args.dry_run:
-        meta = jobs[-1][1]["metadata"]
         print(f"next: gangplank logs {meta['name']} -n {meta['namespace']} -f")
+    return terminal.OK
+
+
+def wait(kube: Kube, job: Json) -> int:
+    """Follow a job to its end, and explain it if it waits or fails."""
+    watch = JobWatch(job, kube)
+    end = follow_job(watch, print, math.inf)
+    if end is None or end.failed:
+        return terminal.complain(f"job {watch.name}: {end.name if end else ''}\n{watch.trouble()}", terminal.REFUSED)
     return terminal.OK
 
 

@@ -139,6 +139,8 @@ def add_cluster_command(commands: Any, name: str, summary: str) -> None:
         command.add_argument("jobs", metavar="JOB", nargs="+", help="a job file or a raw manifest; - is standard input")
         add_backend(command)
         command.add_argument("--teams", metavar="FOLDER", help=TEAMS_HELP)
+        waits = "follow the last job to its end; after 30 s without running, and if it fails, say why"
+        command.add_argument("--wait", action="store_true", help=waits)
         command.add_argument("--dry-run", action="store_true", help="let the cluster check everything, create nothing")
     elif name == "status":
         add_job(command, optional=True, note="; without it, the jobs of the namespace")

@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any
 from gangplank.cluster import failure, logs, standstill
 from gangplank.cluster.failure import LastWords
 from gangplank.cluster.progress import Phase, Progress, first_failure, nodes_by_uid, phase
+from gangplank.cluster.situation import explanation
 from gangplank.errors import KubeError, Problem
 from gangplank.proof import log_lines
 from gangplank.proof.expected import job_uid
 from gangplank.proof.records import record
-from gangplank.text import plain
+from gangplank.text import plain, plain_lines
 from gangplank.wait import polls
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from gangplank.spec import Json
 
 POLL_S = 1.0
+EXPLAINED_S = 30.0  # that a job waits before it is asked why, and between two such questions
 QUIET_S = 10.0  # without a line, after which the log of an ended job that has not ended itself is given up
 
 
@@ -63,6 +65,8 @@ class JobWatch:
         self.records: Records = []
         self.training = Progress()
         self.size: tuple[Any, int] = (None, 0)  # of which generation of the job, and how many pods that has
+        self.next_why_s = EXPLAINED_S  # seconds after the start
+        self.last_why = ""
 
     @property
     def job_uid(self) -> str:
@@ -151,13 +155,25 @@ class JobWatch:
             self.size = (generation, standstill.size_of(self.job))
         return standstill.reasons(self.kube, self.job, self.pods, self.size[1])
 
+    def why(self, waited_s: float) -> str:
+        """Why a job that has waited so long does not run; "" if it runs, is healthy, or was explained before."""
+        if not self.job or waited_s < self.next_why_s or (self.pods and self.running() == len(self.pods)):
+            return ""
+        self.next_why_s = waited_s + EXPLAINED_S
+        text = explanation(self.kube, self.job)
+        if text.partition("\n")[0] == self.last_why:
+            return ""
+        self.last_why = text.partition("\n")[0]
+        return text
+
     def trouble(self) -> str:
-        """What explains why a job does not run: conditions, events, the first failure's last lines."""
-        parts = self.reasons()
+        """What explains why a job does not run: one cause, conditions, events, the first failure's last lines."""
+        parts = [f"why: {text}"] if self.job and (text := explanation(self.kube, self.job)) else []
+        parts += self.reasons()
         if failed := self.failed_first():
             parts += [f"{failed[0]} failed first ({failed[1]}); its last lines:", *(f"  {line}" for line in failed[2])]
         parts += self._events()
-        return "\n".join(map(plain, parts))  # an event quotes what a probe printed
+        return "\n".join(map(plain_lines, parts))  # an event quotes what a probe printed
 
     def failed_first(self) -> tuple[str, str, Iterable[str], int] | None:
         """Who failed first, how, its last lines, and its exit status; None if nothing failed.
@@ -226,4 +242,7 @@ def follow(watch: JobWatch, say: Callable[[str], None], timeout_s: float) -> Pha
             for _ in watch.finish():
                 pass
             return current
+        if why := watch.why(time.monotonic() - start):
+            for text in why.splitlines():
+                report(text)
     return None

@@ -12,14 +12,14 @@ from gangplank.backends.queueing import QUEUE_SYSTEM
 from gangplank.cluster import failure
 from gangplank.cluster.client import path
 from gangplank.cluster.failure import LastWords
-from gangplank.cluster.progress import first_failure, phase
+from gangplank.cluster.progress import Phase, first_failure, phase
 from gangplank.errors import GangplankError, KubeError
 from gangplank.scheduling import namespace_rules, settings
 from gangplank.scheduling.cause import Cause
 from gangplank.scheduling.demand import Demand, demand
 from gangplank.scheduling.pod_causes import cut, references
 from gangplank.scheduling.snapshot import GROUPS, NODES, PODS, QUEUES, Snapshot, living
-from gangplank.scheduling.why import Failure, Situation
+from gangplank.scheduling.why import Failure, Situation, diagnose
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -133,7 +133,7 @@ def situation(kube: Kube, job: Json, *, live: bool, others: Sequence[Json] = ())
         if event["involvedObject"].get("uid") in uids
         or (event["involvedObject"].get("kind"), event["involvedObject"].get("name")) in makers
     )
-    now, status = phase(job), job.get("status") or {}
+    now, status = ending(job), job.get("status") or {}
     alive = [pod for pod in pods if (pod.get("status") or {}).get("phase") not in {"Succeeded", "Failed"}]
     missing = [item for item in objects if item["kind"] == "Pod"] if len(pods) < (wanted.size if wanted else 0) else []
     return Situation(
@@ -156,6 +156,13 @@ def situation(kube: Kube, job: Json, *, live: bool, others: Sequence[Json] = ())
         unavailable=unavailable(kube),
         controller=f"the controller of {job['kind']}s",
     )
+
+
+def ending(job: Json) -> Phase:
+    """The phase of a job; one whose pods are being removed because it failed has failed."""
+    conditions = (job.get("status") or {}).get("conditions") or []
+    target = next((one for one in conditions if one["type"] == "FailureTarget" and one["status"] == "True"), None)
+    return Phase("Failed", str(target.get("message") or target.get("reason") or "")) if target else phase(job)
 
 
 def age_s(timestamp: str | None) -> float:
@@ -270,3 +277,12 @@ def unavailable(kube: Kube) -> tuple[str, ...]:
         for item in deployments or ()
         if COMPONENTS.match(item["metadata"]["namespace"]) and not (item.get("status") or {}).get("readyReplicas")
     )
+
+
+def explanation(kube: Kube, job: Json) -> str:
+    """What `gangplank why` says of a submitted job; "" if it is healthy, or if the cluster does not answer."""
+    try:
+        diagnosis = diagnose(situation(kube, job, live=True))
+    except KubeError:
+        return ""
+    return diagnosis.text() if diagnosis.cause or diagnosis.missing else ""

@@ -149,11 +149,12 @@ def crashed(pods: Sequence[Json], failure: Failure | None) -> Iterator[Cause]:
                 return
 
 
+DEADLINE = re.compile(r"active longer than specified deadline|DeadlineExceeded|beyond its deadline", re.IGNORECASE)
 ADMISSION = re.compile(r"UnexpectedAdmissionError|^OutOf|NodeAffinity|Topology")
 
 
-def ended(pods: Sequence[Json]) -> Iterator[Cause]:
-    """What ended a pod from outside: eviction, lack of memory, a deadline, a node that refused it."""
+def ended(pods: Sequence[Json], reason_of_job: str = "") -> Iterator[Cause]:
+    """What ended a job from outside: eviction, lack of memory, a deadline, a node that refused a pod."""
     for pod in pods:
         status, name = pod.get("status") or {}, pod["metadata"]["name"]
         reason, message = str(status.get("reason") or ""), cut(str(status.get("message") or ""))
@@ -176,6 +177,9 @@ def ended(pods: Sequence[Json]) -> Iterator[Cause]:
                 fix = "raise resources.memory in the job, or make a rank use less"
                 yield Cause("memory", f"{pod['metadata']['name']} used more than {what}", ("OOMKilled",), fix)
                 return
+    if DEADLINE.search(reason_of_job):
+        evidence = (f"the job says: {reason_of_job}",)
+        yield Cause("deadline", "it ran longer than its deadline", evidence, "raise deadline_s in the job")
 
 
 def _memory_limit(pod: Json, name: str) -> str:

@@ -52,7 +52,7 @@ class Share:
 
 
 def shares(state: Snapshot) -> dict[str, Share]:
-    """Every queue by name, with what it and the queues below it hold."""
+    """Every queue by name, with what it and the queues below it hold; without the configuration, as in a tree."""
     by_name = {item["metadata"]["name"]: Share(item) for item in state.queues}
     hierarchy = state.settings is None or state.settings.hierarchy
     for share in by_name.values():
@@ -62,9 +62,12 @@ def shares(state: Snapshot) -> dict[str, Share]:
             above.held = plus(above.held, held)
             above.inqueue = plus(above.inqueue, waiting)
     total: Amounts = {}
-    for room in state.rooms:
-        total = plus(total, room.total)
     top = by_name.get(QUEUE_SYSTEM.root)
+    if hierarchy:  # a tree has no limit but its caps: its root takes more than the cluster has
+        total = amounts(((top.queue if top else {}).get("spec") or {}).get("capability"))
+    else:
+        for room in state.rooms:
+            total = plus(total, room.total)
     if top is not None:
         top.limit = total
     below: dict[str, list[Share]] = {}
@@ -149,11 +152,11 @@ def _over(job: Demand, by_name: dict[str, Share], own: Share) -> Iterator[Cause]
             continue
         taken = plus(share.held, share.inqueue)
         for name, value in sorted(wanted.items()):
-            limit = share.limit.get(name, 0 if "/" in name else None)
+            limit = share.limit.get(name)
             if limit is None or name == "pods" or taken.get(name, 0) + value <= limit:
                 continue
-            above = by_name[share.parent].limit if share.parent in by_name else {}
-            if limit >= above.get(name, 0):  # the queue above binds, or the cluster, whose nodes say more
+            above = by_name[share.parent].limit.get(name) if share.parent in by_name else None
+            if above is not None and limit >= above:  # the queue above binds, or the cluster, whose nodes say more
                 continue
             yield _over_cause(share, name, (value, taken.get(name, 0), limit))
             break

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from gangplank.scheduling.demand import Demand
     from gangplank.spec import Json
 
+ADMISSION = {"limit-range", "quota", "queue-missing", "queue-closed", "queue-inner"}  # what a refusal is about, too
 PATIENCE_S = 10.0  # before a controller or scheduler that has not answered is a cause
 
 
@@ -111,7 +112,11 @@ def diagnose(now: Situation) -> Diagnosis:
     if now.ended == "succeeded":
         return Diagnosis(now.name, f"nothing is wrong: it is {now.phase}")
     if now.ended:
-        return _sure(now, "failed", [*pod_causes.ended(now.pods), _failed(now)])
+        if not now.pods and now.failure is None:  # it may have failed for want of pods
+            causes = _not_started(now)
+            if causes.cause and causes.cause.code in ADMISSION:
+                return causes
+        return _sure(now, "failed", [*pod_causes.ended(now.pods, now.reason), _failed(now)])
     if now.suspended:
         cause = Cause("suspended", now.suspended, fix="resume it, or delete it and submit it again")
         return _sure(now, "does not run", [cause])
@@ -120,7 +125,8 @@ def diagnose(now: Situation) -> Diagnosis:
     if unplaced(now) or not now.live:
         return _not_started(now)
     inside = [*pod_causes.lost(now.pods, now.state.nodes), *pod_causes.waiting(now.pods, now.events, now.absent)]
-    inside += pod_causes.crashed(now.pods, now.failure)
+    if crashed := [*pod_causes.crashed(now.pods, now.failure)]:
+        inside += [*pod_causes.ended(now.pods), *crashed]
     if inside:
         return _sure(now, "does not run", inside)
     return Diagnosis(now.name, f"nothing is wrong: {_progress(now)}")
@@ -162,7 +168,7 @@ def _not_started(now: Situation) -> Diagnosis:
         return Diagnosis(now.name, "cannot tell", missing=("which pods its manifest becomes",))
     answer = fit(now.demand, now.state, held)
     causes = [*now.refusals, *answer.causes]
-    if any(cause.code in {"limit-range", "quota"} for cause in answer.causes):
+    if any(cause.code in ADMISSION for cause in answer.causes):
         causes = list(answer.causes)  # the arithmetic has the same, with amounts and a cure
     if causes:
         return judged(now, causes, answer)
@@ -182,7 +188,7 @@ def _overlooked(now: Situation) -> bool:
         if not status.get("phase") or (status["phase"] == "Pending" and not status.get("conditions")):
             return True
     conditions = [one for pod in now.pods for one in (pod.get("status") or {}).get("conditions") or ()]
-    return not any(one["type"] == "PodScheduled" for one in conditions)
+    return bool(now.pods) and not any(one["type"] == "PodScheduled" for one in conditions)
 
 
 def _unsure(now: Situation) -> str:

@@ -53,6 +53,8 @@ VOLUME = {"metadata": {"name": "v"}, "spec": {"nodeAffinity": PINNED}}
 DOWN = {**node("b"), "status": {**node("b")["status"], "conditions": [{"type": "Ready", "status": "Unknown"}]}}
 CORDONED = {**node("b"), "spec": {"unschedulable": True}}
 SMALL = {"requests": {"cpu": "2"}, "limits": {"cpu": "2"}}
+GUARANTEED = (queue("root"), queue("default"), queue("x", guarantee={"resource": {"cpu": "6"}}))
+FLAT = dataclasses.replace(CAPACITY, hierarchy=False)
 CASES: dict[str, tuple[dict[str, Any], Snapshot, str]] = {
     "quota": ({}, cluster(quotas=(QUOTA,)), "quota"),
     "LimitRange's default below the request": ({}, cluster(limits=(LIMITS,)), "limit-range"),
@@ -71,7 +73,7 @@ CASES: dict[str, tuple[dict[str, Any], Snapshot, str]] = {
     ),
     "guarantees of other queues": (
         {},
-        cluster(queues=(queue("root"), queue("default"), queue("x", guarantee={"resource": {"cpu": "6"}}))),
+        cluster(queues=GUARANTEED, settings=FLAT),
         "queue-over",
     ),
     "others hold the nodes": ({}, cluster(pods=(pod("x", "a", cpu="4"), pod("y", "b", cpu="2"))), "short"),
@@ -111,6 +113,11 @@ def test_one_cause_whose_cure_lets_the_job_start(name: str) -> None:
     asked = job(**change)
     assert codes(asked, state) == [code]
     assert cured(asked, state)
+
+
+def test_in_a_tree_of_queues_a_guarantee_is_no_limit_of_others() -> None:
+    """As Volcano 1.15: the root of the tree takes more than the cluster has."""
+    assert fit(job(), cluster(queues=GUARANTEED)).verdict is Verdict.YES
 
 
 def test_nobody_waits_for_a_rule_when_others_hold_what_is_allowed() -> None:

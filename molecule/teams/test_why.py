@@ -1,0 +1,73 @@
+"""`why` and `fit` as an administrator, a team's viewer and a stranger: what may not be read is said, never guessed."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+from tests.support.teams_live import gangplank, until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from gangplank.cluster.client import Kube
+
+Json = dict[str, Any]
+JOBS = "/apis/batch.volcano.sh/v1alpha1/namespaces"
+SELECTS = {"node_selector": {"kubernetes.io/hostname": "no-such-node"}}
+
+
+@pytest.fixture
+def selecting(kube: Kube, tmp_path: Path) -> Iterator[str]:
+    """A job of team vision whose node does not exist."""
+    job = {"name": "selecting", "team": "vision", "namespace": "vision", "queue": "vision", "command": ["sleep", "60"]}
+    job |= {"image": "gangplank.dev/trainer:0.1.0", "workers": 1, "resources": RESOURCES, "priority": "normal"}
+    file = tmp_path / "selecting.yml"
+    file.write_text(yaml.safe_dump({"training_job": {key: v for key, v in (job | SELECTS).items() if key != "team"}}))
+    done = gangplank("submit", str(file))
+    assert done.returncode == 0, done.stderr
+    yield "selecting"
+    kube.call("DELETE", f"{JOBS}/vision/jobs/selecting")
+
+
+RESOURCES = {"cpu": {"request": "50m", "limit": "50m"}, "memory": {"request": "64Mi", "limit": "64Mi"}}
+
+
+def answered(job: str, kubeconfig: str | None = None) -> Json:
+    """What `why` says."""
+    done = gangplank("why", job, "-n", "vision", "-o", "json", kubeconfig=kubeconfig)
+    return json.loads(done.stdout) | {"exit": done.returncode} if done.stdout.startswith("{") else {"text": done.stdout}
+
+
+def test_administrator_viewer_and_stranger(
+    selecting: str, kubeconfigs: Callable[[str, str], str], tmp_path: Path
+) -> None:
+    until(lambda: answered(selecting)["cause"] == "selector", "an administrator is given the cause")
+    assert answered(selecting)["proven"]
+
+    viewer = answered(selecting, kubeconfigs("vision", "eve"))
+    assert viewer["cause"] == "selector"
+    assert not viewer["proven"]
+    assert "cannot tell for certain; probably because too few nodes have the label" in viewer["summary"]
+    assert viewer["cannot_tell"][0] == "pods of all namespaces (you may not list them)"
+    assert "nodes" not in " ".join(viewer["cannot_tell"]).replace("nodes that", "")
+    assert viewer["exit"] == 6
+
+    stranger = kubeconfigs("speech", "zoe")  # a member of another team: as good as none here
+    done = gangplank("why", selecting, "-n", "vision", kubeconfig=stranger)
+    assert (done.returncode, done.stdout) == (
+        6,
+        "selecting: cannot tell: you may not read jobs in namespace vision\n",
+    )
+    nobody = tmp_path / "nobody"
+    nobody.write_text((tmp_path / "selecting.yml").read_text().replace("vision", "speech"))
+    assert gangplank("fit", str(nobody), kubeconfig=kubeconfigs("vision", "eve")).returncode == 6
+
+
+def test_other_teams_are_sums(selecting: str, kubeconfigs: Callable[[str, str], str]) -> None:
+    text = json.dumps(answered(selecting, kubeconfigs("vision", "eve")))
+    assert "speech" not in text

@@ -1,0 +1,368 @@
+"""`gangplank why` on a live cluster: causes made real, each named by the first line and no other; nobody else blamed.
+
+Jobs whose causes do not disturb one another are submitted together. The others, which change a node or a component,
+come one after the other.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from gangplank.backends import BACKENDS
+from gangplank.cluster.situation import situation
+from gangplank.errors import KubeError
+from gangplank.jobs.parse import parse_job
+from gangplank.scheduling.why import Diagnosis, diagnose
+from tests.support.teams_live import gangplank
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from gangplank.cluster.client import Kube
+    from tests.cluster.conftest import Lab
+
+Json = dict[str, Any]
+IMAGE = "gangplank.dev/trainer:0.1.0"
+LIMIT_S = 120.0
+SMALL = {"cpu": "10m", "memory": "32Mi"}
+RESOURCE = {"requests": {"cpu": "10m", "memory": "32Mi"}}
+WAITING = ["sleep", "900"]
+
+
+@dataclass
+class Story:
+    """A job in a namespace of its own, what exists beside it, and the code of the cause that `why` has to name."""
+
+    code: str
+    change: Json = field(default_factory=dict)
+    backend: str = "volcano"
+    beside: tuple[Json, ...] = ()  # objects, in the job's namespace unless they have none
+    raw: Callable[[Json], None] | None = None  # changes the manifest
+    labels: Json = field(default_factory=dict)  # of the namespace
+    submitted: bool = True
+
+
+def pods_of(manifest: Json) -> Iterator[Json]:
+    """The specs of a manifest's pods."""
+    spec = manifest["spec"]
+    for part in spec.get("tasks") or [spec]:
+        yield part["template"]["spec"]
+
+
+def changed(**fields: Any) -> Callable[[Json], None]:
+    def change(manifest: Json) -> None:
+        for spec in pods_of(manifest):
+            spec.update(fields)
+
+    return change
+
+
+def in_container(**fields: Any) -> Callable[[Json], None]:
+    def change(manifest: Json) -> None:
+        for spec in pods_of(manifest):
+            spec["containers"][0].update(fields)
+
+    return change
+
+
+def mounting(**volume: Any) -> Callable[[Json], None]:
+    def change(manifest: Json) -> None:
+        for spec in pods_of(manifest):
+            spec.setdefault("volumes", []).append({"name": "more", **volume})
+            spec["containers"][0].setdefault("volumeMounts", []).append({"name": "more", "mountPath": "/more"})
+
+    return change
+
+
+def suspended(manifest: Json) -> None:
+    manifest["spec"]["suspend"] = True
+
+
+def crashing(manifest: Json) -> None:
+    changed(restartPolicy="OnFailure")(manifest)
+    manifest["spec"]["backoffLimit"] = 100
+
+
+def claim(**more: Any) -> Json:
+    spec = {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Mi"}}, **more.pop("spec", {})}
+    meta = {"name": "data", **more}
+    return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": meta, "spec": spec}
+
+
+def queue(name: str, parent: str = "root", **spec: Any) -> Json:
+    body = {"weight": 1, "parent": parent, **spec}
+    return {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue", "metadata": {"name": name}, "spec": body}
+
+
+def named(kind: str, **fields: Any) -> Json:
+    return {"apiVersion": "v1", "kind": kind, "metadata": {"name": "more"}, **fields}
+
+
+def affine(key: str) -> Json:
+    terms = [{"matchExpressions": [{"key": key, "operator": "Exists"}]}]
+    return {"nodeSelectorTerms": terms}
+
+
+MOUNT = {"volumes": [{"claim": "data", "mount": "/data", "on": "all", "access": "ReadWriteMany"}]}
+MISSING_CLASS = claim(spec={"storageClassName": "no-such-class"})
+ELSEWHERE = {
+    "apiVersion": "v1",
+    "kind": "PersistentVolume",
+    "metadata": {"name": "why-elsewhere"},
+    "spec": {
+        "accessModes": ["ReadWriteMany"],
+        "capacity": {"storage": "1Mi"},
+        "hostPath": {"path": "/tmp"},
+        "storageClassName": "",
+        "nodeAffinity": {"required": affine("no-such-label")},
+    },
+}
+BOUND_ELSEWHERE = claim(spec={"storageClassName": "", "volumeName": "why-elsewhere"})
+FULL_RANGE = named("LimitRange", spec={"limits": [{"type": "Container", "default": {"cpu": "5m"}}]})
+PRIVILEGED = {"pod-security.kubernetes.io/enforce": "privileged"}
+STORIES: dict[str, Story] = {
+    "quota": Story("quota", beside=(named("ResourceQuota", spec={"hard": {"requests.cpu": "15m"}}),)),
+    "quota-unset": Story(
+        "quota", backend="indexed", beside=(named("ResourceQuota", spec={"hard": {"limits.cpu": "1"}}),)
+    ),
+    "limit-range": Story("limit-range", beside=(FULL_RANGE,)),
+    "limit-range-indexed": Story("limit-range", backend="indexed", beside=(FULL_RANGE,)),
+    "pod-security": Story("refused", backend="indexed", raw=changed(hostNetwork=True)),  # the lab's level is baseline
+    "account": Story("refused", backend="indexed", raw=changed(serviceAccountName="nobody")),
+    "priority": Story("refused", backend="indexed", raw=changed(priorityClassName="no-such-class")),
+    "queue-over": Story("queue-over", {"queue": "why-cap"}, beside=(queue("why-cap", capability={"cpu": "15m"}),)),
+    "queue-missing": Story("queue-missing", {"queue": "why-nowhere"}, submitted=False),
+    "queue-inner": Story("queue-inner", {"queue": "why-inner"}, submitted=False, beside=(
+        queue("why-inner"), queue("why-inner-leaf", "why-inner"),
+    )),
+    "too-small": Story("cluster-too-small", {"workers": 60, "resources": {"cpu": "100m", "memory": "32Mi"}}),
+    "too-large": Story("pod-too-large", {"resources": {"cpu": "9", "memory": "32Mi"}}),
+    "too-large-indexed": Story("pod-too-large", {"resources": {"cpu": "9", "memory": "32Mi"}}, backend="indexed"),
+    "no-device": Story("no-device", {"resources": {**SMALL, "gpus": 1}}),
+    "selector": Story("selector", {"node_selector": {"disk": "ssd"}}),
+    "affinity": Story("affinity", raw=changed(
+        affinity={"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": affine("no-such-label")}}
+    )),
+    "volume-missing": Story("volume-missing", MOUNT),
+    "volume-terminating": Story("volume-terminating", MOUNT, beside=(claim(finalizers=["gangplank.dev/test"]),)),
+    "volume-unbound": Story("volume-unbound", MOUNT, beside=(MISSING_CLASS,)),
+    "volume-node": Story("volume-node", MOUNT, beside=(ELSEWHERE, BOUND_ELSEWHERE)),
+    "image": Story("image", {"image": "gangplank.dev/no-such-image:1"}),
+    "secret": Story("secret", {"secrets": ["no-such-secret"]}),
+    "config-map": Story("configmap", raw=mounting(configMap={"name": "no-such-map"})),
+    "key": Story("config", beside=(named("Secret", stringData={"a": "b"}),), raw=in_container(
+        env=[{"name": "A", "valueFrom": {"secretKeyRef": {"name": "more", "key": "other"}}}]
+    )),
+    "mount": Story(
+        "mount", raw=mounting(hostPath={"path": "/no/such/file", "type": "File"}), labels=PRIVILEGED
+    ),
+    "exit-code": Story("failed", {"command": ["sh", "-c", "echo last words; exit 7"], "max_retries": 0}),
+    "exit-code-indexed": Story("failed", {"command": ["sh", "-c", "exit 7"], "max_retries": 0}, backend="indexed"),
+    "memory": Story(
+        "memory", {"command": ["python3", "-c", "a = bytearray(2**30)"], "max_retries": 0},
+        raw=in_container(resources={"requests": SMALL, "limits": {"memory": "64Mi"}}),
+    ),
+    "deadline": Story("deadline", {"deadline_s": 5, "max_retries": 0}, backend="indexed"),
+    "crash": Story("crash", {"command": ["sh", "-c", "exit 3"]}, backend="indexed", raw=crashing),
+    "suspended": Story("suspended", backend="indexed", raw=suspended),
+}  # fmt: skip
+
+
+def manifests(name: str, story: Story) -> list[Json]:
+    """What the story submits, the job last."""
+    described = {"name": name, "namespace": f"why-{name}", "image": IMAGE, "command": WAITING, "backend": story.backend}
+    described |= {"workers": 1, "resources": SMALL, "max_retries": 0}
+    *beside, job = BACKENDS[story.backend].manifests(parse_job({**described, **story.change}))
+    if story.raw:
+        story.raw(job)
+    return [*beside, job]
+
+
+def begin(lab: Lab, name: str, story: Story) -> None:
+    """Make the namespace and all that the story needs, and submit its job."""
+    space = f"why-{name}"
+    meta = {"name": space, "labels": story.labels}
+    lab.kubectl("apply", "-f", "-", stdin=json.dumps({"apiVersion": "v1", "kind": "Namespace", "metadata": meta}))
+    for item in story.beside:
+        lab.kubectl("apply", "-n", space, "-f", "-", stdin=json.dumps(item))
+    if name == "volume-terminating":
+        lab.kubectl("delete", "pvc", "data", "-n", space, "--wait=false")
+    for item in manifests(name, story) if story.submitted else ():
+        lab.kubectl("create", "-f", "-", stdin=json.dumps(item))
+
+
+def end(lab: Lab, name: str, story: Story) -> None:
+    """Remove all of it."""
+    space = f"why-{name}"
+    if name == "volume-terminating":
+        freed = ("--type=merge", "-p", '{"metadata":{"finalizers":null}}')
+        lab.kubectl("patch", "pvc", "data", "-n", space, *freed, check=False)
+    lab.kubectl("delete", "namespace", space, "--wait=false", "--ignore-not-found", check=False)
+    for item in story.beside:
+        if item["kind"] in {"Queue", "PersistentVolume"}:
+            plural = {"Queue": "queues.scheduling.volcano.sh"}.get(item["kind"], "pv")
+            lab.kubectl("delete", plural, item["metadata"]["name"], "--wait=false", "--ignore-not-found", check=False)
+
+
+@pytest.fixture(scope="module")
+def stories(lab: Lab, kubeconfig: str) -> Iterator[None]:  # noqa: ARG001  the site is installed before
+    """All stories under way at once."""
+    try:
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(lambda item: begin(lab, *item), STORIES.items()))
+        yield
+    finally:
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(lambda item: end(lab, *item), reversed(STORIES.items())))
+
+
+def asked(kube: Kube, job: Json, *, live: bool = True) -> Diagnosis:
+    """The answer about a job, now."""
+    meta = job["metadata"]
+    live_job = kube.find(meta["namespace"], meta["name"], [(job["apiVersion"], job["kind"])]) if live else job
+    assert live_job is not None
+    return diagnose(situation(kube, live_job, live=live))
+
+
+def named_cause(kube: Kube, job: Json, code: str, *, live: bool = True, limit_s: float = LIMIT_S) -> Diagnosis:
+    """The answer that names the cause; until then no other is blamed."""
+    until = time.monotonic() + limit_s
+    while True:
+        diagnosis = asked(kube, job, live=live)
+        if diagnosis.cause:
+            assert (diagnosis.cause.code, diagnosis.proven) == (code, True), diagnosis.text()
+            return diagnosis
+        assert time.monotonic() < until, diagnosis.text()
+        time.sleep(1)
+
+
+@pytest.mark.usefixtures("stories")
+@pytest.mark.parametrize("name", STORIES)
+def test_the_first_line_names_the_cause_and_no_other(kube: Kube, name: str) -> None:
+    story = STORIES[name]
+    diagnosis = named_cause(kube, manifests(name, story)[-1], story.code, live=story.submitted)
+    assert diagnosis.cause is not None
+    assert diagnosis.cause.text in diagnosis.first_line
+    assert diagnosis.cause.fix
+
+
+@contextlib.contextmanager
+def story(lab: Lab, name: str, one: Story) -> Iterator[Json]:
+    """One story by itself."""
+    try:
+        begin(lab, name, one)
+        yield manifests(name, one)[-1]
+    finally:
+        end(lab, name, one)
+
+
+ON_NODE_1 = {"node_selector": {"kubernetes.io/hostname": "node-1"}}
+NODES = {
+    "taint": ("taint", ("taint", "node", "node-1", "why=test:NoSchedule"), ("taint", "node", "node-1", "why-")),
+    "cordoned": ("node-cordoned", ("cordon", "node-1"), ("uncordon", "node-1")),
+}
+
+
+@pytest.mark.usefixtures("kubeconfig")
+@pytest.mark.parametrize("name", NODES)
+@pytest.mark.parametrize("backend", ["volcano", "indexed"])
+def test_a_node_that_takes_nobody_is_named(lab: Lab, kube: Kube, name: str, backend: str) -> None:
+    code, make, undo = NODES[name]
+    try:
+        lab.kubectl(*make)
+        with story(lab, f"{name}-{backend}", Story(code, ON_NODE_1, backend)) as job:
+            named_cause(kube, job, code)
+    finally:
+        lab.kubectl(*undo)
+
+
+@pytest.mark.usefixtures("kubeconfig")
+def test_a_host_port_that_another_pod_has_is_named(lab: Lab, kube: Kube) -> None:
+    ports = [{"containerPort": 18080, "hostPort": 18080}]
+    container = {"name": "a", "image": IMAGE, "command": WAITING, "ports": ports, "resources": RESOURCE}
+    spec = {"nodeName": "node-1", "terminationGracePeriodSeconds": 0, "containers": [container]}
+    holder = {**named("Pod", spec=spec), "metadata": {"name": "holder"}}
+    few = ON_NODE_1 | {"workers": 0}
+    one = Story("host-port", few, "indexed", (holder,), in_container(ports=ports), PRIVILEGED)
+    with story(lab, "host-port", one) as job:
+        named_cause(kube, job, "host-port")
+
+
+COMPONENTS = {"controller": "volcano-controllers", "scheduler": "volcano-scheduler", "webhook": "volcano-admission"}
+
+
+@pytest.mark.usefixtures("kubeconfig")
+@pytest.mark.parametrize("code", COMPONENTS)
+def test_a_component_that_does_not_answer_is_named(lab: Lab, kube: Kube, code: str) -> None:
+    deployment, space = COMPONENTS[code], ("-n", "volcano-system")
+    lab.kubectl("scale", "deployment", deployment, "--replicas=0", *space)
+    try:
+        lab.kubectl("wait", "pod", "-l", f"app={deployment.replace('controllers', 'controller')}", "--for=delete",
+                    "--timeout=60s", *space)  # fmt: skip
+        one = Story(code, submitted=code != "webhook")
+        with story(lab, code, one) as job:
+            diagnosis = named_cause(kube, job, code, live=one.submitted)
+            if code != "webhook":
+                assert f"deployment volcano-system/{deployment} has no ready pod" in diagnosis.text()
+    finally:
+        lab.kubectl("scale", "deployment", deployment, "--replicas=1", *space)
+        lab.kubectl("rollout", "status", "deployment", deployment, "--timeout=90s", *space)
+        kube.accepts(manifests("after", Story(""))[-1] | {"metadata": {"name": "after", "namespace": "default"}}, 90)
+
+
+@pytest.mark.usefixtures("kubeconfig")
+def test_a_job_that_waits_for_others_waits_and_starts_when_they_end(lab: Lab, kube: Kube) -> None:
+    full = {"workers": 1, "resources": {"cpu": "1200m", "memory": "32Mi"}}
+    with story(lab, "holder", Story("", full)) as holder:
+        lab.wait("the holder runs", lambda: "2 of 2 pods run" in asked(kube, holder).first_line)
+        assert asked(kube, holder).cause is None
+        with story(lab, "waiter", Story("short", full)) as waiter:
+            diagnosis = named_cause(kube, waiter, "short")
+            assert diagnosis.first_line.startswith("waiter waits because 2 of its 2 pods have no place")
+            assert "holder" not in diagnosis.text()
+            lab.kubectl("delete", "jobs.batch.volcano.sh", "holder", "-n", "why-holder")
+            lab.wait("the waiter runs", lambda: "2 of 2 pods run" in asked(kube, waiter).first_line)
+
+
+@pytest.mark.usefixtures("kubeconfig")
+@pytest.mark.parametrize("backend", ["volcano", "indexed"])
+def test_a_healthy_job_is_blamed_at_no_moment(lab: Lab, kube: Kube, backend: str) -> None:
+    one = Story("", {"command": ["sleep", "5"]}, backend)
+    with story(lab, f"healthy-{backend}", one) as job:
+        lines = []
+        for _ in range(60):
+            diagnosis = asked(kube, job)
+            assert diagnosis.cause is None, diagnosis.text()
+            lines.append(diagnosis.first_line)
+            if "it is Complete" in lines[-1] or "Succeeded" in lines[-1]:
+                break
+            time.sleep(0.5)
+        assert "nothing is wrong: it is Complete" in lines[-1], lines
+
+
+@pytest.mark.usefixtures("stories")
+def test_the_command_says_the_same_as_text_and_as_json(kubeconfig: str) -> None:
+    words = ("why", "selector", "-n", "why-selector")
+    text, data = gangplank(*words, kubeconfig=kubeconfig), gangplank(*words, "-o", "json", kubeconfig=kubeconfig)
+    assert (text.returncode, data.returncode) == (0, 0), text.stderr + data.stderr
+    fields = json.loads(data.stdout)
+    assert text.stdout.splitlines()[0] == fields["summary"]
+    assert (fields["cause"], fields["proven"]) == ("selector", True)
+    assert gangplank("fit", *words[1:], kubeconfig=kubeconfig).returncode == 5
+
+
+@pytest.mark.usefixtures("stories")
+def test_a_viewer_with_nothing_granted_is_told_so(kube: Kube) -> None:
+    kube.api.set_default_header("Impersonate-User", "mallory")
+    try:
+        with pytest.raises(KubeError, match="forbidden"):
+            asked(kube, manifests("selector", STORIES["selector"])[-1])
+    finally:
+        del kube.api.default_headers["Impersonate-User"]
