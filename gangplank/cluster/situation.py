@@ -48,6 +48,8 @@ COMPONENTS = re.compile(r"volcano-|kubeflow|trainer|jobset|training-operator")  
 REFUSED = re.compile(r"^FailedCreate")  # reasons of events about pods that were not created
 WEBHOOK = re.compile(r"failed calling webhook")
 RIGHTS = re.compile(r'User "[^"]*" cannot ')
+NAME = "gangplank-why-"  # of pods that are never created
+PROBE = re.compile(rf'pods "{NAME}[^"]*" is forbidden: ')
 LINES = 200  # of each log, from its end
 
 
@@ -201,7 +203,7 @@ def _dry_run(kube: Kube, where: str, item: Json, what: str) -> Cause | None:
     try:
         kube.call("POST", where, item, {"dryRun": "All"})
     except KubeError as error:
-        text = cut(str(error).removeprefix("the cluster says: "))
+        text = PROBE.sub("", cut(str(error).removeprefix("the cluster says: ")))
         unanswered = error.outage and not WEBHOOK.search(text)
         if RIGHTS.search(text) or unanswered or "already exists" in text:
             return None
@@ -221,7 +223,7 @@ def refusals_of(kube: Kube, pods: Sequence[Json], events: Sequence[Json]) -> tup
     for pod in pods:
         meta = pod["metadata"]
         fresh = {key: meta[key] for key in ("labels", "annotations", "namespace") if key in meta}
-        one = {**pod, "metadata": {**fresh, "generateName": "gangplank-why-"}}
+        one = {**pod, "metadata": {**fresh, "generateName": NAME}}
         causes.append(_dry_run(kube, path("v1", "Pod", meta["namespace"]), one, "its pods"))
     return tuple(cause for cause in causes if cause)
 

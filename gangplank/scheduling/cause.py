@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from gangplank.scheduling.demand import Demand
 from gangplank.scheduling.snapshot import Snapshot
 
-Cure = Callable[[Demand, Snapshot], tuple[Demand, Snapshot]]
+Removal = Callable[[Demand, Snapshot], tuple[Demand, Snapshot]]
 
 
 @dataclass(frozen=True)
@@ -19,5 +19,5 @@ class Cause:
     text: str
     evidence: tuple[str, ...] = ()
     fix: str = ""
-    cure: Cure | None = None
+    removal: Removal | None = None
     passing: bool = False

@@ -1,6 +1,6 @@
 """Whether a job would start now: yes with a placement, no with its causes, cannot tell with what is missing.
 
-A cause of a "no" comes with its cure: the change to a copy of the state after which the answer is yes.
+A cause comes with its removal: the change to a copy of the state that takes it away.
 """
 
 from __future__ import annotations

@@ -92,7 +92,7 @@ def _limit_cause(text: str, container: str, resource: str = "") -> Cause:
     what = resource or "its resources"
     fix = f"set limits of {what} in the job, at least as large as its requests, that the LimitRange allows"
 
-    def cure(job: Demand, state: Snapshot) -> tuple[Demand, Snapshot]:
+    def removal(job: Demand, state: Snapshot) -> tuple[Demand, Snapshot]:
         specs = []
         for part in job.parts:
             spec = copied(part.spec)
@@ -103,7 +103,7 @@ def _limit_cause(text: str, container: str, resource: str = "") -> Cause:
             specs.append(spec)
         return changed(job, specs), replace(state, limits=())
 
-    return Cause("limit-range", text, fix=fix, cure=cure)
+    return Cause("limit-range", text, fix=fix, removal=removal)
 
 
 def in_scope(pod: Json, quota: Json) -> bool | None:
@@ -160,11 +160,11 @@ def _unset(job: Demand, quota: Json, name: str) -> Cause:
     resource = name.removeprefix("requests.").removeprefix("limits.")
     text = f"quota {quota_name} counts {name}, and its pods have no {side} of {resource}"
 
-    def cure(job: Demand, state: Snapshot) -> tuple[Demand, Snapshot]:
+    def removal(job: Demand, state: Snapshot) -> tuple[Demand, Snapshot]:
         rest = tuple(one for one in state.quotas if one["metadata"]["name"] != quota_name)
         return job, replace(state, quotas=rest)
 
-    return Cause("quota", text, (f"namespace {job.namespace}",), f"set a {side} of {resource} in the job", cure)
+    return Cause("quota", text, (f"namespace {job.namespace}",), f"set a {side} of {resource} in the job", removal)
 
 
 def _over(job: Demand, quota: Json, name: str, counts: tuple[int, int, int]) -> Cause:
@@ -180,13 +180,13 @@ def _over(job: Demand, quota: Json, name: str, counts: tuple[int, int, int]) -> 
     first = f"wait until {shown(name, over)} of the namespace is freed" if passing else "make the job smaller"
     fix = f"{first}, or ask for a quota of {shown(name, used + wanted)}"
 
-    def cure(job: Demand, state: Snapshot) -> tuple[Demand, Snapshot]:
+    def removal(job: Demand, state: Snapshot) -> tuple[Demand, Snapshot]:
         hard = {**quota["spec"]["hard"], name: quantity.canonical(Fraction(used + wanted, MILLI))}
         raised = {**quota, "spec": {**quota["spec"], "hard": hard}}
         quotas = (raised if one["metadata"]["name"] == quota_name else one for one in state.quotas)
         return job, replace(state, quotas=tuple(quotas))
 
-    return Cause("quota", text, evidence, fix, cure, passing=passing)
+    return Cause("quota", text, evidence, fix, removal, passing=passing)
 
 
 def counted(pods: list[Json]) -> Amounts:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from gangplank.scheduling.amounts import Amounts
-    from gangplank.scheduling.cause import Cure
+    from gangplank.scheduling.cause import Removal
     from gangplank.scheduling.demand import Demand
     from gangplank.spec import Json
 
@@ -174,19 +174,20 @@ def _rule_cause(bar: Bar, question: Question, *, waits: bool, alone: bool = True
         evidence.append("without it, the job would still wait for other jobs to end")
     if not alone:
         evidence.append("it is one of several rules that keep the job out together")
-    return Cause(code, text, tuple(evidence), fix.format(what=bar.what), _cure(bar, waits=waits))
+    return Cause(code, text, tuple(evidence), fix.format(what=bar.what), _removal(bar, waits=waits))
 
 
 def _port_cause(ports: Sequence[str]) -> Cause:
     what = ", ".join(ports)
     text, fix, code = PROBLEMS["host-port"]
-    return Cause(code, text.format(what=what), ("another pod has taken it",), fix, _cure(Bar("host-port"), waits=False))
+    removal = _removal(Bar("host-port"), waits=False)
+    return Cause(code, text.format(what=what), ("another pod has taken it",), fix, removal)
 
 
-def _cure(bar: Bar, *, waits: bool) -> Cure:
+def _removal(bar: Bar, *, waits: bool) -> Removal:
     """The change to job or state after which a rule keeps no pod from a node."""
 
-    def cure(job: Demand, state: Snapshot) -> tuple[Demand, Snapshot]:
+    def removal(job: Demand, state: Snapshot) -> tuple[Demand, Snapshot]:
         state = idle(state) if waits else state
         if bar.rule in NODE_CHANGES:
             nodes = tuple(NODE_CHANGES[bar.rule](node, bar.what) for node in state.nodes)
@@ -201,7 +202,7 @@ def _cure(bar: Bar, *, waits: bool) -> Cure:
             return job, replace(state, claims=claims)
         return changed(job, [_loosened(part.spec, bar) for part in job.parts]), state
 
-    return cure
+    return removal
 
 
 def _loosened(pod: Json, bar: Bar) -> Json:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from gangplank.backends.queueing import QUEUE_SYSTEM
 from gangplank.scheduling.amounts import amounts, plus, shown
-from gangplank.scheduling.cause import Cause, Cure
+from gangplank.scheduling.cause import Cause, Removal
 from gangplank.scheduling.demand import least as least_of
 from gangplank.scheduling.snapshot import GROUPS, PODS, Snapshot
 
@@ -184,14 +184,14 @@ def _over_cause(share: Share, name: str, counts: tuple[int, int, int]) -> Cause:
         smaller = f"make the job smaller by {shown(name, wanted - limit)}"
         fix = f"{smaller}, or ask for a cap of {shown(name, taken + wanted)}"
 
-    def cure(job: Demand, state: Snapshot) -> tuple[Demand, Snapshot]:
+    def removal(job: Demand, state: Snapshot) -> tuple[Demand, Snapshot]:
         queues = tuple(
             _loosened(queue, name, cap=queue["metadata"]["name"] == share.name, guarantee=reserved)
             for queue in state.queues
         )
         return job, replace(state, queues=queues)
 
-    return Cause("queue-over", text, tuple(evidence), fix, cure, passing=passing)
+    return Cause("queue-over", text, tuple(evidence), fix, removal, passing=passing)
 
 
 def _loosened(queue: Json, name: str, *, cap: bool, guarantee: bool) -> Json:
@@ -210,17 +210,17 @@ def _leaves(by_name: dict[str, Share]) -> set[str]:
     return {name for name in by_name if name not in parents and name != QUEUE_SYSTEM.root}
 
 
-def _with_queue(name: str, *, leaf: bool = False) -> Cure:
-    def cure(job: Demand, state: Snapshot) -> tuple[Demand, Snapshot]:
+def _with_queue(name: str, *, leaf: bool = False) -> Removal:
+    def removal(job: Demand, state: Snapshot) -> tuple[Demand, Snapshot]:
         chosen = f"{name}-leaf" if leaf else name
         queue: Json = {"metadata": {"name": chosen}, "spec": {}, "status": {"state": OPEN}}
         return replace(job, queue=chosen), replace(state, queues=(*state.queues, queue))
 
-    return cure
+    return removal
 
 
-def _opened(name: str) -> Cure:
-    def cure(job: Demand, state: Snapshot) -> tuple[Demand, Snapshot]:
+def _opened(name: str) -> Removal:
+    def removal(job: Demand, state: Snapshot) -> tuple[Demand, Snapshot]:
         queues = [
             {**queue, "status": {**(queue.get("status") or {}), "state": OPEN}}
             if queue["metadata"]["name"] == name
@@ -229,7 +229,7 @@ def _opened(name: str) -> Cure:
         ]
         return job, replace(state, queues=tuple(queues))
 
-    return cure
+    return removal
 
 
 def reclaimable(job: Demand, state: Snapshot) -> Amounts:

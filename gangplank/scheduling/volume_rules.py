@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from gangplank.scheduling.cause import Cause, Cure
+from gangplank.scheduling.cause import Cause, Removal
 from gangplank.scheduling.demand import claims_of
 from gangplank.site.claim_pending import unbound, why_pending
 
@@ -74,16 +74,16 @@ def _alone(job: Demand, claim: Json, state: Snapshot) -> Cause | None:
     text = f"its volume claim {name} is ReadWriteOncePod, and another pod mounts it"
     evidence = (f"pod {users[0]['metadata']['name']} mounts it",)
 
-    def cure(job: Demand, state: Snapshot) -> tuple[Demand, Snapshot]:
+    def removal(job: Demand, state: Snapshot) -> tuple[Demand, Snapshot]:
         uids = {pod["metadata"]["uid"] for pod in users}
         return job, state.without(uids)
 
     fix = "wait until that pod has ended, or name another claim"
-    return Cause("volume-in-use", text, evidence, fix, cure, passing=True)
+    return Cause("volume-in-use", text, evidence, fix, removal, passing=True)
 
 
-def _bound(name: str) -> Cure:
-    def cure(job: Demand, state: Snapshot) -> tuple[Demand, Snapshot]:
+def _bound(name: str) -> Removal:
+    def removal(job: Demand, state: Snapshot) -> tuple[Demand, Snapshot]:
         rest = [item for item in state.claims if item["metadata"]["name"] != name]
         claim: Json = {
             "metadata": {"name": name, "namespace": job.namespace},
@@ -92,4 +92,4 @@ def _bound(name: str) -> Cure:
         }
         return job, replace(state, claims=(*rest, claim))
 
-    return cure
+    return removal

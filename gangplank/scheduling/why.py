@@ -1,7 +1,7 @@
 """Why a job does not run: one cause, from the outside in, with its evidence and the next step.
 
-A cause is looked for in the present state, never in the newest warning. One that keeps a job from starting is proven by
-its cure: in a copy of the state without it, the job would start.
+A cause is looked for in the present state, never in the newest warning. One that keeps a job from starting is proven
+by its removal: in a copy of the state without it, the job would start.
 """
 
 from __future__ import annotations
@@ -169,7 +169,7 @@ def _not_started(now: Situation) -> Diagnosis:
     answer = fit(now.demand, now.state, held)
     causes = [*now.refusals, *answer.causes]
     if any(cause.code in ADMISSION for cause in answer.causes):
-        causes = list(answer.causes)  # the arithmetic has the same, with amounts and a cure
+        causes = list(answer.causes)  # the arithmetic has the same, with amounts and a removal
     if causes:
         return judged(now, causes, answer)
     if answer.verdict is Verdict.CANNOT_TELL:
@@ -204,7 +204,7 @@ def judged(now: Situation, causes: Sequence[Cause], answer: Answer) -> Diagnosis
     """The first cause without which the job would start; else the first of several that keep it out together."""
     summary = "does not start" if now.live else "would not start"
     for cause in causes:
-        if cause.cure is None or starts_without(now, [cause]):
+        if cause.removal is None or starts_without(now, [cause]):
             others = tuple(one for one in causes if one is not cause)
             return Diagnosis(now.name, summary, cause, proven=True, also=others, missing=answer.missing)
     proven = starts_without(now, causes)
@@ -217,7 +217,7 @@ def starts_without(now: Situation, causes: Sequence[Cause]) -> bool:
     if job is None:
         return False
     for cause in causes:
-        if cause.cure is not None:
-            job, state = cause.cure(job, state)
+        if cause.removal is not None:
+            job, state = cause.removal(job, state)
     answer = fit(job, state, dict(now.held), explain=False)
     return answer.verdict is Verdict.YES

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
+import re
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -20,7 +22,7 @@ from gangplank.cluster.situation import situation
 from gangplank.errors import KubeError
 from gangplank.jobs.parse import parse_job
 from gangplank.scheduling.why import Diagnosis, diagnose
-from tests.support.teams_live import gangplank
+from tests.support.teams_live import ROOT, gangplank
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 IMAGE = "gangplank.dev/trainer:0.1.0"
+PAGE = ROOT / "docs/troubleshooting.md"
 LIMIT_S = 120.0
 SMALL = {"cpu": "10m", "memory": "32Mi"}
 RESOURCE = {"requests": {"cpu": "10m", "memory": "32Mi"}}
@@ -251,6 +254,23 @@ def test_the_first_line_names_the_cause_and_no_other(kube: Kube, name: str) -> N
     assert diagnosis.cause is not None
     assert diagnosis.cause.text in diagnosis.first_line
     assert diagnosis.cause.fix
+
+
+BLOCK = re.compile(r"<!-- why: (?P<name>\S+) -->\n```\n(?P<text>.*?)```\n", re.DOTALL)
+SHOWN = [match["name"] for match in BLOCK.finditer(PAGE.read_text())]
+
+
+@pytest.mark.usefixtures("stories")
+@pytest.mark.parametrize("name", SHOWN)
+def test_the_page_on_troubleshooting_shows_what_why_says(kube: Kube, name: str) -> None:
+    """GANGPLANK_GOLDEN=write rewrites the page."""
+    diagnosis = named_cause(kube, manifests(name, STORIES[name])[-1], STORIES[name].code)
+    page = PAGE.read_text()
+    block = next(match for match in BLOCK.finditer(page) if match["name"] == name)
+    if os.environ.get("GANGPLANK_GOLDEN") == "write":
+        PAGE.write_text(page.replace(block[0], f"<!-- why: {name} -->\n```\n{diagnosis.text()}\n```\n"))
+    else:
+        assert diagnosis.text() + "\n" == block["text"]
 
 
 @contextlib.contextmanager

@@ -26,11 +26,11 @@ def codes(asked: Demand, state: Snapshot) -> list[str]:
     return [cause.code for cause in answer.causes]
 
 
-def cured(asked: Demand, state: Snapshot) -> bool:
-    """Whether the first cause's own cure makes the job fit."""
-    cure = fit(asked, state).causes[0].cure
-    assert cure is not None
-    return fit(*cure(asked, state)).verdict is Verdict.YES
+def starts_without_it(asked: Demand, state: Snapshot) -> bool:
+    """Whether the job fits once its first cause is taken away."""
+    removal = fit(asked, state).causes[0].removal
+    assert removal is not None
+    return fit(*removal(asked, state)).verdict is Verdict.YES
 
 
 @pytest.mark.parametrize("backend", ["volcano", "pytorchjob", "trainjob", "indexed"])
@@ -108,11 +108,11 @@ CASES: dict[str, tuple[dict[str, Any], Snapshot, str]] = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_one_cause_whose_cure_lets_the_job_start(name: str) -> None:
+def test_one_cause_without_which_the_job_starts(name: str) -> None:
     change, state, code = CASES[name]
     asked = job(**change)
     assert codes(asked, state) == [code]
-    assert cured(asked, state)
+    assert starts_without_it(asked, state)
 
 
 def test_in_a_tree_of_queues_a_guarantee_is_no_limit_of_others() -> None:

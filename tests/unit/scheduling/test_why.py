@@ -1,4 +1,4 @@
-"""why: the first line names one cause, proven by its cure; nobody is blamed for waiting or for being healthy."""
+"""why: the first line names one cause, proven by its removal; nobody is blamed for waiting or for being healthy."""
 
 from __future__ import annotations
 
