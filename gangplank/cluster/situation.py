@@ -163,7 +163,8 @@ def situation(kube: Kube, job: Json, *, live: bool, others: Sequence[Json] = ())
 def ending(job: Json) -> Phase:
     """The phase of a job; one whose pods are being removed because it failed has failed."""
     conditions = (job.get("status") or {}).get("conditions") or []
-    target = next((one for one in conditions if one["type"] == "FailureTarget" and one["status"] == "True"), None)
+    failing = [one for one in conditions if one.get("type") == "FailureTarget" and one.get("status") == "True"]
+    target = next(iter(failing), None)  # conditions of Volcano Jobs have no type
     return Phase("Failed", str(target.get("message") or target.get("reason") or "")) if target else phase(job)
 
 

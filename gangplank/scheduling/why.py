@@ -188,14 +188,14 @@ def _overlooked(now: Situation) -> bool:
         if not status.get("phase") or (status["phase"] == "Pending" and not status.get("conditions")):
             return True
     conditions = [one for pod in now.pods for one in (pod.get("status") or {}).get("conditions") or ()]
-    return bool(now.pods) and not any(one["type"] == "PodScheduled" for one in conditions)
+    return bool(now.pods) and not any(one.get("type") == "PodScheduled" for one in conditions)
 
 
 def _unsure(now: Situation) -> str:
     """What the first line says if too little may be read."""
     conditions = ((now.group or {}).get("status") or {}).get("conditions") or []
     conditions += [one for pod in now.pods for one in (pod.get("status") or {}).get("conditions") or ()]
-    said = [one["message"] for one in conditions if one.get("status") != "True" or one["type"] == "Unschedulable"]
+    said = [str(one.get("message") or "") for one in conditions if one.get("status") != "True" or one.get("type") == "Unschedulable"]
     said = [text for text in said if text]
     return f"cannot tell; its scheduler says: {said[0]}" if said else "cannot tell"
 
