@@ -195,7 +195,8 @@ def _unsure(now: Situation) -> str:
     """What the first line says if too little may be read."""
     conditions = ((now.group or {}).get("status") or {}).get("conditions") or []
     conditions += [one for pod in now.pods for one in (pod.get("status") or {}).get("conditions") or ()]
-    said = [str(one.get("message") or "") for one in conditions if one.get("status") != "True" or one.get("type") == "Unschedulable"]
+    refusing = [one for one in conditions if one.get("status") != "True" or one.get("type") == "Unschedulable"]
+    said = [str(one.get("message") or "") for one in refusing]
     said = [text for text in said if text]
     return f"cannot tell; its scheduler says: {said[0]}" if said else "cannot tell"
 
