@@ -8,8 +8,8 @@
 #   other scenarios   10 | 10  gpu, indexed, pytorchjob and teams, one after the other in the same lab
 #   the lab's promises 5 | 5   tests/cluster/test_lab.py and test_hardening.py in one lab
 #   faults of a cluster 2 | 2  tests/cluster/test_cluster_faults.py: a sample of two, in the same lab
-# `make test-full` adds the other scenarios, the faults of a training and the live comparison of the library: 100 minutes
-# warm for all, in parts of equal time with PART=1/3. What takes longer is a sweep: `make sweep`.
+# `make test-full` adds the other scenarios, the faults of a training and the live comparison of the library: by
+# tests/minutes.yml three and a half hours warm for all, in parts of equal time with PART=1/3. What takes longer is a sweep.
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
 JOB ?= jobs/digits.yml

@@ -51,6 +51,12 @@ def test_the_parts_take_about_equal_time(count: int) -> None:
     assert max(minutes) - min(minutes) < 5
 
 
+def test_a_third_takes_what_the_docs_say() -> None:
+    page = (ROOT / "docs/testing.md").read_text()
+    minutes = int(page.partition("caches, a third about ")[2].split()[0])
+    assert abs(sum(MINUTES.values()) / 3 - minutes) < 5
+
+
 @pytest.mark.parametrize("text", ["4/3", "0/1", "x", "1/500"])
 def test_a_wrong_part_is_refused_in_one_line(text: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert split_tests.main(text) == 2
