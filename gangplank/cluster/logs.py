@@ -1,7 +1,8 @@
 """The lines of a container's log as they are written: each exactly once, also across broken connections.
 
 The API server adds the time to each line. After a break, the log is requested from one second before its last line,
-since sinceTime is in whole seconds, and lines that were read before are dropped.
+since sinceTime is in whole seconds, and lines that were read before are dropped. If the last one does not come again,
+the node has rotated the log (at 10 MiB, by default), and what was written meanwhile is lost: a line says so.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ GONE = {400, 404}  # no such pod, or no such container's log (any more)
 LONGEST = 16 << 20  # bytes of a line; a longer one, such as of a progress bar that never ends it, is several
 MOST = 16 << 20  # characters that have been read and not yet processed, of all logs of a command
 LINE = 64  # what Python needs for a line beside its characters
+ROTATED = "(the node has rotated this log while it was not read: lines are missing here)"
 KEPT = 64  # bytes of a line that are compared when it comes again; of a longer one, its hash
 
 
@@ -71,10 +73,12 @@ class Place:
         self.stamp = b""  # the text of that second
         self.seen: dict[int, Counter[bytes]] = {}
         self.again: Counter[bytes] = Counter()
+        self.last = self.awaited = b""  # the last line, and whether it still has to come again
+        self.rotated = False  # another line came in its place: the file that it was in is gone
 
     def since(self) -> dict[str, str]:
         """The query for lines that may be unread; lines that were read are expected to come again."""
-        self.again = sum(self.seen.values(), Counter[bytes]())
+        self.again, self.awaited = sum(self.seen.values(), Counter[bytes]()), self.last
         if not self.second:
             return {}
         return {"sinceTime": datetime.fromtimestamp(self.second - OVERLAP_S, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")}
@@ -84,7 +88,10 @@ class Place:
         key = raw if len(raw) <= KEPT else hashlib.blake2b(raw, digest_size=16).digest()
         if self.again and self.again[key] > 0:
             self.again[key] -= 1
+            self.awaited = b"" if key == self.awaited else self.awaited
             return None
+        self.rotated = bool(self.awaited)
+        self.last, self.awaited = key, b""
         stamp, second = STAMP.match(raw), self.second
         if stamp and stamp[1] + stamp[2] != self.stamp:
             second = int(datetime.fromisoformat((stamp[1] + stamp[2]).decode()).timestamp())
@@ -170,6 +177,8 @@ def follow(
                 text = place.take(raw)
                 if text is not None:
                     pause.reset()
+                    if place.rotated:
+                        yield ROTATED
                     yield text
             if over or enough():
                 break

@@ -305,6 +305,22 @@ def test_a_log_is_read_on_after_an_outage_and_ends_with_its_container(server: Se
     assert read == ["one", "two", "three", "four"]
 
 
+@pytest.mark.parametrize(("kept", "says"), [(3, [logs.ROTATED]), (2, [])], ids=["with the last line", "before it"])
+def test_d13_a_log_that_was_rotated_while_nobody_read_says_so(
+    server: Server, kube: Kube, kept: int, says: list[str]
+) -> None:
+    pod = server.pod("a", "running")
+    server.prints("a", "one", "two", "three")
+    lines = logs.follow(kube.patient(), pod)
+    assert [next(lines) for _ in range(3)] == ["one", "two", "three"]
+    server.stop()
+    del server.logs[f"{PODS}/a"][:kept]
+    server.prints("a", "nine", "ten")
+    server.pod("a", "terminated")
+    server.start()
+    assert list(lines) == [*says, "nine", "ten"]
+
+
 def test_half_a_line_of_a_pod_that_is_gone_is_no_line(server: Server, kube: Kube) -> None:
     pod = server.pod("a")
     server.prints("a", "one", "two")
