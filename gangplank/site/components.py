@@ -14,7 +14,7 @@ class Component:
     namespace: str
     programs: tuple[str, ...] = ()  # a part of the image of each program, without which it does not work
     crds: tuple[tuple[str, str], ...] = ()  # the CRDs that trainings use, each with the version that we use
-    helm_crds: bool = False  # whether they are part of the release, so that Helm refuses CRDs of somebody else
+    helm_crds: bool = False  # whether they are part of the release, so that Helm refuses third-party CRDs
     pods: int = 0  # what it adds to a cluster: pods with their requests
     cpu_millis: int = 0
     memory_mib: int = 0

@@ -35,7 +35,7 @@ CREATED = (
     "mutatingwebhookconfigurations.admissionregistration.k8s.io",
 )
 RIGHTS = tuple(f"{verb} {kind}" for kind in CREATED for verb in ("create", "delete"))
-"""What site.yml and uninstall.yml do in the whole cluster; whoever may create and delete all this may also read it."""
+"""What site.yml and uninstall.yml do in the whole cluster; an account that may do all this may also read it."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class Facts:
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that was looked at: `problems` are what prevents an installation, `finding` is what there is."""
+    """One thing that was looked at: `problems` are what prevents an installation, `finding` is the rest."""
 
     name: str
     finding: str = ""
@@ -80,7 +80,7 @@ class Check:
 
 
 def checks(facts: Facts, wanted: Wanted) -> list[Check]:
-    """All checks, in the order in which a person would repair what they find."""
+    """All checks, in the order in which you would repair what they find."""
     functions = (cluster, programs, version, rights, storage_class, pod_security, dns, webhooks, gpus, room)
     found = [function(facts, wanted) for function in functions]
     return found + [component(name, facts, wanted) for name in wanted.releases]
@@ -126,16 +126,18 @@ def rights(facts: Facts, _: Wanted) -> Check:
 def storage_class(facts: Facts, wanted: Wanted) -> Check:
     """The default class: claims that name none get it."""
     if facts.classes is None:
-        return _unread("storage")
+        return _unread("class")
     names = [item["metadata"]["name"] for item in facts.classes if is_default(item)]
     if wanted.default_class and not names:
-        return Check("storage", "no default class; the site installs one")
+        return Check("class", "no default class; the site installs one")
     if len(names) > 1:
-        return Check("storage", f"several default classes ({', '.join(names)}); Kubernetes takes the newest")
+        return Check("class", f"several default classes ({', '.join(names)}); Kubernetes takes the newest")
     if names:
-        return Check("storage", f"the default class is {names[0]}")
+        return Check("class", f"the default class is {names[0]}")
+    if "storage" not in wanted.releases:
+        return Check("class", "no default class: claims that name none wait")
     fix = "set `default: true` in one class of storage_classes, or mark one of the cluster's classes"
-    return Check("storage", problems=(Problem("storage", "no default storage class", "one", fix),))
+    return Check("class", problems=(Problem("class", "no default storage class", "one", fix),))
 
 
 def pod_security(facts: Facts, _: Wanted) -> Check:
@@ -158,7 +160,7 @@ def dns(facts: Facts, _: Wanted) -> Check:
 
 
 def webhooks(facts: Facts, wanted: Wanted) -> Check:
-    """Admission webhooks that nobody answers: every request that they match fails."""
+    """Admission webhooks that do not answer: every request that they match fails."""
     if facts.webhooks is None or facts.ready_services is None:
         return _unread("webhooks")
     problems, ours = [], set(wanted.releases.values())
@@ -193,7 +195,7 @@ def _allocatable(node: Json) -> Mapping[str, str]:
 
 
 def room(facts: Facts, wanted: Wanted) -> Check:
-    """Whether the components fit on the nodes that take any pod, in addition to the pods that are there."""
+    """Whether the components fit on the nodes that take any pod, in addition to the existing pods."""
     if facts.nodes is None or facts.pods is None:
         return _unread("room")
     needed = [COMPONENTS[name] for name in wanted.releases]
@@ -239,7 +241,7 @@ def _requested(pod: Json, name: str) -> float:
 
 
 def component(name: str, facts: Facts, wanted: Wanted) -> Check:
-    """Whether a component can be installed, upgraded or adopted; one of somebody else is never half taken over."""
+    """Whether a component can be installed, upgraded or adopted; a third-party one is never half taken over."""
     what, own = COMPONENTS[name], wanted.releases[name]
     if facts.workloads is None or facts.crds is None:
         return _unread(name)
@@ -268,14 +270,14 @@ def _versions(what: Component, crds: Sequence[Json]) -> Iterator[Problem]:
         name = item["metadata"]["name"]
         served = [entry["name"] for entry in item["spec"]["versions"] if entry.get("served")]
         if dict(what.crds)[name] not in served:
-            fix = "upgrade or remove whoever installed it"
+            fix = "upgrade or remove the program that it belongs to"
             yield Problem(f"CRD {name}", ", ".join(served) or "no version", f"the version {dict(what.crds)[name]}", fix)
 
 
 def _foreign(
     name: str, what: Component, own: tuple[str, str], others: Mapping[str, Sequence[Json]], present: Sequence[Json]
 ) -> Problem:
-    """A component that somebody else installed, complete or half."""
+    """A third-party component, complete or half."""
     places = sorted({f"{item['kind']} {item['metadata']['namespace']}/{item['metadata']['name']}" for item in present})
     missing = [program.strip("/") for program, items in others.items() if not items]
     leave = f"leave it alone (take {name} out of site_components)"
@@ -285,7 +287,7 @@ def _foreign(
     releases = sorted({release for item in present if (release := _release_of(item))})
     adopt = [f"{name}_release: {release} and {name}_namespace: {space}" for release, space in releases]
     fix = f"{leave}, or {f'adopt it ({adopt[0]})' if adopt else 'remove it'}"
-    got = f"one that somebody else installed ({listed(places)})"
+    got = f"a third-party one ({listed(places)})"
     return Problem(what.title, got, f"none, or Helm's release {own[0]} in {own[1]}", fix)
 
 

@@ -21,9 +21,8 @@ ELSEWHERE = {
     r"make (gpu-check|bench-faults|test-vm|test-full)\b": "a GPU, a lab or hours",
     r"make check\b": "this test is a part of it",
     r"git clone …": "not an address yet",
-    r"gangplank (submit|run|status|logs|fetch|scale|delete|proof|report|team|drift|preflight)\b": (
-        "tests/cluster, tests/unit/cli"
-    ),
+    r"gangplank (submit|run|status|logs|fetch|scale|delete|proof|report|team|drift)\b": "tests/cluster, tests/unit/cli",
+    r"gangplank preflight\b": "tests/cluster/test_preflight.py",
     r"helm install |kubectl |nsenter ": "tests/charts, tests/cluster, molecule",
     r"\.venv/bin/pytest tests/unit/backends": "make check",
 }
