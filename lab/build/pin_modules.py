@@ -25,7 +25,7 @@ def _go(args: list[str], folder: Path) -> str:
 
 
 def _replacements(part: Part, kubernetes: str) -> list[str]:
-    """Upstream's replace lines for our go.mod; Kubernetes' libraries follow the lab's Kubernetes."""
+    """Upstream's replace lines for our go.mod; Kubernetes' libraries follow the lab's Kubernetes, or the part's own."""
     libraries = "v0" + kubernetes.removeprefix("v1")
     source = Path(json.loads(_go(["mod", "download", "-json", f"{part.module}@{part.version}"], MODULES))["GoMod"])
     lines = []
@@ -76,7 +76,8 @@ def main(names: list[str]) -> None:
     for part in pins.parts.values():
         if part.module and (not names or part.name in names):
             print(f"pin {part.name} {part.version}", flush=True)
-            pin(part, pins.parts["kubernetes"].version)
+            kubernetes = part if part.module == pins.parts["kubernetes"].module else pins.parts["kubernetes"]
+            pin(part, kubernetes.version)
 
 
 if __name__ == "__main__":

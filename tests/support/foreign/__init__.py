@@ -1,0 +1,1 @@
+"""A cluster that the project did not make: kubeadm's, on this machine, for molecule `foreign`."""

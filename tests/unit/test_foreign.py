@@ -1,0 +1,35 @@
+"""What molecule `foreign` types is what the README prints, on the Kubernetes that lab/versions.yml pins."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import yaml
+
+from lab.build.versions import load_pins
+from tests.support.foreign import documents
+from tests.support.foreign.route import COPY, commands, script
+
+ROOT = Path(__file__).resolve().parents[2]
+PARTS = {"charts": dict.fromkeys(("volcano-before",), "/charts")}
+
+
+def test_types_every_command_of_the_readme_once_and_in_order(tmp_path: Path) -> None:
+    blocks = commands((ROOT / "README.md").read_text())
+    typed = script(PARTS, tmp_path).splitlines()
+    printed = [line for block in blocks for line in block]
+    assert [line for line in typed if line in printed] == printed
+    assert len(blocks) == 2
+    assert any(line.startswith(COPY) for line in printed)
+    for book in ("site", "teams", "train", "uninstall"):
+        assert sum(f"playbooks/{book}.yml" in line for line in printed) == 1
+
+
+def test_the_cluster_has_the_version_of_the_pin() -> None:
+    part = load_pins().parts["kubeadm"]
+    assert part.version == documents.VERSION
+    assert "kubeadm" in load_pins().on_demand
+    config = list(yaml.safe_load_all(documents.init("203.0.113.10", "a", {})))[1]
+    names = {image.name.rpartition(":")[0] for image in part.images}
+    assert config["kubernetesVersion"] == part.version
+    assert {f"registry.k8s.io/kube-{name}" for name in ("apiserver", "proxy", "scheduler")} < names
