@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from gangplank.backends import submitted_kinds
 from gangplank.cli import inputs, terminal
-from gangplank.cluster.client import Kube
+from gangplank.cli.cluster import cluster_of
 from gangplank.cluster.situation import situation
 from gangplank.errors import KubeError, Problem
 from gangplank.scheduling.fit import Answer, Verdict
@@ -19,6 +19,7 @@ from gangplank.text import plain_lines
 if TYPE_CHECKING:
     import argparse
 
+    from gangplank.cluster.client import Kube
     from gangplank.scheduling.why import Situation
     from gangplank.spec import Json
 
@@ -27,7 +28,7 @@ FORBIDDEN = 403
 
 def why(args: argparse.Namespace) -> int:
     """Say why a job does not run."""
-    kube = Kube(args.kubeconfig, args.context)
+    kube = cluster_of(args)
     now = examined(kube, args)
     if now is None:
         return terminal.CANNOT_TELL
@@ -40,7 +41,7 @@ def why(args: argparse.Namespace) -> int:
 
 def fit(args: argparse.Namespace) -> int:
     """Say whether a job would start now."""
-    kube = Kube(args.kubeconfig, args.context)
+    kube = cluster_of(args)
     now = examined(kube, args)
     if now is None:
         return terminal.CANNOT_TELL
