@@ -48,6 +48,7 @@ class Script:
     text: str | None = None  # its content when it travels
     origin: str = ""  # the file it was read from
     folder: Mapping[str, str] = field(default_factory=dict)  # the files that travel with it, itself among them, by name
+    requirements: str = ""  # the one of these files that lists packages, locked by hashes
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,7 @@ class JobSpec:
     image_pull_policy: str = "IfNotPresent"
     script: Script | None = None
     code: str = ""  # the folder that travels with the script
+    requirements: str = ""  # a file of that folder: packages to install in the pods, locked by hashes
     command: tuple[str, ...] = ()
     args: tuple[str, ...] = ()
     observe: bool = True  # evidence of a script that writes none itself

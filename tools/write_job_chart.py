@@ -24,7 +24,7 @@ CHART = ROOT / "charts/training-job"
 BACKEND_NAMES = ("volcano", "pytorchjob")
 INSTEAD = "run gangplank submit JOB instead"
 # Fields that only a back-end of its own has, or that need what a chart has not.
-ABSENT = ("code", "elastic", "volcano", "pytorchjob", "trainjob", "indexed", "collective_fallback")
+ABSENT = ("code", "requirements", "elastic", "volcano", "pytorchjob", "trainjob", "indexed", "collective_fallback")
 CPU = r"^([0-9]+m|[0-9]+(\.[0-9]+)?)$"  # what the chart can count threads from
 
 

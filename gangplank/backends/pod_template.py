@@ -10,7 +10,8 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from gangplank.backends import BACKENDS, wiring
+from gangplank.backends import BACKENDS, code_pieces, wiring
+from gangplank.backends.lay_out import PACKAGES
 from gangplank.k8s import quantity
 
 if TYPE_CHECKING:
@@ -96,6 +97,8 @@ def env(spec: JobSpec, role: str) -> list[Json]:
     defaults = {"PYTHONUNBUFFERED": "1", "OMP_NUM_THREADS": str(threads(spec, role))}
     if spec.code:
         defaults["PYTHONPATH"] = SCRIPT_FOLDER  # its packages, wherever in it the script is
+    if spec.requirements:
+        defaults["PYTHONPATH"] += f":{SCRIPT_FOLDER}/{PACKAGES}"
     if wired.unbuffered:
         del defaults["PYTHONUNBUFFERED"]  # the controller sets it, to the same value
     if spec.elastic:  # a node that joins later would wait for the address of a store that was made known before it came
@@ -123,6 +126,8 @@ def process(spec: JobSpec) -> Json:
     """A container's command and args: a script starts through torchrun, a command goes as it is."""
     if spec.script:
         command, words = wiring.launch(spec), [*flags(spec), *spec.args]
+        if code_pieces.in_pieces(spec.script):
+            command = [*code_pieces.launcher(SCRIPT_FOLDER), *command]
     else:
         command, words = list(spec.command), list(spec.args)
     return {**({"command": command} if command else {}), **({"args": words} if words else {})}
@@ -141,11 +146,16 @@ def mounts(spec: JobSpec, role: str) -> tuple[list[Json], list[Json]]:
                 where[-1]["readOnly"] = True
     if spec.script and spec.script.text is not None:
         source = {"name": script_name(spec, spec.script)}
-        if spec.script.folder:
+        place = SCRIPT_FOLDER
+        if code_pieces.in_pieces(spec.script):
+            place = code_pieces.INDEX_FOLDER
+            volumes += code_pieces.volumes(spec.script)
+            where += code_pieces.mounts(SCRIPT_FOLDER)
+        elif spec.script.folder:
             keys = folder_keys(spec.script)
             source["items"] = [{"key": key, "path": name} for name, key in keys.items()]
         volumes.append({"name": SCRIPT_VOLUME, "configMap": source})
-        where.append({"name": SCRIPT_VOLUME, "mountPath": SCRIPT_FOLDER, "readOnly": True})
+        where.append({"name": SCRIPT_VOLUME, "mountPath": place, "readOnly": True})
     if spec.shm_size:
         volumes.append({"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": spec.shm_size}})
         where.append({"name": "shm", "mountPath": "/dev/shm"})  # noqa: S108  NCCL's and the data loaders' own place
@@ -226,6 +236,7 @@ def script_name(spec: JobSpec, script: Script) -> str:
     'digits-script-3b2e6bf120'
     """
     content = json.dumps(sorted(script.folder.items())) if script.folder else script.text or ""
+    content += f"\n{script.requirements}" if script.requirements else ""
     started = script.path.removeprefix(f"{SCRIPT_FOLDER}/") if script.folder else file_of(script)
     identity = f"{spec.backend}\n{started}\n{content}"
     digest = hashlib.sha256(identity.encode("utf-8", "surrogateescape")).hexdigest()
@@ -249,11 +260,14 @@ def carried_by(manifest: object, name: str) -> str:
 
 
 def script_map(spec: JobSpec) -> list[Json]:
-    """The ConfigMap that carries a job's script, if it has one to carry."""
+    """The ConfigMaps that carry a job's script, if it has one to carry; the one that is the job's own is the last."""
     if not spec.script or spec.script.text is None:
         return []
     meta = metadata(spec, script_name(spec, spec.script))
     base: Json = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "immutable": True}
+    if code_pieces.in_pieces(spec.script):
+        own = {**base, "data": code_pieces.index(spec.script)}
+        return [*code_pieces.maps(spec.script, spec.namespace, MANAGED_BY), own]
     if not spec.script.folder:
         return [{**base, "data": {file_of(spec.script): spec.script.text}}]
     keys = folder_keys(spec.script)

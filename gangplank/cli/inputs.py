@@ -58,7 +58,7 @@ def read_folder(start: Path, code: str) -> dict[str, str]:
     Left out is what an interpreter or a tool makes: __pycache__ and names with a leading dot.
     """
     from gangplank.errors import Problem, Unreadable
-    from gangplank.jobs.parse import FILES_LIMIT, SCRIPT_LIMIT
+    from gangplank.jobs.parse import CODE_LIMIT, FILES_LIMIT
 
     top, files, size = start / code, dict[str, str](), 0
     for place in sorted(top.rglob("*")):
@@ -71,13 +71,13 @@ def read_folder(start: Path, code: str) -> dict[str, str]:
         if not place.is_file():
             continue
         try:
-            octets = place.read_bytes() if place.stat().st_size <= SCRIPT_LIMIT else bytes(SCRIPT_LIMIT + 1)
+            octets = place.read_bytes() if place.stat().st_size <= CODE_LIMIT else bytes(CODE_LIMIT + 1)
         except OSError as error:
             expected, fix = "a file that can be read", "change its mode, or move it elsewhere"
             raise Unreadable(str(Problem(str(place), error.strerror or str(error), expected, fix))) from None
         files["/".join((code.rstrip("/"), *parts))] = octets.decode("utf-8", "surrogateescape")
         size += len(octets)
-        if size > SCRIPT_LIMIT or len(files) > FILES_LIMIT:
+        if size > CODE_LIMIT or len(files) > FILES_LIMIT:
             break
     return files
 

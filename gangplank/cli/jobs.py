@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gangplank.backends import BACKENDS, backend_of, submitted_kinds
+from gangplank.backends.code_pieces import is_piece
 from gangplank.cli import inputs, terminal
 from gangplank.cli.cluster import cluster_of
-from gangplank.cluster import standstill
+from gangplank.cluster import code, standstill
 from gangplank.cluster import submit as submission
 from gangplank.cluster.attempts import attempts, gone
 from gangplank.cluster.client import rank_of
@@ -239,7 +240,8 @@ def delete(args: argparse.Namespace) -> int:
     job, submitted = locate(kube, args)
     meta = job["metadata"]
     kinds = BACKENDS[str(backend_of(job))].beside
-    beside = [item for item in submitted if (item["apiVersion"], item["kind"]) in {("v1", "ConfigMap"), *kinds}]
+    beside = [item for item in submitted
+              if (item["apiVersion"], item["kind"]) in {("v1", "ConfigMap"), *kinds} and not is_piece(item)]
     beside += submission.scripts_of(job, except_for=beside)
     if not submitted:
         beside += [{"apiVersion": version, "kind": kind, "metadata": meta} for version, kind in kinds]
@@ -247,4 +249,6 @@ def delete(args: argparse.Namespace) -> int:
         item["metadata"].setdefault("namespace", meta["namespace"])
         if kube.delete(item):
             print(f"{title(item)} removed")
+    for name in code.remove_unused(kube, meta["namespace"], job):
+        print(f"ConfigMap {meta['namespace']}/{name} removed")
     return terminal.OK

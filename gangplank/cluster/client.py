@@ -467,22 +467,25 @@ class Kube:
         propagation: str = "Background",
         *,
         grace_s: int | None = None,
+        version: str = "",
         dry_run: bool = False,
     ) -> None:
         """Delete the object with this uid; an object created under its name since then is left alone.
 
-        With `grace_s` 0, a pod is removed without asking its node.
+        With `grace_s` 0, a pod is removed without asking its node. One that has another `version` by now is left too.
         """
         # The API server ignores the query of a DELETE with a body, so `dryRun` must be in the body.
         body: Json = {"propagationPolicy": propagation, "preconditions": {"uid": uid}}
         if grace_s is not None:
             body["gracePeriodSeconds"] = grace_s
+        if version:
+            body["preconditions"]["resourceVersion"] = version
         if dry_run:
             body["dryRun"] = ["All"]
         try:
             self.call("DELETE", where, body, repeat=True)
         except KubeError as error:
-            other = error.status == CONFLICT and "uid" in str(error).lower()
+            other = error.status == CONFLICT and (version or "uid" in str(error).lower())
             if error.status != NOT_FOUND and not other:
                 raise
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gangplank.backends import BACKENDS, backend_of
+from gangplank.backends.code_pieces import is_piece
 from gangplank.backends.pod_template import carried_by
 from gangplank.backends.queueing import QUEUE_SYSTEM
-from gangplank.cluster import queues
+from gangplank.cluster import code, queues
 from gangplank.cluster.client import group_path, unknown_kind
 from gangplank.cluster.patience import silent
 from gangplank.cluster.progress import phase
@@ -43,6 +44,8 @@ def plan(kube: Kube, manifests: Sequence[Json], volumes: Sequence[Mapping[str, A
     """
     *beside, job = manifests
     live = live_object(kube, job)
+    pieces = [item for item in beside if is_piece(item)]  # named by their content, and compared in the pod
+    beside = [item for item in beside if not is_piece(item)]
     before = [live_object(kube, item) for item in beside]
     # A script's ConfigMap is named after its content and immutable: one with other content was edited by hand.
     altered = [old for item, old in zip(beside, before, strict=True) if old and contents(item) != contents(old)]
@@ -55,7 +58,7 @@ def plan(kube: Kube, manifests: Sequence[Json], volumes: Sequence[Mapping[str, A
     if again or not live:
         if problems := unfit(kube, job, volumes):
             return Plan(refused=("\n  ".join([f"{title(job)} cannot be submitted:", *map(str, problems)]),))
-        submit.append(job)
+        submit = [*pieces, *submit, job]
     remove = [*([again, *scripts_of(again, except_for=beside)] if again else []), *altered]
     return Plan(remove=tuple(remove), write=tuple(submit), differences=differs)
 
@@ -127,7 +130,7 @@ def carry_out(kube: Kube, todo: Plan, *, dry_run: bool, report: Callable[[str], 
     `report` gets a line for each object that is written.
     """
     removed = [(item["kind"], item["metadata"]["name"]) for item in todo.remove]
-    for item in todo.write:
+    for item in code.first(todo.write):
         try:
             outcome = submit_object(kube, item, dry_run=True)
         except KubeError as error:
@@ -142,8 +145,10 @@ def carry_out(kube: Kube, todo: Plan, *, dry_run: bool, report: Callable[[str], 
     for item in todo.remove:
         kube.delete(item, "Foreground")
         wait_until_gone(kube, item)
+    code.send(kube, todo.write, report)
     for item in todo.write:
-        report(f"{title(item)} {submit_object(kube, item, dry_run=False)}")
+        if not is_piece(item):
+            report(f"{title(item)} {submit_object(kube, item, dry_run=False)}")
 
 
 def removal_helps(item: Json, error: KubeError) -> bool:

@@ -6,16 +6,15 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from gangplank.backends import BACKENDS, DEFAULT, pod_template, wiring
+from gangplank.backends import BACKENDS, DEFAULT, code_pieces, pod_template, wiring
 from gangplank.errors import Problem, SpecError, shown
-from gangplank.jobs import rules
+from gangplank.jobs import requirements, rules
 from gangplank.k8s import names
 from gangplank.reading.fields import Fields, Problems, plain
 from gangplank.spec import Amount, Elastic, JobSpec, Resources, Script, Volume
 
-SCRIPT_LIMIT = 2**20 - 4096  # bytes: etcd and the API server take 1 MiB for a ConfigMap, name and labels included
-
-FILES_LIMIT = 500  # each is named in every pod template too
+SCRIPT_LIMIT = code_pieces.ONE_MAP  # bytes of a script alone
+CODE_LIMIT, FILES_LIMIT = code_pieces.MOST_BYTES, code_pieces.MOST_FILES  # of a folder
 CODE = re.compile(r"(?!/)(?!(.*/)?\.\.(/|$)).+")  # a relative path that does not leave its folder
 
 # name: (kind, least, most); what the trainer's flags of the same name mean
@@ -94,6 +93,7 @@ def read_job(fields: Fields, scripts: Mapping[str, str]) -> JobSpec:
         image_pull_policy=fields.choice("image_pull_policy", "IfNotPresent", ("IfNotPresent", "Always", "Never")),
         script=read_script(fields, scripts),
         code=str(fields.map.get("code") or ""),
+        requirements=str(fields.map.get("requirements") or ""),
         command=fields.words("command"),
         args=fields.words("args"),
         observe=fields.flag("observe", default=True),
@@ -178,11 +178,14 @@ def read_script(fields: Fields, scripts: Mapping[str, str]) -> Script | None:
     """The job's script: an absolute path is in the image, a relative path is a file that travels in a ConfigMap."""
     path = fields.text("script", what="a path: absolute in the image, or relative to a file that is to be carried")
     code = fields.text("code", what="a folder that travels with the script, e.g. ./project", ok=CODE)
+    locked = fields.text("requirements", what="a file of `code`, e.g. requirements.txt", ok=CODE)
+    if locked and not code:
+        fields.bad("requirements", locked, "a `code` that the file is in", "name its folder in `code`")
     if code and not path.endswith(".py"):
         fields.bad("script", path or None, "a file of `code` that ends in .py", "name it by its path in that folder")
         return None
     if code:
-        return read_folder(fields, code, path, scripts)
+        return read_folder(fields, code, path, scripts, locked.removeprefix("./"))
     if not path:
         return None
     if not path.endswith(".py"):
@@ -207,7 +210,7 @@ def read_script(fields: Fields, scripts: Mapping[str, str]) -> Script | None:
     return Script(f"{pod_template.SCRIPT_FOLDER}/{base}", text, path)
 
 
-def read_folder(fields: Fields, code: str, path: str, scripts: Mapping[str, str]) -> Script | None:
+def read_folder(fields: Fields, code: str, path: str, scripts: Mapping[str, str], locked: str) -> Script | None:
     """A script that travels with its folder."""
     start = code.rstrip("/") + "/"
     folder = {name.removeprefix(start): text for name, text in scripts.items() if name.startswith(start)}
@@ -218,13 +221,16 @@ def read_folder(fields: Fields, code: str, path: str, scripts: Mapping[str, str]
     elif path not in folder:
         fix = f"name one of its files by its path in that folder, e.g. {min(folder)}"
         fields.bad("script", path, f"a file of {code}", fix)
-    elif size > SCRIPT_LIMIT or len(folder) > FILES_LIMIT:
+    elif size > CODE_LIMIT or len(folder) > FILES_LIMIT:
         got = f"{code} of at least {size} bytes in {len(folder)} files"
-        expected = f"at most {SCRIPT_LIMIT} bytes in {FILES_LIMIT} files, which a ConfigMap holds"
+        expected = f"at most {CODE_LIMIT} bytes in {FILES_LIMIT} files, as they lie in the cluster's own store"
         fix = "leave out data, keep it on a volume or in a bucket; put large packages into an image"
         fields.bad("code", got, expected, fix)
+    elif problem := locked and requirements.problem(locked, folder, fields.map):
+        fields.bad("requirements", *problem)
     else:
-        return Script(f"{pod_template.SCRIPT_FOLDER}/{path}", folder[path], start + path, dict(sorted(folder.items())))
+        place = f"{pod_template.SCRIPT_FOLDER}/{path}"
+        return Script(place, folder[path], start + path, dict(sorted(folder.items())), locked)
     return None
 
 

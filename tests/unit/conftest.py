@@ -37,7 +37,7 @@ class Api:
         if where in self.groups:
             return json.dumps({"resources": self.groups[where]}).encode()
         below = [item for key, item in self.objects.items() if key.startswith(f"{where}/")]
-        if below or where.endswith("/pods"):
+        if below or where.endswith(("/pods", "/configmaps")):
             return json.dumps({"items": below}).encode()
         return b'{"gitVersion": "v1.35.4"}' if where == "/version" else b""
 
@@ -72,7 +72,7 @@ class Api:
             if method == "POST" and key in self.objects:
                 return 409, json.dumps({"message": "already exists"}).encode()
             old = self.objects.get(key, {})
-            if old.get("immutable") and old["data"] != body["data"]:
+            if old.get("immutable") and old.get("data") != body.get("data"):
                 return 422, json.dumps({"message": "data: Forbidden: field is immutable"}).encode()
             if "dryRun=All" not in query:
                 self.objects[key] = body

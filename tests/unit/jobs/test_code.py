@@ -97,17 +97,17 @@ def test_what_cannot_travel_is_refused(change: Json, message: str) -> None:
         manifests(**change)
 
 
-def test_what_does_not_fit_into_a_configmap_is_refused_and_not_read_to_its_end(
+def test_what_is_too_large_is_refused_and_not_read_to_its_end(
         folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("weights.bin", "z.bin"):
         with (folder / name).open("wb") as file:
             file.truncate(2**40)
-    with pytest.raises(SpecError, match=r'got "./project of at least 10445\d\d bytes in 5 files"'):
+    with pytest.raises(SpecError, match=r'got "./project of at least 335544\d\d bytes in 5 files"'):
         manifests()
     (folder / "weights.bin").unlink()
     (folder / "z.bin").unlink()
     monkeypatch.setattr(parse, "FILES_LIMIT", 3)
-    with pytest.raises(SpecError, match='in 4 files", expected at most 1044480 bytes in 3 files, which a'):
+    with pytest.raises(SpecError, match='in 4 files", expected at most 33554432 bytes in 3 files, as they'):
         manifests()
 
 
