@@ -20,6 +20,7 @@ QUICK_LAUNCHER = ("python3", f"{TRAINER}/torchrun.py")
 # A job may not set these: a controller appends its own after them (and wins), or torchrun would read them.
 RESERVED = frozenset({"MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE"})
 RESERVED_PREFIXES = ("PET_", "TORCHELASTIC_", "VC_", "VK_", "GANGPLANK_", "GROUP_", "ROLE_", "JOB_COMPLETION_INDEX")
+SETTABLE = frozenset({"GANGPLANK_STUCK_S"})  # of the observer: after how long a rank says where it stands still
 
 
 @dataclass(frozen=True)
@@ -77,10 +78,10 @@ def longest(spec: JobSpec) -> tuple[str, str]:
 def is_reserved(name: str) -> bool:
     """Whether an environment variable belongs to the wiring.
 
-    >>> is_reserved("RANK"), is_reserved("PET_NNODES"), is_reserved("OMP_NUM_THREADS")
-    (True, True, False)
+    >>> is_reserved("RANK"), is_reserved("PET_NNODES"), is_reserved("OMP_NUM_THREADS"), is_reserved("GANGPLANK_STUCK_S")
+    (True, True, False, False)
     """
-    return name in RESERVED or name.startswith(RESERVED_PREFIXES)
+    return name in RESERVED or (name.startswith(RESERVED_PREFIXES) and name not in SETTABLE)
 
 
 def is_launcher(command: tuple[str, ...]) -> bool:

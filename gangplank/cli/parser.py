@@ -117,9 +117,12 @@ def add_run(commands: Any) -> None:
         "examples:\n  gangplank run train.py --workers 3 -- --lr 0.1\n"
         "  gangplank run train.py --save job.yml       keeps the description for gangplank submit\n\n",
     )
-    run.add_argument("script", metavar="SCRIPT", help="a Python file, of at most 1 MiB")
-    code = "a folder that the script is in and that travels with it, of at most 1 MiB"
+    script = "a Python file of at most 1 MiB, or a folder with __main__.py or train.py, which travels with it"
+    run.add_argument("script", metavar="SCRIPT", nargs="?", default=".", help=f"{script}; default: the current folder")
+    code = "a folder that the script is in and that travels with it, of at most 32 MiB"
     run.add_argument("--code", metavar="FOLDER", help=code)
+    locked = "a file of that folder: packages to install in the pods, each locked by its hash"
+    run.add_argument("--requirements", metavar="FILE", help=locked)
     add_backend(run)
     run.add_argument("--workers", metavar="N", type=whole_number, help="pods beside the master; default: 2")
     run.add_argument("--processes-per-node", metavar="N", type=whole_number, help="ranks in each pod; default: 1")

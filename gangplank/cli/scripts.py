@@ -8,6 +8,7 @@ import re
 import secrets
 import shlex
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,15 +18,17 @@ from gangplank.cli import terminal
 from gangplank.cli.cluster import cluster_of
 from gangplank.cli.inputs import read_scripts
 from gangplank.cli.jobs import prefix
+from gangplank.cli.proof import NO_EVIDENCE
 from gangplank.cluster import submit as submission
 from gangplank.cluster.evidence import known
 from gangplank.cluster.follow import JobWatch
+from gangplank.cluster.stuck import Stuck
 from gangplank.errors import Problem, SpecError, Unreadable
 from gangplank.jobs.parse import parse_job
 from gangplank.k8s.plan import Plan
 from gangplank.proof import log_lines
 from gangplank.proof.expected import expected
-from gangplank.proof.verdict import prove
+from gangplank.proof.verdict import ALONE, prove
 from gangplank.reading import files
 from gangplank.text import plain
 from gangplank.wait import polls
@@ -38,7 +41,9 @@ if TYPE_CHECKING:
     from gangplank.spec import JobSpec, Json
 
 POLL_S = 0.5
+TOGETHER = "call torch.distributed.init_process_group, and exchange gradients, e.g. by DistributedDataParallel"
 FAILED = 1  # of a training whose containers gave no exit code
+ENTRIES = ("__main__.py", "train.py")  # of a folder
 NAME = 40  # characters of a script's name that a job takes over
 
 
@@ -64,10 +69,14 @@ def run(args: argparse.Namespace) -> int:
 
 def description(args: argparse.Namespace) -> dict[str, Any]:
     """The job file of a command line."""
+    title = Path(args.script).stem
+    if Path(args.script).is_dir():
+        title = Path(args.script).resolve().name
+        args.code, args.script = args.code or args.script, entry(args.script)
     if not Path(args.script).is_file():
         fix = "name a Python file; a script of the image needs a job file, as jobs/digits.yml"
         raise Unreadable(str(Problem(args.script, "no such file", "a script of yours", fix)))
-    stem = re.sub(r"[^a-z0-9]+", "-", Path(args.script).stem.lower()).strip("-")[:NAME].strip("-")
+    stem = re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")[:NAME].strip("-")
     name = args.name or f"{stem if stem[:1].isalpha() else f'run-{stem}'.strip('-')}-{secrets.token_hex(3)}"
     chosen = {"backend": args.backend, "namespace": args.namespace, "workers": args.workers,
               "processes_per_node": args.processes_per_node, "output": args.output, "max_retries": args.max_retries}
@@ -79,8 +88,20 @@ def description(args: argparse.Namespace) -> dict[str, Any]:
             problem = Problem(args.script, f"a file outside {args.code}", "one in it", "name another --code")
             raise Unreadable(str(problem))
         job |= {"code": os.path.relpath(args.code), "script": os.path.relpath(args.script, args.code)}
+    if args.requirements:
+        job["requirements"] = args.requirements
     job |= {field: value for field, value in chosen.items() if value is not None}
     return {"training_job": {**job, **({"args": args.arguments} if args.arguments else {})}}
+
+
+def entry(folder: str) -> str:
+    """The script of a folder: as Python has it, or the name that a training usually has."""
+    scripts = [str(Path(folder) / name) for name in ENTRIES if (Path(folder) / name).is_file()]
+    if len(scripts) != 1:
+        got = f"a folder with {' and '.join(ENTRIES)}" if scripts else f"a folder without {' or '.join(ENTRIES)}"
+        fix = "name its script: gangplank run FOLDER/SCRIPT.py --code FOLDER"
+        raise Unreadable(str(Problem(folder, got, "one of them", fix)))
+    return scripts[0]
 
 
 def parse(script: str, job: dict[str, Any]) -> JobSpec:
@@ -105,19 +126,22 @@ def save(target: Path, job: dict[str, Any]) -> None:
 def follow(watch: JobWatch) -> Phase:
     """Print the ranks' lines as they are written, until the job has ended."""
     watch.kube = watch.kube.patient(terminal.note)
+    stuck = Stuck(expected(watch.job).world_size)
     for _ in polls(math.inf, POLL_S):
         phase = watch.poll()
-        show(watch.lines())
+        show(watch.lines(), stuck)
+        if message := stuck.message(time.monotonic()):
+            terminal.note(message)
         if phase.ended:
-            show(watch.finish())
+            show(watch.finish(), stuck)
             return phase
     raise AssertionError("polls without a limit ends")
 
 
-def show(lines: Iterator[tuple[Json, str]]) -> None:
-    """Print the lines of pods, which may be gone by now, without the evidence, which only the proof reads."""
+def show(lines: Iterator[tuple[Json, str]], stuck: Stuck) -> None:
+    """Print the lines of pods, which may be gone by now, without the evidence and without where ranks stand still."""
     for pod, line in lines:
-        if log_lines.read(line) is None:
+        if log_lines.read(line) is None and not stuck.take(line, time.monotonic()):
             print(prefix(pod, colour=terminal.coloured(sys.stdout)) + plain(line), flush=True)
 
 
@@ -133,6 +157,10 @@ def ended(watch: JobWatch, phase: Phase, spec: JobSpec) -> int:
     if watch.records:
         verdict = prove(watch.records, replace(known(expected(watch.job), watch.job, watch.pods), pods=watch.nodes))
         terminal.note(verdict.text().splitlines()[-1] + f" (gangplank proof {where} shows each)")
+        for claim in (claim for claim in verdict.failed if claim.name == ALONE):
+            terminal.note(f"{claim.detail}. Fix: {TOGETHER}")
+    else:
+        terminal.note(f"NOT OBSERVED: no rank wrote evidence. Fix: {NO_EVIDENCE}")
     kept = f"in {spec.output}" if spec.output else "only in the logs, as the job has no --output"
     terminal.note(f"result: {kept}; gangplank logs {where}; gangplank delete {where} removes the job")
     return terminal.OK

@@ -28,6 +28,30 @@ LOST = re.compile(
 )
 
 
+# What Python and torch say in words that name no cause a reader could act on, and what to do
+HINTS = (
+    (re.compile(r"Read-only file system: '([^']*)'"), "{0} is on a read-only file system",
+     "write below /tmp, or to the volume or bucket that `output` names"),
+    (re.compile(r"PermissionError: \[Errno 13\] Permission denied: '([^']*)'"), "{0} is not this user's",
+     "write below /tmp, or to the volume or bucket that `output` names: ranks run as user 1000"),
+    (re.compile(r"Default process group has not been initialized"), "the script does not call init_process_group",
+     "call torch.distributed.init_process_group before anything else of torch.distributed"),
+)
+
+
+def hint(lines: Iterable[str]) -> str:
+    """The cause and the fix that the last words of a rank give away; "" for all others.
+
+    >>> hint(["OSError: [Errno 30] Read-only file system: '/opt/a.pt'"]).partition(". ")[0]
+    '/opt/a.pt is on a read-only file system'
+    """
+    for line in reversed(list(lines)):
+        for pattern, cause, fix in HINTS:
+            if match := pattern.search(line):
+                return f"{cause.format(*match.groups())}. Fix: {fix}"
+    return ""
+
+
 @dataclass
 class LastWords:
     """What the end of one container's log says."""

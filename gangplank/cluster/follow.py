@@ -171,6 +171,8 @@ class JobWatch:
         parts = [f"why: {text}"] if self.job and (text := explanation(self.kube, self.job)) else []
         parts += self.reasons()
         if failed := self.failed_first():
+            cause = failure.hint(failed[2])
+            parts += [f"{failed[0]}: {cause}"] if cause else []
             parts += [f"{failed[0]} failed first ({failed[1]}); its last lines:", *(f"  {line}" for line in failed[2])]
         parts += self._events()
         return "\n".join(map(plain_lines, parts))  # an event quotes what a probe printed

@@ -69,6 +69,7 @@ def test_a_script_becomes_a_job_whose_ranks_are_followed_to_the_end(
     assert sorted(out.splitlines()) == ["[rank 0] hello from rank 0", "[rank 1] hello from rank 1"]
     assert re.search(r"^my-train-[0-9a-f]{6}: Completed$", err, re.MULTILINE)
     assert "result: only in the logs, as the job has no --output" in err
+    assert "NOT OBSERVED: no rank wrote evidence. Fix: use an image that is built on the trainer's" in err
     container = submitted(api)["spec"]["tasks"][0]["template"]["spec"]["containers"][0]
     assert container["args"] == ["--lr", "0.1"]
     assert container["command"][-1] == "/opt/gangplank/script/My_Train.py"
@@ -120,6 +121,41 @@ def test_a_folder_travels_with_its_script(
     (tmp_path / "other").mkdir()
     assert main(["run", script, "--code", "other", "--kubeconfig", api.kubeconfig]) == 3
     assert "My_Train.py: got a file outside other, expected one in it. Fix: name another" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("words", "files", "expected"), [
+    (["project"], ["project/train.py"], ("project", "train.py")),
+    (["project"], ["project/__main__.py", "project/other.py"], ("project", "__main__.py")),
+    ([], ["train.py", "helper.py"], (".", "train.py")),
+])
+def test_a_folder_is_run_by_its_usual_script(
+        api: Api, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, words: list[str], files: list[str],
+        expected: tuple[str, str]) -> None:
+    home = tmp_path / "My_Project"
+    (home / "project").mkdir(parents=True)
+    for name in files:
+        (home / name).write_text("print(1)\n")
+    monkeypatch.chdir(home)
+    ends(api, monkeypatch, "Completed", {})
+    assert main(["run", *words, "--save", "job.yml", "--kubeconfig", api.kubeconfig, "--", "--lr", "1"]) == 0
+    saved = yaml.safe_load((home / "job.yml").read_text())["training_job"]
+    assert (saved["code"], saved["script"], saved["args"]) == (*expected, ["--lr", "1"])
+    assert submitted(api)["metadata"]["name"].startswith("project-" if words else "my-project-")
+
+
+@pytest.mark.parametrize(("files", "message"), [
+    ([], "got a folder without __main__.py or train.py, expected one of them. Fix: name its script"),
+    (["train.py", "__main__.py"], "got a folder with __main__.py and train.py, expected one of them"),
+])
+def test_a_folder_without_one_usual_script_is_refused(
+        api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+        files: list[str], message: str) -> None:
+    for name in files:
+        (tmp_path / name).write_text("")
+    monkeypatch.chdir(tmp_path)
+    assert main(["run", "--kubeconfig", api.kubeconfig]) == 3
+    assert message in capsys.readouterr().err
+    assert api.objects == {}
 
 
 @pytest.mark.parametrize(("words", "code", "message"), [

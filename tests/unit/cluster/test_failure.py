@@ -56,6 +56,19 @@ def test_a_rank_that_lost_another_did_not_fail_first(complaint: str) -> None:
     assert failure.first([victim]) is victim
 
 
+@pytest.mark.parametrize(("line", "says"), [
+    ("OSError: [Errno 30] Read-only file system: '/opt/gangplank/script/a.pt'",
+     "/opt/gangplank/script/a.pt is on a read-only file system. Fix: write below /tmp, or to the volume or bucket"),
+    ("PermissionError: [Errno 13] Permission denied: '/root/a.pt'", "/root/a.pt is not this user's. Fix: write below"),
+    ("ValueError: Default process group has not been initialized, please make sure to call init_process_group.",
+     "the script does not call init_process_group. Fix: call"),
+    ("ValueError: the data set is empty", ""),
+])
+def test_a_cause_that_its_words_do_not_name_is_named_with_its_fix(line: str, says: str) -> None:
+    assert failure.hint(["Traceback (most recent call last):", line, "a later line"]).startswith(says)
+    assert bool(failure.hint([line])) == bool(says)
+
+
 def test_what_torchrun_did_not_report_has_no_first() -> None:
     silent = LastWords("a")
     silent.take("failed (exitcode: 7), said the script itself")

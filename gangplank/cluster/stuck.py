@@ -1,0 +1,57 @@
+"""Ranks that do nothing for long, in one message: the observer of each says where it is (trainer/observe.py)."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from gangplank.text import listed
+
+# What trainer/observe.py prints; a test compares them.
+SAID = re.compile(r"gangplank: rank (\d+): no step and no exchange for (\d+) s; it is at (.*)")
+MOST = 3  # places in a message
+
+
+@dataclass
+class Stuck:
+    """What ranks have said of themselves, of which one message is made once all have, or the others have had time."""
+
+    world_size: int
+    wait_s: float = 10.0  # from the first rank that says so: their clocks began together, and their lines travel
+    places: dict[int, str] = field(default_factory=dict)
+    idle_s: int = 0
+    since: float = 0.0
+
+    def take(self, line: str, now: float) -> bool:
+        """Whether a line is such a rank's."""
+        match = SAID.match(line)
+        if match is None:
+            return False
+        self.since = self.since if self.places else now
+        self.places[int(match[1])] = match[3]
+        self.idle_s = max(self.idle_s, int(match[2]))
+        return True
+
+    def message(self, now: float) -> str:
+        """The message, once; "" before it is complete.
+
+        >>> ranks = Stuck(2)
+        >>> for rank, place in enumerate(["a.py:4, in train: dist.barrier()", "a.py:2, in train: time.sleep(9)"]):
+        ...     _ = ranks.take(f"gangplank: rank {rank}: no step and no exchange for 120 s; it is at {place}", 0.0)
+        >>> print(ranks.message(0.0))
+        no step and no exchange for 120 s: rank 0 is at a.py:4, in train: dist.barrier(); rank 1 is at a.py:2, \
+in train: time.sleep(9). Fix: all ranks have to call the same collectives in the same order
+        """
+        if not self.places or (len(self.places) < self.world_size and now < self.since + self.wait_s):
+            return ""
+        ranks: dict[str, list[int]] = {}
+        for rank, place in sorted(self.places.items()):
+            ranks.setdefault(place, []).append(rank)
+        parts = [f"rank{'s' if len(own) > 1 else ''} {listed(own)} {'are' if len(own) > 1 else 'is'} at {place}"
+                 for place, own in list(ranks.items())[:MOST]]
+        silent = [rank for rank in range(self.world_size) if rank not in self.places]
+        parts += [f"rank{'s' if len(silent) > 1 else ''} {listed(silent, 6)} said nothing"] if silent else []
+        fix = "all ranks have to call the same collectives in the same order"
+        text = f"no step and no exchange for {self.idle_s} s: {'; '.join(parts)}. Fix: {fix}"
+        self.places, self.idle_s = {}, 0
+        return text
