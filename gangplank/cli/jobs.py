@@ -12,7 +12,7 @@ from gangplank.backends import BACKENDS, backend_of, submitted_kinds
 from gangplank.backends.code_pieces import is_piece
 from gangplank.cli import inputs, terminal
 from gangplank.cli.cluster import cluster_of
-from gangplank.cluster import code, standstill
+from gangplank.cluster import code, reader, standstill
 from gangplank.cluster import submit as submission
 from gangplank.cluster.attempts import attempts, gone
 from gangplank.cluster.client import rank_of
@@ -249,6 +249,7 @@ def delete(args: argparse.Namespace) -> int:
         item["metadata"].setdefault("namespace", meta["namespace"])
         if kube.delete(item):
             print(f"{title(item)} removed")
+    reader.remove_ended(kube, job, also_running=True)
     for name in code.remove_unused(kube, meta["namespace"], job):
         print(f"ConfigMap {meta['namespace']}/{name} removed")
     return terminal.OK

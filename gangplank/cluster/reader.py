@@ -25,6 +25,7 @@ BUCKET_MEMORY = "256Mi"  # for a client of a bucket
 DEADLINE_S = 900  # in seconds, then the kubelet ends the pod, should its command be gone
 CLAIM = "persistentVolumeClaim"
 ACCESS = ("AWS_", "GOOGLE_", "GCS_", "FSSPEC_")  # variables by which a bucket is reached
+ANY = "[a-z]+"  # whatever a reader is for
 NAME = "-{what}-[0-9a-f]{{6}}"
 
 
@@ -119,15 +120,20 @@ def reader(manifest: Json, what: str, suffix: str, commands: Sequence[Sequence[s
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {**named, "labels": MANAGED_BY}, "spec": spec}
 
 
-def remove_ended(kube: Kube, job: Json, what: str) -> None:
-    """Remove the ended readers of commands that were killed before they could."""
+def is_reader(pod: Json) -> bool:
+    """Whether a pod is one of ours that reads, and not a pod of a job with such a name."""
+    return [item.get("name") for item in pod["spec"]["containers"]] == [READER]
+
+
+def remove_ended(kube: Kube, job: Json, what: str = ANY, *, also_running: bool = False) -> None:
+    """Remove the ended readers of commands that were killed before they could; those that run go with their job."""
     meta = job["metadata"]
     pattern = re.escape(meta["name"]) + NAME.format(what=what)
     selector = ",".join(f"{key}={value}" for key, value in MANAGED_BY.items())
     for pod in kube.items("v1", "Pod", meta["namespace"], selector):
         ended = (pod.get("status") or {}).get("phase") in {"Succeeded", "Failed"}
         own = pod["metadata"]
-        if ended and re.fullmatch(pattern, own["name"]):
+        if (ended or also_running) and re.fullmatch(pattern, own["name"]) and is_reader(pod):
             try:
                 kube.delete_at(path("v1", "Pod", own["namespace"], own["name"]), own["uid"])
             except KubeError as error:

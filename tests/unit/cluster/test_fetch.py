@@ -325,10 +325,27 @@ def test_a_job_without_an_output_or_whose_claim_is_gone_is_refused(
         fetch.check(empty, job(claim))
 
 
+READS: Json = {"containers": [{"name": reader.READER}]}
+
+
+def test_a_reader_whose_command_was_killed_goes_with_its_job_and_no_other_pod_does() -> None:
+    names = {"digits-fetch-abcdef": READS, "digits-evidence-abcdef": READS, "digits-other-fetch-abcdef": READS,
+             "digits-worker-abcdef": {"containers": [{"name": "worker"}]}}
+    pods = [{"metadata": {"name": name, "namespace": "default", "uid": name}, "spec": spec,
+             "status": {"phase": "Running"}} for name, spec in names.items()]
+    kube: Any = SimpleNamespace(items=lambda *_: pods, delete_at=Mock())
+    job = {"metadata": {"name": "digits", "namespace": "default"}}
+    reader.remove_ended(kube, job)
+    assert not kube.delete_at.called, "it may be a command that reads"
+    reader.remove_ended(kube, job, also_running=True)
+    assert [call.args[1] for call in kube.delete_at.call_args_list] == ["digits-fetch-abcdef", "digits-evidence-abcdef"]
+
+
 def test_who_may_not_remove_an_earlier_command_s_pod_is_not_stopped_by_it() -> None:
     meta = {"name": "digits-fetch-abcdef", "namespace": "default", "uid": "u"}
+    pod = {"metadata": meta, "spec": READS, "status": {"phase": "Succeeded"}}
     kube: Any = SimpleNamespace(
-        items=lambda *_: [{"metadata": meta, "status": {"phase": "Succeeded"}}], delete_at=Mock(side_effect=[
+        items=lambda *_: [pod], delete_at=Mock(side_effect=[
             KubeError("cannot delete", 403), KubeError("no answer", 500)]))
     reader.remove_ended(kube, {"metadata": {"name": "digits", "namespace": "default"}}, "fetch")
     with pytest.raises(KubeError, match="no answer"):
