@@ -1,4 +1,4 @@
-"""What docs/ takes from the code: docs/commands.md, tables of docs/{jobs,proof,storage,testing,wiring}.md.
+"""What docs/ takes from the code: docs/commands.md, tables of docs/{jobs,proof,scripts,storage,testing,wiring}.md.
 
 python -m tools.write_docs_tables             # names what is stale, exits 1
 python -m tools.write_docs_tables --write
@@ -15,6 +15,8 @@ import sys
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import yaml
 
 from gangplank.backends import BACKENDS, wiring
 from gangplank.backends.base import Site
@@ -211,12 +213,24 @@ def sweeps_table() -> str:
     return "\n\n".join(filter(None, parts))
 
 
+def scripts_table() -> str:
+    """The scripts that tests run unedited, and what is proven of each."""
+    rows = []
+    for name, row in yaml.safe_load((ROOT / "tests/scripts/corpus.yml").read_text()).items():
+        claims = ", ".join(row.get("not_claimed", []))
+        not_claimed = f"{claims}: {row['why']}" if claims else "nothing else"
+        rows.append((f"`{name}`", row["whose"], row["does"], ", ".join(f"`{backend}`" for backend in BACKENDS),
+                     f"`{row['verdict']}`", not_claimed))
+    return table(["script", "whose it is", "what it does", "back-ends", "verdict", "not claimed"], rows)
+
+
 PAGES: dict[str, Callable[[], str]] = {
     "docs/commands.md": commands_page,
     "docs/jobs.md": refusals_table,
     "docs/storage.md": storage_table,
     "docs/testing.md": sweeps_table,
     "docs/proof.md": claims_table,
+    "docs/scripts.md": scripts_table,
     "docs/wiring.md": wiring_tables,
 }
 

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import re
 import subprocess
 import threading
 import uuid
+import zipfile
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 import yaml
 
+from gangplank.backends import BACKENDS, code_pieces
 from gangplank.backends.pod_template import JOB_LABEL
 from tests.cluster.conftest import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from tests.cluster.conftest import Lab
 
@@ -90,6 +93,60 @@ folder = Path(lib.__file__).parent
 words = (folder / "deep/ü b.txt").read_text()
 digest = hashlib.sha256((folder / "table.bin").read_bytes()).hexdigest()
 print(f"{ANSWER} {words} {digest} of {dist.get_world_size()}", flush=True)
+dist.barrier()
+"""
+
+REQUIRES = """
+import hashlib
+from pathlib import Path
+
+import carried
+import torch.distributed as dist
+
+dist.init_process_group("gloo")
+digest = hashlib.sha256(Path(__file__).with_name("table.bin").read_bytes()).hexdigest()
+print(f"{carried.ANSWER} {digest} of {dist.get_world_size()}", flush=True)
+dist.barrier()
+"""
+WHEEL = {
+    "carried.py": b"ANSWER = 42\n",
+    "carried-1.0.dist-info/METADATA": b"Metadata-Version: 2.1\nName: carried\nVersion: 1.0\n",
+    "carried-1.0.dist-info/WHEEL": b"Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+    "carried-1.0.dist-info/RECORD": b"",
+}
+
+ALONE = """
+import torch
+
+model = torch.nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(4):
+    optimizer.zero_grad()
+    model(torch.randn(8, 4)).pow(2).mean().backward()
+    optimizer.step()
+print("it has trained", flush=True)
+"""
+HANGS = """
+import os
+import time
+
+import torch
+import torch.distributed as dist
+
+os.environ["GANGPLANK_STUCK_S"] = "8"  # two minutes are long for a test
+dist.init_process_group("gloo")
+if dist.get_rank() == 1:
+    time.sleep(40)
+dist.all_reduce(torch.ones(1))
+"""
+READ_ONLY = """
+from pathlib import Path
+
+import torch.distributed as dist
+
+dist.init_process_group("gloo")
+if dist.get_rank() == 0:
+    Path(__file__).with_name("model.pt").write_bytes(b"weights")
 dist.barrier()
 """
 
@@ -218,4 +275,102 @@ def test_a_folder_of_code_lies_in_the_pods_as_it_lay_here(namespace: str, tmp_pa
     digest = hashlib.sha256(bytes(range(256))).hexdigest()
     for rank in (0, 1):
         assert f"[rank {rank}] 42 words {digest} of 2" in out
+    assert end(start(tmp_path, namespace, "delete", name))[0] == 0
+
+
+def test_code_of_several_configmaps_brings_its_packages_and_is_sent_once(
+        lab: Lab, namespace: str, tmp_path: Path) -> None:
+    project, wheels = tmp_path / "project", tmp_path / "project/wheels"
+    wheels.mkdir(parents=True)
+    (project / "table.bin").write_bytes(bytes(range(256)) * 8192)  # 2 MiB
+    (project / "train.py").write_text(REQUIRES)
+    digest = hashlib.sha256(packed(wheels / "carried-1.0-py3-none-any.whl", WHEEL).read_bytes()).hexdigest()
+    pip = Path(str(importlib.util.find_spec("pip").origin)).parent  # type: ignore[union-attr]  # requirements.in has it
+    packed(wheels / "pip-1-py3-none-any.whl",
+           {f"pip/{path.relative_to(pip)}": path.read_bytes() for path in pip.rglob("*.p[ye]*") if path.is_file()})
+    (project / "requirements.txt").write_text(f"carried==1.0 --hash=sha256:{digest}\n")
+    table = hashlib.sha256((project / "table.bin").read_bytes()).hexdigest()
+
+    words = ("run", "project", "--requirements", "requirements.txt", "--workers", "1")
+
+    def run(backend: str) -> tuple[str, str]:
+        """What the command prints on a back-end."""
+        name = f"pieces-{uuid.uuid4().hex[:6]}"
+        code, out, err = end(start(tmp_path, namespace, *words, "--backend", backend, "--name", name))
+        assert code == 0, err + out
+        for rank in (0, 1):
+            assert f"[rank {rank}] 42 {table} of 2" in out
+        assert end(start(tmp_path, namespace, "delete", name))[0] == 0
+        return out, err
+
+    sent = [re.search(r"code: (\d+) of (\d+) pieces sent", run(backend)[1]) for backend in BACKENDS]
+    assert all(sent)
+    counts = [(match[1], match[2]) for match in sent if match]
+    assert counts[0][0] == counts[0][1] != "0"
+    assert {count for count, _ in counts[1:]} == {"0"}, counts
+    (project / "requirements.txt").write_text(f"carried==1.0 --hash=sha256:{64 * '0'}\n")
+    name = f"pieces-{uuid.uuid4().hex[:6]}"
+    code, out, err = end(start(tmp_path, namespace, *words, "--name", name))
+    assert code != 0
+    assert "gangplank: code: got requirements.txt, which pip could not install (" in out + err
+    assert end(start(tmp_path, namespace, "delete", name))[0] == 0
+    maps = [item["metadata"]["name"] for item in lab.get("configmaps", "-n", NAMESPACE, "-l", code_pieces.LABEL)]
+    assert len(maps) >= int(counts[0][1]), "they stay for the next edit"
+
+
+def packed(place: Path, files: dict[str, bytes]) -> Path:
+    """A wheel of these files."""
+    with zipfile.ZipFile(place, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in files.items():
+            archive.writestr(name, content)
+    return place
+
+
+def test_a_script_that_never_joins_is_said_to_have_trained_alone(namespace: str, tmp_path: Path) -> None:
+    (tmp_path / "alone.py").write_text(ALONE)
+    name = f"alone-{uuid.uuid4().hex[:6]}"
+    code, out, err = end(start(tmp_path, namespace, "run", "alone.py", "--workers", "1", "--name", name))
+    assert (code, out.count("it has trained")) == (0, 2), err
+    assert "\nNOT DISTRIBUTED: " in err
+    says = "rank 0, 1 never joined a process group (the script does not call init_process_group), so each trained alone"
+    assert err.count(f"{says}. Fix: call torch.distributed.init_process_group") == 1, err
+    assert end(start(tmp_path, namespace, "delete", name))[0] == 0
+
+
+def test_ranks_that_hang_in_a_collective_are_told_of_in_one_message(namespace: str, tmp_path: Path) -> None:
+    (tmp_path / "hangs.py").write_text(HANGS)
+    name = f"hangs-{uuid.uuid4().hex[:6]}"
+    code, out, err = end(start(tmp_path, namespace, "run", "hangs.py", "--workers", "2", "--name", name))
+    assert code == 0, err
+    (message,) = [line for line in err.splitlines() if "no step and no exchange for" in line and " 8 s" in line]
+    assert "ranks 0, 2 are at hangs.py:12, in <module>: dist.all_reduce(torch.ones(1))" in message
+    assert "rank 1 is at hangs.py:11, in <module>: time.sleep(40)" in message
+    assert "gangplank: rank" not in out, "not once more for each rank"
+    assert end(start(tmp_path, namespace, "delete", name))[0] == 0
+
+
+def test_a_script_that_writes_to_a_read_only_folder_is_told_where_to_write(namespace: str, tmp_path: Path) -> None:
+    (tmp_path / "writes.py").write_text(READ_ONLY)
+    name = f"writes-{uuid.uuid4().hex[:6]}"
+    code, _, err = end(start(tmp_path, namespace, "run", "writes.py", "--workers", "1", "--name", name))
+    assert code == 1, err
+    says = f"rank 0 ({name}-master-0): /opt/gangplank/script/model.pt is on a read-only file system. Fix: write below"
+    assert err.count(says) == 1, err
+    assert end(start(tmp_path, namespace, "delete", name))[0] == 0
+
+
+@pytest.mark.parametrize(("kind", "backend", "word"), [
+    ("alone", "indexed", "NOT DISTRIBUTED"), ("no-exchange", "volcano", "NOT PROVEN"),
+    ("broadcast", "indexed", "NOT PROVEN"), ("same-samples", "volcano", "NOT PROVEN"),
+    ("sharded-one", "indexed", "NOT PROVEN"), ("several-worlds", "indexed", "NOT DISTRIBUTED"),
+])
+def test_a_fake_of_the_proof_s_corpus_is_rejected_as_a_job(
+        namespace: str, tmp_path: Path, kind: str, backend: str, word: str) -> None:
+    (tmp_path / "own.py").write_text((ROOT / "tests/trainer/inside/own.py").read_text())
+    name = f"fake-{uuid.uuid4().hex[:6]}"
+    code, out, err = end(start(tmp_path, namespace, "run", "own.py", "--workers", "2", "--backend", backend,
+                               "--name", name, "--", kind))
+    assert code == 0, err + out
+    assert f"\n{word}: " in err, err
+    assert end(start(tmp_path, namespace, "proof", name))[0] == 1
     assert end(start(tmp_path, namespace, "delete", name))[0] == 0
