@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tests.cluster.conftest import Lab
     from tests.support.script_corpus import UserScript
 
-NAMESPACE = "corpus"
+NAMESPACE = f"corpus-{uuid.uuid4().hex[:6]}"
 CORPUS = script_corpus.corpus()
 SOME_COMPONENTS = ["volcano", "storage"]
 COMPONENTS = [*SOME_COMPONENTS, "training_operator", "trainer_v2"]
