@@ -306,7 +306,7 @@ def main(names: list[str]) -> int:
         if show:
             parts, roots = _names_for(pins, names[1:])
         else:
-            parts, roots = (names, ("node",)) if names else (every, (*pins.roots,))
+            parts, roots = (names, ("node",)) if names else (every, pins.roots_of_all)
         result: Any = build(parts, say, roots=roots)
     except PartError as error:
         print(f"error: {error}", file=sys.stderr)

@@ -160,7 +160,7 @@ class Bills:
             yield from self.binaries(part)
             for image in part.images:
                 yield self.image(part, image)
-        for root in pins.roots.values():
+        for root in (pins.roots[name] for name in pins.roots_of_all):
             digests = self.shop.lock["roots"].get(root.name, {}).get("digests", {})
             subject = component("platform", f"root-{root.name}", root.suite, sha256=digests.get("root.tar", ""))
             yield f"root-{root.name}", document(subject, self.root(root.name))

@@ -134,6 +134,13 @@ class Pins:
     go_tree: dict[str, str] = field(default_factory=dict)
     """Digest of the unpacked toolchain, by architecture; see lab.build.verify.tree_digest."""
 
+    @property
+    def roots_of_all(self) -> tuple[str, ...]:
+        """The roots that a build of everything makes: not those of parts on demand alone."""
+        used = {name: {image.root for image in part.images} for name, part in self.parts.items()}
+        needed = set().union(*(roots for name, roots in used.items() if name not in self.on_demand))
+        return tuple(name for name in self.roots if name in needed or not any(name in roots for roots in used.values()))
+
 
 def _expand(value: Any, version: str) -> Any:
     """Fill {v} and {n} in every string below `value`."""

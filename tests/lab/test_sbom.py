@@ -35,7 +35,7 @@ def test_c7_every_image_binary_and_root_has_a_bill(bills: dict[str, Json]) -> No
     pins = load_pins()
     parts = [part for part in pins.parts.values() if part.name not in pins.on_demand]
     expected = {f"binary-{part.name}-{name}" for part in parts for name in part.commands}
-    expected |= {f"root-{name}" for name in pins.roots} | {"python"}
+    expected |= {f"root-{name}" for name in pins.roots_of_all} | {"python"}
     assert expected <= bills.keys()
     subjects = {item["metadata"]["component"]["name"] + ":" + item["metadata"]["component"]["version"]
                 for name, item in bills.items() if name.startswith("image-")}  # fmt: skip

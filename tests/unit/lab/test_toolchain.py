@@ -197,3 +197,11 @@ def test_a_dry_run_of_an_empty_cache_makes_nothing(tmp_path: Path, monkeypatch: 
     assert result["bin"] == {}
     assert not (tmp_path / "cache").exists()
     assert not (tmp_path / "lock.json").exists()
+
+
+def test_a_build_of_everything_makes_no_root_that_only_a_part_on_demand_has() -> None:
+    pins = load_pins()
+    on_demand = {image.root for name in pins.on_demand for image in pins.parts[name].images} - {""}
+    others = {image.root for name, part in pins.parts.items() if name not in pins.on_demand for image in part.images}
+    assert on_demand - others == {"torchvision"}
+    assert set(pins.roots_of_all) == set(pins.roots) - {"torchvision"}
