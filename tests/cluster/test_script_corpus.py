@@ -57,7 +57,8 @@ def mnist(site: Lab, tmp_path_factory: pytest.TempPathFactory) -> None:
 
 def gangplank(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     """The command, as a user of that folder runs it."""
-    command = [str(ROOT / ".venv/bin/gangplank"), *words, "-n", NAMESPACE, "--kubeconfig", f"{STATE}/admin.kubeconfig"]
+    where = ["-n", NAMESPACE, "--kubeconfig", f"{STATE}/admin.kubeconfig"]
+    command = [str(ROOT / ".venv/bin/gangplank"), *words[:2], *where, *words[2:]]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=600)
 
 
