@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING
 
 import yaml
 
-from gangplank.teams.load import load
+from gangplank.teams.inventory import plain_inventory
+from gangplank.teams.load import teams_of
 from gangplank.teams.objects import team_objects
 
 if TYPE_CHECKING:
@@ -105,26 +106,29 @@ def control_plane(stack: ExitStack, folder: Path) -> Path:
 
 
 def write(folder: Path, count: int) -> list[dict[str, object]]:
-    """A folder of so many teams; their objects."""
-    folder.mkdir()
-    (folder / "_site.yml").write_text(yaml.safe_dump({"site": {"capacity": {"cpu": 100 * count}}}))
+    """An inventory of so many teams; their objects."""
+    (folder / "host_vars").mkdir(parents=True)
+    (folder / "group_vars").mkdir()
+    (folder / "group_vars/teams.yml").write_text(yaml.safe_dump({"team_site_capacity": {"cpu": 100 * count}}))
+    hosts = {f"team-{number:03}": None for number in range(count)}
+    (folder / "hosts.yml").write_text(yaml.safe_dump({"all": {"children": {"teams": {"hosts": hosts}}}}))
     for number in range(count):
         members: list[dict[str, str]] = [{"user": f"lead-{number}", "role": "lead"}, {"user": f"user-{number}"}]
         cap = {"cpu": 4, "memory": "8Gi", "ephemeral_storage": "20Gi"}
         share = {"guaranteed": {"cpu": 1}, "deserved": {"cpu": 2}, "cap": cap}
         more = {"claims": [{"name": "data", "size": "1Gi"}], "service_accounts": ["trainer"], "max_jobs": 10}
-        team = {"name": f"team-{number:03}", "members": members, **share, **more}
-        (folder / f"team-{number:03}.yml").write_text(yaml.safe_dump({"team": team}))
-    site, teams = load(str(folder))
+        values = {f"team_{name}": value for name, value in {"members": members, **share, **more}.items()}
+        (folder / f"host_vars/team-{number:03}.yml").write_text(yaml.safe_dump(values))
+    site, teams = teams_of(plain_inventory(str(folder)))
     return list(team_objects(teams, site))
 
 
 def playbook(folder: Path, kubeconfig: Path) -> tuple[float, int]:
     """One run of playbooks/teams.yml: seconds and what changed."""
-    inputs = ["-e", f"team_folder={folder}", "-e", f"team_kubeconfig={kubeconfig}"]
+    inputs = ["-i", folder, "-e", f"team_kubeconfig={kubeconfig}", "-e", f"ansible_python_interpreter={sys.executable}"]
     command = [sys.executable, "-m", "ansible", "playbook", "playbooks/teams.yml", *inputs]
     seconds, text = run(*command, K8S_AUTH_KUBECONFIG=str(kubeconfig), ANSIBLE_CONFIG=str(ROOT / "ansible.cfg"))
-    return seconds, int(re.findall(r"changed=(\d+)", text)[-1])
+    return seconds, sum(map(int, re.findall(r"changed=(\d+)", text)))
 
 
 def one_by_one(objects: list[dict[str, object]], folder: Path, kubeconfig: Path) -> float:

@@ -51,7 +51,7 @@ EXAMPLES = (
     "gangplank proof jobs/digits.yml --file output/digits",
     "gangplank report digits -o digits.html --tensorboard runs",
     "gangplank team kubeconfig vision ada --ttl 8h",
-    "gangplank drift inventories/example/teams",
+    "gangplank drift inventories/example",
     "gangplank completion bash",
 )
 SHOWN = "gangplank expand "  # examples whose output is printed

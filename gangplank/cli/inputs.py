@@ -87,7 +87,7 @@ def gather(
 ) -> tuple[list[Json], list[tuple[str, Json]], list[str]]:
     """What files hold: everything that would be submitted, the jobs in it by back-end, and the kinds of the rest.
 
-    `teams` is a site's folder of teams: a job that names its team starts from that team's values, and is refused what
+    `teams` is a site's inventory: a job that names its team starts from that team's values, and is refused what
     that team's file does not grant. So is a raw manifest in a team's namespace; `namespace` is of those without one.
     """
     from gangplank.backends import backend_of
@@ -124,10 +124,10 @@ def read_objects(name: str, backend: str | None, teams: str | None, namespace: s
             from gangplank.teams.grants import check_manifests
 
             complete = [item for item in objects if isinstance(item, dict)]
-            check_manifests(complete, team_files(teams), name, namespace or "")
+            check_manifests(complete, site_teams(teams), name, namespace or "")
         return objects
     jobs = documents(text, name, strict=True)
-    specs = team_files(teams) if teams else None
+    specs = site_teams(teams) if teams else None
     for document in jobs:
         job = with_backend(document, backend) if backend and isinstance(document, dict) else document
         job = from_team(job, specs, name) if specs is not None else job
@@ -150,11 +150,11 @@ def with_backend(job: Mapping[str, Any], backend: str) -> dict[str, Any]:
     return {**job, "backend": backend}
 
 
-def team_files(folder: str) -> Sequence[TeamSpec]:
-    """The teams of a site's folder."""
+def site_teams(inventory: str) -> Sequence[TeamSpec]:
+    """The teams of a site's inventory."""
     from gangplank.teams.load import load
 
-    return load(folder)[1]
+    return load(inventory)[1]
 
 
 def from_team(job: object, teams: Sequence[TeamSpec], source: str) -> Any:

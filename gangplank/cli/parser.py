@@ -23,13 +23,13 @@ EXAMPLES = f"""examples:
 """
 TEAM_EXAMPLES = """examples:
   gangplank team kubeconfig vision ada --ttl 8h       a certificate that expires after a working day
-  gangplank drift inventories/example/teams           what was changed by hand; playbooks/teams.yml restores it
+  gangplank drift inventories/example                 what was changed by hand; playbooks/teams.yml restores it
 
 """
 IMAGE = "gangplank.dev/trainer:0.1.0"
 TEAMS_HELP = (
-    "a site's folder of teams: a job that names its team starts from that team's job_defaults, and is refused what the"
-    " team's file does not grant"
+    "a site's inventory: a job that names its team starts from that team's job_defaults, and is refused what the"
+    " team's variables do not grant"
 )
 ON_CLUSTER = {
     "submit": "submit jobs to the cluster",
@@ -102,7 +102,7 @@ def add_expand(commands: Any) -> None:
     )
     expand.add_argument("-o", "--output", choices=("table", "yaml", "json"), default="table", help="default: table")
     expand.add_argument("--no-gang", action="store_true", help="expect a training operator without a gang scheduler")
-    expand.add_argument("--teams", metavar="FOLDER", help=TEAMS_HELP)
+    expand.add_argument("--teams", metavar="INVENTORY", help=TEAMS_HELP)
 
 
 def add_run(commands: Any) -> None:
@@ -141,7 +141,7 @@ def add_cluster_command(commands: Any, name: str, summary: str) -> None:
     if name == "submit":
         command.add_argument("jobs", metavar="JOB", nargs="+", help="a job file or a raw manifest; - is standard input")
         add_backend(command)
-        command.add_argument("--teams", metavar="FOLDER", help=TEAMS_HELP)
+        command.add_argument("--teams", metavar="INVENTORY", help=TEAMS_HELP)
         waits = "follow the last job to its end; after 30 s without running, and if it fails, say why"
         command.add_argument("--wait", action="store_true", help=waits)
         command.add_argument("--dry-run", action="store_true", help="let the cluster check everything, create nothing")
@@ -198,7 +198,7 @@ def add_team_commands(commands: Any) -> None:
     drift = add_command(
         commands, "drift", "show what was changed by hand in the objects of teams", examples=TEAM_EXAMPLES
     )
-    drift.add_argument("folder", metavar="FOLDER", help="a site's folder of teams, e.g. inventories/example/teams")
+    drift.add_argument("inventory", metavar="INVENTORY", help="a site's inventory, e.g. inventories/example")
     for command in (kubeconfig, drift):
         add_cluster(command, "an administrator's; ")
 

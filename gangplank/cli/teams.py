@@ -27,15 +27,16 @@ def team(args: argparse.Namespace) -> int:
 
 
 def drift(args: argparse.Namespace) -> int:
-    """Show each place where a live object is not what the files say; status 1 if there is any."""
+    """Show each place where a live object is not what the inventory says; status 1 if there is any."""
     from gangplank.teams.compare import plan_teams
+    from gangplank.teams.inventory import load_inventory
 
-    plan = plan_teams(cluster_of(args), args.folder)
+    plan = plan_teams(cluster_of(args), load_inventory(args.inventory))
     for text in (*plan.refused, *plan.notes):
         print(f"note: {plain_lines(text)}", file=sys.stderr)
     for difference in plan.differences:
         print(plain_lines(str(difference)))
     if plan.differences:
         return terminal.REFUSED
-    print(f"no drift: {plan.count} objects are as the files say")
+    print(f"no drift: {plan.count} objects are as the inventory says")
     return terminal.OK

@@ -1,4 +1,4 @@
-"""The plan of one run: a folder of teams compared with the live cluster."""
+"""The plan of one run: the teams of an inventory compared with the live cluster."""
 
 from __future__ import annotations
 
@@ -10,25 +10,36 @@ from gangplank.teams import namespaces as namespaces_of_teams
 from gangplank.teams import read_cluster as cluster
 from gangplank.teams.admission import probes
 from gangplank.teams.idle_fields import idle_fields
-from gangplank.teams.load import load
+from gangplank.teams.load import teams_of
 from gangplank.teams.metadata import team_of
 from gangplank.teams.objects import team_objects
 from gangplank.teams.plan import plan
 from gangplank.teams.removal import namespaces_of, removal
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from gangplank.cluster.client import Kube
+    from gangplank.spec import Json
+    from gangplank.teams.inventory import Inventory
     from gangplank.teams.plan import TeamsPlan
 
 
-def plan_teams(kube: Kube, folder: str, remove: Sequence[str] = (), remove_claims: Sequence[str] = ()) -> TeamsPlan:
-    """What a run has to do; SpecError for wrong files, KubeError for a cluster that does not answer."""
-    site, teams = load(folder, cluster.capacity(kube))
+def plan_teams(
+    kube: Kube,
+    inventory: Inventory,
+    remove: Sequence[str] = (),
+    remove_claims: Sequence[str] = (),
+    limit: Collection[str] | None = None,
+) -> TeamsPlan:
+    """What a run has to do; SpecError for wrong values, KubeError for a cluster that does not answer.
+
+    All teams are checked; with a limit, only teams in it, what all teams share, and teams to remove are changed.
+    """
+    site, teams = teams_of(inventory, cluster.capacity(kube))
     live = cluster.objects(kube)
     desired = team_objects(teams, site, cluster.devices(kube))
-    todo = plan(desired, live, remove, cluster.namespaces(kube))
+    todo = limited(desired, live, remove, cluster.namespaces(kube), limit)
     with_file = [team.name for team in teams]
     namespaces = namespaces_of(set(remove) - set(with_file), live)
     leaving = removal(
@@ -57,3 +68,26 @@ def plan_teams(kube: Kube, folder: str, remove: Sequence[str] = (), remove_claim
         probes=tuple(probes(todo.probe, kube.serves)),
         count=len(desired),
     )
+
+
+def limited(
+    desired: Sequence[Json],
+    live: Sequence[Json],
+    remove: Sequence[str],
+    namespaces: Collection[str],
+    limit: Collection[str] | None,
+) -> TeamsPlan:
+    """The plan for the teams of a limit; amounts that other teams still have to give up are refused to them."""
+    everything = plan(desired, live, remove, namespaces)
+    others = {team_of(item) for item in desired} - {"", *(limit or ())}
+    if limit is None or not others:
+        return everything
+    mine, ours = ([item for item in items if team_of(item) not in others] for items in (desired, live))
+    part = plan(mine, ours, remove, namespaces)
+    owed = sorted({team_of(item) for item in everything.lower} & others)
+    if owed and any(item["kind"] == "Queue" for item in part.write):
+        teams = ", ".join(owed)
+        fix = f"run without it, or with --limit {','.join(sorted({*limit, *owed}))}"
+        line = f"--limit: got a team without {teams}, whose queues give up something, expected both together"
+        return replace(part, refused=(*part.refused, f"{line}. Fix: {fix}"))
+    return part

@@ -53,7 +53,8 @@ class Difference:
     def __str__(self) -> str:
         place = f"{self.namespace}/{self.name}" if self.namespace else self.name
         if not self.path:
-            return f"{self.kind} {place}: {'missing' if self.live is None else 'exists, but no file describes it'}"
+            state = "missing" if self.live is None else "exists, but the inventory does not describe it"
+            return f"{self.kind} {place}: {state}"
         return f"{self.kind} {place}: {self.path}: wanted {shown(self.desired)}, live {shown(self.live)}"
 
 

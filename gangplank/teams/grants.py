@@ -97,8 +97,8 @@ def problems(wishes: Iterable[Wish], team: TeamSpec) -> list[Problem]:
         what, own, granted = GRANTS[wish.grant]
         if not granted(wish.value, own(team)):
             some = ", ".join(own(team)) or "none"
-            expected = f"{what} that the file of team {team.name} grants under {wish.grant} ({some})"
-            fix = f"leave it out, or have {wish.grant} of {team.source} grant it"
+            expected = f"{what} that the file of team {team.name} grants under team_{wish.grant} ({some})"
+            fix = f"leave it out, or have team_{wish.grant} in {team.source} grant it"
             lines.setdefault((wish.grant, wish.value), Problem(wish.path, shown(wish.value), expected, fix))
     return list(lines.values())
 

@@ -27,7 +27,7 @@ def with_team(job: object, teams: Sequence[TeamSpec], source: str = "job") -> An
     team = next((team for team in teams if team.name == inner["team"]), None)
     if team is None:
         some = ", ".join(team.name for team in teams) or "none yet"
-        raise SpecError([Problem("team", shown(inner["team"]), f"a team with a file ({some})")], source)
+        raise SpecError([Problem("team", shown(inner["team"]), f"a team of the inventory ({some})")], source)
     defaults: dict[str, Any] = {"namespace": team.namespace, **team.job_defaults}
     backend = BACKENDS.get(str(inner.get("backend", defaults.get("backend", ""))))
     if len(team.leaves) == 1 and not (backend and "queue" in backend.refuses):

@@ -55,6 +55,7 @@ class TeamsError(SpecError):
 
     def __init__(self, errors: Sequence[SpecError]) -> None:
         super().__init__([problem for error in errors for problem in error.problems], "teams")
+        self.errors = tuple(errors)
         self.args = ("\n".join(str(error) for error in errors),)
 
 
@@ -328,7 +329,7 @@ def read_own_queues(fields: Fields, name: str, site: SiteSpec) -> tuple[QueueSpe
         fields.bad("parent", parent, f"a queue of the site ({some})", "add it to site.queues")
     own = queue_of(fields, name, site.gpu_resource, parent, PER_JOB)
     if not fields.map.get("cap"):
-        fix = f"set it: cap: {{{', '.join(f'{key}: {text}' for key, text in EXAMPLES.items())}, gpus: 8}}"
+        fix = f"set it, e.g. {{{', '.join(f'{key}: {text}' for key, text in EXAMPLES.items())}, gpus: 8}}"
         fields.bad("cap", fields.map.get("cap"), f"an amount or {UNLIMITED} of {', '.join(NEEDED)}", fix)
     return own, *(read_queue(inner, site.gpu_resource, f"{name}-", name) for inner in fields.each("queues"))
 

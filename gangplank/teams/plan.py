@@ -40,7 +40,7 @@ class Step:
 
 @dataclass(frozen=True, kw_only=True)
 class TeamsPlan(Plan):
-    """What a run does for all teams; it removes what no file describes any more and what has to be replaced.
+    """What a run does for all teams; it removes what the inventory no longer describes and what has to be replaced.
 
     Writes are JSON merge patches: a manual addition to a part of ours is null in them. Commands, which are written too,
     reopen queues, parents first.
@@ -194,7 +194,7 @@ def open_command(queue: str) -> Json:
 
 
 def surplus(desired: Sequence[Json], live: Sequence[Json], leaving: Collection[str]) -> list[Json]:
-    """Live objects of teams with a file, and of all teams, that no file describes any more: children before parents.
+    """Live objects of teams of the inventory, and of all teams, that it does not describe any more: children first.
 
     What all teams share stays as long as any team exists, with a file or without: it guards that team too.
     """
@@ -221,7 +221,7 @@ def orphans(desired: Sequence[Json], live: Sequence[Json], leaving: Collection[s
     teams = {team_of(item) for item in desired}
     names = sorted({team_of(item) for item in live} - teams - {"", *leaving})
     return [
-        f"team {name} no longer has a file. Nothing of it is removed until -e teams_remove={name} names it"
+        f"team {name} is no longer in the inventory. Nothing of it is removed until -e teams_remove={name} names it"
         for name in names
     ]
 

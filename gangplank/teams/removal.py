@@ -39,8 +39,8 @@ def removal(
     are those that may be deleted with their data, as namespace/name.
     """
     refused = [
-        f"teams_remove: got {team}, expected a team without a file. Fix: delete the file of team {team}, or leave the "
-        "team out of teams_remove"
+        f"teams_remove: got {team}, expected a team that left the inventory. Fix: take {team} out of the group "
+        "teams, or leave it out of teams_remove"
         for team in sorted(set(teams) & set(with_file))
     ]
     namespaces = namespaces_of(set(teams) - set(with_file), live)

@@ -15,7 +15,8 @@ from gangplank.teams.job_defaults import with_team
 from gangplank.teams.load import load
 from gangplank.teams.namespaces import create
 from gangplank.teams.objects import namespace
-from tests.support.teams_live import ROOT, TEAMS, answer, edited_copy, pod, teams, until
+from tests.support.inventories import LAB
+from tests.support.teams_live import ROOT, answer, edited_copy, pod, teams, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -163,7 +164,7 @@ def test_a3_pods_of_an_ordinary_job_fit(backend: str, kube: Kube) -> None:
     """The pods that its controller makes, each as a dry run. What else the admission says of them is not asked here."""
     job = yaml.safe_load((ROOT / "jobs/digits.yml").read_text())["training_job"]
     job = {key: value for key, value in job.items() if key not in {"volumes", "output"}}
-    own = with_team(job | {"team": "vision", "backend": backend}, load(str(TEAMS))[1])
+    own = with_team(job | {"team": "vision", "backend": backend}, load(str(LAB))[1])
     spec = parse_job({"training_job": own}, "digits")
     made = [item for item in BACKENDS[backend].objects(BACKENDS[backend].manifests(spec)[-1]) if item["kind"] == "Pod"]
     assert made

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.support.teams_live import TEAMS, answer, edited_copy, gangplank, pod, teams, until
+from tests.support.inventories import LAB
+from tests.support.teams_live import answer, edited_copy, gangplank, pod, teams, until
 from tests.support.teams_ways import QUEUE_API, command
 
 if TYPE_CHECKING:
@@ -33,8 +35,11 @@ def restore() -> Iterator[None]:
 
 
 def recap(text: str) -> dict[str, int]:
-    """The counts of a playbook's last line."""
-    return {name: int(value) for name, value in re.findall(r"(\w+)=(\d+)", text[text.index("PLAY RECAP") :])}
+    """The counts of a playbook's last lines, of all hosts together."""
+    counts: Counter[str] = Counter()
+    for name, value in re.findall(r"(\w+)=(\d+)", text[text.index("PLAY RECAP") :]):
+        counts[name] += int(value)
+    return counts
 
 
 def edit(kube: Kube, where: str, apply: Callable[[Json], object]) -> None:
@@ -59,7 +64,7 @@ def test_a_manual_change_is_reported_with_its_path_and_reverted_by_the_next_run(
         "gangplank.dev/queues": "vision,speech"}))  # fmt: skip
     kube.call("DELETE", POLICY)
     kube.call("DELETE", GUARD)
-    drift = gangplank("drift", str(TEAMS))
+    drift = gangplank("drift", str(LAB))
     assert drift.returncode == 1
     assert drift.stdout.splitlines() == [
         "ValidatingAdmissionPolicyBinding gangplank-team-pods: missing",
@@ -75,9 +80,9 @@ def test_a_manual_change_is_reported_with_its_path_and_reverted_by_the_next_run(
     ]
     preview = teams(check=True)
     assert "spec.weight: wanted 1, live 7" in " ".join(preview.stdout.split())
-    assert gangplank("drift", str(TEAMS)).returncode == 1, "check mode changes nothing"
+    assert gangplank("drift", str(LAB)).returncode == 1, "check mode changes nothing"
     assert recap(teams().stdout)["changed"] == 2, "what all teams share, and what is in the namespaces"
-    assert gangplank("drift", str(TEAMS)).stdout.startswith("no drift")
+    assert gangplank("drift", str(LAB)).stdout.startswith("no drift")
 
 
 def test_a_closed_queue_is_reported_and_open_after_the_next_run(kube: Kube) -> None:
@@ -90,7 +95,7 @@ def test_a_closed_queue_is_reported_and_open_after_the_next_run(kube: Kube) -> N
     body = command(QUEUE_API, "Queue", "research", "CloseQueue")
     kube.call("POST", where, body | {"metadata": {"name": "probe"}})
     until(lambda: states() <= {"Closed", "Closing"}, "both queues are closed")
-    drift = gangplank("drift", str(TEAMS))
+    drift = gangplank("drift", str(LAB))
     assert drift.returncode == 1
     assert re.fullmatch(
         r'Queue research: status.state: wanted "Open", live "Clos(ed|ing)"\n'
@@ -100,7 +105,7 @@ def test_a_closed_queue_is_reported_and_open_after_the_next_run(kube: Kube) -> N
     done = teams()
     assert recap(done.stdout)["changed"] == 1, done.stdout
     assert states() == {"Open"}
-    assert gangplank("drift", str(TEAMS)).stdout.startswith("no drift")
+    assert gangplank("drift", str(LAB)).stdout.startswith("no drift")
 
 
 def test_an_existing_namespace_without_a_team_is_not_taken_over(kube: Kube, tmp_path: Path) -> None:
@@ -138,7 +143,7 @@ def test_running_work_keeps_its_team_and_a_lower_cap_is_explained(
     assert note in " ".join(low.split())
     gone = edited_copy(tmp_path / "gone", drop=("speech",))
     left = gangplank("drift", str(gone))
-    assert "team speech no longer has a file. Nothing of it is removed" in left.stderr
+    assert "team speech is no longer in the inventory. Nothing of it is removed" in left.stderr
     assert left.returncode == 0, "a team that is not named is not drift"
     refused = teams(gone, teams_remove="speech")
     assert refused.returncode != 0
@@ -150,7 +155,7 @@ def test_running_work_keeps_its_team_and_a_lower_cap_is_explained(
 def test_a_named_team_is_removed_and_its_volume_claims_stay_until_they_are_named(kube: Kube, tmp_path: Path) -> None:
     refused = teams(teams_remove="vision")
     text = " ".join((refused.stdout + refused.stderr).split())
-    assert "teams_remove: got vision, expected a team without a file" in text
+    assert "teams_remove: got vision, expected a team that left the inventory" in text
     gone = edited_copy(tmp_path, drop=("vision",))
     done = teams(gone, teams_remove="vision")
     assert done.returncode == 0, done.stdout
@@ -165,11 +170,33 @@ def test_a_named_team_is_removed_and_its_volume_claims_stay_until_they_are_named
     assert "not found" in answer(kube, "GET", "/api/v1/namespaces/vision")
 
 
+@pytest.mark.usefixtures("restore")
+def test_a_limit_changes_one_team_and_all_teams_are_checked(kube: Kube, tmp_path: Path) -> None:
+    weights = {name: {"weight": 3} for name in ("speech", "vision")}
+    changed = edited_copy(tmp_path / "changed", **weights)
+    done = teams(changed, "--limit", "vision", "-e", "team_queue_priority=4")
+    assert done.returncode == 0, done.stdout
+    specs = {name: kube.call("GET", QUEUE.format(name))["spec"] for name in weights}
+    assert (specs["vision"]["weight"], specs["vision"]["priority"]) == (3, 4)
+    assert (specs["speech"]["weight"], specs["speech"].get("priority", 0)) == (1, 0)
+    assert recap(teams(changed, "--limit", "vision", "-e", "team_queue_priority=4").stdout)["changed"] == 0
+    moved = edited_copy(tmp_path / "moved", speech={"guaranteed": {"cpu": "100"}})
+    refused = teams(moved, "--limit", "vision")
+    assert refused.returncode != 0
+    assert "speech.yml: 1 problem" in refused.stdout + refused.stderr, "a team outside of the limit is checked"
+    cap = {"cpu": "500m", "memory": "1Gi", "ephemeral_storage": "10Gi"}
+    owed = teams(edited_copy(tmp_path / "owed", speech={"cap": cap}, vision={"weight": 5}), "--limit", "vision")
+    assert owed.returncode != 0
+    text = " ".join((owed.stdout + owed.stderr).split())
+    assert "got a team without speech, whose queues give up something" in text
+    assert "--limit speech,vision" in text
+
+
 def test_all_problems_of_all_files_are_reported_together(tmp_path: Path) -> None:
     speech = {"guaranteed": {"cpu": "1"}, "cap": {}}
     done = teams(edited_copy(tmp_path, vision={"weight": 0, "parent": "nowhere"}, speech=speech))
     text = " ".join((done.stdout + done.stderr).split())
     assert done.returncode != 0
-    for problem in ("speech.yml: 1 problem", "vision.yml: 2 problems", "team.weight", "team.parent", "team.cap"):
+    for problem in ("speech.yml: 1 problem", "vision.yml: 2 problems", "team_weight", "team_parent", "team_cap"):
         assert problem in text
     assert "Traceback" not in text

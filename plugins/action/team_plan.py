@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from ansible_collections.gangplank.gangplank.plugins.plugin_utils.cluster import KUBECONFIG, ClusterAction
+from ansible_collections.gangplank.gangplank.plugins.plugin_utils.teams import inventory_of
 
 from gangplank.teams.compare import plan_teams
 
@@ -13,7 +14,8 @@ class ActionModule(ClusterAction):
     """Documented in plugins/modules/team_plan.py."""
 
     OPTIONS: ClassVar = {
-        "folder": {"type": "path", "required": True},
+        "group": {"type": "str", "required": True},
+        "limit": {"type": "list", "elements": "str"},
         "remove": {"type": "list", "elements": "str", "default": []},
         "remove_claims": {"type": "list", "elements": "str", "default": []},
         **KUBECONFIG,
@@ -21,7 +23,13 @@ class ActionModule(ClusterAction):
 
     def act(self, args: dict[str, Any]) -> dict[str, Any]:
         """Convert and call."""
-        plan = plan_teams(self.kube, args["folder"], args["remove"], args["remove_claims"])
+        plan = plan_teams(
+            self.kube,
+            inventory_of(self.variables, args["group"]),
+            args["remove"],
+            args["remove_claims"],
+            limit=args["limit"],
+        )
         if plan.refused:
             return {"failed": True, "msg": "\n".join(plan.refused)}
         lines = [str(item) for item in plan.differences]

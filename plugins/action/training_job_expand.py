@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from ansible import context
 from ansible_collections.gangplank.gangplank.plugins.plugin_utils.base import LibraryAction
+from ansible_collections.gangplank.gangplank.plugins.plugin_utils.teams import inventory_of
 
 from gangplank.backends import BACKENDS, wiring
-from gangplank.cli.inputs import from_team, granted, read_scripts, team_files
+from gangplank.cli.inputs import from_team, granted, read_scripts
 from gangplank.jobs.annotated import explained
 from gangplank.jobs.parse import parse_job
 from gangplank.jobs.site_gpus import Gpus, on_site
+from gangplank.teams.load import teams_of
 
 if TYPE_CHECKING:
     from gangplank.spec import JobSpec
@@ -36,7 +38,7 @@ class ActionModule(LibraryAction):
     def act(self, args: dict[str, Any]) -> dict[str, Any]:
         """Convert and call."""
         source, gpus = job_file(), Gpus(args["gpu_taints"], args["simulated_gpus"])
-        teams = team_files(args["teams"]) if args["teams"] else None
+        teams = teams_of(inventory_of(self.variables, args["teams"]))[1] if args["teams"] else None
         job = args["job"] if teams is None else from_team(args["job"], teams, source)
         spec = on_site(parse_job(job, source, read_scripts(job, ROOT)), gpus, source)
         if teams is not None:

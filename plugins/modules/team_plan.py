@@ -11,10 +11,14 @@ extends_documentation_fragment:
 author:
   - The Gangplank authors
 options:
-  folder:
-    description: The folder of team files.
-    type: path
+  group:
+    description: The inventory's group whose hosts are the teams; those outside of C(--limit) are checked too.
+    type: str
     required: true
+  limit:
+    description: Hosts of the play. Only teams among them are changed; all, if every team is among them.
+    type: list
+    elements: str
   remove:
     description: Teams to remove.
     type: list

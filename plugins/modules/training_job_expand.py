@@ -16,7 +16,7 @@ options:
     type: raw
     required: true
   teams:
-    description: The site's folder of teams, if it has one.
+    description: The inventory's group whose hosts are the site's teams; the empty string means no teams.
     type: str
     default: ''
   gpu_taints:

@@ -23,7 +23,7 @@ from gangplank.text import plain_lines
 # and our library with them: a tenth of a second per task.
 for loader in (filter_loader, test_loader):
     list(loader.all())
-filter_loader.get("gangplank.gangplank.teams_folder")  # and all of this collection
+filter_loader.get("gangplank.gangplank.claim_paths")  # and all of this collection
 
 # Python buffers 8 KiB of output to a pipe or a file: `make train | tee log` would show nothing of a build for many
 # minutes. This is the process that prints, the parent of every task.

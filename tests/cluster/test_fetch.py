@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 from tests.cluster.conftest import ROOT
+from tests.support.inventories import write_inventory
 from tests.support.teams_live import gangplank, teams, until
 
 if TYPE_CHECKING:
@@ -58,8 +59,8 @@ def member(kubeconfig: str, kube: Kube, tmp_path_factory: pytest.TempPathFactory
     folder, configs = tmp_path_factory.mktemp("teams"), tmp_path_factory.mktemp("configs")
     members = [{"user": "bob", "role": "trainer"}, {"user": "eve", "role": "viewer"}]
     cap = {"cpu": "1", "memory": "2Gi", "ephemeral_storage": "20Gi"}
-    value = {"team": {"name": TEAM, "members": members, "cap": cap, "claims": [{"name": "data", "size": "1Gi"}]}}
-    (folder / f"{TEAM}.yml").write_text(yaml.safe_dump(value))
+    value = {"members": members, "cap": cap, "claims": [{"name": "data", "size": "1Gi"}]}
+    write_inventory(folder, {TEAM: value})
 
     def config(user: str) -> str:
         place = configs / user
@@ -75,7 +76,7 @@ def member(kubeconfig: str, kube: Kube, tmp_path_factory: pytest.TempPathFactory
     finally:
         gangplank("delete", NAME, "-n", TEAM, kubeconfig=kubeconfig)
         until(lambda: not kube.call("GET", PODS)["items"], "no pods of the team")
-        (folder / f"{TEAM}.yml").unlink()
+        write_inventory(folder, {})
         done = teams(folder, team_kubeconfig=kubeconfig, teams_remove=[TEAM])
         assert done.returncode == 0, done.stdout + done.stderr
 

@@ -31,8 +31,9 @@ from gangplank.jobs.parse import parse_job
 from tests.cluster.clock import Clock
 from tests.cluster.conftest import ROOT
 from tests.cluster.race import Event, Gang, Moment, Share, judge, lost, timeline
+from tests.support.inventories import LAB, fields_of, write_inventory
 from tests.support.sweeps import sweeping
-from tests.support.teams_live import TEAMS, answer, gangplank, pod, teams, until
+from tests.support.teams_live import answer, gangplank, pod, teams, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -122,15 +123,13 @@ def ready(kube: Kube) -> set[str]:
 def all_three(kubeconfig: str, kube: Kube, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Teams as playbooks/teams.yml makes them: two deserve half of the simulated nodes each, the third nothing."""
     folder = tmp_path_factory.mktemp("teams")
-    site = yaml.safe_load((TEAMS / "_site.yml").read_text())
-    site["site"]["gpu_resource"] = GPU
-    (folder / "_site.yml").write_text(yaml.safe_dump(site))
+    site, values = {**fields_of(LAB / "group_vars/teams.yml", "team_site_"), "gpu_resource": GPU}, {}
     for name, share in SHARES.items():
         amounts = {key: {"gpus": many, "cpu": many, "memory": f"{many}Gi"} for key, many in vars(share).items() if many}
         amounts["cap"] |= {"ephemeral_storage": "unlimited"} | ({"pods": CHEAT_PODS} if name == CHEAT else {})
         max_jobs = CHEAT_JOBS if name == CHEAT else 2 * COUNT + 20
-        value = {"team": {"name": name, "members": [{"user": "ada"}], "max_jobs": max_jobs, **amounts, **GRANTS}}
-        (folder / f"{name}.yml").write_text(yaml.safe_dump(value))
+        values[name] = {"members": [{"user": "ada"}], "max_jobs": max_jobs, **amounts, **GRANTS}
+    write_inventory(folder, values, site)
     try:
         done = teams(folder, team_kubeconfig=kubeconfig)
         assert done.returncode == 0, done.stdout + done.stderr
@@ -141,7 +140,7 @@ def all_three(kubeconfig: str, kube: Kube, tmp_path_factory: pytest.TempPathFact
             where = f"/api/v1/namespaces/{name}/pods"
             kube.call("DELETE", where)
             until(lambda where=where: not kube.call("GET", where)["items"], f"no pods in {name}")
-            (folder / f"{name}.yml").unlink()
+        write_inventory(folder, {})
         done = teams(folder, team_kubeconfig=kubeconfig, teams_remove=list(SHARES))
         assert done.returncode == 0, done.stdout + done.stderr
 

@@ -1,4 +1,4 @@
-"""A folder of teams becomes these objects, and no others; rewrite on purpose with GANGPLANK_GOLDEN=write."""
+"""The teams of an inventory become these objects, and no others; rewrite on purpose with GANGPLANK_GOLDEN=write."""
 
 from __future__ import annotations
 
@@ -8,17 +8,18 @@ from pathlib import Path
 import pytest
 import yaml
 
-from gangplank.teams.load import load
+from gangplank.teams.inventory import plain_inventory
+from gangplank.teams.load import teams_of
 from gangplank.teams.objects import team_objects
 
-CASES = sorted((Path(__file__).parent / "teams").glob("*/teams"))
+CASES = sorted((Path(__file__).parent / "teams").glob("*/hosts.yml"))
 
 
-@pytest.mark.parametrize("folder", CASES, ids=lambda folder: folder.parent.name)
-def test_a_folder_of_teams_is_rendered_as_reviewed(folder: Path) -> None:
-    site, teams = load(str(folder))
+@pytest.mark.parametrize("hosts", CASES, ids=lambda hosts: hosts.parent.name)
+def test_the_teams_of_an_inventory_are_rendered_as_reviewed(hosts: Path) -> None:
+    site, teams = teams_of(plain_inventory(str(hosts)))
     text = yaml.safe_dump_all(team_objects(teams, site), sort_keys=False, width=2**20)
-    golden = folder.parent / "objects.yml"
+    golden = hosts.parent / "objects.yml"
     if os.environ.get("GANGPLANK_GOLDEN") == "write":
         golden.write_text(text)
     assert golden.read_text() == text

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from gangplank.teams.inventory import is_value
 from gangplank.teams.load import load
 from gangplank.teams.objects import team_objects
 from gangplank.teams.parse import RESERVED
@@ -37,7 +38,7 @@ def test_there_are_a_lab_and_a_site_to_copy() -> None:
 
 @each_site
 def test_its_teams_render(site: Path) -> None:
-    held, teams = load(str(site / "teams"))
+    held, teams = load(str(site))
     objects = team_objects(teams, held)
     assert {"Namespace", "Queue", "ResourceQuota", "RoleBinding", "NetworkPolicy"} <= {one["kind"] for one in objects}
 
@@ -56,9 +57,9 @@ def test_no_team_takes_a_namespace_that_a_role_installs_into() -> None:
 @each_site
 def test_every_value_is_an_input_of_a_role(site: Path) -> None:
     variables: set[str] = set()
-    for path in site.glob("group_vars/all/*.yml"):
+    for path in [*site.glob("group_vars/all/*.yml"), *site.glob("group_vars/*.yml"), *site.glob("host_vars/*.yml")]:
         variables |= yaml.safe_load(path.read_text()).keys()
-    assert {name for name in variables - inputs() if name.split("_")[0] not in ALONE} == set()
+    assert {name for name in variables - inputs() if name.split("_")[0] not in ALONE and not is_value(name)} == set()
 
 
 @each_site
@@ -72,66 +73,48 @@ def test_its_playbooks_pass_the_syntax_check(site: Path) -> None:
 
 
 @pytest.fixture
-def sources(tmp_path: Path) -> dict[str, tuple[list[Path], Path]]:
-    """Ways to name a site, and the folder of teams that is meant."""
-    lab, example, copy = ROOT / "inventories/lab", ROOT / "inventories/example", tmp_path / "copy"
+def sources(tmp_path: Path) -> dict[str, list[Path]]:
+    """Ways to name a site."""
+    lab, copy = ROOT / "inventories/lab", tmp_path / "copy"
     shutil.copytree(lab, copy)
     (tmp_path / "more").mkdir()
     (tmp_path / "more/hosts.yml").write_text("all: {hosts: {more: }}\n")
     return {
-        "nothing": ([], lab),
-        "folder": ([lab], lab),
-        "file": ([lab / "hosts.yml"], lab),
-        "copied folder": ([copy], copy),
-        "copied file": ([copy / "hosts.yml"], copy),
-        "two sites": ([lab, example / "hosts.yml"], example),
-        "two sites, folder last": ([lab / "hosts.yml", example], example),
-        "and hosts without teams": ([lab, tmp_path / "more/hosts.yml"], lab),
-        "and a list of hosts": ([lab, Path("one,two")], lab),
+        "nothing": [],
+        "folder": [lab],
+        "file": [lab / "hosts.yml"],
+        "copied folder": [copy],
+        "and hosts without teams": [lab, tmp_path / "more/hosts.yml"],
+        "and a list of hosts": [lab, Path("one,two")],
     }
 
 
-WAYS = ("nothing", "folder", "file", "copied folder", "copied file", "two sites", "two sites, folder last",
-        "and hosts without teams", "and a list of hosts")  # fmt: skip
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_teams_are_found_however_the_site_is_named(
-    sources: dict[str, tuple[list[Path], Path]], way: str, tmp_path: Path
-) -> None:
-    inventories, site = sources[way]
-    roles = [{"role": role, "tags": ["never"]} for role in ("team", "training_job")]  # whose defaults the play has then
-    skip = ("--skip-tags", "always")  # their checks of inputs
-    task = {"name": "Show", "ansible.builtin.debug": {"msg": "{{ [team_folder, training_job_teams] | to_json }}"}}
-    (tmp_path / "book.yml").write_text(yaml.safe_dump([{"hosts": "localhost", "roles": roles, "pre_tasks": [task]}]))
-    output = "".join(play(tmp_path / "book.yml", inventories, tmp_path, *skip).split())  # in lines of any length
-    assert json.dumps([str(site / "teams")] * 2, separators=(",", ":")) in output
-
-
-@pytest.mark.parametrize("way", ["folder", "file"])
+@pytest.mark.parametrize(
+    "way", ["nothing", "folder", "file", "copied folder", "and hosts without teams", "and a list of hosts"]
+)
 def test_a_job_starts_from_its_teams_values_however_the_site_is_named(
-    sources: dict[str, tuple[list[Path], Path]], way: str, tmp_path: Path
+    sources: dict[str, list[Path]], way: str, tmp_path: Path
 ) -> None:
     for name, team in (("mine", "vision"), ("nobodys", "")):
         job = {"name": name, "script": "/a.py", **({"team": team} if team else {"image": "own"})}
         variables = {"training_job": job, "training_job_manifest_dir": str(tmp_path)}
         (tmp_path / "job.json").write_text(json.dumps(variables))
         words = ("--tags", "manifests", "-e", f"@{tmp_path}/job.json")
-        play(ROOT / "playbooks/train.yml", sources[way][0], tmp_path, *words)
+        play(ROOT / "playbooks/train.yml", sources[way], tmp_path, *words)
     (job,) = yaml.safe_load_all((tmp_path / "vision.mine.yml").read_text())
     assert job["spec"]["tasks"][0]["template"]["spec"]["containers"][0]["image"] == "gangplank.dev/trainer:0.1.0"
     assert (tmp_path / "default.nobodys.yml").exists()
 
 
 def test_f2_a_kept_manifest_is_for_its_owner_alone(
-    sources: dict[str, tuple[list[Path], Path]], tmp_path: Path
+    sources: dict[str, list[Path]], tmp_path: Path
 ) -> None:
     kept = tmp_path / "default.mine.yml"
     kept.touch(mode=0o644)  # from before
     job = {"name": "mine", "script": "/a.py", "image": "own", "env": {"TOKEN": "literal"}}
     (tmp_path / "job.json").write_text(json.dumps({"training_job": job, "training_job_manifest_dir": str(tmp_path)}))
     words = ("--tags", "manifests", "-e", f"@{tmp_path}/job.json")
-    play(ROOT / "playbooks/train.yml", sources["folder"][0], tmp_path, *words)
+    play(ROOT / "playbooks/train.yml", sources["folder"], tmp_path, *words)
     assert "literal" in kept.read_text()
     assert kept.stat().st_mode & 0o777 == 0o600
 
@@ -148,7 +131,7 @@ def play(book: Path, inventories: list[Path], folder: Path, *words: str) -> str:
 
 
 def test_the_site_to_copy_has_what_a_real_one_has() -> None:
-    held, teams = load(str(ROOT / "inventories/example/teams"))
+    held, teams = load(str(ROOT / "inventories/example"))
     assert len(teams) == 3
     assert held.queues
     members = [member for team in teams for member in team.members]

@@ -10,9 +10,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import yaml
-
 from gangplank.errors import KubeError
+from tests.support.inventories import LAB, fields_of, write_inventory
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 ROOT = Path(__file__).resolve().parents[2]
-TEAMS = ROOT / "inventories/lab/teams"
 DEADLINE_S = 60
 
 
@@ -40,11 +38,12 @@ def gangplank(*words: str, kubeconfig: str | None = None) -> subprocess.Complete
     return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
 
 
-def teams(folder: Path = TEAMS, **extra: object) -> subprocess.CompletedProcess[str]:
-    """Run playbooks/teams.yml for a folder of teams; with `check=True` it only reports what it would do."""
-    flags = ["--check"] if extra.pop("check", False) else []
-    inputs = json.dumps({"team_folder": str(folder), **extra})
-    command = [sys.executable, "-m", "ansible", "playbook", "playbooks/teams.yml", "-e", inputs, *flags]
+def teams(site: Path = LAB, *words: str, **extra: object) -> subprocess.CompletedProcess[str]:
+    """Run playbooks/teams.yml for an inventory; with `check=True` it only reports what it would do."""
+    flags = [*words, *(["--check"] if extra.pop("check", False) else [])]
+    command = [sys.executable, "-m", "ansible", "playbook", "-i", str(site), "playbooks/teams.yml", *flags]
+    if extra:
+        command += ["-e", json.dumps(extra)]
     environment = os.environ | {
         "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
         "ANSIBLE_FORCE_COLOR": "0",
@@ -55,15 +54,10 @@ def teams(folder: Path = TEAMS, **extra: object) -> subprocess.CompletedProcess[
 
 
 def edited_copy(folder: Path, drop: tuple[str, ...] = (), **teams_changes: Json) -> Path:
-    """A copy of the lab's folder of teams without some files and with some fields changed."""
-    for path in TEAMS.iterdir():
-        if path.stem in drop:
-            continue
-        value = yaml.safe_load(path.read_text())
-        if path.stem in teams_changes:
-            value["team"] |= teams_changes[path.stem]
-        (folder / path.name).write_text(yaml.safe_dump(value))
-    return folder
+    """A copy of the lab's inventory without some teams and with some fields changed."""
+    specs = {path.stem: fields_of(path) for path in LAB.glob("host_vars/*.yml") if path.stem not in drop}
+    specs = {name: fields | teams_changes.get(name, {}) for name, fields in specs.items()}
+    return write_inventory(folder, specs, fields_of(LAB / "group_vars/teams.yml", "team_site_"))
 
 
 def answer(kube: Kube, method: str, where: str, body: object = None, **query: str) -> str:

@@ -77,7 +77,7 @@ def names(line: str, expected: list[str]) -> None:
         ("gangplank expand --backend ", ["volcano", "pytorchjob", "trainjob", "indexed"]),
         ("gangplank expand -o y", ["yaml"]),
         ("gangplank expand jobs/lin", ["jobs/linear.yml"]),
-        ("gangplank drift inventories/lab/te", ["inventories/lab/teams/"]),
+        ("gangplank drift inventories/la", ["inventories/lab/"]),
         ("gangplank completion f", ["fish"]),
     ],
 )

@@ -82,7 +82,7 @@ def test_the_cluster_is_the_one_that_every_module_takes(tmp_path: Path, ports: l
     (tmp_path / "book.yml").write_text(yaml.safe_dump([{
         "hosts": "localhost", "environment": "{{ site_environment | default({}) }}", "ignore_errors": True, "tasks": [
             {"name": "Ours", "gangplank.gangplank.cluster_read": {"paths": ["/version"]}},
-            {"name": "Teams", "gangplank.gangplank.team_plan": {"folder": str(EXAMPLE / "teams")}},
+            {"name": "Teams", "gangplank.gangplank.team_plan": {"group": "teams"}},
             {"name": "Theirs", "kubernetes.core.k8s_info": {"kind": "Namespace", "api_version": "v1"}},
         ]}]))  # fmt: skip
     files = {"K8S_AUTH_KUBECONFIG": "a", "KUBECONFIG": "b", "HOME": ".kube/config"}

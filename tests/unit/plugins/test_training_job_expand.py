@@ -57,7 +57,6 @@ def test_a_refused_job_is_reported_with_its_file_and_all_its_lines_and_no_words_
 def test_an_unknown_team_is_reported_the_same_way(tmp_path: Path) -> None:
     job = tmp_path / "mine.yml"
     job.write_text("training_job: {name: digits, image: i, script: /a.py, team: nobody}\n")
-    teams = f"training_job_teams={ROOT}/inventories/example/teams"
-    output = ansible("playbooks/train.yml", "--tags", "manifests", "-e", f"@{job}", "-e", teams)
-    assert f'Action failed: {job}: 1 problem\n  team: got "nobody", expected a team with a file' in output.stdout
+    output = ansible("playbooks/train.yml", "--tags", "manifests", "-e", f"@{job}", "-i", ROOT / "inventories/example")
+    assert f'Action failed: {job}: 1 problem\n  team: got "nobody", expected a team of the inventory' in output.stdout
     assert "Finalization of" not in output.stdout + output.stderr

@@ -62,8 +62,8 @@ def test_a7_a8_f4_what_the_file_does_not_grant_is_refused_with_place_and_fix(
     head, line = lines(team(), **fields)
     assert head == "j.yml: 1 problem"
     assert line.startswith(f'  training_job.{path}: got "{got}", expected ')
-    assert f"that the file of team vision grants under {grant} (" in line
-    assert line.endswith(f". Fix: leave it out, or have {grant} of teams/vision.yml grant it")
+    assert f"that the file of team vision grants under team_{grant} (" in line
+    assert line.endswith(f". Fix: leave it out, or have team_{grant} in teams/vision.yml grant it")
     if granted:
         assert lines(team(**{grant: [granted]}), **fields) == []
 

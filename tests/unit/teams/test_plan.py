@@ -111,7 +111,8 @@ def test_a_claim_that_left_the_file_stays() -> None:
 def test_a_team_without_a_file_stays_and_is_reported() -> None:
     todo = plan(rendered(a={}), rendered(a={}, b={}))
     assert not todo.changes
-    assert todo.notes == ("team b no longer has a file. Nothing of it is removed until -e teams_remove=b names it",)
+    (note,) = todo.notes
+    assert note == "team b is no longer in the inventory. Nothing of it is removed until -e teams_remove=b names it"
 
 
 def test_the_guards_of_a_team_stay_as_long_as_the_team_even_without_any_file() -> None:

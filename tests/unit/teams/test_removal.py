@@ -68,7 +68,7 @@ def test_volume_claims_keep_their_namespace_until_each_is_named() -> None:
 @pytest.mark.parametrize(
     ("with_file", "running", "going", "message"),
     [
-        (["vision"], {}, [], "got vision, expected a team without a file. Fix: delete the file of team vision"),
+        (["vision"], {}, [], "got vision, expected a team that left the inventory. Fix: take vision out of the group"),
         ([], {"vision": ["pods/x"]}, [], "team vision has work that has not ended: pods/x"),
         ([], {}, ["vision/dat"], "got vision/dat, expected one of vision/data"),
     ],

@@ -326,7 +326,7 @@ def test_a_job_starts_from_its_team_s_defaults_and_its_own_values_win() -> None:
         },
     }
     assert with_team({"name": "j"}, [spec]) == {"name": "j"}
-    with pytest.raises(SpecError, match=r"team: got .*speech.*, expected a team with a file \(vision\)"):
+    with pytest.raises(SpecError, match=r"team: got .*speech.*, expected a team of the inventory \(vision\)"):
         with_team({"team": "speech"}, [spec])
 
 

@@ -1,0 +1,284 @@
+"""A site's teams as Ansible's inventory has them: each host of the group `teams` is one, its variables are its values.
+
+Ansible decides what a variable is: precedence, templates, vault, -e. Where it is not installed, plain files are read
+here, and what only Ansible can read is refused by name.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gangplank.errors import Problem, SpecError, Unreadable, shown
+from gangplank.reading.files import read as read_file
+from gangplank.reading.strict_yaml import documents
+from gangplank.teams.parse import TeamsError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+GROUP = "teams"  # of the inventory, and of its files in group_vars
+PREFIX = "team_"
+# Inputs of the role `team`, which are no values of a team
+ROLE_INPUTS = frozenset({"team_group", "team_kubeconfig", "team_remove", "team_remove_claims", "team_timeout_s"})
+LINE = re.compile(r"\s*(team_\w+)\s*:")
+ENDINGS = ("", ".yml", ".yaml", ".json")  # of files of variables, as Ansible looks for them
+INSTALL = "install Ansible, which reads it (make setup), or write the value itself"
+EXAMPLE = "name one like inventories/example"
+RENDER = "{{ dict(query('varnames', '^team_') | zip(query('vars', *query('varnames', '^team_')))) }}"
+
+Values = dict[str, dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Inventory:
+    """The variables of each team, and the file in which each is written."""
+
+    values: Mapping[str, Mapping[str, Any]]  # by team: those that begin with team_, without the role's inputs
+    sources: tuple[Path, ...] = ()  # inventories: files or folders
+    extra: frozenset[str] = frozenset()  # variables of the command line
+    group: str = GROUP
+    errors: tuple[SpecError, ...] = field(default=())  # of variables that cannot be rendered
+
+    def home(self, team: str) -> str:
+        """The file of a team; where it belongs if there is none."""
+        files = [path for folder in self.folders for path in files_of(folder / "host_vars" / team)]
+        return str(files[-1] if files else (self.folders or [Path()])[-1] / "host_vars" / f"{team}.yml")
+
+    def places(self, team: str) -> dict[str, str]:
+        """The file of each variable of a team: the last in Ansible's order of precedence."""
+        places = dict.fromkeys(self.values.get(team, ()), self.home(team))
+        for path in self.files(team):
+            for line in path.read_text(errors="replace").splitlines():
+                if match := LINE.match(line):
+                    places[match[1]] = str(path)
+        return places | dict.fromkeys(self.extra, "-e")
+
+    def files(self, team: str) -> Iterator[Path]:
+        """The files that may hold variables of a team, the weakest first."""
+        yield from (path for path in self.sources if path.is_file())
+        yield from (path for folder in self.sources if folder.is_dir() for path in hosts_files(folder))
+        for kind, name in (("group_vars", "all"), ("group_vars", self.group), ("host_vars", team)):
+            for folder in self.folders:
+                yield from files_of(folder / kind / name)
+
+    @property
+    def folders(self) -> list[Path]:
+        """The folders beside which group_vars and host_vars are."""
+        return list(dict.fromkeys(path if path.is_dir() else path.parent for path in self.sources))
+
+
+def is_value(name: str) -> bool:
+    """Whether a variable is a value of a team."""
+    return name.startswith(PREFIX) and name not in ROLE_INPUTS
+
+
+def files_of(place: Path) -> list[Path]:
+    """The files of variables of a host or a group: one with its name, or all in a folder of its name."""
+    paths = [place.with_name(place.name + ending) for ending in ENDINGS]
+    inside = [sorted(path.rglob("*")) if path.is_dir() else [path] for path in paths]
+    return [
+        path
+        for group in inside
+        for path in group
+        if path.is_file() and path.suffix in ENDINGS and not path.name.startswith(".")
+    ]
+
+
+def hosts_files(folder: Path) -> list[Path]:
+    """The files of hosts of an inventory that is a folder."""
+    return [path for path in sorted(folder.glob("*.y*ml")) if path.is_file()]
+
+
+def load_inventory(place: str) -> Inventory:
+    """The teams of an inventory, a folder or a file of hosts: as Ansible reads it, where it is installed."""
+    source = Path(place)
+    if not place or not source.exists():
+        got, expected = "no such file or folder", "a site's inventory, e.g. inventories/example"
+        raise Unreadable(str(Problem(place or "inventory", got if place else "nothing", expected, EXAMPLE)))
+    refuse_earlier_layout([source])
+    program = program_of_ansible("ansible-inventory")
+    if program is None:
+        return plain_inventory(place)
+    listed = json.loads(ansible([program, "-i", place, "--list"], place))
+    hostvars = listed.get("_meta", {}).get("hostvars", {})
+    teams = list(dict.fromkeys(members(listed, GROUP)))
+    values = {team: {key: item for key, item in hostvars.get(team, {}).items() if is_value(key)} for team in teams}
+    if any(needs_ansible(item) for own in values.values() for item in own.values()):
+        values = {team: rendered(place, team) for team in teams}
+    return Inventory(values, (source,))
+
+
+def program_of_ansible(name: str) -> str | None:
+    """A program of Ansible's: beside this Python, or on PATH."""
+    return shutil.which(name, path=str(Path(sys.executable).parent)) or shutil.which(name)
+
+
+def ansible(command: Sequence[str], place: str) -> str:
+    """What a program of Ansible's prints."""
+    settings = {
+        "ANSIBLE_INVENTORY_ANY_UNPARSED_IS_FAILED": "true",
+        "ANSIBLE_STDOUT_CALLBACK": "minimal",
+        "ANSIBLE_CALLBACK_RESULT_FORMAT": "json",
+        "ANSIBLE_DUPLICATE_YAML_DICT_KEY": "error",
+        "ANSIBLE_NOCOLOR": "1",
+        "ANSIBLE_FORCE_COLOR": "0",
+    }
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, env=os.environ | settings, stdin=subprocess.DEVNULL
+    )
+    if done.returncode:
+        reason = " ".join((done.stderr or done.stdout).split()) or f"exit status {done.returncode}"
+        fix = f"look at: ansible-inventory -i {place} --list"
+        raise Unreadable(str(Problem(place, f"an inventory that Ansible refuses ({reason})", "one that it reads", fix)))
+    return done.stdout
+
+
+def rendered(place: str, team: str) -> dict[str, Any]:
+    """A team's variables with their templates rendered and their secrets decrypted."""
+    program = program_of_ansible("ansible") or "ansible"
+    words = ["-m", "ansible.builtin.debug", "-a", f"msg={RENDER}", "-e", "ansible_connection=local"]
+    text = ansible([program, team, "-i", place, *words], place)
+    values = json.loads(text.partition("=>")[2])["msg"]
+    return {key: item for key, item in values.items() if is_value(key)}
+
+
+def members(listed: Mapping[str, Any], group: str) -> Iterator[str]:
+    """The hosts of a group and of its children, as ansible-inventory lists them."""
+    inner = listed.get(group, {})
+    yield from inner.get("hosts", ())
+    for child in inner.get("children", ()):
+        yield from members(listed, child)
+
+
+def needs_ansible(value: object) -> bool:
+    """Whether a value holds a template or a secret.
+
+    >>> needs_ansible([{"a": "{{ b }}"}]), needs_ansible({"a": "{b}"})
+    (True, False)
+    """
+    if isinstance(value, Mapping):
+        return "__ansible_vault" in value or any(map(needs_ansible, value.values()))
+    if isinstance(value, list):
+        return any(map(needs_ansible, value))
+    return isinstance(value, str) and ("{{" in value or "{%" in value)
+
+
+def refuse_earlier_layout(sources: Iterable[Path]) -> None:
+    """Refuse a folder of team files as earlier versions read them, with the way to move them."""
+    for source in sources:
+        folder = source if source.is_dir() else source.parent
+        for old in (folder, folder / "teams"):
+            files = [path for path in sorted(old.glob("*.y*ml")) if re.search(r"(?m)^(team|site):", text_of(path))]
+            if files:
+                fix = (
+                    "list each team as a host of the group teams, move its file to host_vars/TEAM.yml and write team_ "
+                    "before each key below team. The last section of docs/teams.md has the details"
+                )
+                got = f"files of teams as earlier versions read them ({', '.join(path.name for path in files)})"
+                raise Unreadable(str(Problem(str(old), got, "teams that are hosts of the inventory", fix)))
+
+
+def text_of(path: Path) -> str:
+    """The text of a file; nothing if it cannot be read."""
+    try:
+        return path.read_text(errors="replace")
+    except OSError:
+        return ""
+
+
+def is_encrypted(text: str) -> bool:
+    """Whether ansible-vault has encrypted a file or a value in it."""
+    return text.startswith("$ANSIBLE_VAULT") or "!vault" in text
+
+
+def strict_errors(inventory: Inventory) -> list[SpecError]:
+    """Words of the teams' own files on which YAML's readers disagree, and keys that stand twice."""
+    folders = [folder for folder in inventory.folders if inventory.values]
+    files = [path for folder in folders for path in files_of(folder / "group_vars" / inventory.group)]
+    files += [path for folder in folders for team in inventory.values for path in files_of(folder / "host_vars" / team)]
+    errors = []
+    for path in dict.fromkeys(files):
+        text = read_file(str(path), fix="make it readable")
+        if is_encrypted(text):
+            continue
+        try:
+            documents(text, str(path), strict=True)
+        except SpecError as error:
+            errors.append(error)
+    return errors
+
+
+def plain_inventory(place: str) -> Inventory:
+    """The teams of an inventory whose files hold plain values, read without Ansible."""
+    source = Path(place)
+    files = hosts_files(source) if source.is_dir() else [source]
+    errors: list[SpecError] = []
+    trees = [(path, tree) for path in files for tree in [plain_values(path, errors)] if tree]
+    groups = [(path, *group) for path, tree in trees for name, inner in tree.items() for group in walk(name, inner)]
+    teams = list(
+        dict.fromkeys(
+            host for _, name, inner, above in groups if GROUP in (*above, name) for host in inner.get("hosts") or ()
+        )
+    )
+    values: Values = {team: {} for team in teams}
+    for team in teams:
+        inventory = Inventory({team: {}}, (source,))
+        parts: list[Mapping[str, Any]] = [inner.get("vars") or {} for _, name, inner, _ in groups if name == "all"]
+        parts += [inner.get("vars") or {} for _, name, inner, _ in groups if name == GROUP]
+        parts += [(inner.get("hosts") or {}).get(team) or {} for _, _, inner, _ in groups]
+        parts += [plain_values(path, errors) for path in inventory.files(team) if path not in files]
+        values[team] = {str(key): item for part in parts for key, item in part.items() if is_value(str(key))}
+        for path, name, inner, _ in groups:
+            if team in (inner.get("hosts") or ()) and name not in ("all", GROUP):
+                got = f"a team in the group {name}"
+                expected = f"a team in the group {GROUP} alone, where Ansible is not installed"
+                errors.append(SpecError([Problem(team, got, expected, INSTALL)], str(path)))
+        places = Inventory(values, (source,)).places(team)
+        errors += [
+            SpecError([Problem(name, f"a template ({shown(item)})", "a plain value", INSTALL)], places[name])
+            for name, item in values[team].items()
+            if needs_ansible(item)
+        ]
+    if errors:
+        raise TeamsError(list({str(error): error for error in errors}.values()))
+    return Inventory(values, (source,))
+
+
+def plain_values(path: Path, errors: list[SpecError]) -> dict[str, Any]:
+    """The mapping in a file; what hinders it is added to the errors."""
+    text = read_file(str(path), fix="make it readable")
+    if is_encrypted(text):
+        problem = Problem("file", "values that ansible-vault has encrypted", "plain values", INSTALL)
+        errors.append(SpecError([problem], str(path)))
+        return {}
+    try:
+        (value,) = documents(text, str(path), strict=False) or [{}]
+    except SpecError as error:
+        errors.append(error)
+        return {}
+    except ValueError:
+        value = None
+    if not isinstance(value, dict):
+        errors.append(SpecError([Problem("file", "no mapping", "YAML with a mapping", INSTALL)], str(path)))
+        return {}
+    return value
+
+
+Group = tuple[str, dict[str, Any], tuple[str, ...]]
+
+
+def walk(name: str, group: object, above: tuple[str, ...] = ()) -> Iterator[Group]:
+    """A group of a YAML inventory and all groups below it: name, content and the names above it."""
+    inner = group if isinstance(group, dict) else {}
+    yield name, inner, above
+    for child, content in (inner.get("children") or {}).items():
+        yield from walk(child, content, (*above, name))
