@@ -16,6 +16,7 @@ from gangplank import spec
 from gangplank.backends import BACKENDS, pod_template, wiring
 from gangplank.jobs import parse, schema
 from gangplank.jobs.parse import HYPERPARAMETERS, SCRIPT_LIMIT
+from gangplank.jobs.site_gpus import EFFECTS
 from gangplank.k8s import names
 
 Json = dict[str, Any]
@@ -53,12 +54,28 @@ def values_schema() -> Json:
         for backend in BACKEND_NAMES
         if (refused := {name: refusal.reason for name, refusal in BACKENDS[backend].refuses.items()})
     ]
+    taint: Json = {
+        "type": "object",
+        "required": ["key", "effect"],
+        "additionalProperties": False,
+        "properties": {
+            "key": {"type": "string", "minLength": 1},
+            "value": {"type": "string"},
+            "effect": {"enum": list(EFFECTS)},
+        },
+    }
     return {
         "$schema": "http://json-schema.org/draft-07/schema#",
         "$comment": "written by python -m tools.write_job_chart --write",
         "type": "object",
         "additionalProperties": False,
-        "properties": {"global": {"type": "object"}, "script": {"type": "string"}, "training_job": job},
+        "properties": {
+            "global": {"type": "object"},
+            "script": {"type": "string"},
+            "gpu_taints": {"type": "array", "items": taint},
+            "simulated_gpus": {"type": "boolean"},
+            "training_job": job,
+        },
     }
 
 

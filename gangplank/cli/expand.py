@@ -21,7 +21,7 @@ def expand(args: argparse.Namespace) -> int:
     names = [*args.jobs, *args.filename]
     if not names:
         raise terminal.UsageError(str(Problem("JOB", "nothing", kinds(), "gangplank expand jobs/digits.yml")))
-    submitted, jobs, other_kinds = gather(names, args.backend, args.teams)
+    submitted, jobs, other_kinds = gather(names, args.backend, args.site)
     site = Site(gang=not args.no_gang, others=tuple(submitted))
     # Objects are built whatever is shown: an invalid manifest is refused here.
     expanded = [(backend, job, BACKENDS[backend].objects(job, site)) for backend, job in jobs]

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from gangplank.errors import Problem
+    from gangplank.jobs.site_gpus import Gpus
     from gangplank.spec import JobSpec, Json
     from gangplank.teams.spec import TeamSpec
 
@@ -83,17 +84,18 @@ def read_folder(start: Path, code: str) -> dict[str, str]:
 
 
 def gather(
-    names: Sequence[str], backend: str | None, teams: str | None = None, namespace: str | None = None
+    names: Sequence[str], backend: str | None, site: str | None = None, namespace: str | None = None
 ) -> tuple[list[Json], list[tuple[str, Json]], list[str]]:
     """What files hold: everything that would be submitted, the jobs in it by back-end, and the kinds of the rest.
 
-    `teams` is a site's inventory: a job that names its team starts from that team's values, and is refused what
-    that team's file does not grant. So is a raw manifest in a team's namespace; `namespace` is of those without one.
+    `site` is its inventory: a job with GPUs tolerates the taints of its nodes. A job that names its team starts from
+    that team's values, and is refused what they do not grant; so is a raw manifest in a team's namespace. `namespace`
+    is of those without one.
     """
     from gangplank.backends import backend_of
     from gangplank.errors import Problem, SpecError, shown
 
-    submitted = [item for name in names for item in read_objects(name, backend, teams, namespace)]
+    submitted = [item for name in names for item in read_objects(name, backend, site, namespace)]
     for number, item in enumerate(submitted, start=1):
         if not isinstance(item, dict) or not isinstance(item.get("kind"), str):
             problem = Problem(f"document {number}", shown(item), "an object with apiVersion and kind")
@@ -105,11 +107,12 @@ def gather(
     return submitted, jobs, [str(item["kind"]) for name, item in by_backend if not name]
 
 
-def read_objects(name: str, backend: str | None, teams: str | None, namespace: str | None = None) -> list[Any]:
+def read_objects(name: str, backend: str | None, site: str | None, namespace: str | None = None) -> list[Any]:
     """What one file submits: raw manifests as they are, or the manifests of its jobs."""
     from gangplank.backends import BACKENDS
     from gangplank.errors import Problem, SpecError
     from gangplank.jobs.parse import parse_job
+    from gangplank.jobs.site_gpus import on_site
     from gangplank.reading.strict_yaml import documents
 
     text = read(name)
@@ -120,18 +123,20 @@ def read_objects(name: str, backend: str | None, teams: str | None, namespace: s
     if any(isinstance(item, dict) and "apiVersion" in item for item in raw):
         for item in raw:
             objects += item.get("items") or [] if is_list(item) else [item]
-        if teams:
+        if site:
             from gangplank.teams.grants import check_manifests
 
             complete = [item for item in objects if isinstance(item, dict)]
-            check_manifests(complete, site_teams(teams), name, namespace or "")
+            check_manifests(complete, site_teams(site), name, namespace or "")
         return objects
     jobs = documents(text, name, strict=True)
-    specs = site_teams(teams) if teams else None
+    specs = site_teams(site) if site else None
+    gpus = site_gpus(site) if site and jobs else None
     for document in jobs:
         job = with_backend(document, backend) if backend and isinstance(document, dict) else document
         job = from_team(job, specs, name) if specs is not None else job
         spec = parse_job(job, name, read_scripts(job, ROOT))
+        spec = on_site(spec, gpus, name) if gpus else spec
         if specs is not None:
             granted(spec, specs, name)
         objects += BACKENDS[spec.backend].manifests(spec)
@@ -155,6 +160,14 @@ def site_teams(inventory: str) -> Sequence[TeamSpec]:
     from gangplank.teams.load import load
 
     return load(inventory)[1]
+
+
+def site_gpus(inventory: str) -> Gpus:
+    """What an inventory says about the site's GPU nodes, as the role training_job reads it."""
+    from gangplank.jobs.site_gpus import read_gpus
+    from gangplank.teams.inventory import load_variables
+
+    return read_gpus(load_variables(inventory, ("training_job_gpu_taints", "training_job_simulated_gpus")), inventory)
 
 
 def from_team(job: object, teams: Sequence[TeamSpec], source: str) -> Any:

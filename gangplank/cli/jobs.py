@@ -39,7 +39,7 @@ COLOURS = (36, 33, 32, 35, 34, 31)  # of the ranks, in turn: cyan, yellow, green
 
 def submit(args: argparse.Namespace) -> int:
     """Submit jobs that do not exist yet, with the objects that they need."""
-    submitted, jobs, other_kinds = inputs.gather(args.jobs, args.backend, args.teams, args.namespace)
+    submitted, jobs, other_kinds = inputs.gather(args.jobs, args.backend, args.site, args.namespace)
     if not jobs:
         return terminal.complain(str(inputs.jobless(", ".join(args.jobs), other_kinds)), terminal.REFUSED)
     kube = cluster_of(args, changes=not args.dry_run)

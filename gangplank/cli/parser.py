@@ -27,9 +27,9 @@ TEAM_EXAMPLES = """examples:
 
 """
 IMAGE = "gangplank.dev/trainer:0.1.0"
-TEAMS_HELP = (
-    "a site's inventory: a job that names its team starts from that team's job_defaults, and is refused what the"
-    " team's variables do not grant"
+SITE_HELP = (
+    "a site's inventory: a job with GPUs tolerates the taints of its GPU nodes; a job that names its team starts from"
+    " that team's job_defaults, and is refused what the team's variables do not grant"
 )
 ON_CLUSTER = {
     "submit": "submit jobs to the cluster",
@@ -102,7 +102,7 @@ def add_expand(commands: Any) -> None:
     )
     expand.add_argument("-o", "--output", choices=("table", "yaml", "json"), default="table", help="default: table")
     expand.add_argument("--no-gang", action="store_true", help="expect a training operator without a gang scheduler")
-    expand.add_argument("--teams", metavar="INVENTORY", help=TEAMS_HELP)
+    add_site(expand)
 
 
 def add_run(commands: Any) -> None:
@@ -132,6 +132,7 @@ def add_run(commands: Any) -> None:
     run.add_argument("--output", metavar="PLACE", help="s3://bucket/path, given to the script as --output")
     run.add_argument("--name", help="the job's name; default: the script's, with an end that no other run has")
     run.add_argument("--save", metavar="FILE", help="also write the job file")
+    add_site(run)
     add_access(run)
 
 
@@ -141,7 +142,7 @@ def add_cluster_command(commands: Any, name: str, summary: str) -> None:
     if name == "submit":
         command.add_argument("jobs", metavar="JOB", nargs="+", help="a job file or a raw manifest; - is standard input")
         add_backend(command)
-        command.add_argument("--teams", metavar="INVENTORY", help=TEAMS_HELP)
+        add_site(command)
         waits = "follow the last job to its end; after 30 s without running, and if it fails, say why"
         command.add_argument("--wait", action="store_true", help=waits)
         command.add_argument("--dry-run", action="store_true", help="let the cluster check everything, create nothing")
@@ -240,6 +241,11 @@ def add_job(command: argparse.ArgumentParser, *, optional: bool = False, note: s
 def add_backend(command: argparse.ArgumentParser) -> None:
     """The back-end, where the job file's own is not wanted."""
     command.add_argument("--backend", choices=tuple(BACKENDS), help="use this back-end, whatever a job file says")
+
+
+def add_site(command: argparse.ArgumentParser) -> None:
+    """The site whose settings a job gets, as playbooks/train.yml gives them to it."""
+    command.add_argument("--site", "--teams", metavar="INVENTORY", help=SITE_HELP)
 
 
 def add_access(command: argparse.ArgumentParser) -> None:

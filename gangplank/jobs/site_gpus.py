@@ -9,10 +9,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from gangplank.errors import Problem, SpecError
+from gangplank.reading.fields import Fields
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from gangplank.reading.fields import Problems
     from gangplank.spec import JobSpec, Json
 
 
@@ -22,6 +24,28 @@ class Gpus:
 
     taints: tuple[Json, ...] = ()
     simulated: bool = False  # charts/simulated-gpu advertises them: they can be requested, but nothing runs on them
+
+
+EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+
+
+def read_gpus(variables: Mapping[str, Any], source: str) -> Gpus:
+    """The GPU nodes that variables of the role training_job describe; SpecError with all that is wrong with them."""
+    problems: Problems = []
+    fields = Fields(variables, "", problems)
+    taints = []
+    for inner in fields.each("training_job_gpu_taints"):
+        key = inner.text("key", need=True, what="a taint's key, e.g. flyte/gpu")
+        value = inner.text("value", what="a taint's value, e.g. dedicated")
+        effect = inner.choice("effect", "", EFFECTS)
+        if "effect" not in inner.map:
+            inner.bad("effect", None, f"one of {', '.join(EFFECTS)}")
+        inner.done()
+        taints.append({"key": key, "value": value, "effect": effect})
+    simulated = fields.flag("training_job_simulated_gpus", default=False)
+    if problems:
+        raise SpecError(problems, source)
+    return Gpus(tuple(taints), simulated)
 
 
 def toleration(taint: Mapping[str, Any]) -> Json:

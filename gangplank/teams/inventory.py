@@ -33,7 +33,6 @@ LINE = re.compile(r"\s*(team_\w+)\s*:")
 ENDINGS = ("", ".yml", ".yaml", ".json")  # of files of variables, as Ansible looks for them
 INSTALL = "install Ansible, which reads it (make setup), or write the value itself"
 EXAMPLE = "name one like inventories/example"
-RENDER = "{{ dict(query('varnames', '^team_') | zip(query('vars', *query('varnames', '^team_')))) }}"
 
 Values = dict[str, dict[str, Any]]
 
@@ -142,13 +141,33 @@ def ansible(command: Sequence[str], place: str) -> str:
     return done.stdout
 
 
-def rendered(place: str, team: str) -> dict[str, Any]:
-    """A team's variables with their templates rendered and their secrets decrypted."""
+def rendered(place: str, host: str, pattern: str = f"^{PREFIX}") -> dict[str, Any]:
+    """A host's variables with their templates rendered and their secrets decrypted."""
     program = program_of_ansible("ansible") or "ansible"
-    words = ["-m", "ansible.builtin.debug", "-a", f"msg={RENDER}", "-e", "ansible_connection=local"]
-    text = ansible([program, team, "-i", place, *words], place)
-    values = json.loads(text.partition("=>")[2])["msg"]
-    return {key: item for key, item in values.items() if is_value(key)}
+    names = f"query('varnames', '{pattern}')"
+    shown_values = f"msg={{{{ dict({names} | zip(query('vars', *{names}))) }}}}"
+    words = ["-m", "ansible.builtin.debug", "-a", shown_values, "-e", "ansible_connection=local"]
+    text = ansible([program, host, "-i", place, *words], place)
+    values: dict[str, Any] = json.loads(text.partition("=>")[2])["msg"]
+    return values if pattern != f"^{PREFIX}" else {key: item for key, item in values.items() if is_value(key)}
+
+
+def load_variables(place: str, names: Sequence[str]) -> dict[str, Any]:
+    """Variables of all hosts of an inventory, those of these names that it has."""
+    if program_of_ansible("ansible"):
+        return rendered(place, "localhost", f"^({'|'.join(names)})$")
+    errors: list[SpecError] = []
+    values: dict[str, Any] = {}
+    for folder in Inventory({}, (Path(place),)).folders:
+        for path in files_of(folder / "group_vars/all"):
+            own = {name: item for name, item in plain_values(path, errors).items() if name in names}
+            unread = [name for name in own if needs_ansible(own[name])]
+            problems = [Problem(name, f"a template ({shown(own[name])})", "a plain value", INSTALL) for name in unread]
+            errors += [SpecError(problems, str(path))] if problems else []
+            values |= own
+    if errors:
+        raise TeamsError(errors)
+    return values
 
 
 def members(listed: Mapping[str, Any], group: str) -> Iterator[str]:

@@ -16,6 +16,7 @@ from gangplank.backends import BACKENDS
 from gangplank.cli.inputs import read_scripts
 from gangplank.errors import SpecError
 from gangplank.jobs.parse import parse_job
+from gangplank.jobs.site_gpus import Gpus, on_site
 from gangplank.reading.strict_yaml import documents
 from lab.build.parts import build
 from tests.support.strategies import jobs
@@ -168,3 +169,26 @@ def test_what_is_refused_is_refused_with_a_reason(render: Render, name: str) -> 
     if job.get("backend") is None and "elastic" not in job:
         with pytest.raises(SpecError):
             parse_job(job)
+
+
+GPU_JOB: Json = {"name": "j", "image": "i", "script": "/a.py", "resources": {"gpus": 1}, "collective": "gloo"}
+SITE_TAINTS = [{"key": "flyte/gpu", "value": "dedicated", "effect": "NoSchedule"}, {"key": "b", "effect": "NoExecute"}]
+
+
+@pytest.mark.parametrize("own", [{}, {"gpu_tolerations": [{"key": "mine", "operator": "Exists"}]}, {"resources": {}}])
+@pytest.mark.parametrize("backend", job_chart.BACKEND_NAMES)
+def test_the_site_s_taints_reach_the_chart_as_they_reach_the_role(render: Render, backend: str, own: Json) -> None:
+    job = {**GPU_JOB, "backend": backend, **own}
+    spec = on_site(parse_job(job), Gpus(tuple(SITE_TAINTS)))
+    done = render(job, "--set-json", f"gpu_taints={json.dumps(SITE_TAINTS)}")
+    assert rendered(done) == by_kind(BACKENDS[backend].manifests(spec))
+
+
+def test_nccl_on_simulated_gpus_is_refused_by_the_chart_as_by_the_role(render: Render) -> None:
+    job = {name: value for name, value in GPU_JOB.items() if name != "collective"}
+    with pytest.raises(SpecError, match="gloo \\(this site's GPUs are simulated"):
+        on_site(parse_job(job), Gpus(simulated=True))
+    done = render(job, "--set", "simulated_gpus=true")
+    assert done.returncode != 0
+    assert "gloo (this site's GPUs are simulated" in done.stderr
+    assert rendered(render(GPU_JOB, "--set", "simulated_gpus=true"))

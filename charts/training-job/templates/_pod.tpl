@@ -51,7 +51,13 @@
 {{- $tolerated := $job.tolerations | default list -}}
 {{- if $asked.gpus -}}
 {{- $usual := ternary list (list $library.gpuToleration) (gt (len $tolerated) 0) -}}
-{{- $tolerated = concat $tolerated ($job.gpu_tolerations | default $usual) -}}
+{{- $site := list -}}
+{{- range $taint := $context.Values.gpu_taints -}}
+{{- $how := dict "operator" "Exists" -}}
+{{- with $taint.value }}{{ $how = dict "operator" "Equal" "value" . }}{{ end -}}
+{{- $site = append $site (merge (dict "key" $taint.key "effect" $taint.effect) $how) -}}
+{{- end -}}
+{{- $tolerated = concat $tolerated ($job.gpu_tolerations | default $site | default $usual) -}}
 {{- end -}}
 {{- $own := $tolerated -}}
 {{- range $lost := $library.lostNode -}}

@@ -56,6 +56,11 @@
 {{- end -}}
 
 {{- range $role, $asked := $job.asked -}}
+{{- if and (eq $job.collective "nccl") $context.Values.simulated_gpus -}}
+{{- $expected := "gloo (this site's GPUs are simulated: pods get them, but CUDA does not run on them)" -}}
+{{- include "training-job.refuse" (list "training_job.collective" "nccl" $expected "set collective: gloo") -}}
+{{- end -}}
+
 {{- if and (eq $job.collective "nccl") (not $asked.gpus) -}}
 {{- $expected := printf "gloo, as nccl needs GPUs on the %s" $role -}}
 {{- include "training-job.refuse" (list "training_job.collective" "nccl" $expected "request GPUs, or use gloo") -}}

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from gangplank.backends.volcano.policies import ACTIONS, EVENTS, check
 from gangplank.reading.fields import Fields
 
 if TYPE_CHECKING:
@@ -18,18 +19,6 @@ ROLES = ("master", "worker")
 PLUGINS = ("env", "pytorch", "ssh", "svc")
 NOT_YET = ("tensorflow", "mpi", "ray", "hcclrank")  # other frameworks' plugins: nothing here would wire their ranks
 
-# What Volcano's webhook accepts in a policy; the CRD's own list is longer.
-EVENTS = ("*", "PodFailed", "PodEvicted", "PodPending", "Unknown", "TaskCompleted", "TaskFailed", "JobUpdated")
-ACTIONS = (
-    "AbortJob",
-    "RestartJob",
-    "RestartTask",
-    "RestartPod",
-    "RestartPartition",
-    "TerminateJob",
-    "CompleteJob",
-    "ResumeJob",
-)
 
 
 @dataclass(frozen=True)
@@ -49,7 +38,7 @@ def policies(fields: Fields) -> tuple[dict[str, Any], ...] | None:
     """Volcano's policies, each with an action and either events or an exit code."""
     if fields.raw("policies") is None:
         return None
-    result = []
+    result, before = [], len(fields.problems)
     for index, item in enumerate(fields.mappings("policies")):
         inner = Fields(item, fields.at(f"policies[{index}]"), fields.problems)
         policy: dict[str, Any] = {}
@@ -72,6 +61,8 @@ def policies(fields: Fields) -> tuple[dict[str, Any], ...] | None:
             policy["timeout"] = timeout
         inner.done()
         result.append(policy)
+    if len(fields.problems) == before:
+        check(result, fields.at("policies"), fields.problems)
     return tuple(result)
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from gangplank.backends import gang
 from gangplank.backends.base import RANDOM, Site, acyclic, refuse
 from gangplank.backends.queueing import VOLCANO
-from gangplank.backends.volcano import plugins
+from gangplank.backends.volcano import plugins, policies
 from gangplank.backends.volcano.block import NOT_YET
 from gangplank.errors import Problem, shown
 from gangplank.k8s import manifest as shape
@@ -29,6 +29,7 @@ TASK = {
     "replicas": Count,
     "minAvailable": Count,
     "template": shape.TEMPLATE,
+    "policies": [policies.FORM],
     "topologyPolicy": str,
     "partitionPolicy": PARTITION,
 }
@@ -39,6 +40,7 @@ FORM = {
         "minAvailable": Count,
         "priorityClassName": str,
         "plugins": shape.each([str]),
+        "policies": [policies.FORM],
         "tasks": [TASK],
         "volumes": [{"mountPath": str, "volumeClaimName": str, "volumeClaim": dict}],
         "networkTopology": TOPOLOGY,
@@ -106,6 +108,8 @@ def _check(job: Json, problems: Problems) -> None:
             problems.append(Problem(where, shown(task["minAvailable"]), f"at most {task.get('replicas', 0)} replicas"))
         if not task.get("template", {}).get("spec", {}).get("containers"):
             problems.append(Problem(f"Job.spec.tasks[{index}].template.spec.containers", "nothing", "a container"))
+        policies.check(task.get("policies"), f"Job.spec.tasks[{index}].policies", problems)
+    policies.check(spec.get("policies"), "Job.spec.policies", problems)
     total = sum(task.get("replicas", 0) for task in tasks)
     if spec.get("minAvailable", 0) > total:
         problems.append(Problem("Job.spec.minAvailable", shown(spec["minAvailable"]), f"at most {total} replicas"))

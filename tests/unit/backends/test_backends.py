@@ -220,6 +220,10 @@ def test_a_command_goes_as_it_is_and_one_template_back_ends_give_it_the_usual_wi
         ({"volcano": {"policies": [{"event": "PodRunning", "action": "RestartJob"}]}}, "one of"),
         ({"volcano": {"policies": [{"event": "PodFailed", "action": "Restart"}]}}, "Did you mean Restart"),
         ({"volcano": {"policies": [{"event": "PodFailed"}]}}, "policies[0].action"),
+        (
+            {"volcano": {"policies": [{"event": "PodFailed", "action": "AbortJob"}] * 2}},
+            'volcano.policies[1].event: got "PodFailed", expected an event that no other policy has',
+        ),
         ({"volcano": {"policies": [{"event": "PodFailed", "exitCode": 1, "action": "AbortJob"}]}}, "either event"),
         ({"volcano": {"policies": [{"events": ["Nope"], "action": "AbortJob"}]}}, "one of"),
         ({"volcano": {"policies": [{"event": "PodPending", "action": "AbortJob", "timeout": "5"}]}}, "as Go writes it"),

@@ -135,7 +135,7 @@ def test_without_ansible_a_template_is_refused_by_its_file(
 ) -> None:
     folder = site(tmp_path, group_vars__teams=TEMPLATES[kind])
     (tmp_path / "job.json").write_text(json.dumps(JOB | {"image": "i"}))
-    assert main(["expand", str(tmp_path / "job.json"), "--teams", str(folder)]) == 1
+    assert main(["expand", str(tmp_path / "job.json"), "--site", str(folder)]) == 1
     error = capsys.readouterr().err
     assert f"{folder}/group_vars/teams.yml: 1 problem" in error
     assert "team_max_jobs: got a template (" in error

@@ -252,6 +252,16 @@ def test_host_network_brings_its_dns_policy() -> None:
     assert pod["spec"]["dnsPolicy"] == "ClusterFirstWithHostNet"
 
 
+def policy(**fields: object) -> Json:
+    return {"action": "RestartJob", **fields}
+
+
+def test_one_event_in_a_job_s_and_in_a_task_s_policies_is_no_contradiction() -> None:
+    manifest = demo(policies=[policy(event="PodFailed"), policy(exitCode=3)])
+    manifest["spec"]["tasks"][0]["policies"] = [policy(events=["PodFailed", "PodFailed"])]
+    assert "demo-master-0" in by_name(manifest)
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [
@@ -266,6 +276,15 @@ def test_host_network_brings_its_dns_policy() -> None:
         ({"tasks": [task("m" * 60, 1)]}, "at most 63"),
         ({"tasks": [{"name": "master", "replicas": 1}]}, "a container"),
         ({"tasks": [{**task("master", 1), "replicas": "1"}]}, "a whole number"),
+        ({"policies": [policy(event="PodFailed"), policy(events=["PodEvicted", "PodFailed"])]}, "no other policy has"),
+        ({"policies": [policy(event="*"), policy(event="PodFailed")]}, "no other event beside *"),
+        ({"policies": [policy(exitCode=3), policy(exitCode=3)]}, "a code above 0 that no other policy has"),
+        ({"policies": [policy(exitCode=0)]}, "a code above 0"),
+        ({"policies": [policy(event="PodFailed", exitCode=3)]}, "either event (or events) or exitCode"),
+        ({"policies": [policy()]}, "either event (or events) or exitCode"),
+        ({"policies": [policy(event="PodRunning")]}, "one of "),
+        ({"policies": [{"event": "PodFailed", "action": "SyncJob"}]}, "one of AbortJob"),
+        ({"tasks": [{**task("master", 1), "policies": [policy(event="*")] * 2}]}, "tasks[0].policies[1].event"),
         ({"tasks": [{**task("master", 1), "replicas": 10**9}]}, "a whole number from 0"),
     ],
 )

@@ -1,0 +1,86 @@
+"""A site's settings of GPUs reach the commands as they reach the role training_job."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from gangplank.cli import main
+from gangplank.errors import SpecError
+from gangplank.jobs.site_gpus import read_gpus
+from gangplank.teams import inventory as module
+
+ROOT = Path(__file__).resolve().parents[3]
+JOB = {"name": "j", "image": "i", "script": "/a.py", "workers": 0, "resources": {"gpus": 1}}
+TOLERATION = {"key": "flyte/gpu", "operator": "Equal", "value": "dedicated", "effect": "NoSchedule"}
+TAINTS = "training_job_gpu_taints: [{key: flyte/gpu, value: dedicated, effect: NoSchedule}]\n"
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Path:
+    place = tmp_path / "job.json"
+    place.write_text(json.dumps(JOB | {"collective": "gloo"}))
+    return place
+
+
+def site(folder: Path, text: str) -> str:
+    (folder / "group_vars").mkdir()
+    (folder / "hosts.yml").write_text("all: {}\n")
+    (folder / "group_vars/all.yml").write_text(text)
+    return str(folder)
+
+
+def tolerations(text: str) -> list[dict[str, str]]:
+    (manifest,) = yaml.safe_load_all(text)
+    pod = manifest["spec"]["tasks"][0]["template"]["spec"]
+    return [item for item in pod["tolerations"] if "gpu" in item["key"]]
+
+
+@pytest.mark.parametrize("how", ["ansible", "plain"])
+def test_a_job_with_gpus_tolerates_the_site_s_taints(
+    job: Path, tmp_path: Path, how: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if how == "plain":
+        monkeypatch.setattr(module, "program_of_ansible", lambda _: None)
+    template = "mine: dedicated\n" + TAINTS.replace("dedicated", '"{{ mine }}"')
+    place = site(tmp_path, TAINTS if how == "plain" else template)
+    assert main(["expand", str(job), "-o", "yaml"]) == 0
+    assert TOLERATION not in tolerations(capsys.readouterr().out)
+    assert main(["expand", str(job), "-o", "yaml", "--site", place]) == 0
+    assert tolerations(capsys.readouterr().out) == [TOLERATION]
+
+
+def test_nccl_is_refused_where_the_gpus_are_simulated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "job.json").write_text(json.dumps(JOB))
+    for command in (["expand"], ["submit", "--kubeconfig", "/nowhere"]):
+        assert main([*command, str(tmp_path / "job.json"), "--site", str(ROOT / "inventories/lab")]) == 1
+        assert "gloo (this site's GPUs are simulated" in capsys.readouterr().err
+
+
+def test_run_takes_the_site_s_settings_before_it_asks_a_cluster(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "a.py").write_text("")
+    place = site(tmp_path, "training_job_gpu_taints: [{key: a, effect: Never}]\n")
+    assert main(["run", str(tmp_path / "a.py"), "--site", place, "--kubeconfig", "/nowhere"]) == 1
+    assert 'training_job_gpu_taints[0].effect: got "Never", expected one of NoSchedule' in capsys.readouterr().err
+
+
+def test_without_ansible_a_template_is_refused_by_its_file(
+    job: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "program_of_ansible", lambda _: None)
+    assert main(["expand", str(job), "--site", str(ROOT / "inventories/lab")]) == 1
+    error = capsys.readouterr().err
+    assert "group_vars/all/gpus.yml: 1 problem" in error
+    assert "training_job_gpu_taints: got a template" in error
+
+
+def test_all_that_is_wrong_with_the_settings_is_reported_together() -> None:
+    variables = {"training_job_gpu_taints": [{"value": "x"}], "training_job_simulated_gpus": "perhaps"}
+    with pytest.raises(SpecError) as caught:
+        read_gpus(variables, "site")
+    assert len(caught.value.problems) == 3
