@@ -1,8 +1,9 @@
-"""The command expand: the pods and objects of jobs before they exist. Asks no cluster."""
+"""The command expand: the pods and objects of jobs before they exist. Asks a cluster only with --cluster."""
 
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gangplank.backends import BACKENDS
@@ -14,6 +15,9 @@ from gangplank.k8s.dump import as_json, as_yaml
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Sequence
+
+    from gangplank.spec import Json
 
 
 def expand(args: argparse.Namespace) -> int:
@@ -22,7 +26,9 @@ def expand(args: argparse.Namespace) -> int:
     if not names:
         raise terminal.UsageError(str(Problem("JOB", "nothing", kinds(), "gangplank expand jobs/digits.yml")))
     submitted, jobs, other_kinds = gather(names, args.backend, args.site)
-    site = Site(gang=not args.no_gang, others=tuple(submitted))
+    site = live_site(args, submitted) if args.cluster else Site(others=tuple(submitted))
+    if args.no_gang:
+        site = replace(site, gang=False)
     # Objects are built whatever is shown: an invalid manifest is refused here.
     expanded = [(backend, job, BACKENDS[backend].objects(job, site)) for backend, job in jobs]
     objects = [item for _, _, created in expanded for item in created]
@@ -42,3 +48,11 @@ def expand(args: argparse.Namespace) -> int:
     if other_kinds and not jobs:
         return terminal.complain(str(jobless(", ".join(names), other_kinds)), terminal.REFUSED)
     return terminal.OK
+
+
+def live_site(args: argparse.Namespace, submitted: Sequence[Json]) -> Site:
+    """The settings of the cluster's controllers."""
+    from gangplank.cluster.client import Kube
+    from gangplank.cluster.site import site_of
+
+    return site_of(Kube(args.kubeconfig, args.context), tuple(submitted))

@@ -31,6 +31,10 @@ SITE_HELP = (
     "a site's inventory: a job with GPUs tolerates the taints of its GPU nodes; a job that names its team starts from"
     " that team's job_defaults, and is refused what the team's variables do not grant"
 )
+CLUSTER_HELP = (
+    "read the settings of the cluster's controllers, so that the objects are those that they make there: the training"
+    " operator's flags and template, Trainer's runtimes, PriorityClasses"
+)
 ON_CLUSTER = {
     "submit": "submit jobs to the cluster",
     "status": "show where a job and its pods stand, or list the jobs",
@@ -89,7 +93,7 @@ def add_expand(commands: Any) -> None:
         commands,
         "expand",
         "show the pods and objects of a job before they exist",
-        "Show the pods and objects of a job file, or of the raw manifest of a job, without asking a cluster.",
+        "Show the pods and objects of a job file, or of the raw manifest of a job. Asks no cluster without --cluster.",
         EXAMPLES,
     )
     expand.add_argument("jobs", metavar="JOB", nargs="*", help="a job file, e.g. jobs/digits.yml; - is standard input")
@@ -101,8 +105,10 @@ def add_expand(commands: Any) -> None:
         "--objects", action="store_true", help="show what the controllers create instead of what is submitted"
     )
     expand.add_argument("-o", "--output", choices=("table", "yaml", "json"), default="table", help="default: table")
+    expand.add_argument("--cluster", action="store_true", help=CLUSTER_HELP)
     expand.add_argument("--no-gang", action="store_true", help="expect a training operator without a gang scheduler")
     add_site(expand)
+    add_cluster(expand, "with --cluster: ")
 
 
 def add_run(commands: Any) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gangplank.backends.pytorchjob import objects
+from gangplank.cluster.site import site_of
 from gangplank.k8s.build import value
 from tests.cluster.differential.compare import IMAGE, differences, examples, generated, sample
 
@@ -63,21 +64,11 @@ EDGES = [
 
 @pytest.fixture(scope="module")
 def site(cluster: Cluster) -> Json:
-    """How this cluster's operator is set up, from its own command line and template."""
-    deployments = cluster.call("GET", "/apis/apps/v1/deployments")["items"]
-    pods = [item["spec"]["template"]["spec"] for item in deployments if item["metadata"]["name"] == "training-operator"]
-    assert pods, "the cluster has no training-operator: playbooks/site.yml with the component training_operator"
-    (container,) = pods[0]["containers"]
-    flags = dict(word.removeprefix("--").partition("=")[::2] for word in container.get("args", []))
-    flags_read: Json = {"gang": flags.get("gang-scheduler-name") == "volcano"}
-    if "pytorch-init-container-image" in flags:
-        flags_read["init_image"] = flags["pytorch-init-container-image"]
-    if "pytorch-init-container-max-tries" in flags:
-        flags_read["init_tries"] = int(flags["pytorch-init-container-max-tries"])
-    query = {"fieldSelector": "metadata.name=training-operator-init-container"}
-    for item in cluster.call("GET", "/api/v1/configmaps", query=query)["items"]:
-        flags_read["init_template"] = item["data"]["initContainer.yaml"]
-    return flags_read
+    """How this cluster's operator is set up, as `gangplank expand --cluster` reads it."""
+    live = site_of(cluster.kube)
+    assert live.init_template, "the operator of charts/training-operator has a template of its own"
+    return {"gang": live.gang, "init_image": live.init_image, "init_tries": live.init_tries,
+            "init_template": live.init_template}  # fmt: skip
 
 
 def test_hand_made_edges(cluster: Cluster, site: Json) -> None:

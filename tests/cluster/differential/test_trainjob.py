@@ -11,6 +11,7 @@ import pytest
 
 from gangplank.backends import BACKENDS
 from gangplank.backends.trainjob import objects
+from gangplank.cluster.site import site_of
 from gangplank.errors import KubeError, SpecError
 from gangplank.k8s.build import value
 from tests.cluster.differential.compare import IMAGE, differences, generated
@@ -51,12 +52,9 @@ EDGES = [
 @pytest.fixture(scope="module")
 def site(cluster: Cluster) -> Json:
     """The runtimes that this cluster has: a site's own torch-distributed may name another image than upstream's."""
-    items = cluster.call("GET", "/apis/trainer.kubeflow.org/v1alpha1/clustertrainingruntimes")["items"]
-    return {
-        "others": tuple(
-            {"kind": "ClusterTrainingRuntime", "apiVersion": "trainer.kubeflow.org/v1alpha1", **item} for item in items
-        )
-    }
+    others = site_of(cluster.kube).others
+    assert "ClusterTrainingRuntime" in {item["kind"] for item in others}
+    return {"others": others}
 
 
 def test_hand_made_edges(cluster: Cluster, site: Json) -> None:

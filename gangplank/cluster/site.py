@@ -1,0 +1,74 @@
+"""What a cluster's own controllers are set to, as far as the objects that they make of a job depend on it."""
+
+from __future__ import annotations
+
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
+
+from gangplank.backends.base import Site
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from gangplank.cluster.client import Kube
+    from gangplank.spec import Json
+
+OPERATOR = "training-operator"  # the name of its Deployment, upstream's and that of charts/training-operator
+TEMPLATE = "/etc/config/initContainer.yaml"  # where the operator looks unless a flag says otherwise
+RUNTIMES = ("ClusterTrainingRuntime", "TrainingRuntime")
+TRAINER = "trainer.kubeflow.org/v1alpha1"
+
+
+def site_of(kube: Kube, others: tuple[Json, ...] = ()) -> Site:
+    """The settings of the training operator, the PriorityClasses and Trainer's runtimes; `others` come before these."""
+    priorities = everywhere(kube, "/apis/scheduling.k8s.io/v1/priorityclasses")
+    values = {item["metadata"]["name"]: int(item.get("value", 0)) for item in priorities}
+    runtimes = tuple(
+        {"apiVersion": TRAINER, "kind": kind, **item}
+        for kind in RUNTIMES
+        for item in everywhere(kube, f"/apis/{TRAINER}/{kind.lower()}s")
+    )
+    usual = Site(priorities=values, others=(*others, *runtimes))
+    deployment = next(operators(kube), None)
+    if deployment is None:
+        return usual
+    pod = deployment["spec"]["template"]["spec"]
+    container = pod["containers"][0]
+    words = [*container.get("command", ()), *container.get("args", ())]
+    flags = dict(word.lstrip("-").partition("=")[::2] for word in words if word.startswith("-"))
+    place = PurePosixPath(flags.get("pytorch-init-container-template-file", TEMPLATE))
+    return Site(
+        gang=flags.get("gang-scheduler-name") == "volcano",
+        init_image=flags.get("pytorch-init-container-image", usual.init_image),
+        init_tries=int(flags.get("pytorch-init-container-max-tries", usual.init_tries)),
+        init_template=mounted(kube, deployment["metadata"]["namespace"], pod, place),
+        priorities=usual.priorities,
+        others=usual.others,
+    )
+
+
+def operators(kube: Kube) -> Iterator[Json]:
+    """The Deployments of training operators."""
+    return (item for item in everywhere(kube, "/apis/apps/v1/deployments") if item["metadata"]["name"] == OPERATOR)
+
+
+def everywhere(kube: Kube, where: str) -> list[Json]:
+    """All objects of a kind, in every namespace; none if the cluster does not have the kind."""
+    items: list[Json] = (kube.get(where) or {}).get("items", [])
+    return items
+
+
+def mounted(kube: Kube, namespace: str, pod: Json, place: PurePosixPath) -> str:
+    """The text of a file that a pod's first container has from a ConfigMap; "" if it has none there."""
+    for mount in pod["containers"][0].get("volumeMounts", ()):
+        volume: Json = next((item for item in pod.get("volumes", ()) if item["name"] == mount["name"]), {})
+        if "configMap" not in volume or PurePosixPath(mount["mountPath"]) not in (place, place.parent):
+            continue
+        source = volume["configMap"]
+        keys = {item["path"]: item["key"] for item in source.get("items", ())}
+        held = kube.get(f"/api/v1/namespaces/{namespace}/configmaps/{source['name']}") or {}
+        key = mount.get("subPath", place.name)
+        text = (held.get("data") or {}).get(keys.get(key, key))
+        if text:
+            return str(text)
+    return ""
