@@ -6,7 +6,6 @@ has read: a piece that a submission has marked since then stays.
 
 from __future__ import annotations
 
-import json
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -27,8 +26,8 @@ KEPT_S = 3600  # so that the next edit of the same code finds its pieces
 
 def stored(kube: Kube, namespace: str) -> dict[str, Json]:
     """The metadata of each piece in a namespace, by name."""
-    raw = kube.read("GET", path("v1", "ConfigMap", namespace), query={"labelSelector": LABEL}, accept=METADATA)
-    metadata = [item["metadata"] for item in json.loads(raw)["items"] or []]  # null if it is empty
+    answer = kube.call("GET", path("v1", "ConfigMap", namespace), query={"labelSelector": LABEL}, accept=METADATA)
+    metadata = [item["metadata"] for item in answer["items"] or []]  # null if it is empty
     return {meta["name"]: meta for meta in metadata if LABEL in (meta.get("labels") or {})}
 
 
