@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gangplank.backends import BACKENDS, backend_of
-from gangplank.backends.base import Site
+from gangplank.backends.base import RANDOM, UID, Site
 from gangplank.backends.queueing import QUEUE_SYSTEM
 from gangplank.cluster import failure
 from gangplank.cluster.client import path
@@ -106,7 +106,7 @@ def asked(kube: Kube, job: Json, others: Sequence[Json] = ()) -> tuple[Demand | 
         return None, []
     backend = BACKENDS[name]
     try:
-        objects = backend.objects(job, Site(others=tuple(others)))
+        objects = backend.objects(job, Site(uid=meta.get("uid") or UID, others=tuple(others)))
     except GangplankError:
         return None, []
     if kube.get(f"/apis/{QUEUE_SYSTEM.queue.group}") is None:  # no gang without the scheduler that knows them
@@ -224,9 +224,18 @@ def refusals_of(kube: Kube, pods: Sequence[Json], events: Sequence[Json]) -> tup
     for pod in pods:
         meta = pod["metadata"]
         fresh = {key: meta[key] for key in ("labels", "annotations", "namespace") if key in meta}
-        one = {**pod, "metadata": {**fresh, "generateName": NAME}}
+        one = decided({**pod, "metadata": {**fresh, "generateName": NAME}})
         causes.append(_dry_run(kube, path("v1", "Pod", meta["namespace"]), one, "its pods"))
     return tuple(cause for cause in causes if cause)
+
+
+def decided(value: Any) -> Any:
+    """A copy of JSON with something valid where a controller chooses by chance."""
+    if isinstance(value, dict):
+        return {key: decided(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [decided(item) for item in value]
+    return value.replace(RANDOM, "0").replace(UID, "0") if isinstance(value, str) else value
 
 
 def absent(kube: Kube, namespace: str, pods: Sequence[Json]) -> Mapping[tuple[str, str], bool | None]:

@@ -140,7 +140,8 @@ def unplaced(now: Situation) -> bool:
 
 def _sure(now: Situation, summary: str, causes: Sequence[Cause]) -> Diagnosis:
     first, *others = causes
-    return Diagnosis(now.name, summary, first, proven=True, also=tuple(others[:1]) if first.code != "failed" else ())
+    also = tuple(cause for cause in others[:1] if cause.code not in {"failed", "crash"})  # those say the same again
+    return Diagnosis(now.name, summary, first, proven=True, also=also)
 
 
 def _silent(now: Situation, code: str, text: str) -> Cause:

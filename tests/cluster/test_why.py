@@ -50,6 +50,7 @@ class Story:
     raw: Callable[[Json], None] | None = None  # changes the manifest
     labels: Json = field(default_factory=dict)  # of the namespace
     submitted: bool = True
+    words: str = ""  # that the first line has
 
 
 def pods_of(manifest: Json) -> Iterator[Json]:
@@ -137,9 +138,13 @@ STORIES: dict[str, Story] = {
     ),
     "limit-range": Story("limit-range", beside=(FULL_RANGE,)),
     "limit-range-indexed": Story("limit-range", backend="indexed", beside=(FULL_RANGE,)),
-    "pod-security": Story("refused", backend="indexed", raw=changed(hostNetwork=True)),  # the lab's level is baseline
-    "account": Story("refused", backend="indexed", raw=changed(serviceAccountName="nobody")),
-    "priority": Story("refused", backend="indexed", raw=changed(priorityClassName="no-such-class")),
+    "pod-security": Story("refused", backend="indexed", raw=changed(hostNetwork=True), words="host namespaces"),
+    "account": Story(
+        "refused", backend="indexed", raw=changed(serviceAccountName="nobody"), words='"nobody" not found'
+    ),
+    "priority": Story(
+        "refused", backend="indexed", raw=changed(priorityClassName="no-such-class"), words="no-such-class"
+    ),
     "queue-over": Story("queue-over", {"queue": "why-cap"}, beside=(queue("why-cap", capability={"cpu": "15m"}),)),
     "queue-missing": Story("queue-missing", {"queue": "why-nowhere"}, submitted=False),
     "queue-inner": Story("queue-inner", {"queue": "why-inner"}, submitted=False, beside=(
@@ -166,7 +171,7 @@ STORIES: dict[str, Story] = {
     "mount": Story(
         "mount", raw=mounting(hostPath={"path": "/no/such/file", "type": "File"}), labels=PRIVILEGED
     ),
-    "exit-code": Story("failed", {"command": ["sh", "-c", "echo last words; exit 7"], "max_retries": 0}),
+    "exit-code": Story("failed", {"command": ["sh", "-c", "echo last words; exit 7"]}, words="exit code 7"),
     "exit-code-indexed": Story("failed", {"command": ["sh", "-c", "exit 7"], "max_retries": 0}, backend="indexed"),
     "memory": Story(
         "memory", {"command": ["python3", "-c", "a = bytearray(2**30)"], "max_retries": 0},
@@ -253,6 +258,7 @@ def test_the_first_line_names_the_cause_and_no_other(kube: Kube, name: str) -> N
     diagnosis = named_cause(kube, manifests(name, story)[-1], story.code, live=story.submitted)
     assert diagnosis.cause is not None
     assert diagnosis.cause.text in diagnosis.first_line
+    assert story.words in diagnosis.first_line
     assert diagnosis.cause.fix
 
 
