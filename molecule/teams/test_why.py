@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 JOBS = "/apis/batch.volcano.sh/v1alpha1/namespaces"
-SELECTS = {"node_selector": {"kubernetes.io/hostname": "no-such-node"}}
+SELECTS = {"node_selector": {"topology.kubernetes.io/zone": "nowhere"}}
 
 
 @pytest.fixture
