@@ -16,8 +16,6 @@ from gangplank.cluster import code, reader, standstill
 from gangplank.cluster import submit as submission
 from gangplank.cluster.attempts import attempts, gone
 from gangplank.cluster.client import rank_of
-from gangplank.cluster.follow import JobWatch
-from gangplank.cluster.follow import follow as follow_job
 from gangplank.cluster.logs import GONE, Buffer, follow
 from gangplank.cluster.patience import silent
 from gangplank.cluster.progress import phase
@@ -59,6 +57,9 @@ def submit(args: argparse.Namespace) -> int:
 
 def wait(kube: Kube, job: Json) -> int:
     """Follow a job to its end, and explain it if it waits or fails."""
+    from gangplank.cluster.follow import JobWatch  # not for completion, which has to be quick
+    from gangplank.cluster.follow import follow as follow_job
+
     watch = JobWatch(job, kube)
     end = follow_job(watch, print, math.inf)
     if end is None or end.failed:
