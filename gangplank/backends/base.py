@@ -178,6 +178,7 @@ class Backend:
     adds: tuple[Addition, ...]  # who adds what to the job and its pods, and why
     makes: Mapping[str, Maker]  # by kind: what is made in addition to the pods of the templates
     ends: Ends
+    overlooks: Callable[[Json], bool]  # whether this live job restarts for a failed pod, but not if it failed unseen
     queue: Callable[[Json], Queue]  # where a manifest names its queue, NO_QUEUE where it goes to none
     without_queues: Callable[[Json], str]  # how to run a job that names the queue system's scheduler without it, or ""
     evidence_id: Callable[[Json], str | None]  # the id in the evidence of a live job; None if it cannot be known
@@ -190,6 +191,11 @@ class Backend:
 def always(_item: Json) -> bool:
     """True: every object of the kind is a training job."""
     return True
+
+
+def never(_item: Json) -> bool:
+    """False: the controller looks at pods as they are, also after it was down."""
+    return False
 
 
 def no_way(_item: Json) -> str:

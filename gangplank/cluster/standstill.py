@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from gangplank.backends import BACKENDS, backend_of
 from gangplank.backends.pod_template import LOST_NODE_S
 from gangplank.cluster import overlooked
 from gangplank.cluster.client import path
@@ -63,12 +64,14 @@ def refusals(job: Json, events: Sequence[Json]) -> list[str]:
 
 
 def refuses(event: Json, job: Json) -> bool:
-    """Whether an event is a warning about a job, or about what is made for a TrainJob; or its gang may not queue."""
+    """Whether an event is a warning about a job, or about what is made for it; or its gang may not queue."""
     item, uid, name = event["involvedObject"], job["metadata"].get("uid"), job["metadata"]["name"]
     if item.get("kind") == "PodGroup":  # Volcano's scheduler does not warn of it
         return item["name"] in {name, f"{name}-{uid}"} and (event["type"], event["reason"]) == NOT_QUEUED
-    child = job["kind"] == "TrainJob" and (item["name"] == name or item["name"].startswith(f"{name}-node-"))
-    return event["type"] == "Warning" and (item.get("uid") == uid or (child and item.get("kind") in {"JobSet", "Job"}))
+    backend = backend_of(job)
+    made = backend is not None and item.get("kind") in BACKENDS[backend].makes and item["kind"] != "Pod"
+    child = made and (item["name"] == name or item["name"].startswith(f"{name}-node-"))
+    return event["type"] == "Warning" and (item.get("uid") == uid or child)
 
 
 def when(event: Json) -> str:
@@ -115,7 +118,7 @@ def release(kube: Kube, pods: Sequence[Json], nodes: Mapping[str, str]) -> list[
 
 def restart(kube: Kube, job: Json, pods: Sequence[Json]) -> list[str]:
     """Remove the pods of a gang that failed while its controller was down, so that it restarts; one line each."""
-    return [f"{pod['metadata']['name']} is removed: it failed, and Volcano's controller did not restart the job"
+    return [f"{pod['metadata']['name']} is removed: it failed, and its job's controller did not restart the job"
             for pod in overlooked.pods(job, pods) if removed(kube, pod)]  # fmt: skip
 
 

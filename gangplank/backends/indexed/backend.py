@@ -15,6 +15,7 @@ from gangplank.backends.base import (
     Site,
     Template,
     Wiring,
+    never,
     no_way,
     unscalable,
 )
@@ -112,6 +113,7 @@ BACKEND = Backend(
     makes={},
     # SuccessCriteriaMet comes first: all indexes have ended, their pods may still be terminating.
     ends=Ends(succeeded=frozenset({"Complete", "SuccessCriteriaMet"}), failed=frozenset({"Failed"})),
+    overlooks=never,
     queue=queue,
     without_queues=no_way,
     evidence_id=evidence_id,

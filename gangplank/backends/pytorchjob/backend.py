@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gangplank.backends import gang
 from gangplank.backends.admission import PROBE_POD
-from gangplank.backends.base import Addition, Backend, Ends, JobKinds, Maker, Path, Wiring, always
+from gangplank.backends.base import Addition, Backend, Ends, JobKinds, Maker, Path, Wiring, always, never
 from gangplank.backends.pytorchjob.block import no_gang, read_block
 from gangplank.backends.pytorchjob.manifests import manifests
 from gangplank.backends.pytorchjob.objects import objects
@@ -62,6 +62,7 @@ BACKEND = Backend(
         "HorizontalPodAutoscaler": Maker(OPERATOR, "elasticPolicy.metrics asks for it"),
     },
     ends=Ends(succeeded=frozenset({"Succeeded"}), failed=frozenset({"Failed"})),
+    overlooks=never,
     queue=queue,
     without_queues=without_queues,
     evidence_id=evidence_id,

@@ -16,6 +16,7 @@ from gangplank.backends.base import (
     Template,
     Wiring,
     always,
+    never,
     no_way,
     unscalable,
 )
@@ -115,6 +116,7 @@ BACKEND = Backend(
         "Pod": Maker("Kubernetes' Job controller", "one for each node; only its index differs"),
     },
     ends=Ends(succeeded=frozenset({"Complete"}), failed=frozenset({"Failed"})),
+    overlooks=never,
     queue=queue,
     without_queues=no_way,
     evidence_id=evidence_id,

@@ -9,7 +9,7 @@ from gangplank.backends.volcano.block import read_block
 from gangplank.backends.volcano.manifests import manifests
 from gangplank.backends.volcano.objects import objects
 from gangplank.backends.volcano.plugins import SVC_MOUNT
-from gangplank.backends.volcano.raw import evidence_id, pitfalls, queue, scale, templates
+from gangplank.backends.volcano.raw import evidence_id, overlooks, pitfalls, queue, scale, templates
 
 CONTROLLER, WEBHOOK = "Volcano's job controller", "Volcano's admission webhook"
 SVC, PYTORCH, ENV, SSH = (f"Volcano's plugin {name}" for name in ("svc", "pytorch", "env", "ssh"))
@@ -75,6 +75,7 @@ BACKEND = Backend(
         "PersistentVolumeClaim": Maker(CONTROLLER, "the job's own volumes (spec.volumes)"),
     },
     ends=Ends(succeeded=frozenset({"Completed"}), failed=frozenset({"Failed", "Aborted", "Terminated"})),
+    overlooks=overlooks,
     queue=queue,
     without_queues=no_way,
     evidence_id=evidence_id,

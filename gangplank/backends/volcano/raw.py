@@ -80,3 +80,17 @@ def scale(job: Json, workers: int) -> Json:
     task["minAvailable"] = min(task["minAvailable"], workers)  # the webhook has filled it in
     task["replicas"] = workers
     return {"spec": {"tasks": tasks, "minAvailable": min(spec["minAvailable"], sum(t["replicas"] for t in tasks))}}
+
+
+RESTARTED_BY = {"PodFailed", "PodEvicted"}  # the second one is also for pods that were removed
+
+
+def overlooks(job: Json) -> bool:
+    """Whether a live job's controller restarts the gang for each failed pod whatever its exit status, if it sees it."""
+    if ((job.get("status") or {}).get("state") or {}).get("phase") not in {"Pending", "Running"}:
+        return False
+    tasks = job["spec"]["tasks"]
+    policies = [*(job["spec"].get("policies") or []), *(item for task in tasks for item in task.get("policies") or [])]
+    events = {event for policy in policies if policy.get("action") == "RestartJob"
+              for event in policy.get("events") or [policy.get("event")]}  # fmt: skip
+    return ("*" in events or events >= RESTARTED_BY) and not any("exitCode" in policy for policy in policies)

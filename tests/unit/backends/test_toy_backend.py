@@ -27,6 +27,7 @@ from gangplank.backends.base import (
     Wiring,
     always,
     block,
+    never,
     unscalable,
 )
 from gangplank.backends.queueing import Queue
@@ -167,6 +168,7 @@ TOY = Backend(
     makes={"ToyBox": Maker("the toy maker", "toys lie in it")},
     ends=Ends(succeeded=frozenset({"Tidied"}), failed=frozenset({"Broken"})),
     queue=lambda manifest: Queue("spec.line", manifest["spec"]["line"]),
+    overlooks=never,
     without_queues=lambda manifest: "play alone" if manifest["spec"]["line"] != "default" else "",
     evidence_id=lambda live: f"toy-{live['metadata']['uid']}" if "uid" in live["metadata"] else None,
     attempt="",

@@ -111,7 +111,7 @@ def test_what_is_made_for_a_trainjob_speaks_for_it(api: Api, job: Json, kind: st
     event(api, "b", "2026-11-22T05:00:03Z", kind, "FailedCreate", "another's", "digits2-node-0", "Warning")
     event(api, "c", "2026-11-22T05:00:03Z", "Pod", "Unhealthy", "no refusal", "digits-node-0", "Warning")
     assert standstill.refusals(job, Kube(api.kubeconfig).items("v1", "Event", "default")) == []
-    trainjob = {**job, "kind": "TrainJob"}
+    trainjob = {**job, "apiVersion": BACKENDS["trainjob"].api_version, "kind": "TrainJob"}
     said = standstill.refusals(trainjob, Kube(api.kubeconfig).items("v1", "Event", "default"))
     assert said == ["digits: FailedCreate: exceeded quota"]
 
@@ -167,7 +167,7 @@ def test_a_pod_that_failed_while_the_controller_was_down_is_removed_so_that_the_
 ) -> None:
     failed(api, job, ago_s=OVERLOOKED_S + 1)
     said = lines(api, job)
-    assert "digits-master-0 is removed: it failed, and Volcano's controller did not restart the job" in said
+    assert "digits-master-0 is removed: it failed, and its job's controller did not restart the job" in said
     assert f"{DEFAULT}/pods/digits-master-0" not in api.objects
 
 
