@@ -1,8 +1,10 @@
-"""Filters for the role helm_release: what a chart's CRDs and programs leave behind."""
+"""Filters for the role helm_release: what a chart's CRDs and programs leave behind, and why Helm failed."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
+
+from gangplank.cluster.helm_failures import temporary
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -61,6 +63,16 @@ def remaining_objects(objects: Iterable[Iterable[Json]], crds: Iterable[Json], o
     return [name for name in names if name not in own and not name.startswith(kinds)]
 
 
+def helm_outage(failure: Json) -> str:
+    r"""Why Helm failed, if that may be over in a moment, from the result of a task that ran it; '' otherwise.
+
+    >>> helm_outage({"msg": "Exited 1.\nstderr: Error: Kubernetes cluster unreachable: EOF\n"})
+    'Kubernetes cluster unreachable: EOF'
+    """
+    texts = [str(failure.get(name) or "") for name in ("stderr", "msg")]
+    return next(filter(None, map(temporary, texts)), "")
+
+
 class FilterModule:
     """What Ansible loads."""
 
@@ -70,4 +82,5 @@ class FilterModule:
             "leftover_objects": leftover_objects,
             "crd_paths": crd_paths,
             "remaining_objects": remaining_objects,
+            "helm_outage": helm_outage,
         }

@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 from tests.cluster.conftest import ROOT, STATE
+from tests.support.api_faults import Proxy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,6 +39,8 @@ spec:
       containers: [{name: web, image: "registry.k8s.io/pause:3.10.1"}]
 """
 
+STRUCK = [("/secrets", "cut"), ("/configmaps", "lost cut"), ("/deployments", "lost cut")]
+
 
 class Site:
     """A chart, and the role that installs it."""
@@ -55,6 +58,8 @@ class Site:
         for name, text in templates.items():
             (self.chart / f"templates/{name}.yaml").write_text(text)
 
+    kubeconfig: str = f"{STATE}/admin.kubeconfig"
+
     def play(self, *words: str, tasks: str = "main") -> tuple[bool, str]:
         """Run the role; whether it reports a change, and what it printed. It fails with what it printed."""
         values = {"name": "small", "namespace": NAMESPACE, "chart": str(self.chart), "values": {"word": "first"},
@@ -64,7 +69,7 @@ class Site:
         book = self.folder / "play.yml"
         book.write_text(yaml.safe_dump([{
             "hosts": "localhost",
-            "environment": {"K8S_AUTH_KUBECONFIG": f"{STATE}/admin.kubeconfig",
+            "environment": {"K8S_AUTH_KUBECONFIG": self.kubeconfig,
                             "PATH": f"{self.lab.parts['bin']['helm']}:{os.environ['PATH']}"},
             "tasks": [{"name": "Do it", "ansible.builtin.include_role": role, "vars": variables}],
         }]))
@@ -177,3 +182,48 @@ def test_d7_a_secret_of_unknown_format_is_no_traceback(site: Site) -> None:
         site.lab.kubectl("--namespace", NAMESPACE, "patch", "secret", name, "--type=merge", "--patch", patch)
         with contextlib.suppress(AssertionError):  # Helm may refuse it, in words
             site.play()
+
+
+class Strike(Proxy):
+    """The first requests of a method, below a path, have a fault; the others have none."""
+
+    method, where, kind, left = "", "", "", 0
+
+    def choose(self, method: str, where: str = "") -> str:
+        """The fault as long as it lasts."""
+        self.left -= (struck := self.left > 0 and method == self.method and self.where in where)
+        return self.kind if struck else ""
+
+
+@pytest.fixture
+def strike(site: Site, tmp_path: Path) -> Iterator[Strike]:
+    """The way of the site's Helm to the server."""
+    with Strike(Path(f"{STATE}/admin.kubeconfig")) as proxy:
+        site.kubeconfig = proxy.client_config(tmp_path)
+        yield proxy
+
+
+@pytest.mark.parametrize(("where", "kind"), STRUCK, ids=[f"{kind} of {where}" for where, kind in STRUCK])
+def test_d4_helm_is_asked_again_when_a_write_fails(site: Site, strike: Strike, where: str, kind: str) -> None:
+    for method, tasks, statuses in (("POST", "main", ["deployed"]), ("DELETE", "remove", [])):
+        strike.method, strike.where, strike.kind, strike.left = method, where, kind, 1
+        changed, output = site.play(tasks=tasks)
+        assert strike.left == 0, strike.requests
+        assert changed
+        assert "Helm is asked again, 2 of 5 times" in " ".join(output.split())
+        assert [status for status in site.revisions().values() if status not in {"failed", "superseded"}] == statuses
+        assert not site.play(tasks=tasks)[0]
+
+
+def test_d4_helm_is_asked_five_times_at_most(site: Site, strike: Strike) -> None:
+    strike.method, strike.where, strike.kind, strike.left = "POST", "/configmaps", "cut", 100
+    with pytest.raises(AssertionError, match=r"got an error from Helm in 5 tries \(.*EOF\)"):
+        site.play()
+    assert strike.left == 95
+
+
+def test_d4_helm_is_not_asked_again_for_what_it_would_fail_at_again(site: Site) -> None:
+    site.write(late=CONFIG.replace("name: config", "name: config, namespace: later"))
+    with pytest.raises(AssertionError, match=r"got an error from Helm \(") as failure:
+        site.play()
+    assert "asked again" not in str(failure.value)

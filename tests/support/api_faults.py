@@ -30,6 +30,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 RESET = struct.pack("ii", 1, 0)  # close without a word, as the kernel does for a process that was killed
+# What a server says that cannot answer now, or client-go of a proxy's page
+SAYS = {
+    410: "The provided continue parameter is too old",
+    429: "the server has received too many requests and has asked us to try again later",
+    500: "Internal error occurred: etcdserver: leader changed",
+    502: 'an error on the server ("Bad Gateway") has prevented the request from succeeding',
+    503: "the server is currently unable to handle the request",
+    504: "the server was unable to return a response in the time allotted, but may still be processing the request",
+}
 STATUSES = (429, 500, 502, 503, 504)
 HOPS = {"connection", "keep-alive", "transfer-encoding", "content-length", "te", "trailer", "upgrade"}
 # What happens to a request, with its share of all faults. `lost` ones are carried out, and only their answer is not
@@ -67,7 +76,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         proxy = self.server.proxy
         where, _, query = self.path.partition("?")
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0)) or None
-        fault = proxy.choose(self.command)
+        fault = proxy.choose(self.command, where)
         status = 0
         try:
             if fault == "late":
@@ -113,7 +122,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def says(self, status: int) -> None:
         """What the API server says when it cannot answer now."""
-        message = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": status, "message": "later"}
+        message = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": status,
+                   "message": SAYS[status]}
         self.whole(status, json.dumps(message).encode(), "application/json", Retry_After="1")
 
     def stream(self, answer: http.client.HTTPResponse, fault: str) -> None:
@@ -206,8 +216,8 @@ class Proxy:
         """A connection to the real server."""
         return http.client.HTTPSConnection(str(self.address.hostname), self.address.port, context=self.context)
 
-    def choose(self, method: str) -> str:
-        """What happens to a request, by chance."""
+    def choose(self, method: str, _: str = "") -> str:
+        """What happens to a request to a path, by chance."""
         if self.row >= MOST_IN_A_ROW or self.chance.random() >= self.share:
             self.row = 0
             return ""
