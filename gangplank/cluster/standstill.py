@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -59,8 +61,18 @@ def refusals(job: Json, events: Sequence[Json]) -> list[str]:
     since = job["metadata"].get("creationTimestamp", "")
     own = sorted((item for item in events if refuses(item, job) and when(item) >= since), key=when)
     causes = [item for item in own if item["reason"] != SUMMARY and seconds_between(item, own[-1]) < RECENT_S]
-    return [f"{job['metadata']['name']}: {item['reason']}: {' '.join((item.get('message') or '').split())}"
-            for item in causes or own]  # fmt: skip
+    name = job["metadata"]["name"]
+    return [f"{name}: {item['reason']}: {words(item.get('message') or '')}" for item in causes or own]
+
+
+def words(message: str) -> str:
+    r"""What an event says, in one line; of the refusals in the form that Go prints, which Volcano lists, the first one.
+
+    >>> words('Error: [pod b, err: &errors.StatusError{Message:"b: \"2\" is too much", Code:422} Message:"a: no"}]')
+    'a: no'
+    """
+    refused = re.findall(r'\bMessage:("(?:[^"\\]|\\.)*")', message)
+    return " ".join((json.loads(min(refused)) if refused else message).split())
 
 
 def refuses(event: Json, job: Json) -> bool:

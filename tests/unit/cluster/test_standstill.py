@@ -116,6 +116,15 @@ def test_what_is_made_for_a_trainjob_speaks_for_it(api: Api, job: Json, kind: st
     assert said == ["digits: FailedCreate: exceeded quota"]
 
 
+def test_refusals_in_the_form_of_go_are_one_in_words(api: Api, job: Json) -> None:
+    invalid = 'Pod \\"digits-{}-0\\" is invalid: Invalid value: \\"256Mi\\": must be less than 64Mi'
+    errors = [f'failed to create pod, err: &errors.StatusError{{Message:"{invalid.format(role)}", Reason:"Invalid", '
+              "Details:(*v1.StatusDetails)(0xdb1413f97a0), Code:422}" for role in ("worker", "master")]  # fmt: skip
+    warning(api, "a", "u", "2026-11-22T05:00:01Z", f"Error creating pods: [{' '.join(errors)}]")
+    expected = 'Pod "digits-master-0" is invalid: Invalid value: "256Mi": must be less than 64Mi'
+    assert reasons(Kube(api.kubeconfig), job, []) == [f"digits: FailedCreate: {expected}"]
+
+
 def test_old_warnings_about_a_job_whose_pods_are_all_there_are_no_reason(api: Api, job: Json) -> None:
     warning(api, "a", "u", "2026-11-22T05:00:01Z", "an older one")
     pods = [pod(api, "digits-master-0", "node-1", running={}), pod(api, "digits-worker-0", "node-2", running={})]
