@@ -342,9 +342,11 @@ def test_ranks_that_hang_in_a_collective_are_told_of_in_one_message(namespace: s
     name = f"hangs-{uuid.uuid4().hex[:6]}"
     code, out, err = end(start(tmp_path, namespace, "run", "hangs.py", "--workers", "2", "--name", name))
     assert code == 0, err
-    (message,) = [line for line in err.splitlines() if "no step and no exchange for" in line and " 8 s" in line]
-    assert "ranks 0, 2 are at hangs.py:12, in <module>: dist.all_reduce(torch.ones(1))" in message
-    assert "rank 1 is at hangs.py:11, in <module>: time.sleep(40)" in message
+    messages = [line for line in err.splitlines() if "no step and no exchange for" in line]
+    assert 0 < len(messages) <= 3, f"after 8 s, 16 s and 32 s, and not for each rank: {err}"
+    waiting = "ranks 0, 2 are at hangs.py:12, in <module>: dist.all_reduce(torch.ones(1))"
+    assert any(waiting in line and "rank 1 is at hangs.py:11, in <module>: time.sleep(40)" in line
+               for line in messages), err
     assert "gangplank: rank" not in out, "not once more for each rank"
     assert end(start(tmp_path, namespace, "delete", name))[0] == 0
 
