@@ -352,7 +352,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = parser.parse_args(argv)
     machine = probe(sys.executable)
     if not machine["gpus"]:
-        fix = "run it on a machine with an NVIDIA GPU, with PYTHON=the Python that has a torch for CUDA"
+        fix = ("run it on a machine with an NVIDIA GPU, with PYTHON=a Python that has a torch for CUDA and the rest of "
+               "requirements-trainer.txt")
         print(f"gpu-check: nothing was checked: {Problem(sys.executable, machine['reason'], 'a GPU', fix)}",
               file=sys.stderr)
         return NO_GPU

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import tempfile
 
-from kubernetes import config, dynamic
+from kubernetes import config
+from openshift import dynamic
 
 # Events and reports of what happened, the name server's view of Services, heartbeats and elections.
 FLEETING = {"events", "endpoints", "endpointslices", "leases", "componentstatuses", "controllerrevisions"}

@@ -12,6 +12,7 @@ import shutil
 import signal
 import ssl
 import subprocess
+import sys
 import time
 import urllib.error
 import urllib.request
@@ -203,15 +204,17 @@ def test_the_tab_key_offers_the_names_of_jobs(lab: Lab) -> None:
     lab.kubectl("delete", "job", "tab-key")
 
 
-@pytest.mark.usefixtures("lab")
-def test_openshifts_dynamic_client_reads_the_lab() -> None:
-    from kubernetes import config
-    from openshift.dynamic import DynamicClient
-
-    api = config.new_client_from_config(str(STATE / "admin.kubeconfig"))
-    nodes = DynamicClient(api).resources.get(api_version="v1", kind="Node").get()
-    assert {node.metadata.name for node in nodes.items} == {"node-0", "node-1"}
-    api.rest_client.pool_manager.clear()  # closes its connections
+def test_the_listing_of_the_uninstall_scenarios_has_what_kubectl_has(lab: Lab) -> None:
+    """By the dynamic client of the package openshift: before and after an uninstall it has to miss nothing."""
+    command = [sys.executable, str(ROOT / "molecule/uninstall/listing.py")]
+    env = os.environ | {"K8S_AUTH_KUBECONFIG": str(STATE / "admin.kubeconfig")}
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
+    listed = set(done.stdout.splitlines())
+    for plural, resource in (("clusterroles", "rbac.authorization.k8s.io/clusterroles"), ("nodes", "/nodes"),
+                             ("serviceaccounts", "/serviceaccounts"), ("deployments", "apps/deployments")):  # fmt: skip
+        metas = [item["metadata"] for item in lab.get(plural, "--all-namespaces")]
+        assert metas, plural
+        assert {f"{resource} {meta.get('namespace', '')}/{meta['name']}" for meta in metas} <= listed
 
 
 def test_a_persons_own_image_runs_on_every_node(lab: Lab, tmp_path: Path) -> None:

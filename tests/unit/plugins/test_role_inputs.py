@@ -39,6 +39,12 @@ def test_a_misspelt_input_is_told_with_its_file_and_line_and_the_nearest_name(tm
     assert f"{file}:3: volcano_xyz: role volcano has no such input. Fix: remove it" in said
 
 
+@pytest.mark.parametrize("version", ["1.12.3", "1.13.2", "1.14.1"])
+def test_a_vulnerable_volcano_is_refused_before_anything_is_changed(tmp_path: Path, version: str) -> None:
+    said = site(tmp_path, f"site_components: [volcano]\nvolcano_version: {version}\nvolcano_source: release\n")
+    assert f"volcano_version: got {version}, which has CVE-2026-44247" in " ".join(said.split())
+
+
 @pytest.mark.parametrize("given", ["site_components: [volcanoo]", "site_component: [volcano]"])
 def test_a_component_that_is_not_known_is_refused_with_the_known_ones(tmp_path: Path, given: str) -> None:
     said = site(tmp_path, given + "\n")
