@@ -70,7 +70,7 @@ def test_its_pods_are_found_by_the_operators_label_alone(shell: Shell) -> None:
 
 
 def test_three_ranks_share_the_steps_of_one_pod(shell: Shell, trained: dict[str, str]) -> None:
-    """The guide's own comparison: 48 steps alone, 16 on each of three ranks, the same accuracy.
+    """The guide's own comparison, there 48 steps and 16: each of three ranks takes a third, the same accuracy.
 
     Two lines more: our image trains alone only if asked to, and a pod that has trained must not start again.
     """
