@@ -52,7 +52,7 @@ def expand(args: argparse.Namespace) -> int:
 
 def live_site(args: argparse.Namespace, submitted: Sequence[Json]) -> Site:
     """The settings of the cluster's controllers."""
-    from gangplank.cluster.client import Kube
+    from gangplank.cli.cluster import cluster_of
     from gangplank.cluster.site import site_of
 
-    return site_of(Kube(args.kubeconfig, args.context), tuple(submitted))
+    return site_of(cluster_of(args), tuple(submitted))
