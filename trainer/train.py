@@ -29,7 +29,8 @@ from bucket import staged
 from checkpoint import Buffer, CheckpointError, Saver, safetensors, write_file
 from config import Config, ConfigError, parse_args
 from data import DataError, load, shard
-from evidence import CPU_SECONDS, GradientWatch, parameter_hash
+from evidence import CPU_SECONDS, parameter_hash
+from gradients import GradientWatch, mean_exchange_s
 from launch import Wiring, WiringError, choose_device, join, read_wiring
 from log import say
 from model import Net, Trainee, learning_rate, make_optimizer
@@ -116,10 +117,10 @@ class Training:
         self.trainee = Trainee(self.net).to(self.device)
         self.ddp = DistributedDataParallel(self.trainee, device_ids=[device] if config.on_gpu else None,
                                            gradient_as_bucket_view=True)
-        self.watch = GradientWatch(self.ddp, ignore=[self.trainee.passengers])
         self.optimizer = make_optimizer(config, self.net)
         self._rehearse()
         self.progress, self.evidence = begin(config, self.data, wiring, self.net, self.optimizer, self.device)
+        self.watch = GradientWatch(self.ddp, self.evidence, ignore=[self.trainee.passengers])
         self.saver = Saver(Path(config.output) / "checkpoints", config.keep_checkpoints, wiring.job_uid)
         self.background = dist.new_group(backend="gloo", timeout=timedelta(seconds=config.collective_timeout))
 
@@ -136,7 +137,6 @@ class Training:
         with self._autocast():
             loss = self.ddp(blank, self.y[: len(blank)], len(blank), False)
         loss.backward()
-        self.watch.take_exchanges()
         self.ddp.zero_grad()
 
     def _autocast(self) -> contextlib.AbstractContextManager[object]:
@@ -163,12 +163,10 @@ class Training:
         ids = shard(len(self.y), config.seed, progress.epoch, progress.position, wiring.rank, wiring.world_size)
         batches = ids.split(config.batch_size * config.accumulate) if len(ids) else ()
         steps_total = progress.step + len(batches) * (config.epochs - progress.epoch)
-        self.watch.arm()
         for number, batch in enumerate(batches, start=1):
             loss, mean_loss, norm, stop = self._step(batch)
             if number == 1:
                 self._watch_state()  # the first step has made the optimizer's
-                self.evidence.gradients(progress.epoch + 1, progress.step, self.watch)
             if config.log_interval and progress.step % config.log_interval == 0:
                 own.epoch_losses.append([progress.step, loss])
                 say("step", rank=wiring.rank, epoch=progress.epoch + 1, step=progress.step, steps_total=steps_total,
@@ -181,7 +179,7 @@ class Training:
         with self.clock.measure("evaluate"):
             test_loss, accuracy = self._evaluate()
         own.loss = own.epoch_loss_sum / max(1, own.epoch_samples)
-        self.clock.seconds["allreduce"], self.watch.seconds = self.watch.seconds, 0.0
+        self.clock.seconds["allreduce"] = own.epoch_steps * mean_exchange_s(self.ddp)
         spent = self.clock.take()
         self.evidence.samples(progress.epoch + 1)
         self.evidence.add("epoch", epoch=progress.epoch + 1, steps=own.epoch_steps, samples=own.epoch_samples,
@@ -234,6 +232,7 @@ class Training:
         progress.step, progress.position = progress.step + 1, progress.position + world_size * len(batch)
         own.steps, own.epoch_steps = own.steps + 1, own.epoch_steps + 1
         own.samples, own.epoch_samples = own.samples + len(batch), own.epoch_samples + len(batch)
+        self.watch.stepped(progress.epoch + 1)
         own.epoch_exchanges += self.watch.take_exchanges()
         own.epoch_loss_sum += loss_value * len(batch)
         return loss_value, mean_loss, norm_value, wishes > 0

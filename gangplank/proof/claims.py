@@ -7,13 +7,12 @@ A docstring is the claim's row in docs/proof.md; `*` marks a mistake that tests 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import islice
 
-from gangplank.proof import observed
+from gangplank.proof import observed, steps
 from gangplank.proof.judgement import Judgement, judged
-from gangplank.proof.log_lines import amount
 from gangplank.proof.plan import parts, shortfalls, starts_of
 from gangplank.proof.records import Record, Run, ids_in, unpack_bits
 from gangplank.text import listed
@@ -293,12 +292,12 @@ def every_rank_worked(run: Run, _: Expected) -> Judgement:
     """
     if run.observed:
         return observed.ranks_worked(run)
-    steps = Counter[int]()
+    taken = Counter[int]()
     for record in run.of("epoch"):
         if record.whole("rank") in run.chains:
-            steps[record.whole("rank")] += record.whole("steps")
+            taken[record.whole("rank")] += record.whole("steps")
     problems = shortfalls(run, epochs_of(run))
-    return judged(problems, f"steps of each rank: {listed(sorted(steps.items()))}", proven=bool(steps))
+    return judged(problems, f"steps of each rank: {listed(sorted(taken.items()))}", proven=bool(taken))
 
 
 @claim("samples are disjoint and complete", unseen="which samples a rank saw cannot be seen from outside")
@@ -350,10 +349,10 @@ def global_batch(run: Run, expected: Expected) -> Judgement:
         if any(r.get("resumed") for r in run.of("begin", rank)):
             continue  # an epoch that two batch sizes share has no single number of steps
         for record in run.of("epoch", rank):
-            steps, samples = record.whole("steps"), record.whole("samples")
-            if steps != -(-samples // max(per_step, 1)):
+            taken, samples = record.whole("steps"), record.whole("samples")
+            if taken != -(-samples // max(per_step, 1)):
                 problems.append(
-                    f"rank {rank} took {steps} steps for {samples} samples in epoch {record['epoch']}, "
+                    f"rank {rank} took {taken} steps for {samples} samples in epoch {record['epoch']}, "
                     f"expected {-(-samples // max(per_step, 1))}"
                 )
     if len(sizes) != 1 or expected.global_batch not in {None, *sizes}:
@@ -363,79 +362,63 @@ def global_batch(run: Run, expected: Expected) -> Judgement:
     return judged(problems, f"{listed(sorted(sizes))} samples per step")
 
 
-@dataclass(frozen=True)
-class Checked:
-    """A step at which the ranks looked at their gradients: how many there were, and what each recorded."""
-
-    world_size: int
-    rows: dict[int, Record]
-
-    @property
-    def parts(self) -> bool:
-        """Whether each rank holds a part of the average, which no other has (fully_shard)."""
-        return bool(self.rows) and all(record.get("part") is True and record.get("by") == "fully_shard"
-                                       for record in self.rows.values())
-
-    @property
-    def absent(self) -> str:
-        """Who recorded none, '' if all have."""
-        missing = self.world_size - sum(rank < self.world_size for rank in self.rows)
-        ranks = islice((rank for rank in range(self.world_size) if rank not in self.rows), MOST_NAMED)
-        return listed([*ranks, *["…"] * (missing > MOST_NAMED)]) if missing else ""
-
-
-def gradients_of(run: Run) -> dict[tuple[int, int], Checked]:
-    """Gradient records by (epoch, step)."""
-    table: dict[tuple[int, int], Checked] = {}
-    for record, begin in run.with_begin("gradients"):
-        key = record.whole("epoch"), record.whole("step")
-        checked = table.setdefault(key, Checked(begin.whole("world_size"), {}))
-        checked.rows[record.whole("rank")] = record
-    return table
-
+FULL = 4  # the format from which every step is shown
 
 @claim("gradients are exchanged at every step", since=2)
 def gradients_exchanged_at_every_step(run: Run, _: Expected) -> Judgement:
     """Each rank averaged its gradients with the others as often as it took a step.
 
-    Fails for: `no_sync` at all steps but the first*, a model not wrapped in DDP*.
+    From format 4 on, records show every step, and each with its exchange.
+
+    Fails for: `no_sync` at all steps but the first*, a model not wrapped in DDP*, a step that no record shows.
     """
     if run.observed:
         return observed.exchanged_at_every_step(run)
     problems, total = [], 0
     for record in run.of("epoch"):
-        steps, exchanges = record.whole("steps"), record.whole("exchanges")
+        count, exchanges = record.whole("steps"), record.whole("exchanges")
         total += exchanges
-        if exchanges != steps:
-            problems.append(f"rank {record['rank']} exchanged gradients {exchanges} times in the {steps} steps of "
+        if exchanges != count:
+            problems.append(f"rank {record['rank']} exchanged gradients {exchanges} times in the {count} steps of "
                             f"epoch {record['epoch']}")
+    if run.format >= FULL:
+        problems += [*steps.gaps(run), *steps.too_few_samples(run)]
     return judged(problems, f"{total} exchanges, one for each step of each rank", proven=total > 0)
 
 
 @claim("gradients differ before the all-reduce")
 def gradients_differ_before(run: Run, expected: Expected) -> Judgement:
-    """At checked steps each rank computed a gradient of its own.
+    """At checked steps each rank computed a gradient of its own, not another's times a number.
 
-    Fails for: the same samples on several ranks*, a model not wrapped in DDP*.
+    From format 4 on, the checked steps are those that the start's token names.
+
+    Fails for: the same samples on several ranks*, a model not wrapped in DDP*, looks at other steps than those due.
     """
-    table = gradients_of(run)
+    table = steps.looks(run)
     if run.observed and not table:
         return None, observed.no_look(run)
-    problems = [
-        f"no gradients of epoch {epoch} were exchanged (is the model wrapped in DDP?)"
-        for epoch in epochs_of(run)
-        if epoch not in {e for e, _ in table}
-    ]
-    for (_, step), checked in table.items():
+    if run.format >= FULL and not run.observed:
+        problems = steps.not_due(run)
+        if not table:
+            problems.append("no gradients were exchanged (is the model wrapped in DDP?)")
+    else:
+        epochs = {record.whole("epoch") for record, _ in run.with_begin("gradients")}
+        older = {record.whole("epoch") for record, begin in run.with_begin("epoch")
+                 if "format" not in begin or begin.whole("format") < FULL}
+        problems = [f"no gradients of epoch {epoch} were exchanged (is the model wrapped in DDP?)"
+                    for epoch in sorted(older - epochs)]
+    for checked in table:
         rows = checked.rows
         if checked.absent:
-            problems.append(f"step {step}: no gradients of rank {checked.absent}")
+            problems.append(f"{checked.where}: no gradients of rank {checked.absent}")
         gradients = {record.text("before") for record in rows.values()}
         if len(gradients) < len(rows):
             problems.append(
-                f"step {step}: {len(rows)} ranks, {len(gradients)} different gradients before the "
+                f"{checked.where}: {len(rows)} ranks, {len(gradients)} different gradients before the "
                 "all-reduce (the same samples on several ranks?)"
             )
+        elif run.format > 1:
+            problems += steps.copies(checked)
     if expected.world_size == 1:
         return judged(problems, "one rank: nothing to compare")
     return judged(problems, f"different on every rank at {len(table)} checked steps", proven=bool(table))
@@ -447,20 +430,20 @@ def gradients_agree_after(run: Run, _: Expected) -> Judgement:
 
     Fails for: a rank that kept its own gradient, a model not wrapped in DDP*.
     """
-    table, problems = gradients_of(run), []
+    table, problems = steps.looks(run), []
     if run.observed and not table:
         return None, observed.no_look(run)
-    if table and all(checked.parts for checked in table.values()):
+    if table and all(checked.parts for checked in table):
         return None, f"{observed.NOT_CLAIMED}each rank holds a part of the average"
-    for (_epoch, step), checked in table.items():
+    for checked in table:
         rows = checked.rows
         if checked.parts:
             continue
         averages = {record.text("after") for record in rows.values()}
         if len(averages) > 1:
-            problems.append(f"step {step}: ranks hold {len(averages)} different averages")
+            problems.append(f"{checked.where}: ranks hold {len(averages)} different averages")
         problems += [
-            f"step {step}: rank {rank} kept its own gradient"
+            f"{checked.where}: rank {rank} kept its own gradient"
             for rank, record in rows.items()
             if checked.world_size > 1 and (
                 record["after"] == record["before"] or (run.format > 1 and not run.observed
@@ -470,90 +453,62 @@ def gradients_agree_after(run: Run, _: Expected) -> Judgement:
     return judged(problems, detail, proven=bool(table))
 
 
-CHECKSUMS = 4  # of each gradient, as in trainer/evidence.py
-# The unit roundoff and the smallest normal number of each kind of gradient.
-ROUNDING = {"float64": (2.0**-53, 2.0**-1022), "float32": (2.0**-24, 2.0**-126), "bfloat16": (2.0**-8, 2.0**-126),
-            "float16": (2.0**-11, 2.0**-14)}  # fmt: skip
-
-
-def checksums(record: Record, key: str) -> list[float]:
-    """The checksums of a gradient."""
-    values = record.get(key)
-    if not isinstance(values, list) or len(values) != CHECKSUMS or not all(map(amount, values)):
-        raise record.refused(key, f"a list of {CHECKSUMS} finite numbers")
-    return values
-
-
-def rounding_bound(rows: Sequence[Record]) -> float:
-    """How far the checksum of a rounded mean can be from the mean of the checksums.
-
-    Each rank divides, and the sum has an addition for each other rank: so many roundings of each element, each of at
-    most the unit roundoff of what is summed. The checksums themselves are float64 sums.
-    """
-    unit = smallest = 0.0
-    for record in rows:
-        if record.text("dtype") not in ROUNDING:
-            raise record.refused("dtype", f"one of {listed(list(ROUNDING))}")
-        unit, smallest = max((unit, smallest), ROUNDING[record.text("dtype")], ROUNDING[observed.hook_dtype(record)])
-    elements, roundings = max(record.whole("elements") for record in rows), len(rows) + 1
-    error = roundings * unit / (1 - min(0.5, roundings * unit)) + 2 * min(elements, 2**48) * 2.0**-53
-    return error * sum(record.number("norm") for record in rows) / len(rows) + elements * roundings * smallest
-
-
 @claim("gradients are averaged", since=2)
 def gradients_are_averaged(run: Run, _: Expected) -> Judgement:
     """At checked steps four checksums of what all ranks hold are the mean of the ranks' own, but for rounding.
 
-    Each rank's own gradient is not zero, and not the same as at another step.
+    From format 4 on, also for a sample of other steps. A rank's own gradient is not zero or next to nothing, and not
+    the same as at another step.
 
-    Fails for: a rank that adds nothing*, a broadcast of rank 0's gradient*, a sum, gradients that never change.
+    Fails for: a rank that adds nothing*, a broadcast of rank 0's gradient*, a sum, gradients that never change,
+    averages at some steps alone*.
     """
-    problems, last = [], dict[tuple[int, str], int]()
-    table = gradients_of(run)
+    table = steps.looks(run)
     if run.observed and not table:
         return None, observed.no_look(run)
-    for (_epoch, step), checked in table.items():
-        rows = checked.rows
-        sums = {rank: checksums(record, "sums_before") for rank, record in rows.items()}
-        zero = [rank for rank, record in rows.items() if not record.number("norm")]
-        problems += [f"step {step}: the gradient of rank {rank} is zero" for rank in zero]
-        own = [(rank, name) for rank, record in rows.items() for name in (record.text("before"), str(sums[rank]))]
-        same = {rank: last[rank, name] for rank, name in own if (rank, name) in last}
-        problems += [f"step {step}: rank {rank} has the gradient of step {other}" for rank, other in same.items()]
-        last.update(dict.fromkeys(own, step))
+    every = steps.samples(run) if run.format >= FULL and not run.observed else []
+    problems = [f"{checked.where}: the gradient of rank {rank} is zero"
+                for checked in table for rank, record in checked.rows.items() if not record.number("norm")]
+    problems += steps.repeats({"steps": table, "samples": every})
+    for checked in [*table, *every]:
         if checked.absent:
-            problems.append(f"step {step}: no gradient of rank {checked.absent}")
-            continue
-        bound = rounding_bound(list(rows.values()))
-        means = [sum(column) / len(rows) for column in zip(*sums.values(), strict=True)]
-        held = {f"rank {rank} holds": checksums(record, "sums_after") for rank, record in rows.items()}
-        if checked.parts:
-            held = {"the ranks hold together": [sum(column) for column in zip(*held.values(), strict=True)]}
-        multiplied = all(record.get("by") in ("hand", "fully_shard") for record in rows.values())
-        factor = observed.factor(list(held.values()), means) if multiplied else 1.0
-        means, bound = [factor * mean for mean in means], bound * max(1.0, factor)
-        for name, values in held.items():
-            error = max(abs(x - mean) for x, mean in zip(values, means, strict=True))
-            if error > bound:
-                problems.append(f"step {step}: what {name} is not the mean of {len(rows)} gradients "
-                                f"(off by {error:.2g}, rounding explains {bound:.2g})")
-    return judged(problems, f"the mean of all ranks' at {len(table)} checked steps", proven=bool(table))
+            problems.append(f"{checked.where}: no gradient of rank {checked.absent}")
+        else:
+            problems += steps.off_the_mean(checked)
+    problems += steps.next_to_nothing([*table, *every]) if run.format >= FULL and not run.observed else []
+    sampled = sum(max(row.whole("sampled") for row in checked.rows.values()) for checked in every)
+    note = f", and a sample of {sampled} others" if every else ""
+    return judged(problems, f"the mean of all ranks' at {len(table)} checked steps{note}", proven=bool(table))
 
 
 @claim("weights agree")
 def weights_agree(run: Run, _: Expected) -> Judgement:
     """After each epoch all ranks have the same weights, and these change from epoch to epoch.
 
-    Fails for: a rank with other weights*, training that learned nothing.
+    From format 4 on, also at the beginning, and a sample of them at sampled steps.
+
+    Fails for: a rank with other weights*, training that learned nothing*, averages at checked steps alone*.
     """
     if run.observed:
         return observed.weights_agree(run)
-    problems, hashes = [], []
+    problems, hashes = [], list[str]()
+    if run.format >= FULL:
+        for attempt in dict.fromkeys(begin.text("attempt") for begin in run.of("begin")):
+            weights = {begin.text("parameters") for begin in run.of("begin") if begin["attempt"] == attempt}
+            hashes += sorted(weights)[: not hashes]
+            if len(weights) > 1:
+                problems.append(f"{len(weights)} different sets of weights at the beginning")
+        began = bool(hashes)
+        problems += steps.drifted(run)
+    else:
+        began = False
     for epoch in epochs_of(run):
         weights = {record.text("parameters") for record in run.of("epoch") if record["epoch"] == epoch}
         hashes += sorted(weights)[:1]
         if len(weights) > 1:
             problems.append(f"{len(weights)} different sets of weights after epoch {epoch}")
     if len(set(hashes)) < len(hashes):
-        problems.append("the weights of two epochs are equal: nothing was learned between them")
-    return judged(problems, f"the same on every rank after each of {len(hashes)} epochs", proven=bool(hashes))
+        problems.append("the weights of two epochs are equal, or those of one and of the beginning: nothing was "
+                        "learned between them")
+    count = len(hashes) - began
+    return judged(problems, f"the same on every rank after each of {count} epochs", proven=count > 0)

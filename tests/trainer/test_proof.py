@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -63,7 +64,14 @@ def test_the_example_in_the_modules_docstring_is_proven(root: Root, world_size: 
                    "gradients are exchanged at every step"}, "rank 2 had nothing to do in epoch 1"),
     ("zero-loss", {"gradients are averaged"}, "step 1: the gradient of rank 1 is zero"),
     ("broadcast", {"gradients are averaged"}, "what rank 0 holds is not the mean of 3 gradients"),
-    ("no-sync", {"gradients are exchanged at every step"}, "rank 0 exchanged gradients 1 times in the 4 steps"),
+    ("no-sync", {"gradients are exchanged at every step", "gradients are averaged", "weights agree"},
+     "rank 0 exchanged gradients 1 times in the 4 steps of epoch 2"),
+    ("checked-only", {"weights agree"}, "the ranks had 3 different weights"),
+    ("one-in-two", {"gradients are averaged", "gradients agree after the all-reduce", "weights agree"},
+     "what rank 0 holds is not the mean of 3 gradients"),
+    ("scaled-copy", {"gradients differ before the all-reduce"}, "gradient of rank 1 is that of rank 0, times 0.5"),
+    ("next-to-nothing", {"gradients are averaged"}, "rank 1 adds next to nothing: at most"),
+    ("never-applied", {"weights agree"}, "nothing was learned between them"),
 ])
 def test_rejects_training_that_only_looks_distributed(root: Root, mistake: str, claims: set[str], reason: str) -> None:
     verdict = prove(run(root, mistake), Expected(3, epochs=2, job_uid="job-1"))
@@ -124,16 +132,16 @@ def test_rejects_a_changed_number(sound: list[Record]) -> None:
     next(r for r in records if r["kind"] == "epoch" and r["rank"] == 1)["samples"] = 35
     verdict = prove(records, Expected(3))
     assert "records are whole" in failed(verdict)
-    assert "rank 1 record 3 (epoch) was altered" in verdict.text()
+    assert re.search(r"rank 1 record \d+ \(epoch\) was altered", verdict.text())
 
 
 def test_rejects_a_record_that_was_left_out(sound: list[Record]) -> None:
     dropped = next(r for r in sound if r["kind"] == "samples" and r["rank"] == 2)
     verdict = prove([r for r in sound if r is not dropped], Expected(3))
-    assert "nothing before rank 2 record 3 (epoch)" in verdict.text()
+    assert re.search(r"nothing before rank 2 record \d+ \(epoch\)", verdict.text())
 
 
-@pytest.mark.parametrize("kind", ["begin", "samples", "gradients", "epoch", "end"])
+@pytest.mark.parametrize("kind", ["begin", "samples", "gradients", "steps", "epoch", "end"])
 def test_rejects_one_ranks_rewritten_chain(sound: list[Record], kind: str) -> None:
     def change(record: Record) -> None:
         if record["kind"] == kind:

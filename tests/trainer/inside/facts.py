@@ -15,6 +15,7 @@ sys.path.insert(0, "/opt/gangplank/trainer")
 import checkpoint
 import data
 import evidence
+import gradients
 from config import Config
 from model import learning_rate, pool_window_by_window
 from run import identity
@@ -133,6 +134,18 @@ def pools() -> dict[str, list[int]]:
     return wrong
 
 
+def periodic() -> float:
+    """The smallest checksum of errors that repeat every BLOCK elements, in as many blocks, beside their size."""
+    smallest = 1.0
+    for blocks in range(2, 17):
+        parameter = torch.zeros(blocks * gradients.BLOCK)
+        error = torch.sin(torch.arange(gradients.BLOCK)).repeat(blocks)
+        for token in range(8):
+            *sums, norm = gradients.Checksums(str(token), [parameter])(0, error).tolist()
+            smallest = min(smallest, max(map(abs, sums)) / norm)
+    return smallest
+
+
 def identities() -> dict[str, dict[str, object]]:
     """What a checkpoint is compared by, for each way to choose a device."""
     flags = {"auto": {}, "cpu": {"device": "cpu"}, "shared": {"device": "cuda"}, "nccl": {"backend": "nccl"},
@@ -141,5 +154,5 @@ def identities() -> dict[str, dict[str, object]]:
             for name, chosen in flags.items()}
 
 
-facts = (identities, pools, tensors, digits, shards, continued, mnist, bitmaps, rates)
+facts = (identities, periodic, pools, tensors, digits, shards, continued, mnist, bitmaps, rates)
 print(json.dumps({fact.__name__: fact() for fact in facts}))

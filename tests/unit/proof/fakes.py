@@ -186,6 +186,68 @@ def joined_last(record: Record) -> None:
         record["resumed"] = {**cast("Record", record["resumed"]), "position": 100}
 
 
+def at_samples(change: Callable[[int, int, Record], None]) -> Change:
+    """A change of first step, rank and record of what ranks recorded of a sample of their steps."""
+
+    def work(record: Record) -> None:
+        if record["kind"] == "steps":
+            change(999 + int(str(record["first"])), int(str(record["rank"])), record)
+
+    return work
+
+
+def not_averaged(_step: int, _rank: int, record: Record) -> None:
+    """Everybody goes on with its own gradient."""
+    record["sums_after"] = record["sums_before"]
+
+
+def with_rank_2(scale: float, of: int = 2) -> Callable[[int, int, Record], None]:
+    """Rank 2 brings its gradient, or another's, times a number; and everybody holds the mean of that."""
+
+    def change(step: int, rank: int, record: Record) -> None:
+        sums = [gradient(step, 0), gradient(step, 1), [scale * value for value in gradient(step, of)]]
+        record |= {"sums_before": sums[rank], "sums_after": mean(sums)}
+        if rank == 2:
+            record["norm"] = abs(scale) * 12.0
+
+    return change
+
+
+def replayed(record: Record) -> None:
+    """Rank 1 writes of epoch 2 what it wrote of epoch 1."""
+    if record["rank"] == 1 and record["kind"] == "steps":
+        record["sums_before"] = gradient(1000, 1)
+
+
+def unlooked(step: int, _rank: int, record: Record) -> None:
+    """Nobody looked at a step that was due."""
+    if step > 1:
+        record["kind"] = "other"
+
+
+def chosen(step: int, _rank: int, record: Record) -> None:
+    """The ranks look at the next step, at which they do average."""
+    record["step"] = step + (step > 1)
+
+
+def unshown(record: Record) -> None:
+    """No record shows the steps of epoch 2."""
+    if record["kind"] == "steps" and record["first"] != 1:
+        record["kind"] = "other"
+
+
+def shown_twice(record: Record) -> None:
+    """Those of epoch 1 are shown for those of epoch 2."""
+    if record["kind"] == "steps":
+        record["first"] = 1
+
+
+def drift(record: Record) -> None:
+    """Weights go apart between the ends of epochs."""
+    if record["kind"] == "steps":
+        record["weights"] = f"own-{record['rank']}"
+
+
 def fakes() -> list[Fake]:
     """All of them."""
     nodes = {f"new-{rank}": "n" for rank in range(3)}
@@ -251,6 +313,35 @@ def fakes() -> list[Fake]:
              "samples are disjoint and complete", "leaves out 999999999900 of 1000000000000 samples"),
         fake("E5: a resume from nothing", where("begin", 1, resumed={}), "records are whole",
              "does not say which chains it resumed"),
+        fake("averages at the checked steps alone", at_samples(not_averaged), MEAN,
+             "steps 1 to 4: what rank 0 holds is not the mean of 3 gradients"),
+        fake("averages at some steps alone, and weights brought back together", drift, "weights agree",
+             "steps 1 to 4: the ranks had 3 different weights"),
+        fake("a rank that brings a copy of another's gradient, times a number", both(
+            at_gradients(with_rank_2(-0.5, 1)), at_samples(with_rank_2(-0.5, 1))),
+             "gradients differ before the all-reduce", "the gradient of rank 2 is that of rank 1, times -0.5"),
+        fake("a rank that scales its gradient down to nothing", both(
+            at_gradients(with_rank_2(1e-9)), at_samples(with_rank_2(1e-9))), MEAN,
+             "rank 2 adds next to nothing: at most 1e-09 of what another adds"),
+        fake("a rank that replays an earlier epoch", replayed, MEAN, "rank 1 has the gradient of steps 1 to 4"),
+        fake("looks at steps of their own choice", at_gradients(chosen), "gradients differ before the all-reduce",
+             "rank 0 looked at step 6, which was not due"),
+        fake("a look that is left out", at_gradients(unlooked), "gradients differ before the all-reduce",
+             "rank 0 did not look at step 5, which was due"),
+        fake("steps that no record shows", unshown, EVERY_STEP, "rank 0 shows 4 of its 8 steps"),
+        fake("steps that are shown twice", shown_twice, EVERY_STEP, "rank 0 shows steps 1 to 4 after step 4"),
+        fake("a count of exchanges that the steps do not have", where("steps", 1, exchanges=1), EVERY_STEP,
+             "rank 1 exchanged gradients 1 times in the 4 steps 1 to 4"),
+        Fake("hardly a step sampled", World(samples=600, change=where("steps", 2, sampled=0)).train(), EXPECTED,
+             EVERY_STEP, "rank 2 shows a sample of 0 of the steps 1 to 20"),
+        fake("a world of yesterday's size", where("begin", 1, world_size=4), "every rank took part",
+             "a rank reports a world of 4, expected 3"),
+        Fake("pods of another job, of the same names", World().train(), replace(
+            EXPECTED, pods={f"other-{rank}": "n" for rank in range(3)}), PODS, "is not a pod of this job"),
+        Fake("exchanges, and never a step that is applied", World(epochs=1, change=where(
+            "epoch", parameters="w0-0")).train(), replace(EXPECTED, epochs=1), "weights agree", "nothing was learned"),
+        fake("ranks that begin with weights of their own", where("begin", 1, parameters="own"), "weights agree",
+             "2 different sets of weights at the beginning"),
         fake("a rank that kept its weights", where("epoch", 2, parameters="own"), "weights agree",
              "2 different sets of weights"),
     ]  # fmt: skip

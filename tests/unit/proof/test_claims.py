@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import itertools
 import json
 import math
 import zlib
@@ -13,6 +14,7 @@ import pytest
 
 from gangplank.proof.claims import claim
 from gangplank.proof.records import FORMAT, record_hash, unpack_ids
+from gangplank.proof.steps import due_steps
 from gangplank.proof.verdict import CLAIMS, Expected, Verdict, compare, prove, read_records
 
 if TYPE_CHECKING:
@@ -58,6 +60,9 @@ class World:
     chains: dict[int, list[Record]] = field(default_factory=dict)
     done: dict[int, tuple[int, int]] = field(default_factory=dict)
     """Steps and samples of the epoch so far, by rank."""
+    start: int = 0
+    """Steps before this start."""
+    step: int = 0
 
     def add(self, rank: int, kind: str, **fields: object) -> None:
         chain = self.chains.setdefault(rank, [])
@@ -74,22 +79,34 @@ class World:
         for rank in range(self.size):
             self.add(rank, "begin", **version, world_size=self.size, pod=f"pod-{rank}", pod_uid=f"uid-{rank}", node="n",
                      job_uid=self.job, attempt=self.attempt, epochs=self.epochs, batch_size=self.batch, accumulate=1,
-                     dataset="d", dataset_samples=self.samples, settings="s", resumed=resumed)
+                     dataset="d", dataset_samples=self.samples, settings="s", parameters=f"w0-{self.start}",
+                     resumed=resumed)
 
     def part(self, epoch: int, order: list[int], workers: int | None = None) -> None:
         """The ranks deal `order` out and see it; so many of them do, the others only join the exchange."""
         workers = workers or self.size
         order = order + order[: -len(order) % workers]
+        count = -(-len(order) // workers // self.batch)
+        due = set(itertools.islice(due_steps(self.attempt), 20))
+        numbers = [step for step in range(self.step + 1, self.step + count + 1) if step - self.start in due]
         for rank in range(self.size) if order else ():
-            step = epoch * 100 + len(order)
-            sums = [gradient(step, other) for other in range(self.size)]
-            self.add(rank, "gradients", epoch=epoch, step=step, before=f"{step}-{rank}", after=f"{step}",
-                     elements=1000, dtype="float32", norm=10.0 + rank, sums_before=sums[rank],
-                     sums_after=[sum(column) / self.size for column in zip(*sums, strict=True)])
+            for step in numbers:
+                self.add(rank, "gradients", epoch=epoch, step=step, before=f"{step}-{rank}", after=f"{step}",
+                         **self.looked(step, rank))
             if rank < workers:
                 own, (steps, samples) = order[rank::workers], self.done.get(rank, (0, 0))
                 self.done[rank] = steps - (-len(own) // self.batch), samples + len(own)
                 self.add(rank, "samples", epoch=epoch, **packed(own))
+            self.add(rank, "steps", first=self.step + 1, count=count, exchanges=count, parameter=1,
+                     sampled=count, weights=f"w{self.step}",
+                     **self.looked(1000 + self.step, rank))
+        self.step += count
+
+    def looked(self, seed: int, rank: int) -> Record:
+        """What a rank saw of its gradients on both sides."""
+        sums = [gradient(seed, other) for other in range(self.size)]
+        return {"elements": 1000, "dtype": "float32", "norm": 10.0 + rank, "sums_before": sums[rank],
+                "sums_after": [sum(column) / self.size for column in zip(*sums, strict=True)]}
 
     def close(self, epoch: int) -> None:
         for rank in range(self.size):
@@ -292,7 +309,8 @@ def resumed(before: World, size: int, position: int, epoch: int = 1) -> World:
     after = World(size, before.samples, job=before.job, clock=before.clock + 1000, attempt=f"{before.attempt}+",
                   change=before.change, chains=before.chains, done=before.done)
     after.done = {rank: count for rank, count in before.done.items() if rank < before.size}
-    after.begin({"step": 2, "epoch": epoch, "position": position, "world_size": before.size,
+    after.start = after.step = before.step
+    after.begin({"step": before.step, "epoch": epoch, "position": position, "world_size": before.size,
                  "heads": {str(rank): head for rank, head in before.heads().items()}})
     return after
 
@@ -315,7 +333,8 @@ def interrupted(
     first = World(3, samples, job=job, change=change)
     first.begin()
     first.part(1, list(range(60)))
-    abandoned = World(3, samples, job=job, chains={rank: list(chain) for rank, chain in first.chains.items()})
+    abandoned = World(3, samples, job=job, step=first.step,
+                      chains={rank: list(chain) for rank, chain in first.chains.items()})
     abandoned.part(1, list(range(60, 90)))
     second = finish(resumed(first, after, 60), 60)
     lost = [record for rank, chain in abandoned.chains.items() for record in chain[-2:]]
@@ -330,8 +349,9 @@ def finished_twice(size: int) -> tuple[World, World]:
     first = World()
     first.train()
     second = World(size, clock=2000.0, attempt="a2",
+                   start=first.step, step=first.step,
                    chains={rank: chain[:-2] for rank, chain in first.chains.items()})
-    second.begin({"step": 8, "epoch": 3, "position": 0, "world_size": 3,
+    second.begin({"step": first.step, "epoch": 3, "position": 0, "world_size": 3,
                   "heads": {str(rank): chain[-1]["hash"] for rank, chain in second.chains.items()}})
     second.end()
     return first, second

@@ -62,6 +62,47 @@ def test_evidence_without_a_format_is_the_first() -> None:
     assert len(verdict.asked) == sum(claim.since == 1 for claim in CLAIMS.values())
 
 
+def of_format_3(record: Record) -> None:
+    """No steps, no weights at the beginning, and looks at steps of the epoch that no token names."""
+    if record["kind"] == "begin":
+        del record["parameters"]
+    if record["kind"] == "steps":
+        record["kind"] = "other"
+    if record["kind"] == "gradients":
+        record["step"] = 3 + int(str(record["step"]))
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_older_evidence_is_judged_as_it_was_written(version: int) -> None:
+    records = World(format=version, change=of_format_3).train()
+    verdict = prove(records, EXPECTED)
+    assert verdict.passed, verdict.text()
+    assert not [claim for claim in verdict.claims if claim.passed is None]
+
+    def kept(record: Record) -> None:
+        of_format_3(record)
+        if record["kind"] == "gradients":
+            record["before"] = record["after"]  # hashes of bits
+
+    assert "gradients agree after the all-reduce" in failed(prove(World(format=version, change=kept).train(), EXPECTED))
+    newer = prove(World(change=of_format_3).train(), EXPECTED)
+    assert {"gradients are exchanged at every step", "gradients differ before the all-reduce", "weights agree"} <= (
+        failed(newer)), newer.text()
+
+
+def test_a_run_of_format_3_that_a_newer_trainer_resumed_is_proven() -> None:
+    def change(record: Record) -> None:
+        if not record["prev"]:
+            record["format"] = 3
+        if float(str(record["time"])) < 2000:
+            of_format_3(record)
+        elif record["kind"] == "gradients" and record["epoch"] == 2:
+            record["kind"] = "other"  # none was due in this epoch
+
+    verdict = prove(interrupted(3, change=change)[0].records(), EXPECTED)
+    assert verdict.passed, verdict.text()
+
+
 @pytest.mark.parametrize("version", [0, FORMAT + 1, -1, "2", 1.0, True, None, [], 10**400])
 def test_an_unknown_format_is_refused_by_name(version: object) -> None:
     records = World(change=where("begin", 1, format=version)).train()

@@ -1,0 +1,257 @@
+"""What ranks record of their steps: a sample of every step's gradients, and all gradients of the steps that are due.
+
+trainer/gradients.py writes what this reads; a test with real runs keeps the two together.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import math
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from gangplank.proof import observed
+from gangplank.proof.log_lines import amount
+from gangplank.proof.records import Record
+from gangplank.text import listed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from gangplank.proof.records import Run
+
+LONGEST = 256  # steps with one look, as in trainer/gradients.py
+SAMPLED = 8  # of so many steps of a small model one is sampled; as there
+MOST_NAMED = 6  # ranks or steps in one message
+CHECKSUMS = 4  # of each gradient, as in trainer/gradients.py
+NOTHING = 1e-3  # of another rank's gradient
+FEW = 4  # elements of a gradient: as many numbers have a direction by chance
+# The unit roundoff and the smallest normal number of each kind of gradient.
+ROUNDING = {"float64": (2.0**-53, 2.0**-1022), "float32": (2.0**-24, 2.0**-126), "bfloat16": (2.0**-8, 2.0**-126),
+            "float16": (2.0**-11, 2.0**-14)}  # fmt: skip
+
+
+def due_steps(token: str) -> Iterator[int]:
+    """The steps of a start, from 1, at which ranks look at all gradients.
+
+    One of the first, of the next 4, 16, 64, 256, 256, …; which one, the start's token says.
+
+    >>> list(itertools.islice(due_steps("a1"), 8))
+    [1, 5, 20, 40, 111, 485, 727, 864]
+    """
+    first, length = 1, 1
+    for number in itertools.count():
+        chance = hashlib.sha256(f"{token} {number}".encode()).digest()
+        yield first + int.from_bytes(chance[:8], "big") % length
+        first, length = first + length, min(LONGEST, 4 * length)
+
+
+@dataclass(frozen=True)
+class Checked:
+    """Steps at which the ranks looked at their gradients: how many ranks there were, and what each recorded."""
+
+    where: str
+    world_size: int
+    rows: dict[int, Record]
+
+    @property
+    def parts(self) -> bool:
+        """Whether each rank holds a part of the average, which no other has (fully_shard)."""
+        return bool(self.rows) and all(record.get("part") is True and record.get("by") == "fully_shard"
+                                       for record in self.rows.values())
+
+    @property
+    def absent(self) -> str:
+        """Who recorded none, '' if all have."""
+        missing = self.world_size - sum(rank < self.world_size for rank in self.rows)
+        ranks = itertools.islice((rank for rank in range(self.world_size) if rank not in self.rows), MOST_NAMED)
+        return listed([*ranks, *["…"] * (missing > MOST_NAMED)]) if missing else ""
+
+
+def looks(run: Run) -> list[Checked]:
+    """Looks at all gradients of a step, by (epoch, step)."""
+    return grouped(run, "gradients", lambda record: (record.whole("epoch"), record.whole("step")),
+                   lambda record: f"step {record['step']}")
+
+
+def samples(run: Run) -> list[Checked]:
+    """Samples of the gradients of all steps, by the steps that were added up."""
+    return grouped(run, "steps", lambda record: (record.whole("first"), record.whole("count")), steps_of)
+
+
+def steps_of(record: Record) -> str:
+    """The steps of a record, in words."""
+    first, last = record.whole("first"), record.whole("first") + record.whole("count") - 1
+    return f"steps {first} to {last}"
+
+
+def grouped(run: Run, kind: str, key: Callable[[Record], tuple[int, int]],
+            where: Callable[[Record], str]) -> list[Checked]:
+    """Records of one kind that belong together, from all ranks."""
+    table: dict[tuple[int, int], Checked] = {}
+    for record, begin in run.with_begin(kind):
+        checked = table.setdefault(key(record), Checked(where(record), begin.whole("world_size"), {}))
+        checked.rows[record.whole("rank")] = record
+    return list(table.values())
+
+
+def step_before(begin: Record) -> int:
+    """The steps that were behind a start."""
+    resumed = begin.get("resumed")
+    if resumed is None:
+        return 0
+    return type(begin)({**begin, **resumed}).whole("step") if isinstance(resumed, dict) else begin.whole("resumed")
+
+
+def own_starts(run: Run) -> Iterator[tuple[Record, list[Record]]]:
+    """Each rank's starts: the `begin`, and the records of its steps and looks that count."""
+    begin, own = None, list[Record]()
+    for record in [*(r for chain in run.chains.values() for r in chain), *run.earlier]:
+        if record["kind"] == "begin":
+            if begin is not None:
+                yield begin, own
+            begin, own = record, []
+        elif record["kind"] in ("steps", "gradients"):
+            own.append(record)
+    if begin is not None:
+        yield begin, own
+
+
+def gaps(run: Run) -> list[str]:
+    """Steps that no record shows, or that two do; steps that were not exchanged; due looks that are missing."""
+    problems, shown, taken = [], Counter[int](), Counter[int]()
+    for begin, own in own_starts(run):
+        rank, number = begin.whole("rank"), step_before(begin)
+        for record in own:
+            if record["kind"] != "steps":
+                continue
+            first, count, exchanges = (record.whole(key) for key in ("first", "count", "exchanges"))
+            if first != number + 1:
+                problems.append(f"rank {rank} shows {steps_of(record)} after step {number}")
+            if exchanges != count:
+                problems.append(f"rank {rank} exchanged gradients {exchanges} times in the {count} steps {first} to "
+                                f"{first + count - 1}")
+            number = first + count - 1
+            shown[rank] += count
+    for record in run.of("epoch"):
+        taken[record.whole("rank")] += record.whole("steps")
+    return problems + [f"rank {rank} shows {shown[rank]} of its {count} steps" for rank, count in sorted(taken.items())
+                       if shown[rank] < count]
+
+
+def not_due(run: Run) -> list[str]:
+    """Looks that the start's token asks for and that are missing, and those that it does not ask for."""
+    problems = []
+    for begin, own in own_starts(run):
+        rank, before = begin.whole("rank"), step_before(begin)
+        steps = [record for record in own if record["kind"] == "steps"]
+        last = max((record.whole("first") + record.whole("count") - 1 for record in steps), default=before)
+        seen = {record.whole("step") - before for record in own if record["kind"] == "gradients"}
+        most = len(seen) + MOST_NAMED  # a record may say any number of steps
+        due = set(itertools.islice(itertools.takewhile(lambda step: step <= last - before,  # noqa: B023  # used here
+                                                       due_steps(begin.text("attempt"))), most))
+        problems += [f"rank {rank} did not look at step {before + step}, which was due" for step in sorted(due - seen)]
+        problems += [f"rank {rank} looked at step {before + step}, which was not due" for step in sorted(seen - due)]
+    return problems
+
+
+def too_few_samples(run: Run) -> list[str]:
+    """Records of steps of which fewer were sampled than the trainer samples."""
+    return [f"rank {record['rank']} shows a sample of {record['sampled']} of the {steps_of(record)}"
+            for record in run.of("steps") if record.whole("sampled") < record.whole("count") // SAMPLED - 1]
+
+
+def drifted(run: Run) -> list[str]:
+    """Steps before which the ranks did not have the same weights."""
+    return [f"{checked.where}: the ranks had {len(hashes)} different weights" for checked in samples(run)
+            if len(hashes := {record.text("weights") for record in checked.rows.values()}) > 1]
+
+
+def checksums(record: Record, key: str) -> list[float]:
+    """The checksums of a gradient."""
+    values = record.get(key)
+    if not isinstance(values, list) or len(values) != CHECKSUMS or not all(map(amount, values)):
+        raise record.refused(key, f"a list of {CHECKSUMS} finite numbers")
+    return values
+
+
+def rounding_bound(rows: Sequence[Record]) -> float:
+    """How far the checksum of a rounded mean can be from the mean of the checksums.
+
+    Each rank divides, or multiplies by a rounded part of one, and the sum has an addition for each other rank. So many
+    roundings has each element, each of at most the unit roundoff of what is summed. Checksums are float64 sums.
+    """
+    unit = smallest = 0.0
+    for record in rows:
+        if record.text("dtype") not in ROUNDING:
+            raise record.refused("dtype", f"one of {listed(list(ROUNDING))}")
+        unit, smallest = max((unit, smallest), ROUNDING[record.text("dtype")], ROUNDING[observed.hook_dtype(record)])
+    elements, roundings = max(record.whole("elements") for record in rows), len(rows) + 1
+    error = roundings * unit / (1 - min(0.5, roundings * unit)) + 2 * min(elements, 2**48) * 2.0**-53
+    return error * sum(record.number("norm") for record in rows) / len(rows) + elements * roundings * smallest
+
+
+def off_the_mean(checked: Checked) -> list[str]:
+    """What ranks hold that is not the mean of their own gradients, with its distance."""
+    rows = checked.rows
+    bound = rounding_bound(list(rows.values()))
+    own = [checksums(record, "sums_before") for record in rows.values()]
+    means = [sum(column) / len(rows) for column in zip(*own, strict=True)]
+    held = {f"rank {rank} holds": checksums(record, "sums_after") for rank, record in rows.items()}
+    if checked.parts:
+        held = {"the ranks hold together": [sum(column) for column in zip(*held.values(), strict=True)]}
+    multiplied = all(record.get("by") in ("hand", "fully_shard") for record in rows.values())
+    factor = observed.factor(list(held.values()), means) if multiplied else 1.0
+    means, bound = [factor * mean for mean in means], bound * max(1.0, factor)
+    problems = []
+    for name, values in held.items():
+        error = max(abs(x - mean) for x, mean in zip(values, means, strict=True))
+        if error > bound:
+            problems.append(f"{checked.where}: what {name} is not the mean of {len(rows)} gradients "
+                            f"(off by {error:.2g}, rounding explains {bound:.2g})")
+    return problems
+
+
+def next_to_nothing(tables: Sequence[Checked]) -> list[str]:
+    """Ranks whose gradients are, wherever anybody looked, next to nothing beside the largest."""
+    most: dict[int, float] = {}
+    for checked in tables:
+        norms = {rank: record.number("norm") for rank, record in checked.rows.items()}
+        largest = max(norms.values(), default=0.0)
+        for rank, norm in norms.items() if largest > 0 else ():
+            most[rank] = max(most.get(rank, 0.0), norm / largest)
+    return [f"rank {rank} adds next to nothing: at most {share:.1g} of what another adds"
+            for rank, share in sorted(most.items()) if share < NOTHING]
+
+
+def copies(checked: Checked) -> list[str]:
+    """Ranks whose gradient is another's, multiplied by a number."""
+    seen, problems = dict[tuple[float, ...], tuple[int, float]](), []
+    for rank, record in checked.rows.items():
+        sums = checksums(record, "sums_before")
+        length = math.hypot(*sums)
+        if not 0 < length < math.inf or record.whole("elements") < FEW:
+            continue
+        length = math.copysign(length, sums[0])
+        direction = tuple(round(x / length, 6) + 0.0 for x in sums)
+        other, size = seen.setdefault(direction, (rank, length))
+        if other != rank:
+            problems.append(f"{checked.where}: the gradient of rank {rank} is that of rank {other}, times "
+                            f"{length / size:.4g}")
+    return problems
+
+
+def repeats(tables: Mapping[str, Sequence[Checked]]) -> list[str]:
+    """Ranks that have the same gradient twice."""
+    problems, last = [], dict[tuple[int, str, str], str]()
+    for kind, every in tables.items():
+        for checked in every:
+            for rank, record in checked.rows.items():
+                names = {str(checksums(record, "sums_before"))} if record.number("norm") else set[str]()
+                names |= {record.text("before")} if "before" in record else set()
+                old = [last[rank, kind, name] for name in names if (rank, kind, name) in last]
+                problems += [f"{checked.where}: rank {rank} has the gradient of {other}" for other in old[:1]]
+                last.update({(rank, kind, name): checked.where for name in names})
+    return problems
