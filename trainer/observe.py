@@ -35,7 +35,7 @@ from torch.utils.hooks import unserializable_hook
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-FORMAT = 3  # as in evidence.py; docs/proof.md says what each means
+FORMAT = 4  # as in evidence.py; docs/proof.md says what each means
 SAMPLE = 1 << 16  # elements of a model that one look takes
 LAST_SAMPLE = 1 << 24  # and of its weights at the end
 CHECKSUMS = 4  # as in evidence.py
@@ -187,6 +187,7 @@ class Model:
         self.sequence: int | None = None
         self.seen: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()  # exchanges, by optimizer
         self.own: dict[int, torch.Tensor] = {}
+        self.signs: torch.Tensor | None = None
         self.looking = self.looked = False
         self.handles: list[Any] = []
         group = owner.process_group if self.parallel else None
@@ -267,7 +268,8 @@ class Model:
             self.look_at_scatters()
         elif self.looking and self.own:
             self.look([getattr(hook, "__qualname__", type(hook).__name__) for hook, _ in hooks])
-        self.look_next()
+        if self.looking or is_power_of_two(self.exchanges + 1):
+            self.look_next()
 
     def look(self, hooks: list[str]) -> None:
         """Record both sides of an exchange."""
@@ -280,7 +282,9 @@ class Model:
                         for p, blank in zip(parameters, blanks, strict=True)])
         if not (bool(before.isfinite().all()) and bool(after.isfinite().all())):
             return  # a scaler of mixed precision tries again with a smaller scale
-        signs = random_signs(len(before), 0)
+        if self.signs is None:
+            self.signs = random_signs(len(before), 0)
+        signs = self.signs
         coarsest = max({p.dtype for p in parameters if p is not None}, key=lambda dtype: torch.finfo(dtype).eps)
         self.note(before=digest(before), after=digest(after), elements=len(before), norm=float(before.abs().sum()),
                   dtype=str(coarsest).removeprefix("torch."), sums_before=(signs @ before).tolist(),
