@@ -1,7 +1,7 @@
 """Follow one job to its end: the job, its pods, and their logs as they are written.
 
-It changes nothing, but for pods of a gang that keep it from starting again: those that a lost node keeps, since no
-other can take their names, and those that failed while the controller was down.
+It changes nothing, but for pods that keep a gang from starting again. A lost node keeps some, and no other can take
+their names. Others failed while the controller was down.
 """
 
 from __future__ import annotations
