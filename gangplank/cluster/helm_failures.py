@@ -5,14 +5,15 @@ from __future__ import annotations
 import re
 
 # What client-go says of 429, 500, 502, 503 and 504, and of connections that break; not of a release that does not run.
-TEMPORARY = re.compile(
-    r"cluster unreachable|connection refused|connection reset|broken pipe|\bEOF\b|TLS handshake timeout|i/o timeout"
-    r"|client connection lost|server sent GOAWAY|no route to host|network is unreachable|request canceled"
-    r"|received too many requests|Internal error occurred|an error on the server|currently unable to handle the request"
-    r"|in the time allotted|etcdserver: |too old resource version|provided continue parameter is too old"
-    r"|failed to delete release",  # whatever the cause: of a removal Helm does not say it
-    re.IGNORECASE,
-)
+CAUSES = (
+    "cluster unreachable", "connection refused", "connection reset", "broken pipe", r"\bEOF\b", "TLS handshake timeout",
+    "i/o timeout", "client connection lost", "server sent GOAWAY", "no route to host", "network is unreachable",
+    "request canceled", "received too many requests", "Internal error occurred", "an error on the server",
+    "currently unable to handle the request", "in the time allotted", "etcdserver: ", "too old resource version",
+    "provided continue parameter is too old",
+    "failed to delete release",  # whatever the cause: of a removal Helm does not say it
+)  # fmt: skip
+TEMPORARY = re.compile("|".join(CAUSES), re.IGNORECASE)
 
 
 def temporary(output: str) -> str:
