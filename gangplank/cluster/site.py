@@ -6,6 +6,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from gangplank.backends.base import Site
+from gangplank.backends.queueing import QUEUE_SYSTEM
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,7 +39,7 @@ def site_of(kube: Kube, others: tuple[Json, ...] = ()) -> Site:
     flags = dict(word.lstrip("-").partition("=")[::2] for word in words if word.startswith("-"))
     place = PurePosixPath(flags.get("pytorch-init-container-template-file", TEMPLATE))
     return Site(
-        gang=flags.get("gang-scheduler-name") == "volcano",
+        gang=flags.get("gang-scheduler-name") == QUEUE_SYSTEM.scheduler,
         init_image=flags.get("pytorch-init-container-image", usual.init_image),
         init_tries=int(flags.get("pytorch-init-container-max-tries", usual.init_tries)),
         init_template=mounted(kube, deployment["metadata"]["namespace"], pod, place),
