@@ -2,8 +2,8 @@
 
     python3 -I lay_out.py INDEX PIECES FOLDER command …
 
-INDEX is a JSON file that names each file with its size, its SHA-256 and the pieces that hold it; PIECES is the folder
-of those; FOLDER is where the code will lie, complete before the command starts. A container that is started again finds
+INDEX is a JSON file that names each file with its size, its SHA-256 and the pieces that hold it. PIECES is the folder
+of those. FOLDER is where the code will lie, complete before the command starts. A container that is started again finds
 it complete. This text travels with the index, so it uses the standard library alone, of any Python 3.8.
 """
 

@@ -1,4 +1,4 @@
-"""A script for torchrun's elastic rendezvous: it has its place from torchrun, and goes on from a snapshot."""
+"""A script for torchrun's elastic rendezvous: it has its place from torchrun, and continues from a snapshot."""
 
 import os
 from pathlib import Path
