@@ -42,6 +42,8 @@ EXAMPLES = (
     "gangplank expand jobs/digits-anywhere.yml --backend indexed --objects",
     "gangplank submit jobs/digits.yml --dry-run",
     "gangplank run train.py --workers 3 -- --lr 0.1",
+    "gangplank why digits",
+    "gangplank fit jobs/digits.yml",
     "gangplank status digits",
     "gangplank logs digits --follow --rank 0",
     "gangplank fetch digits checkpoints -o results",

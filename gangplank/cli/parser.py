@@ -17,7 +17,9 @@ EXAMPLES = f"""examples:
   gangplank expand jobs/digits.yml -o yaml | kubectl apply -f -
   gangplank expand jobs/digits.yml --backend {[*BACKENDS][-1]:14} the same job on another back-end
   gangplank expand -f their-job.yaml --objects -o yaml      what the controllers make of a raw manifest
+  gangplank fit jobs/digits.yml                             would it start now, and where
   gangplank submit jobs/digits.yml && gangplank logs digits -f
+  gangplank why digits                                      why it does not run: one cause, and the next step
   gangplank run train.py --workers 3 -- --lr 0.1            a script of yours, without a job file
 
 """
