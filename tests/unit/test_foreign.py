@@ -28,6 +28,7 @@ def test_types_every_command_of_the_readme_once_and_in_order(tmp_path: Path) -> 
 def test_the_cluster_has_the_version_of_the_pin() -> None:
     part = load_pins().parts["kubeadm"]
     assert part.version == documents.VERSION
+    assert load_pins().parts["coredns"].version == documents.DNS
     assert "kubeadm" in load_pins().on_demand
     config = list(yaml.safe_load_all(documents.init("203.0.113.10", "a", {})))[1]
     names = {image.name.rpartition(":")[0] for image in part.images}

@@ -9,6 +9,7 @@ import yaml
 
 PODS, SERVICES = "10.244.0.0/16", "10.96.0.0/16"  # kubeadm's customs, and not the lab's
 VERSION = "v1.34.4"  # lab/versions.yml, part kubeadm
+DNS = "v1.15.0"  # the same file, part coredns
 API = "kubeadm.k8s.io/v1beta4"
 POD_SECURITY = """
 apiVersion: apiserver.config.k8s.io/v1
@@ -55,6 +56,7 @@ def init(address: str, name: str, flags: dict[str, str]) -> str:
             "kind": "ClusterConfiguration",
             "kubernetesVersion": VERSION,
             "clusterName": "foreign",
+            "dns": {"imageTag": DNS},
             "networking": {"podSubnet": PODS, "serviceSubnet": SERVICES},
             "apiServer": {
                 "extraArgs": [{"name": "admission-control-config-file", "value": mount}],

@@ -87,8 +87,9 @@ def others(state: Path) -> list[str]:
     lines = []
     for backend in BACKENDS:
         path = state / f"digits-{backend}.yml"
+        # Volcano removes workers and their logs when the master has finished; the claim is one that one node can mount.
         kept = {"volumes": [{"claim": "data", "mount": "/output", "on": "master"}], "output": f"/output/{backend}"}
-        own = {**job, "name": f"digits-{backend}", "backend": backend, **kept}
+        own = {**job, "name": f"digits-{backend}", "backend": backend, **(kept if backend == "volcano" else {})}
         path.write_text(yaml.safe_dump({"training_job": own}))
         lines += [
             f"ansible-playbook -i inventories/yours playbooks/train.yml -e @{path}",
@@ -109,6 +110,7 @@ def script(parts: dict[str, Any], state: Path) -> str:
             lines += [listing(state, "before"), *older(parts, state)]
     lines += others(state)
     lines += [f"gangplank delete {name}" for name in ("digits", *(f"digits-{backend}" for backend in BACKENDS))]
+    lines.append("rm inventories/yours/teams/vision.yml")
     lines.append("ansible-playbook -i inventories/yours playbooks/teams.yml -e teams_remove=vision"
                  " -e teams_remove_claims=vision/data")  # fmt: skip
     lines += [line for block in rest for line in block]
