@@ -35,7 +35,7 @@ def without(kind: str, key: str) -> Callable[[Record], None]:
 
 
 def test_the_docs_list_fields_of_every_kind_but_the_last() -> None:
-    assert {kind for kind, _ in NEEDED} == {"begin", "samples", "gradients", "epoch", "heads"}
+    assert {kind for kind, _ in NEEDED} == {"begin", "samples", "steps", "gradients", "epoch", "heads"}
     assert len(NEEDED) > 15
 
 

@@ -60,7 +60,7 @@ def test_fails_alone() -> None:
 def test_names_the_field_that_a_record_of_its_format_lacks() -> None:
     verdict = prove(World().train(), EXPECTED)
     assert [(outcome.name, outcome.detail.partition(". Fix: ")[0]) for outcome in verdict.failed] == [
-        (NAME, "rank 0 record 12 (end) toys: got nothing, expected a whole number >= 0")
+        (NAME, "rank 0 record 11 (end) toys: got nothing, expected a whole number >= 0")
     ]
 
 
