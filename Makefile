@@ -10,7 +10,7 @@
 #   faults of a cluster 2 | 2  tests/cluster/test_cluster_faults.py: a sample of two, in the same lab
 #   users' scripts     1 | 1   tests/cluster/test_script_corpus.py: a sample of two, in the same lab
 # `make test-full` adds the other scenarios, the faults of a training and the live comparison of the library: by
-# tests/minutes.yml three and a half hours warm for all, in parts of equal time with PART=1/3. What takes longer is a sweep.
+# tests/minutes.yml four and a half hours warm for all, in parts of equal time with PART=1/3. What takes longer is a sweep.
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
 JOB ?= jobs/digits.yml

@@ -11,6 +11,7 @@ from gangplank.backends import BACKENDS
 from gangplank.cli.completion import files_and_jobs
 from gangplank.cli.terminal import CODES
 from gangplank.cluster.choice import CONTEXT, ORDER
+from gangplank.site.components import USUAL
 
 EXAMPLES = f"""examples:
   gangplank expand jobs/digits.yml                          a table of the pods, before they exist
@@ -218,10 +219,11 @@ def add_preflight(commands: Any) -> None:
         commands,
         "preflight",
         "show what a cluster lacks for the components, and change nothing",
-        examples="examples:\n  gangplank preflight --components volcano,storage   as site.yml begins\n\n",
+        examples="examples:\n  gangplank preflight --components volcano   as site.yml begins\n\n",
     )
-    components = "what site_components lists, with commas; default: volcano,storage"
-    preflight.add_argument("--components", metavar="NAMES", default="volcano,storage", help=components)
+    usual = ",".join(USUAL)
+    components = f"what site_components lists, with commas; default: {usual}"
+    preflight.add_argument("--components", metavar="NAMES", default=usual, help=components)
     expected = "refuse another cluster than this: its address, or the sha256 of its CA's certificate (sha256:…)"
     preflight.add_argument("--cluster", metavar="CLUSTER", help=expected)
     preflight.add_argument("-o", "--output", choices=("table", "json"), default="table", help="default: table")

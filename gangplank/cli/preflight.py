@@ -11,6 +11,7 @@ from gangplank.cli import terminal
 from gangplank.cli.cluster import cluster_of
 from gangplank.cluster.preflight import preflight as examine
 from gangplank.cluster.preflight import report
+from gangplank.errors import Problem
 from gangplank.site.components import COMPONENTS
 from gangplank.site.preflight import Check, Wanted
 from gangplank.text import table
@@ -23,7 +24,9 @@ def preflight(args: argparse.Namespace) -> int:
     """Print every check; status 1 if there is a problem."""
     names = [name for name in args.components.split(",") if name]
     if unknown := sorted(set(names) - COMPONENTS.keys()):
-        raise terminal.UsageError(f"--components: got {', '.join(unknown)}, expected some of {', '.join(COMPONENTS)}")
+        expected = f"some of {', '.join(COMPONENTS)}"
+        problem = Problem("--components", ", ".join(unknown), expected, "name them as site_components does")
+        raise terminal.UsageError(str(problem))
     wanted = Wanted({name: (COMPONENTS[name].release, COMPONENTS[name].namespace) for name in names})
     kube = cluster_of(args, changes=args.output == "table")
     found = examine(kube, wanted, os.environ.get("PATH", ""), args.cluster or "")

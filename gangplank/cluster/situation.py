@@ -20,6 +20,7 @@ from gangplank.scheduling.demand import Demand, demand
 from gangplank.scheduling.pod_causes import cut, references
 from gangplank.scheduling.snapshot import GROUPS, NODES, PODS, QUEUES, Snapshot, living
 from gangplank.scheduling.why import Failure, Situation, diagnose
+from gangplank.site.components import COMPONENTS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -44,7 +45,7 @@ NAMESPACED = {
     "claims": "persistentvolumeclaims",
     "events": "events",
 }
-COMPONENTS = re.compile(r"volcano-|kubeflow|trainer|jobset|training-operator")  # namespaces of components
+NAMESPACES = {component.namespace for component in COMPONENTS.values()}
 REFUSED = re.compile(r"^FailedCreate")  # reasons of events about pods that were not created
 WEBHOOK = re.compile(r"failed calling webhook")
 RIGHTS = re.compile(r'User "[^"]*" cannot ')
@@ -287,7 +288,7 @@ def unavailable(kube: Kube) -> tuple[str, ...]:
     return tuple(
         f"deployment {item['metadata']['namespace']}/{item['metadata']['name']} has no ready pod"
         for item in deployments or ()
-        if COMPONENTS.match(item["metadata"]["namespace"]) and not (item.get("status") or {}).get("readyReplicas")
+        if item["metadata"]["namespace"] in NAMESPACES and not (item.get("status") or {}).get("readyReplicas")
     )
 
 

@@ -36,11 +36,11 @@ class Stuck:
         """The message, once; "" before it is complete.
 
         >>> ranks = Stuck(2)
-        >>> for rank, place in enumerate(["a.py:4, in train: dist.barrier()", "a.py:2, in train: time.sleep(9)"]):
+        >>> for rank, place in enumerate(["a.py:4, in train: dist.barrier()", "a.py:2, in load: os.read(3, 9)"]):
         ...     _ = ranks.take(f"gangplank: rank {rank}: no step and no exchange for 120 s; it is at {place}", 0.0)
         >>> print(ranks.message(0.0))
         no step and no exchange for 120 s: rank 0 is at a.py:4, in train: dist.barrier(); rank 1 is at a.py:2, \
-in train: time.sleep(9). Fix: all ranks have to call the same collectives in the same order
+in load: os.read(3, 9). Fix: all ranks have to call the same collectives in the same order
         """
         if not self.places or (len(self.places) < self.world_size and now < self.since + self.wait_s):
             return ""

@@ -62,3 +62,4 @@ COMPONENTS = {
         memory_mib=256,
     ),
 }
+USUAL = ("volcano", "storage")  # what a site has if it asks for nothing else

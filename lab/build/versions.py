@@ -131,15 +131,15 @@ class Pins:
     roots: dict[str, Root]
     on_demand: frozenset[str] = frozenset()
     """Parts that only one scenario or test needs, and builds; `make parts` omits them."""
+    roots_on_demand: frozenset[str] = frozenset()
+    """The same of root file systems."""
     go_tree: dict[str, str] = field(default_factory=dict)
     """Digest of the unpacked toolchain, by architecture; see lab.build.verify.tree_digest."""
 
     @property
     def roots_of_all(self) -> tuple[str, ...]:
-        """The roots that a build of everything makes: not those of parts on demand alone."""
-        used = {name: {image.root for image in part.images} for name, part in self.parts.items()}
-        needed = set().union(*(roots for name, roots in used.items() if name not in self.on_demand))
-        return tuple(name for name in self.roots if name in needed or not any(name in roots for roots in used.values()))
+        """The roots that a build of everything makes."""
+        return tuple(name for name in self.roots if name not in self.roots_on_demand)
 
 
 def _expand(value: Any, version: str) -> Any:
@@ -165,8 +165,10 @@ def load_pins() -> Pins:
     """Read lab/versions.yml once."""
     raw = yaml.safe_load((LAB / "versions.yml").read_text())
     on_demand = frozenset(name for name, part in raw["parts"].items() if part.pop("on_demand", False))
+    roots_on_demand = frozenset(name for name, root in raw["roots"].items() if root.pop("on_demand", False))
     return Pins(
         on_demand=on_demand,
+        roots_on_demand=roots_on_demand,
         go_version=raw["go"]["version"],
         go_sha256=raw["go"]["sha256"],
         go_tree=raw["go"]["tree"],

@@ -57,16 +57,16 @@ class Cluster:
             self.import_images(name)
         self.say("kubeadm init")
         self.write(CONTROL, "/etc/kubernetes/pod-security.yaml", documents.POD_SECURITY)
-        self.write(CONTROL, "/root/init.yaml", documents.init(NODES[CONTROL], CONTROL, self.flags(CONTROL)))
-        self.kubeadm(CONTROL, "init", "--config=/root/init.yaml", "--skip-token-print")
+        self.write(CONTROL, "/run/init.yaml", documents.init(NODES[CONTROL], CONTROL, self.flags(CONTROL)))
+        self.kubeadm(CONTROL, "init", "--config=/run/init.yaml", "--skip-token-print")
         self.kubeconfig.write_text(self.inside(CONTROL, "cat", "/etc/kubernetes/admin.conf"))
         self.kubeconfig.chmod(0o600)
         self.say("kubeadm join")
         words = self.kubeadm(CONTROL, "token", "create", "--print-join-command").split()
         token, digest = words[words.index("--token") + 1], words[words.index("--discovery-token-ca-cert-hash") + 1]
         joining = documents.join(NODES[CONTROL], WORKER, self.flags(WORKER), token, digest)
-        self.write(WORKER, "/root/join.yaml", joining)
-        self.kubeadm(WORKER, "join", "--config=/root/join.yaml")
+        self.write(WORKER, "/run/join.yaml", joining)
+        self.kubeadm(WORKER, "join", "--config=/run/join.yaml")
         self.add_pod_network()
         self.add_storage()
         return self.kubeconfig
@@ -100,7 +100,8 @@ class Cluster:
             process = subprocess.Popen(command, stdin=null, stdout=log, stderr=log, start_new_session=True)
         (own / "pid").write_text(str(process.pid))
         for _ in polls(30, 0.1):
-            if process.poll() is None and (pid := self.pid(name)) and Path(f"/proc/{pid}/root/run/node-is-up").exists():
+            pid = self.pid(name) if process.poll() is None else None
+            if pid and Path("/proc", str(pid), "root", "run/node-is-up").exists():
                 return
         raise ForeignError(late(f"node {name}", (own / "log").read_text(), "its mounts", 30))
 

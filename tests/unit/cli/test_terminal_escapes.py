@@ -14,7 +14,7 @@ from gangplank.teams import compare
 from gangplank.teams.drift import Difference
 from gangplank.teams.plan import TeamsPlan
 from gangplank.text import UNSEEN
-from tests.unit.cli.test_jobs import JOBS, run, running
+from tests.unit.cli.test_jobs import JOBS, ROOT, run, running
 
 if TYPE_CHECKING:
     from tests.unit.conftest import Api
@@ -88,7 +88,7 @@ def test_f3_drift(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Monkey
     changed = Difference("Queue", "", HOSTILE, f"metadata.labels.{HOSTILE}", "none", HOSTILE)
     plan = TeamsPlan(differences=(changed,), notes=(HOSTILE,), refused=(HOSTILE,))
     monkeypatch.setattr(compare, "plan_teams", lambda *_: plan)
-    code, out, err = run(capsys, "drift", "teams")
+    code, out, err = run(capsys, "drift", str(ROOT / "inventories/example"))
     assert code == 1
     assert out.count(SHOWN) == 2, "its name and its path"
     assert err == f"note: {SHOWN}\nnote: {SHOWN}\n"

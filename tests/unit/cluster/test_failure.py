@@ -59,7 +59,7 @@ def test_a_rank_that_lost_another_did_not_fail_first(complaint: str) -> None:
 @pytest.mark.parametrize(("line", "says"), [
     ("OSError: [Errno 30] Read-only file system: '/opt/gangplank/script/a.pt'",
      "/opt/gangplank/script/a.pt is on a read-only file system. Fix: write below /tmp, or to the volume or bucket"),
-    ("PermissionError: [Errno 13] Permission denied: '/root/a.pt'", "/root/a.pt is not this user's. Fix: write below"),
+    ("PermissionError: [Errno 13] Permission denied: '/srv/a.pt'", "/srv/a.pt is not this user's. Fix: write below"),
     ("ValueError: Default process group has not been initialized, please make sure to call init_process_group.",
      "the script does not call init_process_group. Fix: call"),
     ("ValueError: the data set is empty", ""),

@@ -160,7 +160,7 @@ def test_requirements_are_installed_from_the_wheels_beside_them_by_their_hashes(
     (LOCKED + "six>=1 --hash=sha256:" + 64 * "0", ["line 3: six>=1 --hash=sha256:0"]),
     ("six==1.17.0 --hash=md5:00", ["line 1: six==1.17.0 --hash=md5:00"]),
     ("-r other.txt", ["line 1: -r other.txt"]),
-    ("--index-url https://pypi.example.org", ["line 1: --index-url https://pypi.example.org"]),
+    ("-i https://pypi.example.org", ["line 1: -i https://pypi.example.org"]),
     ("-e .", ["line 1: -e ."]),
     ("six @ file:///six.whl", ["line 1: six @ file:///six.whl"]),
 ])

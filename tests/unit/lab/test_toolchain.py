@@ -199,9 +199,10 @@ def test_a_dry_run_of_an_empty_cache_makes_nothing(tmp_path: Path, monkeypatch: 
     assert not (tmp_path / "lock.json").exists()
 
 
-def test_a_build_of_everything_makes_no_root_that_only_a_part_on_demand_has() -> None:
+def test_a_build_of_everything_makes_every_root_but_those_of_parts_on_demand_alone() -> None:
     pins = load_pins()
     on_demand = {image.root for name in pins.on_demand for image in pins.parts[name].images} - {""}
     others = {image.root for name, part in pins.parts.items() if name not in pins.on_demand for image in part.images}
-    assert on_demand - others == {"torchvision"}
+    assert pins.roots_on_demand == {"torchvision"} <= on_demand - others
     assert set(pins.roots_of_all) == set(pins.roots) - {"torchvision"}
+    assert {"node", "trainer", "shell"} <= set(pins.roots_of_all), "the lab's own"
