@@ -219,7 +219,7 @@ def add_preflight(commands: Any) -> None:
         commands,
         "preflight",
         "show what a cluster lacks for the components, and change nothing",
-        examples="examples:\n  gangplank preflight --components volcano   as site.yml begins\n\n",
+        examples="examples:\n  gangplank preflight -o json   every check, with the fixes\n\n",
     )
     usual = ",".join(USUAL)
     components = f"what site_components lists, with commas; default: {usual}"
