@@ -225,7 +225,7 @@ def add_preflight(commands: Any) -> None:
     components = f"what site_components lists, with commas; default: {usual}"
     preflight.add_argument("--components", metavar="NAMES", default=usual, help=components)
     expected = "refuse another cluster than this: its address, or the sha256 of its CA's certificate (sha256:…)"
-    preflight.add_argument("--cluster", metavar="CLUSTER", help=expected)
+    preflight.add_argument("--expected-cluster", metavar="CLUSTER", help=expected)
     preflight.add_argument("-o", "--output", choices=("table", "json"), default="table", help="default: table")
     add_cluster(preflight, "an administrator's; ")
 

@@ -29,7 +29,7 @@ def preflight(args: argparse.Namespace) -> int:
         raise terminal.UsageError(str(problem))
     wanted = Wanted({name: (COMPONENTS[name].release, COMPONENTS[name].namespace) for name in names})
     kube = cluster_of(args, changes=args.output == "table")
-    found = examine(kube, wanted, os.environ.get("PATH", ""), args.cluster or "")
+    found = examine(kube, wanted, os.environ.get("PATH", ""), args.expected_cluster or "")
     if args.output == "json":
         print(json.dumps(report(kube, found), indent=1))
     else:

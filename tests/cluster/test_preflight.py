@@ -80,13 +80,13 @@ def theirs(lab: Lab) -> Iterator[str]:
 
 
 def test_a_lab_is_a_good_cluster(lab: Lab) -> None:
-    done = preflight(ADMIN, "-o", "json", "--cluster", "https://198.18.0.1:6443")
+    done = preflight(ADMIN, "-o", "json", "--expected-cluster", "https://198.18.0.1:6443")
     report = json.loads(done.stdout)
     left = [problem for problem in problems(done) if problem["path"] not in ("helm", "class")]
     assert left == [], done.stdout
     (digest,) = report["cluster"]["ca"]
     assert hashlib.sha256(ssl.PEM_cert_to_DER_cert((STATE / "pki/ca.crt").read_text())).hexdigest() in digest
-    again = preflight(ADMIN, "--cluster", digest)
+    again = preflight(ADMIN, "--expected-cluster", digest)
     assert "cluster   ok " in again.stdout
     assert lab.ready()
     assert again.stderr.startswith("cluster: https://198.18.0.1:6443 (context ")
