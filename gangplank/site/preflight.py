@@ -72,6 +72,7 @@ class Check:
     name: str
     finding: str = ""
     problems: tuple[Problem, ...] = field(default=())
+    starting: bool = False  # whether the problems can be those of a cluster that started a moment ago
 
     @property
     def state(self) -> str:
@@ -155,7 +156,7 @@ def dns(facts: Facts, _: Wanted) -> Check:
     service = "kube-system/kube-dns"
     if service in facts.services and service not in facts.ready_services:
         fix = "see why its pods are not ready: kubectl -n kube-system get pods -l k8s-app=kube-dns"
-        return Check("dns", problems=(Problem("dns", f"no ready endpoint of {service}", "one", fix),))
+        return Check("dns", problems=(Problem("dns", f"no ready endpoint of {service}", "one", fix),), starting=True)
     return Check("dns", f"{service} is ready" if service in facts.services else f"no Service {service}; not checked")
 
 
@@ -173,7 +174,7 @@ def webhooks(facts: Facts, wanted: Wanted) -> Check:
                 fix = f"repair {place}, or remove {item['kind']} {item['metadata']['name']}"
                 problems.append(Problem(f"webhook {hook['name']}", f"no ready endpoint of {place}", "one", fix))
     count = sum(len(item.get("webhooks") or []) for item in facts.webhooks)
-    return Check("webhooks", f"{count} of them, all with an endpoint", tuple(problems))
+    return Check("webhooks", f"{count} of them, all with an endpoint", tuple(problems), starting=True)
 
 
 def gpus(facts: Facts, _: Wanted) -> Check:
@@ -216,7 +217,8 @@ def room(facts: Facts, wanted: Wanted) -> Check:
     short = [name for name in free if free[name] < amounts[name]]
     if not nodes or short:
         fix = "add a node, or remove pods"
-        return Check("room", problems=(Problem("room", text, f"room for {_amounts(amounts)}", fix),))
+        problem = Problem("room", text, f"room for {_amounts(amounts)}", fix)
+        return Check("room", problems=(problem,), starting=not nodes)
     return Check("room", text)
 
 

@@ -12,9 +12,12 @@ from gangplank.cluster.choice import ORDER, other_cluster
 from gangplank.cluster.preflight import preflight
 from gangplank.errors import KubeError, Problem
 from gangplank.site.preflight import INSTALL, Wanted
+from gangplank.wait import polls
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+
+STARTING_S, POLL_S = 60.0, 1.0  # for what a cluster lacks only while it starts
 
 
 class ActionModule(ClusterAction):
@@ -52,9 +55,18 @@ class ActionModule(ClusterAction):
         """What is wrong with the cluster for these components."""
         releases = {name: (str(own["release"]), str(own["namespace"])) for name, own in args["components"].items()}
         wanted = Wanted(releases, args["default_class"])
-        checks = preflight(self.present_kube, wanted, self.environment.get("PATH", ""), args["cluster"])
-        # Those of this machine are reported even if no cluster answers.
-        return [str(problem) for check in checks if check.name != "programs" for problem in check.problems]
+        waits = False
+        for _ in polls(STARTING_S, POLL_S):
+            checks = preflight(self.present_kube, wanted, self.environment.get("PATH", ""), args["cluster"])
+            # Those of this machine are reported even if no cluster answers.
+            wrong = [check for check in checks if check.name != "programs" and check.problems]
+            if not wrong or not all(check.starting for check in wrong):
+                break
+            if not waits:
+                names = ", ".join(check.name for check in wrong)
+                Display().display(f"    perhaps the cluster just started: waiting up to {STARTING_S:.0f} s for {names}")
+            waits = True
+        return [str(problem) for check in wrong for problem in check.problems]
 
     def missing(self, programs: Iterable[str]) -> Iterator[str]:
         """A line for each missing program."""

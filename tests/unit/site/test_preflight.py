@@ -118,3 +118,18 @@ def test_knows_the_defaults_of_the_roles(name: str) -> None:
     own = yaml.safe_load((ROLES / name / "vars/main.yml").read_text())
     release = inputs.get(f"{name}_release") or own[f"__{name}_release"]
     assert (COMPONENTS[name].release, COMPONENTS[name].namespace) == (release, inputs[f"{name}_namespace"])
+
+
+@pytest.mark.parametrize(
+    ("change", "starting"),
+    [
+        ({"ready_services": frozenset()}, {"dns"}),
+        ({"nodes": [node(spec=TAINT)]}, {"room"}),
+        ({"pods": [{"spec": {"nodeName": "a"}}] * 110}, set()),  # full, which does not pass by itself
+        ({"version": "v1.29.0"}, set()),
+    ],
+)
+def test_what_a_cluster_lacks_while_it_starts_is_told_apart(change: dict[str, Any], starting: set[str]) -> None:
+    wrong = [check for check in checks(replace(GOOD, **change), WANTED) if check.problems]
+    assert wrong
+    assert {check.name for check in wrong if check.starting} == starting
