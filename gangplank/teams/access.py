@@ -11,8 +11,6 @@ from gangplank.teams.metadata import metadata
 from gangplank.teams.spec import ROLES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from gangplank.backends.base import JobKinds
     from gangplank.spec import Json
     from gangplank.teams.spec import Member, TeamSpec
@@ -108,13 +106,13 @@ def bindings(team: TeamSpec) -> list[Json]:
     return role_bindings
 
 
-def cluster_binding(teams: Iterable[TeamSpec]) -> Json:
-    """The binding of all members of all teams to what they may read of the cluster."""
-    subjects = {json.dumps(subject(member), sort_keys=True) for team in teams for member in team.members}
+def cluster_binding(team: TeamSpec) -> Json:
+    """The binding of a team's members to what they may read of the cluster; a team that left the inventory keeps it."""
+    subjects = {json.dumps(subject(member), sort_keys=True) for member in team.members}
     return {
         "apiVersion": f"{GROUP}/v1",
         "kind": "ClusterRoleBinding",
-        "metadata": metadata(role_name(CLUSTER)),
+        "metadata": metadata(f"{role_name(CLUSTER)}-{team.name}", team, cluster=True),
         "roleRef": {"apiGroup": GROUP, "kind": "ClusterRole", "name": role_name(CLUSTER)},
         "subjects": sorted(map(json.loads, subjects), key=in_order),
     }

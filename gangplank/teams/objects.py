@@ -39,12 +39,13 @@ def team_objects(teams: Sequence[TeamSpec], site: SiteSpec, devices: Collection[
         return []
     shared = [priority(name, value) for name, value in sorted(site.priorities.items())]
     ordered = sorted(teams, key=lambda team: team.name)
-    shared += [*roles(), cluster_binding(ordered), *policies()]
+    shared += [*roles(), *policies()]
     tree = [(spec, None) for spec in site.queues] + [(spec, team) for team in ordered for spec in team.queues]
     devices = {site.gpu_resource, *devices}
     queues = [queue(spec, team, devices) for spec, team in parents_first(tree)]
     inside = [item for team in ordered for item in namespaced(team, devices)]
-    return [*shared, *queues, *[namespace(team) for team in ordered], *inside]
+    readers = [cluster_binding(team) for team in ordered]
+    return [*shared, *queues, *readers, *[namespace(team) for team in ordered], *inside]
 
 
 Branch = tuple["QueueSpec", "TeamSpec | None"]

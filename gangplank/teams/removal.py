@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from gangplank.spec import Json
 
+CLUSTER_WIDE = ("ClusterRoleBinding", "Queue")
 ORDER = ("RoleBinding", "ServiceAccount", "LimitRange", "NetworkPolicy", "ResourceQuota", "PersistentVolumeClaim")
 
 
@@ -61,7 +62,7 @@ def removal(
     notes = []
     for namespace, team in sorted(namespaces.items()):
         kept = [name for name in claims.get(namespace, ()) if f"{namespace}/{name}" not in deleted_claims]
-        own = [item for item in live if team_of(item) == team and item["kind"] not in {*KEPT, "Queue"}]
+        own = [item for item in live if team_of(item) == team and item["kind"] not in {*KEPT, *CLUSTER_WIDE}]
         objects += sorted(own, key=lambda item: ORDER.index(item["kind"]))
         objects += [claim(namespace, name) for name in claims.get(namespace, ()) if name not in kept]
         if kept:
@@ -74,9 +75,9 @@ def removal(
             objects += [item for item in live if item["kind"] == "Namespace" and item["metadata"]["name"] == namespace]
     # Also of a team whose namespace an earlier run has removed.
     gone = set(teams) - set(with_file)
-    queues = [item for item in live if item["kind"] == "Queue" and team_of(item) in gone]
-    # A child is named <team>-<child>, so longer names are removed first.
-    objects += sorted(queues, key=lambda item: -len(item["metadata"]["name"]))
+    others = [item for item in live if item["kind"] in CLUSTER_WIDE and team_of(item) in gone]
+    # A child queue is named <team>-<child>, so longer names are removed first.
+    objects += sorted(others, key=lambda item: (CLUSTER_WIDE.index(item["kind"]), -len(item["metadata"]["name"])))
     return Plan(remove=tuple(objects), notes=tuple(notes))
 
 

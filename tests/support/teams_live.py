@@ -33,7 +33,7 @@ def until(condition: Callable[[], object], what: str, deadline_s: float = DEADLI
 
 def gangplank(*words: str, kubeconfig: str | None = None) -> subprocess.CompletedProcess[str]:
     """Run the command as a user does."""
-    environment = os.environ | ({"KUBECONFIG": kubeconfig} if kubeconfig else {})
+    environment = os.environ | ({"K8S_AUTH_KUBECONFIG": kubeconfig} if kubeconfig else {})
     command = [sys.executable, "-m", "gangplank", *words]
     return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
 

@@ -158,7 +158,8 @@ def test_ranks_that_torchrun_starts_are_proven(
     records = read_records(done.stdout)
     verdict = prove(records, Expected(2, job_uid="job-1", created=0.0, pods={"uid-0": ""}, processes_per_pod=2))
     assert verdict.word == "PROVEN", verdict.text()
-    assert [end.number("evidence_seconds") > 0 for end in records if end["kind"] == "end"] == [True, True]
+    ends = [end for end in records if end["kind"] == "end"]
+    assert {end["rank"] for end in ends if end.number("evidence_seconds") > 0} == {0, 1}
 
 
 CALLS = 50  # of Python or C functions at a step: 47 of about a microsecond each; a look has some 300

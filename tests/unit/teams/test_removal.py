@@ -32,7 +32,8 @@ def names(items: tuple[Json, ...]) -> list[str]:
 def test_access_is_removed_first_and_nothing_of_another_team() -> None:
     todo = removal(["vision"], ["speech"], live(), {}, {}, [])
     assert [item["kind"] for item in todo.remove][:3] == ["RoleBinding"] * 3
-    assert names(todo.remove)[-2:] == ["Namespace vision", "Queue vision"]
+    last = ["Namespace vision", "ClusterRoleBinding gangplank-team-cluster-vision", "Queue vision"]
+    assert names(todo.remove)[-3:] == last
     assert {item["metadata"].get("namespace", "vision") for item in todo.remove} == {"vision"}
 
 
@@ -82,7 +83,7 @@ def test_refuses(with_file: list[str], running: dict[str, list[str]], going: lis
 def test_the_last_team_is_removed_with_what_all_teams_shared() -> None:
     kinds = {item["kind"] for item in plan([], live(), ["vision", "speech"]).remove}
     policies = {"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}
-    assert kinds == {"ClusterRole", "ClusterRoleBinding", *policies}
+    assert kinds == {"ClusterRole", *policies}
 
 
 CAPACITY = (

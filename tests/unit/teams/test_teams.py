@@ -257,8 +257,10 @@ def test_every_member_and_nobody_else_may_list_nodes_queues_and_device_classes()
     """What `gangplank why` asks for; nothing that names the jobs or users of other teams."""
     members, zoe = [{"user": "ada", "role": "viewer"}, {"group": "sso:vision"}], [{"user": "zoe"}, {"user": "ada"}]
     items = team_objects([parse_team(team("a", members=members)), parse_team(team("b", members=zoe))], SiteSpec())
-    (binding,) = (item for item in items if item["kind"] == "ClusterRoleBinding")
-    assert [subject["name"] for subject in binding["subjects"]] == ["sso:vision", "ada", "zoe"]
+    bindings = {item["metadata"]["name"]: item for item in items if item["kind"] == "ClusterRoleBinding"}
+    names = {name: [subject["name"] for subject in item["subjects"]] for name, item in bindings.items()}
+    assert names == {"gangplank-team-cluster-a": ["sso:vision", "ada"], "gangplank-team-cluster-b": ["ada", "zoe"]}
+    binding = bindings["gangplank-team-cluster-a"]
     roles = {item["metadata"]["name"]: item for item in items if item["kind"] == "ClusterRole"}
     role = roles[binding["roleRef"]["name"]]
     rights = {(*rule["apiGroups"], *rule["resources"], *rule["verbs"]) for rule in role["rules"]}
