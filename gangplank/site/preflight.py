@@ -25,6 +25,7 @@ INSTALL = {
     " bin.kubernetes` builds it",
 }
 NEEDED = ("helm",)  # without the others, only a person lacks something
+YOUNG = '"default" not found'  # the namespace, or its service account, which a controller makes
 GPU, GPU_NODE = "nvidia.com/gpu", "nvidia.com/gpu.present"
 HELM_NAME, HELM_NAMESPACE = "meta.helm.sh/release-name", "meta.helm.sh/release-namespace"
 CREATED = (
@@ -146,7 +147,8 @@ def pod_security(facts: Facts, _: Wanted) -> Check:
     if not facts.pod_refusal:
         return Check("pods", "the namespace default admits pods as jobs have them")
     fix = "change the admission policy that it names, or train in another namespace"
-    return Check("pods", problems=(Problem("pods", facts.pod_refusal, "pods of Pod Security `restricted`", fix),))
+    problem = Problem("pods", facts.pod_refusal, "pods of Pod Security `restricted`", fix)
+    return Check("pods", problems=(problem,), starting=YOUNG in facts.pod_refusal)
 
 
 def dns(facts: Facts, _: Wanted) -> Check:

@@ -127,6 +127,8 @@ def test_knows_the_defaults_of_the_roles(name: str) -> None:
         ({"nodes": [node(spec=TAINT)]}, {"room"}),
         ({"pods": [{"spec": {"nodeName": "a"}}] * 110}, set()),  # full, which does not pass by itself
         ({"version": "v1.29.0"}, set()),
+        ({"pod_refusal": 'pods "a" is forbidden: serviceaccount "default" not found'}, {"pods"}),
+        ({"pod_refusal": 'pods "a" is forbidden: violates PodSecurity'}, set()),
     ],
 )
 def test_what_a_cluster_lacks_while_it_starts_is_told_apart(change: dict[str, Any], starting: set[str]) -> None:
