@@ -26,7 +26,8 @@ def rank(script: str, *flags: str) -> None:
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
         signal.signal(number, signal.SIG_DFL)  # the agent's would raise in the middle of what the rank does
     for stream in (sys.stdout, sys.stderr):
-        stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # text streams of an interpreter
+        # Without write_through a line and its end are one write, which no other rank of the pod can come between.
+        stream.reconfigure(line_buffering=True, write_through=False)  # type: ignore[union-attr]  # text streams of an interpreter
     sys.argv, sys.path[0] = [script, *flags], str(Path(script).parent)
     observer = None if Path(script) == Path(__file__).with_name("train.py") else observe()
     try:

@@ -208,6 +208,7 @@ def build(names: list[str], say: Say, *, roots: tuple[str, ...] = ("node",), dry
 def relock(names: list[str], say: Say) -> None:
     """Build the named parts with their images and roots, and write their digests to lab/lock.json; raises PartError.
 
+    An image that carries the same folder as one of a named part is built and locked too.
     Roots keep their locked packages while the archive has them. A root without an entry in the lock gets the newest.
     """
     home, pins = cache_home(), load_pins()
@@ -216,7 +217,7 @@ def relock(names: list[str], say: Say) -> None:
         shop = Workshop(home, pins, say, dry=False)
         shop.plan(names, tuple(pins.roots))
         lock = {section: dict(shop.lock[section]) for section in shop.lock}
-        for part in (pins.parts[name] for name in names):
+        for part in (pins.parts[name] for name in with_shared_trees(pins, names)):
             if part.module:
                 folder = shop.part(part)
                 lock["parts"][part.name] = {"key": key_of(folder), "digests": digests_in(folder, "bin/*")}
@@ -235,6 +236,13 @@ def relock(names: list[str], say: Say) -> None:
         images = {image.name for part in pins.parts.values() for image in part.images}
         current = {"parts": pins.parts.keys(), "roots": pins.roots.keys(), "images": images}
         write_lock({section: {k: v for k, v in lock[section].items() if k in current[section]} for section in lock})
+
+
+def with_shared_trees(pins: Pins, names: list[str]) -> list[str]:
+    """The named parts, and those whose images carry a folder that an image of them carries: one edit changes both."""
+    trees = {tree for name in names for image in pins.parts[name].images for tree in image.trees.values()}
+    others = (name for name in pins.parts if name not in names)
+    return [*names, *(name for name in others for image in pins.parts[name].images if trees & {*image.trees.values()})]
 
 
 def _make(names: list[str], roots: tuple[str, ...], shop: Workshop) -> dict[str, Any]:

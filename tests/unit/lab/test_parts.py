@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from lab.build.parts import main
+from lab.build.parts import main, with_shared_trees
+from lab.build.versions import load_pins
 
 
 @pytest.mark.parametrize("words", [
@@ -25,3 +26,9 @@ def test_a_place_that_does_not_exist_is_one_message(words: list[str], capsys: py
 def test_a_part_that_does_not_exist_is_one_message(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(words) == 1
     assert capsys.readouterr().err.startswith(f"error: lab_parts_wanted: got {words[-1]}, expected names of parts. Fix")
+
+
+def test_an_edit_of_the_trainer_relocks_every_image_that_carries_it() -> None:
+    pins = load_pins()
+    assert with_shared_trees(pins, ["trainer"]) == ["trainer", "torchvision"]
+    assert with_shared_trees(pins, ["etcd", "helm"]) == ["etcd", "helm"]
