@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import shutil
+from collections import defaultdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import yaml
 
+from gangplank.teams.load import load
 from lab.build.versions import load_pins
-from tests.support.foreign import documents
+from tests.support.foreign import documents, route
 from tests.support.foreign.route import COPY, commands, script
 
+if TYPE_CHECKING:
+    import pytest
+
 ROOT = Path(__file__).resolve().parents[2]
-PARTS = {"charts": dict.fromkeys(("volcano-before",), "/charts")}
+PARTS = {"charts": defaultdict(lambda: "/charts")}
 
 
 def test_types_every_command_of_the_readme_once_and_in_order(tmp_path: Path) -> None:
@@ -23,6 +30,17 @@ def test_types_every_command_of_the_readme_once_and_in_order(tmp_path: Path) -> 
     assert any(line.startswith(COPY) for line in printed)
     for book in ("site", "teams", "train", "uninstall"):
         assert sum(f"playbooks/{book}.yml" in line for line in printed) == 1
+
+
+def test_the_edited_copy_of_the_example_has_one_team_until_it_leaves(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    yours = tmp_path / "yours"
+    shutil.copytree(ROOT / "inventories/example", yours)
+    monkeypatch.setattr(route, "YOURS", yours)
+    route.edit(PARTS)
+    assert [team.name for team in load(str(yours))[1]] == [route.TEAM]
+    route.leave()
+    assert [*load(str(yours))[1]] == []
 
 
 def test_the_cluster_has_the_version_of_the_pin() -> None:

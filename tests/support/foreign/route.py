@@ -28,11 +28,11 @@ SECTION = "## Use it on an existing cluster"
 YOURS = ROOT / "inventories/yours"
 COPY = "cp -r inventories/example inventories/yours"
 LISTING = ROOT / "molecule/uninstall/listing.py"
-TEAM: dict[str, Any] = {
-    "name": "vision",
-    "members": [{"user": "ada", "role": "lead"}],
-    "cap": {"cpu": "1", "memory": "2Gi", "ephemeral_storage": "20Gi"},
-    "claims": [{"name": "data", "size": "1Gi"}],
+TEAM = "vision"
+TEAM_VALUES: dict[str, Any] = {
+    "team_members": [{"user": "ada", "role": "lead"}],
+    "team_cap": {"cpu": "1", "memory": "2Gi", "ephemeral_storage": "20Gi"},
+    "team_claims": [{"name": "data", "size": "1Gi"}],
 }
 
 
@@ -64,12 +64,24 @@ def edit(parts: dict[str, Any]) -> None:
         "trainer_v2_crds": parts["charts"]["trainer-v2-crds"],
     }
     path.write_text(yaml.safe_dump(site))
-    (YOURS / "hosts.yml").write_text(yaml.safe_dump({"all": {"hosts": {"localhost": {"ansible_connection": "local",
-        "ansible_python_interpreter": "{{ ansible_playbook_python }}"}}}}))  # fmt: skip
-    for team in (YOURS / "teams").glob("*.yml"):
-        team.unlink()
-    (YOURS / "teams/_site.yml").write_text(yaml.safe_dump({"site": {"priorities": {"normal": 100}}}))
-    (YOURS / "teams/vision.yml").write_text(yaml.safe_dump({"team": TEAM}))
+    for file in (YOURS / "host_vars").iterdir():
+        file.unlink()
+    (YOURS / "group_vars/teams.yml").write_text(yaml.safe_dump({"team_site_priorities": {"normal": 100}}))
+    (YOURS / f"host_vars/{TEAM}.yml").write_text(yaml.safe_dump(TEAM_VALUES))
+    write_hosts([TEAM])
+
+
+def leave() -> None:
+    """What a user changes when the team leaves."""
+    (YOURS / f"host_vars/{TEAM}.yml").unlink()
+    write_hosts([])
+
+
+def write_hosts(teams: list[str]) -> None:
+    """The inventory's hosts: this machine, and the teams."""
+    local = {"ansible_connection": "local", "ansible_python_interpreter": "{{ ansible_playbook_python }}"}
+    inventory = {"all": {"children": {"teams": {"hosts": dict.fromkeys(teams)}}, "vars": local}}
+    (YOURS / "hosts.yml").write_text(yaml.safe_dump(inventory))
 
 
 def older(parts: dict[str, Any], state: Path) -> list[str]:
@@ -105,17 +117,22 @@ def script(parts: dict[str, Any], state: Path) -> str:
     for line in first:
         lines.append(line)
         if line.startswith(COPY):
-            lines.append(f"{shlex.quote(sys.executable)} -m tests.support.foreign.route {shlex.quote(str(state))} edit")
+            lines.append(inventory_edit(state, "edit"))
         if line.startswith("export K8S_AUTH_KUBECONFIG="):
             lines += [listing(state, "before"), *older(parts, state)]
     lines += others(state)
     lines += [f"gangplank delete {name}" for name in ("digits", *(f"digits-{backend}" for backend in BACKENDS))]
-    lines.append("rm inventories/yours/teams/vision.yml")
-    lines.append("ansible-playbook -i inventories/yours playbooks/teams.yml -e teams_remove=vision"
-                 " -e teams_remove_claims=vision/data")  # fmt: skip
+    lines.append(inventory_edit(state, "leave"))
+    lines.append(f"ansible-playbook -i inventories/yours playbooks/teams.yml -e teams_remove={TEAM}"
+                 f" -e teams_remove_claims={TEAM}/data")  # fmt: skip
     lines += [line for block in rest for line in block]
     lines.append(listing(state, "after"))
     return "\n".join(["set -euo pipefail", *(f"echo {shlex.quote(f'+ {line}')}\n{line}" for line in lines)])
+
+
+def inventory_edit(state: Path, verb: str) -> str:
+    """The command that does with the inventory what a user does in an editor."""
+    return f"{shlex.quote(sys.executable)} -m tests.support.foreign.route {shlex.quote(str(state))} {verb}"
 
 
 def listing(state: Path, name: str) -> str:
@@ -129,6 +146,9 @@ def main(words: list[str]) -> int:
     parts = build(["helm", "volcano", "volcano-before", "training-operator", "trainer-v2"], print)
     if words[1:] == ["edit"]:
         edit(parts)
+        return 0
+    if words[1:] == ["leave"]:
+        leave()
         return 0
     if YOURS.exists():
         print(f"{YOURS}: got a folder, expected none. Fix: remove or rename it", file=sys.stderr)
