@@ -187,7 +187,7 @@ RULES = (
         "pod count",
         "podCounts",
         cel.pod_counts,
-        f"({granted(labels.PODS)} + ['{cel.MOST_PODS}']).slice(0, 1).map(n, n + ' or less')",
+        f"[({granted(labels.PODS)} + ['{cel.MOST_PODS}'])[0]].map(n, n + ' or less')",
         "ask for fewer replicas, or have the team file give more pods under cap",
     ),
     Rule(

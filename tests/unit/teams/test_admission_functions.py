@@ -1,0 +1,40 @@
+"""The policies of the admission are accepted by the oldest Kubernetes that preflight accepts."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from gangplank.site.preflight import OLDEST
+from gangplank.teams.admission import policies
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+# https://kubernetes.io/docs/reference/using-api/cel/: functions and macros that every supported version knows. The
+# extensions of lists (slice, flatten, distinct, sort …) are not among them, nor are format, ip and cidr.
+KNOWN = {
+    *("all", "exists", "filter", "has", "map"),
+    *("contains", "endsWith", "int", "matches", "size", "startsWith", "string", "sum"),
+    *("join", "replace", "split"),
+    *("hasValue", "orValue"),
+    *("isGreaterThan", "isLessThan", "quantity"),
+    *("allowed", "check", "group", "resource"),
+}
+
+
+def texts(value: object) -> Iterator[str]:
+    """All text in an object."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        for inner in value.values() if isinstance(value, dict) else value:
+            yield from texts(inner)
+
+
+def test_calls_only_functions_that_the_oldest_version_knows() -> None:
+    assert OLDEST == (1, 30)
+    expressions = (re.sub(r"'[^']*'", "''", text) for text in texts([item["spec"] for item in policies()]))
+    calls = {name for text in expressions for name in re.findall(r"\b([A-Za-z_]+)\(", text)}
+    assert calls >= {"filter", "orValue", "check"}
+    assert calls <= KNOWN, sorted(calls - KNOWN)
