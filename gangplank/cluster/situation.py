@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 from gangplank.backends import BACKENDS, backend_of
 from gangplank.backends.base import RANDOM, UID, Site
 from gangplank.backends.queueing import QUEUE_SYSTEM
-from gangplank.cluster import failure
+from gangplank.cluster import failure, ranks
 from gangplank.cluster.client import path
 from gangplank.cluster.failure import LastWords
 from gangplank.cluster.progress import Phase, first_failure, phase
 from gangplank.errors import GangplankError, KubeError
+from gangplank.proof.expected import expected
 from gangplank.scheduling import namespace_rules, settings
 from gangplank.scheduling.cause import Cause
 from gangplank.scheduling.demand import Demand, demand
@@ -52,6 +53,7 @@ RIGHTS = re.compile(r'User "[^"]*" cannot ')
 NAME = "gangplank-why-"  # of pods that are never created
 PROBE = re.compile(rf'pods "{NAME}[^"]*" is forbidden: ')
 LINES = 200  # of each log, from its end
+MOST_LOGS = 64  # that are read of a job
 
 
 def scheduler_configuration(kube: Kube) -> str:
@@ -137,6 +139,8 @@ def situation(kube: Kube, job: Json, *, live: bool, others: Sequence[Json] = ())
         or (event["involvedObject"].get("kind"), event["involvedObject"].get("name")) in makers
     )
     now, status = ending(job), job.get("status") or {}
+    words = last_words(kube, pods) if now.failed or first_failure(pods) else []
+    still, unread = (None, "") if words or now.ended else standstill(kube, job, pods, expected(job).world_size)
     alive = [pod for pod in pods if (pod.get("status") or {}).get("phase") not in {"Succeeded", "Failed"}]
     missing = [item for item in objects if item["kind"] == "Pod"] if len(pods) < (wanted.size if wanted else 0) else []
     return Situation(
@@ -155,7 +159,9 @@ def situation(kube: Kube, job: Json, *, live: bool, others: Sequence[Json] = ())
         refusals=refusals_of(kube, missing[:1], events) if missing and not now.ended else (),
         absent=absent(kube, namespace, pods),
         events=events,
-        failure=first(kube, pods, ended=now.failed),
+        failure=first(pods, words),
+        ranks=ranks.meeting(words) or still,
+        unread=(unread,) if unread else (),
         unavailable=unavailable(kube),
         controller=f"the controller of {job['kind']}s",
     )
@@ -255,13 +261,10 @@ def absent(kube: Kube, namespace: str, pods: Sequence[Json]) -> Mapping[tuple[st
     return result
 
 
-def first(kube: Kube, pods: Sequence[Json], *, ended: bool) -> Failure | None:
-    """Who failed first, from the ends of the logs and of the containers."""
-    own = first_failure(pods)
-    if own is None and not ended:
-        return None
+def last_words(kube: Kube, pods: Sequence[Json]) -> list[LastWords]:
+    """The ends of the logs of pods, of their run before where this one has no end yet."""
     words = []
-    for pod in pods:
+    for pod in pods[:MOST_LOGS]:
         log = LastWords(pod["metadata"]["name"])
         for previous in (False, True):
             try:
@@ -273,13 +276,30 @@ def first(kube: Kube, pods: Sequence[Json], *, ended: bool) -> Failure | None:
             if log.time:
                 break
         words.append(log)
-    reported = failure.first(words)
+    return words
+
+
+def first(pods: Sequence[Json], words: Sequence[LastWords]) -> Failure | None:
+    """Who failed first, from the ends of the logs and of the containers."""
+    own, reported = first_failure(pods), failure.first(words)
     if reported and (own is None or any(log.pod == own[0] and log.time for log in words)):
         return Failure(reported.who, reported.how, tuple(reported.lines))
     if own:
         lines = [line for log in words if log.pod == own[0] for line in log.lines]
         return Failure(own[0], own[1], tuple(lines))
     return None
+
+
+def standstill(kube: Kube, job: Json, pods: Sequence[Json], world_size: int | None) -> tuple[Cause | None, str]:
+    """Where the ranks of a job that runs stand still, and what could not be read of it."""
+    logs = {}
+    for pod in pods[:MOST_LOGS]:
+        try:
+            logs[pod["metadata"]["name"]] = kube.log(job["metadata"]["namespace"], pod["metadata"]["name"], last=LINES)
+        except KubeError as error:
+            if error.status == FORBIDDEN:
+                return None, "whether its ranks stand still: you may not read their logs"
+    return ranks.idle(logs, world_size or len(pods)), ""
 
 
 def unavailable(kube: Kube) -> tuple[str, ...]:

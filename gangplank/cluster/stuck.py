@@ -9,6 +9,8 @@ from gangplank.text import listed
 
 # What trainer/observe.py prints; a test compares them.
 SAID = re.compile(r"gangplank: rank (\d+): no step and no exchange for (\d+) s; it is at (.*)")
+GOES_ON = re.compile(r"gangplank: rank (\d+): it goes on$")
+FIX = "all ranks have to call the same collectives in the same order"
 MOST = 3  # places in a message
 
 
@@ -24,6 +26,9 @@ class Stuck:
 
     def take(self, line: str, now: float) -> bool:
         """Whether a line is such a rank's."""
+        if moves := GOES_ON.match(line):
+            self.places.pop(int(moves[1]), None)
+            return True
         match = SAID.match(line)
         if match is None:
             return False
@@ -44,6 +49,12 @@ in load: os.read(3, 9). Fix: all ranks have to call the same collectives in the 
         """
         if not self.places or (len(self.places) < self.world_size and now < self.since + self.wait_s):
             return ""
+        text = f"{self.summary()}. Fix: {FIX}"
+        self.places, self.idle_s = {}, 0
+        return text
+
+    def summary(self) -> str:
+        """Where all of them are."""
         ranks: dict[str, list[int]] = {}
         for rank, place in sorted(self.places.items()):
             ranks.setdefault(place, []).append(rank)
@@ -51,7 +62,4 @@ in load: os.read(3, 9). Fix: all ranks have to call the same collectives in the 
                  for place, own in list(ranks.items())[:MOST]]
         silent = [rank for rank in range(self.world_size) if rank not in self.places]
         parts += [f"rank{'s' if len(silent) > 1 else ''} {listed(silent, 6)} said nothing"] if silent else []
-        fix = "all ranks have to call the same collectives in the same order"
-        text = f"no step and no exchange for {self.idle_s} s: {'; '.join(parts)}. Fix: {fix}"
-        self.places, self.idle_s = {}, 0
-        return text
+        return f"no step and no exchange for {self.idle_s} s: {'; '.join(parts)}"

@@ -55,6 +55,8 @@ class Situation:
     absent: Mapping[tuple[str, str], bool | None] = field(default_factory=dict)  # Secrets, ConfigMaps; None: unread
     events: tuple[Json, ...] = ()  # about its own objects
     failure: Failure | None = None
+    ranks: Cause | None = None  # what the logs of its ranks say of one another
+    unread: tuple[str, ...] = ()  # what could not be found out about a job that runs
     unavailable: tuple[str, ...] = ()  # components without a ready pod
     controller: str = "its controller"
 
@@ -116,7 +118,8 @@ def diagnose(now: Situation) -> Diagnosis:
             causes = _not_started(now)
             if causes.cause and causes.cause.code in ADMISSION:
                 return causes
-        return _sure(now, "failed", [*pod_causes.ended(now.pods, now.reason), _failed(now)])
+        ranks = [now.ranks] if now.ranks else []
+        return _sure(now, "failed", [*pod_causes.ended(now.pods, now.reason), *ranks, _failed(now)])
     if now.suspended:
         cause = Cause("suspended", now.suspended, fix="resume it, or delete it and submit it again")
         return _sure(now, "does not run", [cause])
@@ -126,10 +129,12 @@ def diagnose(now: Situation) -> Diagnosis:
         return _not_started(now)
     inside = [*pod_causes.lost(now.pods, now.state.nodes), *pod_causes.waiting(now.pods, now.events, now.absent)]
     if crashed := [*pod_causes.crashed(now.pods, now.failure)]:
-        inside += [*pod_causes.ended(now.pods), *crashed]
+        inside += [*pod_causes.ended(now.pods), *([now.ranks] if now.ranks else []), *crashed]
     if inside:
         return _sure(now, "does not run", inside)
-    return Diagnosis(now.name, f"nothing is wrong: {_progress(now)}")
+    if now.ranks:
+        return _sure(now, "does not go on", [now.ranks])
+    return Diagnosis(now.name, f"nothing is wrong: {_progress(now)}", missing=now.unread)
 
 
 def unplaced(now: Situation) -> bool:

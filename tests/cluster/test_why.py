@@ -131,6 +131,20 @@ ELSEWHERE = {
 BOUND_ELSEWHERE = claim(spec={"storageClassName": "", "volumeName": "why-elsewhere"})
 FULL_RANGE = named("LimitRange", spec={"limits": [{"type": "Container", "default": {"cpu": "5m"}}]})
 PRIVILEGED = {"pod-security.kubernetes.io/enforce": "privileged"}
+TORCHRUN = (
+    "exec python3 -m torch.distributed.run --nnodes=2 --node-rank=$RANK --master-addr=$MASTER_ADDR"
+    " --master-port=$MASTER_PORT --rdzv-conf=timeout=15 /tmp/a.py"
+)
+LATE = f"test $RANK = 0 || {{ echo fetching; sleep 900; }}; {TORCHRUN}"
+HANGS = """cat > /tmp/a.py <<'END'
+import time, torch, torch.distributed as dist
+dist.init_process_group("gloo")
+if dist.get_rank():
+    time.sleep(900)
+dist.all_reduce(torch.ones(1))
+END
+export GANGPLANK_STUCK_S=5
+"""
 STORIES: dict[str, Story] = {
     "quota": Story("quota", beside=(named("ResourceQuota", spec={"hard": {"requests.cpu": "15m"}}),)),
     "quota-unset": Story(
@@ -179,6 +193,9 @@ STORIES: dict[str, Story] = {
     ),
     "deadline": Story("deadline", {"deadline_s": 5, "max_retries": 0}, backend="indexed"),
     "crash": Story("crash", {"command": ["sh", "-c", "exit 3"]}, backend="indexed", raw=crashing),
+    "rendezvous": Story("rendezvous", {"command": ["sh", "-c", LATE]}, words="did not join the others within"),
+    "rendezvous-indexed": Story("rendezvous", {"command": ["sh", "-c", LATE]}, "indexed", raw=crashing),
+    "stuck": Story("stuck", {"command": ["sh", "-c", HANGS + TORCHRUN]}, words="a.py:5, in <module>: time.sleep(900)"),
     "suspended": Story("suspended", backend="indexed", raw=suspended),
 }  # fmt: skip
 

@@ -114,6 +114,13 @@ POD_CASES: dict[str, tuple[Situation, str]] = {
     "deadline": (situation(ended="failed", pods=(own(phase="Failed", reason="DeadlineExceeded"),)), "deadline"),
     "exit code": (situation(ended="failed", failure=Failure("rank 2 (digits-2)", "exit code 7", ("last",))), "failed"),
     "crash loop": (situation(pods=running(own(containerStatuses=[CRASHED]))), "crash"),
+    "rendezvous": (situation(
+        pods=running(own(containerStatuses=[CRASHED])), ranks=Cause("rendezvous", "a")
+    ), "rendezvous"),
+    "rendezvous that ended": (situation(
+        ended="failed", failure=Failure("a", "exit code 1"), ranks=Cause("rendezvous", "a")
+    ), "rendezvous"),
+    "stuck": (situation(pods=running(), ranks=Cause("stuck", "a")), "stuck"),
     "webhook": (situation(refusals=(Cause("webhook", "a webhook does not answer"),)), "webhook"),
 }  # fmt: skip
 
@@ -122,6 +129,11 @@ POD_CASES: dict[str, tuple[Situation, str]] = {
 def test_names_the_cause(name: str) -> None:
     now, expected = POD_CASES[name]
     assert code(now) == expected
+
+
+def test_what_may_not_be_read_of_a_job_that_runs_is_said() -> None:
+    diagnosis = diagnose(situation(pods=running(), unread=("whether its ranks stand still",)))
+    assert (diagnosis.cause, diagnosis.missing) == (None, ("whether its ranks stand still",))
 
 
 def test_skypilot_10379_a_stale_harmless_warning_does_not_win_over_the_cause() -> None:
