@@ -6,114 +6,49 @@ come one after the other.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import re
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gangplank.backends import BACKENDS
-from gangplank.cluster.situation import situation
 from gangplank.errors import KubeError
-from gangplank.jobs.parse import parse_job
-from gangplank.scheduling.why import Diagnosis, diagnose
 from tests.support.teams_live import ROOT, gangplank
+from tests.support.why_stories import (
+    IMAGE,
+    LIMIT_S,
+    RESOURCE,
+    SMALL,
+    WAITING,
+    Story,
+    affine,
+    asked,
+    begin,
+    changed,
+    claim,
+    crashing,
+    end,
+    in_container,
+    manifests,
+    mounting,
+    named,
+    named_cause,
+    queue,
+    story,
+    suspended,
+)  # fmt: skip
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from gangplank.cluster.client import Kube
     from tests.cluster.conftest import Lab
 
 Json = dict[str, Any]
-IMAGE = "gangplank.dev/trainer:0.1.0"
 PAGE = ROOT / "docs/troubleshooting.md"
-LIMIT_S = 120.0
-SMALL = {"cpu": "10m", "memory": "32Mi"}
-RESOURCE = {"requests": {"cpu": "10m", "memory": "32Mi"}}
-WAITING = ["sleep", "900"]
-
-
-@dataclass
-class Story:
-    """A job in a namespace of its own, what exists beside it, and the code of the cause that `why` has to name."""
-
-    code: str
-    change: Json = field(default_factory=dict)
-    backend: str = "volcano"
-    beside: tuple[Json, ...] = ()  # objects, in the job's namespace unless they have none
-    raw: Callable[[Json], None] | None = None  # changes the manifest
-    labels: Json = field(default_factory=dict)  # of the namespace
-    submitted: bool = True
-    words: str = ""  # that the first line has
-
-
-def pods_of(manifest: Json) -> Iterator[Json]:
-    """The specs of a manifest's pods."""
-    spec = manifest["spec"]
-    for part in spec.get("tasks") or [spec]:
-        yield part["template"]["spec"]
-
-
-def changed(**fields: Any) -> Callable[[Json], None]:
-    def change(manifest: Json) -> None:
-        for spec in pods_of(manifest):
-            spec.update(fields)
-
-    return change
-
-
-def in_container(**fields: Any) -> Callable[[Json], None]:
-    def change(manifest: Json) -> None:
-        for spec in pods_of(manifest):
-            spec["containers"][0].update(fields)
-
-    return change
-
-
-def mounting(**volume: Any) -> Callable[[Json], None]:
-    def change(manifest: Json) -> None:
-        for spec in pods_of(manifest):
-            spec.setdefault("volumes", []).append({"name": "more", **volume})
-            spec["containers"][0].setdefault("volumeMounts", []).append({"name": "more", "mountPath": "/more"})
-
-    return change
-
-
-def suspended(manifest: Json) -> None:
-    manifest["spec"]["suspend"] = True
-
-
-def crashing(manifest: Json) -> None:
-    changed(restartPolicy="OnFailure")(manifest)
-    manifest["spec"]["backoffLimit"] = 100
-
-
-def claim(**more: Any) -> Json:
-    spec = {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Mi"}}, **more.pop("spec", {})}
-    meta = {"name": "data", **more}
-    return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": meta, "spec": spec}
-
-
-def queue(name: str, parent: str = "root", **spec: Any) -> Json:
-    body = {"weight": 1, "parent": parent, **spec}
-    return {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue", "metadata": {"name": name}, "spec": body}
-
-
-def named(kind: str, **fields: Any) -> Json:
-    return {"apiVersion": "v1", "kind": kind, "metadata": {"name": "more"}, **fields}
-
-
-def affine(key: str) -> Json:
-    terms = [{"matchExpressions": [{"key": key, "operator": "Exists"}]}]
-    return {"nodeSelectorTerms": terms}
-
-
 MOUNT = {"volumes": [{"claim": "data", "mount": "/data", "on": "all", "access": "ReadWriteMany"}]}
 MISSING_CLASS = claim(spec={"storageClassName": "no-such-class"})
 ELSEWHERE = {
@@ -200,42 +135,6 @@ STORIES: dict[str, Story] = {
 }  # fmt: skip
 
 
-def manifests(name: str, story: Story) -> list[Json]:
-    """What the story submits, the job last."""
-    described = {"name": name, "namespace": f"why-{name}", "image": IMAGE, "command": WAITING, "backend": story.backend}
-    described |= {"workers": 1, "resources": SMALL, "max_retries": 0}
-    *beside, job = BACKENDS[story.backend].manifests(parse_job({**described, **story.change}))
-    if story.raw:
-        story.raw(job)
-    return [*beside, job]
-
-
-def begin(lab: Lab, name: str, story: Story) -> None:
-    """Make the namespace and all that the story needs, and submit its job."""
-    space = f"why-{name}"
-    meta = {"name": space, "labels": story.labels}
-    lab.kubectl("apply", "-f", "-", stdin=json.dumps({"apiVersion": "v1", "kind": "Namespace", "metadata": meta}))
-    for item in story.beside:
-        lab.kubectl("apply", "-n", space, "-f", "-", stdin=json.dumps(item))
-    if name == "volume-terminating":
-        lab.kubectl("delete", "pvc", "data", "-n", space, "--wait=false")
-    for item in manifests(name, story) if story.submitted else ():
-        lab.kubectl("create", "-f", "-", stdin=json.dumps(item))
-
-
-def end(lab: Lab, name: str, story: Story) -> None:
-    """Remove all of it."""
-    space = f"why-{name}"
-    if name == "volume-terminating":
-        freed = ("--type=merge", "-p", '{"metadata":{"finalizers":null}}')
-        lab.kubectl("patch", "pvc", "data", "-n", space, *freed, check=False)
-    lab.kubectl("delete", "namespace", space, "--wait=false", "--ignore-not-found", check=False)
-    for item in story.beside:
-        if item["kind"] in {"Queue", "PersistentVolume"}:
-            plural = {"Queue": "queues.scheduling.volcano.sh"}.get(item["kind"], "pv")
-            lab.kubectl("delete", plural, item["metadata"]["name"], "--wait=false", "--ignore-not-found", check=False)
-
-
 @pytest.fixture(scope="module")
 def stories(lab: Lab, kubeconfig: str) -> Iterator[None]:  # noqa: ARG001  the site is installed before
     """All stories under way at once."""
@@ -246,26 +145,6 @@ def stories(lab: Lab, kubeconfig: str) -> Iterator[None]:  # noqa: ARG001  the s
     finally:
         with ThreadPoolExecutor(4) as pool:
             list(pool.map(lambda item: end(lab, *item), reversed(STORIES.items())))
-
-
-def asked(kube: Kube, job: Json, *, live: bool = True) -> Diagnosis:
-    """The answer about a job, now."""
-    meta = job["metadata"]
-    live_job = kube.find(meta["namespace"], meta["name"], [(job["apiVersion"], job["kind"])]) if live else job
-    assert live_job is not None
-    return diagnose(situation(kube, live_job, live=live))
-
-
-def named_cause(kube: Kube, job: Json, code: str, *, live: bool = True, limit_s: float = LIMIT_S) -> Diagnosis:
-    """The answer that names the cause; until then no other is blamed."""
-    until = time.monotonic() + limit_s
-    while True:
-        diagnosis = asked(kube, job, live=live)
-        if diagnosis.cause:
-            assert (diagnosis.cause.code, diagnosis.proven) == (code, True), diagnosis.text()
-            return diagnosis
-        assert time.monotonic() < until, diagnosis.text()
-        time.sleep(1)
 
 
 @pytest.mark.usefixtures("stories")
@@ -294,16 +173,6 @@ def test_the_page_on_troubleshooting_shows_what_why_says(kube: Kube, name: str) 
         PAGE.write_text(page.replace(block[0], f"<!-- why: {name} -->\n```\n{diagnosis.text()}\n```\n"))
     else:
         assert diagnosis.text() + "\n" == block["text"]
-
-
-@contextlib.contextmanager
-def story(lab: Lab, name: str, one: Story) -> Iterator[Json]:
-    """One story by itself."""
-    try:
-        begin(lab, name, one)
-        yield manifests(name, one)[-1]
-    finally:
-        end(lab, name, one)
 
 
 ON_NODE_1 = {"node_selector": {"kubernetes.io/hostname": "node-1"}}

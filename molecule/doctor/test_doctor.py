@@ -1,0 +1,84 @@
+"""`gangplank why` on each back-end: its first line names the one cause, and a healthy job is blamed at no moment."""
+
+from __future__ import annotations
+
+import json
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from gangplank.backends import BACKENDS
+from tests.support.teams_live import gangplank
+from tests.support.why_stories import LIMIT_S, SMALL, Story, asked, begin, end, manifests, named, named_cause, story
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from gangplank.cluster.client import Kube
+    from tests.cluster.conftest import Lab
+
+Json = dict[str, Any]
+CAUSES: dict[str, Story] = {
+    # a PyTorchJob under a gang scheduler has no pods and no events, and says Created for ever
+    "no-device": Story("no-device", {"resources": {**SMALL, "gpus": 1}}, words="nvidia.com/gpu"),
+    "selector": Story("selector", {"node_selector": {"disk": "ssd"}}),
+    "quota": Story("quota", beside=(named("ResourceQuota", spec={"hard": {"requests.cpu": "15m"}}),)),
+    "too-large": Story("pod-too-large", {"resources": {"cpu": "9", "memory": "32Mi"}}),
+    "image": Story("image", {"image": "gangplank.dev/no-such-image:1"}),
+    "secret": Story("secret", {"secrets": ["no-such-secret"]}),
+    "exit-code": Story("failed", {"command": ["sh", "-c", "echo last words; exit 7"]}, words="exit code 7"),
+}
+STORIES = {
+    f"{name}-{backend}": Story(one.code, one.change, backend, one.beside, words=one.words)
+    for name, one in CAUSES.items()
+    for backend in BACKENDS
+}
+
+
+@pytest.fixture(scope="module")
+def stories(lab: Lab) -> Iterator[None]:
+    """All stories under way at once."""
+    try:
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(lambda item: begin(lab, *item), STORIES.items()))
+        yield
+    finally:
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(lambda item: end(lab, *item), reversed(STORIES.items())))
+
+
+@pytest.mark.usefixtures("stories")
+@pytest.mark.parametrize("name", STORIES)
+def test_the_first_line_names_the_cause_and_no_other(kube: Kube, name: str) -> None:
+    one = STORIES[name]
+    diagnosis = named_cause(kube, manifests(name, one)[-1], one.code)
+    assert one.words in diagnosis.first_line
+    assert diagnosis.cause is not None
+    assert diagnosis.cause.fix
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_healthy_job_is_blamed_at_no_moment(lab: Lab, kube: Kube, backend: str) -> None:
+    with story(lab, f"healthy-{backend}", Story("", {"command": ["sleep", "5"]}, backend)) as job:
+        lines: list[str] = []
+        until = time.monotonic() + LIMIT_S
+        while not any("nothing is wrong: it is Complete" in line for line in lines) and time.monotonic() < until:
+            diagnosis = asked(kube, job)
+            assert diagnosis.cause is None, diagnosis.text()
+            lines.append(diagnosis.first_line)
+            if "it is Succeeded" in lines[-1]:
+                break
+            time.sleep(0.5)
+        assert "nothing is wrong: it is" in lines[-1], lines
+
+
+@pytest.mark.usefixtures("stories")
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_the_command_says_it_as_json_too(kubeconfig: str, backend: str) -> None:
+    words = (f"selector-{backend}", "-n", f"why-selector-{backend}", "-o", "json")
+    done = gangplank("why", *words, kubeconfig=kubeconfig)
+    fields = json.loads(done.stdout)
+    assert (done.returncode, fields["cause"], fields["proven"]) == (0, "selector", True), done.stderr
+    assert gangplank("fit", *words[:3], kubeconfig=kubeconfig).returncode == 5
