@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from gangplank.spec import Json
 
 ADMISSION = {"limit-range", "quota", "queue-missing", "queue-closed", "queue-inner"}  # what a refusal is about, too
-PATIENCE_S = 10.0  # before a controller or scheduler that has not answered is a cause
+PATIENCE_S = 10.0  # before a controller or scheduler that has no ready pod, and has not answered, is a cause
+BUSY_S = 60.0  # before one is that has a ready pod, or whose pods may not be read
 
 
 @dataclass(frozen=True)
@@ -123,7 +124,7 @@ def diagnose(now: Situation) -> Diagnosis:
     if now.suspended:
         cause = Cause("suspended", now.suspended, fix="resume it, or delete it and submit it again")
         return _sure(now, "does not run", [cause])
-    if not now.answered and now.age_s > PATIENCE_S:
+    if not now.answered and now.age_s > _patience_s(now):
         return _sure(now, "does not start", [_silent(now, "controller", f"{now.controller} does not answer")])
     if unplaced(now) or not now.live:
         return _not_started(now)
@@ -149,6 +150,11 @@ def _sure(now: Situation, summary: str, causes: Sequence[Cause]) -> Diagnosis:
     return Diagnosis(now.name, summary, first, proven=True, also=also)
 
 
+def _patience_s(now: Situation) -> float:
+    """How long nobody is blamed for not having looked at the job yet: on a busy machine that takes long."""
+    return PATIENCE_S if now.unavailable else BUSY_S
+
+
 def _silent(now: Situation, code: str, text: str) -> Cause:
     evidence = [f"{now.age_s:.0f} s have passed since it was submitted", *now.unavailable]
     return Cause(code, text, tuple(evidence), "check that its pods run, and read their logs")
@@ -158,6 +164,10 @@ def _failed(now: Situation) -> Cause:
     what = f"{now.failure.who} failed first: {now.failure.how}" if now.failure else now.reason or f"it is {now.phase}"
     lines = tuple(now.failure.lines) if now.failure else ()
     reason = (f"the job says: {now.reason}",) if now.reason else ()
+    if now.failure is None and not now.pods:
+        gone = ("its pods are gone, and their logs with them",)
+        fix = f"submit it again, and follow it: gangplank submit FILE --wait, or gangplank logs {now.name} -f"
+        return Cause("failed", what, (*reason, *gone), fix)
     fix = f"gangplank logs {now.name} --previous shows all lines of all ranks"
     return Cause("failed", what, (*reason, *lines), fix)
 
@@ -182,7 +192,7 @@ def _not_started(now: Situation) -> Diagnosis:
         return Diagnosis(now.name, _unsure(now), missing=answer.missing)
     if not now.live:
         return Diagnosis(now.name, "nothing is wrong: it is not submitted, and would start now")
-    if now.age_s <= PATIENCE_S or not _overlooked(now):
+    if now.age_s <= _patience_s(now) or not _overlooked(now):
         return Diagnosis(now.name, f"nothing is wrong: it would start now, after {now.age_s:.0f} s of waiting")
     return _sure(now, "does not start", [_silent(now, "scheduler", "its scheduler does not answer")])
 

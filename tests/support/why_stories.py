@@ -105,7 +105,9 @@ def affine(key: str) -> Json:
 def manifests(name: str, story: Story) -> list[Json]:
     """What the story submits, the job last."""
     described = {"name": name, "namespace": f"why-{name}", "image": IMAGE, "command": WAITING, "backend": story.backend}
-    described |= {"workers": 1, "resources": SMALL, "max_retries": 0}
+    described |= {"workers": 1, "resources": SMALL}
+    if "max_retries" not in BACKENDS[story.backend].refuses:
+        described["max_retries"] = 0
     *beside, job = BACKENDS[story.backend].manifests(parse_job({**described, **story.change}))
     if story.raw:
         story.raw(job)

@@ -55,8 +55,10 @@ def code(now: Situation) -> str | None:
         situation(pods=(), ended="succeeded", phase="Completed"),
         situation(pods=running(waits("ContainerCreating"))),
         situation(age_s=2.0, answered=False),
+        situation(age_s=31.0, answered=False),
+        situation(age_s=31.0, group={"status": {}}),
     ],
-    ids=["running", "done", "starting", "new"],
+    ids=["running", "done", "starting", "new", "a busy controller", "a busy scheduler"],
 )  # fmt: skip
 def test_a_healthy_job_is_not_blamed(now: Situation) -> None:
     diagnosis = diagnose(now)
@@ -104,9 +106,10 @@ POD_CASES: dict[str, tuple[Situation, str]] = {
         situation(pods=running(), state=cluster({**node("a"), "status": {"allocatable": {}, "conditions": []}})),
         "node-lost",
     ),
-    "controller": (situation(answered=False), "controller"),
+    "controller": (situation(answered=False, age_s=11.0, unavailable=("a/b has no ready pod",)), "controller"),
+    "controller that hangs": (situation(answered=False, age_s=61.0), "controller"),
     "suspended": (situation(suspended="it is suspended: spec.suspend is true"), "suspended"),
-    "scheduler": (situation(group={"status": {}}), "scheduler"),
+    "scheduler": (situation(group={"status": {}}, age_s=61.0), "scheduler"),
     "evicted": (situation(ended="failed", pods=(own(phase="Failed", reason="Evicted", message="full"),)), "evicted"),
     "memory": (situation(
         ended="failed", pods=(own(containerStatuses=[container(terminated={"reason": "OOMKilled", "exitCode": 137})]),)
@@ -129,6 +132,12 @@ POD_CASES: dict[str, tuple[Situation, str]] = {
 def test_names_the_cause(name: str) -> None:
     now, expected = POD_CASES[name]
     assert code(now) == expected
+
+
+def test_logs_that_are_gone_with_their_pods_are_not_pointed_at() -> None:
+    diagnosis = diagnose(situation(ended="failed", reason="Job has reached the specified backoff limit"))
+    assert "its pods are gone, and their logs with them" in diagnosis.text()
+    assert "--previous" not in diagnosis.text()
 
 
 def test_what_may_not_be_read_of_a_job_that_runs_is_said() -> None:
