@@ -11,8 +11,9 @@ from gangplank.scheduling.amounts import listed, plus, shown
 from gangplank.scheduling.cause import Cause
 from gangplank.scheduling.demand import changed, copied
 from gangplank.scheduling.placement import Placement, place
-from gangplank.scheduling.rooms import Bar, bars, written
+from gangplank.scheduling.rooms import Bar, bars, ready, selected, written
 from gangplank.scheduling.snapshot import PODS, Pods, Room, Snapshot
+from gangplank.text import listed as listed_names
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -80,7 +81,8 @@ def node_causes(state: Snapshot, question: Question, *, explain: bool = True) ->
     for here in (all_rooms, empty):  # a rule may be what keeps it out for good, although it would then wait
         for bar in question.barring():
             if question.fits(here, filtered(barred, bar.__ne__)):
-                return [_rule_cause(bar, question, waits=here is empty)]
+                waits = here is empty
+                return [_volume_lost(bar, state, question, waits=waits) or _rule_cause(bar, question, waits=waits)]
     together = question.barring()
     if together and question.fits(empty, filtered(barred, lambda _: False)):
         return [_rule_cause(bar, question, waits=False, alone=False) for bar in together]
@@ -175,6 +177,30 @@ def _rule_cause(bar: Bar, question: Question, *, waits: bool, alone: bool = True
     if not alone:
         evidence.append("it is one of several rules that keep the job out together")
     return Cause(code, text, tuple(evidence), fix.format(what=bar.what), _removal(bar, waits=waits))
+
+
+def _volume_lost(bar: Bar, state: Snapshot, question: Question, *, waits: bool) -> Cause | None:
+    """What is wrong if no pod can reach a volume, since the nodes that it is on do not answer or do not exist."""
+    if bar.rule not in {"not-ready", "volume-node"}:
+        return None
+    for claim, selector in volume_rules.pinned(question.job, state).items():
+        rooms = [room for room in question.rooms if selected(selector, room.node)]
+        where = listed_names([room.name for room in rooms] or volume_rules.homes(selector) or ["a node of its own"])
+        if rooms and bar.rule == "not-ready" and not any(ready(room.node) for room in rooms):
+            text = f"its volume claim {claim} is on {where} alone, and that does not answer"
+        elif not rooms and bar == Bar("volume-node", claim):
+            text = f"its volume claim {claim} is on {where} alone, and the cluster has no such node"
+        else:
+            continue
+        evidence = (f"the files on that claim are on no other node: persistentvolume {_volume(claim, state)}",)
+        fix = f"bring {where} back; if it is off for good, its files are lost: submit the job with another claim"
+        return Cause("volume-node-lost", text, evidence, fix, _removal(bar, waits=waits))
+    return None
+
+
+def _volume(claim: str, state: Snapshot) -> str:
+    """The volume behind a claim."""
+    return next(str(item["spec"]["volumeName"]) for item in state.claims if item["metadata"]["name"] == claim)
 
 
 def _port_cause(ports: Sequence[str]) -> Cause:

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from gangplank.spec import Json
 
 
+NODE_NAMES = {"matchExpressions": "kubernetes.io/hostname", "matchFields": "metadata.name"}
+
+
 def names(job: Demand) -> list[str]:
     """The claims that the job's pods mount, sorted."""
     return sorted({claim for part in job.parts for claim in claims_of(part.spec)})
@@ -32,6 +35,19 @@ def pinned(job: Demand, state: Snapshot) -> dict[str, Json]:
         if required.get("required"):
             selectors[claim["metadata"]["name"]] = required["required"]
     return {name: selectors[name] for name in names(job) if name in selectors}
+
+
+def homes(selector: Json) -> list[str]:
+    """The nodes that a volume's node selector names, sorted; none if it selects nodes otherwise.
+
+    >>> homes({"nodeSelectorTerms": [{"matchExpressions": [
+    ...     {"key": "kubernetes.io/hostname", "operator": "In", "values": ["node-1"]}]}]})
+    ['node-1']
+    """
+    terms = selector.get("nodeSelectorTerms") or ()
+    rules = [(term.get(kind) or (), key) for term in terms for kind, key in NODE_NAMES.items()]
+    return sorted({str(value) for own, key in rules for rule in own
+                   if (rule["key"], rule["operator"]) == (key, "In") for value in rule["values"]})  # fmt: skip
 
 
 def volume_causes(job: Demand, state: Snapshot) -> Iterator[Cause]:

@@ -16,6 +16,7 @@ from tests.unit.scheduling.states import CAPACITY, cluster, group, job, node, po
 if TYPE_CHECKING:
     from gangplank.scheduling.demand import Demand
     from gangplank.scheduling.snapshot import Snapshot
+    from tests.unit.scheduling.states import Json
 
 GPU_TAINT = {"key": "flyte/gpu", "value": "dedicated", "effect": "NoSchedule"}
 
@@ -51,6 +52,8 @@ PINNED = {"required": {"nodeSelectorTerms": [
 BOUND = {**CLAIM, "spec": {**CLAIM["spec"], "volumeName": "v"}, "status": {"phase": "Bound"}}
 VOLUME = {"metadata": {"name": "v"}, "spec": {"nodeAffinity": PINNED}}
 DOWN = {**node("b"), "status": {**node("b")["status"], "conditions": [{"type": "Ready", "status": "Unknown"}]}}
+SILENT = {**DOWN, "metadata": node("a")["metadata"]}
+ON_MASTER = [{"claim": "data", "mount": "/data", "on": "master"}]
 CORDONED = {**node("b"), "spec": {"unschedulable": True}}
 SMALL = {"requests": {"cpu": "2"}, "limits": {"cpu": "2"}}
 GUARANTEED = (queue("root"), queue("default"), queue("x", guarantee={"resource": {"cpu": "6"}}))
@@ -104,6 +107,21 @@ CASES: dict[str, tuple[dict[str, Any], Snapshot, str]] = {
         cluster(claims=(BOUND,), volumes=(VOLUME,)),
         "volume-node",
     ),
+    "D4: the volume's node does not answer": (
+        {"volumes": ON_MASTER},
+        cluster(SILENT, node("b"), claims=(BOUND,), volumes=(VOLUME,)),
+        "volume-node-lost",
+    ),
+    "D4: the volume's node is gone": (
+        {"volumes": ON_MASTER},
+        cluster(node("b"), claims=(BOUND,), volumes=(VOLUME,)),
+        "volume-node-lost",
+    ),
+    "D4: the volume's node is gone, and others hold the rest": (
+        {"volumes": ON_MASTER},
+        cluster(node("b"), pods=(pod("x", "b", cpu="3"),), claims=(BOUND,), volumes=(VOLUME,)),
+        "volume-node-lost",
+    ),
 }  # fmt: skip
 
 
@@ -118,6 +136,25 @@ def test_one_cause_without_which_the_job_starts(name: str) -> None:
 def test_in_a_tree_of_queues_a_guarantee_is_no_limit_of_others() -> None:
     """As Volcano 1.15: the root of the tree takes more than the cluster has."""
     assert fit(job(), cluster(queues=GUARANTEED)).verdict is Verdict.YES
+
+
+@pytest.mark.parametrize(("nodes", "state"), [
+    ((SILENT, node("b")), "that does not answer"), ((node("b"),), "the cluster has no such node"),
+])  # fmt: skip
+def test_d4_a_lost_volume_is_named_with_its_node_and_what_to_do(nodes: tuple[Json, ...], state: str) -> None:
+    asked = job(volumes=ON_MASTER)
+    (cause,) = fit(asked, cluster(*nodes, claims=(BOUND,), volumes=(VOLUME,))).causes
+    assert cause.text == f"its volume claim data is on a alone, and {state}"
+    assert cause.evidence == ("the files on that claim are on no other node: persistentvolume v",)
+    assert cause.fix.startswith("bring a back; if it is off for good, its files are lost")
+
+
+def test_d4_a_volume_that_another_node_has_too_is_not_lost() -> None:
+    both = {"required": {"nodeSelectorTerms": [{"matchExpressions": [
+        {"key": "kubernetes.io/hostname", "operator": "In", "values": ["a", "c"]}]}]}}  # fmt: skip
+    small = cluster(SILENT, node("b"), node("c", cpu="0"), claims=(BOUND,),
+                    volumes=({**VOLUME, "spec": {"nodeAffinity": both}},))  # fmt: skip
+    assert codes(job(volumes=ON_MASTER), small) == ["node-not-ready"]
 
 
 def test_nobody_waits_for_a_rule_when_others_hold_what_is_allowed() -> None:
