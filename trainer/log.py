@@ -10,13 +10,17 @@ import threading
 from pathlib import Path
 from typing import IO
 
-TURN = threading.Lock()  # between threads; between processes, a lock of a file that each opens itself
+TURN = threading.RLock()  # between threads; between processes, a lock of a file that each opens itself
+NUMBERS: dict[int, int] = {}  # of the last event, by process
 FILES: dict[int, IO[bytes]] = {}  # by process: one that forked shares its parent's
 
 
 def say(event: str, **fields: object) -> None:
-    """Print one line and flush it."""
-    say_lines(json.dumps({"event": event, **fields}, separators=(",", ":")) + "\n")
+    """Print one line and flush it; its `number` shows whether one before it is missing."""
+    with TURN:
+        own = os.getpid()
+        NUMBERS[own] = NUMBERS.get(own, 0) + 1
+        say_lines(json.dumps({"event": event, **fields, "number": NUMBERS[own]}, separators=(",", ":")) + "\n")
 
 
 def say_lines(text: str) -> None:

@@ -132,11 +132,11 @@ def follow(watch: JobWatch) -> Phase:
     stuck = Stuck(expected(watch.job).world_size)
     for _ in polls(math.inf, POLL_S):
         phase = watch.poll()
-        show(watch.lines(), stuck)
-        if message := stuck.message(time.monotonic()):
-            terminal.note(message)
+        show(watch.finish() if phase.ended else watch.lines(), stuck)
+        for message in [*watch.losses(), stuck.message(time.monotonic())]:
+            if message:
+                terminal.note(message)
         if phase.ended:
-            show(watch.finish(), stuck)
             return phase
     raise AssertionError("polls without a limit ends")
 

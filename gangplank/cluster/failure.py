@@ -34,6 +34,8 @@ HINTS = (
      "write below /tmp, or to the volume or bucket that `output` names"),
     (re.compile(r"PermissionError: \[Errno 13\] Permission denied: '([^']*)'"), "{0} is not this user's",
      "write below /tmp, or to the volume or bucket that `output` names: ranks run as user 1000"),
+    (re.compile(r"No space left on device: '([^']*)'"), "{0} is on a volume that is full",
+     "free space on it, or let `output` name a larger one"),
     (re.compile(r"Default process group has not been initialized"), "the script does not call init_process_group",
      "call torch.distributed.init_process_group before anything else of torch.distributed"),
 )

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import threading
 import time
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from gangplank.cluster import failure, logs, standstill
 from gangplank.cluster.failure import LastWords
+from gangplank.cluster.gaps import Numbers, lost
 from gangplank.cluster.progress import Phase, Progress, first_failure, nodes_by_uid, phase
 from gangplank.cluster.situation import explanation
 from gangplank.errors import KubeError, Problem
@@ -40,6 +42,7 @@ class Log:
 
     pod: Json
     last: LastWords
+    numbers: Numbers = field(default_factory=Numbers)
     thread: threading.Thread | None = None
     away: bool = False
 
@@ -64,6 +67,8 @@ class JobWatch:
         self.fresh = logs.Buffer()  # lines not yet processed
         self.records: Records = []
         self.training = Progress()
+        self.missing: Counter[str] = Counter()  # lines that did not come and are not reported yet, by pod
+        self.unsaved = False  # whether it is reported that the last checkpoint was not written
         self.size: tuple[Any, int] = (None, 0)  # of which generation of the job, and how many pods that has
         self.next_why_s = EXPLAINED_S  # seconds after the start
         self.last_why = ""
@@ -123,6 +128,11 @@ class JobWatch:
             if any(log.away for log in unread):
                 quiet_since = time.monotonic()
 
+    def drain(self) -> None:
+        """Process all lines until all logs have ended."""
+        for _ in self.finish():
+            pass
+
     def progress(self) -> Progress:
         """The sum of the trainer's events; each line is processed once, and evidence is kept in `records`."""
         for _ in self.lines():
@@ -133,6 +143,8 @@ class JobWatch:
         """The pod and the text of each line that has not been processed yet; evidence is kept in `records`."""
         for log, line in self.fresh.take(wait_s):
             fields = log_lines.read(line)
+            if fields and (missing := log.numbers.missing(fields)):
+                self.missing[log.name] += missing
             if fields and log_lines.is_event(fields):
                 self.training.take(fields)
             elif fields:
@@ -140,6 +152,15 @@ class JobWatch:
             if not fields or log_lines.is_event(fields):
                 log.last.take(line)
             yield log.pod, line
+
+    def losses(self) -> list[str]:
+        """What did not reach its place since the last call: lines of logs, and the first checkpoint of several."""
+        missing, self.missing = self.missing, Counter()
+        texts = [lost(self.name, self.namespace, pod, number) for pod, number in missing.items()]
+        if self.training.unsaved and not self.unsaved:
+            texts.append(f"{self.training.unsaved}. Fix: free space on the volume of `output`; the training goes on")
+        self.unsaved = bool(self.training.unsaved)
+        return texts
 
     def running(self) -> int:
         """How many pods have all their containers ready."""
@@ -221,9 +242,8 @@ def follow(watch: JobWatch, say: Callable[[str], None], timeout_s: float) -> Pha
     for _ in polls(timeout_s, POLL_S):
         try:
             current = watch.poll()
-            for text in standstill.release(watch.kube, watch.pods, watch.nodes):
-                report(text)
-            for text in standstill.restart(watch.kube, watch.job, watch.pods):
+            removals = standstill.release(watch.kube, watch.pods, watch.nodes)
+            for text in [*removals, *standstill.restart(watch.kube, watch.job, watch.pods)]:
                 report(text)
             reasons = [] if current.ended else watch.reasons()
         except KubeError as error:
@@ -241,8 +261,10 @@ def follow(watch: JobWatch, say: Callable[[str], None], timeout_s: float) -> Pha
             report(line)
             last_line = line
         if current.ended:
-            for _ in watch.finish():
-                pass
+            watch.drain()
+        for text in watch.losses():
+            report(text)
+        if current.ended:
             return current
         if why := watch.why(time.monotonic() - start):
             for text in why.splitlines():

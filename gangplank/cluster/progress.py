@@ -92,6 +92,8 @@ class Progress:
     loss: float | None = None
     accuracy: float | None = None
     rows: list[dict[str, Any]] = field(default_factory=list)
+    unsaved: str = ""
+    """Why the last checkpoint was not written, or not uploaded; "" if it was."""
 
     def take(self, event: Mapping[str, Any]) -> None:
         """Fold in one event, of the shape that log_lines.py checks."""
@@ -107,6 +109,10 @@ class Progress:
             self.loss, self.accuracy = event["loss"], event["accuracy"]
         elif kind == "result":
             self.rows = event["ranks"]
+        elif kind == "checkpoint":
+            self.unsaved = ""
+        elif kind == "checkpoint_failed":
+            self.unsaved = f"the checkpoint of step {event['step']} is not written: {event['reason']}"
 
     def text(self) -> str:
         """The training's part of a progress line, '' before a rank has started."""

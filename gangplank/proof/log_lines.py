@@ -34,6 +34,11 @@ def name(value: object) -> bool:
     return isinstance(value, str) and len(value) <= LONGEST and value.isprintable()
 
 
+def words(value: object) -> bool:
+    """Whether it is text."""
+    return isinstance(value, str)
+
+
 def digest(value: object) -> bool:
     """Whether it is the hash of a record."""
     return isinstance(value, str) and DIGEST.fullmatch(value) is not None
@@ -67,6 +72,17 @@ EVENTS: dict[str, Shape] = {
         "rank": count, "world_size": count, "accuracy": amount, "loss": amount, "seconds": amount, "ranks": rows,
     },
 }  # fmt: skip
+# Of what is no progress; each event has a number, by which a missing line is noticed.
+OTHERS: dict[str, Shape] = {
+    "resume": {"rank": count, "checkpoint": name, "step": count},
+    "checkpoint": {"rank": count, "step": count, "checkpoint": name},
+    "checkpoint_failed": {"rank": count, "step": count, "reason": words},
+    "checkpoint_refused": {"rank": count, "checkpoint": name, "reason": words},
+    "rotation_failed": {"rank": count, "step": count, "reason": words},
+    "upload_failed": {"rank": count, "reason": words},
+    "stopped": {"rank": count, "step": count},
+    "end": {"rank": count, "world_size": count, "steps": count},
+}
 RECORD: Shape = {
     "kind": lambda value: isinstance(value, str) and value.isidentifier(),
     "rank": count,
@@ -83,9 +99,10 @@ def fits(fields: object, shape: Shape) -> bool:
 
 
 def is_event(fields: Mapping[str, object]) -> bool:
-    """Whether an object is one of the trainer's progress events."""
+    """Whether an object is one of the trainer's events."""
     event = fields.get("event")
-    return isinstance(event, str) and event in EVENTS and fits(fields, EVENTS[event])
+    shape = (EVENTS.get(event) or OTHERS.get(event)) if isinstance(event, str) else None
+    return shape is not None and fits(fields, shape)
 
 
 def is_record(fields: Mapping[str, object]) -> bool:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from gangplank.cluster.gaps import Numbers
 from gangplank.proof.log_lines import EVENTS, read
 from gangplank.proof.records import FORMAT, record_hash
 from gangplank.proof.verdict import Expected, Verdict, compare, prove, read_records
@@ -178,6 +179,15 @@ def test_every_progress_line_has_the_shape_that_is_read(root: Root) -> None:
     ranks = root.train(2, "--epochs", "1", "--log-interval", "1")
     printed = [line for rank in ranks for line in rank.text.splitlines() if line.startswith('{"event":"')]
     assert printed
-    unread = [line for line in printed if json.loads(line)["event"] in {*EVENTS, "evidence"} and not read(line)]
-    assert unread == []
-    assert {fields["event"] for line in printed if (fields := read(line))} == {*EVENTS, "evidence"}
+    assert [line for line in printed if not read(line)] == []
+    assert {json.loads(line)["event"] for line in printed} == {*EVENTS, "end", "evidence"}
+
+
+def test_d13_the_events_of_a_rank_are_numbered_without_a_gap(root: Root) -> None:
+    ranks = root.train(2, "--epochs", "2", "--log-interval", "1", "--checkpoint-interval", "2", "--output", "/out")
+    for rank in ranks:
+        lines = [fields for fields in map(read, rank.text.splitlines()) if fields]
+        numbers, missing = [fields["number"] for fields in lines if "number" in fields], Numbers()
+        assert numbers == [*range(1, len(numbers) + 1)]
+        assert sum(map(missing.missing, lines)) == 0
+    assert '{"event":"checkpoint",' in ranks[0].text

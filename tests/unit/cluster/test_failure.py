@@ -62,6 +62,7 @@ def test_a_rank_that_lost_another_did_not_fail_first(complaint: str) -> None:
     ("PermissionError: [Errno 13] Permission denied: '/srv/a.pt'", "/srv/a.pt is not this user's. Fix: write below"),
     ("ValueError: Default process group has not been initialized, please make sure to call init_process_group.",
      "the script does not call init_process_group. Fix: call"),
+    ("OSError: [Errno 28] No space left on device: '/data/a.pt'", "/data/a.pt is on a volume that is full. Fix: free"),
     ("ValueError: the data set is empty", ""),
 ])
 def test_a_cause_that_its_words_do_not_name_is_named_with_its_fix(line: str, says: str) -> None:

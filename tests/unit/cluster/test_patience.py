@@ -321,6 +321,67 @@ def test_d13_a_log_that_was_rotated_while_nobody_read_says_so(
     assert list(lines) == [*says, "nine", "ten"]
 
 
+def event(kind: str, number: int | None, **fields: Any) -> str:
+    """A line of rank 0, as trainer/log.py prints it."""
+    numbered = {} if number is None else {"number": number}
+    return json.dumps({"event": kind, "rank": 0, **fields, **numbered}, separators=(",", ":"))
+
+
+def followed(server: Server, kube: Kube, *lines: str) -> list[str]:
+    """What is said of a job whose one pod prints these lines, without the times."""
+    job, said = manifest(server, "Completed"), list[str]()
+    server.pod("digits-a", "terminated")
+    server.prints("digits-a", *lines)
+    ended = follow.follow(follow.JobWatch(job, kube), said.append, 30)
+    assert ended is not None
+    assert ended.succeeded
+    return [line.partition("digits: ")[2] for line in said]
+
+
+@pytest.mark.parametrize(("numbers", "lines"), [
+    ([1, 2, 3], ""), ([1, 3], "a line"), ([1, 2, 5, 6, 8], "3 lines"), ([None, None], ""), ([4, 5], ""),
+    ([1, 2, 1, 2], ""), ([1, 3, 2, 4], "a line"),
+], ids=str)  # fmt: skip
+def test_d13_lines_that_a_node_lost_in_the_middle_of_a_log_are_noticed(
+    server: Server, kube: Kube, numbers: list[int | None], lines: str
+) -> None:
+    said = followed(server, kube, *(event("upload_failed", number, reason="x") for number in numbers))
+    losses = [line for line in said if "did not come" in line]
+    expected = f"{lines} of the log of digits-a did not come: its node has lost or rotated them. Fix: none, if "
+    assert [line.startswith(expected) for line in losses] == ([True] if lines else []), said
+
+
+def test_d13_a_lost_record_of_evidence_is_noticed_and_a_process_that_starts_again_is_not(
+    server: Server, kube: Kube
+) -> None:
+    world = World(job="digits-u")
+    world.train()
+    records = text(world.chains[0]).splitlines()
+    assert [line for line in followed(server, kube, *records, *records) if "did not come" in line] == []
+    server.logs.clear()
+    said = followed(server, kube, *records[:3], *records[5:])
+    assert [line.partition(" did")[0] for line in said if "did not come" in line] == ["2 lines of the log of digits-a"]
+
+
+def test_d11_a_checkpoint_that_is_not_written_is_said_once_while_the_training_goes_on(
+    server: Server, kube: Kube
+) -> None:
+    reason = "[Errno 28] No space left on device: '/data/checkpoints/.writing-step-00000040'"
+    failed = [event("checkpoint_failed", number, step=20 * number, reason=reason) for number in (1, 2)]
+    said = [line for line in followed(server, kube, *failed) if "checkpoint" in line]
+    fix = "Fix: free space on the volume of `output`; the training goes on"
+    assert said == [f"the checkpoint of step 40 is not written: {reason}. {fix}"]
+    server.logs.clear()
+    saved = event("checkpoint", 3, step=60, checkpoint="step-00000060", write_seconds=0.1)
+    assert [line for line in followed(server, kube, *failed, saved) if "checkpoint" in line] == []
+    watch = follow.JobWatch(manifest(server, "Running"), kube)
+    times = []
+    for line in (failed[0], failed[1], saved, failed[1]):
+        watch.training.take(json.loads(line))
+        times.append(len(watch.losses()))
+    assert times == [1, 0, 0, 1]
+
+
 def test_half_a_line_of_a_pod_that_is_gone_is_no_line(server: Server, kube: Kube) -> None:
     pod = server.pod("a")
     server.prints("a", "one", "two")
