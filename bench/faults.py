@@ -192,8 +192,9 @@ def measure(lab: Lab, names: list[str]) -> int:
                 continue
             for backend, outcome in outcomes.items():
                 row = measured(outcome, FAULTS[name].unproven, floor, weights)
-                row["cause"] = next((line for line in outcome.said.splitlines()
-                                     if FAULTS[name].cause and re.search(FAULTS[name].cause, line)), "")  # fmt: skip
+                cause = FAULTS[name].cause or FAULTS[name].warns
+                row["cause"] = next((match[0] for line in outcome.said.splitlines()
+                                     if cause and (match := re.search(f"{cause}.*", line))), "")  # fmt: skip
                 rows[name, backend] = cells(name, backend, row)
                 wrong += "**" in row["end"]
                 print(" | ".join(rows[name, backend]), flush=True)

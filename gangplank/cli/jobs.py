@@ -109,8 +109,11 @@ def status(args: argparse.Namespace) -> int:
     print(f"{meta['name']} in {meta['namespace']} on {backend_of(job)}: {plain(phase(job).name)}")
     rows = [("POD", "RANK", "NODE", "PHASE", "RESTARTS", "WHY"), *map(pod_status, pods)]
     print(table(rows, colour=terminal.coloured(sys.stdout)) if pods else "no pods yet")
-    for reason in [] if phase(job).ended else standstill.reasons(kube, job, pods, standstill.size_of(job)):
+    reasons = [] if phase(job).ended else standstill.reasons(kube, job, pods, standstill.size_of(job))
+    for reason in reasons:
         print(plain(reason))
+    if reasons:
+        print(f"next: gangplank why {meta['name']} -n {meta['namespace']}")
     return terminal.OK
 
 

@@ -158,7 +158,7 @@ class JobWatch:
         missing, self.missing = self.missing, Counter()
         texts = [lost(self.name, self.namespace, pod, number) for pod, number in missing.items()]
         if self.training.unsaved and not self.unsaved:
-            texts.append(f"{self.training.unsaved}. Fix: free space on the volume of `output`; the training goes on")
+            texts.append(f"{self.training.unsaved}. Fix: free space on the volume of `output`; the training continues")
         self.unsaved = bool(self.training.unsaved)
         return texts
 

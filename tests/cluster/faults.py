@@ -12,6 +12,7 @@ import contextlib
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import time
@@ -22,6 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gangplank.cluster.follow import JobWatch, follow
+from lab.build.parts import build
 from tests.cluster.conftest import STATE
 from tests.cluster.jobs import DESCRIPTION, NAMESPACE, Job
 
@@ -40,6 +42,24 @@ DNS = ("kube-system", "coredns")
 QUEUE = "faults"
 TRAINER = "gangplank.dev/trainer:0.1.0"
 SLOW = ("rate", "400kbit", "burst", "16kb", "latency", "2s")
+SMALL, KUBELET, VOLUME = "node-1", "/var/lib/kubelet", "/var/lib/faults-volume"
+
+
+def claim(name: str, **spec: object) -> Json:
+    """A claim of one pod."""
+    spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "20Mi"}}, **spec}
+    meta = {"name": name, "namespace": NAMESPACE}
+    return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": meta, "spec": spec}
+
+
+OWN = claim("own")
+SMALL_CLAIM = claim("small", storageClassName="faults", volumeName="faults-volume")
+HERE = {"key": "kubernetes.io/hostname", "operator": "In", "values": [SMALL]}
+SMALL_VOLUME: Json = {
+    "apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "faults-volume"},
+    "spec": {"capacity": {"storage": "20Mi"}, "accessModes": ["ReadWriteOnce"], "storageClassName": "faults",
+             "hostPath": {"path": VOLUME},
+             "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [HERE]}]}}}}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -51,7 +71,7 @@ class Fault:
     hold_s: float = 0.0
     """From making to healing it."""
     cause: str = ""
-    """A pattern: while the fault lasts the training stands still, and `gangplank status` has this one cause."""
+    """A pattern: while the fault lasts the training stands still; `gangplank status` or `why` has this one cause."""
     backends: tuple[str, ...] = BACKENDS
     unproven: str = ""
     """A pattern: the training ends well, and its proof names this cause in the one claim that fails."""
@@ -61,8 +81,10 @@ class Fault:
     """Of its jobs."""
     around: Callable[[Lab], AbstractContextManager[None]] = contextlib.nullcontext
     """What has to be so before its jobs begin."""
-    own_claim: bool = False
-    """The job's files are on a claim of its master's node, and not on a folder that all nodes share."""
+    own: tuple[Json, ...] = ()
+    """A claim of its master, last, on which the job's files are, and not on a folder that all nodes share."""
+    warns: str = ""
+    """A pattern: while the fault lasts the training goes on, and who follows it reads this cause."""
 
     @property
     def slug(self) -> str:
@@ -255,15 +277,31 @@ def _evicted(lab: Lab, jobs: Sequence[Job]) -> Iterator[None]:
     yield
 
 
-# By the controller that may create no pod, or by Volcano's scheduler, which does not let the gang queue.
-@fault("quota lowered", cause="exceeded quota: lowered|resource quota insufficient, requested: ")
+@contextmanager
+def own_quota(lab: Lab) -> Iterator[None]:
+    """A quota with room for the jobs."""
+    lab.kubectl("create", "quota", "lowered", "-n", NAMESPACE, "--hard=pods=6")
+    try:
+        yield
+    finally:
+        lab.kubectl("delete", "quota", "lowered", "-n", NAMESPACE)
+
+
+def allow(lab: Lab, pods: int) -> None:
+    """Change that quota."""
+    change = json.dumps({"spec": {"hard": {"pods": str(pods)}}})
+    lab.kubectl("patch", "quota", "lowered", "-n", NAMESPACE, "--type=merge", "-p", change)
+
+
+# Pods that run stay, and no other may be created.
+@fault("quota lowered", around=own_quota, cause="because quota lowered of namespace faults has 0 pods left")
 def _quota(lab: Lab, jobs: Sequence[Job]) -> Iterator[None]:
-    lab.kubectl("create", "quota", "lowered", "-n", NAMESPACE, "--hard=pods=0")
+    allow(lab, 0)
     try:
         lose_pod(jobs)
         yield
     finally:
-        lab.kubectl("delete", "quota", "lowered", "-n", NAMESPACE)
+        allow(lab, 6)
 
 
 @fault("queue closed", backends=("volcano",), hold_s=10)
@@ -289,8 +327,8 @@ def _lost(lab: Lab, jobs: Sequence[Job]) -> Iterator[None]:
     yield from lost(lab, worker_node(jobs))
 
 
-@fault("the volume's node lost", backends=("volcano",), own_claim=True,
-       cause=r"not scheduled: .*PersistentVolume's node affinity")  # fmt: skip
+@fault("the volume's node lost", backends=("volcano",), own=(OWN,),
+       cause="its volume claim own is on node-[0-9] alone, and that does not answer")  # fmt: skip
 def _volume(lab: Lab, jobs: Sequence[Job]) -> Iterator[None]:
     yield from lost(lab, jobs[0].node("master"))
 
@@ -330,37 +368,31 @@ def _memory(lab: Lab, jobs: Sequence[Job]) -> Iterator[None]:
         lab.kubectl("delete", "pod", "hog", "-n", NAMESPACE, "--now")
 
 
-BEHIND_S = 300
-# Python imports it by itself; the worker's clock, as its program reads it, then is as far behind as the file says.
-CLOCK = """
-import pathlib, time
-def behind(read, unit, file=pathlib.Path("/tmp/behind")):
-    return lambda: read() - (int(file.read_text()) * unit if file.exists() else 0)
-time.time, time.time_ns = behind(time.time, 1), behind(time.time_ns, 10**9)
-"""
+# libfaketime, in every process of the jobs; in a pod with the file, clocks are as far behind as that says.
+LATE = "-300s"
+FAKETIME = {"LD_PRELOAD": "/data/clock/libfaketimeMT.so.1", "FAKETIME_TIMESTAMP_FILE": "/tmp/behind",
+            "FAKETIME_CACHE_DURATION": "1", "FAKETIME_DONT_FAKE_MONOTONIC": "1"}  # fmt: skip
 
 
 @contextmanager
 def other_clock(lab: Lab) -> Iterator[None]:
-    """The folder that the jobs share, with a clock that can be set."""
+    """The folder that the jobs share, with Debian's libfaketime."""
     volume = lab.get("pvc", "shared", "-n", NAMESPACE)["spec"]["volumeName"]
     spec = lab.get("pv", volume)["spec"]
     folder = STATE / "shared" / Path((spec.get("hostPath") or spec["local"])["path"]).name / "clock"
     folder.mkdir()
-    (folder / "sitecustomize.py").write_text(CLOCK)
+    root = Path(build([], print, roots=("faketime",))["roots"]["faketime"])
+    shutil.copy(next(root.glob("usr/lib/*/faketime/libfaketimeMT.so.1")), folder)
     yield
 
 
-@fault("a rank's clock 5 min behind", around=other_clock, env={"PYTHONPATH": "/data/clock"},
+@fault("a rank's clock 5 min behind", around=other_clock, env=FAKETIME,
        unproven="the clock of rank 1 is [0-9]+ s behind another's")  # fmt: skip
 def _clock(_: Lab, jobs: Sequence[Job]) -> Iterator[None]:
     for each in jobs:
         pid = each.lab.wait("the worker's process", lambda each=each: each.trainer("worker"), 60)
-        Path("/proc", str(pid), "root", "tmp", "behind").write_text(str(BEHIND_S))
+        Path("/proc", str(pid), "root", "tmp", "behind").write_text(LATE)
     yield
-
-
-SMALL, FOLDER, DISK = "node-1", "/var/lib/kubelet", "/var/lib/containerd/faults-disk"
 
 
 def program(lab: Lab, name: str, *, runs: bool) -> None:
@@ -369,53 +401,102 @@ def program(lab: Lab, name: str, *, runs: bool) -> None:
         (server.startProcess if runs else server.stopProcess)(name)
 
 
+def disk_of(folder: str) -> str:
+    """The file behind a small file system."""
+    return f"/var/lib/containerd/{Path(folder).name}-disk"
+
+
+def mount(lab: Lab, folder: str, size: str) -> None:
+    """Mount a new file system of this size, of a loop device, over a folder of a node."""
+    disk = disk_of(folder)
+    lab.inside(SMALL, "truncate", "-s", size, disk)
+    inside = Path("/proc", str(lab.programs()[f"containerd-{SMALL}"]["pid"]), "root")  # a node has no mkfs of its own
+    subprocess.run(["mkfs.ext4", "-q", "-F", "-m", "0", inside / disk.lstrip("/")], check=True)
+    lab.inside(SMALL, "mount", "-o", "loop", disk, folder)
+
+
+def unmount(lab: Lab, folder: str) -> None:
+    """Undo it."""
+    lab.inside(SMALL, "umount", "-R", folder)
+    lab.inside(SMALL, "rm", disk_of(folder))
+
+
 @contextmanager
-def small_disk(lab: Lab) -> Iterator[None]:
-    """The kubelet of a node with its folder on a file system of 64 MiB in a loop device."""
-    node = SMALL
-    lab.kubectl("drain", node, "--ignore-daemonsets", "--delete-emptydir-data", "--force", "--timeout=110s")
-    program(lab, f"kubelet-{node}", runs=False)
-    lab.inside(node, "truncate", "-s", "64M", DISK)
-    inside = Path("/proc", str(lab.programs()[f"containerd-{node}"]["pid"]), "root")  # a node has no mkfs of its own
-    subprocess.run(["mkfs.ext4", "-q", "-F", "-m", "0", inside / DISK.lstrip("/")], check=True)
-    lab.inside(node, "mount", "-o", "loop", DISK, FOLDER)
+def full(lab: Lab, folder: str) -> Iterator[None]:
+    """A folder of that node without a free byte."""
+    fill = f"cat /dev/zero > {folder}/full"
+    subprocess.run([*lab.enter(SMALL), "sh", "-c", fill], capture_output=True, check=False)
     try:
-        program(lab, f"kubelet-{node}", runs=True)
-        lab.kubectl("uncordon", node)
         yield
     finally:
-        lab.kubectl("drain", node, "--ignore-daemonsets", "--delete-emptydir-data", "--force", "--timeout=110s")
-        program(lab, f"kubelet-{node}", runs=False)
-        lab.inside(node, "umount", "-R", FOLDER)
-        lab.inside(node, "rm", DISK)
-        program(lab, f"kubelet-{node}", runs=True)
-        lab.kubectl("uncordon", node)
+        lab.inside(SMALL, "rm", f"{folder}/full")
 
 
-@fault("the node's folder full", around=small_disk, hold_s=60)
+@contextmanager
+def stopped_kubelet(lab: Lab) -> Iterator[None]:
+    """The node without pods and without its kubelet, which starts again afterwards."""
+    lab.kubectl("drain", SMALL, "--ignore-daemonsets", "--delete-emptydir-data", "--force", "--timeout=110s")
+    program(lab, f"kubelet-{SMALL}", runs=False)
+    try:
+        yield
+    finally:
+        program(lab, f"kubelet-{SMALL}", runs=True)
+        lab.kubectl("uncordon", SMALL)
+
+
+@contextmanager
+def small_kubelet(lab: Lab) -> Iterator[None]:
+    """The kubelet of a node with its folder on a file system of 64 MiB."""
+    with stopped_kubelet(lab):
+        mount(lab, KUBELET, "64M")
+    try:
+        yield
+    finally:
+        with stopped_kubelet(lab):
+            unmount(lab, KUBELET)
+
+
+@fault("the node's folder full", around=small_kubelet, hold_s=60)
 def _full(lab: Lab, _: Sequence[Job]) -> Iterator[None]:
-    subprocess.run([*lab.enter(SMALL), "sh", "-c", f"cat /dev/zero > {FOLDER}/full"], capture_output=True, check=False)
-    try:
+    with full(lab, KUBELET):
         yield
-    finally:
-        lab.inside(SMALL, "rm", f"{FOLDER}/full")
+
+
+@contextmanager
+def small_volume(lab: Lab) -> Iterator[None]:
+    """A folder of a node, on a file system of 24 MiB, for a volume."""
+    lab.inside(SMALL, "mkdir", "-p", VOLUME)
+    mount(lab, VOLUME, "24M")
+    lab.inside(SMALL, "chmod", "777", VOLUME)
+    yield  # it stays: the proof reads it
+
+
+def without_small_volume(lab: Lab) -> None:
+    """Remove that volume, if it was made, once nothing uses it."""
+    lab.kubectl("delete", "pv", "faults-volume", "--ignore-not-found", "--timeout=60s")
+    if subprocess.run([*lab.enter(SMALL), "mountpoint", "-q", VOLUME], check=False).returncode == 0:
+        unmount(lab, VOLUME)
+        lab.inside(SMALL, "rmdir", VOLUME)
+
+
+@fault("the volume full", backends=("volcano",), around=small_volume, own=(SMALL_VOLUME, SMALL_CLAIM),
+       warns="the checkpoint of step [0-9]+ is not written: .*No space left on device")  # fmt: skip
+def _volume_full(lab: Lab, _: Sequence[Job]) -> Iterator[None]:
+    with full(lab, VOLUME):
+        yield
 
 
 CLAIM: Json = {
     "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "shared", "namespace": NAMESPACE},
     "spec": {"accessModes": ["ReadWriteMany"], "storageClassName": "local-shared",
              "resources": {"requests": {"storage": "1Gi"}}}}  # fmt: skip
-OWN_VOLUME = {"claim": "own", "mount": "/data", "on": "master"}
-OWN_CLAIM: Json = {
-    "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "own", "namespace": NAMESPACE},
-    "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}}  # fmt: skip
 QUEUE_OBJECT: Json = {
     "apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue", "metadata": {"name": QUEUE},
     "spec": {"weight": 1, "reclaimable": True}}  # fmt: skip
 TAINT = "node-role.kubernetes.io/control-plane:NoSchedule"
 EPOCHS = 30
 BEYOND = 40  # steps before a fault: past the second checkpoint
-CAUSE_S = 120.0
+CAUSE_S = 300.0  # a lost node is noticed after 50 s, and its pods are gone after a minute more
 END_S = 420.0  # from the fault's end to the job's: nothing here waits for more than half a minute, but cores are shared
 
 
@@ -432,6 +513,7 @@ def prepared(lab: Lab, *, free_node: bool = True) -> Iterator[Lab]:
     finally:
         lab.kubectl("delete", "namespace", NAMESPACE, "--timeout=110s")
         lab.kubectl("delete", "queue.scheduling.volcano.sh", QUEUE, "--timeout=60s")
+        without_small_volume(lab)
         if free_node:
             lab.kubectl("taint", "node", CONTROL_PLANE, f"{TAINT}-")
 
@@ -459,7 +541,7 @@ class Outcome:
     lines: list[tuple[float, str]] = field(default_factory=list)
     """What who follows the job reads, and when."""
     said: str = ""
-    """What gangplank status said of it meanwhile, if it had to name a cause."""
+    """What gangplank said of it meanwhile, if it had to name a cause."""
     end: Phase | None = None
 
     def follow(self) -> None:
@@ -477,21 +559,35 @@ class Outcome:
         return "" if as_said else done.stdout + done.stderr
 
     def names(self, cause: str) -> str:
-        """What gangplank status says of the cause of a standstill, once who follows the job has read it too."""
-        if not any(re.search(cause, line) for when, line in self.lines if when > self.made):
+        """What gangplank says of the cause of a standstill, once who follows the job has read it too."""
+        if not self.reads(cause):
             return ""
-        self.said = self.job.command("status").stdout
+        self.said = "\n".join(self.job.command(word).stdout for word in ("status", "why"))
         return self.said if re.search(cause, self.said) else ""
+
+    def reads(self, cause: str) -> str:
+        """What who follows the job has read of a cause since the fault."""
+        return next((line for when, line in self.lines if when > self.made and re.search(cause, line)), "")
+
+    def warned(self, cause: str) -> bool:
+        """Whether who follows the job has read of a cause; keeps what."""
+        self.said = self.reads(cause)
+        return bool(self.said)
+
+
+def of_master(own: Json) -> Json:
+    """A job's volume of a claim that its master alone mounts."""
+    return {"claim": own["metadata"]["name"], "mount": "/data", "on": "master"}
 
 
 def undergo(lab: Lab, one: Fault, backends: Iterable[str]) -> dict[str, Outcome]:
     """Train a job per back-end, make the fault under all of them, heal it, and wait for their ends."""
-    change = {"env": dict(one.env), **({"volumes": [OWN_VOLUME]} if one.own_claim else {})}
+    change = {"env": dict(one.env), **({"volumes": [of_master(one.own[-1])]} if one.own else {})}
     jobs = [job(lab, one.slug, backend, **change) for backend in one.backends if backend in backends]
     outcomes = {each.backend: Outcome(each) for each in jobs}
     with one.around(lab), ThreadPoolExecutor(len(jobs)) as pool:
         for each in jobs:
-            each.submit(*([OWN_CLAIM] if one.own_claim else []))
+            each.submit(*one.own)
         followed = [pool.submit(outcome.follow) for outcome in outcomes.values()]
         for each in jobs:
             lab.wait(f"{each.name} trains", lambda each=each: each.trains(beyond=BEYOND), END_S)
@@ -502,6 +598,8 @@ def undergo(lab: Lab, one: Fault, backends: Iterable[str]) -> dict[str, Outcome]
             for outcome in outcomes.values():
                 if one.cause:
                     lab.wait(f"the cause of {one.name}", lambda outcome=outcome: outcome.names(one.cause), CAUSE_S)
+                if one.warns:
+                    lab.wait(f"a word on {one.name}", lambda outcome=outcome: outcome.warned(one.warns), CAUSE_S)
             if one.forever:
                 wait(followed)
             time.sleep(max(0.0, made + one.hold_s - time.time()))  # the fault lasts that long

@@ -139,7 +139,7 @@ def test_a_refused_job_asks_no_cluster(api: Api, capsys: pytest.CaptureFixture[s
 
 
 @pytest.mark.parametrize("job", [DIGITS, "digits"])
-def test_status_shows_every_rank(api: Api, capsys: pytest.CaptureFixture[str], job: str) -> None:
+def test_status_shows_every_rank_and_what_to_ask_next(api: Api, capsys: pytest.CaptureFixture[str], job: str) -> None:
     running(api)
     code, out, _ = run(capsys, "status", job)
     lines = [line.split() for line in out.splitlines()]
@@ -147,6 +147,7 @@ def test_status_shows_every_rank(api: Api, capsys: pytest.CaptureFixture[str], j
     assert out.startswith("digits in default on volcano: Running\n")
     assert lines[2] == ["digits-master-0", "0", "node-0", "Running", "0"]
     assert lines[4] == ["digits-worker-1", "2", "node-0", "Running", "2", "CrashLoopBackOff"]
+    assert out.splitlines()[-1] == "next: gangplank why digits -n default", "which names the cause and the fix"
 
 
 def test_finds_a_job_of_any_back_end_by_its_name(api: Api, capsys: pytest.CaptureFixture[str]) -> None:

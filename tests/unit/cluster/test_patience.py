@@ -369,7 +369,7 @@ def test_d11_a_checkpoint_that_is_not_written_is_said_once_while_the_training_go
     reason = "[Errno 28] No space left on device: '/data/checkpoints/.writing-step-00000040'"
     failed = [event("checkpoint_failed", number, step=20 * number, reason=reason) for number in (1, 2)]
     said = [line for line in followed(server, kube, *failed) if "checkpoint" in line]
-    fix = "Fix: free space on the volume of `output`; the training goes on"
+    fix = "Fix: free space on the volume of `output`; the training continues"
     assert said == [f"the checkpoint of step 40 is not written: {reason}. {fix}"]
     server.logs.clear()
     saved = event("checkpoint", 3, step=60, checkpoint="step-00000060", write_seconds=0.1)
