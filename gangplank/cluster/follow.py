@@ -178,7 +178,8 @@ class JobWatch:
 
     def why(self, waited_s: float) -> str:
         """Why a job that has waited so long does not run; "" if it runs, is healthy, or was explained before."""
-        if not self.job or waited_s < self.next_why_s or (self.pods and self.running() == len(self.pods)):
+        whole = self.pods and self.running() >= max(len(self.pods), self.size[1])
+        if not self.job or waited_s < self.next_why_s or whole:
             return ""
         self.next_why_s = waited_s + EXPLAINED_S
         text = explanation(self.kube, self.job)

@@ -71,6 +71,19 @@ def test_d4_a_gang_that_cannot_start_again_says_why_though_it_has_trained(api: A
     assert any("1/2 ranks joined (digits-worker-0: ErrImagePull: img: not found)" in line for line in lines(api, job))
 
 
+@pytest.mark.parametrize(("pods", "explained"), [(1, True), (2, False)])
+def test_d4_a_job_whose_pods_all_run_is_explained_while_one_is_missing(
+    api: Api, job: Json, monkeypatch: pytest.MonkeyPatch, pods: int, explained: bool
+) -> None:
+    monkeypatch.setattr("gangplank.cluster.follow.explanation", lambda _kube, _job: "digits does not start because")
+    for name in ("digits-master-0", "digits-worker-0")[:pods]:
+        pod(api, name, "node-1", running={})["status"]["conditions"] = [{"type": "Ready", "status": "True"}]
+    watch = JobWatch(job, Kube(api.kubeconfig))
+    watch.poll()
+    watch.reasons()
+    assert bool(watch.why(31.0)) == explained
+
+
 def test_pods_that_a_quota_forbids_are_the_newest_warning_about_the_job(api: Api, job: Json) -> None:
     warning(api, "a", "u", "2026-11-22T05:00:01Z", "an older one")
     warning(api, "b", "u", "2026-11-22T05:00:02Z", "exceeded quota:\n lowered")
