@@ -16,6 +16,7 @@ import json
 import os
 import re
 import statistics
+import subprocess
 import sys
 import time
 from datetime import UTC, datetime
@@ -29,7 +30,8 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from tests.cluster.conftest import Lab  # noqa: E402  # found by the line above
+from gangplank.errors import KubeError  # noqa: E402  # found by the line above
+from tests.cluster.conftest import Lab  # noqa: E402  # the same
 from tests.cluster.faults import (  # noqa: E402  # the same
     BACKENDS,
     END_S,
@@ -186,12 +188,15 @@ def measure(lab: Lab, names: list[str]) -> int:
         for name in names:
             try:
                 outcomes = undergo(lab, FAULTS[name], BACKENDS)
-            except (AssertionError, pytest.fail.Exception) as error:  # the other faults are measured all the same
+                measurements = {backend: measured(outcome, FAULTS[name].unproven, floor, weights)
+                                for backend, outcome in outcomes.items()}  # fmt: skip
+            # The other faults are measured all the same.
+            except (AssertionError, subprocess.SubprocessError, KubeError, pytest.fail.Exception) as error:
                 print(f"{name}: {error}", file=sys.stderr, flush=True)
                 wrong += 1
                 continue
             for backend, outcome in outcomes.items():
-                row = measured(outcome, FAULTS[name].unproven, floor, weights)
+                row = measurements[backend]
                 cause = FAULTS[name].cause or FAULTS[name].warns
                 row["cause"] = next((match[0] for line in outcome.said.splitlines()
                                      if cause and (match := re.search(f"{cause}.*", line))), "")  # fmt: skip
