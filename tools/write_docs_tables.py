@@ -47,6 +47,8 @@ EXAMPLES = (
     "gangplank status digits",
     "gangplank logs digits --follow --rank 0",
     "gangplank fetch digits checkpoints -o results",
+    "gangplank data mnist/ mnist",
+    "gangplank data https://example.org/train-images-idx3-ubyte.gz mnist:raw",
     "gangplank scale digits 3",
     "gangplank delete digits",
     "gangplank proof digits",

@@ -25,6 +25,7 @@ MODULES = {  # of gangplank/cli, by command; each has a function of the command'
     "fit": "why",
     "logs": "jobs",
     "fetch": "fetch",
+    "data": "data",
     "scale": "jobs",
     "delete": "jobs",
     "proof": "proof",

@@ -68,6 +68,7 @@ def command_line() -> argparse.ArgumentParser:
     add_run(commands)
     for name, summary in ON_CLUSTER.items():
         add_cluster_command(commands, name, summary)
+    add_data(commands)
     for name, summary in ON_EVIDENCE.items():
         add_evidence_command(commands, name, summary)
     add_team_commands(commands)
@@ -174,6 +175,34 @@ def add_cluster_command(commands: Any, name: str, summary: str) -> None:
         which.add_argument("--previous", action="store_true", help=previous)
         command.add_argument("--rank", type=whole_number, help="show one rank only")
     add_access(command)
+
+
+def add_data(commands: Any) -> None:
+    """The command that fills a volume claim."""
+    data = add_command(
+        commands,
+        "data",
+        "bring a folder, files of web servers or a bucket onto a volume claim",
+        "Bring files onto a volume claim, where jobs can mount them. A file gets its name once it is there whole and\n"
+        "has its hash; a command that was interrupted continues. Nothing is overwritten unless --replace names it.",
+        "examples:\n  gangplank data mnist/ mnist                          what is in the folder mnist\n"
+        "  gangplank data https://host/a.gz mnist:raw --sha256 e3b0…\n"
+        "  gangplank data s3://datasets/mnist mnist --secret bucket\n\n",
+    )
+    kinds = "a folder, whose contents are brought, or a file; https://…; s3://… or gs://…, a folder or an object"
+    data.add_argument("sources", metavar="SOURCE", nargs="+", help=kinds)
+    data.add_argument("target", metavar="CLAIM[:FOLDER]", help="a volume claim that exists, and a folder of it")
+    sums = "the hash that the one file must have, or a file with those of all, as sha256sum prints them"
+    data.add_argument("--sha256", metavar="HASH", help=sums)
+    replaces = "a file, or a folder, of the target that may be overwritten; can be repeated"
+    data.add_argument("--replace", metavar="NAME", action="append", default=[], help=replaces)
+    access = "a Secret with the address and credentials of the bucket, as `secrets` of a job; can be repeated"
+    data.add_argument("--secret", metavar="NAME", action="append", default=[], help=access)
+    data.add_argument("--queue", default="", help="the queue of the pod that writes; default: the team's first")
+    image = f"an image with Python 3.11 or newer, for s3:// with s3fs; default: {IMAGE}"
+    data.add_argument("--image", default=IMAGE, help=image)
+    data.add_argument("-n", "--namespace", help="namespace of the claim; default: default")
+    add_cluster(data)
 
 
 def add_evidence_command(commands: Any, name: str, summary: str) -> None:

@@ -1,7 +1,7 @@
-"""The folder that fetched files are written to: each whole and checked, none outside the folder.
+"""The folder that files are written to: each whole and checked, none outside the folder.
 
-What is being fetched lies in PARTS under its hash, so that a later run continues it. No part of a name is followed if
-it is a link: what is below a link may be anywhere.
+What is under way lies in PARTS under its hash, so that a later run continues it. No part of a name is followed if
+it is a link: what is below a link may be anywhere. The pod that writes to a claim runs this module too (receive.py).
 """
 
 from __future__ import annotations
@@ -34,14 +34,16 @@ class File:
     name: str
     size: int
     sha256: str
+    origin: str = ""  # where it comes from, in which version, if its hash is known only once it is here
 
     @property
     def part(self) -> str:
         """Its name in PARTS; two files may have the same bytes."""
-        return hashlib.sha256(f"{self.sha256} {self.name}".encode("utf-8", "surrogateescape")).hexdigest()
+        text = f"{self.origin or self.sha256} {self.name}"
+        return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
 
 
-def problem(name: str) -> str:
+def problem(name: str, reserved: str = PARTS) -> str:
     """What is wrong with a file's name, "" if it is one below a folder.
 
     >>> problem("checkpoints/a.json"), problem("../a"), problem("/a")
@@ -50,8 +52,8 @@ def problem(name: str) -> str:
     parts = name.split("/")
     if not {"", ".", ".."}.isdisjoint(parts):
         return "a name that leads out of the folder"
-    if parts[0] == PARTS:
-        return f"a name in {PARTS}, which is for files being fetched"
+    if parts[0] == reserved:
+        return f"a name in {reserved}, which is for files under way"
     try:
         encoded = [os.fsencode(part) for part in parts]
     except UnicodeEncodeError:
@@ -64,29 +66,37 @@ def problem(name: str) -> str:
 class Landing:
     """The folder, for as long as one command writes to it."""
 
+    command, reserved = "gangplank fetch", PARTS
+    busy = "wait for it, or name another folder with -o"
+    unfit = "remove what has this name, or name another folder with -o"
+
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.top = self.parts = -1
+
+    def title(self, name: str) -> str:
+        """What a message calls the folder, or a place in it."""
+        return str(self.folder / name)
 
     def __enter__(self) -> Self:
         """Open the folder, made if there is none, for this command alone."""
         with self.errors(""):
             self.folder.mkdir(parents=True, exist_ok=True)
             self.top = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY)
-            self.parts = self.below(self.top, PARTS)
+            self.parts = self.below(self.top, self.reserved)
         try:
             fcntl.flock(self.parts, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             self.close()
-            fix = "wait for it, or name another folder with -o"
-            refusal = Problem(str(self.folder), "another `gangplank fetch` that writes to it", "one at a time", fix)
+            got = f"another `{self.command}` that writes to it"
+            refusal = Problem(self.title(""), got, "one at a time", self.busy)
             raise GangplankError(str(refusal)) from None
         return self
 
     def __exit__(self, *_: object) -> None:
         """Leave what can be continued; PARTS goes if there is nothing in it."""
         with contextlib.suppress(OSError):
-            os.rmdir(PARTS, dir_fd=self.top)
+            os.rmdir(self.reserved, dir_fd=self.top)
         self.close()
 
     def close(self) -> None:
@@ -100,10 +110,8 @@ class Landing:
         try:
             yield
         except OSError as error:
-            got, fix = error.strerror or str(error), "remove what has this name, or name another folder with -o"
-            raise Unreadable(
-                str(Problem(str(self.folder / name), got, "a place that can be written", fix))
-            ) from None
+            got = error.strerror or str(error)
+            raise Unreadable(str(Problem(self.title(name), got, "a place that can be written", self.unfit))) from None
 
     def below(self, folder: int, name: str) -> int:
         """A folder in a folder, made if there is none."""
@@ -130,6 +138,24 @@ class Landing:
         with self.errors(file.name), self.place(file.name) as (folder, base):
             return self._is(folder, base, file)
 
+    def size(self, name: str) -> int | None:
+        """The size of what has a name; -1 if it is not a file, None if nothing has it. It creates nothing."""
+        *parents, base = name.split("/")
+        folder = os.dup(self.top)
+        try:
+            for part in parents:
+                inner = os.open(part, OPEN_FOLDER, dir_fd=folder)
+                os.close(folder)
+                folder = inner
+            status = os.stat(base, dir_fd=folder, follow_symlinks=False)
+        except FileNotFoundError:
+            return None
+        except OSError:
+            return -1
+        finally:
+            os.close(folder)
+        return status.st_size if stat.S_ISREG(status.st_mode) else -1
+
     def fetched(self, file: File) -> int:
         """How many bytes of a file an earlier run has fetched; never more than it has."""
         try:
@@ -145,6 +171,14 @@ class Landing:
                 part.truncate(start)
                 part.seek(start)
                 part.write(data)
+
+    def digest(self, file: File) -> hashlib._Hash:
+        """The hash so far of the bytes that an earlier run has brought."""
+        try:
+            with os.fdopen(os.open(file.part, os.O_RDONLY | os.O_NOFOLLOW, dir_fd=self.parts), "rb") as part:
+                return hashlib.file_digest(part, "sha256")
+        except FileNotFoundError:
+            return hashlib.sha256()
 
     def finish(self, file: File) -> bool:
         """Put a whole file in its place; false, and none of it left, if its bytes are not those that were listed."""
@@ -180,4 +214,5 @@ class Landing:
             status = os.fstat(opened.fileno())
             if status.st_size != file.size or not stat.S_ISREG(status.st_mode):
                 return False
+            os.fsync(opened.fileno())  # a name must not outlive, in a crash, the bytes that it was given for
             return hashlib.file_digest(opened, "sha256").hexdigest() == file.sha256

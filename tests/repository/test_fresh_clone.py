@@ -22,6 +22,7 @@ ELSEWHERE = {
     r"make check\b": "this test is a part of it",
     r"git clone …": "not an address yet",
     r"gangplank (submit|run|status|logs|fetch|scale|delete|proof|report|team|drift)\b": "tests/cluster, tests/unit/cli",
+    r"gangplank data\b": "tests/unit/cluster, tests/cluster",
     r"gangplank preflight\b": "tests/cluster/test_preflight.py",
     r"gangplank (why|fit)\b": "tests/cluster/test_why.py",
     r"helm install |kubectl |nsenter ": "tests/charts, tests/cluster, molecule",

@@ -1,0 +1,84 @@
+"""The command data: a folder, files of web servers, or a bucket, brought onto a volume claim and checked there."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gangplank.cli import terminal
+from gangplank.cli.cluster import cluster_of
+from gangplank.cli.fetch import Meter, interrupted_by_term, mib
+from gangplank.cluster import data as bringing
+from gangplank.cluster.landing import problem
+from gangplank.cluster.local_files import local_files
+from gangplank.cluster.origins import BUCKET, WEB, base_name
+from gangplank.errors import Problem, shown
+from gangplank.reading.files import read
+from gangplank.text import plain
+
+if TYPE_CHECKING:
+    import argparse
+
+SHA256 = re.compile("[0-9a-f]{64}")
+SUM = re.compile("([0-9a-f]{64}) [ *](.+)")  # a line of sha256sum
+SHOWN = 10  # of files, with their hashes
+
+
+def data(args: argparse.Namespace) -> int:
+    """Bring files onto a claim."""
+    claim, _, folder = args.target.partition(":")
+    folder = folder.strip("/")
+    remote = [source for source in args.sources if WEB.fullmatch(source) or BUCKET.fullmatch(source)]
+    check(args.sources, remote, folder)
+    sums = sums_of(args.sha256, args.sources)
+    kube = cluster_of(args, changes=True).patient(terminal.note)
+    meter = Meter(claim)
+    with interrupted_by_term():
+        place = bringing.place_of(kube, args.namespace or "default", claim, args.image, args.queue, args.secret)
+        local = () if remote else local_files([Path(source) for source in args.sources], meter.show)
+        order = bringing.Order(place, folder, local, tuple(remote), sums, tuple(args.replace))
+        result = bringing.bring(kube, order, meter.show)
+    meter.close()
+    files = f"{result.files} file{'' if result.files == 1 else 's'} ({mib(result.size)})"
+    print(f"{order.title}: {files}, {result.new} brought now")
+    for name, sha256 in sorted(result.sums.items()) if len(result.sums) <= SHOWN else []:
+        print(f"  {sha256}  {plain(name)}")
+    print(f"the set: sha256:{result.digest}")
+    return terminal.OK
+
+
+def check(sources: list[str], remote: list[str], folder: str) -> None:
+    """Refuse sources that one command cannot bring, and a folder that is none."""
+    problems = []
+    if remote and len(remote) < len(sources):
+        other = next(source for source in sources if source not in remote)
+        fix = "bring what is on this machine with a command of its own"
+        problems.append(Problem(other, "a place on this machine", "addresses alone, as the others are", fix))
+    problems += [Problem(source, "an address without a file's name", "https://host/path/file", "add the name")
+                 for source in remote if WEB.fullmatch(source) and not base_name(source)]
+    problems += [Problem(source, "an address of another kind", "a path, or s3://, gs://, https:// or http://", "")
+                 for source in sources if "://" in source and source not in remote]
+    if folder and (wrong := problem(folder)):
+        problems.append(Problem(folder, wrong, "a folder of the claim", "write CLAIM:FOLDER"))
+    if problems:
+        raise terminal.UsageError("\n  ".join(map(str, problems)))
+
+
+def sums_of(value: str | None, sources: list[str]) -> dict[str, str]:
+    """The expected hashes by name: one, of one file, or a file as sha256sum prints it."""
+    if not value:
+        return {}
+    if SHA256.fullmatch(value.lower()):
+        if len(sources) > 1 or Path(sources[0]).is_dir():
+            fix = "write them to a file as sha256sum prints them, and name it"
+            raise terminal.UsageError(str(Problem("--sha256", "one hash", "one for each file", fix)))
+        (source,) = sources
+        return {base_name(source) if "://" in source else Path(source).name: value.lower()}
+    lines = [line for line in read(value).splitlines() if line]
+    pairs = [SUM.fullmatch(line) for line in lines]
+    for number, (line, pair) in enumerate(zip(lines, pairs, strict=True), start=1):
+        if not pair:
+            expected, fix = "a hash and a name, as sha256sum prints them", "sha256sum FILE… > SUMS"
+            raise terminal.UsageError(str(Problem(f"{value}:{number}", shown(line), expected, fix)))
+    return {pair[2].removeprefix("./"): pair[1] for pair in pairs if pair}
