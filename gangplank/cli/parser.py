@@ -162,6 +162,7 @@ def add_cluster_command(commands: Any, name: str, summary: str) -> None:
         add_job(command)
     if name in {"why", "fit"}:
         command.add_argument("-o", "--output", choices=("text", "json"), default="text", help="default: text")
+        add_site(command)
     if name == "scale":
         command.add_argument("workers", metavar="N", type=whole_number, help="the number of workers the job will have")
     if name == "fetch":

@@ -80,7 +80,7 @@ def examined(kube: Kube, args: argparse.Namespace) -> Situation | None:
     others: list[Json] = []
     job: Json | None = None
     if Path(args.job).is_file():
-        others, jobs, other_kinds = inputs.gather([args.job], None)
+        others, jobs, other_kinds = inputs.gather([args.job], None, args.site, args.namespace)
         if not jobs:
             raise KubeError(str(inputs.jobless(args.job, other_kinds)))
         job = jobs[-1][1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from gangplank.cluster import failure, ranks
 from gangplank.cluster.client import path
 from gangplank.cluster.failure import LastWords
 from gangplank.cluster.progress import Phase, first_failure, phase
+from gangplank.cluster.site import site_of
 from gangplank.errors import GangplankError, KubeError
 from gangplank.proof.expected import expected
 from gangplank.scheduling import namespace_rules, settings
@@ -108,14 +110,25 @@ def asked(kube: Kube, job: Json, others: Sequence[Json] = ()) -> tuple[Demand | 
     if not name:
         return None, []
     backend = BACKENDS[name]
+    site = replace(readable_site(kube, tuple(others)), uid=meta.get("uid") or UID)
     try:
-        objects = backend.objects(job, Site(uid=meta.get("uid") or UID, others=tuple(others)))
+        objects = backend.objects(job, site)
     except GangplankError:
         return None, []
     if kube.get(f"/apis/{QUEUE_SYSTEM.queue.group}") is None:  # no gang without the scheduler that knows them
         objects = [item for item in objects if item["kind"] != QUEUE_SYSTEM.pod_group.kind]
     queue = backend.queue(job).name
     return demand(meta["name"], meta.get("namespace") or "default", objects, queue), objects
+
+
+def readable_site(kube: Kube, others: tuple[Json, ...]) -> Site:
+    """The settings of the cluster's controllers; the usual ones without the right to read them."""
+    try:
+        return site_of(kube, others)
+    except KubeError as error:
+        if error.status != FORBIDDEN:
+            raise
+        return Site(others=others)
 
 
 def situation(kube: Kube, job: Json, *, live: bool, others: Sequence[Json] = ()) -> Situation:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 import yaml
@@ -12,6 +13,9 @@ from gangplank.cli import main
 from gangplank.errors import SpecError
 from gangplank.jobs.site_gpus import read_gpus
 from gangplank.teams import inventory as module
+
+if TYPE_CHECKING:
+    from tests.unit.conftest import Api
 
 ROOT = Path(__file__).resolve().parents[3]
 JOB = {"name": "j", "image": "i", "script": "/a.py", "workers": 0, "resources": {"gpus": 1}}
@@ -58,6 +62,43 @@ def test_nccl_is_refused_where_the_gpus_are_simulated(tmp_path: Path, capsys: py
     for command in (["expand"], ["submit", "--kubeconfig", "/nowhere"]):
         assert main([*command, str(tmp_path / "job.json"), "--site", str(ROOT / "inventories/lab")]) == 1
         assert "gloo (this site's GPUs are simulated" in capsys.readouterr().err
+
+
+@pytest.fixture
+def gpu_node(api: Api) -> Api:
+    """A cluster with one node, which has a GPU and this site's taint."""
+    room = {"cpu": "8", "memory": "16Gi", "pods": "110", "nvidia.com/gpu": "1"}
+    taint = {key: TOLERATION[key] for key in ("key", "value", "effect")}
+    status = {"allocatable": room, "conditions": [{"type": "Ready", "status": "True"}]}
+    api.objects["/api/v1/nodes/a"] = {"metadata": {"name": "a"}, "spec": {"taints": [taint]}, "status": status}
+    return api
+
+
+def test_fit_and_why_see_the_job_as_the_site_has_it(
+    gpu_node: Api, job: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """On this site the job tolerates the node's taint; elsewhere it does not."""
+    place = site(tmp_path, TAINTS)
+    job.write_text(json.dumps(JOB | {"collective": "gloo", "backend": "indexed", "volumes": []}))
+    assert main(["fit", str(job)]) == 5
+    assert "flyte/gpu" in capsys.readouterr().out
+    assert main(["fit", str(job), "--site", place]) == 0
+    assert "yes, it would start now" in capsys.readouterr().out
+    main(["why", str(job)])
+    assert "flyte/gpu" in capsys.readouterr().out
+    main(["why", str(job), "--site", place])
+    assert "flyte/gpu" not in capsys.readouterr().out
+    assert not [line for line in gpu_node.seen if line.startswith(("POST", "PATCH")) and "dryRun" not in line]
+
+
+def test_fit_refuses_a_job_that_the_site_refuses(
+    api: Api, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "job.json").write_text(json.dumps(JOB))
+    for command in ("fit", "why"):
+        assert main([command, str(tmp_path / "job.json"), "--site", str(ROOT / "inventories/lab")]) == 1
+        assert "gloo (this site's GPUs are simulated" in capsys.readouterr().err
+    assert api.seen == []
 
 
 def test_run_takes_the_site_s_settings_before_it_asks_a_cluster(

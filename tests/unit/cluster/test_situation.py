@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from gangplank.cluster.situation import decided, ending
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from gangplank.backends import BACKENDS
+from gangplank.cluster.situation import asked, decided, ending
+from gangplank.errors import KubeError
+from gangplank.jobs.parse import parse_job
 
 
 def test_conditions_of_volcano_have_no_type() -> None:
@@ -19,3 +27,33 @@ def test_a_job_whose_pods_are_being_removed_has_failed() -> None:
 def test_a_pod_that_is_only_tried_has_nothing_that_a_controller_would_choose() -> None:
     """The API server refused the placeholder of a uid in a label, and that was called the cause."""
     assert decided({"labels": {"a": "<uid>"}, "env": ["x-<random>"]}) == {"labels": {"a": "0"}, "env": ["x-0"]}
+
+
+def cluster(*flags: str, status: int = 0) -> Any:
+    """A cluster with Volcano and a training operator with some flags, which may be read unless there is a status."""
+    pod = {"containers": [{"command": ["/manager", *flags]}]}
+    operator = {"metadata": {"name": "training-operator", "namespace": "kubeflow"}, "spec": {"template": {"spec": pod}}}
+
+    def get(where: str) -> Any:
+        if status and where == "/apis/apps/v1/deployments":
+            raise KubeError("no", status)
+        return {"items": [operator] if where.endswith("/deployments") else []}
+
+    return SimpleNamespace(get=get)
+
+
+@pytest.mark.parametrize(("kube", "gang"), [
+    (cluster(), False), (cluster("--gang-scheduler-name=volcano"), True), (cluster(status=403), True),
+])  # fmt: skip
+def test_a_pytorchjob_is_a_gang_where_its_operator_makes_one(kube: Any, gang: bool) -> None:
+    fields = {"name": "a", "image": "i", "script": "/a.py", "backend": "pytorchjob"}
+    job = BACKENDS["pytorchjob"].manifests(parse_job(fields))[-1]
+    wanted, _ = asked(kube, job)
+    assert wanted
+    assert wanted.gang is gang
+
+
+def test_a_cluster_that_does_not_answer_is_no_cluster_without_rights() -> None:
+    fields = {"name": "a", "image": "i", "script": "/a.py", "backend": "pytorchjob"}
+    with pytest.raises(KubeError):
+        asked(cluster(status=503), BACKENDS["pytorchjob"].manifests(parse_job(fields))[-1])
