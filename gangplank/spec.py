@@ -99,7 +99,7 @@ class JobSpec:
     gpu_tolerations: tuple[Json, ...] = ()  # for replicas with GPUs; empty: the usual one of backends/pod_template.py
     node_selector: Mapping[str, str] = field(default_factory=dict)
     shm_size: str = ""  # a quantity; empty: no /dev/shm of its own
-    hyperparameters: Mapping[str, int | float] = field(default_factory=dict)
+    hyperparameters: Mapping[str, int | float | str] = field(default_factory=dict)
     output: str = ""
     block: object = None  # what only its back-end has, as the back-end's read_block makes it; None: the defaults
 

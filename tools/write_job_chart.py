@@ -15,7 +15,7 @@ from typing import Any
 from gangplank import spec
 from gangplank.backends import BACKENDS, pod_template, wiring
 from gangplank.jobs import parse, schema
-from gangplank.jobs.parse import HYPERPARAMETERS, SCRIPT_LIMIT
+from gangplank.jobs.parse import HYPERPARAMETERS, PLACES, SCRIPT_LIMIT
 from gangplank.jobs.site_gpus import EFFECTS
 from gangplank.k8s import names
 
@@ -101,7 +101,10 @@ def library() -> Json:
     return {
         "defaults": {name: found[name] for name in kept},
         "resources": asdict(spec.Resources()),
-        "hyperparameters": [[name, kind.__name__] for name, (kind, _, _) in HYPERPARAMETERS.items()],
+        "hyperparameters": [
+            *([name, kind.__name__] for name, (kind, _, _) in HYPERPARAMETERS.items()),
+            *([name, "str"] for name in PLACES),
+        ],
         "shm_size": parse.parse_job({"name": "a", "image": "b", "resources": {"gpus": 1}}).shm_size,
         "gpuToleration": pod_template.GPU_TOLERATION,
         "lostNode": list(pod_template.LOST_NODE),

@@ -1,4 +1,4 @@
-"""Inputs and outputs in a bucket: s3://… and gs://… in --data and --output stand for folders here.
+"""Inputs and outputs in a bucket: s3://… and gs://… in --data, --dir and --output stand for folders here.
 
     train.py --data mnist:s3://datasets/mnist --output s3://runs/mnist
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 ADDRESS = re.compile(r"(?:s3|gs)://[^/\s]+/?.*")
+WRITTEN = ("--output", "--dir")  # flags whose folders are uploaded, by rank 0 alone
 PERIOD_S = 0.5  # between two looks for files to upload
 Stamp = tuple[int, int]  # bytes, nanoseconds of the last change
 
@@ -155,7 +156,7 @@ def localize(at: int, arguments: list[str], folder: Path, outputs: list[Mirror])
         return word
     folder.mkdir()
     local = word[: address.start()] + str(folder)
-    is_output = word.startswith("--output=") or arguments[at - 1] == "--output"
+    is_output = any(word.startswith(f"{flag}=") or arguments[at - 1] == flag for flag in WRITTEN)
     if is_output and os.environ.get("RANK", "0") != "0":
         return local  # only rank 0 touches the output
     mirror = Mirror(address.group(), folder)

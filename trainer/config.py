@@ -84,6 +84,9 @@ class Config:
     log_interval: int = 10
     """Optimizer steps between two `step` lines; 0 prints none."""
 
+    dir: str = ""
+    """Folder for TensorBoard's event files, which rank 0 writes while it trains; empty writes none."""
+
     output: str = ""
     """Folder for the results and checkpoints. Only rank 0 touches it; empty writes nothing."""
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from torch import nn
 
 # These flags do not change what is computed. All others must be equal for an automatic resume.
-INDIFFERENT = {"output", "resume", "log_interval", "checkpoint_interval", "keep_checkpoints", "threads",
+INDIFFERENT = {"output", "dir", "resume", "log_interval", "checkpoint_interval", "keep_checkpoints", "threads",
                "test_batch_size", "rendezvous_timeout", "collective_timeout"}
 # These can never change: the weights, or what has been seen of the data, would mean something else.
 FIXED = {"dataset", "model", "optimizer", "seed"}

@@ -29,6 +29,7 @@ from bucket import staged
 from checkpoint import Buffer, CheckpointError, Saver, safetensors, write_file
 from config import Config, ConfigError, parse_args
 from data import DataError, load, shard
+from events import Events
 from evidence import CPU_SECONDS, parameter_hash
 from gradients import GradientWatch, mean_exchange_s
 from launch import Wiring, WiringError, choose_device, join, read_wiring
@@ -122,6 +123,7 @@ class Training:
         self.progress, self.evidence = begin(config, self.data, wiring, self.net, self.optimizer, self.device)
         self.watch = GradientWatch(self.ddp, self.evidence, ignore=[self.trainee.passengers])
         self.saver = Saver(Path(config.output) / "checkpoints", config.keep_checkpoints, wiring.job_uid)
+        self.events = Events(config.dir if wiring.rank == 0 else "")
         self.background = dist.new_group(backend="gloo", timeout=timedelta(seconds=config.collective_timeout))
 
     def _want_stop(self, _number: int, _frame: FrameType | None) -> None:
@@ -171,6 +173,7 @@ class Training:
                 own.epoch_losses.append([progress.step, loss])
                 say("step", rank=wiring.rank, epoch=progress.epoch + 1, step=progress.step, steps_total=steps_total,
                     loss=loss, mean_loss=mean_loss, gradient_norm=norm)
+                self.events.write("loss", mean_loss, progress.step)
             if stop:
                 self._stop()
             if config.checkpoint_interval and progress.step % config.checkpoint_interval == 0 and number < len(batches):
@@ -188,6 +191,7 @@ class Training:
         self.evidence.exchange_heads(progress.epoch + 1)
         say("epoch", rank=wiring.rank, epoch=progress.epoch + 1, epochs=config.epochs, steps=own.epoch_steps,
             samples=own.epoch_samples, loss=own.loss, accuracy=accuracy, test_loss=test_loss, seconds=spent)
+        self.events.write("accuracy", accuracy, progress.epoch + 1)
         progress.accuracies.append(accuracy)
         progress.epoch, progress.position = progress.epoch + 1, 0
         own.epoch_steps = own.epoch_samples = own.epoch_exchanges = 0

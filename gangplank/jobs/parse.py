@@ -27,6 +27,7 @@ HYPERPARAMETERS: dict[str, tuple[type, float, float]] = {
     "seed": (int, 0, 2**31 - 1),
     "log_interval": (int, 0, 10**6),  # steps between two lines; 0: none
 }
+PLACES = ("dir",)  # the other hyperparameter: where the trainer writes TensorBoard's event files
 
 
 def parse_job(value: object, source: str = "job", scripts: Mapping[str, str] | None = None) -> JobSpec:
@@ -273,9 +274,9 @@ def read_elastic(fields: Fields) -> Elastic | None:
     return bounds
 
 
-def read_hyperparameters(fields: Fields) -> dict[str, int | float]:
+def read_hyperparameters(fields: Fields) -> dict[str, int | float | str]:
     """The hyperparameters that are set, in the order of the table."""
-    values: dict[str, int | float] = {}
+    values: dict[str, int | float | str] = {}
     for name, (kind, least, most) in HYPERPARAMETERS.items():
         if fields.map.get(name) is not None:
             integer = kind is int
@@ -287,6 +288,9 @@ def read_hyperparameters(fields: Fields) -> dict[str, int | float]:
         elif name in fields.map:
             fields.bad(name, None, "a number", "leave the line out to get the trainer's default")
     fields.known.extend(HYPERPARAMETERS)
+    for name in PLACES:
+        if place := fields.text(name, what="an absolute path in the container, or s3://bucket/path", ok=names.PLACE):
+            values[name] = place
     fields.done()
     return values
 

@@ -125,10 +125,11 @@ def volumes(spec: JobSpec, bad: Bad) -> None:
                 f"or pin the job to one node with node_selector {ONE_NODE}"
             )
             bad(f"volumes[{index}].access", volume.access or "ReadWriteOnce", "a claim that many nodes can mount", fix)
-    inside = spec.output.startswith("/")  # of the container; a bucket needs no volume
-    if inside and spec.volumes and not any(_under(spec.output, volume.mount) for volume in spec.volumes):
-        expected = "a folder below one of the volumes' mounts (anywhere else it is lost with the pod)"
-        bad("output", spec.output, expected, "choose such a folder, or mount a volume there")
+    for name, place in (("output", spec.output), ("hyperparameters.dir", str(spec.hyperparameters.get("dir", "")))):
+        inside = place.startswith("/")  # of the container; a bucket needs no volume
+        if inside and spec.volumes and not any(_under(place, volume.mount) for volume in spec.volumes):
+            expected = "a folder below one of the volumes' mounts (anywhere else it is lost with the pod)"
+            bad(name, place, expected, "choose such a folder, or mount a volume there")
 
 
 def _under(path: str, folder: str) -> bool:

@@ -143,6 +143,8 @@ REFUSED: dict[str, tuple[Json, str]] = {
     "the root queue": ({"queue": "root"}, "leaf queue"),
     "two volumes at one place": ({"volumes": [{**CLAIM, "on": "master"}] * 2}, "no other volume"),
     "a claim of one node everywhere": ({"volumes": [CLAIM]}, "many nodes"),
+    "events beside the volumes": (
+        {"volumes": [{**CLAIM, "on": "master"}], "hyperparameters": {"dir": "/other"}}, "hyperparameters.dir"),
     "output beside the volumes": ({"volumes": [{**CLAIM, "on": "master"}], "output": "/other"}, "lost with the pod"),
     "a deadline on volcano": ({"deadline_s": 1}, "deadline_s on volcano"),
     "another back-end": ({"backend": "indexed"}, job_chart.INSTEAD),

@@ -9,7 +9,7 @@ from pathlib import Path
 from gangplank import spec
 from gangplank.backends import BACKENDS
 from gangplank.jobs import schema
-from gangplank.jobs.parse import HYPERPARAMETERS
+from gangplank.jobs.parse import HYPERPARAMETERS, PLACES
 
 TEXT = (Path(__file__).resolve().parents[2] / "docs/jobs.md").read_text()
 FIRST_CELLS = {
@@ -35,7 +35,7 @@ def test_every_field_of_a_block_is_named_in_its_row() -> None:
 
 def test_every_hyperparameter_is_named() -> None:
     row = next(line for line in TEXT.splitlines() if line.startswith("| `hyperparameters`"))
-    assert all(f"`{name}`" in row for name in HYPERPARAMETERS)
+    assert all(f"`{name}`" in row for name in [*HYPERPARAMETERS, *PLACES])
 
 
 def test_every_refusal_is_there_word_for_word() -> None:

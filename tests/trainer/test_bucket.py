@@ -6,6 +6,7 @@ import base64
 import hashlib
 import json
 import os
+import random
 import signal
 import struct
 import subprocess
@@ -16,8 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gangplank.cluster import in_pod
+from gangplank.cluster import data_pod, in_pod
 from lab.build.parts import build
+from tests.support.event_files import scalars
 from tests.trainer.harness import free_port, wait_for
 
 if TYPE_CHECKING:
@@ -80,7 +82,7 @@ def idx(folder: Path, prefix: str, count: int) -> None:
 def test_a_run_leaves_in_the_bucket_what_it_leaves_in_a_folder(root: Root, store: Store) -> None:
     folder = root.new()
     plain = root.train(2, *FLAGS, "--output", folder)
-    ranks = root.train(2, *FLAGS, "--output", "s3://runs/a/b", env=store.env)
+    ranks = root.train(2, *FLAGS, "--output", "s3://runs/a/b", "--dir", "s3://runs/events", env=store.env)
     assert [rank.code for rank in ranks + plain] == [0] * 4, ranks[0].text
 
     def names(path: Path) -> list[str]:
@@ -90,6 +92,40 @@ def test_a_run_leaves_in_the_bucket_what_it_leaves_in_a_folder(root: Root, store
     assert names(bucket) == names(root.host(folder))
     assert (bucket / "model.safetensors").read_bytes() == (root.host(folder) / "model.safetensors").read_bytes()
     assert any(name.startswith("checkpoints/step-") for name in names(bucket))
+    (events,) = (store.folder / "runs/events").iterdir()
+    assert [tag for tag, _, _ in scalars(events)].count("accuracy") == 2
+
+
+def test_the_program_of_gangplank_data_brings_a_bucket_onto_a_claim(root: Root, store: Store) -> None:
+    source, claim = store.folder / "datasets/mnist", root.new()
+    (source / "raw").mkdir(parents=True)
+    (source / "raw/images").write_bytes(random.Random(1).randbytes(3 * 10**6))
+    (source / "labels").write_bytes(b"0123")
+    work = root.new()
+    (root.host(work) / "program.zip").write_bytes(data_pod.program())
+
+    def run(address: str, **more: Any) -> dict[str, Any]:
+        request = {"sources": [address], "sums": {}, "write": True, "folder": "", "replace": [], "title": "claim a/b"}
+        (root.host(work) / "request.json").write_text(json.dumps(request | more))
+        words = ["python3", "-I", f"{work}/program.zip", f"{work}/request.json", work, claim]
+        done = subprocess.run(root.command(words, store.env), capture_output=True, text=True, check=False, timeout=60)
+        assert SECRET not in done.stdout + done.stderr
+        last: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+        return last
+
+    hashes = {name: hashlib.sha256((source / name).read_bytes()).hexdigest() for name in ("labels", "raw/images")}
+    assert run("s3://datasets/mnist")["end"]["sums"] == hashes
+    for name in hashes:
+        assert (root.host(claim) / name).read_bytes() == (source / name).read_bytes()
+    assert run("s3://datasets/mnist", sums=hashes)["end"]["lacking"] == 0
+    (source / "labels").write_bytes(b"3210")
+    assert run("s3://datasets/mnist")["end"]["other"] == ["labels"]
+    assert (root.host(claim) / "labels").read_bytes() == b"0123"
+    one = run("s3://datasets/mnist/labels", replace=["labels"])
+    assert list(one["end"]["sums"]) == ["labels"], "an object alone has its own name"
+    assert (root.host(claim) / "labels").read_bytes() == b"3210"
+    assert run("s3://datasets/gone")["problem"].startswith("s3://datasets/gone: got no object, expected a source")
+    assert run("s3://nowhere/a")["problem"].startswith("s3://nowhere/a: got ")
 
 
 def test_the_program_of_gangplank_fetch_lists_and_sends_what_is_in_a_bucket(root: Root, store: Store) -> None:

@@ -93,8 +93,6 @@
 {{- end -}}
 
 {{- $mounts := list -}}
-{{- $output := $job.output | default "" -}}
-{{- $kept := or (not $job.volumes) (not (hasPrefix "/" ($output | default "/"))) -}}
 {{- range $index, $volume := $job.volumes -}}
 {{- $path := printf "training_job.volumes[%d]" $index -}}
 {{- $mount := trimSuffix "/" $volume.mount -}}
@@ -103,7 +101,6 @@
 {{- include "training-job.refuse" (list (printf "%s.mount" $path) $volume.mount $expected "mount it elsewhere") -}}
 {{- end -}}
 {{- $mounts = append $mounts $mount -}}
-{{- if hasPrefix (printf "%s/" $mount) (printf "%s/" (trimSuffix "/" ($output | default $mount))) }}{{ $kept = true }}{{ end -}}
 
 {{- $everywhere := and (ne ($volume.on | default "all") "master") (gt (int $job.replicas) 1) -}}
 {{- $access := $volume.access | default "ReadWriteOnce" -}}
@@ -116,8 +113,12 @@
 {{- end -}}
 {{- end -}}
 
+{{- range $name, $place := dict "output" $job.output "hyperparameters.dir" (get ($job.hyperparameters | default dict) "dir") -}}
+{{- $kept := or (not $job.volumes) (not (hasPrefix "/" ($place | default ""))) -}}
+{{- range $mounts }}{{ if hasPrefix (printf "%s/" .) (printf "%s/" (trimSuffix "/" ($place | default ""))) }}{{ $kept = true }}{{ end }}{{ end -}}
 {{- if not $kept -}}
 {{- $expected := "a folder below one of the volumes' mounts; elsewhere it is lost with the pod" -}}
-{{- include "training-job.refuse" (list "training_job.output" $output $expected "change output or a mount") -}}
+{{- include "training-job.refuse" (list (printf "training_job.%s" $name) $place $expected "change it or a mount") -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}

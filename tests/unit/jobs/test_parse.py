@@ -94,6 +94,9 @@ def test_names_all_problems_at_once() -> None:
         ({"hyperparameters": {"epoch": 1}}, "Did you mean epochs?"),
         ({"hyperparameters": {"learning_rate": float("nan")}}, "a number from 0"),
         ({"output": "digits"}, "absolute path"),
+        ({"hyperparameters": {"dir": "events"}}, "absolute path"),
+        ({"hyperparameters": {"dir": "/x"}, "volumes": [{"claim": "a", "mount": "/out", "on": "master"}]},
+         'training_job.hyperparameters.dir: got "/x"'),
         ({"volcano": {"plugins": {"mpi": []}}}, "not supported yet"),
     ],
 )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import struct
 from html.parser import HTMLParser
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +16,7 @@ from gangplank.proof.report import page as report
 from gangplank.proof.report.svg_plot import MOST_POINTS, chart
 from gangplank.proof.report.tensorboard import write_events
 from gangplank.proof.verdict import Expected
+from tests.support.event_files import scalars
 from tests.unit.proof.test_claims import EXPECTED, World, interrupted, where
 
 if TYPE_CHECKING:
@@ -164,27 +164,6 @@ def test_a_long_curve_is_thinned_and_keeps_its_ends() -> None:
 
 def test_a_curve_without_a_finite_value_is_left_out() -> None:
     assert chart("loss", "step", {"a": [(1.0, float("nan"))]}, zero=True) is None
-
-
-def scalars(path: Path) -> list[tuple[str, int, float]]:
-    """(tag, step, value) of an event file, each record's length and masked CRC checked: TensorFlow's TFRecord."""
-    from tensorboardX.crc32c import crc32c
-    from tensorboardX.proto.event_pb2 import Event
-
-    def masked(data: bytes) -> int:
-        crc = crc32c(data)
-        return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
-
-    raw, at, values = path.read_bytes(), 0, []
-    while at < len(raw):
-        (length,) = struct.unpack_from("<Q", raw, at)
-        body = raw[at + 12 : at + 12 + length]
-        assert struct.unpack_from("<I", raw, at + 8)[0] == masked(raw[at : at + 8])
-        assert struct.unpack_from("<I", raw, at + 12 + length)[0] == masked(body)
-        event = Event.FromString(body)
-        values += [(value.tag, event.step, round(value.simple_value, 4)) for value in event.summary.value]
-        at += 16 + length
-    return values
 
 
 def test_tensorboard_gets_a_run_per_rank(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
