@@ -224,10 +224,21 @@ def ask(
                 raise busy(order) if error.status == CONFLICT and item is body else error from None
         return follow(kube, body, say)
     finally:
-        for item in reversed(created):
-            kube.delete(item)
-        if body in created:
+        ran = body in created
+        remove(kube, created)
+        if ran:
             gone(kube, body)
+
+
+def remove(kube: Kube, items: list[Json]) -> None:
+    """Remove objects, the last one first, all of them also if Ctrl-C comes meanwhile."""
+    try:
+        while items:
+            kube.delete(items[-1])
+            items.pop()
+    except KeyboardInterrupt:
+        remove(kube, items)
+        raise
 
 
 def busy(order: Order) -> GangplankError:

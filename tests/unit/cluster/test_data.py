@@ -260,6 +260,20 @@ def test_two_commands_for_one_claim_are_refused_and_the_first_goes_on(cluster: A
     assert cluster.objects == {("Pod", "data-mnist"): first}
 
 
+def test_a_signal_while_it_removes_its_objects_leaves_none(cluster: Any, source: Path) -> None:
+    real, signals = cluster.delete, [KeyboardInterrupt, KeyboardInterrupt]
+
+    def delete(item: Json) -> None:
+        if item["kind"] == "ConfigMap" and signals:
+            raise signals.pop()
+        real(item)
+
+    cluster.delete = delete
+    with pytest.raises(KeyboardInterrupt):
+        push(cluster, source)
+    assert (cluster.objects, signals) == ({}, [])
+
+
 def test_what_a_killed_command_left_is_removed(cluster: Any, source: Path) -> None:
     def left(kind: str, name: str, since: str) -> None:
         meta = {"name": name, "namespace": "vision", "labels": PLACE.mark, "creationTimestamp": since}
