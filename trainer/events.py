@@ -82,34 +82,26 @@ def scalar(tag: str, value: float, step: int, when: float) -> bytes:
 
 
 class Events:
-    """One file in a folder, or nothing without a folder; the training does not end with its disk."""
+    """One file in a folder, from its first point on, or nothing without a folder; no disk ends the training."""
 
     def __init__(self, folder: str) -> None:
         self.path: Path | None = None
-        if not folder:
-            return
-        now = time.time()
-        self.path = Path(folder) / f"events.out.tfevents.{now:.6f}.{socket.gethostname()}.{os.getpid()}"
-        first = b"\x09" + struct.pack("<d", now) + sized(3, b"brain.Event:2")
-        try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            self._fail(error)
-        self._append(first)
+        self.first = b""
+        if folder:
+            now = time.time()
+            self.path = Path(folder) / f"events.out.tfevents.{now:.6f}.{socket.gethostname()}.{os.getpid()}"
+            self.first = record(b"\x09" + struct.pack("<d", now) + sized(3, b"brain.Event:2"))
 
     def write(self, tag: str, value: float, step: int) -> None:
         """Add a point; a reader sees it at once."""
-        if self.path:
-            self._append(scalar(tag, value, step, time.time()))
-
-    def _append(self, event: bytes) -> None:
+        if not self.path:
+            return
         try:
-            if self.path:
-                with self.path.open("ab") as file:
-                    file.write(record(event))
+            if self.first:
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+            with self.path.open("ab") as file:
+                file.write(self.first + record(scalar(tag, value, step, time.time())))
+            self.first = b""
         except OSError as error:
-            self._fail(error)
-
-    def _fail(self, error: OSError) -> None:
-        say("events_failed", rank=0, reason=f"{self.path} cannot be written ({error.strerror}); no more are")
-        self.path = None
+            say("events_failed", rank=0, reason=f"{self.path} cannot be written ({error.strerror}); no more are")
+            self.path = None

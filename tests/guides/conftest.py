@@ -17,7 +17,7 @@ import pytest
 
 from gangplank.proof.records import read_records
 from gangplank.proof.verdict import Expected, prove
-from tests.cluster.conftest import STATE, Lab
+from tests.cluster.conftest import ROOT, STATE, THREE, Lab
 from tests.support import documents
 
 if TYPE_CHECKING:
@@ -93,9 +93,9 @@ class Shell:
         return {pod: following.communicate(timeout=300)[0] for pod, following in begun.items()}
 
 
-def proven(logs: dict[str, str]) -> None:
-    """That the trainer's ranks in these logs trained together, each on its own part of the digits."""
-    verdict = prove(read_records("\n".join(logs.values())), Expected(len(logs), epochs=EPOCHS))
+def proven(logs: dict[str, str], epochs: int = EPOCHS) -> None:
+    """That the trainer's ranks in these logs trained together, each on its own part of the data."""
+    verdict = prove(read_records("\n".join(logs.values())), Expected(len(logs), epochs=epochs))
     assert verdict.passed, verdict.text()
 
 
@@ -119,6 +119,16 @@ def running() -> Iterator[Lab]:
     finally:
         if not there:
             lab.playbook("playbooks/lab-down.yml")
+
+
+@pytest.fixture(scope="session")
+def three_nodes(running: Lab) -> Lab:
+    """The lab with a third node, which goes with the lab."""
+    running.more = (str(ROOT / "tests/cluster/three.yml"),)
+    if len(running.ready()) < len(THREE):
+        running.playbook("playbooks/lab.yml", "-e", COMPONENTS)
+        running.wait("the third node is ready", lambda: len(running.ready()) == len(THREE), 120)
+    return running
 
 
 @pytest.fixture(scope="module")

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import gzip
 import json
-import random
 import shutil
-import struct
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.support.event_files import scalars
+from tests.support.mnist_files import write_mnist
 from tests.trainer.harness import wait_for
 
 if TYPE_CHECKING:
@@ -20,22 +18,11 @@ if TYPE_CHECKING:
     from tests.trainer.harness import Root
 
 
-def idx(folder: Path, prefix: str, count: int) -> None:
-    """Images of 28 × 28 that are as bright as their label, in MNIST's own format."""
-    source = random.Random(prefix)
-    labels = bytes(source.randrange(10) for _ in range(count))
-    images = b"".join(bytes(source.randrange(20 * label + 40) for _ in range(28 * 28)) for label in labels)
-    head = struct.pack(">IIII", 0x0803, count, 28, 28)
-    (folder / f"{prefix}-images-idx3-ubyte.gz").write_bytes(gzip.compress(head + images))
-    (folder / f"{prefix}-labels-idx1-ubyte").write_bytes(struct.pack(">II", 0x0801, count) + labels)
-
-
 @pytest.fixture(scope="module")
 def data(root: Root) -> str:
     """A data set in MNIST's shape."""
     place = root.new()
-    idx(root.host(place), "train", 192)
-    idx(root.host(place), "t10k", 64)
+    write_mnist(root.host(place), 192, 64)
     return f"mnist:{place}"
 
 
