@@ -175,6 +175,18 @@ def test_a_pod_that_always_dies_ends_the_command_with_its_reason(cluster: Any, s
     assert cluster.objects == {}
 
 
+def test_a_pod_that_does_not_start_ends_the_command_with_its_reason(
+        cluster: Any, source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(data, "START_S", 0)
+    waiting = {"reason": "ErrImagePull", "message": "nowhere/image:1: not found"}
+    cluster.run = lambda pod: pod.update(status={"phase": "Pending", "containerStatuses": [
+        {"name": "data", "state": {"waiting": waiting}}]})
+    message = r"pod vision/data-mnist, which writes to the claim: got .*ErrImagePull.*, expected its start within 0 s"
+    with pytest.raises(KubeError, match=message):
+        push(cluster, source)
+    assert cluster.objects == {}
+
+
 def test_nothing_is_overwritten_that_is_not_named(cluster: Any, source: Path) -> None:
     claim = cluster.folder / "claim"
     for name in ("raw/labels", "empty"):
