@@ -42,14 +42,15 @@ def test_the_job_is_accepted_as_it_is_printed(shell: Shell) -> None:
     assert said == f"job.batch.volcano.sh/{JOB} created (server dry run)\n"
 
 
-@pytest.mark.usefixtures("script")
+@pytest.mark.usefixtures("script", "three_nodes")
 def test_the_job_trains_and_goes_without_a_trace(shell: Shell) -> None:
-    """One word changed: three whole CPUs are not to be had on nodes of two."""
-    shell.change(f"{JOB}.yaml", **{'cpu: "1"': "cpu: 250m"})
+    """As it is printed: three pods of one whole CPU each, which do not fit two nodes of two CPUs."""
     assert JOB in shell(documents.printed("kubectl get vcjob"))
     logs = shell.logs(*PODS)
     said = shell("kubectl get pods -l volcano.sh/job-name=pytorch-job-with-configmap")
     assert PODS[0] in said
+    asked = [pod["spec"]["containers"][0]["resources"] for pod in shell.get("pods")]
+    assert asked == [{part: {"cpu": "1", "memory": "2Gi"} for part in ("limits", "requests")}] * 3
     for rank, log in enumerate(logs.values()):
         assert f"RANK={rank}, WORLD_SIZE=3" in log
         assert f"MASTER_ADDR={JOB}-master-0.{JOB}\n" in log, "the study prints master-0.<job>"

@@ -1,21 +1,31 @@
-"""vSphere's guide to PyTorchJob, from its first command to its comparison with one pod."""
+"""vSphere's guide to PyTorchJob, from its first command to its comparison with one pod: its manifests to the letter.
+
+Images of the printed names are loaded into the lab (tests/support/guide_images.py). The storage class is the lab's.
+"""
 
 from __future__ import annotations
 
+import json
 import re
 from typing import TYPE_CHECKING
 
 import pytest
 
+from gangplank.cluster.progress import events
 from gangplank.proof.verdict import compare
 from tests.guides.conftest import devices, proven, result
-from tests.support import documents
+from tests.support import documents, guide_images
+from tests.support.claims import Files
+from tests.support.event_files import scalars
 
 if TYPE_CHECKING:
-    from tests.guides.conftest import Shell
+    from collections.abc import Iterator
 
-JOB = "pytorchjob-distributed-training"
+    from tests.guides.conftest import Json, Shell
+
+JOB, SINGLE = "pytorchjob-distributed-training", "pytorch-training-single-pod"
 PODS = [f"{JOB}-{name}" for name in ("master-0", "worker-0", "worker-1")]
+ALONE = f'name: "{SINGLE}"'
 CPU, GPU = "# Deploy the PyTorchJob resource with CPU", "# Deploy the PyTorchJob resource with GPU"
 
 
@@ -33,10 +43,39 @@ def claim(shell: Shell) -> None:
 
 
 @pytest.fixture(scope="module")
-def trained(shell: Shell, claim: None) -> dict[str, str]:  # noqa: ARG001  # what the job mounts
+def images(shell: Shell) -> None:
+    """Images of the names that the job and the single pod print."""
+    for words, alone in ((CPU, False), (ALONE, True)):
+        (name,) = set(re.findall(r"image: (\S+)", documents.printed(words)))
+        archive = guide_images.image(shell.folder, name, alone=alone)
+        shell.lab.playbook("playbooks/lab-load.yml", "-e", f"lab_cluster_load={archive}")
+        archive.unlink()
+
+
+@pytest.fixture(scope="module")
+def trained(shell: Shell, claim: None, images: None) -> dict[str, str]:  # noqa: ARG001  # what the job needs
     """`Create a PyTorch training job`, with CPU, and its logs by rank."""
-    shell(documents.adapted(CPU).replace("\n  EOF\n", "\nEOF\n"))
+    shell(documents.printed(CPU).replace("\n  EOF\n", "\nEOF\n"))
     return shell.logs(*PODS)
+
+
+@pytest.fixture(scope="module")
+def alone(shell: Shell, trained: dict[str, str]) -> Iterator[str]:  # noqa: ARG001  # one after the other, as in the guide
+    """The log of the single pod; as printed, it would start again for ever."""
+    shell(documents.printed(ALONE))
+    (log,) = shell.logs(SINGLE).values()
+    yield log
+    shell(f"kubectl delete pod {SINGLE} -n $USER_NAMESPACE --timeout=60s")
+
+
+def epochs(log: str) -> list[Json]:
+    """What a rank says at the end of each epoch."""
+    return [event for event in events(log) if event["event"] == "epoch"]
+
+
+def steps(log: str) -> list[int]:
+    """How often a rank trained the model in each epoch."""
+    return [event["steps"] for event in epochs(log)]
 
 
 def test_the_operator_is_verified(shell: Shell) -> None:
@@ -47,13 +86,13 @@ def test_the_operator_is_verified(shell: Shell) -> None:
 
 def test_an_indented_end_ends_nothing(shell: Shell) -> None:
     """As the CPU job is printed: its last EOF is indented, and so part of the manifest."""
-    said = shell.refused(documents.adapted(CPU))
+    said = shell.refused(documents.printed(CPU))
     assert "error" in said
     assert shell.get("pytorchjobs") == []
 
 
 def test_the_job_trains(shell: Shell, trained: dict[str, str]) -> None:
-    proven(trained)
+    proven(trained, guide_images.EPOCHS)
     said = shell(documents.printed("| grep pytorchjob").splitlines()[0])
     assert sorted(line.split()[0] for line in said.splitlines()) == PODS
     shell(f"kubectl wait --for=condition=Succeeded pytorchjob/{JOB} --timeout=60s")
@@ -69,20 +108,30 @@ def test_its_pods_are_found_by_the_operators_label_alone(shell: Shell) -> None:
     assert len(said.splitlines()) == 3
 
 
-def test_three_ranks_share_the_steps_of_one_pod(shell: Shell, trained: dict[str, str]) -> None:
-    """The guide's own comparison, there 48 steps and 16: each of three ranks takes a third, the same accuracy.
-
-    Two lines more: our image trains alone only if asked to, and a pod that has trained must not start again.
-    """
-    command = documents.adapted('name: "pytorch-training-single-pod"')
-    for old, new in {"  containers:\n": "  restartPolicy: Never\n  containers:\n",
-                     "- name: pytorch\n": "- name: pytorch\n      args: [--standalone]\n"}.items():
-        assert old in command
-        command = command.replace(old, new)
-    shell(command)
-    (log,) = shell.logs("pytorch-training-single-pod").values()
-    verdict = compare(result(log), result(trained[PODS[0]]))
+def test_three_ranks_share_the_steps_of_one_pod(trained: dict[str, str], alone: str) -> None:
+    """The guide's own comparison: 48 steps of one pod, 16 of each of three ranks, for 6 epochs; the same accuracy."""
+    assert steps(alone) == [48] * 6
+    assert [steps(trained[pod]) for pod in PODS] == [[16] * 6] * 3
+    verdict = compare(result(alone), result(trained[PODS[0]]))
     assert verdict.passed, verdict.text()
+    accuracies = {str([event["accuracy"] for event in epochs(trained[pod])]) for pod in PODS}
+    assert len(accuracies) == 1, "the same on each rank, after the master communicates with the two workers"
+
+
+@pytest.mark.usefixtures("alone")
+def test_logs_and_model_file_lie_in_the_volume(shell: Shell) -> None:
+    """`The training job saves logs and model file in the volume`: of the job and of the single pod."""
+    files = Files(shell.lab, shell.namespace, "data")
+    names = files.hashes()
+    for folder in ("job", "single"):
+        (logs,) = (name for name in names if name.startswith(f"{folder}/logs/events.out.tfevents."))
+        place = shell.folder / "events"
+        place.write_bytes(files.content(logs))
+        saved = json.loads(files.content(f"{folder}/result.json"))
+        points = [value for tag, _, value in scalars(place) if tag == "accuracy"]
+        assert points == pytest.approx(saved["epoch_accuracies"], abs=1e-4)
+        assert f"{folder}/{saved['model_state']}" in names
+    assert names["job/model.safetensors"] != names["single/model.safetensors"], "a file of each training"
 
 
 @pytest.mark.usefixtures("claim", "gpus")
