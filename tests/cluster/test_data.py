@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 TEAM = "data"
 OBJECTS = f"/api/v1/namespaces/{TEAM}"
 ODD = "raw/a $(HOME) $$ ü.bin"
+CLAIM = {"apiVersion": "v1", "kind": "PersistentVolumeClaim"}
 SERVED = random.Random(3).randbytes(3 * 10**6)
 SERVE = """
 import http.server
@@ -60,6 +61,8 @@ def member(kubeconfig: str, kube: Kube, tmp_path_factory: pytest.TempPathFactory
         for pod in kube.call("GET", f"{OBJECTS}/pods")["items"]:
             kube.delete({"apiVersion": "v1", "kind": "Pod", "metadata": pod["metadata"]})
         until(lambda: not kube.call("GET", f"{OBJECTS}/pods")["items"], "no pods of the team")
+        for claim in claims:  # which outlive their team
+            kube.delete({**CLAIM, "metadata": {"name": claim["name"], "namespace": TEAM}})
         write_inventory(folder, {})
         done = teams(folder, team_kubeconfig=kubeconfig, teams_remove=[TEAM])
         assert done.returncode == 0, done.stdout + done.stderr
@@ -161,6 +164,7 @@ def web(kube: Kube, member: Callable[[str], str]) -> str:
     assert member("bob")
     kube.create(pod)
     place = f"{OBJECTS}/pods/web"
+    until(lambda: kube.call("GET", place)["status"].get("phase") == "Running", "the server runs", 120)
     until(lambda: "Serving" in "".join(kube.log(TEAM, "web")), "the server serves", 120)
     return f"http://{kube.call('GET', place)['status']['podIP']}:8000"
 
