@@ -79,7 +79,7 @@ def ask(address: str, start: int, version: str) -> Any:
     agent = {"User-Agent": "gangplank", "Accept-Encoding": "identity"}
     request = urllib.request.Request(address, headers={**agent, **wanted})  # noqa: S310  # WEB admits http(s) alone
     try:
-        return urllib.request.urlopen(request, timeout=SILENCE_S)  # noqa: S310
+        return urllib.request.urlopen(request, timeout=SILENCE_S)  # noqa: S310  # as above
     except urllib.error.HTTPError as error:
         raise unreadable(address, f"{error.code} {error.reason}", "correct the address") from None
     except (urllib.error.URLError, OSError) as error:
