@@ -29,7 +29,8 @@ PROGRAM, REQUEST = "program.zip", "request.json"
 MODULES = ("errors.py", "cluster/landing.py", "cluster/origins.py", "cluster/receive.py")
 MAIN = "import sys\n\nfrom gangplank.cluster.receive import run\n\nsys.exit(run(sys.argv[1:]))\n"
 PUSH_S, PULL_S = 900, 6 * 3600  # then the kubelet ends the pod, should its command be gone
-PULL_LIMITS = {"cpu": "500m", "memory": BUCKET_MEMORY}
+# Small too: Volcano compares a pod's limits with what the quota leaves, from which the pod is already subtracted.
+PULL_LIMITS = {**READER_LIMITS, "memory": BUCKET_MEMORY}
 
 
 @dataclass(frozen=True)

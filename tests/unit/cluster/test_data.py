@@ -320,6 +320,7 @@ def test_the_pod_is_restricted_small_and_in_the_team_s_queue() -> None:
     assert container["envFrom"] == [{"secretRef": {"name": "bucket"}}]
     pulls = data_pod.pod(place, data_pod.work(place, "s", {}, []), pulls=True)["spec"]
     assert "tolerations" not in pulls, "the admission lets only the small pod tolerate it"
+    assert pulls["containers"][0]["resources"]["limits"] == {"cpu": "100m", "memory": "256Mi"}, "a tight quota has room"
     fresh = data_pod.pod(Place("a", "b", "img", bound=False), data_pod.work(place, "s", {}, []), pulls=False)["spec"]
     assert not {"tolerations", "schedulerName"} & fresh.keys(), "its volume is made on an ordinary node"
 
