@@ -186,7 +186,7 @@ def gpus(facts: Facts, _: Wanted) -> Check:
     plugin = [*_running("k8s-device-plugin", facts.workloads), *_running("simulated-gpu", facts.workloads)]
     without = [node["metadata"]["name"] for node in nodes if not parse(str(_allocatable(node).get(GPU, 0)))]
     if plugin and without:
-        fix = "playbooks/gpu-nodes.yml reports what they lack: driver, container toolkit, runtime"
+        fix = "playbooks/gpu_nodes.yml reports what they lack: driver, container toolkit, runtime"
         return Check("gpus", problems=(Problem("GPU nodes", f"no devices on {listed(without)}", "some on each", fix),))
     return Check("gpus", f"{len(nodes)} nodes with the label {GPU_NODE}")
 

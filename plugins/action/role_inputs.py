@@ -31,7 +31,8 @@ class ActionModule(LibraryAction):
         entries = yaml.safe_load(text)["argument_specs"].values()
         inputs = {name for entry in entries for name in entry.get("options", {})}
         inputs |= set(re.findall(r"C\((\w+)\)", text))  # variables that the role sets for others
-        prefix = f"{role.get_name()}_"
+        own = role.get_name(include_role_fqcn=False)  # without the collection, which a playbook of it adds
+        prefix = f"{own}_"
         unknown = sorted(name for name in variables if name.startswith(prefix) and name not in inputs)
         if not unknown:
             return {"changed": False}
@@ -43,7 +44,7 @@ class ActionModule(LibraryAction):
         short, lines = [name.removeprefix(prefix) for name in inputs], []
         for name in unknown:
             near = difflib.get_close_matches(name.removeprefix(prefix), short, 1)
-            fix = f"write {prefix}{near[0]}" if near else f"remove it, or see roles/{role.get_name()}/README.md"
+            fix = f"write {prefix}{near[0]}" if near else f"remove it, or see roles/{own}/README.md"
             where = written_in(name, places)
-            lines.append(f"{where}: {name}: role {role.get_name()} has no such input. Fix: {fix}.")
+            lines.append(f"{where}: {name}: role {own} has no such input. Fix: {fix}.")
         return {"failed": True, "msg": "\n".join(lines)}

@@ -12,7 +12,11 @@ import pytest
 ROOT = Path(__file__).resolve().parents[3]
 
 
-def site(folder: Path, group_vars: str, host: str = "{localhost: {ansible_connection: local}}") -> str:
+LOCALHOST = "{localhost: {ansible_connection: local}}"
+BOOKS = pytest.mark.parametrize("book", ["playbooks/site.yml", "gangplank.gangplank.site"], ids=["file", "collection"])
+
+
+def site(folder: Path, group_vars: str, host: str = LOCALHOST, book: str = "playbooks/site.yml") -> str:
     """Run site.yml with an inventory of these variables; return what it printed. It must fail."""
     (folder / "group_vars").mkdir()
     (folder / "hosts.yml").write_text(f"all: {{hosts: {host}}}\n")
@@ -21,7 +25,7 @@ def site(folder: Path, group_vars: str, host: str = "{localhost: {ansible_connec
     helm = folder / "helm"
     helm.touch(0o755)
     environment |= {"PATH": f"{folder}:{environment['PATH']}"}
-    command = [sys.executable, "-m", "ansible", "playbook", "-i", str(folder / "hosts.yml"), "playbooks/site.yml"]
+    command = [sys.executable, "-m", "ansible", "playbook", "-i", str(folder / "hosts.yml"), book]
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode != 0
     assert "changed=0" in done.stdout
@@ -31,9 +35,12 @@ def site(folder: Path, group_vars: str, host: str = "{localhost: {ansible_connec
 pytestmark = pytest.mark.usefixtures("api")  # the cluster, in which nothing is changed
 
 
-@pytest.mark.parametrize("host", ["{localhost: {ansible_connection: local}}", "{node-0: }"])
-def test_a_misspelt_input_is_told_with_its_file_and_line_and_the_nearest_name(tmp_path: Path, host: str) -> None:
-    said = site(tmp_path, "site_components: [volcano]\nvolcano_verison: 1.15.1\nvolcano_xyz: 1\n", host)
+@BOOKS
+@pytest.mark.parametrize("host", [LOCALHOST, "{node-0: }"])
+def test_a_misspelt_input_is_told_with_its_file_and_line_and_the_nearest_name(
+    tmp_path: Path, host: str, book: str
+) -> None:
+    said = site(tmp_path, "site_components: [volcano]\nvolcano_verison: 1.15.1\nvolcano_xyz: 1\n", host, book)
     file = tmp_path / "group_vars" / "all.yml"
     assert f"{file}:2: volcano_verison: role volcano has no such input. Fix: write volcano_version." in said
     assert f"{file}:3: volcano_xyz: role volcano has no such input. Fix: remove it" in said
@@ -45,8 +52,9 @@ def test_a_vulnerable_volcano_is_refused_before_anything_is_changed(tmp_path: Pa
     assert f"volcano_version: got {version}, which has CVE-2026-44247" in " ".join(said.split())
 
 
-@pytest.mark.parametrize("given", ["site_components: [volcanoo]", "site_component: [volcano]"])
-def test_a_component_that_is_not_known_is_refused_with_the_known_ones(tmp_path: Path, given: str) -> None:
-    said = site(tmp_path, given + "\n")
+@BOOKS
+@pytest.mark.parametrize("line", ["site_components: [volcanoo]", "site_component: [volcano]"])
+def test_a_component_that_is_not_known_is_refused_with_the_known_ones(tmp_path: Path, line: str, book: str) -> None:
+    said = site(tmp_path, line + "\n", book=book)
     assert "site_components: got" in said
     assert "expected a list of ['volcano', " in said
