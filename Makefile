@@ -172,6 +172,10 @@ sbom: setup parts ## a bill of materials (CycloneDX 1.6) for every image, binary
 	--requirement requirements-sbom.txt && touch $(SBOM)/complete; }
 	@$(SBOM)/bin/python tools/validate_sbom.py sbom
 
+.PHONY: dist
+dist: setup ## what a site installs, into dist/: wheel, collection, charts with an index, schema of job files (docs/install.md)
+	@.venv/bin/python -m tools.dist
+
 .PHONY: docs
 docs: setup ## write what is generated from values, argument specs and the library: READMEs, docs and the job chart's schema
 	@.venv/bin/python -m tools.write_job_chart --write

@@ -38,7 +38,8 @@ NEXT_STEPS = """\
 2. make docs
 3. make test-full
 4. git add -A && git commit -m "chore(release): {version}"
-5. git tag v{version}"""
+5. git tag v{version}
+6. make dist      # the wheel, the collection and the charts of that commit"""
 
 
 def files(root: Path, pattern: str) -> list[Path]:

@@ -48,6 +48,8 @@ def test_the_range_of_the_collection_has_the_one_that_is_bundled() -> None:
     name = collection["name"].replace(".", "/")
     manifests = [Path(folder, name, "MANIFEST.json") for folder in spec.submodule_search_locations or []]
     (manifest,) = [json.loads(path.read_text()) for path in manifests if path.exists()]
+    dependencies = yaml.safe_load((ROOT / "galaxy.yml").read_text())["dependencies"]
+    assert dependencies == {collection["name"]: collection["version"]}
     allowed = SpecifierSet(collection["version"])
     assert manifest["collection_info"]["version"] in allowed
     assert "99.0" not in allowed

@@ -1,0 +1,183 @@
+"""What a site installs, in dist/: `python -m tools.dist`, or `make dist`.
+
+It is made of the last commit, not of the files of the checkout, and has the time of that commit: the same commit gives
+the same bytes.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from gangplank import __version__
+from gangplank.errors import Problem
+from gangplank.jobs import schema
+from lab.build.parts import build
+from lab.errors import PartError
+
+ROOT = Path(__file__).resolve().parents[1]
+OUT = ROOT / "dist"
+SCHEMA, SUMS, PACKAGES = "job.schema.json", "SHA256SUMS", "requirements-site.txt"
+
+
+class DistError(Exception):
+    """Why nothing was built; the message has the fix."""
+
+
+@dataclass(frozen=True)
+class Commit:
+    """What everything is made of."""
+
+    tree: Path  # its files
+    seconds: int  # its time
+
+    def run(self, *command: str | Path) -> None:
+        """Run a program that packs something, with nothing of this machine in what it writes."""
+        env = {**os.environ, "SOURCE_DATE_EPOCH": str(self.seconds), "PYTHONHASHSEED": "0", "TZ": "UTC"}
+        done = subprocess.run(
+            command, cwd=self.tree, env=env, umask=0o022, capture_output=True, text=True, check=False
+        )
+        if done.returncode:
+            last = "\n".join((done.stdout + done.stderr).strip().splitlines()[-20:])
+            raise DistError(f"{last}\n{Problem(str(command[0]), f'exit status {done.returncode}', '0', 'see above')}")
+
+
+def exported(root: Path, folder: Path) -> Commit:
+    """The files of the last commit, below a folder; refuses a checkout with other changes."""
+
+    def git(*words: str) -> bytes:
+        done = subprocess.run(["git", *words], cwd=root, capture_output=True, check=False)
+        if done.returncode:
+            got = done.stderr.decode(errors="replace").strip()
+            raise DistError(str(Problem("git", got, "a checkout with a commit", "run it in a clone of the repository")))
+        return done.stdout
+
+    if changed := git("status", "--porcelain", "--untracked-files=no").decode().splitlines():
+        problem = Problem("git status", changed[0][3:], "no change that is not committed", "commit it or take it back")
+        raise DistError(str(problem))
+    with tarfile.open(fileobj=io.BytesIO(git("archive", "--format=tar", "HEAD"))) as files:
+        files.extractall(folder, filter="tar")  # folders and programs 755, other files 644, whatever git's settings say
+    return Commit(folder, int(git("log", "-1", "--format=%ct")))
+
+
+def settle(archive: Path, seconds: int) -> None:
+    """Write a .tar.gz again: members by name, of nobody, with one time; a collection's list of files by name too."""
+    with tarfile.open(archive) as packed:
+        members = {member.name: (member, packed.extractfile(member)) for member in packed}
+        files = {name: content.read() if content else None for name, (_, content) in members.items()}
+    if "FILES.json" in files:
+        listed = json.loads(files["FILES.json"] or b"")
+        listed["files"].sort(key=lambda entry: entry["name"])
+        files["FILES.json"] = sorted_list = json.dumps(listed, indent=1).encode()
+        manifest = json.loads(files["MANIFEST.json"] or b"")
+        manifest["file_manifest_file"]["chksum_sha256"] = hashlib.sha256(sorted_list).hexdigest()
+        files["MANIFEST.json"] = json.dumps(manifest, indent=1).encode()
+    with (
+        archive.open("wb") as raw,
+        gzip.GzipFile("", "wb", mtime=seconds, fileobj=raw) as pressed,
+        tarfile.open(fileobj=pressed, mode="w", format=tarfile.PAX_FORMAT) as packed,
+    ):
+        for name in sorted(files):
+            member, content = members[name][0], files[name]
+            entry = tarfile.TarInfo(name)
+            entry.type, entry.mode, entry.linkname = member.type, member.mode, member.linkname
+            entry.mtime, entry.size = seconds, len(content or b"")
+            packed.addfile(entry, io.BytesIO(content or b""))
+
+
+def collection(commit: Commit, out: Path) -> Path:
+    """The collection; galaxy.yml names what stays in the checkout."""
+    program = Path(sys.executable).with_name("ansible-galaxy")
+    commit.run(program, "collection", "build", "--output-path", out)
+    (archive,) = out.glob("*.tar.gz")
+    settle(archive, commit.seconds)
+    return archive
+
+
+def wheel(commit: Commit, out: Path) -> Path:
+    """The Python package, built by the setuptools of requirements.txt."""
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "wheel", "--quiet", "--no-index"]
+    commit.run(*pip, "--no-deps", "--no-build-isolation", "--wheel-dir", out, commit.tree)
+    (archive,) = out.glob("*.whl")
+    return archive
+
+
+def charts(commit: Commit, source: Path, helm: Path, out: Path) -> None:
+    """A chart repository with the charts of the collection: those of the lab are not among them."""
+    out.mkdir()
+    for chart in sorted(source.glob("*/Chart.yaml")):
+        commit.run(helm, "package", chart.parent, "--destination", out)
+    for archive in out.glob("*.tgz"):
+        settle(archive, commit.seconds)
+    commit.run(helm, "repo", "index", out)
+    index: dict[str, Any] = yaml.safe_load((out / "index.yaml").read_text())
+    index["generated"] = time = datetime.fromtimestamp(commit.seconds, UTC).isoformat()
+    for entry in (entry for entries in index["entries"].values() for entry in entries):
+        entry["created"] = time
+    (out / "index.yaml").write_text(yaml.safe_dump(index))
+
+
+def job_schema() -> dict[str, Any]:
+    """The schema of a job file, for editors and CI."""
+    return {
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "title": f"A job file of Gangplank {__version__}",
+        "type": "object",
+        "required": ["training_job"],
+        "properties": {"training_job": schema.job()},
+    }
+
+
+def write(root: Path, out: Path, helm: Path) -> None:
+    """Write everything into an empty folder."""
+    with tempfile.TemporaryDirectory(prefix="gangplank-dist-") as scratch:
+        commit = exported(root, Path(scratch, "commit"))
+        archive = collection(commit, out)
+        with tarfile.open(archive) as packed:
+            packed.extractall(Path(scratch, "collection"), filter="tar")
+        charts(commit, Path(scratch, "collection/charts"), helm, out / "charts")
+        wheel(commit, out)
+        shutil.copy(commit.tree / PACKAGES, out)
+    (out / SCHEMA).write_text(json.dumps(job_schema(), indent=1, sort_keys=True) + "\n")
+    paths = sorted(path for path in out.rglob("*") if path.is_file())
+    sums = [f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.relative_to(out)}\n" for path in paths]
+    (out / SUMS).write_text("".join(sums))
+
+
+def main() -> int:
+    """Write dist/ completely, or leave it as it is."""
+    draft = OUT.with_name(".dist")
+    shutil.rmtree(draft, ignore_errors=True)
+    draft.mkdir()
+    try:
+        helm = build(["helm"], partial(print, file=sys.stderr, flush=True), roots=())["bin"]["helm"]
+        write(ROOT, draft, Path(helm, "helm"))
+    except (DistError, PartError) as error:
+        print(error, file=sys.stderr)
+        return 1
+    else:
+        shutil.rmtree(OUT, ignore_errors=True)
+        draft.rename(OUT)
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+    print((OUT / SUMS).read_text(), end="")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
