@@ -92,6 +92,7 @@ class JobSpec:
     ttl_s: int | None = None
     elastic: Elastic | None = None
     env: Mapping[str, str] = field(default_factory=dict)
+    pull_secrets: tuple[str, ...] = ()  # Secrets of the namespace with which nodes pull the image
     secrets: tuple[str, ...] = ()  # Secrets of the namespace whose keys become environment variables
     annotations: Mapping[str, str] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)

@@ -218,6 +218,8 @@ def template(spec: JobSpec, role: str, container: str, restart: str = "OnFailure
     }
     if tolerated := tolerations(spec, role):
         pod["tolerations"] = tolerated
+    if spec.pull_secrets:
+        pod["imagePullSecrets"] = [{"name": name} for name in spec.pull_secrets]
     if spec.node_selector:
         pod["nodeSelector"] = dict(spec.node_selector)
     meta: Json = {"labels": {**labels(spec), ROLE_LABEL: role}}

@@ -115,7 +115,8 @@ def read_job(fields: Fields, scripts: Mapping[str, str]) -> JobSpec:
         ttl_s=fields.maybe("ttl_s", 0),
         elastic=read_elastic(fields),
         env=fields.pairs("env", env_problem),
-        secrets=read_secrets(fields),
+        pull_secrets=read_secrets(fields, "pull_secrets"),
+        secrets=read_secrets(fields, "secrets"),
         annotations=fields.pairs("annotations", annotation_problem),
         labels=fields.pairs("labels", label_problem),
         tolerations=fields.mappings("tolerations"),
@@ -251,13 +252,13 @@ def read_volumes(fields: Fields) -> tuple[Volume, ...]:
     return tuple(volumes)
 
 
-def read_secrets(fields: Fields) -> tuple[str, ...]:
-    """The Secrets whose keys become environment variables."""
-    secrets = fields.words("secrets")
+def read_secrets(fields: Fields, field: str) -> tuple[str, ...]:
+    """The names of Secrets in a field."""
+    secrets = fields.words(field)
     for index, name in enumerate(secrets):
         if not names.SUBDOMAIN.fullmatch(name):
             expected = "a Secret's name (its values stay in the cluster)"
-            fields.bad(f"secrets[{index}]", name, expected, "name the Secret instead of giving its values")
+            fields.bad(f"{field}[{index}]", name, expected, "name the Secret instead of giving its values")
     return secrets
 
 

@@ -88,6 +88,7 @@ def jobs(draw: st.DrawFn, backend: str | None = None, most: int = 6) -> Json:
             "annotations": st.dictionaries(keys, words, max_size=3),
             "node_selector": st.dictionaries(keys, values, max_size=2),
             "tolerations": st.just([{"key": "a", "operator": "Exists"}]),
+            "pull_secrets": st.lists(names, max_size=2),
             "shm_size": memories,
             "args": st.lists(words, max_size=3),
         },

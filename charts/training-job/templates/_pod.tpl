@@ -69,6 +69,7 @@
 {{- end -}}
 {{- $_ := set $pod "tolerations" $tolerated -}}
 {{- with $job.node_selector }}{{ $_ := set $pod "nodeSelector" . }}{{ end -}}
+{{- range $job.pull_secrets }}{{ $_ := set $pod "imagePullSecrets" (append ($pod.imagePullSecrets | default list) (dict "name" .)) }}{{ end -}}
 {{- toJson $result -}}
 {{- end -}}
 

@@ -32,7 +32,7 @@ def patch(template: Json) -> Json:
     inner: Json = {"name": "node", "securityContext": container["securityContext"]}
     if "volumeMounts" in container:
         inner["volumeMounts"] = container["volumeMounts"]
-    allowed = ("securityContext", "affinity", "tolerations", "nodeSelector", "volumes")
+    allowed = ("securityContext", "affinity", "tolerations", "nodeSelector", "imagePullSecrets", "volumes")
     body = {**{key: pod[key] for key in allowed if key in pod}, "containers": [inner]}
     job = {"name": "node", "template": {"spec": {"template": {"metadata": template["metadata"], "spec": body}}}}
     return {"manager": MANAGER, "trainingRuntimeSpec": {"template": {"spec": {"replicatedJobs": [job]}}}}
