@@ -30,6 +30,7 @@ PLACES = (
     ("lab/versions.yml", r"^  trainer:\n +version: "),
     ("**", r"gangplank\.dev/(?:trainer|simulated-gpu):"),
     ("README.md", r"registry\.example\.org/trainer:"),
+    ("docs/images.md", r"registry\.example\.org/trainer:"),
 )
 FRAGMENTS = "changes"
 HISTORY = ("CHANGELOG.md", f"{FRAGMENTS}/")  # not rewritten
