@@ -55,6 +55,7 @@ RIGHTS = re.compile(r'User "[^"]*" cannot ')
 NAME = "gangplank-why-"  # of pods that are never created
 PROBE = re.compile(rf'pods "{NAME}[^"]*" is forbidden: ')
 LINES = 200  # of each log, from its end
+NO_LOG = "unable to retrieve container logs for "  # what the kubelet answers in place of one
 MOST_LOGS = 64  # that are read of a job
 
 
@@ -285,7 +286,8 @@ def last_words(kube: Kube, pods: Sequence[Json]) -> list[LastWords]:
             except KubeError:
                 continue
             for line in lines:
-                log.take(line)
+                if not line.startswith(NO_LOG):
+                    log.take(line)
             if log.time:
                 break
         words.append(log)
