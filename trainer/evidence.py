@@ -13,9 +13,9 @@ record before it. Every epoch the ranks exchange the heads of their chains, so a
             watch.stepped(epoch)                              # its gradients, before and after the all-reduce
         evidence.samples(epoch)                               # every id since the last such record
         evidence.add("epoch", epoch=epoch, steps=len(batches(epoch)), samples=sum(map(len, batches(epoch))),
-                     exchanges=watch.take_exchanges(), loss=loss, accuracy=0.0, parameters=parameter_hash(net))
+                     exchanges=watch.take_exchanges(), loss=loss, accuracy=0.0, parameters=parameter_sample(net))
         evidence.exchange_heads(epoch)
-    evidence.add("end", accuracy=0.0, seconds=0.0)
+    evidence.add("end", accuracy=0.0, seconds=0.0, parameters=parameter_hash(net))
     evidence.exchange_heads(None)                             # the last record: this rank has finished
 """
 
@@ -38,25 +38,37 @@ from exchange import all_gather_bytes, gather_bytes
 from log import say_lines
 from torch import nn
 
-Record = dict[str, object]
+Record = dict[str, Any]
 
 # What the records hold; docs/proof.md says what each number means. Evidence that was written before there was one is 1.
-FORMAT = 4
+FORMAT = 5
 SMALL = 1 << 13  # elements of a tensor that is hashed together with others
-SHORT = 64  # steps: fewer are not recorded at the end of an epoch, but with the next ones
+SAMPLE = 1 << 11  # elements of the weights, more or less
+PATIENT = {"samples", "steps", "gradients", "epoch"}  # these wait for others: made together, they take less time
+MARK = "mark"  # no record
+STORED = 1 << 9  # bytes of a bitmap that is not worth compressing
+SHORT = 128  # steps: fewer are not recorded at the end of an epoch, but with the next ones
 
 if observer := sys.modules.get("gangplank_observer"):
     observer.stand_down()  # what writes its own evidence is not observed from outside
 
 
+ENCODE = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False).encode
+
+
 def canonical(record: Mapping[str, object]) -> bytes:
     """The one way to write a record down, so that its hash is defined."""
-    return json.dumps(record, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
+    return ENCODE(record).encode()
 
 
 def raw(tensor: torch.Tensor) -> memoryview:
     """The bytes of the values (a CPU-GPU sync point where the tensor is on a GPU)."""
     return tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data
+
+
+def digest(tensor: torch.Tensor) -> str:
+    """One hash over a tensor."""
+    return hashlib.sha256(raw(tensor)).hexdigest()
 
 
 def joint_hash(values: Mapping[str, memoryview]) -> str:
@@ -78,17 +90,45 @@ def parameter_hash(net: nn.Module) -> str:
         return joint_hash({name: raw(torch.cat(values) if values[1:] else values[0]) for name, values in parts.items()})
 
 
-def pack_ids(ids: torch.Tensor) -> Record:
+class ParameterSample:
+    """Copies of every n-th element of all weights, always the same ones; for tensors that stay in place."""
+
+    def __init__(self, net: nn.Module) -> None:
+        values = [value.detach().reshape(-1) for value in net.state_dict().values()]
+        stride = max(1, -(-sum(map(len, values)) // SAMPLE))
+        self.values = [value[::stride] for value in values]
+
+    def __call__(self) -> torch.Tensor:
+        """The weights of this moment; a record has their hash."""
+        with counted():
+            return torch.cat(self.values)
+
+
+def parameter_sample(net: nn.Module) -> str:
+    """One hash over elements of all weights."""
+    with counted():
+        return digest(ParameterSample(net)())
+
+
+def pack_ids(batches: list[torch.Tensor]) -> Record:
     """Sample ids as a compressed bitmap (bit i % 8 of byte i // 8 is id i) and the ids that were repeated."""
-    values = ids.numpy()
-    bits = np.zeros(values.max(initial=-1) + 1, dtype=np.uint8)
+    values = torch.cat(batches).numpy()
+    bits = np.zeros(np.maximum.reduce(values, initial=-1) + 1, dtype=np.uint8)
     bits[values] = 1
     repeats = list[int]()
-    if int(bits.sum()) < len(values):
+    if np.count_nonzero(bits) < len(values):
         unique, counts = np.unique(values, return_counts=True)
         repeats = unique.repeat(counts - 1).tolist()
     bitmap = np.packbits(bits, bitorder="little").tobytes()
-    return {"count": len(values), "bitmap": base64.b64encode(zlib.compress(bitmap, 1)).decode(), "repeats": repeats}
+    stream = stored(bitmap) if len(bitmap) <= STORED else zlib.compress(bitmap, 1)
+    return {"count": len(values), "bitmap": base64.b64encode(stream).decode(), "repeats": repeats}
+
+
+def stored(content: bytes) -> bytes:
+    """What zlib makes of it without compression, in a tenth of the time: it takes no memory for that."""
+    size = len(content)
+    return b"\x78\x01\x01%b%b%b%b" % (size.to_bytes(2, "little"), (0xFFFF - size).to_bytes(2, "little"), content,
+                                      zlib.adler32(content).to_bytes(4, "big"))
 
 
 CPU_SECONDS = [0.0]  # that this process has spent on its evidence
@@ -133,34 +173,48 @@ class Evidence:
         self.token = str(facts["attempt"])  # of this start, the same on every rank
         self.steps_before = int(str(resumed["step"])) if resumed else 0
         self.watch: Watch | None = None
-        self.turn = threading.RLock()  # a checkpoint's thread makes the record that a mark stands for
-        self.marked: tuple[int, list[torch.Tensor], Record | None] | None = None
+        self.turn = threading.RLock()  # a checkpoint's thread makes the records that wait, too
+        self.waiting: list[tuple[str, float, Record]] = []  # kind, time and fields of records that are made together
         self.before_mark = 0
         self.add("begin", format=FORMAT, **facts, resumed=resumed)
 
     def add(self, kind: str, **fields: object) -> None:
-        """Append one record and print it."""
-        with self.turn, counted():
-            self._settle()
+        """Append one record; it is printed with the next that does not wait."""
+        with counted():
             if kind == "end":
-                self._steps(self._take_steps())
-            self._add(kind, **fields)
+                self._wait("steps", self._take_steps())
+            self._wait(kind, fields)
+            if kind not in PATIENT:
+                self._settle()
 
-    def _add(self, kind: str, **fields: object) -> None:
-        record: Record = {"kind": kind, "rank": self.rank, "seq": self.seq, "prev": self.head,
-                          "time": round(time.time(), 3), **fields}
-        body = canonical(record)
+    def _wait(self, kind: str, fields: Record | None) -> None:
+        if fields is not None:
+            self.waiting.append((kind, round(time.time(), 3), fields))
+
+    def _settle(self) -> None:
+        """Make the records that wait, and print them."""
+        with self.turn:
+            while self.waiting:
+                kind, at, fields = self.waiting.pop(0)
+                if kind == MARK:
+                    self.before_mark = len(self.unsent)
+                elif kind == "samples":
+                    self._add(kind, at, {"epoch": fields["epoch"], **pack_ids(fields["ids"])})
+                elif kind == "epoch" and isinstance(fields.get("parameters"), torch.Tensor):
+                    self._add(kind, at, {**fields, "parameters": digest(fields["parameters"])})
+                else:
+                    self._add(kind, at, fields)
+            if self.unprinted:
+                say_lines("".join(self.unprinted))
+                self.unprinted = []
+
+    def _add(self, kind: str, at: float, fields: Record) -> None:
+        body = canonical({"kind": kind, "rank": self.rank, "seq": self.seq, "prev": self.head, "time": at, **fields})
         self.head = hashlib.sha256(body).hexdigest()
         self.seq += 1
         line = b'%s,"hash":"%s"}\n' % (body[:-1], self.head.encode())
         self.unsent.append(line)
         self.unprinted.append('{"event":"evidence",' + line[1:].decode())
-        if kind not in {"samples", "steps", "epoch"}:  # the next record follows at once
-            self._print()
-
-    def _print(self) -> None:
-        say_lines("".join(self.unprinted))
-        self.unprinted = []
 
     def saw(self, ids: torch.Tensor) -> None:
         """Note the samples of a batch; costs nothing until `samples`."""
@@ -168,46 +222,36 @@ class Evidence:
 
     def samples(self, epoch: int) -> None:
         """Record the samples seen since the last such record, and the steps if they are many."""
-        with self.turn, counted():
-            self._settle()
-            self._samples(epoch, self.ids)
-            self._steps(self._take_steps(SHORT))
-        self.ids = []
+        with counted():
+            self._samples(epoch)
+            self._wait("steps", self._take_steps(SHORT))
+
+    def _samples(self, epoch: int) -> None:
+        if self.ids:
+            self._wait("samples", {"epoch": epoch, "ids": self.ids})
+            self.ids = []
 
     def _take_steps(self, least: int = 1) -> Record | None:
         return self.watch.take_steps(least) if self.watch else None
 
-    def _steps(self, steps: Record | None) -> None:
-        if steps:
-            self._add("steps", **steps)
-
-    def _samples(self, epoch: int, ids: list[torch.Tensor]) -> None:
-        if ids:
-            self._add("samples", epoch=epoch, **pack_ids(torch.cat(ids)))
-
     def mark(self, epoch: int) -> None:
         """Set the mark up to which `take` takes; the next caller makes the records of what was before it."""
         with counted():
-            self.marked, self.ids = (epoch, self.ids, self._take_steps()), []
-
-    def _settle(self) -> None:
-        if self.marked:
-            (epoch, ids, steps), self.marked = self.marked, None
-            self._samples(epoch, ids)
-            self._steps(steps)
-            self.before_mark = len(self.unsent)
+            self._samples(epoch)
+            self._wait("steps", self._take_steps())
+            self._wait(MARK, {})
 
     def exchange_heads(self, epoch: int | None) -> None:
         """Send the others this chain's head and record theirs; None marks the last exchange of a run."""
-        heads = [raw.hex() for raw in all_gather_bytes(bytes.fromhex(self.head))]
+        with counted():
+            self._settle()
+            heads = [raw.hex() for raw in all_gather_bytes(bytes.fromhex(self.head))]
         self.add("heads", epoch=epoch, heads=heads)
 
     def take(self) -> list[bytes]:
         """The records before the last mark that were not handed in yet; from now on they count as handed in."""
-        with self.turn:
+        with self.turn, counted():
             self._settle()
-            if self.unprinted:
-                self._print()
             taken, self.unsent = self.unsent[:self.before_mark], self.unsent[self.before_mark:]
             self.before_mark = 0
             return taken

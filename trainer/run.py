@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import torch
 from checkpoint import Checkpoint, CheckpointError, find
-from evidence import Evidence, canonical, parameter_hash, read_lines
+from evidence import Evidence, canonical, parameter_sample, read_lines
 from exchange import broadcast_bytes
 from log import say
 
@@ -154,7 +154,7 @@ def begin(config: Config, data: Data, wiring: Wiring, net: nn.Module, optimizer:
     # Dropout differs between ranks; also between ranks that join later and those before them.
     torch.manual_seed(config.seed + 1 + wiring.rank)
     if checkpoint is None:
-        return Progress(), Evidence(wiring.rank, {**begin_facts, "parameters": parameter_hash(net)})
+        return Progress(), Evidence(wiring.rank, {**begin_facts, "parameters": parameter_sample(net)})
     meta, tensors = checkpoint.meta, checkpoint.tensors()
     step, epoch, position, before = (int(str(meta[key])) for key in ("step", "epoch", "position", "world_size"))
     net.load_state_dict({name.removeprefix("model."): value for name, value in tensors.items()
@@ -170,7 +170,7 @@ def begin(config: Config, data: Data, wiring: Wiring, net: nn.Module, optimizer:
     say("resume", rank=wiring.rank, checkpoint=checkpoint.name, step=step, epoch=epoch + 1, position=position,
         world_size_before=before)
     resumed = {"step": step, "epoch": epoch + 1, "position": position, "world_size": before, "heads": heads}
-    return progress, Evidence(wiring.rank, {**begin_facts, "parameters": parameter_hash(net)}, chains, resumed)
+    return progress, Evidence(wiring.rank, {**begin_facts, "parameters": parameter_sample(net)}, chains, resumed)
 
 
 def snapshot(progress: Progress) -> Progress:

@@ -30,7 +30,7 @@ from checkpoint import Buffer, CheckpointError, Saver, safetensors, write_file
 from config import Config, ConfigError, parse_args
 from data import DataError, load, shard
 from events import Events
-from evidence import CPU_SECONDS, parameter_hash
+from evidence import CPU_SECONDS, SHORT, ParameterSample, parameter_hash
 from gradients import GradientWatch, mean_exchange_s
 from launch import Wiring, WiringError, choose_device, join, read_wiring
 from log import say
@@ -122,6 +122,8 @@ class Training:
         self._rehearse()
         self.progress, self.evidence = begin(config, self.data, wiring, self.net, self.optimizer, self.device)
         self.watch = GradientWatch(self.ddp, self.evidence, ignore=[self.trainee.passengers])
+        self.sample = ParameterSample(self.net)
+        self.attested = self.progress.step  # when the ranks last exchanged heads
         self.saver = Saver(Path(config.output) / "checkpoints", config.keep_checkpoints, wiring.job_uid)
         self.events = Events(config.dir if wiring.rank == 0 else "")
         self.background = dist.new_group(backend="gloo", timeout=timedelta(seconds=config.collective_timeout))
@@ -152,12 +154,13 @@ class Training:
         accuracy = self.progress.accuracies[-1] if self.progress.accuracies else 0.0
         while self.progress.epoch < self.config.epochs:
             accuracy = self._epoch()
+        weights = parameter_hash(self.net)
         self.evidence.add("end", steps=self.progress.step, samples=self.progress.own.samples,
-                          loss=self.progress.own.loss, accuracy=accuracy, spent=self.clock.take(),
+                          loss=self.progress.own.loss, accuracy=accuracy, parameters=weights, spent=self.clock.take(),
                           seconds=round(time.monotonic() - self.began, 3),
                           evidence_seconds=round(CPU_SECONDS[0], 4))
         self.evidence.exchange_heads(None)
-        self._finish(accuracy)
+        self._finish(accuracy, weights)
 
     def _epoch(self) -> float:
         """From the progress's position to the end of its epoch; returns the accuracy on the held-out split."""
@@ -185,10 +188,13 @@ class Training:
         self.clock.seconds["allreduce"] = own.epoch_steps * mean_exchange_s(self.ddp)
         spent = self.clock.take()
         self.evidence.samples(progress.epoch + 1)
+        own.epoch_exchanges += self.watch.take_exchanges()
         self.evidence.add("epoch", epoch=progress.epoch + 1, steps=own.epoch_steps, samples=own.epoch_samples,
                           exchanges=own.epoch_exchanges, loss=own.loss, accuracy=accuracy,
-                          parameters=parameter_hash(self.net), losses=own.epoch_losses, spent=spent)
-        self.evidence.exchange_heads(progress.epoch + 1)
+                          parameters=self.sample(), losses=own.epoch_losses, spent=spent)
+        if progress.step >= self.attested + SHORT and progress.epoch + 1 < config.epochs:  # the end has one, too
+            self.attested = progress.step
+            self.evidence.exchange_heads(progress.epoch + 1)
         say("epoch", rank=wiring.rank, epoch=progress.epoch + 1, epochs=config.epochs, steps=own.epoch_steps,
             samples=own.epoch_samples, loss=own.loss, accuracy=accuracy, test_loss=test_loss, seconds=spent)
         self.events.write("accuracy", accuracy, progress.epoch + 1)
@@ -237,7 +243,6 @@ class Training:
         own.steps, own.epoch_steps = own.steps + 1, own.epoch_steps + 1
         own.samples, own.epoch_samples = own.samples + len(batch), own.epoch_samples + len(batch)
         self.watch.stepped(progress.epoch + 1)
-        own.epoch_exchanges += self.watch.take_exchanges()
         own.epoch_loss_sum += loss_value * len(batch)
         return loss_value, mean_loss, norm_value, wishes > 0
 
@@ -267,6 +272,7 @@ class Training:
             return
         with self.clock.measure("checkpoint"):
             self.saver.wait()  # the thread may still be at the mark of the save before
+            self.progress.own.epoch_exchanges += self.watch.take_exchanges()
             self.evidence.mark(self.progress.epoch + 1)
             self._watch_state()  # if no step was left to do
             self.saver.save(functools.partial(self._collect, snapshot(self.progress), random_state(self.device)))
@@ -292,7 +298,7 @@ class Training:
         raise StoppedError(f"SIGTERM: stopped after step {self.progress.step}, "
                            + ("saved" if saved else f"nothing saved ({self.saver.failure or 'no --output'})"))
 
-    def _finish(self, accuracy: float) -> None:
+    def _finish(self, accuracy: float, weights: str) -> None:
         """Bring results and evidence to rank 0, which writes them."""
         config, wiring, own = self.config, self.wiring, self.progress.own
         self.saver.wait()
@@ -305,7 +311,7 @@ class Training:
             folder = Path(config.output)
             result = {"epoch_accuracies": self.progress.accuracies, "accuracy": accuracy, "loss": own.loss,
                       "world_size": wiring.world_size, "steps": self.progress.step, "seconds": seconds,
-                      "parameters": parameter_hash(self.net), "model_state": "model.safetensors",
+                      "parameters": weights, "model_state": "model.safetensors",
                       "job_uid": wiring.job_uid, "ranks": rows}
             files: dict[str, list[Buffer]] = {
                 "model.safetensors": safetensors(self.net.state_dict()),

@@ -485,9 +485,11 @@ def gradients_are_averaged(run: Run, _: Expected) -> Judgement:
 def weights_agree(run: Run, _: Expected) -> Judgement:
     """After each epoch all ranks have the same weights, and these change from epoch to epoch.
 
-    From format 4 on, also at the beginning, and a sample of them at sampled steps.
+    From format 4 on, also at the beginning, and a sample of them at sampled steps. From format 5 on, epochs and the
+    beginning have a sample of the weights, and the end has all.
 
-    Fails for: a rank with other weights*, training that learned nothing*, averages at checked steps alone*.
+    Fails for: a rank with other weights*, training that learned nothing*, averages at checked steps alone*, a rank that
+    does not show its last weights.
     """
     if run.observed:
         return observed.weights_agree(run)
@@ -499,7 +501,7 @@ def weights_agree(run: Run, _: Expected) -> Judgement:
             if len(weights) > 1:
                 problems.append(f"{len(weights)} different sets of weights at the beginning")
         began = bool(hashes)
-        problems += steps.drifted(run)
+        problems += [*steps.drifted(run), *steps.other_ends(run)]
     else:
         began = False
     for epoch in epochs_of(run):

@@ -19,7 +19,7 @@ from gangplank.proof import log_lines
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-FORMAT = 4  # the newest format that this library knows, as in trainer/evidence.py; docs/proof.md says what each means
+FORMAT = 5  # the newest format that this library knows, as in trainer/evidence.py; docs/proof.md says what each means
 RANK = re.compile(r"[0-9]{1,9}")
 MOST_BITMAP = 1 << 26  # bytes: half a billion samples
 

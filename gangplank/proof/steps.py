@@ -1,4 +1,4 @@
-"""What ranks record of their steps: a sample of every step's gradients, and all gradients of the steps that are due.
+"""What ranks record of their steps: samples of their gradients, and more of the gradients of the steps that are due.
 
 trainer/gradients.py writes what this reads; a test with real runs keeps the two together.
 """
@@ -23,8 +23,11 @@ if TYPE_CHECKING:
     from gangplank.proof.records import Run
 
 LONGEST = 256  # steps with one look, as in trainer/gradients.py
-SAMPLED = 8  # of so many steps of a small model one is sampled; as there
+SAMPLED = 8  # in format 4: of so many steps of a small model one is sampled
+SPARSEST = 32  # from format 5 on: of so many steps one is sampled, of the first ones more; as there
+FIRST = (2, 2, 4, 4, 8, 8, 16, 16)  # of so many steps each
 MOST_NAMED = 6  # ranks or steps in one message
+EXACT = 5  # the format from which the token says which steps are sampled
 CHECKSUMS = 4  # of each gradient, as in trainer/gradients.py
 NOTHING = 1e-3  # of another rank's gradient
 FEW = 4  # elements of a gradient: as many numbers have a direction by chance
@@ -33,8 +36,13 @@ ROUNDING = {"float64": (2.0**-53, 2.0**-1022), "float32": (2.0**-24, 2.0**-126),
             "float16": (2.0**-11, 2.0**-14)}  # fmt: skip
 
 
+def chance(*words: object) -> int:
+    """A number that follows from these words and from nothing else."""
+    return int.from_bytes(hashlib.sha256(" ".join(map(str, words)).encode()).digest()[:8], "big")
+
+
 def due_steps(token: str) -> Iterator[int]:
-    """The steps of a start, from 1, at which ranks look at all gradients.
+    """The steps of a start, from 1, at which ranks look at all parameters' gradients.
 
     One of the first, of the next 4, 16, 64, 256, 256, …; which one, the start's token says.
 
@@ -43,9 +51,24 @@ def due_steps(token: str) -> Iterator[int]:
     """
     first, length = 1, 1
     for number in itertools.count():
-        chance = hashlib.sha256(f"{token} {number}".encode()).digest()
-        yield first + int.from_bytes(chance[:8], "big") % length
+        yield first + chance(token, number) % length
         first, length = first + length, min(LONGEST, 4 * length)
+
+
+def samples_until(token: str, step: int) -> int:
+    """How many of the steps of a start, from 1 to this one, are sampled: one of each 2, 2, 4, 4, 8, 8, 16, 16, 32, …
+
+    >>> [samples_until("a1", step) for step in (0, 2, 4, 28, 60 + 32 * 10**6)]
+    [0, 1, 2, 6, 1000008]
+    """
+    first, number = 1, 0
+    while number < len(FIRST) and first + FIRST[number] <= step:
+        first, number = first + FIRST[number], number + 1
+    length = FIRST[number] if number < len(FIRST) else SPARSEST
+    if length == SPARSEST:
+        skipped = max(0, step - first) // SPARSEST
+        first, number = first + SPARSEST * skipped, number + skipped
+    return number + (first + chance(token, "sampled", number) % length <= step)
 
 
 @dataclass(frozen=True)
@@ -95,6 +118,11 @@ def grouped(run: Run, kind: str, key: Callable[[Record], tuple[int, int]],
         checked = table.setdefault(key(record), Checked(where(record), begin.whole("world_size"), {}))
         checked.rows[record.whole("rank")] = record
     return list(table.values())
+
+
+def exact(begin: Record) -> bool:
+    """Whether the token of a start says which steps are sampled."""
+    return "format" in begin and begin.whole("format") >= EXACT
 
 
 def step_before(begin: Record) -> int:
@@ -159,14 +187,36 @@ def not_due(run: Run) -> list[str]:
 
 def too_few_samples(run: Run) -> list[str]:
     """Records of steps of which fewer were sampled than the trainer samples."""
-    return [f"rank {record['rank']} shows a sample of {record['sampled']} of the {steps_of(record)}"
-            for record in run.of("steps") if record.whole("sampled") < record.whole("count") // SAMPLED - 1]
+    problems = []
+    for record, begin in run.with_begin("steps"):
+        first, count = record.whole("first") - step_before(begin), record.whole("count")
+        token, least = begin.text("attempt"), count // SAMPLED - 1
+        if exact(begin):
+            least = samples_until(token, first + count - 1) - samples_until(token, first - 1)
+        if record.whole("sampled") < least:
+            problems.append(f"rank {record['rank']} shows a sample of {record['sampled']} of the {steps_of(record)}, "
+                            f"expected {least}")
+    return problems
 
 
 def drifted(run: Run) -> list[str]:
     """Steps before which the ranks did not have the same weights."""
     return [f"{checked.where}: the ranks had {len(hashes)} different weights" for checked in samples(run)
             if len(hashes := {record.text("weights") for record in checked.rows.values()}) > 1]
+
+
+def other_ends(run: Run) -> list[str]:
+    """Starts at whose end ranks had different weights, or did not show them, as they do from format 5 on."""
+    ends: dict[str, set[str]] = {}
+    shown = set[tuple[int, str]]()
+    for record, begin in run.with_begin("end"):
+        if exact(begin):
+            ends.setdefault(begin.text("attempt"), set()).add(record.text("parameters"))
+            shown.add((begin.whole("rank"), begin.text("attempt")))
+    problems = [f"{len(weights)} different sets of weights at the end" for weights in ends.values() if len(weights) > 1]
+    lasts = {rank: run.last_begin(rank) for rank in run.chains}
+    return problems + [f"rank {rank} does not show its weights at the end" for rank, begin in lasts.items()
+                       if exact(begin) and (rank, begin.text("attempt")) not in shown]
 
 
 def checksums(record: Record, key: str) -> list[float]:

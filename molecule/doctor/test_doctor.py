@@ -28,7 +28,7 @@ CAUSES: dict[str, Story] = {
     "too-large": Story("pod-too-large", {"resources": {"cpu": "9", "memory": "32Mi"}}),
     "image": Story("image", {"image": "gangplank.dev/no-such-image:1"}),
     "secret": Story("secret", {"secrets": ["no-such-secret"]}),
-    "exit-code": Story("failed|crash", {"command": ["sh", "-c", "echo last words; exit 7"]}, words="exit code 7"),  # which may restart first
+    "exit-code": Story("failed|crash", {"command": ["sh", "-c", "echo last words; exit 7"]}, words="exit code 7"),
 }
 STORIES = {
     f"{name}-{backend}": Story(one.code, one.change, backend, one.beside, words=one.words)

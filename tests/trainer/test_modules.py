@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gangplank.proof.records import unpack_ids
+from gangplank.proof.steps import due_steps, samples_until
 
 if TYPE_CHECKING:
     from tests.trainer.harness import Root
@@ -49,6 +51,15 @@ def test_windows_pooled_one_by_one_are_those_of_adaptive_pooling(facts: Facts) -
 
 def test_an_error_that_repeats_from_block_to_block_does_not_cancel_in_a_checksum(facts: Facts) -> None:
     assert facts["periodic"] > 1e-4  # rounding explains less than a millionth
+
+
+def test_the_proof_knows_which_steps_the_trainer_checks(facts: Facts) -> None:
+    for token, steps in facts["checked"].items():
+        assert steps["looks"] == list(itertools.islice(due_steps(token), len(steps["looks"])))
+        last = steps["samples"][-1]
+        assert last > 1000
+        assert [step for step in range(1, last + 1) if samples_until(token, step) > samples_until(token, step - 1)] == (
+            steps["samples"])
 
 
 def test_the_safetensors_library_reads_what_the_trainer_writes(facts: Facts) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -191,3 +193,32 @@ def test_d13_the_events_of_a_rank_are_numbered_without_a_gap(root: Root) -> None
         assert numbers == [*range(1, len(numbers) + 1)]
         assert sum(map(missing.missing, lines)) == 0
     assert '{"event":"checkpoint",' in ranks[0].text
+
+
+CALLS = 3  # of Python or C functions at a step: `stepped`, and the number of the group's operations
+
+
+def test_the_evidence_does_nothing_at_steps_that_are_not_looked_at(root: Root) -> None:
+    """Counted in calls, which are the same on a busy machine; `make bench-train` measures CPU time."""
+    ranks = root.train(2, "evidence", script="/tests/inside/work.py", env={"TORCHELASTIC_USE_AGENT_STORE": "True"})
+    assert {rank.code for rank in ranks} == {0}, ranks[0].text
+    counts = json.loads(next(line for line in ranks[0].text.splitlines() if line.startswith('{"calls"')))
+    calls, busy = counts["calls"], set(counts["busy"])
+    assert len(calls) == 40
+    idle = {step: count for step, count in enumerate(calls, 1) if not {step, step + 1} & busy}  # or prepares one
+    assert len(idle) > 15
+    assert set(idle.values()) <= set(range(1, CALLS + 1)), idle
+    assert all(calls[step - 1] > CALLS for step in busy), calls
+
+
+def test_the_weights_are_the_same_to_the_last_bit_with_evidence_and_without(root: Root) -> None:
+    shutil.copy(Path(__file__).parents[2] / "bench/inside/evidence_cpu.py", root.out)
+    flags = ["--epochs", "2", "--batch-size", "32", "--dropout", "0.1", "--accumulate", "2"]
+    models = []
+    for kind in ("with", "without"):
+        out = root.new()
+        ranks = root.train(3, kind, *flags, "--output", out, script="/out/evidence_cpu.py")
+        assert {rank.code for rank in ranks} == {0}, ranks[0].text
+        models.append((root.host(out) / "model.safetensors").read_bytes())
+        assert bool(read_records("\n".join(rank.text for rank in ranks))) == (kind == "with")
+    assert models[0] == models[1]

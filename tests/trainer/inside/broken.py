@@ -15,13 +15,13 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data.distributed import DistributedSampler
 
 sys.path.insert(0, "/opt/gangplank/trainer")
-from evidence import Evidence, parameter_hash
+from evidence import Evidence, parameter_hash, parameter_sample
 from exchange import broadcast_bytes
 from gradients import GradientWatch
 from launch import join, read_wiring
 
 mistake = sys.argv[1]
-START = "a1"  # looks at steps 1 and 5, samples step 7
+START = "a1"  # looks at steps 1 and 5, samples steps 1, 4 and 7
 PARTLY = {"checked-only", "no-sync", "one-in-two"}  # mistakes that show at some steps alone
 wiring = read_wiring(os.environ)
 join(wiring, "gloo", 20, 20)
@@ -52,7 +52,7 @@ evidence = Evidence(rank, {
     "world_size": world_size, "host": wiring.host, "pod": wiring.pod, "node": wiring.node, "pod_uid": wiring.pod_uid,
     "job_uid": wiring.job_uid, "attempt": token, "epochs": 2, "batch_size": 10,
     "accumulate": 1, "dataset": "points", "dataset_samples": 100, "settings": "broken.py",
-    "parameters": parameter_hash(net)})
+    "parameters": parameter_sample(net)})
 watch = GradientWatch(model, evidence) if isinstance(model, DistributedDataParallel) else None
 idle = mistake == "idle-rank" and rank == world_size - 1
 step = 0
@@ -87,9 +87,10 @@ for epoch in (1, 2):
     evidence.samples(epoch)
     evidence.add("epoch", epoch=epoch, steps=steps, samples=samples, loss=loss.item(), accuracy=0.0,
                  exchanges=(steps if mistake in PARTLY - {"no-sync"} else watch.take_exchanges())
-                 if watch else 0, parameters=parameter_hash(net))
+                 if watch else 0, parameters=parameter_sample(net))
     evidence.exchange_heads(epoch)
-evidence.add("end", steps=step, samples=samples, loss=loss.item(), accuracy=0.0, seconds=0.0)
+evidence.add("end", steps=step, samples=samples, loss=loss.item(), accuracy=0.0, seconds=0.0,
+             parameters=parameter_hash(net))
 evidence.exchange_heads(None)
 dist.barrier()
 dist.destroy_process_group()

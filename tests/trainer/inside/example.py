@@ -43,7 +43,7 @@ def learn(ids: torch.Tensor) -> float:
 facts = {"world_size": wiring.world_size, "pod": wiring.pod, "pod_uid": wiring.pod_uid, "node": wiring.node,
          "job_uid": wiring.job_uid, "attempt": broadcast_bytes(os.urandom(8)).hex(), "settings": "example.py",
          "dataset": "points", "dataset_samples": 90, "batch_size": 10, "accumulate": 1,
-         "parameters": evidence.parameter_hash(net)}
+         "parameters": evidence.parameter_sample(net)}
 lines = [line for line in str(evidence.__doc__).splitlines() if line.startswith("    ")]
 names = {"rank": wiring.rank, "facts": facts, "ddp": ddp, "net": net, "batches": batches, "learn": learn}
 exec(textwrap.dedent("\n".join(lines)), {**vars(evidence), **vars(gradients), **names})  # noqa: S102  # our own text

@@ -1,6 +1,7 @@
 """Facts about the trainer's modules, as one JSON object, from the image's Python."""
 
 import gzip
+import itertools
 import json
 import struct
 import sys
@@ -95,7 +96,7 @@ def mnist() -> dict[str, object]:
 
 def bitmaps() -> list[object]:
     """Packed ids, for the proof to unpack."""
-    return [evidence.pack_ids(torch.tensor(ids, dtype=torch.int64)) for ids in ([], [0], [7, 8, 3], [5, 5, 5, 900])]
+    return [evidence.pack_ids([torch.tensor(ids, dtype=torch.int64)]) for ids in ([], [0], [7, 8, 3], [5, 5, 5, 900])]
 
 
 def rates() -> dict[str, list[float]]:
@@ -138,10 +139,9 @@ def periodic() -> float:
     """The smallest checksum of errors that repeat every BLOCK elements, in as many blocks, beside their size."""
     smallest = 1.0
     for blocks in range(2, 17):
-        parameter = torch.zeros(blocks * gradients.BLOCK)
-        error = torch.sin(torch.arange(gradients.BLOCK)).repeat(blocks)
+        error = torch.sin(torch.arange(gradients.BLOCK, dtype=torch.float64)).repeat(1, blocks)
         for token in range(8):
-            *sums, norm = gradients.Checksums(str(token), [parameter])(0, error).tolist()
+            *sums, norm = gradients.Checksums(str(token), error.numel(), error.device)(error)[0].tolist()
             smallest = min(smallest, max(map(abs, sums)) / norm)
     return smallest
 
@@ -154,5 +154,11 @@ def identities() -> dict[str, dict[str, object]]:
             for name, chosen in flags.items()}
 
 
-facts = (identities, periodic, pools, tensors, digits, shards, continued, mnist, bitmaps, rates)
+def checked() -> dict[str, dict[str, list[int]]]:
+    """The first steps that the trainer looks at and that it samples, for some starts."""
+    return {token: {"looks": [*itertools.islice(gradients.due_steps(token), 12)],
+                    "samples": [*itertools.islice(gradients.sampled_steps(token), 40)]} for token in ("a1", "b2", "c3")}
+
+
+facts = (checked, identities, periodic, pools, tensors, digits, shards, continued, mnist, bitmaps, rates)
 print(json.dumps({fact.__name__: fact() for fact in facts}))

@@ -333,7 +333,9 @@ def fakes() -> list[Fake]:
         fake("a count of exchanges that the steps do not have", where("steps", 1, exchanges=1), EVERY_STEP,
              "rank 1 exchanged gradients 1 times in the 4 steps 1 to 4"),
         Fake("hardly a step sampled", World(samples=600, change=where("steps", 2, sampled=0)).train(), EXPECTED,
-             EVERY_STEP, "rank 2 shows a sample of 0 of the steps 1 to 20"),
+             EVERY_STEP, "rank 2 shows a sample of 0 of the steps 1 to 20, expected 5"),
+        Fake("one sample too few", World(samples=600, change=where("steps", 2, sampled=4)).train(), EXPECTED,
+             EVERY_STEP, "rank 2 shows a sample of 4 of the steps 1 to 20, expected 5"),
         fake("a world of yesterday's size", where("begin", 1, world_size=4), "every rank took part",
              "a rank reports a world of 4, expected 3"),
         Fake("pods of another job, of the same names", World().train(), replace(
@@ -344,4 +346,8 @@ def fakes() -> list[Fake]:
              "2 different sets of weights at the beginning"),
         fake("a rank that kept its weights", where("epoch", 2, parameters="own"), "weights agree",
              "2 different sets of weights"),
+        fake("a rank that ends with weights of its own, of which no sample shows it", where("end", 1, parameters="own"),
+             "weights agree", "2 different sets of weights at the end"),
+        fake("a rank that does not show its last weights", where("end", 1, kind="other"), "weights agree",
+             "rank 1 does not show its weights at the end"),
     ]  # fmt: skip

@@ -123,7 +123,8 @@ class World:
 
     def end(self) -> None:
         for rank in range(self.size):
-            self.add(rank, "end", steps=1, samples=1, accuracy=0.9, seconds=7.0, spent={"checkpoint": 0.5})
+            self.add(rank, "end", steps=1, samples=1, accuracy=0.9, seconds=7.0, spent={"checkpoint": 0.5},
+                     parameters=f"all-{self.step}")
         self.exchange(None)
 
     def records(self) -> list[Record]:

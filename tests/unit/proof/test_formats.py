@@ -34,8 +34,8 @@ def without(kind: str, key: str) -> Callable[[Record], None]:
     return change
 
 
-def test_the_docs_list_fields_of_every_kind_but_the_last() -> None:
-    assert {kind for kind, _ in NEEDED} == {"begin", "samples", "steps", "gradients", "epoch", "heads"}
+def test_the_docs_list_fields_of_every_kind() -> None:
+    assert {kind for kind, _ in NEEDED} == {"begin", "samples", "steps", "gradients", "epoch", "heads", "end"}
     assert len(NEEDED) > 15
 
 
@@ -88,6 +88,33 @@ def test_older_evidence_is_judged_as_it_was_written(version: int) -> None:
     newer = prove(World(change=of_format_3).train(), EXPECTED)
     assert {"gradients are exchanged at every step", "gradients differ before the all-reduce", "weights agree"} <= (
         failed(newer)), newer.text()
+
+
+def of_format_4(record: Record) -> None:
+    """No weights at the end, and samples at steps that no token names."""
+    if record["kind"] == "end":
+        del record["parameters"]
+    if record["kind"] == "steps":
+        record["sampled"] = 1
+
+
+def test_evidence_of_format_4_is_judged_without_what_format_5_added() -> None:
+    verdict = prove(World(samples=600, format=4, change=of_format_4).train(), EXPECTED)
+    assert verdict.passed, verdict.text()
+    newer = prove(World(samples=600, change=of_format_4).train(), EXPECTED)
+    assert {"gradients are exchanged at every step", "weights agree"} <= failed(newer), newer.text()
+
+
+def test_a_run_of_format_4_that_a_newer_trainer_resumed_is_proven() -> None:
+    def change(record: Record) -> None:
+        if not record["prev"]:
+            record["format"] = 4
+        if float(str(record["time"])) < 2000:
+            of_format_4(record)
+
+    run = interrupted(3, change=change)[0].records()
+    verdict = prove([record for record in run if record["kind"] != "end" or "parameters" in record], EXPECTED)
+    assert verdict.passed, verdict.text()
 
 
 def test_a_run_of_format_3_that_a_newer_trainer_resumed_is_proven() -> None:
