@@ -5,8 +5,8 @@ It watches what torch offers to watchers: hooks of leaves and of optimizers, the
 It sends no collective of its own, draws no random number of the script's, and changes no value. What the ranks tell
 each other goes through the rendezvous store.
 
-Counted: optimizer steps, and the exchanges between them. Looked at, at the 1st, 2nd, 4th, 8th … exchange: a sample of
-the gradients before and after, and of the weights. A failure in here ends the observation, never the script.
+Counted: optimizer steps, and the exchanges between them. Looked at, at the 1st, 2nd, 8th, 32nd, 128th … exchange: a
+sample of the gradients before and after, and of the weights. A failure in here ends the observation, never the script.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.hooks import unserializable_hook
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
-FORMAT = 4  # as in evidence.py; docs/proof.md says what each means
-SAMPLE = 1 << 16  # elements of a model that one look takes
+FORMAT = 5  # as in evidence.py; docs/proof.md says what each means
+SAMPLE = 1 << 13  # elements of a model that one look takes
 LAST_SAMPLE = 1 << 24  # and of its weights at the end
 CHECKSUMS = 4  # as in evidence.py
 WAIT_S = 10.0  # at its end, a rank waits as long for the others' last hash: they may still be saving
@@ -51,21 +51,30 @@ COLLECTIVES = ("all_reduce", "reduce", "broadcast", "gather", "scatter", "all_ga
                "all_to_all_single", "send", "recv", "isend", "irecv", "barrier")
 
 
-def careful(action: Callable[..., Any]) -> Callable[..., None]:
-    """The observer's own work: its time on this thread's CPU is counted, and its failure is not the script's."""
+def safe(action: Callable[..., Any]) -> Callable[..., None]:
+    """The observer's own work: its failure is not the script's."""
     @functools.wraps(action)
     def act(*args: Any) -> None:
-        observer = OBSERVER
-        if not observer.active or observer.blind:
-            return
-        began = time.thread_time()
+        if OBSERVER.active and not OBSERVER.blind:
+            try:
+                action(*args)
+            except Exception as error:  # noqa: BLE001  # whatever it is, the script runs on
+                OBSERVER.blind = f"{type(error).__name__}: {error}"[:300]
+
+    return act
+
+
+def careful(action: Callable[..., Any]) -> Callable[..., None]:
+    """Work that takes longer: its time on this thread's CPU is counted too."""
+    @safe
+    @functools.wraps(action)
+    def act(*args: Any) -> None:
+        began, seconds = time.thread_time(), OBSERVER.seconds
         try:
             with torch.no_grad():
                 action(*args)
-        except Exception as error:  # noqa: BLE001  # whatever it is, the script runs on
-            observer.blind = f"{type(error).__name__}: {error}"[:300]
         finally:
-            observer.seconds += time.thread_time() - began
+            OBSERVER.seconds = seconds + time.thread_time() - began  # with what such work within it has taken
 
     return act
 
@@ -96,14 +105,16 @@ class Chain:
         text = json.dumps(record, sort_keys=True, separators=(",", ":"), allow_nan=False)
         self.head = hashlib.sha256(text.encode()).hexdigest()
         self.seq += 1
-        line = json.dumps({"event": "evidence", **record, "hash": self.head}, separators=(",", ":")) + "\n"
+        line = f'{{"event":"evidence",{text[1:-1]},"hash":"{self.head}"}}\n'
         self.lines.append(line)
         emit(line)
 
 
 def joined(pieces: list[torch.Tensor]) -> torch.Tensor:
-    """Pieces of any type and device as one vector [n] of float64 on the CPU (a CPU-GPU sync point)."""
-    return torch.cat([piece.double().cpu() for piece in pieces])
+    """Pieces of any type and device as one vector [n] on the CPU (a CPU-GPU sync point)."""
+    if len({piece.device for piece in pieces}) > 1:
+        pieces = [piece.cpu() for piece in pieces]
+    return torch.cat(pieces).cpu()
 
 
 def digest(values: torch.Tensor) -> str:
@@ -111,9 +122,9 @@ def digest(values: torch.Tensor) -> str:
     return hashlib.sha256(values.contiguous().view(torch.uint8).numpy().data).hexdigest()
 
 
-def is_power_of_two(number: int) -> bool:
-    """Whether a look is due."""
-    return number > 0 and not number & (number - 1)
+def due_after(number: int) -> int:
+    """The exchange to look at next: the 1st, 2nd, 8th, 32nd, 128th …"""
+    return number + 1 if number < 2 else 2 << (number.bit_length() // 2 * 2)
 
 
 def sharded(parameter: torch.Tensor) -> bool:
@@ -151,7 +162,7 @@ class Scatters:
 
     def gives(self, tensor: torch.Tensor) -> None:
         """The input of the next one: a flat gradient, [world size * part]."""
-        values = joined([tensor.detach().reshape(self.world_size, -1)[:, :: self.stride].reshape(-1)])
+        values = joined([tensor.detach().reshape(self.world_size, -1)[:, :: self.stride].reshape(-1)]).double()
         self.signs = random_signs(len(values), self.calls)
         self.before += self.signs @ values
         self.norm += float(values.abs().sum())
@@ -161,7 +172,7 @@ class Scatters:
 
     def gains(self, tensor: torch.Tensor) -> None:
         """Its output: [part]."""
-        values = joined([tensor.detach().reshape(-1)[:: self.stride]])
+        values = joined([tensor.detach().reshape(-1)[:: self.stride]]).double()
         rank, size = dist.get_rank(), len(values)
         self.after += self.signs[:, rank * size:(rank + 1) * size] @ values
         self.gained.update(digest(values).encode())
@@ -183,10 +194,14 @@ class Model:
         self.sharded = any(map(sharded, parameters))
         self.owner = weakref.ref(owner, lambda _: self.last_weights())
         self.steps = self.idle = self.exchanges = self.looks = self.weights_at = self.sent = 0
-        self.task = -1  # of autograd's, the last one that was heard of
-        self.sequence: int | None = None
+        self.task = -1  # of autograd's: the last backward pass that was heard of
+        self.synced = False  # whether DDP was to exchange in it, and nobody has counted that yet
+        self.countable = False
+        self.begun = 0  # operations of the group when it began
         self.seen: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()  # exchanges, by optimizer
         self.own: dict[int, torch.Tensor] = {}
+        self.due = 1  # the exchange that is looked at next, or the first after it at which that is possible
+        self.queued = self.missed = -1  # the pass at whose end there will be a look; one that nobody can look at
         self.signs: torch.Tensor | None = None
         self.looking = self.looked = False
         self.handles: list[Any] = []
@@ -198,10 +213,10 @@ class Model:
                              for mesh in meshes)
         if self.parallel:  # where several back-ends count for themselves, nobody has the sum
             backends = {part.split(":")[-1] for part in dist.get_backend_config(group).split(",")}
-            self.sequence = self.operations(group) if len(backends) == 1 else None
-            trainable = [i for i, parameter in enumerate(parameters) if parameter.requires_grad]
-            for index in {*trainable[:1], *trainable[-1:]}:  # one would do, if each took part in each backward pass
-                self.watch(index)
+            self.countable = len(backends) == 1
+            trainable = [parameter for parameter in parameters if parameter.requires_grad]
+            for parameter in {*trainable[:1], *trainable[-1:]}:  # one would do, if each took part in each backward pass
+                parameter.register_hook(unserializable_hook(functools.partial(self.heard)))
             self.look_next()
 
     def watch(self, index: int) -> Any:
@@ -211,21 +226,40 @@ class Model:
             return None
         return parameter.register_hook(unserializable_hook(functools.partial(self.gradient, index)))
 
-    @staticmethod
-    def operations(group: Any) -> int:
-        """How many operations a group has carried out."""
-        return int(group._get_sequence_number_for_group())
+    def operations(self) -> int:
+        """How many operations the group has carried out; each time another number where nobody knows."""
+        owner = self.owner()
+        if owner is None or not self.countable:
+            return self.begun + 1
+        return int(owner.process_group._get_sequence_number_for_group())
 
+    @safe
+    def heard(self, _: torch.Tensor) -> None:
+        """A leaf's gradient in a backward pass; nothing of it is exchanged yet."""
+        task = torch._C._current_graph_task_id()
+        if task != self.task:
+            self.settle()
+            self.task, owner = task, self.owner()
+            # The forward pass sets it: False within no_sync.
+            self.synced = owner is not None and owner.require_forward_param_sync
+            self.begun = self.operations() if self.countable else 0
+
+    def settle(self) -> None:
+        """Count the last backward pass's exchange, if DDP was to exchange in it and its group has worked since."""
+        if self.synced:
+            self.synced = False
+            if self.operations() != self.begun:
+                self.exchanged()
+
+    @careful
     def look_next(self) -> None:
-        """Look at the next exchange, if that is due."""
-        for handle in self.handles:
-            handle.remove()
-        self.own, self.handles = {}, []
-        self.looking = is_power_of_two(self.exchanges + 1) and self.whole
+        """Look at the next exchange."""
         if self.sharded:
             one = sum(model.sharded for model in OBSERVER.models) == 1  # whose scatter it is, a call does not say
-            OBSERVER.scatters = Scatters(dist.get_world_size(), self.stride) if self.looking and one else None
-        elif self.looking:
+            OBSERVER.scatters = Scatters(dist.get_world_size(), self.stride) if self.whole and one else None
+        elif self.whole:
+            self.looking, self.own = True, {}
+            self.missed = torch._C._current_graph_task_id()  # a pass that has begun without these hooks
             self.handles = [handle for i in range(len(self.refs)) if (handle := self.watch(i)) is not None]
 
     def pick(self, tensor: torch.Tensor, stride: int = 0) -> torch.Tensor:
@@ -234,15 +268,16 @@ class Model:
 
     @careful
     def gradient(self, index: int, gradient: torch.Tensor) -> None:
-        """A leaf's gradient in a backward pass; what the exchange begins with is this and what has been added up."""
-        task = torch._C._current_graph_task_id()
-        if self.parallel and task != self.task:
-            self.task = task
+        """A leaf's gradient in a pass that is looked at; the exchange begins with it and what has been added up."""
+        parameter, task = self.refs[index](), torch._C._current_graph_task_id()
+        if parameter is None or task == self.missed:
+            return
+        if self.parallel and task != self.queued:
+            self.queued = task
+            self.heard(gradient)
             torch.autograd.Variable._execution_engine.queue_callback(self.backward_ends)
-        parameter = self.refs[index]()
-        if self.looking and parameter is not None:
-            own = self.pick(gradient)
-            self.own[index] = own.clone() if parameter.grad is None else own + self.pick(parameter.grad)
+        own = self.pick(gradient)
+        self.own[index] = own.clone() if parameter.grad is None else own + self.pick(parameter.grad)
 
     @careful
     def backward_ends(self) -> None:
@@ -253,44 +288,46 @@ class Model:
     def backward_ended(self) -> None:
         """The gradients are averages now, if DDP was to exchange them in this pass and its group has worked."""
         ddp = self.owner()
-        if ddp is None or not ddp.require_forward_param_sync:  # the forward pass sets it: False within no_sync
-            return
-        if self.sequence is not None:
-            before, self.sequence = self.sequence, self.operations(ddp.process_group)
-            if before == self.sequence:
-                return
-        self.exchanged(getattr(ddp, "_comm_hooks", []))
+        if ddp is not None and self.looking and self.synced and self.operations() != self.begun:
+            # A script's own communication hooks are named, as they may round.
+            hooks = [hook for hook, _ in getattr(ddp, "_comm_hooks", [])]
+            self.look([getattr(hook, "__qualname__", type(hook).__name__) for hook in hooks])
 
-    def exchanged(self, hooks: Iterable[tuple[Any, object]] = ()) -> None:
-        """One exchange; a script's own communication hooks are named, as they may round."""
+    def exchanged(self) -> None:
+        """One exchange; DDP's was looked at when its backward pass ended."""
         self.exchanges += 1
         if self.sharded:
             self.look_at_scatters()
-        elif self.looking and self.own:
-            self.look([getattr(hook, "__qualname__", type(hook).__name__) for hook, _ in hooks])
-        if self.looking or is_power_of_two(self.exchanges + 1):
+        elif self.own and not self.parallel:
+            self.look([])
+        if self.exchanges + 1 >= self.due and not self.looking:
             self.look_next()
 
+    @careful
     def look(self, hooks: list[str]) -> None:
         """Record both sides of an exchange."""
-        parameters = [ref() for ref in self.refs]
-        blanks = [torch.zeros_like(self.pick(p)) for p in parameters if p is not None]
-        if len(blanks) < len(parameters):
+        parameters = [parameter for ref in self.refs if (parameter := ref()) is not None]
+        if len(parameters) < len(self.refs):
             return
-        before = joined([self.own.get(i, blank) for i, blank in enumerate(blanks)])
-        after = joined([blank if p is None or p.grad is None else self.pick(p.grad)
-                        for p, blank in zip(parameters, blanks, strict=True)])
-        if not (bool(before.isfinite().all()) and bool(after.isfinite().all())):
-            return  # a scaler of mixed precision tries again with a smaller scale
-        if self.signs is None:
-            self.signs = random_signs(len(before), 0)
-        signs = self.signs
-        coarsest = max({p.dtype for p in parameters if p is not None}, key=lambda dtype: torch.finfo(dtype).eps)
-        self.note(before=digest(before), after=digest(after), elements=len(before), norm=float(before.abs().sum()),
-                  dtype=str(coarsest).removeprefix("torch."), sums_before=(signs @ before).tolist(),
-                  sums_after=(signs @ after).tolist(), by="DistributedDataParallel" if self.parallel else "hand",
-                  hooks=hooks)
 
+        def side(gradients: list[torch.Tensor | None]) -> torch.Tensor:
+            return joined([torch.zeros_like(self.pick(parameter)) if gradient is None else gradient
+                           for parameter, gradient in zip(parameters, gradients, strict=True)]).double()
+
+        before = side([self.own.get(index) for index in range(len(parameters))])
+        after = side([None if p.grad is None else self.pick(p.grad) for p in parameters])
+        if self.signs is None:
+            self.signs = random_signs(len(before), 0).t()
+        sums = torch.stack([before, after]) @ self.signs
+        if not sums.isfinite().all():
+            return  # a scaler of mixed precision tries again with a smaller scale
+        coarsest = max({p.dtype for p in parameters}, key=lambda dtype: torch.finfo(dtype).eps)
+        sums_before, sums_after = sums.tolist()
+        self.note(before=digest(before), after=digest(after), elements=len(before), norm=float(before.abs().sum()),
+                  dtype=str(coarsest).removeprefix("torch."), sums_before=sums_before, sums_after=sums_after,
+                  by="DistributedDataParallel" if self.parallel else "hand", hooks=hooks)
+
+    @careful
     def look_at_scatters(self) -> None:
         """Record what this rank gave to the exchange, and its part of the average."""
         seen, OBSERVER.scatters = OBSERVER.scatters, None
@@ -303,14 +340,20 @@ class Model:
                   sums_after=seen.after.tolist(), by="fully_shard", hooks=[], part=True)
 
     def note(self, **fields: object) -> None:
-        """One look at an exchange."""
-        self.looks, self.looked = self.looks + 1, True
-        OBSERVER.chain.add("gradients", epoch=self.number, step=self.exchanges, of=self.elements, **fields)
+        """One look at an exchange, and no more until another is due."""
+        self.looks, self.looked, self.looking = self.looks + 1, True, False
+        for handle in self.handles:
+            handle.remove()
+        self.own, self.handles = {}, []
+        step = self.exchanges + self.parallel  # DDP's is counted when an optimizer asks
+        self.due = due_after(step)
+        OBSERVER.chain.add("gradients", epoch=self.number, step=step, of=self.elements, **fields)
         OBSERVER.exchange_heads(f"{self.number}/{self.looks}", f"{self.number}/{self.looks - 1}", 0.0)
 
     def before_step(self) -> None:
         """Without DDP, what an optimizer is about to apply is what the script has made of all ranks' gradients."""
         if self.parallel:
+            self.settle()
             return
         before, self.sent = self.sent, OBSERVER.scattered if self.sharded else OBSERVER.sent
         if before < self.sent:
@@ -325,9 +368,10 @@ class Model:
         self.seen[optimizer] = self.exchanges
         if self.looked:
             self.looked = False
-            self.weights(SAMPLE, last=False)
+            self.weights(SAMPLE, False)
 
-    def weights(self, most: int, *, last: bool) -> None:
+    @careful
+    def weights(self, most: int, last: bool) -> None:
         """Record the weights, or a sample of them; nothing once they are gone."""
         parameters = [parameter for ref in self.refs if (parameter := ref()) is not None]
         if not self.whole or len(parameters) < len(self.refs):
@@ -338,12 +382,12 @@ class Model:
         OBSERVER.chain.add("weights", epoch=self.number, step=self.exchanges, parameters=digest(values),
                            elements=len(values), of=self.elements, last=last, **part)
 
-    @careful
+    @safe
     def last_weights(self) -> None:
         """The weights when the script gives its model up, leaves the group, or ends."""
         if OBSERVER.chain and self.steps > self.weights_at:
             self.weights_at = self.steps
-            self.weights(LAST_SAMPLE, last=True)
+            self.weights(LAST_SAMPLE, True)
 
     def facts(self) -> dict[str, object]:
         """What a claim needs of its totals."""
@@ -466,20 +510,19 @@ class Observer:
         self.by_optimizer[optimizer] = size, models
         return models
 
-    @careful
+    @safe
     def before_step(self, optimizer: Any) -> None:
         """An optimizer is about to apply gradients."""
         if self.chain:
             for model in self.models_of(optimizer):
                 model.before_step()
 
-    @careful
+    @safe
     def stepped(self, optimizer: Any) -> None:
         """An optimizer has."""
         self.steps += 1
-        if self.chain:
-            for model in self.models_of(optimizer):
-                model.stepped(optimizer)
+        for model in self.by_optimizer.get(optimizer, (0, []))[1]:
+            model.stepped(optimizer)
 
     @careful
     def gives(self, world: bool, given: object) -> None:
@@ -535,6 +578,7 @@ class Observer:
     def leaves(self) -> None:
         """The script is about to destroy its group."""
         for model in self.models:
+            model.settle()
             model.last_weights()
 
     def crashed(self) -> bool:

@@ -66,7 +66,7 @@ def test_fully_shard_is_proven_as_far_as_its_parts_show(root: Root, kind: str) -
     unclaimed = {claim.name for claim in verdict.claims if claim.passed is None}
     assert unclaimed == {*NEVER_CLAIMED, "gradients agree after the all-reduce", "weights agree"}
     assert {claim.name: claim.detail for claim in verdict.claims}["gradients are averaged"] == (
-        "the mean of all ranks' at 3 checked steps")  # the second, fourth and eighth exchange
+        "the mean of all ranks' at 2 checked steps")  # the second and eighth exchange
     ends = [record for record in records_of(ranks[:1]) if record["kind"] == "end"]
     assert [(m["exchanges"], m["idle"]) for end in ends for m in end["models"]] == [(12, 0)] * 3
 
@@ -163,7 +163,7 @@ def test_ranks_that_torchrun_starts_are_proven(
     assert {end["rank"] for end in ends if end.number("evidence_seconds") > 0} == {0, 1}
 
 
-CALLS = 50  # of Python or C functions at a step: 47 of about a microsecond each; a look has some 300
+CALLS = 30  # of Python or C functions at a step: 26 of about a microsecond each; a look has some 250
 
 
 def test_the_observer_works_little_at_steps_that_it_does_not_look_at(root: Root) -> None:
@@ -173,7 +173,7 @@ def test_the_observer_works_little_at_steps_that_it_does_not_look_at(root: Root)
     assert judge(ranks, 2).word == "PROVEN"
     calls = json.loads(next(line for line in ranks[0].text.splitlines() if line.startswith('{"calls"')))["calls"]
     assert len(calls) == 40
-    looks = {1, 2, 4, 8, 16, 32}
+    looks = {1, 2, 8, 32}
     few = {step: count for step, count in enumerate(calls, 1) if not {step, step + 1} & looks}  # or prepares a look
     assert max(few.values()) <= CALLS, few
     assert min(few.values()) > 0, "nothing was counted"
