@@ -4,7 +4,8 @@ Every figure is the median of ABAB rounds with its spread (lowest to highest); b
 before the first measurement. Everything runs with the image's own Python, a thread per rank, without Python's start
 and torch's import except where a line says so.
 
-    GANGPLANK_TRAINER_ROOT=... bench/train.py [--rounds 15] [--only steps|evidence|observer|peer|checkpoint|start ...]
+    GANGPLANK_TRAINER_ROOT=... bench/train.py [--rounds 15]
+        [--only steps|evidence|observer|long|peer|checkpoint|start ...]
 """
 
 from __future__ import annotations
@@ -32,7 +33,10 @@ if TYPE_CHECKING:
 MODELS = {
     "digits": (96, ["--data", "digits", "--epochs", "12"]),
     "large": (128, ["--data", "synthetic", "--model", "large", "--learning-rate", "0.01", "--epochs", "4"]),
+    "digits, a minute": (96, ["--data", "digits", "--epochs", "400"]),
 }
+PLAIN = {"plain script of 6 epochs": "6", "plain script, a minute": "450"}
+LONG_ROUNDS = 2  # of the runs that take a minute of CPU time
 STEP = ("data", "compute", "update")
 TARGET = 0.95  # accuracy on digits that both scripts have to reach
 PEER_BATCH, RATE, MOMENTUM = 32, "0.05", "0.9"  # of each rank, as in jobs/digits.yml
@@ -78,16 +82,29 @@ def evidence(root: Root, model: str) -> dict[str, float]:
         f"{model}: s of CPU without": spent["without"] / 2,
         f"{model}: evidence, share of the run's CPU time": spent["with"] / spent["without"] - 1,
         f"{model}: evidence, as it counts itself": counted / spent["with"],
+        f"{model}: evidence, ms of CPU of each rank": 1000 * counted / 4,
     }
 
 
-def observer(root: Root) -> dict[str, float]:
-    """A round: the plain script, observed; what that takes of its CPU time, imports left out, as it counts itself."""
-    ranks = ok(root.train(2, "6", str(PEER_BATCH), RATE, MOMENTUM, script="/out/plain.py", env={
-        "OUT": f"{root.new()}/model.pt", "TORCHELASTIC_USE_AGENT_STORE": "True"}))  # fmt: skip
-    ends = [event for event in ranks[0].events if event["event"] == "evidence" and event["kind"] == "end"]
-    share = sum(end["evidence_seconds"] for end in ends) / sum(end["cpu_seconds"] for end in ends)
-    return {"plain script of 6 epochs: observer, as it counts itself": share}
+def observer(root: Root, name: str) -> dict[str, float]:
+    """A round: the plain script, observed and not, ABBA, by the CPU time of all ranks without torch's import."""
+    spent, counted, loading = {"with": 0.0, "without": 0.0}, 0.0, 0.0
+    for kind in ("with", "without", "without", "with"):
+        ranks = ok(root.train(2, kind, "/out/plain.py", PLAIN[name], str(PEER_BATCH), RATE, MOMENTUM, env={
+            "OUT": f"{root.new()}/model.pt", "TORCHELASTIC_USE_AGENT_STORE": "True", "GANGPLANK_OBSERVE": "0"},
+            script="/out/observer_cpu.py"))  # fmt: skip
+        rows = [rank.event("cpu") for rank in ranks]
+        spent[kind] += sum(row["run"] for row in rows)
+        counted += sum(row["counted"] for row in rows)
+        loading += sum(row["loading"] for row in rows)
+    return {
+        f"{name}: s of CPU, observed": spent["with"] / 2,
+        f"{name}: s of CPU, not": spent["without"] / 2,
+        f"{name}: observer, share of the run's CPU time": spent["with"] / spent["without"] - 1,
+        f"{name}: observer, as it counts itself": counted / spent["with"],
+        f"{name}: observer, ms of CPU of each rank": 1000 * counted / 4,
+        f"{name}: of these, to load it": 1000 * loading / 4,
+    }
 
 
 def steps(root: Root, model: str) -> dict[str, float]:
@@ -215,7 +232,8 @@ def main() -> None:
     """Measure and print; nothing is asserted."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--only", nargs="+", choices=("steps", "evidence", "observer", "peer", "checkpoint", "start"))
+    parser.add_argument("--only", nargs="+", choices=(
+        "steps", "evidence", "observer", "long", "peer", "checkpoint", "start"))
     arguments = parser.parse_args()
     place = os.environ.get("GANGPLANK_TRAINER_ROOT") or sys.exit("GANGPLANK_TRAINER_ROOT is not set: make bench-train")
     with tempfile.TemporaryDirectory() as work:
@@ -225,15 +243,17 @@ def main() -> None:
             rounds = {
                 "steps": [lambda: steps(root, "digits"), lambda: steps(root, "large")],
                 "evidence": [lambda: evidence(root, "digits"), lambda: evidence(root, "large")],
-                "observer": [lambda: observer(root)],
+                "observer": [lambda: observer(root, "plain script of 6 epochs")],
+                "long": [lambda: evidence(root, "digits, a minute"), lambda: observer(root, "plain script, a minute")],
                 "peer": [peer],
                 "checkpoint": [lambda: checkpoint(root, "digits"), lambda: checkpoint(root, "large")],
                 "start": [lambda: start(root)],
             }
-            chosen = [work for name, parts in rounds.items() if name in (arguments.only or rounds) for work in parts]
+            chosen = [(name, work) for name, parts in rounds.items() if name in (arguments.only or rounds)
+                      for work in parts]
             figures: Figure = {}
             for number in range(arguments.rounds):
-                for one in chosen:
+                for one in (work for name, work in chosen if name != "long" or number < LONG_ROUNDS):
                     for name, value in one().items():
                         figures.setdefault(name, []).append(value)
                 print(f"round {number + 1} of {arguments.rounds}", file=sys.stderr)
