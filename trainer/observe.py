@@ -196,7 +196,7 @@ class Model:
         self.steps = self.idle = self.exchanges = self.looks = self.weights_at = self.sent = 0
         self.task = -1  # of autograd's: the last backward pass that was heard of
         self.synced = False  # whether DDP was to exchange in it, and nobody has counted that yet
-        self.countable = False
+        self.countable = self.exact = False
         self.begun = 0  # operations of the group when it began
         self.seen: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()  # exchanges, by optimizer
         self.own: dict[int, torch.Tensor] = {}
@@ -242,13 +242,19 @@ class Model:
             self.task, owner = task, self.owner()
             # The forward pass sets it: False within no_sync.
             self.synced = owner is not None and owner.require_forward_param_sync
-            self.begun = self.operations() if self.countable else 0
+            self.begun, self.sent = self.operations() if self.countable else 0, OBSERVER.sent
+            if self.exact:
+                torch.autograd.Variable._execution_engine.queue_callback(self.backward_ends)
 
     def settle(self) -> None:
-        """Count the last backward pass's exchange, if DDP was to exchange in it and its group has worked since."""
+        """Count the last backward pass's exchange, if DDP was to exchange in it and its group has worked since.
+
+        It may have worked for the script itself: then the end of each pass is asked from now on, which takes longer.
+        """
         if self.synced:
             self.synced = False
             if self.operations() != self.begun:
+                self.exact = self.exact or OBSERVER.sent != self.sent
                 self.exchanged()
 
     @careful
@@ -275,7 +281,8 @@ class Model:
         if self.parallel and task != self.queued:
             self.queued = task
             self.heard(gradient)
-            torch.autograd.Variable._execution_engine.queue_callback(self.backward_ends)
+            if not self.exact:
+                torch.autograd.Variable._execution_engine.queue_callback(self.backward_ends)
         own = self.pick(gradient)
         self.own[index] = own.clone() if parameter.grad is None else own + self.pick(parameter.grad)
 
@@ -288,7 +295,9 @@ class Model:
     def backward_ended(self) -> None:
         """The gradients are averages now, if DDP was to exchange them in this pass and its group has worked."""
         ddp = self.owner()
-        if ddp is not None and self.looking and self.synced and self.operations() != self.begun:
+        if ddp is None or self.operations() == self.begun:
+            self.synced = False
+        if ddp is not None and self.looking and self.own and self.synced:
             # A script's own communication hooks are named, as they may round.
             hooks = [hook for hook, _ in getattr(ddp, "_comm_hooks", [])]
             self.look([getattr(hook, "__qualname__", type(hook).__name__) for hook in hooks])

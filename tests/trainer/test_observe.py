@@ -43,7 +43,7 @@ def own_words(rank: Rank) -> list[str]:
     return [line for line in rank.text.splitlines() if '"event":"evidence"' not in line and "gloo" not in line]
 
 
-@pytest.mark.parametrize("kind", ["ddp", "accumulate", "hand", "hand-clip", "sum", "loader"])
+@pytest.mark.parametrize("kind", ["ddp", "accumulate", "metrics", "hand", "hand-clip", "sum", "loader"])
 def test_an_honest_script_is_proven_without_an_edit(root: Root, kind: str) -> None:
     ranks = run(root, kind)
     assert {rank.code for rank in ranks} == {0}, ranks[0].text
@@ -78,6 +78,8 @@ def test_fully_shard_is_proven_as_far_as_its_parts_show(root: Root, kind: str) -
     ("loss-only", "NOT PROVEN", "gradients agree after the all-reduce", "ranks hold 3 different averages"),
     ("no-sync", "NOT PROVEN", "gradients are exchanged at every step", "12 of 12 steps without an exchange"),
     ("stops", "NOT PROVEN", "gradients are exchanged at every step", "7 of 12 steps without an exchange"),
+    ("bypass", "NOT PROVEN", "gradients are exchanged at every step", "12 of 12 steps without an exchange"),
+    ("bypass-late", "NOT PROVEN", "gradients are exchanged at every step", "7 of 12 steps without an exchange"),
     ("broadcast", "NOT PROVEN", "gradients are averaged", "is not the mean of 3 gradients"),
     ("broadcast-hook", "NOT PROVEN", "gradients are averaged", "is not the mean of 3 gradients"),
     ("same-samples", "NOT PROVEN", "gradients differ before the all-reduce", "the same samples on several ranks?"),
