@@ -18,6 +18,7 @@ WEB = re.compile(r"https?://[^/\s]+/\S*")
 BUCKET = re.compile(r"(?:s3|gs)://[^/\s]+/?\S*")
 BLOCK = 2**20  # bytes, read at once
 SILENCE_S = 60  # without a byte from a server
+FAULT = 500  # from this answer on, it is the server's fault
 CHANGED = (200, 206)  # all of it, although a part was asked for; the part
 NETWORK = "correct the address; a team's pods reach only what its `team_network` names"
 
@@ -81,7 +82,8 @@ def ask(address: str, start: int, version: str) -> Any:
     try:
         return urllib.request.urlopen(request, timeout=SILENCE_S)  # noqa: S310  # as above
     except urllib.error.HTTPError as error:
-        raise unreadable(address, f"{error.code} {error.reason}", "correct the address") from None
+        fix = "correct the address" if error.code < FAULT else "try again later"
+        raise unreadable(address, f"{error.code} {error.reason}", fix) from None
     except (urllib.error.URLError, OSError) as error:
         raise unreadable(address, str(getattr(error, "reason", error))) from None
 

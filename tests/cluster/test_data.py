@@ -33,7 +33,7 @@ import http.server
 import random
 open("images.gz", "wb").write(random.Random(3).randbytes(3 * 10**6))
 open("labels", "w").write("0123")
-http.server.test(port=8000)
+http.server.test(http.server.SimpleHTTPRequestHandler, port=8000)
 """
 
 
