@@ -25,6 +25,7 @@ MOST_BYTES, MOST_FILES = 32 * 2**20, 5000  # of a folder: all of it lies in etcd
 PIECE = 2**20 - 4096  # bytes
 OWN = PIECE // 4  # a file of this size has pieces of its own, which an edit of others does not change
 LABEL = "gangplank.dev/code"  # of a piece
+USED = f"{LABEL}-used"  # an annotation: when a submission last needed the piece
 INDEX_FOLDER, PIECES_FOLDER = "/opt/gangplank/code", "/opt/gangplank/pieces"  # in the container
 INDEX, PROGRAM = "index.json", "lay_out.py"
 PIECES_VOLUME, CODE_VOLUME = "code-pieces", "code"

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from gangplank.backends import submitted_kinds
-from gangplank.backends.code_pieces import LABEL, is_piece, pieces_of
+from gangplank.backends.code_pieces import LABEL, USED, is_piece, pieces_of
 from gangplank.cluster.client import METADATA, NOT_FOUND, path
 from gangplank.errors import KubeError
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from gangplank.cluster.client import Kube
     from gangplank.spec import Json
 
-USED = f"{LABEL}-used"  # an annotation: when a submission last needed the piece
 KEPT_S = 3600  # so that the next edit of the same code finds its pieces
 
 

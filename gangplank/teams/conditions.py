@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gangplank.backends.code_pieces import LABEL, USED
 from gangplank.backends.pod_template import GPU_TOLERATION, JOB_LABEL, ROLE_LABEL, TEAM_LABEL
 from gangplank.backends.queueing import QUEUE_SYSTEM
 from gangplank.cluster.reader import READER_LIMITS
@@ -91,6 +92,8 @@ KEYS = (
     JOB_LABEL,
     ROLE_LABEL,
     TEAM_LABEL,
+    LABEL,  # of pieces of code
+    USED,
     "batch.kubernetes.io/controller-uid",  # the API server sets both in the template of a Job
     "batch.kubernetes.io/job-name",
     "kubernetes.io/limit-ranger",  # the API server notes which requests it filled in

@@ -25,6 +25,7 @@ Json = dict[str, Any]
 PARTS = Path(os.environ["KUBECONFIG"]).with_name("parts.json")
 ENFORCED = PARTS.exists() and "network-policy" in json.loads(PARTS.read_text())["bin"]  # by the lab's nodes
 JOBS = "/apis/batch.volcano.sh/v1alpha1/namespaces/{}/jobs"
+SMALL = {"cpu": {"request": "50m", "limit": "500m"}, "memory": {"request": "128Mi", "limit": "256Mi"}}
 CONNECT = """
 import socket, sys
 for target in sys.argv[1:]:
@@ -64,6 +65,24 @@ def test_a_member_trains_from_the_job_file_to_the_proof(
         result = gangplank(*words, "-n", "vision", kubeconfig=bob)
         assert result.returncode == 0, (words, result.stdout, result.stderr)
     assert gangplank("status", "digits", "-n", "speech", kubeconfig=bob).returncode == 4
+
+
+def test_a_member_sends_code_that_is_more_than_one_config_map_holds(
+    kubeconfigs: Callable[[str, str], str], tmp_path: Path
+) -> None:
+    bob = kubeconfigs("vision", "bob")
+    code = tmp_path / "code"
+    code.mkdir()
+    (code / "main.py").write_text("import tables\nprint(len(tables.TEXT), 'characters')\n")
+    (code / "tables.py").write_text(f"TEXT = {'x' * 2**20!r}\n")
+    job = {"name": "pieces", "team": "vision", "code": str(code), "script": "main.py", "workers": 0, "resources": SMALL}
+    (tmp_path / "job.json").write_text(json.dumps({"training_job": job}))
+    submit = ("submit", str(tmp_path / "job.json"), "--site", "inventories/lab", "--wait")
+    done = gangplank(*submit, kubeconfig=bob)
+    assert done.returncode == 0, done.stdout + done.stderr
+    logs = gangplank("logs", "pieces", "-n", "vision", kubeconfig=bob)
+    assert f"{2**20} characters" in logs.stdout, logs.stdout + logs.stderr
+    assert gangplank("delete", "pieces", "-n", "vision", kubeconfig=bob).returncode == 0
 
 
 @pytest.fixture
