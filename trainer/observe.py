@@ -461,7 +461,7 @@ class Observer:
             time.sleep(limit_s / 8)
             if (now := self.progress()) != last:
                 if due_s > limit_s:
-                    emit(f"gangplank: rank {os.environ.get('RANK', '?')}: it goes on\n")
+                    emit(f"gangplank: rank {os.environ.get('RANK', '?')}: it continues\n")
                 last, since, due_s = now, time.monotonic(), limit_s
             elif (idle_s := time.monotonic() - since) >= due_s:
                 due_s = 2 * due_s

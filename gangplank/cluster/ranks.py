@@ -48,7 +48,7 @@ def idle(logs: Mapping[str, Sequence[str]], world_size: int) -> Cause | None:
     >>> line = "gangplank: rank 1: no step and no exchange for 120 s; it is at a.py:2, in load: os.read(3, 9)"
     >>> idle({"a-1": [line]}, 2).text
     'there was no step and no exchange for 120 s: rank 1 is at a.py:2, in load: os.read(3, 9); rank 0 said nothing'
-    >>> idle({"a-1": [line, "gangplank: rank 1: it goes on"]}, 2)
+    >>> idle({"a-1": [line, "gangplank: rank 1: it continues"]}, 2)
     """
     ranks = Stuck(world_size)
     for lines in logs.values():

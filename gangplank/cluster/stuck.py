@@ -9,7 +9,7 @@ from gangplank.text import listed
 
 # What trainer/observe.py prints; a test compares them.
 SAID = re.compile(r"gangplank: rank (\d+): no step and no exchange for (\d+) s; it is at (.*)")
-GOES_ON = re.compile(r"gangplank: rank (\d+): it goes on$")
+CONTINUES = re.compile(r"gangplank: rank (\d+): it continues$")
 FIX = "all ranks have to call the same collectives in the same order"
 MOST = 3  # places in a message
 
@@ -26,7 +26,7 @@ class Stuck:
 
     def take(self, line: str, now: float) -> bool:
         """Whether a line is such a rank's."""
-        if moves := GOES_ON.match(line):
+        if moves := CONTINUES.match(line):
             self.places.pop(int(moves[1]), None)
             return True
         match = SAID.match(line)

@@ -41,9 +41,9 @@ def test_a_script_that_fails_by_itself_is_no_matter_of_the_others() -> None:
 
 
 def test_ranks_stand_still_only_until_they_go_on() -> None:
-    logs = {"a-0": ["epoch 1", HERE.format(0)], "a-1": [HERE.format(1), "gangplank: rank 1: it goes on"]}
+    logs = {"a-0": ["epoch 1", HERE.format(0)], "a-1": [HERE.format(1), "gangplank: rank 1: it continues"]}
     cause = idle(logs, 2)
     assert cause is not None
     place = "rank 0 is at a.py:4, in train: dist.barrier()"
     assert cause.text == f"there was no step and no exchange for 120 s: {place}; rank 1 said nothing"
-    assert idle({"a-0": [*logs["a-0"], "gangplank: rank 0: it goes on"]}, 2) is None
+    assert idle({"a-0": [*logs["a-0"], "gangplank: rank 0: it continues"]}, 2) is None

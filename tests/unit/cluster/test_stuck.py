@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gangplank.cluster.stuck import GOES_ON, SAID, Stuck
+from gangplank.cluster.stuck import CONTINUES, SAID, Stuck
 
 LINE = "gangplank: rank {}: no step and no exchange for {} s; it is at {}"
 HERE = "a.py:4, in train: dist.barrier()"
@@ -33,7 +33,7 @@ def test_a_rank_that_says_nothing_is_named_after_a_while() -> None:
 def test_a_rank_that_goes_on_is_no_longer_named() -> None:
     ranks = Stuck(2)
     ranks.take(LINE.format(0, 120, HERE), 5.0)
-    assert ranks.take("gangplank: rank 0: it goes on", 6.0)
+    assert ranks.take("gangplank: rank 0: it continues", 6.0)
     assert ranks.message(60.0) == ""
 
 
@@ -46,5 +46,5 @@ def test_the_line_is_that_of_the_observer() -> None:
     start, middle = "gangplank: rank {rank}: no step and no exchange for ", " s; it is at {place()}"
     assert start + "{idle_s:.0f}" + middle in source
     assert SAID.match((start + "9" + middle).replace("{rank}", "0"))
-    assert "gangplank: rank {os.environ.get('RANK', '?')}: it goes on" in source
-    assert GOES_ON.match("gangplank: rank 0: it goes on")
+    assert "gangplank: rank {os.environ.get('RANK', '?')}: it continues" in source
+    assert CONTINUES.match("gangplank: rank 0: it continues")
