@@ -75,7 +75,7 @@ def test_a_member_sends_code_that_is_more_than_one_config_map_holds(
     code.mkdir()
     (code / "main.py").write_text("import tables\nprint(len(tables.TEXT), 'characters')\n")
     (code / "tables.py").write_text(f"TEXT = {'x' * 2**20!r}\n")
-    job = {"name": "pieces", "team": "vision", "code": str(code), "script": "main.py", "workers": 0, "resources": SMALL}
+    job = {"name": "pieces", "team": "vision", "code": "code", "script": "main.py", "workers": 0, "resources": SMALL}
     (tmp_path / "job.json").write_text(json.dumps({"training_job": job}))
     submit = ("submit", str(tmp_path / "job.json"), "--site", "inventories/lab", "--wait")
     done = gangplank(*submit, kubeconfig=bob)
