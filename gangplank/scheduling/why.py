@@ -134,7 +134,7 @@ def diagnose(now: Situation) -> Diagnosis:
     if inside:
         return _sure(now, "does not run", inside)
     if now.ranks:
-        return _sure(now, "stands still", [now.ranks])
+        return _sure(now, "stands still" if now.ranks.code == "stuck" else "does not run", [now.ranks])
     return Diagnosis(now.name, f"nothing is wrong: {_progress(now)}", missing=now.unread)
 
 

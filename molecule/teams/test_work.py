@@ -77,8 +77,10 @@ def test_a_member_sends_code_that_is_more_than_one_config_map_holds(
     (code / "tables.py").write_text(f"TEXT = {'x' * 2**20!r}\n")
     job = {"name": "pieces", "team": "vision", "code": "code", "script": "main.py", "workers": 0, "resources": SMALL}
     (tmp_path / "job.json").write_text(json.dumps({"training_job": job}))
-    submit = ("submit", str(tmp_path / "job.json"), "--site", "inventories/lab", "--wait")
-    done = gangplank(*submit, kubeconfig=bob)
+    submit = [sys.executable, "-m", "gangplank", "submit", "job.json", "--wait"]
+    submit += ["--site", str(ROOT / "inventories/lab")]
+    environment = os.environ | {"K8S_AUTH_KUBECONFIG": bob}
+    done = subprocess.run(submit, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     logs = gangplank("logs", "pieces", "-n", "vision", kubeconfig=bob)
     assert f"{2**20} characters" in logs.stdout, logs.stdout + logs.stderr

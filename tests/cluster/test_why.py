@@ -123,14 +123,17 @@ STORIES: dict[str, Story] = {
     "exit-code": Story("failed", {"command": ["sh", "-c", "echo last words; exit 7"]}, words="exit code 7"),
     "exit-code-indexed": Story("failed", {"command": ["sh", "-c", "exit 7"], "max_retries": 0}, backend="indexed"),
     "memory": Story(
-        "memory", {"command": ["python3", "-c", "a = bytearray(2**30)"], "max_retries": 0},
+        "memory", {"command": ["python3", "-c", "a = bytearray(2**30)"], "max_retries": 0, "workers": 0},
         raw=in_container(resources={"requests": SMALL, "limits": {"memory": "64Mi"}}),
     ),
     "deadline": Story("deadline", {"deadline_s": 5, "max_retries": 0}, backend="indexed"),
     "crash": Story("crash", {"command": ["sh", "-c", "exit 3"]}, backend="indexed", raw=crashing),
-    "rendezvous": Story("rendezvous", {"command": ["sh", "-c", LATE]}, words="did not join the others within"),
+    "rendezvous": Story(
+        "rendezvous", {"command": ["sh", "-c", LATE]}, raw=changed(restartPolicy="OnFailure"),
+        words="does not run because rendezvous-worker-0 did not join the others within",
+    ),
     "rendezvous-indexed": Story("rendezvous", {"command": ["sh", "-c", LATE]}, "indexed", raw=crashing),
-    "stuck": Story("stuck", {"command": ["sh", "-c", HANGS + TORCHRUN]}, words="a.py:5, in <module>: time.sleep(900)"),
+    "stuck": Story("stuck", {"command": ["sh", "-c", HANGS + TORCHRUN]}, words="a.py:4, in <module>: time.sleep(900)"),
     "suspended": Story("suspended", backend="indexed", raw=suspended),
 }  # fmt: skip
 

@@ -123,7 +123,10 @@ def test_the_script_computes_the_same_to_the_last_bit_and_one_field_switches_it_
     assert records_of(alone) == []
 
 
-WAITS = ("loss = mse_loss(model(inputs), targets)", "loss.backward()")  # for the late one's statistics, or gradients
+WAITS = (  # for the late one's statistics, or gradients
+    "loss = mse_loss((net if around else model)(inputs), targets)",
+    "loss.backward()",
+)
 
 
 def test_a_rank_that_does_nothing_for_long_says_where_it_is(root: Root) -> None:

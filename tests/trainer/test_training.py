@@ -36,13 +36,14 @@ def test_the_lines_that_others_parse(root: Root) -> None:
     rank = root.train(2, "--epochs", "1", "--batch-size", "64", "--log-interval", "5")[1]
     where = {"rank": 1, "host": rank.event("start")["host"], "pod": "pod-1", "node": "node-1", "pod_uid": "uid-1",
              "job_uid": "job-1", "world_size": 2}
-    assert rank.event("start") == {"event": "start", **where}
+    assert rank.event("start") == {"event": "start", **where, "number": 1}
     assert {"rank", "epoch", "step", "steps_total", "loss"} <= set(rank.event("step"))
     assert [(e["step"], e["steps_total"]) for e in rank.events if e["event"] == "step"] == [(5, 12), (10, 12)]
     epoch = rank.event("epoch")
     assert {"rank", "epoch", "epochs", "steps", "samples", "loss", "accuracy"} <= set(epoch)
     assert {"data", "compute", "allreduce", "update", "evaluate"} <= set(epoch["seconds"])
-    assert set(rank.event("end")) == {"event", "rank", "world_size", "steps", "samples", "loss", "accuracy", "seconds"}
+    ended = {"event", "rank", "world_size", "steps", "samples", "loss", "accuracy", "seconds", "number"}
+    assert set(rank.event("end")) == ended
 
 
 def test_without_an_output_folder_nothing_is_written_and_evidence_is_still_printed(root: Root) -> None:

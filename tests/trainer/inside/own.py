@@ -116,6 +116,8 @@ def train() -> None:  # noqa: C901  # each kind is one line of it
             apply = step % micro == 0
             if kind == "late" and rank == 1 and step == 5:
                 time.sleep(15)
+            if kind == "late" and step == 12:
+                time.sleep(1)  # so that it is seen to continue
             quiet = not apply or kind == "no-sync" or (kind == "stops" and step > 5)
             with model.no_sync() if quiet and isinstance(model, DistributedDataParallel) else contextlib.nullcontext():
                 if same:
