@@ -22,7 +22,7 @@ from gangplank.scheduling.cause import Cause
 from gangplank.scheduling.demand import Demand, demand
 from gangplank.scheduling.pod_causes import cut, references
 from gangplank.scheduling.snapshot import GROUPS, NODES, PODS, QUEUES, Snapshot, living
-from gangplank.scheduling.why import Failure, Situation, diagnose
+from gangplank.scheduling.why import Failure, Situation, diagnose, unplaced
 from gangplank.site.components import COMPONENTS
 
 if TYPE_CHECKING:
@@ -154,10 +154,9 @@ def situation(kube: Kube, job: Json, *, live: bool, others: Sequence[Json] = ())
     )
     now, status = ending(job), job.get("status") or {}
     words = last_words(kube, pods) if now.failed or first_failure(pods) else []
-    still, unread = (None, "") if words or now.ended else standstill(kube, job, pods, expected(job).world_size)
     alive = [pod for pod in pods if (pod.get("status") or {}).get("phase") not in {"Succeeded", "Failed"}]
     missing = [item for item in objects if item["kind"] == "Pod"] if len(pods) < (wanted.size if wanted else 0) else []
-    return Situation(
+    known = Situation(
         name,
         wanted,
         state.without(uids - {meta["uid"]}, group["metadata"]["uid"] if group else ""),
@@ -174,11 +173,14 @@ def situation(kube: Kube, job: Json, *, live: bool, others: Sequence[Json] = ())
         absent=absent(kube, namespace, pods),
         events=events,
         failure=first(pods, words),
-        ranks=ranks.meeting(words) or still,
-        unread=(unread,) if unread else (),
+        ranks=ranks.meeting(words),
         unavailable=unavailable(kube),
         controller=f"the controller of {job['kind']}s",
     )
+    if words or known.ended or unplaced(known):
+        return known
+    still, unread = standstill(kube, job, pods, expected(job).world_size)
+    return replace(known, ranks=still, unread=unread)
 
 
 def ending(job: Json) -> Phase:
@@ -305,7 +307,9 @@ def first(pods: Sequence[Json], words: Sequence[LastWords]) -> Failure | None:
     return None
 
 
-def standstill(kube: Kube, job: Json, pods: Sequence[Json], world_size: int | None) -> tuple[Cause | None, str]:
+def standstill(
+    kube: Kube, job: Json, pods: Sequence[Json], world_size: int | None
+) -> tuple[Cause | None, tuple[str, ...]]:
     """Where the ranks of a job that runs stand still, and what could not be read of it."""
     logs = {}
     for pod in pods[:MOST_LOGS]:
@@ -313,8 +317,8 @@ def standstill(kube: Kube, job: Json, pods: Sequence[Json], world_size: int | No
             logs[pod["metadata"]["name"]] = kube.log(job["metadata"]["namespace"], pod["metadata"]["name"], last=LINES)
         except KubeError as error:
             if error.status == FORBIDDEN:
-                return None, "whether its ranks stand still: you may not read their logs"
-    return ranks.idle(logs, world_size or len(pods)), ""
+                return None, ("whether its ranks stand still: you may not read their logs",)
+    return ranks.idle(logs, world_size or len(pods)), ()
 
 
 def unavailable(kube: Kube) -> tuple[str, ...]:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import time
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from gangplank.backends import BACKENDS
 from tests.support.teams_live import gangplank
-from tests.support.why_stories import LIMIT_S, SMALL, Story, asked, begin, end, manifests, named, named_cause, story
+from tests.support.why_stories import LIMIT_S, SMALL, Story, asked, manifests, named, named_cause, story, under_way
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,13 +42,8 @@ STORIES["exit-code-indexed"].words = ""
 @pytest.fixture(scope="module")
 def stories(lab: Lab) -> Iterator[None]:
     """All stories under way at once."""
-    try:
-        with ThreadPoolExecutor(4) as pool:
-            list(pool.map(lambda item: begin(lab, *item), STORIES.items()))
+    with under_way(lab, STORIES):
         yield
-    finally:
-        with ThreadPoolExecutor(4) as pool:
-            list(pool.map(lambda item: end(lab, *item), reversed(STORIES.items())))
 
 
 @pytest.mark.usefixtures("stories")

@@ -10,7 +10,6 @@ import json
 import os
 import re
 import time
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -26,11 +25,9 @@ from tests.support.why_stories import (
     Story,
     affine,
     asked,
-    begin,
     changed,
     claim,
     crashing,
-    end,
     in_container,
     manifests,
     mounting,
@@ -39,6 +36,7 @@ from tests.support.why_stories import (
     queue,
     story,
     suspended,
+    under_way,
 )  # fmt: skip
 
 if TYPE_CHECKING:
@@ -141,13 +139,8 @@ STORIES: dict[str, Story] = {
 @pytest.fixture(scope="module")
 def stories(lab: Lab, kubeconfig: str) -> Iterator[None]:  # noqa: ARG001  the site is installed before
     """All stories under way at once."""
-    try:
-        with ThreadPoolExecutor(4) as pool:
-            list(pool.map(lambda item: begin(lab, *item), STORIES.items()))
+    with under_way(lab, STORIES):
         yield
-    finally:
-        with ThreadPoolExecutor(4) as pool:
-            list(pool.map(lambda item: end(lab, *item), reversed(STORIES.items())))
 
 
 @pytest.mark.usefixtures("stories")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -169,3 +170,15 @@ def story(lab: Lab, name: str, one: Story) -> Iterator[Json]:
         yield manifests(name, one)[-1]
     finally:
         end(lab, name, one)
+
+
+@contextlib.contextmanager
+def under_way(lab: Lab, stories: dict[str, Story]) -> Iterator[None]:
+    """All stories at once."""
+    try:
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(lambda item: begin(lab, *item), stories.items()))
+        yield
+    finally:
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(lambda item: end(lab, *item), reversed(stories.items())))
