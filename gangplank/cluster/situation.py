@@ -179,7 +179,7 @@ def situation(kube: Kube, job: Json, *, live: bool, others: Sequence[Json] = ())
     )
     if words or known.ended or unplaced(known):
         return known
-    still, unread = standstill(kube, job, pods, expected(job).world_size)
+    still, unread = standstill(kube, job, pods, expected(job).world_size if wanted else None)
     return replace(known, ranks=still, unread=unread)
 
 
