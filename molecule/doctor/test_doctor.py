@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 CAUSES: dict[str, Story] = {
-    # a PyTorchJob under a gang scheduler has no pods and no events, and says Created for ever
+    # under a gang scheduler, a PyTorchJob without room stays in state Created, without pods and events
     "no-device": Story("no-device", {"resources": {**SMALL, "gpus": 1}}, words="nvidia.com/gpu"),
     "selector": Story("selector", {"node_selector": {"disk": "ssd"}}),
     "quota": Story("quota", beside=(named("ResourceQuota", spec={"hard": {"requests.cpu": "15m"}}),)),

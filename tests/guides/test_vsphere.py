@@ -61,7 +61,7 @@ def trained(shell: Shell, claim: None, images: None) -> dict[str, str]:  # noqa:
 
 @pytest.fixture(scope="module")
 def alone(shell: Shell, trained: dict[str, str]) -> Iterator[str]:  # noqa: ARG001  # one after the other, as in the guide
-    """The log of the single pod; as printed, it would start again for ever."""
+    """The log of the single pod; as printed, it would restart forever."""
     shell(documents.printed(ALONE))
     (log,) = shell.logs(SINGLE).values()
     yield log
