@@ -83,7 +83,7 @@ check: setup ## lint, and the tests that need nothing: no root, no network, no c
 
 .PHONY: unit
 unit: setup
-	.venv/bin/pytest tests/unit tests/golden tests/repository
+	.venv/bin/pytest -n 2 --dist loadfile tests/unit tests/golden tests/repository
 
 SCENARIOS ?= default gpu indexed pytorchjob teams
 .PHONY: molecule

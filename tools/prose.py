@@ -126,16 +126,16 @@ def of_yaml(place: str, text: str) -> list[Text]:
 def of_python(place: str, text: str) -> list[Text]:
     """Docstrings, comments, and strings of three words and more; what an f-string fills in counts as one word."""
     pieces = []
-    tree = ast.parse(text)
+    nodes = list(ast.walk(ast.parse(text)))
     docstrings = {
         id(node.body[0].value)
-        for node in ast.walk(tree)
+        for node in nodes
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node)
         if isinstance(node.body[0], ast.Expr)
     }
-    skipped = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
-    skipped |= {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Attribute) and node.attr == "split"}
-    for node in ast.walk(tree):
+    skipped = {id(part) for node in nodes if isinstance(node, ast.JoinedStr) for part in node.values}
+    skipped |= {id(node.value) for node in nodes if isinstance(node, ast.Attribute) and node.attr == "split"}
+    for node in nodes:
         if isinstance(node, ast.JoinedStr):
             value = "".join(str(part.value) if isinstance(part, ast.Constant) else "X" for part in node.values)
         elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in skipped:

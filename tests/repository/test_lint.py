@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 import subprocess
 from pathlib import Path
@@ -61,11 +62,16 @@ def test_every_name_that_a_test_takes_from_another_file_of_tests_exists() -> Non
     for file in files:
         for node in ast.walk(ast.parse(file.read_text())):
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("tests."):
-                source = ROOT / str(node.module).replace(".", "/")
-                code = ast.parse(source.with_suffix(".py").read_text()).body if not source.is_dir() else []
-                names = {name for line in code for name in names_of(line)} | {path.stem for path in source.glob("*.py")}
+                names = names_in(ROOT / str(node.module).replace(".", "/"))
                 missing += [f"{file.relative_to(ROOT)}: {one.name}" for one in node.names if one.name not in names]
     assert missing == []
+
+
+@functools.cache
+def names_in(source: Path) -> set[str]:
+    """The names that a module binds, or the modules of a folder."""
+    code = ast.parse(source.with_suffix(".py").read_text()).body if not source.is_dir() else []
+    return {name for line in code for name in names_of(line)} | {path.stem for path in source.glob("*.py")}
 
 
 def names_of(statement: ast.stmt) -> set[str]:
