@@ -63,45 +63,50 @@ def step_ms(rank: Rank, kinds: Sequence[str] = STEP) -> float:
     return 1000 * sum(row["seconds"].get(kind, 0) for row in rows for kind in kinds) / sum(row["steps"] for row in rows)
 
 
+def abba(run: Callable[[str], Sequence[Rank]]) -> tuple[float, float, float, float]:
+    """Two runs with what is measured and two without it, ABBA.
+
+    Seconds of CPU of all ranks: with it, without it, what it counts of itself, and what its loading takes of that.
+    """
+    spent, counted, loading = {"with": 0.0, "without": 0.0}, 0.0, 0.0
+    for kind in ("with", "without", "without", "with"):
+        rows = [rank.event("cpu") for rank in ok(run(kind))]
+        spent[kind] += sum(row["run"] for row in rows)
+        if kind == "with":
+            counted += sum(row["counted"] for row in rows)
+            loading += sum(row.get("loading", 0.0) for row in rows)
+    return spent["with"], spent["without"], counted, loading
+
+
 def evidence(root: Root, model: str) -> dict[str, float]:
     """A round: runs with and without evidence, ABBA, by the CPU time of all ranks; and what evidence counts of itself.
 
     CPU time of the same work varies by some percent while other work is going on; the median of many rounds does less.
     """
     batch, flags = MODELS[model]
-    spent, counted = {"with": 0.0, "without": 0.0}, 0.0
-    for kind in ("with", "without", "without", "with"):
-        output = ["--output", root.new()]
-        pair = ok(root.train(2, kind, "--batch-size", str(batch // 2), *flags, *QUIET, *output,
-                             script="/out/evidence_cpu.py"))  # fmt: skip
-        rows = [rank.event("cpu") for rank in pair]
-        spent[kind] += sum(row["run"] for row in rows)
-        counted += sum(row["counted"] for row in rows) if kind == "with" else 0.0
+    spent, bare, counted, _ = abba(lambda kind: root.train(
+        2, kind, "--batch-size", str(batch // 2), *flags, *QUIET, "--output", root.new(),
+        script="/out/evidence_cpu.py"))  # fmt: skip
     return {
-        f"{model}: s of CPU with evidence": spent["with"] / 2,
-        f"{model}: s of CPU without": spent["without"] / 2,
-        f"{model}: evidence, share of the run's CPU time": spent["with"] / spent["without"] - 1,
-        f"{model}: evidence, as it counts itself": counted / spent["with"],
+        f"{model}: s of CPU with evidence": spent / 2,
+        f"{model}: s of CPU without": bare / 2,
+        f"{model}: evidence, share of the run's CPU time": spent / bare - 1,
+        f"{model}: evidence, as it counts itself": counted / spent,
         f"{model}: evidence, ms of CPU of each rank": 1000 * counted / 4,
     }
 
 
 def observer(root: Root, name: str) -> dict[str, float]:
     """A round: the plain script, observed and not, ABBA, by the CPU time of all ranks without torch's import."""
-    spent, counted, loading = {"with": 0.0, "without": 0.0}, 0.0, 0.0
-    for kind in ("with", "without", "without", "with"):
-        ranks = ok(root.train(2, kind, "/out/plain.py", PLAIN[name], str(PEER_BATCH), RATE, MOMENTUM, env={
+    spent, bare, counted, loading = abba(lambda kind: root.train(
+        2, kind, "/out/plain.py", PLAIN[name], str(PEER_BATCH), RATE, MOMENTUM, env={
             "OUT": f"{root.new()}/model.pt", "TORCHELASTIC_USE_AGENT_STORE": "True", "GANGPLANK_OBSERVE": "0"},
-            script="/out/observer_cpu.py"))  # fmt: skip
-        rows = [rank.event("cpu") for rank in ranks]
-        spent[kind] += sum(row["run"] for row in rows)
-        counted += sum(row["counted"] for row in rows)
-        loading += sum(row["loading"] for row in rows)
+        script="/out/observer_cpu.py"))  # fmt: skip
     return {
-        f"{name}: s of CPU, observed": spent["with"] / 2,
-        f"{name}: s of CPU, not": spent["without"] / 2,
-        f"{name}: observer, share of the run's CPU time": spent["with"] / spent["without"] - 1,
-        f"{name}: observer, as it counts itself": counted / spent["with"],
+        f"{name}: s of CPU, observed": spent / 2,
+        f"{name}: s of CPU, not": bare / 2,
+        f"{name}: observer, share of the run's CPU time": spent / bare - 1,
+        f"{name}: observer, as it counts itself": counted / spent,
         f"{name}: observer, ms of CPU of each rank": 1000 * counted / 4,
         f"{name}: of these, to load it": 1000 * loading / 4,
     }

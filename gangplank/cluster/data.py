@@ -89,7 +89,14 @@ def place_of(kube: Kube, namespace: str, claim: str, image: str, queue: str, sec
         raise GangplankError(str(Problem(title, listed(modes), "an access mode that allows to write", "name another")))
     team = (live["metadata"].get("labels") or {}).get(TEAM_LABEL)
     bound = (live.get("status") or {}).get("phase") == "Bound"
-    return Place(namespace, claim, image, queue or (queue_of(kube, team) if team else ""), bound, tuple(secrets))
+    queue = queue or (queue_of(kube, team) if team else "")
+    return Place(namespace, claim, image, queue, bound, tuple(secrets), size_of(live))
+
+
+def size_of(claim: Json) -> int:
+    """The bytes of a claim, or those that it asks for until it is bound; 0 where nobody says."""
+    asked = (claim["spec"].get("resources") or {}).get("requests", {}).get("storage", "0")
+    return int(quantity.parse(((claim.get("status") or {}).get("capacity") or {}).get("storage", asked)))
 
 
 def queue_of(kube: Kube, team: str) -> str:
@@ -102,7 +109,7 @@ def queue_of(kube: Kube, team: str) -> str:
 def bring(kube: Kube, order: Order, say: Say) -> Brought:
     """Bring what the claim lacks; nothing of it changes if a file of it would be overwritten, or it is too small."""
     check_sums(order)
-    check_size(kube, order, sum(one.file.size for one in order.local))
+    check_size(order, order.place.size, sum(one.file.size for one in order.local))
     clean(kube, order)
     return push(kube, order, say) if order.local else pull(kube, order, say)
 
@@ -119,13 +126,10 @@ def check_sums(order: Order) -> None:
         raise GangplankError("\n  ".join(map(str, problems)))
 
 
-def check_size(kube: Kube, order: Order, needed: int) -> None:
+def check_size(order: Order, size: int, needed: int) -> None:
     """Refuse a claim that is smaller than what it should hold: some volumes have no limit of their own."""
-    live = kube.get(path(*CLAIMS, order.place.namespace, order.place.claim)) or {"spec": {}}
-    asked = (live["spec"].get("resources") or {}).get("requests", {}).get("storage", "0")
-    size = quantity.parse(((live.get("status") or {}).get("capacity") or {}).get("storage", asked))
     if size and needed > size:
-        too_small(order, int(size), needed, "of space")
+        too_small(order, size, needed, "of space")
 
 
 def too_small(order: Order, got: int, needed: int, what: str) -> None:
@@ -174,7 +178,10 @@ def pull(kube: Kube, order: Order, say: Say) -> Brought:
     request = {"sources": list(order.sources), "sums": dict(order.sums), "write": False}
     before = again(lambda: ask(kube, order, request, (), say))
     refuse_others(order, before["other"], before["others"])
-    check_size(kube, order, before["bytes"])
+    size = order.place.size
+    if not order.place.bound:  # until the pod came, and its volume may be larger than asked
+        size = size_of(kube.get(path(*CLAIMS, order.place.namespace, order.place.claim)) or {"spec": {}})
+    check_size(order, size, before["bytes"])
     if before["missing"] > before["free"]:
         too_small(order, before["free"], before["missing"], "of free space")
     after = again(lambda: ask(kube, order, {**request, "write": True}, (), say))

@@ -43,6 +43,7 @@ class Place:
     queue: str = ""  # "" where pods need none
     bound: bool = True  # whether its volume exists, which may be on a node of its own
     secrets: tuple[str, ...] = ()  # whose keys become variables, for buckets
+    size: int = 0  # bytes that it has, or asks for until its volume exists; 0 where nobody says
 
     @property
     def mark(self) -> dict[str, str]:

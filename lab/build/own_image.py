@@ -14,6 +14,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lab.build import command
 from lab.build.oci_archive import read_image, write_image, write_layer
 from lab.build.parts import build
 from lab.build.versions import load_pins
@@ -68,17 +69,14 @@ def write_own_image(name: str, base: Path, folder: Path, out: Path) -> str:
 def main(arguments: list[str]) -> int:
     """Write the image and print its digest."""
     if len(arguments) != 4:
-        print(USAGE, file=sys.stderr)
-        return 2
+        return command.wrong_words(USAGE)
     name, base, folder, out = arguments
-    try:
-        archive = base_archive(base, lambda line: print(line, file=sys.stderr, flush=True))
-        digest = write_own_image(name, archive, Path(folder), Path(out))
-    except PartError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    print(f"{name} {digest}\nnext: make lab-load IMAGE={out}")
-    return 0
+
+    def work(say: Say) -> str:
+        digest = write_own_image(name, base_archive(base, say), Path(folder), Path(out))
+        return f"{name} {digest}\nnext: make lab-load IMAGE={out}"
+
+    return command.answer(work)
 
 
 if __name__ == "__main__":

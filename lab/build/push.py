@@ -13,9 +13,9 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-from functools import partial
 from typing import TYPE_CHECKING
 
+from lab.build import command
 from lab.build.oci_archive import manifest_digest
 from lab.build.own_image import base_archive
 from lab.build.parts import build
@@ -23,6 +23,8 @@ from lab.errors import PartError, explain
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from lab.build.cache import Say
 
 USAGE = "usage: python -m lab.build.push IMAGE REFERENCE [--insecure]"
 
@@ -36,8 +38,8 @@ def push(archive: Path, reference: str, crane: str, *more: str) -> str:
                 content.extractall(layout, filter="data")
         except OSError as error:
             raise explain(str(error), layout) from error
-        command = [crane, "push", layout, reference, *more]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        words = [crane, "push", layout, reference, *more]
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
     if done.returncode:
         last = (done.stderr.strip().splitlines() or ["nothing"])[-1]
         fix = f"check its address and your rights there ({crane} auth login); --insecure is for one without TLS"
@@ -52,18 +54,14 @@ def main(arguments: list[str]) -> int:
     more = [word for word in arguments if word == "--insecure"]
     words = [word for word in arguments if word not in more]
     if len(words) != 2 or any(word.startswith("-") for word in words):
-        print(USAGE, file=sys.stderr)
-        return 2
-    say = partial(print, file=sys.stderr, flush=True)
-    try:
+        return command.wrong_words(USAGE)
+
+    def work(say: Say) -> str:
         archive = base_archive(words[0], say)
         crane = f"{build(['registry'], say, roots=())['bin']['registry']}/crane"
-        digest = push(archive, words[1], crane, *more)
-    except PartError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    print(f"{words[1]}@{digest}")
-    return 0
+        return f"{words[1]}@{push(archive, words[1], crane, *more)}"
+
+    return command.answer(work)
 
 
 if __name__ == "__main__":

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from gangplank.backends import BACKENDS
 from tests.support.teams_live import gangplank
-from tests.support.why_stories import LIMIT_S, SMALL, Story, asked, manifests, named, named_cause, story, under_way
+from tests.support.why_stories import SMALL, Story, healthy, manifests, named, named_cause, under_way
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -58,17 +57,7 @@ def test_the_first_line_names_the_cause_and_no_other(kube: Kube, name: str) -> N
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_healthy_job_is_blamed_at_no_moment(lab: Lab, kube: Kube, backend: str) -> None:
-    with story(lab, f"healthy-{backend}", Story("", {"command": ["sleep", "5"]}, backend)) as job:
-        lines: list[str] = []
-        until = time.monotonic() + LIMIT_S
-        while not any("nothing is wrong: it is Complete" in line for line in lines) and time.monotonic() < until:
-            diagnosis = asked(kube, job)
-            assert diagnosis.cause is None, diagnosis.text()
-            lines.append(diagnosis.first_line)
-            if "it is Succeeded" in lines[-1]:
-                break
-            time.sleep(0.5)
-        assert "nothing is wrong: it is" in lines[-1], lines
+    healthy(lab, kube, backend)
 
 
 @pytest.mark.usefixtures("stories")

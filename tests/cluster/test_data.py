@@ -14,8 +14,7 @@ import pytest
 
 from tests.cluster.conftest import ROOT, Lab
 from tests.support.claims import Files
-from tests.support.inventories import write_inventory
-from tests.support.teams_live import gangplank, teams, until
+from tests.support.teams_live import gangplank, team_of, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
 TEAM = "data"
 OBJECTS = f"/api/v1/namespaces/{TEAM}"
 ODD = "raw/a $(HOME) $$ ü.bin"
-CLAIM = {"apiVersion": "v1", "kind": "PersistentVolumeClaim"}
 SERVED = random.Random(3).randbytes(3 * 10**6)
 SERVE = """
 import http.server
@@ -40,32 +38,12 @@ http.server.test(http.server.SimpleHTTPRequestHandler, port=8000)
 @pytest.fixture(scope="module")
 def member(kubeconfig: str, kube: Kube, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], str]]:
     """The kubeconfig of a member of the team, which exists as long as this module runs."""
-    folder, configs = tmp_path_factory.mktemp("teams"), tmp_path_factory.mktemp("configs")
     members = [{"user": "bob", "role": "trainer"}, {"user": "eve", "role": "viewer"}]
     cap = {"cpu": "1", "memory": "1Gi", "ephemeral_storage": "20Gi"}
     claims = [{"name": "mnist", "size": "1Gi"}, {"name": "small", "size": "1Mi"}]
-    write_inventory(folder, {TEAM: {"members": members, "cap": cap, "claims": claims}})
-
-    def config(user: str) -> str:
-        place = configs / user
-        if not place.exists():
-            done = gangplank("team", "kubeconfig", TEAM, user, "--ttl", "1h", "-o", str(place), kubeconfig=kubeconfig)
-            assert done.returncode == 0, done.stderr
-        return str(place)
-
-    try:
-        done = teams(folder, team_kubeconfig=kubeconfig)
-        assert done.returncode == 0, done.stdout + done.stderr
+    fields = {"members": members, "cap": cap, "claims": claims}
+    with team_of(TEAM, fields, kubeconfig, kube, tmp_path_factory.mktemp("team")) as config:
         yield config
-    finally:
-        for pod in kube.call("GET", f"{OBJECTS}/pods")["items"]:
-            kube.delete({"apiVersion": "v1", "kind": "Pod", "metadata": pod["metadata"]})
-        until(lambda: not kube.call("GET", f"{OBJECTS}/pods")["items"], "no pods of the team")
-        for claim in claims:  # which outlive their team
-            kube.delete({**CLAIM, "metadata": {"name": claim["name"], "namespace": TEAM}})
-        write_inventory(folder, {})
-        done = teams(folder, team_kubeconfig=kubeconfig, teams_remove=[TEAM])
-        assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.fixture(scope="module")

@@ -14,8 +14,7 @@ import pytest
 import yaml
 
 from tests.cluster.conftest import ROOT
-from tests.support.inventories import write_inventory
-from tests.support.teams_live import gangplank, teams, until
+from tests.support.teams_live import gangplank, team_of, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -56,29 +55,14 @@ dist.barrier()
 @pytest.fixture(scope="module")
 def member(kubeconfig: str, kube: Kube, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], str]]:
     """The kubeconfig of a member of the team, which exists as long as this module runs."""
-    folder, configs = tmp_path_factory.mktemp("teams"), tmp_path_factory.mktemp("configs")
     members = [{"user": "bob", "role": "trainer"}, {"user": "eve", "role": "viewer"}]
     cap = {"cpu": "1", "memory": "2Gi", "ephemeral_storage": "20Gi"}
-    value = {"members": members, "cap": cap, "claims": [{"name": "data", "size": "1Gi"}]}
-    write_inventory(folder, {TEAM: value})
-
-    def config(user: str) -> str:
-        place = configs / user
-        if not place.exists():
-            done = gangplank("team", "kubeconfig", TEAM, user, "--ttl", "1h", "-o", str(place), kubeconfig=kubeconfig)
-            assert done.returncode == 0, done.stderr
-        return str(place)
-
-    try:
-        done = teams(folder, team_kubeconfig=kubeconfig)
-        assert done.returncode == 0, done.stdout + done.stderr
-        yield config
-    finally:
-        gangplank("delete", NAME, "-n", TEAM, kubeconfig=kubeconfig)
-        until(lambda: not kube.call("GET", PODS)["items"], "no pods of the team")
-        write_inventory(folder, {})
-        done = teams(folder, team_kubeconfig=kubeconfig, teams_remove=[TEAM])
-        assert done.returncode == 0, done.stdout + done.stderr
+    fields = {"members": members, "cap": cap, "claims": [{"name": "data", "size": "1Gi"}]}
+    with team_of(TEAM, fields, kubeconfig, kube, tmp_path_factory.mktemp("team")) as config:
+        try:
+            yield config
+        finally:
+            gangplank("delete", NAME, "-n", TEAM, kubeconfig=kubeconfig)
 
 
 @pytest.fixture(scope="module")

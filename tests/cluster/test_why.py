@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -18,7 +17,6 @@ from gangplank.errors import KubeError
 from tests.support.teams_live import ROOT, gangplank
 from tests.support.why_stories import (
     IMAGE,
-    LIMIT_S,
     RESOURCE,
     SMALL,
     WAITING,
@@ -28,6 +26,7 @@ from tests.support.why_stories import (
     changed,
     claim,
     crashing,
+    healthy,
     in_container,
     manifests,
     mounting,
@@ -242,16 +241,7 @@ def test_a_job_that_waits_for_others_waits_and_starts_when_they_end(lab: Lab, ku
 @pytest.mark.usefixtures("kubeconfig")
 @pytest.mark.parametrize("backend", ["volcano", "indexed"])
 def test_a_healthy_job_is_blamed_at_no_moment(lab: Lab, kube: Kube, backend: str) -> None:
-    one = Story("", {"command": ["sleep", "5"]}, backend)
-    with story(lab, f"healthy-{backend}", one) as job:
-        lines: list[str] = []
-        until = time.monotonic() + LIMIT_S
-        while not any("it is Complete" in line for line in lines) and time.monotonic() < until:
-            diagnosis = asked(kube, job)
-            assert diagnosis.cause is None, diagnosis.text()
-            lines.append(diagnosis.first_line)
-            time.sleep(0.5)
-        assert "nothing is wrong: it is Complete" in lines[-1], lines
+    healthy(lab, kube, backend)
 
 
 @pytest.mark.usefixtures("stories")

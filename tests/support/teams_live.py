@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -14,7 +15,7 @@ from gangplank.errors import KubeError
 from tests.support.inventories import LAB, fields_of, write_inventory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from gangplank.cluster.client import Kube
 
@@ -51,6 +52,39 @@ def teams(site: Path = LAB, *words: str, **extra: object) -> subprocess.Complete
         "ANSIBLE_DIFF_ALWAYS": "0",
     }
     return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+
+
+@contextlib.contextmanager
+def team_of(
+    name: str, fields: Json, kubeconfig: str, kube: Kube, folder: Path
+) -> Iterator[Callable[[str], str]]:
+    """The kubeconfig of each member of a team, which exists as long as the block runs, with its pods and claims."""
+    site, configs = folder / "site", folder / "configs"
+    configs.mkdir()
+    write_inventory(site, {name: fields})
+
+    def config(user: str) -> str:
+        place = configs / user
+        if not place.exists():
+            done = gangplank("team", "kubeconfig", name, user, "--ttl", "1h", "-o", str(place), kubeconfig=kubeconfig)
+            assert done.returncode == 0, done.stderr
+        return str(place)
+
+    pods = f"/api/v1/namespaces/{name}/pods"
+    try:
+        done = teams(site, team_kubeconfig=kubeconfig)
+        assert done.returncode == 0, done.stdout + done.stderr
+        yield config
+    finally:
+        for item in (kube.get(pods) or {"items": []})["items"]:
+            kube.delete({"apiVersion": "v1", "kind": "Pod", "metadata": item["metadata"]})
+        until(lambda: not (kube.get(pods) or {"items": []})["items"], "no pods of the team")
+        for claim in fields.get("claims", []):  # which outlive their team
+            meta = {"name": claim["name"], "namespace": name}
+            kube.delete({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": meta})
+        write_inventory(site, {})
+        done = teams(site, team_kubeconfig=kubeconfig, teams_remove=[name])
+        assert done.returncode == 0, done.stdout + done.stderr
 
 
 def edited_copy(folder: Path, drop: tuple[str, ...] = (), **teams_changes: Json) -> Path:

@@ -172,6 +172,19 @@ def story(lab: Lab, name: str, one: Story) -> Iterator[Json]:
         end(lab, name, one)
 
 
+def healthy(lab: Lab, kube: Kube, backend: str) -> None:
+    """A job that runs and ends well is blamed at no moment."""
+    with story(lab, f"healthy-{backend}", Story("", {"command": ["sleep", "5"]}, backend)) as job:
+        lines = [""]
+        until = time.monotonic() + LIMIT_S
+        while not any(f"nothing is wrong: it is {end}" in lines[-1] for end in ("Complete", "Succeeded")):
+            assert time.monotonic() < until, lines
+            diagnosis = asked(kube, job)
+            assert diagnosis.cause is None, diagnosis.text()
+            lines.append(diagnosis.first_line)
+            time.sleep(0.5)
+
+
 @contextlib.contextmanager
 def under_way(lab: Lab, stories: dict[str, Story]) -> Iterator[None]:
     """All stories at once."""

@@ -124,13 +124,17 @@ def quiet(*_: object) -> None:
     """Say nothing."""
 
 
+def place_of(cluster: Any) -> Place:
+    return data.place_of(cluster, "vision", "mnist", "img", "", ())
+
+
 def push(cluster: Any, source: Path, /, **more: Any) -> data.Brought:
-    order = data.Order(PLACE, local=read_files([source], quiet), **more)
+    order = data.Order(place_of(cluster), local=read_files([source], quiet), **more)
     return data.bring(cluster, order, quiet)
 
 
 def pull(cluster: Any, *addresses: str, **more: Any) -> data.Brought:
-    return data.bring(cluster, data.Order(PLACE, sources=addresses, **more), quiet)
+    return data.bring(cluster, data.Order(place_of(cluster), sources=addresses, **more), quiet)
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -245,7 +249,7 @@ def test_what_is_wrong_with_a_claim_is_one_message(cluster: Any, source: Path) -
     cluster.claim["spec"]["accessModes"] = ["ReadOnlyMany"]
     with pytest.raises(GangplankError, match="got ReadOnlyMany, expected an access mode that allows to write"):
         place("mnist")
-    cluster.claim["spec"]["resources"]["requests"]["storage"] = "200Ki"
+    cluster.claim["spec"] = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "200Ki"}}}
     with pytest.raises(GangplankError, match="claim vision/mnist: got 204800 bytes of space, expected 300007 bytes"):
         push(cluster, source)
     assert cluster.pods == [], "before any pod is started"
