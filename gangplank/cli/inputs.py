@@ -84,18 +84,19 @@ def read_folder(start: Path, code: str) -> dict[str, str]:
 
 
 def gather(
-    names: Sequence[str], backend: str | None, site: str | None = None, namespace: str | None = None
+    names: Sequence[str], backend: str | None, site: str | None = None, namespace: str | None = None,
+    *, grants: bool = True,
 ) -> tuple[list[Json], list[tuple[str, Json]], list[str]]:
     """What files hold: everything that would be submitted, the jobs in it by back-end, and the kinds of the rest.
 
     `site` is its inventory: a job with GPUs tolerates the taints of its nodes. A job that names its team starts from
-    that team's values, and is refused what they do not grant; so is a raw manifest in a team's namespace. `namespace`
-    is of those without one.
+    that team's values, and is refused what they do not grant; so is a raw manifest in a team's namespace. Without
+    `grants` that is not checked: a job that exists was allowed once. `namespace` is of those without one.
     """
     from gangplank.backends import backend_of
     from gangplank.errors import Problem, SpecError, shown
 
-    submitted = [item for name in names for item in read_objects(name, backend, site, namespace)]
+    submitted = [item for name in names for item in read_objects(name, backend, site, namespace, grants=grants)]
     for number, item in enumerate(submitted, start=1):
         if not isinstance(item, dict) or not isinstance(item.get("kind"), str):
             problem = Problem(f"document {number}", shown(item), "an object with apiVersion and kind")
@@ -107,7 +108,9 @@ def gather(
     return submitted, jobs, [str(item["kind"]) for name, item in by_backend if not name]
 
 
-def read_objects(name: str, backend: str | None, site: str | None, namespace: str | None = None) -> list[Any]:
+def read_objects(
+    name: str, backend: str | None, site: str | None, namespace: str | None = None, *, grants: bool = True
+) -> list[Any]:
     """What one file submits: raw manifests as they are, or the manifests of its jobs."""
     from gangplank.backends import BACKENDS
     from gangplank.errors import Problem, SpecError
@@ -123,7 +126,7 @@ def read_objects(name: str, backend: str | None, site: str | None, namespace: st
     if any(isinstance(item, dict) and "apiVersion" in item for item in raw):
         for item in raw:
             objects += item.get("items") or [] if is_list(item) else [item]
-        if site:
+        if site and grants:
             from gangplank.teams.grants import check_manifests
 
             complete = [item for item in objects if isinstance(item, dict)]
@@ -137,7 +140,7 @@ def read_objects(name: str, backend: str | None, site: str | None, namespace: st
         job = from_team(job, specs, name) if specs is not None else job
         spec = parse_job(job, name, read_scripts(job, ROOT))
         spec = on_site(spec, gpus, name) if gpus else spec
-        if specs is not None:
+        if specs is not None and grants:
             granted(spec, specs, name)
         objects += BACKENDS[spec.backend].manifests(spec)
     return objects

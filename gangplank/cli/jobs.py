@@ -79,7 +79,7 @@ def scale(args: argparse.Namespace) -> int:
 def locate(kube: Kube, args: argparse.Namespace) -> tuple[Json, list[Json]]:
     """The live job that a file or a name means; for a file, also everything that would be submitted from it."""
     if Path(args.job).is_file():
-        submitted, jobs, other_kinds = inputs.gather([args.job], None)
+        submitted, jobs, other_kinds = inputs.gather([args.job], None, args.site, args.namespace, grants=False)
         if not jobs:
             raise KubeError(str(inputs.jobless(args.job, other_kinds)))
         job = jobs[-1][1]

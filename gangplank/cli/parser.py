@@ -34,6 +34,7 @@ SITE_HELP = (
     "a site's inventory: a job with GPUs tolerates the taints of its GPU nodes; a job that names its team starts from"
     " that team's job_defaults, and is refused what the team's variables do not grant"
 )
+FROM_SITE_HELP = "the inventory of `submit --site`, if it had one: the job's team has its namespace from there"
 CLUSTER_HELP = (
     "read the settings of the cluster's controllers, so that the objects are those that they make there: the training"
     " operator's flags and template, Trainer's runtimes, PriorityClasses"
@@ -152,7 +153,6 @@ def add_cluster_command(commands: Any, name: str, summary: str) -> None:
     if name == "submit":
         command.add_argument("jobs", metavar="JOB", nargs="+", help="a job file or a raw manifest; - is standard input")
         add_backend(command)
-        add_site(command)
         waits = "follow the last job to its end; after 30 s without running, and if it fails, say why"
         command.add_argument("--wait", action="store_true", help=waits)
         command.add_argument("--dry-run", action="store_true", help="let the cluster check everything, create nothing")
@@ -162,7 +162,6 @@ def add_cluster_command(commands: Any, name: str, summary: str) -> None:
         add_job(command)
     if name in {"why", "fit"}:
         command.add_argument("-o", "--output", choices=("text", "json"), default="text", help="default: text")
-        add_site(command)
     if name == "scale":
         command.add_argument("workers", metavar="N", type=whole_number, help="the number of workers the job will have")
     if name == "fetch":
@@ -175,6 +174,7 @@ def add_cluster_command(commands: Any, name: str, summary: str) -> None:
         previous = "also show the attempts that crashed, as far as the cluster keeps them; each line has its attempt"
         which.add_argument("--previous", action="store_true", help=previous)
         command.add_argument("--rank", type=whole_number, help="show one rank only")
+    add_site(command, SITE_HELP if name in {"submit", "why", "fit"} else FROM_SITE_HELP)
     add_access(command)
 
 
@@ -218,6 +218,7 @@ def add_evidence_command(commands: Any, name: str, summary: str) -> None:
     if name == "report":
         command.add_argument("-o", "--output", metavar="FILE", help="default: JOB-report.html")
         command.add_argument("--tensorboard", metavar="DIR", help="also write TensorBoard files here, a run per rank")
+    add_site(command, FROM_SITE_HELP)
     add_access(command)
 
 
@@ -283,9 +284,9 @@ def add_backend(command: argparse.ArgumentParser) -> None:
     command.add_argument("--backend", choices=tuple(BACKENDS), help="use this back-end, whatever a job file says")
 
 
-def add_site(command: argparse.ArgumentParser) -> None:
+def add_site(command: argparse.ArgumentParser, text: str = SITE_HELP) -> None:
     """The site whose settings a job gets, as playbooks/train.yml gives them to it."""
-    command.add_argument("--site", "--teams", metavar="INVENTORY", help=SITE_HELP)
+    command.add_argument("--site", "--teams", metavar="INVENTORY", help=text)
 
 
 def add_access(command: argparse.ArgumentParser) -> None:

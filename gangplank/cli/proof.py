@@ -69,7 +69,7 @@ def refusal(name: str, records: Records, verdict: Verdict) -> str:
 def evidence(args: argparse.Namespace) -> tuple[str, Records, Expected]:
     """A job's name, its evidence, and what the evidence must show."""
     if args.file:
-        name, records, expectation = from_file(Path(args.file), args.job)
+        name, records, expectation = from_file(Path(args.file), args.job, args.site)
         return name, records, replace(expectation, **named(args))
     if args.world_size or args.pods:
         option = "--world-size" if args.world_size else "--pods"
@@ -103,7 +103,7 @@ def named(args: argparse.Namespace) -> dict[str, Any]:
         raise Unreadable(str(Problem(args.pods, "something else", "a list of pods as JSON", fix))) from None
 
 
-def from_file(place: Path, job: str | None) -> tuple[str, Records, Expected]:
+def from_file(place: Path, job: str | None, site: str | None = None) -> tuple[str, Records, Expected]:
     """Evidence from a folder that the trainer wrote, or from a file with evidence or logs."""
     source = place / EVIDENCE if place.is_dir() else place
     records = read_records(files.read(str(source), errors="replace", fix=EVIDENCE_FILE))  # a script may print any bytes
@@ -113,7 +113,7 @@ def from_file(place: Path, job: str | None) -> tuple[str, Records, Expected]:
     if not Path(job).is_file():
         fix = "name the job by its file, e.g. jobs/digits.yml, or leave it out"
         raise Unreadable(str(Problem(job, "no such file", "a job file, as --file asks no cluster", fix)))
-    _, jobs, other_kinds = inputs.gather([job], None)
+    _, jobs, other_kinds = inputs.gather([job], None, site, grants=False)
     if not jobs:
         raise Unreadable(str(inputs.jobless(job, other_kinds)))
     manifest = jobs[-1][1]

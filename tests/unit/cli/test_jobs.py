@@ -6,6 +6,7 @@ import copy
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unittest.mock import ANY
 
 import pytest
 import yaml
@@ -15,6 +16,8 @@ from gangplank.backends.base import UID, Site
 from gangplank.cli import jobs, main
 from gangplank.cli.inputs import read_scripts
 from gangplank.jobs.parse import parse_job
+from gangplank.teams import inventory
+from tests.support.inventories import write_inventory
 
 if TYPE_CHECKING:
     from tests.unit.conftest import Api
@@ -280,6 +283,30 @@ def test_ranks_are_in_the_order_of_numbers(api: Api, capsys: pytest.CaptureFixtu
             api.objects[f"/api/v1/namespaces/default/pods/{item['metadata']['name']}"] = item
     lines = run(capsys, "status", "many")[1].splitlines()[2:]
     assert [int(line.split()[1]) for line in lines] == list(range(12))
+
+
+def test_a_team_s_job_is_looked_for_where_submit_put_it(
+        api: Api, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inventory, "program_of_ansible", lambda _: None)  # which would take seconds for each command
+    (tmp_path / "site/group_vars/all").mkdir(parents=True)
+    team = {"members": [{"user": "ada", "role": "lead"}], "namespace": "their-own", "secrets": ["key"],
+            "cap": {"cpu": "8", "memory": "8Gi", "ephemeral_storage": "8Gi"},
+            "job_defaults": {"image": "i", "output": "s3://bucket/j", "env": {"S3_ENDPOINT_URL": "http://s3"}}}
+    place = write_inventory(tmp_path / "site", {"vision": team})
+    job = tmp_path / "job.yml"
+    job.write_text("training_job: {name: j, team: vision, script: /a.py, workers: 1, secrets: [key]}\n")
+    assert run(capsys, "submit", str(job), "--site", str(place)) == (0, ANY, "")
+    where = "/apis/batch.volcano.sh/v1alpha1/namespaces/their-own/jobs/j"
+    live = api.objects[where]
+    write_inventory(tmp_path / "site", {"vision": team | {"secrets": []}})  # what it grants has changed since
+    api.refuses = "no more pods"  # such as the reader of `fetch`
+    monkeypatch.chdir(tmp_path)
+    for command, *words in (["status"], ["logs"], ["scale", "3"], ["proof"], ["report"], ["fetch"], ["delete"]):
+        api.seen.clear()
+        api.objects[where] = live | {"status": {"state": {"phase": "Failed"}}}
+        _, out, err = run(capsys, command, str(job), *words, "--site", str(place))
+        assert f"GET {where}" in api.seen, f"{command}: {out}{err}"
+    assert where not in api.objects
 
 
 @pytest.mark.parametrize("words", [["status", "nope"], ["logs", "nope"], ["delete", "nope"]])
