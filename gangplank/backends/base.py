@@ -111,6 +111,7 @@ class Ends:
 
     succeeded: frozenset[str]
     failed: frozenset[str]
+    early: Mapping[str, str] = field(default_factory=dict)  # of these, one that comes before another: {one: other}
 
 
 class JobKinds(NamedTuple):

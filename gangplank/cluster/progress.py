@@ -20,12 +20,13 @@ def ends() -> Ends:
     return Ends(
         succeeded=frozenset().union(*(one.succeeded for one in every)),
         failed=frozenset().union(*(one.failed for one in every)),
+        early={early: end for one in every for early, end in one.early.items()},
     )
 
 
 @dataclass(frozen=True)
 class Phase:
-    """The state of a job: its own word for it, and whether that is an end."""
+    """The state of a job: its own word for it, the last one for an end that has two, and whether that is an end."""
 
     name: str
     reason: str = ""
@@ -54,14 +55,17 @@ def phase(job: Mapping[str, Any]) -> Phase:
     >>> conditions = [{"type": "Created", "status": "True"}, {"type": "Failed", "status": "True"}]
     >>> phase({"status": {"conditions": conditions}}).failed
     True
+    >>> phase({"status": {"conditions": [{"type": "SuccessCriteriaMet", "status": "True"}]}}).name
+    'Complete'
     """
     status = job.get("status") or {}
     state = status.get("state") or {}
     if "phase" in state:
         return Phase(state["phase"], state.get("message") or state.get("reason") or "")
-    true = [c for c in status.get("conditions") or [] if c.get("status") == "True"]
+    true, early = [c for c in status.get("conditions") or [] if c.get("status") == "True"], ends().early
     for condition in true:
-        end = Phase(condition["type"], condition.get("message") or condition.get("reason") or "")
+        name = early.get(condition["type"], condition["type"])
+        end = Phase(name, condition.get("message") or condition.get("reason") or "")
         if end.ended:
             return end
     if true:

@@ -112,7 +112,8 @@ BACKEND = Backend(
     ),
     makes={},
     # SuccessCriteriaMet comes first: all indexes have ended, their pods may still be terminating.
-    ends=Ends(succeeded=frozenset({"Complete", "SuccessCriteriaMet"}), failed=frozenset({"Failed"})),
+    ends=Ends(succeeded=frozenset({"Complete", "SuccessCriteriaMet"}), failed=frozenset({"Failed"}),
+              early={"SuccessCriteriaMet": "Complete"}),
     overlooks=never,
     queue=queue,
     without_queues=no_way,
