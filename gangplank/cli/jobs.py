@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import sys
 import threading
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,17 +17,19 @@ from gangplank.cluster import code, reader, standstill
 from gangplank.cluster import submit as submission
 from gangplank.cluster.attempts import attempts, gone
 from gangplank.cluster.client import rank_of
+from gangplank.cluster.gaps import Gaps, Numbers
 from gangplank.cluster.logs import GONE, Buffer, follow
 from gangplank.cluster.patience import silent
 from gangplank.cluster.progress import phase
 from gangplank.cluster.submit import title
 from gangplank.errors import KubeError, Problem, SpecError
 from gangplank.k8s.plan import Plan
+from gangplank.proof import log_lines
 from gangplank.text import plain, table
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from gangplank.cluster.client import Kube
     from gangplank.spec import Json
@@ -179,22 +182,29 @@ def logs(args: argparse.Namespace) -> int:
     if args.previous:
         return all_attempts(kube, job, pods)
 
-    def read(pod: Json, patient: Kube) -> Iterator[str]:
-        start = prefix(pod, colour=colour)
+    gaps, numbers = Gaps(meta["name"], meta["namespace"]), {pod["metadata"]["name"]: Numbers() for pod in pods}
+
+    def read(pod: Json, patient: Kube) -> Iterator[tuple[Json, str]]:
         try:
             for line in follow(patient, pod, on=args.follow):
-                yield start + plain(line)  # also to a pipe: its reader may be a terminal
+                yield pod, line
         except KubeError as error:
-            yield f"{start}({error})"
+            yield pod, f"({error})"
+
+    def show(lines: Iterable[tuple[Json, str]]) -> None:
+        for pod, line in lines:
+            print(prefix(pod, colour=colour) + plain(line), flush=args.follow)  # a pipe's reader may be a terminal too
+            if fields := log_lines.read(line):
+                gaps.take(numbers[pod["metadata"]["name"]], pod["metadata"]["name"], fields)
+        for text in gaps.texts():
+            terminal.note(text)
 
     if not args.follow:
-        for pod in pods:
-            for line in read(pod, kube):
-                print(line)
+        show(chain.from_iterable(read(pod, kube) for pod in pods))
         return terminal.OK
     patience = (kube.patient(terminal.note if pod is pods[0] else silent) for pod in pods)
-    for line in together([read(pod, patient) for pod, patient in zip(pods, patience, strict=True)]):
-        print(line, flush=True)
+    for lines in together([read(pod, patient) for pod, patient in zip(pods, patience, strict=True)]):
+        show(lines)
     return terminal.OK
 
 
@@ -221,13 +231,13 @@ def all_attempts(kube: Kube, job: Json, pods: list[Json]) -> int:
     return terminal.OK
 
 
-def together(sources: Sequence[Iterator[str]]) -> Iterator[str]:
-    """The lines of several logs as they come."""
+def together(sources: Sequence[Iterator[tuple[Json, str]]]) -> Iterator[list[tuple[Json, str]]]:
+    """The lines of several logs as they come, with their pods."""
     lines = Buffer()
 
-    def read(source: Iterator[str]) -> None:
-        for line in source:
-            lines.put(source, line)
+    def read(source: Iterator[tuple[Json, str]]) -> None:
+        for pod, line in source:
+            lines.put(pod, line)
 
     threads = [threading.Thread(target=read, args=(source,), daemon=True) for source in sources]
     for thread in threads:
@@ -235,7 +245,7 @@ def together(sources: Sequence[Iterator[str]]) -> Iterator[str]:
     more = True
     while more:
         more = any(thread.is_alive() for thread in threads)
-        yield from (line for _, line in lines.take(0.2 if more else 0))
+        yield lines.take(0.2 if more else 0)
 
 
 def delete(args: argparse.Namespace) -> int:

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from gangplank.cluster import failure, logs, standstill
 from gangplank.cluster.failure import LastWords
-from gangplank.cluster.gaps import Numbers, lost
+from gangplank.cluster.gaps import Gaps, Numbers
 from gangplank.cluster.progress import Phase, Progress, first_failure, nodes_by_uid, phase
 from gangplank.cluster.situation import explanation
 from gangplank.errors import KubeError, Problem
@@ -67,7 +66,7 @@ class JobWatch:
         self.fresh = logs.Buffer()  # lines not yet processed
         self.records: Records = []
         self.training = Progress()
-        self.missing: Counter[str] = Counter()  # lines that did not come and are not reported yet, by pod
+        self.gaps = Gaps(self.name, self.namespace)
         self.unsaved = False  # whether it is reported that the last checkpoint was not written
         self.size: tuple[Any, int] = (None, 0)  # of which generation of the job, and how many pods that has
         self.next_why_s = EXPLAINED_S  # seconds after the start
@@ -143,8 +142,8 @@ class JobWatch:
         """The pod and the text of each line that has not been processed yet; evidence is kept in `records`."""
         for log, line in self.fresh.take(wait_s):
             fields = log_lines.read(line)
-            if fields and (missing := log.numbers.missing(fields)):
-                self.missing[log.name] += missing
+            if fields:
+                self.gaps.take(log.numbers, log.name, fields)
             if fields and log_lines.is_event(fields):
                 self.training.take(fields)
             elif fields:
@@ -155,8 +154,7 @@ class JobWatch:
 
     def losses(self) -> list[str]:
         """What did not reach its place since the last call: lines of logs, and the first checkpoint of several."""
-        missing, self.missing = self.missing, Counter()
-        texts = [lost(self.name, self.namespace, pod, number) for pod, number in missing.items()]
+        texts = self.gaps.texts()
         if self.training.unsaved and not self.unsaved:
             texts.append(f"{self.training.unsaved}. Fix: free space on the volume of `output`; the training continues")
         self.unsaved = bool(self.training.unsaved)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from gangplank.proof.log_lines import count, is_event
@@ -34,6 +35,24 @@ class Numbers:
             return 0
         self.last[place] = max(before, number)
         return max(0, number - before - 1)
+
+
+class Gaps:
+    """The lines that did not come, of all logs of a job, until they are reported."""
+
+    def __init__(self, job: str, namespace: str) -> None:
+        self.job, self.namespace = job, namespace
+        self.missing: Counter[str] = Counter()  # and not reported yet, by pod
+
+    def take(self, numbers: Numbers, pod: str, fields: Mapping[str, Any]) -> None:
+        """Count what is missing before an event or a record of a log with these numbers."""
+        if missing := numbers.missing(fields):
+            self.missing[pod] += missing
+
+    def texts(self) -> list[str]:
+        """What is said of the lines that did not come since the last call."""
+        missing, self.missing = self.missing, Counter()
+        return [lost(self.job, self.namespace, pod, number) for pod, number in missing.items()]
 
 
 def lost(job: str, namespace: str, pod: str, number: int) -> str:

@@ -199,6 +199,29 @@ def test_logs_carry_their_rank(api: Api, capsys: pytest.CaptureFixture[str], fol
     assert len(lines) == 6
 
 
+@pytest.mark.parametrize("follow", [[], ["-f"]])
+def test_logs_report_numbered_lines_that_did_not_come_as_submit_does(
+        api: Api, capsys: pytest.CaptureFixture[str], follow: list[str]) -> None:
+    running(api)
+    for item in api.objects.values():  # a log that is followed ends with its container
+        for container in item.get("status", {}).get("containerStatuses", []):
+            container["state"] = {"terminated": {"exitCode": 0}}
+
+    def log(rank: int, *numbers: int) -> bytes:
+        stopped = [{"event": "stopped", "rank": rank, "step": 1, "number": number} for number in numbers]
+        return "".join(f"{json.dumps(one, separators=(',', ':'))}\n" for one in stopped).encode()
+
+    api.logs[f"{PODS}/digits-master-0/log"] = log(0, 3, 4, 5)  # what was rotated away before the first is not lost
+    api.logs[f"{PODS}/digits-worker-0/log"] = log(1, 1, 2, 5, 7)
+    api.logs[f"{PODS}/digits-worker-1/log"] = log(2, 1, 3)
+    code, out, err = run(capsys, "logs", "digits", *follow)
+    assert (code, len(out.splitlines())) == (0, 9)
+    fix = ("did not come: its node has lost or rotated them. Fix: none, if `gangplank proof digits -n default` says "
+           "PROVEN; if not, let `output` name a volume")
+    counted = sorted(line for line in err.splitlines())
+    assert counted == [f"3 lines of the log of digits-worker-0 {fix}", f"a line of the log of digits-worker-1 {fix}"]
+
+
 def test_logs_of_crashed_attempts_have_their_rank_and_attempt(
         api: Api, capsys: pytest.CaptureFixture[str]) -> None:
     running(api)
