@@ -92,9 +92,16 @@ def description(args: argparse.Namespace) -> dict[str, Any]:
             raise Unreadable(str(problem))
         job |= {"code": os.path.relpath(args.code), "script": os.path.relpath(args.script, args.code)}
     if args.requirements:
-        job["requirements"] = args.requirements
+        job["requirements"] = file_of(args.code, args.requirements)
     job |= {field: value for field, value in chosen.items() if value is not None}
     return {"training_job": {**job, **({"args": args.arguments} if args.arguments else {})}}
+
+
+def file_of(folder: str | None, name: str) -> str:
+    """A file of a folder as a job names it, whether it is given by its path from there or from here."""
+    if folder and Path(name).is_file() and Path(name).resolve().is_relative_to(Path(folder).resolve()):
+        return os.path.relpath(name, folder)
+    return os.path.normpath(name)
 
 
 def entry(folder: str) -> str:

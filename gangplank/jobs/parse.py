@@ -15,7 +15,8 @@ from gangplank.spec import Amount, Elastic, JobSpec, Resources, Script, Volume
 
 SCRIPT_LIMIT = code_pieces.ONE_MAP  # bytes of a script alone
 CODE_LIMIT, FILES_LIMIT = code_pieces.MOST_BYTES, code_pieces.MOST_FILES  # of a folder
-CODE = re.compile(r"(?!/)(?!(.*/)?\.\.(/|$)).+")  # a relative path that does not leave its folder
+INSIDE = re.compile(r"(?!/)(?!(.*/)?\.\.(/|$)).+")  # a relative path that does not leave its folder
+BESIDE = re.compile(rf"(\.\./)*({INSIDE.pattern}|\.\./?)")  # one that may begin above the current folder
 
 # name: (kind, least, most); what the trainer's flags of the same name mean
 HYPERPARAMETERS: dict[str, tuple[type, float, float]] = {
@@ -179,8 +180,11 @@ def read_resources(fields: Fields, default: Resources) -> Resources:
 def read_script(fields: Fields, scripts: Mapping[str, str]) -> Script | None:
     """The job's script: an absolute path is in the image, a relative path is a file that travels in a ConfigMap."""
     path = fields.text("script", what="a path: absolute in the image, or relative to a file that is to be carried")
-    code = fields.text("code", what="a folder that travels with the script, e.g. ./project", ok=CODE)
-    locked = fields.text("requirements", what="a file of `code`, e.g. requirements.txt", ok=CODE)
+    what = "a relative path of a folder that travels with the script, e.g. ./project or ../project"
+    code = fields.text("code", what=what, ok=BESIDE)
+    locked = fields.text("requirements", what="a file of `code`, e.g. requirements.txt", ok=INSIDE)
+    if fields.map.get("code") and not code:
+        return None  # and nothing more about a script or requirements that are in it
     if locked and not code:
         fields.bad("requirements", locked, "a `code` that the file is in", "name its folder in `code`")
     if code and not path.endswith(".py"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,8 +16,6 @@ from gangplank.cli.parser import command_line
 from gangplank.jobs.parse import parse_job
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tests.unit.conftest import Api
 
 Json = dict[str, Any]
@@ -141,6 +140,55 @@ def test_a_folder_is_run_by_its_usual_script(
     saved = yaml.safe_load((home / "job.yml").read_text())["training_job"]
     assert (saved["code"], saved["script"], saved["args"]) == (*expected, ["--lr", "1"])
     assert submitted(api)["metadata"]["name"].startswith("project-" if words else "my-project-")
+
+
+@pytest.mark.parametrize(("here", "words", "code", "script"), [
+    ("other", ["../project"], "../project", "train.py"),
+    ("other", ["../project/"], "../project", "train.py"),
+    ("other", ["{home}/project"], "../project", "train.py"),
+    ("other", ["../project/tools/a.py", "--code", "../project"], "../project", "tools/a.py"),
+    ("other/deeper", ["../../project"], "../../project", "train.py"),
+    ("project/tools", [".."], "..", "train.py"),
+    ("project/tools", ["a.py", "--code", ".."], "..", "tools/a.py"),
+    ("project/tools", ["a.py", "--code", "../"], "..", "tools/a.py"),
+], ids=["beside", "with a slash", "absolute", "its script", "two above", "parent", "--code parent", "--code parent/"])
+def test_a_folder_that_is_not_below_the_current_one_is_run_and_its_job_file_is_submitted(
+        api: Api, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str],
+        here: str, words: list[str], code: str, script: str) -> None:
+    for folder in ("project/tools", "other/deeper"):
+        (tmp_path / folder).mkdir(parents=True)
+    for name in ("train.py", "lib.py", "tools/a.py"):
+        (tmp_path / "project" / name).write_text("print(1)\n")
+    monkeypatch.chdir(tmp_path / here)
+    ends(api, monkeypatch, "Completed", {})
+    words, job = [word.format(home=tmp_path) for word in words], str(tmp_path / "job.yml")
+    assert main(["run", *words, "--save", job, "--kubeconfig", api.kubeconfig]) == 0, capsys.readouterr().err
+    saved = yaml.safe_load(Path(job).read_text())["training_job"]
+    assert (saved["code"], saved["script"]) == (code, script)
+    carried = next(item for item in api.objects.values() if item["kind"] == "ConfigMap")
+    assert {"0-lib.py", "1-a.py", "2-train.py"} <= set(carried["data"])
+    api.objects.clear()
+    assert main(["submit", job, "--kubeconfig", api.kubeconfig]) == 0, capsys.readouterr().err
+    assert any(item["kind"] == "ConfigMap" and item["data"] == carried["data"] for item in api.objects.values())
+
+
+@pytest.mark.parametrize(("here", "words"), [
+    ("other", ["../project", "--requirements", "../project/locked.txt"]),
+    ("other", ["../project", "--requirements", "locked.txt"]),
+    (".", ["project", "--requirements", "project/locked.txt"]),
+    (".", ["project", "--requirements", "./locked.txt"]),
+], ids=["from here, beside", "in it, beside", "from here, below", "in it, below"])
+def test_requirements_are_named_by_their_path_from_here_or_in_the_folder(
+        monkeypatch: pytest.MonkeyPatch, tmp_path: Path, here: str, words: list[str]) -> None:
+    (tmp_path / "other").mkdir()
+    (tmp_path / "project").mkdir()
+    (tmp_path / "project/train.py").write_text("print(1)\n")
+    (tmp_path / "project/locked.txt").write_text(f"six==1.17.0 --hash=sha256:{64 * '0'}\n")
+    (tmp_path / "project/six-1.17.0-py3-none-any.whl").write_text("")
+    monkeypatch.chdir(tmp_path / here)
+    args = command_line().parse_args(["run", *words])
+    args.arguments = []
+    assert scripts.parse(args.script, scripts.description(args)).requirements == "locked.txt"
 
 
 @pytest.mark.parametrize(("files", "message"), [
