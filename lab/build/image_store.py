@@ -11,12 +11,15 @@ import shutil
 import subprocess
 import tempfile
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 from gangplank.wait import late, polls
 from lab.build.cache import Say, building, digest_of
 from lab.disk import rename
 from lab.errors import PartError, explain
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
 
 NAMESPACE = "k8s.io"  # of the kubelet's images
 CONTENT, SNAPSHOTTER = "io.containerd.content.v1.content", "io.containerd.snapshotter.v1.overlayfs"
@@ -69,8 +72,13 @@ def store_folder(images: list[dict[str, str]], home: Path) -> Path:
     return home / "stores" / digest_of(sorted(digests.items()))
 
 
-def make_store(target: Path, images: list[dict[str, str]], containerd: Path, say: Say) -> None:
-    """Make the store of these images from the latest one, whose layers need not be unpacked again."""
+def make_store(
+    target: Path, images: list[dict[str, str]], containerd: Path, say: Say, kept: Collection[Path] = ()
+) -> None:
+    """Make the store of these images from the latest one, whose layers need not be unpacked again.
+
+    Older ones are removed, but for those that a node runs from and those in `kept`.
+    """
     with building(target) as draft:
         older = sorted((path for path in target.parent.glob("[!.]*")), key=lambda path: path.stat().st_mtime)
         root = draft / "root"
@@ -89,7 +97,7 @@ def make_store(target: Path, images: list[dict[str, str]], containerd: Path, say
                 _run([*ctr, "images", "rm", "--sync", *outdated], "the image store")
         (draft / "images.json").write_text(json.dumps(digests, indent=1))
         for path in older:
-            if (path / "images.json").stat().st_nlink == 1:
+            if path not in kept and (path / "images.json").stat().st_nlink == 1:
                 shutil.rmtree(path)
 
 

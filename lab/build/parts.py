@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from lab.build.cache import Say, building, cache_home, digest_of, one_at_a_time
+from lab.build.checkouts import note, used_by_others
 from lab.build.debian_root import ROOT_RECIPE, Debs, build_root
 from lab.build.go_commands import build_commands, recipe
 from lab.build.go_toolchain import find_go
@@ -172,13 +173,13 @@ class Workshop:
         target = store_folder(images, self.home)
         if not target.exists():
             self._step("the image store")
-            make_store(target, images, containerd, self.say)
+            make_store(target, images, containerd, self.say, used_by_others(self.home))
         return target
 
 
 def sweep_images(home: Path, names: list[str], images: list[dict[str, str]]) -> None:
-    """Remove outdated archives of these parts: every edit of the trainer would leave a gigabyte."""
-    kept = {Path(image["archive"]).parent for image in images}
+    """Remove archives of these parts that no checkout uses: every edit of the trainer would leave a gigabyte."""
+    kept = {Path(image["archive"]).parent for image in images} | used_by_others(home)
     for name in names:
         for folder in (home / "images").glob(f"{name}-*"):
             key = folder.name.removeprefix(f"{name}-")
@@ -197,12 +198,17 @@ def build(names: list[str], say: Say, *, roots: tuple[str, ...] = ("node",), dry
     _check(pins, names)
     # If nothing is missing, do not wait for another build.
     result = _make(names, roots, Workshop(home, pins, say, dry=True))
-    if dry or not result["built"]:
+    if dry:
         return result
-    with one_at_a_time(home, say):
-        shop = Workshop(home, pins, say, dry=False)
-        shop.plan(names, roots)
-        return _make(names, roots, shop)
+    if result["built"]:
+        with one_at_a_time(home, say):
+            shop = Workshop(home, pins, say, dry=False)
+            shop.plan(names, roots)
+            result = _make(names, roots, shop)
+            note(home, result)
+    else:
+        note(home, result)
+    return result
 
 
 def relock(names: list[str], say: Say) -> None:

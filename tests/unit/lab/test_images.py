@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from lab.build.checkouts import note, used_by_others
 from lab.build.image_store import make_store, missing_images, place_store, record_images
 from lab.build.oci_archive import Layer, read_image, write_image, write_layer
 from lab.build.own_image import main, own_files, write_own_image
@@ -249,6 +250,8 @@ def test_a_store_stays_while_a_node_has_its_layers(tmp_path: Path, monkeypatch: 
     shutil.rmtree(node)
     make_store(stores / "2", IMAGES[:1], tmp_path, print)
     assert [path.name for path in stores.iterdir()] == ["2"]
+    make_store(stores / "3", IMAGES[:1], tmp_path, print, {stores / "2"})  # another checkout uses that one
+    assert sorted(path.name for path in stores.iterdir()) == ["2", "3"]
 
 
 def test_a_node_is_given_what_it_lacks_or_has_in_another_version(tmp_path: Path) -> None:
@@ -269,3 +272,36 @@ def test_outdated_archives_are_removed_and_those_of_other_parts_stay(tmp_path: P
         folder.mkdir(parents=True)
     sweep_images(tmp_path, ["trainer"], [{"archive": str(today / "image.tar")}])
     assert sorted((tmp_path / "images").iterdir()) == sorted([today, other])
+
+
+def test_what_another_checkout_uses_stays_until_it_uses_something_else_or_is_gone(tmp_path: Path) -> None:
+    mine, other, lonely = (tmp_path / name for name in ("mine", "other", "lonely"))
+    for checkout in (mine, other, lonely):
+        (checkout / "lab").mkdir(parents=True)
+        (checkout / "lab/versions.yml").touch()
+    folders = {key: tmp_path / "images" / f"trainer-{key * 16}" for key in "abcd"}
+    for folder in folders.values():
+        folder.mkdir(parents=True)
+
+    def use(checkout: Path, key: str, **more: str) -> None:
+        note(tmp_path, {"images": [{"archive": str(folders[key] / "image.tar")}], **more}, checkout)
+
+    def sweep() -> str:
+        archive = str(folders["a"] / "image.tar")
+        sweep_images(tmp_path, ["trainer"], [{"archive": archive}])
+        return "".join(key for key, folder in folders.items() if folder.exists())
+
+    use(mine, "d")  # this is another checkout than the one that runs here
+    use(other, "b", store=str(tmp_path / "stores/1"))
+    use(lonely, "c")
+    assert sweep() == "abcd"
+    assert used_by_others(tmp_path, mine) == {folders["b"], folders["c"], tmp_path / "stores/1"}
+    use(mine, "a")
+    shutil.rmtree(lonely)
+    assert sweep() == "ab"
+    note(tmp_path, {"images": []}, other)  # a build of other parts
+    assert sweep() == "ab"
+    (tmp_path / "checkouts/half.json").write_text("{")
+    use(other, "a")
+    assert sweep() == "a"
+    assert tmp_path / "stores/1" in used_by_others(tmp_path, mine)

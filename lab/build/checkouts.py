@@ -1,0 +1,54 @@
+"""What each checkout that shares the cache uses of it: a build removes no image that another checkout's lab needs."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lab.build.cache import digest_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+NOTES = "checkouts"  # a file for each, in the cache
+
+
+def notes(home: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
+    """The notes of the checkouts that still exist."""
+    for path in (home / NOTES).glob("[!.]*.json"):
+        with contextlib.suppress(OSError, ValueError):  # it is being removed, or its disk was full
+            content = json.loads(path.read_text())
+            if (Path(content["checkout"]) / "lab/versions.yml").is_file():
+                yield path, content
+            else:
+                path.unlink()
+
+
+def note(home: Path, result: dict[str, Any], checkout: Path = CHECKOUT) -> None:
+    """Write down which archives and which image store this checkout uses; of other parts, what it used before."""
+    path = home / NOTES / f"{digest_of(str(checkout))}.json"
+    before: dict[str, Any] = next((content for at, content in notes(home) if at == path), {"uses": {}})
+    folders = {Path(image["archive"]).parent for image in result["images"]}
+    uses = {folder.name.rpartition("-")[0]: f"images/{folder.name}" for folder in folders}
+    if "store" in result:
+        uses["the store"] = f"stores/{Path(result['store']).name}"
+    content = {"checkout": str(checkout), "uses": {**before["uses"], **uses}}
+    if content == before and path.exists():
+        return
+    with contextlib.suppress(PermissionError):  # whoever may not write to a cache removes nothing from it either
+        path.parent.mkdir(parents=True, exist_ok=True)
+        draft, name = tempfile.mkstemp(prefix=".", dir=path.parent)
+        with os.fdopen(draft, "w") as file:
+            json.dump(content, file)
+        Path(name).replace(path)
+
+
+def used_by_others(home: Path, checkout: Path = CHECKOUT) -> set[Path]:
+    """The folders in the cache that other checkouts use."""
+    others = (content for _, content in notes(home) if content["checkout"] != str(checkout))
+    return {home / place for content in others for place in content["uses"].values()}
