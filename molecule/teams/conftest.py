@@ -109,7 +109,9 @@ def definitions(kube: Kube) -> Iterator[None]:
     installed = []
     for kind, (part, name) in CRDS.items():
         where = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{kind}"
-        if answer(kube, "GET", where):
+        if "deletionTimestamp" in (kube.get(where) or {"metadata": {}})["metadata"]:  # of a run that was killed
+            until(lambda where=where: kube.get(where) is None, f"{where} gone")
+        if kube.get(where) is None:
             command = [sys.executable, "-m", "lab.build", "--show", part]
             folder = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
             kube.call("POST", where.rpartition("/")[0], yaml.safe_load((Path(folder) / name).read_text()))
@@ -118,6 +120,8 @@ def definitions(kube: Kube) -> Iterator[None]:
     yield
     for where in installed:
         kube.call("DELETE", where)
+    for where in installed:  # the next run would take one that is being removed for one that is installed
+        until(lambda where=where: kube.get(where) is None, f"{where} gone")
 
 
 @pytest.fixture(scope="session")
