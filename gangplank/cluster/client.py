@@ -15,6 +15,7 @@ from gangplank.backends import BACKENDS, backend_of, wiring
 from gangplank.backends.pod_template import JOB_LABEL
 from gangplank.backends.queueing import QUEUE_SYSTEM
 from gangplank.cluster import answers, queues
+from gangplank.cluster.lab_route import leaves
 from gangplank.cluster.patience import OUTAGE_S, Patience, silent
 from gangplank.errors import KubeError, Problem
 from gangplank.k8s.diff import differences
@@ -171,6 +172,10 @@ class Kube:
     def _send(
         self, method: str, where: str, body: object, query: Mapping[str, str] | None, accept: str = JSON
     ) -> Any:
+        if leaves(self.api.configuration.host):
+            fix = "start the lab (make lab), or choose another cluster (--kubeconfig, --context)"
+            got = "an address of the lab, and no lab on this machine"
+            raise KubeError(str(Problem(str(self), got, "a lab that runs", fix)))
         apply = "fieldManager" in (query or {})  # server-side apply has a writer, a merge patch none
         kinds = {"PATCH": "application/apply-patch+yaml" if apply else "application/merge-patch+json"}
         headers = {"Accept": accept, "Content-Type": kinds.get(method, "application/json")}

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import json
+from typing import TYPE_CHECKING, NoReturn
 
 import pytest
+from urllib3.util import connection
 
 from gangplank.cluster.client import Kube
 from gangplank.errors import KubeError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.unit.conftest import Api
 
 NOBODY = "http://127.0.0.1:9"  # a proxy that does not answer
@@ -63,3 +67,30 @@ def test_a_pods_own_account_honours_it_too(api: Api, monkeypatch: pytest.MonkeyP
 
 def missing() -> None:
     raise OSError("no kubeconfig")
+
+
+@pytest.mark.parametrize("address", ["https://198.18.1.1:6443", "http://198.19.255.254:80"])
+def test_a_lab_that_does_not_run_is_named_at_once_and_nothing_is_sent_to_its_address(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: str
+) -> None:
+    attempts: list[object] = []
+
+    def connect(*words: object, **_: object) -> NoReturn:
+        attempts.append(words[0])
+        raise OSError
+
+    monkeypatch.setattr(connection, "create_connection", connect)
+    contexts = [{"name": "lab", "context": {"cluster": "c", "user": "u"}}]
+    config = {"current-context": "lab", "contexts": contexts, "users": [{"name": "u", "user": {}}],
+              "clusters": [{"name": "c", "cluster": {"server": address}}]}
+    place = tmp_path / "config"
+    place.write_text(json.dumps(config))
+    message = rf"{address} \(context lab of .*\): got an address of the lab, and no lab on this machine, expected a lab"
+    with pytest.raises(KubeError, match=message) as error:
+        Kube(str(place)).patient().call("GET", "/version")
+    assert not error.value.outage, "it is not asked again"
+    assert attempts == []
+    place.write_text(place.read_text().replace(address, "http://127.0.0.1:9"))
+    with pytest.raises(KubeError, match="got no answer"):
+        Kube(str(place)).call("GET", "/version")
+    assert attempts == [("127.0.0.1", 9)]
