@@ -13,7 +13,7 @@ from gangplank.backends import BACKENDS, backend_of, submitted_kinds
 from gangplank.backends.code_pieces import is_piece
 from gangplank.cli import inputs, terminal
 from gangplank.cli.cluster import cluster_of
-from gangplank.cluster import code, reader, standstill
+from gangplank.cluster import code, operators, reader, standstill
 from gangplank.cluster import submit as submission
 from gangplank.cluster.attempts import attempts, gone
 from gangplank.cluster.client import rank_of
@@ -49,6 +49,8 @@ def submit(args: argparse.Namespace) -> int:
     for _, job in jobs:
         if problems := submission.unfit(kube, job):
             raise SpecError(problems, f"{job['kind']} {job['metadata']['name']}")
+        for problem in operators.absent(kube, job):
+            terminal.note(str(problem))
     submission.carry_out(kube, Plan(write=tuple(submitted)), dry_run=args.dry_run, report=print)
     meta = jobs[-1][1]["metadata"]
     if args.wait and not args.dry_run:

@@ -19,6 +19,7 @@ from gangplank.cli.cluster import cluster_of
 from gangplank.cli.inputs import read_scripts, site_gpus
 from gangplank.cli.jobs import prefix
 from gangplank.cli.proof import NO_EVIDENCE
+from gangplank.cluster import operators
 from gangplank.cluster import submit as submission
 from gangplank.cluster.evidence import known
 from gangplank.cluster.follow import JobWatch
@@ -60,6 +61,8 @@ def run(args: argparse.Namespace) -> int:
     manifests = BACKENDS[spec.backend].manifests(spec)
     if problems := submission.unfit(kube, manifests[-1]):
         raise SpecError(problems, args.script)
+    for problem in operators.absent(kube, manifests[-1]):
+        terminal.note(str(problem))
     submission.carry_out(kube, Plan(write=tuple(manifests)), dry_run=False, report=terminal.note)
     watch = JobWatch(manifests[-1], kube)
     try:

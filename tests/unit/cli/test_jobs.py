@@ -27,6 +27,7 @@ ROOT = Path(__file__).resolve().parents[3]
 DIGITS = str(ROOT / "jobs/digits.yml")
 LINEAR = str(ROOT / "jobs/linear.yml")
 PODS = "/api/v1/namespaces/default/pods"
+DEPLOYMENTS = "GET /apis/apps/v1/deployments"
 JOBS = "/apis/batch.volcano.sh/v1alpha1/namespaces/default/jobs"
 
 
@@ -72,11 +73,11 @@ def test_submits_what_a_job_needs_and_then_the_job(api: Api, capsys: pytest.Capt
         "next: gangplank logs linear -n default -f",
     ]
     requests = [f"PATCH /api/v1/namespaces/default/configmaps/{script}", f"POST {JOBS}"]
-    seen = ["GET /apis/scheduling.volcano.sh/v1beta1/queues", *requests, *requests]
+    seen = ["GET /apis/scheduling.volcano.sh/v1beta1/queues", DEPLOYMENTS, *requests, *requests]
     assert [line.split("?")[0] for line in api.seen] == seen
-    assert ["dryRun=All" in line for line in api.seen[1:]] == [True, True, False, False]
+    assert ["dryRun=All" in line for line in api.seen[2:]] == [True, True, False, False]
     assert api.objects[f"{JOBS}/linear"]["spec"]["minAvailable"] == 3
-    assert "force=true" in api.seen[1]  # a script that somebody applied otherwise is taken over
+    assert "force=true" in api.seen[2]  # a script that somebody applied otherwise is taken over
 
 
 def test_a_dry_run_makes_nothing(api: Api, capsys: pytest.CaptureFixture[str]) -> None:
@@ -85,6 +86,27 @@ def test_a_dry_run_makes_nothing(api: Api, capsys: pytest.CaptureFixture[str]) -
     assert "created (dry run)" in out
     assert "next:" not in out
     assert all("dryRun=All" in line for line in api.seen if not line.startswith("GET"))
+
+
+@pytest.mark.parametrize(("backend", "programs", "missing"), [
+    ("volcano", [], ["vc-scheduler, vc-controller-manager, vc-webhook-manager"]),
+    ("volcano", ["vc-scheduler", "vc-webhook-manager"], ["vc-controller-manager"]),
+    ("volcano", ["vc-scheduler", "vc-controller-manager", "vc-webhook-manager"], []),
+    ("pytorchjob", ["vc-scheduler", "vc-controller-manager", "vc-webhook-manager"], ["training-operator"]),
+    ("", [], []),
+], ids=["CRDs alone", "no controller", "all", "no operator", "Kubernetes' own"])
+def test_submit_says_so_when_a_kind_has_outlived_its_operator(
+        api: Api, capsys: pytest.CaptureFixture[str], backend: str, programs: list[str], missing: list[str]) -> None:
+    for name in (*programs, "coredns"):
+        spec = {"template": {"spec": {"containers": [{"image": f"docker.io/volcanosh/{name}:v1.15.1"}]}}}
+        meta = {"name": name, "namespace": "somewhere"}
+        api.objects[f"{DEPLOYMENTS[4:]}/{name}"] = {"metadata": meta, "spec": spec, "status": {"readyReplicas": 1}}
+    job = ["--backend", backend, DIGITS] if backend else [str(ROOT / "jobs/digits-anywhere.yml")]
+    code, out, err = run(capsys, "submit", *job)
+    assert (code, "created" in out) == (0, True), err
+    assert err.count("got no ready pod of ") == len(missing)
+    for names in missing:
+        assert f"default/digits: got no ready pod of {names}, expected one of each, or the job waits. Fix: " in err
 
 
 def test_does_not_touch_a_job_that_is_there(api: Api, capsys: pytest.CaptureFixture[str]) -> None:
