@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lab.build.cache import digest_of
+from lab.disk import rename
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,7 +46,7 @@ def note(home: Path, result: dict[str, Any], checkout: Path = CHECKOUT) -> None:
         draft, name = tempfile.mkstemp(prefix=".", dir=path.parent)
         with os.fdopen(draft, "w") as file:
             json.dump(content, file)
-        Path(name).replace(path)
+        rename(Path(name), path)
 
 
 def used_by_others(home: Path, checkout: Path = CHECKOUT) -> set[Path]:

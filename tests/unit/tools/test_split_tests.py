@@ -37,7 +37,7 @@ def test_the_parts_run_every_file_and_every_scenario_exactly_once(count: int) ->
 
 def test_make_check_runs_the_folders_that_no_part_names() -> None:
     makefile = (ROOT / "Makefile").read_text()
-    assert f"pytest {' '.join(f'tests/{name}' for name in split_tests.CHECKED)}\n" in makefile
+    assert f"pytest -n 2 --dist loadfile {' '.join(f'tests/{name}' for name in split_tests.CHECKED)}\n" in makefile
 
 
 def test_every_piece_has_its_minutes() -> None:
