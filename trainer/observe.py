@@ -17,6 +17,7 @@ import functools
 import hashlib
 import json
 import linecache
+import math
 import os
 import secrets
 import socket
@@ -25,11 +26,13 @@ import threading
 import time
 import weakref
 from pathlib import Path
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import dataloader
 from torch.utils.hooks import unserializable_hook
 
 if TYPE_CHECKING:
@@ -45,6 +48,7 @@ GATHERED = 64  # ranks: beyond, their records are in their own logs alone
 ATOMIC_BYTES = 4096  # as in log.py
 MOST_MODELS = 64
 STUCK_S = 120.0  # without a step and an exchange: where the rank is, in a line; again after twice as long, and so on
+PACE_S = 30.0  # where the time of the steps since then went, in a line
 MAIN = "GANGPLANK_OBSERVED_PID"  # the rank's own process; what it starts is not a rank
 COLLECTIVES = ("all_reduce", "reduce", "broadcast", "gather", "scatter", "all_gather", "all_gather_into_tensor",
                "all_gather_single", "reduce_scatter", "reduce_scatter_tensor", "reduce_scatter_single", "all_to_all",
@@ -236,6 +240,7 @@ class Model:
     @safe
     def heard(self, _: torch.Tensor) -> None:
         """A leaf's gradient in a backward pass; nothing of it is exchanged yet."""
+        OBSERVER.ready = perf_counter()
         task = torch._C._current_graph_task_id()
         if task != self.task:
             self.settle()
@@ -437,6 +442,10 @@ class Observer:
         self.counts = dict.fromkeys(COLLECTIVES, 0)
         self.status: object = None
         self.watched = False
+        self.ready = 0.0  # when DDP had the last gradient of its own; 0 once an optimizer applies it
+        self.loading = self.exchanging = 0.0  # seconds, since
+        self.paced, self.paced_steps = -math.inf, 0  # the last line about steps, or the first step
+        self.pace_s = PACE_S
 
     def stand_down(self) -> None:
         """A script that writes its own evidence, or a fork of a rank: nothing more is observed."""
@@ -490,6 +499,7 @@ class Observer:
         self.store = dist.PrefixStore("gangplank", dist.distributed_c10d._get_default_store())
         attempt = self.store.compare_set("attempt", "", secrets.token_hex(8)).decode()  # the first one's, for all
         self.begin(dist.get_rank(), dist.get_world_size(), attempt)
+        self.pace_s = float(os.environ.get("GANGPLANK_PACE_S") or PACE_S) or math.inf
 
     @careful
     def wraps(self, ddp: DistributedDataParallel) -> None:
@@ -522,6 +532,9 @@ class Observer:
     @safe
     def before_step(self, optimizer: Any) -> None:
         """An optimizer is about to apply gradients."""
+        if self.ready:
+            self.exchanging += perf_counter() - self.ready
+            self.ready = 0.0
         if self.chain:
             for model in self.models_of(optimizer):
                 model.before_step()
@@ -530,8 +543,23 @@ class Observer:
     def stepped(self, optimizer: Any) -> None:
         """An optimizer has."""
         self.steps += 1
+        if (now := perf_counter()) - self.paced >= self.pace_s:
+            self.say_pace(now)
         for model in self.by_optimizer.get(optimizer, (0, []))[1]:
             model.stepped(optimizer)
+
+    @careful
+    def say_pace(self, now: float) -> None:
+        """Where the time of the last steps went; GPUs work while Python waits for them, in whatever it does next."""
+        seconds, steps = now - self.paced, self.steps - self.paced_steps
+        if self.world_size > 1 and seconds < math.inf:
+            data, exchange = min(self.loading, seconds), min(self.exchanging, seconds)
+            rest = max(0.0, seconds - data - exchange)
+            on_gpu = any(p.is_cuda for model in self.models for ref in model.refs[:1] if (p := ref()) is not None)
+            shares = (f"GPU and exchange {rest + exchange:.3f} s" if on_gpu
+                      else f"compute {rest:.3f} s, exchange {exchange:.3f} s")
+            emit(f"gangplank: rank {self.chain.rank}: {steps} steps in {seconds:.3f} s: data {data:.3f} s, {shares}\n")
+        self.paced, self.paced_steps, self.loading, self.exchanging = now, self.steps, 0.0, 0.0
 
     @careful
     def gives(self, world: bool, given: object) -> None:
@@ -667,7 +695,12 @@ def counting(name: str, original: Any) -> Any:
         if name != "barrier":
             OBSERVER.sent += 1
             OBSERVER.scattered += name.startswith("reduce_scatter")
-        return original(*args, **words)
+        began = perf_counter()
+        try:
+            return original(*args, **words)
+        finally:
+            if not OBSERVER.ready:  # else this time is counted from there
+                OBSERVER.exchanging += perf_counter() - began
 
     return counted
 
@@ -689,6 +722,25 @@ def scattering(original: Any) -> Any:
         return work
 
     return seen
+
+
+def time_of(owner: Any, name: str, kind: str) -> None:
+    """Count the time that a method without arguments takes, as loading or as exchanging."""
+    original, counts = getattr(owner, name, None), vars(OBSERVER)
+    if original is None:
+        return  # in a script's own torch; its time counts as computing
+
+    @functools.wraps(original)
+    def timed(self: Any) -> Any:
+        if torch.compiler.is_compiling():
+            return original(self)
+        began = perf_counter()
+        try:
+            return original(self)
+        finally:
+            counts[kind] += perf_counter() - began
+
+    setattr(owner, name, timed)
 
 
 def install(began: float) -> None:
@@ -715,6 +767,8 @@ def install(began: float) -> None:
             replace(name, counting(name, seen))
     DistributedDataParallel.__init__ = around(
         DistributedDataParallel, "__init__", after=lambda ddp, *_, **__: OBSERVER.wraps(ddp))
+    time_of(dataloader._BaseDataLoaderIter, "__next__", "loading")
+    time_of(DistributedDataParallel, "_sync_buffers", "exchanging")  # those of BatchNorm, before a forward pass
     optimizer.register_optimizer_step_pre_hook(
         lambda one, *_: None if torch.compiler.is_compiling() else OBSERVER.before_step(one))
     optimizer.register_optimizer_step_post_hook(

@@ -118,6 +118,9 @@ class Training:
         self.trainee = Trainee(self.net).to(self.device)
         self.ddp = DistributedDataParallel(self.trainee, device_ids=[device] if config.on_gpu else None,
                                            gradient_as_bucket_view=True)
+        self.ready = 0.0  # when the last gradient of its own was there
+        if not config.on_gpu:
+            next(self.net.parameters()).register_hook(self._gradients_ready)
         self.optimizer = make_optimizer(config, self.net)
         self._rehearse()
         self.progress, self.evidence = begin(config, self.data, wiring, self.net, self.optimizer, self.device)
@@ -130,6 +133,10 @@ class Training:
 
     def _want_stop(self, _number: int, _frame: FrameType | None) -> None:
         self.stop_wanted = True
+
+    def _gradients_ready(self, _: torch.Tensor) -> None:
+        """The first parameter's gradient comes last in a backward pass: what follows is the exchange."""
+        self.ready = time.perf_counter()
 
     def _rehearse(self) -> None:
         """One backward pass on blanks, thrown away.
@@ -185,7 +192,8 @@ class Training:
         with self.clock.measure("evaluate"):
             test_loss, accuracy = self._evaluate()
         own.loss = own.epoch_loss_sum / max(1, own.epoch_samples)
-        self.clock.seconds["allreduce"] = own.epoch_steps * mean_exchange_s(self.ddp)
+        if config.on_gpu:
+            self.clock.seconds["allreduce"] = own.epoch_steps * mean_exchange_s(self.ddp)
         spent = self.clock.take()
         self.evidence.samples(progress.epoch + 1)
         own.epoch_exchanges += self.watch.take_exchanges()
@@ -227,6 +235,9 @@ class Training:
                     with self._autocast():
                         loss = self.ddp(x, y, len(batch), stop)
                     loss.backward()
+                if not config.on_gpu and number == len(micro_batches):
+                    exchange_s = time.perf_counter() - self.ready
+                    self.clock.seconds["allreduce"] = self.clock.seconds.get("allreduce", 0.0) + exchange_s
                 own_loss += loss.detach()
         with self.clock.measure("update"):
             norm = get_total_norm([p.grad for p in self.net.parameters() if p.grad is not None])

@@ -23,6 +23,7 @@ from gangplank.cluster import operators
 from gangplank.cluster import submit as submission
 from gangplank.cluster.evidence import known
 from gangplank.cluster.follow import JobWatch
+from gangplank.cluster.pace import is_pace
 from gangplank.cluster.stuck import Stuck
 from gangplank.errors import Problem, SpecError, Unreadable
 from gangplank.jobs.parse import parse_job
@@ -154,7 +155,7 @@ def follow(watch: JobWatch) -> Phase:
 def show(lines: Iterator[tuple[Json, str]], stuck: Stuck) -> None:
     """Print the lines of pods, which may be gone by now, without the evidence and without where ranks stand still."""
     for pod, line in lines:
-        if log_lines.read(line) is None and not stuck.take(line, time.monotonic()):
+        if log_lines.read(line) is None and not stuck.take(line, time.monotonic()) and not is_pace(line):
             print(prefix(pod, colour=terminal.coloured(sys.stdout)) + plain(line), flush=True)
 
 

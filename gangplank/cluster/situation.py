@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from gangplank.backends import BACKENDS, backend_of
 from gangplank.backends.base import RANDOM, UID, Site
 from gangplank.backends.queueing import QUEUE_SYSTEM
-from gangplank.cluster import failure, ranks
+from gangplank.cluster import failure, pace, ranks
 from gangplank.cluster.client import path
 from gangplank.cluster.failure import LastWords
 from gangplank.cluster.progress import Phase, first_failure, phase
@@ -55,6 +55,7 @@ RIGHTS = re.compile(r'User "[^"]*" cannot ')
 NAME = "gangplank-why-"  # of pods that are never created
 PROBE = re.compile(rf'pods "{NAME}[^"]*" is forbidden: ')
 LINES = 200  # of each log, from its end
+MORE_LINES = 1000  # of a rank that may print a lot between two lines about its steps
 NO_LOG = "unable to retrieve container logs for "  # what the kubelet answers in place of one
 MOST_LOGS = 64  # that are read of a job
 
@@ -310,15 +311,17 @@ def first(pods: Sequence[Json], words: Sequence[LastWords]) -> Failure | None:
 def standstill(
     kube: Kube, job: Json, pods: Sequence[Json], world_size: int | None
 ) -> tuple[Cause | None, tuple[str, ...]]:
-    """Where the ranks of a job that runs stand still, and what could not be read of it."""
+    """Where the ranks of a job that runs stand still, else which is behind, and what could not be read of it."""
     logs = {}
     for pod in pods[:MOST_LOGS]:
         try:
-            logs[pod["metadata"]["name"]] = kube.log(job["metadata"]["namespace"], pod["metadata"]["name"], last=LINES)
+            name = pod["metadata"]["name"]
+            logs[name] = kube.log(job["metadata"]["namespace"], name, last=MORE_LINES)
         except KubeError as error:
             if error.status == FORBIDDEN:
-                return None, ("whether its ranks stand still: you may not read their logs",)
-    return ranks.idle(logs, world_size or len(pods)), ()
+                return None, ("whether its ranks stand still, or one is behind: you may not read their logs",)
+    size = world_size or len(pods)
+    return ranks.idle(logs, size) or pace.behind(logs, size), ()
 
 
 def unavailable(kube: Kube) -> tuple[str, ...]:

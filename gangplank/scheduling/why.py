@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from gangplank.spec import Json
 
 ADMISSION = {"limit-range", "quota", "queue-missing", "queue-closed", "queue-inner"}  # what a refusal is about, too
+RUNNING = {"stuck": "stands still", "slow": "is slow"}  # what a job does whose ranks say so
 PATIENCE_S = 10.0  # before a controller or scheduler that has no ready pod, and has not answered, is a cause
 BUSY_S = 60.0  # before one is that has a ready pod, or whose pods may not be read
 
@@ -134,7 +135,7 @@ def diagnose(now: Situation) -> Diagnosis:
     if inside:
         return _sure(now, "does not run", inside)
     if now.ranks:
-        return _sure(now, "stands still" if now.ranks.code == "stuck" else "does not run", [now.ranks])
+        return _sure(now, RUNNING.get(now.ranks.code, "does not run"), [now.ranks])
     return Diagnosis(now.name, f"nothing is wrong: {_progress(now)}", missing=now.unread)
 
 

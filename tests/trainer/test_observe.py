@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import json
+import operator
 import re
 import subprocess
 from pathlib import Path
@@ -10,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from gangplank.cluster.pace import window
 from gangplank.proof.verdict import Expected, prove, read_records
 
 if TYPE_CHECKING:
@@ -141,6 +144,27 @@ def test_a_rank_that_does_nothing_for_long_says_where_it_is(root: Root) -> None:
         assert f"gangplank: rank {rank}: it continues" in ranks[rank].text
     assert judge(ranks).word == "PROVEN"
     assert "gangplank: rank" not in "".join(rank.text for rank in run(root, "ddp"))
+
+
+@pytest.mark.parametrize("kind", ["slow", "slow-hand"])
+def test_each_rank_says_where_the_time_of_its_steps_goes(root: Root, kind: str) -> None:
+    """Rank 1 waits at least 0.2 s for each of its batches; the others wait for it, also where BatchNorm's sums are."""
+    ranks = run(root, kind, env={"GANGPLANK_PACE_S": "0.5"})
+    assert {rank.code for rank in ranks} == {0}, ranks[0].text
+    sums = []
+    for number, rank in enumerate(ranks):
+        windows = [one for line in rank.text.splitlines() if (one := window(line))]
+        assert windows, rank.text
+        assert {one.rank for one in windows} == {number}
+        assert sum(one.steps for one in windows) <= 11, "the first step has what was prepared for all of them"
+        for one in windows:
+            assert one.data + one.compute + one.exchange == pytest.approx(one.total, abs=0.01)
+            assert number != 1 or one.data >= 0.2 * one.steps - 0.01, one
+        sums.append(functools.reduce(operator.add, windows))
+    assert all(one.data < sums[1].data and one.exchange > sums[1].exchange for one in (sums[0], sums[2])), sums
+    assert judge(ranks).word == "PROVEN"
+    off = "".join(rank.text for rank in run(root, kind, env={"GANGPLANK_PACE_S": "0"}))
+    assert "steps in" not in off
 
 
 STATIC = ["--nnodes=1", "--node-rank=0", "--master-addr=127.0.0.1", "--master-port={}"]

@@ -42,6 +42,7 @@ def test_the_lines_that_others_parse(root: Root) -> None:
     epoch = rank.event("epoch")
     assert {"rank", "epoch", "epochs", "steps", "samples", "loss", "accuracy"} <= set(epoch)
     assert {"data", "compute", "allreduce", "update", "evaluate"} <= set(epoch["seconds"])
+    assert 0 < epoch["seconds"]["allreduce"] < epoch["seconds"]["compute"]
     ended = {"event", "rank", "world_size", "steps", "samples", "loss", "accuracy", "seconds", "number"}
     assert set(rank.event("end")) == ended
 

@@ -74,11 +74,19 @@ class OtherThanMean(DefaultReduceScatter):
         return super().__call__(output_tensor, input_tensor, **words)
 
 
+class Slow(TensorDataset):
+    """Points that rank 1 has to wait for."""
+
+    def __getitem__(self, index: int) -> tuple[torch.Tensor, ...]:
+        time.sleep(0.05 if rank == 1 else 0)
+        return super().__getitem__(index)
+
+
 def train() -> None:  # noqa: C901  # each kind is one line of it
     """Twelve steps."""
     net = network()
     model = net
-    if kind in {"ddp", "late", "accumulate", "hinders", "metrics", "bypass", "bypass-late", "no-sync", "stops",
+    if kind in {"ddp", "late", "accumulate", "hinders", "metrics", "bypass", "bypass-late", "no-sync", "stops", "slow",
                 "broadcast-hook", "loader", "same-samples", "several-worlds", "own-optimizer"}:
         model = DistributedDataParallel(net)
     if kind == "broadcast-hook":
@@ -99,7 +107,7 @@ def train() -> None:  # noqa: C901  # each kind is one line of it
             model.set_custom_reduce_scatter(OtherThanMean())
         model.set_requires_gradient_sync(kind not in {"sharded-no-sync", "sharded-accumulate"})
     optimizer = torch.optim.SGD(net.parameters(), lr=0.05, momentum=0.9)
-    data = TensorDataset(x, y)
+    data = (Slow if kind.startswith("slow") else TensorDataset)(x, y)
     same = kind.endswith("same-samples")
     sampler = DistributedSampler(data, 1 if same else world_size, 0 if same else rank)
     micro = 3 if kind.endswith("accumulate") else 1
@@ -127,7 +135,7 @@ def train() -> None:  # noqa: C901  # each kind is one line of it
                 around = kind == "bypass" or (kind == "bypass-late" and step > 5)
                 loss = mse_loss((net if around else model)(inputs), targets)
                 loss.backward()
-            if kind.startswith("hand"):
+            if kind.startswith("hand") or kind == "slow-hand":
                 for parameter in net.parameters():
                     dist.all_reduce(parameter.grad)
                     parameter.grad /= world_size
