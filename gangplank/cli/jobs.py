@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from gangplank.backends import BACKENDS, backend_of, submitted_kinds
 from gangplank.backends.code_pieces import is_piece
-from gangplank.cli import inputs, terminal
+from gangplank.cli import inputs, overview, terminal
 from gangplank.cli.cluster import cluster_of
 from gangplank.cluster import code, operators, reader, standstill
 from gangplank.cluster import submit as submission
@@ -103,11 +103,14 @@ def locate(kube: Kube, args: argparse.Namespace) -> tuple[Json, list[Json]]:
 
 
 def status(args: argparse.Namespace) -> int:
-    """Where a job and each of its pods stand; without a job, the jobs of the namespace."""
+    """Where a job and each of its pods stand; without a job, the site."""
+    if args.job is not None and (args.watch or args.output or args.html):
+        option = "--watch" if args.watch else "--output" if args.output else "--html"
+        fix = f"leave out {option}, or the job"
+        raise terminal.UsageError(str(Problem(option, f"it with job {args.job}", "it without a job", fix)))
     kube = cluster_of(args)
     if args.job is None:
-        print(listing(kube, args.namespace or "default"))
-        return terminal.OK
+        return overview.site(kube, args)
     job, _ = locate(kube, args)
     meta = job["metadata"]
     pods = kube.pods(job)
@@ -140,13 +143,6 @@ def pod_status(pod: Json) -> tuple[str, ...]:
         str(sum(container.get("restartCount", 0) for container in containers)),
         next((reason for reason in reasons if reason), ""),
     )
-
-
-def listing(kube: Kube, namespace: str) -> str:
-    """The table of a namespace's jobs."""
-    rows = summaries(kube, namespace)
-    head = ("JOB", "BACK-END", "STATE", "CREATED")
-    return table([head, *rows], colour=terminal.coloured(sys.stdout)) if rows else f"no jobs in {namespace}"
 
 
 def summaries(kube: Kube, namespace: str) -> list[tuple[str, str, str, str]]:

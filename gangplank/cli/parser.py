@@ -41,7 +41,7 @@ CLUSTER_HELP = (
 )
 ON_CLUSTER = {
     "submit": "submit jobs to the cluster",
-    "status": "show where a job and its pods stand, or list the jobs",
+    "status": "show where a job and its pods stand, or the whole site",
     "why": "say why a job does not run: one cause, proven where it can be, and the next step",
     "fit": "say whether a job would start now, and where; exit status 0 is yes, 5 no, 6 cannot tell",
     "logs": "show the logs of all ranks, each line with its rank",
@@ -157,7 +157,10 @@ def add_cluster_command(commands: Any, name: str, summary: str) -> None:
         command.add_argument("--wait", action="store_true", help=waits)
         command.add_argument("--dry-run", action="store_true", help="let the cluster check everything, create nothing")
     elif name == "status":
-        add_job(command, optional=True, note="; without it, the jobs of the namespace")
+        add_job(command, optional=True, note="; without it, the site: components, queues, jobs, GPUs and nodes")
+        command.add_argument("--watch", action="store_true", help="without a job: show it again every 2 seconds")
+        command.add_argument("-o", "--output", choices=("text", "json"), help="without a job; default: text")
+        command.add_argument("--html", metavar="FILE", help="without a job: write a page that needs no other file")
     else:
         add_job(command)
     if name in {"why", "fit"}:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gangplank.cli import main
+from gangplank.cli.overview import page as site_page
+from gangplank.cluster.overview import Overview, Section
 from gangplank.proof.claims import CLAIMS
 from tests.trainer.browser import look
 
@@ -36,3 +38,20 @@ def test_chromium_draws_the_curves_of_every_rank(
     assert all(curve["shown"] and curve["inside"] and curve["length"] > 300 for curve in curves), curves
     assert len({curve["stroke"] for curve in curves}) == 3, "each rank has its colour"
     assert view["rows"] == {"proof": len(CLAIMS), "wiring": 4, "time": 7, "samples": 4, "starts": 2}
+
+
+def test_a_browser_draws_the_page_of_a_site_and_cuts_nothing_off(tmp_path: Path) -> None:
+    amounts = {"cpu": 63_500, "memory": 1000 * 2**38, "nvidia.com/gpu": 8_000}
+    node = {"node": "a-node-with-a-rather-long-name.example.com", "state": "ready", "held": amounts, "free": amounts}
+    job = {"job": "<b>", "namespace": "vision", "left": 90.0}
+    sections = (
+        Section("jobs", ("job", "namespace", "left"), (job,)),
+        Section("gpus", ("device",), ()),
+        Section("nodes", ("node", "state", "held", "free"), (node, node)),
+    )
+    page = tmp_path / "site.html"
+    page.write_text(site_page(Overview("lab", "v1.35.4", sections, ("queues: you may not list them",))))
+    assert "<td>&lt;b&gt;</td><td>vision</td><td>1 min 30 s</td>" in page.read_text()
+    (tmp_path / "work").mkdir()
+    view = look(page, tmp_path / "work")
+    assert (view["title"], view["rows"], view["wide"]) == ("lab", {"jobs": 2, "nodes": 3}, False)

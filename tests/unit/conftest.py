@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.server
 import json
+import re
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +38,9 @@ class Api:
         if where in self.groups:
             return json.dumps({"resources": self.groups[where]}).encode()
         below = [item for key, item in self.objects.items() if key.startswith(f"{where}/")]
+        if "/namespaces/" not in where:  # those of all namespaces
+            below += [item for key, item in self.objects.items() if "/namespaces/" in key
+                      and re.sub(r"/namespaces/[^/]+(?=/.)", "", key).startswith(f"{where}/")]
         if below or where.endswith(("/pods", "/configmaps")):
             return json.dumps({"items": below}).encode()
         return b'{"gitVersion": "v1.35.4"}' if where == "/version" else b""

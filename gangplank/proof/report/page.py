@@ -182,11 +182,19 @@ def page(name: str, records: Iterable[Mapping[str, object]], expected: Expected)
 @functools.cache
 def template() -> Any:
     """The page without its evidence."""
-    from jinja2 import Environment, StrictUndefined
+    made = environment()
+    made.filters["clock"] = clock
+    return made.from_string(resources.files(__package__).joinpath("page.html.j2").read_text("utf-8"))
 
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    environment.filters["clock"] = clock
-    return environment.from_string(resources.files(__package__).joinpath("page.html.j2").read_text("utf-8"))
+
+def environment() -> Any:
+    """What all our pages share: strict templates, and one style."""
+    from jinja2 import Environment, StrictUndefined
+    from markupsafe import Markup
+
+    made = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    made.globals["style"] = Markup(resources.files(__package__).joinpath("style.css").read_text("utf-8"))  # noqa: S704  # our own file
+    return made
 
 
 def charts(run: Run) -> Sequence[Any]:

@@ -1,0 +1,297 @@
+"""A site on one screen: components, queues, jobs, GPUs and nodes. What may not be read is noted, never guessed.
+
+Jobs of namespaces that a user may not list appear in the sums of queues and nodes alone.
+"""
+
+from __future__ import annotations
+
+import re
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from gangplank.backends import BACKENDS, backend_of, submitted_kinds
+from gangplank.backends.pod_template import JOB_LABEL
+from gangplank.backends.queueing import QUEUE_SYSTEM
+from gangplank.cluster.client import path, rank_of
+from gangplank.cluster.progress import phase
+from gangplank.cluster.situation import FORBIDDEN, items, snapshot
+from gangplank.cluster.standstill import size_of
+from gangplank.errors import KubeError
+from gangplank.k8s.pod_resources import is_extended
+from gangplank.proof import log_lines
+from gangplank.scheduling.amounts import Amounts, plus
+from gangplank.scheduling.demand import least
+from gangplank.scheduling.queue_rules import shares
+from gangplank.scheduling.rooms import ready
+from gangplank.scheduling.snapshot import GROUPS, NODES, PODS, QUEUES, Snapshot
+from gangplank.site.components import COMPONENTS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from gangplank.cluster.client import Kube
+    from gangplank.spec import Json
+
+LINES = 200  # of the log of a job's first rank, from its end
+THREADS = 8
+JOB_COLUMNS = ("job", "namespace", "back-end", "state", "running", "pods", "progress", "left", "created")
+NOT_COUNTED = re.compile(r"^(pods|ephemeral-storage|hugepages-.*|attachable-volumes-.*|count/.*)$")
+STAMP = re.compile(r"^(\S+Z) (.*)$")
+TAG = re.compile(r":([^:/@]+)(?:@.*)?$")  # of an image
+
+
+@dataclass(frozen=True)
+class Section:
+    """One table: its rows are from column to value. A value is text, a number, seconds (float) or amounts."""
+
+    name: str
+    columns: tuple[str, ...]
+    rows: tuple[Mapping[str, Any], ...]
+
+
+@dataclass(frozen=True)
+class Overview:
+    """All of it."""
+
+    cluster: str
+    version: str
+    sections: tuple[Section, ...]
+    missing: tuple[str, ...] = ()
+
+
+@dataclass
+class Reading:
+    """What a job's first rank says of its training."""
+
+    step: int = 0
+    steps_total: int = 0
+    epoch: int = 0
+    points: list[tuple[float, int]] = field(default_factory=list)  # seconds since 1970, step
+
+    def take(self, line: str) -> None:
+        """One line of its log, which begins with the time."""
+        match = STAMP.match(line)
+        fields = log_lines.read(match[2]) if match else None
+        if not match or not fields or fields.get("event") != "step" or fields["rank"] != 0:
+            return
+        self.epoch, self.step, self.steps_total = fields["epoch"], fields["step"], fields["steps_total"]
+        when = datetime.fromisoformat(match[1]).timestamp()
+        if self.points and self.points[-1][1] >= self.step:
+            self.points.clear()  # it began again
+        self.points.append((when, self.step))
+
+    @property
+    def text(self) -> str:
+        """Where it stands; "" if nothing says so."""
+        return f"epoch {self.epoch}, step {self.step} of {self.steps_total}" if self.steps_total else ""
+
+    @property
+    def left_s(self) -> float | None:
+        """Seconds to its last step at the pace of its last ones; None if there are too few.
+
+        >>> Reading(30, 100, 1, [(0.0, 10), (40.0, 30)]).left_s
+        140.0
+        """
+        if len(self.points) < 2:
+            return None
+        (then, first), (now, last) = self.points[0], self.points[-1]
+        return (self.steps_total - last) * (now - then) / (last - first)
+
+
+def overview(kube: Kube, namespace: str = "") -> Overview:
+    """The site as this user may see it; with a namespace, only the jobs in that one."""
+    state = snapshot(kube, namespace or "default")
+    missing: list[str] = []
+    jobs = tuple(job_rows(kube, namespace, state, missing))
+    sections = (
+        Section("components", ("component", "version", "ready", "pods"), tuple(component_rows(kube, missing))),
+        Section("queues", ("queue", "state", "held", "gangs waiting", "wanted", "free"), tuple(queue_rows(state))),
+        Section("jobs", JOB_COLUMNS, jobs),
+        Section("gpus", ("device", "nodes", "total", "held", "free"), tuple(device_rows(state))),
+        Section("nodes", ("node", "state", "held", "free"), tuple(node_rows(state))),
+    )
+    missing += unread(state)
+    return Overview(str(kube), str(kube.call("GET", "/version")["gitVersion"]), sections, tuple(dict.fromkeys(missing)))
+
+
+def unread(state: Snapshot) -> Iterator[str]:
+    """What is not in the tables because this user may not read it."""
+    if PODS in state.unread:
+        yield "what is held and free on nodes: you may not list pods of all namespaces"
+    if GROUPS in state.unread:
+        yield "what waits in queues: you may not list pod groups of all namespaces"
+    for name in (NODES, QUEUES):
+        if name in state.unread:
+            yield f"{name}: you may not list them"
+
+
+def counted(some: Mapping[str, int]) -> Amounts:
+    """Amounts that matter to jobs."""
+    return {name: value for name, value in some.items() if value and not NOT_COUNTED.match(name)}
+
+
+def component_rows(kube: Kube, missing: list[str]) -> Iterator[Json]:
+    """Each component of a site that the cluster has: its version, and whether its pods are ready."""
+    workloads: list[Json] = []
+    for plural in ("deployments", "daemonsets"):
+        answer = items(kube, f"/apis/apps/v1/{plural}")
+        if answer is None:
+            missing.append("components: you may not list deployments and daemonsets of all namespaces")
+            return
+        workloads += answer
+    for component in COMPONENTS.values():
+        own = [item for item in workloads if item["metadata"]["namespace"] == component.namespace]
+        if own:
+            counts = [pods_of(item) for item in own]
+            ready, size = sum(one[0] for one in counts), sum(one[1] for one in counts)
+            images = {image for item in own for image in images_of(item)}
+            tags = sorted({match[1] for image in images if (match := TAG.search(image))})
+            state = "yes" if ready >= size else "no"
+            name = component.title.removeprefix("a ").removeprefix("the ")
+            yield {"component": name, "version": ", ".join(tags), "ready": state, "pods": f"{ready} of {size}"}
+
+
+def pods_of(workload: Json) -> tuple[int, int]:
+    """How many pods of a Deployment or DaemonSet are ready, and how many there should be."""
+    status = workload.get("status") or {}
+    if "desiredNumberScheduled" in status:
+        return status.get("numberReady") or 0, status["desiredNumberScheduled"]
+    return status.get("readyReplicas") or 0, (workload.get("spec") or {}).get("replicas", 1)
+
+
+def images_of(workload: Json) -> Iterator[str]:
+    """The images of its containers."""
+    for container in ((workload["spec"].get("template") or {}).get("spec") or {}).get("containers") or ():
+        yield str(container.get("image") or "")
+
+
+def queue_rows(state: Snapshot) -> Iterator[Json]:
+    """Each queue that takes jobs: what its jobs hold, what waits, and what its limits leave."""
+    by_name = shares(state)
+    inner = {share.parent for share in by_name.values()} | {QUEUE_SYSTEM.root}
+    known = GROUPS not in state.unread
+    waiting: dict[str, tuple[int, Amounts]] = {}
+    for group in state.groups if known else ():
+        spec = group["spec"]
+        if (group.get("status") or {}).get("phase") in {None, "Pending", "Inqueue"}:
+            name = str(spec.get("queue") or QUEUE_SYSTEM.default)
+            count, amounts = waiting.get(name, (0, {}))
+            waiting[name] = count + 1, plus(amounts, least(spec) or {})
+    for name, share in sorted(by_name.items()):
+        if name in inner:
+            continue
+        limit = counted(share.limit)
+        count, wanted = waiting.get(name, (0, {}))
+        yield {
+            "queue": name,
+            "state": (share.queue.get("status") or {}).get("state") or "Unknown",
+            "held": counted(share.held),
+            "gangs waiting": count if known else None,
+            "wanted": counted(wanted) if known else None,
+            "free": {key: max(0, value - share.held.get(key, 0)) for key, value in limit.items()} or "no limit",
+        }
+
+
+def device_rows(state: Snapshot) -> Iterator[Json]:
+    """Each kind of device that nodes have."""
+    known = PODS not in state.unread
+    for device in sorted({name for room in state.rooms for name in room.total if is_extended(name)}):
+        rooms = [room for room in state.rooms if room.total.get(device)]
+        total, free = (sum(amounts.get(device, 0) for amounts in side) // 1000 for side in
+                       ([room.total for room in rooms], [room.free for room in rooms]))  # fmt: skip
+        held = total - free
+        row = {"device": device, "nodes": len(rooms), "total": total}
+        yield row | {"held": held if known else None, "free": free if known else None}
+
+
+def node_rows(state: Snapshot) -> Iterator[Json]:
+    """Each node, those that take nobody first."""
+    known = PODS not in state.unread
+    rows = []
+    for room in state.rooms:
+        spec = room.node.get("spec") or {}
+        taints = [one["key"] for one in spec.get("taints") or () if one["effect"] != "PreferNoSchedule"]
+        words = [] if ready(room.node) else ["not ready"]
+        words += ["cordoned"] if spec.get("unschedulable") else []
+        words += [f"taint {key}" for key in taints if not key.startswith("node.kubernetes.io/")]
+        held = {name: value - room.free.get(name, 0) for name, value in room.total.items()}
+        row = {"node": room.name, "state": ", ".join(words) or "ready"}
+        free = {name: max(0, value) for name, value in room.free.items() if not NOT_COUNTED.match(name)}
+        rows.append(row | {"held": counted(held) if known else None, "free": free if known else None})
+    yield from sorted(rows, key=lambda row: (row["state"] == "ready", row["node"]))
+
+
+def job_rows(kube: Kube, namespace: str, state: Snapshot, missing: list[str]) -> Iterator[Json]:
+    """Each job that a user submitted: those that have not ended first, then the newest."""
+    jobs = [job for job in listed(kube, namespace, missing)
+            if BACKENDS[str(backend_of(job))].is_job(job) and not job["metadata"].get("ownerReferences")]  # fmt: skip
+    jobs.sort(key=lambda job: str(job["metadata"].get("creationTimestamp", "")), reverse=True)
+    jobs.sort(key=lambda job: phase(job).ended)
+    alive = {job["metadata"].get("uid"): job for job in jobs if not phase(job).ended}
+    pods: dict[str, list[Json]] = {}
+    for pod in state.pods.items:
+        meta = pod["metadata"]
+        pods.setdefault(f"{meta.get('namespace')}/{(meta.get('labels') or {}).get(JOB_LABEL)}", []).append(pod)
+
+    def row(job: Json) -> Json:
+        meta = job["metadata"]
+        own = pods.get(f"{meta.get('namespace')}/{meta['name']}", [])
+        running = [pod for pod in own if (pod.get("status") or {}).get("phase") == "Running"]
+        live = meta.get("uid") in alive
+        said = reading(kube, running, missing) if live and running else Reading()
+        return {
+            "job": meta["name"],
+            "namespace": meta.get("namespace", ""),
+            "back-end": str(backend_of(job)),
+            "state": phase(job).name,
+            "running": len(running) if live else None,
+            "pods": size_of(job) if live else None,
+            "progress": said.text,
+            "left": said.left_s,
+            "created": meta.get("creationTimestamp", ""),
+        }
+
+    with ThreadPoolExecutor(THREADS) as pool:
+        yield from pool.map(row, jobs)
+
+
+def listed(kube: Kube, namespace: str, missing: list[str]) -> Iterator[Json]:
+    """All jobs of a namespace, else of all, else of the default one."""
+    for version, kind in submitted_kinds():
+        where = path(version, kind, namespace or "default")
+        whole = where.replace("/namespaces/default/", "/")
+        answer = items(kube, where if namespace else whole)
+        if answer is None and not namespace:
+            note = "jobs of other namespaces than default: you may not list them; name yours with -n"
+            missing += [] if note in missing else [note]
+            answer = items(kube, where)
+        if answer is None:
+            note = f"jobs in namespace {namespace or 'default'}: you may not list them"
+            missing += [] if note in missing else [note]
+        for item in answer or ():
+            yield {"apiVersion": version, "kind": kind, **item}
+
+
+def reading(kube: Kube, pods: Sequence[Json], missing: list[str]) -> Reading:
+    """What the first of a job's pods says of its progress."""
+    pod, said = first(pods), Reading()
+    meta = pod["metadata"]
+    query = {"tailLines": str(LINES), "timestamps": "true"}
+    try:
+        text = kube.read("GET", f"{path('v1', 'Pod', meta['namespace'], meta['name'])}/log", query=query)
+    except KubeError as error:
+        if error.outage:
+            raise
+        if error.status == FORBIDDEN:
+            missing.append(f"progress of jobs in {meta['namespace']}: you may not read their logs")
+        return said  # it has just begun, or ended
+    for line in text.decode("utf-8", "replace").splitlines():
+        said.take(line)
+    return said
+
+
+def first(pods: Iterable[Json]) -> Json:
+    """The pod with rank 0, as far as labels and names say."""
+    return min(pods, key=lambda pod: (rank_of(pod) or 0, pod["metadata"]["name"]))

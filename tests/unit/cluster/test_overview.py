@@ -1,0 +1,179 @@
+"""A site on one screen, by what its API server says; what may not be read is said."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from gangplank.cli import main
+from gangplank.cluster.overview import Reading
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.unit.conftest import Api
+
+Json = dict[str, Any]
+VOLCANO = "/apis/scheduling.volcano.sh/v1beta1"
+READY = [{"type": "Ready", "status": "True"}]
+
+
+def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
+    code = main(words)
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+def screen(capsys: pytest.CaptureFixture[str], *words: str) -> Json:
+    """The site as JSON."""
+    code, out, _ = run(capsys, "status", "-o", "json", *words)
+    assert code == 0
+    fields: Json = json.loads(out)
+    return fields
+
+
+def pod(name: str, node: str, *, job: str = "", group: str = "", **requests: str) -> Json:
+    annotations = {"scheduling.k8s.io/group-name": group} if group else {}
+    meta = {"name": name, "namespace": "vision", "labels": {"gangplank.dev/job": job}, "annotations": annotations}
+    containers = [{"name": "c", "image": "i", "resources": {"requests": requests}}]
+    return {"metadata": meta, "spec": {"nodeName": node, "containers": containers}, "status": {"phase": "Running"}}
+
+
+@pytest.fixture
+def site(api: Api) -> Api:
+    """Two nodes, one of them with GPUs, a queue, a job that runs and a gang that waits."""
+    room = {"cpu": "4", "memory": "8Gi", "pods": "110", "ephemeral-storage": "9Gi"}
+    nodes: dict[str, Json] = {
+        "a": {"metadata": {"name": "a"}, "spec": {}, "status": {"allocatable": room, "conditions": READY}},
+        "b": {
+            "metadata": {"name": "b"},
+            "spec": {"unschedulable": True},
+            "status": {"allocatable": {**room, "nvidia.com/gpu": "8"}, "conditions": READY},
+        },
+    }
+    queues: dict[str, Json] = {
+        "root": {"spec": {}},
+        "vision": {"spec": {"parent": "root", "capability": {"cpu": "6"}}, "status": {"state": "Open"}},
+    }
+    image = {"name": "c", "image": "registry/vc-scheduler:v1.15.0@sha256:abc"}
+    scheduler = {
+        "metadata": {"name": "volcano-scheduler", "namespace": "volcano-system"},
+        "spec": {"replicas": 1, "template": {"spec": {"containers": [image]}}},
+        "status": {},
+    }
+    step = {"event": "step", "rank": 0, "epoch": 1, "steps_total": 100, "loss": 1, "mean_loss": 1, "gradient_norm": 1}
+    job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "digits", "namespace": "vision", "uid": "u"}}
+    job |= {"spec": {"completionMode": "Indexed", "template": {"spec": {"containers": []}}}, "status": {"active": 1}}
+    groups = {
+        "digits": {"spec": {"queue": "vision", "minMember": 1}, "status": {"phase": "Running"}},
+        "next": {
+            "spec": {"queue": "vision", "minMember": 1, "minResources": {"cpu": "3"}},
+            "status": {"phase": "Pending"},
+        },
+    }
+    own = pod("digits-0", "b", job="digits", group="digits", cpu="2", **{"nvidia.com/gpu": "2"})
+    api.objects |= {f"/api/v1/nodes/{name}": item for name, item in nodes.items()}
+    api.objects |= {f"{VOLCANO}/queues/{name}": {"metadata": {"name": name}, **item} for name, item in queues.items()}
+    api.objects |= {
+        f"{VOLCANO}/namespaces/vision/podgroups/{name}": {"metadata": {"name": name, "namespace": "vision"}, **item}
+        for name, item in groups.items()
+    }
+    api.objects["/apis/apps/v1/namespaces/volcano-system/deployments/s"] = scheduler
+    api.objects["/api/v1/namespaces/vision/pods/digits-0"] = own
+    api.objects["/apis/batch/v1/namespaces/vision/jobs/digits"] = job
+    api.logs["/api/v1/namespaces/vision/pods/digits-0/log"] = "\n".join(
+        f"2026-11-23T00:00:{second:02}.0Z {json.dumps({**step, 'step': at}, separators=(',', ':'))}"
+        for second, at in ((10, 20), (30, 40))
+    ).encode()
+    return api
+
+
+@pytest.mark.usefixtures("site")
+def test_shows_who_holds_what_who_waits_and_what_is_free(capsys: pytest.CaptureFixture[str]) -> None:
+    now = screen(capsys)
+    assert now["version"] == "v1.35.4"
+    assert now["components"] == [{"component": "Volcano", "version": "v1.15.0", "ready": "no", "pods": "0 of 1"}]
+    assert now["queues"] == [{
+        "queue": "vision", "state": "Open", "held": {"cpu": "2", "nvidia.com/gpu": "2"}, "gangs waiting": 1,
+        "wanted": {"cpu": "3"}, "free": {"cpu": "4", "memory": "16Gi", "nvidia.com/gpu": "6"},
+    }]  # fmt: skip
+    assert now["gpus"] == [{"device": "nvidia.com/gpu", "nodes": 1, "total": 8, "held": 2, "free": 6}]
+    assert [(node["node"], node["state"]) for node in now["nodes"]] == [("b", "cordoned"), ("a", "ready")]
+    assert now["nodes"][0]["free"] == {"cpu": "2", "memory": "8Gi", "nvidia.com/gpu": "6"}
+    assert now["cannot_tell"] == []
+
+
+@pytest.mark.usefixtures("site")
+def test_shows_the_progress_of_a_job_and_the_time_that_its_steps_still_take(capsys: pytest.CaptureFixture[str]) -> None:
+    (job,) = screen(capsys)["jobs"]
+    assert (job["job"], job["namespace"], job["back-end"], job["running"]) == ("digits", "vision", "indexed", 1)
+    assert (job["progress"], job["left"]) == ("epoch 1, step 40 of 100", 60.0)
+    assert screen(capsys, "-n", "speech")["jobs"] == []
+
+
+def test_who_may_not_read_something_is_told_so(
+    site: Api, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a team's member, whose rights `teams/access.py` lists."""
+    usual = site.answer
+    whole = ("/api/v1/pods", f"{VOLCANO}/podgroups", "/apis/apps/v1/deployments", "/apis/batch/v1/jobs")
+
+    def answer(method: str, where: str, query: str, body: Json) -> tuple[int, bytes]:
+        return (403, b'{"message": "forbidden"}') if where in whole else usual(method, where, query, body)
+
+    monkeypatch.setattr(site, "answer", answer)
+    now = screen(capsys, "-n", "vision")
+    assert [job["progress"] for job in now["jobs"]] == ["epoch 1, step 40 of 100"]
+    assert now["components"] == []
+    assert (now["queues"][0]["gangs waiting"], now["gpus"][0]["free"], now["nodes"][0]["free"]) == (None, None, None)
+    assert now["cannot_tell"] == [
+        "components: you may not list deployments and daemonsets of all namespaces",
+        "what is held and free on nodes: you may not list pods of all namespaces",
+        "what waits in queues: you may not list pod groups of all namespaces",
+    ]
+    now = screen(capsys)
+    assert now["jobs"] == []
+    assert "jobs of other namespaces than default: you may not list them; name yours with -n" in now["cannot_tell"]
+
+
+@pytest.mark.usefixtures("site")
+def test_the_page_has_every_row_and_needs_no_other_file(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    file = tmp_path / "site.html"
+    code, out, err = run(capsys, "status", "--html", str(file))
+    assert (code, out, err) == (0, "", f"{file} written\n")
+    page = file.read_text()
+    assert all(f'<table id="{name}">' in page for name in ("components", "queues", "jobs", "gpus", "nodes"))
+    assert "<td>epoch 1, step 40 of 100</td><td>1 min</td>" in page
+    assert all(word not in page for word in ("<script", "src=", "href=", "url("))
+    code, _, err = run(capsys, "status", "--html", str(tmp_path / "none/site.html"))
+    assert code == 3
+    assert "Fix: " in err
+
+
+@pytest.mark.usefixtures("site")
+def test_a_long_table_is_cut_on_a_screen_and_nowhere_else(api: Api, capsys: pytest.CaptureFixture[str]) -> None:
+    for number in range(40):
+        meta = {"name": f"n{number:02}"}
+        api.objects[f"/api/v1/nodes/n{number}"] = {"metadata": meta, "spec": {}, "status": {"conditions": READY}}
+    _, out, _ = run(capsys, "status")
+    assert "and 12 more: -o json or --html FILE has all of them" in out
+    assert len(screen(capsys)["nodes"]) == 42
+
+
+@pytest.mark.parametrize("option", [["--watch"], ["-o", "json"], ["--html", "a.html"]])
+def test_what_is_about_the_site_is_refused_with_a_job(option: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = run(capsys, "status", "digits", *option)
+    assert code == 2
+    assert "expected it without a job" in err
+
+
+def test_the_pace_is_that_of_the_last_start() -> None:
+    said = Reading()
+    step = '{"event":"step","rank":0,"epoch":1,"step":%d,"steps_total":50,"loss":1,"mean_loss":1,"gradient_norm":1}'
+    for second, at in ((1, 10), (2, 20), (30, 10), (32, 11)):
+        said.take(f"2026-11-23T00:00:{second:02}Z {step % at}")
+    said.take("2026-11-23T00:00:40Z words of another kind")
+    assert said.left_s == 78.0
+    assert said.text == "epoch 1, step 11 of 50"
