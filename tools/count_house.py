@@ -16,7 +16,7 @@ CLIENT = re.compile(r"^\s*(?:from|import) (?:kubernetes\b|gangplank\.(?:cluster\
 LOOP = re.compile(r"time\.sleep\(|Event\(\)\.wait\(")
 VAGUE_NAMES = {"found", "given", "made", "known", "told"}
 EXAMPLES = "tests/repository/test_prose.py"  # the phrases in it are there to be noticed
-TALKING = ("cluster/", "teams/", "cli/")  # rooms that may hold a client
+TALKING = ("cluster/", "shadow/", "teams/", "cli/")  # rooms that may hold a client
 
 
 def code(path: Path) -> str:

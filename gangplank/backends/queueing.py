@@ -21,6 +21,11 @@ class QueueSystem:
     pod_group: ApiKind  # its record of a gang, which has the gang's queue
     command: ApiKind  # aborts and resumes jobs, opens and closes queues
     scheduler: str  # schedulerName of the pods that it places
+    program: str  # its scheduler's, and the end of the name of its image
+    sessions: str  # metric of its scheduler: how often it has looked at everything
+    settings: tuple[str, ...]  # flags of its scheduler in a copy of the site; see gangplank/shadow
+    elsewhere: tuple[str, ...]  # plugins of its scheduler that ask a server of the site
+    groups: tuple[str, ...]  # API groups of what its scheduler reads beside Kubernetes' own kinds
     configuration: str  # the ConfigMap with its scheduler's configuration, under the chart's usual release name
     namespaces: str  # a regular expression: where it is installed
     default: str  # the queue of work that names none
@@ -41,6 +46,11 @@ VOLCANO = QueueSystem(
     pod_group=ApiKind("scheduling.volcano.sh/v1beta1", "PodGroup", "podgroups"),
     command=ApiKind("bus.volcano.sh/v1alpha1", "Command", "commands"),
     scheduler="volcano",
+    program="vc-scheduler",
+    sessions="volcano_e2e_scheduling_latency_milliseconds_count",
+    settings=("--enable-metrics=true", "--enable-healthz=false", "--schedule-period=300ms", "--cache-dumper=false"),
+    elsewhere=("extender", "usage"),
+    groups=("scheduling.volcano.sh", "topology.volcano.sh", "nodeinfo.volcano.sh", "shard.volcano.sh"),
     configuration="volcano-scheduler-configmap",
     namespaces="volcano-.*",
     default="default",

@@ -165,6 +165,13 @@ def add_cluster_command(commands: Any, name: str, summary: str) -> None:
         add_job(command)
     if name in {"why", "fit"}:
         command.add_argument("-o", "--output", choices=("text", "json"), default="text", help="default: text")
+    if name == "fit":
+        whole = "ask the site's own scheduler, in a copy of its control plane on this machine; takes about ten seconds"
+        command.add_argument("--exact", action="store_true", help=whole)
+        place = "with --exact: where etcd, kube-apiserver and the scheduler are; default: what a checkout has built"
+        command.add_argument("--programs", metavar="FOLDER", help=place)
+        configuration = "with --exact: the configuration of kube-scheduler, where the site changes it"
+        command.add_argument("--scheduler-config", metavar="FILE", help=configuration)
     if name == "scale":
         command.add_argument("workers", metavar="N", type=whole_number, help="the number of workers the job will have")
     if name == "fetch":

@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gangplank.backends import submitted_kinds
 from gangplank.cli import inputs, terminal
 from gangplank.cli.cluster import cluster_of
-from gangplank.cluster.situation import situation
+from gangplank.cluster.situation import asked, situation
 from gangplank.errors import KubeError, Problem
 from gangplank.scheduling.fit import Answer, Verdict
 from gangplank.scheduling.fit import fit as answer_of
 from gangplank.scheduling.why import diagnose
+from gangplank.shadow.exact import Exact, exact
 from gangplank.text import plain_lines
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Sequence
 
     from gangplank.cluster.client import Kube
-    from gangplank.scheduling.why import Situation
     from gangplank.spec import Json
 
 FORBIDDEN = 403
@@ -29,9 +31,10 @@ FORBIDDEN = 403
 def why(args: argparse.Namespace) -> int:
     """Say why a job does not run."""
     kube = cluster_of(args)
-    now = examined(kube, args)
-    if now is None:
+    chosen = meant(kube, args)
+    if chosen is None:
         return terminal.CANNOT_TELL
+    now = situation(kube, chosen.job, live=chosen.live, others=chosen.others)
     diagnosis = diagnose(now)
     text = json.dumps(diagnosis.fields(), indent=2) if args.output == "json" else plain_lines(diagnosis.text())
     print(text)
@@ -42,25 +45,37 @@ def why(args: argparse.Namespace) -> int:
 def fit(args: argparse.Namespace) -> int:
     """Say whether a job would start now."""
     kube = cluster_of(args)
-    now = examined(kube, args)
-    if now is None:
+    chosen = meant(kube, args)
+    if chosen is None:
         return terminal.CANNOT_TELL
-    unknown = Answer(Verdict.CANNOT_TELL, missing=("which pods its manifest becomes",))
-    answer = answer_of(now.demand, now.state, dict(now.held)) if now.demand else unknown
-    print(json.dumps(fields(now.name, answer), indent=2) if args.output == "json" else written(now.name, answer))
+    now = situation(kube, chosen.job, live=chosen.live, others=chosen.others)
+    if args.exact:
+        _, objects = asked(kube, chosen.job, chosen.others)
+        result = exact(kube, now, objects, args.programs, args.scheduler_config)
+    else:
+        unknown = Answer(Verdict.CANNOT_TELL, missing=("which pods its manifest becomes",))
+        result = Exact(answer_of(now.demand, now.state, dict(now.held)) if now.demand else unknown)
+    answer = result.answer
+    if args.output == "json":
+        more = {"ends": list(result.ended), "answered_by": result.answered_by} if args.exact else {}
+        print(json.dumps(fields(now.name, answer) | more, indent=2))
+    else:
+        print(written(now.name, answer, result.ended, result.answered_by))
     codes = {Verdict.YES: terminal.OK, Verdict.NO: terminal.NO, Verdict.CANNOT_TELL: terminal.CANNOT_TELL}
     return codes[answer.verdict]
 
 
-def written(name: str, answer: Answer) -> str:
+def written(name: str, answer: Answer, ended: Sequence[str] = (), answered_by: str = "") -> str:
     """An answer as text."""
     if answer.verdict is Verdict.YES:
         placement = sorted(answer.nodes.items())
         lines = [f"{name}: yes, it would start now", *(f"  {pod} on {node}" for pod, node in placement)]
+        lines += [f"  its scheduler would end {pod} for it" for pod in ended]
     else:
         lines = [f"{name}: {answer.verdict.value}", *(f"  {cause.text}" for cause in answer.causes)]
         lines += [f"  cannot tell: {text}" for text in answer.missing]
         lines += [f"what would do: {cause.fix}" for cause in answer.causes[:1] if cause.fix]
+    lines += [f"answered by: {answered_by}"] if answered_by else []
     return plain_lines("\n".join(lines))
 
 
@@ -75,8 +90,17 @@ def fields(name: str, answer: Answer) -> Json:
     }
 
 
-def examined(kube: Kube, args: argparse.Namespace) -> Situation | None:
-    """What is known about the job that a file or a name means; None, with a message, if it may not be read."""
+@dataclass(frozen=True)
+class Meant:
+    """The job that a file or a name means."""
+
+    job: Json
+    live: bool
+    others: Sequence[Json]  # what its file submits beside it
+
+
+def meant(kube: Kube, args: argparse.Namespace) -> Meant | None:
+    """The job that a file or a name means; None, with a message, if it may not be read."""
     others: list[Json] = []
     job: Json | None = None
     if Path(args.job).is_file():
@@ -100,6 +124,4 @@ def examined(kube: Kube, args: argparse.Namespace) -> Situation | None:
         fix = f"name a job that `gangplank status -n {namespace}` lists, or another namespace with -n, or its file"
         problem = Problem(f"job {name}", f"nothing in namespace {namespace}", "a job of this name", fix)
         raise KubeError(str(problem), 404)
-    if live is not None:
-        return situation(kube, live, live=True, others=others)
-    return situation(kube, job or {}, live=False, others=others)
+    return Meant(live or job or {}, live is not None, others)
