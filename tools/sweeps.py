@@ -75,6 +75,12 @@ SWEEPS = {
         "tests/cluster/test_race.py",
         PARTS,
     ),
+    "fit-mixes": Sweep(
+        "What `fit` computes is what the scheduler answers in a copy, and what the live one does",
+        "300 seeds, each with 20 to 100 simulated nodes and a job that waits or starts, on the lab",
+        "tests/cluster/test_fit_mixes.py",
+        PARTS,
+    ),
     "differential": Sweep(
         "The library predicts what live controllers make of generated jobs",
         "every test of tests/cluster/differential, with 60 generated jobs of each back-end",
