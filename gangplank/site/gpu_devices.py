@@ -2,7 +2,7 @@
 
 Reads the state of a device plugin's DaemonSet in the order in which a plugin can fail. Its pod is not created, not
 placed or not started; it does not find the hardware, or finds no healthy device. The log lines are those of NVIDIA's
-plugin (cmd/nvidia-device-plugin/main.go, internal/plugin/factory.go in v0.18).
+plugin (cmd/nvidia-device-plugin/main.go, internal/plugin/factory.go in v0.18 and v0.19).
 """
 
 from __future__ import annotations
@@ -25,7 +25,11 @@ OWN_TOLERATIONS: list[Json] = [
     for name in ("not-ready", "unreachable", "disk-pressure", "memory-pressure", "pid-pressure", "unschedulable")
 ]
 KEEPS_OUT = ("NoSchedule", "NoExecute")
-NO_DRIVER = re.compile(r"nvml init failed|failed to initialize nvml|libnvidia-ml|driver not loaded", re.IGNORECASE)
+# The last: a folder of the node that a driver in a container fills, such as the GPU operator's /run/nvidia/driver.
+NO_DRIVER = re.compile(
+    r"nvml init failed|failed to initialize nvml|libnvidia-ml|driver not loaded|volume \"driver-root\"", re.IGNORECASE
+)
+LOST = re.compile(r"[^:]*: GPU is lost")  # the end of a long chain of errors, which would be cut off
 NO_TOOLKIT = re.compile(r"did you configure the nvidia container toolkit", re.IGNORECASE)
 NO_RUNTIME = re.compile(r"no runtime for |runtimeclass.* not found", re.IGNORECASE)
 NO_IMAGE = ("ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName")
@@ -183,6 +187,9 @@ def _of_pod(node: Json, pod: Json, plugin: PluginState, resource: str) -> Why:
     driver = "install the driver on the node and check that nvidia-smi works there"
     if (line := _line(log, NO_DRIVER)) or (message := plugin.message(name, NO_DRIVER)):
         return "no driver", f"pod {name} reports: {line or message}", driver
+    if lost := LOST.search(log):
+        fix = "look for Xid 79 in the node's dmesg, then reset the GPU or restart the node"
+        return "GPU lost", f"pod {name} reports: {lost[0].strip()}", fix
     if line := _line(log, NO_TOOLKIT):
         if plugin.template.get("runtimeClassName"):
             return "no driver", f"pod {name} has its runtime class and yet reports: {line}", driver

@@ -11,10 +11,26 @@ from gangplank.site.gpu_devices import Finding, PluginState, devices, tolerated,
 
 GPU = "nvidia.com/gpu"
 TAINT = {"key": "flyte/gpu", "value": "dedicated", "effect": "NoSchedule"}
-# Lines of NVIDIA's plugin v0.18 and of containerd 2.4, as they print them.
+# Lines of NVIDIA's plugin v0.18 and v0.19, and of containerd 2.4, as they print them.
 NO_NVML = "W1121 10:00:00.000000 1 factory.go:102] nvml init failed: ERROR_LIBRARY_NOT_FOUND"
 NO_TOOLKIT = (
     "E1121 10:00:00.000000 1 factory.go:114] If this is a GPU node, did you configure the NVIDIA Container Toolkit?"
+)
+CHAIN = (
+    "E1123 00:11:58.517666 1 main.go:185] error starting plugins",
+    "error getting plugins",
+    "unable to create plugins",
+    "failed to construct resource managers",
+    "error building device map",
+    "error building device map from config.resources",
+    "error building GPU device map",
+    "error getting device handle for index '5'",
+    "GPU is lost",
+)
+LOST = ": ".join(CHAIN)
+NO_FOLDER = (
+    'MountVolume.SetUp failed for volume "driver-root" : hostPath type check failed: '
+    "/run/nvidia/driver is not a directory"
 )
 NO_HANDLER = 'Failed to create pod sandbox: rpc error: code = Unknown desc = no runtime for "nvidia" is configured'
 
@@ -113,6 +129,18 @@ CASES: dict[str, tuple[PluginState, dict[str, Any], str, str]] = {
         "no driver",
         "nvml init failed",
     ),
+    "a driver in a container that is not there yet": (
+        PluginState(plugin(), [pod(CREATING)], {}, [event("gpus-x", NO_FOLDER)]),
+        {},
+        "no driver",
+        "/run/nvidia/driver is not a directory",
+    ),
+    "a GPU that fell off the bus": (
+        PluginState(plugin(), [pod(WAITS, ENDED)], {"gpus-x": LOST}),
+        {},
+        "GPU lost",
+        "error getting device handle for index '5': GPU is lost",
+    ),
     "not in the NVIDIA runtime": (
         PluginState(plugin(), [pod(RUNS)], {"gpus-x": NO_TOOLKIT}),
         {},
@@ -151,7 +179,7 @@ def test_names_the_one_cause_with_its_evidence(case: str) -> None:
     state, capacity, cause, evidence = CASES[case]
     findings = without_devices([node(capacity=capacity)], state, GPU)
     assert [(item.node, item.cause) for item in findings] == [("n", cause)]
-    assert evidence in findings[0].evidence
+    assert evidence in str(findings[0]), "it is not in the part that is shown"
     assert findings[0].fix
 
 
