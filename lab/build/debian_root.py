@@ -38,6 +38,7 @@ EXCLUDED = (
     "/usr/lib/python3/dist-packages/botocore/data/*/*",  # four hundred services of AWS
 )
 INCLUDED = tuple(f"/usr/lib/python3/dist-packages/botocore/data/{name}/*" for name in ("s3", "sso", "sso-oidc", "sts"))
+DEVELOPMENT = ("/usr/include/*", "/usr/lib/*.a")  # excluded too, unless the root is for a compiler
 # What differs between builds or names this machine: logs, caches, the archive's address, the host's files.
 # Python files are removed only here: packages compile them when they are configured, and fail if one is missing.
 # These are test suites (torch.testing and numpy.testing are not, and stay), awscli, which s3fs requires but does not
@@ -285,7 +286,7 @@ def build_root(root: Root, packages: Packages, debs: Debs, target: Path, say: Sa
     env |= {name: os.environ[name] for name in ("TMPDIR",) if name in os.environ}  # mmdebstrap's alone
     command = ["perl", str(script), "--mode=root", f"--variant={root.variant}", "--format=tar"]
     command += [f"--dpkgopt=path-exclude={path}" for path in EXCLUDED]
-    command += [f"--dpkgopt=path-include={path}" for path in INCLUDED]
+    command += [f"--dpkgopt=path-include={path}" for path in (*INCLUDED, *(DEVELOPMENT if root.headers else ()))]
     last = "extract" if root.variant == "extract" else "customize"  # the last step that the variant has
     command += [f"--{last}-hook=set -eu{CLEAN}", '--aptopt=Acquire::Languages "none"']
     command += [f"--include={','.join(root.packages)}", root.suite, str(target), f"deb [trusted=yes] copy:{flat} ./"]

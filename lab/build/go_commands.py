@@ -31,8 +31,17 @@ def module_folder(part: Part, module: str, go: Path, where: Path) -> Path:
     return Path(answer["Dir"])
 
 
-def build_commands(part: Part, go: Path, out: Path, say: Say) -> None:
-    """Compile every command of the part into out/bin and copy its charts and files; raises PartError."""
+# A compiler's folder /usr instead of the machine's, for one command and its children. Then gcc, its linker and the C
+# library are those of a locked root. Every other path stays what it is.
+IN_ROOT = ["unshare", "--mount", "--propagation", "private", "sh", "-ec", 'mount --bind "$0/usr" /usr; exec "$@"']
+GCC = ["gcc", "-shared", "-fPIC", "-O2", "-Wall", "-Wextra", "-Werror", "-Wl,--build-id=none", "-Wl,-z,defs"]
+
+
+def build_commands(part: Part, go: Path, out: Path, say: Say, compiler: Path | None = None) -> None:
+    """Compile every command and library of the part into out/bin, and copy its charts and files; raises PartError.
+
+    `compiler` is the tree of the Debian root with the C compiler, if the part has C code.
+    """
     where = f"{part.name} {part.version}"
     (out / "bin").mkdir()
     with tempfile.TemporaryDirectory(prefix=".scratch-", dir=out) as scratch:  # removed with `out` if interrupted
@@ -41,22 +50,34 @@ def build_commands(part: Part, go: Path, out: Path, say: Say) -> None:
         if part.copy:
             part.copy.place(source, str(go), go_environment(go))
         env = go_environment(go) | {"TMPDIR": scratch}
+        inside = [*IN_ROOT, str(compiler)] if compiler else []
         stamps = " ".join(f"-X {name}={value}" for name, value in part.stamp.items())
+        if compiler:
+            env |= {"CGO_ENABLED": "1", "CC": "gcc"}
+            stamps += " -extldflags=-Wl,-z,lazy"  # what a program loads at run time may lack functions it never calls
         flags = ["-v", "-tags", part.tags, "-ldflags", f"-s -w -buildid= {stamps}"]
         # One call compiles all. go names each binary after its package, so the copies get the names of the commands.
         raw = Path(scratch) / "bin"
         raw.mkdir()
         packages = sorted(set(part.commands.values()))
         if packages:
-            command = [str(go), "build", *flags, "-o", f"{raw}{os.sep}", *packages]
+            command = [*inside, str(go), "build", *flags, "-o", f"{raw}{os.sep}", *packages]
             run_shown(command, where, say, cwd=source, env=env, unit="packages compiled")
         for name, package in part.commands.items():
             shutil.copy2(_binary_of(raw, package, where), out / "bin" / name)
+        for name, code in part.libraries.items():
+            headers = _in_module(part, part.headers, go, source)
+            command = [*inside, *GCC, f"-Wl,-soname,{name}", f"-I{headers}", "-o", str(out / "bin" / name), code]
+            run_shown(command, where, say, cwd=source, env=env)
         for kind, paths in (("charts", part.charts), ("bin", part.files)):
             for name, path in paths.items():
-                module = part.owner(path)[0]
-                inside = path.removeprefix(f"{module}/")
-                _copy(module_folder(part, module, go, source) / inside, out / kind / name, where)
+                _copy(_in_module(part, path, go, source), out / kind / name, where)
+
+
+def _in_module(part: Part, path: str, go: Path, where: Path) -> Path:
+    """A path inside one of the part's modules, in the module cache."""
+    module = part.owner(path)[0]
+    return module_folder(part, module, go, where) / path.removeprefix(f"{module}/")
 
 
 def _binary_of(raw: Path, package: str, where: str) -> Path:

@@ -56,7 +56,10 @@ class Workshop:
         del pinned["beside"], pinned["build_s"]  # go.mod says it; the time does not change a byte
         if part.copy:
             del pinned["copy"]["sum"]  # it proves the bytes, and the version names them
-        key = digest_of(RECIPE, pinned, f"go{self.pins.go_version}", *recipe(part))
+        compilers = [self.root_place(*self._locked(part.compiler)).name] if part.compiler else []
+        for name in () if compilers else ("compiler", "libraries", "headers"):
+            del pinned[name]  # most parts have none, and keep the keys that they had before there were any
+        key = digest_of(RECIPE, pinned, f"go{self.pins.go_version}", *compilers, *recipe(part))
         return self.home / "parts" / f"{part.name}-{part.version}-{key}"
 
     def part(self, part: Part) -> Path:
@@ -64,8 +67,9 @@ class Workshop:
         target = self.place(part)
         if not target.exists():
             self._step(part.title)
+            compiler = self.root(part.compiler) / "tree" if part.compiler else None
             with building(target) as draft:
-                build_commands(part, self.go, draft, self.say)
+                build_commands(part, self.go, draft, self.say, compiler)
                 locked = self.lock["parts"].get(part.name, {})
                 refuse(part.title, differences(locked, key_of(target), digests_in(draft, "bin/*")))
         return target
@@ -74,26 +78,32 @@ class Workshop:
         """The folder of the root of these packages, built or not."""
         stated = dataclasses.asdict(root)
         del stated["build_s"]
+        if not root.headers:
+            del stated["headers"]  # as above
         return self.home / "roots" / f"{root.name}-{digest_of(RECIPE, stated, ROOT_RECIPE, packages)}"
 
     def plan(self, names: list[str], roots: tuple[str, ...]) -> None:
         """Sum up what is missing, and estimate the time if it is more than a minute."""
         parts = [self.pins.parts[name] for name in names]
-        names_of_roots = dict.fromkeys([*roots, *(image.root for part in parts for image in part.images if image.root)])
-        costs = {part.title: part.build_s for part in parts if part.module and not self.place(part).exists()}
-        for root in (self.pins.roots[name] for name in names_of_roots):
-            packages = self.lock["roots"].get(root.name, {}).get("packages", {})
+        built = [part for part in parts if part.module and not self.place(part).exists()]
+        used = [image.root for part in parts for image in part.images] + [part.compiler for part in built]
+        names_of_roots = dict.fromkeys([*roots, *filter(None, used)])
+        costs = {part.title: part.build_s for part in built}
+        for root, packages in map(self._locked, names_of_roots):
             if not self.root_place(root, packages).exists():
                 costs[root.title] = root.build_s
         self.progress = Progress(costs)
         if self.progress.estimate():
             self.say(f"{len(costs)} parts are not in the cache and will be built once")
 
+    def _locked(self, name: str) -> tuple[Root, Packages]:
+        """A root, and its packages in the lock."""
+        return self.pins.roots[name], self.lock["roots"].get(name, {}).get("packages", {})
+
     def root(self, name: str) -> Path:
         """The folder with root.tar and packages.json of a Debian root, built if it is missing."""
-        root = self.pins.roots[name]
+        root, locked = self._locked(name)
         entry = self.lock["roots"].get(name, {})
-        locked: Packages = entry.get("packages", {})
         locked_target = self.root_place(root, locked)
         if locked_target.exists():
             return locked_target.resolve()
@@ -223,14 +233,6 @@ def relock(names: list[str], say: Say) -> None:
         shop = Workshop(home, pins, say, dry=False)
         shop.plan(names, tuple(pins.roots))
         lock = {section: dict(shop.lock[section]) for section in shop.lock}
-        for part in (pins.parts[name] for name in with_shared_trees(pins, names)):
-            if part.module:
-                folder = shop.part(part)
-                lock["parts"][part.name] = {"key": key_of(folder), "digests": digests_in(folder, "bin/*")}
-            for image in part.images:
-                built = shop.image(part, image)
-                key = key_of(Path(built["archive"]).parent)
-                lock["images"][image.name] = {"key": key, "digests": {"manifest": built["digest"]}}
         for name in pins.roots:
             folder = shop.root(name)
             packages = json.loads((folder / "packages.json").read_text())
@@ -239,6 +241,15 @@ def relock(names: list[str], say: Say) -> None:
                 "digests": digests_in(folder, "root.tar"),
                 "packages": packages,
             }
+        shop.lock = shop.lock | {"roots": lock["roots"]}  # the key of a part with a compiler has its root's packages
+        for part in (pins.parts[name] for name in with_shared_trees(pins, names)):
+            if part.module:
+                folder = shop.part(part)
+                lock["parts"][part.name] = {"key": key_of(folder), "digests": digests_in(folder, "bin/*")}
+            for image in part.images:
+                built = shop.image(part, image)
+                key = key_of(Path(built["archive"]).parent)
+                lock["images"][image.name] = {"key": key, "digests": {"manifest": built["digest"]}}
         images = {image.name for part in pins.parts.values() for image in part.images}
         current = {"parts": pins.parts.keys(), "roots": pins.roots.keys(), "images": images}
         write_lock({section: {k: v for k, v in lock[section].items() if k in current[section]} for section in lock})

@@ -17,9 +17,9 @@ from lab.build.go_toolchain import find_go, go_environment
 from lab.build.versions import MODULES, Part, load_pins
 
 
-def _go(args: list[str], folder: Path) -> str:
+def _go(args: list[str], folder: Path, *, cgo: bool = False) -> str:
     go = find_go(load_pins(), cache_home(), print)
-    env = go_environment(go) | {"GOFLAGS": "-mod=mod"}
+    env = go_environment(go) | {"GOFLAGS": "-mod=mod", "CGO_ENABLED": str(int(cgo))}
     done = subprocess.run([go, *args], cwd=folder, env=env, check=True, stdout=subprocess.PIPE, text=True)
     return done.stdout
 
@@ -62,7 +62,8 @@ def pin(part: Part, kubernetes: str) -> None:
     copied = part.copy.place(folder, str(go), go_environment(go)) if part.copy else None
     if part.commands:
         _go(["get", "-tool", *(f"{c}@{part.owner(c)[1]}" for c in sorted(part.commands.values()))], folder)
-        _go(["list", "-deps", *sorted(set(part.commands.values()))], folder)  # adds the checksums that builds need
+        packages = sorted(set(part.commands.values()))
+        _go(["list", "-deps", *packages], folder, cgo=bool(part.compiler))  # adds the checksums that builds need
     _go(["mod", "download", *modules], folder)  # and those of modules used for their charts only
     _go(["mod", "edit", "-fmt"], folder)
     _go(["mod", "verify"], folder)

@@ -88,6 +88,12 @@ class Part:
     charts: dict[str, str] = field(default_factory=dict)
     files: dict[str, str] = field(default_factory=dict)
     images: tuple[Image, ...] = ()
+    compiler: str = ""
+    """The Debian root whose C compiler builds it; without one, the part has no C code."""
+    libraries: dict[str, str] = field(default_factory=dict)
+    """Shared libraries: name -> {source} in the part's folder of lab/modules, compiled by the root's gcc."""
+    headers: str = ""
+    """The folder that their sources include from, inside one of the modules of go.mod."""
     build_s: float = 0
     """Seconds on two cores, in this file's order; only for the estimate."""
 
@@ -112,6 +118,8 @@ class Root:
     variant: str
     packages: list[str]
     tree: bool = False
+    headers: bool = False
+    """Whether it keeps the headers and static libraries of its packages, for a compiler."""
     floors: dict[str, str] = field(default_factory=dict)
     build_s: float = 0
 

@@ -36,7 +36,7 @@ NAMES = {
     "volcano": [f"vc-scheduler:v1.15.1@{A}", f"vc-webhook-manager:v1.15.1@{B}", "vc-controller-manager:v1.15.1"],
     "trainer_v2": [f"trainer-controller-manager:v2.3.0@{A}", f"jobset:v0.12.0@{B}"],
     "training_operator": [f"training-operator@{A}"],
-    "gpu_device_plugin": [f"k8s-device-plugin:v0.18.0@{A}"],
+    "gpu_device_plugin": [f"k8s-device-plugin:v0.19.3@{A}"],
 }
 
 

@@ -125,8 +125,23 @@ def test_every_pin_is_whole() -> None:
             for source in image.binaries:
                 owner, _, command = source.rpartition("/")
                 maker = pins.parts[owner] if owner else part
-                assert command in maker.commands | maker.files
+                assert command in maker.commands | maker.files | maker.libraries
+        if part.compiler:
+            assert pins.roots[part.compiler].headers, part.name
+            assert pins.roots[part.compiler].tree, part.name
+        for source in part.libraries.values():
+            assert (MODULES / part.name / source).exists()
+            assert part.owner(part.headers)[0] != part.module, "a module of `beside` has the headers"
     assert all(len(digest) == 64 for digest in pins.go_sha256.values())
+
+
+def test_a_part_is_built_again_for_other_packages_of_its_compiler(tmp_path: Path) -> None:
+    pins = load_pins()
+    shop = builder.Workshop(tmp_path, pins, print, dry=True)
+    before = {part.name: shop.place(part) for part in pins.parts.values() if part.module}
+    locked = shop.lock["roots"]["compiler"]
+    shop.lock["roots"]["compiler"] = locked | {"packages": locked["packages"] | {"gcc-14": ["14.3", "0" * 64]}}
+    assert [name for name in before if shop.place(pins.parts[name]) != before[name]] == ["nvidia-programs"]
 
 
 def test_versions_are_filled_in() -> None:
@@ -201,10 +216,11 @@ def test_a_dry_run_of_an_empty_cache_makes_nothing(tmp_path: Path, monkeypatch: 
 
 def test_a_build_of_everything_makes_every_root_but_those_that_tests_alone_ask_for() -> None:
     pins = load_pins()
-    on_demand = {image.root for name in pins.on_demand for image in pins.parts[name].images} - {""}
+    on_demand = {image.root for name in pins.on_demand for image in pins.parts[name].images}
+    on_demand = (on_demand | {pins.parts[name].compiler for name in pins.on_demand}) - {""}
     others = {image.root for name, part in pins.parts.items() if name not in pins.on_demand for image in part.images}
-    assert pins.roots_on_demand == {"torchvision", "faketime"}
-    assert "torchvision" in on_demand - others
+    assert pins.roots_on_demand == {"torchvision", "faketime", "compiler"}
+    assert {"torchvision", "compiler"} <= on_demand - others
     assert "faketime" not in on_demand | others, "no image has it"
     assert set(pins.roots_of_all) == set(pins.roots) - pins.roots_on_demand
     assert {"node", "trainer", "shell"} <= set(pins.roots_of_all), "the lab's own"
