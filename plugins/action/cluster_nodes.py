@@ -64,7 +64,7 @@ class ActionModule(ClusterAction):
         """Labels and taints before and after, empty if nothing changes; a node that is gone has nothing to remove."""
         query = {"dryRun": "All"} if self.dry else {}
         conflict = KubeError("")
-        for _ in polls(RETRIES_S, POLL_S):
+        for _attempt in polls(RETRIES_S, POLL_S):
             node = self.kube.get(path)
             patch = node_patch(node, labels, taints, present=present) if node else {}
             if node is None or not patch:

@@ -26,7 +26,7 @@ class ActionModule(ClusterAction):
         """Read, until each object has one of the conditions if any are named."""
         paths, conditions = args["paths"], args["conditions"]
         problem = ""
-        for _ in polls(args["timeout_s"], POLL_S):
+        for _attempt in polls(args["timeout_s"], POLL_S):
             objects = [self.objects(path) for path in paths]
             problem = self.missing(paths, objects, conditions, args["timeout_s"]) if conditions else ""
             if not problem:

@@ -56,7 +56,7 @@ class ActionModule(ClusterAction):
         releases = {name: (str(own["release"]), str(own["namespace"])) for name, own in args["components"].items()}
         wanted = Wanted(releases, args["default_class"])
         waits = False
-        for _ in polls(STARTING_S, POLL_S):
+        for _attempt in polls(STARTING_S, POLL_S):
             checks = preflight(self.present_kube, wanted, self.environment.get("PATH", ""), args["cluster"])
             # Those of this machine are reported even if no cluster answers.
             wrong = [check for check in checks if check.name != "programs" and check.problems]

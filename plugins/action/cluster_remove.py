@@ -66,7 +66,7 @@ class ActionModule(ClusterAction):
     def selected(self, path: str) -> Iterator[tuple[str, Json]]:
         """The object at a path, or those of a collection that a selector picks."""
         answer = self.answer(path)
-        where, _, query = path.partition("?")
+        where, _mark, query = path.partition("?")
         if answer is None:
             return
         if "items" not in answer:
@@ -81,7 +81,7 @@ class ActionModule(ClusterAction):
 
     def wait(self, where: str, item: Json, limit_s: float) -> None:
         """Wait until this object is gone; another one of its name is not it."""
-        for _ in polls(limit_s, POLL_S):
+        for _attempt in polls(limit_s, POLL_S):
             live = self.kube.get(where)
             if live is None or live["metadata"]["uid"] != item["metadata"]["uid"]:
                 return

@@ -62,7 +62,7 @@ class ActionModule(ClusterAction):
             "as_asked": as_asked,
             "again": same and not as_asked and status in ("deployed", "failed"),
             "environment": self.helm_environment(),
-            "workloads": [self.kube.where(after) for _, after in repaired if after["kind"] in WORKLOADS],
+            "workloads": [self.kube.where(after) for _before, after in repaired if after["kind"] in WORKLOADS],
         }
 
     def helm_environment(self) -> dict[str, str]:
@@ -102,7 +102,7 @@ def running_helm(name: str, namespace: str, processes: Path = Path("/proc")) -> 
 def wait_for_helm(name: str, namespace: str, limit_s: float) -> None:
     """Wait until no living Helm works on the release: its pending revision is not a dead run's."""
     process = ""
-    for _ in polls(limit_s, 0.5):
+    for _attempt in polls(limit_s, 0.5):
         other = running_helm(name, namespace)
         if not other:
             return

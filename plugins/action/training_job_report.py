@@ -45,8 +45,8 @@ class ActionModule(LibraryAction):
         pods = args["pods"]
         if args["uid"] and pods is not None:
             pods = earlier_pods(seen, args["uid"]) | pods
-        expectation = replace(expected(args["manifest"]), job_uid=args["job_uid"] or None,
-                           created=args["created"], pods=pods)  # fmt: skip
+        job_uid = args["job_uid"] or None
+        expectation = replace(expected(args["manifest"]), job_uid=job_uid, created=args["created"], pods=pods)
         verdict = prove(records, expectation)
         texts = {target: page.page(args["manifest"]["metadata"]["name"], records, expectation)}
         if args["uid"] and pods:

@@ -9,7 +9,7 @@ description:
 extends_documentation_fragment:
   - gangplank.gangplank.kubeconfig
 author:
-  - The Gangplank authors
+  - The Gangplank authors (!UNKNOWN)
 options:
   definition:
     description: The object.
@@ -23,6 +23,14 @@ options:
     description: Seconds to wait for the right answer.
     type: float
     required: true
+"""
+
+EXAMPLES = r"""
+---
+- name: Wait until Volcano's webhooks answer
+  gangplank.gangplank.cluster_accepts:
+    definition: {apiVersion: scheduling.volcano.sh/v1beta1, kind: Queue, metadata: {name: probe}, spec: {weight: 1}}
+    timeout_s: 120
 """
 
 RETURN = r"""

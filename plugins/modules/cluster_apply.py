@@ -10,7 +10,7 @@ description:
 extends_documentation_fragment:
   - gangplank.gangplank.kubeconfig
 author:
-  - The Gangplank authors
+  - The Gangplank authors (!UNKNOWN)
 options:
   definition:
     description: The objects.
@@ -32,6 +32,19 @@ options:
       removed, and objects that do not exist are created.
     type: bool
     default: false
+"""
+
+EXAMPLES = r"""
+---
+- name: Ensure a namespace
+  gangplank.gangplank.cluster_apply:
+    definition:
+      - {apiVersion: v1, kind: Namespace, metadata: {name: vision}}
+
+- name: Ensure the objects of a file, if it has these bytes
+  gangplank.gangplank.cluster_apply:
+    files: [/opt/site/crds/jobs.yaml]
+    sha256: {jobs.yaml: 9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08}
 """
 
 RETURN = ""

@@ -9,7 +9,7 @@ description:
 extends_documentation_fragment:
   - gangplank.gangplank.kubeconfig
 author:
-  - The Gangplank authors
+  - The Gangplank authors (!UNKNOWN)
 options:
   pods:
     description: The pods, as C(cluster_read) returns them.
@@ -20,6 +20,15 @@ options:
     description: Only that many lines, the last ones; V(0) reads all of them.
     type: int
     default: 0
+"""
+
+EXAMPLES = r"""
+---
+- name: Read the last lines of a pod
+  gangplank.gangplank.cluster_logs:
+    pods: [{metadata: {name: digits-worker-0, namespace: default}}]
+    lines: 20
+  register: last_lines
 """
 
 RETURN = r"""

@@ -10,7 +10,7 @@ description:
 extends_documentation_fragment:
   - gangplank.gangplank.kubeconfig
 author:
-  - The Gangplank authors
+  - The Gangplank authors (!UNKNOWN)
 options:
   names:
     description: Names of the nodes. With O(state=present) each must exist.
@@ -45,6 +45,15 @@ options:
     type: str
     choices: [present, absent]
     default: present
+"""
+
+EXAMPLES = r"""
+---
+- name: Ensure that two nodes take nothing but GPU jobs
+  gangplank.gangplank.cluster_nodes:
+    names: [gpu-1, gpu-2]
+    labels: {gangplank.dev/gpu: "true"}
+    taints: [{key: nvidia.com/gpu, value: present, effect: NoSchedule}]
 """
 
 RETURN = ""

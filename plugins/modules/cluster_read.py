@@ -10,7 +10,7 @@ description:
 extends_documentation_fragment:
   - gangplank.gangplank.kubeconfig
 author:
-  - The Gangplank authors
+  - The Gangplank authors (!UNKNOWN)
 options:
   paths:
     description: Paths of the API, as C(kubectl get --raw) takes them.
@@ -27,6 +27,15 @@ options:
     description: Seconds to wait for O(conditions).
     type: float
     default: 0
+"""
+
+EXAMPLES = r"""
+---
+- name: Wait until Volcano's scheduler runs
+  gangplank.gangplank.cluster_read:
+    paths: [/apis/apps/v1/namespaces/volcano-system/deployments/volcano-scheduler]
+    conditions: [Available]
+    timeout_s: 120
 """
 
 RETURN = r"""

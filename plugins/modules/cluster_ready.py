@@ -9,7 +9,7 @@ description:
 extends_documentation_fragment:
   - gangplank.gangplank.kubeconfig
 author:
-  - The Gangplank authors
+  - The Gangplank authors (!UNKNOWN)
 options:
   cluster:
     description: The cluster that the inventory names, by the address of its API server or by the sha256 of its CA's
@@ -35,6 +35,14 @@ options:
     type: list
     elements: str
     default: []
+"""
+
+EXAMPLES = r"""
+---
+- name: Report everything that would stop an installation
+  gangplank.gangplank.cluster_ready:
+    programs: [helm]
+    may: ["create namespaces"]
 """
 
 RETURN = ""

@@ -12,7 +12,7 @@ description:
 extends_documentation_fragment:
   - gangplank.gangplank.kubeconfig
 author:
-  - The Gangplank authors
+  - The Gangplank authors (!UNKNOWN)
 options:
   definition:
     description: Objects, of which only C(apiVersion), C(kind), C(metadata.name) and C(metadata.namespace) are read.
@@ -35,6 +35,14 @@ options:
     description: Seconds to wait until each object is gone; V(0) does not wait.
     type: float
     default: 0
+"""
+
+EXAMPLES = r"""
+---
+- name: Ensure that a volume claim is gone
+  gangplank.gangplank.cluster_remove:
+    paths: [/api/v1/namespaces/vision/persistentvolumeclaims/data]
+    timeout_s: 60
 """
 
 RETURN = r"""

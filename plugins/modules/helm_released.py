@@ -13,7 +13,7 @@ description:
 extends_documentation_fragment:
   - gangplank.gangplank.kubeconfig
 author:
-  - The Gangplank authors
+  - The Gangplank authors (!UNKNOWN)
 options:
   name:
     description: The release.
@@ -41,6 +41,16 @@ options:
     description: Seconds to wait for a Helm of this machine that is changing the release.
     type: int
     default: 300
+"""
+
+EXAMPLES = r"""
+---
+- name: Look for the release, and for what an interrupted run left of it
+  gangplank.gangplank.helm_released:
+    name: volcano
+    namespace: volcano-system
+    chart: /opt/site/charts/volcano
+  register: release
 """
 
 RETURN = r"""

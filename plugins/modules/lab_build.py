@@ -7,7 +7,7 @@ short_description: Build parts of the lab on the controller
 description:
   - Shows progress. What is finished is kept in the user's cache, also when it is interrupted.
 author:
-  - The Gangplank authors
+  - The Gangplank authors (!UNKNOWN)
 options:
   parts:
     description: Names from C(lab/versions.yml).

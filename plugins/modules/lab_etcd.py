@@ -8,7 +8,7 @@ description:
   - Waits until etcd answers. If its space alarm is on, it compacts and defragments etcd, and ends the alarm.
   - Fails if the objects themselves fill the quota.
 author:
-  - The Gangplank authors
+  - The Gangplank authors (!UNKNOWN)
 options:
   node:
     description: The node with the control plane.

@@ -8,7 +8,7 @@ description:
   - Writes a file beside its place and renames it, only where content or mode differ. Creates missing folders.
   - A file that others may not read is not in the diff.
 author:
-  - The Gangplank authors
+  - The Gangplank authors (!UNKNOWN)
 options:
   files:
     description: The files.

@@ -8,7 +8,7 @@ description:
   - With O(store), places a prepared image store before the node starts. Else imports the images that the store
     lacks.
 author:
-  - The Gangplank authors
+  - The Gangplank authors (!UNKNOWN)
 options:
   folder:
     description: The node's image store.

@@ -7,7 +7,7 @@ short_description: Add the lab's context to the user's kubeconfig, or remove it
 description:
   - Changes only the cluster, user and context of that name. The current context is set only where none was.
 author:
-  - The Gangplank authors
+  - The Gangplank authors (!UNKNOWN)
 options:
   context:
     description: Name of the context.

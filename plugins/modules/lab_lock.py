@@ -8,7 +8,7 @@ description:
   - A second run names the process that holds the lab, its command and since when, and waits for it.
   - A process that has ended holds nothing. A folder with other files in it is refused.
 author:
-  - The Gangplank authors
+  - The Gangplank authors (!UNKNOWN)
 options:
   folder:
     description: The lab's folder.

@@ -9,7 +9,7 @@ description:
   - V(absent) ends every process of the node and removes its namespaces and cgroup; its files stay.
   - V(no_lab) does so for all nodes, then removes the switch, the host's link and, without O(keep), O(folder).
 author:
-  - The Gangplank authors
+  - The Gangplank authors (!UNKNOWN)
 options:
   name:
     description: The node; required but with V(no_lab).

@@ -8,7 +8,7 @@ description:
   - Keeps what is still good. Creates what is missing, does not load, expires within 30 days, has other names,
     or does not belong to its key or its authority, and reports why.
 author:
-  - The Gangplank authors
+  - The Gangplank authors (!UNKNOWN)
 options:
   folder:
     description: Where they are; only its owner may enter it.

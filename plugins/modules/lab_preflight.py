@@ -7,7 +7,7 @@ short_description: Refuse a machine that cannot run the lab
 description:
   - Reports every problem in one message, each with its fix; changes nothing.
 author:
-  - The Gangplank authors
+  - The Gangplank authors (!UNKNOWN)
 options:
   disk_cold_gib:
     description: GiB that must be free where nothing is built yet.

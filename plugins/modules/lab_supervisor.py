@@ -8,7 +8,7 @@ description:
   - Starts supervisord where none answers, after it has ended what an earlier one left.
   - Starts new and stopped programs, restarts those whose section changed, and ends those whose section is gone.
 author:
-  - The Gangplank authors
+  - The Gangplank authors (!UNKNOWN)
 options:
   config:
     description: The supervisord configuration.

@@ -7,7 +7,7 @@ short_description: Wait until the lab's API answers and its nodes are Ready
 description:
   - On timeout it names what is not ready, and shows the last lines of the programs that matter for it.
 author:
-  - The Gangplank authors
+  - The Gangplank authors (!UNKNOWN)
 options:
   kubeconfig:
     description: The administrator's kubeconfig.

@@ -8,7 +8,13 @@ description:
   - 'The first task of a role: a misspelt input would silently change nothing.'
   - Names the file and line of each, and the nearest input.
 author:
-  - The Gangplank authors
+  - The Gangplank authors (!UNKNOWN)
+"""
+
+EXAMPLES = r"""
+---
+- name: Refuse unknown variables of this role
+  gangplank.gangplank.role_inputs:
 """
 
 RETURN = ""

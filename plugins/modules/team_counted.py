@@ -9,12 +9,19 @@ description:
 extends_documentation_fragment:
   - gangplank.gangplank.kubeconfig
 author:
-  - The Gangplank authors
+  - The Gangplank authors (!UNKNOWN)
 options:
   timeout_s:
     description: Seconds to wait.
     type: float
     required: true
+"""
+
+EXAMPLES = r"""
+---
+- name: Wait until every quota is counted
+  gangplank.gangplank.team_counted:
+    timeout_s: 60
 """
 
 RETURN = ""

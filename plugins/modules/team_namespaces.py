@@ -9,13 +9,21 @@ description:
 extends_documentation_fragment:
   - gangplank.gangplank.kubeconfig
 author:
-  - The Gangplank authors
+  - The Gangplank authors (!UNKNOWN)
 options:
   definition:
     description: The namespaces.
     type: list
     elements: dict
     required: true
+"""
+
+EXAMPLES = r"""
+---
+- name: Create a namespace together with its quota
+  gangplank.gangplank.team_namespaces:
+    definition:
+      - {apiVersion: v1, kind: Namespace, metadata: {name: vision}}
 """
 
 RETURN = ""

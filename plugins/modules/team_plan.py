@@ -9,7 +9,7 @@ description:
 extends_documentation_fragment:
   - gangplank.gangplank.kubeconfig
 author:
-  - The Gangplank authors
+  - The Gangplank authors (!UNKNOWN)
 options:
   group:
     description: The inventory's group whose hosts are the teams; those outside of C(--limit) are checked too.
@@ -29,6 +29,14 @@ options:
     type: list
     elements: str
     default: []
+"""
+
+EXAMPLES = r"""
+---
+- name: Plan what the teams of the inventory need
+  gangplank.gangplank.team_plan:
+    group: teams
+  register: plan
 """
 
 RETURN = r"""

@@ -9,7 +9,7 @@ description:
     in one message that names its file.
   - Asks no cluster and changes nothing.
 author:
-  - The Gangplank authors
+  - The Gangplank authors (!UNKNOWN)
 options:
   job:
     description: 'The job: the mapping C(training_job) of a file of C(jobs/).'
@@ -32,6 +32,17 @@ options:
     description: Return RV(explained) too.
     type: bool
     default: false
+"""
+
+EXAMPLES = r"""
+---
+- name: Make the manifests of a job
+  gangplank.gangplank.training_job_expand:
+    job:
+      name: digits
+      image: registry.example.org/trainer:0.1.0
+      workers: 2
+  register: expanded
 """
 
 RETURN = r"""

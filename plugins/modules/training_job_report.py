@@ -7,7 +7,7 @@ short_description: Judge a training by its evidence, and write a page about it
 description:
   - Writes the page, and the list of the job's pods beside it, only if they differ.
 author:
-  - The Gangplank authors
+  - The Gangplank authors (!UNKNOWN)
 options:
   manifest:
     description: The job's manifest.
@@ -37,6 +37,16 @@ options:
     description: The HTML file to write.
     type: path
     required: true
+"""
+
+EXAMPLES = r"""
+---
+- name: Check the evidence and write the report
+  gangplank.gangplank.training_job_report:
+    manifest: "{{ expanded.manifests[-1] }}"
+    job_uid: "{{ waited.job_uid }}"
+    evidence: "{{ waited.evidence }}"
+    page: reports/default-digits.html
 """
 
 RETURN = r"""

@@ -10,7 +10,7 @@ description:
 extends_documentation_fragment:
   - gangplank.gangplank.kubeconfig
 author:
-  - The Gangplank authors
+  - The Gangplank authors (!UNKNOWN)
 options:
   manifests:
     description: The objects, the job last.
@@ -26,6 +26,13 @@ options:
     description: Delete a job that differs or has failed, and submit this one. Its claims stay.
     type: bool
     default: false
+"""
+
+EXAMPLES = r"""
+---
+- name: Submit a job
+  gangplank.gangplank.training_job_submit:
+    manifests: "{{ expanded.manifests }}"
 """
 
 RETURN = ""

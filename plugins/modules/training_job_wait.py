@@ -9,7 +9,7 @@ description:
 extends_documentation_fragment:
   - gangplank.gangplank.kubeconfig
 author:
-  - The Gangplank authors
+  - The Gangplank authors (!UNKNOWN)
 options:
   manifest:
     description: The job's manifest.
@@ -23,6 +23,16 @@ options:
     description: Seconds to wait for the job's end.
     type: float
     required: true
+"""
+
+EXAMPLES = r"""
+---
+- name: Follow a job to its end
+  gangplank.gangplank.training_job_wait:
+    manifest: "{{ expanded.manifests[-1] }}"
+    world_size: 3
+    timeout_s: 1800
+  register: waited
 """
 
 RETURN = r"""

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 from ansible.plugins.action import ActionBase
 from ansible.plugins.loader import filter_loader, test_loader
-from ansible_collections.gangplank.gangplank.plugins.plugin_utils import python  # noqa: F401  before the library
+from ansible_collections.gangplank.gangplank.plugins.plugin_utils import python  # noqa: F401  before the library; pylint: disable=unused-import
 
 from gangplank.errors import GangplankError
 from gangplank.text import plain_lines
@@ -54,7 +54,7 @@ class LibraryAction(ActionBase):
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """The result of `act`, or a failure with the message of what it raised."""
         result: dict[str, Any] = super().run(tmp, task_vars)
-        _, args = self.validate_argument_spec(self.OPTIONS, required_if=self.REQUIRED_IF)
+        _result, args = self.validate_argument_spec(self.OPTIONS, required_if=self.REQUIRED_IF)
         self.variables = task_vars or {}
         try:
             return result | self.act(plain(args))

@@ -7,8 +7,8 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 # Half a second of imports, once: every task is a fork of the process that has loaded its action by then.
-import kubernetes.client
-import kubernetes.config  # noqa: F401  gangplank.cluster.client uses it
+import kubernetes.client  # pylint: disable=unused-import
+import kubernetes.config  # noqa: F401  gangplank.cluster.client uses it; pylint: disable=unused-import
 from ansible.utils.display import Display
 from ansible_collections.gangplank.gangplank.plugins.plugin_utils.base import LibraryAction
 
@@ -42,7 +42,7 @@ class ClusterAction(LibraryAction):
 
     def answer(self, path: str) -> dict[str, Any] | None:
         """What the API has at a path, as `kubectl get --raw` takes it: an object, a list of them, or None."""
-        where, _, query = path.partition("?")
+        where, _mark, query = path.partition("?")
         return self.kube.get(where, dict(part.split("=", 1) for part in query.split("&") if part))
 
     @cached_property

@@ -68,3 +68,14 @@ def test_ansible_doc_shows_each_page() -> None:
         assert sorted(page["doc"].get("options", {})) == sorted(action.OPTIONS)
     names = [f"gangplank.gangplank.{name}" for name in filters()]
     assert sorted(shown("-t", "filter", *names)) == names
+
+
+@pytest.mark.parametrize("name", [name for name in ACTIONS if not name.startswith("lab_")])  # no part of the collection
+def test_the_examples_are_tasks_that_the_action_takes(name: str) -> None:
+    tasks = yaml.safe_load(importlib.import_module(f"plugins.modules.{name}").EXAMPLES)
+    spec = importlib.import_module(f"plugins.action.{name}").ActionModule.OPTIONS
+    for task in tasks:
+        (arguments,) = (value or {} for key, value in task.items() if key not in ("name", "register"))
+        assert f"gangplank.gangplank.{name}" in task
+        assert arguments.keys() <= spec.keys()
+        assert {key for key, option in spec.items() if option.get("required")} <= arguments.keys()
