@@ -176,6 +176,10 @@ sbom: setup parts ## a bill of materials (CycloneDX 1.6) for every image, binary
 dist: setup ## what a site installs, into dist/: wheel, collection, charts with an index, schema of job files (docs/install.md)
 	@.venv/bin/python -m tools.dist
 
+.PHONY: bundle
+bundle: setup ## INVENTORY=…: one archive for a site without internet: dist/, images, charts, packages, programs (docs/airgap.md)
+	@.venv/bin/python -m tools.bundle $(INVENTORY)
+
 .PHONY: sanity
 sanity: setup ## ansible-test sanity on the built collection (two minutes; needs the package index)
 	@.venv/bin/python -m tools.sanity

@@ -122,14 +122,20 @@ def charts(commit: Commit, source: Path, helm: Path, out: Path) -> None:
     out.mkdir()
     for chart in sorted(source.glob("*/Chart.yaml")):
         commit.run(helm, "package", chart.parent, "--destination", out)
+    index(commit, helm, out)
+
+
+def index(commit: Commit, helm: Path, out: Path) -> None:
+    """Make a folder with archives of charts a chart repository, with nothing of this machine in it."""
     for archive in out.glob("*.tgz"):
         settle(archive, commit.seconds)
+    (out / "index.yaml").unlink(missing_ok=True)
     commit.run(helm, "repo", "index", out)
-    index: dict[str, Any] = yaml.safe_load((out / "index.yaml").read_text())
-    index["generated"] = time = datetime.fromtimestamp(commit.seconds, UTC).isoformat()
-    for entry in (entry for entries in index["entries"].values() for entry in entries):
+    listed: dict[str, Any] = yaml.safe_load((out / "index.yaml").read_text())
+    listed["generated"] = time = datetime.fromtimestamp(commit.seconds, UTC).isoformat()
+    for entry in (entry for entries in listed["entries"].values() for entry in entries):
         entry["created"] = time
-    (out / "index.yaml").write_text(yaml.safe_dump(index))
+    (out / "index.yaml").write_text(yaml.safe_dump(listed))
 
 
 def job_schema() -> dict[str, Any]:
@@ -154,6 +160,12 @@ def write(root: Path, out: Path, helm: Path) -> None:
         wheel(commit, out)
         shutil.copy(commit.tree / PACKAGES, out)
     (out / SCHEMA).write_text(json.dumps(job_schema(), indent=1, sort_keys=True) + "\n")
+    sum_up(out)
+
+
+def sum_up(out: Path) -> None:
+    """Write the hashes of all files of a folder."""
+    (out / SUMS).unlink(missing_ok=True)
     paths = sorted(path for path in out.rglob("*") if path.is_file())
     sums = [f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.relative_to(out)}\n" for path in paths]
     (out / SUMS).write_text("".join(sums))

@@ -64,7 +64,7 @@ def _local_path_values(classes: Mapping[str, Json], inputs: Fields) -> Json:
     version, digest = inputs["local_path_version"], inputs.get("local_path_digest")
     provisioner = f"v{version}" + (f"@{digest}" if digest else "")
     return {
-        "image": {"repository": "docker.io/rancher/local-path-provisioner", "tag": provisioner},
+        "image": {"repository": inputs["local_path_image"], "tag": provisioner},
         "helperImage": {"repository": helper, "tag": tag},
         "storageClass": {"provisionerName": LOCAL_PATH},
         "nodePathMap": [],  # each class has its own

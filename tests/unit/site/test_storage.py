@@ -33,6 +33,7 @@ INPUTS = {
     "local_path_chart": "/c/local-path",
     "local_path_version": "0.0.30",
     "helper_image": "mirror.example:5000/busybox:1.37",
+    "local_path_image": "mirror.example:5000/rancher/local-path-provisioner",
 }
 
 
@@ -106,7 +107,7 @@ def test_releases_install_the_classes_with_the_same_values_as_ever() -> None:
         "classes": ["local-path", "local-shared"],
         "chart": "/c/local-path",
         "values": {
-            "image": {"repository": "docker.io/rancher/local-path-provisioner", "tag": "v0.0.30"},
+            "image": {"repository": "mirror.example:5000/rancher/local-path-provisioner", "tag": "v0.0.30"},
             "helperImage": {"repository": "mirror.example:5000/busybox", "tag": "1.37"},
             "storageClass": {"provisionerName": "rancher.io/local-path"},
             "nodePathMap": [],

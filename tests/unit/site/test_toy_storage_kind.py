@@ -97,6 +97,7 @@ def test_the_documentation_has_its_row() -> None:
 def test_the_roles_filters_install_and_remove_its_release() -> None:
     inputs = {"charts": "/c", "source": "lab", "local_path_chart": "/l", "local_path_version": "1"}
     inputs["helper_image"] = "busybox:1"
+    inputs["local_path_image"] = "provisioner"
     local_path, csi, toys = run_filter("storage_releases", [LOCAL, SHELF], inputs)
     assert (local_path["classes"], csi["classes"]) == (["local-path"], [])
     assert toys == {

@@ -1,0 +1,138 @@
+"""What an air-gapped site needs, in one archive: `python -m tools.bundle [INVENTORY]`, or `make bundle`.
+
+It holds all of `make dist`, and for the components of the inventory: images, upstream's charts and CRDs. Besides: the
+Python packages, for this Python and this kind of machine, and the programs helm, kubectl and crane. SHA256SUMS has the
+hash of every file, bundle.json the digest of every image and chart; the role mirror reads both.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from gangplank import __version__
+from gangplank.errors import Problem
+from lab.build.parts import build
+from lab.errors import PartError
+from tools import dist
+from tools.dist import ROOT, DistError
+
+OUT = ROOT / "bundle"
+NAME = f"gangplank-bundle-{__version__}"
+PROGRAMS = {"helm": "helm", "kubectl": "kubernetes", "crane": "registry"}  # and the part that has each
+PARTS: dict[str, list[str]] = {  # whose images and charts each component takes
+    "volcano": ["volcano"],
+    "storage": ["local-path-provisioner", "busybox"],
+    "training_operator": ["training-operator", "busybox"],
+    "trainer_v2": ["trainer-v2"],
+    "gpu_device_plugin": ["nvidia-device-plugin"],
+}
+NOT_BUILT = {"gpu_device_plugin": "nvcr.io/nvidia/k8s-device-plugin"}  # images that only their makers can build
+
+
+def components(inventory: str) -> list[str]:
+    """The components of an inventory's site."""
+    program = Path(sys.executable).with_name("ansible-inventory")
+    command = [str(program), "-i", inventory, "--host", "localhost"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    listed = json.loads(done.stdout).get("site_components") if done.returncode == 0 else done.stderr.strip()
+    if not isinstance(listed, list) or not set(listed) <= set(PARTS):
+        fix = "make bundle INVENTORY=FILE, with an inventory whose group_vars/all lists them"
+        raise DistError(str(Problem(f"{inventory}: site_components", str(listed), f"a list of {sorted(PARTS)}", fix)))
+    return listed
+
+
+def packages(out: Path) -> None:
+    """The Python packages of requirements-site.txt, each with its hash."""
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "download", "--quiet"]
+    more = ["--require-hashes", "--no-deps", "--only-binary=:all:", "--requirement", dist.PACKAGES, "--dest", str(out)]
+    done = subprocess.run([*pip, *more], cwd=ROOT, capture_output=True, text=True, check=False)
+    if done.returncode:
+        last = (done.stderr.strip().splitlines() or ["nothing"])[-1]
+        raise DistError(str(Problem(dist.PACKAGES, last, "every package", "see that pip reaches the package index")))
+
+
+def images(built: list[dict[str, str]], out: Path) -> list[dict[str, str]]:
+    """The images as OCI layouts, which crane pushes: what bundle.json says of them."""
+    listed = []
+    for image in built:
+        name, _, tag = image["name"].rpartition(":")
+        path = name.partition("/")[2]  # a site's registry takes the place of the first word
+        layout = f"images/{path.replace('/', '-')}"
+        with tarfile.open(image["archive"]) as content:
+            content.extractall(out / layout, filter="data")
+        listed.append({"path": path, "tag": tag, "digest": image["digest"], "layout": layout, "name": image["name"]})
+    return listed
+
+
+def charts(built: dict[str, str], commit: dist.Commit, helm: Path, out: Path) -> list[dict[str, str]]:
+    """Upstream's charts and CRDs as folders, and every chart as an archive: what bundle.json says of the archives."""
+    for name, source in built.items():
+        if "/" in name:
+            continue  # inside another chart
+        shutil.copytree(source, out / "upstream" / name)
+        if (Path(source) / "Chart.yaml").exists():
+            commit.run(helm, "package", source, "--destination", out / "charts")
+    dist.index(commit, helm, out / "charts")
+    entries: dict[str, list[dict[str, Any]]] = yaml.safe_load((out / "charts/index.yaml").read_text())["entries"]
+    return [
+        {"name": name, "version": entry["version"], "file": f"charts/{entry['urls'][0]}", "sha256": entry["digest"]}
+        for name in sorted(entries) for entry in entries[name]
+    ]  # fmt: skip
+
+
+def write(wanted: list[str], out: Path) -> None:
+    """Write everything into an empty folder."""
+    names = dict.fromkeys([*(name for item in wanted for name in PARTS[item]), "trainer"])
+    say = partial(print, file=sys.stderr, flush=True)
+    built = build([*names], say, roots=())
+    programs = build([*PROGRAMS.values()], say, roots=())["bin"]
+    helm = Path(programs["helm"], "helm")
+    dist.write(ROOT, out, helm)
+    with tempfile.TemporaryDirectory(prefix="gangplank-bundle-") as scratch:
+        commit = dist.exported(ROOT, Path(scratch))
+        listed = charts(built["charts"], commit, helm, out)
+    packages(out / "packages")
+    (out / "bin").mkdir()
+    for program, part in PROGRAMS.items():
+        shutil.copy2(Path(programs[part], program), out / "bin")
+    about = {"version": __version__, "components": wanted, "images": images(built["images"], out), "charts": listed}
+    (out / "bundle.json").write_text(json.dumps(about, indent=1) + "\n")
+    dist.sum_up(out)
+
+
+def main(words: list[str]) -> int:
+    """Write the archive completely, or leave the one of an earlier run."""
+    try:
+        wanted = components(words[0] if words else "inventories/example/hosts.yml")
+        OUT.mkdir(exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=OUT, prefix=".draft-") as draft:
+            folder = Path(draft, NAME)
+            folder.mkdir()
+            write(wanted, folder)
+            with tarfile.open(Path(draft, "bundle.tar"), "w", format=tarfile.PAX_FORMAT) as archive:
+                archive.add(folder, NAME)
+            shutil.move(Path(draft, "bundle.tar"), OUT / f"{NAME}.tar")
+    except (DistError, PartError) as error:
+        print(error, file=sys.stderr)
+        return 1
+    for item in wanted:
+        if item in NOT_BUILT:
+            print(f"{item}: its image {NOT_BUILT[item]} is not in the bundle; copy it to the registry yourself")
+    with (OUT / f"{NAME}.tar").open("rb") as content:
+        print(f"{hashlib.file_digest(content, 'sha256').hexdigest()}  bundle/{NAME}.tar")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
