@@ -260,13 +260,19 @@ def add_preflight(commands: Any) -> None:
         commands,
         "preflight",
         "show what a cluster lacks for the components, and change nothing",
-        examples="examples:\n  gangplank preflight -o json   every check, with the fixes\n\n",
+        examples="examples:\n  gangplank preflight -o json       every check, with the fixes\n"
+        "  gangplank preflight --try-network   also whether the network enforces NetworkPolicies, by trying\n\n",
     )
     usual = ",".join(USUAL)
     components = f"what site_components lists, with commas; default: {usual}"
     preflight.add_argument("--components", metavar="NAMES", default=usual, help=components)
     expected = "refuse another cluster than this: its address, or the sha256 of its CA's certificate (sha256:…)"
     preflight.add_argument("--expected-cluster", metavar="CLUSTER", help=expected)
+    tried = (
+        "also try whether the network enforces NetworkPolicies, on which teams rely: three pods in a namespace of their"
+        f" own, which is removed afterwards; IMAGE has python3, default: {IMAGE}"
+    )
+    preflight.add_argument("--try-network", metavar="IMAGE", nargs="?", const=IMAGE, help=tried)
     preflight.add_argument("-o", "--output", choices=("table", "json"), default="table", help="default: table")
     add_cluster(preflight, "an administrator's; ")
 

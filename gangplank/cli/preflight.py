@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from gangplank.cli import terminal
 from gangplank.cli.cluster import cluster_of
+from gangplank.cluster.network_trial import trial
 from gangplank.cluster.preflight import preflight as examine
 from gangplank.cluster.preflight import report
 from gangplank.errors import Problem
@@ -30,6 +31,8 @@ def preflight(args: argparse.Namespace) -> int:
     wanted = Wanted({name: (COMPONENTS[name].release, COMPONENTS[name].namespace) for name in names})
     kube = cluster_of(args, changes=args.output == "table")
     found = examine(kube, wanted, os.environ.get("PATH", ""), args.expected_cluster or "")
+    if args.try_network and not found[0].problems:  # else it is another cluster
+        found.append(trial(kube, args.try_network))
     if args.output == "json":
         print(json.dumps(report(kube, found), indent=1))
     else:

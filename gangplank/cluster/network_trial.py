@@ -1,0 +1,127 @@
+"""Try whether a cluster's network enforces NetworkPolicies: three pods and a policy, in a namespace of their own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gangplank.cluster.preflight import POD
+from gangplank.errors import KubeError, Problem
+from gangplank.site.preflight import YOUNG, Check
+from gangplank.wait import polls
+
+if TYPE_CHECKING:
+    from gangplank.cluster.client import Kube
+    from gangplank.spec import Json
+
+SPACE = "gangplank-network-trial"
+PODS = f"/api/v1/namespaces/{SPACE}/pods"
+NAME = "network policies"
+PORT = 8000
+LIMIT_S, POLL_S = 180.0, 0.5  # for the image to be pulled and the pods to start
+# The open pod has to be reached, or the trial shows nothing. Some networks need seconds until a policy of theirs holds.
+ASK = f"""
+import socket, sys, time
+def reached(address):
+    try:
+        socket.create_connection((address, {PORT}), 2).close()
+    except OSError:
+        return False
+    return True
+end = time.monotonic() + 30
+while not reached(sys.argv[1]):
+    if time.monotonic() > end:
+        print("unreachable")
+        sys.exit()
+    time.sleep(0.5)
+closed = 0
+while closed < 3 and time.monotonic() < end + 30:
+    closed = 0 if reached(sys.argv[2]) else closed + 1
+    time.sleep(0.5)
+print("enforced" if closed == 3 else "open")
+"""
+SERVE = ["python3", "-m", "http.server", str(PORT)]
+RESOURCES = {"requests": {"cpu": "10m", "memory": "32Mi"}, "limits": {"cpu": "1", "memory": "128Mi"}}
+POLICY: Json = {
+    "apiVersion": "networking.k8s.io/v1",
+    "kind": "NetworkPolicy",
+    "metadata": {"name": "closed", "namespace": SPACE},
+    "spec": {"podSelector": {"matchLabels": {"app": "closed"}}, "policyTypes": ["Ingress"], "ingress": []},
+}
+
+
+def trial(kube: Kube, image: str, limit_s: float = LIMIT_S) -> Check:
+    """What a pod reached of another that a policy closes; KubeError if the trial could not begin."""
+    space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SPACE}}
+    try:
+        kube.post("/api/v1/namespaces", space)
+    except KubeError as error:
+        fix = f"wait until another trial is over, or: kubectl delete namespace {SPACE}"
+        raise KubeError(str(Problem(f"namespace {SPACE}", str(error), "to create it", fix)), error.status) from None
+    uid = kube.call("GET", f"/api/v1/namespaces/{SPACE}")["metadata"]["uid"]
+    try:
+        return judged(answer(kube, image, limit_s))
+    finally:
+        kube.delete_at(f"/api/v1/namespaces/{SPACE}", uid)
+
+
+def judged(result: str) -> Check:
+    """The check of what the asking pod printed, or of why it did not run.
+
+    >>> judged("enforced").finding
+    'enforced: a pod that a policy closes was not reached'
+    """
+    if result == "enforced":
+        return Check(NAME, "enforced: a pod that a policy closes was not reached")
+    fixes = {
+        "open": "install a network plugin that enforces them, such as Calico or Cilium; until then every pod of the"
+        " cluster reaches the pods of every team",
+        "unreachable": "repair the cluster's network: pods do not reach one another, so the trial shows nothing",
+    }
+    got = {
+        "open": "a pod was reached that a policy closes",
+        "unreachable": "a pod that no policy closes was not reached",
+    }
+    fix = fixes.get(result, "repair that, or name another image that has python3: --try-network IMAGE")
+    return Check(NAME, problems=(Problem(NAME, got.get(result, result), "a network that enforces them", fix),))
+
+
+def answer(kube: Kube, image: str, limit_s: float) -> str:
+    """What the asking pod printed, or why it did not run."""
+    kube.post(f"/apis/networking.k8s.io/v1/namespaces/{SPACE}/networkpolicies", POLICY)
+    addresses: dict[str, str] = {}
+    waiting = "nothing"
+    for _ in polls(limit_s, POLL_S):
+        for name in ("open", "closed"):
+            start(kube, name, image, SERVE)
+        pods = {name: kube.get(f"{PODS}/{name}") for name in ("open", "closed")}
+        addresses = {name: (pod or {}).get("status", {}).get("podIP", "") for name, pod in pods.items()}
+        if all(addresses.values()):
+            start(kube, "asks", image, ["python3", "-c", ASK, addresses["open"], addresses["closed"]])
+            pods["asks"] = kube.get(f"{PODS}/asks")
+            if (pods["asks"] or {}).get("status", {}).get("phase") in ("Succeeded", "Failed"):
+                return (kube.log(SPACE, "asks", last=1) or ["no line"])[0]
+        waiting = next((why for pod in pods.values() if pod and (why := state(pod))), waiting)
+    return f"pods that did not run within {limit_s:.0f} s ({waiting})"
+
+
+def start(kube: Kube, name: str, image: str, command: list[str]) -> None:
+    """Ensure a pod; a namespace has no service account in its first moments."""
+    (container,) = POD["spec"]["containers"]
+    container = {**container, "image": image, "command": command, "resources": RESOURCES}
+    spec = {**POD["spec"], "terminationGracePeriodSeconds": 0, "containers": [container]}
+    pod = {**POD, "metadata": {"name": name, "namespace": SPACE, "labels": {"app": name}}, "spec": spec}
+    if kube.get(f"{PODS}/{name}") is None:
+        try:
+            kube.post(PODS, pod, unique=True)
+        except KubeError as error:
+            if YOUNG not in str(error):
+                raise
+
+
+def state(pod: Json) -> str:
+    """Why a pod does not run; empty if it does."""
+    status = pod.get("status", {})
+    reasons = [one.get("state", {}).get("waiting", {}) for one in status.get("containerStatuses") or []]
+    texts = [f"{one['reason']}: {one.get('message', '')}" for one in reasons if one.get("reason")]
+    scheduled = [one["message"] for one in status.get("conditions") or [] if one.get("reason") == "Unschedulable"]
+    return f"{pod['metadata']['name']}: {'; '.join([*texts, *scheduled])}" if texts or scheduled else ""

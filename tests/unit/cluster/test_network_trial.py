@@ -1,0 +1,38 @@
+"""The trial of a network: its namespace is removed whatever happens, and two trials do not meet."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from gangplank.cluster.client import Kube
+from gangplank.cluster.network_trial import PODS, SPACE, judged, trial
+from gangplank.errors import KubeError
+
+if TYPE_CHECKING:
+    from tests.unit.conftest import Api
+
+HERE = f"/api/v1/namespaces/{SPACE}"
+
+
+@pytest.mark.parametrize("result", ["open", "unreachable", "pods that did not run (open: ErrImagePull)", "x"])
+def test_only_a_closed_pod_that_was_not_reached_is_no_problem(result: str) -> None:
+    assert judged("enforced").state == "ok"
+    (problem,) = judged(result).problems
+    assert "Fix: " in str(problem)
+
+
+def test_the_namespace_is_removed_if_no_pod_ever_runs(api: Api) -> None:
+    (problem,) = trial(Kube(api.kubeconfig), "image", limit_s=0).problems
+    assert "did not run" in str(problem)
+    assert HERE not in api.objects
+    assert f"DELETE {HERE}" in api.seen
+    assert f"POST {PODS}" in " ".join(api.seen)
+
+
+def test_a_second_trial_is_refused_and_leaves_the_first_alone(api: Api) -> None:
+    api.objects[HERE] = {"metadata": {"name": SPACE, "uid": "first"}}
+    with pytest.raises(KubeError, match="kubectl delete namespace"):
+        trial(Kube(api.kubeconfig), "image", limit_s=0)
+    assert HERE in api.objects
