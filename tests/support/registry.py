@@ -53,10 +53,10 @@ class Registry:
         }  # fmt: skip
 
 
-def answers(host: str) -> bool:
+def answers(address: str) -> bool:
     """Whether a registry answers, be it with a refusal."""
     try:
-        urllib.request.urlopen(f"http://{host}/v2/", timeout=2).close()
+        urllib.request.urlopen(f"{address}/v2/", timeout=2).close()  # noqa: S310  http or https, as `registry` says
     except urllib.error.HTTPError as refusal:
         return refusal.code == http.HTTPStatus.UNAUTHORIZED
     except OSError:
@@ -65,15 +65,20 @@ def answers(host: str) -> bool:
 
 
 @contextlib.contextmanager
-def registry(folder: Path, host: str, *, private: bool = False) -> Iterator[Registry]:
-    """A registry at an address of this machine, such as 127.0.0.1:5000; a private one wants USER and PASSWORD."""
+def registry(
+    folder: Path, host: str, *, private: bool = False, tls: tuple[Path, Path] | None = None
+) -> Iterator[Registry]:
+    """A registry at an address of this machine, such as 127.0.0.1:5000; a private one wants USER and PASSWORD.
+
+    `tls` is its certificate and key, which SSL_CERT_FILE makes trusted.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     bin_folder = build(["registry"], print, roots=())["bin"]["registry"]
     config = {
         "version": "0.1",
         "log": {"level": "info", "formatter": "json", "accesslog": {"disabled": True}},
         "storage": {"filesystem": {"rootdirectory": str(folder / "data")}},
-        "http": {"addr": host},
+        "http": {"addr": host, **({"tls": {"certificate": str(tls[0]), "key": str(tls[1])}} if tls else {})},
     }
     if private:
         (folder / "htpasswd").write_text(f"{USER}:{BCRYPT}\n")
@@ -85,7 +90,7 @@ def registry(folder: Path, host: str, *, private: bool = False) -> Iterator[Regi
         try:
             for _ in polls(START_S, 0.1):
                 assert process.poll() is None, (folder / "log").read_text()
-                if answers(host):
+                if answers(f"{'https' if tls else 'http'}://{host}"):
                     break
             yield Registry(host, folder, f"{bin_folder}/crane")
         finally:
