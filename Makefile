@@ -92,7 +92,7 @@ molecule: setup ## scenarios in one lab: the whole stack comes up, and training 
 	@rm -f .molecule.log
 	ANSIBLE_LOG_PATH=$(CURDIR)/.molecule.log \
 	.venv/bin/molecule test $(if $(filter all,$(SCENARIOS)),--all,$(addprefix --scenario-name ,$(SCENARIOS))) \
-	|| { status=$$?; echo "what failed, from .molecule.log:"; grep -aE -A 30 'fatal: |\[ERROR\]' .molecule.log | tail -n 100; exit $$status; }
+	|| { status=$$?; echo "what failed, from .molecule.log:"; grep -aE -A 100 'fatal: |\[ERROR\]' .molecule.log | tail -n 200; exit $$status; }
 
 TESTS ?= tests/charts tests/lab tests/trainer tests/cluster/test_actions.py tests/cluster/test_api_faults.py \
 	tests/cluster/test_cluster_faults.py \
