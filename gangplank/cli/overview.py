@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
-import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from importlib import resources
@@ -16,6 +16,7 @@ from gangplank.cluster.overview import overview
 from gangplank.errors import Problem, Unreadable
 from gangplank.scheduling import amounts
 from gangplank.text import plain, table
+from gangplank.wait import polls
 
 if TYPE_CHECKING:
     import argparse
@@ -31,7 +32,7 @@ CLEAR = "\x1b[H\x1b[2J"
 
 def site(kube: Kube, args: argparse.Namespace) -> int:
     """Show the site, once or again and again."""
-    while True:
+    for _ in polls(math.inf, EVERY_S):
         now = overview(kube, args.namespace or "")
         if args.html:
             write(Path(args.html), page(now))
@@ -41,8 +42,8 @@ def site(kube: Kube, args: argparse.Namespace) -> int:
             colour = terminal.coloured(sys.stdout)
             print((CLEAR if colour and args.watch else "") + text(now, colour=colour), flush=True)
         if not args.watch:
-            return terminal.OK
-        time.sleep(EVERY_S)
+            break
+    return terminal.OK
 
 
 def text(now: Overview, *, colour: bool = False) -> str:

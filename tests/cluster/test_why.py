@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -18,6 +19,7 @@ from gangplank.errors import KubeError
 from tests.support.teams_live import ROOT, gangplank
 from tests.support.why_stories import (
     IMAGE,
+    LIMIT_S,
     RESOURCE,
     SMALL,
     WAITING,

@@ -204,4 +204,5 @@ def test_a_lab_that_is_not_ready(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def test_nobody_else_writes_such_a_loop() -> None:
     root = Path(__file__).parents[2]
     sources = [file for folder in ("gangplank", "lab", "plugins") for file in (root / folder).rglob("*.py")]
-    assert [file for file in sources if "sleep(" in file.read_text()] == [root / "gangplank/wait.py"]
+    in_a_pod = root / "gangplank/cluster/network_trial.py"  # its program runs without the library
+    assert {file for file in sources if "sleep(" in file.read_text()} == {root / "gangplank/wait.py", in_a_pod}

@@ -104,7 +104,8 @@ def test_the_lab_stays_in_the_checkout_and_nothing_else_asks_for_it(installed: P
     folder = installed / "ansible_collections/gangplank/gangplank"
     assert {path.name for path in folder.iterdir()} == {
         "CHANGELOG.md", "FILES.json", "LICENSE", "MANIFEST.json", "README.md", "SECURITY.md", "charts", "docs",
-        "inventories", "jobs", "meta", "playbooks", "plugins", "roles"}  # fmt: skip
+        "inventories", "jobs", "meta", "playbooks", "plugins", "roles", "tests"}  # fmt: skip
+    assert {path.parent.name for path in (folder / "tests").rglob("*.*")} == {"sanity"}
     code = [path for name in ("playbooks", "plugins", "roles", "charts") for path in (folder / name).rglob("*")]
     assert [path for path in code if path.name.startswith("lab")] == []
     lab = re.compile(r"gangplank\.lab_|^(?:from|import) lab\b|name: lab_", re.MULTILINE)
