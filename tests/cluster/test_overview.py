@@ -104,14 +104,14 @@ def held(kube: Kube) -> str:
 
 @pytest.mark.usefixtures("kubeconfig")
 def test_somebody_with_nothing_granted_sees_nothing_and_is_told_so(lab: Lab, kube: Kube) -> None:
-    with story(lab, "hidden", Story("")) as hidden:
-        lab.wait("it runs", lambda: "2 of 2 pods run" in asked(kube, hidden).first_line)
+    with story(lab, "unseen", Story("")) as unseen:
+        lab.wait("it runs", lambda: "2 of 2 pods run" in asked(kube, unseen).first_line)
         kube.api.set_default_header("Impersonate-User", "mallory")
         try:
             now = screen(kube)
         finally:
             del kube.api.default_headers["Impersonate-User"]
-    assert "hidden" not in json.dumps(now)
+    assert "unseen" not in json.dumps(now)
     assert not any(now[name] for name in ("components", "queues", "jobs", "gpus", "nodes"))
     assert {line.partition(":")[0] for line in now["cannot_tell"]} == {
         "components", "what is held and free on nodes", "what waits in queues", "nodes", "queues",

@@ -142,7 +142,7 @@ STORIES: dict[str, Story] = {
     "volume-missing": Story("volume-missing", MOUNT),
     "volume-terminating": Story("volume-terminating", MOUNT, beside=(claim(finalizers=["gangplank.dev/test"]),)),
     "volume-unbound": Story("volume-unbound", MOUNT, beside=(MISSING_CLASS,)),
-    "volume-node": Story("volume-node", MOUNT, beside=(ELSEWHERE, BOUND_ELSEWHERE)),
+    "volume-node": Story("volume-node-lost", MOUNT, beside=(ELSEWHERE, BOUND_ELSEWHERE)),
     "image": Story("image", {"image": "gangplank.dev/no-such-image:1"}),
     "secret": Story("secret", {"secrets": ["no-such-secret"]}),
     "config-map": Story("configmap", raw=mounting(configMap={"name": "no-such-map"})),
