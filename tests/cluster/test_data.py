@@ -104,6 +104,7 @@ def test_a_command_that_is_killed_continues(
     folder = f"killed-{number.value}"
     command = [str(ROOT / ".venv/bin/gangplank"), "data", str(source), f"mnist:{folder}", "-n", TEAM,
                "--kubeconfig", member("bob")]
+    before = left(kube)  # of a command killed before its pod had come: a later one removes it when it is old enough
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     end = time.monotonic() + 120
     while process.poll() is None and not any(f"{folder}/.gangplank-data/" in name for name in on_claim("mnist")):
@@ -115,7 +116,7 @@ def test_a_command_that_is_killed_continues(
     there = on_claim("mnist")
     assert f"{folder}/images.bin" not in there, "a part is not taken for the file"
     if number == signal.SIGTERM:
-        assert left(kube) == []
+        assert {*left(kube)} <= {*before}
     pods = f"{OBJECTS}/pods"
     until(lambda: {pod["status"]["phase"] for pod in kube.call("GET", pods)["items"]} <= {"Succeeded"},
           "the pod of a killed command ends without it")
