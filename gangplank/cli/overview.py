@@ -57,7 +57,7 @@ def text(now: Overview, *, colour: bool = False) -> str:
 def shown_table(section: Section, *, colour: bool) -> str:
     """One table, or that there is nothing in it."""
     if not section.rows:
-        return f"no {section.name}"
+        return "no GPUs" if section.name == "gpus" else f"no {section.name}"
     rows = [[shown(row[column]) for column in section.columns] for row in section.rows[:MOST]]
     lines = table([[column.upper() for column in section.columns], *rows], colour=colour)
     more = len(section.rows) - MOST
