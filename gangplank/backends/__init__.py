@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from gangplank.backends.base import Backend
+    from gangplank.spec import Json
 
 
 class Registry(MutableMapping[str, "Backend"]):
@@ -60,3 +61,8 @@ def backend_of(manifest: Mapping[str, object]) -> str | None:
 def submitted_kinds() -> Iterator[tuple[str, str]]:
     """The apiVersion and kind of each back-end's job, in the order of their names in BACKENDS."""
     return ((backend.api_version, backend.kind) for backend in BACKENDS.values())
+
+
+def is_submitted_job(item: Json) -> bool:
+    """Whether an object is a training job that a user submitted, not one that a controller created for another job."""
+    return BACKENDS[str(backend_of(item))].is_job(item) and not item["metadata"].get("ownerReferences")

@@ -9,7 +9,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gangplank.backends import BACKENDS, backend_of, submitted_kinds
+from gangplank.backends import BACKENDS, backend_of, is_submitted_job, submitted_kinds
 from gangplank.backends.code_pieces import is_piece
 from gangplank.cli import inputs, overview, terminal
 from gangplank.cli.cluster import cluster_of
@@ -150,13 +150,8 @@ def summaries(kube: Kube, namespace: str) -> list[tuple[str, str, str, str]]:
     return [
         (job["metadata"]["name"], str(backend_of(job)), phase(job).name, job["metadata"].get("creationTimestamp", ""))
         for job in kube.listed(namespace, submitted_kinds())
-        if is_job(job)
+        if is_submitted_job(job)
     ]
-
-
-def is_job(item: Json) -> bool:
-    """Whether an object is a training job that a user submitted, not one that a controller created for another job."""
-    return BACKENDS[str(backend_of(item))].is_job(item) and not item["metadata"].get("ownerReferences")
 
 
 def prefix(pod: Json, *, colour: bool, attempt: int = 0) -> str:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from gangplank.cli import terminal
 from gangplank.cluster.overview import overview
 from gangplank.errors import Problem, Unreadable
+from gangplank.reading import files
 from gangplank.scheduling import amounts
 from gangplank.text import plain, table
 from gangplank.wait import polls
@@ -110,7 +111,7 @@ def page(now: Overview) -> str:
 def write(file: Path, html: str) -> None:
     """Write the page."""
     try:
-        file.write_text(html, "utf-8")
+        files.write(file, html)
     except OSError as error:
         problem = Problem(str(file), error.strerror or str(error), "a file that can be written", "name another")
         raise Unreadable(str(problem)) from None

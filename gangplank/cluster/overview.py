@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from gangplank.backends import BACKENDS, backend_of, submitted_kinds
+from gangplank.backends import backend_of, is_submitted_job, submitted_kinds
 from gangplank.backends.pod_template import JOB_LABEL
 from gangplank.backends.queueing import QUEUE_SYSTEM
 from gangplank.cluster.client import path, rank_of
@@ -225,8 +225,7 @@ def node_rows(state: Snapshot) -> Iterator[Json]:
 
 def job_rows(kube: Kube, namespace: str, state: Snapshot, missing: list[str]) -> Iterator[Json]:
     """Each job that a user submitted: those that have not ended first, then the newest."""
-    jobs = [job for job in listed(kube, namespace, missing)
-            if BACKENDS[str(backend_of(job))].is_job(job) and not job["metadata"].get("ownerReferences")]  # fmt: skip
+    jobs = [job for job in listed(kube, namespace, missing) if is_submitted_job(job)]
     jobs.sort(key=lambda job: str(job["metadata"].get("creationTimestamp", "")), reverse=True)
     jobs.sort(key=lambda job: phase(job).ended)
     alive = {job["metadata"].get("uid"): job for job in jobs if not phase(job).ended}

@@ -182,9 +182,9 @@ def page(name: str, records: Iterable[Mapping[str, object]], expected: Expected)
 @functools.cache
 def template() -> Any:
     """The page without its evidence."""
-    made = environment()
-    made.filters["clock"] = clock
-    return made.from_string(resources.files(__package__).joinpath("page.html.j2").read_text("utf-8"))
+    pages = environment()
+    pages.filters["clock"] = clock
+    return pages.from_string(resources.files(__package__).joinpath("page.html.j2").read_text("utf-8"))
 
 
 def environment() -> Any:
@@ -192,9 +192,9 @@ def environment() -> Any:
     from jinja2 import Environment, StrictUndefined
     from markupsafe import Markup
 
-    made = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    made.globals["style"] = Markup(resources.files(__package__).joinpath("style.css").read_text("utf-8"))  # noqa: S704  # our own file
-    return made
+    pages = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    pages.globals["style"] = Markup(resources.files(__package__).joinpath("style.css").read_text("utf-8"))  # noqa: S704  # our own file
+    return pages
 
 
 def charts(run: Run) -> Sequence[Any]:
