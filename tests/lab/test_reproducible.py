@@ -1,6 +1,7 @@
-"""Fault C3: two clean builds of a part, in two folders with empty compiler caches, have the locked bytes.
+"""Fault C3: clean builds of a part, in other folders and with empty compiler caches, have the locked bytes.
 
-A small part in `make test`; the sweep `reproducible` builds all of them. Debian roots are in test_roots.py.
+A small part twice in `make test`. The sweep `reproducible` builds all of them once more: the bytes that they must have
+are those of an earlier build, which the lock records. Debian roots are in test_roots.py.
 """
 
 from __future__ import annotations
@@ -26,13 +27,14 @@ ALL = [part.name for part in PINS.parts.values() if part.module or part.images]
 
 
 @pytest.mark.parametrize("name", ALL if sweeping("reproducible") else SMALL)
-def test_c3_two_clean_builds_have_the_locked_digests(
+def test_c3_clean_builds_have_the_locked_digests(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     home = cache.cache_home()
     go = go_toolchain.find_go(PINS, home, print)
     lock, part, built = read_lock(), PINS.parts[name], []
-    for folder in (tmp_path / "one", tmp_path / "another-name"):
+    folders = [tmp_path / "one", tmp_path / "another-name"]
+    for folder in folders if name in SMALL else folders[1:]:
         (folder / "go").mkdir(parents=True)
         (folder / "go" / go.parents[1].name).symlink_to(go.parents[1])
         (folder / "roots").symlink_to(home / "roots")  # of images
@@ -44,4 +46,4 @@ def test_c3_two_clean_builds_have_the_locked_digests(
         built.append((digests_in(shop.part(part), "bin/*") if part.module else {}, images))
         shutil.rmtree(folder / "compiled", ignore_errors=True)  # gigabytes
     locked = {image.name: lock["images"][image.name]["digests"]["manifest"] for image in part.images}
-    assert built[0] == built[1] == (lock["parts"].get(name, {}).get("digests", {}), locked)
+    assert built == [(lock["parts"].get(name, {}).get("digests", {}), locked)] * len(built)
