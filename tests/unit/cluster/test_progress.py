@@ -97,7 +97,7 @@ def test_the_trainers_lines_add_up() -> None:
 
 
 @pytest.mark.parametrize("foreign", HOSTILE, ids=range(len(HOSTILE)))
-def test_a_line_of_another_program_changes_nothing(foreign: str) -> None:
+def test_d3_a_line_of_another_program_changes_nothing(foreign: str) -> None:
     ours = [line(START), line(STEP), line(EPOCH), line(RESULT)]
     assert shown([foreign]) == Progress()
     assert shown([part for one in ours for part in (foreign, one, foreign)]) == shown(ours)
