@@ -23,6 +23,7 @@ import yaml
 from gangplank import __version__
 from gangplank.errors import Problem
 from lab.build.parts import build
+from lab.build.unpack import unpack
 from lab.errors import PartError
 from tools import dist
 from tools.dist import ROOT, DistError
@@ -70,7 +71,7 @@ def images(built: list[dict[str, str]], out: Path) -> list[dict[str, str]]:
         path = name.partition("/")[2]  # a site's registry takes the place of the first word
         layout = f"images/{path.replace('/', '-')}"
         with tarfile.open(image["archive"]) as content:
-            content.extractall(out / layout, filter="data")
+            unpack(content, out / layout)
         listed.append({"path": path, "tag": tag, "digest": image["digest"], "layout": layout, "name": image["name"]})
     return listed
 

@@ -28,6 +28,7 @@ from gangplank import __version__
 from gangplank.errors import Problem
 from gangplank.jobs import schema
 from lab.build.parts import build
+from lab.build.unpack import unpack
 from lab.errors import PartError
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -71,7 +72,7 @@ def exported(root: Path, folder: Path) -> Commit:
         problem = Problem("git status", changed[0][3:], "no change that is not committed", "commit it or take it back")
         raise DistError(str(problem))
     with tarfile.open(fileobj=io.BytesIO(git("archive", "--format=tar", "HEAD"))) as files:
-        files.extractall(folder, filter="tar")  # folders and programs 755, other files 644, whatever git's settings say
+        unpack(files, folder)  # with modes of its own, whatever git's settings say
     return Commit(folder, int(git("log", "-1", "--format=%ct")))
 
 
@@ -155,7 +156,7 @@ def write(root: Path, out: Path, helm: Path) -> None:
         commit = exported(root, Path(scratch, "commit"))
         archive = collection(commit, out)
         with tarfile.open(archive) as packed:
-            packed.extractall(Path(scratch, "collection"), filter="tar")
+            unpack(packed, Path(scratch, "collection"))
         charts(commit, Path(scratch, "collection/charts"), helm, out / "charts")
         wheel(commit, out)
         shutil.copy(commit.tree / PACKAGES, out)

@@ -17,6 +17,8 @@ from types import SimpleNamespace
 
 from ansible_test._internal.python_requirements import get_venv_packages
 
+from lab.build.unpack import unpack
+from lab.errors import PartError
 from tools.dist import ROOT, DistError, collection, exported
 
 # In place of the get-pip.py that ansible-test would download. It also adds the packages of this Python to each
@@ -44,7 +46,7 @@ def unpacked(root: Path, scratch: Path) -> Path:
     archive = collection(exported(root, scratch / "commit"), scratch)
     folder = scratch / "ansible_collections/gangplank/gangplank"
     with tarfile.open(archive) as packed:
-        packed.extractall(folder, filter="tar")
+        unpack(packed, folder)
     subprocess.run(["git", "init", "--quiet"], cwd=folder, check=True)  # it asks git which files are its own
     (folder / ".git/info/exclude").write_text("tests/output/\n")
     return folder
@@ -55,7 +57,7 @@ def main(words: list[str]) -> int:
     with tempfile.TemporaryDirectory(prefix="gangplank-sanity-") as scratch:
         try:
             folder = unpacked(ROOT, Path(scratch))
-        except DistError as error:
+        except (DistError, PartError) as error:
             print(error, file=sys.stderr)
             return 1
         env = {**os.environ, "HOME": str(home(Path(scratch, "home"))), "LC_ALL": "C.UTF-8"}

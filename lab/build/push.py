@@ -13,17 +13,17 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lab.build import command
 from lab.build.oci_archive import manifest_digest
 from lab.build.own_image import base_archive
 from lab.build.parts import build
+from lab.build.unpack import unpack
 from lab.errors import PartError, explain
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from lab.build.cache import Say
 
 USAGE = "usage: python -m lab.build.push IMAGE REFERENCE [--insecure]"
@@ -35,7 +35,7 @@ def push(archive: Path, reference: str, crane: str, *more: str) -> str:
     with tempfile.TemporaryDirectory(prefix="gangplank-push-") as layout:
         try:
             with tarfile.open(archive) as content:
-                content.extractall(layout, filter="data")
+                unpack(content, Path(layout))
         except OSError as error:
             raise explain(str(error), layout) from error
         words = [crane, "push", layout, reference, *more]
