@@ -1,0 +1,57 @@
+"""What `make bundle` carries: whatever the mirror's values name, and nothing that only tests need."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from jinja2 import Environment, StrictUndefined
+
+from lab.build.oci_archive import Layer, write_image
+from tools.bundle import ONLY_TESTS, PARTS, images
+
+ROOT = Path(__file__).resolve().parents[3]
+VALUES = ROOT / "roles/mirror/templates/values.yml.j2"
+VERSIONS: dict[str, Any] = yaml.safe_load((ROOT / "lab/versions.yml").read_text())["parts"]
+DIGEST = "sha256:" + "0" * 64
+
+
+def carried(component: str) -> set[str]:
+    """The images of a bundle for one component, as bundle.json names them."""
+    named = [image["name"].rpartition(":")[0] for part in [*PARTS[component], "trainer"]
+             for image in VERSIONS[part].get("images", ())]  # fmt: skip
+    return {name.partition("/")[2] for name in named if name not in ONLY_TESTS}
+
+
+@pytest.mark.parametrize("component", PARTS)
+def test_the_values_of_a_component_name_images_of_its_bundle_alone(component: str) -> None:
+    paths = carried(component)
+    variables = {
+        "mirror_registry": "registry.example.org",
+        "mirror_bundle": "/bundle",
+        "__mirror_manifest": {"components": [component]},
+        "__mirror_digests": dict.fromkeys(paths, DIGEST),
+        "__mirror_tagged": {path: f"{path}:1" for path in paths},
+    }
+    environment = Environment(undefined=StrictUndefined, trim_blocks=True, autoescape=False)  # noqa: S701  YAML, as Ansible
+    values = yaml.safe_load(environment.from_string(VALUES.read_text()).render(variables))
+    named = {str(text) for key, text in values.items() if re.search("_image(_|$)", key)}
+    assert any("registry.example.org" in text for text in named)
+    assert DIGEST in str(values)
+
+
+def test_the_images_of_tests_stay_at_home(tmp_path: Path) -> None:
+    layer = tmp_path / "layer.tar"
+    layer.write_bytes(b"\0" * 1024)
+    built: list[dict[str, str]] = []
+    for name in ("nvcr.io/nvidia/k8s-device-plugin:v0", "gangplank.dev/simulated-driver:0"):
+        archive = tmp_path / f"{len(built)}.tar"
+        digest = write_image(archive, name, [Layer.of(layer)], {})
+        built.append({"name": name, "archive": str(archive), "digest": digest})
+    (listed,) = images(built, tmp_path / "out")
+    assert (listed["path"], listed["tag"]) == ("nvidia/k8s-device-plugin", "v0")
+    assert (tmp_path / "out" / listed["layout"] / "index.json").exists()
+    assert {path.name for path in (tmp_path / "out/images").iterdir()} == {"nvidia-k8s-device-plugin"}
