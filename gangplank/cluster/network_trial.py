@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http
 from typing import TYPE_CHECKING
 
 from gangplank.cluster.preflight import POD
@@ -51,17 +52,35 @@ POLICY: Json = {
 
 def trial(kube: Kube, image: str, limit_s: float = LIMIT_S) -> Check:
     """What a pod reached of another that a policy closes; KubeError if the trial could not begin."""
-    space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SPACE}}
-    try:
-        kube.post("/api/v1/namespaces", space)
-    except KubeError as error:
-        fix = f"wait until another trial is over, or: kubectl delete namespace {SPACE}"
-        raise KubeError(str(Problem(f"namespace {SPACE}", str(error), "to create it", fix)), error.status) from None
+    take_space(kube, limit_s)
     uid = kube.call("GET", f"/api/v1/namespaces/{SPACE}")["metadata"]["uid"]
     try:
         return judged(answer(kube, image, limit_s))
     finally:
         kube.delete_at(f"/api/v1/namespaces/{SPACE}", uid)
+
+
+def take_space(kube: Kube, limit_s: float) -> None:
+    """Create the namespace, once that of an earlier trial is gone."""
+    space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SPACE}}
+    refusal = KubeError("")
+    for _ in polls(limit_s, POLL_S):
+        try:
+            kube.post("/api/v1/namespaces", space)
+        except KubeError as error:
+            refusal = error
+            if error.status != http.HTTPStatus.CONFLICT or not ending(kube):
+                break
+        else:
+            return
+    fix = f"wait until another trial is over, or: kubectl delete namespace {SPACE}"
+    raise KubeError(str(Problem(f"namespace {SPACE}", str(refusal), "to create it", fix)), refusal.status)
+
+
+def ending(kube: Kube) -> bool:
+    """Whether the namespace goes, or is gone by now."""
+    live = kube.get(f"/api/v1/namespaces/{SPACE}")
+    return live is None or "deletionTimestamp" in live["metadata"]
 
 
 def judged(result: str) -> Check:

@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 GROUP = "teams"  # of the inventory, and of its files in group_vars
 PREFIX = "team_"
 # Inputs of the role `team`, which are no values of a team
-ROLE_INPUTS = frozenset({"team_group", "team_kubeconfig", "team_remove", "team_remove_claims", "team_timeout_s"})
+ROLE_INPUTS = frozenset(
+    {"team_group", "team_kubeconfig", "team_network_trial", "team_remove", "team_remove_claims", "team_timeout_s"}
+)
 LINE = re.compile(r"\s*(team_\w+)\s*:")
 ENDINGS = ("", ".yml", ".yaml", ".json")  # of files of variables, as Ansible looks for them
 INSTALL = "install Ansible, which reads it (make setup), or write the value itself"

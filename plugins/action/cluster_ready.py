@@ -9,6 +9,7 @@ from ansible.utils.display import Display
 from ansible_collections.gangplank.gangplank.plugins.plugin_utils.cluster import KUBECONFIG, ClusterAction
 
 from gangplank.cluster.choice import ORDER, other_cluster
+from gangplank.cluster.network_trial import trial
 from gangplank.cluster.preflight import preflight
 from gangplank.errors import KubeError, Problem
 from gangplank.site.preflight import INSTALL, Wanted
@@ -29,6 +30,7 @@ class ActionModule(ClusterAction):
         "default_class": {"type": "bool", "default": False},
         "programs": {"type": "list", "elements": "str", "default": []},
         "may": {"type": "list", "elements": "str", "default": []},
+        "try_network": {"type": "str", "default": ""},
         **KUBECONFIG,
     }
 
@@ -49,6 +51,9 @@ class ActionModule(ClusterAction):
         self.present_kube.call("GET", "/version")
         if args["cluster"] and (other := [str(line) for line in other_cluster(self.present_kube, args["cluster"])]):
             return other
+        if args["try_network"]:
+            self.say("trying whether its network enforces NetworkPolicies, with three pods")
+            return [str(problem) for problem in trial(self.present_kube, args["try_network"]).problems]
         return [*self.forbidden(args["may"])]
 
     def examined(self, args: dict[str, Any]) -> list[str]:

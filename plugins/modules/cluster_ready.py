@@ -35,6 +35,11 @@ options:
     type: list
     elements: str
     default: []
+  try_network:
+    description: An image with python3, to try whether the cluster's network enforces NetworkPolicies; that takes three
+      pods in a namespace of their own, which is removed afterwards. Without it, nothing is tried.
+    type: str
+    default: ""
 """
 
 EXAMPLES = r"""

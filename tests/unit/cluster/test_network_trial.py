@@ -31,6 +31,23 @@ def test_the_namespace_is_removed_if_no_pod_ever_runs(api: Api) -> None:
     assert f"POST {PODS}" in " ".join(api.seen)
 
 
+def test_a_trial_begins_once_the_namespace_of_the_last_is_gone(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    meta = {"name": SPACE, "uid": "first", "deletionTimestamp": "2026-01-01T00:00:00Z"}
+    api.objects[HERE] = {"metadata": meta}
+    asked = Kube.get
+
+    def get(kube: Kube, where: str) -> object:
+        live = asked(kube, where)
+        if where == HERE and api.objects.get(HERE, {}).get("metadata", {}).get("uid") == "first":
+            del api.objects[HERE]
+        return live
+
+    monkeypatch.setattr(Kube, "get", get)
+    (problem,) = trial(Kube(api.kubeconfig), "image", limit_s=1).problems
+    assert "did not run" in str(problem)
+    assert sum(line == "POST /api/v1/namespaces" for line in api.seen) == 2
+
+
 def test_a_second_trial_is_refused_and_leaves_the_first_alone(api: Api) -> None:
     api.objects[HERE] = {"metadata": {"name": SPACE, "uid": "first"}}
     with pytest.raises(KubeError, match="kubectl delete namespace"):
