@@ -24,6 +24,7 @@ from gangplank import __version__
 from gangplank.errors import Problem
 from lab.build.parts import build
 from lab.build.unpack import unpack
+from lab.build.versions import load_pins
 from lab.errors import PartError
 from tools import dist
 from tools.dist import ROOT, DistError
@@ -78,14 +79,27 @@ def images(built: list[dict[str, str]], out: Path) -> list[dict[str, str]]:
     return listed
 
 
-def charts(built: dict[str, str], commit: dist.Commit, helm: Path, out: Path) -> list[dict[str, str]]:
-    """Upstream's charts and CRDs as folders, and every chart as an archive: what bundle.json says of the archives."""
+def chart_of_crds(folder: Path, name: str, version: str, scratch: Path) -> Path:
+    """A chart that holds the CRDs of a folder and nothing else: a registry takes charts."""
+    about = {"apiVersion": "v2", "name": name, "version": version.removeprefix("v"), "description": "upstream's CRDs"}
+    (scratch / name).mkdir()
+    (scratch / name / "Chart.yaml").write_text(yaml.safe_dump(about))
+    shutil.copytree(folder, scratch / name / "crds")
+    return scratch / name
+
+
+def charts(
+    built: dict[str, str], versions: dict[str, str], commit: dist.Commit, helm: Path, out: Path
+) -> list[dict[str, str]]:
+    """Upstream's charts and CRDs as folders, and as archives of charts: what bundle.json says of the archives."""
     for name, source in built.items():
-        if "/" in name:
-            continue  # inside another chart
-        shutil.copytree(source, out / "upstream" / name)
-        if (Path(source) / "Chart.yaml").exists():
-            commit.run(helm, "package", source, "--destination", out / "charts")
+        chart = Path(source)
+        if "/" not in name:  # else it is there, inside another
+            chart = shutil.copytree(source, out / "upstream" / name)
+        with tempfile.TemporaryDirectory(prefix="gangplank-bundle-") as scratch:
+            if not (chart / "Chart.yaml").exists():
+                chart = chart_of_crds(chart, name, versions[name], Path(scratch))
+            commit.run(helm, "package", chart, "--destination", out / "charts")
     dist.index(commit, helm, out / "charts")
     entries: dict[str, list[dict[str, Any]]] = yaml.safe_load((out / "charts/index.yaml").read_text())["entries"]
     return [
@@ -99,12 +113,13 @@ def write(wanted: list[str], out: Path) -> None:
     names = dict.fromkeys([*(name for item in wanted for name in PARTS[item]), "trainer"])
     say = partial(print, file=sys.stderr, flush=True)
     built = build([*names], say, roots=())
+    versions = {chart: part.version for part in load_pins().parts.values() for chart in part.charts}
     programs = build([*PROGRAMS.values()], say, roots=())["bin"]
     helm = Path(programs["helm"], "helm")
     dist.write(ROOT, out, helm)
     with tempfile.TemporaryDirectory(prefix="gangplank-bundle-") as scratch:
         commit = dist.exported(ROOT, Path(scratch))
-        listed = charts(built["charts"], commit, helm, out)
+        listed = charts(built["charts"], versions, commit, helm, out)
     packages(out / "packages")
     (out / "bin").mkdir()
     for program, part in PROGRAMS.items():

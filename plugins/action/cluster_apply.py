@@ -8,16 +8,20 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import yaml
 from ansible.module_utils.urls import open_url
+from ansible_collections.gangplank.gangplank.plugins.plugin_utils.charts import REGISTRY, file_in_chart
 from ansible_collections.gangplank.gangplank.plugins.plugin_utils.cluster import KUBECONFIG, ClusterAction, title
 
 from gangplank.errors import KubeError, Problem
 from gangplank.k8s.manifest import written
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from gangplank.spec import Json
 
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # some CRDs are ten thousand lines
-ADDRESSES = ("http://", "https://")
+WEB = ("http://", "https://")
+ADDRESSES = (*WEB, REGISTRY)
 
 
 class ActionModule(ClusterAction):
@@ -34,7 +38,7 @@ class ActionModule(ClusterAction):
     def act(self, args: dict[str, Any]) -> dict[str, Any]:
         """Convert and call."""
         objects = list(args["definition"])
-        for text in contents(args["files"], args["sha256"]):  # all of them, before the first is applied
+        for text in contents(args["files"], args["sha256"], self.environment):  # all, before the first is applied
             objects += [document for document in yaml.load_all(text, LOADER) if document]
         changed, diff = False, []
         for definition in objects:
@@ -57,7 +61,7 @@ class ActionModule(ClusterAction):
             raise KubeError(f"{title(definition)}: {error}", error.status) from None
 
 
-def contents(files: list[str], sha256: dict[str, str]) -> list[bytes]:
+def contents(files: list[str], sha256: dict[str, str], environment: Mapping[str, str]) -> list[bytes]:
     """The files' contents; KubeError names every one that has another sha256, and every address without one."""
     problems, texts = [], []
     for name in files:
@@ -66,7 +70,7 @@ def contents(files: list[str], sha256: dict[str, str]) -> list[bytes]:
             fix = "give the sha256 of the file as you have checked it"
             problems.append(Problem(name, "an address without a sha256", "the sha256 of its content", fix))
             continue
-        texts.append(content(name))
+        texts.append(file_in_chart(name, environment) if name.startswith(REGISTRY) else content(name))
         digest = hashlib.sha256(texts[-1]).hexdigest()
         if expected and digest != expected:
             fix = "do not use this source; only if it is meant to have changed, correct the hash"
@@ -78,7 +82,7 @@ def contents(files: list[str], sha256: dict[str, str]) -> list[bytes]:
 
 def content(name: str) -> bytes:
     """The content of a file or of an http(s) address."""
-    if not name.startswith(ADDRESSES):
+    if not name.startswith(WEB):
         return Path(name).read_bytes()
     try:
         with open_url(name, timeout=60) as answer:

@@ -18,7 +18,8 @@ options:
     elements: dict
     default: []
   files:
-    description: Files with objects in YAML, or their http(s) addresses.
+    description: Files with objects in YAML, or their addresses. That of a file in the folder C(crds/) of a chart in a
+      registry is C(oci://REGISTRY/CHART:VERSION/FILE), for which helm must be on E(PATH).
     type: list
     elements: str
     default: []

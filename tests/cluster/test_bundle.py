@@ -20,6 +20,8 @@ from lab.build.image_store import import_image
 from tests.cluster.conftest import ROOT, STATE, Lab
 from tests.cluster.test_dist import EDITS, OURS
 from tests.cluster.test_dist import site as dist_site
+from tests.cluster.test_oci_charts import HOST as TLS_HOST
+from tests.cluster.test_oci_charts import certificate
 from tests.cluster.test_registry import HOST, ctr, forget, has
 from tests.support.checkout import copy_checkout
 from tests.support.registry import Registry, registry
@@ -153,3 +155,33 @@ def test_the_page_installs_a_site_from_its_registry_and_trains(empty: Registry, 
     for repository in ("volcanosh/vc-scheduler", "rancher/local-path-provisioner", "trainer"):
         assert empty.clients(repository) >= {"containerd"}, repository
     assert empty.clients("charts/volcano") >= {"crane"}  # mirror.yml compared its digest
+
+
+def test_the_roles_take_charts_from_a_registry_with_tls(
+    kubeconfig: str,  # noqa: ARG001  the lab is up, with Volcano and storage
+    installed: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """In check mode, which fetches and compares the charts: no node could pull the images from this registry."""
+    tls, sources = certificate(tmp_path), tmp_path / "sources.yml"
+    monkeypatch.setenv("SSL_CERT_FILE", str(tls[0]))
+    (push,) = (line for line in blocks()[1] if "gangplank.mirror" in line)
+    push = push.replace(HOST, TLS_HOST).replace('"$PWD/site/group_vars/all/sources.yml"', str(sources))
+    with registry(tmp_path / "registry", TLS_HOST, tls=tls) as running:
+        run(installed, [". venv/bin/activate", 'export PATH="$PWD/bin:$PATH"', f"{push} -e mirror_charts=registry"])
+        values = yaml.safe_load(sources.read_text())
+        assert str(installed) not in sources.read_text()
+        assert values["volcano_chart_repository"] == f"oci://{TLS_HOST}/charts"
+        said = Lab().playbook("playbooks/site.yml", "--check", "-e", f"@{sources}")
+    assert "changed=0" not in said  # the images have other names
+    for chart in ("volcano", "local-path-provisioner"):
+        assert f"/v2/charts/{chart}/blobs/" in running.log, chart
+
+
+def test_charts_of_a_registry_without_tls_are_refused(installed: Path, tmp_path: Path) -> None:
+    (push,) = (line for line in blocks()[1] if "gangplank.mirror" in line)
+    push = push.replace('"$PWD/site/group_vars/all/sources.yml"', str(tmp_path / "sources.yml"))
+    with pytest.raises(AssertionError, match='got "registry" for a registry without TLS'):
+        run(installed, [". venv/bin/activate", f"{push} -e mirror_charts=registry -e mirror_insecure=true"])
+    assert not (tmp_path / "sources.yml").exists()

@@ -26,12 +26,21 @@ def carried(component: str) -> set[str]:
     return {name.partition("/")[2] for name in named if name not in ONLY_TESTS}
 
 
+def archives(component: str) -> set[str]:
+    """The charts of a bundle for one component, by their last name."""
+    return {name.rpartition("/")[2] for part in PARTS[component] for name in VERSIONS[part].get("charts", ())}
+
+
+@pytest.mark.parametrize("charts", ["folder", "registry"])
 @pytest.mark.parametrize("component", PARTS)
-def test_the_values_of_a_component_name_images_of_its_bundle_alone(component: str) -> None:
+def test_the_values_of_a_component_name_what_its_bundle_has_alone(component: str, charts: str) -> None:
     paths = carried(component)
     variables = {
         "mirror_registry": "registry.example.org",
         "mirror_bundle": "/bundle",
+        "mirror_charts": charts,
+        "__mirror_address": "oci://registry.example.org/charts",
+        "__mirror_archives": {name: {"version": "1.2.3", "sha256": "0" * 64} for name in archives(component)},
         "__mirror_manifest": {"components": [component]},
         "__mirror_digests": dict.fromkeys(paths, DIGEST),
         "__mirror_tagged": {path: f"{path}:1" for path in paths},
@@ -41,6 +50,10 @@ def test_the_values_of_a_component_name_images_of_its_bundle_alone(component: st
     named = {str(text) for key, text in values.items() if re.search("_image(_|$)", key)}
     assert any("registry.example.org" in text for text in named)
     assert DIGEST in str(values)
+    assert ("/bundle/" in str(values)) == (charts == "folder")
+    assert ("oci://" in str(values)) == (charts == "registry")
+    readme = (ROOT / f"roles/{component}/README.md").read_text()
+    assert all(f"`{name}`" in readme for name in values), "a variable that the role does not have"
 
 
 def test_the_images_of_tests_stay_at_home(tmp_path: Path) -> None:
