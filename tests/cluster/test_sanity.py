@@ -26,7 +26,8 @@ def test_ansible_test_sanity_is_clean(tmp_path: Path) -> None:
 def test_what_ansible_test_refuses_fails(tmp_path: Path) -> None:
     checkout = copy_checkout(tmp_path / "checkout")
     ignored = checkout / "tests/sanity/ignore-2.19.txt"
-    ignored.write_text("".join(line for line in ignored.open() if "keep-crds" not in line))
+    lines = ignored.read_text().splitlines(keepends=True)
+    ignored.write_text("".join(line for line in lines if "keep-crds" not in line))
     subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@example.org", "commit", "--quiet", "--all",
                     "--message", "b"], cwd=checkout, check=True)  # fmt: skip
     done = sanity(checkout, "--test", "shebang")
