@@ -19,8 +19,8 @@ PULL_S = 120
 
 def file_in_chart(name: str, environment: Mapping[str, str]) -> bytes:
     """The content of oci://REGISTRY/CHART:VERSION/FILE: the file of that name in the chart's folder crds/."""
-    address, _, file = name.rpartition("/")
-    chart, _, version = address.rpartition(":")
+    address, file = name.rsplit("/", 1)
+    chart, version = address.rsplit(":", 1)
     with tempfile.TemporaryDirectory(prefix="gangplank-chart-") as folder:
         command = ["helm", "pull", chart, "--version", version, "--destination", folder]
         try:
