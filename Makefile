@@ -71,7 +71,7 @@ parts: setup ## build what the lab needs, into the cache
 .PHONY: lint
 lint: setup ## ruff, mypy, the layers of gangplank/, yamllint, ansible-lint
 	.venv/bin/ruff check .
-	.venv/bin/mypy gangplank lab plugins tools
+	.venv/bin/mypy gangplank lab plugins tools bench
 	.venv/bin/lint-imports --no-logo --no-cache
 	cd trainer && ../.venv/bin/mypy --config-file mypy.ini .
 	.venv/bin/yamllint --strict .
@@ -118,38 +118,14 @@ sweep: setup ## NAME=honest PART=1/3: all cases of a test that is sampled elsewh
 test-vm: setup parts ## the lab on cgroup v2 with systemd, and after power cuts, in a user-mode Linux (an hour; x86_64, gcc, Debian packages)
 	GANGPLANK_VM=1 .venv/bin/pytest tests/vm
 
-.PHONY: bench-lab
-bench-lab: setup parts ## time from nothing to trained, against a bare shell loop
-	.venv/bin/python bench/lab.py
-
-.PHONY: bench-train
-bench-train: setup parts ## the trainer beside plain peers; with the lab down and nothing else going on
-	GANGPLANK_TRAINER_ROOT=$$(.venv/bin/python -m lab.build --show roots.trainer) .venv/bin/python bench/train.py
-
-.PHONY: bench-expand
-bench-expand: setup ## how long the library takes for a job of 10,000 replicas
-	.venv/bin/python bench/expand.py
-
-.PHONY: bench-operator
-bench-operator: setup parts ## the training operator's install and its pods, beside kubectl and upstream's flags
-	.venv/bin/python bench/install.py
-
-.PHONY: bench-teams
-bench-teams: setup parts ## a hundred teams beside kubectl diff and a module call per object
-	.venv/bin/python bench/teams.py
-
-.PHONY: bench-why
-bench-why: setup ## how long fit and why take for 1,000 nodes and 10,000 pods
-	.venv/bin/python bench/why.py
+.PHONY: bench
+bench: setup ## PARTS="gangs expand": figures beside peers and floors, into bench/results and docs/bench.md. Without PARTS: a list
+	@.venv/bin/python -m bench $(PARTS) $(if $(OUT),--out "$(OUT)")
 
 PYTHON ?= python3
 .PHONY: gpu-check
 gpu-check: ## the trainer on this machine's GPUs: proof, exact resume, samples per second (PYTHON: one with torch; RESULT=file.json)
 	@$(PYTHON) -m tools.gpu_check $(if $(RESULT),--json "$(RESULT)")
-
-.PHONY: bench-faults
-bench-faults: setup parts ## faults of a cluster under a training: how it ends, how long until the next step; writes docs/faults.md
-	.venv/bin/python bench/faults.py
 
 .PHONY: pins
 pins: setup ## write lab/modules/*/go.{mod,sum} from lab/versions.yml
@@ -191,6 +167,7 @@ docs: setup ## write what is generated from values, argument specs and the libra
 	for chart in charts/*/; do (cd $$chart && $$helm_docs --log-level warning --template-files=../README.md.gotmpl); done
 	.venv/bin/python tools/write_role_readmes.py --write
 	@.venv/bin/python -m tools.write_docs_tables --write
+	@.venv/bin/python -m bench.page --write
 
 .PHONY: house
 house: setup ## count what the layout promises

@@ -21,7 +21,7 @@ import pytest
 
 from gangplank import text
 from gangplank.errors import Problem, shown
-from tools import part_of, write_docs_tables
+from tools import commits, part_of, write_docs_tables
 from tools.sweeps import RESULTS, ROOT, SWEEPS, Result, Sweep, read, write
 
 if TYPE_CHECKING:
@@ -34,20 +34,9 @@ NOTES = ROOT / ".sweeps"  # a file for each part that has begun, until it is com
 WRITTEN = ("tests/sweeps/results", "docs/testing.md")  # by a run itself
 
 
-def git(*arguments: str) -> str:
-    """What a git command prints."""
-    done = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=True)
-    return done.stdout.rstrip("\n")
-
-
 def commit() -> str | Problem:
     """The commit whose files are tested: the newest one that changes more than results."""
-    others = [".", *(f":!{path}" for path in WRITTEN)]
-    changed = git("status", "--porcelain", "--", *others).splitlines()
-    if changed:
-        got = f"changes that are in no commit ({text.listed([line[3:] for line in changed], 3)})"
-        return Problem("make sweep", got, "a commit, which the result names", "commit or remove them")
-    return git("log", "-1", "--format=%h", "--abbrev=10", "--", *others)
+    return commits.commit("make sweep", WRITTEN)
 
 
 @dataclass

@@ -3,7 +3,7 @@
 The requests, five a second, use only the standard library and not gangplank.cluster.client:
 
 - The nodes boot meanwhile on the same cores. Importing `kubernetes` for two GETs takes a quarter of a second of a core
-  and 54 MiB, while the lab is measured against a bare shell loop (bench/lab.py).
+  and 54 MiB, while the lab is measured against a bare shell loop (bench/parts/lab.py).
 - `kubernetes` 35 sends every request to HTTP_PROXY, whatever NO_PROXY says: with a proxy no lab would become Ready.
 """
 

@@ -3,7 +3,7 @@
 A fault is a context: it is made on entry and healed on exit. The jobs under it have a master and a worker, which are on
 two nodes, and their files are on a folder that all nodes share.
 
-The tests in test_cluster_faults.py look at the end of each, and bench/faults.py at the time.
+The tests in test_cluster_faults.py look at the end of each, and bench/parts/faults.py at the time.
 """
 
 from __future__ import annotations

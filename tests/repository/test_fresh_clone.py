@@ -18,7 +18,7 @@ ELSEWHERE = {
     r"make (train|lab|test|lab-load|molecule)\b": "make test, tests/cluster/test_lab.py, molecule",
     r"make pytest TESTS=": "make test",
     r"make sweep NAME=": "hours; tests/unit/tools/test_sweep.py",
-    r"make (gpu-check|bench-faults|test-vm|test-full)\b": "a GPU, a lab or hours",
+    r"make (gpu-check|bench PARTS=\S+|test-vm|test-full)\b": "a GPU, a lab or hours",
     r"make check\b": "this test is a part of it",
     r"git clone …": "not an address yet",
     r"gangplank (submit|run|status|logs|fetch|scale|delete|proof|report|team|drift)\b": "tests/cluster, tests/unit/cli",

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from bench.lab import MARKS
+from bench.parts.lab import MARKS
 
 ROOT = Path(__file__).resolve().parents[2]
 PLAYBOOKS = sorted(ROOT.glob("playbooks/*.yml"))

@@ -196,7 +196,7 @@ CALLS = 30  # of Python or C functions at a step: 26 of about a microsecond each
 
 
 def test_the_observer_works_little_at_steps_that_it_does_not_look_at(root: Root) -> None:
-    """Counted in calls, which are the same on a busy machine; `make bench-train` measures CPU time."""
+    """Counted in calls, which are the same on a busy machine; `make bench PARTS=trainer` measures CPU time."""
     ranks = root.train(2, script="/tests/inside/work.py", env=ON)
     assert {rank.code for rank in ranks} == {0}, ranks[0].text
     assert judge(ranks, 2).word == "PROVEN"

@@ -1,58 +1,53 @@
-"""How good the trainer is, beside plain peers: `make bench-train`. Run it with the lab down and nothing else running.
+"""How good the trainer is, beside plain peers.
 
-Every figure is the median of ABAB rounds with its spread (lowest to highest); batch sizes are below and were set
-before the first measurement. Everything runs with the image's own Python, a thread per rank, without Python's start
-and torch's import except where a line says so.
-
-    GANGPLANK_TRAINER_ROOT=... bench/train.py [--rounds 15]
-        [--only steps|evidence|observer|long|peer|checkpoint|start ...]
+Batch sizes are below and were set before the first measurement. Everything runs with the image's own Python, a thread
+per rank, without Python's start and torch's import except where a figure says so.
 """
 
 from __future__ import annotations
 
-import argparse
-import os
 import shutil
 import statistics
 import subprocess
-import sys
-import tempfile
 import time
-from pathlib import Path
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
-
-from tests.trainer.harness import Rank, Root  # noqa: E402  # found by the line above
+from bench.figures import Beside, Better, figure, merged
+from bench.part import ROOT, BenchError, Lab, Part, shown
+from tests.trainer.harness import Rank, Root
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
+    from bench.figures import Figure
+    from bench.part import Setting
+
+PART = Part("The trainer beside plain peers", minutes=20, lab=Lab.DOWN)
+ROUNDS = 5
 # Global batch, and flags: the digits job as shipped (two ranks share its 96 samples), and 1.1 M parameters.
 MODELS = {
     "digits": (96, ["--data", "digits", "--epochs", "12"]),
     "large": (128, ["--data", "synthetic", "--model", "large", "--learning-rate", "0.01", "--epochs", "4"]),
-    "digits, a minute": (96, ["--data", "digits", "--epochs", "400"]),
+    "digits-long": (96, ["--data", "digits", "--epochs", "400"]),
 }
-PLAIN = {"plain script of 6 epochs": "6", "plain script, a minute": "450"}
+PLAIN = {"plain": "6", "plain-long": "450"}
 LONG_ROUNDS = 2  # of the runs that take a minute of CPU time
 STEP = ("data", "compute", "update")
 TARGET = 0.95  # accuracy on digits that both scripts have to reach
 PEER_BATCH, RATE, MOMENTUM = 32, "0.05", "0.9"  # of each rank, as in jobs/digits.yml
 QUIET = ["--log-interval", "0"]
-Figure = dict[str, list[float]]
 
 
 def ok(ranks: Sequence[Rank]) -> Sequence[Rank]:
     """The ranks, all of which ended well."""
     for rank in ranks:
         if rank.code:
-            sys.exit(rank.text)
+            raise BenchError(f"a rank: got exit status {rank.code}, expected 0. Fix: see\n{rank.text}")
     return ranks
 
 
-def epochs(rank: Rank) -> list[dict[str, dict[str, float]]]:
+def epochs(rank: Rank) -> list[dict[str, Any]]:
     """The epoch lines of a rank but for the first, in which everything is new."""
     return [event for event in rank.events if event["event"] == "epoch"][1:]
 
@@ -60,7 +55,8 @@ def epochs(rank: Rank) -> list[dict[str, dict[str, float]]]:
 def step_ms(rank: Rank, kinds: Sequence[str] = STEP) -> float:
     """Milliseconds per step in these kinds of work."""
     rows = epochs(rank)
-    return 1000 * sum(row["seconds"].get(kind, 0) for row in rows for kind in kinds) / sum(row["steps"] for row in rows)
+    seconds: float = sum(row["seconds"].get(kind, 0.0) for row in rows for kind in kinds)
+    return 1000 * seconds / int(sum(row["steps"] for row in rows))
 
 
 def abba(run: Callable[[str], Sequence[Rank]]) -> tuple[float, float, float, float]:
@@ -88,11 +84,9 @@ def evidence(root: Root, model: str) -> dict[str, float]:
         2, kind, "--batch-size", str(batch // 2), *flags, *QUIET, "--output", root.new(),
         script="/out/evidence_cpu.py"))  # fmt: skip
     return {
-        f"{model}: s of CPU with evidence": spent / 2,
-        f"{model}: s of CPU without": bare / 2,
-        f"{model}: evidence, share of the run's CPU time": spent / bare - 1,
-        f"{model}: evidence, as it counts itself": counted / spent,
-        f"{model}: evidence, ms of CPU of each rank": 1000 * counted / 4,
+        f"evidence.{model}.cpu": spent / 2,
+        f"evidence.{model}.without": bare / 2,
+        f"evidence.{model}.share": 100 * counted / spent,
     }
 
 
@@ -103,12 +97,10 @@ def observer(root: Root, name: str) -> dict[str, float]:
             "OUT": f"{root.new()}/model.pt", "TORCHELASTIC_USE_AGENT_STORE": "True", "GANGPLANK_OBSERVE": "0"},
         script="/out/observer_cpu.py"))  # fmt: skip
     return {
-        f"{name}: s of CPU, observed": spent / 2,
-        f"{name}: s of CPU, not": bare / 2,
-        f"{name}: observer, share of the run's CPU time": spent / bare - 1,
-        f"{name}: observer, as it counts itself": counted / spent,
-        f"{name}: observer, ms of CPU of each rank": 1000 * counted / 4,
-        f"{name}: of these, to load it": 1000 * loading / 4,
+        f"observer.{name}.cpu": spent / 2,
+        f"observer.{name}.without": bare / 2,
+        f"observer.{name}.share": 100 * counted / spent,
+        f"observer.{name}.load": 1000 * loading / 4,
     }
 
 
@@ -125,13 +117,11 @@ def steps(root: Root, model: str) -> dict[str, float]:
     pair = ok(root.train(2, *half))
     together = statistics.mean(map(step_ms, pair))
     return {
-        f"{model}: ms a step, 1 rank": alone,
-        f"{model}: ms a step, 2 independent": independent,
-        f"{model}: ms a step, 2 ranks": together,
-        f"{model}: speed-up, 2 independent": alone / independent,
-        f"{model}: speed-up, 2 ranks": alone / together,
-        f"{model}: DDP efficiency": independent / together,
-        f"{model}: share of input": statistics.mean(step_ms(rank, ["data"]) for rank in pair) / together,
+        f"step.{model}.alone": alone,
+        f"step.{model}.independent": independent,
+        f"step.{model}.ranks": together,
+        f"step.{model}.efficiency": independent / together,
+        f"step.{model}.input": 100 * statistics.mean(step_ms(rank, ["data"]) for rank in pair) / together,
     }
 
 
@@ -145,7 +135,9 @@ def timed(work: Callable[[], Sequence[Rank]]) -> tuple[float, Rank]:
 def reached(rank: Rank) -> int:
     """The first epoch with the target accuracy."""
     numbers = [event["epoch"] for event in rank.events if event["event"] == "epoch" and event["accuracy"] >= TARGET]
-    return min(numbers) if numbers else sys.exit(f"never reached {TARGET}: {rank.text}")
+    if not numbers:
+        raise BenchError(f"accuracy: got less, expected {TARGET} within 12 epochs. Fix: see\n{rank.text}")
+    return int(min(numbers))
 
 
 class Peer:
@@ -173,9 +165,8 @@ class Peer:
         ours, _ = timed(lambda: self.ours(self.epochs["ours"]))
         plain, _ = timed(lambda: self.plain(self.epochs["plain"]))
         return {
-            f"to accuracy {TARGET}: s, trainer ({self.epochs['ours']} epochs)": ours,
-            f"to accuracy {TARGET}: s, plain script ({self.epochs['plain']} epochs)": plain,
-            f"to accuracy {TARGET}: trainer / plain": ours / plain,
+            "accuracy": ours,
+            "accuracy.plain": plain,
         }
 
 
@@ -193,10 +184,9 @@ def checkpoint(root: Root, model: str) -> dict[str, float]:
     copy = statistics.mean(each.event("alone")["memcpy"] for each in copies)
     step = step_ms(rank) / 1000
     return {
-        f"{model}: checkpoint stall, ms": stall * 1000,
-        f"{model}: memcpy of the state, ms": copy * 1000,
-        f"{model}: stall / memcpy": stall / copy,
-        f"{model}: stall at every 100th step, share of the run": stall / (100 * step + stall),
+        f"save.{model}.stall": stall * 1000,
+        f"save.{model}.copy": copy * 1000,
+        f"save.{model}.share": 100 * stall / (100 * step + stall),
     }
 
 
@@ -218,57 +208,88 @@ def start(root: Root) -> dict[str, float]:
         pod.wait()
     parts_s = alone["import"] + alone["connect"] + alone["step"]
     return {
-        "start: import torch alone, s": alone["import"],
-        "start: store connect alone, s": alone["connect"],
-        "start: first step alone, s": alone["step"],
-        "start: torchrun to first step, s": took,
-        "start: over the sum of the parts": took / parts_s,
-        "start: over the sum, torchrun's own import counted too": took / (parts_s + alone["import"]),
+        "start.import": alone["import"],
+        "start.connect": alone["connect"],
+        "start.step": alone["step"],
+        "start.first": took,
+        "start.parts": parts_s,
     }
 
 
-GOALS = {"DDP efficiency": ">= 0.95", "trainer / plain": "<= 0.25", "share of input": "<= 0.05",
-         "stall / memcpy": "<= 1.5", "share of the run": "<= 0.01",
-         "share of the run's CPU time": "<= 0.01", "as it counts itself": "<= 0.01",
-         "over the sum of the parts": "<= 1.3"}  # fmt: skip
+@dataclass(frozen=True)
+class Row:
+    """How a name of the rounds above is shown; one that is only beside others has no row."""
+
+    title: str
+    unit: str
+    better: Better = "less"
+    peer: tuple[str, str] | None = None
+    """What it is, and its name; so for the floor."""
+    floor: tuple[str, str] | None = None
+    goal: float | None = None
+    times: float | None = None
+    """The goal, as a multiple of the peer or the floor."""
 
 
-def main() -> None:
-    """Measure and print; nothing is asserted."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--only", nargs="+", choices=(
-        "steps", "evidence", "observer", "long", "peer", "checkpoint", "start"))
-    arguments = parser.parse_args()
-    place = os.environ.get("GANGPLANK_TRAINER_ROOT") or sys.exit("GANGPLANK_TRAINER_ROOT is not set: make bench-train")
-    with tempfile.TemporaryDirectory() as work:
-        root = Root(Path(place), Path(work))
-        try:
-            peer = Peer(root)  # it copies the scripts, too
-            rounds = {
-                "steps": [lambda: steps(root, "digits"), lambda: steps(root, "large")],
-                "evidence": [lambda: evidence(root, "digits"), lambda: evidence(root, "large")],
-                "observer": [lambda: observer(root, "plain script of 6 epochs")],
-                "long": [lambda: evidence(root, "digits, a minute"), lambda: observer(root, "plain script, a minute")],
-                "peer": [peer],
-                "checkpoint": [lambda: checkpoint(root, "digits"), lambda: checkpoint(root, "large")],
-                "start": [lambda: start(root)],
-            }
-            chosen = [(name, work) for name, parts in rounds.items() if name in (arguments.only or rounds)
-                      for work in parts]
-            figures: Figure = {}
-            for number in range(arguments.rounds):
-                for one in (work for name, work in chosen if name != "long" or number < LONG_ROUNDS):
-                    for name, value in one().items():
-                        figures.setdefault(name, []).append(value)
-                print(f"round {number + 1} of {arguments.rounds}", file=sys.stderr)
-        finally:
-            root.close()
-    print(f"{'figure':64} {'median':>9} {'lowest':>9} {'highest':>9}  goal")
-    for name, values in figures.items():
-        goal = next((text for end, text in GOALS.items() if name.endswith(end)), "")
-        print(f"{name:64} {statistics.median(values):9.4f} {min(values):9.4f} {max(values):9.4f}  {goal}")
+def rows() -> Iterator[tuple[str, Row]]:
+    """Every figure."""
+    for model in ("digits", "large"):
+        pair = ("2 independent ranks", f"step.{model}.independent")
+        yield f"step.{model}.alone", Row(f"a step of 1 rank, {model}", "ms")
+        yield f"step.{model}.ranks", Row(f"a step of 2 ranks, {model}", "ms", floor=pair)
+        yield f"step.{model}.efficiency", Row(f"2 independent ranks over 2 ranks, {model}", "x", "more", goal=0.95)
+        yield f"step.{model}.input", Row(f"input's share of a step, {model}", "%", goal=5)
+        copy = ("a copy of the state", f"save.{model}.copy")
+        yield f"save.{model}.stall", Row(f"stall of a save, {model}", "ms", floor=copy, times=1.5)
+        yield f"save.{model}.share", Row(f"a save at every 100th step, {model}", "%", goal=1)
+    for model in ("digits", "large", "digits-long"):
+        bare = ("without evidence", f"evidence.{model}.without")
+        yield f"evidence.{model}.cpu", Row(f"CPU time with evidence, {model}", "s", floor=bare)
+        yield f"evidence.{model}.share", Row(f"evidence, as it counts itself, {model}", "%", goal=1)
+    for name in PLAIN:
+        bare = ("not observed", f"observer.{name}.without")
+        yield f"observer.{name}.cpu", Row(f"CPU time, observed, {name}", "s", floor=bare)
+        yield f"observer.{name}.share", Row(f"observer, as it counts itself, {name}", "%", goal=1)
+        yield f"observer.{name}.load", Row(f"to load the observer, {name}", "ms")
+    plain = ("plain script", "accuracy.plain")
+    yield "accuracy", Row(f"to an accuracy of {TARGET}", "s", peer=plain, times=0.25)
+    whole = ("sum of its parts", "start.parts")
+    yield "start.first", Row("torchrun to the first step", "s", floor=whole, times=1.3)
+    for name, title in {"import": "import torch", "connect": "connect to a store", "step": "first step"}.items():
+        yield f"start.{name}", Row(f"{title}, alone", "s")
 
 
-if __name__ == "__main__":
-    main()
+def figures(values: dict[str, list[float]]) -> Iterator[Figure]:
+    """The rounds, summed up."""
+    for name, row in rows():
+        more: dict[str, Any] = {"better": row.better, "goal": row.goal}
+        for kind, it in (("peer", row.peer), ("floor", row.floor)):
+            if it:
+                more[kind] = Beside.of(it[0], values[it[1]])
+                if row.times:
+                    more |= {"goal": row.times * more[kind].value, "why": f"{row.times:g} x {it[0]}"}
+        yield figure(f"trainer.{name}", row.title, row.unit, values[name], **more)
+
+
+def measure(setting: Setting) -> Iterator[Figure]:
+    """All rounds, one after the other."""
+    root = Root(shown("roots.trainer"), setting.folder)
+    try:
+        peer = Peer(root)  # it copies the scripts, too
+        works: list[Callable[[], dict[str, float]]] = [
+            lambda: steps(root, "digits"), lambda: steps(root, "large"),
+            lambda: evidence(root, "digits"), lambda: evidence(root, "large"), lambda: observer(root, "plain"),
+            peer,
+            lambda: checkpoint(root, "digits"), lambda: checkpoint(root, "large"),
+            lambda: start(root),
+        ]  # fmt: skip
+        long: list[Callable[[], dict[str, float]]] = [
+            lambda: evidence(root, "digits-long"), lambda: observer(root, "plain-long"),
+        ]  # fmt: skip
+        rounds = []
+        for number in range(ROUNDS):
+            rounds += [work() for work in (*works, *(long if number < LONG_ROUNDS else ()))]
+            setting.say(f"round {number + 1} of {ROUNDS}")
+    finally:
+        root.close()
+    yield from figures(merged(rounds))

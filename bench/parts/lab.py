@@ -1,4 +1,4 @@
-"""Time from nothing to a finished training on warm caches, compared with a bare shell loop: `make bench-lab`.
+"""Time from nothing to a finished training on warm caches, compared with a bare shell loop.
 
 The peer starts the same programs with the same files, in order, each as soon as the previous one answers. It creates no
 certificate, no namespace and no file, so it is the floor: the least time that any tool needs.
@@ -7,17 +7,26 @@ certificate, no namespace and no file, so it is the floor: the least time that a
 from __future__ import annotations
 
 import configparser
-import contextlib
 import os
 import re
 import shutil
 import subprocess
-import sys
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-ROOT = Path(__file__).resolve().parents[1]
-STATE = Path("/var/lib/gangplank/lab")
+from bench.figures import Beside, figure, merged
+from bench.part import INVENTORY, ROOT, STATE, BenchError, Lab, Part
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from bench.figures import Figure
+    from bench.part import Setting
+
+PART = Part("From nothing running to a finished training", minutes=6, lab=Lab.DOWN)
+ROUNDS = 3
+LIKE_FLOOR, AGAIN = 1.25, 0.2
 CGROUP = "gangplank/system"
 PLAYBOOKS = ["playbooks/lab.yml", "playbooks/site.yml", "playbooks/train.yml", "-e", "@jobs/digits.yml"]
 # Printed by Ansible when the step before is done; tests/repository/test_playbooks.py compares them with the roles.
@@ -31,7 +40,7 @@ MARKS = {
 def playbook(*arguments: str) -> tuple[dict[str, float], list[str]]:
     """Run ansible-playbook; return the seconds until each mark and until the end, and the printed lines."""
     started, marks, lines = time.monotonic(), {}, []
-    command = [str(ROOT / ".venv/bin/ansible-playbook"), *arguments]
+    command = [str(ROOT / ".venv/bin/ansible-playbook"), "-i", INVENTORY, *arguments]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
         for line in process.stdout or ():
             lines.append(line)
@@ -39,7 +48,7 @@ def playbook(*arguments: str) -> tuple[dict[str, float], list[str]]:
                 if line.startswith(mark) and name not in marks:
                     marks[name] = time.monotonic() - started
     if process.returncode:
-        sys.exit("".join(lines[-40:]))
+        raise BenchError("".join(["ansible-playbook: got an error, expected none. Fix: see\n", *lines[-40:]]))
     return marks | {"finished": time.monotonic() - started}, lines
 
 
@@ -105,57 +114,40 @@ def floor() -> float:
     done = subprocess.run(["sh", "-c", script], env=env, check=False, timeout=90, stdin=subprocess.DEVNULL)
     took = time.monotonic() - started
     if done.returncode:
-        sys.exit(f"the floor failed, see {logs}")
+        raise BenchError(f"bare shell loop: got exit status {done.returncode}, expected 0. Fix: see {logs}")
     for command in ("etcd", "kube-", "containerd", "kubelet"):
         subprocess.run(["pkill", "-9", "-f", f"^/mnt/parts/.*/{command}"], check=False)
     return took
 
 
-def idle(seconds: float = 30.0) -> tuple[float, float]:
-    """MiB resident (shared pages once) and percent of a core of all the lab's programs, measured over `seconds`."""
-    time.sleep(10)  # the previous run has just ended, and its last pods are being removed
-
-    def ticks() -> dict[str, int]:
-        ticks_by_pid = {}
-        for pid in Path("/sys/fs/cgroup/pids", CGROUP, "cgroup.procs").read_text().split():
-            with contextlib.suppress(FileNotFoundError):  # a program's short-lived helper
-                stat = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-                ticks_by_pid[pid] = int(stat[11]) + int(stat[12])
-        return ticks_by_pid
-
-    before = ticks()
-    time.sleep(seconds)
-    after = ticks()
-    pids = before.keys() & after.keys()
-    used = sum(after[pid] - before[pid] for pid in pids) / os.sysconf("SC_CLK_TCK") / seconds * 100
-    maps = (Path(f"/proc/{pid}/smaps_rollup").read_text() for pid in pids)  # two kubelets share one program's pages
-    resident = sum(int(re.findall(r"^Pss:\s+(\d+)", text, re.MULTILINE)[0]) for text in maps)
-    return resident / 1024, used
-
-
-def main() -> None:
-    """Measure and print; nothing is asserted."""
+def once() -> dict[str, float]:
+    """A round: from nothing to trained, the same again, and the floor."""
     playbook("playbooks/lab-down.yml")
-    first, _ = playbook(*PLAYBOOKS)
-    second, lines = playbook(*PLAYBOOKS)
+    try:
+        first, _ = playbook(*PLAYBOOKS)
+        second, lines = playbook(*PLAYBOOKS)
+        bare = floor()
+    finally:
+        playbook("playbooks/lab-down.yml")
     changed = sum(int(count) for count in re.findall(r"changed=(\d+)", "".join(lines)))
-    resident, core = idle()
-    bare = floor()
-    playbook("playbooks/lab-down.yml")
-    ratio = first["nodes Ready"] / bare
-    rows = [
-        ("nothing running -> both nodes Ready", first["nodes Ready"], f"{ratio:.2f} x floor", "1.25 x"),
-        ("the floor: a bare shell loop to both nodes Ready", bare, "1", ""),
-        ("nothing running -> Volcano accepts jobs", first["Volcano accepts jobs"], "", "45 s"),
-        ("nothing running -> training finished", first["finished"], "", "150 s"),
-        ("second run", second["finished"], f"{second['finished'] / first['finished']:.2f} x first", "0.20 x"),
-    ]
-    print(f"{'figure':52} {'seconds':>8}  {'ratio':16} goal")
-    for name, value, beside, goal in rows:
-        print(f"{name:52} {value:8.1f}  {beside:16} {goal}")
-    print(f"changed in the second run: {changed} (goal 0)")
-    print(f"idle programs of the lab: {resident:.0f} MiB resident (goal 1024), {core:.1f} % of a core (goal 10)")
+    return first | {"second": second["finished"], "bare": bare, "changed": changed}
 
 
-if __name__ == "__main__":
-    main()
+def measure(setting: Setting) -> Iterator[Figure]:
+    """The seconds until each mark."""
+    rounds = []
+    for number in range(ROUNDS):
+        rounds.append(once())
+        setting.say(
+            f"round {number + 1} of {ROUNDS}: " + ", ".join(f"{key} {rounds[-1][key]:.1f}" for key in rounds[-1])
+        )
+    values = merged(rounds)
+    bare = Beside.of("a bare shell loop", values["bare"])
+    again = Beside.of("first run", values["finished"])
+    yield figure("lab.ready", "nothing running to both nodes Ready", "s", values["nodes Ready"], floor=bare,
+                 goal=LIKE_FLOOR * bare.value, why=f"{LIKE_FLOOR} x the floor")  # fmt: skip
+    yield figure("lab.accepts", "nothing running to Volcano accepts jobs", "s", values["Volcano accepts jobs"], goal=45)
+    yield figure("lab.trained", "nothing running to training finished", "s", values["finished"], goal=150)
+    yield figure("lab.second", "second run", "s", values["second"], peer=again, goal=AGAIN * again.value,
+                 why=f"{AGAIN} of the first run")  # fmt: skip
+    yield figure("lab.changes", "changes of the second run", "changes", values["changed"], goal=0)

@@ -1,4 +1,4 @@
-"""Teams by the hundred, beside `kubectl diff` and beside one module call per object: `make bench-teams`.
+"""Teams by the hundred, beside `kubectl diff` and beside one module call per object.
 
 A control plane of its own (etcd, kube-apiserver, the controllers of quotas and namespaces, all of the lab's parts, with
 Volcano's CRDs) on loopback ports, gone afterwards. Volcano's webhook for queues is not part of it.
@@ -6,37 +6,38 @@ Volcano's CRDs) on loopback ports, gone afterwards. Volcano's webhook for queues
 
 from __future__ import annotations
 
-import argparse
-import os
 import re
 import socket
+import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from contextlib import ExitStack
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import yaml
 
+from bench.figures import Beside, figure
+from bench.part import ROOT, BenchError, Part, run, shown
 from gangplank.teams.inventory import plain_inventory
 from gangplank.teams.load import teams_of
 from gangplank.teams.objects import team_objects
+from gangplank.wait import late, polls
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
+    from bench.figures import Figure
+    from bench.part import Setting
+
+PART = Part("playbooks/teams.yml for 100 teams, and for 500", minutes=6)
+SIZES = (100, 500)
+ROUNDS = 3
 SAMPLE = 40  # objects that the module is called for one by one
 DEADLINE_S = 60
 CONTROLLERS = "resourcequota-controller,namespace-controller,serviceaccount-controller"
-
-
-def part(name: str) -> Path:
-    """A folder of a built part."""
-    command = [sys.executable, "-m", "lab.build", "--show", name]
-    return Path(subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip())
+LIKE_DIFF, FASTER, GROWTH = 3, 10, 1.2
 
 
 def port() -> int:
@@ -46,14 +47,11 @@ def port() -> int:
         return int(one.getsockname()[1])
 
 
-def run(*command: object, **environment: str) -> tuple[float, str]:
-    """Run a program to its end: seconds, and what it printed."""
-    started = time.monotonic()
-    words = [str(word) for word in command]
-    done = subprocess.run(words, cwd=ROOT, env=os.environ | environment, capture_output=True, text=True, check=False)
-    if done.returncode:
-        sys.exit(f"{' '.join(words[:4])} ...: exit {done.returncode}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}")
-    return time.monotonic() - started, done.stdout
+def timed(*words: object, **environment: str) -> tuple[float, str]:
+    """Seconds that a program takes, and what it printed."""
+    begin = time.monotonic()
+    text = run(*words, **environment)
+    return time.monotonic() - begin, text
 
 
 def start(stack: ExitStack, folder: Path, name: str, *command: object) -> None:
@@ -66,7 +64,7 @@ def start(stack: ExitStack, folder: Path, name: str, *command: object) -> None:
 
 def control_plane(stack: ExitStack, folder: Path) -> Path:
     """Start one, with Volcano's CRDs; its administrator's kubeconfig."""
-    etcd, kubernetes, volcano = part("bin.etcd"), part("bin.kubernetes"), part("charts.volcano")
+    etcd, kubernetes, volcano = shown("bin.etcd"), shown("bin.kubernetes"), shown("charts.volcano")
     client, peer, secure = port(), port(), port()
     key = folder / "sa.key"
     run("openssl", "genrsa", "-out", key, "2048")
@@ -92,12 +90,14 @@ def control_plane(stack: ExitStack, folder: Path) -> Path:
         "current-context": "bench",
     }
     kubeconfig.write_text(yaml.safe_dump(value))
-    end = time.monotonic() + DEADLINE_S
-    while subprocess.run([kubernetes / "kubectl", f"--kubeconfig={kubeconfig}", "get", "--raw=/readyz"],
-                         capture_output=True, check=False).returncode:  # fmt: skip
-        if time.monotonic() > end:
-            sys.exit((folder / "kube-apiserver.log").read_text()[-3000:])
-        time.sleep(0.5)
+    asks = [str(kubernetes / "kubectl"), f"--kubeconfig={kubeconfig}", "get", "--raw=/readyz"]
+    for _ in polls(DEADLINE_S, 0.5):
+        if not subprocess.run(asks, capture_output=True, check=False).returncode:
+            break
+    else:
+        raise BenchError(
+            late("kube-apiserver", (folder / "kube-apiserver.log").read_text()[-3000:], "ready", DEADLINE_S)
+        )
     flags = [f"--kubeconfig={kubeconfig}", f"--controllers={CONTROLLERS}", "--leader-elect=false", "--secure-port=0"]
     start(stack, folder, "kube-controller-manager", kubernetes / "kube-controller-manager", *flags)
     crds = [volcano / "crd/bases", volcano / "charts/jobflow/crd/bases"]
@@ -127,7 +127,7 @@ def playbook(folder: Path, kubeconfig: Path) -> tuple[float, int]:
     """One run of playbooks/teams.yml: seconds and what changed."""
     inputs = ["-i", folder, "-e", f"team_kubeconfig={kubeconfig}", "-e", f"ansible_python_interpreter={sys.executable}"]
     command = [sys.executable, "-m", "ansible", "playbook", "playbooks/teams.yml", *inputs]
-    seconds, text = run(*command, K8S_AUTH_KUBECONFIG=str(kubeconfig), ANSIBLE_CONFIG=str(ROOT / "ansible.cfg"))
+    seconds, text = timed(*command, K8S_AUTH_KUBECONFIG=str(kubeconfig), ANSIBLE_CONFIG=str(ROOT / "ansible.cfg"))
     return seconds, sum(map(int, re.findall(r"changed=(\d+)", text)))
 
 
@@ -141,50 +141,51 @@ def one_by_one(objects: list[dict[str, object]], folder: Path, kubeconfig: Path)
     }
     (folder / "one.yml").write_text(yaml.safe_dump([{"hosts": "localhost", "gather_facts": False, "tasks": [task]}]))
     command = [sys.executable, "-m", "ansible", "playbook", folder / "one.yml"]
-    seconds, _ = run(*command, ANSIBLE_CONFIG=str(ROOT / "ansible.cfg"))
+    seconds, _ = timed(*command, ANSIBLE_CONFIG=str(ROOT / "ansible.cfg"))
     return seconds / SAMPLE
 
 
-def rows(sizes: list[int], folder: Path, kubeconfig: Path) -> Iterator[tuple[str, str, str]]:
-    """The figures: what, how much, beside what."""
-    second: dict[int, float] = {}
-    for count in sizes:
-        teams = folder / f"teams-{count}"
-        objects = write(teams, count)
-        first, changed = playbook(teams, kubeconfig)
-        again = [playbook(teams, kubeconfig) for _ in range(3)]
-        second[count] = min(seconds for seconds, _ in again)
-        yield f"{count} teams ({len(objects)} objects), first run", f"{first:.1f} s", f"changed: {changed}"
-        yield f"{count} teams, second run (best of 3)", f"{second[count]:.1f} s", f"changed: {sum(c for _, c in again)}"
-        if count == sizes[0]:
-            file = folder / "objects.yml"
-            file.write_text(yaml.safe_dump_all(objects))
-            kubectl = part("bin.kubernetes") / "kubectl"
-            diff, _ = run(kubectl, f"--kubeconfig={kubeconfig}", "diff", "-f", file)
-            yield "kubectl diff of the same objects", f"{diff:.1f} s", ""
-            yield "second run / kubectl diff", f"{second[count] / diff:.2f}", "goal: at most 3"
-            each = one_by_one(objects, folder, kubeconfig)
-            yield (
-                f"one module call per object, by {SAMPLE} of them",
-                f"{each * len(objects):.0f} s",
-                f"{each:.2f} s each",
+def measure(setting: Setting) -> Iterator[Figure]:
+    """First and second runs."""
+    with ExitStack() as stack:
+        kubeconfig = control_plane(stack, setting.folder)
+        seconds: dict[int, list[float]] = {}
+        for count in SIZES:
+            teams = setting.folder / f"teams-{count}"
+            objects = write(teams, count)
+            first, _ = playbook(teams, kubeconfig)
+            peers = [*beside(setting.folder, objects, kubeconfig)] if count == SIZES[0] else []
+            again = [playbook(teams, kubeconfig) for _ in range(ROUNDS)]
+            seconds[count] = [one for one, _ in again]
+            setting.say(f"{count} teams: {first:.1f} s, then {statistics.median(seconds[count]):.1f} s")
+            yield from figures(count, len(objects), first, seconds[count], peers)
+            changes = [float(changed) for _, changed in again]
+            yield figure(
+                f"teams.changes.{count}", f"changes of a second run, {count} teams", "changes", changes, goal=0
             )
-            yield "one call per object / first run", f"{each * len(objects) / first:.1f}", "goal: at least 10"
-        else:
-            ratio = second[count] / second[sizes[0]]
-            yield f"second run, {count} / {sizes[0]} teams", f"{ratio:.2f}", f"goal: at most {1.2 * count / sizes[0]:g}"
+    small, large = (statistics.median(seconds[count]) for count in SIZES)
+    yield figure("teams.growth", f"second run, {SIZES[1]} teams over {SIZES[0]}", "x", [large / small],
+                 goal=GROWTH * SIZES[1] / SIZES[0])  # fmt: skip
 
 
-def main() -> None:
-    """Print the figures as they come."""
-    parser = argparse.ArgumentParser(description="Teams by the hundred, beside kubectl diff and single module calls.")
-    parser.add_argument("sizes", nargs="*", type=int, default=[100, 500], help="numbers of teams; default: 100 500")
-    sizes = parser.parse_args().sizes
-    with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
-        kubeconfig = control_plane(stack, Path(name))
-        for row in rows(sizes, Path(name), kubeconfig):
-            print(f"{row[0]:52}{row[1]:>10}  {row[2]}", flush=True)
+def beside(folder: Path, objects: list[dict[str, object]], kubeconfig: Path) -> Iterator[Beside]:
+    """`kubectl diff` of the same objects, and a module call for each of them, by a sample."""
+    file = folder / "objects.yml"
+    file.write_text(yaml.safe_dump_all(objects))
+    diff = [timed(shown("bin.kubernetes") / "kubectl", f"--kubeconfig={kubeconfig}", "diff", "-f", file)[0]
+            for _ in range(ROUNDS)]  # fmt: skip
+    yield Beside.of("kubectl diff", diff)
+    yield Beside.of("a module call per object", [one_by_one(objects, folder, kubeconfig) * len(objects)])
 
 
-if __name__ == "__main__":
-    main()
+def figures(count: int, objects: int, first: float, again: list[float], peers: list[Beside]) -> Iterator[Figure]:
+    """The figures of one size."""
+    diff, calls = peers or (None, None)
+    yield figure(
+        f"teams.first.{count}", f"first run, {count} teams ({objects} objects)", "s", [first], peer=calls,
+        goal=calls.value / FASTER if calls else None, why=f"a {FASTER}th of a module call per object" if calls else "",
+    )  # fmt: skip
+    yield figure(
+        f"teams.second.{count}", f"second run, {count} teams", "s", again, peer=diff,
+        goal=LIKE_DIFF * diff.value if diff else None, why=f"{LIKE_DIFF} x kubectl diff" if diff else "",
+    )  # fmt: skip

@@ -1,17 +1,12 @@
-"""Faults of a cluster under a training: how it ends, and how long until the next step: `make bench-faults`.
+"""Faults of a cluster under a training: how it ends, and how long until the next step.
 
 It runs the faults of tests/cluster/faults.py, each under a job of every back-end at once, and after each it writes the
 table of docs/faults.md. The floor is the least that any restart needs: the fault is noticed, a pod starts, torch is
-imported, ranks meet.
-
-    bench/faults.py [--only "a rank killed" ...]    figures of other faults in the page stay
-
-It needs a lab of three nodes with Volcano, and starts and removes its own unless GANGPLANK_KUBECONFIG is set.
+imported, ranks meet. FAULTS="a rank killed,…" makes only these; rows of others stay in the page.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import re
@@ -20,33 +15,30 @@ import subprocess
 import sys
 import time
 from datetime import UTC, datetime
+from functools import partial
 from itertools import pairwise
-from pathlib import Path
 from textwrap import shorten
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
+from bench.figures import Beside, figure
+from bench.part import ROOT, BenchError, Part
+from bench.part import Lab as Needs
+from gangplank.errors import KubeError
+from tests.cluster.conftest import Lab
+from tests.cluster.faults import BACKENDS, END_S, FAULTS, NOT_HERE, TRAINER, Outcome, job, prepared, undergo
+from tests.cluster.jobs import NAMESPACE, Job
 
-from gangplank.errors import KubeError  # noqa: E402  # found by the line above
-from tests.cluster.conftest import Lab  # noqa: E402  # the same
-from tests.cluster.faults import (  # noqa: E402  # the same
-    BACKENDS,
-    END_S,
-    FAULTS,
-    NOT_HERE,
-    TRAINER,
-    Outcome,
-    job,
-    prepared,
-    undergo,
-)
-from tests.cluster.jobs import NAMESPACE, Job  # noqa: E402  # the same
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
 
+    from bench.figures import Figure
+    from bench.part import Setting
+
+PART = Part("Faults of a cluster under a training", minutes=45, lab=Needs.DOWN, usual=False)
 PAGE = ROOT / "docs/faults.md"
-BEGIN, END = "<!-- begin: make bench-faults -->", "<!-- end -->"
+BEGIN, END = "<!-- begin: make bench PARTS=faults -->", "<!-- end -->"
 HEAD = ["fault", "back-end", "ends", "next step, s", "floor, s", "noticed + pod + import + meet, s", "ratio", "load"]
 GOAL = 1.5
 SHOWN = 100  # characters of a cause
@@ -61,7 +53,7 @@ def seconds(text: str) -> float:
     return datetime.fromisoformat(text).timestamp()
 
 
-def first_step(records: list[Row], after: float) -> float | None:
+def first_step(records: Sequence[Mapping[str, Any]], after: float) -> float | None:
     """When the ranks took the first step of the last run that began after a time; None if none did."""
     begins = [float(record["time"]) for record in records if record["kind"] == "begin"]
     if not begins or max(begins) < after:
@@ -85,6 +77,11 @@ def noticed(outcome: Outcome) -> float:
     return 0.0
 
 
+def ended(lab: Lab, pod: str) -> bool:
+    """Whether a pod has succeeded."""
+    return bool(lab.get("pod", pod, "-n", NAMESPACE)["status"]["phase"] == "Succeeded")
+
+
 def starting(lab: Lab, count: int) -> tuple[float, float]:
     """Seconds from a pod's creation to its program, and of the program's import of torch; `count` pods at once."""
     began = time.time()
@@ -95,8 +92,7 @@ def starting(lab: Lab, count: int) -> tuple[float, float]:
         lab.kubectl("create", "-f", "-", stdin=json.dumps(pod))
     times = []
     for at in range(count):
-        lab.wait("the pod's end", lambda at=at: lab.get("pod", f"alone-{at}", "-n", NAMESPACE)["status"]["phase"]
-                 == "Succeeded", END_S)  # fmt: skip
+        lab.wait("the pod's end", partial(ended, lab, f"alone-{at}"), END_S)
         up, ready = map(float, lab.kubectl("logs", f"alone-{at}", "-n", NAMESPACE).split())
         times.append((up - began, ready - up))
         lab.kubectl("delete", "pod", f"alone-{at}", "-n", NAMESPACE, "--now")
@@ -180,9 +176,9 @@ def earlier() -> dict[tuple[str, str], list[str]]:
     return {(row[0], row[1]): row for row in table if row[0] in FAULTS}
 
 
-def measure(lab: Lab, names: list[str]) -> int:
-    """Make each fault; how many ended otherwise than they have to."""
-    rows, wrong = earlier(), 0
+def made(lab: Lab, names: list[str]) -> Iterator[tuple[str, str, Row]]:
+    """Make each fault: its name, the back-end, and what the page says."""
+    page, wrong = earlier(), []
     with prepared(lab):
         floor, weights = floors(lab)
         for name in names:
@@ -193,35 +189,36 @@ def measure(lab: Lab, names: list[str]) -> int:
             # The other faults are measured all the same.
             except (AssertionError, subprocess.SubprocessError, KubeError, pytest.fail.Exception) as error:
                 print(f"{name}: {error}", file=sys.stderr, flush=True)
-                wrong += 1
+                wrong.append(name)
                 continue
             for backend, outcome in outcomes.items():
                 row = measurements[backend]
                 cause = FAULTS[name].cause or FAULTS[name].warns
                 row["cause"] = next((match[0] for line in outcome.said.splitlines()
                                      if cause and (match := re.search(f"{cause}.*", line))), "")  # fmt: skip
-                rows[name, backend] = cells(name, backend, row)
-                wrong += "**" in row["end"]
-                print(" | ".join(rows[name, backend]), flush=True)
-            write(rows)
-    return wrong
+                page[name, backend] = cells(name, backend, row)
+                wrong += [f"{name}, {backend}"] if "**" in row["end"] else []
+                yield name, backend, row
+            write(page)
+    if wrong:
+        raise BenchError(f"faults: got another end for {'; '.join(wrong)}, expected those of docs/faults.md")
 
 
-def main() -> int:
-    """Bring up the lab, measure, remove it."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--only", nargs="+", choices=list(FAULTS), default=list(FAULTS), metavar="FAULT")
-    names = parser.parse_args().only
+def measure(setting: Setting) -> Iterator[Figure]:
+    """Bring up a lab of three nodes, measure, remove it."""
+    names = [name for name in os.environ.get("FAULTS", "").split(",") if name] or list(FAULTS)
+    if unknown := [name for name in names if name not in FAULTS]:
+        raise BenchError(f"FAULTS: got {', '.join(unknown)}, expected some of {', '.join(FAULTS)}")
     lab = Lab()
     lab.more = (str(ROOT / "tests/cluster/three.yml"),)
-    if os.environ.get("GANGPLANK_KUBECONFIG"):
-        return measure(lab, names)
     try:
         lab.playbook("playbooks/lab.yml", "playbooks/site.yml")
-        return measure(lab, names)
+        for name, backend, row in made(lab, names):
+            setting.say(" | ".join(cells(name, backend, row)))
+            if "step" in row:
+                floor = Beside.of("noticed, a pod, torch, meeting", [row["floor"]])
+                slug = re.sub(r"[^a-z0-9]+", "-", name.lower())
+                yield figure(f"faults.{slug}.{backend}", f"{name}, {backend}", "s", [row["step"]], floor=floor,
+                             goal=GOAL * row["floor"], why=f"{GOAL} x the floor")  # fmt: skip
     finally:
         lab.playbook("playbooks/lab-down.yml")
-
-
-if __name__ == "__main__":
-    sys.exit(1 if main() else 0)

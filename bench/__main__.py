@@ -1,0 +1,193 @@
+"""`make bench PARTS="gangs expand"`: measure, compare with the committed result, and write result and page.
+
+A result names its commit, and is of a machine that does nothing else; OUT=FOLDER measures without both, and keeps the
+figures out of bench/results.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import datetime as dt
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from bench import machine, page
+from bench.figures import Result, compare, number, of_json, ranged, read, to_json
+from bench.part import ROOT, STATE, BenchError, Lab, Setting, parts, playbook, run
+from gangplank import text
+from gangplank.errors import GangplankError, Problem
+from tools import commits
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from bench.part import Measure
+
+RESULTS = ROOT / "bench/results"
+WRITTEN = ("bench/results", "docs/bench.md", "docs/bench", "docs/faults.md", "README.md")  # by a run itself
+USUAL, EVERY = "usual", "all"
+
+
+def chosen(words: Sequence[str], every: dict[str, Measure]) -> dict[str, Measure] | list[Problem]:
+    """The parts that are asked for, or every wrong name."""
+    groups = {USUAL: [name for name, module in every.items() if module.PART.usual], EVERY: list(every)}
+    names = {name for word in words for name in groups.get(word, [word])}
+    wrong = [
+        Problem("PARTS", word, f"one of {', '.join([*groups, *every])}", "make bench lists them")
+        for word in words
+        if word not in groups and word not in every
+    ]
+    return wrong or {name: module for name, module in every.items() if name in names}
+
+
+def hindrances(some: dict[str, Measure], out: Path | None) -> list[Problem]:
+    """What keeps these parts from being measured here and now."""
+    problems = []
+    if [module for module in some.values() if module.PART.lab is not Lab.ANY] and os.geteuid() != 0:
+        problems.append(Problem("user", f"uid {os.geteuid()}", "root, as a lab needs", "sudo make bench"))
+    down = [name for name, module in some.items() if module.PART.lab is Lab.DOWN]
+    if down and STATE.exists():
+        got = f"a lab that is up, at {STATE}"
+        problems.append(Problem(f"lab for {', '.join(down)}", got, "none", "make down, then run it again"))
+    quiet = [name for name, module in some.items() if module.PART.quiet]
+    busy = machine.load()
+    if quiet and not out and busy > machine.QUIET_LOAD:
+        fix = "end other work and wait a minute, or keep the figures out of bench/results with OUT=FOLDER"
+        got, expected = f"load {busy:.2f}", f"at most {machine.QUIET_LOAD} before anything is measured"
+        problems.append(Problem(f"machine for {', '.join(quiet)}", got, expected, fix))
+    return problems
+
+
+def overview(every: dict[str, Measure]) -> str:
+    """Every part with what it needs and its last result."""
+    results = read(RESULTS)
+    rows = [["PART", "MEASURES", "MINUTES", "LAB", "MACHINE", "LAST RESULT"]]
+    for name, module in every.items():
+        part = module.PART
+        last = results.get(name)
+        usual = "" if part.usual else ", not in usual"
+        rows.append([
+            name, part.title, f"{part.minutes:g}{usual}", part.lab.value, "quiet" if part.quiet else "any",
+            f"{last.date}, {last.commit}" if last else "none yet",
+        ])  # fmt: skip
+    total = sum(module.PART.minutes for module in every.values() if module.PART.usual)
+    return (
+        f'{text.table(rows)}\n\nmake bench PARTS="{USUAL}" measures the usual ones, in about {total:.0f} minutes;'
+        f" PARTS={EVERY} all of them."
+    )
+
+
+@contextlib.contextmanager
+def lab(*, needed: bool) -> Iterator[None]:
+    """The lab with Volcano and storage, for as long as parts need it; one that runs already stays."""
+    if not needed or STATE.exists() or os.environ.get("GANGPLANK_KUBECONFIG"):
+        yield
+        return
+    try:
+        playbook("playbooks/lab.yml", "playbooks/site.yml")
+        yield
+    finally:
+        playbook("playbooks/lab-down.yml")
+
+
+def measured(name: str, module: Measure, commit: str) -> Result:
+    """Measure one part."""
+    about, began = machine.described(), time.monotonic()
+    print(f"{name}: {module.PART.title}, about {module.PART.minutes:g} minutes", file=sys.stderr, flush=True)
+    with tempfile.TemporaryDirectory(prefix=f"bench-{name}-") as folder:
+        figures = tuple(module.measure(Setting(Path(folder))))
+    minutes = round((time.monotonic() - began) / 60, 1)
+    return Result(dt.datetime.now(dt.UTC).date().isoformat(), commit, about, minutes, figures)
+
+
+def shown(result: Result) -> str:
+    """The figures as a table."""
+    rows = [["FIGURE", "VALUE", "SPREAD", "PEER", "FLOOR", "GOAL", "REACHED"]]
+    for one in result.figures:
+        beside = [f"{number(it.value)} ({it.name})" if it else "" for it in (one.peer, one.floor)]
+        goal = f"{'at most' if one.better == 'less' else 'at least'} {number(one.goal)}" if one.goal is not None else ""
+        reached = {True: "yes", False: "NO", None: ""}[one.met]
+        rows.append([one.title, f"{number(one.value)} {one.unit}", ranged(one.spread), *beside, goal, reached])
+    return text.table(rows)
+
+
+def committed(name: str) -> Result | None:
+    """The result of the last commit."""
+    done = subprocess.run(
+        ["git", "show", f"HEAD:bench/results/{name}.json"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    return of_json(done.stdout) if done.returncode == 0 else None
+
+
+def every_part(some: dict[str, Measure], commit: str, folder: Path) -> int:
+    """Measure the parts, one after the other; how many failed, or became slower."""
+    wrong = 0
+    for needs in Lab:
+        now = {name: module for name, module in some.items() if module.PART.lab is needs}
+        with lab(needed=needs is Lab.UP and bool(now)):
+            for name, module in now.items():
+                try:
+                    result = measured(name, module, commit)
+                # the other parts are measured all the same
+                except (
+                    GangplankError,
+                    AssertionError,
+                    OSError,
+                    subprocess.SubprocessError,
+                    pytest.fail.Exception,
+                ) as e:
+                    print(f"{name}: {e}", file=sys.stderr, flush=True)
+                    wrong += 1
+                    continue
+                (folder / f"{name}.json").write_text(to_json(result))
+                old = committed(name)
+                slower = compare(old, result) if old else []
+                print("\n".join([shown(result), *(f"SLOWER {line}" for line in slower)]), flush=True)
+                wrong += bool(slower)
+    return wrong
+
+
+def main(arguments: Sequence[str]) -> int:
+    """List the parts, or refuse, or measure."""
+    parser = argparse.ArgumentParser(prog="make bench")
+    parser.add_argument("parts", nargs="*")
+    parser.add_argument("--out", type=Path, help="a folder for results that are not to be committed")
+    options = parser.parse_args(arguments)
+    every = parts()
+    if not options.parts:
+        print(overview(every))
+        return 0
+    some = chosen(options.parts, every)
+    commit = commits.git("rev-parse", "--short=10", "HEAD") if options.out else commits.commit("make bench", WRITTEN)
+    problems = [one for one in (commit,) if isinstance(one, Problem)]
+    problems += some if isinstance(some, list) else hindrances(some, options.out)
+    if problems or isinstance(some, list) or isinstance(commit, Problem):
+        print("\n".join(map(str, problems)), file=sys.stderr)
+        return 2
+    folder = options.out or RESULTS
+    folder.mkdir(parents=True, exist_ok=True)
+    wanted = sorted({part for module in some.values() for part in module.PART.builds})
+    try:
+        if wanted:
+            run(sys.executable, "-m", "lab.build", *wanted)
+        wrong = every_part(some, commit, folder)
+    except (BenchError, KeyboardInterrupt) as error:
+        print(error, file=sys.stderr)
+        return 1
+    if not options.out:
+        page.write()
+        print(f"the results are in {RESULTS.relative_to(ROOT)}, the page is docs/bench.md: commit both")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    os.chdir(ROOT)
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,212 @@
+"""docs/bench.md with its drawings, and the figures of README.md, all from bench/results.
+
+python -m bench.page             # names what is stale, exits 1
+python -m bench.page --write
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import jinja2
+
+from bench.figures import number, ranged, read
+from bench.part import parts
+from tools.write_docs_tables import table
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from bench.figures import Beside, Figure, Result
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGE, README, DRAWINGS = "docs/bench.md", "README.md", "docs/bench"
+BEGIN, END = "<!-- begin: python -m bench.page --write -->", "<!-- end -->"
+# What README.md shows, where it was measured.
+HEADLINES = (
+    "lab.trained", "gangs.10x100.running", "gangs.100x10.running", "start.volcano", "trainer.accuracy",
+    "idle.memory", "idle.cpu", "teams.second.100", "expand.volcano.10000", "fit.fits",
+)  # fmt: skip
+LEFT, WIDTH, ROW = 330, 300, 26  # of a drawing: where bars begin, how long the longest is, how high a row
+WIDE = 30  # largest over smallest value from which a scale is logarithmic
+
+
+def outcome(one: Figure) -> str:
+    """What the table says about the goal."""
+    if one.goal is None:
+        return ""
+    limit = f"{'at most' if one.better == 'less' else 'at least'} {number(one.goal)}"
+    return f"{limit}{f' ({one.why})' if one.why else ''}: {'reached' if one.met else '**missed**'}"
+
+
+def beside(one: Figure, it: Beside | None) -> str:
+    """What the table says about a peer or a floor, with the ratio to it."""
+    if not it:
+        return ""
+    ratio = f", {number(one.value / it.value)} x" if it.value else ""
+    return f"{it.name}: {number(it.value)} ({ranged(it.spread)}){ratio}"
+
+
+def section(name: str, title: str, result: Result) -> str:
+    """A part of the page."""
+    rows = [
+        (one.title, f"{number(one.value)} {one.unit}", ranged(one.spread), str(one.rounds),
+         beside(one, one.peer), beside(one, one.floor), outcome(one))
+        for one in result.figures
+    ]  # fmt: skip
+    about = result.machine
+    where = f"{about['cores']} cores ({about['processor']}), {about['memory_gib']} GiB, {about['kernel']}"
+    head = ["figure", "median", "spread", "rounds", "peer", "floor", "goal"]
+    return "\n\n".join(
+        [
+            f"## {name}",
+            f"{title}. Measured on {result.date} at `{result.commit}`, on {where}, in {result.minutes:g} minutes.",
+            f"![{title}](bench/{name}.svg)",
+            table(head, rows),
+        ]
+    )
+
+
+def page(results: Mapping[str, Result]) -> str:
+    """docs/bench.md below its introduction."""
+    every = {name: module.PART for name, module in parts().items()}
+    declared = [
+        (f"`{name}`", part.title, f"{part.minutes:g}", part.lab.value, "yes" if part.quiet else "no",
+         "yes" if part.usual else "no")
+        for name, part in every.items()
+    ]  # fmt: skip
+    missing = [f"`{name}`" for name in every if name not in results]
+    return "\n\n".join(filter(None, [
+        table(["part", "what it measures", "minutes", "lab", "quiet machine", "usual"], declared),
+        f"Without a result: {', '.join(missing)}." if missing else "",
+        *(section(name, part.title, results[name]) for name, part in every.items() if name in results),
+    ]))  # fmt: skip
+
+
+def headlines(results: Mapping[str, Result]) -> str:
+    """The figures of README.md."""
+    by_id = {one.id: one for result in results.values() for one in result.figures}
+    rows = [
+        (by_id[key].title, f"{number(by_id[key].value)} {by_id[key].unit}", beside(by_id[key], by_id[key].peer),
+         beside(by_id[key], by_id[key].floor))
+        for key in HEADLINES
+        if key in by_id
+    ]  # fmt: skip
+    return table(["figure", "median", "peer", "floor"], rows) if rows else "No result is committed."
+
+
+@dataclass(frozen=True)
+class Scale:
+    """From values to pixels; logarithmic if they differ much."""
+
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> Scale:
+        """The scale on which all of these can be seen.
+
+        >>> Scale.of([1, 2]).at(1), Scale.of([1, 1000]).at(1)
+        (150.0, 43.0)
+        """
+        above = [value for value in values if value > 0]
+        if above and max(above) > WIDE * min(above):
+            return cls(min(above) / 3, max(above))
+        return cls(0.0, max([*above, 1e-9]))
+
+    def at(self, value: float) -> float:
+        """Where a value is."""
+        if not self.low:
+            return round(WIDTH * value / self.high, 1)
+        steps = math.log(max(value, self.low) / self.low) / math.log(self.high / self.low)
+        return round(WIDTH * steps)
+
+
+def marks(one: Figure) -> dict[str, Beside]:
+    """What stands beside a figure."""
+    return {kind: it for kind, it in (("peer", one.peer), ("floor", one.floor)) if it}
+
+
+def drawing(figures: Sequence[Figure]) -> str:
+    """A part's figures as SVG: bars of the same unit share a scale."""
+    groups, top = [], 8
+    for unit, some in groupby(sorted(figures, key=lambda one: one.unit), key=lambda one: one.unit):
+        rows = list(some)
+        values = [value for one in rows for value in (one.value, *one.spread, one.goal or 0, *(
+            it.value for it in marks(one).values()))]  # fmt: skip
+        scale = Scale.of(values)
+        groups.append({"unit": unit, "top": top, "log": bool(scale.low), "rows": [
+            {
+                "top": top + 22 + ROW * at, "title": one.title, "text": f"{number(one.value)} {one.unit}",
+                "bar": scale.at(one.value), "low": scale.at(one.spread[0]), "high": scale.at(one.spread[1]),
+                "marks": {kind: scale.at(it.value) for kind, it in marks(one).items()},
+                "goal": None if one.goal is None else scale.at(one.goal), "missed": one.met is False,
+            }
+            for at, one in enumerate(rows)
+        ]})  # fmt: skip
+        top += 22 + ROW * len(rows) + 14
+    folder = jinja2.FileSystemLoader(Path(__file__).parent)
+    environment = jinja2.Environment(loader=folder, autoescape=True, trim_blocks=True, lstrip_blocks=True,
+                                     undefined=jinja2.StrictUndefined, keep_trailing_newline=True)  # fmt: skip
+    return environment.get_template("drawing.svg.j2").render(
+        groups=groups, left=LEFT, width=LEFT + WIDTH + 130, height=top + 24
+    )
+
+
+def between(text: str, body: str) -> str:
+    """A text with another body between its marks."""
+    head, mark, rest = text.partition(BEGIN)
+    return f"{head}{mark}\n\n{body}\n\n{END}{rest.partition(END)[2]}"
+
+
+def files(root: Path = ROOT) -> dict[str, str]:
+    """What the generated files hold, by path."""
+    results = {name: result for name, result in read(root / "bench/results").items() if name in parts()}
+    drawings = {f"{DRAWINGS}/{name}.svg": drawing(result.figures) for name, result in results.items()}
+    return {
+        PAGE: between((root / PAGE).read_text(), page(results)),
+        README: between((root / README).read_text(), headlines(results)),
+        **drawings,
+    }
+
+
+def stale(root: Path = ROOT) -> list[str]:
+    """Generated files that are not as the results say, and drawings without a result."""
+    wanted = files(root)
+    texts = {path: (root / path).read_text() if (root / path).exists() else None for path in wanted}
+    different = [path for path, text in wanted.items() if texts[path] != text]
+    present = {f"{DRAWINGS}/{path.name}" for path in (root / DRAWINGS).glob("*.svg")}
+    return [*different, *sorted(present - {*wanted})]
+
+
+def write(root: Path = ROOT) -> None:
+    """Write all of them, and remove drawings without a result."""
+    wanted = files(root)
+    for old in (root / DRAWINGS).glob("*.svg"):
+        if f"{DRAWINGS}/{old.name}" not in wanted:
+            old.unlink()
+    for path, text in wanted.items():
+        (root / path).parent.mkdir(exist_ok=True)
+        (root / path).write_text(text)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Write, or name what is stale."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--write", action="store_true")
+    if parser.parse_args(arguments).write:
+        write()
+        return 0
+    for path in stale():
+        print(f"{path}: got other figures than bench/results has, expected those. Fix: make docs", file=sys.stderr)
+    return 1 if stale() else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,1 @@
+"""What `make bench` measures, a module each: `make bench` lists them."""

@@ -1,0 +1,23 @@
+"""docs/bench.md, its drawings and the figures of README.md are those of bench/results, and of nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from bench import page
+from bench.figures import read
+from bench.part import parts
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_pages_and_drawings_show_the_committed_results() -> None:
+    assert page.stale() == []
+
+
+def test_a_result_is_of_a_part_that_exists_and_every_figure_has_a_name_of_its_own() -> None:
+    results = read(ROOT / "bench/results")
+    assert set(results) - set(parts()) == set()
+    names = [one.id for result in results.values() for one in result.figures]
+    assert len(names) == len({*names})
+    assert [(part, one.id) for part, it in results.items() for one in it.figures if one.id.split(".")[0] != part] == []

@@ -1,0 +1,178 @@
+"""`make bench`: what is refused, how results are kept and compared, and what the page makes of them."""
+
+from __future__ import annotations
+
+import dataclasses
+import xml.etree.ElementTree as ET
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from bench import __main__ as bench
+from bench import machine, page
+from bench.figures import Beside, Result, compare, figure, of_json, read, to_json
+from bench.part import BenchError, Lab, Part, Setting, parts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from bench.figures import Figure
+
+MACHINE = {"cores": 2, "processor": "one", "memory_gib": 24, "kernel": "Linux 6", "load_before": 0.1}
+GANGS = figure(
+    "gangs.10x100.running", "10 gangs <of> 100 pods", "s", [10.0, 11.0, 12.0], goal=9, why="a third",
+    peer=Beside.of("defaults", [30.0, 31.0]), floor=Beside.of("a bare client", [8.0]),
+)  # fmt: skip
+RATE = figure("gangs.rate", "pods", "pods/s", [90.0], better="more", goal=80)
+
+
+def result(*figures: Figure, **changes: Any) -> Result:
+    return dataclasses.replace(Result("2026-11-23", "abc", MACHINE, 1.5, figures or (GANGS, RATE)), **changes)
+
+
+class Fake:
+    """A part that measures what it is told, or fails."""
+
+    def __init__(self, *figures: Figure, fails: bool = False, lab: Lab = Lab.ANY, quiet: bool = True) -> None:
+        self.PART = Part("fake", 1, lab=lab, quiet=quiet)
+        self.figures, self.fails = figures, fails
+
+    def measure(self, setting: Setting) -> Iterator[Figure]:
+        assert list(setting.folder.iterdir()) == []
+        yield from self.figures
+        if self.fails:
+            raise BenchError("fake: got nothing, expected something")
+
+
+@pytest.fixture
+def fakes(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    every: dict[str, Any] = {"good": Fake(GANGS), "bad": Fake(GANGS, fails=True), "last": Fake(RATE)}
+    monkeypatch.setattr(bench, "parts", lambda: every)
+    return every
+
+
+def site(folder: Path) -> Path:
+    """A checkout with a result, and pages that were never written."""
+    (folder / "bench/results").mkdir(parents=True)
+    (folder / "docs").mkdir()
+    (folder / "bench/results/fit.json").write_text(to_json(result()))
+    for name in (page.PAGE, page.README):
+        (folder / name).write_text(f"before\n{page.BEGIN}\n\n{page.END}\nafter\n")
+    return folder
+
+
+def test_a_result_is_read_as_it_was_written() -> None:
+    assert of_json(to_json(result())) == result()
+
+
+def test_what_became_slower_by_more_than_both_spreads_is_named() -> None:
+    worse = figure("gangs.10x100.running", "", "s", [12.5, 13.0, 14.0])
+    within = figure("gangs.10x100.running", "", "s", [11.5, 13.0, 14.0])
+    fewer = figure("gangs.rate", "", "pods/s", [70.0], better="more")
+    (line,) = compare(result(), result(worse))
+    assert line.startswith("gangs.10x100.running: 11 s (abc) became 13 s; the spreads 10 to 12 and 12.5 to 14 do not")
+    assert compare(result(), result(within)) == []
+    assert [line.split(":")[0] for line in compare(result(), result(fewer))] == ["gangs.rate"]
+    assert compare(result(), result(worse, machine=MACHINE | {"cores": 4})) == []
+
+
+@pytest.mark.usefixtures("fakes")
+def test_every_wrong_name_is_refused_at_once(capsys: pytest.CaptureFixture[str]) -> None:
+    assert bench.main(["nosuch", "good", "other"]) == 2
+    lines = capsys.readouterr().err.splitlines()
+    expected = "expected one of usual, all, good, bad, last. Fix: make bench lists them"
+    assert [line for line in lines if line.startswith("PARTS")] == [
+        f"PARTS: got {word}, {expected}" for word in ("nosuch", "other")
+    ]
+
+
+def test_without_a_name_the_parts_are_listed_and_nothing_is_measured(
+    fakes: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert bench.main([]) == 0
+    words = [line.split()[0] for line in capsys.readouterr().out.splitlines() if line]
+    assert words[:4] == ["PART", *fakes]
+
+
+def test_a_busy_machine_a_running_lab_and_changes_are_refused_together(
+    fakes: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fakes["good"] = Fake(GANGS, lab=Lab.DOWN)
+    monkeypatch.setattr(bench, "STATE", tmp_path)
+    monkeypatch.setattr(machine, "load", lambda: 3.0)
+    monkeypatch.setattr(bench.os, "geteuid", lambda: 1000)
+    monkeypatch.setattr(bench.commits, "commit", lambda *_: bench.Problem("make bench", "changes", "a commit"))
+    assert bench.main(["good", "last"]) == 2
+    assert [line.split(":")[0] for line in capsys.readouterr().err.splitlines()] == [
+        "make bench", "user", "lab for good", "machine for good, last",
+    ]  # fmt: skip
+
+
+def test_a_part_that_fails_leaves_no_result_and_the_others_are_measured(
+    fakes: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "new" / "folder"
+    assert bench.main([*fakes, "--out", str(out)]) == 1
+    assert {name: [one.id for one in it.figures] for name, it in read(out).items()} == {
+        "good": [GANGS.id], "last": [RATE.id],
+    }  # fmt: skip
+    printed = capsys.readouterr()
+    assert "bad: fake: got nothing" in printed.err
+    assert "NO" in printed.out
+
+
+def test_a_run_that_is_slower_than_the_committed_result_says_so_and_fails(
+    fakes: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(machine, "described", lambda: MACHINE)
+    monkeypatch.setattr(bench, "committed", lambda _: result())
+    assert bench.main(["good", "--out", str(tmp_path)]) == 0
+    fakes["good"] = Fake(figure(GANGS.id, "", "s", [20.0, 21.0]))
+    assert bench.main(["good", "--out", str(tmp_path)]) == 1
+    assert "SLOWER gangs.10x100.running: 11 s (abc) became 20.5 s" in capsys.readouterr().out
+
+
+def test_page_and_readme_are_stale_until_they_are_written(tmp_path: Path) -> None:
+    root = site(tmp_path)
+    assert page.stale(root) == [page.PAGE, page.README, "docs/bench/fit.svg"]
+    page.write(root)
+    assert page.stale(root) == []
+    row = "| 10 gangs <of> 100 pods | 11 s | defaults: 30.5 (30 to 31), 0.361 x | a bare client: 8 (8 to 8), 1.38 x |"
+    assert row in (root / page.README).read_text().splitlines()
+    text = (root / page.PAGE).read_text()
+    assert text.startswith("before\n")
+    assert text.endswith("after\n")
+    assert "at most 9 (a third): **missed**" in text
+    (root / page.README).write_text((root / page.README).read_text().replace("11 s", "9 s"))
+    assert page.stale(root) == [page.README]
+
+
+def test_a_drawing_without_a_result_is_removed(tmp_path: Path) -> None:
+    root = site(tmp_path)
+    page.write(root)
+    (root / "bench/results/fit.json").unlink()
+    assert "docs/bench/fit.svg" in page.stale(root)
+    page.write(root)
+    assert page.stale(root) == []
+    assert not list(root.glob("docs/bench/*.svg"))
+
+
+def test_a_drawing_is_svg_that_shows_every_figure_with_what_is_beside_it() -> None:
+    drawn = ET.fromstring(page.drawing([GANGS, RATE]))  # noqa: S314  our own text
+    texts = [node.text for node in drawn.iter("{http://www.w3.org/2000/svg}text")]
+    titles = [node.text for node in drawn.iter("{http://www.w3.org/2000/svg}title")]
+    assert {"10 gangs <of> 100 pods", "11 s", "90 pods/s"} <= {*texts}
+    assert sorted(filter(None, titles)) == ["floor", "goal", "goal", "peer"]
+
+
+@pytest.mark.parametrize("name", parts())
+def test_every_part_says_what_it_measures_and_needs(name: str) -> None:
+    part = parts()[name].PART
+    assert part.title[0].isupper() or part.title.startswith(("fit", "playbooks/"))
+    assert part.minutes > 0
+    assert callable(parts()[name].measure)
+
+
+def test_the_usual_parts_take_at_most_an_hour() -> None:
+    assert sum(module.PART.minutes for module in parts().values() if module.PART.usual) <= 60
