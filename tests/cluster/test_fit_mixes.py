@@ -16,7 +16,7 @@ import pytest
 
 from gangplank.backends import BACKENDS
 from gangplank.jobs.parse import parse_job
-from tests.support.simulated import TOLERATION, kwok, nodes
+from lab.simulated import TOLERATION, kwok, nodes
 from tests.support.sweeps import FULL, sweeping
 from tests.support.teams_live import gangplank, until
 
@@ -112,7 +112,8 @@ def test_fit_the_copy_and_the_live_scheduler_agree(
     kube.call("POST", QUEUES, {"apiVersion": QUEUES.removeprefix("/apis/").rpartition("/")[0], "kind": "Queue",
                                "metadata": {"name": label}, "spec": spec})  # fmt: skip
     try:
-        with nodes(kube, label, sizes):
+        room = [{"cpu": str(cores), "memory": f"{4 * cores}Gi"} for cores in sizes]
+        with nodes(kube, label, room, {"mix": label}):
             until(lambda: state(kube, label) == "Open", "the queue is open")
             for number in range(dice.randint(1, 4)):
                 cores = dice.choice([1, 2, 3])

@@ -11,17 +11,13 @@ from __future__ import annotations
 import functools
 import json
 import random
-import subprocess
-import sys
 import threading
 import time
 import uuid
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import pytest
-import yaml
 
 from gangplank.backends import BACKENDS
 from gangplank.backends.pod_template import TEAM_LABEL
@@ -29,8 +25,8 @@ from gangplank.cluster.client import Kube
 from gangplank.errors import KubeError
 from gangplank.jobs.parse import parse_job
 from gangplank.teams.conditions import MOST_GRACE_S
+from lab.simulated import TOLERATION, kwok, nodes
 from tests.cluster.clock import Clock
-from tests.cluster.conftest import ROOT
 from tests.cluster.race import Event, Gang, Moment, Share, judge, lost, timeline
 from tests.support.inventories import LAB, fields_of, write_inventory
 from tests.support.sweeps import sweeping
@@ -62,62 +58,17 @@ CHEAT_PODS, CHEAT_JOBS = 40, 5  # the most that the third team's file allows
 OURS = {"labelSelector": f"{TEAM_LABEL} in ({','.join(SHARES)})"}
 JOBS = "/apis/batch.volcano.sh/v1alpha1/namespaces/{}/jobs"
 SCHEDULER = "/api/v1/namespaces/volcano-system/pods"
-TOLERATION = {"key": "kwok.x-k8s.io/node", "operator": "Exists"}
-STAGES = ("node/fast/node-initialize", "node/heartbeat-with-lease/node-heartbeat-with-lease")
-POD_STAGES = ("pod/fast/pod-ready", "pod/fast/pod-complete", "pod/fast/pod-delete")
-
-
-def shown(place: str) -> Path:
-    """Where a part of lab/versions.yml lies."""
-    command = [sys.executable, "-m", "lab.build", "--show", place]
-    return Path(subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True).stdout.strip())
-
-
-def node(name: str) -> Json:
-    """A simulated node, which takes no pod but those of the race."""
-    sizes = {"cpu": str(2 * GPUS), "memory": f"{2 * GPUS}Gi", "ephemeral-storage": "1Ti", "pods": "110", GPU: str(GPUS)}
-    meta = {"name": name, "labels": {"type": "race"}, "annotations": {"kwok.x-k8s.io/node": "fake"}}
-    taint = {"key": "kwok.x-k8s.io/node", "value": "fake", "effect": "NoSchedule"}
-    return {"metadata": meta, "spec": {"taints": [taint]}, "status": {"allocatable": sizes, "capacity": sizes}}
 
 
 @pytest.fixture(scope="module")
-def nodes(kubeconfig: str, kube: Kube, tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
-    """The simulated nodes, Ready, for as long as KWOK runs; its process."""
-    stages = [
-        yaml.safe_load((shown("charts.kwok-stages") / f"{name}.yaml").read_text()) for name in STAGES + POD_STAGES
-    ]
-    ends = next(stage for stage in stages if stage["metadata"]["name"] == "pod-complete")
-    ends["spec"]["delay"] = {"durationFrom": {"expressionFrom": f'.metadata.annotations["{LASTS}"]'}}
-    config = tmp_path_factory.mktemp("kwok") / "kwok.yaml"
-    config.write_text(yaml.safe_dump_all(stages))
-    command = [
-        shown("bin.kwok") / "kwok",
-        f"--kubeconfig={kubeconfig}",
-        f"--config={config}",
-        "--manage-all-nodes=false",
-        "--manage-nodes-with-annotation-selector=kwok.x-k8s.io/node=fake",
-    ]
-    names = [f"race-{number}" for number in range(NODES)]
-    with (config.parent / "log").open("w") as log, subprocess.Popen(command, stdout=log, stderr=log) as kwok:
-        try:
-            for name in names:
-                kube.call("POST", "/api/v1/nodes", node(name))
-            until(lambda: ready(kube) >= {*names}, "the simulated nodes are Ready")
-            yield kwok.pid
-        finally:
-            for name in names:
-                kube.call("DELETE", f"/api/v1/nodes/{name}")
-            kwok.terminate()
-
-
-def ready(kube: Kube) -> set[str]:
-    """The nodes that are Ready."""
-    return {
-        item["metadata"]["name"]
-        for item in kube.call("GET", "/api/v1/nodes")["items"]
-        if any(one["type"] == "Ready" and one["status"] == "True" for one in item["status"].get("conditions") or [])
-    }
+def kwok_pid(kubeconfig: str, kube: Kube, tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    """KWOK's process, while the simulated nodes are ready."""
+    size = {"cpu": str(2 * GPUS), "memory": f"{2 * GPUS}Gi", GPU: str(GPUS)}
+    with (
+        kwok(kubeconfig, tmp_path_factory.mktemp("kwok"), LASTS) as pid,
+        nodes(kube, "race", [size] * NODES, {"type": "race"}),
+    ):
+        yield pid
 
 
 @pytest.fixture
@@ -339,7 +290,7 @@ def cheater(kubeconfig: str, all_three: None, tmp_path_factory: pytest.TempPathF
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.usefixtures("all_three")
 def test_a3_two_teams_and_one_that_cheats_submit_at_once_and_every_moment_keeps_caps_gangs_and_shares(
-    kube: Kube, cheater: Kube, nodes: int, seed: int
+    kube: Kube, cheater: Kube, kwok_pid: int, seed: int
 ) -> None:
     rng = random.Random(seed)
     # Volcano's controller may keep a job that was removed as it began, and then never looks at another of its name.
@@ -373,7 +324,7 @@ def test_a3_two_teams_and_one_that_cheats_submit_at_once_and_every_moment_keeps_
         if (gang.team, gang.name) in deleted:
             work.append((rng.uniform(place, 1.2), functools.partial(delete, gang)))
     work.sort(key=lambda row: row[0])
-    clock, every = Clock(nodes), [*borrowed, *due, *first, *gangs]
+    clock, every = Clock(kwok_pid), [*borrowed, *due, *first, *gangs]
     with Seen(kube, clock) as seen:
 
         def hold(amounts: dict[str, int], why: str) -> None:

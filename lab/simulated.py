@@ -1,0 +1,90 @@
+"""Nodes that KWOK keeps ready on a cluster, and whose pods it says are running: for tests and figures of many pods."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from gangplank.wait import late, polls
+from lab.build.parts import build
+from lab.errors import LabError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from gangplank.cluster.client import Kube
+
+Json = dict[str, Any]
+NODE_STAGES = ("node/fast/node-initialize", "node/heartbeat-with-lease/node-heartbeat-with-lease")
+POD_STAGES = ("pod/fast/pod-ready", "pod/fast/pod-delete")
+COMPLETE = "pod/fast/pod-complete"
+KEY = "kwok.x-k8s.io/node"
+TAINT = {"key": KEY, "value": "fake", "effect": "NoSchedule"}
+TOLERATION = {"key": KEY, "operator": "Exists"}
+READY_S = 120
+
+
+def stages(folder: Path, lasts: str) -> Iterator[Json]:
+    """What nodes and pods do, and when."""
+    for name in (*NODE_STAGES, *POD_STAGES):
+        yield yaml.safe_load((folder / f"{name}.yaml").read_text())
+    if lasts:
+        ends = yaml.safe_load((folder / f"{COMPLETE}.yaml").read_text())
+        ends["spec"]["delay"] = {"durationFrom": {"expressionFrom": f'.metadata.annotations["{lasts}"]'}}
+        yield ends
+
+
+@contextlib.contextmanager
+def kwok(kubeconfig: str, folder: Path, lasts: str = "") -> Iterator[int]:
+    """KWOK, for as long as the block runs; its process.
+
+    Pods run until they are deleted, or, with `lasts`, for as long as this annotation of theirs says.
+    """
+    built = build(["kwok"], lambda line: print(line, file=sys.stderr, flush=True), roots=())
+    config = folder / "kwok.yaml"
+    config.write_text(yaml.safe_dump_all(list(stages(Path(built["charts"]["kwok-stages"]), lasts))))
+    command = [
+        f"{built['bin']['kwok']}/kwok", f"--kubeconfig={kubeconfig}", f"--config={config}",
+        "--manage-all-nodes=false", f"--manage-nodes-with-annotation-selector={KEY}=fake",
+    ]  # fmt: skip
+    with (folder / "log").open("w") as log, subprocess.Popen(command, stdout=log, stderr=log) as process:
+        try:
+            yield process.pid
+        finally:
+            process.terminate()
+
+
+@contextlib.contextmanager
+def nodes(kube: Kube, name: str, sizes: Sequence[Mapping[str, str]], labels: Mapping[str, str]) -> Iterator[list[str]]:
+    """Nodes of these sizes that are ready; only pods that tolerate them come."""
+    names = [f"{name}-{number}" for number in range(len(sizes))]
+    try:
+        for one, size in zip(names, sizes, strict=True):
+            full = {"ephemeral-storage": "1Ti", "pods": "110", **size}
+            meta = {"name": one, "labels": dict(labels), "annotations": {KEY: "fake"}}
+            status = {"allocatable": full, "capacity": full}
+            kube.call("POST", "/api/v1/nodes", {"metadata": meta, "spec": {"taints": [TAINT]}, "status": status})
+        for _ in polls(READY_S, 0.5):
+            if not (waiting := {*names} - ready(kube)):
+                break
+        else:
+            raise LabError(late("simulated nodes", f"{len(waiting)} that are not ready", "all ready", READY_S))
+        yield names
+    finally:
+        for one in names:
+            if kube.get(f"/api/v1/nodes/{one}"):
+                kube.call("DELETE", f"/api/v1/nodes/{one}")
+
+
+def ready(kube: Kube) -> set[str]:
+    """The nodes that are ready."""
+    return {
+        item["metadata"]["name"]
+        for item in kube.call("GET", "/api/v1/nodes")["items"]
+        if any(one["type"] == "Ready" and one["status"] == "True" for one in item["status"].get("conditions") or [])
+    }
