@@ -1,0 +1,105 @@
+"""What the lab uses while nothing trains: memory and CPU of every process in its cgroups, those of pods included.
+
+Memory is Pss, in which a page that several processes share counts once; the page cache is not in it. CPU is what the
+cgroup counts. The lab has Volcano and storage, a training has just ended, and its last pods are gone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bench.figures import figure
+from bench.part import BenchError, Lab, Part, playbook
+from lab.host.cgroups import members
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from bench.figures import Figure
+    from bench.part import Setting
+
+PART = Part("What the lab uses while nothing trains", minutes=5, lab=Lab.UP)
+SETTLE_S, SPAN_S, ROUNDS = 90, 30, 4
+MEMORY_MIB, CPU_PERCENT = 1024, 10
+CPU = ("/sys/fs/cgroup/cpuacct/gangplank", "/sys/fs/cgroup/cpu,cpuacct/gangplank", "/sys/fs/cgroup/gangplank")
+LEAST_MIB, LEAST_PERCENT = 10, 0.2  # what has a line of its own
+PSS = re.compile(r"^Pss:\s+(\d+)", re.MULTILINE)
+
+
+def program(pid: int) -> str:
+    """What a process runs; supervisord and Ansible's helpers are Python's."""
+    words = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
+    if "supervisor.supervisord" in words:
+        return "supervisord"
+    return Path(words[0]).name or Path(f"/proc/{pid}/comm").read_text().strip()
+
+
+def memory() -> dict[str, float]:
+    """MiB by program."""
+    sizes: dict[str, float] = {}
+    for pid in members():
+        with contextlib.suppress(OSError):  # a short-lived helper
+            text = PSS.search(Path(f"/proc/{pid}/smaps_rollup").read_text())
+            name = program(pid)
+            sizes[name] = sizes.get(name, 0.0) + (int(text[1]) / 1024 if text else 0.0)
+    return sizes
+
+
+def ticks() -> dict[tuple[int, str], float]:
+    """Seconds of CPU of each process so far."""
+    seconds = {}
+    for pid in members():
+        with contextlib.suppress(OSError):
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+            seconds[pid, program(pid)] = (int(fields[11]) + int(fields[12])) / 100
+    return seconds
+
+
+def used_s() -> float:
+    """Seconds of CPU of the whole lab so far, those of processes that have ended included."""
+    for folder in map(Path, CPU):
+        if (folder / "cpuacct.usage").exists():
+            return int((folder / "cpuacct.usage").read_text()) / 1e9
+        if (folder / "cpu.stat").exists():
+            return int((folder / "cpu.stat").read_text().split()[1]) / 1e6
+    raise BenchError(f"cgroup of the lab: got none at {', '.join(CPU)}, expected one. Fix: make lab")
+
+
+def span() -> tuple[dict[str, float], dict[str, float], float]:
+    """MiB by program, and over some seconds the percents of a core by program, and of all together."""
+    began, whole, each = time.monotonic(), used_s(), ticks()
+    time.sleep(SPAN_S)
+    passed, after = time.monotonic() - began, ticks()
+    percent: dict[str, float] = {}
+    for key in each.keys() & after.keys():
+        percent[key[1]] = percent.get(key[1], 0.0) + 100 * (after[key] - each[key]) / passed
+    return memory(), percent, 100 * (used_s() - whole) / passed
+
+
+def measure(setting: Setting) -> Iterator[Figure]:
+    """A training, a pause, then some spans of nothing."""
+    playbook("playbooks/train.yml", "-e", "@jobs/digits.yml")
+    time.sleep(SETTLE_S)
+    spans = []
+    for _ in range(ROUNDS):
+        spans.append(span())
+        setting.say(f"{sum(spans[-1][0].values()):.0f} MiB, {spans[-1][2]:.1f} % of a core")
+    yield figure("idle.memory", "memory of all that the lab runs", "MiB",
+                 [sum(sizes.values()) for sizes, _, _ in spans], goal=MEMORY_MIB)  # fmt: skip
+    yield figure("idle.cpu", "CPU of all that the lab runs", "% of a core", [whole for _, _, whole in spans],
+                 goal=CPU_PERCENT)  # fmt: skip
+    yield from largest("memory", "MiB", LEAST_MIB, [sizes for sizes, _, _ in spans])
+    yield from largest("cpu", "% of a core", LEAST_PERCENT, [percent for _, percent, _ in spans])
+
+
+def largest(kind: str, unit: str, least: float, spans: Sequence[dict[str, float]]) -> Iterator[Figure]:
+    """Where it goes: a figure for each program that has a share worth naming."""
+    names = {name for one in spans for name in one}
+    values = {name: [one.get(name, 0.0) for one in spans] for name in names}
+    for name in sorted(names, key=lambda name: -max(values[name])):
+        if max(values[name]) >= least:
+            yield figure(f"idle.{kind}.{name}", name, unit, values[name])

@@ -1,0 +1,194 @@
+"""From submitting a training to its first step, for each back-end, split, beside the floors of its parts.
+
+The floor is measured in turns with it: as many bare pods of the same image at once, whose node is chosen beforehand,
+until the last program begins; then, in these pods, the import of torch, a connection to a store, and the first step of
+one process. Times are of the machine's clock, which nodes and pods share.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import time
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bench.figures import Beside, figure, merged
+from bench.part import BenchError, Lab, Part, playbook
+from gangplank.backends import BACKENDS
+from gangplank.backends.pod_template import JOB_LABEL
+from gangplank.cluster.client import path
+from gangplank.errors import KubeError
+from gangplank.jobs.parse import parse_job
+from gangplank.wait import late, polls
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from bench.figures import Figure
+    from bench.part import Setting
+    from gangplank.cluster.client import Kube
+
+Json = dict[str, Any]
+PART = Part("From submitting to the first step, for each back-end", minutes=8, lab=Lab.DOWN)
+COMPONENTS = ["volcano", "storage", "training_operator", "trainer_v2"]
+HOME, IMAGE, RANKS, ROUNDS = "bench-start", "gangplank.dev/trainer:0.1.0", 3, 3
+PODS = f"/api/v1/namespaces/{HOME}/pods"
+LIMIT_S, GOAL = 180, 1.3
+STARTED = "import time; print('started', time.time(), flush=True)\n"
+ALONE = Path(__file__).parents[1] / "inside/alone.py"
+STAGES = {  # of a job, each from the end of the one before
+    "api": "the API server and the controllers, until all pods exist",
+    "scheduling": "scheduling, until all have a node",
+    "container": "containers, until the last program begins",
+    "meeting": "interpreter, torch and rendezvous, until the last rank has joined",
+    "data": "data, network and first step",
+}
+NEW = "import os,time; print('started', time.time(), flush=True); os.execvp('python3', ['python3', {words}])"
+
+
+@dataclass(frozen=True)
+class Marks:
+    """When what had happened for every pod, in seconds since the job was submitted."""
+
+    api: float
+    scheduling: float
+    container: float
+    meeting: float
+    data: float
+
+    def split(self) -> dict[str, float]:
+        """How long each stage took."""
+        ends = [getattr(self, name) for name in STAGES]
+        return {name: end - before for name, end, before in zip(STAGES, ends, [0.0, *ends], strict=False)}
+
+
+def described(backend: str) -> Json:
+    """The job: the trainer as shipped, which says when its program begins."""
+    words = json.dumps(["/opt/gangplank/trainer/start.py", "--epochs", "1", "--log-interval", "1"])[1:-1]
+    return {
+        "name": f"start-{backend}", "namespace": HOME, "backend": backend, "image": IMAGE, "workers": RANKS - 1,
+        "command": ["python3", "-c", NEW.format(words=words)], "resources": {"cpu": "100m", "memory": "256Mi"},
+    }  # fmt: skip
+
+
+def seconds(stamp: str) -> float:
+    """A time that the kubelet has put before a line, or the API server into an object."""
+    return datetime.fromisoformat(re.sub(r"(\.\d{6})\d*", r"\1", stamp)).timestamp()
+
+
+def lines(kube: Kube, pod: str) -> list[tuple[float, str]]:
+    """What a pod has printed, with the time of each line."""
+    text = kube.read("GET", f"{PODS}/{pod}/log", query={"timestamps": "true"}).decode()
+    pairs = (line.partition(" ") for line in text.splitlines())
+    return [(seconds(stamp), said) for stamp, _, said in pairs]
+
+
+def said(kube: Kube, pod: str, word: str) -> float | None:
+    """When a pod printed a line with this word first; None if it has not."""
+    with contextlib.suppress(KubeError):
+        return next((at for at, line in lines(kube, pod) if word in line), None)
+    return None
+
+
+def once(kube: Kube, backend: str) -> dict[str, float]:
+    """Submit a job, follow its pods to the first step; seconds of each stage."""
+    *beside, manifest = BACKENDS[backend].manifests(parse_job({"training_job": described(backend)}))
+    begin, exist, placed = time.time(), 0.0, 0.0
+    for item in (*beside, manifest):
+        kube.create(item)
+    query = {"labelSelector": f"{JOB_LABEL}={manifest['metadata']['name']}"}
+    try:
+        for _ in polls(LIMIT_S, 0.02):
+            pods = kube.call("GET", PODS, query=query)["items"]
+            if len(pods) == RANKS:
+                exist = exist or time.time()
+                if all(pod["spec"].get("nodeName") for pod in pods):
+                    placed = time.time()
+                    break
+        names = [pod["metadata"]["name"] for pod in pods]
+        ends = [last(kube, names, word) for word in ("started", '"event":"start"', '"event":"step"')]
+        return Marks(exist - begin, placed - begin, *(end - begin for end in ends)).split()
+    finally:
+        removed(kube, manifest, beside)
+
+
+def last(kube: Kube, names: list[str], word: str) -> float:
+    """When the last of these pods had printed it."""
+    for _ in polls(LIMIT_S, 0.3):
+        times = [said(kube, name, word) for name in names]
+        if None not in times:
+            return max(time for time in times if time is not None)
+    raise BenchError(late(", ".join(names), f"{times.count(None)} without {word}", "it", LIMIT_S))
+
+
+def removed(kube: Kube, manifest: Json, beside: list[Json]) -> None:
+    """The job and its pods are gone."""
+    for item in (manifest, *beside):
+        where = path(item["apiVersion"], item["kind"], HOME, item["metadata"]["name"])
+        with contextlib.suppress(KubeError):
+            kube.call("DELETE", where, {"propagationPolicy": "Background"})
+    gone(kube)
+
+
+def gone(kube: Kube) -> None:
+    """Wait until no pod is left."""
+    for _ in polls(LIMIT_S, 0.5):
+        kube.call("DELETE", PODS, {"gracePeriodSeconds": 0})
+        if not kube.call("GET", PODS)["items"]:
+            return
+    raise BenchError(late(HOME, "pods", "none", LIMIT_S))
+
+
+def bare(kube: Kube, node: str) -> dict[str, float]:
+    """The floor: seconds until the last of as many bare pods begins, and what their programs then take."""
+    names = [f"bare-{number}" for number in range(RANKS)]
+    program = STARTED + ALONE.read_text()
+    container = {"name": "bare", "image": IMAGE, "command": ["python3", "-c", program, "start", "small"],
+                 "env": [{"name": "OMP_NUM_THREADS", "value": "1"}, {"name": "USE_LIBUV", "value": "0"}]}  # fmt: skip
+    begin = time.time()
+    for name in names:
+        kube.call("POST", PODS, {"metadata": {"name": name}, "spec": {
+            "restartPolicy": "Never", "nodeName": node, "containers": [container]}})  # fmt: skip
+    started = last(kube, names, "started") - begin
+    last(kube, names, '"event": "alone"')
+    alone = [json.loads(line) for name in names for _, line in lines(kube, name) if line.startswith("{")]
+    gone(kube)
+    each = {f"floor.{name}": max(row[name] for row in alone) for name in ("import", "connect", "step")}
+    return {"floor.container": started, **each}
+
+
+def measure(setting: Setting) -> Iterator[Figure]:
+    """A lab with every back-end, then rounds of all of them and of the floor."""
+    try:
+        playbook("playbooks/lab.yml", "playbooks/site.yml", site_components=COMPONENTS)
+        kube = setting.kube
+        kube.call("POST", "/api/v1/namespaces", {"metadata": {"name": HOME}})
+        node = kube.call("GET", "/api/v1/nodes")["items"][-1]["metadata"]["name"]
+        rounds = []
+        for number in range(ROUNDS + 1):
+            one = {f"{backend}.{stage}": value for backend in BACKENDS for stage, value in once(kube, backend).items()}
+            one |= bare(kube, node)
+            setting.say(f"round {number}: " + ", ".join(f"{name} {value:.2f}" for name, value in one.items()))
+            rounds += [one] if number else []  # the first reads the image's files from the disk
+    finally:
+        playbook("playbooks/lab-down.yml", site_components=COMPONENTS)
+    yield from figures(merged(rounds))
+
+
+def figures(values: dict[str, list[float]]) -> Iterator[Figure]:
+    """Each back-end beside the sum of the floors, and its stages."""
+    parts = [values[name] for name in values if name.startswith("floor.")]
+    floor = Beside.of("sum of the parts, each alone", [sum(row) for row in zip(*parts, strict=True)])
+    for backend in BACKENDS:
+        whole = [sum(row) for row in zip(*(values[f"{backend}.{stage}"] for stage in STAGES), strict=True)]
+        yield figure(f"start.{backend}", f"submit to first step, {backend}", "s", whole, floor=floor,
+                     goal=GOAL * floor.value, why=f"{GOAL} x the floor")  # fmt: skip
+        for stage in STAGES:
+            yield figure(f"start.{backend}.{stage}", f"{backend}: {stage}", "s", values[f"{backend}.{stage}"])
+    for name, row in values.items():
+        if name.startswith("floor."):
+            yield figure(f"start.{name}", f"floor: {name.removeprefix('floor.')}", "s", row)
