@@ -40,6 +40,12 @@ COMPONENTS = {
         namespace="gpu-device-plugin",
         programs=("k8s-device-plugin",),
     ),
+    "gpu_dra_driver": Component(
+        title="a driver of GPUs by claim",
+        release="dra-example-driver",
+        namespace="gpu-dra-driver",
+        programs=("/dra-example-driver:",),
+    ),
     "storage": Component(title="storage classes", release="local-path", namespace="local-path-storage", pods=1),
     "training_operator": Component(
         title="the training operator",

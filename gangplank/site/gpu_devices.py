@@ -1,8 +1,8 @@
-"""Why nodes do not advertise a device that they should: one cause per node, with its evidence and its fix. Pure.
+"""Why nodes do not give out devices that they should: one cause per node, with its evidence and its fix. Pure.
 
-Reads the state of a device plugin's DaemonSet in the order in which a plugin can fail. Its pod is not created, not
-placed or not started; it does not find the hardware, or finds no healthy device. The log lines are those of NVIDIA's
-plugin (cmd/nvidia-device-plugin/main.go, internal/plugin/factory.go in v0.18 and v0.19).
+Reads the state of the DaemonSet of a device plugin, or of a driver for claims, in the order in which one can fail. Its
+pod is not created, not placed or not started; it does not find the hardware, or finds no healthy device. The log lines
+are those of NVIDIA's plugin (cmd/nvidia-device-plugin/main.go, internal/plugin/factory.go in v0.18 and v0.19).
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from gangplank.errors import Problem
 from gangplank.k8s import quantity
 from gangplank.text import plain
 
@@ -58,6 +59,7 @@ class PluginState:
     logs: Mapping[str, str] = field(default_factory=dict)
     events: Sequence[Json] = ()
     runtime_classes: Sequence[str] = ()
+    role: str = "gpu_device_plugin"  # that installs it
 
     @property
     def template(self) -> Json:
@@ -126,9 +128,60 @@ def without_devices(nodes: Iterable[Json], plugin: PluginState, resource: str) -
         if not devices(node, resource):
             name = node["metadata"]["name"]
             pod = next((pod for pod in plugin.pods if pod["spec"].get("nodeName") == name), None)
-            cause, evidence, fix = _of_pod(node, pod, plugin, resource) if pod else _no_pod(node, plugin)
-            findings.append(Finding(name, cause, evidence, fix))
+            why = (_of_pod(pod, plugin) or _idle(node, pod, plugin, resource)) if pod else _no_pod(node, plugin)
+            findings.append(Finding(name, *why))
     return findings
+
+
+def without_slices(nodes: Iterable[Json], driver: PluginState, slices: Iterable[Json]) -> list[Finding]:
+    """A finding for every node that publishes no device of a driver; `slices` are the driver's ResourceSlices."""
+    published = {item["spec"].get("nodeName") for item in slices if item["spec"].get("devices")}
+    findings = []
+    for node in nodes:
+        name = node["metadata"]["name"]
+        if name not in published:
+            pod = next((pod for pod in driver.pods if pod["spec"].get("nodeName") == name), None)
+            why = (_of_pod(pod, driver) or _silent(pod, driver)) if pod else _no_pod(node, driver)
+            findings.append(Finding(name, *why))
+    return findings
+
+
+REMOVE = "let its jobs end and remove one of the two (tasks_from: remove)"
+
+
+def by_device_plugin(nodes: Iterable[Json]) -> list[str]:
+    """A line for every node whose GPUs a device plugin gives out; what is left of one that is gone counts 0."""
+    lines = []
+    for node in nodes:
+        capacity = (node.get("status") or {}).get("capacity") or {}
+        resources = [name for name in sorted(capacity) if is_gpu(name) and devices(node, name, "capacity")]
+        if resources:
+            got = f"{devices(node, resources[0], 'capacity')} {resources[0]} of a device plugin"
+            lines.append(str(Problem(node["metadata"]["name"], got, "GPUs by claim alone", REMOVE)))
+    return lines
+
+
+def by_claim(nodes: Iterable[Json], slices: Iterable[Json]) -> list[str]:
+    """A line for every node whose GPUs a driver gives out by claim; drivers of GPUs are called gpu.<vendor>."""
+    lines, drivers = [], {}
+    for item in slices:
+        if item["spec"]["driver"].startswith("gpu.") and item["spec"].get("devices"):
+            drivers[item["spec"].get("nodeName")] = item["spec"]["driver"]
+    for name in (node["metadata"]["name"] for node in nodes):
+        if name in drivers:
+            got = f"devices of the driver {drivers[name]}, which gives them out by claim"
+            lines.append(str(Problem(name, got, "GPUs of a device plugin alone", REMOVE)))
+    return lines
+
+
+def is_gpu(resource: str) -> bool:
+    """Whether an extended resource is a GPU or a part of one.
+
+    >>> [name for name in ("nvidia.com/gpu", "nvidia.com/mig-1g.5gb", "amd.com/gpu", "cpu") if not is_gpu(name)]
+    ['cpu']
+    """
+    domain, _, name = resource.partition("/")
+    return domain == "nvidia.com" or "gpu" in name
 
 
 Why = tuple[str, str, str]  # cause, evidence, fix
@@ -138,14 +191,14 @@ def _no_pod(node: Json, plugin: PluginState) -> Why:
     """Why the plugin has no pod on a node."""
     name = (plugin.daemonset or {}).get("metadata", {}).get("name", "")
     if not plugin.daemonset:
-        return "no plugin", "the DaemonSet of the device plugin does not exist", "run the role gpu_device_plugin"
+        return "no plugin", "its DaemonSet does not exist", f"run the role {plugin.role}"
     runtime = plugin.template.get("runtimeClassName")
     if runtime and runtime not in plugin.runtime_classes:
         existing = ", ".join(plugin.runtime_classes) or "none"
         return (
             "wrong runtime class",
             f"DaemonSet {name} asks for the RuntimeClass {runtime}; the cluster has {existing}",
-            "correct gpu_device_plugin_runtime_class, or create that RuntimeClass",
+            f"correct {plugin.role}_runtime_class, or create that RuntimeClass",
         )
     tolerations = [*plugin.template.get("tolerations", []), *OWN_TOLERATIONS]
     for taint in node["spec"].get("taints", []):
@@ -154,14 +207,14 @@ def _no_pod(node: Json, plugin: PluginState) -> Why:
             return (
                 "plugin not scheduled because of a taint",
                 f"the node has the taint {text}, which DaemonSet {name} does not tolerate",
-                "add the taint to gpu_device_plugin_taints, or remove it from the node",
+                f"add the taint to {plugin.role}_taints, or remove it from the node",
             )
     labels = node["metadata"].get("labels", {})
     missing = [
         f"{key}={value}" for key, value in plugin.template.get("nodeSelector", {}).items() if labels.get(key) != value
     ]
     if missing:
-        fix = "add the node to gpu_device_plugin_nodes, which labels it"
+        fix = f"add the node to {plugin.role}_nodes, which labels it"
         return "plugin not scheduled", f"the node lacks {', '.join(missing)}, which DaemonSet {name} selects", fix
     message = plugin.message(name) or "no event explains it"
     fix = "check its nodeSelector, affinity and events"
@@ -170,8 +223,8 @@ def _no_pod(node: Json, plugin: PluginState) -> Why:
     return "plugin not scheduled", f"DaemonSet {name}: {message}", fix
 
 
-def _of_pod(node: Json, pod: Json, plugin: PluginState, resource: str) -> Why:
-    """Why a node has no devices although the plugin has a pod on it."""
+def _of_pod(pod: Json, plugin: PluginState) -> Why | None:
+    """Why a plugin's pod gives out no devices; None if it runs and reports no trouble."""
     name, log = pod["metadata"]["name"], plugin.logs.get(pod["metadata"]["name"], "")
     status = pod.get("status") or {}
     containers = [*(status.get("initContainerStatuses") or []), *(status.get("containerStatuses") or [])]
@@ -193,13 +246,19 @@ def _of_pod(node: Json, pod: Json, plugin: PluginState, resource: str) -> Why:
     if line := _line(log, NO_TOOLKIT):
         if plugin.template.get("runtimeClassName"):
             return "no driver", f"pod {name} has its runtime class and yet reports: {line}", driver
-        fix = "set gpu_device_plugin_runtime_class, or make the NVIDIA runtime the node's default"
+        fix = f"set {plugin.role}_runtime_class, or make the NVIDIA runtime the node's default"
         return "wrong runtime class", f"pod {name} has no runtime class and reports: {line}", fix
     if status.get("phase") != "Running" or not all("running" in state for state in states[-1:]):
         ended = next((_end(part) for part in containers if _end(part)), "")
         last = log.strip().splitlines()[-1:] or [plugin.message(name) or "it has no log"]
         how = ended or status.get("phase", "not started")
         return "plugin crashed", f"pod {name}, {how}: {last[0]}", "fix what this line names"
+    return None
+
+
+def _idle(node: Json, pod: Json, plugin: PluginState, resource: str) -> Why:
+    """Why a node has no devices although the plugin runs on it."""
+    name, log = pod["metadata"]["name"], plugin.logs.get(pod["metadata"]["name"], "")
     capacity = devices(node, resource, "capacity")
     if capacity:
         evidence = f"the plugin reports {capacity} {resource}, and none of them is healthy"
@@ -207,6 +266,13 @@ def _of_pod(node: Json, pod: Json, plugin: PluginState, resource: str) -> Why:
     last = log.strip().splitlines()[-1:] or ["its log is empty"]
     evidence = f"pod {name} runs and reports no {resource} to the kubelet: {last[0]}"
     return "allocatable 0", evidence, "check the plugin's log"
+
+
+def _silent(pod: Json, driver: PluginState) -> Why:
+    """Why a node publishes nothing although its driver runs."""
+    name = pod["metadata"]["name"]
+    last = driver.logs.get(name, "").strip().splitlines()[-1:] or ["its log is empty"]
+    return "no devices", f"pod {name} runs and publishes no ResourceSlice: {last[0]}", "check the driver's log"
 
 
 def _line(log: str, pattern: re.Pattern[str]) -> str:

@@ -5,7 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from gangplank.jobs.site_gpus import toleration
-from gangplank.site.gpu_devices import PluginState, rolled_out, started, without_devices
+from gangplank.site.gpu_devices import (
+    PluginState,
+    by_claim,
+    by_device_plugin,
+    rolled_out,
+    started,
+    without_devices,
+    without_slices,
+)
 from gangplank.site.gpu_node import unprepared
 
 if TYPE_CHECKING:
@@ -17,6 +25,12 @@ def findings(nodes: Iterable[dict[str, Any]], resource: str, **state: Any) -> li
     return [str(finding) for finding in without_devices(nodes, PluginState(**{"daemonset": None} | state), resource)]
 
 
+def silent(nodes: Iterable[dict[str, Any]], slices: Iterable[dict[str, Any]], **state: Any) -> list[str]:
+    """A line per node that publishes no devices for claims."""
+    driver = PluginState(**{"daemonset": None, "role": "gpu_dra_driver"} | state)
+    return [str(finding) for finding in without_slices(nodes, driver, slices)]
+
+
 class FilterModule:
     """What Ansible loads."""
 
@@ -24,6 +38,9 @@ class FilterModule:
         """The filters by name."""
         return {
             "without_devices": findings,
+            "without_slices": silent,
+            "by_device_plugin": by_device_plugin,
+            "by_claim": by_claim,
             "rolled_out": rolled_out,
             "tolerations": lambda taints: [toleration(taint) for taint in taints],
             "unprepared": lambda *output: [str(problem) for problem in unprepared(*output)],

@@ -1,0 +1,70 @@
+"""Nodes that give out GPUs by claim: why one publishes nothing, and that no GPU is given out in both ways."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gangplank.site.gpu_devices import PluginState, by_claim, by_device_plugin, without_slices
+
+Json = dict[str, Any]
+NODE: Json = {"metadata": {"name": "node-1"}, "spec": {}, "status": {"capacity": {"cpu": "2"}}}
+DAEMONSET: Json = {"metadata": {"name": "driver"}, "spec": {"template": {"spec": {}}}}
+RUNNING: Json = {
+    "metadata": {"name": "driver-x"},
+    "spec": {"nodeName": "node-1"},
+    "status": {"phase": "Running", "containerStatuses": [{"state": {"running": {}}}]},
+}
+
+
+def slice_of(driver: str = "gpu.example.com", devices: int = 1, node: str = "node-1") -> Json:
+    return {"spec": {"driver": driver, "nodeName": node, "devices": [{"name": f"gpu-{at}"} for at in range(devices)]}}
+
+
+def cause(slices: list[Json], **state: Any) -> str:
+    driver = PluginState(**({"daemonset": DAEMONSET, "role": "gpu_dra_driver"} | state))
+    return "\n".join(map(str, without_slices([NODE], driver, slices)))
+
+
+def test_a_node_that_publishes_devices_has_no_finding() -> None:
+    assert cause([slice_of()]) == ""
+
+
+def test_a_slice_of_another_node_or_without_devices_does_not_count() -> None:
+    for slices in ([slice_of(node="node-0")], [slice_of(devices=0)]):
+        assert "node-1: no devices: pod driver-x runs and publishes no ResourceSlice" in cause(slices, pods=[RUNNING])
+
+
+def test_what_keeps_the_driver_away_names_its_own_role() -> None:
+    assert "Fix: run the role gpu_dra_driver." in cause([], daemonset=None)
+    tainted = {**NODE, "spec": {"taints": [{"key": "a", "effect": "NoSchedule"}]}}
+    driver = PluginState(DAEMONSET, role="gpu_dra_driver")
+    assert "add the taint to gpu_dra_driver_taints" in str(without_slices([tainted], driver, [])[0])
+
+
+def test_a_driver_that_crashed_is_named_with_its_last_line() -> None:
+    ended = {"state": {"terminated": {"reason": "Error", "exitCode": 1}}}
+    pod = {**RUNNING, "status": {"phase": "Running", "containerStatuses": [ended]}}
+    assert "Error, exit code 1: no kubelet" in cause([], pods=[pod], logs={"driver-x": "start\nno kubelet\n"})
+
+
+def node_with(**capacity: str) -> Json:
+    return {
+        **NODE,
+        "status": {"capacity": {name.replace("__", "/").replace("_", "."): n for name, n in capacity.items()}},
+    }
+
+
+def test_a_gpu_of_a_device_plugin_is_seen_and_one_that_is_gone_is_not() -> None:
+    (line,) = by_device_plugin([node_with(nvidia_com__gpu="2")])
+    assert line.startswith(
+        "node-1: got 2 nvidia.com/gpu of a device plugin, expected GPUs by claim alone. Fix: let its"
+    )
+    assert by_device_plugin([node_with(nvidia_com__gpu="0"), node_with(example_com__fpga="1"), NODE]) == []
+
+
+def test_a_gpu_by_claim_is_seen_and_a_device_of_another_kind_is_not() -> None:
+    (line,) = by_claim([NODE], [slice_of("gpu.nvidia.com"), slice_of("dra.net")])
+    assert "node-1: got devices of the driver gpu.nvidia.com, which gives them out by claim" in line
+    assert (
+        by_claim([NODE], [slice_of("dra.net"), slice_of(node="node-0"), slice_of(devices=0), slice_of(node="")]) == []
+    )
