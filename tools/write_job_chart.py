@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from gangplank import spec
-from gangplank.backends import BACKENDS, pod_template, wiring
+from gangplank.backends import BACKENDS, device_claims, pod_template, wiring
 from gangplank.jobs import parse, schema
 from gangplank.jobs.parse import HYPERPARAMETERS, PLACES, SCRIPT_LIMIT
 from gangplank.jobs.site_gpus import EFFECTS
@@ -74,6 +74,7 @@ def values_schema() -> Json:
             "script": {"type": "string"},
             "gpu_taints": {"type": "array", "items": taint},
             "simulated_gpus": {"type": "boolean"},
+            "gpu_device_class": {"anyOf": [{"const": ""}, {"type": "string", **schema.pattern(names.SUBDOMAIN)}]},
             "training_job": job,
         },
     }
@@ -109,6 +110,13 @@ def library() -> Json:
         "gpuToleration": pod_template.GPU_TOLERATION,
         "lostNode": list(pod_template.LOST_NODE),
         "teamLabel": pod_template.TEAM_LABEL,
+        "claim": {
+            "resource": device_claims.RESOURCE,
+            "name": device_claims.CLAIM,
+            "digestLength": device_claims.DIGEST_LENGTH,
+            "apiVersion": device_claims.API_VERSION,
+            "kind": device_claims.TEMPLATE,
+        },
         "scriptFolder": pod_template.SCRIPT_FOLDER,
         "scriptLimit": SCRIPT_LIMIT,
         "digestLength": pod_template.DIGEST_LENGTH,

@@ -88,6 +88,7 @@ class Path:
     replicas: str = "[]"  # CEL: a list of numbers: how many pods a controller makes of it
     amounts: str = "[]"  # CEL: a list of maps of resources, in addition to those of containers
     names: str = "[]"  # CEL: a list of text: a name under which a job's controller would write and remove
+    devices: str = "[]"  # CEL: a list of text: the device classes of which it asks for devices
     unread: str = "[]"  # CEL: a list of text: its kind, if no webhook reads it before it is stored
     probe: Mapping[str, Any] = field(default_factory=dict)  # an object that the API server takes: what asks the policy
 
@@ -169,6 +170,7 @@ class Backend:
     wiring: Wiring
     read_block: Callable[[Fields], object]  # its own fields in a job file, as JobSpec.block
     refuses: Mapping[str, Refusal]  # by portable field: a job that sets one is refused
+    no_claims: Refusal | None  # why its pods cannot claim devices; None if they can
     one_template: bool  # all replicas are alike: nothing can be the master's alone
     rules: tuple[Rule, ...]  # contradictions that only it has
     manifests: Callable[[JobSpec], list[Json]]  # what is submitted, the job last

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from gangplank.backends import BACKENDS, code_pieces, wiring
+from gangplank.backends import BACKENDS, code_pieces, device_claims, wiring
 from gangplank.backends.lay_out import PACKAGES
 from gangplank.k8s import quantity
 
@@ -65,6 +65,12 @@ def resources(replica: Resources) -> Json:
     for name, amount in (("cpu", replica.cpu), ("memory", replica.memory)):
         if amount.limit:
             limits[name] = amount.limit
+    if device_claims.claimed(replica):
+        return {
+            "requests": requests,
+            **({"limits": limits} if limits else {}),
+            "claims": [{"name": device_claims.CLAIM}],
+        }
     if replica.gpus:
         requests[replica.gpu_resource] = limits[replica.gpu_resource] = str(replica.gpus)
     return {"requests": requests, **({"limits": limits} if limits else {})}
@@ -216,6 +222,9 @@ def template(spec: JobSpec, role: str, container: str, restart: str = "OnFailure
         "containers": [body],
         **({"volumes": volumes} if volumes else {}),
     }
+    if device_claims.claimed(replica := spec.resources_of(role)):
+        name = device_claims.template_name(spec.name, spec.backend, replica)
+        pod["resourceClaims"] = [{"name": device_claims.CLAIM, "resourceClaimTemplateName": name}]
     if tolerated := tolerations(spec, role):
         pod["tolerations"] = tolerated
     if spec.pull_secrets:
@@ -226,6 +235,17 @@ def template(spec: JobSpec, role: str, container: str, restart: str = "OnFailure
     if spec.annotations:
         meta["annotations"] = dict(spec.annotations)
     return {"metadata": meta, "spec": pod}
+
+
+def beside(spec: JobSpec) -> list[Json]:
+    """What is submitted before a job: the templates of its pods' claims, and the ConfigMaps that carry its script."""
+    roles = ["worker"] if BACKENDS[spec.backend].one_template else ["master"] * spec.masters + ["worker"]
+    templates = {}
+    for replica in map(spec.resources_of, roles):
+        if device_claims.claimed(replica):
+            name = device_claims.template_name(spec.name, spec.backend, replica)
+            templates[name] = device_claims.template(metadata(spec, name), replica)
+    return [*templates.values(), *script_map(spec)]
 
 
 def script_name(spec: JobSpec, script: Script) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from gangplank.backends import BACKENDS
 from gangplank.backends.base import Site
+from gangplank.backends.device_claims import claims_of
 from gangplank.cli import tables, terminal
 from gangplank.cli.inputs import gather, jobless, kinds
 from gangplank.errors import Problem
@@ -30,7 +31,7 @@ def expand(args: argparse.Namespace) -> int:
     if args.no_gang:
         site = replace(site, gang=False)
     # Objects are built whatever is shown: an invalid manifest is refused here.
-    expanded = [(backend, job, BACKENDS[backend].objects(job, site)) for backend, job in jobs]
+    expanded = [(backend, job, whole(backend, job, site)) for backend, job in jobs]
     objects = [item for _, _, created in expanded for item in created]
     for backend, job in jobs:
         for text in BACKENDS[backend].pitfalls(job):
@@ -48,6 +49,12 @@ def expand(args: argparse.Namespace) -> int:
     if other_kinds and not jobs:
         return terminal.complain(str(jobless(", ".join(names), other_kinds)), terminal.REFUSED)
     return terminal.OK
+
+
+def whole(backend: str, job: Json, site: Site) -> list[Json]:
+    """What becomes of a job: what its controllers create, and the claims that Kubernetes creates for its pods."""
+    objects = BACKENDS[backend].objects(job, site)
+    return [*objects, *claims_of(objects, site.others)]
 
 
 def live_site(args: argparse.Namespace, submitted: Sequence[Json]) -> Site:

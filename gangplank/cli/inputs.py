@@ -167,10 +167,10 @@ def site_teams(inventory: str) -> Sequence[TeamSpec]:
 
 def site_gpus(inventory: str) -> Gpus:
     """What an inventory says about the site's GPU nodes, as the role training_job reads it."""
-    from gangplank.jobs.site_gpus import read_gpus
+    from gangplank.jobs.site_gpus import VARIABLES, read_gpus
     from gangplank.teams.inventory import load_variables
 
-    return read_gpus(load_variables(inventory, ("training_job_gpu_taints", "training_job_simulated_gpus")), inventory)
+    return read_gpus(load_variables(inventory, VARIABLES), inventory)
 
 
 def from_team(job: object, teams: Sequence[TeamSpec], source: str) -> Any:

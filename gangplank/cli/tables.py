@@ -80,6 +80,9 @@ def note(item: Json) -> str:
         return "headless" + (", also for pods that are not ready" if spec.get("publishNotReadyAddresses") else "")
     if item["kind"] == "NetworkPolicy":
         return "only the job's own pods may connect"
+    if item["kind"] == "ResourceClaim":
+        wanted = [request.get("exactly", {}) for request in spec["devices"].get("requests", [])]
+        return ", ".join(f"{one.get('count', 1)} of {one.get('deviceClassName', 'several classes')}" for one in wanted)
     return ", ".join(item.get("data", {}))
 
 

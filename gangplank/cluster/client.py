@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from gangplank.backends import BACKENDS, backend_of, wiring
+from gangplank.backends import BACKENDS, backend_of, device_claims, wiring
 from gangplank.backends.pod_template import JOB_LABEL
 from gangplank.backends.queueing import QUEUE_SYSTEM
 from gangplank.cluster import answers, queues
@@ -35,6 +35,7 @@ PLURALS = {
     ("v1", "Pod"): "pods",
     ("v1", "Event"): "events",
     ("v1", "PersistentVolumeClaim"): "persistentvolumeclaims",
+    (device_claims.API_VERSION, device_claims.TEMPLATE): "resourceclaimtemplates",
     QUEUE_SYSTEM.queue[:2]: QUEUE_SYSTEM.queue.plural,
 }
 T = TypeVar("T")
@@ -270,17 +271,18 @@ class Kube:
                 return None
             raise
 
-    def create(self, manifest: Json, *, dry_run: bool = False, unique: bool = False) -> str:
+    def create(self, manifest: Json, *, dry_run: bool = False, unique: bool = False, strict: bool = False) -> str:
         """Submit a manifest, and return what was done: jobs are created and never changed, other objects are applied.
 
-        `unique` as for `post`.
+        `unique` as for `post`. With `strict`, a field that the server would drop is an error.
         """
         meta = manifest["metadata"]
         where = path(manifest["apiVersion"], manifest["kind"], meta["namespace"])
-        if manifest["kind"] in {"ConfigMap", "Service"}:
+        if manifest["kind"] in {"ConfigMap", "Service", device_claims.TEMPLATE}:
             self._apply(f"{where}/{meta['name']}", manifest, dry_run=dry_run)
             return "applied"
         query = {"dryRun": "All"} if dry_run else {}
+        query |= {"fieldValidation": "Strict"} if strict else {}
         self.post(where, manifest, {**query, "fieldManager": WRITER}, unique=unique)
         return "created"
 

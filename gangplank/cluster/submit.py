@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from gangplank.backends import BACKENDS, backend_of
 from gangplank.backends.code_pieces import is_piece
-from gangplank.backends.pod_template import carried_by
+from gangplank.backends.device_claims import is_template
+from gangplank.backends.pod_template import JOB_LABEL, carried_by
 from gangplank.backends.queueing import QUEUE_SYSTEM
 from gangplank.cluster import code, queues
 from gangplank.cluster.client import group_path, unknown_kind
@@ -58,7 +59,8 @@ def plan(kube: Kube, manifests: Sequence[Json], volumes: Sequence[Mapping[str, A
     if again or not live:
         if problems := unfit(kube, job, volumes):
             return Plan(refused=("\n  ".join([f"{title(job)} cannot be submitted:", *map(str, problems)]),))
-        submit = [*pieces, *submit, job]
+        templates = [item for item in beside if is_template(item)]  # those of an earlier job go with it
+        submit = [*pieces, *templates, *(item for item in submit if not is_template(item)), job]
     remove = [*([again, *scripts_of(again, except_for=beside)] if again else []), *altered]
     return Plan(remove=tuple(remove), write=tuple(submit), differences=differs)
 
@@ -129,6 +131,25 @@ def carry_out(kube: Kube, todo: Plan, *, dry_run: bool, report: Callable[[str], 
 
     `report` gets a line for each object that is written.
     """
+    rehearse(kube, todo, report if dry_run else silent)
+    if dry_run:
+        return
+    for item in todo.remove:
+        kube.delete(item, "Foreground")
+        wait_until_gone(kube, item)
+    code.send(kube, todo.write, report)
+    for item in todo.write:
+        if is_template(item):
+            release(kube, item)
+        if not is_piece(item):
+            report(f"{title(item)} {submit_object(kube, item, dry_run=False)}")
+    for item in todo.write:
+        if backend_of(item):
+            adopt(kube, item, todo.write)
+
+
+def rehearse(kube: Kube, todo: Plan, report: Callable[[str], None]) -> None:
+    """Ask the server for a dry run of all that the plan writes."""
     removed = [(item["kind"], item["metadata"]["name"]) for item in todo.remove]
     for item in code.first(todo.write):
         try:
@@ -138,17 +159,33 @@ def carry_out(kube: Kube, todo: Plan, *, dry_run: bool, report: Callable[[str], 
             if not (replaced and removal_helps(item, error)):
                 raise
         else:
-            if dry_run:
-                report(f"{title(item)} {outcome} (dry run)")
-    if dry_run:
+            report(f"{title(item)} {outcome} (dry run)")
+
+
+def release(kube: Kube, template: Json) -> None:
+    """Remove a template that belongs to an earlier job of this name: it would go with that job in a moment."""
+    live = live_object(kube, template)
+    if live and live["metadata"].get("ownerReferences"):
+        kube.delete(live)
+        wait_until_gone(kube, live)
+
+
+def adopt(kube: Kube, job: Json, submitted: Sequence[Json]) -> None:
+    """Make a job own the templates of its pods' claims, so that they are deleted with it, whoever deletes it."""
+    meta = job["metadata"]
+    own = [item for item in submitted if is_template(item) and item["metadata"]["namespace"] == meta["namespace"]
+           and item["metadata"].get("labels", {}).get(JOB_LABEL) == meta["name"]]  # fmt: skip
+    live = live_object(kube, job) if own else None
+    if not live:
         return
-    for item in todo.remove:
-        kube.delete(item, "Foreground")
-        wait_until_gone(kube, item)
-    code.send(kube, todo.write, report)
-    for item in todo.write:
-        if not is_piece(item):
-            report(f"{title(item)} {submit_object(kube, item, dry_run=False)}")
+    reference = {
+        "apiVersion": job["apiVersion"],
+        "kind": job["kind"],
+        "name": meta["name"],
+        "uid": live["metadata"]["uid"],
+    }
+    for item in own:
+        kube.patch(item, {"metadata": {"ownerReferences": [reference]}})
 
 
 def removal_helps(item: Json, error: KubeError) -> bool:
@@ -168,15 +205,27 @@ def wait_until_gone(kube: Kube, item: Json) -> None:
 
 def submit_object(kube: Kube, item: Json, *, dry_run: bool) -> str:
     """Submit one object; what was done, or KubeError with the fix."""
+    claims = dry_run and bool(backend_of(item)) and asks_for(item, "resourceClaims")
     try:
-        return kube.create(item, dry_run=dry_run)
+        return kube.create(item, dry_run=dry_run, strict=claims)
     except KubeError as error:
+        if claims and "unknown field" in str(error):
+            expected = "a job whose pods can claim devices (this cluster's API drops what it does not know)"
+            fix = "update the CRDs of its operator, or choose another back-end with --backend"
+            raise KubeError(str(Problem(title(item), str(error), expected, fix)), error.status) from None
         if error.status == 409 and (live := live_object(kube, item)):
             raise ExistsError(exists(item, live), 409) from None
         if error.status == 404 and "namespaces" not in str(error):
             fix = "install its operator, or choose another back-end with --backend (gangplank expand --help)"
             raise unknown_kind(item["kind"], item["apiVersion"], fix) from None
         raise
+
+
+def asks_for(value: object, field: str) -> bool:
+    """Whether a field is set anywhere in a manifest."""
+    if isinstance(value, dict):
+        return field in value or any(asks_for(item, field) for item in value.values())
+    return isinstance(value, list) and any(asks_for(item, field) for item in value)
 
 
 class ExistsError(KubeError):

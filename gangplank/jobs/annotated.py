@@ -10,7 +10,8 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from gangplank.backends import BACKENDS
-from gangplank.backends.base import Site
+from gangplank.backends.base import Maker, Site
+from gangplank.backends.device_claims import claims_of
 from gangplank.k8s.build import clone
 from gangplank.k8s.dump import as_yaml
 
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from gangplank.spec import JobSpec, Json
 
 LISTED_BY = ("name", "mountPath", "containerPort", "key")  # what identifies an item of a list
+
+
+CLAIMS = Maker("Kubernetes' resource claim controller", "devices for one pod, from the template above")
 
 
 @dataclass(frozen=True)
@@ -37,6 +41,7 @@ def explained(spec: JobSpec) -> Json:
     backend, site = BACKENDS[spec.backend], Site()
     manifests = backend.manifests(spec)
     objects = backend.objects(manifests[-1], site)
+    claims = list(claims_of(objects, manifests))
     documents = [[Block(0, dumped(item))] for item in manifests[:-1]]
     documents.append(merge_neighbours(job_blocks(spec.backend, manifests[-1], objects, site)))
     return {
@@ -47,7 +52,7 @@ def explained(spec: JobSpec) -> Json:
             {"kind": item["kind"], "name": item["metadata"]["name"], "blocks": [asdict(block) for block in blocks]}
             for item, blocks in zip(manifests, documents, strict=True)
         ],
-        "made": list(objects_beside(spec.backend, objects)),
+        "made": list(objects_beside(spec.backend, [*objects, *claims])),
     }
 
 
@@ -168,11 +173,12 @@ def merge_neighbours(blocks: Iterable[Block]) -> list[Block]:
 
 def objects_beside(backend: str, objects: list[Json]) -> Iterator[Json]:
     """What controllers make besides the pods of the job's templates: the first of each kind, and how many more."""
-    makes = BACKENDS[backend].makes
+    makes = {**BACKENDS[backend].makes, "ResourceClaim": CLAIMS}
     groups: dict[tuple[str, str], list[Json]] = {}
     for item in objects:
         if item["kind"] != "Pod" or "Pod" in makes:
-            series = re.sub(r"\d+", "N", item["metadata"]["name"]) if item["kind"] in {"Pod", "Service"} else ""
+            numbered = item["kind"] in {"Pod", "Service", "ResourceClaim"}
+            series = re.sub(r"\d+", "N", item["metadata"]["name"]) if numbered else ""
             groups.setdefault((item["kind"], series), []).append(item)
     for (kind, _), group in groups.items():
         by, why = makes[kind]

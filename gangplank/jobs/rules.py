@@ -6,6 +6,7 @@ from dataclasses import asdict, is_dataclass
 from typing import TYPE_CHECKING
 
 from gangplank.backends import BACKENDS, wiring
+from gangplank.backends.device_claims import claimed
 from gangplank.backends.queueing import QUEUE_SYSTEM
 from gangplank.errors import Problem, shown
 from gangplank.k8s import names, quantity
@@ -102,6 +103,15 @@ def resources(spec: JobSpec, bad: Bad) -> None:
             bad("processes_per_node", spec.processes_per_node, f"at most {path}.gpus, {replica.gpus}")
 
 
+def claims(spec: JobSpec, bad: Bad) -> None:
+    """GPUs are claimed from a device class only where the pods can have claims."""
+    refusal = BACKENDS[spec.backend].no_claims
+    for path, replica in (("resources", spec.resources), ("master_resources", spec.master_resources)):
+        if refusal and replica and claimed(replica):
+            expected = f"no GPUs by claim on {spec.backend} ({refusal.reason})"
+            bad(f"{path}.gpus", replica.gpus, expected, refusal.fix)
+
+
 def volumes(spec: JobSpec, bad: Bad) -> None:
     """Every mount has its own path, and a claim that one node can mount stays on one node."""
     places: dict[str, int] = {}
@@ -146,4 +156,4 @@ def gang(spec: JobSpec, bad: Bad) -> None:
         bad("queue", spec.queue, expected, "name the queue of your team")
 
 
-RULES: tuple[Rule, ...] = (process, name_length, world, resources, volumes, gang)
+RULES: tuple[Rule, ...] = (process, name_length, world, resources, claims, volumes, gang)

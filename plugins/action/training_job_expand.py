@@ -15,7 +15,7 @@ from gangplank.backends import BACKENDS, wiring
 from gangplank.cli.inputs import from_team, granted, read_scripts
 from gangplank.jobs.annotated import explained
 from gangplank.jobs.parse import parse_job
-from gangplank.jobs.site_gpus import Gpus, on_site
+from gangplank.jobs.site_gpus import ALLOCATIONS, Gpus, on_site
 from gangplank.teams.load import teams_of
 
 if TYPE_CHECKING:
@@ -32,12 +32,15 @@ class ActionModule(LibraryAction):
         "teams": {"type": "str", "default": ""},
         "gpu_taints": {"type": "list", "elements": "dict", "default": []},
         "simulated_gpus": {"type": "bool", "default": False},
+        "gpu_allocation": {"type": "str", "choices": list(ALLOCATIONS), "default": Gpus.allocation},
+        "gpu_device_class": {"type": "str", "default": Gpus.device_class},
         "explain": {"type": "bool", "default": False},
     }
 
     def act(self, args: dict[str, Any]) -> dict[str, Any]:
         """Convert and call."""
-        source, gpus = job_file(), Gpus(args["gpu_taints"], args["simulated_gpus"])
+        source = job_file()
+        gpus = Gpus(args["gpu_taints"], args["simulated_gpus"], args["gpu_allocation"], args["gpu_device_class"])
         teams = teams_of(inventory_of(self.variables, args["teams"]))[1] if args["teams"] else None
         job = args["job"] if teams is None else from_team(args["job"], teams, source)
         spec = on_site(parse_job(job, source, read_scripts(job, ROOT)), gpus, source)

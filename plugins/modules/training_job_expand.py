@@ -28,6 +28,15 @@ options:
     description: Whether the site's GPUs are simulated.
     type: bool
     default: false
+  gpu_allocation:
+    description: How the site gives out GPUs, by a device plugin or by claim (Dynamic Resource Allocation).
+    type: str
+    choices: [device-plugin, dra]
+    default: device-plugin
+  gpu_device_class:
+    description: DeviceClass from which pods claim GPUs, if O(gpu_allocation=dra).
+    type: str
+    default: gpu.nvidia.com
   explain:
     description: Return RV(explained) too.
     type: bool

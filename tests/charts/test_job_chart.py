@@ -194,3 +194,14 @@ def test_nccl_on_simulated_gpus_is_refused_by_the_chart_as_by_the_role(render: R
     assert done.returncode != 0
     assert "gloo (this site's GPUs are simulated" in done.stderr
     assert rendered(render(GPU_JOB, "--set", "simulated_gpus=true"))
+
+
+@pytest.mark.parametrize("own", [{}, {"master_resources": {"gpus": 0}}, {"workers": 0}, {"resources": {}},
+                                 {"resources": {"gpus": 2, "gpu_resource": "deviceclass/small.example.com"}}])  # fmt: skip
+@pytest.mark.parametrize("backend", job_chart.BACKEND_NAMES)
+def test_gpus_by_claim_are_the_same_in_the_chart(render: Render, backend: str, own: Json) -> None:
+    job = {**GPU_JOB, "backend": backend, "processes_per_node": 1, "labels": {"a": "b"}, **own}
+    spec = on_site(parse_job(job), Gpus(allocation="dra", device_class="gpu.example.com"))
+    done = render(job, "--set", "gpu_device_class=gpu.example.com")
+    assert rendered(done) == by_kind(BACKENDS[backend].manifests(spec))
+    assert ("ResourceClaimTemplate" in rendered(done)) == bool(spec.resources.gpus)

@@ -4,7 +4,9 @@
 {{- $input := .Values.training_job -}}
 {{- $job := deepCopy $library.defaults -}}
 {{- range $name, $value := $input }}{{ $_ := set $job $name $value }}{{ end -}}
-{{- $all := include "training-job.resources" (dict "input" ($input.resources | default dict) "defaults" $library.resources) | fromJson -}}
+{{- $defaults := deepCopy $library.resources -}}
+{{- with .Values.gpu_device_class }}{{ $_ := set $defaults "gpu_resource" (printf "%s%s" $library.claim.resource .) }}{{ end -}}
+{{- $all := include "training-job.resources" (dict "input" ($input.resources | default dict) "defaults" $defaults) | fromJson -}}
 {{- $master := include "training-job.resources" (dict "input" ($input.master_resources | default dict) "defaults" $all) | fromJson -}}
 {{- $gpus := max ($all.gpus | int) ($master.gpus | int) -}}
 {{- $_ := set $job "asked" (dict "worker" $all "master" $master) -}}
@@ -77,4 +79,14 @@
 {{- $job := index . 1 -}}
 {{- $digest := printf "%s\n%s\n%s" $job.backend (base $job.script) (index . 0).Values.script | sha256sum -}}
 {{- printf "%s-script-%s" $job.name ($digest | trunc (int ((index . 0).Files.Get "files/library.json" | fromJson).digestLength)) -}}
+{{- end -}}
+
+{{/* The name of the template of a replica's claim: {{ include "training-job.claim" (list $library $job $asked) }} */}}
+{{- define "training-job.claim" -}}
+{{- $library := index . 0 -}}
+{{- $job := index . 1 -}}
+{{- $asked := index . 2 -}}
+{{- $class := trimPrefix $library.claim.resource $asked.gpu_resource -}}
+{{- $digest := printf "%s\n%s\n%d" $job.backend $class (int $asked.gpus) | sha256sum -}}
+{{- printf "%s-%s-%s" $job.name $library.claim.name ($digest | trunc (int $library.claim.digestLength)) -}}
 {{- end -}}

@@ -22,11 +22,17 @@
 {{- $requests := dict "cpu" $asked.cpu.request "memory" $asked.memory.request -}}
 {{- $limits := dict -}}
 {{- range $name := list "cpu" "memory" }}{{ with (index $asked $name).limit }}{{ $_ := set $limits $name . }}{{ end }}{{ end -}}
-{{- if $asked.gpus -}}
+{{- $claims := and $asked.gpus (hasPrefix $library.claim.resource $asked.gpu_resource) -}}
+{{- if and $asked.gpus (not $claims) -}}
 {{- range $side := list $requests $limits }}{{ $_ := set $side $asked.gpu_resource (toString (int $asked.gpus)) }}{{ end -}}
 {{- end -}}
 {{- $_ := set $container "resources" (dict "requests" $requests) -}}
 {{- if $limits }}{{ $_ := set $container.resources "limits" $limits }}{{ end -}}
+{{- if $claims -}}
+{{- $claim := dict "name" $library.claim.name "resourceClaimTemplateName" (include "training-job.claim" (list $library $job $asked)) -}}
+{{- $_ := set $pod "resourceClaims" (list $claim) -}}
+{{- $_ := set $container.resources "claims" (list (dict "name" $library.claim.name)) -}}
+{{- end -}}
 {{- $volumes := list -}}
 {{- $mounts := list -}}
 {{- range $index, $volume := $job.volumes -}}

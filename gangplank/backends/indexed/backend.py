@@ -96,6 +96,7 @@ BACKEND = Backend(
         "min_available": Refusal("a plain Job has no gang", NO_GANG),
         "queue": Refusal("a plain Job has no queue", NO_GANG),
     },
+    no_claims=None,
     one_template=True,
     rules=(),
     manifests=manifests,

@@ -26,7 +26,7 @@ def backoff(spec: JobSpec) -> Json:
 
 
 def manifests(spec: JobSpec) -> list[Json]:
-    """What we submit: the script's ConfigMap, if any, the Service under which the pods find each other, and the Job."""
+    """What we submit: what the job needs beside it, the Service under which the pods find each other, and the Job."""
     restart = "OnFailure" if block(spec, IndexedBlock).backoff is None else "Never"
     template = pod_template.template(spec, "worker", "trainer", restart)
     del template["metadata"]["labels"][pod_template.ROLE_LABEL]  # one template for all
@@ -59,7 +59,7 @@ def manifests(spec: JobSpec) -> list[Json]:
         "ports": [{"name": "rendezvous", "port": spec.port}],
     }
     return [
-        *pod_template.script_map(spec),
+        *pod_template.beside(spec),
         {"apiVersion": "v1", "kind": "Service", "metadata": pod_template.metadata(spec), "spec": service},
         {"apiVersion": "batch/v1", "kind": "Job", "metadata": pod_template.metadata(spec), "spec": body},
     ]

@@ -38,6 +38,7 @@ BACKEND = Backend(
     ),
     read_block=read_block,
     refuses={},
+    no_claims=None,
     one_template=False,
     rules=(no_gang,),
     manifests=manifests,

@@ -41,7 +41,7 @@ def scheduling(spec: JobSpec) -> Json:
 
 
 def manifests(spec: JobSpec) -> list[Json]:
-    """What we submit: the script's ConfigMap, if any, and the PyTorchJob."""
+    """What we submit: what the job needs beside it, and the PyTorchJob."""
     own = block(spec, PyTorchJobBlock)
     policy: Json = {"cleanPodPolicy": own.clean_pod_policy, "backoffLimit": spec.max_retries}
     optional = {
@@ -67,4 +67,4 @@ def manifests(spec: JobSpec) -> list[Json]:
             "maxRestarts": spec.max_retries,
         }
     job = {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "metadata": pod_template.metadata(spec), "spec": body}
-    return [*pod_template.script_map(spec), job]
+    return [*pod_template.beside(spec), job]

@@ -99,6 +99,11 @@ BACKEND = Backend(
         "port": Refusal(f"Trainer v2 always uses {PORT}", "leave it out"),
         "master_resources": Refusal("all nodes share one template", "give every replica the same resources"),
     },
+    no_claims=Refusal(
+        "a TrainJob cannot add a claim to its runtime's pods: runtimePatches has no resourceClaims, and the API server"
+        " would drop it",
+        "use volcano, pytorchjob or indexed",
+    ),
     one_template=True,
     rules=(something_to_run,),
     manifests=manifests,

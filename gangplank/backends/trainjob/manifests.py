@@ -39,7 +39,7 @@ def patch(template: Json) -> Json:
 
 
 def manifests(spec: JobSpec) -> list[Json]:
-    """What we submit: the script's ConfigMap, if any, and the TrainJob, which always has a trainer stanza."""
+    """What we submit: what the job needs beside it, and the TrainJob, which always has a trainer stanza."""
     template = pod_template.template(spec, "worker", "node")
     del template["metadata"]["labels"][pod_template.ROLE_LABEL]  # one template for all
     container = template["spec"]["containers"][0]
@@ -62,4 +62,4 @@ def manifests(spec: JobSpec) -> list[Json]:
         body["activeDeadlineSeconds"] = spec.deadline_s
     meta = pod_template.metadata(spec)
     job = {"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob", "metadata": meta, "spec": body}
-    return [*pod_template.script_map(spec), job]
+    return [*pod_template.beside(spec), job]

@@ -43,6 +43,7 @@ BACKEND = Backend(
         ),
         "elastic": Refusal("a Volcano Job's WORLD_SIZE is fixed when its pods are made", "use pytorchjob"),
     },
+    no_claims=None,
     one_template=False,
     rules=(rules.tasks, rules.plugins),
     manifests=manifests,

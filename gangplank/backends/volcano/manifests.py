@@ -51,7 +51,7 @@ def task(spec: JobSpec, role: str, replicas: int) -> Json:
 
 
 def manifests(spec: JobSpec) -> list[Json]:
-    """What we submit: the script's ConfigMap, if any, and the Job."""
+    """What we submit: what the job needs beside it, and the Job."""
     own = block(spec, VolcanoBlock)
     policies = GANG_POLICIES if own.policies is None else own.policies
     body: Json = {
@@ -72,4 +72,4 @@ def manifests(spec: JobSpec) -> list[Json]:
     body.update({name: value for name, value in optional.items() if value is not None})
     about = pod_template.metadata(spec)
     job = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": about, "spec": body}
-    return [*pod_template.script_map(spec), job]
+    return [*pod_template.beside(spec), job]

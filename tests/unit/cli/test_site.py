@@ -116,12 +116,13 @@ def test_without_ansible_a_template_is_refused_by_its_file(
     monkeypatch.setattr(module, "program_of_ansible", lambda _: None)
     assert main(["expand", str(job), "--site", str(ROOT / "inventories/lab")]) == 1
     error = capsys.readouterr().err
-    assert "group_vars/all/gpus.yml: 1 problem" in error
+    assert "group_vars/all/gpus.yml: 2 problems" in error
     assert "training_job_gpu_taints: got a template" in error
 
 
 def test_all_that_is_wrong_with_the_settings_is_reported_together() -> None:
-    variables = {"training_job_gpu_taints": [{"value": "x"}], "training_job_simulated_gpus": "perhaps"}
+    variables = {"training_job_gpu_taints": [{"value": "x"}], "training_job_simulated_gpus": "perhaps",
+                 "training_job_gpu_allocation": "both", "training_job_gpu_device_class": "GPU"}  # fmt: skip
     with pytest.raises(SpecError) as caught:
         read_gpus(variables, "site")
-    assert len(caught.value.problems) == 3
+    assert len(caught.value.problems) == 5

@@ -1,0 +1,94 @@
+"""Devices by claim instead of by a device plugin: how a job asks for them, and the claims that its pods get.
+
+https://kubernetes.io/docs/concepts/scheduling-eviction/dynamic-resource-allocation/
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING
+
+from gangplank.backends.base import RANDOM, UID
+from gangplank.k8s.build import clone, namespace, owner
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from gangplank.spec import Json, Resources
+
+RESOURCE = (
+    "deviceclass/"  # begins the name of a device class among resources: in job and team files as in Volcano's queues
+)
+API_VERSION, TEMPLATE = "resource.k8s.io/v1", "ResourceClaimTemplate"
+CLAIM = "gpus"  # what a pod calls its claim, and the claim its only request
+DIGEST_LENGTH = 10  # hexadecimal digits of its content in the name of a template, which is immutable
+OF_POD = "resource.kubernetes.io/pod-claim-name"  # the annotation by which a claim's controller finds it again
+
+
+def device_class(resource: str) -> str:
+    """The device class that a resource is, "" if it is one of a device plugin.
+
+    >>> device_class("deviceclass/gpu.nvidia.com"), device_class("nvidia.com/gpu")
+    ('gpu.nvidia.com', '')
+    """
+    return resource.removeprefix(RESOURCE) if resource.startswith(RESOURCE) else ""
+
+
+def claimed(replica: Resources) -> str:
+    """The device class from which a replica's GPUs are claimed, "" if it has none or a device plugin gives them out."""
+    return device_class(replica.gpu_resource) if replica.gpus else ""
+
+
+def template_name(job: str, backend: str, replica: Resources) -> str:
+    """The name of the template of a replica's claim: jobs with one name on two back-ends share nothing.
+
+    >>> from gangplank.spec import Resources
+    >>> template_name("digits", "volcano", Resources(gpus=1, gpu_resource="deviceclass/gpu.nvidia.com"))
+    'digits-gpus-7936e445b9'
+    """
+    content = f"{backend}\n{claimed(replica)}\n{replica.gpus}"
+    return f"{job}-{CLAIM}-{hashlib.sha256(content.encode()).hexdigest()[:DIGEST_LENGTH]}"
+
+
+def template(metadata: Json, replica: Resources) -> Json:
+    """The template of which Kubernetes makes a claim for each pod of a replica."""
+    exactly = {"deviceClassName": claimed(replica), "allocationMode": "ExactCount", "count": replica.gpus}
+    spec = {"spec": {"devices": {"requests": [{"name": CLAIM, "exactly": exactly}]}}}
+    return {"apiVersion": API_VERSION, "kind": TEMPLATE, "metadata": metadata, "spec": spec}
+
+
+def is_template(item: Mapping[str, object]) -> bool:
+    """Whether an object is the template of claims."""
+    return item.get("kind") == TEMPLATE
+
+
+def claims_of(objects: Iterable[Json], templates: Iterable[Json]) -> Iterator[Json]:
+    """The claims that Kubernetes makes for pods of templates, which must be in the same file.
+
+    Follows k8s.io/kubernetes v1.35.4, pkg/controller/resourceclaim/controller.go.
+    """
+    known = {(namespace(item), item["metadata"]["name"]): item for item in templates if is_template(item)}
+    for pod in objects:
+        for entry in pod["spec"].get("resourceClaims", []) if pod["kind"] == "Pod" else ():
+            source = known.get((namespace(pod), entry.get("resourceClaimTemplateName", "")))
+            if source:
+                yield claim_of(pod, entry["name"], source)
+
+
+def claim_of(pod: Json, name: str, source: Json) -> Json:
+    """The claim of one pod."""
+    meta = clone(source["spec"].get("metadata") or {})
+    start = f"{pod['metadata']['name']}-{name}-"
+    return {
+        "apiVersion": source["apiVersion"],
+        "kind": "ResourceClaim",
+        "metadata": {
+            "name": f"{start}{RANDOM}",
+            "generateName": start,
+            "namespace": namespace(pod),
+            **({"labels": meta["labels"]} if meta.get("labels") else {}),
+            "annotations": {**meta.get("annotations", {}), OF_POD: name},
+            "ownerReferences": owner(pod, UID),
+        },
+        "spec": clone(source["spec"]["spec"]),
+    }
