@@ -39,9 +39,11 @@ def rows() -> Rows:
         ("viewer", "", ("pods", "pods/log", "services", "configmaps", "persistentvolumeclaims", "events"), READ),
         ("viewer", "", ("resourcequotas", "limitranges"), READ),
         ("viewer", gangs.group, (gangs.plural,), READ),
+        ("viewer", "resource.k8s.io", ("resourceclaims", "resourceclaimtemplates"), READ),
         *(("viewer", group, kinds, READ) for group, kinds in jobs),
         *(("trainer", group, kinds, WRITE) for group, kinds in jobs),
         ("trainer", "", ("configmaps", "services"), WRITE),  # a job's script, and the name of its meeting point
+        ("trainer", "resource.k8s.io", ("resourceclaimtemplates",), WRITE),  # the GPUs that each pod of a job claims
         ("trainer", "", ("pods",), ("create", "delete")),  # the pod that reads a job's evidence from its claim
         ("trainer", commands.group, (commands.plural,), ("create",)),  # abort and resume
         ("lead", "", ("pods/exec", "pods/attach", "pods/portforward"), ("get", "create")),

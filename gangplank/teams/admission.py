@@ -17,7 +17,7 @@ from gangplank.backends.base import Path
 from gangplank.backends.pod_template import TEAM_LABEL
 from gangplank.backends.queueing import QUEUE_SYSTEM
 from gangplank.teams import metadata as labels
-from gangplank.teams.conditions import MARKABLE, MOST_GRACE_S, NAMESPACE, PODS
+from gangplank.teams.conditions import MARKABLE, MOST_GRACE_S, NAMESPACE, PODS, TEMPLATES
 from gangplank.teams.metadata import metadata
 from gangplank.teams.rules import RULES
 
@@ -45,6 +45,21 @@ def of_service(*fields: str) -> str:
     texts += f" + ({own} ? [object.spec.?clusterIP.orValue('')] : [])"
     texts += ".filter(v, !(v in ['', 'None'])).map(v, 'clusterIP: ' + v)"
     return f"['type: ' + object.spec.?type.orValue('ClusterIP')] + {addresses}{texts}"
+
+
+def of_claims(name: str, kind: str, requests: str, spec: Json, inner: str = "[]") -> Path:
+    """Claims of devices, or their templates. Before resource.k8s.io/v1, a request had no `exactly` in between."""
+    mode, name_of = (
+        f"r.?exactly.?{field}.orValue(r.?{field}.orValue(''))" for field in ("allocationMode", "deviceClassName")
+    )
+    return Path(
+        name,
+        "resource.k8s.io",
+        (name,),
+        devices=f"{requests}.orValue([]).map(r, ({mode} == 'All' ? 'all of ' : '') + {name_of})",
+        inner=inner,
+        probe={"apiVersion": "resource.k8s.io/v1", "kind": kind, "spec": spec},
+    )
 
 
 # Kinds that neither a back-end nor the queue system brings.
@@ -98,6 +113,11 @@ OWN = (
         variables="object.?data.orValue({}).map(k, k)",  # it has stringData by then
         names="[object.metadata.?name.orValue('')]",
         probe={"apiVersion": "v1", "kind": "Secret"},
+    ),
+    # Kubernetes makes a claim of a template for each pod; a template that an administrator wrote is judged then.
+    of_claims("resourceclaims", "ResourceClaim", "object.?spec.?devices.?requests", {}),
+    of_claims(
+        TEMPLATES, "ResourceClaimTemplate", "object.?spec.?spec.?devices.?requests", {"spec": {}}, "[[object.spec]]"
     ),
 )
 

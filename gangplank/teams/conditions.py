@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 NAMESPACE = "namespaceObject.metadata"
 PATTERN = "'^' + p.replace('.', '[.]').replace('*', '.*') + '$'"  # RE2 takes every other allowed character literally
 MARKABLE = ("annotations", "labels")
+TEMPLATES = "resourceclaimtemplates"  # the policy whose objects are templates of claims
 PODS = "pods"  # the policy whose objects are pods themselves
 
 
@@ -134,15 +135,21 @@ def finalizers(path: Path) -> str:
     return " + ".join([own, *([] if path.name == PODS else [each("pods", texts), each("inner", texts)])])
 
 
-def owners(_: Path) -> str:
-    """New owners of an object: what has a job as its owner passes for a part of that job."""
+def owners(path: Path) -> str:
+    """New owners of an object: what has a job as its owner passes for a part of that job.
+
+    Nothing reads who owns a template of claims. A job owns its own, so that they are deleted with it.
+    """
+    if path.name == TEMPLATES:
+        return "[]"
     new = "(oldObject == null || !(r in oldObject.metadata.?ownerReferences.orValue([])))"
     return f"object.metadata.?ownerReferences.orValue([]).filter(r, {new}).map(r, r.kind + ' ' + r.name)"
 
 
 ASKS_FOR_GPUS = (
-    "c.?resources.?limits.orValue({}).exists(r, r.startsWith('nvidia.com/')"
-    " && quantity(string(c.resources.limits[r])).isGreaterThan(quantity('0')))"
+    "(c.?resources.?claims.orValue([]).size() > 0"
+    " || c.?resources.?limits.orValue({}).exists(r, r.startsWith('nvidia.com/')"
+    " && quantity(string(c.resources.limits[r])).isGreaterThan(quantity('0'))))"
 )
 # The pod that reads a job's evidence from its claim runs where the claim is, GPU nodes included. Such a pod is small,
 # and tells NVIDIA's runtime to give it no GPU, whatever its image asks for.
@@ -236,6 +243,15 @@ def resources(_: Path) -> str:
     return each("pods", first(f"({CONTAINERS}).map(c, {ungranted(names, 'resources')})"))
 
 
+# The requests of a claim or of a template of claims
+REQUESTS = "(object.?spec.?spec.?devices.?requests.orValue([]) + object.?spec.?devices.?requests.orValue([]))"
+
+
+def device_classes(path: Path) -> str:
+    """Device classes that the team does not have, and all devices of a class: no queue counts how many these are."""
+    return f"({path.devices}).filter(d, d != '' && !(d in variables.deviceClasses))"
+
+
 MOST_PODS = 10_000  # of one job, where the team's pods are unlimited
 
 
@@ -282,12 +298,16 @@ IN_PODS = {
         IN_TERMS.format(f"o.?spec.?affinity.?{part}") for part in ("podAffinity", "podAntiAffinity")
     ),
     "PodSpec": "o.?spec.?FIELD.hasValue()",
-    "ResourceRequirements": f"({CONTAINERS}).exists(c, c.?resources.?FIELD.hasValue())",
     "Volume": f"{VOLUMES}.exists(v, v.?FIELD.hasValue())",
     "VolumeProjection": f"{VOLUMES}.exists(v, v.?projected.?sources.orValue([]).exists(s, s.?FIELD.hasValue()))",
 }
 # The same of an object itself
-IN_OBJECTS = {"FlowProbe": "object.?spec.?flows.orValue([]).exists(f, f.?dependsOn.?probe.?FIELD.hasValue())"}
+IN_OBJECTS = {
+    "DeviceRequest": f"{REQUESTS}.exists(r, r.?FIELD.hasValue())",
+    # Before resource.k8s.io/v1, a request had these fields itself
+    "ExactDeviceRequest": f"{REQUESTS}.exists(r, r.?exactly.?FIELD.hasValue() || r.?FIELD.hasValue())",
+    "FlowProbe": "object.?spec.?flows.orValue([]).exists(f, f.?dependsOn.?probe.?FIELD.hasValue())",
+}
 
 
 def fields(_: Path) -> str:

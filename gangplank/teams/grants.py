@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from gangplank.backends import BACKENDS, backend_of
 from gangplank.backends.base import Site
+from gangplank.backends.device_claims import claimed, is_template
 from gangplank.backends.pod_template import GPU_TOLERATION, TEAM_LABEL
 from gangplank.errors import Problem, SpecError, shown
 from gangplank.teams.conditions import DOMAINS, KEYS, NODE_LABELS, UNREACHABLE
@@ -86,6 +87,7 @@ GRANTS: dict[str, tuple[str, Callable[[TeamSpec], tuple[str, ...]], Callable[[st
     "node_labels": ("a label of nodes", lambda team: (*NODE_LABELS, *team.node_labels), key_or_pair),
     "runtime_classes": ("a RuntimeClass", lambda team: team.runtime_classes, is_listed),
     "secrets": ("a Secret", lambda team: team.secrets, is_listed),
+    "cap": ("a device class", lambda team: team.device_classes, is_listed),
     "annotation_domains": ("a key of a domain", lambda team: (*DOMAINS, *team.annotation_domains), in_domain),
 }
 
@@ -122,6 +124,9 @@ def of_job(spec: JobSpec) -> Iterator[Wish]:
     path = "training_job."
     gpus = any(spec.resources_of(role).gpus for role in ("master", "worker"))
     yield Wish(f"{path}image", spec.image, "images")
+    for part, replica in (("resources", spec.resources), ("master_resources", spec.master_resources)):
+        if replica and (of_class := claimed(replica)):
+            yield Wish(f"{path}{part}.gpus", of_class, "cap")
     if spec.priority:
         yield Wish(f"{path}priority", spec.priority, "priorities")
     yield from (Wish(f"{path}secrets[{number}]", name, "secrets") for number, name in enumerate(spec.secrets))
@@ -139,6 +144,10 @@ def of_job(spec: JobSpec) -> Iterator[Wish]:
 
 def of_manifest(manifest: Json) -> Iterator[Wish]:
     """What a raw manifest asks for: its queue, and what its pods name."""
+    if is_template(manifest):
+        for number, request in enumerate(manifest["spec"]["spec"].get("devices", {}).get("requests", [])):
+            of_class = (request.get("exactly") or {}).get("deviceClassName", "")
+            yield Wish(f"spec.spec.devices.requests[{number}].exactly.deviceClassName", of_class, "cap")
     backend = backend_of(manifest)
     queue = BACKENDS[backend].queue(manifest) if backend else None
     if queue and queue.name:
@@ -161,7 +170,7 @@ def of_pod(path: str, pod: Json) -> Iterator[Wish]:
     """What the spec of a pod asks for."""
     containers = [(f"{path}.{part}[{number}]", item) for part in ("initContainers", "containers")
                   for number, item in enumerate(pod.get(part) or [])]  # fmt: skip
-    gpus = any(
+    gpus = bool(pod.get("resourceClaims")) or any(
         name.startswith("nvidia.com/") and str(amount) != "0"
         for _, item in containers
         for name, amount in ((item.get("resources") or {}).get("limits") or {}).items()

@@ -27,6 +27,7 @@ NODE_LABELS = "gangplank.dev/node-labels"
 RUNTIME_CLASSES = "gangplank.dev/runtime-classes"
 SECRETS = "gangplank.dev/secrets"
 RESOURCES = "gangplank.dev/resources"
+DEVICE_CLASSES = "gangplank.dev/device-classes"
 DOMAINS = "gangplank.dev/domains"
 PODS = "gangplank.dev/pods"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
+from gangplank.backends.device_claims import device_class
 from gangplank.backends.queueing import QUEUE_SYSTEM
 from gangplank.k8s import quantity
 from gangplank.site.volume_claims import volume_claim
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 QUOTA = LIMITS = "gangplank-team"
 FINISHED = 10  # pods that may exist for each that may run: those of finished jobs stay until the jobs are removed
-CLAIMS = ("resourceclaims", "resourceclaimtemplates")  # of devices: no file grants any
+CLAIMS = ("resourceclaims", "resourceclaimtemplates")  # of devices: none where the cap names no device class
 
 
 def team_objects(teams: Sequence[TeamSpec], site: SiteSpec, devices: Collection[str] = ()) -> list[Json]:
@@ -117,7 +118,8 @@ def namespace(team: TeamSpec) -> Json:
         labels.NODE_LABELS: ",".join(team.node_labels),
         labels.RUNTIME_CLASSES: ",".join(team.runtime_classes),
         labels.SECRETS: ",".join(team.secrets),
-        labels.RESOURCES: ",".join(sorted(devices - set(NEEDED.values()))),
+        labels.RESOURCES: ",".join(sorted(name for name in devices - {*NEEDED.values()} if not device_class(name))),
+        labels.DEVICE_CLASSES: ",".join(team.device_classes),
         labels.DOMAINS: ",".join(team.annotation_domains),
         labels.PODS: team.counts.get("pods", ""),
     }
@@ -127,7 +129,7 @@ def namespace(team: TeamSpec) -> Json:
 def quota(team: TeamSpec, devices: Collection[str]) -> Json:
     """What the namespace may hold: the queue's cap, the team's own claims and no others, no access from outside."""
     limits = limits_of(team.queues[0].share, devices)
-    hard = {f"requests.{name}": text for name, text in limits.items()}
+    hard = {counted(name): text for name, text in limits.items()}
     hard |= {f"limits.{name}": text for name, text in limits.items() if name in NEEDED.values()}
     stored = sum((quantity.parse(claim.size) for claim in team.claims), Fraction(0))
     hard |= {
@@ -136,9 +138,20 @@ def quota(team: TeamSpec, devices: Collection[str]) -> Json:
         "services.loadbalancers": "0",
         "services.nodeports": "0",
     }
-    hard |= {f"count/{kind}.resource.k8s.io": "0" for kind in CLAIMS}
     hard |= {name: quantity.normal(text) for name, text in counts(team).items()}
+    if not team.device_classes:
+        hard |= {f"count/{kind}.resource.k8s.io": "0" for kind in CLAIMS}
     return {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": metadata(QUOTA, team), "spec": {"hard": hard}}
+
+
+def counted(resource: str) -> str:
+    """The name under which a quota counts a resource.
+
+    >>> counted("nvidia.com/gpu"), counted("deviceclass/gpu.nvidia.com")
+    ('requests.nvidia.com/gpu', 'gpu.nvidia.com.deviceclass.resource.k8s.io/devices')
+    """
+    of_class = device_class(resource)
+    return f"{of_class}.deviceclass.resource.k8s.io/devices" if of_class else f"requests.{resource}"
 
 
 def counts(team: TeamSpec) -> dict[str, str]:

@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
+from gangplank.backends import device_claims
 from gangplank.backends.queueing import QUEUE_SYSTEM
 from gangplank.cluster.client import group_path, unknown_kind
 from gangplank.cluster.progress import phase
@@ -86,10 +87,12 @@ def capacity(kube: Kube) -> dict[str, Fraction]:
 
 
 def devices(kube: Kube) -> set[str]:
-    """The extended resources and huge pages that any node advertises, whatever their amount."""
+    """The extended resources and huge pages that any node advertises, whatever their amount, and the device classes."""
     nodes = kube.call("GET", "/api/v1/nodes")["items"]
     advertised = {name for node in nodes for name in node["status"].get("capacity", {})}
-    return {name for name in advertised if is_extended(name) or name.startswith("hugepages-")}
+    classes = (kube.get(everywhere(device_claims.API_VERSION, "deviceclasses")) or {"items": []})["items"]
+    by_claim = {f"{device_claims.RESOURCE}{item['metadata']['name']}" for item in classes}
+    return by_claim | {name for name in advertised if is_extended(name) or name.startswith("hugepages-")}
 
 
 def unfinished(kube: Kube, namespace: str) -> list[str]:

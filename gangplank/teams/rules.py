@@ -177,6 +177,13 @@ RULES = (
         "leave it out, or have the team file give an amount of it under cap",
     ),
     Rule(
+        "device class",
+        "deviceClasses",
+        cel.device_classes,
+        granted(labels.DEVICE_CLASSES),
+        "ask for a number of devices of one of these, or have the team file give an amount of it under cap",
+    ),
+    Rule(
         "amount",
         "amounts",
         cel.amounts,

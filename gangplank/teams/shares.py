@@ -9,6 +9,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
+from gangplank.backends.device_claims import device_class
 from gangplank.errors import Problem, SpecError, shown
 from gangplank.k8s import names, quantity
 
@@ -164,6 +165,7 @@ def sum_problems(owned: Sequence[Owned], capacity: Mapping[str, Fraction] | None
         top = children.get("", [])
         sums = total(top, "guaranteed")
         top_names = ", ".join(queue.name for queue in top if queue.share.guaranteed)
-        limits = {name: capacity.get(name, Fraction(0)) for name in sums}
+        # How many devices a class has, only the scheduler knows: it evaluates the class's expressions.
+        limits = {name: capacity.get(name, Fraction(0)) for name in sums if not device_class(name) or name in capacity}
         source = next((source for source, queue in owned if not queue.parent), "teams")
         yield from excess(source, f"guaranteed of {top_names} together", sums, limits, "what the cluster has")

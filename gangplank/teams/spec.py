@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from gangplank.backends.device_claims import device_class
 from gangplank.k8s.names import ACCESS_MODE
 
 if TYPE_CHECKING:
@@ -106,6 +107,12 @@ class TeamSpec:
     runtime_classes: tuple[str, ...] = ()
     secrets: tuple[str, ...] = ()  # of its namespace
     annotation_domains: tuple[str, ...] = ()  # of annotations and labels, subdomains included
+
+    @property
+    def device_classes(self) -> tuple[str, ...]:
+        """The device classes of which its jobs may claim devices: those that a cap of its queues names."""
+        caps = {name: text for queue in self.queues for name, text in queue.share.cap.items() if text != "0"}
+        return tuple(sorted(filter(None, map(device_class, caps))))
 
     @property
     def leaves(self) -> tuple[str, ...]:

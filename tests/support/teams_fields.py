@@ -310,21 +310,6 @@ IN_PODS: tuple[Hostile, ...] = (
         for when in (REQUIRED, PREFERRED)
     ),
     Hostile(
-        "PodSpec.resourceClaims",
-        "field",
-        ("spec", "resourceClaims"),
-        [{"name": "a", "resourceClaimName": "b"}],
-        'field "PodSpec.resourceClaims"',
-    ),
-    Hostile(
-        "ResourceRequirements.claims",
-        "field",
-        (*CONTAINER, "resources", "claims"),
-        [{"name": "a"}],
-        'field "',  # the API server asks for resourceClaims beside it, which is named first
-        ((("spec", "resourceClaims"), [{"name": "a", "resourceClaimName": "b"}]),),
-    ),
-    Hostile(
         "PodSpec.resources",
         "field",
         ("spec", "resources"),

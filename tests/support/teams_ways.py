@@ -335,6 +335,7 @@ def other_violations() -> Iterator[Violation]:
         flow["spec"]["flows"][0]["dependsOn"] = {"targets": ["b"], "probe": {probe: [item]}}
         field, message = f"FlowProbe.{probe}", f'field "FlowProbe.{probe}" {NO} fields'
         yield Violation(f"JobFlow: {probe}", "field", WHERE["JobFlow"], flow, message, field)
+    yield from claim_violations()
     for path in (("template",), ("template", "spec", "replicatedJobs", 0, "template")):
         manifest = patched_pods("vision")
         where = ("spec", "runtimePatches", 0, "trainingRuntimeSpec", *path, "metadata", "annotations", CALICO)
@@ -353,6 +354,60 @@ def other_violations() -> Iterator[Violation]:
     for field, value, message in API_SERVERS:
         row = "ServicePort.nodePort" if field == "ports" else f"ServiceSpec.{field}"
         yield Violation(f"Service: {field}", "API server", SERVICES, service(**value), message, row)
+
+
+CLAIMS, TEMPLATES = (f"/apis/resource.k8s.io/v1/namespaces/vision/resourceclaim{end}" for end in ("s", "templates"))
+OF_CLASS = "gpu.example.com"
+DEVICE: Json = {"deviceClassName": OF_CLASS}
+
+
+def claim_template(request: Json, **of_claim: Any) -> Json:
+    """A template whose claims ask for one thing."""
+    spec = {"devices": {"requests": [{"name": "gpus", **request}]}}
+    return obj("resource.k8s.io/v1", "ResourceClaimTemplate", {"spec": spec, **of_claim})
+
+
+# What the team cannot ask of a device class: the field of the census, the request, the rule, and what is refused
+REQUESTS: tuple[tuple[str, Json, str, str], ...] = (
+    ("ExactDeviceRequest.deviceClassName", {"exactly": DEVICE}, "device class", OF_CLASS),
+    (
+        "ExactDeviceRequest.allocationMode",
+        {"exactly": DEVICE | {"allocationMode": "All"}},
+        "device class",
+        f"all of {OF_CLASS}",
+    ),
+    (
+        "ExactDeviceRequest.adminAccess",
+        {"exactly": {"deviceClassName": "", "adminAccess": True}},
+        "field",
+        "ExactDeviceRequest.adminAccess",
+    ),
+    (
+        "ExactDeviceRequest.tolerations",
+        {"exactly": {"deviceClassName": "", "tolerations": [{"operator": "Exists"}]}},
+        "field",
+        "ExactDeviceRequest.tolerations",
+    ),
+    (
+        "DeviceRequest.firstAvailable",
+        {"firstAvailable": [DEVICE | {"name": "a"}]},
+        "field",
+        "DeviceRequest.firstAvailable",
+    ),
+)
+
+
+def claim_violations() -> Iterator[Violation]:
+    """Templates of claims, and claims, of devices that the team does not have or that no quota would count."""
+    for field, request, rule, value in REQUESTS:
+        message = f'{rule} "{value}" {NO} {"fields" if rule == "field" else "deviceClasses"} (none)'
+        template_of = claim_template(request)
+        yield Violation(f"claims: {field} in a template", rule, TEMPLATES, template_of, message, field)
+        claim = obj("resource.k8s.io/v1", "ResourceClaim", template_of["spec"]["spec"])
+        yield Violation(f"claims: {field}", rule, CLAIMS, claim, message, field)
+    copied = claim_template({"exactly": DEVICE}, metadata={"annotations": {CALICO: "[]"}})
+    message = f'annotation or label "{CALICO}" {NO} domains'
+    yield Violation("claims: copied metadata", "annotation or label", TEMPLATES, copied, message, of_member=True)
 
 
 TASK = ("tasks", 0)

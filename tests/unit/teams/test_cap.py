@@ -93,6 +93,34 @@ def test_a3_a_quota_counts_every_kind_that_a_member_may_create() -> None:
     assert limits["count/resourceclaims.resource.k8s.io"] == "0"
 
 
+def test_a3_devices_of_a_class_are_limited_in_queue_and_quota_as_the_cap_says() -> None:
+    name, counted = "deviceclass/gpu.example.com", "gpu.example.com.deviceclass.resource.k8s.io/devices"
+    for site, cap in (({"site": {"gpu_resource": name}}, {"gpus": 8}), (None, {name: 8})):
+        limits = made("ResourceQuota", site, cap=CAP | cap)["spec"]["hard"]
+        assert (limits[counted], made("Queue", site, cap=CAP | cap)["spec"]["capability"][name]) == ("8", "8")
+        assert limits["count/resourceclaimtemplates.resource.k8s.io"] == "50", "one for each job"
+        assert "count/resourceclaims.resource.k8s.io" not in limits, "one for each pod, and its devices are counted"
+        annotations = made("Namespace", site, cap=CAP | cap)["metadata"]["annotations"]
+        assert annotations["gangplank.dev/device-classes"] == "gpu.example.com"
+        assert name not in annotations["gangplank.dev/resources"], "no container may request it by name"
+
+
+def test_a3_a_class_that_the_cap_does_not_name_is_0_and_no_claim_can_be_made() -> None:
+    site_spec, teams = parse_teams({"a.yml": team()})
+    objects = team_objects(teams, site_spec, ["deviceclass/gpu.example.com"])
+    limits = next(item for item in objects if item["kind"] == "ResourceQuota")["spec"]["hard"]
+    assert limits["gpu.example.com.deviceclass.resource.k8s.io/devices"] == "0"
+    assert {limits[f"count/{kind}.resource.k8s.io"] for kind in ("resourceclaims", "resourceclaimtemplates")} == {"0"}
+    annotations = made("Namespace")["metadata"]["annotations"]
+    assert annotations["gangplank.dev/device-classes"] == ""
+
+
+def test_a3_a_guarantee_of_devices_is_not_compared_with_what_nodes_advertise() -> None:
+    share = {"guaranteed": {"gpus": 4}, "cap": CAP | {"gpus": 8}}
+    site = {"site": {"gpu_resource": "deviceclass/gpu.example.com", "capacity": {"cpu": 64, "memory": "64Gi"}}}
+    assert parse_teams({"a.yml": team(**share)}, site)[1]
+
+
 def test_a3_counts_follow_max_jobs_or_the_cap() -> None:
     by_default, small = hard(), hard(max_jobs=5, cap=CAP | {"services": 100, "pods": 8})
     names = ("count/jobs.batch.volcano.sh", "pods", "count/configmaps", "count/services", "count/secrets")
