@@ -197,6 +197,11 @@ def refusals_table() -> str:
         for name, backend in BACKENDS.items()
         if (refusal := backend.refuses.get(field.name))
     ]
+    rows += [
+        ("`gpus`, on a site that gives them out by claim", f"`{name}`", refusal.reason, refusal.fix)
+        for name, backend in BACKENDS.items()
+        if (refusal := backend.no_claims)
+    ]
     return table(["field", "back-end", "why", "what to do instead"], rows)
 
 

@@ -22,6 +22,7 @@ RESOURCE = (
 API_VERSION, TEMPLATE = "resource.k8s.io/v1", "ResourceClaimTemplate"
 CLAIM = "gpus"  # what a pod calls its claim, and the claim its only request
 DIGEST_LENGTH = 10  # hexadecimal digits of its content in the name of a template, which is immutable
+GENERATED = 57  # characters of a claim's name that the API server completes with five random ones
 OF_POD = "resource.kubernetes.io/pod-claim-name"  # the annotation by which a claim's controller finds it again
 
 
@@ -78,7 +79,9 @@ def claims_of(objects: Iterable[Json], templates: Iterable[Json]) -> Iterator[Js
 def claim_of(pod: Json, name: str, source: Json) -> Json:
     """The claim of one pod."""
     meta = clone(source["spec"].get("metadata") or {})
-    start = f"{pod['metadata']['name']}-{name}-"
+    start = generate_name(pod["metadata"]["name"], name)
+    (reference,) = owner({"apiVersion": "v1", **pod}, UID)
+    del reference["blockOwnerDeletion"]
     return {
         "apiVersion": source["apiVersion"],
         "kind": "ResourceClaim",
@@ -88,7 +91,29 @@ def claim_of(pod: Json, name: str, source: Json) -> Json:
             "namespace": namespace(pod),
             **({"labels": meta["labels"]} if meta.get("labels") else {}),
             "annotations": {**meta.get("annotations", {}), OF_POD: name},
-            "ownerReferences": owner(pod, UID),
+            "ownerReferences": [reference],
         },
-        "spec": clone(source["spec"]["spec"]),
+        "spec": defaulted(source["spec"]["spec"]),
     }
+
+
+def generate_name(pod: str, claim: str) -> str:
+    """The part of a claim's name before the random end: of a long name, both parts are cut in proportion.
+
+    >>> generate_name("digits-worker-0", "gpus"), generate_name("d" * 60, "gpus")[-6:]
+    ('digits-worker-0-gpus-', 'dd-gpu')
+    """
+    whole = f"{pod}-{claim}-"
+    if len(whole) <= GENERATED:
+        return whole
+    return f"{pod[: len(pod) * GENERATED // len(whole)]}-{claim[: len(claim) * GENERATED // len(whole)]}"
+
+
+def defaulted(spec: Json) -> Json:
+    """What a claim asks for, as the API server stores it."""
+    stored: Json = clone(spec)
+    for request in stored.get("devices", {}).get("requests", []):
+        for one in [request.get("exactly"), *request.get("firstAvailable", [])]:
+            if one and one.setdefault("allocationMode", "ExactCount") == "ExactCount":
+                one.setdefault("count", 1)
+    return stored

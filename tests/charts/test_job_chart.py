@@ -196,8 +196,10 @@ def test_nccl_on_simulated_gpus_is_refused_by_the_chart_as_by_the_role(render: R
     assert rendered(render(GPU_JOB, "--set", "simulated_gpus=true"))
 
 
-@pytest.mark.parametrize("own", [{}, {"master_resources": {"gpus": 0}}, {"workers": 0}, {"resources": {}},
-                                 {"resources": {"gpus": 2, "gpu_resource": "deviceclass/small.example.com"}}])  # fmt: skip
+SMALL = {"resources": {"gpus": 2, "gpu_resource": "deviceclass/small.example.com"}}
+
+
+@pytest.mark.parametrize("own", [{}, {"master_resources": {"gpus": 0}}, {"workers": 0}, {"resources": {}}, SMALL])
 @pytest.mark.parametrize("backend", job_chart.BACKEND_NAMES)
 def test_gpus_by_claim_are_the_same_in_the_chart(render: Render, backend: str, own: Json) -> None:
     job = {**GPU_JOB, "backend": backend, "processes_per_node": 1, "labels": {"a": "b"}, **own}

@@ -26,6 +26,8 @@ PLURALS = {
     "HorizontalPodAutoscaler": "/apis/autoscaling/v2/namespaces/{ns}/horizontalpodautoscalers",
     "PodGroup": "/apis/scheduling.volcano.sh/v1beta1/namespaces/{ns}/podgroups",
     "JobSet": "/apis/jobset.x-k8s.io/v1alpha2/namespaces/{ns}/jobsets",
+    "ResourceClaim": "/apis/resource.k8s.io/v1/namespaces/{ns}/resourceclaims",
+    "ResourceClaimTemplate": "/apis/resource.k8s.io/v1/namespaces/{ns}/resourceclaimtemplates",
     "batch/v1 Job": "/apis/batch/v1/namespaces/{ns}/jobs",
     "batch.volcano.sh/v1alpha1 Job": "/apis/batch.volcano.sh/v1alpha1/namespaces/{ns}/jobs",
     "PyTorchJob": "/apis/kubeflow.org/v1/namespaces/{ns}/pytorchjobs",
