@@ -7,17 +7,18 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from gangplank.backends import BACKENDS, backend_of
+from gangplank.backends import BACKENDS, backend_of, device_claims
 from gangplank.backends.base import RANDOM, UID, Site
+from gangplank.backends.device_claims import is_template
 from gangplank.backends.queueing import QUEUE_SYSTEM
 from gangplank.cluster import failure, pace, ranks
-from gangplank.cluster.client import path
+from gangplank.cluster.client import group_path, path
 from gangplank.cluster.failure import LastWords
 from gangplank.cluster.progress import Phase, first_failure, phase
 from gangplank.cluster.site import site_of
 from gangplank.errors import GangplankError, KubeError
 from gangplank.proof.expected import expected
-from gangplank.scheduling import namespace_rules, settings
+from gangplank.scheduling import claimed_devices, namespace_rules, settings
 from gangplank.scheduling.cause import Cause
 from gangplank.scheduling.demand import Demand, demand
 from gangplank.scheduling.pod_causes import cut, references
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from gangplank.spec import Json
 
 FORBIDDEN, NOT_FOUND = 403, 404
+DEVICES, TEMPLATES = group_path(device_claims.API_VERSION), "resourceclaimtemplates"
 DENIED = "you may not list them"
 CLUSTER = {  # field of a snapshot: its name in messages, its path
     "nodes": (NODES, "/api/v1/nodes"),
@@ -102,6 +104,10 @@ def snapshot(kube: Kube, namespace: str) -> Snapshot:
         if error.status != FORBIDDEN:
             raise
         configuration = None
+    if classes := items(kube, f"{DEVICES}/deviceclasses"):  # not to be asked for where there are none
+        slices, claims = (items(kube, f"{DEVICES}/{plural}") or [] for plural in ("resourceslices", "resourceclaims"))
+        fields["nodes"] = claimed_devices.offering(fields["nodes"], classes, slices)
+        fields["pods"] = claimed_devices.holding(fields["pods"], claims)
     pods = living(fields.pop("pods"))
     return Snapshot(pods=pods, settings=configuration, unread=unread, **fields)
 
@@ -139,6 +145,9 @@ def situation(kube: Kube, job: Json, *, live: bool, others: Sequence[Json] = ())
     name, namespace = meta["name"], meta.get("namespace") or "default"
     state = snapshot(kube, namespace)
     wanted, objects = asked(kube, job, others)
+    if wanted and any(part.spec.get("resourceClaims") for part in wanted.parts):
+        templates = items(kube, f"{DEVICES}/namespaces/{namespace}/{TEMPLATES}") or []
+        wanted = claimed_devices.asking(wanted, [*templates, *filter(is_template, others)], state.nodes)
     if not live:
         refusals = tuple(cause for cause in [refused(kube, job)] if cause)
         return Situation(name, wanted, state, live=False, phase="not submitted", refusals=refusals)

@@ -60,7 +60,7 @@ def cluster_rows() -> Rows:
     return [
         (CLUSTER, "", ("nodes",), LOOK),
         (CLUSTER, queues.group, (queues.plural,), LOOK),
-        (CLUSTER, "resource.k8s.io", ("deviceclasses",), LOOK),
+        (CLUSTER, "resource.k8s.io", ("deviceclasses", "resourceslices"), LOOK),
     ]
 
 

@@ -1,9 +1,8 @@
-"""What gangplank/cluster/submit.py does with the templates of a job's claims: the job owns them, a new job has new ones."""
+"""What submit.py does with the templates of a job's claims: the job owns them, and a new job has new ones."""
 
 from __future__ import annotations
 
 import json
-
 from typing import TYPE_CHECKING, Any
 
 import pytest

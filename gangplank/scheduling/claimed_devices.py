@@ -1,0 +1,132 @@
+"""Devices by claim as amounts of a resource, deviceclass/NAME: what nodes offer, pods hold and a job asks for. Pure.
+
+Only the scheduler evaluates every expression of a class. Counted here are classes that choose by driver and by equal
+attributes, of whole devices of one node. A job that asks for anything else keeps its claims, and nobody can tell.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from gangplank.backends.device_claims import RESOURCE, defaulted
+from gangplank.k8s.build import clone
+from gangplank.scheduling.demand import changed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from gangplank.scheduling.demand import Demand
+    from gangplank.spec import Json
+
+DRIVER = re.compile(r"device\.driver == (['\"])(?P<driver>[^'\"]+)\1")
+ATTRIBUTE = re.compile(
+    r"device\.attributes\[(['\"])(?P<domain>[^'\"]+)\1\]\.(?P<name>\w+) == (['\"])(?P<value>[^'\"]+)\4"
+)
+NOT_WHOLE = ("consumesCounters", "allowMultipleAllocations", "taints", "nodeName", "allNodes", "nodeSelector")
+
+
+def chosen(device: Json, driver: str, device_class: Json) -> bool | None:
+    """Whether a class has a device; None if its expressions are more than is understood here.
+
+    >>> cel = {"cel": {"expression": "device.driver == 'a.b' && device.attributes['a.b'].type == 'gpu'"}}
+    >>> gpu = {"attributes": {"type": {"string": "gpu"}}}
+    >>> chosen(gpu, "a.b", {"spec": {"selectors": [cel]}}), chosen({}, "a.b", {"spec": {"selectors": [cel]}})
+    (True, False)
+    """
+    selectors = (device_class.get("spec") or {}).get("selectors") or []
+    for selector in selectors:
+        for part in ((selector.get("cel") or {}).get("expression") or "").split("&&"):
+            if match := DRIVER.fullmatch(part.strip()):
+                if match["driver"] != driver:
+                    return False
+            elif match := ATTRIBUTE.fullmatch(part.strip()):
+                attributes = device.get("attributes") or {}
+                own = attributes.get(f"{match['domain']}/{match['name']}")
+                own = own or (attributes.get(match["name"]) if match["domain"] == driver else None)
+                if (own or {}).get("string") != match["value"]:
+                    return False
+            else:
+                return None
+    return True
+
+
+def offering(nodes: Iterable[Json], classes: Iterable[Json], slices: Sequence[Json]) -> tuple[Json, ...]:
+    """The nodes, each with its devices of every class that can be counted among its resources, also 0 of them."""
+    counts: dict[str, dict[str, int]] = {}
+    for item in classes:
+        by_node: dict[str, int] | None = {}
+        for one in slices:
+            for device in one["spec"].get("devices") or ():
+                mine = chosen(device, one["spec"]["driver"], item)
+                whole = one["spec"].get("nodeName") and not any(device.get(name) for name in NOT_WHOLE)
+                if mine is None or (mine and not whole):
+                    by_node = None
+                if mine and by_node is not None:
+                    by_node[one["spec"]["nodeName"]] = by_node.get(one["spec"]["nodeName"], 0) + 1
+        if by_node is not None:
+            counts[f"{RESOURCE}{item['metadata']['name']}"] = by_node
+    return tuple(with_devices(node, counts) for node in nodes)
+
+
+def with_devices(node: Json, counts: Mapping[str, Mapping[str, int]]) -> Json:
+    """A node with its devices among its resources."""
+    own = {name: str(by_node.get(node["metadata"]["name"], 0)) for name, by_node in counts.items()}
+    status = node.get("status") or {}
+    return {**node, "status": {**status, "allocatable": {**(status.get("allocatable") or {}), **own}}}
+
+
+def holding(pods: Iterable[Json], claims: Iterable[Json]) -> tuple[Json, ...]:
+    """The pods, each with the devices of its claims among its requests."""
+    by_name = {(item["metadata"]["namespace"], item["metadata"]["name"]): item["spec"] for item in claims}
+    result = []
+    for pod in pods:
+        entries = pod["spec"].get("resourceClaims") or ()
+        statuses = (pod.get("status") or {}).get("resourceClaimStatuses") or ()
+        own = {one["name"]: one.get("resourceClaimName") for one in statuses}
+        names = [entry.get("resourceClaimName") or own.get(entry["name"]) for entry in entries]
+        specs = [by_name.get((pod["metadata"]["namespace"], str(name)), {}) for name in names]
+        result.append({**pod, "spec": requesting(pod["spec"], specs)} if specs else pod)
+    return tuple(result)
+
+
+def asking(job: Demand, templates: Iterable[Json], nodes: Iterable[Json]) -> Demand:
+    """The job, with the devices that its pods claim among their requests if all of these can be counted."""
+    by_name = {item["metadata"]["name"]: item["spec"]["spec"] for item in templates}
+    known = {name for node in nodes for name in (node.get("status") or {}).get("allocatable") or ()}
+    specs = []
+    for part in job.parts:
+        entries = part.spec.get("resourceClaims") or ()
+        claims = [by_name.get(entry.get("resourceClaimTemplateName", "")) for entry in entries]
+        if claims and all(claim is not None and countable(claim, known) for claim in claims):
+            spec = requesting(part.spec, [claim for claim in claims if claim is not None])
+            specs.append({name: value for name, value in spec.items() if name != "resourceClaims"})
+        else:
+            specs.append(part.spec)
+    return changed(job, specs)
+
+
+def countable(claim: Json, known: Iterable[str]) -> bool:
+    """Whether all that a claim asks for are numbers of whole devices of classes that can be counted."""
+    return all(
+        (exactly := request.get("exactly") or {})
+        and exactly.get("allocationMode") in (None, "ExactCount")
+        and not any(exactly.get(name) for name in ("selectors", "adminAccess", "tolerations", "capacity"))
+        and f"{RESOURCE}{exactly['deviceClassName']}" in known
+        for request in (claim.get("devices") or {}).get("requests") or ()
+    )
+
+
+def requesting(spec: Json, claims: Iterable[Json]) -> Json:
+    """A pod's spec whose first container requests the devices of claims as a resource."""
+    numbers: dict[str, int] = {}
+    for claim in claims:
+        for request in (defaulted(claim).get("devices") or {}).get("requests") or ():
+            exactly = request.get("exactly") or {}
+            if exactly.get("allocationMode") == "ExactCount":
+                name = f"{RESOURCE}{exactly['deviceClassName']}"
+                numbers[name] = numbers.get(name, 0) + exactly["count"]
+    copy: Json = clone(spec)
+    requests = copy["containers"][0].setdefault("resources", {}).setdefault("requests", {})
+    requests |= {name: str(number) for name, number in numbers.items()}
+    return copy

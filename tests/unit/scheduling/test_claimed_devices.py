@@ -1,0 +1,103 @@
+"""fit counts devices by claim as a resource of nodes, and says that it cannot tell where only the scheduler could."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gangplank.backends import BACKENDS
+from gangplank.jobs.parse import parse_job
+from gangplank.jobs.site_gpus import Gpus, on_site
+from gangplank.scheduling.claimed_devices import asking, holding, offering
+from gangplank.scheduling.demand import Demand, demand
+from gangplank.scheduling.fit import Answer, Verdict, fit
+from tests.unit.scheduling.states import cluster, node, pod
+
+Json = dict[str, Any]
+CLASS, NAME = "gpu.example.com", "deviceclass/gpu.example.com"
+
+
+def device_class(expression: str = f"device.driver == '{CLASS}'") -> Json:
+    return {"metadata": {"name": CLASS}, "spec": {"selectors": [{"cel": {"expression": expression}}]}}
+
+
+def slice_of(where: str, devices: int, **more: Any) -> Json:
+    inside = [{"name": f"gpu-{at}", **more} for at in range(devices)]
+    return {"spec": {"driver": CLASS, "nodeName": where, "devices": inside}}
+
+
+def claiming(name: str, where: str, devices: int = 1) -> tuple[Json, Json]:
+    """A pod on a node, and its claim."""
+    holder = pod(name, where)
+    holder["spec"]["resourceClaims"] = [{"name": "gpus", "resourceClaimTemplateName": "t"}]
+    holder["status"]["resourceClaimStatuses"] = [{"name": "gpus", "resourceClaimName": f"{name}-gpus-x"}]
+    requests = [{"name": "gpus", "exactly": {"deviceClassName": CLASS, "count": devices}}]
+    meta = {"name": f"{name}-gpus-x", "namespace": "other"}
+    return holder, {"metadata": meta, "spec": {"devices": {"requests": requests}}}
+
+
+def job(gpus: int = 1, **change: Any) -> tuple[Demand, list[Json]]:
+    described = {"name": "a", "namespace": "vision", "image": "i", "command": ["true"], "workers": 1}
+    described |= {"collective": "gloo"}
+    described |= {"resources": {"cpu": "100m", "gpus": gpus}, "processes_per_node": 1, **change}
+    spec = on_site(parse_job(described), Gpus(allocation="dra", device_class=CLASS))
+    *templates, manifest = BACKENDS["volcano"].manifests(spec)
+    return demand("a", "vision", BACKENDS["volcano"].objects(manifest), "default"), templates
+
+
+def answer(
+    gpus: int, slices: list[Json], held: tuple[tuple[Json, Json], ...] = (), kind: Json | None = None
+) -> Answer:
+    asked, templates = job(gpus)
+    nodes = offering((node("a"), node("b")), [kind or device_class()], slices)
+    pods = holding([one for one, _ in held], [claim for _, claim in held])
+    return fit(asking(asked, templates, nodes), cluster(*nodes, pods=pods))
+
+
+def test_a_job_is_placed_where_devices_are() -> None:
+    placed = answer(2, [slice_of("b", 4)])
+    assert placed.verdict is Verdict.YES
+    assert {*placed.nodes.values()} == {"b"}
+
+
+def test_devices_that_other_pods_hold_are_not_free() -> None:
+    held = (claiming("x", "b", 2), claiming("y", "b"))
+    assert answer(1, [slice_of("b", 4)], held[1:]).verdict is Verdict.YES
+    short = answer(1, [slice_of("b", 4)], held)
+    assert (short.verdict, short.causes[0].code) == (Verdict.NO, "short")
+    assert f"1 {NAME} free, the job needs 2 {NAME}" in short.causes[0].evidence[0]
+
+
+def test_a_job_that_asks_for_more_than_any_node_has_never_starts() -> None:
+    never = answer(8, [slice_of("a", 4), slice_of("b", 4)])
+    assert never.verdict is Verdict.NO
+    assert NAME in str(never.causes[0])
+
+
+def test_a_class_without_devices_is_named() -> None:
+    assert answer(1, []).verdict is Verdict.NO
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        device_class("device.capacity['x'].memory.compareTo(quantity('40Gi')) >= 0"),
+        {"metadata": {"name": "other"}, "spec": {}},
+    ],
+)
+def test_what_only_the_scheduler_could_evaluate_cannot_be_told(kind: Json) -> None:
+    unknown = answer(1, [slice_of("b", 4)], kind=kind)
+    assert unknown.verdict is Verdict.CANNOT_TELL
+    assert "devices behind resource claims" in unknown.missing[0]
+
+
+@pytest.mark.parametrize("special", [{"consumesCounters": [{}]}, {"taints": [{}]}, {"allowMultipleAllocations": True}])
+def test_parts_taints_and_sharing_of_devices_cannot_be_told(special: Json) -> None:
+    assert answer(1, [slice_of("b", 4, **special)]).verdict is Verdict.CANNOT_TELL
+
+
+def test_a_claim_without_its_template_cannot_be_told() -> None:
+    asked, _ = job()
+    nodes = offering((node("a"),), [device_class()], [slice_of("a", 4)])
+    assert fit(asking(asked, [], nodes), cluster(*nodes)).verdict is Verdict.CANNOT_TELL
