@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 LOCAL_PATH = "rancher.io/local-path"
 UPSTREAM = "https://github.com/rancher/local-path-provisioner/archive/refs/tags"
+LOOP = "loop.csi.gangplank.dev"  # lab/modules/loop-csi
 DEFAULT = "storageclass.kubernetes.io/is-default-class"
 COMMON = ("name", "kind", "default", "reclaim_policy", "binding_mode")  # fields of every class
 
@@ -127,6 +128,26 @@ def csi_class(item: Fields) -> Json:
     return {key: item[name] for name, key in keys.items() if item.get(name) is not None}
 
 
+def loop_class(item: Fields) -> Json:
+    """A class of kind loop, as charts/storage takes it.
+
+    >>> loop_class({"name": "a", "kind": "loop", "expansion": True})["volumeBindingMode"]
+    'WaitForFirstConsumer'
+    """
+    return csi_class({**item, "provisioner": LOOP, "binding_mode": "WaitForFirstConsumer"})
+
+
+def _loop_values(classes: Mapping[str, Json], inputs: Fields) -> Json:
+    return {"classes": list(classes.values()), "loop": {"enabled": True, "folder": inputs["loop_folder"]}}
+
+
+def _loop_problems(inputs: Fields) -> Iterator[Problem]:
+    if not inputs["snapshot_crds"]:
+        fix = "build the part csi-sidecars of lab/versions.yml"
+        fix = "run playbooks/lab.yml first" if inputs["source"] == "lab" else fix
+        yield Problem("storage_snapshot_crds", shown(""), "the folder of upstream's CRDs of snapshots", fix)
+
+
 LOCAL_PATH_RELEASE = Release(
     name="local-path-provisioner",
     namespace="local-path-storage",
@@ -140,6 +161,13 @@ CSI_RELEASE = Release(
     chart="{charts}/storage",
     values=lambda classes, _: {"classes": list(classes.values())},
     problems=lambda _: iter(()),
+)
+LOOP_RELEASE = Release(
+    name="loop-csi",
+    namespace="local-path-storage",
+    chart="{charts}/storage",
+    values=_loop_values,
+    problems=_loop_problems,
 )
 KINDS: Mapping[str, StorageKind] = {
     "local": StorageKind(
@@ -175,8 +203,8 @@ KINDS: Mapping[str, StorageKind] = {
     "csi": StorageKind(
         title="a driver that the cluster has",
         how="NFS or any other CSI driver, installed by its own chart",
-        checked_by="rendered, and accepted by an API server's dry run; "
-        "**not exercised here**: the test machine's kernel has no NFS",
+        checked_by="`tests/cluster/test_csi.py`, with the driver of kind `loop`; NFS was rendered and accepted by an "
+        "API server's dry run, and **not exercised here**: the test machine's kernel has none",
         needs=("provisioner",),
         takes=("parameters", "mount_options", "access_modes", "expansion"),
         access_modes=(),
@@ -187,6 +215,21 @@ KINDS: Mapping[str, StorageKind] = {
         release=CSI_RELEASE,
         values=csi_class,
     ),
+    "loop": StorageKind(
+        title="a file that a node mounts as a file system, for labs",
+        how="our own CSI driver, with upstream's provisioner, resizer and snapshotter",
+        checked_by="`tests/cluster/test_csi.py`: provisioned, enlarged and copied while a job trains, and restored "
+        "for a second job; csi-sanity (`tests/lab/test_loop_csi.py`)",
+        needs=(),
+        takes=("expansion",),
+        access_modes=("ReadWriteOnce",),
+        binding_modes=("WaitForFirstConsumer",),
+        binding="with its first pod, which chooses the node",
+        provisioner=LOOP,
+        csi=True,
+        release=LOOP_RELEASE,
+        values=loop_class,
+    ),
 }
 
 
@@ -194,7 +237,7 @@ def releases(classes: Sequence[Fields] = (), inputs: Fields | None = None) -> li
     """The Helm releases of all kinds, in the order of installing; chart and values for those that have classes.
 
     >>> [(release["name"], release["classes"]) for release in releases()]
-    [('local-path-provisioner', []), ('storage', [])]
+    [('local-path-provisioner', []), ('storage', []), ('loop-csi', [])]
     """
     result: list[Json] = []
     for release in dict.fromkeys(kind.release for kind in KINDS.values()):
@@ -260,7 +303,8 @@ def _class_problems(where: str, item: Fields, drivers: Sequence[str] | None) -> 
             fix = f"remove it: kind {name} takes {', '.join((*kind.needs, *kind.takes))}"
             yield Problem(f"{where}.{field}", shown(value), f"no {field} for kind {name}", fix)
     provisioner = kind.provisioner or item.get("provisioner")
-    if kind.csi and drivers is not None and provisioner and provisioner not in drivers:
+    installed = bool(kind.provisioner)  # with its class; other drivers have charts of their own
+    if kind.csi and not installed and drivers is not None and provisioner and provisioner not in drivers:
         expected = f"a CSI driver of the cluster, which has {', '.join(drivers) or 'none'}"
         fix = "install the driver first, with its own chart"
         yield Problem(f"{where}.provisioner", shown(provisioner), expected, fix)

@@ -53,7 +53,8 @@ class Workshop:
     def place(self, part: Part) -> Path:
         """The part's folder in the cache, built or not."""
         pinned = dataclasses.asdict(part) | {"images": None}
-        del pinned["beside"], pinned["build_s"]  # go.mod says it; the time does not change a byte
+        for name in ("beside", "kubernetes", "sums", "build_s"):
+            del pinned[name]  # go.mod and go.sum say it; the time does not change a byte
         if part.copy:
             del pinned["copy"]["sum"]  # it proves the bytes, and the version names them
         compilers = [self.root_place(*self._locked(part.compiler)).name] if part.compiler else []

@@ -24,12 +24,23 @@ def _go(args: list[str], folder: Path, *, cgo: bool = False) -> str:
     return done.stdout
 
 
+def _downloaded(part: Part) -> dict[str, str]:
+    """What go says of the part's module, once it is in the module cache and verified."""
+    return dict(json.loads(_go(["mod", "download", "-json", f"{part.module}@{part.version}"], MODULES)))
+
+
+def _vouched(part: Part) -> list[str]:
+    """The lines of upstream's go.sum, a file of the verified module, for what the checksum database lacks."""
+    lines = (Path(_downloaded(part)["Dir"]) / "go.sum").read_text().splitlines(keepends=True)
+    return [line for line in lines if line.split()[0] in part.sums]
+
+
 def _replacements(part: Part, kubernetes: str) -> list[str]:
     """Upstream's replace lines for our go.mod; Kubernetes' libraries follow the lab's Kubernetes, or the part's own."""
     libraries = "v0" + kubernetes.removeprefix("v1")
-    source = Path(json.loads(_go(["mod", "download", "-json", f"{part.module}@{part.version}"], MODULES))["GoMod"])
+    source = _downloaded(part)["GoMod"]
     lines = []
-    for replace in json.loads(_go(["mod", "edit", "-json", str(source)], MODULES)).get("Replace") or []:
+    for replace in json.loads(_go(["mod", "edit", "-json", source], MODULES)).get("Replace") or []:
         old, new, version = replace["Old"]["Path"], replace["New"]["Path"], replace["New"].get("Version")
         if part.copy and old == part.copy.module:
             lines.append(f"{old} => ./{part.copy.to}")
@@ -57,7 +68,7 @@ def pin(part: Part, kubernetes: str) -> None:
     requirements = ["require (", *(f"{module} {version}" for module, version in modules.items()), ")", ""]
     body = [*requirements, "replace (", *_replacements(part, kubernetes), ")"]
     (folder / "go.mod").write_text("\n".join([*head, *body]) + "\n")
-    (folder / "go.sum").unlink(missing_ok=True)
+    (folder / "go.sum").write_text("".join(_vouched(part)) if part.sums else "")
     go = find_go(load_pins(), cache_home(), print)
     copied = part.copy.place(folder, str(go), go_environment(go)) if part.copy else None
     if part.commands:
@@ -78,7 +89,7 @@ def main(names: list[str]) -> None:
         if part.module and (not names or part.name in names):
             print(f"pin {part.name} {part.version}", flush=True)
             kubernetes = part if part.module == pins.parts["kubernetes"].module else pins.parts["kubernetes"]
-            pin(part, kubernetes.version)
+            pin(part, part.kubernetes or kubernetes.version)
 
 
 if __name__ == "__main__":

@@ -94,6 +94,10 @@ class Part:
     """Shared libraries: name -> {source} in the part's folder of lab/modules, compiled by the root's gcc."""
     headers: str = ""
     """The folder that their sources include from, inside one of the modules of go.mod."""
+    kubernetes: str = ""
+    """The Kubernetes whose libraries it is built with; without one, the lab's."""
+    sums: tuple[str, ...] = ()
+    """Modules that the checksum database lacks; their hashes are those of the go.sum of the part's own module."""
     build_s: float = 0
     """Seconds on two cores, in this file's order; only for the estimate."""
 
@@ -165,7 +169,8 @@ def _part(name: str, raw: dict[str, Any]) -> Part:
     fields = _expand(raw, raw["version"])
     images = tuple(Image(**image) for image in fields.pop("images", []))
     copy = Copy(**fields.pop("copy")) if "copy" in fields else None
-    return Part(name=name, images=images, copy=copy, **fields)
+    sums = tuple(fields.pop("sums", ()))
+    return Part(name=name, images=images, copy=copy, sums=sums, **fields)
 
 
 @cache

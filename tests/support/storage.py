@@ -15,6 +15,7 @@ NFS = {
     "access_modes": ["ReadWriteMany"],
     "expansion": True,
 }
+LOOPED = {"name": "loop", "kind": "loop", "expansion": True}
 CLASSES = [LOCAL, SHARED, NFS]
 
 

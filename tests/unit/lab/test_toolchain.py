@@ -219,8 +219,8 @@ def test_a_build_of_everything_makes_every_root_but_those_that_tests_alone_ask_f
     on_demand = {image.root for name in pins.on_demand for image in pins.parts[name].images}
     on_demand = (on_demand | {pins.parts[name].compiler for name in pins.on_demand}) - {""}
     others = {image.root for name, part in pins.parts.items() if name not in pins.on_demand for image in part.images}
-    assert pins.roots_on_demand == {"torchvision", "faketime", "compiler"}
-    assert {"torchvision", "compiler"} <= on_demand - others
+    assert pins.roots_on_demand == {"torchvision", "faketime", "compiler", "filesystems"}
+    assert {"torchvision", "compiler", "filesystems"} <= on_demand - others
     assert "faketime" not in on_demand | others, "no image has it"
     assert set(pins.roots_of_all) == set(pins.roots) - pins.roots_on_demand
     assert {"node", "trainer", "shell"} <= set(pins.roots_of_all), "the lab's own"

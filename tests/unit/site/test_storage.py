@@ -17,6 +17,8 @@ from gangplank.site.storage import (
     CSI_RELEASE,
     KINDS,
     LOCAL_PATH_RELEASE,
+    LOOP,
+    LOOP_RELEASE,
     UPSTREAM,
     Release,
     StorageKind,
@@ -24,7 +26,7 @@ from gangplank.site.storage import (
     release_problems,
     releases,
 )
-from tests.support.storage import CLASSES, LIVE_CLASSES, LOCAL, NFS, SHARED, live_class
+from tests.support.storage import CLASSES, LIVE_CLASSES, LOCAL, LOOPED, NFS, SHARED, live_class
 
 ROOT = Path(__file__).resolve().parents[3]
 INPUTS = {
@@ -33,6 +35,8 @@ INPUTS = {
     "local_path_chart": "/c/local-path",
     "local_path_version": "0.0.30",
     "helper_image": "mirror.example:5000/busybox:1.37",
+    "loop_folder": "/mnt/loop",
+    "snapshot_crds": "/c/snapshot-crds",
     "local_path_image": "mirror.example:5000/rancher/local-path-provisioner",
 }
 
@@ -56,7 +60,9 @@ def test_a_valid_inventory_has_no_problems() -> None:
         ([LOCAL | {"expansion": True}], "storage_classes[0].expansion", "no expansion for kind local"),
         ([LOCAL, SHARED | {"mount_options": ["ro"]}], "storage_classes[1].mount_options", "for kind shared"),
         ([LOCAL | {"binding_mode": "Immediate"}], "storage_classes[0].binding_mode", "WaitForFirstConsumer"),
-        ([LOCAL, NFS | {"kind": "nfs"}], "storage_classes[1].kind", "one of local, shared, csi"),
+        ([LOCAL, NFS | {"kind": "nfs"}], "storage_classes[1].kind", "one of local, shared, csi, loop"),
+        ([LOCAL, LOOPED | {"folder": "/x"}], "storage_classes[1].folder", "no folder for kind loop"),
+        ([LOCAL, LOOPED | {"binding_mode": "Immediate"}], "storage_classes[1].binding_mode", "with its first pod"),
         ([SHARED], "storage_classes", "exactly one default class"),
         ([LOCAL, SHARED | {"default": True}], "storage_classes", "exactly one default class"),
     ],
@@ -78,7 +84,7 @@ def test_the_binding_mode_of_a_local_class_is_explained() -> None:
 
 def test_a_driver_that_the_cluster_lacks_is_reported() -> None:
     assert class_problems([LOCAL, NFS], drivers=["nfs.csi.k8s.io"]) == []
-    (problem,) = class_problems([LOCAL, NFS], drivers=[])
+    (problem,) = class_problems([LOCAL, NFS, LOOPED], drivers=[])  # the last one brings its driver
     assert (problem.path, problem.got) == ("storage_classes[1].provisioner", '"nfs.csi.k8s.io"')
 
 
@@ -89,7 +95,7 @@ def test_a_default_class_of_others_is_refused_by_its_name() -> None:
 
 
 def test_releases_install_the_classes_with_the_same_values_as_ever() -> None:
-    local_path, csi = releases([LOCAL, SHARED, NFS], INPUTS)
+    local_path, csi, loop = releases([LOCAL, SHARED, NFS, LOOPED], INPUTS)
 
     def settings(binding_mode: str, *, default: bool) -> dict[str, Any]:
         return {
@@ -131,12 +137,20 @@ def test_releases_install_the_classes_with_the_same_values_as_ever() -> None:
         "chart": "/repo/charts/storage",
         "values": {"classes": [{"name": "nfs", "provisioner": "nfs.csi.k8s.io", "expansion": True}]},
     }
+    item = {"name": "loop", "provisioner": LOOP, "volumeBindingMode": "WaitForFirstConsumer", "expansion": True}
+    assert loop == {
+        "name": "loop-csi",
+        "namespace": "local-path-storage",
+        "classes": ["loop"],
+        "chart": "/repo/charts/storage",
+        "values": {"classes": [item], "loop": {"enabled": True, "folder": "/mnt/loop"}},
+    }
 
 
 def test_only_releases_with_classes_are_installed_and_all_are_removed() -> None:
     assert [release["name"] for release in releases([NFS], INPUTS) if release["classes"]] == ["storage"]
     assert [(release["name"], release["namespace"]) for release in releases()] == [
-        (release.name, release.namespace) for release in (LOCAL_PATH_RELEASE, CSI_RELEASE)
+        (release.name, release.namespace) for release in (LOCAL_PATH_RELEASE, CSI_RELEASE, LOOP_RELEASE)
     ]
     assert {release["name"] for release in releases()} == {kind.release.name for kind in KINDS.values()}
 
@@ -157,6 +171,18 @@ def test_a_missing_chart_is_reported_where_a_class_needs_it(source: str, fix: st
     (problem,) = release_problems([LOCAL, SHARED, NFS], inputs)
     assert str(problem) == f'storage_local_path_chart: got "", expected the folder of upstream\'s chart. Fix: {fix}'
     assert release_problems(CLASSES, INPUTS) == []
+
+
+@pytest.mark.parametrize(
+    ("source", "fix"),
+    [("lab", "run playbooks/lab.yml first"), ("release", "build the part csi-sidecars of lab/versions.yml")],
+)
+def test_missing_crds_of_snapshots_are_reported_where_a_class_needs_them(source: str, fix: str) -> None:
+    inputs = INPUTS | {"snapshot_crds": "", "source": source}
+    assert release_problems([LOCAL, NFS], inputs) == []
+    (problem,) = release_problems([LOCAL, LOOPED], inputs)
+    expected = "the folder of upstream's CRDs of snapshots"
+    assert str(problem) == f'storage_snapshot_crds: got "", expected {expected}. Fix: {fix}'
 
 
 @pytest.mark.parametrize(("version", "warns"), [("0.0.30", True), ("0.0.36", False)])

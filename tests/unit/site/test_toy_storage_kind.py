@@ -65,7 +65,7 @@ def run_filter(name: str, *arguments: Any) -> Any:
         (SHELF | {"folder": "/x"}, "Fix: remove it: kind toy takes shelf, colour"),
         (SHELF | {"binding_mode": "WaitForFirstConsumer"}, "Immediate: a volume of kind toy is created at once"),
         ({"name": "n", "kind": "local", "folder": "/x", "shelf": "top"}, "expected no shelf for kind local"),
-        ({"name": "n", "kind": "toi"}, "expected one of local, shared, csi, toy"),
+        ({"name": "n", "kind": "toi"}, "expected one of local, shared, csi, loop, toy"),
     ],
 )  # fmt: skip
 def test_a_wrong_class_is_refused(item: Json, message: str) -> None:
@@ -98,7 +98,7 @@ def test_the_roles_filters_install_and_remove_its_release() -> None:
     inputs = {"charts": "/c", "source": "lab", "local_path_chart": "/l", "local_path_version": "1"}
     inputs["helper_image"] = "busybox:1"
     inputs["local_path_image"] = "provisioner"
-    local_path, csi, toys = run_filter("storage_releases", [LOCAL, SHELF], inputs)
+    local_path, csi, _, toys = run_filter("storage_releases", [LOCAL, SHELF], inputs)
     assert (local_path["classes"], csi["classes"]) == (["local-path"], [])
     assert toys == {
         "name": "toys",
