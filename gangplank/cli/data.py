@@ -1,4 +1,4 @@
-"""The command data: a folder, files of web servers, or a bucket, brought onto a volume claim and checked there."""
+"""The command data: files brought onto a volume claim and checked there, and what a claim has, listed or removed."""
 
 from __future__ import annotations
 
@@ -26,9 +26,11 @@ SHOWN = 10  # of files, with their hashes
 
 
 def data(args: argparse.Namespace) -> int:
-    """Bring files onto a claim."""
+    """Bring files onto a claim, list its files, or remove some."""
     claim, _, folder = args.target.partition(":")
     folder = folder.strip("/")
+    if args.sources in (["ls"], ["rm"]):
+        return on_claim(args, args.sources[0], claim, folder)
     remote = [source for source in args.sources if WEB.fullmatch(source) or BUCKET.fullmatch(source)]
     check(args.sources, remote, folder)
     sums = sums_of(args.sha256, args.sources)
@@ -45,6 +47,33 @@ def data(args: argparse.Namespace) -> int:
     for name, sha256 in sorted(result.sums.items()) if len(result.sums) <= SHOWN else []:
         print(f"  {sha256}  {plain(name)}")
     print(f"the set: sha256:{result.digest}")
+    return terminal.OK
+
+
+def on_claim(args: argparse.Namespace, verb: str, claim: str, name: str) -> int:
+    """List what is at a place of a claim, or remove it."""
+    removes = verb == "rm"
+    if removes and not name:
+        fix = f"gangplank data rm {claim}:PATH; kubectl delete pvc {claim} removes the claim"
+        raise terminal.UsageError(str(Problem(claim, "a whole claim", "a file or a folder of it", fix)))
+    if name and (wrong := problem(name)):
+        raise terminal.UsageError(str(Problem(name, wrong, "a file or a folder of the claim", "write CLAIM:PATH")))
+    kube = cluster_of(args, changes=removes).patient(terminal.note)
+    meter = Meter(claim)
+    with interrupted_by_term():
+        place = bringing.place_of(kube, args.namespace or "default", claim, args.image, args.queue, ())
+        order = bringing.Order(place, name)
+        result = bringing.about(kube, order, verb, meter.show)
+    meter.close()
+    files = f"{result['files']} file{'' if result['files'] == 1 else 's'} ({mib(result['bytes'])})"
+    if removes:
+        print(f"{order.title}: removed, {files}")
+        return terminal.OK
+    rows = result["rows"]
+    for file, size in rows:
+        print(f"{'link' if size is None else size:>15}  {plain(file)}")
+    more = f", the first {len(rows)} of them" if len(rows) < result["files"] else ""
+    print(f"{order.title}: {files}{more}")
     return terminal.OK
 
 

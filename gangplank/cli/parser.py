@@ -193,12 +193,16 @@ def add_data(commands: Any) -> None:
     data = add_command(
         commands,
         "data",
-        "bring a folder, files of web servers or a bucket onto a volume claim",
+        "bring a folder, files of web servers or a bucket onto a volume claim; list its files, or remove some",
         "Bring files onto a volume claim, where jobs can mount them. A file gets its name once it is there whole and\n"
-        "has its hash; a command that was interrupted continues. Nothing is overwritten unless --replace names it.",
+        "has its hash; a command that was interrupted continues. Nothing is overwritten unless --replace names it.\n"
+        "`data ls CLAIM[:FOLDER]` lists the files that are there, with their sizes in bytes; `data rm CLAIM:PATH`\n"
+        "removes a file or a folder. (A folder here that is called ls or rm is ./ls or ./rm.)",
         "examples:\n  gangplank data mnist/ mnist                          what is in the folder mnist\n"
         "  gangplank data https://host/a.gz mnist:raw --sha256 e3b0…\n"
-        "  gangplank data s3://datasets/mnist mnist --secret bucket\n\n",
+        "  gangplank data s3://datasets/mnist mnist --secret bucket\n"
+        "  gangplank data ls mnist:raw\n"
+        "  gangplank data rm mnist:raw/a.gz\n\n",
     )
     kinds = "a folder, whose contents are brought, or a file; https://…; s3://… or gs://…, a folder or an object"
     data.add_argument("sources", metavar="SOURCE", nargs="+", help=kinds)

@@ -114,6 +114,14 @@ def bring(kube: Kube, order: Order, say: Say) -> Brought:
     return push(kube, order, say) if order.local else pull(kube, order, say)
 
 
+def about(kube: Kube, order: Order, verb: str, say: Say) -> Json:
+    """List what a claim has at a place (`ls`), or remove it (`rm`)."""
+    clean(kube, order)
+    if verb == "rm":  # once: a second pod would find nothing where the first one has removed it
+        return ask(kube, order, {"verb": verb}, (), say)
+    return again(lambda: ask(kube, order, {"verb": verb}, (), say))
+
+
 def check_sums(order: Order) -> None:
     """Refuse files of this machine that are not those whose hashes are expected; a pod does so with all others."""
     hashes = {one.file.name: one.file.sha256 for one in order.local}

@@ -26,7 +26,7 @@ CONTAINER = "data"
 MOUNT, WORK = "/data", "/opt/gangplank/work"  # in the pod: the claim, and what it has to do
 PROGRAM, REQUEST = "program.zip", "request.json"
 # What runs there, as a program of its own: https://docs.python.org/3/library/zipapp.html
-MODULES = ("errors.py", "cluster/landing.py", "cluster/origins.py", "cluster/receive.py")
+MODULES = ("errors.py", "cluster/contents.py", "cluster/landing.py", "cluster/origins.py", "cluster/receive.py")
 MAIN = "import sys\n\nfrom gangplank.cluster.receive import run\n\nsys.exit(run(sys.argv[1:]))\n"
 PUSH_S, PULL_S = 900, 6 * 3600  # then the kubelet ends the pod, should its command be gone
 # Small too: Volcano compares a pod's limits with what the quota leaves, from which the pod is already subtracted.

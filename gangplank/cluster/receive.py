@@ -21,6 +21,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from gangplank.cluster.contents import contents, remove
 from gangplank.cluster.landing import File, Landing, problem
 from gangplank.cluster.origins import Entry, entries
 from gangplank.errors import GangplankError, Problem
@@ -51,6 +52,8 @@ class Claim(Landing):
 
 def main(request: Json, pieces: Path, mount: Path) -> Json:
     """Do what is asked; what the last line says."""
+    if ask := {"ls": contents, "rm": remove}.get(request.get("verb", "")):
+        return ask(mount, request["folder"], request["title"])
     folder = mount / request["folder"]
     resolved = folder.resolve()
     if mount.resolve() not in (resolved, *resolved.parents):

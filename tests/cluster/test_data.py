@@ -97,6 +97,23 @@ def test_a_member_brings_a_folder_and_nothing_is_overwritten(
     assert on_claim("mnist")["set/empty"] == hashes(tmp_path)["empty"]
 
 
+def test_a_member_lists_a_claim_and_removes_a_folder_of_it(
+        kube: Kube, member: Callable[[str], str], source: Path) -> None:
+    assert bring(member, str(source), "mnist:listed").returncode == 0
+    listed = bring(member, "ls", "mnist:listed")
+    sizes = {str(path.relative_to(source)): path.stat().st_size for path in source.rglob("*") if path.is_file()}
+    rows = [line.split(None, 1) for line in listed.stdout.splitlines()[:-1]]
+    assert {name: int(size) for size, name in rows} == sizes, listed.stderr
+    removed = bring(member, "rm", "mnist:listed/raw")
+    assert removed.stdout == "claim data/mnist/listed/raw: removed, 1 file (0.0 MiB)\n", removed.stderr
+    assert f"listed/{ODD}" not in on_claim("mnist")
+    assert "listed/images.bin" in on_claim("mnist")
+    assert left(kube) == []
+    refused = bring(member, "rm", "mnist:listed", user="eve")
+    assert refused.returncode != 0, "who may only look removes nothing"
+    assert "listed/images.bin" in on_claim("mnist")
+
+
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_a_command_that_is_killed_continues(
         kube: Kube, member: Callable[[str], str], source: Path, number: signal.Signals) -> None:

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     (("https://a.example/", "mnist"), "https://a.example/: got an address without a file's name"),
     (("ftp://a.example/b", "mnist"), "ftp://a.example/b: got an address of another kind"),
     ((".", "mnist:a/../b"), "a/../b: got a name that leads out of the folder, expected a folder of the claim"),
+    (("rm", "mnist"), "mnist: got a whole claim, expected a file or a folder of it. Fix: gangplank data rm mnist:PATH"),
+    (("rm", "mnist:../a"), "../a: got a name that leads out of the folder, expected a file or a folder of the claim"),
+    (("ls", "mnist:/a/../b"), "a/../b: got a name that leads out of the folder"),
     ((".", "mnist", "--sha256", "0" * 64), "--sha256: got one hash, expected one for each file"),
 ])  # fmt: skip
 def test_a_command_line_that_cannot_be_carried_out_asks_no_cluster(

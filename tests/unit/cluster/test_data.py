@@ -481,3 +481,48 @@ def test_hashes_are_read_as_sha256sum_prints_them(tmp_path: Path) -> None:
         sums_of(str(tmp_path / "sums"), ["a"])
     with pytest.raises(GangplankError, match="got one hash, expected one for each file"):
         sums_of(one, ["a", "b"])
+
+
+def about(cluster: Any, verb: str, name: str = "") -> Json:
+    return data.about(cluster, data.Order(place_of(cluster), name), verb, quiet)
+
+
+def test_the_files_of_a_claim_are_listed_without_following_links(cluster: Any, source: Path) -> None:
+    push(cluster, source, folder="set")
+    (cluster.folder / "secret").write_text("outside")
+    (cluster.folder / "claim/away").symlink_to(cluster.folder)
+    listed = about(cluster, "ls")
+    files = {f"set/{name}": len(text) for name, text in contents(source).items()}
+    assert dict(listed["rows"]) == {**files, "away": None}
+    assert (listed["files"], listed["bytes"]) == (5, sum(files.values()))
+    assert about(cluster, "ls", "set/raw")["rows"] == [["labels", 4]]
+    assert about(cluster, "ls", "set/raw/labels")["rows"] == [["labels", 4]]
+    with pytest.raises(GangplankError, match=r"claim vision/mnist/away/secret: got the link away, expected a folder"):
+        about(cluster, "ls", "away/secret")
+    with pytest.raises(GangplankError, match=r"claim vision/mnist/sets: got nothing, expected a file or a folder"):
+        about(cluster, "ls", "sets")
+    assert cluster.objects == {}
+
+
+def test_what_is_removed_from_a_claim_is_on_it_and_nothing_else_goes(cluster: Any, source: Path) -> None:
+    push(cluster, source, folder="set")
+    push(cluster, source, folder="other")
+    (cluster.folder / "secret").write_text("outside")
+    (cluster.folder / "claim/set/away").symlink_to(cluster.folder)
+    assert about(cluster, "rm", "other/raw/labels") == {"files": 1, "bytes": 4}
+    with pytest.raises(GangplankError, match="got the link set/away, expected a folder"):
+        about(cluster, "rm", "set/away/secret")
+    assert about(cluster, "rm", "set") == {"files": 5, "bytes": 300_007}
+    left = {f"other/{name}": text for name, text in contents(source).items() if name != "raw/labels"}
+    assert contents(cluster.folder / "claim") == left
+    assert (cluster.folder / "secret").read_text() == "outside"
+    with pytest.raises(GangplankError, match="got nothing"):
+        about(cluster, "rm", "set")
+
+
+def test_a_pod_that_removes_and_dies_is_not_repeated(cluster: Any, source: Path) -> None:
+    push(cluster, source)
+    cluster.dies_at = len(cluster.pods) + 1
+    with pytest.raises(KubeError, match="OOMKilled"):
+        about(cluster, "rm", "raw")
+    assert len(cluster.pods) == cluster.dies_at
