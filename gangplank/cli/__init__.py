@@ -21,6 +21,7 @@ MODULES = {  # of gangplank/cli, by command; each has a function of the command'
     "submit": "jobs",
     "run": "scripts",
     "status": "jobs",
+    "metrics": "metrics",
     "why": "why",
     "fit": "why",
     "logs": "jobs",
@@ -35,7 +36,8 @@ MODULES = {  # of gangplank/cli, by command; each has a function of the command'
     "preflight": "preflight",
     "completion": "completion",
 }
-REPORT_PACKAGES = {"jinja2", "tensorboardX"}  # every other optional package is for talking to a cluster
+# Optional packages and the extra that brings them; every other one is for talking to a cluster
+EXTRAS = {"jinja2": "report", "tensorboardX": "report", "prometheus_client": "metrics"}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -51,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except GangplankError as error:
         return complain(str(error), error.exit_code)
     except ImportError as error:
-        extra = "report" if error.name in REPORT_PACKAGES else "cluster"
+        extra = EXTRAS.get(error.name or "", "cluster")
         expected, fix = f"it installed, as {args.command} needs it", f"pip install 'gangplank[{extra}]'"
         return complain(str(Problem(f"package {error.name}", "nothing", expected, fix)), CLUSTER)
     except BrokenPipeError:

@@ -69,6 +69,7 @@ def command_line() -> argparse.ArgumentParser:
     add_run(commands)
     for name, summary in ON_CLUSTER.items():
         add_cluster_command(commands, name, summary)
+    add_metrics(commands)
     add_data(commands)
     for name, summary in ON_EVIDENCE.items():
         add_evidence_command(commands, name, summary)
@@ -186,6 +187,26 @@ def add_cluster_command(commands: Any, name: str, summary: str) -> None:
         command.add_argument("--rank", type=whole_number, help="show one rank only")
     add_site(command, SITE_HELP if name in {"submit", "why", "fit"} else FROM_SITE_HELP)
     add_access(command)
+
+
+def add_metrics(commands: Any) -> None:
+    """The command for Prometheus."""
+    metrics = add_command(
+        commands,
+        "metrics",
+        "show queues, teams, jobs and ranks as samples for Prometheus, once or at an address",
+        examples="examples:\n  gangplank metrics > site.prom                  once, for instance for node_exporter\n"
+        "  gangplank metrics --listen 127.0.0.1:9400      at http://127.0.0.1:9400/metrics\n"
+        "  gangplank metrics --write monitoring           alert rules and Grafana dashboards for these samples\n\n",
+    )
+    what = metrics.add_mutually_exclusive_group()
+    what.add_argument("--listen", metavar="ADDRESS:PORT", help="read the cluster at each scrape, until interrupted")
+    what.add_argument("--write", metavar="FOLDER", help="write the alert rules and dashboards; asks no cluster")
+    forms = "of a single answer; default: prometheus. With --listen, whoever scrapes chooses"
+    metrics.add_argument("-o", "--output", choices=("prometheus", "openmetrics"), default="prometheus", help=forms)
+    add_site(metrics, "a site's inventory: only the namespaces of its teams")
+    metrics.add_argument("-n", "--namespace", help="only this namespace; default: all that you may read")
+    add_cluster(metrics)
 
 
 def add_data(commands: Any) -> None:

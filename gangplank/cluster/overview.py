@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from gangplank.backends import backend_of, is_submitted_job, submitted_kinds
 from gangplank.backends.pod_template import JOB_LABEL
 from gangplank.backends.queueing import QUEUE_SYSTEM
+from gangplank.cluster import pace
 from gangplank.cluster.client import path, rank_of
 from gangplank.cluster.progress import phase
 from gangplank.cluster.situation import FORBIDDEN, items, snapshot
@@ -23,7 +24,7 @@ from gangplank.k8s.pod_resources import is_extended
 from gangplank.proof import log_lines
 from gangplank.scheduling.amounts import Amounts, plus
 from gangplank.scheduling.demand import least
-from gangplank.scheduling.queue_rules import shares
+from gangplank.scheduling.queue_rules import Share, shares
 from gangplank.scheduling.rooms import ready
 from gangplank.scheduling.snapshot import GROUPS, NODES, PODS, QUEUES, Snapshot
 from gangplank.site.components import COMPONENTS
@@ -63,21 +64,23 @@ class Overview:
 
 @dataclass
 class Reading:
-    """What a job's first rank says of its training."""
+    """What a rank says of its training."""
 
     step: int = 0
     steps_total: int = 0
     epoch: int = 0
+    loss: float | None = None
+    seen: float | None = None  # when it last said something of its training, in seconds since 1970
     points: list[tuple[float, int]] = field(default_factory=list)  # seconds since 1970, step
+    window: pace.Window | None = None  # the last steps of a script that reports no step
 
-    def take(self, line: str) -> None:
-        """One line of its log, which begins with the time."""
-        match = STAMP.match(line)
-        fields = log_lines.read(match[2]) if match else None
-        if not match or not fields or fields.get("event") != "step" or fields["rank"] != 0:
+    def take(self, when: float, fields: Mapping[str, Any]) -> None:
+        """One event or record of the rank."""
+        self.seen = when
+        if fields.get("event") != "step":
             return
         self.epoch, self.step, self.steps_total = fields["epoch"], fields["step"], fields["steps_total"]
-        when = datetime.fromisoformat(match[1]).timestamp()
+        self.loss = fields["loss"]
         if self.points and self.points[-1][1] >= self.step:
             self.points.clear()  # it began again
         self.points.append((when, self.step))
@@ -88,16 +91,38 @@ class Reading:
         return f"epoch {self.epoch}, step {self.step} of {self.steps_total}" if self.steps_total else ""
 
     @property
-    def left_s(self) -> float | None:
-        """Seconds to its last step at the pace of its last ones; None if there are too few.
+    def step_s(self) -> float | None:
+        """Seconds that one of its last steps took; None if there are too few.
 
-        >>> Reading(30, 100, 1, [(0.0, 10), (40.0, 30)]).left_s
+        >>> Reading(points=[(0.0, 10), (40.0, 30)]).step_s
+        2.0
+        """
+        if len(self.points) >= 2:
+            (then, first), (now, last) = self.points[0], self.points[-1]
+            return (now - then) / (last - first)
+        return self.window.total / self.window.steps if self.window else None
+
+    @property
+    def left_s(self) -> float | None:
+        """Seconds to its last step at the pace of its last ones; None if nothing says so.
+
+        >>> Reading(30, 100, 1, points=[(0.0, 10), (40.0, 30)]).left_s
         140.0
         """
-        if len(self.points) < 2:
-            return None
-        (then, first), (now, last) = self.points[0], self.points[-1]
-        return (self.steps_total - last) * (now - then) / (last - first)
+        return (self.steps_total - self.step) * self.step_s if self.steps_total and self.step_s is not None else None
+
+
+def readings(lines: Iterable[str]) -> dict[int, Reading]:
+    """What the ranks of a pod say of their training, by the lines of its log, each of which begins with the time."""
+    ranks: dict[int, Reading] = {}
+    for match in filter(None, map(STAMP.match, lines)):
+        when, line = datetime.fromisoformat(match[1]).timestamp(), match[2]
+        if pace.is_pace(line) and (window := pace.window(line)):
+            rank = ranks.setdefault(window.rank, Reading())
+            rank.seen, rank.window = when, window
+        elif fields := log_lines.read(line):
+            ranks.setdefault(fields["rank"], Reading()).take(when, fields)
+    return ranks
 
 
 def overview(kube: Kube, namespace: str = "") -> Overview:
@@ -167,25 +192,33 @@ def images_of(workload: Json) -> Iterator[str]:
         yield str(container.get("image") or "")
 
 
-def queue_rows(state: Snapshot) -> Iterator[Json]:
-    """Each queue that takes jobs: what its jobs hold, what waits, and what its limits leave."""
-    by_name = shares(state)
-    inner = {share.parent for share in by_name.values()} | {QUEUE_SYSTEM.root}
-    known = GROUPS not in state.unread
+def waiting_by_queue(state: Snapshot) -> dict[str, tuple[int, Amounts]]:
+    """By queue: how many gangs wait in it, and what they need to begin."""
     waiting: dict[str, tuple[int, Amounts]] = {}
-    for group in state.groups if known else ():
+    for group in state.groups:
         spec = group["spec"]
         if (group.get("status") or {}).get("phase") in {None, "Pending", "Inqueue"}:
             name = str(spec.get("queue") or QUEUE_SYSTEM.default)
             count, amounts = waiting.get(name, (0, {}))
             waiting[name] = count + 1, plus(amounts, least(spec) or {})
-    for name, share in sorted(by_name.items()):
-        if name in inner:
-            continue
+    return waiting
+
+
+def queues(state: Snapshot) -> Iterator[Share]:
+    """The queues that take jobs, by name."""
+    by_name = shares(state)
+    inner = {share.parent for share in by_name.values()} | {QUEUE_SYSTEM.root}
+    yield from (share for name, share in sorted(by_name.items()) if name not in inner)
+
+
+def queue_rows(state: Snapshot) -> Iterator[Json]:
+    """Each queue that takes jobs: what its jobs hold, what waits, and what its limits leave."""
+    known, waiting = GROUPS not in state.unread, waiting_by_queue(state)
+    for share in queues(state):
         limit = counted(share.limit)
-        count, wanted = waiting.get(name, (0, {}))
+        count, wanted = waiting.get(share.name, (0, {}))
         yield {
-            "queue": name,
+            "queue": share.name,
             "state": (share.queue.get("status") or {}).get("state") or "Unknown",
             "held": counted(share.held),
             "gangs waiting": count if known else None,
@@ -223,23 +256,42 @@ def node_rows(state: Snapshot) -> Iterator[Json]:
     yield from sorted(rows, key=lambda row: (row["state"] == "ready", row["node"]))
 
 
-def job_rows(kube: Kube, namespace: str, state: Snapshot, missing: list[str]) -> Iterator[Json]:
-    """Each job that a user submitted: those that have not ended first, then the newest."""
-    jobs = [job for job in listed(kube, namespace, missing) if is_submitted_job(job)]
+def submitted(kube: Kube, namespaces: Sequence[str], missing: list[str]) -> list[Json]:
+    """The jobs that users submitted: those that have not ended first, then the newest."""
+    jobs = [job for job in listed(kube, namespaces, missing) if is_submitted_job(job)]
     jobs.sort(key=lambda job: str(job["metadata"].get("creationTimestamp", "")), reverse=True)
     jobs.sort(key=lambda job: phase(job).ended)
-    alive = {job["metadata"].get("uid"): job for job in jobs if not phase(job).ended}
-    pods: dict[str, list[Json]] = {}
-    for pod in state.pods.items:
-        meta = pod["metadata"]
-        pods.setdefault(f"{meta.get('namespace')}/{(meta.get('labels') or {}).get(JOB_LABEL)}", []).append(pod)
+    return jobs
+
+
+class PodsOfJobs:
+    """The pods that have not ended, by their jobs."""
+
+    def __init__(self, state: Snapshot) -> None:
+        self.pods: dict[tuple[str, str], list[Json]] = {}
+        for pod in state.pods.items:
+            meta = pod["metadata"]
+            key = meta.get("namespace", ""), (meta.get("labels") or {}).get(JOB_LABEL, "")
+            self.pods.setdefault(key, []).append(pod)
+
+    def of(self, job: Json) -> list[Json]:
+        """Those of one job."""
+        return self.pods.get((job["metadata"].get("namespace", ""), job["metadata"]["name"]), [])
+
+
+def runs(pod: Json) -> bool:
+    """Whether a pod is Running."""
+    return bool((pod.get("status") or {}).get("phase") == "Running")
+
+
+def job_rows(kube: Kube, namespace: str, state: Snapshot, missing: list[str]) -> Iterator[Json]:
+    """Each job that a user submitted."""
+    jobs, pods = submitted(kube, [namespace] if namespace else [], missing), PodsOfJobs(state)
 
     def row(job: Json) -> Json:
-        meta = job["metadata"]
-        own = pods.get(f"{meta.get('namespace')}/{meta['name']}", [])
-        running = [pod for pod in own if (pod.get("status") or {}).get("phase") == "Running"]
-        live = meta.get("uid") in alive
-        said = reading(kube, running, missing) if live and running else Reading()
+        meta, live = job["metadata"], not phase(job).ended
+        running = [pod for pod in pods.of(job) if runs(pod)]
+        said = reading(kube, first(running), missing).get(0, Reading()) if live and running else Reading()
         return {
             "job": meta["name"],
             "namespace": meta.get("namespace", ""),
@@ -256,26 +308,35 @@ def job_rows(kube: Kube, namespace: str, state: Snapshot, missing: list[str]) ->
         yield from pool.map(row, jobs)
 
 
-def listed(kube: Kube, namespace: str, missing: list[str]) -> Iterator[Json]:
-    """All jobs of a namespace, else of all, else of the default one."""
+def listed(kube: Kube, namespaces: Sequence[str], missing: list[str]) -> Iterator[Json]:
+    """All jobs of some namespaces; without any, of all, else of the default one."""
     for version, kind in submitted_kinds():
-        where = path(version, kind, namespace or "default")
-        whole = where.replace("/namespaces/default/", "/")
-        answer = items(kube, where if namespace else whole)
-        if answer is None and not namespace:
-            note = "jobs of other namespaces than default: you may not list them; name yours with -n"
-            missing += [] if note in missing else [note]
-            answer = items(kube, where)
-        if answer is None:
-            note = f"jobs in namespace {namespace or 'default'}: you may not list them"
-            missing += [] if note in missing else [note]
-        for item in answer or ():
-            yield {"apiVersion": version, "kind": kind, **item}
+        for answer in items_in(kube, namespaces, "jobs", path(version, kind, ""), missing):
+            yield {"apiVersion": version, "kind": kind, **answer}
 
 
-def reading(kube: Kube, pods: Sequence[Json], missing: list[str]) -> Reading:
-    """What the first of a job's pods says of its progress."""
-    pod, said = first(pods), Reading()
+def items_in(kube: Kube, namespaces: Sequence[str], what: str, whole: str, missing: list[str]) -> Iterator[Json]:
+    """The objects of some namespaces by the path of all; without any, of all, else of the default one."""
+
+    def note(text: str) -> None:
+        missing.extend([] if text in missing else [text])
+
+    answer = None if namespaces else items(kube, whole)
+    if answer is None:
+        if not namespaces:
+            note(f"{what} of other namespaces than default: you may not list them; name yours with -n")
+        version, _, plural = whole.rpartition("/")
+        answer = []
+        for name in namespaces or ["default"]:
+            own = items(kube, f"{version}/namespaces/{name}/{plural}")
+            if own is None:
+                note(f"{what} in namespace {name}: you may not list them")
+            answer += own or []
+    yield from answer
+
+
+def reading(kube: Kube, pod: Json, missing: list[str]) -> dict[int, Reading]:
+    """What the ranks of a pod say of their progress."""
     meta = pod["metadata"]
     query = {"tailLines": str(LINES), "timestamps": "true"}
     try:
@@ -285,10 +346,8 @@ def reading(kube: Kube, pods: Sequence[Json], missing: list[str]) -> Reading:
             raise
         if error.status == FORBIDDEN:
             missing.append(f"progress of jobs in {meta['namespace']}: you may not read their logs")
-        return said  # it has just begun, or ended
-    for line in text.decode("utf-8", "replace").splitlines():
-        said.take(line)
-    return said
+        return {}  # it has just begun, or ended
+    return readings(text.decode("utf-8", "replace").splitlines())
 
 
 def first(pods: Iterable[Json]) -> Json:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gangplank.cli import main
-from gangplank.cluster.overview import Reading
+from gangplank.cluster.overview import readings
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -170,10 +170,9 @@ def test_what_is_about_the_site_is_refused_with_a_job(option: list[str], capsys:
 
 
 def test_the_pace_is_that_of_the_last_start() -> None:
-    said = Reading()
     step = '{"event":"step","rank":0,"epoch":1,"step":%d,"steps_total":50,"loss":1,"mean_loss":1,"gradient_norm":1}'
-    for second, at in ((1, 10), (2, 20), (30, 10), (32, 11)):
-        said.take(f"2026-11-23T00:00:{second:02}Z {step % at}")
-    said.take("2026-11-23T00:00:40Z words of another kind")
-    assert said.left_s == 78.0
-    assert said.text == "epoch 1, step 11 of 50"
+    lines = [f"2026-11-23T00:00:{second:02}Z {step % at}" for second, at in ((1, 10), (2, 20), (30, 10), (32, 11))]
+    said = readings([*lines, "2026-11-23T00:00:40Z words of another kind"])
+    assert said.keys() == {0}
+    assert (said[0].left_s, said[0].text) == (78.0, "epoch 1, step 11 of 50")
+    assert said[0].seen == 1795392032.0

@@ -1,0 +1,280 @@
+"""The samples of `gangplank metrics`, by what the API server says; what may not be read, or is too much, is counted."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import urllib.request
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics
+from prometheus_client.parser import text_string_to_metric_families
+
+from gangplank.cli import main
+from gangplank.cluster import metrics
+from gangplank.cluster.metrics import FAMILIES, retries_of, waiting_s
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.unit.conftest import Api
+
+Json = dict[str, Any]
+Samples = dict[str, list[tuple[Json, float]]]
+VOLCANO = "/apis/scheduling.volcano.sh/v1beta1"
+OWN = {"namespace": "vision", "job_name": "digits", "backend": "indexed"}
+STEP = {"event": "step", "epoch": 1, "steps_total": 100, "loss": 0.5, "mean_loss": 1, "gradient_norm": 1}
+
+
+def samples(text: str, read: Callable[[str], Any] = text_string_to_metric_families) -> Samples:
+    """Labels and value of each sample, by name."""
+    result: Samples = {}
+    for family in read(text):
+        for sample in family.samples:
+            result.setdefault(sample.name, []).append((sample.labels, sample.value))
+    return result
+
+
+def printed(capsys: pytest.CaptureFixture[str], *words: str) -> Samples:
+    assert main(["metrics", *words]) == 0
+    out = capsys.readouterr().out
+    return samples(out, openmetrics if "openmetrics" in words else text_string_to_metric_families)
+
+
+def log(*steps: tuple[int, int, int]) -> bytes:
+    """What ranks print: second, rank and step of each line."""
+    lines = [f"2026-11-23T00:00:{second:02}Z {json.dumps({**STEP, 'rank': rank, 'step': step}, separators=(',', ':'))}"
+             for second, rank, step in steps]  # fmt: skip
+    return "\n".join(lines).encode()
+
+
+def pod(name: str, phase: str = "Running", **more: Any) -> Json:
+    meta = {"name": name, "namespace": "vision", "labels": {"gangplank.dev/job": "digits"}, **more}
+    meta["annotations"] = {"scheduling.k8s.io/group-name": "digits"}
+    spec = {"nodeName": "a", "containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "500m"}}}]}
+    status = {"phase": phase, "conditions": [{"type": "Ready", "status": str(phase == "Running")}]}
+    return {"metadata": meta, "spec": spec, "status": status}
+
+
+@pytest.fixture
+def site(api: Api) -> Api:
+    """A queue with a gang that waits, a team's quota, a job with two pods, and one that failed."""
+    room = {"cpu": "4", "memory": "8Gi", "pods": "110"}
+    ready = [{"type": "Ready", "status": "True"}]
+    node = {"metadata": {"name": "a"}, "spec": {}, "status": {"allocatable": room, "conditions": ready}}
+    queue = {"deserved": {"cpu": "500m"}, "capability": {"cpu": "6"}, "parent": "root"}
+    groups = {
+        "digits": {"spec": {"queue": "vision", "minMember": 1}, "status": {"phase": "Running"}},
+        "next": {"spec": {"queue": "vision", "minResources": {"cpu": "3"}}, "status": {"phase": "Pending"}},
+    }
+    template = {"spec": {"completionMode": "Indexed", "template": {"spec": {"containers": []}}}}
+    job = {"metadata": {"name": "digits", "namespace": "vision", "uid": "u"}, **template, "status": {"active": 2}}
+    failed = [{"type": "Failed", "status": "True"}]
+    lost = {"metadata": {"name": "lost", "namespace": "vision", "uid": "v"}, **template}
+    quota = {"metadata": {"name": "gangplank-team", "namespace": "vision", "labels": {"gangplank.dev/team": "vision"}}}
+    other = {"metadata": {"name": "own", "namespace": "vision"}, "status": {"hard": {"pods": "1"}}}
+    api.objects |= {
+        "/api/v1/nodes/a": node,
+        f"{VOLCANO}/queues/root": {"metadata": {"name": "root"}, "spec": {}},
+        f"{VOLCANO}/queues/vision": {"metadata": {"name": "vision"}, "spec": queue, "status": {"state": "Open"}},
+        "/api/v1/namespaces/vision/pods/digits-0": pod("digits-0"),
+        "/api/v1/namespaces/vision/pods/digits-1": pod("digits-1"),
+        "/apis/batch/v1/namespaces/vision/jobs/digits": job,
+        "/apis/batch/v1/namespaces/vision/jobs/lost": {**lost, "status": {"failed": 3, "conditions": failed}},
+        "/api/v1/namespaces/vision/resourcequotas/gangplank-team": {
+            **quota, "status": {"hard": {"requests.cpu": "2"}, "used": {"requests.cpu": "1500m"}},
+        },
+        "/api/v1/namespaces/vision/resourcequotas/own": other,
+    }  # fmt: skip
+    for name, item in groups.items():
+        group = {"metadata": {"name": name, "namespace": "vision"}, **item}
+        api.objects[f"{VOLCANO}/namespaces/vision/podgroups/{name}"] = group
+    api.logs["/api/v1/namespaces/vision/pods/digits-0/log"] = log((10, 0, 20), (30, 0, 40))
+    pace = "gangplank: rank 1: 60 steps in 30.0 s: data 6.0 s, compute 12.0 s, exchange 12.0 s"
+    api.logs["/api/v1/namespaces/vision/pods/digits-1/log"] = f"2026-11-23T00:00:31Z {pace}".encode()
+    return api
+
+
+@pytest.mark.usefixtures("site")
+@pytest.mark.parametrize("form", ["prometheus", "openmetrics"])
+def test_queues_teams_jobs_and_ranks_are_samples(capsys: pytest.CaptureFixture[str], form: str) -> None:
+    now = printed(capsys, "-o", form)
+    cpu = {"queue": "vision", "resource": "cpu"}
+    for side, value in (("deserved", 0.5), ("capability", 6.0), ("held", 1.0), ("waiting", 3.0)):
+        assert now[f"gangplank_queue_{side}"] == [(cpu, value)], side
+    assert now["gangplank_queue_waiting_gangs"] == [({"queue": "vision"}, 1.0)]
+    team = {"team": "vision", "namespace": "vision", "resource": "requests.cpu"}
+    assert (now["gangplank_team_quota_hard"], now["gangplank_team_quota_used"]) == ([(team, 2.0)], [(team, 1.5)])
+    lost = {**OWN, "job_name": "lost"}
+    phases = [({**OWN, "phase": "running"}, 1.0), ({**lost, "phase": "failed"}, 1.0)]
+    assert now["gangplank_job_phase"] == phases
+    assert now["gangplank_job_replicas_ready"] == [(OWN, 2.0), (lost, 0.0)]
+    assert now["gangplank_job_waiting_seconds"] == [(OWN, 0.0)]
+    assert now["gangplank_job_retries_total"] == [(OWN, 0.0), (lost, 3.0)]
+    first, second = {**OWN, "rank": "0"}, {**OWN, "rank": "1"}
+    assert now["gangplank_rank_step"] == [(first, 40.0)]
+    assert now["gangplank_rank_steps_planned"] == [(first, 100.0)]
+    assert now["gangplank_rank_loss"] == [(first, 0.5)]
+    assert now["gangplank_rank_step_seconds"] == [(first, 1.0), (second, 0.5)]
+    seen = [(first, 1795392030.0), (second, 1795392031.0)]
+    assert now["gangplank_rank_last_seen_timestamp_seconds"] == seen
+    assert now["gangplank_up"] == [({}, 1.0)]
+    assert now["gangplank_omitted"] == [({"kind": kind}, 0.0) for kind in ("jobs", "logs", "ranks")]
+    assert "gangplank_unreadable" not in now
+
+
+@pytest.mark.usefixtures("site")
+def test_every_sample_is_of_a_documented_metric_and_no_sample_comes_twice(capsys: pytest.CaptureFixture[str]) -> None:
+    now = printed(capsys)
+    labels_by_name = {family.full_name: set(family.labels) for family in FAMILIES.values()}
+    for name, own in now.items():
+        assert all(labels.keys() == labels_by_name[name] for labels, _ in own), name
+        assert len({json.dumps(labels, sort_keys=True) for labels, _ in own}) == len(own), name
+
+
+def test_what_may_not_be_read_is_a_sample(
+    site: Api, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usual = site.answer
+    whole = ("/api/v1/pods", f"{VOLCANO}/podgroups", "/apis/batch/v1/jobs", "/api/v1/resourcequotas")
+
+    def answer(method: str, where: str, query: str, body: Json) -> tuple[int, bytes]:
+        return (403, b'{"message": "forbidden"}') if where in whole else usual(method, where, query, body)
+
+    monkeypatch.setattr(site, "answer", answer)
+    now = printed(capsys, "-n", "vision")
+    assert {labels["what"] for labels, _ in now["gangplank_unreadable"]} == {
+        "what is held and free on nodes", "what waits in queues",
+    }  # fmt: skip
+    assert "gangplank_queue_waiting" not in now
+    assert now["gangplank_rank_step"] == [({**OWN, "rank": "0"}, 40.0)]
+    assert len(now["gangplank_team_quota_used"]) == 1
+    now = printed(capsys)
+    assert "gangplank_job_phase" not in now
+    what = {labels["what"] for labels, _ in now["gangplank_unreadable"]}
+    assert {"jobs of other namespaces than default", "quotas of other namespaces than default"} < what
+
+
+def test_a_site_is_the_namespaces_of_its_teams(
+    site: Api, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    job = dict(site.objects["/apis/batch/v1/namespaces/vision/jobs/digits"])
+    job["metadata"] = {"name": "more", "namespace": "other"}
+    site.objects["/apis/batch/v1/namespaces/other/jobs/more"] = job
+    (tmp_path / "hosts.yml").write_text("all: {children: {teams: {hosts: {vision: }}}}\n")
+    (tmp_path / "host_vars").mkdir()
+    cap = "{cpu: 4, memory: 8Gi, ephemeral_storage: 9Gi}"
+    (tmp_path / "host_vars/vision.yml").write_text(f"team_members: [{{user: ada}}]\nteam_cap: {cap}\n")
+    assert {labels["namespace"] for labels, _ in printed(capsys)["gangplank_job_info"]} == {"vision", "other"}
+    own = printed(capsys, "--site", str(tmp_path))
+    assert {labels["namespace"] for labels, _ in own["gangplank_job_info"]} == {"vision"}
+    assert not any(line.startswith("GET /apis/batch/v1/jobs") for line in site.seen[len(site.seen) // 2 :])
+
+
+def test_what_is_beyond_the_limits_is_left_out_and_counted(
+    site: Api, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A script may print what it likes: as many ranks as it likes, too."""
+    lines = [(10, rank, 1) for rank in range(5)]
+    site.logs["/api/v1/namespaces/vision/pods/digits-0/log"] = log(*lines)
+    for name, most in (("MOST_JOBS", 1), ("MOST_LOGS", 1), ("MOST_RANKS", 2)):
+        monkeypatch.setattr(metrics, name, most)
+    now = printed(capsys)
+    assert [labels["job_name"] for labels, _ in now["gangplank_job_info"]] == ["digits"]
+    assert [labels["rank"] for labels, _ in now["gangplank_rank_step"]] == ["0", "1"]
+    assert {labels["kind"]: value for labels, value in now["gangplank_omitted"]} == {"jobs": 1, "logs": 1, "ranks": 3}
+
+
+@pytest.mark.parametrize(
+    ("created", "pods", "retries", "waits_s"),
+    [
+        ("10:00:00", [], 0, 600),
+        ("10:00:00", [("Pending", "10:05:00")], 0, 600),
+        ("10:00:00", [("Pending", "10:05:00")], 1, 300),  # it began again
+        ("10:00:00", [("Running", "10:01:00"), ("Pending", "10:08:00")], 0, 120),  # one pod was replaced
+        ("10:00:00", [("Running", "10:01:00")], 1, 0),
+    ],
+)
+def test_a_job_waits_since_it_was_submitted_or_began_again(
+    monkeypatch: pytest.MonkeyPatch, created: str, pods: list[tuple[str, str]], retries: int, waits_s: float
+) -> None:
+    def age_s(time: str) -> float:
+        hour, minute, second = map(int, time.split(":"))
+        return 10 * 3600 + 600 - (hour * 3600 + minute * 60 + second)
+
+    monkeypatch.setattr(metrics, "age_s", age_s)
+    own = [pod(f"p-{number}", phase, creationTimestamp=time) for number, (phase, time) in enumerate(pods)]
+    assert round(waiting_s({"metadata": {"creationTimestamp": created}}, own, retries)) == waits_s
+
+
+def test_retries_are_what_the_controller_or_the_pods_count() -> None:
+    volcano: Json = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": {"name": "digits"}}
+    again = pod("digits-0", annotations={})
+    again["metadata"]["annotations"] = {"volcano.sh/job-retry-count": "2"}
+    assert retries_of(volcano, [again]) == 2
+    assert retries_of({**volcano, "status": {"retryCount": 3}}, []) == 3
+    crashed = pod("digits-0")
+    crashed["status"]["containerStatuses"] = [{"name": "c", "restartCount": 4}]
+    assert retries_of(volcano, [crashed]) == 4
+
+
+def endpoint(*words: str) -> tuple[subprocess.Popen[str], str]:
+    command = [sys.executable, "-m", "gangplank", "metrics", "--listen", "127.0.0.1:0", *words]
+    server = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    assert server.stderr
+    match = re.fullmatch(r"samples: (http://127\.0\.0\.1:\d+/metrics)\n", server.stderr.readline())
+    assert match
+    return server, match[1]
+
+
+def scraped(url: str, accept: str = "") -> tuple[str, str]:
+    request = urllib.request.Request(url, headers={"Accept": accept} if accept else {})  # noqa: S310  an http address
+    with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310
+        return answer.headers["Content-Type"], answer.read().decode()
+
+
+def test_an_endpoint_reads_the_cluster_at_each_scrape_and_says_when_it_does_not_answer(site: Api) -> None:
+    server, url = endpoint("--kubeconfig", site.kubeconfig)
+    try:
+        kind, text = scraped(url)
+        assert kind.startswith("text/plain")
+        assert samples(text)["gangplank_rank_step"] == [({**OWN, "rank": "0"}, 40.0)]
+        site.logs["/api/v1/namespaces/vision/pods/digits-0/log"] = log((10, 0, 20), (40, 0, 41))
+        kind, text = scraped(url, "application/openmetrics-text")
+        assert kind.startswith("application/openmetrics-text")
+        assert samples(text, openmetrics)["gangplank_rank_step"] == [({**OWN, "rank": "0"}, 41.0)]
+        site.says = (503, "the server is not ready")
+        assert samples(scraped(url)[1]) == {"gangplank_up": [({}, 0.0)]}
+        site.says = None
+        assert samples(scraped(url)[1])["gangplank_up"] == [({}, 1.0)]
+    finally:
+        server.terminate()
+        _, errors = server.communicate(timeout=60)
+    assert server.returncode == 0
+    assert "Traceback" not in errors
+    assert "the server is not ready" in errors
+
+
+@pytest.mark.parametrize("address", ["9400", ":9400", "127.0.0.1:", "127.0.0.1:70000", "127.0.0.1:http"])
+def test_an_address_without_a_port_is_refused(address: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["metrics", f"--listen={address}"]) == 2
+    assert f"--listen: got {address}, expected ADDRESS:PORT" in capsys.readouterr().err
+
+
+def test_an_address_that_is_not_of_this_machine_is_refused(api: Api, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["metrics", "--listen", "192.0.2.1:9400", "--kubeconfig", api.kubeconfig]) == 2
+    assert "expected an address of this machine and a free port" in capsys.readouterr().err
+
+
+def test_rules_and_dashboards_are_written_without_a_cluster(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["metrics", "--write", str(tmp_path / "new")]) == 0
+    names = {file.name for file in (tmp_path / "new").iterdir()}
+    assert names == {"gangplank-alerts.yml", "gangplank-job.json", "gangplank-site.json"}
+    assert len(capsys.readouterr().out.splitlines()) == 3
+    (tmp_path / "file").write_text("")
+    assert main(["metrics", "--write", str(tmp_path / "file")]) == 3
+    assert "Fix: name another folder" in capsys.readouterr().err
