@@ -285,9 +285,9 @@ def replayed(kube: Kube, shape: tuple[int, int]) -> Start:
 def cleared(kube: Kube) -> None:
     """No job, no pod, no event is left of the last run."""
     for path in (VOLCANO_JOBS, JOBS, f"/apis/scheduling.volcano.sh/v1beta1/namespaces/{HOME}/podgroups"):
-        kube.call("DELETE", path, {"propagationPolicy": "Background"})
+        kube.call("DELETE", path, {"propagationPolicy": "Background"}, repeat=True)
     for _ in polls(LIMIT_S, 0.5):
-        kube.call("DELETE", PODS, {"gracePeriodSeconds": 0})
+        kube.call("DELETE", PODS, {"gracePeriodSeconds": 0}, repeat=True)
         items = kube.call("GET", PODS)["items"]
         if not items and not kube.call("GET", VOLCANO_JOBS)["items"] and not kube.call("GET", JOBS)["items"]:
             break
@@ -296,7 +296,7 @@ def cleared(kube: Kube) -> None:
             list(pool.map(functools.partial(let_go, kube), [pod for pod in items if pod["metadata"].get("finalizers")]))
     else:
         raise BenchError(late(HOME, f"{len(items)} pods", "none", LIMIT_S))
-    kube.call("DELETE", f"/api/v1/namespaces/{HOME}/events")
+    kube.call("DELETE", f"/api/v1/namespaces/{HOME}/events", repeat=True)
 
 
 def let_go(kube: Kube, pod: Json) -> None:
@@ -343,10 +343,25 @@ class Volcano:
         self.kube.accepts(job, LIMIT_S)
 
 
+def removed(kube: Kube) -> None:
+    """The namespace and the nodes are gone."""
+    query = {"labelSelector": ",".join(f"{key}={value}" for key, value in LABELS.items())}
+    kube.call("DELETE", "/api/v1/nodes", query=query, repeat=True)
+    where = f"/api/v1/namespaces/{HOME}"
+    for _ in polls(LIMIT_S, 0.5):
+        live = kube.get(where)
+        if not live:
+            return
+        if "deletionTimestamp" not in live["metadata"]:
+            kube.call("DELETE", where)
+    raise BenchError(late(f"namespace {HOME}", "one that is being removed", "none", LIMIT_S))
+
+
 @contextlib.contextmanager
 def prepared(setting: Setting) -> Iterator[Volcano]:
     """The namespace and the simulated nodes; the release is as before afterwards."""
-    kube = setting.kube
+    kube = setting.kube.patient(seconds=LIMIT_S)  # it repeats reads, and what may be done twice
+    removed(kube)  # what a killed run has left
     kube.call("POST", "/api/v1/namespaces", {"metadata": {"name": HOME}})
     volcano = Volcano(kube, setting)
     try:
@@ -360,7 +375,7 @@ def prepared(setting: Setting) -> Iterator[Volcano]:
                 cleared(kube)
     finally:
         volcano.use(volcano.own)
-        kube.call("DELETE", f"/api/v1/namespaces/{HOME}")
+        removed(kube)
 
 
 def ways(volcano: Volcano) -> dict[str, Callable[[tuple[int, int]], Start]]:
