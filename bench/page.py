@@ -113,7 +113,7 @@ class Scale:
         """The scale on which all of these can be seen.
 
         >>> Scale.of([1, 2]).at(1), Scale.of([1, 1000]).at(1)
-        (150.0, 43.0)
+        (150.0, 41)
         """
         above = [value for value in values if value > 0]
         if above and max(above) > WIDE * min(above):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import doctest
+import importlib
 import xml.etree.ElementTree as ET
 from typing import TYPE_CHECKING, Any
 
@@ -164,6 +166,13 @@ def test_a_drawing_is_svg_that_shows_every_figure_with_what_is_beside_it() -> No
     titles = [node.text for node in drawn.iter("{http://www.w3.org/2000/svg}title")]
     assert {"10 gangs <of> 100 pods", "11 s", "90 pods/s"} <= {*texts}
     assert sorted(filter(None, titles)) == ["floor", "goal", "goal", "peer"]
+
+
+@pytest.mark.parametrize("name", ["bench.figures", "bench.page", "bench.parts.growth"])
+def test_examples(name: str) -> None:
+    done = doctest.testmod(importlib.import_module(name))
+    assert done.attempted
+    assert not done.failed
 
 
 @pytest.mark.parametrize("name", parts())

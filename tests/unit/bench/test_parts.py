@@ -1,0 +1,49 @@
+"""What the parts make of their rounds: growth, what is idle, the stages of a start, the figures of the trainer."""
+
+from __future__ import annotations
+
+import pytest
+
+from bench.parts import growth, idle, start, trainer
+from gangplank.backends import BACKENDS
+
+
+@pytest.mark.parametrize(("power", "reached"), [(0.5, True), (1.0, True), (2.0, False)])
+def test_growth_beyond_n_log_n_misses_its_goal(power: float, reached: bool) -> None:
+    rounds = {size: [(size**power, float(size)), (2 * size**power, float(size))] for size in (10, 100, 1000)}
+    rows = {one.id: one for one in growth.grown("x", "things", rounds)}
+    assert rows["growth.x.100.exponent"].value == pytest.approx(power)
+    assert {one.met for name, one in rows.items() if name.endswith("exponent")} == {reached}
+    assert rows["growth.x.each"].value == pytest.approx(1024)  # a MiB of memory for each
+
+
+def test_programs_that_use_almost_nothing_have_no_line_of_their_own() -> None:
+    spans = [{"etcd": 90.0, "kubelet": 120.0, "sleep": 1.0}, {"etcd": 110.0, "kubelet": 140.0}]
+    rows = list(idle.largest("memory", "MiB", 10, spans))
+    assert [(one.id, one.value) for one in rows] == [("idle.memory.kubelet", 130.0), ("idle.memory.etcd", 100.0)]
+
+
+def test_the_stages_of_a_start_follow_one_another() -> None:
+    split = start.Marks(1.0, 1.5, 4.5, 9.5, 10.0).split()
+    assert list(split) == list(start.STAGES)
+    assert list(split.values()) == [1.0, 0.5, 3.0, 5.0, 0.5]
+
+
+def test_a_start_is_held_against_the_sum_of_its_floors() -> None:
+    floor = {"floor.container": 2.0, "floor.import": 3.0, "floor.connect": 0.5, "floor.step": 0.5}
+    stages = {f"{backend}.{stage}": 1.6 for backend in BACKENDS for stage in start.STAGES}
+    rows = {one.id: one for one in start.figures({name: [value] for name, value in (floor | stages).items()})}
+    whole = rows["start.volcano"]
+    assert whole.floor is not None
+    assert (whole.value, whole.floor.value, whole.goal, whole.met) == (8.0, 6.0, pytest.approx(7.8), False)
+    assert {f"start.{backend}" for backend in BACKENDS} <= set(rows)
+
+
+def test_every_figure_of_the_trainer_stands_beside_what_it_names() -> None:
+    names = [name for name, _ in trainer.rows()]
+    beside = [it[1] for _, row in trainer.rows() for it in (row.peer, row.floor) if it]
+    values = {name: [4.0, 5.0] for name in (*names, *beside)}
+    rows = {one.id: one for one in trainer.figures(values)}
+    assert len(rows) == len(names) == len({*names})
+    assert rows["trainer.save.large.stall"].goal == pytest.approx(1.5 * 4.5)
+    assert rows["trainer.accuracy"].goal == pytest.approx(0.25 * 4.5)
