@@ -16,6 +16,7 @@ import re
 import ssl
 import threading
 import time
+import uuid
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
@@ -199,7 +200,9 @@ def plain_job(name: str, size: int) -> Json:
 def started(kube: Kube, path: str, shape: tuple[int, int], make: Callable[[str, int], Json]) -> Start:
     """Create the jobs at once; wait until their pods run."""
     count, size = shape
-    jobs = [make(f"gang-{number}", size) for number in range(count)]
+    # Volcano's controller may keep a job that was removed as it began, and then never looks at another of its name
+    own = uuid.uuid4().hex[:6]
+    jobs = [make(f"gang-{own}-{number}", size) for number in range(count)]
     with Watch(kube, {job["metadata"]["name"]: size for job in jobs}) as watch:
         begin, refused = time.monotonic(), 0
         with ThreadPoolExecutor(CLIENTS) as pool:
