@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from bench.figures import Figure
     from bench.part import Setting
 
-PART = Part("How time and memory grow with teams and pods", minutes=12)
+PART = Part("How time and memory grow with teams and pods", minutes=12, usual=False)
 ROUNDS = 3
 PODS = (1000, 10_000, 100_000)
 BACKEND = "volcano"

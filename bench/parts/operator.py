@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from bench.figures import Figure
     from bench.part import Setting
 
-PART = Part("Installing the training operator, and its pods", minutes=8, lab=Lab.DOWN)
+PART = Part("Installing the training operator, and its pods", minutes=8, lab=Lab.DOWN, usual=False)
 CHART = ROOT / "charts/training-operator"
 NAME = "training-operator"
 NAMESPACE = "pytorch-operator"  # the chart's own

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from bench.figures import Figure
     from bench.part import Setting
 
-PART = Part("playbooks/teams.yml for 100 teams, and for 500", minutes=6)
+PART = Part("playbooks/teams.yml for 100 teams, and for 500", minutes=6, usual=False)
 SIZES = (100, 500)
 ROUNDS = 3
 SAMPLE = 40  # objects that the module is called for one by one
