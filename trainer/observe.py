@@ -210,7 +210,8 @@ class Model:
         self.looking = self.looked = False
         self.handles: list[Any] = []
         group = owner.process_group if self.parallel else None
-        self.whole = group is None or dist.get_world_size(group) == dist.get_world_size()
+        size = dist.get_world_size(group)
+        self.whole, self.alone = size == dist.get_world_size(), size == 1 < dist.get_world_size()
         if self.sharded:
             meshes = [getattr(parameter, "device_mesh", None) for parameter in parameters]
             self.whole = all(mesh is not None and mesh.ndim == 1 and mesh.size() == dist.get_world_size()
@@ -245,8 +246,8 @@ class Model:
         if task != self.task:
             self.settle()
             self.task, owner = task, self.owner()
-            # The forward pass sets it: False within no_sync.
-            self.synced = owner is not None and owner.require_forward_param_sync
+            # The forward pass sets it: False within no_sync. A group of one has nobody to exchange with.
+            self.synced = owner is not None and owner.require_forward_param_sync and not self.alone
             self.begun, self.sent = self.operations() if self.countable else 0, OBSERVER.sent
             if self.exact:
                 torch.autograd.Variable._execution_engine.queue_callback(self.backward_ends)

@@ -475,7 +475,7 @@ def gradients_are_averaged(run: Run, _: Expected) -> Judgement:
             problems.append(f"{checked.where}: no gradient of rank {checked.absent}")
         else:
             problems += steps.off_the_mean(checked)
-    problems += steps.next_to_nothing([*table, *every]) if run.format >= FULL and not run.observed else []
+    problems += steps.next_to_nothing([*table, *every]) if run.format >= FULL else []
     sampled = sum(max(row.whole("sampled") for row in checked.rows.values()) for checked in every)
     note = f", and a sample of {sampled} others" if every else ""
     return judged(problems, f"the mean of all ranks' at {len(table)} checked steps{note}", proven=bool(table))

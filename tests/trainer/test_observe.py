@@ -6,6 +6,7 @@ import functools
 import json
 import operator
 import re
+import shutil
 import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +15,8 @@ import pytest
 
 from gangplank.cluster.pace import window
 from gangplank.proof.verdict import Expected, prove, read_records
+from tests.support.fakes import OBSERVED, Observed
+from tests.support.sweeps import FULL
 
 if TYPE_CHECKING:
     from gangplank.proof.records import Records
@@ -74,33 +77,14 @@ def test_fully_shard_is_proven_as_far_as_its_parts_show(root: Root, kind: str) -
     assert [(m["exchanges"], m["idle"]) for end in ends for m in end["models"]] == [(12, 0)] * 3
 
 
-@pytest.mark.parametrize(("kind", "word", "claim", "reason"), [
-    ("alone", "NOT DISTRIBUTED", "more than one rank", "rank 0, 1, 2 never joined a process group"),
-    ("several-worlds", "NOT DISTRIBUTED", "every rank took part", "rank 0 finished 3 times"),
-    ("no-exchange", "NOT PROVEN", "gradients are exchanged at every step", "12 of 12 steps without an exchange"),
-    ("loss-only", "NOT PROVEN", "gradients agree after the all-reduce", "ranks hold 3 different averages"),
-    ("no-sync", "NOT PROVEN", "gradients are exchanged at every step", "12 of 12 steps without an exchange"),
-    ("stops", "NOT PROVEN", "gradients are exchanged at every step", "7 of 12 steps without an exchange"),
-    ("bypass", "NOT PROVEN", "gradients are exchanged at every step", "12 of 12 steps without an exchange"),
-    ("bypass-late", "NOT PROVEN", "gradients are exchanged at every step", "7 of 12 steps without an exchange"),
-    ("broadcast", "NOT PROVEN", "gradients are averaged", "is not the mean of 3 gradients"),
-    ("broadcast-hook", "NOT PROVEN", "gradients are averaged", "is not the mean of 3 gradients"),
-    ("same-samples", "NOT PROVEN", "gradients differ before the all-reduce", "the same samples on several ranks?"),
-    ("sharded-no-sync", "NOT PROVEN", "gradients are exchanged at every step", "12 of 12 steps without an exchange"),
-    ("sharded-one", "NOT PROVEN", "gradients are averaged", "the gradient of rank 1 is zero"),
-    ("sharded-largest", "NOT PROVEN", "gradients are averaged",
-     "what the ranks hold together is not the mean of 3 gradients"),
-    ("sharded-same-samples", "NOT PROVEN", "gradients differ before the all-reduce",
-     "the same samples on several ranks?"),
-])
-def test_a_fake_is_rejected_by_the_claim_that_names_it(root: Root, kind: str, word: str, claim: str,
-                                                       reason: str) -> None:
-    ranks = run(root, kind)
+@pytest.mark.parametrize("fake", OBSERVED, ids=lambda fake: fake.kind)
+def test_a_fake_is_rejected_by_the_claim_that_names_it(root: Root, fake: Observed) -> None:
+    ranks = run(root, fake.kind)
     assert {rank.code for rank in ranks} == {0}, ranks[0].text
     verdict = judge(ranks)
-    assert verdict.word == word, verdict.text()
+    assert verdict.word == fake.word, verdict.text()
     details = {outcome.name: outcome.detail for outcome in verdict.failed}
-    assert reason in details.get(claim, ""), verdict.text()
+    assert fake.reason in details.get(fake.claim, ""), verdict.text()
 
 
 @pytest.mark.parametrize(("kind", "reason"), [
@@ -128,7 +112,7 @@ def test_the_script_computes_the_same_to_the_last_bit_and_one_field_switches_it_
 
 WAITS = (  # for the late one's statistics, or gradients
     "loss = mse_loss((net if around else model)(inputs), targets)",
-    "loss.backward()",
+    "(loss * WEIGHT_OF_RANK_1 if rank == 1 else loss).backward()",
 )
 
 
@@ -207,3 +191,17 @@ def test_the_observer_works_little_at_steps_that_it_does_not_look_at(root: Root)
     assert max(few.values()) <= CALLS, few
     assert min(few.values()) > 0, "nothing was counted"
     assert all(calls[step - 1] > 2 * CALLS for step in looks), calls
+
+
+@pytest.mark.parametrize(("epochs", "share"), [(40, 0.01)] if FULL else [(6, 0.1)])
+def test_the_observer_takes_a_hundredth_of_the_cpu_time_of_a_training_that_is_not_short(
+        root: Root, epochs: int, share: float) -> None:
+    """As it counts itself, loading included; the test above has what it does not count."""
+    for name in ("observer_cpu.py", "plain.py"):
+        shutil.copy(Path(__file__).parents[2] / "bench/inside" / name, root.out)
+    env = {**ON, "OUT": f"{root.new()}/model.pt", "GANGPLANK_OBSERVE": "0"}
+    words = ["with", "/out/plain.py", str(epochs), "32", "0.05", "0.9"]
+    ranks = root.train(2, *words, script="/out/observer_cpu.py", env=env)
+    assert {rank.code for rank in ranks} == {0}, ranks[0].text
+    figures = [rank.event("cpu") for rank in ranks]
+    assert 0 < sum(one["counted"] for one in figures) < share * sum(one["run"] for one in figures), figures

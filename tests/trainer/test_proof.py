@@ -14,6 +14,7 @@ from gangplank.cluster.gaps import Numbers
 from gangplank.proof.log_lines import EVENTS, read
 from gangplank.proof.records import FORMAT, record_hash
 from gangplank.proof.verdict import Expected, Verdict, compare, prove, read_records
+from tests.support.fakes import AFTER, WRITTEN, Written
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -58,29 +59,12 @@ def test_the_example_in_the_modules_docstring_is_proven(root: Root, world_size: 
     assert {record["format"] for record in records if record["kind"] == "begin"} == {FORMAT}
 
 
-@pytest.mark.parametrize(("mistake", "claims", "reason"), [
-    ("no-ddp", {"gradients differ before the all-reduce", "gradients agree after the all-reduce", "weights agree",
-                "gradients are exchanged at every step", "gradients are averaged"}, "is the model wrapped in DDP?"),
-    ("no-sampler", {"samples are disjoint and complete", "gradients differ before the all-reduce", "every rank worked",
-                    "gradients agree after the all-reduce"}, "the same samples on several ranks?"),
-    ("idle-rank", {"every rank worked", "samples are disjoint and complete", "gradients are averaged",
-                   "gradients are exchanged at every step"}, "rank 2 had nothing to do in epoch 1"),
-    ("zero-loss", {"gradients are averaged"}, "step 1: the gradient of rank 1 is zero"),
-    ("broadcast", {"gradients are averaged"}, "what rank 0 holds is not the mean of 3 gradients"),
-    ("no-sync", {"gradients are exchanged at every step", "gradients are averaged", "weights agree"},
-     "rank 0 exchanged gradients 1 times in the 4 steps of epoch 2"),
-    ("checked-only", {"weights agree"}, "the ranks had 3 different weights"),
-    ("one-in-two", {"gradients are averaged", "gradients agree after the all-reduce", "weights agree"},
-     "what rank 0 holds is not the mean of 3 gradients"),
-    ("scaled-copy", {"gradients differ before the all-reduce"}, "gradient of rank 1 is that of rank 0, times 0.5"),
-    ("next-to-nothing", {"gradients are averaged"}, "rank 1 adds next to nothing: at most"),
-    ("never-applied", {"weights agree"}, "nothing was learned between them"),
-])
-def test_rejects_training_that_only_looks_distributed(root: Root, mistake: str, claims: set[str], reason: str) -> None:
-    verdict = prove(run(root, mistake), Expected(3, epochs=2, job_uid="job-1"))
-    assert failed(verdict) >= claims - {"gradients agree after the all-reduce"}, verdict.text()
-    assert failed(verdict) <= claims, verdict.text()
-    assert reason in verdict.text()
+@pytest.mark.parametrize("fake", WRITTEN, ids=lambda fake: fake.mistake)
+def test_rejects_training_that_only_looks_distributed(root: Root, fake: Written) -> None:
+    verdict = prove(run(root, fake.mistake), Expected(3, epochs=2, job_uid="job-1"))
+    assert failed(verdict) >= fake.claims - {AFTER}, verdict.text()
+    assert failed(verdict) <= fake.claims, verdict.text()
+    assert fake.reason in verdict.text()
 
 
 def test_rejects_a_world_of_one_twice(root: Root) -> None:

@@ -20,6 +20,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from torch.utils.data.distributed import DistributedSampler
 
 kind = sys.argv[1]
+WEIGHT_OF_RANK_1 = {"zero-loss": 0.0, "next-to-nothing": 1e-9, "scaled-copy": 0.5}.get(kind, 1.0)
 rank, world_size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 torch.set_num_threads(1)
 if kind == "several-worlds":  # each a rank 0 of one
@@ -40,6 +41,15 @@ if kind == "send-receive":  # a smoke test: a number goes round
     print("received", number.item())
     dist.destroy_process_group()
     sys.exit()
+
+group = None  # all of them
+if kind == "own-groups":  # a world of three, and each rank exchanges with itself
+    group = [dist.new_group([number]) for number in range(world_size)][rank]
+if kind == "idle-rank":  # the last one only joins
+    group = dist.new_group(list(range(world_size - 1)))
+    if rank == world_size - 1:
+        dist.destroy_process_group()
+        sys.exit()
 
 generator = torch.Generator().manual_seed(0)
 x = torch.randn(120, 8, generator=generator)
@@ -87,8 +97,9 @@ def train() -> None:  # noqa: C901  # each kind is one line of it
     net = network()
     model = net
     if kind in {"ddp", "late", "accumulate", "hinders", "metrics", "bypass", "bypass-late", "no-sync", "stops", "slow",
-                "broadcast-hook", "loader", "same-samples", "several-worlds", "own-optimizer"}:
-        model = DistributedDataParallel(net)
+                "broadcast-hook", "loader", "same-samples", "several-worlds", "own-optimizer", "own-groups",
+                "idle-rank", "zero-loss", "next-to-nothing", "scaled-copy", "own-noise", "never-applied"}:
+        model = DistributedDataParallel(net, process_group=group)
     if kind == "broadcast-hook":
         model.register_comm_hook(None, from_rank_0)
     if kind.startswith("sharded"):
@@ -98,6 +109,8 @@ def train() -> None:  # noqa: C901  # each kind is one line of it
         mesh = init_device_mesh("cpu", (world_size,))
         if kind == "sharded-hybrid":
             mesh = init_device_mesh("cpu", (1, world_size), mesh_dim_names=("copies", "parts"))
+        if kind == "sharded-own-groups":  # each rank shards with itself
+            mesh = init_device_mesh("cpu", (world_size, 1), mesh_dim_names=("copies", "parts"))["parts"]
         more = {"mp_policy": wide} if kind == "sharded-wide" else {}
         if kind == "sharded-layers":
             for layer in (model[0], model[4]):
@@ -106,10 +119,11 @@ def train() -> None:  # noqa: C901  # each kind is one line of it
         if kind in {"sharded-one", "sharded-largest"}:
             model.set_custom_reduce_scatter(OtherThanMean())
         model.set_requires_gradient_sync(kind not in {"sharded-no-sync", "sharded-accumulate"})
-    optimizer = torch.optim.SGD(net.parameters(), lr=0.05, momentum=0.9)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.0 if kind == "never-applied" else 0.05, momentum=0.9)
     data = (Slow if kind.startswith("slow") else TensorDataset)(x, y)
     same = kind.endswith("same-samples")
-    sampler = DistributedSampler(data, 1 if same else world_size, 0 if same else rank)
+    copies = kind == "scaled-copy" and rank == 1  # what rank 0 has
+    sampler = DistributedSampler(data, 1 if same else world_size, 0 if same or copies else rank)
     micro = 3 if kind.endswith("accumulate") else 1
     loader = DataLoader(data, batch_size=4, sampler=sampler, num_workers=2 if kind == "loader" else 0,
                         multiprocessing_context="fork" if kind == "loader" else None)
@@ -128,14 +142,14 @@ def train() -> None:  # noqa: C901  # each kind is one line of it
                 time.sleep(1)  # so that it is seen to continue
             quiet = not apply or kind == "no-sync" or (kind == "stops" and step > 5)
             with model.no_sync() if quiet and isinstance(model, DistributedDataParallel) else contextlib.nullcontext():
-                if same:
+                if same or kind == "scaled-copy":
                     torch.manual_seed(step)
                 if kind == "sharded-accumulate":
                     model.set_requires_gradient_sync(apply)
                 around = kind == "bypass" or (kind == "bypass-late" and step > 5)
                 loss = mse_loss((net if around else model)(inputs), targets)
-                loss.backward()
-            if kind.startswith("hand") or kind == "slow-hand":
+                (loss * WEIGHT_OF_RANK_1 if rank == 1 else loss).backward()
+            if (kind.startswith("hand") or kind == "slow-hand") and not (kind == "hand-stops" and step > 8):
                 for parameter in net.parameters():
                     dist.all_reduce(parameter.grad)
                     parameter.grad /= world_size
@@ -144,10 +158,16 @@ def train() -> None:  # noqa: C901  # each kind is one line of it
                     dist.all_reduce(parameter.grad)
             if kind == "hand-clip":
                 nn.utils.clip_grad_norm_(net.parameters(), 0.5)
+            if kind == "largest":
+                for parameter in net.parameters():
+                    dist.all_reduce(parameter.grad, dist.ReduceOp.MAX)
+            if kind == "own-noise":
+                for parameter in net.parameters():
+                    parameter.grad *= 1 + 0.1 * rank
             if kind == "broadcast":
                 for parameter in net.parameters():
                     dist.broadcast(parameter.grad, 0)
-            if kind in {"loss-only", "metrics", "bypass", "bypass-late"}:
+            if kind in {"loss-only", "metrics", "bypass", "bypass-late", "hand-stops"}:
                 shown = loss.detach().clone()
                 dist.all_reduce(shown)
             losses.append(loss.item().hex())

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from gangplank.proof.records import FORMAT
 from gangplank.proof.report.page import page
 from gangplank.proof.verdict import CLAIMS, Expected, Verdict, prove
 from tests.unit.proof.test_claims import PODS, World, gradient, where
@@ -97,6 +98,17 @@ def test_each_claim_fails_for_what_breaks_it(change: Callable[[Record], None], c
     verdict = judge(change)
     assert claim in {outcome.name for outcome in verdict.failed}, verdict.text()
     assert verdict.word == "NOT PROVEN"
+
+
+@pytest.mark.parametrize(("norm", "word"), [(1e-9, "NOT PROVEN"), (0.2, "PROVEN")])
+def test_a_rank_that_adds_next_to_nothing_is_named(norm: float, word: str) -> None:
+    def change(record: Record) -> None:
+        every("begin", format=FORMAT)(record)
+        where("gradients", 1, norm=norm)(record)
+
+    verdict = judge(change)
+    assert verdict.word == word, verdict.text()
+    assert ("rank 1 adds next to nothing: at most 8e-11 of what another adds" in verdict.text()) == (norm < 1e-3)
 
 
 @pytest.mark.parametrize(("change", "reason"), [
