@@ -120,9 +120,7 @@ def entry(folder: str) -> str:
 
 def parse(script: str, job: dict[str, Any]) -> JobSpec:
     """The job, checked as a job file is."""
-    if "code" in job["training_job"]:
-        return parse_job(job, script, read_scripts(job))
-    return parse_job(job, script, {job["training_job"]["script"]: files.read(script)})
+    return parse_job(job, script, read_scripts(job))
 
 
 def save(target: Path, job: dict[str, Any]) -> None:
@@ -170,9 +168,9 @@ def ended(watch: JobWatch, phase: Phase, spec: JobSpec) -> int:
     terminal.note(f"{spec.name}: {phase.name}")
     if watch.records:
         verdict = prove(watch.records, replace(known(expected(watch.job), watch.job, watch.pods), pods=watch.nodes))
+        for claim in verdict.failed or verdict.unclaimed:
+            terminal.note(claim.text() + (f". Fix: {TOGETHER}" if claim.name == ALONE else ""))
         terminal.note(verdict.text().splitlines()[-1] + f" (gangplank proof {where} shows each)")
-        for claim in (claim for claim in verdict.failed if claim.name == ALONE):
-            terminal.note(f"{claim.detail}. Fix: {TOGETHER}")
     else:
         terminal.note(f"NOT OBSERVED: no rank wrote evidence. Fix: {NO_EVIDENCE}")
     kept = f"in {spec.output}" if spec.output else "only in the logs, as the job has no --output"

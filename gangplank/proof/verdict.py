@@ -44,6 +44,14 @@ class Outcome:
         """The outcome in a word."""
         return "skipped" if self.passed is None else "ok" if self.passed else "FAILED"
 
+    def text(self) -> str:
+        """It in a line.
+
+        >>> Outcome("ranks", True, "0, 1 and 2").text()
+        'ok      ranks: 0, 1 and 2'
+        """
+        return f"{self.state:7} {self.name}: {self.detail}"
+
 
 @dataclass(frozen=True)
 class Verdict:
@@ -105,7 +113,7 @@ class Verdict:
         ok      ranks: 0, 1 and 2
         PROVEN: 1 of 1 claims hold
         """
-        lines = [f"{claim.state:7} {claim.name}: {claim.detail}" for claim in self.claims]
+        lines = [claim.text() for claim in self.claims]
         held = len(self.asked) - len(self.failed)
         counted = f"{held} of {len(self.asked)} claims hold{self.not_asked}"
         return "\n".join([*lines, f"{self.word}: {counted}"])
