@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -43,44 +44,87 @@ def read_scripts(job: object, root: Path | None = None) -> dict[str, str]:
         return next((files for folder in (Path(), root) if folder and (files := read_folder(folder, code))), {})
     if not isinstance(path, str) or not path or path.startswith("/") or "\x00" in path:
         return {}
-    for folder in (Path(), root):
-        if folder is None:
-            continue
-        try:
-            return {path: (folder / path).read_bytes().decode("utf-8")}
-        except (OSError, UnicodeDecodeError):
-            continue
-    return {}
+    places = [folder / path for folder in (Path(), root) if folder is not None and (folder / path).is_file()]
+    return {path: read_script(places[0])} if places else {}
+
+
+def read_script(place: Path) -> str:
+    """The text of a script, of no more bytes than it may have."""
+    from gangplank.errors import Problem, Unreadable
+    from gangplank.jobs.parse import SCRIPT_LIMIT, TOO_LONG
+
+    if (size := place.stat().st_size) > SCRIPT_LIMIT:
+        raise Unreadable(str(Problem(str(place), f"{size} bytes", *TOO_LONG)))
+    return read(str(place), fix="change its mode, or name another script")
 
 
 def read_folder(start: Path, code: str) -> dict[str, str]:
-    """The files of a folder that travels with its script, no more than it may have, as text with surrogate escapes.
+    """The files of a folder that travels with its script, as text with surrogate escapes; raises if it cannot travel.
 
     Left out is what an interpreter or a tool makes: __pycache__ and names with a leading dot.
     """
+    from gangplank.backends.code_pieces import MOST_BYTES, MOST_FILES
     from gangplank.errors import Problem, Unreadable
-    from gangplank.jobs.parse import CODE_LIMIT, FILES_LIMIT
 
-    top, files, size = start / code, dict[str, str](), 0
-    for place in sorted(top.rglob("*")):
-        parts = place.relative_to(top).parts
-        if any(part.startswith(".") or part == "__pycache__" for part in parts):
-            continue
-        if place.is_symlink():
-            fix = "replace it by what it leads to, or leave it out"
-            raise Unreadable(str(Problem(str(place), "a link", "files and folders alone in `code`", fix)))
-        if not place.is_file():
-            continue
-        try:
-            octets = place.read_bytes() if place.stat().st_size <= CODE_LIMIT else bytes(CODE_LIMIT + 1)
-        except OSError as error:
-            expected, fix = "a file that can be read", "change its mode, or move it elsewhere"
-            raise Unreadable(str(Problem(str(place), error.strerror or str(error), expected, fix))) from None
-        files["/".join((code.rstrip("/"), *parts))] = octets.decode("utf-8", "surrogateescape")
-        size += len(octets)
-        if size > CODE_LIMIT or len(files) > FILES_LIMIT:
-            break
+    top, files, sizes = start / code, dict[str, str](), dict[str, int]()
+    names = folder_names(top)
+    try:
+        for name in names[: MOST_FILES + 1]:
+            sizes[name] = (top / name).stat().st_size
+        if len(names) > MOST_FILES or sum(sizes.values()) > MOST_BYTES:
+            largest = max(sizes, key=lambda name: sizes[name])
+            got = f"{len(names)} files with {sum(sizes.values())} bytes, of which {largest} has {sizes[largest]}"
+            expected = f"at most {MOST_FILES} files with {MOST_BYTES} bytes, as they lie in the cluster's own store"
+            fix = "leave out data, keep it on a volume or in a bucket; put large packages into an image"
+            raise Unreadable(str(Problem(str(top), got, expected, fix)))
+        for name in names:
+            files[f"{code.rstrip('/')}/{name}"] = (top / name).read_bytes().decode("utf-8", "surrogateescape")
+    except OSError as error:
+        raise Unreadable(str(unreadable(error))) from None
     return files
+
+
+def folder_names(top: Path) -> list[str]:
+    """The files below a folder that would travel; raises with all that cannot."""
+    from gangplank.errors import Problem, Unreadable
+
+    names, problems = list[str](), list[Problem]()
+    for folder, folders, files in os.walk(top, onerror=lambda error: problems.append(unreadable(error))):
+        folders[:] = filter(travels, folders)
+        for name in [*folders, *filter(travels, files)]:
+            place = Path(folder, name)
+            if place.is_symlink():
+                got, fix = "a link", "replace it by what it leads to, or leave it out"
+            elif not (place.is_dir() or place.is_file()):
+                got, fix = "neither a file nor a folder", "leave it out"
+            elif not is_utf8(name):
+                got, fix = "a name that is not UTF-8", "rename it"
+            else:
+                names += [str(place.relative_to(top))] if place.is_file() else []
+                continue
+            shown = str(place).encode("utf-8", "backslashreplace").decode()
+            problems.append(Problem(shown, got, "files and folders alone in `code`", fix))
+    if problems and top.is_dir():
+        raise Unreadable("\n  ".join(map(str, problems)))
+    return sorted(names)
+
+
+def unreadable(error: OSError) -> Problem:
+    """Why a file or a folder of `code` cannot travel."""
+    from gangplank.errors import Problem
+
+    got, expected = error.strerror or str(error), "what can be read"
+    return Problem(str(error.filename), got, expected, "change its mode, or move it elsewhere")
+
+
+def travels(name: str) -> bool:
+    """Whether a file or folder of that name travels."""
+    return name != "__pycache__" and not name.startswith(".")
+
+
+def is_utf8(name: str) -> bool:
+    """Whether a name can be written in a manifest."""
+    return name == name.encode("utf-8", "replace").decode()
 
 
 def gather(

@@ -14,7 +14,8 @@ from gangplank.reading.fields import Fields, Problems, plain
 from gangplank.spec import Amount, Elastic, JobSpec, Resources, Script, Volume
 
 SCRIPT_LIMIT = code_pieces.ONE_MAP  # bytes of a script alone
-CODE_LIMIT, FILES_LIMIT = code_pieces.MOST_BYTES, code_pieces.MOST_FILES  # of a folder
+TOO_LONG = (f"at most {SCRIPT_LIMIT} bytes, a ConfigMap's limit",
+            "put it into an image (lab/images/example shows how), or onto a volume, and give its absolute path")
 INSIDE = re.compile(r"(?!/)(?!(.*/)?\.\.(/|$)).+")  # a relative path that does not leave its folder
 BESIDE = re.compile(rf"(\.\./)*({INSIDE.pattern}|\.\./?)")  # one that may begin above the current folder
 
@@ -206,8 +207,7 @@ def read_script(fields: Fields, scripts: Mapping[str, str]) -> Script | None:
         return None
     size = len(text.encode("utf-8", "surrogateescape"))
     if size > SCRIPT_LIMIT:
-        fix = "put it into an image (lab/images/example shows how), or onto a volume, and give its absolute path"
-        fields.bad("script", f"{path} of {size} bytes", f"at most {SCRIPT_LIMIT} bytes, a ConfigMap's limit", fix)
+        fields.bad("script", f"{path} of {size} bytes", *TOO_LONG)
         return None
     base = path.rsplit("/", 1)[-1]
     if not re.fullmatch(r"[-\w.]{1,253}", base, re.ASCII):
@@ -221,17 +221,11 @@ def read_folder(fields: Fields, code: str, path: str, scripts: Mapping[str, str]
     start = code.rstrip("/") + "/"
     folder = {name.removeprefix(start): text for name, text in scripts.items() if name.startswith(start)}
     path = path.removeprefix("./")
-    size = sum(len(text.encode("utf-8", "surrogateescape")) for text in folder.values())
     if not folder:
         fields.bad("code", code, "a folder with files that can be read", "check the path, which is as that of a script")
     elif path not in folder:
         fix = f"name one of its files by its path in that folder, e.g. {min(folder)}"
         fields.bad("script", path, f"a file of {code}", fix)
-    elif size > CODE_LIMIT or len(folder) > FILES_LIMIT:
-        got = f"{code} of at least {size} bytes in {len(folder)} files"
-        expected = f"at most {CODE_LIMIT} bytes in {FILES_LIMIT} files, as they lie in the cluster's own store"
-        fix = "leave out data, keep it on a volume or in a bucket; put large packages into an image"
-        fields.bad("code", got, expected, fix)
     elif problem := locked and requirements.problem(locked, folder, fields.map):
         fields.bad("requirements", *problem)
     else:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import base64
+import errno
+import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gangplank.backends import BACKENDS
+from gangplank.backends import BACKENDS, code_pieces
 from gangplank.cli.inputs import read_scripts
 from gangplank.errors import SpecError, Unreadable
-from gangplank.jobs import parse
 from gangplank.jobs.parse import parse_job
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 Json = dict[str, Any]
 JOB: Json = {"name": "a", "image": "img", "code": "./project", "script": "tools/train.py"}
@@ -99,24 +103,64 @@ def test_what_cannot_travel_is_refused(change: Json, message: str) -> None:
     assert "2 problems" not in str(refused.value)
 
 
-def test_what_is_too_large_is_refused_and_not_read_to_its_end(
+def test_what_is_too_large_is_refused_unread_and_its_largest_file_named(
         folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("weights.bin", "z.bin"):
-        with (folder / name).open("wb") as file:
-            file.truncate(2**40)
-    with pytest.raises(SpecError, match=r'got "./project of at least 335544\d\d bytes in 5 files"'):
+    with (folder / "a.bin").open("wb") as file:
+        file.truncate(2**40)
+    with pytest.raises(Unreadable, match=r"^project: got 5 files with \d{13} bytes, of which a.bin has 1099511627776, "
+                                         "expected at most 5000 files with 33554432 bytes, as they lie"):
         manifests()
-    (folder / "weights.bin").unlink()
-    (folder / "z.bin").unlink()
-    monkeypatch.setattr(parse, "FILES_LIMIT", 3)
-    with pytest.raises(SpecError, match='in 4 files", expected at most 33554432 bytes in 3 files, as they'):
+    (folder / "a.bin").unlink()
+    monkeypatch.setattr(code_pieces, "MOST_FILES", 3)
+    with pytest.raises(Unreadable, match=r"got 4 files with .* expected at most 3 files with 33554432 bytes, as they"):
         manifests()
 
 
-def test_a_link_in_the_folder_is_refused(folder: Path) -> None:
+def test_a_script_that_is_too_large_is_refused_unread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with Path("train.py").open("wb") as file:
+        file.truncate(2**40)
+    with pytest.raises(Unreadable, match=r"train\.py: got 1099511627776 bytes, expected at most 1044480 bytes"):
+        manifests(code=None, script="train.py")
+
+
+def test_a_script_that_is_not_utf_8_is_named_as_that(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("train.py").write_bytes(b"# caf\xe9")
+    with pytest.raises(Unreadable, match=r"train\.py: got a byte that is not UTF-8, at 5, expected UTF-8 text"):
+        manifests(code=None, script="train.py")
+
+
+def test_all_that_cannot_travel_is_named_at_once(folder: Path) -> None:
     (folder / "key").symlink_to("/etc/hostname")
-    with pytest.raises(Unreadable, match="project/key: got a link, expected files and folders alone in `code`"):
+    (folder / "lib/etc").symlink_to("/etc")
+    (folder / "gone").symlink_to("nowhere")
+    os.mkfifo(folder / "pipe")
+    Path(os.fsdecode(os.fsencode(folder) + b"/\xff.txt")).write_text("")
+    with pytest.raises(Unreadable) as refused:
         manifests()
+    assert sorted(line.strip().partition(", expected files and folders alone in `code`. Fix: ")[0]
+                  for line in str(refused.value).splitlines()) == [
+        "project/\\udcff.txt: got a name that is not UTF-8", "project/gone: got a link", "project/key: got a link",
+        "project/lib/etc: got a link", "project/pipe: got neither a file nor a folder"]
+
+
+@pytest.mark.parametrize("name", ["lib", "lib/table.bin"])
+def test_what_cannot_be_read_is_not_left_out(folder: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As for a user without the right; root may read everything."""
+    def refused(original: Callable[..., Any]) -> Callable[..., Any]:
+        def act(place: Any, *args: Any) -> Any:
+            if str(place).endswith(f"project/{name}"):
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(place))
+            return original(place, *args)
+
+        return act
+
+    monkeypatch.setattr(os, "scandir", refused(os.scandir))
+    monkeypatch.setattr(Path, "read_bytes", refused(Path.read_bytes))
+    with pytest.raises(Unreadable, match=f"project/{name}: got Permission denied, expected what can be read"):
+        manifests()
+    assert folder.is_dir()
 
 
 @pytest.mark.usefixtures("folder")
