@@ -9,6 +9,7 @@
 #   the lab's promises 5 | 5   tests/cluster/test_lab.py and test_hardening.py in one lab
 #   faults of a cluster 2 | 2  tests/cluster/test_cluster_faults.py: a sample of two, in the same lab
 #   users' scripts     1 | 1   tests/cluster/test_script_corpus.py: a sample of two, in the same lab
+#   fakes              1 | 1   tests/cluster/test_fakes.py: five that are not proven, in the same lab
 # `make test-full` adds the other scenarios, the faults of a training and the live comparison of the library: by
 # tests/minutes.yml four and a half hours warm for all, in parts of equal time with PART=1/3. What takes longer is a sweep.
 SHELL := /bin/sh
@@ -95,7 +96,7 @@ molecule: setup ## scenarios in one lab: the whole stack comes up, and training 
 	|| { status=$$?; echo "what failed, from .molecule.log:"; grep -aE -A 100 'fatal: |\[ERROR\]' .molecule.log | tail -n 200; exit $$status; }
 
 TESTS ?= tests/charts tests/lab tests/trainer tests/cluster/test_actions.py tests/cluster/test_api_faults.py \
-	tests/cluster/test_cluster_faults.py \
+	tests/cluster/test_cluster_faults.py tests/cluster/test_fakes.py \
 	tests/cluster/test_hardening.py tests/cluster/test_lab.py tests/cluster/test_script_corpus.py \
 	tests/cluster/test_playbook_kills.py::test_d6_site_and_uninstall_killed_at_a_point_converge \
 	tests/guides/test_flyte.py::test_our_job_is_the_pages_task # needs no lab
