@@ -138,9 +138,10 @@ def save(target: Path, job: dict[str, Any]) -> None:
 def follow(watch: JobWatch) -> Phase:
     """Print the ranks' lines as they are written, until the job has ended."""
     watch.kube = watch.kube.patient(terminal.note)
-    stuck = Stuck(expected(watch.job).world_size)
+    stuck: Stuck | None = None
     for _ in polls(math.inf, POLL_S):
         phase = watch.poll()
+        stuck = stuck or Stuck(expected(watch.job).world_size)  # nobody knows the job before the first poll
         show(watch.finish() if phase.ended else watch.lines(), stuck)
         for message in [*watch.losses(), stuck.message(time.monotonic())]:
             if message:

@@ -13,9 +13,12 @@ from gangplank.backends import BACKENDS
 from gangplank.backends.base import UID, Site
 from gangplank.cli import main, scripts
 from gangplank.cli.parser import command_line
+from gangplank.cluster.progress import Phase
 from gangplank.jobs.parse import parse_job
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from tests.unit.conftest import Api
 
 Json = dict[str, Any]
@@ -227,3 +230,38 @@ def test_the_name_of_a_job_is_one_that_kubernetes_takes(
     ends(api, monkeypatch, "Completed", {})
     assert main(["run", file, "--kubeconfig", api.kubeconfig]) == 0
     assert re.fullmatch(rf"{start}[0-9a-f]{{6}}", submitted(api)["metadata"]["name"])
+
+
+def test_ranks_that_stand_still_are_one_message_also_if_their_lines_do_not_come_together(
+        monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    job = {"name": "a", "image": "img", "script": "a.py", "workers": 1, "backend": "indexed"}
+    manifest = BACKENDS["indexed"].manifests(parse_job(job, scripts={"a.py": ""}))[-1]
+    lines = iter([f"gangplank: rank {rank}: no step and no exchange for 120 s; it is at a.py:4" for rank in (0, 1)])
+
+    class Watch:
+        """A job whose ranks print a line in each poll; it knows the job once it has asked."""
+
+        def __init__(self) -> None:
+            self.job: Json = {}
+            self.kube = self
+            self.left = 3
+
+        def patient(self, _: object) -> Watch:
+            return self
+
+        def poll(self) -> Phase:
+            self.job, self.left = manifest, self.left - 1
+            return Phase("Running" if self.left else "Complete")
+
+        def lines(self) -> Iterator[tuple[Json, str]]:
+            yield {}, next(lines)
+
+        def finish(self) -> Iterator[tuple[Json, str]]:
+            return iter(())
+
+        def losses(self) -> list[str]:
+            return []
+
+    monkeypatch.setattr(scripts, "POLL_S", 0.0)
+    scripts.follow(Watch())  # type: ignore[arg-type]  # as much of a JobWatch as it asks
+    assert capsys.readouterr().err.count("no step and no exchange for 120 s: ranks 0, 1 are at a.py:4. Fix: ") == 1
