@@ -233,7 +233,8 @@ def test_a_rank_that_fails_is_named_with_its_last_lines_and_its_exit_code_is_the
     assert end(start(tmp_path, namespace, "delete", name))[0] == 0
 
 
-def test_previous_logs_show_the_attempt_that_crashed(lab: Lab, namespace: str, tmp_path: Path) -> None:
+def test_previous_logs_show_the_attempt_that_crashed_and_an_edit_meanwhile_changes_nothing(
+        lab: Lab, namespace: str, tmp_path: Path) -> None:
     (tmp_path / "crashes.py").write_text(CRASHES)
     name = f"crashes-{uuid.uuid4().hex[:6]}"
     job = {"name": name, "namespace": NAMESPACE, "backend": "indexed", "workers": 1, "max_retries": 3,
@@ -241,6 +242,7 @@ def test_previous_logs_show_the_attempt_that_crashed(lab: Lab, namespace: str, t
     (tmp_path / "job.yml").write_text(yaml.safe_dump({"training_job": job}))
     code, _, err = end(start(tmp_path, namespace, "submit", "job.yml"))
     assert code == 0, err
+    (tmp_path / "crashes.py").write_text("print('an edit, which no attempt runs')\n")
 
     def logs(*words: str) -> tuple[list[str], str]:
         _, out, err = end(start(tmp_path, namespace, "logs", name, *words))
@@ -254,6 +256,8 @@ def test_previous_logs_show_the_attempt_that_crashed(lab: Lab, namespace: str, t
     trains = [line for line in lines if "the second attempt trains" in line]
     assert [line.partition(",")[0] for line in trains] == ["[rank 0", "[rank 1"]
     assert not [line for line in trains if "attempt 1]" in line]
+    assert "an edit" not in err
+    assert "already exists" in end(start(tmp_path, namespace, "submit", "job.yml"))[2], "and would be another job"
     for pod in lab.get("pods", "-n", NAMESPACE, "-l", f"{JOB_LABEL}={name}"):
         lab.kubectl("exec", "-n", NAMESPACE, pod["metadata"]["name"], "--", "touch", "/dev/shm/go")
     assert end(start(tmp_path, namespace, "delete", "job.yml"))[0] == 0
@@ -361,18 +365,21 @@ def test_a_script_that_writes_to_a_read_only_folder_is_told_where_to_write(names
     assert end(start(tmp_path, namespace, "delete", name))[0] == 0
 
 
-@pytest.mark.parametrize(("kind", "backend", "word"), [
-    ("alone", "indexed", "NOT DISTRIBUTED"), ("no-exchange", "volcano", "NOT PROVEN"),
-    ("broadcast", "indexed", "NOT PROVEN"), ("same-samples", "volcano", "NOT PROVEN"),
-    ("sharded-one", "indexed", "NOT PROVEN"), ("several-worlds", "indexed", "NOT DISTRIBUTED"),
-])
-def test_a_fake_of_the_proof_s_corpus_is_rejected_as_a_job(
-        namespace: str, tmp_path: Path, kind: str, backend: str, word: str) -> None:
+def test_a_script_computes_the_same_to_the_last_bit_whether_it_is_observed_or_not(
+        lab: Lab, namespace: str, tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text((ROOT / "tests/trainer/inside/own.py").read_text())
-    name = f"fake-{uuid.uuid4().hex[:6]}"
-    code, out, err = end(start(tmp_path, namespace, "run", "own.py", "--workers", "2", "--backend", backend,
-                               "--name", name, "--", kind))
-    assert code == 0, err + out
-    assert f"\n{word}: " in err, err
-    assert end(start(tmp_path, namespace, "proof", name))[0] == 1
-    assert end(start(tmp_path, namespace, "delete", name))[0] == 0
+    printed = []
+    for observe in (True, False):
+        name = f"own-{uuid.uuid4().hex[:6]}"
+        job = {"name": name, "namespace": NAMESPACE, "image": "gangplank.dev/trainer:0.1.0", "script": "own.py",
+               "args": ["ddp"], "backend": "indexed", "workers": 1, "observe": observe}
+        (tmp_path / "job.yml").write_text(yaml.safe_dump({"training_job": job}))
+        assert end(start(tmp_path, namespace, "submit", "job.yml"))[0] == 0
+        find = ("job", name, "-n", NAMESPACE)
+        lab.wait("it has trained", lambda find=find: lab.get(*find)["status"]["succeeded"] == 2, 300)
+        out = end(start(tmp_path, namespace, "logs", name))[1]
+        printed.append(sorted(line for line in out.splitlines() if "] losses " in line or "] weights " in line))
+        assert (end(start(tmp_path, namespace, "proof", name))[0] == 0) == observe, "without it there is no evidence"
+        assert end(start(tmp_path, namespace, "delete", name))[0] == 0
+    assert len(printed[0]) == 4, printed
+    assert printed[0] == printed[1]
