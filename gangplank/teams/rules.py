@@ -177,13 +177,6 @@ RULES = (
         "leave it out, or have the team file give an amount of it under cap",
     ),
     Rule(
-        "device class",
-        "deviceClasses",
-        cel.device_classes,
-        granted(labels.DEVICE_CLASSES),
-        "ask for a number of devices of one of these, or have the team file give an amount of it under cap",
-    ),
-    Rule(
         "amount",
         "amounts",
         cel.amounts,
@@ -218,6 +211,13 @@ RULES = (
         cel.fields,
         "['']",
         "leave it out: no team may set it",
+    ),
+    Rule(
+        "device class",
+        "deviceClasses",
+        cel.device_classes,
+        granted(labels.DEVICE_CLASSES),
+        "ask for a number of devices of one of these, or have the team file give an amount of it under cap",
     ),
     Rule(
         "target",

@@ -17,6 +17,7 @@ from gangplank.teams.namespaces import create
 from gangplank.teams.objects import namespace
 from tests.support.inventories import LAB
 from tests.support.teams_live import ROOT, answer, edited_copy, pod, teams, until
+from tests.support.teams_ways import DEVICE, OF_CLASS, claim_template
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -84,6 +85,31 @@ def test_a3_a_pod_cannot_go_round_the_cap(way: str, as_member: Callable[[str, st
 def test_a3_a_pod_without_resources_runs_within_the_defaults(as_member: Callable[[str, str], Kube]) -> None:
     accepted = as_member("vision", "bob").call("POST", PODS, greedy({}), DRY)["spec"]["containers"][0]["resources"]
     assert accepted["requests"] == accepted["limits"] == {"cpu": "100m", "memory": "256Mi", "ephemeral-storage": "2Gi"}
+
+
+def test_a3_claims_of_devices_stop_at_the_cap(kube: Kube, as_member: Callable[[str, str], Kube]) -> None:
+    """The team has two devices of a class: of three pods that claim one each, the third gets no claim."""
+    bob, space = as_member("vision", "bob"), "/apis/resource.k8s.io/v1/namespaces/vision"
+    template = claim_template({"exactly": DEVICE})
+    made = [(f"{space}/resourceclaimtemplates", template)]
+    for number in range(3):
+        manifest = pod(f"claims-{number}", "vision", "vision")
+        manifest["spec"]["resourceClaims"] = [{"name": "gpus", "resourceClaimTemplateName": "probe"}]
+        manifest["spec"]["containers"][0]["resources"] = {"claims": [{"name": "gpus"}]}
+        made.append((PODS, manifest))
+    try:
+        for where, item in made:
+            assert answer(bob, "POST", where, item) == ""
+        events = "/api/v1/namespaces/vision/events"
+        until(lambda: f"{QUOTA}, requested: {OF_CLASS}.deviceclass.resource.k8s.io/devices=1, used:" in str(
+            [event["message"] for event in bob.call("GET", events)["items"]]), "a claim beyond the cap")  # fmt: skip
+        assert len(bob.call("GET", f"{space}/resourceclaims")["items"]) == 2
+        mine = answer(bob, "POST", f"{space}/resourceclaims", {"metadata": {"name": "own"}, "spec": {}})
+        assert "cannot create resource" in mine, "members write templates alone"
+    finally:
+        for where, item in made:
+            kube.call("DELETE", f"{where}/{item['metadata']['name']}")
+        until(lambda: kube.call("GET", f"{space}/resourceclaims")["items"] == [], "the claims are gone")
 
 
 @pytest.mark.parametrize("plural", MANY)

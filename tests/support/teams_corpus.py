@@ -8,6 +8,7 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 
 from gangplank.backends import BACKENDS
 from gangplank.jobs.parse import parse_job
+from gangplank.jobs.site_gpus import Gpus, on_site
 from gangplank.teams.objects import team_objects
 from gangplank.teams.parse import parse_site, parse_team
 from tests.support.strategies import jobs
@@ -18,7 +19,8 @@ COUNT, SEED, TEAM = 200, 16, "corpus"
 FILE: Json = {
     "name": TEAM,
     "members": [{"user": "bob"}],
-    "cap": {"cpu": 64, "memory": "256Gi", "ephemeral_storage": "unlimited", "gpus": 64, "pods": 1000},
+    "cap": {"cpu": 64, "memory": "256Gi", "ephemeral_storage": "unlimited", "gpus": 64, "pods": 1000,
+            "deviceclass/gpu.example.com": 64},
     "priorities": ["normal"],
     "schedulers": ["default-scheduler"],  # of indexed jobs
     "secrets": ["bucket"],
@@ -26,6 +28,7 @@ FILE: Json = {
     "node_labels": ["disk=fast"],
     "annotation_domains": ["example.com"],
 }
+BY_CLAIM = Gpus(allocation="dra", device_class="gpu.example.com")
 OWN: Json = {"namespace": TEAM, "team": TEAM, "queue": TEAM, "priority": "normal", "secrets": ["bucket"]}
 
 
@@ -60,7 +63,9 @@ def manifests_of(job: Json) -> list[Json]:
     own = {name: value for name, value in own.items() if name not in backend.refuses}
     if "node_selector" in job:
         own["node_selector"] = {"disk": "fast"}
-    return backend.manifests(parse_job({"training_job": job | own}))
+    spec = parse_job({"training_job": job | own})
+    by_claim = not backend.no_claims and spec.workers % 2  # as on a site of either kind
+    return backend.manifests(on_site(spec, BY_CLAIM) if by_claim else spec)
 
 
 def largest(replicas: int = 1000) -> Json:

@@ -398,6 +398,7 @@ IN_PODS: tuple[Hostile, ...] = (
 # Refused, but not for a pod that can be posted here
 ELSEWHERE = {
     "PodSpec.schedulingGroup": "this version of Kubernetes drops it",
+    "ExactDeviceRequest.tolerations": "the lab's API server drops it: its feature gate DRADeviceTaints is off",
     "PodSpec.workloadRef": "this version of Kubernetes drops it",
     "VolumeProjection.podCertificate": "this version of Kubernetes drops it",
     "EphemeralContainer.image": "no member may write pods/ephemeralcontainers",
