@@ -23,6 +23,7 @@ from gangplank.backends.base import Site
 from gangplank.cli import main as gangplank
 from gangplank.cli import terminal
 from gangplank.cli.parser import command_line
+from gangplank.cluster.metrics import FAMILIES
 from gangplank.proof.claims import CLAIMS
 from gangplank.site.storage import KINDS
 from gangplank.spec import JobSpec, Script
@@ -44,7 +45,9 @@ EXAMPLES = (
     "gangplank run train.py --workers 3 -- --lr 0.1",
     "gangplank why digits",
     "gangplank fit jobs/digits.yml",
+    "gangplank when digits",
     "gangplank status digits",
+    "gangplank metrics --listen 127.0.0.1:9400",
     "gangplank logs digits --follow --rank 0",
     "gangplank fetch digits checkpoints -o results",
     "gangplank data mnist/ mnist",
@@ -234,9 +237,17 @@ def scripts_table() -> str:
     return table(["script", "whose it is", "what it does", "back-ends", "verdict", "not claimed"], rows)
 
 
+def metrics_table() -> str:
+    """What `gangplank metrics` has."""
+    rows = [(f"`{one.full_name}`", ", ".join(f"`{label}`" for label in one.labels), one.says)
+            for one in FAMILIES.values()]  # fmt: skip
+    return table(("metric", "labels", "what it says"), rows)
+
+
 PAGES: dict[str, Callable[[], str]] = {
     "docs/commands.md": commands_page,
     "docs/jobs.md": refusals_table,
+    "docs/metrics.md": metrics_table,
     "docs/storage.md": storage_table,
     "docs/testing.md": sweeps_table,
     "docs/proof.md": claims_table,

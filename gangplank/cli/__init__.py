@@ -24,6 +24,7 @@ MODULES = {  # of gangplank/cli, by command; each has a function of the command'
     "metrics": "metrics",
     "why": "why",
     "fit": "why",
+    "when": "when",
     "logs": "jobs",
     "fetch": "fetch",
     "data": "data",

@@ -44,6 +44,7 @@ ON_CLUSTER = {
     "status": "show where a job and its pods stand, or the whole site",
     "why": "say why a job does not run: one cause, proven where it can be, and the next step",
     "fit": "say whether a job would start now, and where; exit status 0 is yes, 5 no, 6 cannot tell",
+    "when": "say when a job would start, and end, by the steps that running jobs have left",
     "logs": "show the logs of all ranks, each line with its rank",
     "fetch": "bring a job's output and evidence from its volume claim or bucket to a folder here",
     "scale": "give a running job another number of workers, where its back-end allows that",
@@ -164,7 +165,7 @@ def add_cluster_command(commands: Any, name: str, summary: str) -> None:
         command.add_argument("--html", metavar="FILE", help="without a job: write a page that needs no other file")
     else:
         add_job(command)
-    if name in {"why", "fit"}:
+    if name in {"why", "fit", "when"}:
         command.add_argument("-o", "--output", choices=("text", "json"), default="text", help="default: text")
     if name == "fit":
         whole = "ask the site's own scheduler, in a copy of its control plane on this machine; takes about ten seconds"
@@ -185,7 +186,7 @@ def add_cluster_command(commands: Any, name: str, summary: str) -> None:
         previous = "also show the attempts that crashed, as far as the cluster keeps them; each line has its attempt"
         which.add_argument("--previous", action="store_true", help=previous)
         command.add_argument("--rank", type=whole_number, help="show one rank only")
-    add_site(command, SITE_HELP if name in {"submit", "why", "fit"} else FROM_SITE_HELP)
+    add_site(command, SITE_HELP if name in {"submit", "why", "fit", "when"} else FROM_SITE_HELP)
     add_access(command)
 
 

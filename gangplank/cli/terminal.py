@@ -26,7 +26,7 @@ CODES = """exit codes:
   3  a file cannot be read
   4  the cluster does not answer, or has no such job
   5  fit: the job would not start now
-  6  fit and why: cannot tell, and what would have to be known is in the answer
+  6  fit, why and when: cannot tell, and what would have to be known is in the answer
 """
 
 

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 MOST_JOBS = 1000  # those that have not ended first, then the newest
 MOST_LOGS = 256  # one for each pod of a training: a scrape reads no more
 MOST_RANKS = 64  # of a job; the lowest ones
+# Fields of a status that count failures, and those of a spec that limit them: none begins again after the last one
+COUNTERS = {"retryCount": "maxRetry", "failed": "backoffLimit"}
 PHASES = ("waiting", "running", "suspended", "succeeded", "failed")
 
 
@@ -197,9 +199,10 @@ def is_ready(pod: Json) -> bool:
 
 def retries_of(job: Json, pods: Sequence[Json]) -> int:
     """How often a job began again: by its status, where its controller counts, else by its pods and containers."""
-    status = job.get("status") or {}
+    status, spec = job.get("status") or {}, job.get("spec") or {}
     begun = max((run.number - 1 for pod in pods for run in attempts(job, [pod])), default=0)
-    return max(begun, *(int(status.get(name) or 0) for name in ("retryCount", "failed")))
+    counted = [min(int(status.get(count) or 0), int(spec.get(most, begun))) for count, most in COUNTERS.items()]
+    return max(begun, *counted)
 
 
 def waiting_s(job: Json, pods: Sequence[Json], retries: int) -> float:

@@ -180,4 +180,5 @@ def firing(recording: Recording) -> dict[str, dict[str, list[Alert]]]:
     silent = {"summary": "The cluster does not answer",
               "description": "gangplank metrics prints the reason on its standard error."}  # fmt: skip
     ended: list[Alert] = [({**own, "severity": "critical"}, silent) for own in (ADMIN, NOBODY)]
-    return {"begun": quiet, "known": known, "silent": quiet | {"GangplankClusterSilent": ended}}
+    still = {name: known[name] for name in ("GangplankJobRestarts",)}  # it looks back for half an hour
+    return {"begun": quiet, "known": known, "silent": quiet | still | {"GangplankClusterSilent": ended}}

@@ -74,7 +74,8 @@ def site(api: Api) -> Api:
     template = {"spec": {"completionMode": "Indexed", "template": {"spec": {"containers": []}}}}
     job = {"metadata": {"name": "digits", "namespace": "vision", "uid": "u"}, **template, "status": {"active": 2}}
     failed = [{"type": "Failed", "status": "True"}]
-    lost = {"metadata": {"name": "lost", "namespace": "vision", "uid": "v"}, **template}
+    lost: Json = {"metadata": {"name": "lost", "namespace": "vision", "uid": "v"}}
+    lost["spec"] = {**template["spec"], "backoffLimit": 3}
     quota = {"metadata": {"name": "gangplank-team", "namespace": "vision", "labels": {"gangplank.dev/team": "vision"}}}
     other = {"metadata": {"name": "own", "namespace": "vision"}, "status": {"hard": {"pods": "1"}}}
     api.objects |= {
@@ -84,7 +85,7 @@ def site(api: Api) -> Api:
         "/api/v1/namespaces/vision/pods/digits-0": pod("digits-0"),
         "/api/v1/namespaces/vision/pods/digits-1": pod("digits-1"),
         "/apis/batch/v1/namespaces/vision/jobs/digits": job,
-        "/apis/batch/v1/namespaces/vision/jobs/lost": {**lost, "status": {"failed": 3, "conditions": failed}},
+        "/apis/batch/v1/namespaces/vision/jobs/lost": {**lost, "status": {"failed": 4, "conditions": failed}},
         "/api/v1/namespaces/vision/resourcequotas/gangplank-team": {
             **quota, "status": {"hard": {"requests.cpu": "2"}, "used": {"requests.cpu": "1500m"}},
         },
@@ -216,7 +217,8 @@ def test_retries_are_what_the_controller_or_the_pods_count() -> None:
     again = pod("digits-0", annotations={})
     again["metadata"]["annotations"] = {"volcano.sh/job-retry-count": "2"}
     assert retries_of(volcano, [again]) == 2
-    assert retries_of({**volcano, "status": {"retryCount": 3}}, []) == 3
+    limited = {**volcano, "spec": {"maxRetry": 3}}
+    assert [retries_of({**limited, "status": {"retryCount": count}}, []) for count in (0, 2, 3, 4)] == [0, 2, 3, 3]
     crashed = pod("digits-0")
     crashed["status"]["containerStatuses"] = [{"name": "c", "restartCount": 4}]
     assert retries_of(volcano, [crashed]) == 4

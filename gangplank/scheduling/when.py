@@ -1,0 +1,198 @@
+"""When a job would start, and end, by what ranks of running jobs say they have left. Intervals, not promises. Pure.
+
+The future is played three times: as early, as likely and as late as each job may end. Whenever one ends, the jobs that
+wait are tried in their order, as a scheduler does, by `fit`.
+"""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import dataclass, field, replace
+from itertools import count, pairwise
+from typing import TYPE_CHECKING
+
+from gangplank.backends.queueing import QUEUE_SYSTEM
+from gangplank.scheduling.fit import Verdict, fit
+from gangplank.scheduling.snapshot import Pods
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from gangplank.scheduling.demand import Demand
+    from gangplank.scheduling.snapshot import Snapshot
+    from gangplank.spec import Json
+
+BLOCKS = 5  # parts of the reported time, each with a pace of its own
+LEAST = 2  # blocks without which the paces say nothing of how much they vary
+UNSURE = (0.5, 2.0)  # then, of the pace so far
+SILENT = 10  # times its usual pause between reports: then a training has stopped
+PATIENCE_S = 60.0  # but not before
+
+
+@dataclass(frozen=True)
+class Interval:
+    """Seconds from now: no earlier than, most likely, no later than."""
+
+    low: float
+    likely: float
+    high: float
+
+    def __add__(self, other: Interval) -> Interval:
+        """One after the other."""
+        return Interval(self.low + other.low, self.likely + other.likely, self.high + other.high)
+
+    @property
+    def cases(self) -> tuple[float, float, float]:
+        """Early, likely, late."""
+        return self.low, self.likely, self.high
+
+
+CLOSING = Interval(0.0, 5.0, 20.0)  # from a training's last step to the end of its pods: last checkpoint, evaluation
+OPENING = Interval(0.0, 5.0, 20.0)  # from room for a job to its pods' start: the scheduler's next look, the kubelet
+
+
+def left(points: Sequence[tuple[float, int]], steps_total: int, now: float) -> Interval | None:
+    """How long a training still takes, by when it reported which step; None if it says too little, or no more.
+
+    >>> left([(0.0, 0), (10.0, 10), (20.0, 20), (30.0, 30)], 130, 30.0)
+    Interval(low=100.0, likely=105.0, high=120.0)
+    """
+    if len(points) < 2 or not steps_total:
+        return None
+    (began, first), (seen, last) = points[0], points[-1]
+    pause = (seen - began) / (len(points) - 1)
+    if now - seen > max(SILENT * pause, PATIENCE_S):
+        return None
+    pace = (seen - began) / (last - first)
+    paces = list(block_paces(points)) if len(points) > LEAST else []
+    fast, slow = (min(paces), max(paces)) if len(paces) >= LEAST else (UNSURE[0] * pace, UNSURE[1] * pace)
+    steps, since = steps_total - last, max(0.0, now - seen)
+    return Interval(*(max(0.0, steps * one - since) for one in (fast, pace, slow))) + CLOSING
+
+
+def block_paces(points: Sequence[tuple[float, int]]) -> Iterator[float]:
+    """Seconds of a step, in each of a few parts of the reported time."""
+    blocks = min(BLOCKS, len(points) - 1)
+    edges = [points[round(number * (len(points) - 1) / blocks)] for number in range(blocks + 1)]
+    for (then, before), (now, after) in pairwise(edges):
+        yield (now - then) / (after - before)
+
+
+@dataclass(frozen=True)
+class Holder:
+    """A job that holds something, and when it frees it."""
+
+    name: str
+    uids: frozenset[str]  # of its pods
+    group: str = ""  # uid of its gang
+    left: Interval | None = None  # None: nobody knows
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """A job that waits, and how long it will run."""
+
+    job: Demand
+    uids: frozenset[str] = frozenset()  # of its pods
+    group: str = ""  # uid of its gang
+    lasts: Interval | None = None  # None: nobody knows
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """When a job starts and ends. Without a start, `why` has the reason."""
+
+    start: Interval | None = None
+    end: Interval | None = None
+    after: tuple[str, ...] = ()  # jobs that end before it starts, in their order
+    why: str = ""
+
+
+@dataclass
+class Course:
+    """One of the three futures."""
+
+    state: Snapshot
+    case: int  # early, likely, late
+    seconds: float = 0.0
+    ended: list[str] = field(default_factory=list)
+    numbers: Iterator[int] = field(default_factory=count)
+
+    def admit(self, job: Demand, nodes: Mapping[str, str]) -> tuple[frozenset[str], str]:
+        """Put a job on its nodes; what it is called by then."""
+        number = next(self.numbers)
+        name = f"when-{number}"
+        annotations = {QUEUE_SYSTEM.group: name}
+        named = {"namespace": job.namespace, "annotations": annotations}
+        pods = [
+            {
+                "metadata": {**named, "name": pod, "uid": f"{name}-{pod}"},
+                "spec": {**part.spec, "nodeName": nodes[pod]},
+                "status": {"phase": "Running"},
+            }
+            for part in job.parts for pod in part.pods if pod in nodes
+        ]  # fmt: skip
+        spec = {"queue": job.queue, "minMember": job.minimum}
+        meta = {"name": name, "namespace": job.namespace, "uid": name}
+        group: Json = {"metadata": meta, "spec": spec, "status": {"phase": "Running"}}
+        more = (group,) if job.queue else ()
+        items = (*self.state.pods.items, *pods)
+        self.state = replace(self.state, pods=Pods(items), groups=(*self.state.groups, *more))
+        return frozenset(pod["metadata"]["uid"] for pod in pods), name
+
+
+def outlook(own: Waiting, state: Snapshot, holders: Sequence[Holder], ahead: Sequence[Waiting] = ()) -> Outlook:
+    """When a job that waits starts, and ends; `ahead` are the jobs that are tried before it, first ones first."""
+    courses, starts = [], []
+    for case in range(3):
+        course = Course(state, case)
+        seconds, reason = begins(own, course, holders, ahead)
+        if seconds is None:
+            return Outlook(after=tuple(course.ended), why=reason)
+        starts.append(seconds)
+        courses.append(course)
+    start = Interval(*sorted(starts))
+    return Outlook(start, start + own.lasts if own.lasts else None, tuple(courses[1].ended))
+
+
+def begins(
+    own: Waiting, course: Course, holders: Sequence[Holder], ahead: Sequence[Waiting]
+) -> tuple[float | None, str]:
+    """Seconds until a job starts in one course of the future; without them, why."""
+    ends: list[tuple[float, int, Holder]] = []
+    order = count()
+    for holder in holders:
+        if holder.left is not None:
+            heapq.heappush(ends, (holder.left.cases[course.case], next(order), holder))
+    queue = [*ahead, own]
+    while True:
+        for one in list(queue):
+            rest = course.state.without(one.uids, one.group)
+            answer = fit(one.job, rest, explain=False)
+            if answer.verdict is Verdict.CANNOT_TELL and one is own:
+                return None, "; ".join(answer.missing) or "whether it would start"
+            if answer.verdict is not Verdict.YES:
+                continue
+            if one is own:
+                return course.seconds + (OPENING.cases[course.case] if course.seconds or ahead else 0.0), ""
+            queue.remove(one)
+            course.state = rest
+            uids, group = course.admit(one.job, answer.nodes)
+            if one.lasts is not None:
+                end = course.seconds + OPENING.cases[course.case] + one.lasts.cases[course.case]
+                heapq.heappush(ends, (end, next(order), Holder(one.job.name, uids, group)))
+        if not ends:
+            return None, unknown(holders, ahead)
+        course.seconds, _, holder = heapq.heappop(ends)
+        course.ended.append(holder.name)
+        course.state = course.state.without(holder.uids, holder.group)
+
+
+def unknown(holders: Sequence[Holder], ahead: Sequence[Waiting]) -> str:
+    """Why nobody knows when there is room."""
+    silent = sum(holder.left is None for holder in holders)
+    new = sum(one.lasts is None for one in ahead)
+    parts = [f"{silent} that hold something do not say how long they still take"] if silent else []
+    parts += [f"{new} are ahead of it, and nobody knows how long they take"] if new else []
+    others = f": of the others, {' and '.join(parts)}" if parts else ""
+    return f"the jobs that say when they end free too little{others}"
