@@ -75,6 +75,12 @@ SWEEPS = {
         "tests/cluster/test_race.py",
         PARTS,
     ),
+    "when": Sweep(
+        "How near `when` comes to when jobs start and end, and how often its intervals hold",
+        "50 trainings of three lengths behind one another, on the lab",
+        "tests/cluster/test_when.py",
+        PARTS,
+    ),
     "fit-mixes": Sweep(
         "What `fit` computes is what the scheduler answers in a copy, and what the live one does",
         "300 seeds, each with 20 to 100 simulated nodes and a job that waits or starts, on the lab",

@@ -1,4 +1,4 @@
-"""What docs/ takes from the code: docs/commands.md, tables of docs/{jobs,proof,scripts,storage,testing,wiring}.md.
+"""What docs/ takes from the code: docs/commands.md, and tables of the other pages that PAGES names.
 
 python -m tools.write_docs_tables             # names what is stale, exits 1
 python -m tools.write_docs_tables --write
@@ -27,7 +27,7 @@ from gangplank.cluster.metrics import FAMILIES
 from gangplank.proof.claims import CLAIMS
 from gangplank.site.storage import KINDS
 from gangplank.spec import JobSpec, Script
-from tools import sweeps
+from tools import sweeps, when_figures
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -244,6 +244,15 @@ def metrics_table() -> str:
     return table(("metric", "labels", "what it says"), rows)
 
 
+def when_table() -> str:
+    """How often the intervals of `gangplank when` held in its last sweep."""
+    rows = [
+        (f"of the {kind}", str(own["jobs"]), f"{own['error']:.0%}", f"{own['error_s']} s", f"{own['inside']:.0%}")
+        for kind, own in when_figures.summary(when_figures.load()).items()
+    ]
+    return table(("the first answer", "jobs", "median error", "in seconds", "in its interval"), rows)
+
+
 PAGES: dict[str, Callable[[], str]] = {
     "docs/commands.md": commands_page,
     "docs/jobs.md": refusals_table,
@@ -252,6 +261,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "docs/testing.md": sweeps_table,
     "docs/proof.md": claims_table,
     "docs/scripts.md": scripts_table,
+    "docs/when.md": when_table,
     "docs/wiring.md": wiring_tables,
 }
 

@@ -31,8 +31,9 @@ if TYPE_CHECKING:
 MOST_JOBS = 1000  # those that have not ended first, then the newest
 MOST_LOGS = 256  # one for each pod of a training: a scrape reads no more
 MOST_RANKS = 64  # of a job; the lowest ones
-# Fields of a status that count failures, and those of a spec that limit them: none begins again after the last one
-COUNTERS = {"retryCount": "maxRetry", "failed": "backoffLimit"}
+# Fields of a status that count failures; the field of the spec that limits them, and 1 if it counts the last failure,
+# after which nothing begins again
+COUNTERS = {"retryCount": ("maxRetry", 1), "failed": ("backoffLimit", 0)}
 PHASES = ("waiting", "running", "suspended", "succeeded", "failed")
 
 
@@ -201,7 +202,8 @@ def retries_of(job: Json, pods: Sequence[Json]) -> int:
     """How often a job began again: by its status, where its controller counts, else by its pods and containers."""
     status, spec = job.get("status") or {}, job.get("spec") or {}
     begun = max((run.number - 1 for pod in pods for run in attempts(job, [pod])), default=0)
-    counted = [min(int(status.get(count) or 0), int(spec.get(most, begun))) for count, most in COUNTERS.items()]
+    counted = [min(int(status.get(name) or 0), int(spec.get(most) or 0) - last)
+               for name, (most, last) in COUNTERS.items()]  # fmt: skip
     return max(begun, *counted)
 
 

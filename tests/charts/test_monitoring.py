@@ -26,7 +26,7 @@ NAME = re.compile(r"\bgangplank_\w+")
 
 @pytest.fixture(scope="module")
 def recording() -> Recording:
-    return Recording.load(FIXTURE)
+    return Recording.load(FIXTURE).rebased()
 
 
 def test_every_panel_and_every_alert_gives_the_known_answer(recording: Recording, tmp_path: Path) -> None:

@@ -1,0 +1,126 @@
+"""`gangplank when` on a live cluster: trainings queued behind one another, and how often its intervals were right.
+
+Each training has one rank and takes one of three lengths. A queue runs a few at a time. Every few seconds, `when` is
+asked about every job that waits or runs; the first answers for each job count. `make sweep NAME=when` queues 50.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from gangplank.backends import BACKENDS
+from gangplank.cluster.when import answer
+from gangplank.jobs.parse import parse_job
+from tests.support.sweeps import sweeping
+from tests.support.teams_live import gangplank
+from tests.support.why_stories import IMAGE, SMALL, queue
+from tools.when_figures import FIGURES, Guess, summary
+
+if TYPE_CHECKING:
+    from gangplank.cluster.client import Kube
+    from tests.cluster.conftest import Lab
+
+Json = dict[str, Any]
+HOME = "when"
+KIND = ("batch.volcano.sh/v1alpha1", "Job")
+JOBS, SLOTS, EPOCHS = (50, 4, (40, 80, 120)) if sweeping("when") else (6, 2, (30, 60))
+LIMIT_S = 3600
+ENDED = {"Completed", "Failed"}
+ALONE = "RANK=0 WORLD_SIZE=1 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 MASTER_ADDR=127.0.0.1 MASTER_PORT=29400"
+
+
+def training(number: int, epochs: int) -> list[Json]:
+    """What is submitted for one training."""
+    run = f"exec env {ALONE} python3 /opt/gangplank/trainer/train.py --epochs {epochs} --log-interval 20 --threads 1"
+    described = {"name": f"t{number:02}", "namespace": HOME, "image": IMAGE, "command": ["sh", "-c", run]}
+    described |= {"workers": 0, "resources": SMALL, "queue": HOME, "backend": "volcano", "max_retries": 0}
+    return BACKENDS["volcano"].manifests(parse_job(described))
+
+
+def seconds(text: str) -> float:
+    return datetime.fromisoformat(text).timestamp()
+
+
+class Watched:
+    """What became of the jobs, and what was said of them."""
+
+    def __init__(self, kube: Kube, jobs: list[Json]) -> None:
+        self.kube, self.jobs = kube, jobs
+        self.starts: dict[str, float] = {}
+        self.ends: dict[str, float] = {}
+        self.said: list[tuple[str, str, float, Any]] = []  # job, start or end, when, interval
+        self.silent: set[tuple[str, str]] = set()
+
+    def look(self) -> None:
+        """Which pods run, and which have ended."""
+        for pod in self.kube.items("v1", "Pod", HOME):
+            name = pod["metadata"]["labels"]["gangplank.dev/job"]
+            for status in (pod.get("status") or {}).get("containerStatuses") or ():
+                state = status["state"]
+                if began := (state.get("running") or state.get("terminated") or {}).get("startedAt"):
+                    self.starts.setdefault(name, seconds(began))
+                if "terminated" in state:
+                    self.ends.setdefault(name, seconds(state["terminated"]["finishedAt"]))
+
+    def ask(self) -> None:
+        """What `when` says of every job that has not ended, and of which it has not yet said the next."""
+        done = {(name, kind) for name, kind, _, _ in self.said}
+        names = ((job["metadata"]["name"], job) for job in self.kube.listed(HOME, [KIND]))
+        live = [job for name, job in names
+                if name not in self.ends and (name, "end" if name in self.starts else "start") not in done]  # fmt: skip
+        with ThreadPoolExecutor(4) as pool:
+            for name, asked, said in pool.map(self.one, live):
+                kind = "end" if said.running else "start"
+                interval = said.outlook.end if said.running else said.outlook.start
+                if interval is None:
+                    self.silent.add((name, kind))
+                else:
+                    self.said.append((name, kind, asked, interval))
+
+    def one(self, job: Json) -> tuple[str, float, Any]:
+        return job["metadata"]["name"], time.time(), answer(self.kube, job, live=True)
+
+    def guesses(self) -> list[Guess]:
+        """The first known answer about the start, and about the end, of each job."""
+        first: dict[tuple[str, str], Guess] = {}
+        for name, kind, asked, interval in self.said:
+            real = (self.starts if kind == "start" else self.ends)[name] - asked
+            first.setdefault((name, kind), Guess(name, kind, *interval.cases, real))
+        return list(first.values())
+
+
+def test_jobs_start_and_end_when_it_is_said(lab: Lab, kube: Kube, kubeconfig: str) -> None:
+    chance = random.Random(22)
+    sets = [training(number, chance.choice(EPOCHS)) for number in range(JOBS)]
+    watched = Watched(kube, [one[-1] for one in sets])
+    lab.kubectl("create", "namespace", HOME)
+    share = queue(HOME, capability={"cpu": f"{10 * SLOTS}m"})
+    lab.kubectl("apply", "-f", "-", stdin=json.dumps(share))
+    try:
+        lab.wait("the queue", lambda: any(one["metadata"]["name"] == HOME for one in kube.queues() or ()))
+        for items in sets:
+            for item in items:
+                kube.create(item)
+        until = time.monotonic() + LIMIT_S
+        while len(watched.ends) < JOBS:
+            assert time.monotonic() < until, watched.ends
+            watched.look()
+            watched.ask()
+        last = sets[-1][-1]["metadata"]["name"]
+        done = gangplank("when", last, "-n", HOME, kubeconfig=kubeconfig)
+        assert (done.returncode, "it is Completed" in done.stdout) == (6, True), done.stdout + done.stderr
+    finally:
+        lab.kubectl("delete", "namespace", HOME, "--timeout=110s", check=False)
+        lab.kubectl("delete", "queues.scheduling.volcano.sh", HOME, "--ignore-not-found", check=False)
+    guesses = [one for one in watched.guesses() if one.real > 0]  # a job may begin while it is asked about
+    if sweeping("when"):
+        FIGURES.write_text(json.dumps([vars(one) for one in guesses], indent=1) + "\n")
+    print(json.dumps(summary(guesses)))
+    assert {one.job for one in guesses if one.kind == "end"}, watched.silent
+    starts = [one for one in guesses if one.kind == "start"]
+    assert len(starts) >= JOBS // 3, (starts, watched.silent)

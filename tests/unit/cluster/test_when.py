@@ -1,0 +1,127 @@
+"""`gangplank when`, by what the API server says: a job that runs, one behind it, and what may not be read."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from gangplank.backends import BACKENDS
+from gangplank.cli import main
+from gangplank.cluster.when import lasted, likeness
+from gangplank.jobs.parse import parse_job
+
+if TYPE_CHECKING:
+    from tests.unit.conftest import Api
+
+Json = dict[str, Any]
+STEP = {"event": "step", "rank": 0, "epoch": 1, "steps_total": 100, "loss": 1, "mean_loss": 1, "gradient_norm": 1}
+SPEC = {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "3", "memory": "1Gi"}}}]}
+
+
+def ago(seconds: float) -> str:
+    return (datetime.now(UTC) - timedelta(seconds=seconds)).isoformat().replace("+00:00", "Z")
+
+
+def job(name: str, created_s: float, **status: Any) -> Json:
+    described = {"name": name, "namespace": "vision", "image": "i", "command": ["true"], "backend": "indexed"}
+    described |= {"workers": 0, "resources": {"cpu": "3", "memory": "1Gi"}}
+    manifest = BACKENDS["indexed"].manifests(parse_job(described))[-1]
+    manifest["metadata"] |= {"uid": name, "creationTimestamp": ago(created_s)}
+    return {**manifest, "status": status}
+
+
+def pod(name: str, of: str, **more: Any) -> Json:
+    labels = {"gangplank.dev/job": of, "batch.kubernetes.io/job-name": of}
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": of, "uid": of, "controller": True}
+    meta = {"name": name, "namespace": "vision", "uid": f"pod-{name}", "labels": labels, "ownerReferences": [owner]}
+    return {"metadata": meta, "spec": {**SPEC, **more}, "status": {"phase": "Running" if more else "Pending"}}
+
+
+@pytest.fixture
+def site(api: Api) -> Api:
+    """A node for one job at a time: `first` runs and has 50 of its 100 steps left, two a second; `second` waits."""
+    ready = [{"type": "Ready", "status": "True"}]
+    room = {"cpu": "4", "memory": "8Gi", "pods": "110"}
+    node = {"metadata": {"name": "a"}, "spec": {}, "status": {"allocatable": room, "conditions": ready}}
+    runs = pod("first-0", "first", nodeName="a")
+    runs["status"]["startTime"] = ago(30)
+    api.objects |= {
+        "/api/v1/nodes/a": node,
+        "/apis/batch/v1/namespaces/vision/jobs/first": job("first", 40, active=1),
+        "/apis/batch/v1/namespaces/vision/jobs/second": job("second", 20, active=1),
+        "/api/v1/namespaces/vision/pods/first-0": runs,
+        "/api/v1/namespaces/vision/pods/second-0": pod("second-0", "second"),
+    }
+    lines = [f"{ago(25 - step / 2)} {json.dumps({**STEP, 'step': step}, separators=(',', ':'))}"
+             for step in range(10, 51, 10)]  # fmt: skip
+    api.logs["/api/v1/namespaces/vision/pods/first-0/log"] = "\n".join(lines).encode()
+    return api
+
+
+def asked(capsys: pytest.CaptureFixture[str], name: str) -> tuple[int, Json]:
+    code = main(["when", name, "-n", "vision", "-o", "json"])
+    return code, json.loads(capsys.readouterr().out)
+
+
+@pytest.mark.usefixtures("site")
+def test_a_job_that_runs_ends_when_its_steps_are_done(capsys: pytest.CaptureFixture[str]) -> None:
+    code, said = asked(capsys, "first")
+    assert (code, said["state"]) == (0, "running")
+    assert 15 < said["end"]["low"] < 26 < said["end"]["likely"] < 32 < said["end"]["high"] < 60
+
+
+@pytest.mark.usefixtures("site")
+def test_a_job_that_waits_starts_after_it_and_takes_as_long(capsys: pytest.CaptureFixture[str]) -> None:
+    code, said = asked(capsys, "second")
+    assert (code, said["state"], said["after"]) == (0, "waiting", ["first"])
+    assert 25 < said["start"]["likely"] < 40
+    assert 25 + 50 < said["end"]["likely"] < 40 + 75  # 30 s so far, and what is left
+    assert main(["when", "second", "-n", "vision"]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("second would start in about ")
+    assert "after first\nit would end in about " in out
+
+
+def test_a_rank_that_says_nothing_leaves_the_answer_open(site: Api, capsys: pytest.CaptureFixture[str]) -> None:
+    site.logs.clear()
+    assert [asked(capsys, name)[0] for name in ("first", "second")] == [6, 6]
+    assert main(["when", "second", "-n", "vision"]) == 6
+    reason = "the jobs that say when they end free too little: of the others, 1 that hold something do not say"
+    assert f"second: cannot tell when it starts: {reason}" in capsys.readouterr().out
+
+
+def test_what_may_not_be_read_is_said(
+    site: Api, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usual = site.answer
+
+    def answer(method: str, where: str, query: str, body: Json) -> tuple[int, bytes]:
+        return (403, b'{"message": "forbidden"}') if where == "/api/v1/pods" else usual(method, where, query, body)
+
+    monkeypatch.setattr(site, "answer", answer)
+    code, said = asked(capsys, "second")
+    assert (code, said["start"]) == (6, None)
+    assert "pods of other namespaces" in said["why"]
+
+
+def test_a_job_that_has_ended_has_nothing_ahead_of_it(site: Api, capsys: pytest.CaptureFixture[str]) -> None:
+    done = job("first", 40, conditions=[{"type": "Complete", "status": "True"}])
+    site.objects["/apis/batch/v1/namespaces/vision/jobs/first"] = done
+    code, said = asked(capsys, "first")
+    assert (code, said["why"]) == (6, "it is Complete")
+
+
+def test_a_job_is_like_another_that_runs_the_same_and_lasted_from_running_to_its_end() -> None:
+    other = job("other", 5)
+    assert likeness(job("first", 40)) == likeness(other)
+    other["spec"] = {**other["spec"], "template": {"spec": {"containers": [{**SPEC["containers"][0], "args": ["2"]}]}}}
+    assert likeness(job("first", 40)) != likeness(other)
+    times = [("Pending", ago(90)), ("Running", ago(60)), ("Completed", ago(20))]
+    status = {"state": {"phase": "Completed"}, "conditions": [
+        {"status": name, "lastTransitionTime": time} for name, time in times]}  # fmt: skip
+    volcano = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": {}, "status": status}
+    assert lasted(volcano) == pytest.approx(40, abs=0.1)
+    assert lasted({**volcano, "status": {**status, "state": {"phase": "Failed"}}}) is None
