@@ -104,7 +104,7 @@ def test_what_may_not_be_read_is_said(
     monkeypatch.setattr(site, "answer", answer)
     code, said = asked(capsys, "second")
     assert (code, said["start"]) == (6, None)
-    assert "pods of other namespaces" in said["why"]
+    assert "pods of all namespaces (you may not list them)" in said["why"]
 
 
 def test_a_job_that_has_ended_has_nothing_ahead_of_it(site: Api, capsys: pytest.CaptureFixture[str]) -> None:
