@@ -560,10 +560,10 @@ class Outcome:
 
     def names(self, cause: str) -> str:
         """What gangplank says of the cause of a standstill, once who follows the job has read it too."""
-        if not self.reads(cause):
-            return ""
+        assert self.reads(cause), self.lines[-8:]
         self.said = "\n".join(self.job.command(word).stdout for word in ("status", "why"))
-        return self.said if re.search(cause, self.said) else ""
+        assert re.search(cause, self.said), self.said
+        return self.said
 
     def reads(self, cause: str) -> str:
         """What who follows the job has read of a cause since the fault."""
