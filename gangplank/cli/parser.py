@@ -218,7 +218,7 @@ def add_data(commands: Any) -> None:
         "bring a folder, files of web servers or a bucket onto a volume claim; list its files, or remove some",
         "Bring files onto a volume claim, where jobs can mount them. A file gets its name once it is there whole and\n"
         "has its hash; a command that was interrupted continues. Nothing is overwritten unless --replace names it.\n"
-        "`data ls CLAIM[:FOLDER]` lists the files that are there, with their sizes in bytes; `data rm CLAIM:PATH`\n"
+        "`data ls CLAIM[:FOLDER]` lists the files of a claim, with their sizes in bytes; `data rm CLAIM:PATH`\n"
         "removes a file or a folder. (A folder here that is called ls or rm is ./ls or ./rm.)",
         "examples:\n  gangplank data mnist/ mnist                          what is in the folder mnist\n"
         "  gangplank data https://host/a.gz mnist:raw --sha256 e3b0…\n"

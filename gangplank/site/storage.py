@@ -216,7 +216,7 @@ KINDS: Mapping[str, StorageKind] = {
         values=csi_class,
     ),
     "loop": StorageKind(
-        title="a file that a node mounts as a file system, for labs",
+        title="a mounted file, for labs",
         how="our own CSI driver, with upstream's provisioner, resizer and snapshotter",
         checked_by="`tests/cluster/test_csi.py`: provisioned, enlarged and copied while a job trains, and restored "
         "for a second job; csi-sanity (`tests/lab/test_loop_csi.py`)",
