@@ -203,8 +203,8 @@ KINDS: Mapping[str, StorageKind] = {
     "csi": StorageKind(
         title="a driver that the cluster has",
         how="NFS or any other CSI driver, installed by its own chart",
-        checked_by="`tests/cluster/test_csi.py`, with the driver of kind `loop`; NFS was rendered and accepted by an "
-        "API server's dry run, and **not exercised here**: the test machine's kernel has none",
+        checked_by="rendered, and accepted by an API server's dry run; "
+        "**not exercised here** in a cluster: the test machine's kernel has no NFS",
         needs=("provisioner",),
         takes=("parameters", "mount_options", "access_modes", "expansion"),
         access_modes=(),
@@ -218,8 +218,8 @@ KINDS: Mapping[str, StorageKind] = {
     "loop": StorageKind(
         title="a mounted file, for labs",
         how="our own CSI driver, with upstream's provisioner, resizer and snapshotter",
-        checked_by="`tests/cluster/test_csi.py`: provisioned, enlarged and copied while a job trains, and restored "
-        "for a second job; csi-sanity (`tests/lab/test_loop_csi.py`)",
+        checked_by="csi-sanity (`tests/lab/test_loop_csi.py`); **not exercised here** in a cluster: "
+        "`tests/cluster/test_csi.py` has not been run",
         needs=(),
         takes=("expansion",),
         access_modes=("ReadWriteOnce",),
