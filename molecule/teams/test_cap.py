@@ -91,14 +91,14 @@ def test_a3_claims_of_devices_stop_at_the_cap(kube: Kube, as_member: Callable[[s
     """The team has two devices of a class: of three pods that claim one each, the third gets no claim."""
     bob, space = as_member("vision", "bob"), "/apis/resource.k8s.io/v1/namespaces/vision"
     template = claim_template({"exactly": DEVICE})
-    made = [(f"{space}/resourceclaimtemplates", template)]
+    posted = [(f"{space}/resourceclaimtemplates", template)]
     for number in range(3):
         manifest = pod(f"claims-{number}", "vision", "vision")
         manifest["spec"]["resourceClaims"] = [{"name": "gpus", "resourceClaimTemplateName": "probe"}]
         manifest["spec"]["containers"][0]["resources"] = {"claims": [{"name": "gpus"}]}
-        made.append((PODS, manifest))
+        posted.append((PODS, manifest))
     try:
-        for where, item in made:
+        for where, item in posted:
             assert answer(bob, "POST", where, item) == ""
         events = "/api/v1/namespaces/vision/events"
         until(lambda: f"{QUOTA}, requested: {OF_CLASS}.deviceclass.resource.k8s.io/devices=1, used:" in str(
@@ -107,7 +107,7 @@ def test_a3_claims_of_devices_stop_at_the_cap(kube: Kube, as_member: Callable[[s
         mine = answer(bob, "POST", f"{space}/resourceclaims", {"metadata": {"name": "own"}, "spec": {}})
         assert "cannot create resource" in mine, "members write templates alone"
     finally:
-        for where, item in made:
+        for where, item in posted:
             kube.call("DELETE", f"{where}/{item['metadata']['name']}")
         until(lambda: kube.call("GET", f"{space}/resourceclaims")["items"] == [], "the claims are gone")
 

@@ -88,7 +88,7 @@ def placed(cluster: Cluster, name: str) -> list[Json]:
     ]
 
 
-def given(cluster: Cluster) -> list[tuple[str, str]]:
+def allocated(cluster: Cluster) -> list[tuple[str, str]]:
     """Every device that a claim has, by node and name."""
     return [
         (result["pool"], result["device"])
@@ -112,21 +112,21 @@ def test_gangs_share_the_devices_and_one_that_does_not_fit_waits_whole(cluster: 
     start(cluster, "ones", total - 4, 1)  # a device for each pod
     start(cluster, "pair", 2, 1)
     cluster.wait(lambda: len(placed(cluster, "ones")) == total - 4 and len(placed(cluster, "pair")) == 2, "Pod")
-    assert len(given(cluster)) == len({*given(cluster)}) == total - 2, "none is given twice"
+    assert len(allocated(cluster)) == len({*allocated(cluster)}) == total - 2, "none is given twice"
     start(cluster, "three", 3, 1)  # two are left
     cluster.wait(lambda: waits(cluster, "three"), "PodGroup")
     assert placed(cluster, "three") == []
-    assert len(given(cluster)) == total - 2, "a gang that waits holds nothing"
+    assert len(allocated(cluster)) == total - 2, "a gang that waits holds nothing"
     cluster.call("DELETE", f"{cluster.path('Job', 'batch.volcano.sh/v1alpha1').format(ns=cluster.namespace)}/pair")
     cluster.wait(lambda: len(placed(cluster, "three")) == 3, "Pod")
-    assert len(given(cluster)) == len({*given(cluster)}) == total - 1
+    assert len(allocated(cluster)) == len({*allocated(cluster)}) == total - 1
 
 
 def test_several_devices_of_one_pod_are_on_its_node(cluster: Cluster, nodes: list[str]) -> None:
     start(cluster, "whole", len(nodes), EACH)
     cluster.wait(lambda: len(placed(cluster, "whole")) == len(nodes), "Pod")
     assert sorted(pod["spec"]["nodeName"] for pod in placed(cluster, "whole")) == nodes
-    assert len({*given(cluster)}) == EACH * len(nodes)
+    assert len({*allocated(cluster)}) == EACH * len(nodes)
 
 
 def test_a_queue_holds_its_cap_of_devices(cluster: Cluster) -> None:

@@ -57,12 +57,12 @@ def test_pods_and_claims_are_as_foretold(cluster: Cluster, backend: str) -> None
     claims = list(device_claims.claims_of(predicted, submitted))
     assert len(claims) == 2
 
-    def made() -> list[Json]:
+    def live_claims() -> list[Json]:
         items = [{**item, "kind": "ResourceClaim"} for item in cluster.items("ResourceClaim")]
         return [item for item in items if item["metadata"]["generateName"].startswith(name)]
 
-    cluster.wait(lambda: len(made()) == 2, "ResourceClaim")
-    real = {key(item, name): normal(item, name) for item in map(of_pods, made())}
+    cluster.wait(lambda: len(live_claims()) == 2, "ResourceClaim")
+    real = {key(item, name): normal(item, name) for item in map(of_pods, live_claims())}
     foretold = {key(item, name): normal(item, name) for item in claims}
     assert list(unequal(real, foretold)) == []
 
