@@ -201,7 +201,7 @@ def refusals_table() -> str:
         if (refusal := backend.refuses.get(field.name))
     ]
     rows += [
-        ("`gpus`, on a site that gives them out by claim", f"`{name}`", refusal.reason, refusal.fix)
+        ("GPUs by claim", f"`{name}`", refusal.reason, refusal.fix)
         for name, backend in BACKENDS.items()
         if (refusal := backend.no_claims)
     ]

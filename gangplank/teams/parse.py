@@ -44,7 +44,8 @@ TEAM_MAX = 40  # characters: leaves room for names that contain it, of which <te
 DEFAULT_REQUESTS = {"cpu": "100m", "memory": "256Mi", "ephemeral_storage": "2Gi"}
 TAKEN = (QUEUE_SYSTEM.default, QUEUE_SYSTEM.root)
 RESERVED = re.compile(  # namespaces of the platform: Kubernetes' own, and what the roles install into by default
-    rf"default|kube-.*|{QUEUE_SYSTEM.namespaces}|local-path-storage|kubeflow|kubeflow-system|gpu-device-plugin|gangplank-.*"
+    rf"default|kube-.*|{QUEUE_SYSTEM.namespaces}|local-path-storage|kubeflow|kubeflow-system|gpu-device-plugin"
+    r"|gpu-dra-driver|gangplank-.*"
 )
 USER = re.compile(r"[^\x00-\x1f\x7f\s][^\x00-\x1f\x7f]{0,252}")
 PATTERN = re.compile(r"[A-Za-z0-9*][\w.\-/:@*]{0,510}", re.ASCII)
