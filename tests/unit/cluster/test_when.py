@@ -21,8 +21,11 @@ STEP = {"event": "step", "rank": 0, "epoch": 1, "steps_total": 100, "loss": 1, "
 SPEC = {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "3", "memory": "1Gi"}}}]}
 
 
+NOW = datetime(2026, 11, 23, 12, 0, tzinfo=UTC)
+
+
 def ago(seconds: float) -> str:
-    return (datetime.now(UTC) - timedelta(seconds=seconds)).isoformat().replace("+00:00", "Z")
+    return (NOW - timedelta(seconds=seconds)).isoformat().replace("+00:00", "Z")
 
 
 def job(name: str, created_s: float, **status: Any) -> Json:
@@ -41,8 +44,9 @@ def pod(name: str, of: str, **more: Any) -> Json:
 
 
 @pytest.fixture
-def site(api: Api) -> Api:
+def site(api: Api, monkeypatch: pytest.MonkeyPatch) -> Api:
     """A node for one job at a time: `first` runs and has 50 of its 100 steps left, two a second; `second` waits."""
+    monkeypatch.setattr("gangplank.cluster.when.time.time", NOW.timestamp)
     ready = [{"type": "Ready", "status": "True"}]
     room = {"cpu": "4", "memory": "8Gi", "pods": "110"}
     node = {"metadata": {"name": "a"}, "spec": {}, "status": {"allocatable": room, "conditions": ready}}
@@ -70,15 +74,15 @@ def asked(capsys: pytest.CaptureFixture[str], name: str) -> tuple[int, Json]:
 def test_a_job_that_runs_ends_when_its_steps_are_done(capsys: pytest.CaptureFixture[str]) -> None:
     code, said = asked(capsys, "first")
     assert (code, said["state"]) == (0, "running")
-    assert 15 < said["end"]["low"] < 26 < said["end"]["likely"] < 32 < said["end"]["high"] < 60
+    assert {key: round(value) for key, value in said["end"].items()} == {"low": 25, "likely": 30, "high": 45}
 
 
 @pytest.mark.usefixtures("site")
 def test_a_job_that_waits_starts_after_it_and_takes_as_long(capsys: pytest.CaptureFixture[str]) -> None:
     code, said = asked(capsys, "second")
     assert (code, said["state"], said["after"]) == (0, "waiting", ["first"])
-    assert 25 < said["start"]["likely"] < 40
-    assert 25 + 50 < said["end"]["likely"] < 40 + 75  # 30 s so far, and what is left
+    assert round(said["start"]["likely"]) == 35
+    assert round(said["end"]["likely"]) == 35 + 60  # 30 s so far, and 30 left
     assert main(["when", "second", "-n", "vision"]) == 0
     out = capsys.readouterr().out
     assert out.startswith("second would start in about ")
