@@ -40,47 +40,27 @@ NAMES = {
 }
 
 
-def rendered(role: str, values: dict[str, object], helm: Path, folder: Path) -> str:
-    """The objects of a role's chart, with the role's own values as Ansible computes them."""
-    part, chart, _ = IMAGES[role]
+@pytest.mark.parametrize("role", IMAGES)
+def test_c4_images_have_the_digests_of_the_site(role: str, helm: Path, tmp_path: Path) -> None:
+    part, chart, values = IMAGES[role]
     inner = "__gpu_device_plugin_nvidia_values" if role == "gpu_device_plugin" else f"__{role}_values"
     inner = inner if role in ("gpu_device_plugin", "training_operator") else f"__{role}_own_values"
-    files = [str(ROOT / "roles" / role / kind / "main.yml") for kind in ("defaults", "vars")]
-    write = {"ansible.builtin.copy": {"content": f"{{{{ {inner} | to_json }}}}", "dest": str(folder / "values.json")}}
+    files = [str(ROOT / "roles" / role / folder / "main.yml") for folder in ("defaults", "vars")]
+    write = {"ansible.builtin.copy": {"content": f"{{{{ {inner} | to_json }}}}", "dest": str(tmp_path / "values.json")}}
     others = {"ansible_python_interpreter": sys.executable, "__training_operator_cluster": {"found": [[], []]}}
-    (folder / "play.yml").write_text(json.dumps(
+    (tmp_path / "play.yml").write_text(json.dumps(
         [{"hosts": "localhost", "gather_facts": False, "vars_files": files, "vars": others, "tasks": [write]}]
     ))  # fmt: skip
     bin_folder = Path(sys.executable).parent
-    command = [str(bin_folder / "ansible-playbook"), "-i", "localhost,", "-c", "local", str(folder / "play.yml")]
+    command = [str(bin_folder / "ansible-playbook"), "-i", "localhost,", "-c", "local", str(tmp_path / "play.yml")]
     extra = ["-e", json.dumps(values)]
     done = subprocess.run([*command, *extra], cwd=ROOT, capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == 0, done.stdout
-    place = build([part], print)["charts"][chart] if part else str(ROOT / "charts" / chart)
-    words = [str(helm / "helm"), "template", "x", place, "-n", "y", "-f", str(folder / "values.json")]
-    return subprocess.run(words, capture_output=True, text=True, check=True, timeout=60).stdout
-
-
-@pytest.mark.parametrize("role", IMAGES)
-def test_c4_images_have_the_digests_of_the_site(role: str, helm: Path, tmp_path: Path) -> None:
-    text = rendered(role, IMAGES[role][2], helm, tmp_path)
+    folder = build([part], print)["charts"][chart] if part else str(ROOT / "charts" / chart)
+    words = [str(helm / "helm"), "template", "x", folder, "-n", "y", "-f", str(tmp_path / "values.json")]
+    text = subprocess.run(words, capture_output=True, text=True, check=True, timeout=60).stdout
     images = {line.rpartition("/")[2].strip('"') for line in text.splitlines() if " image: " in line}
     assert images >= set(NAMES[role])
-
-
-@pytest.mark.parametrize(("values", "limits"), [({}, (10, 2000)), (
-    {"volcano_controller_workers": 7, "volcano_controller_requests": 700}, (7, 700)
-)], ids=["default", "site"])  # fmt: skip
-def test_volcanos_controllers_have_the_limits_of_the_site(
-    values: dict[str, object], limits: tuple[int, int], helm: Path, tmp_path: Path
-) -> None:
-    documents = yaml.safe_load_all(rendered("volcano", values, helm, tmp_path))
-    (controllers,) = (one for one in documents if one and one["metadata"]["name"] == "x-controllers"
-                      and one["kind"] == "Deployment")  # fmt: skip
-    flags = controllers["spec"]["template"]["spec"]["containers"][0]["args"]
-    workers, requests = limits
-    wanted = {f"--worker-threads={workers}", f"--kube-api-qps={requests}", f"--kube-api-burst={requests}"}
-    assert wanted - {*flags} == set()
 
 
 def pinned(role: str, name: str) -> dict[str, dict[str, str]]:
