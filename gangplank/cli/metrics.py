@@ -103,7 +103,7 @@ def listening(text: str) -> tuple[str, int]:
 
 
 def serve(address: str, port: int, registry: CollectorRegistry) -> int:
-    """Answer scrapes until somebody ends it."""
+    """Answer scrapes until it is interrupted."""
     from prometheus_client import start_http_server
 
     try:

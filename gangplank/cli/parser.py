@@ -203,7 +203,7 @@ def add_metrics(commands: Any) -> None:
     what = metrics.add_mutually_exclusive_group()
     what.add_argument("--listen", metavar="ADDRESS:PORT", help="read the cluster at each scrape, until interrupted")
     what.add_argument("--write", metavar="FOLDER", help="write the alert rules and dashboards; asks no cluster")
-    forms = "of a single answer; default: prometheus. With --listen, whoever scrapes chooses"
+    forms = "of a single answer; default: prometheus. With --listen, the scraper chooses"
     metrics.add_argument("-o", "--output", choices=("prometheus", "openmetrics"), default="prometheus", help=forms)
     add_site(metrics, "a site's inventory: only the namespaces of its teams")
     metrics.add_argument("-n", "--namespace", help="only this namespace; default: all that you may read")

@@ -32,7 +32,7 @@ def when(args: argparse.Namespace) -> int:
 
 
 def text(said: Answer) -> str:
-    """The answer for a person."""
+    """The answer as text."""
     one, name = said.outlook, said.name
     if said.running:
         unsure = f"{name}: cannot tell when it ends: {one.why}"
@@ -48,7 +48,7 @@ def text(said: Answer) -> str:
 
 
 def words(one: Interval) -> str:
-    """An interval for a person.
+    """An interval as text.
 
     >>> from gangplank.scheduling.when import Interval
     >>> words(Interval(50, 65, 130))

@@ -171,7 +171,7 @@ def release(kube: Kube, template: Json) -> None:
 
 
 def adopt(kube: Kube, job: Json, submitted: Sequence[Json]) -> None:
-    """Make a job own the templates of its pods' claims, so that they are deleted with it, whoever deletes it."""
+    """Make a job own the templates of its pods' claims, so that they are deleted with it."""
     meta = job["metadata"]
     own = [item for item in submitted if is_template(item) and item["metadata"]["namespace"] == meta["namespace"]
            and item["metadata"].get("labels", {}).get(JOB_LABEL) == meta["name"]]  # fmt: skip

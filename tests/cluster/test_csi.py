@@ -99,7 +99,7 @@ def test_a_second_job_resumes_from_a_snapshot_of_a_volume_that_grew_while_the_fi
     status = lab.get("persistentvolumeclaim", "first", "-n", NAMESPACE)["status"]
     lab.wait("the claim says so", lambda: status["capacity"]["storage"] == LARGER, 60)
     grown = max(losses(first.log()))
-    lab.wait("the first job goes on", lambda: first.trains(grown + 40), 120)
+    lab.wait("the first job continues", lambda: first.trains(grown + 40), 120)
     again = install(lab, LOOPED, DRIVEN, claims=(claim("first", LARGER),))
     assert re.search(r"localhost .*changed=0 ", again)
 
@@ -109,7 +109,7 @@ def test_a_second_job_resumes_from_a_snapshot_of_a_volume_that_grew_while_the_fi
     lab.wait("the snapshot is complete", lambda: lab.get(
         "volumesnapshot", "while-it-writes", "-n", NAMESPACE)["status"]["readyToUse"], 120)
     copied = max(losses(first.log()))
-    lab.wait("the first job goes on", lambda: first.trains(copied + STEPS + 40), 300)
+    lab.wait("the first job continues", lambda: first.trains(copied + STEPS + 40), 300)
     assert first.pod("master")["metadata"]["uid"] == uid, "one pod has seen all of it"
 
     second = job(lab, "second", args=[*DESCRIPTION["args"], "--resume", "must"])

@@ -35,7 +35,7 @@ KEEP_PODS = [name for name in BACKENDS if name != "volcano"]  # it removes worke
 HERE = ["volcano", "indexed"]  # back-ends that `make test` has
 OBSERVED_HERE = {"zero-loss"}
 WRITTEN_HERE = {"no-sampler"}
-# What a job cannot be: a file without one, a job whose pods somebody removed.
+# What a job cannot be: a file without one, a job whose pods were removed.
 NO_JOB = {"E2: a world of one, for a file", "E2: three ranks in one pod, for a file",
           "E1: one pod is left of the job, and it wrote nothing"}
 FORGED = [fake for fake in fakes() if fake.name not in NO_JOB]
@@ -82,7 +82,7 @@ class Job:
 
 def some(names: Sequence[str], here: set[str], backends: Sequence[str]) -> list[tuple[int, str]]:
     """Which of them run here, by number, each on one of the back-ends."""
-    assert here <= {*names}, "a fake that is no more"
+    assert here <= {*names}, "a fake that does not exist"
     if FULL:
         return [(number, backends[number % len(backends)]) for number in range(len(names))]
     chosen = [name for name in backends if name in HERE]

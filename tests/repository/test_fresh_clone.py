@@ -25,6 +25,7 @@ ELSEWHERE = {
     r"gangplank data\b": "tests/unit/cluster, tests/cluster",
     r"gangplank preflight\b": "tests/cluster/test_preflight.py",
     r"gangplank (why|fit)\b": "tests/cluster/test_why.py",
+    r"gangplank (when|metrics)\b": "tests/cluster/test_when.py, test_metrics.py",
     r"helm install |kubectl |nsenter ": "tests/charts, tests/cluster, molecule",
     r"make dist\b": "tests/charts/test_dist.py",
     r"make bundle\b|tar -xf gangplank-bundle|sed -i 's.gangplank.dev/trainer": "tests/cluster/test_bundle.py",

@@ -1,6 +1,6 @@
 """A run with known events, and what every panel and every alert has to say of it.
 
-A gang waits for more than the cluster has; a training stops, since one of its ranks does; a job fails after two
+A gang waits for more than the cluster has. A training stops, since one of its ranks does. A job fails after two
 retries; a queue holds twice what it deserves, and its team all of its quota. At the end, the API server is silent.
 """
 

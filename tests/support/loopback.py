@@ -1,4 +1,4 @@
-"""A folder served on the loopback, in place of an address on the internet; a chart repository in it."""
+"""A folder served on the loopback, instead of an address on the internet; a chart repository in it."""
 
 from __future__ import annotations
 

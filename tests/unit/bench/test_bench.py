@@ -34,7 +34,7 @@ def result(*figures: Figure, **changes: Any) -> Result:
 
 
 class Fake:
-    """A part that measures what it is told, or fails."""
+    """A part that measures the values it gets, or fails."""
 
     def __init__(self, *figures: Figure, fails: bool = False, lab: Lab = Lab.ANY, quiet: bool = True) -> None:
         self.PART = Part("fake", 1, lab=lab, quiet=quiet)

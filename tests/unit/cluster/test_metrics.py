@@ -235,7 +235,7 @@ def endpoint(*words: str) -> tuple[subprocess.Popen[str], str]:
 
 def scraped(url: str, accept: str = "") -> tuple[str, str]:
     request = urllib.request.Request(url, headers={"Accept": accept} if accept else {})  # noqa: S310  an http address
-    with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310
+    with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310  as above
         return answer.headers["Content-Type"], answer.read().decode()
 
 
