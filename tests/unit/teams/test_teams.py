@@ -267,7 +267,7 @@ def test_every_member_and_nobody_else_may_list_nodes_queues_and_device_classes()
     assert rights == {
         ("", "nodes", "get", "list"),
         ("scheduling.volcano.sh", "queues", "get", "list"),
-        ("resource.k8s.io", "deviceclasses", "get", "list"),
+        ("resource.k8s.io", "deviceclasses", "resourceslices", "get", "list"),
     }
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tools import sweep, sweeps, write_docs_tables
+from tools import commits, sweep, sweeps, write_docs_tables
 from tools.sweeps import SWEEPS
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -157,7 +157,7 @@ def test_changes_in_no_commit_are_refused_but_for_results(monkeypatch: pytest.Mo
         asked.append(arguments)
         return " M lab/versions.yml" if arguments[0] == "status" else "abc"
 
-    monkeypatch.setattr(sweep, "git", git)
+    monkeypatch.setattr(commits, "git", git)
     assert str(sweep.commit()).startswith("make sweep: got changes that are in no commit (lab/versions.yml), expected")
     assert {":!tests/sweeps/results", ":!docs/testing.md"} <= set(asked[0])
 
