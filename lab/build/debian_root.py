@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import tempfile
@@ -283,8 +284,15 @@ def build_root(root: Root, packages: Packages, debs: Debs, target: Path, say: Sa
     script = debs.mmdebstrap()
     # mmtarfilter is in the same folder.
     env = BUILD_ENVIRONMENT | {"PATH": f"{script.parent}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
-    env |= {name: os.environ[name] for name in ("TMPDIR",) if name in os.environ}  # mmdebstrap's alone
-    command = ["perl", str(script), "--mode=root", f"--variant={root.variant}", "--format=tar"]
+    work = target.parent / "work"
+    work.mkdir()
+    work.chmod(0o755)  # whatever the umask: packages' scripts change users
+    # A build that is killed leaves no process, no mount, and no file outside of the draft.
+    alone = ["setpriv", "--pdeathsig=KILL", "unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
+    here = f'mount --bind {shlex.quote(str(work))} /mnt && exec "$@"'
+    env |= {"TMPDIR": "/mnt"}
+    command = [*alone, "sh", "-c", here, "sh", "perl", str(script)]
+    command += ["--mode=root", f"--variant={root.variant}", "--format=tar"]
     command += [f"--dpkgopt=path-exclude={path}" for path in EXCLUDED]
     command += [f"--dpkgopt=path-include={path}" for path in (*INCLUDED, *(DEVELOPMENT if root.headers else ()))]
     last = "extract" if root.variant == "extract" else "customize"  # the last step that the variant has
@@ -292,6 +300,7 @@ def build_root(root: Root, packages: Packages, debs: Debs, target: Path, say: Sa
     command += [f"--include={','.join(root.packages)}", root.suite, str(target), f"deb [trusted=yes] copy:{flat} ./"]
     run_shown(command, f"root file system of {root.name}", say, cwd=target.parent, env=env)
     shutil.rmtree(flat)
+    work.rmdir()
     if root.tree:
         tree = target.parent / "tree"
         tree.mkdir()

@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from lab.build.lock import LOCK, digests_in, key_of, read_lock
 from lab.build.versions import load_pins
 from lab.errors import PartError
 from tests.support.sweeps import sweeping
+from tests.support.teams_live import until
 
 ROOT = Path(__file__).resolve().parents[2]
 CACHE = cache_home()
@@ -87,6 +89,18 @@ def test_two_builds_give_the_locked_bytes_without_a_network(home: Path, tmp_path
     assert not [path for path in members if "sources.list" in path or path.startswith("./usr/share/doc/")]
 
 
+def traces(home: Path) -> list[str]:
+    """Processes and mounts of the builds in a cache, and what they left in the folder for temporary files."""
+    running = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            command = (process / "cmdline").read_text().replace("\0", " ")
+            running += [command] if str(home) in command else []
+    mounts = Path("/proc/mounts").read_text().splitlines()
+    mounted = [line for line in mounts if str(home) in line or "mmdebstrap" in line]
+    return running + mounted + [str(path) for path in Path(tempfile.gettempdir()).glob("mmdebstrap.*")]
+
+
 def test_the_cache_agrees_with_the_lock() -> None:
     """A trainer or a pin that was edited without `make relock` has another key, and is named here."""
     lock, differ = read_lock(), []
@@ -125,6 +139,20 @@ def test_a_changed_byte_in_a_cached_package_is_fetched_again_and_never_locked(ho
     assert json.loads((folder / "packages.json").read_text()) == packages(lock)
     assert {"root.tar": sha256_file(folder / "root.tar")} == lock["roots"]["shell"]["digests"]
     assert LOCK.read_bytes() == before
+
+
+def test_a_killed_build_leaves_no_process_no_mount_and_nothing_outside_of_the_cache(home: Path, tmp_path: Path) -> None:
+    workshop(home)[0].root("shell")  # all of its packages are in the cache now
+    shutil.rmtree(home / "roots")
+    before = traces(home)
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "XDG_CACHE_HOME": str(home.parent)}
+    with subprocess.Popen([sys.executable, "-c", BUILD, "shell"], cwd=tmp_path, env=environment) as build:
+        until(lambda: bool(list(home.glob("roots/.*/work/mmdebstrap.*/usr/bin"))), "packages are being unpacked", 120)
+        build.kill()
+    until(lambda: traces(home) == before, "nothing of it is left", 30)
+    folder = workshop(home)[0].root("shell")
+    assert {"root.tar": sha256_file(folder / "root.tar")} == read_lock()["roots"]["shell"]["digests"]
+    assert not list(home.glob("roots/.*"))
 
 
 def test_a_changed_byte_in_what_a_killed_apt_left_is_not_used(home: Path) -> None:
