@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from gangplank.k8s.conditions import has_condition
 from gangplank.wait import late, polls
 from lab.build.parts import build
 from lab.errors import LabError
@@ -83,8 +84,5 @@ def nodes(kube: Kube, name: str, sizes: Sequence[Mapping[str, str]], labels: Map
 
 def ready(kube: Kube) -> set[str]:
     """The nodes that are ready."""
-    return {
-        item["metadata"]["name"]
-        for item in kube.call("GET", "/api/v1/nodes")["items"]
-        if any(one["type"] == "Ready" and one["status"] == "True" for one in item["status"].get("conditions") or [])
-    }
+    items = kube.call("GET", "/api/v1/nodes")["items"]
+    return {node["metadata"]["name"] for node in items if has_condition(node, "Ready")}

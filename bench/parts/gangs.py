@@ -225,7 +225,7 @@ def warnings(kube: Kube) -> Iterable[Json]:
 
 
 class Bare:
-    """A client that sends what it is told over connections that stay open."""
+    """A client that sends requests over connections that stay open."""
 
     def __init__(self, kube: Kube) -> None:
         settings = kube.api.configuration

@@ -17,6 +17,7 @@ from gangplank.cluster.gaps import Gaps, Numbers
 from gangplank.cluster.progress import Phase, Progress, first_failure, nodes_by_uid, phase
 from gangplank.cluster.situation import explanation
 from gangplank.errors import KubeError, Problem
+from gangplank.k8s.conditions import has_condition
 from gangplank.proof import log_lines
 from gangplank.proof.expected import job_uid
 from gangplank.proof.records import record
@@ -162,8 +163,7 @@ class JobWatch:
 
     def running(self) -> int:
         """How many pods have all their containers ready."""
-        conditions = [(pod.get("status") or {}).get("conditions") or [] for pod in self.pods]
-        return sum(any(c.get("type") == "Ready" and c.get("status") == "True" for c in own) for own in conditions)
+        return sum(has_condition(pod, "Ready") for pod in self.pods)
 
     def reasons(self) -> list[str]:
         """Why the job stands still, as far as its pods and the events about it say."""

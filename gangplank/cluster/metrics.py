@@ -17,6 +17,7 @@ from gangplank.cluster.progress import phase
 from gangplank.cluster.queues import queue_of
 from gangplank.cluster.situation import age_s, snapshot, suspension
 from gangplank.cluster.standstill import size_of
+from gangplank.k8s.conditions import has_condition
 from gangplank.scheduling.amounts import MILLI, amounts
 from gangplank.scheduling.snapshot import GROUPS, QUEUES
 
@@ -186,16 +187,10 @@ def put_job(samples: Samples, job: Json, pods: Sequence[Json]) -> None:
     samples.put("job_info", 1, *key, queue_of(job).name, now.name)
     samples.put("job_phase", 1, *key, word)
     samples.put("job_replicas", size_of(job), *key)
-    samples.put("job_replicas_ready", sum(map(is_ready, alive)), *key)
+    samples.put("job_replicas_ready", sum(has_condition(pod, "Ready") for pod in alive), *key)
     samples.put("job_retries", retries, *key)
     if not now.ended:
         samples.put("job_waiting_seconds", idle_s, *key)
-
-
-def is_ready(pod: Json) -> bool:
-    """Whether all containers of a pod are ready."""
-    conditions = (pod.get("status") or {}).get("conditions") or ()
-    return any(one.get("type") == "Ready" and one.get("status") == "True" for one in conditions)
 
 
 def retries_of(job: Json, pods: Sequence[Json]) -> int:

@@ -49,12 +49,12 @@ def answer(kube: Kube, job: Json, *, live: bool, others: Sequence[Json] = ()) ->
     """When a job starts and ends."""
     meta, now = job["metadata"], phase(job)
     namespace = meta.get("namespace") or "default"
-    state = snapshot(kube, namespace)
     missing: list[str] = []
     if live and now.ended:
         return Answer(meta["name"], now.name, Outlook(why=f"it is {now.name}"))
     if live and (reason := suspension(job, now.name)):
         return Answer(meta["name"], "suspended", Outlook(why=reason))
+    state = snapshot(kube, namespace)
     jobs, pods = overview.submitted(kube, [], missing), overview.PodsOfJobs(state)
     if not any(one["metadata"].get("uid") == meta.get("uid") for one in jobs) and live:
         jobs += overview.submitted(kube, [namespace], missing)
@@ -62,7 +62,8 @@ def answer(kube: Kube, job: Json, *, live: bool, others: Sequence[Json] = ()) ->
     lasting = [one for one in alive if runs(pods.of(one))]
     with ThreadPoolExecutor(overview.THREADS) as pool:
         known = dict(pool.map(lambda one: (key_of(one), left_of(kube, pods.of(one), missing)), lasting[:MOST_LOGS]))
-    if live and any(one["metadata"]["uid"] == meta["uid"] for one in lasting):
+    running = {key_of(one) for one in lasting}
+    if live and key_of(job) in running:
         rest = known.get(key_of(job))
         why = "" if rest else "its ranks do not say how many steps they have left, or no longer report any"
         return Answer(meta["name"], "running", Outlook(Interval(0, 0, 0), rest, why=why), tuple(missing))
@@ -71,7 +72,8 @@ def answer(kube: Kube, job: Json, *, live: bool, others: Sequence[Json] = ()) ->
     own = waiting(kube, state, job, pods.of(job) if live else [], took, others)
     if own is None:
         return Answer(meta["name"], "waiting", Outlook(why="what it asks for cannot be foreseen"), tuple(missing))
-    before = sorted((one for one in alive if one not in lasting and is_before(one, job, live=live)), key=created)
+    others_waiting = (one for one in alive if key_of(one) not in running)
+    before = sorted((one for one in others_waiting if is_before(one, job, live=live)), key=created)
     ahead = [one for one in (waiting(kube, state, item, pods.of(item), took) for item in before) if one]
     return Answer(meta["name"], "waiting", outlook(own, state, holders, ahead), tuple(dict.fromkeys(missing)))
 

@@ -26,6 +26,17 @@ def true_conditions(item: Json) -> list[str]:
     return [one["type"] for one in status.get("conditions") or [] if one.get("status") == "True"]
 
 
+def has_condition(item: Json, kind: str) -> bool:
+    """Whether a condition is True, whatever version of the object it is about.
+
+    >>> node = {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}
+    >>> has_condition(node, "Ready"), has_condition(node, "DiskPressure"), has_condition({}, "Ready")
+    (True, False, False)
+    """
+    conditions = (item.get("status") or {}).get("conditions") or ()
+    return any(one.get("type") == kind and one.get("status") == "True" for one in conditions)
+
+
 def unmet(item: Json, types: Collection[str]) -> str:
     """What the object reports instead of one of these conditions; empty if one of them holds.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from gangplank.k8s.conditions import has_condition
 from gangplank.scheduling.demand import claims_of
 from gangplank.scheduling.snapshot import host_ports
 from gangplank.site.gpu_devices import KEEPS_OUT, tolerated
@@ -27,8 +28,7 @@ class Bar(NamedTuple):
 
 def ready(node: Json) -> bool:
     """Whether a node's kubelet answers."""
-    conditions = (node.get("status") or {}).get("conditions") or []
-    return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
+    return has_condition(node, "Ready")
 
 
 def bars(pod: Json, room: Room, pinned: Mapping[str, Json]) -> list[Bar]:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gangplank.cluster.client import Kube
+from tests.support.sweeps import FULL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -172,6 +173,22 @@ def lab(request: pytest.FixtureRequest) -> Iterator[Lab]:
     finally:
         print("removing the lab", file=sys.stderr)
         running.playbook("playbooks/lab-down.yml")
+
+
+SOME_COMPONENTS = ["volcano", "storage"]
+COMPONENTS = [*SOME_COMPONENTS, "training_operator", "trainer_v2"]
+
+
+@contextlib.contextmanager
+def backends_installed(lab: Lab, namespace: str) -> Iterator[None]:
+    """The lab with Volcano, in full runs with every back-end's controller, and a namespace of its own."""
+    components = COMPONENTS if FULL else SOME_COMPONENTS
+    lab.playbook("playbooks/lab.yml", "playbooks/site.yml", "-e", json.dumps({"site_components": components}))
+    lab.kubectl("create", "namespace", namespace)
+    try:
+        yield
+    finally:
+        lab.kubectl("delete", "namespace", namespace, "--wait=false")
 
 
 @pytest.fixture(scope="module")

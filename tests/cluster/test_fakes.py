@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gangplank.backends import BACKENDS
-from tests.cluster.conftest import ROOT
+from tests.cluster.conftest import ROOT, backends_installed
 from tests.support.fakes import ALONE, INSIDE, OBSERVED, TOOK_PART, WRITTEN
 from tests.support.sweeps import FULL
 from tests.unit.proof.fakes import Fake, fakes
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from tests.support.fakes import Observed, Written
 
 NAMESPACE = "fakes"
-SOME_COMPONENTS = ["volcano", "storage"]
-COMPONENTS = [*SOME_COMPONENTS, "training_operator", "trainer_v2"]
 KEEP_PODS = [name for name in BACKENDS if name != "volcano"]  # it removes workers, and their logs, at its end
 HERE = ["volcano", "indexed"]  # back-ends that `make test` has
 OBSERVED_HERE = {"zero-loss"}
@@ -45,13 +43,8 @@ FORGED_HERE = {"E1: evidence that other pods wrote"}
 @pytest.fixture(scope="module")
 def namespace(lab: Lab) -> Iterator[str]:
     """A namespace on a lab that has the back-ends of this run."""
-    components = COMPONENTS if FULL else SOME_COMPONENTS
-    lab.playbook("playbooks/lab.yml", "playbooks/site.yml", "-e", json.dumps({"site_components": components}))
-    lab.kubectl("create", "namespace", NAMESPACE)
-    try:
+    with backends_installed(lab, NAMESPACE):
         yield NAMESPACE
-    finally:
-        lab.kubectl("delete", "namespace", NAMESPACE, "--wait=false")
 
 
 class Job:

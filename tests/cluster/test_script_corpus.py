@@ -13,7 +13,7 @@ import yaml
 from gangplank.backends import BACKENDS, submitted_kinds
 from gangplank.cluster import progress
 from gangplank.cluster.client import Kube
-from tests.cluster.conftest import ROOT, STATE
+from tests.cluster.conftest import ROOT, STATE, backends_installed
 from tests.support import script_corpus
 from tests.support.sweeps import FULL
 
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
 NAMESPACE = f"corpus-{uuid.uuid4().hex[:6]}"
 CORPUS = script_corpus.corpus()
-SOME_COMPONENTS = ["volcano", "storage"]
-COMPONENTS = [*SOME_COMPONENTS, "training_operator", "trainer_v2"]
 CASES = [(name, backend, processes) for name in CORPUS for backend in BACKENDS for processes in (1, 2)]
 SLICE = [("classifier", "volcano", 1), ("sharded", "indexed", 2)]  # of `make test`
 
@@ -36,13 +34,8 @@ SLICE = [("classifier", "volcano", 1), ("sharded", "indexed", 2)]  # of `make te
 @pytest.fixture(scope="module")
 def site(lab: Lab) -> Iterator[Lab]:
     """The lab with what the cases of this run need."""
-    components = COMPONENTS if FULL else SOME_COMPONENTS
-    lab.playbook("playbooks/lab.yml", "playbooks/site.yml", "-e", json.dumps({"site_components": components}))
-    lab.kubectl("create", "namespace", NAMESPACE)
-    try:
+    with backends_installed(lab, NAMESPACE):
         yield lab
-    finally:
-        lab.kubectl("delete", "namespace", NAMESPACE, "--wait=false")
 
 
 @pytest.fixture(scope="module")
