@@ -6,15 +6,15 @@ per rank, without Python's start and torch's import except where a figure says s
 
 from __future__ import annotations
 
-import shutil
 import statistics
 import subprocess
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from bench.figures import Beside, Better, figure, merged
-from bench.part import ROOT, BenchError, Lab, Part, shown
+from bench.figures import Beside, Better, figure
+from bench.part import BenchError, Lab, Part
+from bench.training import QUIET, in_rounds, ok, training
 from tests.trainer.harness import Rank, Root
 
 if TYPE_CHECKING:
@@ -23,28 +23,16 @@ if TYPE_CHECKING:
     from bench.figures import Figure
     from bench.part import Setting
 
-PART = Part("The trainer beside plain peers", minutes=20, lab=Lab.DOWN)
+PART = Part("The trainer beside plain peers", minutes=10, lab=Lab.DOWN)
 ROUNDS = 5
 # Global batch, and flags: the digits job as shipped (two ranks share its 96 samples), and 1.1 M parameters.
 MODELS = {
     "digits": (96, ["--data", "digits", "--epochs", "12"]),
     "large": (128, ["--data", "synthetic", "--model", "large", "--learning-rate", "0.01", "--epochs", "4"]),
-    "digits-long": (96, ["--data", "digits", "--epochs", "400"]),
 }
-PLAIN = {"plain": "6", "plain-long": "450"}
-LONG_ROUNDS = 2  # of the runs that take a minute of CPU time
 STEP = ("data", "compute", "update")
 TARGET = 0.95  # accuracy on digits that both scripts have to reach
 PEER_BATCH, RATE, MOMENTUM = 32, "0.05", "0.9"  # of each rank, as in jobs/digits.yml
-QUIET = ["--log-interval", "0"]
-
-
-def ok(ranks: Sequence[Rank]) -> Sequence[Rank]:
-    """The ranks, all of which ended well."""
-    for rank in ranks:
-        if rank.code:
-            raise BenchError(f"a rank: got exit status {rank.code}, expected 0. Fix: see\n{rank.text}")
-    return ranks
 
 
 def epochs(rank: Rank) -> list[dict[str, Any]]:
@@ -57,51 +45,6 @@ def step_ms(rank: Rank, kinds: Sequence[str] = STEP) -> float:
     rows = epochs(rank)
     seconds: float = sum(row["seconds"].get(kind, 0.0) for row in rows for kind in kinds)
     return 1000 * seconds / int(sum(row["steps"] for row in rows))
-
-
-def abba(run: Callable[[str], Sequence[Rank]]) -> tuple[float, float, float, float]:
-    """Two runs with what is measured and two without it, ABBA.
-
-    Seconds of CPU of all ranks: with it, without it, what it counts of itself, and what its loading takes of that.
-    """
-    spent, counted, loading = {"with": 0.0, "without": 0.0}, 0.0, 0.0
-    for kind in ("with", "without", "without", "with"):
-        rows = [rank.event("cpu") for rank in ok(run(kind))]
-        spent[kind] += sum(row["run"] for row in rows)
-        if kind == "with":
-            counted += sum(row["counted"] for row in rows)
-            loading += sum(row.get("loading", 0.0) for row in rows)
-    return spent["with"], spent["without"], counted, loading
-
-
-def evidence(root: Root, model: str) -> dict[str, float]:
-    """A round: runs with and without evidence, ABBA, by the CPU time of all ranks; and what evidence counts of itself.
-
-    CPU time of the same work varies by some percent while other work is going on; the median of many rounds does less.
-    """
-    batch, flags = MODELS[model]
-    spent, bare, counted, _ = abba(lambda kind: root.train(
-        2, kind, "--batch-size", str(batch // 2), *flags, *QUIET, "--output", root.new(),
-        script="/out/evidence_cpu.py"))  # fmt: skip
-    return {
-        f"evidence.{model}.cpu": spent / 2,
-        f"evidence.{model}.without": bare / 2,
-        f"evidence.{model}.share": 100 * counted / spent,
-    }
-
-
-def observer(root: Root, name: str) -> dict[str, float]:
-    """A round: the plain script, observed and not, ABBA, by the CPU time of all ranks without torch's import."""
-    spent, bare, counted, loading = abba(lambda kind: root.train(
-        2, kind, "/out/plain.py", PLAIN[name], str(PEER_BATCH), RATE, MOMENTUM, env={
-            "OUT": f"{root.new()}/model.pt", "TORCHELASTIC_USE_AGENT_STORE": "True", "GANGPLANK_OBSERVE": "0"},
-        script="/out/observer_cpu.py"))  # fmt: skip
-    return {
-        f"observer.{name}.cpu": spent / 2,
-        f"observer.{name}.without": bare / 2,
-        f"observer.{name}.share": 100 * counted / spent,
-        f"observer.{name}.load": 1000 * loading / 4,
-    }
 
 
 def steps(root: Root, model: str) -> dict[str, float]:
@@ -145,8 +88,6 @@ class Peer:
 
     def __init__(self, root: Root) -> None:
         self.root = root
-        for path in (ROOT / "bench/inside").glob("*.py"):
-            shutil.copy(path, root.out)
         self.epochs = {name: reached(run(12)[0]) for name, run in (("ours", self.ours), ("plain", self.plain))}
 
     def ours(self, epochs: int) -> Sequence[Rank]:
@@ -242,15 +183,6 @@ def rows() -> Iterator[tuple[str, Row]]:
         copy = ("a copy of the state", f"save.{model}.copy")
         yield f"save.{model}.stall", Row(f"stall of a save, {model}", "ms", floor=copy, times=1.5)
         yield f"save.{model}.share", Row(f"a save at every 100th step, {model}", "%", goal=1)
-    for model in ("digits", "large", "digits-long"):
-        bare = ("without evidence", f"evidence.{model}.without")
-        yield f"evidence.{model}.cpu", Row(f"CPU time with evidence, {model}", "s", floor=bare)
-        yield f"evidence.{model}.share", Row(f"evidence, as it counts itself, {model}", "%", goal=1)
-    for name in PLAIN:
-        bare = ("not observed", f"observer.{name}.without")
-        yield f"observer.{name}.cpu", Row(f"CPU time, observed, {name}", "s", floor=bare)
-        yield f"observer.{name}.share", Row(f"observer, as it counts itself, {name}", "%", goal=1)
-        yield f"observer.{name}.load", Row(f"to load the observer, {name}", "ms")
     plain = ("plain script", "accuracy.plain")
     yield "accuracy", Row(f"to an accuracy of {TARGET}", "s", peer=plain, times=0.25)
     whole = ("sum of its parts", "start.parts")
@@ -273,23 +205,12 @@ def figures(values: dict[str, list[float]]) -> Iterator[Figure]:
 
 def measure(setting: Setting) -> Iterator[Figure]:
     """All rounds, one after the other."""
-    root = Root(shown("roots.trainer"), setting.folder)
-    try:
-        peer = Peer(root)  # it copies the scripts, too
+    with training(setting) as root:
         works: list[Callable[[], dict[str, float]]] = [
             lambda: steps(root, "digits"), lambda: steps(root, "large"),
-            lambda: evidence(root, "digits"), lambda: evidence(root, "large"), lambda: observer(root, "plain"),
-            peer,
+            Peer(root),
             lambda: checkpoint(root, "digits"), lambda: checkpoint(root, "large"),
             lambda: start(root),
         ]  # fmt: skip
-        long: list[Callable[[], dict[str, float]]] = [
-            lambda: evidence(root, "digits-long"), lambda: observer(root, "plain-long"),
-        ]  # fmt: skip
-        rounds = []
-        for number in range(ROUNDS):
-            rounds += [work() for work in (*works, *(long if number < LONG_ROUNDS else ()))]
-            setting.say(f"round {number + 1} of {ROUNDS}")
-    finally:
-        root.close()
-    yield from figures(merged(rounds))
+        rounds = in_rounds(ROUNDS, works, setting.say)
+    yield from figures(rounds)

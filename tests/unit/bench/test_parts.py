@@ -1,10 +1,10 @@
-"""What the parts make of their rounds: growth, what is idle, the stages of a start, the figures of the trainer."""
+"""What the parts make of their rounds: growth, what is idle, the stages of a start, the trainer and its evidence."""
 
 from __future__ import annotations
 
 import pytest
 
-from bench.parts import growth, idle, start, trainer
+from bench.parts import evidence, growth, idle, start, trainer
 from gangplank.backends import BACKENDS
 
 
@@ -37,6 +37,17 @@ def test_a_start_is_held_against_the_sum_of_its_floors() -> None:
     assert whole.floor is not None
     assert (whole.value, whole.floor.value, whole.goal, whole.met) == (8.0, 6.0, pytest.approx(7.8), False)
     assert {f"start.{backend}" for backend in BACKENDS} <= set(rows)
+
+
+def test_what_evidence_adds_has_a_goal_where_it_is_not_spent_once() -> None:
+    keys = ("cpu", "without", "added", "counted", "loading")
+    values = {f"{name}.{key}": [0.5, 1.5] for name in evidence.TRAININGS for key in keys}
+    rows = {one.id: one for one in evidence.figures(values)}
+    assert rows["evidence.digits-long.added"].met
+    assert rows["evidence.digits.added"].goal is None
+    assert rows["evidence.script-long.cpu"].floor is not None
+    assert "evidence.script.loading" in rows
+    assert "evidence.large.loading" not in rows
 
 
 def test_every_figure_of_the_trainer_stands_beside_what_it_names() -> None:

@@ -1,0 +1,94 @@
+"""What evidence costs: the trainer's own, and the observer's of a script that knows nothing of it.
+
+By pairs: the same training with and without it, ABBA, by the CPU time (user and system) of all ranks without torch's
+import. And by what the code counts of itself. Two runs of the same training differ by some percent; the median of many
+rounds by less. Short trainings show what is spent once, long ones what is spent at every step.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, NamedTuple
+
+from bench.figures import Beside, figure
+from bench.part import Lab, Part
+from bench.training import QUIET, in_rounds, ok, training
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from bench.figures import Figure
+    from bench.part import Setting
+    from tests.trainer.harness import Rank, Root
+
+PART = Part("What evidence costs", minutes=25, lab=Lab.DOWN, usual=False)
+ROUNDS = 12
+GOAL = 1  # percent of a run's CPU time
+SCRIPT = ["32", "0.05", "0.9"]  # batch of each rank, learning rate, momentum
+
+
+class Training(NamedTuple):
+    """A training of two ranks that is measured."""
+
+    title: str
+    arguments: Sequence[str]
+    observed: bool = False
+    goal: bool = True
+    """Of a training that is too short for it, the cost is shown without the goal."""
+
+
+LARGE = ["--data", "synthetic", "--model", "large", "--learning-rate", "0.01", "--batch-size", "64"]
+TRAININGS = {
+    "digits": Training("digits, 12 epochs", ["--data", "digits", "--batch-size", "48", "--epochs", "12"], goal=False),
+    "digits-long": Training("digits, 100 epochs", ["--data", "digits", "--batch-size", "48", "--epochs", "100"]),
+    "large": Training("1.1 million parameters, 4 epochs", [*LARGE, "--epochs", "4"]),
+    "script": Training("a plain script, 6 epochs", ["6", *SCRIPT], observed=True, goal=False),
+    "script-long": Training("a plain script, 60 epochs", ["60", *SCRIPT], observed=True),
+}
+
+
+def run(root: Root, one: Training, kind: str) -> Sequence[Rank]:
+    """A training with or without it."""
+    if not one.observed:
+        return root.train(2, kind, *one.arguments, *QUIET, "--output", root.new(), script="/out/evidence_cpu.py")
+    return root.train(2, kind, "/out/plain.py", *one.arguments, script="/out/observer_cpu.py", env={
+        "OUT": f"{root.new()}/model.pt", "TORCHELASTIC_USE_AGENT_STORE": "True", "GANGPLANK_OBSERVE": "0"})  # fmt: skip
+
+
+def pairs(root: Root, name: str) -> dict[str, float]:
+    """A round of a training: two runs with and two without it, ABBA."""
+    spent, counted, loading = {"with": 0.0, "without": 0.0}, 0.0, 0.0
+    for kind in ("with", "without", "without", "with"):
+        rows = [rank.event("cpu") for rank in ok(run(root, TRAININGS[name], kind))]
+        spent[kind] += sum(row["run"] for row in rows)
+        if kind == "with":
+            counted += sum(row["counted"] for row in rows)
+            loading += sum(row.get("loading", 0.0) for row in rows)
+    return {
+        f"{name}.cpu": spent["with"] / 2,
+        f"{name}.without": spent["without"] / 2,
+        f"{name}.added": 100 * (spent["with"] / spent["without"] - 1),
+        f"{name}.counted": 100 * counted / spent["with"],
+        f"{name}.loading": 1000 * loading / 4,
+    }
+
+
+def figures(values: dict[str, list[float]]) -> Iterator[Figure]:
+    """The rounds, summed up."""
+    for name, one in TRAININGS.items():
+        goal = GOAL if one.goal else None
+        bare = Beside.of("without", values[f"{name}.without"])
+        yield figure(f"evidence.{name}.cpu", f"CPU time of both ranks, {one.title}", "s", values[f"{name}.cpu"],
+                     floor=bare)  # fmt: skip
+        for key, title in {"added": "added, by pairs", "counted": "as it counts itself"}.items():
+            yield figure(f"evidence.{name}.{key}", f"{title}, {one.title}", "%", values[f"{name}.{key}"], goal=goal)
+        if one.observed:
+            yield figure(f"evidence.{name}.loading", f"to load the observer, {one.title}", "ms",
+                         values[f"{name}.loading"])  # fmt: skip
+
+
+def measure(setting: Setting) -> Iterator[Figure]:
+    """All rounds, one after the other."""
+    with training(setting) as root:
+        rounds = in_rounds(ROUNDS, [functools.partial(pairs, root, name) for name in TRAININGS], setting.say)
+    yield from figures(rounds)
