@@ -7,6 +7,7 @@ at, nothing is hashed, recorded, printed, exchanged or brought to rank 0. The tr
 from __future__ import annotations
 
 import json
+import os
 import resource
 import sys
 from typing import Any
@@ -44,6 +45,7 @@ def spent() -> float:
 
 def main() -> int:
     """A whole training."""
+    os.sched_setaffinity(0, {int(os.environ["BENCH_CORE"])})
     if sys.argv[1] == "without":
         train.GradientWatch = NoWatch  # type: ignore[misc,assignment]  # what it needs of one
         train.parameter_hash = run.parameter_sample = lambda _: ""  # type: ignore[assignment]  # no hash

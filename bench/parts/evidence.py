@@ -1,28 +1,31 @@
 """What evidence costs: the trainer's own, and the observer's of a script that knows nothing of it.
 
-By pairs: the same training with and without it, ABBA, by the CPU time (user and system) of all ranks without torch's
-import. And by what the code counts of itself. Two runs of the same training differ by some percent; the median of many
-rounds by less. Short trainings show what is spent once, long ones what is spent at every step.
+By pairs: the same training with and without it, by the CPU time (user and system) of all ranks without torch's import.
+Both run at the same time, each with both ranks on a core of its own, and then once more with the cores exchanged: one
+after the other, they differ by some percent, as other guests of a host come and go. And by what the code counts of
+itself. Short trainings show what is spent once, long ones what is spent at every step.
 """
 
 from __future__ import annotations
 
 import functools
+import os
 from typing import TYPE_CHECKING, NamedTuple
 
 from bench.figures import Beside, figure
-from bench.part import Lab, Part
+from bench.part import BenchError, Lab, Part
 from bench.training import QUIET, in_rounds, ok, training
+from gangplank.errors import Problem
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from bench.figures import Figure
     from bench.part import Setting
-    from tests.trainer.harness import Rank, Root
+    from tests.trainer.harness import Root, Running
 
 PART = Part("What evidence costs", minutes=25, lab=Lab.DOWN, usual=False)
-ROUNDS = 12
+ROUNDS = 10
 GOAL = 1  # percent of a run's CPU time
 SCRIPT = ["32", "0.05", "0.9"]  # batch of each rank, learning rate, momentum
 
@@ -47,23 +50,31 @@ TRAININGS = {
 }
 
 
-def run(root: Root, one: Training, kind: str) -> Sequence[Rank]:
-    """A training with or without it."""
+def start(root: Root, one: Training, kind: str, core: int, port: object) -> Running:
+    """Start a training with or without it, both ranks on one core."""
+    env = {"BENCH_CORE": str(core)}
     if not one.observed:
-        return root.train(2, kind, *one.arguments, *QUIET, "--output", root.new(), script="/out/evidence_cpu.py")
-    return root.train(2, kind, "/out/plain.py", *one.arguments, script="/out/observer_cpu.py", env={
-        "OUT": f"{root.new()}/model.pt", "TORCHELASTIC_USE_AGENT_STORE": "True", "GANGPLANK_OBSERVE": "0"})  # fmt: skip
+        flags = [kind, *one.arguments, *QUIET, "--output", root.new()]
+        return root.start([0, 1], 2, *flags, port=port, script="/out/evidence_cpu.py", env=env)
+    env |= {"OUT": f"{root.new()}/model.pt", "TORCHELASTIC_USE_AGENT_STORE": "True", "GANGPLANK_OBSERVE": "0"}
+    return root.start([0, 1], 2, kind, "/out/plain.py", *one.arguments, port=port, script="/out/observer_cpu.py",
+                      env=env)  # fmt: skip
 
 
-def pairs(root: Root, name: str) -> dict[str, float]:
-    """A round of a training: two runs with and two without it, ABBA."""
+def pairs(root: Root, name: str, cores: Sequence[int]) -> dict[str, float]:
+    """A round of a training: with and without it at the same time, each on a core; and again on the other's core."""
     spent, counted, loading = {"with": 0.0, "without": 0.0}, 0.0, 0.0
-    for kind in ("with", "without", "without", "with"):
-        rows = [rank.event("cpu") for rank in ok(run(root, TRAININGS[name], kind))]
-        spent[kind] += sum(row["run"] for row in rows)
-        if kind == "with":
-            counted += sum(row["counted"] for row in rows)
-            loading += sum(row.get("loading", 0.0) for row in rows)
+    for places in (cores, cores[::-1]):
+        stores = [root.store() for _ in spent]
+        both = [start(root, TRAININGS[name], kind, core, store["port"])
+                for kind, core, store in zip(spent, places, stores, strict=True)]  # fmt: skip
+        rows = {kind: [rank.event("cpu") for rank in ok(running.wait())]
+                for kind, running in zip(spent, both, strict=True)}  # fmt: skip
+        for store in stores:
+            root.close_store(store)
+        spent = {kind: spent[kind] + sum(row["run"] for row in rows[kind]) for kind in spent}
+        counted += sum(row["counted"] for row in rows["with"])
+        loading += sum(row.get("loading", 0.0) for row in rows["with"])
     return {
         f"{name}.cpu": spent["with"] / 2,
         f"{name}.without": spent["without"] / 2,
@@ -89,6 +100,11 @@ def figures(values: dict[str, list[float]]) -> Iterator[Figure]:
 
 def measure(setting: Setting) -> Iterator[Figure]:
     """All rounds, one after the other."""
+    cores = sorted(os.sched_getaffinity(0))[:2]
+    if len(cores) < 2:
+        fix = "measure on a machine with two cores"
+        raise BenchError(str(Problem("cores of this machine", str(len(cores)), "2, one for each run of a pair", fix)))
     with training(setting) as root:
-        rounds = in_rounds(ROUNDS, [functools.partial(pairs, root, name) for name in TRAININGS], setting.say)
+        works = [functools.partial(pairs, root, name, cores) for name in TRAININGS]
+        rounds = in_rounds(ROUNDS, works, setting.say)
     yield from figures(rounds)
