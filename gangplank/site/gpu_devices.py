@@ -34,6 +34,7 @@ LOST = re.compile(r"[^:]*: GPU is lost")  # the end of a long chain of errors, w
 NO_TOOLKIT = re.compile(r"did you configure the nvidia container toolkit", re.IGNORECASE)
 NO_RUNTIME = re.compile(r"no runtime for |runtimeclass.* not found", re.IGNORECASE)
 NO_IMAGE = ("ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName")
+REVISION = "controller-revision-hash"  # the label by which a DaemonSet's pods name their template
 SHOWN = 300  # characters of a log line or an event that a finding shows
 
 
@@ -59,6 +60,7 @@ class PluginState:
     logs: Mapping[str, str] = field(default_factory=dict)
     events: Sequence[Json] = ()
     runtime_classes: Sequence[str] = ()
+    revisions: Sequence[Json] = ()  # the ControllerRevisions of its namespace
     role: str = "gpu_device_plugin"  # that installs it
 
     @property
@@ -66,6 +68,20 @@ class PluginState:
         """The spec of the plugin's pods."""
         spec: Json = (self.daemonset or {}).get("spec", {}).get("template", {}).get("spec", {})
         return spec
+
+    @property
+    def newest(self) -> list[Json]:
+        """The pods of the DaemonSet's template as it is now; all of its pods if no revision of it is known."""
+        meta = (self.daemonset or {}).get("metadata", {})
+        own = [
+            item
+            for item in self.revisions
+            if any(owner.get("uid") == meta.get("uid") for owner in item["metadata"].get("ownerReferences", []))
+        ]
+        if not own:
+            return list(self.pods)
+        revision = max(own, key=lambda item: int(item["revision"]))["metadata"]["labels"][REVISION]
+        return [pod for pod in self.pods if pod["metadata"].get("labels", {}).get(REVISION) == revision]
 
     def message(self, name: str, pattern: re.Pattern[str] | None = None) -> str:
         """The message of the last event of an object that matches the pattern, if any."""
@@ -134,16 +150,26 @@ def without_devices(nodes: Iterable[Json], plugin: PluginState, resource: str) -
 
 
 def without_slices(nodes: Iterable[Json], driver: PluginState, slices: Iterable[Json]) -> list[Finding]:
-    """A finding for every node that publishes no device of a driver; `slices` are the driver's ResourceSlices."""
+    """A finding for every node that publishes no device of a driver, or only by a pod that was to be replaced.
+
+    `slices` are the driver's ResourceSlices. Upstream's DaemonSet starts a node's new pod before it stops the old one,
+    so that a node whose new pod cannot start publishes on.
+    """
     published = {item["spec"].get("nodeName") for item in slices if item["spec"].get("devices")}
-    findings = []
+    findings, behind = [], []
     for node in nodes:
         name = node["metadata"]["name"]
+        pod = next((pod for pod in driver.newest if pod["spec"].get("nodeName") == name), None)
+        why: Why | None
         if name not in published:
-            pod = next((pod for pod in driver.pods if pod["spec"].get("nodeName") == name), None)
             why = (_of_pod(pod, driver) or _silent(pod, driver)) if pod else _no_pod(node, driver)
-            findings.append(Finding(name, *why))
-    return findings
+        elif driver.daemonset:
+            why = _of_pod(pod, driver) if pod else _kept_out(node, driver)
+            behind += [] if pod or why else [name]
+        else:
+            continue
+        findings += [Finding(name, *why)] if why else []
+    return findings or [Finding(name, *_behind(driver)) for name in behind]
 
 
 REMOVE = "let its jobs end and remove one of the two (tasks_from: remove)"
@@ -189,6 +215,25 @@ Why = tuple[str, str, str]  # cause, evidence, fix
 
 def _no_pod(node: Json, plugin: PluginState) -> Why:
     """Why the plugin has no pod on a node."""
+    if why := _kept_out(node, plugin):
+        return why
+    name = (plugin.daemonset or {}).get("metadata", {}).get("name", "")
+    message = plugin.message(name) or "no event explains it"
+    fix = "check its nodeSelector, affinity and events"
+    if "violates PodSecurity" in message:
+        fix = "label its namespace pod-security.kubernetes.io/enforce=privileged, or let the role create another"
+    return "plugin not scheduled", f"DaemonSet {name}: {message}", fix
+
+
+def _behind(driver: PluginState) -> Why:
+    """Why a node still publishes by an older pod, if nothing keeps the new one away."""
+    name = (driver.daemonset or {}).get("metadata", {}).get("name", "")
+    evidence = f"DaemonSet {name} has not replaced its older pod there yet"
+    return "plugin not scheduled", evidence, f"raise {driver.role}_timeout_s, or look at its pods on other nodes"
+
+
+def _kept_out(node: Json, plugin: PluginState) -> Why | None:
+    """What keeps the plugin from a node, as its DaemonSet and the node say it; None if they do not."""
     name = (plugin.daemonset or {}).get("metadata", {}).get("name", "")
     if not plugin.daemonset:
         return "no plugin", "its DaemonSet does not exist", f"run the role {plugin.role}"
@@ -216,11 +261,7 @@ def _no_pod(node: Json, plugin: PluginState) -> Why:
     if missing:
         fix = f"add the node to {plugin.role}_nodes, which labels it"
         return "plugin not scheduled", f"the node lacks {', '.join(missing)}, which DaemonSet {name} selects", fix
-    message = plugin.message(name) or "no event explains it"
-    fix = "check its nodeSelector, affinity and events"
-    if "violates PodSecurity" in message:
-        fix = "label its namespace pod-security.kubernetes.io/enforce=privileged, or let the role create another"
-    return "plugin not scheduled", f"DaemonSet {name}: {message}", fix
+    return None
 
 
 def _of_pod(pod: Json, plugin: PluginState) -> Why | None:
@@ -269,10 +310,15 @@ def _idle(node: Json, pod: Json, plugin: PluginState, resource: str) -> Why:
 
 
 def _silent(pod: Json, driver: PluginState) -> Why:
-    """Why a node publishes nothing although its driver runs."""
+    """Why a node publishes nothing although its driver runs.
+
+    A driver built with Kubernetes 1.36 does not notice that a kubelet that starts has removed what it published within
+    the minute before (https://github.com/kubernetes/kubernetes/pull/140063).
+    """
     name = pod["metadata"]["name"]
     last = driver.logs.get(name, "").strip().splitlines()[-1:] or ["its log is empty"]
-    return "no devices", f"pod {name} runs and publishes no ResourceSlice: {last[0]}", "check the driver's log"
+    evidence = f"pod {name} runs and publishes no ResourceSlice: {last[0]}"
+    return "no devices", evidence, "remove this pod, so that another one publishes; else check the driver's log"
 
 
 def _line(log: str, pattern: re.Pattern[str]) -> str:

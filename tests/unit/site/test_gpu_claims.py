@@ -26,7 +26,8 @@ def cause(slices: list[Json], **state: Any) -> str:
 
 
 def test_a_node_that_publishes_devices_has_no_finding() -> None:
-    assert cause([slice_of()]) == ""
+    assert cause([slice_of()], pods=[RUNNING]) == ""
+    assert cause([slice_of()], daemonset=None) == "", "before its pods are looked at"
 
 
 def test_a_slice_of_another_node_or_without_devices_does_not_count() -> None:
@@ -45,6 +46,46 @@ def test_a_driver_that_crashed_is_named_with_its_last_line() -> None:
     ended = {"state": {"terminated": {"reason": "Error", "exitCode": 1}}}
     pod = {**RUNNING, "status": {"phase": "Running", "containerStatuses": [ended]}}
     assert "Error, exit code 1: no kubelet" in cause([], pods=[pod], logs={"driver-x": "start\nno kubelet\n"})
+
+
+def revised(pod: Json, revision: str) -> Json:
+    return {**pod, "metadata": {**pod["metadata"], "labels": {"controller-revision-hash": revision}}}
+
+
+def revision(number: int, name: str, uid: str = "a") -> Json:
+    meta = {"labels": {"controller-revision-hash": name}, "ownerReferences": [{"uid": uid}]}
+    return {"metadata": meta, "revision": number}
+
+
+OWNED: Json = {**DAEMONSET, "metadata": {"name": "driver", "uid": "a"}}
+REVISIONS = [revision(1, "old"), revision(2, "new"), revision(3, "other", uid="b")]
+NO_IMAGE = {"state": {"waiting": {"reason": "ErrImagePull", "message": "v0.0.0 not found"}}}
+
+
+def test_a_new_pod_that_cannot_start_is_named_although_the_old_one_publishes() -> None:
+    new = {**RUNNING, "metadata": {"name": "driver-y"}, "status": {"phase": "Pending", "containerStatuses": [NO_IMAGE]}}
+    pods = [revised(RUNNING, "old"), revised(new, "new")]
+    said = cause([slice_of()], daemonset=OWNED, pods=pods, revisions=REVISIONS)
+    assert said.startswith("node-1: no image: pod driver-y: ErrImagePull: v0.0.0 not found. Fix: ")
+
+
+def test_a_taint_is_named_although_the_old_pod_stays_on_the_node_and_publishes() -> None:
+    tainted = {**NODE, "spec": {"taints": [{"key": "a", "effect": "NoSchedule"}]}}
+    nowhere = {**RUNNING, "metadata": {"name": "driver-y"}, "spec": {}}
+    pods = [revised(RUNNING, "old"), revised(nowhere, "new")]
+    driver = PluginState(OWNED, pods, revisions=REVISIONS, role="gpu_dra_driver")
+    (finding,) = without_slices([tainted], driver, [slice_of()])
+    assert finding.cause == "plugin not scheduled because of a taint"
+
+
+def test_a_pod_of_a_template_that_was_restored_is_a_new_one() -> None:
+    restored = [revision(3, "old"), revision(2, "new")]
+    assert cause([slice_of()], daemonset=OWNED, pods=[revised(RUNNING, "old")], revisions=restored) == ""
+
+
+def test_a_rollout_that_only_takes_long_is_named_if_nothing_else_is() -> None:
+    said = cause([slice_of()], daemonset=OWNED, pods=[revised(RUNNING, "old")], revisions=REVISIONS)
+    assert "DaemonSet driver has not replaced its older pod there yet. Fix: raise gpu_dra_driver_timeout_s" in said
 
 
 def node_with(**capacity: str) -> Json:
