@@ -96,8 +96,8 @@ def test_a_second_job_resumes_from_a_snapshot_of_a_volume_that_grew_while_the_fi
     uid = first.pod("master")["metadata"]["uid"]
     install(lab, LOOPED, DRIVEN, claims=(claim("first", LARGER),))
     lab.wait("the volume is larger", lambda: mounted_bytes(lab, "first") > 0.9 * GIB, 300)
-    status = lab.get("persistentvolumeclaim", "first", "-n", NAMESPACE)["status"]
-    lab.wait("the claim says so", lambda: status["capacity"]["storage"] == LARGER, 60)
+    lab.wait("the claim says so", lambda: lab.get(
+        "persistentvolumeclaim", "first", "-n", NAMESPACE)["status"]["capacity"]["storage"] == LARGER, 60)
     grown = max(losses(first.log()))
     lab.wait("the first job continues", lambda: first.trains(grown + 40), 120)
     again = install(lab, LOOPED, DRIVEN, claims=(claim("first", LARGER),))
