@@ -19,6 +19,7 @@ from gangplank.jobs.site_gpus import Gpus, on_site
 from gangplank.k8s.plan import Plan
 from gangplank.scheduling.fit import Verdict, fit
 from tests.cluster.differential.compare import IMAGE
+from tests.cluster.differential.conftest import kubeconfig  # noqa: F401  # a fixture: with the training operator
 from tests.cluster.differential.live import Cluster, opened
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ EACH = 4  # devices of each node
 
 
 @pytest.fixture(scope="module")
-def nodes(kubeconfig: str) -> Iterator[list[str]]:
+def nodes(kubeconfig: str) -> Iterator[list[str]]:  # noqa: F811  # the fixture
     """The nodes of the cluster, each with its devices of one class."""
     with opened(kubeconfig, "devices") as cluster:
         kube = cluster.kube
@@ -57,7 +58,7 @@ def of(kind: str, name: str, spec: Json) -> Json:
 
 
 @pytest.fixture
-def cluster(kubeconfig: str, nodes: list[str]) -> Iterator[Cluster]:
+def cluster(kubeconfig: str, nodes: list[str]) -> Iterator[Cluster]:  # noqa: F811  # the fixture
     """A namespace for each test, on a cluster with devices."""
     assert nodes
     with opened(kubeconfig, "gangs") as live:
@@ -102,7 +103,7 @@ def waits(cluster: Cluster, name: str) -> bool:
     return any(
         condition["type"] == "Unschedulable"
         for group in cluster.items("PodGroup")
-        if group["metadata"]["name"].startswith(f"{name}-")
+        if group["metadata"]["name"].startswith(name)
         for condition in group.get("status", {}).get("conditions", [])
     )
 
@@ -120,6 +121,21 @@ def test_gangs_share_the_devices_and_one_that_does_not_fit_waits_whole(cluster: 
     cluster.call("DELETE", f"{cluster.path('Job', 'batch.volcano.sh/v1alpha1').format(ns=cluster.namespace)}/pair")
     cluster.wait(lambda: len(placed(cluster, "three")) == 3, "Pod")
     assert len(allocated(cluster)) == len({*allocated(cluster)}) == total - 1
+
+
+def test_the_pods_of_a_pytorchjob_have_a_device_each_or_none(cluster: Cluster, nodes: list[str]) -> None:
+    total = EACH * len(nodes)
+    start(cluster, "operated", total - 1, 1, backend="pytorchjob")
+    cluster.wait(lambda: len(placed(cluster, "operated")) == total - 1, "Pod")
+    assert len(allocated(cluster)) == len({*allocated(cluster)}) == total - 1
+    start(cluster, "waiting", 2, 1, backend="pytorchjob")
+    cluster.wait(lambda: waits(cluster, "waiting"), "PodGroup")
+    assert placed(cluster, "waiting") == []
+    assert len(allocated(cluster)) == total - 1, "a gang that waits holds nothing"
+    cluster.call("DELETE", f"{cluster.path('PyTorchJob').format(ns=cluster.namespace)}/operated")
+    cluster.wait(lambda: len(placed(cluster, "waiting")) == 2, "Pod")
+    kind = "ResourceClaimTemplate"  # the first one's goes with its job
+    cluster.wait(lambda: all(item["metadata"]["name"].startswith("waiting-") for item in cluster.items(kind)), kind)
 
 
 def test_several_devices_of_one_pod_are_on_its_node(cluster: Cluster, nodes: list[str]) -> None:
