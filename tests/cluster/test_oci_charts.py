@@ -33,8 +33,8 @@ HOST = "127.0.0.1:5043"
 CHARTS = {"volcano": ("volcano", "volcano"), "gpu_device_plugin": ("nvidia-device-plugin", "nvidia-device-plugin")}
 
 
-def certificate(folder: Path) -> tuple[Path, Path]:
-    """A certificate for the loopback that signs itself, and its key."""
+def certificate(folder: Path, address: str = "127.0.0.1") -> tuple[Path, Path]:
+    """A certificate for an address that signs itself, and its key."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "test")])
     day, now = dt.timedelta(days=1), dt.datetime.now(dt.UTC)
@@ -43,7 +43,7 @@ def certificate(folder: Path) -> tuple[Path, Path]:
         .subject_name(name).issuer_name(name).public_key(key.public_key()).serial_number(x509.random_serial_number())
         .not_valid_before(now - day).not_valid_after(now + day)
         .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False)
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address(address))]), critical=False)
         .sign(key, hashes.SHA256())
     )  # fmt: skip
     form = serialization.Encoding.PEM

@@ -66,18 +66,18 @@ def answers(address: str) -> bool:
 
 @contextlib.contextmanager
 def registry(
-    folder: Path, host: str, *, private: bool = False, tls: tuple[Path, Path] | None = None
+    folder: Path, host: str, *, private: bool = False, tls: tuple[Path, Path] | None = None, data: Path | None = None
 ) -> Iterator[Registry]:
     """A registry at an address of this machine, such as 127.0.0.1:5000; a private one wants USER and PASSWORD.
 
-    `tls` is its certificate and key, which SSL_CERT_FILE makes trusted.
+    `tls` is its certificate and key, which SSL_CERT_FILE makes trusted. `data` is what it holds, if it is another's too.
     """
     folder.mkdir(parents=True, exist_ok=True)
     bin_folder = build(["registry"], print, roots=())["bin"]["registry"]
     config = {
         "version": "0.1",
         "log": {"level": "info", "formatter": "json", "accesslog": {"disabled": True}},
-        "storage": {"filesystem": {"rootdirectory": str(folder / "data")}},
+        "storage": {"filesystem": {"rootdirectory": str(data or folder / "data")}},
         "http": {"addr": host, **({"tls": {"certificate": str(tls[0]), "key": str(tls[1])}} if tls else {})},
     }
     if private:
