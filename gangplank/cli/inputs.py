@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from gangplank.errors import Problem
-    from gangplank.jobs.site_gpus import Gpus
+    from gangplank.jobs.site_settings import Settings
     from gangplank.spec import JobSpec, Json
     from gangplank.teams.spec import TeamSpec
 
@@ -133,7 +133,7 @@ def gather(
 ) -> tuple[list[Json], list[tuple[str, Json]], list[str]]:
     """What files hold: everything that would be submitted, the jobs in it by back-end, and the kinds of the rest.
 
-    `site` is its inventory: a job with GPUs tolerates the taints of its nodes. A job that names its team starts from
+    `site` is its inventory, whose settings the jobs get. A job that names its team starts from
     that team's values, and is refused what they do not grant; so is a raw manifest in a team's namespace. Without
     `grants` that is not checked: a job that exists was allowed once. `namespace` is of those without one.
     """
@@ -159,7 +159,7 @@ def read_objects(
     from gangplank.backends import BACKENDS
     from gangplank.errors import Problem, SpecError
     from gangplank.jobs.parse import parse_job
-    from gangplank.jobs.site_gpus import on_site
+    from gangplank.jobs.site_settings import on_site
     from gangplank.reading.strict_yaml import documents
 
     text = read(name)
@@ -178,12 +178,12 @@ def read_objects(
         return objects
     jobs = documents(text, name, strict=True)
     specs = site_teams(site) if site else None
-    gpus = site_gpus(site) if site and jobs else None
+    settings = site_settings(site) if site and jobs else None
     for document in jobs:
         job = with_backend(document, backend) if backend and isinstance(document, dict) else document
         job = from_team(job, specs, name) if specs is not None else job
         spec = parse_job(job, name, read_scripts(job, ROOT))
-        spec = on_site(spec, gpus, name) if gpus else spec
+        spec = on_site(spec, settings, name) if settings else spec
         if specs is not None and grants:
             granted(spec, specs, name)
         objects += BACKENDS[spec.backend].manifests(spec)
@@ -209,12 +209,12 @@ def site_teams(inventory: str) -> Sequence[TeamSpec]:
     return load(inventory)[1]
 
 
-def site_gpus(inventory: str) -> Gpus:
-    """What an inventory says about the site's GPU nodes, as the role training_job reads it."""
-    from gangplank.jobs.site_gpus import VARIABLES, read_gpus
+def site_settings(inventory: str) -> Settings:
+    """What an inventory decides about every job, as the role training_job reads it."""
+    from gangplank.jobs.site_settings import VARIABLES, read_settings
     from gangplank.teams.inventory import load_variables
 
-    return read_gpus(load_variables(inventory, VARIABLES), inventory)
+    return read_settings(load_variables(inventory, VARIABLES), inventory)
 
 
 def from_team(job: object, teams: Sequence[TeamSpec], source: str) -> Any:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from gangplank.backends import BACKENDS, DEFAULT
 from gangplank.cli import terminal
 from gangplank.cli.cluster import cluster_of
-from gangplank.cli.inputs import read_scripts, site_gpus
+from gangplank.cli.inputs import read_scripts, site_settings
 from gangplank.cli.jobs import prefix
 from gangplank.cli.proof import NO_EVIDENCE
 from gangplank.cluster import operators
@@ -27,7 +27,7 @@ from gangplank.cluster.pace import is_pace
 from gangplank.cluster.stuck import Stuck
 from gangplank.errors import Problem, SpecError, Unreadable
 from gangplank.jobs.parse import parse_job
-from gangplank.jobs.site_gpus import on_site
+from gangplank.jobs.site_settings import on_site
 from gangplank.k8s.plan import Plan
 from gangplank.proof import log_lines
 from gangplank.proof.expected import expected
@@ -55,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
     job = description(args)
     spec = parse(args.script, job)
     if args.site:
-        spec = on_site(spec, site_gpus(args.site), args.script)
+        spec = on_site(spec, site_settings(args.site), args.script)
     if args.save:
         save(Path(args.save), job)
     kube = cluster_of(args, changes=True)

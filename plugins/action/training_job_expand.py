@@ -15,7 +15,8 @@ from gangplank.backends import BACKENDS, wiring
 from gangplank.cli.inputs import from_team, granted, read_scripts
 from gangplank.jobs.annotated import explained
 from gangplank.jobs.parse import parse_job
-from gangplank.jobs.site_gpus import ALLOCATIONS, Gpus, on_site
+from gangplank.jobs.site_gpus import ALLOCATIONS, Gpus
+from gangplank.jobs.site_settings import PULL_SECRETS, Settings, on_site, read_settings
 from gangplank.teams.load import teams_of
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ class ActionModule(LibraryAction):
         "simulated_gpus": {"type": "bool", "default": False},
         "gpu_allocation": {"type": "str", "choices": list(ALLOCATIONS), "default": Gpus.allocation},
         "gpu_device_class": {"type": "str", "default": Gpus.device_class},
+        "pull_secrets": {"type": "list", "elements": "str", "default": []},
         "explain": {"type": "bool", "default": False},
     }
 
@@ -41,9 +43,10 @@ class ActionModule(LibraryAction):
         """Convert and call."""
         source = job_file()
         gpus = Gpus(args["gpu_taints"], args["simulated_gpus"], args["gpu_allocation"], args["gpu_device_class"])
+        secrets = read_settings({PULL_SECRETS: args["pull_secrets"]}, "the inventory").pull_secrets
         teams = teams_of(inventory_of(self.variables, args["teams"]))[1] if args["teams"] else None
         job = args["job"] if teams is None else from_team(args["job"], teams, source)
-        spec = on_site(parse_job(job, source, read_scripts(job, ROOT)), gpus, source)
+        spec = on_site(parse_job(job, source, read_scripts(job, ROOT)), Settings(gpus, secrets), source)
         if teams is not None:
             granted(spec, teams, source)
         return {

@@ -5,7 +5,7 @@ DOCUMENTATION = r"""
 module: training_job_expand
 short_description: Read a training job and expand it into manifests
 description:
-  - Applies the defaults of the job's team and the rules of the site's GPUs. Every problem of a job is reported
+  - Applies the defaults of the job's team and the settings of the site. Every problem of a job is reported
     in one message that names its file.
   - Asks no cluster and changes nothing.
 author:
@@ -37,6 +37,11 @@ options:
     description: DeviceClass from which pods claim GPUs, if O(gpu_allocation=dra).
     type: str
     default: gpu.nvidia.com
+  pull_secrets:
+    description: Secrets with which the nodes pull the image of a job that names none.
+    type: list
+    elements: str
+    default: []
   explain:
     description: Return RV(explained) too.
     type: bool

@@ -123,8 +123,8 @@ class Site:
         values = {name: value for name, value in dist_site(parts).items() if not name.endswith(SOURCES)}
         gang = {"training_operator_gang_scheduler": "volcano"}
         (folder / "site.yml").write_text(yaml.safe_dump({**values, **gang, "site_components": self.components}))
-        (folder / "hosts.yml").write_text(yaml.safe_dump({"all": {"children": {"teams": {}}, "vars": {
-            "ansible_connection": "local", "ansible_python_interpreter": "{{ ansible_playbook_python }}"}}}))  # fmt: skip
+        local = {"ansible_connection": "local", "ansible_python_interpreter": "{{ ansible_playbook_python }}"}
+        (folder / "hosts.yml").write_text(yaml.safe_dump({"all": {"children": {"teams": {}}, "vars": local}}))
 
     def others(self, folder: Path) -> list[str]:
         """The commands that train on the back-ends of the components other than Volcano's."""

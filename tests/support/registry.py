@@ -70,7 +70,7 @@ def registry(
 ) -> Iterator[Registry]:
     """A registry at an address of this machine, such as 127.0.0.1:5000; a private one wants USER and PASSWORD.
 
-    `tls` is its certificate and key, which SSL_CERT_FILE makes trusted. `data` is what it holds, if it is another's too.
+    `tls` is its certificate and key, which SSL_CERT_FILE makes trusted. `data` is its store, if another has it too.
     """
     folder.mkdir(parents=True, exist_ok=True)
     bin_folder = build(["registry"], print, roots=())["bin"]["registry"]

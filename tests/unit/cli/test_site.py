@@ -11,7 +11,7 @@ import yaml
 
 from gangplank.cli import main
 from gangplank.errors import SpecError
-from gangplank.jobs.site_gpus import read_gpus
+from gangplank.jobs.site_settings import read_settings
 from gangplank.teams import inventory as module
 
 if TYPE_CHECKING:
@@ -122,7 +122,22 @@ def test_without_ansible_a_template_is_refused_by_its_file(
 
 def test_all_that_is_wrong_with_the_settings_is_reported_together() -> None:
     variables = {"training_job_gpu_taints": [{"value": "x"}], "training_job_simulated_gpus": "perhaps",
-                 "training_job_gpu_allocation": "both", "training_job_gpu_device_class": "GPU"}  # fmt: skip
+                 "training_job_gpu_allocation": "both", "training_job_gpu_device_class": "GPU",
+                 "training_job_pull_secrets": ["registry", "user:password"]}  # fmt: skip
     with pytest.raises(SpecError) as caught:
-        read_gpus(variables, "site")
-    assert len(caught.value.problems) == 5
+        read_settings(variables, "site")
+    assert len(caught.value.problems) == 6
+    assert 'training_job_pull_secrets[1]: got "user:password"' in str(caught.value)
+
+
+def test_a_job_without_pull_secrets_has_the_site_s(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = site(tmp_path, "training_job_pull_secrets: [registry]\n")
+    for own, expected in (({}, "registry"), ({"pull_secrets": ["mine"]}, "mine")):
+        described = {"name": "j", "image": "i", "script": "/a.py", "workers": 0, **own}
+        (tmp_path / "job.json").write_text(json.dumps(described))
+        assert main(["expand", str(tmp_path / "job.json"), "-o", "yaml", "--site", place]) == 0
+        (manifest,) = yaml.safe_load_all(capsys.readouterr().out)
+        pod = manifest["spec"]["tasks"][0]["template"]["spec"]
+        assert pod["imagePullSecrets"] == [{"name": expected}]

@@ -60,3 +60,17 @@ def test_an_unknown_team_is_reported_the_same_way(tmp_path: Path) -> None:
     output = ansible("playbooks/train.yml", "--tags", "manifests", "-e", f"@{job}", "-i", ROOT / "inventories/example")
     assert f'Action failed: {job}: 1 problem\n  team: got "nobody", expected a team of the inventory' in output.stdout
     assert "Finalization of" not in output.stdout + output.stderr
+
+
+def test_the_site_s_pull_secrets_reach_a_job_that_names_none(tmp_path: Path) -> None:
+    job = tmp_path / "mine.yml"
+    job.write_text("training_job: {name: digits, image: i, script: /a.py, workers: 1}\n")
+    keep = f"training_job_manifest_dir={tmp_path}"
+    words = ("playbooks/train.yml", "--tags", "manifests", "-e", f"@{job}", "-e", keep, "-i",
+             ROOT / "inventories/example")  # fmt: skip
+    done = ansible(*words, "-e", json.dumps({"training_job_pull_secrets": ["registry"]}))
+    assert done.returncode == 0, done.stdout
+    (written,) = tmp_path.glob("*digits.yml")
+    assert written.read_text().count("imagePullSecrets") == 2
+    refused = ansible(*words, "-e", json.dumps({"training_job_pull_secrets": ["user:password"]}))
+    assert 'training_job_pull_secrets[0]: got "user:password"' in refused.stdout
