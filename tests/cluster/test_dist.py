@@ -28,6 +28,13 @@ EDITS = (
     "cp ../site.yml site/group_vars/all/site.yml",
     "cp ../hosts.yml site/hosts.yml",
 )
+CHARTED = "--set training_job.name=charted --set training_job.output=/opt/pytorch/output/charted"
+BY_HELM = (  # what the page renders, installed
+    f"helm install charted charts/training-job-*.tgz --kubeconfig ~/admin.kubeconfig -f jobs/digits.yml {CHARTED}",
+    "timeout 300 bash -c 'until gangplank status charted | grep -q Completed; do sleep 1; done'",
+    "gangplank proof charted",
+    "helm uninstall charted --kubeconfig ~/admin.kubeconfig --wait",
+)
 OURS = ("K8S_", "KUBE", "ANSIBLE_", "GANGPLANK_", "PYTHON")  # variables that a user's shell has not
 
 
@@ -76,7 +83,7 @@ def test_the_page_installs_it_in_an_empty_place_and_trains(place: Path) -> None:
     lines = commands()
     last = max(number for number, line in enumerate(lines) if line.startswith(COPIES))
     lines[last + 1 : last + 1] = EDITS
-    lines.append("gangplank delete digits")  # the lab is shared
+    lines += ["gangplank delete digits", *BY_HELM]  # the lab is shared
     text = "\n".join(["set -eu", *(f"echo {shlex.quote(f'+ {line}')}\n{line}" for line in lines)])
     kept = {name: value for name, value in os.environ.items() if not name.startswith(OURS)}
     path = [word for word in kept["PATH"].split(":") if not word.startswith(str(ROOT))]
@@ -91,7 +98,8 @@ def test_the_page_installs_it_in_an_empty_place_and_trains(place: Path) -> None:
     assert "changed=0" in steps["ansible-playbook -i site gangplank.gangplank.site"]  # the lab's own site is as this
     assert "3 pods, a gang of 3" in steps["gangplank expand --site site jobs/digits.yml"]
     assert "PROVEN" in steps["ansible-playbook -i site gangplank.gangplank.train -e @jobs/digits.yml"]
-    assert "PROVEN" in steps["gangplank proof digits"]
+    for name in ("digits", "charted"):
+        assert "PROVEN" in steps[f"gangplank proof {name}"]
     assert (place / "reports/default-digits.html").exists()
     (render,) = (text for line, text in steps.items() if line.startswith("helm template "))
     assert "kind: Job" in render
