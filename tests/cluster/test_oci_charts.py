@@ -16,6 +16,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
+import tests.unit.plugins.conftest  # noqa: F401  it lets plugins import one another
 from lab.build.parts import build
 from tests.charts.test_source_release import Source
 from tests.support.registry import Registry, registry
