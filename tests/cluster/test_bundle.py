@@ -171,12 +171,22 @@ def mirrored(
             if gone:
                 lab.playbook("playbooks/uninstall.yml", "-e", json.dumps({"site_components": gone}))
             for node in lab.ready():
-                forget(lab, node, digests)  # else the kubelet knows them by the registry's name only
+                forget(lab, node, digests)
+                forget_pulls(lab, node)
                 for image in lab.parts["images"]:
                     if image["name"] not in has(lab, node):
                         import_image(ctr(lab, node), Path(image["archive"]))
             lab.playbook("playbooks/lab.yml", "--tags=cluster")
             lab.playbook("playbooks/site.yml")
+
+
+def forget_pulls(lab: Lab, node: str) -> None:
+    """Let a node's kubelet forget what it pulled: it would pull an image again that is loaded under another name."""
+    with lab.supervisor() as server:
+        server.stopProcess(f"kubelet-{node}")
+        for record in (STATE / "nodes" / node / "kubelet/image_manager/pulled").iterdir():
+            record.unlink()
+        server.startProcess(f"kubelet-{node}")
 
 
 def tag(place: Path) -> str:

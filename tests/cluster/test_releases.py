@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import subprocess
@@ -141,6 +142,18 @@ def test_d7_a_failed_release_of_the_same_chart_and_values_is_tried_again(site: S
     site.lab.kubectl("create", "namespace", "later")
     assert [site.changes() for _ in range(2)] == [True, False]
     assert list(site.revisions().values())[-1] == "deployed"
+
+
+def test_d7_the_values_of_an_upgrade_that_failed_are_installed_by_the_next_run(site: Site) -> None:
+    assert site.changes()
+    site.write(late=CONFIG.replace("name: config", "name: config, namespace: later"))
+    second = ("-e", json.dumps({"helm_release_values": {"word": "second"}}))
+    with pytest.raises(AssertionError, match="later"):
+        site.play(*second)
+    assert sorted(site.revisions().values()) == ["deployed", "failed"]
+    site.lab.kubectl("create", "namespace", "later")
+    assert [site.changes(*second) for _ in range(2)] == [True, False]
+    assert site.get("configmap", "config")["data"]["word"] == "second"
 
 
 def test_d7_an_upgrade_of_the_same_version_that_was_killed_is_not_taken_for_complete(site: Site) -> None:
