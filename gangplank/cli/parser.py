@@ -31,9 +31,8 @@ TEAM_EXAMPLES = """examples:
 """
 IMAGE = "gangplank.dev/trainer:0.1.0"
 SITE_HELP = (
-    "a site's inventory: a job with GPUs tolerates the taints of its GPU nodes; one without pull_secrets has the"
-    " site's; a job that names its team starts from that team's job_defaults, and is refused what the team's variables"
-    " do not grant"
+    "a site's inventory: a job gets its settings (GPU taints, pull secrets); one that names its team starts from that"
+    " team's job_defaults, and is refused what the team's variables do not grant"
 )
 FROM_SITE_HELP = "the inventory of `submit --site`, if it had one: the job's team has its namespace from there"
 CLUSTER_HELP = (
