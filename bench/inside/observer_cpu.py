@@ -21,7 +21,8 @@ def spent() -> float:
 
 def main() -> None:
     """A whole script."""
-    os.sched_setaffinity(0, {int(os.environ["BENCH_CORE"])})
+    if core := os.environ.get("BENCH_CORE"):
+        os.sched_setaffinity(0, {int(core)})
     began, loading = spent(), 0.0
     watching: Any = None
     if sys.argv[1] == "with":
