@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from bench.part import Setting
     from tests.trainer.harness import Root, Running
 
-PART = Part("What evidence costs", minutes=25, lab=Lab.DOWN, usual=False)
+PART = Part("What evidence costs", minutes=11, lab=Lab.DOWN)
 ROUNDS = 10
 GOAL = 1  # percent of a run's CPU time
 SCRIPT = ["32", "0.05", "0.9"]  # batch of each rank, learning rate, momentum
