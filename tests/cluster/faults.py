@@ -486,10 +486,8 @@ def _volume_full(lab: Lab, _: Sequence[Job]) -> Iterator[None]:
         yield
 
 
-CLAIM: Json = {
-    "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "shared", "namespace": NAMESPACE},
-    "spec": {"accessModes": ["ReadWriteMany"], "storageClassName": "local-shared",
-             "resources": {"requests": {"storage": "1Gi"}}}}  # fmt: skip
+CLAIM = claim("shared", accessModes=["ReadWriteMany"], storageClassName="local-shared",
+              resources={"requests": {"storage": "1Gi"}})  # fmt: skip
 QUEUE_OBJECT: Json = {
     "apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue", "metadata": {"name": QUEUE},
     "spec": {"weight": 1, "reclaimable": True}}  # fmt: skip

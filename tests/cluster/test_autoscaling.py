@@ -19,7 +19,7 @@ from gangplank.jobs.parse import parse_job
 from lab.build.parts import build
 from tests.cluster.conftest import Lab
 from tests.cluster.differential.conftest import kubeconfig  # noqa: F401  # a fixture
-from tests.cluster.differential.live import Cluster, opened
+from tests.cluster.differential.live import SHARED_CLAIM, Cluster, opened
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,16 +35,6 @@ VALUES: Json = {
 }
 TARGET = {"type": "Utilization", "averageUtilization": 80}
 METRICS = [{"type": "Resource", "resource": {"name": "cpu", "target": TARGET}}]
-CLAIM: Json = {
-    "apiVersion": "v1",
-    "kind": "PersistentVolumeClaim",
-    "metadata": {"name": "shared"},
-    "spec": {
-        "accessModes": ["ReadWriteMany"],
-        "storageClassName": "local-shared",
-        "resources": {"requests": {"storage": "1Gi"}},
-    },
-}
 IDLE: Json = {
     "backend": "pytorchjob",
     "image": "gangplank.dev/trainer:0.1.0",
@@ -87,7 +77,7 @@ def measured(kubeconfig: str) -> Iterator[str]:  # noqa: F811  # the fixture
 @pytest.fixture
 def cluster(measured: str) -> Iterator[Cluster]:
     with opened(measured, "autoscaling") as live:
-        live.create(CLAIM)
+        live.create(SHARED_CLAIM)
         yield live
 
 

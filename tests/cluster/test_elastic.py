@@ -23,7 +23,7 @@ from gangplank.proof.claims import CLAIMS
 from gangplank.proof.records import select, unpack_ids
 from tests.cluster.conftest import ROOT, Lab
 from tests.cluster.differential.conftest import kubeconfig  # noqa: F401  # a fixture
-from tests.cluster.differential.live import Cluster, opened
+from tests.cluster.differential.live import SHARED_CLAIM, Cluster, opened
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,16 +31,6 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 NAME, SAMPLES, EPOCHS = "elastic", 1200, 60
-CLAIM: Json = {
-    "apiVersion": "v1",
-    "kind": "PersistentVolumeClaim",
-    "metadata": {"name": "shared"},
-    "spec": {
-        "accessModes": ["ReadWriteMany"],
-        "storageClassName": "local-shared",
-        "resources": {"requests": {"storage": "1Gi"}},
-    },
-}
 DESCRIPTION: Json = {
     "name": NAME,
     "backend": "pytorchjob",
@@ -102,7 +92,7 @@ class Elastic:
 @pytest.fixture
 def job(kubeconfig: str, tmp_path: Path) -> Iterator[Elastic]:  # noqa: F811  # the fixture
     with opened(kubeconfig, "elastic") as cluster:
-        cluster.create(CLAIM)
+        cluster.create(SHARED_CLAIM)
         yield Elastic(cluster, kubeconfig, tmp_path)
 
 

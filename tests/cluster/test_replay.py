@@ -19,8 +19,7 @@ from gangplank.cluster.progress import phase
 from gangplank.proof.claims import CLOCK_TOLERANCE_S
 from tests.cluster.conftest import ROOT, Lab
 from tests.cluster.differential.conftest import kubeconfig  # noqa: F401  # a fixture
-from tests.cluster.differential.live import Cluster, opened
-from tests.cluster.test_elastic import CLAIM
+from tests.cluster.differential.live import SHARED_CLAIM, Cluster, opened
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -101,7 +100,7 @@ class Jobs:
 @pytest.fixture
 def jobs(kubeconfig: str, tmp_path: Path) -> Iterator[Jobs]:  # noqa: F811  # the fixture
     with opened(kubeconfig, "replay") as cluster:
-        cluster.create(CLAIM)
+        cluster.create(SHARED_CLAIM)
         yield Jobs(cluster, kubeconfig, tmp_path)
 
 

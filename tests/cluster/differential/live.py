@@ -14,6 +14,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 Json = dict[str, Any]
+SHARED_CLAIM: Json = {
+    "apiVersion": "v1",
+    "kind": "PersistentVolumeClaim",
+    "metadata": {"name": "shared"},
+    "spec": {
+        "accessModes": ["ReadWriteMany"],
+        "storageClassName": "local-shared",
+        "resources": {"requests": {"storage": "1Gi"}},
+    },
+}
 DEADLINE_S = 180
 NOWHERE = {"gangplank.dev/nowhere": "true"}  # no node has it: the pods are made but never run
 PLURALS = {
