@@ -313,10 +313,14 @@ def test_a3_two_teams_and_one_that_cheats_submit_at_once_and_every_moment_keeps_
         done = {"POST": "already exists", "DELETE": "not found"}[method]  # by a request whose answer was lost
         until(lambda: (reply := answer(kube, method, where, body)) == "" or done in reply, f"{method} {where}")
 
+    submitted = {gang: threading.Event() for gang in [*borrowed, *due, *first, *gangs]}
+
     def submit(gang: Gang) -> None:
         ask("POST", JOBS.format(gang.team), manifest(gang, lasts.get(gang, LONG_S)))
+        submitted[gang].set()
 
     def delete(gang: Gang) -> None:
+        assert submitted[gang].wait(DEADLINE_S), f"{gang} was not submitted"  # else there may be nothing yet to delete
         ask("DELETE", f"{JOBS.format(gang.team)}/{gang.name}", {"propagationPolicy": "Background"})
 
     work: list[tuple[float, Callable[[], None]]] = [(0.5, lambda: restart_scheduler(kube))]
@@ -327,7 +331,7 @@ def test_a3_two_teams_and_one_that_cheats_submit_at_once_and_every_moment_keeps_
         if (gang.team, gang.name) in deleted:
             work.append((rng.uniform(place, 1.2), functools.partial(delete, gang)))
     work.sort(key=lambda row: row[0])
-    clock, every = Clock(kwok_pid), [*borrowed, *due, *first, *gangs]
+    clock, every = Clock(kwok_pid), list(submitted)
     with Seen(kube, clock) as seen:
 
         def hold(amounts: dict[str, int], why: str) -> None:
@@ -353,7 +357,7 @@ def test_a3_two_teams_and_one_that_cheats_submit_at_once_and_every_moment_keeps_
                 # The third team may have used up its own pods, so that its gangs cannot start again.
                 honest = [gang for gang in every if gang.team in HONEST]
                 remaining = functools.partial(seen.ask, lambda now: lost(now, honest, deleted))
-                until(lambda: not remaining(), "every job has ended", DEADLINE_S)
+                until(lambda: not remaining(), lambda: f"every job has ended: {remaining()}", DEADLINE_S)
             finally:
                 stop.set()
             accepted, counts = cheating.result()

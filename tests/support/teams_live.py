@@ -24,11 +24,11 @@ ROOT = Path(__file__).resolve().parents[2]
 DEADLINE_S = 60
 
 
-def until(condition: Callable[[], object], what: str, deadline_s: float = DEADLINE_S) -> None:
-    """Wait until a condition holds; after the deadline fail with its description."""
+def until(condition: Callable[[], object], what: str | Callable[[], str], deadline_s: float = DEADLINE_S) -> None:
+    """Wait until a condition holds; after the deadline fail with its description, or that of a function."""
     end = time.monotonic() + deadline_s
     while not condition():
-        assert time.monotonic() < end, f"not within {deadline_s} s: {what}"
+        assert time.monotonic() < end, f"not within {deadline_s} s: {what if isinstance(what, str) else what()}"
         time.sleep(0.5)
 
 
