@@ -70,6 +70,13 @@ def weights(count: int, generator: torch.Generator) -> torch.Tensor:
     return numbers.add_(numbers.sign(), alpha=0.5)
 
 
+def unhook(leaf: torch.Tensor, handle: Any) -> None:
+    """Remove a hook of a leaf, and with the last one what autograd would enter Python for in each backward pass."""
+    handle.remove()
+    if not leaf._backward_hooks:
+        leaf._backward_hooks = None
+
+
 def mean_exchange_s(ddp: DistributedDataParallel) -> float:
     """Seconds from a backward pass's first exchange to its last: the mean of those that DDP itself has timed."""
     return int(ddp._get_ddp_logging_data().get("avg_backward_comm_time", 0)) / 1e9
@@ -148,8 +155,8 @@ class Look:
         Averages are hashed, as they have to be equal to the last bit. A rank's own gradients are identified by their
         checksums: equal gradients have equal ones.
         """
-        for handle in self.handles:
-            handle.remove()
+        for part, handle in zip(self.parts, self.handles, strict=True):
+            unhook(part.parameter, handle)
         averages = [part.parameter.grad for part in self.parts]
         joined = torch.cat([part.parameter.new_zeros(part.size) if average is None else self.pick(part, average)
                             for part, average in zip(self.parts, averages, strict=True)])
@@ -257,7 +264,7 @@ class GradientWatch:
             return None
         self.tile = Tile(self.evidence.token, self.number + 1, self.exchanged, self.parameters, self.small)
         if self.sampling is not None:
-            self.sampling.remove()
+            unhook(tile.parameter, self.sampling)
             self._begin_sample()
         return tile.record(self.number, self.exchanged, self.checksums)
 
@@ -311,7 +318,7 @@ class GradientWatch:
         CPU_SECONDS[0] += time.thread_time() - began
 
     def _sample(self) -> None:
-        self.sampling.remove()
+        unhook(self.tile.parameter, self.sampling)
         self.sampling, own, average = None, self.own, self.tile.parameter.grad
         blank = torch.zeros_like(self.held) if own is None or average is None else self.held
         self.tile.add(blank if own is None else own, blank if average is None else self.tile.pick(average), self.held,

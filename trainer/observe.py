@@ -36,7 +36,7 @@ from torch.utils.data import dataloader
 from torch.utils.hooks import unserializable_hook
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
 FORMAT = 5  # as in evidence.py; docs/proof.md says what each means
 SAMPLE = 1 << 13  # elements of a model that one look takes
@@ -49,6 +49,7 @@ ATOMIC_BYTES = 4096  # as in log.py
 MOST_MODELS = 64
 STUCK_S = 120.0  # without a step and an exchange: where the rank is, in a line; again after twice as long, and so on
 PACE_S = 30.0  # where the time of the steps since then went, in a line
+TIMED_S = 0.1  # after so long, the exchange of one more step is timed: of long steps each, of short ones a few
 MAIN = "GANGPLANK_OBSERVED_PID"  # the rank's own process; what it starts is not a rank
 COLLECTIVES = ("all_reduce", "reduce", "broadcast", "gather", "scatter", "all_gather", "all_gather_into_tensor",
                "all_gather_single", "reduce_scatter", "reduce_scatter_tensor", "reduce_scatter_single", "all_to_all",
@@ -131,6 +132,18 @@ def due_after(number: int) -> int:
     return number + 1 if number < 2 else 2 << (number.bit_length() // 2 * 2)
 
 
+def hook(leaf: torch.Tensor, action: Callable[[torch.Tensor], None]) -> Callable[[], None]:
+    """Hear of a leaf's gradient, before it is added up; returns what ends that."""
+    ref, handle = weakref.ref(leaf), leaf.register_hook(unserializable_hook(action))
+
+    def unhook() -> None:
+        handle.remove()
+        if (left := ref()) is not None and not left._backward_hooks:
+            left._backward_hooks = None  # else autograd enters Python in each backward pass, for nothing
+
+    return unhook
+
+
 def sharded(parameter: torch.Tensor) -> bool:
     """Whether each rank holds a part of it, as with fully_shard."""
     return hasattr(parameter, "to_local")
@@ -200,15 +213,15 @@ class Model:
         self.steps = self.idle = self.exchanges = self.looks = self.weights_at = self.sent = 0
         self.task = -1  # of autograd's: the last backward pass that was heard of
         self.synced = False  # whether DDP was to exchange in it, and nobody has counted that yet
-        self.countable = self.exact = False
-        self.begun = 0  # operations of the group when it began
-        self.seen: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()  # exchanges, by optimizer
+        self.countable = self.hears = False
+        self.begun = 0  # operations of the group when the pass began that was heard of last
+        self.settled = 0  # and when an exchange was last counted, or could have been; the script's own apart
         self.own: dict[int, torch.Tensor] = {}
         self.due = 1  # the exchange that is looked at next, or the first after it at which that is possible
         self.queued = self.missed = -1  # the pass at whose end there will be a look; one that nobody can look at
         self.signs: torch.Tensor | None = None
         self.looking = self.looked = False
-        self.handles: list[Any] = []
+        self.hooks: list[Callable[[], None]] = []  # what ends them
         group = owner.process_group if self.parallel else None
         size = dist.get_world_size(group)
         self.whole, self.alone = size == dist.get_world_size(), size == 1 < dist.get_world_size()
@@ -219,17 +232,27 @@ class Model:
         if self.parallel:  # where several back-ends count for themselves, nobody has the sum
             backends = {part.split(":")[-1] for part in dist.get_backend_config(group).split(",")}
             self.countable = len(backends) == 1
-            trainable = [parameter for parameter in parameters if parameter.requires_grad]
-            for parameter in {*trainable[:1], *trainable[-1:]}:  # one would do, if each took part in each backward pass
-                parameter.register_hook(unserializable_hook(functools.partial(self.heard)))
+            self.settled = self.operations()
+            others = [model for model in OBSERVER.models if model.parallel]
+            for model in (*others, self) if others or not self.countable else ():
+                model.listen()
             self.look_next()
 
-    def watch(self, index: int) -> Any:
-        """Hear of a parameter's gradient, before it is added up."""
-        parameter = self.refs[index]()
-        if parameter is None or not parameter.requires_grad:
-            return None
-        return parameter.register_hook(unserializable_hook(functools.partial(self.gradient, index)))
+    def watch(self, indices: Iterable[int], action: Callable[[int, torch.Tensor], None]) -> list[Callable[[], None]]:
+        """Hear of the gradients of some parameters; returns what ends that."""
+        alive = [(index, parameter) for index in indices if (parameter := self.refs[index]()) is not None]
+        return [hook(parameter, functools.partial(action, index)) for index, parameter in alive
+                if parameter.requires_grad]
+
+    def ends(self) -> set[int]:
+        """The first parameter and the last: one would do, if each took part in each backward pass."""
+        return {0, len(self.refs) - 1} if self.refs else set()
+
+    def listen(self) -> None:
+        """Hear of each backward pass: others use the group too, or nobody counts its operations."""
+        if not self.hears:
+            self.hears = True
+            self.watch(self.ends(), self.heard)
 
     def operations(self) -> int:
         """How many operations the group has carried out; each time another number where nobody knows."""
@@ -239,28 +262,25 @@ class Model:
         return int(owner.process_group._get_sequence_number_for_group())
 
     @safe
-    def heard(self, _: torch.Tensor) -> None:
+    def heard(self, *_: object) -> None:
         """A leaf's gradient in a backward pass; nothing of it is exchanged yet."""
-        OBSERVER.ready = perf_counter()
         task = torch._C._current_graph_task_id()
         if task != self.task:
-            self.settle()
+            if self.hears:
+                self.settle()
             self.task, owner = task, self.owner()
             # The forward pass sets it: False within no_sync. A group of one has nobody to exchange with.
             self.synced = owner is not None and owner.require_forward_param_sync and not self.alone
-            self.begun, self.sent = self.operations() if self.countable else 0, OBSERVER.sent
-            if self.exact:
-                torch.autograd.Variable._execution_engine.queue_callback(self.backward_ends)
+            self.begun = self.operations() if self.countable else 0
+            if self.hears:
+                self.settled = self.begun
 
     def settle(self) -> None:
-        """Count the last backward pass's exchange, if DDP was to exchange in it and its group has worked since.
-
-        It may have worked for the script itself: then the end of each pass is asked from now on, which takes longer.
-        """
-        if self.synced:
+        """Count DDP's exchange: since the last one, or since the pass began, its group has worked for nobody else."""
+        if self.synced or not (self.hears or self.alone or self.owner() is None):
             self.synced = False
-            if self.operations() != self.begun:
-                self.exact = self.exact or OBSERVER.sent != self.sent
+            if (now := self.operations()) != self.settled:
+                self.settled = now
                 self.exchanged()
 
     @careful
@@ -272,7 +292,7 @@ class Model:
         elif self.whole:
             self.looking, self.own = True, {}
             self.missed = torch._C._current_graph_task_id()  # a pass that has begun without these hooks
-            self.handles = [handle for i in range(len(self.refs)) if (handle := self.watch(i)) is not None]
+            self.hooks = self.watch(range(len(self.refs)), self.gradient)
 
     def pick(self, tensor: torch.Tensor, stride: int = 0) -> torch.Tensor:
         """The sampled elements of one parameter's tensor, as far as this rank holds it."""
@@ -286,9 +306,8 @@ class Model:
             return
         if self.parallel and task != self.queued:
             self.queued = task
-            self.heard(gradient)
-            if not self.exact:
-                torch.autograd.Variable._execution_engine.queue_callback(self.backward_ends)
+            self.heard()
+            torch.autograd.Variable._execution_engine.queue_callback(self.backward_ends)
         own = self.pick(gradient)
         self.own[index] = own.clone() if parameter.grad is None else own + self.pick(parameter.grad)
 
@@ -357,9 +376,9 @@ class Model:
     def note(self, **fields: object) -> None:
         """One look at an exchange, and no more until another is due."""
         self.looks, self.looked, self.looking = self.looks + 1, True, False
-        for handle in self.handles:
-            handle.remove()
-        self.own, self.handles = {}, []
+        for unhook in self.hooks:
+            unhook()
+        self.own, self.hooks = {}, []
         step = self.exchanges + self.parallel  # DDP's is counted when an optimizer asks
         self.due = due_after(step)
         OBSERVER.chain.add("gradients", epoch=self.number, step=step, of=self.elements, **fields)
@@ -367,23 +386,22 @@ class Model:
 
     def before_step(self) -> None:
         """Without DDP, what an optimizer is about to apply is what the script has made of all ranks' gradients."""
-        if self.parallel:
-            self.settle()
-            return
         before, self.sent = self.sent, OBSERVER.scattered if self.sharded else OBSERVER.sent
         if before < self.sent:
             self.exchanged()
         else:
             self.own = {}
 
-    def stepped(self, optimizer: Any) -> None:
-        """One optimizer step; it is idle if nothing was exchanged since this optimizer's last."""
+    def stepped(self, seen: int) -> int:
+        """One optimizer step; it is idle if nothing was exchanged since this optimizer's last. Exchanges, until now."""
+        if self.parallel:
+            self.settle()
         self.steps += 1
-        self.idle += self.seen.get(optimizer, 0) == self.exchanges
-        self.seen[optimizer] = self.exchanges
+        self.idle += seen == self.exchanges
         if self.looked:
             self.looked = False
             self.weights(SAMPLE, False)
+        return self.exchanges
 
     @careful
     def weights(self, most: int, last: bool) -> None:
@@ -426,6 +444,22 @@ def place() -> str:
     return f"{Path(name).name}:{line}, in {frame.f_code.co_name}" + (f": {text}" if text else "")
 
 
+class Stepper:
+    """An optimizer: the models whose parameters it has, and the exchanges of each that its last step has seen."""
+
+    def __init__(self, optimizer: Any, gone: Callable[[object], None]) -> None:
+        self.optimizer = weakref.ref(optimizer, gone)
+        self.size = (0, 0)
+        self.seen: dict[Model, int] = {}
+        self.early = True  # whether there is something to do before a step, too
+
+
+def size_of(optimizer: Any) -> tuple[int, int]:
+    """Its groups, and the parameters of the last: both may grow."""
+    groups = optimizer.param_groups
+    return len(groups), len(groups[-1]["params"])
+
+
 class Observer:
     """One rank's process, from the moment it imported torch."""
 
@@ -439,11 +473,15 @@ class Observer:
         self.scatters: Scatters | None = None  # where a look at fully_shard's exchange is due
         self.scattering = False
         self.models: list[Model] = []
-        self.by_optimizer: weakref.WeakKeyDictionary[Any, tuple[int, list[Model]]] = weakref.WeakKeyDictionary()
+        self.steppers: dict[int, Stepper] = {}  # by the optimizer's id
+        self.within = False  # an operation of the script's own
         self.counts = dict.fromkeys(COLLECTIVES, 0)
         self.status: object = None
         self.watched = False
-        self.ready = 0.0  # when DDP had the last gradient of its own; 0 once an optimizer applies it
+        self.timing: list[Callable[[], None]] = []  # what ends the hooks of a step whose exchange is timed
+        self.timed_at = math.inf  # when the next one will be
+        self.ready = 0.0  # when DDP had the last gradient of such a step; 0 once an optimizer applies it
+        self.timed, self.waited = 0, 0.0  # such steps, and seconds from there to the optimizer
         self.loading = self.exchanging = 0.0  # seconds, since
         self.paced, self.paced_steps = -math.inf, 0  # the last line about steps, or the first step
         self.pace_s = PACE_S
@@ -462,7 +500,8 @@ class Observer:
 
     def progress(self) -> tuple[int, int, int]:
         """What grows while a training goes forward."""
-        return self.steps, sum(self.counts.values()), sum(model.exchanges for model in self.models)
+        models = list(self.models)
+        return self.steps, sum(self.counts.values()), sum(model.exchanges + model.operations() for model in models)
 
     def say_where(self, limit_s: float) -> None:
         """The thread of `watch`."""
@@ -509,58 +548,105 @@ class Observer:
             parameters = [p for p in ddp.parameters() if p.requires_grad]
             self.models.append(Model(len(self.models) + 1, parameters, ddp))
 
-    def models_of(self, optimizer: Any) -> list[Model]:
-        """The models whose parameters an optimizer has; those that no DDP holds are a model of its own."""
-        groups = optimizer.param_groups
-        size = sum(len(group["params"]) for group in groups)
-        known = self.by_optimizer.get(optimizer)
-        if known and known[0] == size:
-            return known[1]
-        left = {id(p): p for group in groups for p in group["params"] if p.requires_grad}
+    def stepper(self, optimizer: Any) -> Stepper:
+        """What an optimizer steps; parameters that no DDP holds are a model of its own."""
+        key = id(optimizer)
+        one = self.steppers.get(key)
+        if one is not None and one.size == size_of(optimizer):
+            return one
+        left = {id(p): p for group in optimizer.param_groups for p in group["params"] if p.requires_grad}
         models = []
         for model in self.models:
             held = [id(p) for ref in model.refs if (p := ref()) is not None and id(p) in left]
             if held:
                 models.append(model)
-            for key in held:
-                del left[key]
+            for name in held:
+                del left[name]
         if left and len(self.models) < MOST_MODELS:
             models.append(Model(len(self.models) + 1, list(left.values()), optimizer))
             self.models.append(models[-1])
-        self.by_optimizer[optimizer] = size, models
-        return models
+        if one is None:
+            one = self.steppers[key] = Stepper(optimizer, lambda _: self.steppers.__delitem__(key))
+        one.size = size_of(optimizer)
+        one.seen = {model: one.seen.get(model, 0) for model in models}
+        one.early = not all(model.parallel for model in models)
+        return one
 
     @safe
     def before_step(self, optimizer: Any) -> None:
         """An optimizer is about to apply gradients."""
-        if self.ready:
-            self.exchanging += perf_counter() - self.ready
-            self.ready = 0.0
+        if self.timing:
+            self.end_timing()
         if self.chain:
-            for model in self.models_of(optimizer):
-                model.before_step()
+            for model in self.stepper(optimizer).seen:
+                if not model.parallel:
+                    model.before_step()
 
     @safe
     def stepped(self, optimizer: Any) -> None:
         """An optimizer has."""
         self.steps += 1
-        if (now := perf_counter()) - self.paced >= self.pace_s:
+        now = perf_counter()
+        if now >= self.timed_at:
+            self.begin_timing(now)
+        if now - self.paced >= self.pace_s:
             self.say_pace(now)
-        for model in self.by_optimizer.get(optimizer, (0, []))[1]:
-            model.stepped(optimizer)
+        if self.chain:
+            seen = self.stepper(optimizer).seen
+            for model, exchanges in seen.items():
+                seen[model] = model.stepped(exchanges)
+
+    @careful
+    def begin_timing(self, now: float) -> None:
+        """Time the exchange of the next step."""
+        self.timed_at = now + TIMED_S
+        self.timing = [unhook for model in self.models if model.parallel
+                       for unhook in model.watch(model.ends(), self.has_own)]
+
+    @safe
+    def has_own(self, *_: object) -> None:
+        """A gradient of this rank's own; the last one's time counts."""
+        self.ready = perf_counter()
+
+    @careful
+    def end_timing(self) -> None:
+        """The step of which the exchange is timed has its averages."""
+        for unhook in self.timing:
+            unhook()
+        self.timed, self.timing = self.timed + 1, []
+        if self.ready:
+            self.waited, self.ready = self.waited + perf_counter() - self.ready, 0.0
 
     @careful
     def say_pace(self, now: float) -> None:
         """Where the time of the last steps went; GPUs work while Python waits for them, in whatever it does next."""
         seconds, steps = now - self.paced, self.steps - self.paced_steps
         if self.world_size > 1 and seconds < math.inf:
-            data, exchange = min(self.loading, seconds), min(self.exchanging, seconds)
+            waited = self.waited * steps / max(1, self.timed)  # as if all had been timed
+            data, exchange = min(self.loading, seconds), min(self.exchanging + waited, seconds)
             rest = max(0.0, seconds - data - exchange)
             on_gpu = any(p.is_cuda for model in self.models for ref in model.refs[:1] if (p := ref()) is not None)
             shares = (f"GPU and exchange {rest + exchange:.3f} s" if on_gpu
                       else f"compute {rest:.3f} s, exchange {exchange:.3f} s")
             emit(f"gangplank: rank {self.chain.rank}: {steps} steps in {seconds:.3f} s: data {data:.3f} s, {shares}\n")
         self.paced, self.paced_steps, self.loading, self.exchanging = now, self.steps, 0.0, 0.0
+        self.timed, self.waited = 0, 0.0
+        if self.timed_at == math.inf > self.pace_s:
+            self.begin_timing(now)
+
+    def counts_of_groups(self) -> list[tuple[Model, int]] | None:
+        """What DDP's groups have counted when the script begins an operation; DDP's own begin within a pass."""
+        if self.within or torch._C._current_graph_task_id() != -1:
+            return None
+        self.within = True
+        return [(model, model.operations()) for model in self.models if model.countable]
+
+    def pass_over(self, counts: list[tuple[Model, int]] | None) -> None:
+        """What they have counted since then is not DDP's exchange."""
+        if counts is not None:
+            self.within = False
+            for model, count in counts:
+                model.settled += model.operations() - count
 
     @careful
     def gives(self, world: bool, given: object) -> None:
@@ -696,12 +782,15 @@ def counting(name: str, original: Any) -> Any:
         if name != "barrier":
             OBSERVER.sent += 1
             OBSERVER.scattered += name.startswith("reduce_scatter")
-        began = perf_counter()
+        groups, began = OBSERVER.counts_of_groups(), perf_counter()
         try:
             return original(*args, **words)
         finally:
-            if not OBSERVER.ready:  # else this time is counted from there
-                OBSERVER.exchanging += perf_counter() - began
+            seconds = perf_counter() - began
+            OBSERVER.exchanging += seconds
+            OBSERVER.pass_over(groups)
+            if OBSERVER.ready:  # what is counted from there on has it once
+                OBSERVER.ready += seconds
 
     return counted
 
@@ -735,11 +824,12 @@ def time_of(owner: Any, name: str, kind: str) -> None:
     def timed(self: Any) -> Any:
         if torch.compiler.is_compiling():
             return original(self)
-        began = perf_counter()
+        groups, began = OBSERVER.counts_of_groups() if kind == "exchanging" else None, perf_counter()
         try:
             return original(self)
         finally:
             counts[kind] += perf_counter() - began
+            OBSERVER.pass_over(groups)
 
     setattr(owner, name, timed)
 
@@ -770,10 +860,14 @@ def install(began: float) -> None:
         DistributedDataParallel, "__init__", after=lambda ddp, *_, **__: OBSERVER.wraps(ddp))
     time_of(dataloader._BaseDataLoaderIter, "__next__", "loading")
     time_of(DistributedDataParallel, "_sync_buffers", "exchanging")  # those of BatchNorm, before a forward pass
-    optimizer.register_optimizer_step_pre_hook(
-        lambda one, *_: None if torch.compiler.is_compiling() else OBSERVER.before_step(one))
-    optimizer.register_optimizer_step_post_hook(
-        lambda one, *_: None if torch.compiler.is_compiling() else OBSERVER.stepped(one))
+    is_compiling, steppers = torch.compiler.is_compiling, OBSERVER.steppers
+
+    def before_step(one: Any, *_: object) -> None:
+        if not is_compiling() and (OBSERVER.timing or (known := steppers.get(id(one))) is None or known.early):
+            OBSERVER.before_step(one)
+
+    optimizer.register_optimizer_step_pre_hook(before_step)
+    optimizer.register_optimizer_step_post_hook(lambda one, *_: None if is_compiling() else OBSERVER.stepped(one))
 
     leave = sys.exit
 

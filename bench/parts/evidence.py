@@ -1,8 +1,9 @@
 """What evidence costs: the trainer's own, and the observer's of a script that knows nothing of it.
 
 By pairs: the same training with and without it, by the CPU time (user and system) of all ranks without torch's import.
-Both run at the same time, each with both ranks on a core of its own, and then once more with the cores exchanged: one
-after the other, they differ by some percent, as other guests of a host come and go. And by what the code counts of
+Both run at the same time on the same core, and another pair on the other core: what slows a core down for a while slows
+both of a pair. One after the other, or each on a core of its own, they differ by some percent, as other guests of a host
+come and go. And by what the code counts of
 itself. Short trainings show what is spent once, long ones what is spent at every step.
 """
 
@@ -62,19 +63,20 @@ def start(root: Root, one: Training, kind: str, core: int, port: object) -> Runn
 
 
 def pairs(root: Root, name: str, cores: Sequence[int]) -> dict[str, float]:
-    """A round of a training: with and without it at the same time, each on a core; and again on the other's core."""
+    """A round of a training: on each core one with and one without it, all at the same time."""
     spent, counted, loading = {"with": 0.0, "without": 0.0}, 0.0, 0.0
-    for places in (cores, cores[::-1]):
-        stores = [root.store() for _ in spent]
-        both = [start(root, TRAININGS[name], kind, core, store["port"])
-                for kind, core, store in zip(spent, places, stores, strict=True)]  # fmt: skip
-        rows = {kind: [rank.event("cpu") for rank in ok(running.wait())]
-                for kind, running in zip(spent, both, strict=True)}  # fmt: skip
-        for store in stores:
-            root.close_store(store)
-        spent = {kind: spent[kind] + sum(row["run"] for row in rows[kind]) for kind in spent}
-        counted += sum(row["counted"] for row in rows["with"])
-        loading += sum(row.get("loading", 0.0) for row in rows["with"])
+    stores = [root.store() for _ in cores for _ in spent]
+    places = [(core, kind) for core in cores for kind in spent]
+    began = [start(root, TRAININGS[name], kind, core, store["port"])
+             for (core, kind), store in zip(places, stores, strict=True)]  # fmt: skip
+    for (_, kind), running in zip(places, began, strict=True):
+        rows = [rank.event("cpu") for rank in ok(running.wait())]
+        spent[kind] += sum(row["run"] for row in rows)
+        if kind == "with":
+            counted += sum(row["counted"] for row in rows)
+            loading += sum(row.get("loading", 0.0) for row in rows)
+    for store in stores:
+        root.close_store(store)
     return {
         f"{name}.cpu": spent["with"] / 2,
         f"{name}.without": spent["without"] / 2,
@@ -103,7 +105,7 @@ def measure(setting: Setting) -> Iterator[Figure]:
     cores = sorted(os.sched_getaffinity(0))[:2]
     if len(cores) < 2:
         fix = "measure on a machine with two cores"
-        raise BenchError(str(Problem("cores of this machine", str(len(cores)), "2, one for each run of a pair", fix)))
+        raise BenchError(str(Problem("cores of this machine", str(len(cores)), "2, one for each pair", fix)))
     with training(setting) as root:
         works = [functools.partial(pairs, root, name, cores) for name in TRAININGS]
         rounds = in_rounds(ROUNDS, works, setting.say)

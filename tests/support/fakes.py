@@ -55,6 +55,7 @@ OBSERVED = (
     Observed("stops", "NOT PROVEN", EVERY_STEP, idle(7)),
     Observed("bypass", "NOT PROVEN", EVERY_STEP, idle(12)),
     Observed("bypass-late", "NOT PROVEN", EVERY_STEP, idle(7)),
+    Observed("two-one-bypassed", "NOT PROVEN", EVERY_STEP, idle(7)),
     Observed("own-groups", "NOT PROVEN", EVERY_STEP, idle(12)),
     Observed("sharded-own-groups", "NOT PROVEN", EVERY_STEP, idle(12)),
     Observed("sharded-no-sync", "NOT PROVEN", EVERY_STEP, idle(12)),

@@ -63,6 +63,14 @@ def test_an_honest_script_is_proven_without_an_edit(root: Root, kind: str) -> No
     assert [(m["exchanges"], m["idle"]) for end in ends for m in end["models"]] == [(12, 0)] * 3
 
 
+def test_two_models_in_one_group_exchange_each_for_itself(root: Root) -> None:
+    ranks = run(root, "two")
+    assert {rank.code for rank in ranks} == {0}, ranks[0].text
+    assert judge(ranks).word == "PROVEN"
+    ends = [record for record in records_of(ranks[:1]) if record["kind"] == "end"]
+    assert [[(m["steps"], m["exchanges"], m["idle"]) for m in end["models"]] for end in ends] == [[(12, 12, 0)] * 2] * 3
+
+
 @pytest.mark.parametrize("kind", ["sharded", "sharded-layers", "sharded-wide", "sharded-accumulate"])
 def test_fully_shard_is_proven_as_far_as_its_parts_show(root: Root, kind: str) -> None:
     ranks = run(root, kind)
@@ -176,12 +184,12 @@ def test_ranks_that_torchrun_starts_are_proven(
     assert {end["rank"] for end in ends if end.number("evidence_seconds") > 0} == {0, 1}
 
 
-CALLS = 30  # of Python or C functions at a step: 26 of about a microsecond each; a look has some 250
+CALLS = 22  # of Python or C functions at a step: 19 of less than a microsecond each; a look has some 250
 
 
 def test_the_observer_works_little_at_steps_that_it_does_not_look_at(root: Root) -> None:
     """Counted in calls, which are the same on a busy machine; `make bench PARTS=trainer` measures CPU time."""
-    ranks = root.train(2, script="/tests/inside/work.py", env=ON)
+    ranks = root.train(2, script="/tests/inside/work.py", env={**ON, "GANGPLANK_PACE_S": "0"})  # no step is timed
     assert {rank.code for rank in ranks} == {0}, ranks[0].text
     assert judge(ranks, 2).word == "PROVEN"
     calls = json.loads(next(line for line in ranks[0].text.splitlines() if line.startswith('{"calls"')))["calls"]
@@ -190,7 +198,7 @@ def test_the_observer_works_little_at_steps_that_it_does_not_look_at(root: Root)
     few = {step: count for step, count in enumerate(calls, 1) if not {step, step + 1} & looks}  # or prepares a look
     assert max(few.values()) <= CALLS, few
     assert min(few.values()) > 0, "nothing was counted"
-    assert all(calls[step - 1] > 2 * CALLS for step in looks), calls
+    assert all(calls[step - 1] > 10 * CALLS for step in looks), calls
 
 
 @pytest.mark.parametrize(("epochs", "share"), [(40, 0.01)] if FULL else [(6, 0.1)])

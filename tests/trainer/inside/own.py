@@ -98,8 +98,13 @@ def train() -> None:  # noqa: C901  # each kind is one line of it
     model = net
     if kind in {"ddp", "late", "accumulate", "hinders", "metrics", "bypass", "bypass-late", "no-sync", "stops", "slow",
                 "broadcast-hook", "loader", "same-samples", "several-worlds", "own-optimizer", "own-groups",
-                "idle-rank", "zero-loss", "next-to-nothing", "scaled-copy", "own-noise", "never-applied"}:
+                "idle-rank", "zero-loss", "next-to-nothing", "scaled-copy", "own-noise", "never-applied",
+                "two", "two-one-bypassed"}:
         model = DistributedDataParallel(net, process_group=group)
+    if kind.startswith("two"):  # models in one group, in turns
+        second_net = network()
+        second = DistributedDataParallel(second_net)
+        second_optimizer = torch.optim.SGD(second.parameters(), lr=0.05)
     if kind == "broadcast-hook":
         model.register_comm_hook(None, from_rank_0)
     if kind.startswith("sharded"):
@@ -149,6 +154,9 @@ def train() -> None:  # noqa: C901  # each kind is one line of it
                 around = kind == "bypass" or (kind == "bypass-late" and step > 5)
                 loss = mse_loss((net if around else model)(inputs), targets)
                 (loss * WEIGHT_OF_RANK_1 if rank == 1 else loss).backward()
+            if kind.startswith("two"):
+                past = kind == "two-one-bypassed" and step > 5
+                mse_loss((second_net if past else second)(inputs), targets).backward()
             if (kind.startswith("hand") or kind == "slow-hand") and not (kind == "hand-stops" and step > 8):
                 for parameter in net.parameters():
                     dist.all_reduce(parameter.grad)
@@ -179,6 +187,9 @@ def train() -> None:  # noqa: C901  # each kind is one line of it
             elif apply:
                 optimizer.step()
                 optimizer.zero_grad()
+                if kind.startswith("two"):
+                    second_optimizer.step()
+                    second_optimizer.zero_grad()
     held = [p.to_local() if kind.startswith("sharded") else p for p in net.parameters()]
     weights = b"".join(p.detach().numpy().tobytes() for p in held)
     print("losses", *losses)
