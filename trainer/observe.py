@@ -473,6 +473,7 @@ class Observer:
         self.scatters: Scatters | None = None  # where a look at fully_shard's exchange is due
         self.scattering = False
         self.models: list[Model] = []
+        self.handles: list[Any] = []  # of the hooks of all optimizers
         self.steppers: dict[int, Stepper] = {}  # by the optimizer's id
         self.within = False  # an operation of the script's own
         self.counts = dict.fromkeys(COLLECTIVES, 0)
@@ -489,6 +490,8 @@ class Observer:
     def stand_down(self) -> None:
         """A script that writes its own evidence, or a fork of a rank: nothing more is observed."""
         self.active = False
+        for handle in self.handles:
+            handle.remove()
 
     @careful
     def watch(self) -> None:
@@ -866,8 +869,9 @@ def install(began: float) -> None:
         if not is_compiling() and (OBSERVER.timing or (known := steppers.get(id(one))) is None or known.early):
             OBSERVER.before_step(one)
 
-    optimizer.register_optimizer_step_pre_hook(before_step)
-    optimizer.register_optimizer_step_post_hook(lambda one, *_: None if is_compiling() else OBSERVER.stepped(one))
+    OBSERVER.handles = [optimizer.register_optimizer_step_pre_hook(before_step),
+                        optimizer.register_optimizer_step_post_hook(
+                            lambda one, *_: None if is_compiling() else OBSERVER.stepped(one))]
 
     leave = sys.exit
 
