@@ -49,7 +49,7 @@ ATOMIC_BYTES = 4096  # as in log.py
 MOST_MODELS = 64
 STUCK_S = 120.0  # without a step and an exchange: where the rank is, in a line; again after twice as long, and so on
 PACE_S = 30.0  # where the time of the steps since then went, in a line
-TIMED_S = 0.1  # after so long, the exchange of one more step is timed: of long steps each, of short ones a few
+TIMED_S = 0.25  # after so long, the exchange of one more step is timed: of long steps each, of short ones a few
 MAIN = "GANGPLANK_OBSERVED_PID"  # the rank's own process; what it starts is not a rank
 COLLECTIVES = ("all_reduce", "reduce", "broadcast", "gather", "scatter", "all_gather", "all_gather_into_tensor",
                "all_gather_single", "reduce_scatter", "reduce_scatter_tensor", "reduce_scatter_single", "all_to_all",
@@ -599,7 +599,7 @@ class Observer:
             for model, exchanges in seen.items():
                 seen[model] = model.stepped(exchanges)
 
-    @careful
+    @safe
     def begin_timing(self, now: float) -> None:
         """Time the exchange of the next step."""
         self.timed_at = now + TIMED_S
@@ -611,7 +611,7 @@ class Observer:
         """A gradient of this rank's own; the last one's time counts."""
         self.ready = perf_counter()
 
-    @careful
+    @safe
     def end_timing(self) -> None:
         """The step of which the exchange is timed has its averages."""
         for unhook in self.timing:
