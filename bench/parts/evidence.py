@@ -2,9 +2,9 @@
 
 By pairs: the same training with and without it, by the CPU time (user and system) of all ranks without torch's import.
 Both run at the same time on the same core, and another pair on the other core: what slows a core down for a while slows
-both of a pair. One after the other, or each on a core of its own, they differ by some percent, as other guests of a host
-come and go. And by what the code counts of
-itself. Short trainings show what is spent once, long ones what is spent at every step.
+both of a pair. One after the other, or each on a core of its own, they differ by some percent, as other guests of a
+host come and go. And by what the code counts of itself. Short trainings show what is spent once, long ones what is
+spent at every step.
 """
 
 from __future__ import annotations
