@@ -449,15 +449,14 @@ class Stepper:
 
     def __init__(self, optimizer: Any, gone: Callable[[object], None]) -> None:
         self.optimizer = weakref.ref(optimizer, gone)
-        self.size = (0, 0)
+        self.size: list[int] = []
         self.seen: dict[Model, int] = {}
         self.early = True  # whether there is something to do before a step, too
 
 
-def size_of(optimizer: Any) -> tuple[int, int]:
-    """Its groups, and the parameters of the last: both may grow."""
-    groups = optimizer.param_groups
-    return len(groups), len(groups[-1]["params"])
+def size_of(optimizer: Any) -> list[int]:
+    """The parameters of each of its groups: both may grow."""
+    return [len(group["params"]) for group in optimizer.param_groups]
 
 
 class Observer:
@@ -475,7 +474,8 @@ class Observer:
         self.models: list[Model] = []
         self.handles: list[Any] = []  # of the hooks of all optimizers
         self.steppers: dict[int, Stepper] = {}  # by the optimizer's id
-        self.within = False  # an operation of the script's own
+        self.depth = 0  # of operations of the script's own: one may call another
+        self.apart: list[tuple[Model, int]] = []  # what DDP's groups had counted when the outermost began
         self.counts = dict.fromkeys(COLLECTIVES, 0)
         self.status: object = None
         self.watched = False
@@ -637,18 +637,20 @@ class Observer:
         if self.timed_at == math.inf > self.pace_s:
             self.begin_timing(now)
 
-    def counts_of_groups(self) -> list[tuple[Model, int]] | None:
-        """What DDP's groups have counted when the script begins an operation; DDP's own begin within a pass."""
-        if self.within or torch._C._current_graph_task_id() != -1:
-            return None
-        self.within = True
-        return [(model, model.operations()) for model in self.models if model.countable]
+    @safe
+    def own_begins(self) -> None:
+        """The script begins an operation of its own; DDP's begin within a backward pass."""
+        self.depth += 1
+        if self.depth == 1:
+            within = torch._C._current_graph_task_id() != -1
+            self.apart = [] if within else [(model, model.operations()) for model in self.models if model.countable]
 
-    def pass_over(self, counts: list[tuple[Model, int]] | None) -> None:
-        """What they have counted since then is not DDP's exchange."""
-        if counts is not None:
-            self.within = False
-            for model, count in counts:
+    @safe
+    def own_ends(self) -> None:
+        """What DDP's groups have counted since then is not DDP's exchange."""
+        self.depth -= 1
+        if self.depth == 0:
+            for model, count in self.apart:
                 model.settled += model.operations() - count
 
     @careful
@@ -785,13 +787,14 @@ def counting(name: str, original: Any) -> Any:
         if name != "barrier":
             OBSERVER.sent += 1
             OBSERVER.scattered += name.startswith("reduce_scatter")
-        groups, began = OBSERVER.counts_of_groups(), perf_counter()
+        OBSERVER.own_begins()
+        began = perf_counter()
         try:
             return original(*args, **words)
         finally:
             seconds = perf_counter() - began
             OBSERVER.exchanging += seconds
-            OBSERVER.pass_over(groups)
+            OBSERVER.own_ends()
             if OBSERVER.ready:  # what is counted from there on has it once
                 OBSERVER.ready += seconds
 
@@ -827,12 +830,15 @@ def time_of(owner: Any, name: str, kind: str) -> None:
     def timed(self: Any) -> Any:
         if torch.compiler.is_compiling():
             return original(self)
-        groups, began = OBSERVER.counts_of_groups() if kind == "exchanging" else None, perf_counter()
+        if kind == "exchanging":
+            OBSERVER.own_begins()
+        began = perf_counter()
         try:
             return original(self)
         finally:
             counts[kind] += perf_counter() - began
-            OBSERVER.pass_over(groups)
+            if kind == "exchanging":
+                OBSERVER.own_ends()
 
     setattr(owner, name, timed)
 
