@@ -4,13 +4,14 @@
 
 Every rank downloads the data into a folder of its own. Rank 0 downloads existing checkpoints and writes to a folder,
 from where a thread uploads each file as soon as it is whole; the rest is uploaded at the end. Address and
-credentials come from the environment alone (AWS_ENDPOINT_URL, AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY): in a pod,
-from a Secret.
+credentials come from the environment alone (AWS_ENDPOINT_URL, AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY; for gs://
+GOOGLE_APPLICATION_CREDENTIALS, or the node's own): in a pod, from a Secret.
 fsspec does the work: https://filesystem-spec.readthedocs.io.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import sys
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 ADDRESS = re.compile(r"(?:s3|gs)://[^/\s]+/?.*")
 WRITTEN = ("--output", "--dir")  # flags whose folders are uploaded, by rank 0 alone
+NEEDS = {"s3": "AWS_ENDPOINT_URL, the credentials' Secret and its rights", "gs": "the credentials and their rights"}
 PERIOD_S = 0.5  # between two looks for files to upload
 Stamp = tuple[int, int]  # bytes, nanoseconds of the last change
 
@@ -42,6 +44,7 @@ class Mirror:
         self.uploaded: dict[str, Stamp] = {}
         self.ended = threading.Event()
         self.thread = threading.Thread(target=self._follow, daemon=True)
+        logging.getLogger("gcsfs").setLevel(logging.CRITICAL)  # it prints what it raises, with a traceback
         try:
             import fsspec
             self.files: Any
@@ -122,8 +125,8 @@ class Mirror:
             raise
         except Exception as error:  # each store's client has errors of its own
             reason = f"{type(error).__name__}: {error}".splitlines()[0][:200]
-            raise BucketError(f"{self.address} cannot be {what}: {reason}. Fix: check AWS_ENDPOINT_URL, the "
-                              "credentials' Secret and its rights") from error
+            needs = NEEDS.get(self.address.partition("://")[0], "the address")
+            raise BucketError(f"{self.address} cannot be {what}: {reason}. Fix: check {needs}") from error
 
 
 def staged(run: Callable[[list[str]], int], arguments: list[str]) -> int:

@@ -98,7 +98,10 @@ class Bucket:
     def names(self, path: str) -> Iterator[tuple[str, str]]:
         """The objects below a path."""
         start = (self.root + "/" + path).rstrip("/")
-        names = [name for name in self.files.find(start) if not name.endswith("/")]
+        try:
+            names = [name for name in self.files.find(start) if not name.endswith("/")]
+        except FileNotFoundError:  # some stores' clients say no more than that
+            raise RefusedError("no such bucket", "the bucket of " + self.root) from None
         if not names:
             raise RefusedError("no object below " + start, "what the job has written")
         for name in names:

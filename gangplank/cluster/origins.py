@@ -98,6 +98,8 @@ def bucket(address: str) -> Iterator[Entry]:
     except ImportError as error:
         got = f"an image without the Python package {error.name}"
         raise unreadable(address, got, "name an image that has it with --image") from None
+    except FileNotFoundError:  # some stores' clients say no more than that
+        raise unreadable(address, "no such bucket", "correct the address") from None
     except Exception as error:  # noqa: BLE001  # each store's client has errors of its own
         reason = f"{type(error).__name__}: {error}".splitlines()[0][:300]
         raise unreadable(address, reason, "name the Secret with its address and credentials with --secret") from None

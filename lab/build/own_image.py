@@ -1,9 +1,10 @@
 """Your own image: a base image and one layer with your folder, without Docker and without a network.
 
-    python -m lab.build.own_image NAME BASE FOLDER OUT.tar
+    python -m lab.build.own_image NAME BASE FOLDER OUT.tar [PLACE]
 
 NAME is what jobs will call it (example.org/mine:1). BASE is an OCI archive, or a part of lab/versions.yml with one
 image (trainer), which is built if it is missing. FOLDER is copied to /opt/<its name>, where the image then starts.
+With PLACE, an absolute path, it is copied there, and the image starts where its base does.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from lab.errors import PartError, explain
 if TYPE_CHECKING:
     from lab.build.cache import Say
 
-USAGE = "usage: python -m lab.build.own_image NAME BASE FOLDER OUT.tar"
+USAGE = "usage: python -m lab.build.own_image NAME BASE FOLDER OUT.tar [PLACE]"
 
 
 def base_archive(base: str, say: Say) -> Path:
@@ -37,28 +38,36 @@ def base_archive(base: str, say: Say) -> Path:
     return Path(build([base], say)["images"][0]["archive"])
 
 
-def own_files(folder: Path) -> dict[str, Path]:
+def start(folder: Path) -> str:
+    """Where an image with this folder starts."""
+    return f"/opt/{folder.resolve().name}"
+
+
+def own_files(folder: Path, place: str = "") -> dict[str, Path]:
     """{path in the image: file} for all files below `folder` except hidden ones and Python's caches."""
     if not folder.is_dir():
         raise PartError("got no such folder, expected one with your scripts", str(folder), "name an existing folder")
-    files = {}
+    if place and (not place.startswith("/") or ".." in place.split("/")):
+        raise PartError("got another PLACE, expected an absolute path in the image", place, "start it with /")
+    files, where = {}, place.rstrip("/") if place else start(folder)
     for path in sorted(folder.rglob("*")):
         inside = path.relative_to(folder)
         if path.is_file() and not any(name.startswith((".", "__pycache__")) for name in inside.parts):
-            files[f"/opt/{folder.resolve().name}/{inside}"] = path
+            files[f"{where}/{inside}"] = path
     if not files:
         raise PartError("got an empty folder, expected your scripts", str(folder), "put your scripts there")
     return files
 
 
-def write_own_image(name: str, base: Path, folder: Path, out: Path) -> str:
+def write_own_image(name: str, base: Path, folder: Path, out: Path, place: str = "") -> str:
     """Write the archive `out` completely or not at all; return the image's digest, sha256:…"""
-    files = own_files(folder)
+    files = own_files(folder, place)
     layers, config = read_image(base)
     try:
         with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.resolve().parent) as scratch:
             layers.append(write_layer(Path(scratch) / "layer.tar", files))
-            config["WorkingDir"] = f"/opt/{folder.resolve().name}"
+            if not place:
+                config["WorkingDir"] = start(folder)
             digest = write_image(Path(scratch) / "image.tar", name, layers, config)
             rename(Path(scratch) / "image.tar", out)
     except OSError as error:
@@ -68,12 +77,12 @@ def write_own_image(name: str, base: Path, folder: Path, out: Path) -> str:
 
 def main(arguments: list[str]) -> int:
     """Write the image and print its digest."""
-    if len(arguments) != 4:
+    if len(arguments) not in (4, 5):
         return command.wrong_words(USAGE)
-    name, base, folder, out = arguments
+    name, base, folder, out, *place = arguments
 
     def work(say: Say) -> str:
-        digest = write_own_image(name, base_archive(base, say), Path(folder), Path(out))
+        digest = write_own_image(name, base_archive(base, say), Path(folder), Path(out), *place)
         return f"{name} {digest}\nnext: make lab-load IMAGE={out}"
 
     return command.answer(work)

@@ -29,6 +29,7 @@ ELSEWHERE = {
     r"helm install |kubectl |nsenter ": "tests/charts, tests/cluster, molecule",
     r"make dist\b": "tests/charts/test_dist.py",
     r"make bundle\b|tar -xf gangplank-bundle|sed -i 's.gangplank.dev/trainer": "tests/cluster/test_bundle.py",
+    r"\.venv/bin/pip install --target gcs ": "tests/cluster/test_gcs.py",
     r"(\$\()?\.venv/bin/python -m lab\.build": "tests/cluster/test_images.py",
     r"sha256sum |python3 -m venv |\. venv/|pip install |ansible-galaxy |cp -r ~/"
     r"|ansible-playbook -i site |gangplank expand --site site |helm template ": "tests/cluster/test_dist.py",

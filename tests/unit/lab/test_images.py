@@ -143,6 +143,19 @@ def test_hidden_files_and_caches_stay_out(tmp_path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("x")
     assert sorted(own_files(tmp_path / "mine")) == ["/opt/mine/a.py", "/opt/mine/lib/b.py"]
+    assert sorted(own_files(tmp_path / "mine", "/usr/")) == ["/usr/a.py", "/usr/lib/b.py"]
+
+
+def test_an_image_with_another_place_starts_where_its_base_does(tmp_path: Path, binary: Path) -> None:
+    base, _ = archive(tmp_path / "base", binary)
+    write_own_image("example.org/mine:1", base, EXAMPLE / "mine", tmp_path / "out", "/usr/local")
+    assert check_layout(tmp_path / "out")[1]["config"] == CONFIG
+
+
+@pytest.mark.parametrize("place", ["usr", "/usr/../etc"])
+def test_a_place_that_is_not_one_is_refused(tmp_path: Path, place: str) -> None:
+    with pytest.raises(PartError, match="expected an absolute path in the image"):
+        own_files(tmp_path, place)
 
 
 @pytest.mark.parametrize(
