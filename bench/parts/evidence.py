@@ -78,11 +78,11 @@ def pairs(root: Root, name: str, cores: Sequence[int]) -> dict[str, float]:
     for store in stores:
         root.close_store(store)
     return {
-        f"{name}.cpu": spent["with"] / 2,
-        f"{name}.without": spent["without"] / 2,
+        f"{name}.cpu": spent["with"] / len(cores),
+        f"{name}.without": spent["without"] / len(cores),
         f"{name}.added": 100 * (spent["with"] / spent["without"] - 1),
         f"{name}.counted": 100 * counted / spent["with"],
-        f"{name}.loading": 1000 * loading / 4,
+        f"{name}.loading": 1000 * loading / (2 * len(cores)),
     }
 
 
