@@ -100,6 +100,7 @@ def test_a_fake_is_rejected_by_the_claim_that_names_it(root: Root, fake: Observe
     ("own-optimizer", "no step of an optimizer of torch was seen"),
     ("sharded-hybrid", "gradients are exchanged within a part of the ranks"),
     ("hinders", "could not be observed to its end (TypeError: 'NoneType' object is not callable)"),
+    ("hinders-own", "could not be observed to its end (TypeError: 'NoneType' object is not callable)"),
 ])
 def test_what_cannot_be_seen_is_not_claimed(root: Root, kind: str, reason: str) -> None:
     ranks = run(root, kind)

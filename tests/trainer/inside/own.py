@@ -58,6 +58,8 @@ y = x.sum(1, keepdim=True) + 0.1 * torch.randn(120, 1, generator=generator)
 
 if kind == "hinders":  # takes away what the observer needs, as a script with its own torch might
     torch.randint = None
+if kind == "hinders-own":  # the same for what it needs at an operation of the script's own
+    torch._C._current_graph_task_id = None
 
 
 def network() -> nn.Module:
@@ -96,9 +98,9 @@ def train() -> None:  # noqa: C901  # each kind is one line of it
     """Twelve steps."""
     net = network()
     model = net
-    if kind in {"ddp", "late", "accumulate", "hinders", "metrics", "bypass", "bypass-late", "no-sync", "stops", "slow",
-                "broadcast-hook", "loader", "same-samples", "several-worlds", "own-optimizer", "own-groups",
-                "idle-rank", "zero-loss", "next-to-nothing", "scaled-copy", "own-noise", "never-applied",
+    if kind in {"ddp", "late", "accumulate", "hinders", "hinders-own", "metrics", "bypass", "bypass-late", "no-sync",
+                "stops", "slow", "broadcast-hook", "loader", "same-samples", "several-worlds", "own-optimizer",
+                "own-groups", "idle-rank", "zero-loss", "next-to-nothing", "scaled-copy", "own-noise", "never-applied",
                 "two", "two-one-bypassed"}:
         model = DistributedDataParallel(net, process_group=group)
     if kind.startswith("two"):  # models in one group, in turns
@@ -175,7 +177,7 @@ def train() -> None:  # noqa: C901  # each kind is one line of it
             if kind == "broadcast":
                 for parameter in net.parameters():
                     dist.broadcast(parameter.grad, 0)
-            if kind in {"loss-only", "metrics", "bypass", "bypass-late", "hand-stops"}:
+            if kind in {"loss-only", "metrics", "hinders-own", "bypass", "bypass-late", "hand-stops"}:
                 shown = loss.detach().clone()
                 dist.all_reduce(shown)
             losses.append(loss.item().hex())
