@@ -217,6 +217,17 @@ def kubeconfig(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(scope="session")
+def full_kubeconfig(request: pytest.FixtureRequest) -> str:
+    """The same with every operator."""
+    existing = os.environ.get("GANGPLANK_KUBECONFIG")
+    if existing:
+        return existing
+    asked = json.dumps({"site_components": COMPONENTS})
+    request.getfixturevalue("lab").playbook("playbooks/lab.yml", "playbooks/site.yml", "-e", asked)
+    return str(STATE / "admin.kubeconfig")
+
+
+@pytest.fixture(scope="session")
 def kube(kubeconfig: str) -> Kube:
     """The cluster as its administrator."""
     return Kube(kubeconfig)

@@ -18,7 +18,6 @@ from gangplank.errors import KubeError
 from gangplank.jobs.parse import parse_job
 from lab.build.parts import build
 from tests.cluster.conftest import Lab
-from tests.cluster.differential.conftest import kubeconfig  # noqa: F401  # a fixture
 from tests.cluster.differential.live import SHARED_CLAIM, Cluster, opened
 
 if TYPE_CHECKING:
@@ -56,20 +55,21 @@ BUSY: Json = {
 
 
 @pytest.fixture(scope="module")
-def measured(kubeconfig: str) -> Iterator[str]:  # noqa: F811  # the fixture
+def measured(full_kubeconfig: str) -> Iterator[str]:
     """The cluster, with metrics-server."""
     parts, lab = build(["metrics-server"], print, roots=()), Lab()
     lab.playbook("playbooks/lab-load.yml", "-e", f"lab_cluster_load={parts['images'][0]['archive']}")
 
     def helm(*words: str, values: str = "") -> None:
-        line = [f"{lab.parts['bin']['helm']}/helm", *words, "--kubeconfig", kubeconfig, "--namespace", "kube-system"]
+        place = ("--kubeconfig", full_kubeconfig, "--namespace", "kube-system")
+        line = [f"{lab.parts['bin']['helm']}/helm", *words, *place]
         done = subprocess.run(line, input=values, capture_output=True, text=True, check=False, timeout=300)
         assert done.returncode == 0, done.stderr
 
     chart = parts["charts"]["metrics-server"]
     helm("install", "metrics-server", chart, "--values=-", "--wait", "--timeout=240s", values=json.dumps(VALUES))
     try:
-        yield kubeconfig
+        yield full_kubeconfig
     finally:
         helm("uninstall", "metrics-server", "--wait")
 

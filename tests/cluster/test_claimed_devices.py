@@ -19,7 +19,6 @@ from gangplank.jobs.site_gpus import Gpus, on_site
 from gangplank.k8s.plan import Plan
 from gangplank.scheduling.fit import Verdict, fit
 from tests.cluster.differential.compare import IMAGE
-from tests.cluster.differential.conftest import kubeconfig  # noqa: F401  # a fixture: with the training operator
 from tests.cluster.differential.live import Cluster, opened
 
 if TYPE_CHECKING:
@@ -33,9 +32,9 @@ EACH = 4  # devices of each node
 
 
 @pytest.fixture(scope="module")
-def nodes(kubeconfig: str) -> Iterator[list[str]]:  # noqa: F811  # the fixture
+def nodes(full_kubeconfig: str) -> Iterator[list[str]]:
     """The nodes of the cluster, each with its devices of one class."""
-    with opened(kubeconfig, "devices") as cluster:
+    with opened(full_kubeconfig, "devices") as cluster:
         kube = cluster.kube
         names = sorted(node["metadata"]["name"] for node in kube.call("GET", "/api/v1/nodes")["items"])
         cel = {"cel": {"expression": f"device.driver == '{CLASS}'"}}
@@ -58,10 +57,10 @@ def of(kind: str, name: str, spec: Json) -> Json:
 
 
 @pytest.fixture
-def cluster(kubeconfig: str, nodes: list[str]) -> Iterator[Cluster]:  # noqa: F811  # the fixture
+def cluster(full_kubeconfig: str, nodes: list[str]) -> Iterator[Cluster]:
     """A namespace for each test, on a cluster with devices."""
     assert nodes
-    with opened(kubeconfig, "gangs") as live:
+    with opened(full_kubeconfig, "gangs") as live:
         yield live
 
 

@@ -22,7 +22,6 @@ from gangplank.proof import expected
 from gangplank.proof.claims import CLAIMS
 from gangplank.proof.records import select, unpack_ids
 from tests.cluster.conftest import ROOT, Lab
-from tests.cluster.differential.conftest import kubeconfig  # noqa: F401  # a fixture
 from tests.cluster.differential.live import SHARED_CLAIM, Cluster, opened
 
 if TYPE_CHECKING:
@@ -90,10 +89,10 @@ class Elastic:
 
 
 @pytest.fixture
-def job(kubeconfig: str, tmp_path: Path) -> Iterator[Elastic]:  # noqa: F811  # the fixture
-    with opened(kubeconfig, "elastic") as cluster:
+def job(full_kubeconfig: str, tmp_path: Path) -> Iterator[Elastic]:
+    with opened(full_kubeconfig, "elastic") as cluster:
         cluster.create(SHARED_CLAIM)
-        yield Elastic(cluster, kubeconfig, tmp_path)
+        yield Elastic(cluster, full_kubeconfig, tmp_path)
 
 
 def test_two_workers_become_three_and_two_again(job: Elastic) -> None:

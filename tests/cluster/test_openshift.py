@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.cluster.conftest import Lab
-from tests.cluster.differential.conftest import COMPONENTS, kubeconfig  # noqa: F401  # a fixture
+from tests.cluster.conftest import COMPONENTS, Lab
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,7 +37,7 @@ def crd(group: str) -> dict[str, Any]:
 
 
 @pytest.fixture
-def openshift(kubeconfig: str) -> Iterator[Lab]:  # noqa: ARG001, F811  # the fixture: the lab is up
+def openshift(full_kubeconfig: str) -> Iterator[Lab]:  # noqa: ARG001  # the lab is up
     lab = Lab()
     lab.kubectl("apply", "-f", "-", stdin="\n---\n".join(json.dumps(crd(group)) for group in KINDS))
     try:
@@ -86,7 +85,8 @@ def test_both_roles_know_where_they_are(openshift: Lab) -> None:
     assert would_change(openshift, "training_operator"), "the operator still names a user"
 
 
-def test_a_cluster_that_is_none_is_left_as_it_is(kubeconfig: str) -> None:  # noqa: ARG001, F811  # the fixture: the lab is up
+@pytest.mark.usefixtures("full_kubeconfig")
+def test_a_cluster_that_is_none_is_left_as_it_is() -> None:
     lab = Lab()
     assert not role(lab, "present")
     assert not would_change(lab, "volcano")

@@ -12,7 +12,6 @@ import pytest
 import yaml
 
 from tests.cluster.conftest import ROOT, Lab
-from tests.cluster.differential.conftest import kubeconfig  # noqa: F401  # a fixture
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -56,7 +55,8 @@ def rendered(lab: Lab, values: dict[str, object], folder: Path) -> str:
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_the_api_server_takes_every_object(shape: str, kubeconfig: str, tmp_path: Path) -> None:  # noqa: ARG001, F811  # the fixture: the lab is up
+@pytest.mark.usefixtures("full_kubeconfig")
+def test_the_api_server_takes_every_object(shape: str, tmp_path: Path) -> None:
     lab = Lab()
     text = rendered(lab, SHAPES[shape], tmp_path)
     count = sum(item is not None for item in yaml.safe_load_all(text))

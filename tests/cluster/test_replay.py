@@ -18,7 +18,6 @@ from gangplank.backends import BACKENDS
 from gangplank.cluster.progress import phase
 from gangplank.proof.claims import CLOCK_TOLERANCE_S
 from tests.cluster.conftest import ROOT, Lab
-from tests.cluster.differential.conftest import kubeconfig  # noqa: F401  # a fixture
 from tests.cluster.differential.live import SHARED_CLAIM, Cluster, opened
 
 if TYPE_CHECKING:
@@ -98,10 +97,10 @@ class Jobs:
 
 
 @pytest.fixture
-def jobs(kubeconfig: str, tmp_path: Path) -> Iterator[Jobs]:  # noqa: F811  # the fixture
-    with opened(kubeconfig, "replay") as cluster:
+def jobs(full_kubeconfig: str, tmp_path: Path) -> Iterator[Jobs]:
+    with opened(full_kubeconfig, "replay") as cluster:
         cluster.create(SHARED_CLAIM)
-        yield Jobs(cluster, kubeconfig, tmp_path)
+        yield Jobs(cluster, full_kubeconfig, tmp_path)
 
 
 @pytest.mark.parametrize("backend", list(BACKENDS))

@@ -5,30 +5,19 @@ GANGPLANK_KUBECONFIG names an existing cluster; without it the tests' own lab is
 
 from __future__ import annotations
 
-import json
-import os
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.cluster.conftest import STATE
 from tests.cluster.differential.live import Cluster, opened
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-COMPONENTS = ["volcano", "storage", "training_operator", "trainer_v2"]
-
-
 @pytest.fixture(scope="session")
-def kubeconfig(request: pytest.FixtureRequest) -> str:
+def kubeconfig(full_kubeconfig: str) -> str:
     """Of the cluster that is asked."""
-    path = os.environ.get("GANGPLANK_KUBECONFIG")
-    if path:
-        return path
-    asked = json.dumps({"site_components": COMPONENTS})
-    request.getfixturevalue("lab").playbook("playbooks/lab.yml", "playbooks/site.yml", "-e", asked)
-    return str(STATE / "admin.kubeconfig")
+    return full_kubeconfig
 
 
 @pytest.fixture(scope="module")
