@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import yaml
 
 from gangplank.errors import Problem
-from tools import part_of
+from tools import part_of, sweep, sweeps
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from tools.part_of import Part
 
@@ -44,39 +46,65 @@ def split(minutes: Mapping[str, float], count: int) -> list[list[str]]:
     return [[name for name in minutes if name in part] for part in parts]
 
 
-def arguments(mine: list[str]) -> list[str]:
-    """What `make` is to do for these pieces.
+def stages(mine: list[str]) -> list[list[str]]:
+    """What `make` is to do for these pieces, one call after the other.
 
-    >>> arguments(["check", "molecule/gpu", "tests/a/test_a.py"])
-    ['check', 'parts', 'molecule', 'SCENARIOS=gpu', 'pytest', 'TESTS=tests/a/test_a.py']
+    >>> stages(["check", "molecule/gpu", "tests/a/test_a.py"])
+    [['check'], ['parts'], ['molecule', 'SCENARIOS=gpu'], ['pytest', 'TESTS=tests/a/test_a.py']]
     """
     scenarios = [name.partition("/")[2] for name in mine if name.startswith("molecule/")]
     files = [name for name in mine if name.startswith("tests/")]
-    words = [CHECK] if CHECK in mine else []
-    words += ["parts"]
-    words += ["molecule", f"SCENARIOS={' '.join(scenarios)}"] if scenarios else []
-    return words + (["pytest", f"TESTS={' '.join(files)}"] if files else [])
+    calls = [[CHECK]] if CHECK in mine else []
+    calls += [["parts"]]
+    calls += [["molecule", f"SCENARIOS={' '.join(scenarios)}"]] if scenarios else []
+    return calls + ([["pytest", f"TESTS={' '.join(files)}"]] if files else [])
 
 
 def plan(part: Part) -> list[str] | Problem:
-    """The arguments of `make` for a part."""
+    """The pieces of a part."""
     rows = yaml.safe_load(MINUTES.read_text())
     minutes = {name: rows.get(name, USUAL) for name in pieces()}
     if part.count > len(minutes):
         return Problem("PART", str(part), f"at most {len(minutes)} parts", "for example PART=1/3")
-    return arguments(split(minutes, part.count)[part.number - 1])
+    return split(minutes, part.count)[part.number - 1]
+
+
+def failing(calls: list[list[str]]) -> Iterator[str]:
+    """Make each of them, whatever became of those before; yields the pieces that fail."""
+    for words in calls:
+        print("make", *(f"'{word}'" if " " in word else word for word in words), flush=True)
+        command = ["make", "--no-print-directory", *words]
+        if subprocess.run(command, env=os.environ | {"GANGPLANK_FULL": "1"}, check=False).returncode:
+            names = words[-1].rpartition("=")[2].split()
+            yield from [name for name in names if name in failed_files()] or names
+
+
+def failed_files() -> set[str]:
+    """The files whose tests failed when they last ran, as pytest has noted it."""
+    noted = ROOT / ".pytest_cache/v/cache/lastfailed"
+    return {test.partition("::")[0] for test in json.loads(noted.read_text())} if noted.exists() else set()
+
+
+def run(part: Part, mine: list[str]) -> int:
+    """Run a part; its result is written if it is that of one commit."""
+    began, before = time.monotonic(), sweep.commit()
+    failed = list(failing(stages(mine)))
+    minutes, after = (time.monotonic() - began) / 60, sweep.commit()
+    if isinstance(before, Problem) or before != after:
+        print(f"no result is written: the files tested are not those of one commit, {before} to {after}")
+    else:
+        sweep.note(sweeps.FULL, part, before, len(mine), failed, minutes)
+    return 1 if failed else 0
 
 
 def main(text: str) -> int:
-    """Run `make` for this part, or refuse it."""
+    """Run a part, or refuse it."""
     part = part_of.parse(text)
-    words = part if isinstance(part, Problem) else plan(part)
-    if isinstance(words, Problem):
-        print(words, file=sys.stderr)
+    mine = part if isinstance(part, Problem) else plan(part)
+    if isinstance(mine, Problem) or isinstance(part, Problem):
+        print(mine, file=sys.stderr)
         return 2
-    print("make", *(f"'{word}'" if " " in word else word for word in words), flush=True)
-    command = ["make", "--no-print-directory", *words]
-    return subprocess.run(command, env=os.environ | {"GANGPLANK_FULL": "1"}, check=False).returncode
+    return run(part, mine)
 
 
 if __name__ == "__main__":

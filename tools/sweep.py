@@ -134,6 +134,18 @@ def trainer_root() -> str:
     return subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
 
 
+def note(name: str, part: Part, today: str, cases: int, failed: list[str], minutes: float) -> None:
+    """Write a part's result, and the table of docs/testing.md."""
+    kernel = os.uname()
+    result = Result(
+        commit=today, date=dt.datetime.now(dt.UTC).date().isoformat(),
+        machine=f"{os.cpu_count()} cores, {kernel.sysname} {kernel.release.partition('-')[0]}",
+        cases=cases, passed=cases - len(failed), failed=failed, minutes=round(minutes, 1))  # fmt: skip
+    with alone(NOTES / "results.lock", wait=True):  # other parts may run beside this one
+        write(name, str(part), result)
+        write_docs_tables.main(["--write"])
+
+
 def run(name: str, part: Part, today: str) -> int:
     """Run what is left of a part, and write its result when all of its cases have ended."""
     sweep = SWEEPS[name]
@@ -150,15 +162,7 @@ def run(name: str, part: Part, today: str) -> int:
         return int(status) or 1
     failed = [case for case in runner.cases if not notes.cases[case]["passed"]]
     minutes = sum(notes.cases[case]["seconds"] for case in runner.cases) / 60
-    kernel = os.uname()
-    result = Result(
-        commit=today, date=dt.datetime.now(dt.UTC).date().isoformat(),
-        machine=f"{os.cpu_count()} cores, {kernel.sysname} {kernel.release.partition('-')[0]}",
-        cases=len(runner.cases), passed=len(runner.cases) - len(failed),
-        failed=[case.rpartition("::")[2] for case in failed], minutes=round(minutes, 1))  # fmt: skip
-    with alone(NOTES / "results.lock", wait=True):  # other parts may run beside this one
-        write(name, str(part), result)
-        write_docs_tables.main(["--write"])
+    note(name, part, today, len(runner.cases), [case.rpartition("::")[2] for case in failed], minutes)
     notes.path.unlink()
     print(f"{len(runner.cases) - len(failed)} of {len(runner.cases)} cases passed in {minutes:.0f} minutes; "
           f"the result is in {RESULTS.relative_to(ROOT)}/{name}.json: commit it with docs/testing.md")  # fmt: skip

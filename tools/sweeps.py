@@ -13,6 +13,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "tests/sweeps/results"
 PARTS = ("make --no-print-directory parts",)
+FULL = "test-full"  # no sweep: the parts of `make test-full`, whose results are kept in the same way
 LAB = "/var/lib/gangplank/lab"
 
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import doctest
+import subprocess
 from collections import Counter
 from pathlib import Path
 
 import pytest
 import yaml
 
-from tools import part_of, split_tests
+from gangplank.errors import Problem
+from tools import part_of, split_tests, sweep, sweeps, write_docs_tables
 from tools.part_of import Part
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -26,8 +28,9 @@ def run_by(words: list[str]) -> list[str]:
 @pytest.mark.parametrize("count", range(1, 8))
 def test_the_parts_run_every_file_and_every_scenario_exactly_once(count: int) -> None:
     plans = [split_tests.plan(Part(number, count)) for number in range(1, count + 1)]
-    commands = [plan for plan in plans if isinstance(plan, list)]
-    assert len(commands) == count
+    calls = [split_tests.stages(plan) for plan in plans if isinstance(plan, list)]
+    assert len(calls) == count
+    commands = [[word for words in call for word in words] for call in calls]
     folders = [path for path in (ROOT / "tests").iterdir() if path.name not in ("unit", "golden", "repository")]
     files = [str(path.relative_to(ROOT)) for folder in folders for path in folder.rglob("test_*.py")]
     scenarios = [f"molecule/{path.parent.name}" for path in (ROOT / "molecule").glob("*/molecule.yml")]
@@ -63,6 +66,62 @@ def test_a_wrong_part_is_refused_in_one_line(text: str, capsys: pytest.CaptureFi
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("PART: got ")
     assert line.endswith(". Fix: for example PART=1/3")
+
+
+class Full:
+    """Runs `make test-full` for pieces of the tests' own, without make; which of its calls fail is set."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.made: list[str] = []
+        self.fails = {"molecule", "pytest"}
+        self.commits = iter(["abc", "abc"])
+        (folder / ".pytest_cache/v/cache").mkdir(parents=True)
+        (folder / ".pytest_cache/v/cache/lastfailed").write_text('{"tests/a/test_b.py::test_x[1]": true}')
+        monkeypatch.setattr(split_tests, "ROOT", folder)
+        monkeypatch.setattr(split_tests.subprocess, "run", self.make)
+        monkeypatch.setattr(sweep, "commit", lambda: next(self.commits))
+        monkeypatch.setattr(sweep, "NOTES", folder / "notes")
+        monkeypatch.setattr(sweeps, "RESULTS", folder)
+        monkeypatch.setattr(write_docs_tables, "main", lambda _: 0)
+
+    def make(self, command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
+        self.made.append(command[2])
+        return subprocess.CompletedProcess(command, int(command[2] in self.fails))
+
+    def run(self) -> int:
+        return split_tests.run(Part(1, 9), ["check", "molecule/gpu", "tests/a/test_a.py", "tests/a/test_b.py"])
+
+
+@pytest.fixture
+def full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Full:
+    return Full(tmp_path, monkeypatch)
+
+
+def test_a_failure_does_not_end_a_part_and_its_result_names_what_failed(full: Full) -> None:
+    assert full.run() == 1
+    assert full.made == ["check", "parts", "molecule", "pytest"]
+    result = sweeps.read(sweeps.FULL)["1/9"]
+    assert (result.commit, result.cases, result.passed) == ("abc", 4, 2)
+    assert result.failed == ["gpu", "tests/a/test_b.py"]
+
+
+def test_a_part_without_a_failure_passes(full: Full) -> None:
+    full.fails = set()
+    assert full.run() == 0
+    assert sweeps.read(sweeps.FULL)["1/9"].passed == 4
+
+
+@pytest.mark.parametrize("commits", [
+    ["abc", "def"],
+    [Problem("make sweep", "changes", "a commit", "commit them")] * 2,
+])  # fmt: skip
+def test_what_is_not_the_files_of_one_commit_has_no_result(
+    full: Full, commits: list[object], capsys: pytest.CaptureFixture[str]
+) -> None:
+    full.commits = iter(commits)  # type: ignore[arg-type]  # or problems
+    assert full.run() == 1
+    assert "no result is written: " in capsys.readouterr().out
+    assert sweeps.read(sweeps.FULL) == {}
 
 
 def test_doctests_hold() -> None:
