@@ -11,7 +11,7 @@ from gangplank.backends import BACKENDS
 from gangplank.backends.pod_template import GPU_TOLERATION
 from gangplank.cluster.evidence import reader
 from gangplank.jobs.parse import parse_job
-from tests.support.teams_live import ROOT, answer, gangplank, pod, until
+from tests.support.teams_live import ROOT, allowing_admin_access, answer, gangplank, pod, until
 from tests.support.teams_ways import (
     ADMIN_ACCESS,
     BATCH,
@@ -169,14 +169,10 @@ def test_a7_the_pod_that_reads_evidence_may_run_on_a_gpu_node_without_a_gpu(
 def test_admin_access_is_refused_even_where_the_namespace_allows_it(
     kube: Kube, as_member: Callable[[str, str], Kube]
 ) -> None:
-    space, label = "/api/v1/namespaces/vision", "resource.kubernetes.io/admin-access"
-    try:
-        kube.call("PATCH", space, {"metadata": {"labels": {label: "true"}}})
-        refusal = 'field "ExactDeviceRequest.adminAccess" is not one of its fields (none)'
-        bob = as_member("vision", "bob")
+    refusal = 'field "ExactDeviceRequest.adminAccess" is not one of its fields (none)'
+    bob = as_member("vision", "bob")
+    with allowing_admin_access(kube, "vision"):
         until(lambda: refusal in answer(bob, "POST", TEMPLATES, ADMIN_ACCESS, dryRun="All"), "refused by the policy")
-    finally:
-        kube.call("PATCH", space, {"metadata": {"labels": {label: None}}})
 
 
 @pytest.mark.usefixtures("crds", "admin")

@@ -20,8 +20,18 @@ from gangplank.teams.conditions import ASKS_FOR_GPUS, PREFERRED, REQUIRED
 from gangplank.teams.rules import RULES
 from tests.support.sweeps import sweeping
 from tests.support.teams_fields import ELSEWHERE, OWNER
-from tests.support.teams_live import answer, pod, until
-from tests.support.teams_ways import BATCH, CONFIG_MAPS, POD_FIELDS, WAYS, WHERE, Violation, violations
+from tests.support.teams_live import allowing_admin_access, answer, pod, until
+from tests.support.teams_ways import (
+    ADMIN_ACCESS,
+    BATCH,
+    CONFIG_MAPS,
+    POD_FIELDS,
+    TEMPLATES,
+    WAYS,
+    WHERE,
+    Violation,
+    violations,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,6 +46,7 @@ Passes = Callable[[Violation], bool]
 POLICIES = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies/gangplank-team-{}"
 POD_RULES = {rule for rule, _, _, _ in POD_FIELDS}
 PATCHES = ("JobFlow", "TrainJob by a patch of pods")  # names of ways whose pods are patches of other pods
+BY_THE_API_SERVER = "ExactDeviceRequest.adminAccess"  # which refuses it too, except in namespaces with a label
 OF_PODS = " of its pods"  # ends the name of a violation that is in the pods of an object, not in the object itself
 
 
@@ -291,7 +302,8 @@ MUTANTS: tuple[Mutant, ...] = (
     *(
         (f"no field {field}", without_text((f".?{field.name}.hasValue()", ".?none.hasValue()")), ending(str(field)))
         for field in load().with_verdict("refused")
-        if str(field) not in {*ELSEWHERE, "ResourceRequirements.claims"} and field.type != "FlowProbe"
+        if str(field) not in {*ELSEWHERE, "ResourceRequirements.claims", BY_THE_API_SERVER}
+        and field.type != "FlowProbe"
     ),
     ("no init containers", without_text(("initContainers", "none")), named("pod: image of an init container")),
 )
@@ -327,6 +339,16 @@ def put(kube: Kube, passes: Passes) -> Iterator[Callable[[Builder, Selected], No
     for path in changed:
         kube.call("PATCH", POLICIES.format(path.name), {"spec": policy(path)["spec"]})
     until(lambda: not [item for item in let_pass if passes(item)], "everything is refused again")
+
+
+def test_without_its_rule_admin_access_passes_where_the_namespace_allows_it(
+    kube: Kube, as_member: Callable[[str, str], Kube], put: Callable[[Builder, Selected], None]
+) -> None:
+    bob, field = as_member("vision", "bob"), BY_THE_API_SERVER.rpartition(".")[2]
+    mutant = without_text((f".?{field}.hasValue()", ".?none.hasValue()"))
+    put(mutant, [item for item in violations() if item.field == BY_THE_API_SERVER])
+    with allowing_admin_access(kube, "vision"):
+        until(lambda: answer(bob, "POST", TEMPLATES, ADMIN_ACCESS, dryRun="All") == "", BY_THE_API_SERVER)
 
 
 @pytest.mark.usefixtures("crds", "admin")

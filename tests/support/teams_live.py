@@ -55,6 +55,17 @@ def teams(site: Path = LAB, *words: str, **extra: object) -> subprocess.Complete
 
 
 @contextlib.contextmanager
+def allowing_admin_access(kube: Kube, namespace: str) -> Iterator[None]:
+    """With the label of a namespace without which the API server itself refuses admin access to devices."""
+    space, label = f"/api/v1/namespaces/{namespace}", "resource.kubernetes.io/admin-access"
+    try:
+        kube.call("PATCH", space, {"metadata": {"labels": {label: "true"}}})
+        yield
+    finally:
+        kube.call("PATCH", space, {"metadata": {"labels": {label: None}}})
+
+
+@contextlib.contextmanager
 def team_of(
     name: str, fields: Json, kubeconfig: str, kube: Kube, folder: Path
 ) -> Iterator[Callable[[str], str]]:
