@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import pytest
 
 from gangplank.backends import BACKENDS, backend_of, wiring
 from gangplank.backends.base import Site
-from gangplank.reading.strict_yaml import documents
-from tests.support.documents import adapted
+from tests.support.documents import job
 
 WORDS = {  # of the block that has the job
     "volcano-site": "name: pytorch-job\n",
@@ -22,9 +20,7 @@ Json = dict[str, Any]
 
 
 def load(name: str) -> tuple[str, Json]:
-    text = adapted(WORDS[name]).replace("yamlapiVersion:", "apiVersion:")
-    text = re.sub(r"\A.*?<<EOF[^\n]*\n(.*?)^ *EOF\n", r"\1", text, flags=re.DOTALL | re.MULTILINE)  # in a command
-    manifest = documents(text, name, strict=False)[0]
+    manifest = job(WORDS[name])
     backend = backend_of(manifest)
     assert backend
     return backend, manifest

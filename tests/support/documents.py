@@ -9,8 +9,11 @@ import os
 import re
 import textwrap
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from gangplank.reading.strict_yaml import documents as read
 
 ROOT = Path(__file__).resolve().parents[2]
 FENCED = re.compile(r"^```(?P<head>[^\n]*)\n(?P<text>.*?)^```", re.MULTILINE | re.DOTALL)  # Markdown
@@ -52,3 +55,10 @@ def adapted(words: str) -> str:
     for name, ours in SUBSTITUTIONS.items():
         text = text.replace(name, ours)
     return text
+
+
+def job(words: str) -> dict[str, Any]:
+    """The job in it, which may stand in a command."""
+    text = adapted(words).replace("yamlapiVersion:", "apiVersion:")
+    text = re.sub(r"\A.*?<<EOF[^\n]*\n(.*?)^ *EOF\n", r"\1", text, flags=re.DOTALL | re.MULTILINE)
+    return read(text, words, strict=False)[0]
