@@ -626,8 +626,9 @@ class Observer:
         seconds, steps = now - self.paced, self.steps - self.paced_steps
         if self.world_size > 1 and seconds < math.inf:
             waited = self.waited * steps / max(1, self.timed)  # as if all had been timed
-            data, exchange = min(self.loading, seconds), min(self.exchanging + waited, seconds)
-            rest = max(0.0, seconds - data - exchange)
+            data = min(self.loading, seconds)
+            exchange = min(self.exchanging + waited, seconds - data)
+            rest = seconds - data - exchange
             on_gpu = any(p.is_cuda for model in self.models for ref in model.refs[:1] if (p := ref()) is not None)
             shares = (f"GPU and exchange {rest + exchange:.3f} s" if on_gpu
                       else f"compute {rest:.3f} s, exchange {exchange:.3f} s")
