@@ -41,11 +41,12 @@ IDLE: Json = {
     "elastic": {"min": 2, "max": 3},
     "resources": {"cpu": "50m", "memory": "256Mi"},
     "collective": "gloo",
-    "command": ["sleep", "3600"],
+    "script": "idle.py",
 }
+SCRIPTS = {"idle.py": "import time\n\ntime.sleep(3600)\n"}
 # It trains until it is removed, and needs more than the tenth of a processor that two workers ask for.
 BUSY: Json = {
-    **{key: value for key, value in IDLE.items() if key not in ("command", "collective")},
+    **{key: value for key, value in IDLE.items() if key != "collective"},
     "script": "/opt/gangplank/trainer/train.py",
     "volumes": [{"claim": "shared", "mount": "/data", "access": "ReadWriteMany"}],
     "output": "/data/out",
@@ -82,10 +83,11 @@ def cluster(measured: str) -> Iterator[Cluster]:
 
 
 def submit(cluster: Cluster, name: str, description: Json, workers: int) -> None:
-    spec = parse_job({**description, "name": name, "namespace": cluster.namespace, "workers": workers})
-    manifest = BACKENDS["pytorchjob"].manifests(spec)[-1]
-    manifest["spec"]["elasticPolicy"]["metrics"] = METRICS
-    cluster.create(manifest)
+    spec = parse_job({**description, "name": name, "namespace": cluster.namespace, "workers": workers}, scripts=SCRIPTS)
+    *before, job = BACKENDS["pytorchjob"].manifests(spec)
+    job["spec"]["elasticPolicy"]["metrics"] = METRICS
+    for manifest in (*before, job):
+        cluster.create(manifest)
 
 
 def replicas(cluster: Cluster, name: str) -> int:
