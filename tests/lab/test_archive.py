@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import functools
 import hashlib
@@ -41,15 +42,24 @@ class Archive:
     """A suite `trixie` with the component main, signed by its own key."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self.home = folder / "archive", folder / "gnupg"
+        self.folder, self.homes = folder / "archive", [folder / "gnupg"]
         self.keyring = folder / "keyring.gpg"
-        self.home.mkdir(mode=0o700)
-        self.gpg("--quick-gen-key", "archive@example.org", "ed25519", "sign", "never")
+        self.new_key("archive@example.org")
         self.gpg("--output", str(self.keyring), "--export")
         self.packages: dict[tuple[str, str], Path] = {}
 
+    def new_key(self, owner: str) -> None:
+        self.homes[-1].mkdir(mode=0o700, parents=True)
+        self.gpg("--quick-gen-key", owner, "ed25519", "sign", "never")
+
+    def close(self) -> None:
+        """End the agents that gpg has left behind to hold the keys."""
+        for home in self.homes:
+            subprocess.run(["gpgconf", "--homedir", str(home), "--kill", "all"], check=True, capture_output=True)
+
     def gpg(self, *arguments: str) -> None:
-        command = ["gpg", "--homedir", str(self.home), "--batch", "--yes", "--quiet", "--passphrase", "", *arguments]
+        quietly = ["--batch", "--yes", "--quiet", "--passphrase", ""]
+        command = ["gpg", "--homedir", str(self.homes[-1]), *quietly, *arguments]
         subprocess.run(command, check=True, capture_output=True)
 
     def add(self, name: str, version: str, content: str = "") -> None:
@@ -93,19 +103,19 @@ class Archive:
 
 @pytest.fixture
 def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Archive]:
-    own = Archive(tmp_path)
-    own.folder.mkdir()
-    handler = functools.partial(Quiet, directory=str(own.folder))
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        monkeypatch.setattr(debian_root, "_mirror", lambda: f"http://127.0.0.1:{server.server_port}")
-        monkeypatch.setattr(debian_root, "KEYRING", str(own.keyring))
-        monkeypatch.setenv("no_proxy", "127.0.0.1")
-        monkeypatch.setattr(builder, "build_root", lambda *arguments: arguments[3].write_bytes(b""))
-        for name in ("alpha", "beta"):
-            own.add(name, "1.0")
-        yield own
-        server.shutdown()
+    with contextlib.closing(Archive(tmp_path)) as own:
+        own.folder.mkdir()
+        handler = functools.partial(Quiet, directory=str(own.folder))
+        with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+            threading.Thread(target=server.serve_forever, daemon=True).start()
+            monkeypatch.setattr(debian_root, "_mirror", lambda: f"http://127.0.0.1:{server.server_port}")
+            monkeypatch.setattr(debian_root, "KEYRING", str(own.keyring))
+            monkeypatch.setenv("no_proxy", "127.0.0.1")
+            monkeypatch.setattr(builder, "build_root", lambda *arguments: arguments[3].write_bytes(b""))
+            for name in ("alpha", "beta"):
+                own.add(name, "1.0")
+            yield own
+            server.shutdown()
 
 
 def lock_of(archive: Archive, **versions: str) -> dict[str, Any]:
@@ -193,10 +203,8 @@ def test_c7_a_replacement_is_taken_only_from_a_signed_archive(archive: Archive, 
     archive.remove("alpha", "1.0")
     suite = archive.folder / "dists/trixie"
     if forgery == "another key":
-        (tmp_path / "other").mkdir()
-        archive.home = tmp_path / "other/gnupg"
-        archive.home.mkdir(mode=0o700)
-        archive.gpg("--quick-gen-key", "forger@example.org", "ed25519", "sign", "never")
+        archive.homes.append(tmp_path / "other/gnupg")
+        archive.new_key("forger@example.org")
         archive.publish()
     elif forgery == "an altered index":
         signed = (suite / "InRelease").read_text()
