@@ -1,10 +1,11 @@
-"""Filters for the role helm_release: what a chart's CRDs and programs leave behind, and why Helm failed."""
+"""Filters for the role helm_release: what a chart leaves behind, why Helm failed, and which pods are not ready."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from gangplank.cluster.helm_failures import temporary
+from gangplank.cluster.progress import waiting_reasons
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -73,6 +74,25 @@ def helm_outage(failure: Json) -> str:
     return next(filter(None, map(temporary, texts)), "")
 
 
+def unready_pods(pods: Iterable[Json]) -> list[str]:
+    """Why pods of a release are not ready, a line each.
+
+    >>> unready = [{"type": "Ready", "status": "False", "message": "containers with unready status: [web]"}]
+    >>> unready_pods([{"metadata": {"name": "web-0"}, "status": {"phase": "Running", "conditions": unready}}])
+    ['web-0: it runs, but containers with unready status: [web]']
+    """
+    lines: list[str] = []
+    for pod in pods:
+        status = pod.get("status") or {}
+        running = [
+            f"{pod['metadata']['name']}: it runs, but {condition.get('message', 'it is not ready')}"
+            for condition in status.get("conditions") or []
+            if (condition["type"], condition["status"], status.get("phase")) == ("Ready", "False", "Running")
+        ]
+        lines += waiting_reasons([pod]) or running
+    return lines
+
+
 class FilterModule:
     """What Ansible loads."""
 
@@ -83,4 +103,5 @@ class FilterModule:
             "crd_paths": crd_paths,
             "remaining_objects": remaining_objects,
             "helm_outage": helm_outage,
+            "unready_pods": unready_pods,
         }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -132,6 +133,17 @@ def test_d7_objects_that_are_gone_or_changed_are_repaired(site: Site) -> None:
     site.lab.kubectl(*kubectl, "delete", "deployment", "web")
     assert [site.changes() for _ in range(2)] == [True, False]
     assert site.revisions() == before, "Helm had nothing to do"
+
+
+def test_a_release_whose_pods_do_not_start_says_which_and_why(site: Site) -> None:
+    site.write(web=WEB.replace("registry.k8s.io/pause:3.10.1", "registry.example.org/none:1"))
+    with pytest.raises(AssertionError) as failure:
+        site.play()
+    text = " ".join(str(failure.value).replace("\\n", " ").split())
+    said = r"not ready: web-\S+: (ErrImagePull|ImagePullBackOff): .*registry\.example\.org/none:1"
+    assert re.search(said, text), text
+    site.write(web=WEB)
+    assert [site.changes() for _ in range(2)] == [True, False]
 
 
 def test_d7_a_failed_release_of_the_same_chart_and_values_is_tried_again(site: Site) -> None:
