@@ -9,6 +9,7 @@ The tests in test_cluster_faults.py look at the end of each, and bench/parts/fau
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import re
@@ -79,7 +80,7 @@ class Fault:
     """It is healed only after the end of the training."""
     env: Mapping[str, str] = field(default_factory=dict)
     """Of its jobs."""
-    around: Callable[[Lab], AbstractContextManager[None]] = contextlib.nullcontext
+    around: Callable[[Lab], AbstractContextManager[object]] = contextlib.nullcontext
     """What has to be so before its jobs begin."""
     own: tuple[Json, ...] = ()
     """A claim of its master, last, on which the job's files are, and not on a folder that all nodes share."""
@@ -390,7 +391,7 @@ def other_clock(lab: Lab) -> Iterator[None]:
        unproven="the clock of rank 1 is [0-9]+ s behind another's")  # fmt: skip
 def _clock(_: Lab, jobs: Sequence[Job]) -> Iterator[None]:
     for each in jobs:
-        pid = each.lab.wait("the worker's process", lambda each=each: each.trainer("worker"), 60)
+        pid = each.lab.wait("the worker's process", functools.partial(each.trainer, "worker"), 60)
         Path("/proc", str(pid), "root", "tmp", "behind").write_text(LATE)
     yield
 
@@ -588,16 +589,16 @@ def undergo(lab: Lab, one: Fault, backends: Iterable[str]) -> dict[str, Outcome]
             each.submit(*one.own)
         followed = [pool.submit(outcome.follow) for outcome in outcomes.values()]
         for each in jobs:
-            lab.wait(f"{each.name} trains", lambda each=each: each.trains(beyond=BEYOND), END_S)
+            lab.wait(f"{each.name} trains", functools.partial(each.trains, beyond=BEYOND), END_S)
         made = time.time()
         for outcome in outcomes.values():
             outcome.made = made
         with one.make(lab, jobs):
             for outcome in outcomes.values():
                 if one.cause:
-                    lab.wait(f"the cause of {one.name}", lambda outcome=outcome: outcome.names(one.cause), CAUSE_S)
+                    lab.wait(f"the cause of {one.name}", functools.partial(outcome.names, one.cause), CAUSE_S)
                 if one.warns:
-                    lab.wait(f"a word on {one.name}", lambda outcome=outcome: outcome.warned(one.warns), CAUSE_S)
+                    lab.wait(f"a word on {one.name}", functools.partial(outcome.warned, one.warns), CAUSE_S)
             if one.forever:
                 wait(followed)
             time.sleep(max(0.0, made + one.hold_s - time.time()))  # the fault lasts that long

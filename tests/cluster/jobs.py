@@ -76,7 +76,7 @@ class Job:
     def live(self) -> Json:
         """What the cluster has of it."""
         kind = {"apiVersion": self.manifest["apiVersion"], "kind": self.manifest["kind"]}
-        return {**kind, **self.kube.call("GET", path(*kind.values(), NAMESPACE, self.name))}
+        return {**kind, **self.kube.call("GET", path(kind["apiVersion"], kind["kind"], NAMESPACE, self.name))}
 
     def phase(self) -> str:
         """Its phase, "" while the cluster does not answer."""

@@ -131,7 +131,7 @@ def judge(events: Sequence[Event], gangs: Sequence[Gang], shares: Mapping[str, S
                 if held[team] > share.cap
             },
         )
-        torn = {
+        torn: dict[object, str] = {
             key: f"{'/'.join(key)} has {count} of {sizes[key]} pods bound"
             for key, count in now.bound.items()
             if 0 < count < sizes[key] and key in now.jobs and alive(now.jobs[key])

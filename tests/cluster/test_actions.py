@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tests.cluster.conftest import Lab
 
 ADMIN = str(STATE / "admin.kubeconfig")
-MAP = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "applied", "namespace": "default"}}
+MAP: dict[str, Any] = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "applied", "namespace": "default"}}
 
 
 def apply(folder: Path, definition: list[dict[str, Any]], *words: str) -> dict[str, Any]:
@@ -70,20 +70,20 @@ def test_a_release_is_as_asked_until_its_values_are_others(lab: Lab, tmp_path: P
     helm = [f"{lab.parts['bin']['helm']}/helm", f"--kubeconfig={ADMIN}", "--namespace=kube-system"]
     get_values = [*helm, "get", "values", "lab-dns", "-o", "json"]
     live_values = json.loads(subprocess.run(get_values, capture_output=True, text=True, check=True).stdout)
-    release = {"namespace": "kube-system", "chart": str(ROOT / "charts/lab-dns"), "kubeconfig": ADMIN}
+    release: dict[str, Any] = {"namespace": "kube-system", "chart": str(ROOT / "charts/lab-dns"), "kubeconfig": ADMIN}
     for name, values, expected in (
         ("lab-dns", live_values, True),
         ("lab-dns", live_values | {"replicas": 2}, False),
         ("no-such-release", {}, False),
     ):
-        arguments = {**release, "name": name, "values": values}
-        result = play(tmp_path, {"gangplank.gangplank.helm_released": arguments})
+        asked = {"gangplank.gangplank.helm_released": {**release, "name": name, "values": values}}
+        result = play(tmp_path, asked)
         assert (result["as_asked"], result["namespace"], result["pending"]) == (expected, True, [])
 
 
 def test_remove_deletes_what_is_named_waits_until_it_is_gone_and_names_what_holds_it(lab: Lab, tmp_path: Path) -> None:
     names = ("removed", "kept", "held", "selected")
-    maps = {name: {**MAP, "metadata": {"name": name, "namespace": "default"}} for name in names}
+    maps: dict[str, Any] = {name: {**MAP, "metadata": {"name": name, "namespace": "default"}} for name in names}
     maps["held"]["metadata"]["finalizers"] = ["example.com/hold"]
     maps["selected"]["metadata"]["labels"] = {"gangplank-test": "selected"}
     all_maps = "/api/v1/namespaces/default/configmaps"

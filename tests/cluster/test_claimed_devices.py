@@ -65,9 +65,9 @@ def cluster(full_kubeconfig: str, nodes: list[str]) -> Iterator[Cluster]:
 
 
 def manifests(cluster: Cluster, name: str, pods: int, gpus: int, **fields: Any) -> list[Json]:
-    job = {"name": name, "namespace": cluster.namespace, "image": IMAGE, "backend": "volcano", "command": ["/pause"]}
-    job |= {"queue": "default", "workers": pods - 1, "collective": "gloo", "processes_per_node": 1}
-    job |= {"resources": {"cpu": "10m", "memory": "8Mi", "gpus": gpus}, **fields}
+    job: Json = {"name": name, "namespace": cluster.namespace, "image": IMAGE, "backend": "volcano"}
+    job |= {"command": ["/pause"], "queue": "default", "workers": pods - 1, "collective": "gloo"}
+    job |= {"processes_per_node": 1, "resources": {"cpu": "10m", "memory": "8Mi", "gpus": gpus}, **fields}
     spec = on_site(parse_job(job), Gpus(allocation="dra", device_class=CLASS))
     return BACKENDS[spec.backend].manifests(spec)
 

@@ -178,7 +178,12 @@ def test_nothing_of_the_copy_stays_after_a_signal(
     command = site.command("fit", "--exact", "--programs", str(programs), job(tmp_path, "small", 0, "1"))
     process = inside(lambda: subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
     with process:
-        eventually(lambda: mine.update(copies(process.pid)) or mine or process.poll() is not None, "the copy starts")
+
+        def started() -> bool:
+            mine.update(copies(process.pid))
+            return bool(mine) or process.poll() is not None
+
+        eventually(started, "the copy starts")
         assert process.poll() is None, process.stderr.read()
         assert not (Path("/dev/shm") / "etcd").exists()
         process.send_signal(number)

@@ -106,7 +106,7 @@ def test_images_are_pushed_as_printed_and_a_job_with_the_pull_secret_trains(
         # The layers are on the nodes, under the image's other name: only the manifest is asked for.
         assert "containerd" in private.clients("trainer", "HEAD")
     finally:
-        for item in kube.get("/apis/batch.volcano.sh/v1alpha1/namespaces/default/jobs")["items"]:
+        for item in kube.call("GET", "/apis/batch.volcano.sh/v1alpha1/namespaces/default/jobs")["items"]:
             if item["metadata"]["name"] == "secret":
                 lab.kubectl("delete", "jobs.batch.volcano.sh", "secret")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import datetime as dt
+import functools
 import json
 import os
 import re
@@ -217,6 +218,10 @@ def test_the_listing_of_the_uninstall_scenarios_has_what_kubectl_has(lab: Lab) -
         assert {f"{resource} {meta.get('namespace', '')}/{meta['name']}" for meta in metas} <= listed
 
 
+def succeeded(lab: Lab, name: str) -> bool:
+    return bool(lab.get("pod", name)["status"]["phase"] == "Succeeded")
+
+
 def test_a_persons_own_image_runs_on_every_node(lab: Lab, tmp_path: Path) -> None:
     script = tmp_path / "mine"
     script.mkdir()
@@ -233,7 +238,7 @@ def test_a_persons_own_image_runs_on_every_node(lab: Lab, tmp_path: Path) -> Non
         pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": f"mine-{node}"}, "spec": spec}
         lab.kubectl("create", "-f", "-", stdin=yaml.safe_dump(pod))
     for node in ("node-0", "node-1"):
-        lab.wait("the pod's end", lambda name=f"mine-{node}": lab.get("pod", name)["status"]["phase"] == "Succeeded")
+        lab.wait("the pod's end", functools.partial(succeeded, lab, f"mine-{node}"))
         assert lab.kubectl("logs", f"mine-{node}") == "hello from my own image\n"
 
 # Three ranks without Volcano and without a claim: what proves them is in their logs or nowhere.
@@ -289,13 +294,16 @@ def train(folder: Path, job: dict[str, Any], *, begun: Callable[[], None] = lamb
 
 
 def test_a_training_is_followed_over_a_killed_api_server(lab: Lab, namespace: str, tmp_path: Path) -> None:
+    def another(old: int) -> bool:
+        return lab.programs()["kube-apiserver"]["pid"] not in (0, old)
+
     def kill() -> None:
         """Again and again: one that comes back takes connections before it answers, which looks like a slow one."""
         end = time.monotonic() + AWAY_S
         while time.monotonic() < end:
             pid = lab.programs()["kube-apiserver"]["pid"]
             os.kill(pid, signal.SIGKILL)
-            lab.wait("another API server", lambda pid=pid: lab.programs()["kube-apiserver"]["pid"] not in (0, pid))
+            lab.wait("another API server", functools.partial(another, pid))
 
     output = train(tmp_path, {**FOLLOWED, "namespace": namespace}, begun=kill)
     assert "the API server does not answer (" in output
@@ -392,9 +400,8 @@ def expire(folder: Path) -> None:
                    for name, one in certificates.items() if one.subject == one.issuer}  # fmt: skip
     end = dt.datetime.now(dt.UTC) - dt.timedelta(minutes=1)
     for name, one in certificates.items():
-        builder = x509.CertificateBuilder(
-            one.issuer, one.subject, one.public_key(), one.serial_number, one.not_valid_before_utc, end, one.extensions
-        )
+        builder = x509.CertificateBuilder(one.issuer, one.subject, one.public_key(), one.serial_number,
+                                          one.not_valid_before_utc, end, list(one.extensions))  # fmt: skip
         signed = builder.sign(authorities[one.issuer], hashes.SHA256())  # type: ignore[arg-type]  # all are EC keys
         (folder / f"{name}.crt").write_bytes(signed.public_bytes(serialization.Encoding.PEM))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
@@ -94,6 +95,11 @@ def spaces(kube: Kube) -> Iterator[tuple[str, str]]:
         kube.call("DELETE", f"/api/v1/namespaces/{name}")
 
 
+def created(kube: Kube, where: str, pod: dict[str, Any]) -> bool:
+    """Whether the pod is created now: the service account of a new namespace may take a moment."""
+    return not answer(kube, "POST", where, pod)
+
+
 @pytest.fixture(scope="module")
 def pods(kube: Kube, spaces: tuple[str, str]) -> dict[str, tuple[str, str]]:
     """The namespace and the address of each pod; `friend` is on the server's node, `other` is not."""
@@ -110,12 +116,8 @@ def pods(kube: Kube, spaces: tuple[str, str]) -> dict[str, tuple[str, str]]:
         }
         spec = {"nodeName": node, "terminationGracePeriodSeconds": 0, "containers": [container]}
         where = f"/api/v1/namespaces/{space}/pods"
-        until(
-            lambda where=where, name=name, spec=spec: (
-                not answer(kube, "POST", where, {"metadata": {"name": name, "labels": {"app": name}}, "spec": spec})
-            ),
-            f"{name} made",  # its namespace's service account may take a moment
-        )
+        pod = {"metadata": {"name": name, "labels": {"app": name}}, "spec": spec}
+        until(functools.partial(created, kube, where, pod), f"{name} is created")
     items: dict[str, tuple[str, str]] = {}
 
     def ready(name: str) -> bool:
@@ -124,7 +126,7 @@ def pods(kube: Kube, spaces: tuple[str, str]) -> dict[str, tuple[str, str]]:
         return any(one["type"] == "Ready" and one["status"] == "True" for one in status.get("conditions", []))
 
     for name in places:
-        until(lambda name=name: ready(name), f"{name} is ready")
+        until(functools.partial(ready, name), f"{name} is ready")
     return items
 
 

@@ -72,6 +72,11 @@ def kwok_pid(kubeconfig: str, kube: Kube, tmp_path_factory: pytest.TempPathFacto
         yield pid
 
 
+def empty(kube: Kube, where: str) -> bool:
+    """Whether nothing is left there."""
+    return not kube.call("GET", where)["items"]
+
+
 @pytest.fixture
 def all_three(kubeconfig: str, kube: Kube, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Teams as playbooks/teams.yml makes them: two deserve half of the simulated nodes each, the third nothing."""
@@ -92,7 +97,7 @@ def all_three(kubeconfig: str, kube: Kube, tmp_path_factory: pytest.TempPathFact
             kube.call("DELETE", JOBS.format(name), {"propagationPolicy": "Background"})
             where = f"/api/v1/namespaces/{name}/pods"
             kube.call("DELETE", where)
-            until(lambda where=where: not kube.call("GET", where)["items"], f"no pods in {name}")
+            until(functools.partial(empty, kube, where), f"no pods in {name}")
         write_inventory(folder, {})
         done = teams(folder, team_kubeconfig=kubeconfig, teams_remove=list(SHARES))
         assert done.returncode == 0, done.stdout + done.stderr

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import importlib.util
 import re
@@ -365,6 +366,10 @@ def test_a_script_that_writes_to_a_read_only_folder_is_told_where_to_write(names
     assert end(start(tmp_path, namespace, "delete", name))[0] == 0
 
 
+def both_succeeded(lab: Lab, name: str) -> bool:
+    return bool(lab.get("job", name, "-n", NAMESPACE)["status"]["succeeded"] == 2)
+
+
 def test_a_script_computes_the_same_to_the_last_bit_whether_it_is_observed_or_not(
         lab: Lab, namespace: str, tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text((ROOT / "tests/trainer/inside/own.py").read_text())
@@ -375,8 +380,7 @@ def test_a_script_computes_the_same_to_the_last_bit_whether_it_is_observed_or_no
                "args": ["ddp"], "backend": "indexed", "workers": 1, "observe": observe}
         (tmp_path / "job.yml").write_text(yaml.safe_dump({"training_job": job}))
         assert end(start(tmp_path, namespace, "submit", "job.yml"))[0] == 0
-        find = ("job", name, "-n", NAMESPACE)
-        lab.wait("it has trained", lambda find=find: lab.get(*find)["status"]["succeeded"] == 2, 300)
+        lab.wait("it has trained", functools.partial(both_succeeded, lab, name), 300)
         out = end(start(tmp_path, namespace, "logs", name))[1]
         printed.append(sorted(line for line in out.splitlines() if "] losses " in line or "] weights " in line))
         assert (end(start(tmp_path, namespace, "proof", name))[0] == 0) == observe, "without it there is no evidence"

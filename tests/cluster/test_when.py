@@ -41,7 +41,7 @@ ALONE = (
 def training(number: int, epochs: int) -> list[Json]:
     """What is submitted for one training."""
     run = f"exec env {ALONE} python3 /opt/gangplank/trainer/train.py --epochs {epochs} --log-interval 5 --threads 1"
-    described = {"name": f"t{number:02}", "namespace": HOME, "image": IMAGE, "command": ["sh", "-c", run]}
+    described: Json = {"name": f"t{number:02}", "namespace": HOME, "image": IMAGE, "command": ["sh", "-c", run]}
     described |= {"workers": 0, "resources": SMALL, "queue": HOME, "backend": "volcano", "max_retries": 0}
     return BACKENDS["volcano"].manifests(parse_job(described))
 
@@ -95,8 +95,9 @@ class Watched:
         first: dict[tuple[str, str], Guess] = {}
         for name, kind, asked, interval in self.said:
             real = (self.starts if kind == "start" else self.ends).get(name, 0.0) - asked
+            low, likely, high = interval.cases
             if real > 0:  # it has not come, or came while it was asked about
-                first.setdefault((name, kind), Guess(name, kind, *interval.cases, real))
+                first.setdefault((name, kind), Guess(name, kind, low, likely, high, real))
         return list(first.values())
 
 

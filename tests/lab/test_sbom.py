@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from lab.build import sbom
+from lab.build.cache import cache_home
 from lab.build.lock import read_lock
 from lab.build.versions import load_pins
 
@@ -65,7 +66,7 @@ def test_c7_the_same_lock_gives_the_same_bytes(bills: dict[str, Json], tmp_path:
 def test_c7_a_bill_that_is_not_valid_is_refused(bills: dict[str, Json], tmp_path: Path) -> None:
     bad = {**bills["python"], "serialNumber": "7"}
     (tmp_path / "bad.cdx.json").write_text(json.dumps(bad))
-    stamps = sbom.cache_home().glob("venv/sbom-*/complete")
+    stamps = cache_home().glob("venv/sbom-*/complete")
     python = max(stamps, key=lambda path: path.stat().st_mtime).parent / "bin/python"
     command = [str(python), "tools/validate_sbom.py", str(tmp_path)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=60)

@@ -87,7 +87,7 @@ def configure(folder: Path, **programs: str) -> Path:
 @pytest.fixture(autouse=True)
 def _hash_filter(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ansible's filter, which the template uses."""
-    monkeypatch.setitem(jinja2.defaults.DEFAULT_FILTERS, "hash", lambda text, _: str(len(text)))
+    monkeypatch.setitem(jinja2.filters.FILTERS, "hash", lambda text, _: str(len(text)))
 
 
 def processes(socket: Path) -> list[dict[str, Any]]:

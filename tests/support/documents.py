@@ -61,4 +61,4 @@ def job(words: str) -> dict[str, Any]:
     """The job in it, which may stand in a command."""
     text = adapted(words).replace("yamlapiVersion:", "apiVersion:")
     text = re.sub(r"\A.*?<<EOF[^\n]*\n(.*?)^ *EOF\n", r"\1", text, flags=re.DOTALL | re.MULTILINE)
-    return read(text, words, strict=False)[0]
+    return dict(read(text, words, strict=False)[0])

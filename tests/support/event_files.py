@@ -15,7 +15,7 @@ def scalars(path: Path) -> list[tuple[str, int, float]]:
     from tensorboardX.proto.event_pb2 import Event
 
     def masked(data: bytes) -> int:
-        crc = crc32c(data)
+        crc: int = crc32c(data)
         return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
 
     raw, at, values = path.read_bytes(), 0, []

@@ -6,16 +6,16 @@ from typing import Any
 
 from gangplank.site.storage import DEFAULT, LOCAL_PATH
 
-LOCAL = {"name": "local-path", "kind": "local", "folder": "/opt/local", "default": True}
-SHARED = {"name": "local-shared", "kind": "shared", "folder": "/mnt/shared"}
-NFS = {
+LOCAL: dict[str, Any] = {"name": "local-path", "kind": "local", "folder": "/opt/local", "default": True}
+SHARED: dict[str, Any] = {"name": "local-shared", "kind": "shared", "folder": "/mnt/shared"}
+NFS: dict[str, Any] = {
     "name": "nfs",
     "kind": "csi",
     "provisioner": "nfs.csi.k8s.io",
     "access_modes": ["ReadWriteMany"],
     "expansion": True,
 }
-LOOPED = {"name": "loop", "kind": "loop", "expansion": True}
+LOOPED: dict[str, Any] = {"name": "loop", "kind": "loop", "expansion": True}
 CLASSES = [LOCAL, SHARED, NFS]
 
 

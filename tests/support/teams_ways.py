@@ -338,8 +338,8 @@ def other_violations() -> Iterator[Violation]:
     yield from claim_violations()
     for path in (("template",), ("template", "spec", "replicatedJobs", 0, "template")):
         manifest = patched_pods("vision")
-        where = ("spec", "runtimePatches", 0, "trainingRuntimeSpec", *path, "metadata", "annotations", CALICO)
-        manifest = replaced(manifest, where, "[]")
+        at = ("spec", "runtimePatches", 0, "trainingRuntimeSpec", *path, "metadata", "annotations", CALICO)
+        manifest = replaced(manifest, at, "[]")
         message = f'annotation or label "{CALICO}" {NO} domains'
         name = f"TrainJob: copied metadata {len(path)}"
         yield Violation(name, "annotation or label", WHERE["TrainJob"], manifest, message, of_member=True)

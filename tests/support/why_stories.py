@@ -105,8 +105,8 @@ def affine(key: str) -> Json:
 
 def manifests(name: str, story: Story) -> list[Json]:
     """What the story submits, the job last."""
-    described = {"name": name, "namespace": f"why-{name}", "image": IMAGE, "command": WAITING, "backend": story.backend}
-    described |= {"workers": 1, "resources": SMALL}
+    described: Json = {"name": name, "namespace": f"why-{name}", "image": IMAGE, "command": WAITING}
+    described |= {"backend": story.backend, "workers": 1, "resources": SMALL}
     if "max_retries" not in BACKENDS[story.backend].refuses:
         described["max_retries"] = 0
     *beside, job = BACKENDS[story.backend].manifests(parse_job({**described, **story.change}))

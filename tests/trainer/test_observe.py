@@ -9,7 +9,7 @@ import re
 import shutil
 import subprocess
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -19,7 +19,7 @@ from tests.support.fakes import OBSERVED, Observed
 from tests.support.sweeps import FULL
 
 if TYPE_CHECKING:
-    from gangplank.proof.records import Records
+    from gangplank.proof.records import Record, Records
     from gangplank.proof.verdict import Verdict
     from tests.trainer.harness import Rank, Root
 
@@ -44,6 +44,13 @@ def judge(ranks: list[Rank], world_size: int = 3) -> Verdict:
     return prove(records_of(ranks), Expected(world_size, job_uid="job-1", created=0.0, pods=pods))
 
 
+def models(end: Record) -> list[dict[str, Any]]:
+    """What a rank's last record says of its models."""
+    listed = end["models"]
+    assert isinstance(listed, list)
+    return listed
+
+
 def own_words(rank: Rank) -> list[str]:
     """What the script itself printed."""
     return [line for line in rank.text.splitlines() if '"event":"evidence"' not in line and "gloo" not in line]
@@ -60,7 +67,7 @@ def test_an_honest_script_is_proven_without_an_edit(root: Root, kind: str) -> No
     assert all(claim.detail.startswith("not claimed: ") for claim in verdict.claims if claim.passed is None)
     ends = [record for record in records_of(ranks[:1]) if record["kind"] == "end"]
     assert [end["steps"] for end in ends] == [12, 12, 12]
-    assert [(m["exchanges"], m["idle"]) for end in ends for m in end["models"]] == [(12, 0)] * 3
+    assert [(m["exchanges"], m["idle"]) for end in ends for m in models(end)] == [(12, 0)] * 3
 
 
 def test_two_models_in_one_group_exchange_each_for_itself(root: Root) -> None:
@@ -68,7 +75,7 @@ def test_two_models_in_one_group_exchange_each_for_itself(root: Root) -> None:
     assert {rank.code for rank in ranks} == {0}, ranks[0].text
     assert judge(ranks).word == "PROVEN"
     ends = [record for record in records_of(ranks[:1]) if record["kind"] == "end"]
-    assert [[(m["steps"], m["exchanges"], m["idle"]) for m in end["models"]] for end in ends] == [[(12, 12, 0)] * 2] * 3
+    assert [[(m["steps"], m["exchanges"], m["idle"]) for m in models(end)] for end in ends] == [[(12, 12, 0)] * 2] * 3
 
 
 @pytest.mark.parametrize("kind", ["sharded", "sharded-layers", "sharded-wide", "sharded-accumulate"])
@@ -82,7 +89,7 @@ def test_fully_shard_is_proven_as_far_as_its_parts_show(root: Root, kind: str) -
     assert {claim.name: claim.detail for claim in verdict.claims}["gradients are averaged"] == (
         "the mean of all ranks' at 2 checked steps")  # the second and eighth exchange
     ends = [record for record in records_of(ranks[:1]) if record["kind"] == "end"]
-    assert [(m["exchanges"], m["idle"]) for end in ends for m in end["models"]] == [(12, 0)] * 3
+    assert [(m["exchanges"], m["idle"]) for end in ends for m in models(end)] == [(12, 0)] * 3
 
 
 @pytest.mark.parametrize("fake", OBSERVED, ids=lambda fake: fake.kind)

@@ -19,6 +19,7 @@ from tests.support.fakes import AFTER, WRITTEN, Written
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from gangplank.proof.records import Records
     from tests.trainer.harness import Root
 
 Record = dict[str, Any]
@@ -26,7 +27,7 @@ Record = dict[str, Any]
 SCRIPT = "/tests/inside/broken.py"
 
 
-def run(root: Root, mistake: str, world_size: int = 3, **env: str) -> list[Record]:
+def run(root: Root, mistake: str, world_size: int = 3, **env: str) -> Records:
     """The evidence of one run of the script, from its ranks' logs."""
     ranks = root.train(world_size, mistake, script=SCRIPT, env=env)
     assert {rank.code for rank in ranks} == {0}, ranks[0].text
@@ -38,7 +39,7 @@ def failed(verdict: Verdict) -> set[str]:
 
 
 @pytest.fixture(scope="module")
-def sound(root: Root) -> list[Record]:
+def sound(root: Root) -> Records:
     return run(root, "none")
 
 

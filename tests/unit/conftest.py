@@ -93,7 +93,7 @@ class Api:
             self.conflicts -= 1
             return 409, json.dumps({"message": "the object has been modified"}).encode()
 
-        def change(value: object, by: object) -> object:
+        def change(value: Any, by: Any) -> Any:
             if not isinstance(by, dict):
                 return by
             old = value if isinstance(value, dict) else {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from collections import defaultdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PARTS = {"charts": defaultdict(lambda: "/charts")}
+PARTS: dict[str, Any] = {"charts": defaultdict(lambda: "/charts")}
 
 
 def test_types_every_command_of_the_readme_once_and_in_order(tmp_path: Path) -> None:

@@ -98,8 +98,8 @@ def test_an_object_that_does_not_go(api: Api, pauses: list[float]) -> None:
 
 
 def test_a_pod_that_does_not_print(api: Api, pauses: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Kube, "create", lambda _, pod, **_more: api.objects.update({where: pod}))
     where = path("v1", "Pod", "default", "a")
+    monkeypatch.setattr(Kube, "create", lambda _, pod, **_more: api.objects.update({where: pod}))
     api.logs = {f"{where}/log": b""}
     status = {"phase": "Pending", "conditions": [{"status": "False", "message": "0/2 nodes are available"}]}
     pod = {**POD, "status": status}
@@ -120,7 +120,7 @@ def test_an_object_that_is_not_accepted(api: Api, pauses: list[float]) -> None:
     assert pauses
 
 
-def test_quotas_that_do_not_count(api: Api, pauses: list[float]) -> None:
+def test_quotas_that_do_not_count(api: Api, pauses: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
     quota = {"metadata": {"name": "q", "namespace": "vision"}, "spec": {"hard": {"pods": 1}}, "status": {}}
     api.objects["/api/v1/resourcequotas"] = {"items": [quota]}
     api.objects["/api/v1/namespaces/vision/resourcequotas/q"] = quota
@@ -128,7 +128,7 @@ def test_quotas_that_do_not_count(api: Api, pauses: list[float]) -> None:
     def answer(method: str, *request: Any, real: Any = api.answer) -> tuple[int, bytes]:
         return (200, b"{}") if method == "PATCH" else real(method, *request)
 
-    api.answer = answer  # type: ignore[method-assign]  # a change of a quota does not replace it
+    monkeypatch.setattr(api, "answer", answer)  # a change of a quota does not replace it
     assert quota_ready.settle(Kube(), 60) == ["vision: pods"]
     assert set(pauses) == {quota_ready.POLL_S}
 
@@ -144,7 +144,7 @@ def test_a_certificate_that_nobody_signs(pauses: list[float]) -> None:
 
 @pytest.mark.usefixtures("pauses")
 def test_a_process_of_the_lab_that_does_not_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processes.os, "kill", lambda *_: None)
+    monkeypatch.setattr("lab.host.processes.os.kill", lambda *_: None)
     late("processes 7, 8: got them alive, expected their end within 20 s.", lambda: processes.kill(lambda: {8, 7}))
 
 
@@ -176,7 +176,7 @@ def test_a_supervisor_that_does_not_answer(
 
     for name in ("ensure_cgroup", "join_cgroup"):
         monkeypatch.setattr(supervisor, name, lambda *_: None)
-    monkeypatch.setattr(supervisor.subprocess, "Popen", Process)
+    monkeypatch.setattr("lab.host.supervisor.subprocess.Popen", Process)
     config, expected = tmp_path / "conf", f"supervisord: got {state} (no such user), expected an answer within 15 s"
     late(expected, lambda: supervisor.start(config, tmp_path / "socket"))
     assert bool(pauses) == silent, "one that has ended is not waited for"

@@ -42,7 +42,7 @@ def run(*command: str, **more: Any) -> str:
     """What the command prints; fails with its output."""
     done = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, **more)
     assert done.returncode == 0, f"{command}: {done.stdout[-2000:]}{done.stderr[-2000:]}"
-    return done.stdout
+    return str(done.stdout)
 
 
 def kernel(home: Path) -> Path:

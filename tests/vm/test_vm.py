@@ -11,7 +11,7 @@ import random
 import shutil
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -45,7 +45,7 @@ done
 nsenter --net=/run/netns/gangplank-node-0 --mount=/run/gangplank/mnt/node-0 -- \\
   mount --bind /usr/sbin/xtables-legacy-multi /usr/sbin/xtables-nft-multi
 """
-POD = {
+POD: dict[str, Any] = {
     "apiVersion": "v1",
     "kind": "Pod",
     "spec": {"automountServiceAccountToken": False, "restartPolicy": "Never", "terminationGracePeriodSeconds": 1},

@@ -28,8 +28,9 @@ BY_CLAIM = [name for name, backend in BACKENDS.items() if not backend.no_claims]
 
 
 def manifests(backend: str, name: str, cluster: Cluster, **fields: Any) -> list[Json]:
-    job = {"name": name, "namespace": cluster.namespace, "image": IMAGE, "backend": backend, "command": ["sleep", "9"]}
-    job |= {"collective": "gloo", "processes_per_node": 1, "resources": {"gpus": 2}, "workers": 1, **fields}
+    job: Json = {"name": name, "namespace": cluster.namespace, "image": IMAGE, "backend": backend}
+    job |= {"command": ["sleep", "9"], "collective": "gloo", "processes_per_node": 1, "workers": 1}
+    job |= {"resources": {"gpus": 2}, **fields}
     if backend != "indexed":
         job["queue"] = "default"
     return BACKENDS[backend].manifests(on_site(parse_job(job), DRA))

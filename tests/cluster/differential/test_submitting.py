@@ -72,8 +72,8 @@ def queues(cluster: Cluster) -> Iterator[dict[str, str]]:
     make("child", names["parent"])
     uid = make("closed", "root")["metadata"]["uid"]
     cluster.wait(lambda: {state("child"), state("closed")} == {"Open"}, "Pod")
-    closed = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue", "metadata": {"name": names["closed"]}}
-    command(cluster, "CloseQueue", {**closed, "metadata": {**closed["metadata"], "uid": uid}})
+    meta = {"name": names["closed"], "uid": uid}
+    command(cluster, "CloseQueue", {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue", "metadata": meta})
     cluster.wait(lambda: state("closed") == "Closed", "Pod")
     yield names
     for word in ("child", "parent", "closed"):

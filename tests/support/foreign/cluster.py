@@ -114,7 +114,7 @@ class Cluster:
     @property
     def pause(self) -> str:
         """The name of the image that holds a pod's namespaces."""
-        return next(image["name"] for image in self.parts["images"] if "/pause:" in image["name"])
+        return str(next(image["name"] for image in self.parts["images"] if "/pause:" in image["name"]))
 
     @staticmethod
     def hierarchies() -> list[Path]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
-from argcomplete import CompletionFinder
+from argcomplete.finders import CompletionFinder
 from hypothesis import given, settings
 
 from gangplank.backends import BACKENDS, backend_of, pod_template, wiring

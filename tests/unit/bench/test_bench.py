@@ -14,6 +14,7 @@ from bench import __main__ as bench
 from bench import machine, page
 from bench.figures import Beside, Result, compare, figure, of_json, read, to_json
 from bench.part import BenchError, Lab, Part, Setting, parts
+from gangplank.errors import Problem
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -103,8 +104,8 @@ def test_a_busy_machine_a_running_lab_and_changes_are_refused_together(
     fakes["good"] = Fake(GANGS, lab=Lab.DOWN)
     monkeypatch.setattr(bench, "STATE", tmp_path)
     monkeypatch.setattr(machine, "load", lambda: 3.0)
-    monkeypatch.setattr(bench.os, "geteuid", lambda: 1000)
-    monkeypatch.setattr(bench.commits, "commit", lambda *_: bench.Problem("make bench", "changes", "a commit"))
+    monkeypatch.setattr("bench.__main__.os.geteuid", lambda: 1000)
+    monkeypatch.setattr("bench.__main__.commits.commit", lambda *_: Problem("make bench", "changes", "a commit"))
     assert bench.main(["good", "last"]) == 2
     assert [line.split(":")[0] for line in capsys.readouterr().err.splitlines()] == [
         "make bench", "user", "lab for good", "machine for good, last",

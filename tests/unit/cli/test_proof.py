@@ -244,7 +244,7 @@ def test_every_back_ends_manifest_says_the_same(backend: str) -> None:
 
 
 def test_the_reading_pod_sees_the_claim_alone_and_only_to_read() -> None:
-    job = {**JOB, "shm_size": "1Gi", "volumes": [*JOB["volumes"], {"claim": "more", "mount": "/more"}]}
+    job: dict[str, Any] = {**JOB, "shm_size": "1Gi", "volumes": [*JOB["volumes"], {"claim": "more", "mount": "/more"}]}
     job["volumes"][1]["access"] = "ReadWriteMany"
     pod = evidence.reader(BACKENDS["volcano"].manifests(parse_job(job))[-1])
     assert pod is not None

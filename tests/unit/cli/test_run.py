@@ -19,6 +19,7 @@ from gangplank.jobs.parse import parse_job
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from gangplank.cluster.follow import JobWatch
     from tests.unit.conftest import Api
 
 Json = dict[str, Any]
@@ -35,7 +36,7 @@ def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 def ends(api: Api, monkeypatch: pytest.MonkeyPatch, phase: str, codes: dict[str, int]) -> None:
     """The job that is submitted has ended at the first look, its pods with these exit codes."""
-    def finish(watch: scripts.JobWatch) -> Any:
+    def finish(watch: JobWatch) -> Any:
         key = f"{JOBS}/{watch.name}"
         job = api.objects[key]
         job["metadata"]["uid"] = UID

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gangplank.backends import BACKENDS, code_pieces
+from gangplank.backends.code_pieces import USED
 from gangplank.cli import main
 from gangplank.cli.inputs import read_scripts
 from gangplank.cluster import code
@@ -59,11 +60,11 @@ def test_the_same_code_is_sent_once(api: Api, capsys: pytest.CaptureFixture[str]
     assert len(bodies) == 4, "each once, and one for the dry run"
     assert "code: 3 of 3 pieces sent, 0 were in namespace default" in capsys.readouterr().out
     for item in first.values():
-        item["metadata"]["annotations"][code.USED] = LONG_AGO
+        item["metadata"]["annotations"][USED] = LONG_AGO
     assert gangplank(api, "submit", "b.yml") == 0
     assert sent(api)[len(bodies):] == bodies[:1], "the dry run alone"
     assert "code: 0 of 3 pieces sent, 3 were in namespace default" in capsys.readouterr().out
-    assert all(item["metadata"]["annotations"][code.USED] > LONG_AGO for item in pieces(api).values())
+    assert all(item["metadata"]["annotations"][USED] > LONG_AGO for item in pieces(api).values())
 
 
 def test_what_was_interrupted_continues_and_the_job_comes_last(api: Api, folder: Path) -> None:
@@ -86,7 +87,7 @@ def test_pieces_go_when_no_job_names_them_and_none_has_needed_them_for_long(api:
     assert gangplank(api, "delete", "a.yml") == 0
     assert len(pieces(api)) == 3, "of the other job"
     for item in pieces(api).values():
-        item["metadata"]["annotations"][code.USED] = LONG_AGO
+        item["metadata"]["annotations"][USED] = LONG_AGO
         item["metadata"] |= {"resourceVersion": "7", "uid": item["metadata"]["name"]}
     kube = Kube(api.kubeconfig)
     (job,) = [item for item in api.objects.values() if code_pieces.pieces_of(item)]

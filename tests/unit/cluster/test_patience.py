@@ -614,7 +614,7 @@ def test_an_object_of_another_person_is_not_taken_for_the_own_one(server: Server
 def test_an_object_of_the_same_name_that_came_later_is_not_removed(
     server: Server, kube: Kube, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "namespace": "default", "uid": "first"}}
+    pod: Json = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "namespace": "default", "uid": "first"}}
     server.objects[f"{PODS}/a"] = pod
     bodies: list[Json] = []
     answer = server.answer
@@ -683,7 +683,12 @@ def test_d14_a_line_of_10_mib_is_read_once_and_not_kept(
 
 def test_each_line_of_a_log_is_looked_at_once(server: Server, kube: Kube, monkeypatch: pytest.MonkeyPatch) -> None:
     read, looked = log_lines.read, list[str]()
-    monkeypatch.setattr(log_lines, "read", lambda line: looked.append(line) or read(line))
+
+    def noted(line: str) -> Any:
+        looked.append(line)
+        return read(line)
+
+    monkeypatch.setattr(log_lines, "read", noted)
     job = manifest(server, "Running")
     server.pod("digits-a")
     server.prints("digits-a", *(f"line {number}" for number in range(1000)))
@@ -724,7 +729,12 @@ def test_d14_a_full_buffer_stops_who_reads_and_loses_nothing() -> None:
 
 def test_d14_a_line_longer_than_the_buffer_passes_alone() -> None:
     buffer = logs.Buffer(most=10)
-    threading.Thread(target=lambda: [buffer.put(0, "x" * size) for size in (3, 50, 3)], daemon=True).start()
+
+    def fill() -> None:
+        for size in (3, 50, 3):
+            buffer.put(0, "x" * size)
+
+    threading.Thread(target=fill, daemon=True).start()
     sizes: list[int] = []
     while len(sizes) < 3:
         sizes += [len(line) for _, line in buffer.take(10)]

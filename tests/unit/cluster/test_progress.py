@@ -118,7 +118,8 @@ def test_every_field_of_a_line_is_looked_at(shape: Json) -> None:
     assert shown([line(shape)]) != Progress() or shape["event"] == "step"
     for key in shape.keys() - {"event"}:
         assert events(line({name: value for name, value in shape.items() if name != key})) == []
-        for wrong in ([], {"a": "b"}, 10**400, float("nan"), "\x1b[2J", True):
+        strange: tuple[Any, ...] = ([], {"a": "b"}, 10**400, float("nan"), "\x1b[2J", True)
+        for wrong in strange:
             assert events(line({**shape, key: wrong})) == [], (key, wrong)
         if isinstance(shape[key], int):
             assert events(line({**shape, key: -1})) == [], key
@@ -126,8 +127,9 @@ def test_every_field_of_a_line_is_looked_at(shape: Json) -> None:
 
 @pytest.mark.parametrize("record", [SOUND[0], SOUND[-1]], ids=["begin", "heads"])
 def test_our_own_record_that_was_changed_is_altered_or_missing_and_never_passed_over(record: Json) -> None:
+    changes: tuple[Any, ...] = (None, "x", [], {}, 1, 99, "0" * 64, float("inf"), True)
     for key in record:
-        for changed in (None, "x", [], {}, 1, 99, "0" * 64, float("inf"), True):
+        for changed in changes:
             if changed == record[key] and type(changed) is type(record[key]):
                 continue
             lines = [line({**one, key: changed} if one is record else one) for one in SOUND]

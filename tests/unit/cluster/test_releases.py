@@ -91,7 +91,8 @@ RESOURCES = [{"name": "configmaps", "kind": "ConfigMap", "namespaced": True},
 MAP = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"word": "first"}}
 LABELS = {"app.kubernetes.io/managed-by": "Helm"}
 NOTES = {"meta.helm.sh/release-name": "dns", "meta.helm.sh/release-namespace": "ns"}
-LIVE = {"metadata": {"name": "a", "namespace": "ns", "labels": LABELS, "annotations": NOTES}, "data": {"word": "first"}}
+LIVE: dict[str, Any] = {"metadata": {"name": "a", "namespace": "ns", "labels": LABELS, "annotations": NOTES},
+                        "data": {"word": "first"}}
 CRD = {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
        "metadata": {"annotations": {"name": "other"}, "name": "toys.example.com"}, "spec": {"group": "example.com"}}
 CRDS = "/apis/apiextensions.k8s.io/v1"

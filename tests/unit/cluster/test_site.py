@@ -27,7 +27,7 @@ TEMPLATE = """
 """
 
 
-def operator(*flags: str, **volume: Json) -> Json:
+def operator(*flags: str, **volume: Any) -> Json:
     container = {
         "command": ["/manager"],
         "args": ["--leader-elect", *flags],

@@ -243,7 +243,12 @@ def test_a_watch_expands_its_job_once_for_each_generation(
 ) -> None:
     sizes: list[int] = []
     size_of = standstill.size_of
-    monkeypatch.setattr(standstill, "size_of", lambda live: sizes.append(size_of(live)) or sizes[-1])
+
+    def noted(live: Json) -> int:
+        sizes.append(size_of(live))
+        return sizes[-1]
+
+    monkeypatch.setattr(standstill, "size_of", noted)
     watch = JobWatch(job, Kube(api.kubeconfig))
     for generation in (1, 1, 1, 2):
         job["metadata"]["generation"] = generation

@@ -29,7 +29,7 @@ def ago(seconds: float) -> str:
 
 
 def job(name: str, created_s: float, **status: Any) -> Json:
-    described = {"name": name, "namespace": "vision", "image": "i", "command": ["true"], "backend": "indexed"}
+    described: Json = {"name": name, "namespace": "vision", "image": "i", "command": ["true"], "backend": "indexed"}
     described |= {"workers": 0, "resources": {"cpu": "3", "memory": "1Gi"}}
     manifest = BACKENDS["indexed"].manifests(parse_job(described))[-1]
     manifest["metadata"] |= {"uid": name, "creationTimestamp": ago(created_s)}

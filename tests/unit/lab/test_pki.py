@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 
 from lab.errors import LabError
 from lab.host import pki
@@ -72,6 +73,7 @@ def test_other_names_and_an_old_form_renew_a_certificate(tmp_path: Path) -> None
 def old(folder: Path) -> None:
     """Replace the certificate with one of the old form: without its authority's key identifier."""
     key = serialization.load_pem_private_key((folder / "ca.key").read_bytes(), None)
+    assert isinstance(key, ec.EllipticCurvePrivateKey)
     now = x509.load_pem_x509_certificate((folder / "api.crt").read_bytes())
     builder = x509.CertificateBuilder(now.issuer, now.subject, now.public_key(), now.serial_number,
                                       now.not_valid_before_utc, now.not_valid_after_utc)  # fmt: skip

@@ -6,6 +6,7 @@ import dataclasses
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -49,7 +50,7 @@ LAB = dataclasses.replace(
 )
 
 # difference from a good machine -> what its one line must contain
-BAD = [
+BAD: list[tuple[dict[str, Any], list[str]]] = [
     ({"user": 1000}, ["user: got uid 1000", "sudo"]),
     ({"capabilities": frozenset({"CAP_NET_ADMIN"})}, ["without CAP_SYS_ADMIN", "privileged"]),
     ({"system": "Darwin", "machine": "arm64"}, ["Darwin arm64", "Linux aarch64 or x86_64"]),
@@ -89,12 +90,12 @@ BAD = [
 
 
 @pytest.mark.parametrize("host", [GOOD, LAB], ids=["fresh", "with the lab on it"])
-def test_a_good_machine_has_no_problem(host: object) -> None:
+def test_a_good_machine_has_no_problem(host: preflight.Host) -> None:
     assert preflight.find_problems(host, NEEDS) == []
 
 
 @pytest.mark.parametrize(("bad", "texts"), BAD, ids=[texts[0] for _, texts in BAD])
-def test_each_fault_is_one_line_with_its_fix(bad: dict[str, object], texts: list[str]) -> None:
+def test_each_fault_is_one_line_with_its_fix(bad: dict[str, Any], texts: list[str]) -> None:
     (line,) = preflight.find_problems(dataclasses.replace(GOOD, **bad), NEEDS)
     assert "\n" not in line
     assert ": got " in line
@@ -120,7 +121,7 @@ def test_missing_programs_are_one_command_to_install() -> None:
 
 def test_all_faults_are_reported_together() -> None:
     alone = [dict.fromkeys(bad) | bad for bad, _ in BAD if not {"user", "machine", "controllers", "links"} & set(bad)]
-    together: dict[str, object] = {}
+    together: dict[str, Any] = {}
     for bad in alone:
         together |= bad
     lines = preflight.find_problems(dataclasses.replace(GOOD, **together, programs=frozenset()), NEEDS)
@@ -130,6 +131,7 @@ def test_all_faults_are_reported_together() -> None:
 
 
 def test_v2_without_cpuset_is_enough() -> None:
+    assert GOOD.controllers
     host = dataclasses.replace(GOOD, controllers=GOOD.controllers - {"cpuset"})
     assert preflight.find_problems(host, NEEDS) == []
 

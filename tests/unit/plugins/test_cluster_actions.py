@@ -83,7 +83,7 @@ def test_remove_refuses_what_names_no_object_before_it_deletes_another(
     maps: Api, arguments: dict[str, list[Any]], message: str
 ) -> None:
     maps.objects[f"{MAPS}//"] = {}  # so that a path with a slash at its end is answered too
-    merged = {"definition": [config_map("a")], **arguments}
+    merged: dict[str, Any] = {"definition": [config_map("a")], **arguments}
     merged["definition"] = [config_map("a"), *arguments.get("definition", [])]
     result = run("cluster_remove", **merged)
     assert result["failed"]

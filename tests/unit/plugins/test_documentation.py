@@ -34,7 +34,7 @@ def options(spec: dict[str, Any], inner: str) -> dict[str, Any]:
 
 
 def shown(*words: str) -> dict[str, Any]:
-    command = [Path(sys.executable).with_name("ansible-doc"), "--json", *words]
+    command = [str(Path(sys.executable).with_name("ansible-doc")), "--json", *words]
     env = os.environ | {"ANSIBLE_CONFIG": str(ROOT / "ansible.cfg")}
     done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == 0, done.stderr

@@ -22,7 +22,7 @@ ELSEWHERE = (
 def test_a_python_without_the_library_is_refused_in_one_line_before_any_change(playbook: str) -> None:
     assert ELSEWHERE.parents[1] != Path(sys.prefix)
     env = os.environ | {"ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"), "NO_COLOR": "1"}
-    command = [ELSEWHERE, "-i", "localhost,", f"playbooks/{playbook}.yml"]
+    command = [str(ELSEWHERE), "-i", "localhost,", f"playbooks/{playbook}.yml"]
     done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode != 0
     assert "\nchanged: [" not in done.stdout

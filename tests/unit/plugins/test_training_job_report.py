@@ -29,7 +29,7 @@ def job(tmp_path: Path) -> dict[str, Any]:
 
 def line(result: dict[str, Any]) -> str:
     (text,) = (text for text in result["lines"] if "pods are the job's" in text)
-    return text.split(":")[0]
+    return str(text.split(":")[0])
 
 
 def test_a_second_run_knows_the_pods_of_the_first_and_changes_nothing(job: dict[str, Any]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -23,7 +23,7 @@ DOCS, DOCS_OBSERVED = (Path(__file__).resolve().parents[3] / "docs/proof.md").re
     "Evidence of an observed script", 1)  # fmt: skip
 ROWS = re.findall(r"^\| `(\w+)` \| .* \| (`.*`) \|$", DOCS, re.MULTILINE)
 NEEDED = [(kind, key) for kind, fields in ROWS for key in re.findall(r"`(\w+)`", fields)]
-STRANGE = (None, "x", -1, 1.5, True, [], ["x"], {}, 10**400)
+STRANGE: tuple[Any, ...] = (None, "x", -1, 1.5, True, [], ["x"], {}, 10**400)
 
 
 def without(kind: str, key: str) -> Callable[[Record], None]:
@@ -149,7 +149,12 @@ def test_a_run_that_a_newer_trainer_resumed_is_judged_by_the_older_format(monkey
 
 def as_older_start(records: list[Record]) -> list[Record]:
     """The same run, of which the first processes wrote no format."""
-    world, _ = interrupted(3, change=lambda record: record.pop("format", None) if not record["prev"] else None)
+
+    def change(record: Record) -> None:
+        if not record["prev"]:
+            record.pop("format", None)
+
+    world, _ = interrupted(3, change=change)
     assert len(world.records()) == len(records)
     return world.records()
 

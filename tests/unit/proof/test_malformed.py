@@ -36,7 +36,13 @@ MEBIBYTE = 1 << 20
 
 def judge(records: Records, expected: Expected) -> None:
     """Verdict and page, or the one error that there is."""
-    for use in (lambda: prove(records, expected).text(), lambda: page("digits", records, expected)):
+    def verdict() -> str:
+        return prove(records, expected).text()
+
+    def shown() -> str:
+        return page("digits", records, expected)
+
+    for use in (verdict, shown):
         try:
             use().encode()
         except EvidenceError as error:

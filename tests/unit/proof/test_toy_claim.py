@@ -9,7 +9,8 @@ from unittest import mock
 import pytest
 
 from gangplank.cli import main
-from gangplank.proof.claims import CLAIMS, Expected, Judgement, claim, judged
+from gangplank.proof.claims import CLAIMS, Expected, claim
+from gangplank.proof.judgement import Judgement, judged
 from gangplank.proof.report.page import page
 from gangplank.proof.verdict import prove
 from tests.unit.proof.test_claims import EXPECTED, MUTATIONS, World, failed, where, without_mutation

@@ -41,8 +41,8 @@ def group(name: str, queue_name: str, namespace: str = "other", **status: str) -
 
 def job(backend: str = "volcano", **change: Any) -> Demand:
     """A master and two workers of one core each, unless changed."""
-    described = {"name": "digits", "namespace": "vision", "image": "i", "command": ["true"], "backend": backend}
-    described |= {"resources": {"cpu": "1", "memory": "1Gi"}}
+    described: dict[str, Any] = {"name": "digits", "namespace": "vision", "image": "i", "command": ["true"]}
+    described |= {"backend": backend, "resources": {"cpu": "1", "memory": "1Gi"}}
     manifest = BACKENDS[backend].manifests(parse_job({**described, **change}))[-1]
     objects = BACKENDS[backend].objects(manifest)
     return demand("digits", "vision", objects, BACKENDS[backend].queue(manifest).name)

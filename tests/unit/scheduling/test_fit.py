@@ -45,7 +45,8 @@ def test_a_job_that_fits_has_a_node_for_every_pod(backend: str) -> None:
 LIMITS = {"metadata": {"name": "defaults"}, "spec": {"limits": [{"type": "Container", "default": {"cpu": "500m"}}]}}
 HARD, USED = {"hard": {"requests.cpu": "4"}}, {"used": {"requests.cpu": "2"}}
 QUOTA = {"metadata": {"name": "team"}, "spec": HARD, "status": USED}
-CLAIM = {"metadata": {"name": "data", "namespace": "vision"}, "spec": {"accessModes": ["ReadWriteMany"]}}
+MANY = {"accessModes": ["ReadWriteMany"]}
+CLAIM: dict[str, Any] = {"metadata": {"name": "data", "namespace": "vision"}, "spec": MANY}
 MOUNT = [{"claim": "data", "mount": "/data", "on": "all", "access": "ReadWriteMany"}]
 PINNED = {"required": {"nodeSelectorTerms": [
     {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": ["a"]}]}]}}  # fmt: skip
@@ -57,6 +58,7 @@ ON_MASTER = [{"claim": "data", "mount": "/data", "on": "master"}]
 CORDONED = {**node("b"), "spec": {"unschedulable": True}}
 SMALL = {"requests": {"cpu": "2"}, "limits": {"cpu": "2"}}
 GUARANTEED = (queue("root"), queue("default"), queue("x", guarantee={"resource": {"cpu": "6"}}))
+GPUS: dict[str, Any] = {"nvidia.com_gpu": "4"}
 FLAT = dataclasses.replace(CAPACITY, hierarchy=False)
 CASES: dict[str, tuple[dict[str, Any], Snapshot, str]] = {
     "quota": ({}, cluster(quotas=(QUOTA,)), "quota"),
@@ -85,7 +87,7 @@ CASES: dict[str, tuple[dict[str, Any], Snapshot, str]] = {
     "no GPU": ({"resources": {"cpu": "1", "gpus": 1}}, cluster(), "no-device"),
     "GPU node's taint": (
         {"resources": {"cpu": "1", "gpus": 1}, "gpu_tolerations": []},
-        cluster(node("a"), node("b", taints=(GPU_TAINT,), **{"nvidia.com_gpu": "4"})),
+        cluster(node("a"), node("b", taints=(GPU_TAINT,), **GPUS)),
         "taint",
     ),
     "selector": ({"node_selector": {"disk": "ssd"}}, cluster(), "selector"),

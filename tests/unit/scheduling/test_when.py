@@ -6,11 +6,15 @@ import heapq
 import math
 import random
 from statistics import median
+from typing import TYPE_CHECKING
 
 import pytest
 
 from gangplank.scheduling.when import CLOSING, Holder, Interval, Outlook, Waiting, left, outlook
 from tests.unit.scheduling.states import cluster, job, node, pod
+
+if TYPE_CHECKING:
+    from gangplank.scheduling.demand import Demand
 
 WORLDS = 200
 
@@ -31,7 +35,7 @@ def asked(cores: int, *held: tuple[Holder, tuple[dict[str, object], ...]], ahead
     return outlook(Waiting(small(cores), lasts=exactly(100)), state, [holder for holder, _ in held], ahead)
 
 
-def small(cores: int) -> object:
+def small(cores: int) -> Demand:
     return job("indexed", workers=0, resources={"cpu": str(cores), "memory": "1Gi"})
 
 

@@ -197,7 +197,8 @@ def test_c5_the_role_warns_of_a_provisioner_with_known_vulnerabilities(
     play = {"hosts": "localhost", "gather_facts": False, "vars_files": [str(role / "vars/main.yml")],
             "vars": inputs, "tasks": [warning]}  # fmt: skip
     (tmp_path / "play.yml").write_text(json.dumps([play]))
-    command = [Path(sys.executable).with_name("ansible-playbook"), "-i", "localhost,", tmp_path / "play.yml"]
+    program = Path(sys.executable).with_name("ansible-playbook")
+    command = [str(program), "-i", "localhost,", str(tmp_path / "play.yml")]
     env = os.environ | {"ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"), "NO_COLOR": "1", "COLUMNS": "400"}
     done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -146,9 +146,8 @@ def encrypted(folder: Path, text: str) -> str:
     """A value that ansible-vault encrypts with the password `secret`."""
     (folder / "password").write_text("secret")
     vault = Path(sys.executable).with_name("ansible-vault")
-    command = [vault, "encrypt_string", "--vault-password-file", folder / "password", text]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    return done.stdout
+    command = [str(vault), "encrypt_string", "--vault-password-file", str(folder / "password"), text]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
 def test_the_command_reads_what_ansible_vault_encrypted_and_without_ansible_refuses_its_file(

@@ -224,7 +224,7 @@ def test_the_quota_is_the_cap_and_the_claims_of_the_file() -> None:
 
 
 def test_what_a_team_is_granted_is_recorded_in_its_namespace() -> None:
-    grants = {
+    grants: dict[str, Any] = {
         "secrets": ["bucket"],
         "tolerations": ["dedicated=vision", "spot"],
         "node_labels": ["nvidia.com/gpu.product"],
@@ -243,7 +243,8 @@ def test_what_a_team_is_granted_is_recorded_in_its_namespace() -> None:
 @pytest.mark.parametrize("name", ["secrets", "tolerations", "node_labels", "runtime_classes", "annotation_domains"])
 def test_a_grant_that_names_nothing_or_hides_a_second_one_is_refused(name: str) -> None:
     for text in ("", "a,b", "*", "=a", "a b"):
-        assert [item.partition(":")[0] for item in problems(team(**{name: [text]}))] == [f"team.{name}[0]"]
+        grant: dict[str, Any] = {name: [text]}
+        assert [item.partition(":")[0] for item in problems(team(**grant))] == [f"team.{name}[0]"]
 
 
 def test_a_claim_has_the_labels_of_its_file_and_ours() -> None:

@@ -78,7 +78,7 @@ class Full:
         (folder / ".pytest_cache/v/cache").mkdir(parents=True)
         (folder / ".pytest_cache/v/cache/lastfailed").write_text('{"tests/a/test_b.py::test_x[1]": true}')
         monkeypatch.setattr(split_tests, "ROOT", folder)
-        monkeypatch.setattr(split_tests.subprocess, "run", self.make)
+        monkeypatch.setattr("tools.split_tests.subprocess.run", self.make)
         monkeypatch.setattr(sweep, "commit", lambda: next(self.commits))
         monkeypatch.setattr(sweep, "NOTES", folder / "notes")
         monkeypatch.setattr(sweeps, "RESULTS", folder)
