@@ -126,11 +126,28 @@ def place_store(store: Path, folder: Path, mounted_at: str) -> bool:
     return True
 
 
-def missing_images(folder: Path, images: list[dict[str, str]]) -> list[dict[str, str]]:
-    """The images that the node's store lacks, by name and digest."""
+def missing_images(
+    folder: Path, images: list[dict[str, str]], names: Collection[str] | None = None
+) -> list[dict[str, str]]:
+    """The images that the node's store lacks, by name and digest.
+
+    `names` are those that its containerd has, so that an image that somebody removed is missing; None: nobody asked it.
+    An archive is recorded under its path, which containerd does not know.
+    """
     record = folder / "images.json"
     have = json.loads(record.read_text()) if record.exists() else {}
-    return [image for image in images if have.get(image["name"]) != image["digest"]]
+    return [
+        image
+        for image in images
+        if have.get(image["name"]) != image["digest"]
+        or (names is not None and image["name"] != image["archive"] and image["name"] not in names)
+    ]
+
+
+def image_names(ctr: list[str]) -> set[str] | None:
+    """The names of the images that a containerd has; None if it does not answer."""
+    done = subprocess.run([*ctr, "images", "ls", "--quiet"], capture_output=True, text=True, check=False)
+    return None if done.returncode else set(done.stdout.split())
 
 
 def record_images(folder: Path, images: list[dict[str, str]]) -> None:

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from ansible_collections.gangplank.gangplank.plugins.plugin_utils.lab import LabAction
 
-from lab.build.image_store import import_image, missing_images, place_store, record_images
+from lab.build.image_store import image_names, import_image, missing_images, place_store, record_images
 
 
 class ActionModule(LabAction):
@@ -27,7 +27,7 @@ class ActionModule(LabAction):
         if arguments["store"]:
             store = Path(arguments["store"])
             return {"changed": not folder.exists() if self.dry else place_store(store, folder, arguments["seen"])}
-        missing = missing_images(folder, arguments["images"])
+        missing = missing_images(folder, arguments["images"], image_names(arguments["ctr"]))
         if not self.dry:
             for image in missing:
                 import_image(arguments["ctr"], Path(image["archive"]))

@@ -27,6 +27,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 
 from lab.build.own_image import write_own_image  # the recipe of lab/images/example
 from tests.cluster.conftest import INVENTORY, ROOT, STATE, Lab, snapshot
+from tests.cluster.test_registry import has, on_node
 from tests.unit.cli.test_completion import completions
 from tests.unit.cluster.test_progress import HOSTILE
 
@@ -216,6 +217,15 @@ def test_the_listing_of_the_uninstall_scenarios_has_what_kubectl_has(lab: Lab) -
         metas = [item["metadata"] for item in lab.get(plural, "--all-namespaces")]
         assert metas, plural
         assert {f"{resource} {meta.get('namespace', '')}/{meta['name']}" for meta in metas} <= listed
+
+
+def test_an_image_that_somebody_removed_from_a_node_is_there_again(lab: Lab) -> None:
+    name = next(image["name"] for image in lab.parts["images"] if "busybox" in image["name"])
+    on_node(lab, "node-1", "rm", "--sync", name)
+    assert name not in has(lab, "node-1")
+    recaps = [re.findall(r"^(\S+) .*changed=(\d+)", lab.playbook("playbooks/lab.yml"), re.MULTILINE) for _ in range(2)]
+    assert [dict(recap) for recap in recaps] == [{"localhost": "0", "node-0": "0", "node-1": number} for number in "10"]
+    assert name in has(lab, "node-1")
 
 
 def succeeded(lab: Lab, name: str) -> bool:

@@ -198,7 +198,7 @@ def test_a_place_that_cannot_be_written_is_told(tmp_path: Path, binary: Path) ->
         write_own_image("example.org/mine:1", base, EXAMPLE / "mine", tmp_path / "nowhere" / "out.tar")
 
 
-IMAGES = [{"name": "a:1", "digest": "sha256:1"}, {"name": "b:1", "digest": "sha256:2"}]
+IMAGES = [{"name": f"{name}:1", "archive": f"{name}.tar", "digest": f"sha256:{at}"} for at, name in enumerate("ab", 1)]
 
 
 def store(folder: Path) -> Path:
@@ -273,6 +273,11 @@ def test_a_node_is_given_what_it_lacks_or_has_in_another_version(tmp_path: Path)
     assert missing_images(tmp_path, IMAGES) == IMAGES[1:]
     record_images(tmp_path, IMAGES[1:])
     assert missing_images(tmp_path, IMAGES) == []
+    assert missing_images(tmp_path, IMAGES, {IMAGES[1]["name"]}) == IMAGES[:1], "somebody removed it from containerd"
+    assert missing_images(tmp_path, IMAGES, {image["name"] for image in IMAGES}) == []
+    own = {"name": "/home/ada/mine.tar", "archive": "/home/ada/mine.tar", "digest": "sha256:7"}
+    record_images(tmp_path, [own])
+    assert missing_images(tmp_path, [own], set()) == [], "containerd has it under the name in the archive"
     newer = [{"name": "a:1", "digest": "sha256:9"}]
     assert missing_images(tmp_path, newer) == newer
     assert [path.name for path in tmp_path.iterdir()] == ["images.json"]
