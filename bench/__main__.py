@@ -98,12 +98,12 @@ def lab(*, needed: bool) -> Iterator[None]:
         playbook("playbooks/lab-down.yml")
 
 
-def measured(name: str, module: Measure, commit: str) -> Result:
+def measured(name: str, module: Measure, commit: str, out: Path | None) -> Result:
     """Measure one part."""
     about, began = machine.described(), time.monotonic()
     print(f"{name}: {module.PART.title}, about {module.PART.minutes:g} minutes", file=sys.stderr, flush=True)
     with tempfile.TemporaryDirectory(prefix=f"bench-{name}-") as folder:
-        figures = tuple(module.measure(Setting(Path(folder))))
+        figures = tuple(module.measure(Setting(Path(folder), out)))
     minutes = round((time.monotonic() - began) / 60, 1)
     return Result(dt.datetime.now(dt.UTC).date().isoformat(), commit, about, minutes, figures)
 
@@ -135,7 +135,7 @@ def every_part(some: dict[str, Measure], commit: str, folder: Path) -> int:
         with lab(needed=needs is Lab.UP and bool(now)):
             for name, module in now.items():
                 try:
-                    result = measured(name, module, commit)
+                    result = measured(name, module, commit, None if folder == RESULTS else folder)
                 # the other parts are measured all the same
                 except (
                     GangplankError,

@@ -65,6 +65,17 @@ class Setting:
 
     folder: Path
     """Empty, and gone afterwards."""
+    out: Path | None = None
+    """The folder of results that are not to be committed."""
+
+    def page(self, path: Path) -> Path:
+        """Where a part writes a page: in docs, or, with results that are not to be committed, a copy beside them."""
+        if not self.out:
+            return path
+        copy = self.out / path.name
+        if not copy.exists():
+            copy.write_text(path.read_text())
+        return copy
 
     def say(self, line: str) -> None:
         """Tell how far the run is."""

@@ -32,6 +32,7 @@ from tests.cluster.jobs import NAMESPACE, Job
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
 
     from bench.figures import Figure
     from bench.part import Setting
@@ -153,7 +154,7 @@ def cells(name: str, backend: str, row: Row) -> list[str]:
     return [name, backend, said, f"{row['step']:.1f}", f"{row['floor']:.1f}", parts, ratio, load]
 
 
-def write(rows: dict[tuple[str, str], list[str]]) -> None:
+def write(to: Path, rows: dict[tuple[str, str], list[str]]) -> None:
     """Write the page's table."""
     order = [(name, backend) for name, one in FAULTS.items() for backend in one.backends]
     table = [HEAD, ["---"] * len(HEAD), *(rows[key] for key in order if key in rows)]
@@ -164,21 +165,21 @@ def write(rows: dict[tuple[str, str], list[str]]) -> None:
         "",
         *(f"Not made here: {name}: {why}" for name, why in NOT_HERE.items()),
     ]
-    before, _, rest = PAGE.read_text().partition(BEGIN)
+    before, _, rest = to.read_text().partition(BEGIN)
     after = rest.partition(END)[2]
-    PAGE.write_text("\n".join([before + BEGIN, "", *lines, "", END + after]))
+    to.write_text("\n".join([before + BEGIN, "", *lines, "", END + after]))
 
 
-def earlier() -> dict[tuple[str, str], list[str]]:
+def earlier(of: Path) -> dict[tuple[str, str], list[str]]:
     """The rows of the page, for the faults that are not made this time."""
-    lines = PAGE.read_text().partition(BEGIN)[2].partition(END)[0].splitlines()
+    lines = of.read_text().partition(BEGIN)[2].partition(END)[0].splitlines()
     table = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines if line.startswith("| ")]
     return {(row[0], row[1]): row for row in table if row[0] in FAULTS}
 
 
-def made(lab: Lab, names: list[str]) -> Iterator[tuple[str, str, Row]]:
+def made(lab: Lab, names: list[str], to: Path) -> Iterator[tuple[str, str, Row]]:
     """Make each fault: its name, the back-end, and what the page says."""
-    page, wrong = earlier(), []
+    page, wrong = earlier(to), []
     with prepared(lab):
         floor, weights = floors(lab)
         for name in names:
@@ -199,7 +200,7 @@ def made(lab: Lab, names: list[str]) -> Iterator[tuple[str, str, Row]]:
                 page[name, backend] = cells(name, backend, row)
                 wrong += [f"{name}, {backend}"] if "**" in row["end"] else []
                 yield name, backend, row
-            write(page)
+            write(to, page)
     if wrong:
         raise BenchError(f"faults: got another end for {'; '.join(wrong)}, expected those of docs/faults.md")
 
@@ -213,7 +214,7 @@ def measure(setting: Setting) -> Iterator[Figure]:
     lab.more = (str(ROOT / "tests/cluster/three.yml"),)
     try:
         lab.playbook("playbooks/lab.yml", "playbooks/site.yml")
-        for name, backend, row in made(lab, names):
+        for name, backend, row in made(lab, names, setting.page(PAGE)):
             setting.say(" | ".join(cells(name, backend, row)))
             if "step" in row:
                 floor = Beside.of("noticed, a pod, torch, meeting", [row["floor"]])

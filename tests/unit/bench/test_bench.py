@@ -186,3 +186,14 @@ def test_every_part_says_what_it_measures_and_needs(name: str) -> None:
 
 def test_the_usual_parts_take_at_most_an_hour() -> None:
     assert sum(module.PART.minutes for module in parts().values() if module.PART.usual) <= 60
+
+
+def test_a_page_is_written_beside_results_that_are_not_to_be_committed(tmp_path: Path) -> None:
+    page_of_docs, out = tmp_path / "faults.md", tmp_path / "out"
+    page_of_docs.write_text("as committed\n")
+    out.mkdir()
+    assert Setting(tmp_path).page(page_of_docs) == page_of_docs
+    copy = Setting(tmp_path, out).page(page_of_docs)
+    assert (copy, copy.read_text()) == (out / "faults.md", "as committed\n")
+    copy.write_text("measured\n")
+    assert Setting(tmp_path, out).page(page_of_docs).read_text() == "measured\n", "the next fault adds to it"
