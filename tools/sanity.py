@@ -21,7 +21,7 @@ from lab.build.unpack import unpack
 from lab.errors import PartError
 from tools.dist import ROOT, DistError, collection, exported
 
-# In place of the get-pip.py that ansible-test would download. It also adds the packages of this Python to each
+# Instead of the get-pip.py that ansible-test would download. It also adds the packages of this Python to each
 # environment, behind its own: without the library and the client of Kubernetes no action can be imported.
 BOOTSTRAP = """\
 import pathlib, subprocess, sys, sysconfig

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from gangplank.cluster.client import Kube
     from gangplank.spec import Json
 
-LINE_S = 10.0  # between two lines about the progress where standard error is no terminal
+LINE_S = 10.0  # between two lines about the progress where standard error is not a terminal
 MIB = 2**20
 NAMES = 10  # of files left out, in a message
 

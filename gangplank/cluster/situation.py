@@ -58,7 +58,7 @@ NAME = "gangplank-why-"  # of pods that are never created
 PROBE = re.compile(rf'pods "{NAME}[^"]*" is forbidden: ')
 LINES = 200  # of each log, from its end
 MORE_LINES = 1000  # of a rank that may print a lot between two lines about its steps
-NO_LOG = "unable to retrieve container logs for "  # what the kubelet answers in place of one
+NO_LOG = "unable to retrieve container logs for "  # what the kubelet answers instead of one
 MOST_LOGS = 64  # that are read of a job
 
 

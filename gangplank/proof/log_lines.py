@@ -72,7 +72,7 @@ EVENTS: dict[str, Shape] = {
         "rank": count, "world_size": count, "accuracy": amount, "loss": amount, "seconds": amount, "ranks": rows,
     },
 }  # fmt: skip
-# Of what is no progress; each event has a number, by which a missing line is noticed.
+# Of what is not progress; each event has a number, by which a missing line is noticed.
 OTHERS: dict[str, Shape] = {
     "resume": {"rank": count, "checkpoint": name, "step": count},
     "checkpoint": {"rank": count, "step": count, "checkpoint": name},

@@ -131,7 +131,7 @@ def missing_images(
 ) -> list[dict[str, str]]:
     """The images that the node's store lacks, by name and digest.
 
-    `names` are those that its containerd has, so that an image that somebody removed is missing; None: nobody asked it.
+    `names` are those that its containerd has, so that an image removed from it counts as missing; None: not asked.
     An archive is recorded under its path, which containerd does not know.
     """
     record = folder / "images.json"

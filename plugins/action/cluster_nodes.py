@@ -15,7 +15,7 @@ from gangplank.wait import polls
 if TYPE_CHECKING:
     from gangplank.spec import Json
 
-CONFLICT = 409  # somebody changed the node between our reading and our writing
+CONFLICT = 409  # the node changed between our read and our write
 RETRIES_S = 10.0
 
 

@@ -6,7 +6,7 @@ module: lab_images
 short_description: Ensure that a node of the lab has images
 description:
   - With O(store), places a prepared image store before the node starts. Else imports the images that the store
-    lacks, also those that somebody has removed from it.
+    lacks, also those that were removed from it.
 author:
   - The Gangplank authors (!UNKNOWN)
 options:

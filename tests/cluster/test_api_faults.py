@@ -28,7 +28,7 @@ SEEDS = range(8 if FULL else 1)
 SHARE = 0.3  # of the requests have a fault
 LINES = 4000  # of each rank
 LIMIT_S = 400
-# Every line once, some of them long, some in bytes that are no text; printed over some seconds, without torch
+# Every line once, some of them long, some in bytes that are not text; printed over some seconds, without torch
 SCRIPT = f"""
 import os, sys, time
 out = sys.stdout.buffer

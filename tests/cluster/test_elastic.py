@@ -1,4 +1,4 @@
-"""An elastic PyTorchJob is scaled by hand while it trains: it goes on from its checkpoint, and sees no sample twice."""
+"""An elastic PyTorchJob is scaled by hand while it trains: it resumes from its checkpoint, and sees no sample twice."""
 
 from __future__ import annotations
 

@@ -219,7 +219,7 @@ def test_the_listing_of_the_uninstall_scenarios_has_what_kubectl_has(lab: Lab) -
         assert {f"{resource} {meta.get('namespace', '')}/{meta['name']}" for meta in metas} <= listed
 
 
-def test_an_image_that_somebody_removed_from_a_node_is_there_again(lab: Lab) -> None:
+def test_an_image_removed_from_a_node_is_loaded_again(lab: Lab) -> None:
     name = next(image["name"] for image in lab.parts["images"] if "busybox" in image["name"])
     on_node(lab, "node-1", "rm", "--sync", name)
     assert name not in has(lab, "node-1")

@@ -1,4 +1,4 @@
-"""`gangplank status` without a job on a live cluster: as its administrator, and as somebody with nothing granted."""
+"""`gangplank status` without a job on a live cluster: as its administrator, and as a user with nothing granted."""
 
 from __future__ import annotations
 

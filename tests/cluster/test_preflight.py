@@ -73,7 +73,7 @@ def changed(folder: Path, user: dict[str, Any]) -> Path:
 
 @pytest.fixture
 def theirs(lab: Lab) -> Iterator[str]:
-    """A namespace of somebody else."""
+    """A namespace that is not the site's."""
     lab.kubectl("create", "namespace", SPACE)
     yield SPACE
     lab.kubectl("delete", "namespace", SPACE, "--wait=true")

@@ -1,4 +1,4 @@
-"""What each job becomes, kept as files that a person reviews; rewrite on purpose with GANGPLANK_GOLDEN=write."""
+"""What each job becomes, kept as files to review; rewrite on purpose with GANGPLANK_GOLDEN=write."""
 
 from __future__ import annotations
 

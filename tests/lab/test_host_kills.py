@@ -87,7 +87,7 @@ def test_a_run_after_a_kill_converges(what: str, share: Fraction) -> None:
     wrong = differences({key: report[key] for key in ("facts", "second", "stable")},
                         {"facts": expected["facts"], "second": False, "stable": True})  # fmt: skip
     assert not wrong, f"{what}, killed after step {point}:\n" + "\n".join(wrong)
-    assert report["killed"] or point > expected["steps"] - 2, "a link that the kernel removes itself is no step"
+    assert report["killed"] or point > expected["steps"] - 2, "a link that the kernel removes itself is not a step"
 
 
 REUSED = """

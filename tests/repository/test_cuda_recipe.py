@@ -17,7 +17,7 @@ CPU_ONLY = {"USE_LIBUV=0"}  # Debian's torch has no libuv; PyPI's has it
 def instructions() -> list[tuple[str, str]]:
     """Each instruction with its words."""
     lines = [line for line in RECIPE.read_text().splitlines() if line and not line.startswith("#")]
-    assert all(re.match("[A-Z]+ ", line) for line in lines), "a line that is no instruction"
+    assert all(re.match("[A-Z]+ ", line) for line in lines), "a line that is not an instruction"
     return [(name, words) for line in lines for name, _, words in [line.partition(" ")]]
 
 

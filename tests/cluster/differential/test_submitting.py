@@ -136,7 +136,7 @@ def test_the_chart_installs_a_job_file_as_it_is(cluster: Cluster, kubeconfig: st
 
 
 def train(file: str, kubeconfig: str, *more: str, **variables: Any) -> subprocess.CompletedProcess[str]:
-    """Run playbooks/train.yml as a person would, without waiting for the training."""
+    """Run playbooks/train.yml as a user would, without waiting for the training."""
     given = {"training_job_wait": False, "training_job_kubeconfig": kubeconfig, **variables}
     return subprocess.run(
         [str(ROOT / ".venv/bin/ansible-playbook"), "-i", str(INVENTORY), str(ROOT / "playbooks/train.yml"),

@@ -77,7 +77,7 @@ def test_submits_what_a_job_needs_and_then_the_job(api: Api, capsys: pytest.Capt
     assert [line.split("?")[0] for line in api.seen] == seen
     assert ["dryRun=All" in line for line in api.seen[2:]] == [True, True, False, False]
     assert api.objects[f"{JOBS}/linear"]["spec"]["minAvailable"] == 3
-    assert "force=true" in api.seen[2]  # a script that somebody applied otherwise is taken over
+    assert "force=true" in api.seen[2]  # a script applied by other means is taken over
 
 
 def test_a_dry_run_makes_nothing(api: Api, capsys: pytest.CaptureFixture[str]) -> None:

@@ -253,7 +253,7 @@ def test_the_reading_pod_sees_the_claim_alone_and_only_to_read() -> None:
     assert [(mount["mountPath"], mount["readOnly"]) for mount in container["volumeMounts"]] == [
         ("/out", True), ("/more", True)]  # fmt: skip
     assert pod["spec"]["securityContext"]["runAsNonRoot"] is True
-    assert "gangplank.dev/job" not in pod["metadata"]["labels"], "it is no rank of the job"
+    assert "gangplank.dev/job" not in pod["metadata"]["labels"], "it is not a rank of the job"
 
 
 @pytest.mark.parametrize("backend", ["volcano", "pytorchjob"])

@@ -273,9 +273,9 @@ def test_a_node_is_given_what_it_lacks_or_has_in_another_version(tmp_path: Path)
     assert missing_images(tmp_path, IMAGES) == IMAGES[1:]
     record_images(tmp_path, IMAGES[1:])
     assert missing_images(tmp_path, IMAGES) == []
-    assert missing_images(tmp_path, IMAGES, {IMAGES[1]["name"]}) == IMAGES[:1], "somebody removed it from containerd"
+    assert missing_images(tmp_path, IMAGES, {IMAGES[1]["name"]}) == IMAGES[:1], "it was removed from containerd"
     assert missing_images(tmp_path, IMAGES, {image["name"] for image in IMAGES}) == []
-    own = {"name": "/home/ada/mine.tar", "archive": "/home/ada/mine.tar", "digest": "sha256:7"}
+    own = {"name": "/srv/mine.tar", "archive": "/srv/mine.tar", "digest": "sha256:7"}
     record_images(tmp_path, [own])
     assert missing_images(tmp_path, [own], set()) == [], "containerd has it under the name in the archive"
     newer = [{"name": "a:1", "digest": "sha256:9"}]

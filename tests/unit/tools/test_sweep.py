@@ -31,7 +31,7 @@ def test_case(seed):
         (FOLDER / "killed").touch()
         os.kill(os.getpid(), signal.SIGKILL)
     if seed == 4:
-        pytest.skip("a skip is no pass")
+        pytest.skip("a skip is not a pass")
     assert seed != 1
 """
 DRIVER = """

@@ -142,7 +142,7 @@ def test_ssh_mounts_keys_and_lists_all_hosts() -> None:
     secret = by_name(manifest, "Secret")["demo-ssh"]["data"]
     assert set(secret) == {"id_rsa", "id_rsa.pub", "authorized_keys", "config"}
     config = base64.b64decode(secret["config"]).decode()
-    assert "Host demo-worker-1\n  HostName demo-worker-1.demo\n  Port 22\n" in config  # 99999 is no port
+    assert "Host demo-worker-1\n  HostName demo-worker-1.demo\n  Port 22\n" in config  # 99999 is not a port
     usual = by_name(demo(plugins={"ssh": []}))["demo-master-0"]["spec"]["volumes"][0]["secret"]
     assert usual["defaultMode"] == 0o600
 
