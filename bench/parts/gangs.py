@@ -52,6 +52,7 @@ RELEASE, SYSTEM = "volcano", "volcano-system"
 DEPLOYMENTS = f"/apis/apps/v1/namespaces/{SYSTEM}/deployments"
 CLIENTS = 16  # connections that create, and of the bare client
 LIMIT_S = 300
+QUIET = 6  # looks in a row, half a second apart, that saw nothing left of a run
 TIMES, SHARE = 3, 0.8  # the goal: so many times upstream's rate, or this share of the floor's where that is less
 FAILED = re.compile(r"Fail.*(Create|Delete)|PluginError|PVCError|PodGroupError|JobStatusError")
 
@@ -287,12 +288,15 @@ def replayed(kube: Kube, shape: tuple[int, int]) -> Start:
 
 def cleared(kube: Kube) -> None:
     """No job, no pod, no event is left of the last run."""
-    for path in (VOLCANO_JOBS, JOBS, f"/apis/scheduling.volcano.sh/v1beta1/namespaces/{HOME}/podgroups"):
-        kube.call("DELETE", path, {"propagationPolicy": "Background"}, repeat=True)
+    empty = 0
     for _ in polls(LIMIT_S, 0.5):
+        for path in (VOLCANO_JOBS, JOBS, f"/apis/scheduling.volcano.sh/v1beta1/namespaces/{HOME}/podgroups"):
+            kube.call("DELETE", path, {"propagationPolicy": "Background"}, repeat=True)
         kube.call("DELETE", PODS, {"gracePeriodSeconds": 0}, repeat=True)
         items = kube.call("GET", PODS)["items"]
-        if not items and not kube.call("GET", VOLCANO_JOBS)["items"] and not kube.call("GET", JOBS)["items"]:
+        left = items or kube.call("GET", VOLCANO_JOBS)["items"] or kube.call("GET", JOBS)["items"]
+        empty = 0 if left else empty + 1
+        if empty == QUIET:  # a controller that worked on a removed job may have created another pod of it
             break
         # a Job's controller would take a minute to let go of its pods, at its 20 requests a second
         with ThreadPoolExecutor(CLIENTS) as pool:
