@@ -9,6 +9,7 @@ The sweep submits 2 x 100 jobs, five times, else a sample of them. GANGPLANK_KUB
 from __future__ import annotations
 
 import functools
+import itertools
 import json
 import random
 import threading
@@ -31,6 +32,7 @@ from tests.cluster.race import ENDED, Event, Gang, Moment, Share, judge, lost, t
 from tests.support.inventories import LAB, fields_of, write_inventory
 from tests.support.sweeps import sweeping
 from tests.support.teams_live import answer, gangplank, pod, teams, until
+from tests.support.teams_ways import violations
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -55,6 +57,7 @@ RED, BLUE, CHEAT = SHARES
 HONEST = (RED, BLUE)
 DUE = (16, 16, 8, 8, 4, 4, 2, 2, 1, 1, 1, 1)  # gangs of the second team: together exactly what it deserves
 CHEAT_PODS, CHEAT_JOBS = 40, 5  # the most that the third team's file allows
+A_TIME = 50  # of the admission's hostile objects, tried between two floods
 SLACK = 2  # pods that Kubernetes' quota may let through beyond it, see docs/security.md
 OURS = {"labelSelector": f"{TEAM_LABEL} in ({','.join(SHARES)})"}
 JOBS = "/apis/batch.volcano.sh/v1alpha1/namespaces/{}/jobs"
@@ -224,24 +227,43 @@ def cheats() -> dict[str, tuple[str, Json]]:
     }
 
 
-def cheat(kube: Kube, stop: threading.Event) -> tuple[set[str], dict[str, int]]:
-    """Try every cheat until the race is over: those that were accepted, and the most small objects at once by kind.
+def hostile() -> list[tuple[str, str, Json]]:
+    """Each hostile object that the admission's own tests know, moved to the third team: name, path and object."""
+
+    def moved(item: Json) -> Json:
+        ours: Json = json.loads(json.dumps(item).replace('"vision"', f'"{CHEAT}"'))
+        return ours
+
+    return [(item.name, item.where.replace("/vision/", f"/{CHEAT}/"), moved(item.manifest)) for item in violations()]
+
+
+def cheat(kube: Kube, stop: threading.Event) -> tuple[dict[str, str], dict[str, int]]:
+    """Try every cheat until the race is over: what became of each, and the most small objects at once by kind.
 
     As a member, like whom the API server serves nobody before others. Nobody removes Services and ConfigMaps; pods are
     displaced by the other teams', and others may take their places.
     """
-    accepted: set[str] = set()
+    replies: dict[str, str] = {}
     counts = {"pods": 0, "services": 0, "configmaps": 0}
     least = {"cpu": "10m", "memory": "4Mi"}
-    number = 0
+    number, others = 0, itertools.cycle(hostile())
+
+    def attempt(name: str, where: str, item: Json) -> None:
+        reply = answer(kube, "POST", where, item)
+        if replies.get(name, reply):  # what was accepted once stays so
+            replies[name] = reply
+
     while not stop.is_set():
-        accepted |= {name for name, (where, item) in cheats().items() if not answer(kube, "POST", where, item)}
+        for name, (where, item) in cheats().items():
+            attempt(name, where, item)
+        for name, where, item in itertools.islice(others, A_TIME):
+            attempt(name, where, item)
         pods = kube.call("GET", f"/api/v1/namespaces/{CHEAT}/pods")["items"]
         counts["pods"] = max(counts["pods"], sum(item["status"].get("phase") not in ENDED for item in pods))
         for item in [item for item in pods if item["status"]["phase"] == "Running"][:1]:  # others hold nothing
             where = f"/api/v1/namespaces/{CHEAT}/pods/{item['metadata']['name']}"
             if grace_s(kube, where) > MOST_GRACE_S:
-                accepted.add("a pod that is deleted slowly, and so is not evicted again")
+                replies["a pod that is deleted slowly, and so is not evicted again"] = ""
         for _ in range(20):
             number += 1
             small = pod(f"many-{number}", CHEAT, CHEAT)
@@ -256,7 +278,7 @@ def cheat(kube: Kube, stop: threading.Event) -> tuple[set[str], dict[str, int]]:
             for kind, body in bodies.items():
                 added = not answer(kube, "POST", f"/api/v1/namespaces/{CHEAT}/{kind}", body)
                 counts[kind] += added and kind != "pods"
-    return accepted, counts
+    return replies, counts
 
 
 def grace_s(kube: Kube, where: str) -> int:
@@ -366,8 +388,9 @@ def test_a3_two_teams_and_one_that_cheats_submit_at_once_and_every_moment_keeps_
                 until(lambda: not remaining(), lambda: f"every job has ended: {remaining()}", DEADLINE_S)
             finally:
                 stop.set()
-            accepted, counts = cheating.result()
-    assert accepted == set()
+            replies, counts = cheating.result()
+    assert [name for name, reply in replies.items() if not reply] == [], "accepted"
+    assert {*cheats(), *(name for name, *_ in hostile())} <= {*replies}, "each was tried"
     assert 0 < counts["pods"] <= CHEAT_PODS + SLACK
     assert max(counts["services"], counts["configmaps"]) < 30
     assert judge(seen.events, every, SHARES) == [], timeline(seen.events, every, SHARES)

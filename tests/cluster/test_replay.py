@@ -119,9 +119,10 @@ def test_e1_a_second_job_of_the_name_does_not_show_the_evidence_of_the_first(job
     assert "s older than the job (a replay, or a checkpoint of an earlier job of this name)" in text
 
 
-def test_e1_a_trainjob_does_not_show_the_evidence_of_a_volcano_job_that_ran_beside_it(jobs: Jobs) -> None:
-    other = jobs.submit("trainjob", name="other", script=WAITS, output=HONEST["output"])
-    jobs.end(jobs.submit("volcano", **HONEST))
+@pytest.mark.parametrize("backend", list(BACKENDS))
+def test_e1_a_job_does_not_show_the_evidence_of_another_that_ran_beside_it(jobs: Jobs, backend: str) -> None:
+    other = jobs.submit(backend, name="other", script=WAITS, output=HONEST["output"])
+    jobs.end(jobs.submit("indexed" if backend == "volcano" else "volcano", **HONEST))
     jobs.end(other)
     code, text = jobs.proof("other")
     assert code == 1, text
