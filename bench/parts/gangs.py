@@ -9,6 +9,7 @@ that does nothing else. The nodes and what their pods do are KWOK's.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import http.client
 import json
@@ -22,8 +23,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import urlsplit
 
-from bench.figures import Beside, figure
+from bench.figures import Beside, figure, merged
 from bench.part import ROOT, STATE, BenchError, Lab, Part, run
+from bench.programs import spent, ticks
 from gangplank.backends import BACKENDS
 from gangplank.backends.pod_template import JOB_LABEL
 from gangplank.errors import KubeError
@@ -39,7 +41,7 @@ if TYPE_CHECKING:
     from gangplank.cluster.client import Kube
 
 Json = dict[str, Any]
-PART = Part("Gangs on 100 simulated nodes", minutes=15, lab=Lab.UP, builds=("kwok",))
+PART = Part("Gangs on 100 simulated nodes", minutes=19, lab=Lab.UP, builds=("kwok",))
 NODES, SIZE = 100, {"cpu": "16", "memory": "64Gi"}
 SHAPES = {"10x100": (10, 100), "100x10": (100, 10)}  # gangs, and pods of each
 ROUNDS = 3
@@ -54,6 +56,7 @@ CLIENTS = 16  # connections that create, and of the bare client
 LIMIT_S = 300
 QUIET = 6  # looks in a row, half a second apart, that saw nothing left of a run
 TIMES, SHARE = 3, 0.8  # the goal: so many times upstream's rate, or this share of the floor's where that is less
+LEAST_CPU_S = 1  # of what has a line of its own
 FAILED = re.compile(r"Fail.*(Create|Delete)|PluginError|PVCError|PodGroupError|JobStatusError")
 
 
@@ -107,15 +110,16 @@ class Seen:
 
 
 class Watch:
-    """Follows the pods of the namespace in a thread."""
+    """Follows the pods of the namespace in a thread; with `gang`, those of this one alone."""
 
-    def __init__(self, kube: Kube, sizes: Mapping[str, int]) -> None:
+    def __init__(self, kube: Kube, sizes: Mapping[str, int], gang: str = "") -> None:
         self.kube, self.seen = kube, Seen(sizes)
+        self.only = {"labelSelector": f"{JOB_LABEL}={gang}"} if gang else {}
         self.stopped, self.failed = threading.Event(), list[Exception]()
         self.thread = threading.Thread(target=self.follow)
 
     def __enter__(self) -> Self:
-        start = self.kube.call("GET", PODS)
+        start = self.kube.call("GET", PODS, query=self.only)
         if start["items"]:
             raise BenchError(f"{HOME}: got {len(start['items'])} pods, expected none")
         self.version = start["metadata"]["resourceVersion"]
@@ -130,7 +134,7 @@ class Watch:
         """Read changes until the block ends."""
         try:
             while not self.stopped.is_set():
-                query = {"watch": "true", "resourceVersion": self.version, "timeoutSeconds": "3"}
+                query = {"watch": "true", "resourceVersion": self.version, "timeoutSeconds": "3"} | self.only
                 answer, rest = self.kube.open("GET", PODS, query=query), b""
                 for chunk in answer.stream(amt=2**16):
                     at = time.monotonic()
@@ -172,14 +176,16 @@ class Start:
     failed: int
     """Refused creates of ours, and failures that controllers reported."""
     partial: int
+    cpu_s: Mapping[str, float] = field(default_factory=dict)
+    """CPU time of the lab's programs meanwhile."""
 
 
-def template(name: str, size: int, kind: str) -> Json:
+def template(name: str, size: int, kind: str, cpu: str = "100m") -> Json:
     """A job of the library's, as a user submits it, that the simulated nodes take."""
     job = {
         "name": name, "namespace": HOME, "backend": kind, "workers": size - 1,
         "image": "registry.k8s.io/pause:3.10.1", "command": ["/pause"],
-        "resources": {"cpu": "100m", "memory": "64Mi"}, "node_selector": LABELS,
+        "resources": {"cpu": cpu, "memory": "64Mi"}, "node_selector": LABELS,
         "tolerations": [simulated.TOLERATION],
     }  # fmt: skip
     return BACKENDS[kind].manifests(parse_job({"training_job": job}))[-1]
@@ -365,15 +371,15 @@ def removed(kube: Kube) -> None:
 
 
 @contextlib.contextmanager
-def prepared(setting: Setting) -> Iterator[Volcano]:
-    """The namespace and the simulated nodes; the release is as before afterwards."""
+def prepared(setting: Setting, lasts: str = "") -> Iterator[Volcano]:
+    """The namespace and the simulated nodes, with `lasts` of simulated.kwok; the release is as before afterwards."""
     kube = setting.kube.patient(seconds=LIMIT_S)  # it repeats reads, and what may be done twice
     removed(kube)  # what a killed run has left
     kube.call("POST", "/api/v1/namespaces", {"metadata": {"name": HOME}})
     volcano = Volcano(kube, setting)
     try:
         with (
-            simulated.kwok(setting.kubeconfig, setting.folder),
+            simulated.kwok(setting.kubeconfig, setting.folder, lasts),
             simulated.nodes(kube, "gangs", [SIZE] * NODES, LABELS),
         ):
             try:
@@ -409,7 +415,9 @@ def measure(setting: Setting) -> Iterator[Figure]:
         for number in range(ROUNDS):
             for way, work in every if number % 2 == 0 else reversed(every):
                 for shape, counts in SHAPES.items():
+                    before = ticks()
                     one = work(counts)
+                    one = dataclasses.replace(one, cpu_s=spent(before, ticks()))
                     cleared(volcano.kube)
                     starts.setdefault((shape, way), []).append(one)
                     setting.say(f"round {number + 1}, {shape}, {way}: bound {one.bound_s:.1f} s, running "
@@ -439,3 +447,15 @@ def figures(shape: str, starts: Mapping[str, Sequence[Start]]) -> Iterator[Figur
         values = [float(getattr(one, key)) for one in starts["ours"]]
         loose = Beside.of("plain Jobs", [float(getattr(one, key)) for one in starts["kubernetes"]])
         yield figure(f"gangs.{shape}.{key}", f"{title}, {what}", "", values, peer=loose, goal=0)
+    yield from where_it_goes(shape, title, starts)
+
+
+def where_it_goes(shape: str, title: str, starts: Mapping[str, Sequence[Start]]) -> Iterator[Figure]:
+    """CPU time of each program that takes a share worth naming."""
+    ours = merged(one.cpu_s for one in starts["ours"])
+    for name in sorted(ours, key=lambda name: -max(ours[name])):
+        if max(ours[name]) >= LEAST_CPU_S:
+            others = {way: [one.cpu_s.get(name, 0.0) for one in starts[way]] for way in ("upstream", "floor")}
+            yield figure(f"gangs.{shape}.cpu.{name}", f"{title}, CPU time of {name}", "s", ours[name],
+                         peer=Beside.of("upstream's values", others["upstream"]),
+                         floor=Beside.of("bare client", others["floor"]))  # fmt: skip

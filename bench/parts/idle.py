@@ -6,15 +6,13 @@ cgroup counts. The lab has Volcano and storage, a training has just ended, and i
 
 from __future__ import annotations
 
-import contextlib
-import re
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bench.figures import figure
 from bench.part import BenchError, Lab, Part, playbook
-from lab.host.cgroups import members
+from bench.programs import memory, spent, ticks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -27,36 +25,6 @@ SETTLE_S, SPAN_S, ROUNDS = 90, 30, 4
 MEMORY_MIB, CPU_PERCENT = 1024, 10
 CPU = ("/sys/fs/cgroup/cpuacct/gangplank", "/sys/fs/cgroup/cpu,cpuacct/gangplank", "/sys/fs/cgroup/gangplank")
 LEAST_MIB, LEAST_PERCENT = 10, 0.2  # what has a line of its own
-PSS = re.compile(r"^Pss:\s+(\d+)", re.MULTILINE)
-
-
-def program(pid: int) -> str:
-    """What a process runs; supervisord and Ansible's helpers are Python's."""
-    words = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
-    if "supervisor.supervisord" in words:
-        return "supervisord"
-    return Path(words[0]).name or Path(f"/proc/{pid}/comm").read_text().strip()
-
-
-def memory() -> dict[str, float]:
-    """MiB by program."""
-    sizes: dict[str, float] = {}
-    for pid in members():
-        with contextlib.suppress(OSError):  # a short-lived helper
-            text = PSS.search(Path(f"/proc/{pid}/smaps_rollup").read_text())
-            name = program(pid)
-            sizes[name] = sizes.get(name, 0.0) + (int(text[1]) / 1024 if text else 0.0)
-    return sizes
-
-
-def ticks() -> dict[tuple[int, str], float]:
-    """Seconds of CPU of each process so far."""
-    seconds = {}
-    for pid in members():
-        with contextlib.suppress(OSError):
-            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-            seconds[pid, program(pid)] = (int(fields[11]) + int(fields[12])) / 100
-    return seconds
 
 
 def used_s() -> float:
@@ -74,9 +42,7 @@ def span() -> tuple[dict[str, float], dict[str, float], float]:
     began, whole, each = time.monotonic(), used_s(), ticks()
     time.sleep(SPAN_S)
     passed, after = time.monotonic() - began, ticks()
-    percent: dict[str, float] = {}
-    for key in each.keys() & after.keys():
-        percent[key[1]] = percent.get(key[1], 0.0) + 100 * (after[key] - each[key]) / passed
+    percent = {name: 100 * seconds / passed for name, seconds in spent(each, after).items()}
     return memory(), percent, 100 * (used_s() - whole) / passed
 
 

@@ -1,0 +1,52 @@
+"""What the lab's processes use, those of pods included: memory and CPU by program."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from pathlib import Path
+
+from lab.host.cgroups import members
+
+PSS = re.compile(r"^Pss:\s+(\d+)", re.MULTILINE)
+
+
+def program(pid: int) -> str:
+    """What a process runs; supervisord and Ansible's helpers are Python's."""
+    words = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
+    if "supervisor.supervisord" in words:
+        return "supervisord"
+    return Path(words[0]).name or Path(f"/proc/{pid}/comm").read_text().strip()
+
+
+def memory() -> dict[str, float]:
+    """MiB by program: Pss, in which a page that several processes share counts once. The page cache is not in it."""
+    sizes: dict[str, float] = {}
+    for pid in members():
+        with contextlib.suppress(OSError):  # a short-lived helper
+            text = PSS.search(Path(f"/proc/{pid}/smaps_rollup").read_text())
+            name = program(pid)
+            sizes[name] = sizes.get(name, 0.0) + (int(text[1]) / 1024 if text else 0.0)
+    return sizes
+
+
+def ticks() -> dict[tuple[int, str], float]:
+    """Seconds of CPU of each process so far."""
+    seconds = {}
+    for pid in members():
+        with contextlib.suppress(OSError):
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+            seconds[pid, program(pid)] = (int(fields[11]) + int(fields[12])) / 100
+    return seconds
+
+
+def spent(before: dict[tuple[int, str], float], after: dict[tuple[int, str], float]) -> dict[str, float]:
+    """Seconds of CPU by program, of the processes that were there before and after.
+
+    >>> spent({(1, "etcd"): 2.0, (2, "sh"): 1.0}, {(1, "etcd"): 5.0, (3, "sh"): 1.0})
+    {'etcd': 3.0}
+    """
+    seconds: dict[str, float] = {}
+    for key in before.keys() & after.keys():
+        seconds[key[1]] = seconds.get(key[1], 0.0) + after[key] - before[key]
+    return seconds
