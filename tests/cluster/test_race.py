@@ -58,6 +58,7 @@ HONEST = (RED, BLUE)
 DUE = (16, 16, 8, 8, 4, 4, 2, 2, 1, 1, 1, 1)  # gangs of the second team: together exactly what it deserves
 CHEAT_PODS, CHEAT_JOBS = 40, 5  # the most that the third team's file allows
 A_TIME = 50  # of the admission's hostile objects, tried between two floods
+USED_UP = "exceeded quota"
 SLACK = 2  # pods that Kubernetes' quota may let through beyond it, see docs/security.md
 OURS = {"labelSelector": f"{TEAM_LABEL} in ({','.join(SHARES)})"}
 JOBS = "/apis/batch.volcano.sh/v1alpha1/namespaces/{}/jobs"
@@ -258,6 +259,8 @@ def cheat(kube: Kube, stop: threading.Event) -> tuple[dict[str, str], dict[str, 
             attempt(name, where, item)
         for name, where, item in itertools.islice(others, A_TIME):
             attempt(name, where, item)
+            if USED_UP in replies.get(name, ""):  # it is asked last, and no rule refused before
+                replies[name] = ""
         pods = kube.call("GET", f"/api/v1/namespaces/{CHEAT}/pods")["items"]
         counts["pods"] = max(counts["pods"], sum(item["status"].get("phase") not in ENDED for item in pods))
         for item in [item for item in pods if item["status"]["phase"] == "Running"][:1]:  # others hold nothing
