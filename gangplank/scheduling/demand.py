@@ -10,7 +10,7 @@ from gangplank.k8s.build import clone
 from gangplank.scheduling.amounts import amounts, plus, requests
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from gangplank.scheduling.amounts import Amounts
     from gangplank.spec import Json
@@ -31,6 +31,7 @@ class Part:
     pods: tuple[str, ...]
     spec: Json
     minimum: int  # of them that must start together
+    labels: tuple[Mapping[str, str], ...] = ()  # of the pods, each set once
 
     @property
     def requests(self) -> Amounts:
@@ -48,6 +49,8 @@ class Demand:
     queue: str = ""  # "" if it goes to none
     gang: bool = False  # no pod starts before all fit
     least: Amounts | None = None  # what the queue must have for it to begin; None: the sum of the parts' minimum
+    priority: str = ""  # the PriorityClass of its gang
+    near: bool = False  # its pods must be near one another in the network
 
     @property
     def scheduler(self) -> str:
@@ -101,7 +104,9 @@ def demand(name: str, namespace: str, objects: Iterable[Json], queue: str = "") 
     for alike in by_shape.values():
         minimum = min(left, len(alike))
         left -= minimum
-        parts.append(Part(tuple(pod["metadata"].get("name") or "" for pod in alike), alike[0]["spec"], minimum))
+        names = tuple(pod["metadata"].get("name") or "" for pod in alike)
+        labels = {repr(own): own for pod in alike for own in [pod["metadata"].get("labels") or {}]}
+        parts.append(Part(names, alike[0]["spec"], minimum, tuple(labels.values())))
     return Demand(
         name,
         namespace,
@@ -109,7 +114,18 @@ def demand(name: str, namespace: str, objects: Iterable[Json], queue: str = "") 
         queue=str(spec.get("queue") or queue),
         gang=group is not None,
         least=least(spec),
+        priority=str(spec.get("priorityClassName") or ""),
+        near=any(hard(one.get("networkTopology")) for one in (spec, *(spec.get("subGroupPolicy") or ()))),
     )
+
+
+def hard(topology: Json | None) -> bool:
+    """Whether a gang may not start unless its pods are near one another; a topology without a mode is hard.
+
+    >>> hard({"mode": "hard"}), hard({"highestTierAllowed": 1}), hard({"mode": "soft"}), hard(None)
+    (True, True, False, False)
+    """
+    return bool(topology) and (topology or {}).get("mode", "hard") == "hard"
 
 
 def least(group: Json) -> Amounts | None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from gangplank.scheduling import namespace_rules, node_causes, queue_rules, volume_rules
+from gangplank.scheduling import namespace_rules, node_causes, pod_rules, queue_rules, volume_rules
 from gangplank.scheduling.amounts import listed
 from gangplank.scheduling.placement import place
 from gangplank.scheduling.snapshot import GROUPS, NODES, PODS, QUEUES
@@ -69,6 +69,11 @@ def fit(job: Demand, state: Snapshot, held: Amounts | None = None, *, explain: b
             causes += node_causes.node_causes(state, question, explain=explain)
         elif placement.short:
             missing = (*missing, f"whether another order of placing finds room for {placement.short} more pods")
+        elif state.pods.repelling:
+            apart = place(job, state.rooms, pod_rules.repelled(job, state, barred))
+            nodes = apart.nodes
+            if apart.short:
+                missing = (*missing, "what the required anti-affinity of running pods leaves (not computed here)")
     if causes:
         surplus = queue_rules.reclaimable(job, state)
         if surplus and all(cause.code == "short" for cause in causes):
@@ -95,7 +100,12 @@ def unread(job: Demand, state: Snapshot) -> tuple[str, ...]:
     lines = [f"{name} ({state.unread[name]})" for name in needed if name in state.unread]
     if job.queue and GROUPS in state.unread and PODS not in state.unread:
         lines.append(f"{GROUPS} ({state.unread[GROUPS]})")
+    if job.near:
+        lines.append("what its network topology of mode hard leaves (not computed here)")
     for part in job.parts:
+        if part.spec.get("schedulingGates"):
+            names = ", ".join(sorted(str(gate["name"]) for gate in part.spec["schedulingGates"]))
+            lines.append(f"when its scheduling gates are removed: {names}")
         affinity = part.spec.get("affinity") or {}
         hard = "requiredDuringSchedulingIgnoredDuringExecution"
         if any((affinity.get(kind) or {}).get(hard) for kind in ("podAffinity", "podAntiAffinity")):

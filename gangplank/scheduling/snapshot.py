@@ -51,6 +51,16 @@ class Pods:
         return by_node
 
     @cached_property
+    def repelling(self) -> list[tuple[Json, list[Json]]]:
+        """Pods with a node that refuse to share it, or what is near it, with some others; and with which."""
+        rows = []
+        for pod in self.items:
+            affinity = (pod["spec"].get("affinity") or {}).get("podAntiAffinity") or {}
+            if terms := affinity.get("requiredDuringSchedulingIgnoredDuringExecution"):
+                rows.append((pod, terms))
+        return [(pod, terms) for pod, terms in rows if pod["spec"].get("nodeName")]
+
+    @cached_property
     def by_group(self) -> dict[tuple[str, str], Amounts]:
         """What pods with a node take, by namespace and name of their gang."""
         by_group: dict[tuple[str, str], Amounts] = {}

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gangplank.scheduling.amounts import requests
+from gangplank.scheduling.demand import edited
 from gangplank.scheduling.fit import Verdict, fit
 from tests.unit.scheduling.states import CAPACITY, cluster, group, job, node, pod, queue
 
@@ -191,6 +192,55 @@ def test_cannot_tell_without_the_pods_of_others_but_knows_what_can_never_fit() -
     assert fit(job(), cluster(unread=unread)).verdict is Verdict.CANNOT_TELL
     assert fit(job(), cluster(unread=unread)).missing == ("pods of all namespaces (you may not list them)",)
     assert codes(job(resources={"cpu": "5"}), cluster(unread=unread)) == ["pod-too-large"]
+
+
+NEAR: dict[str, Any] = {"mode": "hard", "highest_tier_allowed": 1}
+
+
+@pytest.mark.parametrize(("mode", "verdict"), [("hard", Verdict.CANNOT_TELL), ("soft", Verdict.YES)])
+def test_cannot_tell_what_a_hard_network_topology_leaves(mode: str, verdict: Verdict) -> None:
+    assert fit(job(volcano={"network_topology": {**NEAR, "mode": mode}}), cluster()).verdict is verdict
+
+
+def test_a_job_that_is_too_large_is_so_with_a_network_topology_too() -> None:
+    assert codes(job(volcano={"network_topology": NEAR}, workers=20), cluster()) == ["cluster-too-small"]
+
+
+def test_cannot_tell_when_scheduling_gates_are_removed() -> None:
+    answer = fit(edited(job(), schedulingGates=[{"name": "example.com/quota"}]), cluster())
+    assert answer.verdict is Verdict.CANNOT_TELL
+    assert answer.missing == ("when its scheduling gates are removed: example.com/quota",)
+
+
+def refusing(name: str, where: str, **term: Any) -> Json:
+    """A pod that shares its node with no pod that the term chooses."""
+    term = {"topologyKey": "kubernetes.io/hostname", **term}
+    affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    one = pod(name, where)
+    return {**one, "spec": {**one["spec"], "affinity": affinity}}
+
+
+EVERYONE: Json = {"labelSelector": {}, "namespaceSelector": {}}
+OURS = {"labelSelector": {"matchLabels": {"gangplank.dev/job": "digits"}}, "namespaces": ["vision"]}
+
+
+@pytest.mark.parametrize(("term", "verdict"), [
+    (EVERYONE, Verdict.CANNOT_TELL),
+    (OURS, Verdict.CANNOT_TELL),
+    ({**OURS, "namespaces": []}, Verdict.YES),
+    ({**OURS, "namespaces": ["vision"], "labelSelector": {"matchLabels": {"app": "db"}}}, Verdict.YES),
+    ({**OURS, "labelSelector": None}, Verdict.YES),
+    ({**EVERYONE, "topologyKey": "rack"}, Verdict.YES),
+])  # fmt: skip
+def test_cannot_tell_where_a_running_pod_may_refuse_to_share_its_node(term: Json, verdict: Verdict) -> None:
+    pods = (refusing("x", "a", **term), pod("y", "b", cpu="2"))
+    assert fit(job(), cluster(pods=pods)).verdict is verdict
+
+
+def test_a_job_goes_to_nodes_that_nobody_refuses_to_share() -> None:
+    answer = fit(job(), cluster(pods=(refusing("x", "a", **EVERYONE),)))
+    assert answer.verdict is Verdict.YES
+    assert set(answer.nodes.values()) == {"b"}
 
 
 def test_cannot_tell_when_the_queue_could_reclaim() -> None:

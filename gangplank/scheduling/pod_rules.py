@@ -1,0 +1,59 @@
+"""Which nodes the required anti-affinity of pods that run keeps a job's pods from."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from gangplank.scheduling.rooms import Bar, matches
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from gangplank.scheduling.demand import Demand, Part
+    from gangplank.scheduling.snapshot import Snapshot
+    from gangplank.spec import Json
+
+REPELLED = Bar("pod-anti-affinity")
+
+
+def repelled(job: Demand, state: Snapshot, barred: Sequence[Sequence[list[Bar]]]) -> Sequence[Sequence[list[Bar]]]:
+    """What keeps each part from each node, and the pods there that may refuse to share it with the job's pods."""
+    if not state.pods.repelling:
+        return barred
+    labels = {room.name: room.node["metadata"].get("labels") or {} for room in state.rooms}
+    rows: list[list[list[Bar]]] = []
+    for part, row in zip(job.parts, barred, strict=True):
+        domains = {
+            (term["topologyKey"], labels.get(pod["spec"]["nodeName"], {}).get(term["topologyKey"]))
+            for pod, terms in state.pods.repelling
+            for term in terms
+            if concerns(term, str(pod["metadata"]["namespace"]), job.namespace, part)
+        }
+        near = [any(labels[room.name].get(key) == value for key, value in domains if value) for room in state.rooms]
+        rows.append([[*bars, REPELLED] if close else bars for bars, close in zip(row, near, strict=True)])
+    return rows
+
+
+def concerns(term: Json, home: str, namespace: str, part: Part) -> bool:
+    """Whether a term of a pod in the namespace `home` may be about pods of a part.
+
+    https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1/#PodAntiAffinity
+    """
+    named, selector = term.get("namespaces") or [], term.get("namespaceSelector")
+    if selector is None and namespace not in (named or [home]):
+        return False
+    return any(chosen(term.get("labelSelector"), labels) for labels in part.labels or ({},))
+
+
+def chosen(selector: Mapping[str, Any] | None, labels: Mapping[str, str]) -> bool:
+    """Whether a label selector chooses a pod; none chooses none, and an empty one chooses all.
+
+    >>> chosen({"matchLabels": {"app": "db"}}, {"app": "db"}), chosen({}, {}), chosen(None, {})
+    (True, True, False)
+    """
+    if selector is None:
+        return False
+    wanted = (selector.get("matchLabels") or {}).items()
+    return all(labels.get(key) == value for key, value in wanted) and matches(
+        selector.get("matchExpressions") or (), labels
+    )
