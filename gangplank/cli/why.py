@@ -54,11 +54,12 @@ def fit(args: argparse.Namespace) -> int:
         result = exact(kube, now, objects, args.programs, args.scheduler_config)
     else:
         unknown = Answer(Verdict.CANNOT_TELL, missing=("which pods its manifest becomes",))
-        result = Exact(answer_of(now.demand, now.state, dict(now.held)) if now.demand else unknown)
+        own = answer_of(now.demand, now.state, dict(now.held)) if now.demand else unknown
+        result = Exact(own, own.ended)
     answer = result.answer
     if args.output == "json":
-        more = {"ends": list(result.ended), "answered_by": result.answered_by} if args.exact else {}
-        print(json.dumps(fields(now.name, answer) | more, indent=2))
+        more = {"answered_by": result.answered_by} if args.exact else {}
+        print(json.dumps(fields(now.name, answer) | {"ends": list(result.ended)} | more, indent=2))
     else:
         print(written(now.name, answer, result.ended, result.answered_by))
     codes = {Verdict.YES: terminal.OK, Verdict.NO: terminal.NO, Verdict.CANNOT_TELL: terminal.CANNOT_TELL}

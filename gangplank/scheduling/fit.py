@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from gangplank.scheduling import namespace_rules, node_causes, pod_rules, queue_rules, volume_rules
 from gangplank.scheduling.amounts import listed
 from gangplank.scheduling.placement import place
+from gangplank.scheduling.preemption import Displaced, displaced
 from gangplank.scheduling.snapshot import GROUPS, NODES, PODS, QUEUES
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 NAMESPACED = ("resourcequotas", "limitranges", "persistentvolumeclaims")
 CLUSTER = (NODES, PODS)
+TAKEN = {"short", "host-port", "volume-in-use"}  # causes that end with pods of others
 
 
 class Verdict(Enum):
@@ -42,6 +44,7 @@ class Answer:
     nodes: Mapping[str, str] = field(default_factory=dict)  # of each pod
     causes: tuple[Cause, ...] = ()
     missing: tuple[str, ...] = ()
+    ended: tuple[str, ...] = ()  # what the scheduler would end for it
 
 
 def fit(job: Demand, state: Snapshot, held: Amounts | None = None, *, explain: bool = True) -> Answer:
@@ -75,12 +78,18 @@ def fit(job: Demand, state: Snapshot, held: Amounts | None = None, *, explain: b
             if apart.short:
                 missing = (*missing, "what the required anti-affinity of running pods leaves (not computed here)")
     if causes:
+        room = displaced(job, state) if {cause.code for cause in causes} <= TAKEN else Displaced()
         surplus = queue_rules.reclaimable(job, state)
         if surplus and all(cause.code == "short" for cause in causes):
             text = f"whether its queue reclaims {listed(surplus)}, which others hold beyond what they deserve"
             missing = (*missing, text)
             return Answer(Verdict.CANNOT_TELL, causes=tuple(causes), missing=missing)
-        return Answer(Verdict.NO, causes=tuple(causes), missing=missing)
+        if room.unsure or (room.ended and missing):
+            missing = (*missing, *([room.unsure] if room.unsure else []))
+            return Answer(Verdict.CANNOT_TELL, causes=tuple(causes), missing=missing)
+        if not room.ended:
+            return Answer(Verdict.NO, causes=tuple(causes), missing=missing)
+        return Answer(Verdict.YES, nodes=room.nodes, ended=room.ended)
     if missing:
         return Answer(Verdict.CANNOT_TELL, missing=missing)
     return Answer(Verdict.YES, nodes=nodes)
