@@ -47,8 +47,10 @@ class Share:
 
     @property
     def deserved(self) -> Amounts:
-        """What it deserves."""
-        return amounts((self.queue.get("spec") or {}).get("deserved"))
+        """What it deserves: no less than what is guaranteed to it, and no more than it may hold."""
+        own = amounts((self.queue.get("spec") or {}).get("deserved"))
+        capped = {name: min(value, self.limit.get(name, value)) for name, value in own.items()}
+        return capped | {name: max(value, capped.get(name, 0)) for name, value in self.guarantee.items()}
 
 
 def shares(state: Snapshot) -> dict[str, Share]:
@@ -233,25 +235,31 @@ def _opened(name: str) -> Removal:
 
 
 def reclaimable(job: Demand, state: Snapshot) -> Amounts:
-    """What other queues hold beyond what they deserve, if this queue deserves what the job asks; sums, by resource."""
-    actions = set(state.settings.actions) if state.settings else set()
-    if not job.queue or not actions & {"reclaim", "gangreclaim"} or PODS in state.unread:
+    """What other queues hold beyond what they deserve, if this queue deserves what the job asks; sums, by resource.
+
+    Only the plugin capacity says beforehand what a queue deserves; another one may let every queue give back all.
+    """
+    settings = state.settings
+    if settings is None or not {"reclaim", "gangreclaim"} & set(settings.actions):
+        return {}
+    if not job.queue or PODS in state.unread:
         return {}
     by_name = shares(state)
     own = by_name.get(job.queue)
     if own is None:
         return {}
     wanted = {name: value for name, value in job.asked.items() if name != "pods"}
-    after = plus(own.held, wanted)
-    if not any(after[name] <= own.deserved.get(name, 0) for name in wanted):
+    fixed = "capacity" in settings.plugins
+    claimants = [own, *ancestors(by_name, own.name)[1 : settings.levels + 1]]
+    after = [(plus(one.held, wanted), one.deserved) for one in claimants]
+    if fixed and not any(held[name] <= deserved.get(name, 0) for held, deserved in after for name in wanted):
         return {}
     parents = {one.parent for one in by_name.values()}
     total: Amounts = {}
     for one in by_name.values():
         reclaims = (one.queue.get("spec") or {}).get("reclaimable") is not False
         if one.name != own.name and one.name not in parents and reclaims:
-            surplus = {name: max(0, value - one.deserved.get(name, 0)) for name, value in one.held.items()}
+            deserved = one.deserved if fixed else {}
+            surplus = {name: max(0, value - deserved.get(name, 0)) for name, value in one.held.items()}
             total = plus(total, surplus)
     return {name: value for name, value in total.items() if value}
-
-

@@ -7,6 +7,8 @@ from typing import Any
 
 import yaml
 
+LEVELS = "ancestorReclaimLevel"
+
 
 @dataclass(frozen=True)
 class Configuration:
@@ -16,13 +18,14 @@ class Configuration:
     plugins: tuple[str, ...]
     hierarchy: bool  # of the plugin capacity
     ranked: bool = True  # a job displaces only jobs of a lower priority
+    levels: int = 0  # of the plugin capacity: the queues above whose deserved amounts count as the queue's own
 
 
 def read(text: str) -> Configuration:
     """The configuration in a text; one that cannot be parsed is empty.
 
     >>> read('{actions: "enqueue, reclaim", tiers: [{plugins: [{name: capacity, enableHierarchy: true}]}]}')
-    Configuration(actions=('enqueue', 'reclaim'), plugins=('capacity',), hierarchy=True, ranked=False)
+    Configuration(actions=('enqueue', 'reclaim'), plugins=('capacity',), hierarchy=True, ranked=False, levels=0)
     """
     try:
         value: Any = yaml.safe_load(text)
@@ -31,6 +34,7 @@ def read(text: str) -> Configuration:
     settings = value if isinstance(value, dict) else {}
     tiers = [tier.get("plugins") or [] for tier in settings.get("tiers") or []]
     plugins = [item for tier in tiers for item in tier]
+    levels = [(item.get("arguments") or {}).get(LEVELS) for item in plugins]
     return Configuration(
         actions=tuple(word.strip() for word in str(settings.get("actions", "")).split(",")),
         plugins=tuple(item["name"] for item in plugins),
@@ -38,4 +42,5 @@ def read(text: str) -> Configuration:
         # of several tiers, a later one decides alone if the first one names nobody
         ranked=len(tiers) == 1
         and any(item["name"] == "priority" and item.get("enablePreemptable") is not False for item in plugins),
+        levels=max([0, *(level for level in levels if isinstance(level, int))]),
     )

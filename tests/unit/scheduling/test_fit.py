@@ -254,6 +254,37 @@ def test_cannot_tell_when_the_queue_could_reclaim() -> None:
     assert "4 cpu" in answer.missing[0]
 
 
+def reclaiming(own: Json, theirs: Json, above: str = "root", **settings: Any) -> Verdict:
+    """The answer for a job whose queue may take back what another one holds in a full cluster."""
+    configuration = dataclasses.replace(CAPACITY, actions=("enqueue", "allocate", "reclaim"), **settings)
+    queues = (queue("root"), queue("team", deserved={"cpu": "4"}), queue("mine", above, **own), queue("x", **theirs))
+    held = (pod("x", "a", cpu="4", group="x"), pod("y", "b", cpu="4", group="x"))
+    state = cluster(pods=held, queues=queues, groups=(group("x", "x"),), settings=configuration)
+    return fit(job(queue="mine"), state).verdict
+
+
+GUARANTEE: Json = {"guarantee": {"resource": {"cpu": "4"}}}
+PROPORTION: dict[str, Any] = {"plugins": ("priority", "gang", "proportion"), "hierarchy": False}
+
+
+@pytest.mark.parametrize(("own", "above", "settings", "verdict"), [
+    ({}, "root", {}, Verdict.NO),
+    (GUARANTEE, "root", {}, Verdict.CANNOT_TELL),
+    ({}, "team", {}, Verdict.NO),
+    ({}, "team", {"levels": 1}, Verdict.CANNOT_TELL),
+    ({}, "root", PROPORTION, Verdict.CANNOT_TELL),
+])  # fmt: skip
+def test_cannot_tell_when_the_queue_is_entitled_to_more(
+    own: Json, above: str, settings: dict[str, Any], verdict: Verdict
+) -> None:
+    assert reclaiming(own, {}, above, **settings) is verdict
+
+
+def test_nothing_is_taken_back_from_queues_that_are_not_reclaimable() -> None:
+    assert reclaiming(GUARANTEE, {"reclaimable": False}) is Verdict.NO
+    assert reclaiming({}, {"reclaimable": False}, **PROPORTION) is Verdict.NO
+
+
 def brute(asked: Demand, state: Snapshot) -> bool:
     """Whether any assignment of pods to nodes holds, by trying all."""
     pods = [requests(part.spec) for part in asked.parts for _ in range(part.minimum)]
