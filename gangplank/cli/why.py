@@ -14,6 +14,7 @@ from gangplank.cluster.situation import asked, situation
 from gangplank.errors import KubeError, Problem
 from gangplank.scheduling.fit import Answer, Verdict
 from gangplank.scheduling.fit import fit as answer_of
+from gangplank.scheduling.remedy import Remedy, remedy
 from gangplank.scheduling.why import diagnose
 from gangplank.shadow.exact import Exact, exact
 from gangplank.text import plain_lines
@@ -49,6 +50,7 @@ def fit(args: argparse.Namespace) -> int:
     if chosen is None:
         return terminal.CANNOT_TELL
     now = situation(kube, chosen.job, live=chosen.live, others=chosen.others)
+    way: Remedy | None = None
     if args.exact:
         _, objects = asked(kube, chosen.job, chosen.others)
         result = exact(kube, now, objects, args.programs, args.scheduler_config)
@@ -56,17 +58,21 @@ def fit(args: argparse.Namespace) -> int:
         unknown = Answer(Verdict.CANNOT_TELL, missing=("which pods its manifest becomes",))
         own = answer_of(now.demand, now.state, dict(now.held)) if now.demand else unknown
         result = Exact(own, own.ended)
+        if now.demand and own.causes:
+            way = remedy(now.demand, now.state, own.causes, dict(now.held))
     answer = result.answer
     if args.output == "json":
         more = {"answered_by": result.answered_by} if args.exact else {}
-        print(json.dumps(fields(now.name, answer) | {"ends": list(result.ended)} | more, indent=2))
+        print(json.dumps(fields(now.name, answer, way) | {"ends": list(result.ended)} | more, indent=2))
     else:
-        print(written(now.name, answer, result.ended, result.answered_by))
+        print(written(now.name, answer, result.ended, result.answered_by, way))
     codes = {Verdict.YES: terminal.OK, Verdict.NO: terminal.NO, Verdict.CANNOT_TELL: terminal.CANNOT_TELL}
     return codes[answer.verdict]
 
 
-def written(name: str, answer: Answer, ended: Sequence[str] = (), answered_by: str = "") -> str:
+def written(
+    name: str, answer: Answer, ended: Sequence[str] = (), answered_by: str = "", way: Remedy | None = None
+) -> str:
     """An answer as text."""
     if answer.verdict is Verdict.YES:
         placement = sorted(answer.nodes.items())
@@ -75,12 +81,22 @@ def written(name: str, answer: Answer, ended: Sequence[str] = (), answered_by: s
     else:
         lines = [f"{name}: {answer.verdict.value}", *(f"  {cause.text}" for cause in answer.causes)]
         lines += [f"  cannot tell: {text}" for text in answer.missing]
-        lines += [f"what would do: {cause.fix}" for cause in answer.causes[:1] if cause.fix]
+        lines += what_would_do(way or Remedy(answer.causes))
     lines += [f"answered by: {answered_by}"] if answered_by else []
     return plain_lines("\n".join(lines))
 
 
-def fields(name: str, answer: Answer) -> Json:
+def what_would_do(way: Remedy) -> list[str]:
+    """The lines about what helps."""
+    fixes = [cause.fix for cause in way.causes if cause.fix]
+    title = "what would do" if way.enough else "what is needed, and perhaps more"
+    lines = [f"{title}: {fixes[0]}"] if len(fixes) == 1 else []
+    lines += [f"{title}{', together' if way.enough else ''}:", *(f"  {fix}" for fix in fixes)] if len(fixes) > 1 else []
+    now = f"a job of {way.pods} pod{'s' if way.pods > 1 else ''} (workers: {way.pods - 1})"
+    return [*lines, f"what would start now: {now}"] if way.pods else lines
+
+
+def fields(name: str, answer: Answer, way: Remedy | None = None) -> Json:
     """An answer as JSON."""
     return {
         "job": name,
@@ -88,6 +104,7 @@ def fields(name: str, answer: Answer) -> Json:
         "placement": dict(sorted(answer.nodes.items())),
         "causes": [{"cause": one.code, "text": one.text, "what_would_do": one.fix} for one in answer.causes],
         "cannot_tell": list(answer.missing),
+        **({"needed": [one.code for one in way.causes], "enough": way.enough, "pods_now": way.pods} if way else {}),
     }
 
 

@@ -177,7 +177,8 @@ def _over(job: Demand, quota: Json, name: str, counts: tuple[int, int, int]) -> 
     )
     evidence = (f"{shown(name, hard)} allowed, {shown(name, used)} used by what the namespace already runs",)
     passing = wanted <= hard
-    first = f"wait until {shown(name, over)} of the namespace is freed" if passing else "make the job smaller"
+    smaller = f"make the job smaller by {shown(name, wanted - hard)}"
+    first = f"wait until {shown(name, over)} of the namespace is freed" if passing else smaller
     fix = f"{first}, or ask for a quota of {shown(name, used + wanted)}"
 
     def removal(job: Demand, state: Snapshot) -> tuple[Demand, Snapshot]:

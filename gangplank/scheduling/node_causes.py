@@ -287,7 +287,8 @@ def _too_large(question: Question) -> Cause:
     text = f"the cluster is too small for all its {job.minimum} pods at once, even when nothing else runs"
     placed = job.minimum - place(job, question.rooms, question.barred).short
     evidence = (f"{len(usable)} nodes may be used, and have room for {placed} pods{what}",)
-    return Cause("cluster-too-small", text, evidence, "make the job smaller, or add nodes", _larger)
+    smaller = f"make the job smaller, {placed} pods at most" if placed else "make the job smaller"
+    return Cause("cluster-too-small", text, evidence, f"{smaller}, or add nodes", _larger)
 
 
 def _larger(job: Demand, state: Snapshot) -> tuple[Demand, Snapshot]:
