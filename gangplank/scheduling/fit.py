@@ -57,8 +57,8 @@ def fit(job: Demand, state: Snapshot, held: Amounts | None = None, *, explain: b
         *namespace_rules.limit_causes(job, state),
         *namespace_rules.quota_causes(job, state, held),
         *queue_rules.queue_causes(job, state),
-        *volume_rules.volume_causes(job, state),
     ]
+    shortage: list[Cause] = []
     missing = unread(job, state)
     if not job.parts:
         return Answer(Verdict.CANNOT_TELL, missing=("the job has no pods, as far as its manifest says",))
@@ -67,9 +67,9 @@ def fit(job: Demand, state: Snapshot, held: Amounts | None = None, *, explain: b
         barred = node_causes.barred_from(job, state)
         placement = place(job, state.rooms, barred)
         nodes = placement.nodes
-        if placement.short and (placement.certain or not _empty_fits(job, state)):
+        if placement.short and (placement.certain or _never_fits(job, state)):
             question = node_causes.Question(job, state.rooms, barred, placement)
-            causes += node_causes.node_causes(state, question, explain=explain)
+            shortage = node_causes.node_causes(state, question, explain=explain)
         elif placement.short:
             missing = (*missing, f"whether another order of placing finds room for {placement.short} more pods")
         elif state.pods.repelling:
@@ -77,6 +77,10 @@ def fit(job: Demand, state: Snapshot, held: Amounts | None = None, *, explain: b
             nodes = apart.nodes
             if apart.short:
                 missing = (*missing, "what the required anti-affinity of running pods leaves (not computed here)")
+    # from the outside in, but what keeps the job out for good comes before what it only waits for
+    waits = any(cause.passing for cause in shortage)
+    volumes = [*volume_rules.volume_causes(job, state)]
+    causes += [*volumes, *shortage] if waits else [*shortage, *volumes]
     if causes:
         room = displaced(job, state) if {cause.code for cause in causes} <= TAKEN else Displaced()
         surplus = queue_rules.reclaimable(job, state)
@@ -95,10 +99,11 @@ def fit(job: Demand, state: Snapshot, held: Amounts | None = None, *, explain: b
     return Answer(Verdict.YES, nodes=nodes)
 
 
-def _empty_fits(job: Demand, state: Snapshot) -> bool:
-    """Whether the job would fit if nothing else ran."""
+def _never_fits(job: Demand, state: Snapshot) -> bool:
+    """Whether the job would not fit if nothing else ran, in whatever order it is placed."""
     empty = node_causes.idle(state)
-    return not place(job, empty.rooms, node_causes.barred_from(job, empty)).short
+    placement = place(job, empty.rooms, node_causes.barred_from(job, empty))
+    return placement.short > 0 and placement.certain
 
 
 def unread(job: Demand, state: Snapshot) -> tuple[str, ...]:

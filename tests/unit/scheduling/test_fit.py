@@ -136,6 +136,15 @@ def test_one_cause_without_which_the_job_starts(name: str) -> None:
     assert starts_without_it(asked, state)
 
 
+@pytest.mark.parametrize(("state", "order"), [
+    (cluster(node("a", taints=(GPU_TAINT,)), quotas=(QUOTA,)), ["quota", "taint", "volume-missing"]),
+    (cluster(pods=(pod("x", "a", cpu="4"), pod("y", "b", cpu="2"))), ["volume-missing", "short"]),
+    (cluster(queues=(queue("root"), queue("default", state="Closed"))), ["queue-closed", "volume-missing"]),
+])  # fmt: skip
+def test_causes_come_from_the_outside_in_and_waiting_last(state: Snapshot, order: list[str]) -> None:
+    assert codes(job(volumes=MOUNT), state) == order
+
+
 def test_in_a_tree_of_queues_a_guarantee_is_no_limit_of_others() -> None:
     """As Volcano 1.15: the root of the tree takes more than the cluster has."""
     assert fit(job(), cluster(queues=GUARANTEED)).verdict is Verdict.YES
@@ -296,9 +305,17 @@ def brute(asked: Demand, state: Snapshot) -> bool:
         left = list(free)
         for which, wanted in zip(choice, pods, strict=True):
             left[which] -= wanted["cpu"]
-        if min(left) >= 0:
+        if all(left[which] >= 0 for which in choice):
             return True
     return False
+
+
+def test_a_packing_that_is_hard_to_see_is_no_sure_no() -> None:
+    """Only if the master is on c, there is room for both workers, on a."""
+    asked = job(workers=2, resources={"cpu": "4"}, master_resources={"cpu": "5"})
+    state = cluster(node("a", cpu="8"), node("b", cpu="3"), node("c", cpu="5"))
+    assert brute(asked, state)
+    assert fit(asked, state).verdict is not Verdict.NO
 
 
 @pytest.mark.parametrize("seed", range(60))
