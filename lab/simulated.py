@@ -61,15 +61,18 @@ def kwok(kubeconfig: str, folder: Path, lasts: str = "") -> Iterator[int]:
 
 
 @contextlib.contextmanager
-def nodes(kube: Kube, name: str, sizes: Sequence[Mapping[str, str]], labels: Mapping[str, str]) -> Iterator[list[str]]:
-    """Nodes of these sizes that are ready; only pods that tolerate them come."""
+def nodes(
+    kube: Kube, name: str, sizes: Sequence[Mapping[str, str]], labels: Mapping[str, str], taints: Sequence[Json] = ()
+) -> Iterator[list[str]]:
+    """Nodes of these sizes that are ready; only pods that tolerate them, and their further taints, come."""
     names = [f"{name}-{number}" for number in range(len(sizes))]
     try:
         for one, size in zip(names, sizes, strict=True):
             full = {"ephemeral-storage": "1Ti", "pods": "110", **size}
             meta = {"name": one, "labels": dict(labels), "annotations": {KEY: "fake"}}
             status = {"allocatable": full, "capacity": full}
-            kube.call("POST", "/api/v1/nodes", {"metadata": meta, "spec": {"taints": [TAINT]}, "status": status})
+            spec = {"taints": [TAINT, *taints]}
+            kube.call("POST", "/api/v1/nodes", {"metadata": meta, "spec": spec, "status": status})
         for _ in polls(READY_S, 0.5):
             if not (waiting := {*names} - ready(kube)):
                 break

@@ -1,0 +1,52 @@
+"""The sums of a sweep over mixes: how many wait, how many answers differ, and how."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tools.fit_figures import Compared, keep, load, summary
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SAME = Compared(1, "nodes", "no", "no", "no")
+ANSWERS = [
+    SAME,
+    Compared(2, "cap", "yes", "yes", "yes"),
+    Compared(3, "reclaim", "cannot tell", "yes", "yes", "whether its queue reclaims 4 cpu"),
+    Compared(4, "gpus", "no", "yes", "yes"),
+]
+WAITING, DIFFERENT = 0.3, 0.01  # at least, and at most
+
+
+def test_the_classes_of_differences_are_counted() -> None:
+    assert summary(ANSWERS) == {
+        "mixes": 4, "waits": 0.25, "differs": 0.25, "classes": {"fit cannot tell": 1, "fit no, live yes": 1},
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(("fit", "copy", "live", "difference"), [
+    ("yes", "yes", "no", "fit yes, copy yes, live no"),
+    ("no", "cannot tell", "no", "copy cannot tell"),
+    ("yes", "yes", "neither within 180 s", "fit yes, copy yes, live neither within 180 s"),
+])  # fmt: skip
+def test_a_difference_names_who_says_what(fit: str, copy: str, live: str, difference: str) -> None:
+    assert Compared(1, "nodes", fit, copy, live).difference == difference
+
+
+def test_a_later_answer_replaces_the_one_about_its_seed(tmp_path: Path) -> None:
+    path = tmp_path / "fit-mixes.json"
+    assert load(path) == []
+    for answer in (ANSWERS[1], Compared(1, "nodes", "yes", "no", "no"), SAME):
+        keep(answer, path)
+    assert load(path) == ANSWERS[:2]
+
+
+def test_the_last_sweep_has_enough_jobs_that_wait_and_few_differences() -> None:
+    answers = load()
+    if answers:
+        sums = summary(answers)
+        assert sums["waits"] >= WAITING, sums
+        assert sums["differs"] <= DIFFERENT, sums
