@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
+
+from gangplank.scheduling.amounts import MILLI
+from gangplank.scheduling.snapshot import host_ports
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -39,6 +42,8 @@ def place(job: Demand, rooms: Sequence[Room], barred: Sequence[Sequence[list[Bar
     Each part goes to the nodes that are fullest, or emptiest, in several orders of the parts. That is exact for pods of
     one shape.
     """
+    if ports := {port for part in job.parts for port in host_ports(part.spec)}:  # the job's own pods take them, too
+        rooms = [replace(room, free=room.free | dict.fromkeys(map(named, ports), MILLI)) for room in rooms]
     open_rooms = [[index for index, bars in enumerate(row) if not bars] for row in barred]
     numbers = range(len(job.parts))
     by_choice = sorted(numbers, key=lambda number: (len(open_rooms[number]), -weight(job.parts[number])))
@@ -53,11 +58,22 @@ def place(job: Demand, rooms: Sequence[Room], barred: Sequence[Sequence[list[Bar
             if not one.short:
                 return one
     alone = [
-        sum(capacity(part.requests, rooms[index].free) for index in open_rooms[number]) < part.minimum
+        sum(capacity(needs(part), rooms[index].free) for index in open_rooms[number]) < part.minimum
         for number, part in enumerate(job.parts)
     ]
     best.certain = len(job.parts) == 1 or any(alone) or _too_little(job, rooms, open_rooms)
     return best
+
+
+def named(port: tuple[str, int]) -> str:
+    """A port of a host as a resource, of which each node has one."""
+    return f"host port {port[0]} {port[1]}"
+
+
+def needs(part: Part) -> Amounts:
+    """What a pod of a part takes from its node, with the ports of its host."""
+    ports = host_ports(part.spec)
+    return part.requests | dict.fromkeys(map(named, ports), MILLI) if ports else part.requests
 
 
 def weight(part: Part) -> int:
@@ -73,7 +89,7 @@ def _attempt(
     result = Placement(missing=[part.minimum for part in job.parts])
     for number in order:
         part = job.parts[number]
-        requests = part.requests
+        requests = needs(part)
         left = list(part.pods[: part.minimum])
         rows = [(capacity(requests, free.get(index, rooms[index].free)), index) for index in open_rooms[number]]
         for most, index in sorted(rows, key=lambda row: (-row[0] if emptiest else row[0], row[1])):

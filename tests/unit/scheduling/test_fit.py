@@ -310,6 +310,19 @@ def brute(asked: Demand, state: Snapshot) -> bool:
     return False
 
 
+def with_port(asked: Demand) -> Demand:
+    """The job, whose pods each take a port of their host."""
+    (part,) = asked.parts
+    containers = [{**one, "ports": [{"containerPort": 80, "hostPort": 8080}]} for one in part.spec["containers"]]
+    return edited(asked, containers=containers)
+
+
+def test_pods_of_one_job_do_not_share_a_port_of_a_host() -> None:
+    answer = fit(with_port(job(workers=1)), cluster())
+    assert (answer.verdict, len(set(answer.nodes.values()))) == (Verdict.YES, 2)
+    assert codes(with_port(job(workers=2)), cluster()) == ["cluster-too-small"]
+
+
 def test_a_packing_that_is_hard_to_see_is_no_sure_no() -> None:
     """Only if the master is on c, there is room for both workers, on a."""
     asked = job(workers=2, resources={"cpu": "4"}, master_resources={"cpu": "5"})
