@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from gangplank.scheduling import namespace_rules, node_causes, pod_rules, queue_rules, volume_rules
 from gangplank.scheduling.amounts import listed
 from gangplank.scheduling.placement import place
-from gangplank.scheduling.preemption import Displaced, displaced
+from gangplank.scheduling.preemption import displaced
 from gangplank.scheduling.snapshot import GROUPS, NODES, PODS, QUEUES
 
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 NAMESPACED = ("resourcequotas", "limitranges", "persistentvolumeclaims")
 CLUSTER = (NODES, PODS)
-TAKEN = {"short", "host-port", "volume-in-use"}  # causes that end with pods of others
 
 
 class Verdict(Enum):
@@ -82,7 +81,7 @@ def fit(job: Demand, state: Snapshot, held: Amounts | None = None, *, explain: b
     volumes = [*volume_rules.volume_causes(job, state)]
     causes += [*volumes, *shortage] if waits else [*shortage, *volumes]
     if causes:
-        room = displaced(job, state) if {cause.code for cause in causes} <= TAKEN else Displaced()
+        room = displaced(job, state, causes)
         surplus = queue_rules.reclaimable(job, state)
         if surplus and all(cause.code == "short" for cause in causes):
             text = f"whether its queue reclaims {listed(surplus)}, which others hold beyond what they deserve"

@@ -12,7 +12,7 @@ from gangplank.scheduling.cause import Cause
 from gangplank.scheduling.demand import changed, copied
 from gangplank.scheduling.placement import Placement, place
 from gangplank.scheduling.rooms import Bar, bars, ready, selected, written
-from gangplank.scheduling.snapshot import PODS, Pods, Room, Snapshot
+from gangplank.scheduling.snapshot import Pods, Room, Snapshot
 from gangplank.text import listed as listed_names
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def node_causes(state: Snapshot, question: Question, *, explain: bool = True) ->
         return [Cause("short", "some of its pods have no place")]
     empty = [replace(room, free=room.total, ports=frozenset()) for room in all_rooms]
     without_ports = filtered(barred, lambda bar: bar.rule != "host-port")
-    if PODS not in state.unread and question.fits(empty, without_ports):
+    if question.fits(empty, without_ports):
         ports = sorted({bar.what for row in barred for kept in row for bar in kept if bar.rule == "host-port"})
         if ports and question.fits(all_rooms, without_ports):
             return [_port_cause(ports)]

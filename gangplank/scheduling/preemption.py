@@ -18,14 +18,16 @@ from gangplank.scheduling.placement import capacity, place
 from gangplank.scheduling.snapshot import GROUPS, PODS, Pods, Snapshot, host_ports
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
+    from gangplank.scheduling.cause import Cause
     from gangplank.scheduling.demand import Demand, Part
     from gangplank.scheduling.rooms import Bar
     from gangplank.spec import Json
 
 PRIORITIES = "priorityclasses"
 ACTIONS = {"preempt", "gangpreempt"}  # of Volcano's scheduler
+TAKEN = {"short", "host-port", "volume-in-use"}  # causes that end with pods of others
 SOME = "pods of a lower priority; fit --exact says which"
 
 
@@ -60,8 +62,11 @@ def displaces(part: Part, state: Snapshot) -> bool:
     return (part.spec.get("preemptionPolicy") or of_class.get(name)) != "Never"
 
 
-def displaced(job: Demand, state: Snapshot) -> Displaced:
-    """What the job's scheduler would do for it, if only the room is missing that other pods have."""
+def displaced(job: Demand, state: Snapshot, causes: Collection[Cause]) -> Displaced:
+    """What the job's scheduler would do for it, if these causes are all that keeps it out."""
+    early = state.settings is None or "enqueue" in state.settings.actions  # a queue's limit keeps jobs out of line
+    if {cause.code for cause in causes} - TAKEN - (set() if early else {"queue-over"}):
+        return Displaced()
     if job.scheduler == QUEUE_SYSTEM.scheduler:
         return Displaced(unsure=within_queue(job, state))
     if not any(displaces(part, state) for part in job.parts):
@@ -120,14 +125,17 @@ def needed(part: Part, state: Snapshot, rest: Snapshot, barred: Sequence[list[Ba
 
 def within_queue(job: Demand, state: Snapshot) -> str:
     """What nobody can tell of jobs of the queue that Volcano's scheduler may end for this one; "" if it ends none."""
-    actions = sorted(ACTIONS & set(state.settings.actions)) if state.settings else []
+    if state.settings is None:
+        others = PODS in state.unread or bool(state.pods.by_group)
+        return "whether its scheduler ends other jobs for it: you may not read its configuration" if others else ""
+    actions = sorted(ACTIONS & set(state.settings.actions))
     if not actions or not any(displaces(part, state) for part in job.parts):
         return ""
     text = f"whether its queue's jobs of a lower priority make room by {' or '.join(actions)}"
     own = priority(job.priority, state)
     if GROUPS in state.unread or PODS in state.unread or own is None:
         return text
-    ranked = state.settings is not None and (state.settings.ranked or actions == ["gangpreempt"])
+    ranked = state.settings.ranked or actions == ["gangpreempt"]
     for group in state.groups:
         meta, spec = group["metadata"], group["spec"]
         held = state.pods.by_group.get((meta["namespace"], meta["name"]))

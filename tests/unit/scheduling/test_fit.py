@@ -203,6 +203,12 @@ def test_cannot_tell_without_the_pods_of_others_but_knows_what_can_never_fit() -
     assert codes(job(resources={"cpu": "5"}), cluster(unread=unread)) == ["pod-too-large"]
 
 
+def test_own_pods_that_hold_the_nodes_are_why_also_where_those_of_others_may_not_be_read() -> None:
+    unread = {"pods of all namespaces": "you may not list them"}
+    held = (pod("x", "a", cpu="4"), pod("y", "b", cpu="4"))
+    assert [cause.code for cause in fit(job(), cluster(pods=held, unread=unread)).causes] == ["short"]
+
+
 NEAR: dict[str, Any] = {"mode": "hard", "highest_tier_allowed": 1}
 
 

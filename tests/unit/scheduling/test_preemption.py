@@ -111,6 +111,24 @@ def test_cannot_tell_what_volcano_ends_in_the_jobs_queue(action: str) -> None:
     assert preempting("backfill", "high") is Verdict.NO
 
 
+def test_cannot_tell_what_a_scheduler_ends_whose_configuration_may_not_be_read() -> None:
+    state = cluster(pods=(pod("x", "a", cpu="4", group="x"), pod("y", "b", cpu="4")), settings=None)
+    assert fit(job(), state).verdict is Verdict.CANNOT_TELL
+    alone = cluster(pods=(pod("x", "a", cpu="4"), pod("y", "b", cpu="4")), settings=None)
+    assert fit(job(), alone).verdict is Verdict.NO
+
+
+@pytest.mark.parametrize(("actions", "verdict"), [
+    (("enqueue", "allocate", "preempt"), Verdict.NO), (("allocate", "preempt"), Verdict.CANNOT_TELL),
+])  # fmt: skip
+def test_a_queues_limit_keeps_jobs_out_of_line_only_if_there_is_one(actions: tuple[str, ...], verdict: Verdict) -> None:
+    queues = (queue("root"), queue("default", capability={"cpu": "3"}))
+    settings = dataclasses.replace(CAPACITY, actions=actions)
+    state = cluster(pods=(pod("x", "a", group="x"),), groups=(group("x", "default"),), queues=queues,
+                    settings=settings, **CLASSES)  # fmt: skip
+    assert fit(job(priority="high"), state).verdict is verdict
+
+
 def test_only_gangpreempt_compares_priorities_whatever_the_plugins_are() -> None:
     assert preempting("preempt", ranked=False) is Verdict.CANNOT_TELL
     assert preempting("gangpreempt", ranked=False) is Verdict.NO
