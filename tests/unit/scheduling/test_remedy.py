@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gangplank.cli.why import what_would_do
+from gangplank.cli.why import fields, what_would_do, written
 from gangplank.scheduling.cause import Cause
-from gangplank.scheduling.fit import Verdict, fit
+from gangplank.scheduling.fit import Answer, Verdict, fit
 from gangplank.scheduling.remedy import Remedy, largest, remedy, smaller
 from tests.unit.scheduling.states import Json, cluster, job, node, pod, queue
 
@@ -89,3 +89,15 @@ def test_amounts_are_named() -> None:
     assert over.fix == "make the job smaller by 2 requests.cpu, or ask for a quota of 3 requests.cpu"
     (large,) = fit(job(workers=20), cluster()).causes
     assert large.fix == "make the job smaller, 8 pods at most, or add nodes"
+
+
+def test_a_yes_names_what_ends_and_a_no_what_would_do() -> None:
+    yes = Answer(Verdict.YES, nodes={"digits-0": "a"}, ended=("vision/x",))
+    assert written("digits", yes, yes.ended).splitlines() == [
+        "digits: yes, it would start now", "  digits-0 on a", "  its scheduler would end vision/x for it",
+    ]  # fmt: skip
+    no = Answer(Verdict.NO, causes=(QUOTA, OPEN))
+    assert written("digits", no, way=Remedy((OPEN,), pods=2)).splitlines()[-2:] == [
+        "what would do: open it", "what would start now: a job of 2 pods (workers: 1)",
+    ]  # fmt: skip
+    assert fields("digits", no, Remedy((OPEN,), pods=2))["needed"] == ["queue-closed"]
