@@ -61,6 +61,12 @@ class Pods:
         return [(pod, terms) for pod, terms in rows if pod["spec"].get("nodeName")]
 
     @cached_property
+    def promised(self) -> int:
+        """Pods without a node for which a scheduler makes room on one."""
+        waiting = (pod for pod in self.items if not pod["spec"].get("nodeName"))
+        return sum(bool((pod.get("status") or {}).get("nominatedNodeName")) for pod in waiting)
+
+    @cached_property
     def by_group(self) -> dict[tuple[str, str], Amounts]:
         """What pods with a node take, by namespace and name of their gang."""
         by_group: dict[tuple[str, str], Amounts] = {}

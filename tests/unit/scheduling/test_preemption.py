@@ -129,6 +129,15 @@ def test_a_queues_limit_keeps_jobs_out_of_line_only_if_there_is_one(actions: tup
     assert fit(job(priority="high"), state).verdict is verdict
 
 
+def test_cannot_tell_while_a_scheduler_makes_room_for_others() -> None:
+    one = pod("x", "", cpu="4")
+    ahead = {**one, "status": {"phase": "Pending", "nominatedNodeName": "a"}}
+    assert fit(job("indexed"), cluster(pods=(one,))).verdict is Verdict.YES
+    assert fit(job("indexed"), cluster(pods=(ahead,))).verdict is Verdict.CANNOT_TELL
+    there = {**ahead, "spec": pod("x", "a", cpu="4")["spec"]}
+    assert fit(job("indexed"), cluster(pods=(there,))).verdict is Verdict.YES
+
+
 def test_only_gangpreempt_compares_priorities_whatever_the_plugins_are() -> None:
     assert preempting("preempt", ranked=False) is Verdict.CANNOT_TELL
     assert preempting("gangpreempt", ranked=False) is Verdict.NO
