@@ -251,7 +251,7 @@ def cheat(kube: Kube, stop: threading.Event) -> tuple[dict[str, str], dict[str, 
 
     def attempt(name: str, where: str, item: Json) -> None:
         reply = answer(kube, "POST", where, item)
-        if replies.get(name, reply):  # what was accepted once stays so
+        if replies.get(name) != "":  # what was accepted once stays so
             replies[name] = reply
 
     while not stop.is_set():
