@@ -18,10 +18,14 @@ if TYPE_CHECKING:
 
 LAST_LINES, LAST_CHARACTERS = 15, 300  # of each log, and of each line, kept to explain a failure
 SIGNALLED = 128  # added to a signal's number, as shells do
+MOST = 255  # the largest exit status; of a larger number, its last 8 bits are: 256 would be success
 # https://github.com/pytorch/pytorch/blob/main/torch/distributed/elastic/multiprocessing/api.py
-ENDED = re.compile(r"E(\d{4} \S+) .*\] failed \(exitcode: (-?\d+)\) local_rank: (\d+) \(pid: \d+\) of ")
+# Its numbers are as long as torch's can be: a script may print this line too, with any number.
+ENDED = re.compile(
+    r"E(\d{4} \S{1,32}) .*\] failed \(exitcode: (-?[1-9]\d{0,2})\) local_rank: (\d{1,9}) \(pid: \d+\) of "
+)
 # https://github.com/pytorch/pytorch/blob/main/torch/distributed/elastic/multiprocessing/errors/__init__.py
-RANK = re.compile(r"  rank +: (\d+) \(local_rank: (\d+)\)$")
+RANK = re.compile(r"  rank +: (\d{1,9}) \(local_rank: (\d{1,9})\)$")
 # What gloo, NCCL and torchrun's store say where another rank is gone
 LOST = re.compile(
     r"connection (was )?(closed|reset) by (remote )?peer|remote process exited|pair closure|broken pipe", re.IGNORECASE
@@ -83,7 +87,7 @@ class LastWords:
     @property
     def status(self) -> int:
         """The exit status of a command that ends as the process did."""
-        return self.code if self.code >= 0 else SIGNALLED - self.code
+        return min(self.code if self.code >= 0 else SIGNALLED - self.code, MOST)
 
     @property
     def who(self) -> str:

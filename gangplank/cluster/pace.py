@@ -19,9 +19,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
 # What trainer/observe.py prints of a script; a test compares them. On a GPU it cannot tell computing from waiting.
+# The script may print it too: its numbers are short.
+COUNT, SECONDS = r"(\d{1,9})", r"(\d{1,9}\.\d{1,9})"
 PACE = re.compile(
-    r"gangplank: rank (\d+): (\d+) steps in (\d+\.\d+) s: data (\d+\.\d+) s, "
-    r"(?:compute (\d+\.\d+) s, exchange|GPU and exchange) (\d+\.\d+) s$"
+    rf"gangplank: rank {COUNT}: {COUNT} steps in {SECONDS} s: data {SECONDS} s, "
+    rf"(?:compute {SECONDS} s, exchange|GPU and exchange) {SECONDS} s$"
 )
 SPAN_S = 10.0  # a rank is behind if it is in each of the last two spans of this length: less may be chance
 SHARE = 0.25  # of a step, by which it has to be: on a busy machine, healthy ranks differ too

@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
+from gangplank.cluster.failure import LAST_CHARACTERS
 from gangplank.text import listed
 
 # What trainer/observe.py prints; a test compares them.
-SAID = re.compile(r"gangplank: rank (\d+): no step and no exchange for (\d+) s; it is at (.*)")
-CONTINUES = re.compile(r"gangplank: rank (\d+): it continues$")
+# A script may print them too: numbers are short, and a place is cut.
+SAID = re.compile(r"gangplank: rank (\d{1,9}): no step and no exchange for (\d{1,9}) s; it is at (.*)")
+CONTINUES = re.compile(r"gangplank: rank (\d{1,9}): it continues$")
 FIX = "all ranks have to call the same collectives in the same order"
 MOST = 3  # places in a message
 
@@ -25,15 +27,15 @@ class Stuck:
     since: float = 0.0
 
     def take(self, line: str, now: float) -> bool:
-        """Whether a line is such a rank's."""
+        """Whether a line is that of one of the job's ranks."""
         if moves := CONTINUES.match(line):
             self.places.pop(int(moves[1]), None)
-            return True
+            return int(moves[1]) < self.world_size
         match = SAID.match(line)
-        if match is None:
+        if match is None or int(match[1]) >= self.world_size:
             return False
         self.since = self.since if self.places else now
-        self.places[int(match[1])] = match[3]
+        self.places[int(match[1])] = match[3][:LAST_CHARACTERS]
         self.idle_s = max(self.idle_s, int(match[2]))
         return True
 

@@ -35,6 +35,7 @@ RESULT: Json = {
 }  # fmt: skip
 SOUND = World().train()
 OURS = [json.dumps({"event": "evidence", **record}, separators=(",", ":")) for record in SOUND]
+MANY = 5000 * "9"  # digits: int() refuses more than 4300
 # What libraries and scripts print: each of these once ended a playbook, or made a sound run NOT PROVEN.
 HOSTILE = (
     '{"event": "step", "loss": 1.0}',
@@ -71,6 +72,13 @@ HOSTILE = (
     "a\u2028b\x0bc\x85d",
     "\ufffd\ufffd{",
     "\r 10%|#",
+    f"E1122 12:26:55.1 1 a.py:1] failed (exitcode: {MANY}) local_rank: 0 (pid: 8) of binary: a",
+    f"gangplank: rank {MANY}: no step and no exchange for 120 s; it is at a.py:4",
+    f"gangplank: rank 0: no step and no exchange for {MANY} s; it is at a.py:4",
+    f"gangplank: rank {MANY}: it continues",
+    f"gangplank: rank {MANY}: 9 steps in 1.0 s: data 0.1 s, compute 0.1 s, exchange 0.1 s",
+    f"gangplank: rank 0: {MANY} steps in 1.0 s: data 0.1 s, compute 0.1 s, exchange 0.1 s",
+    f"gangplank: rank 0: 9 steps in {MANY}.0 s: data {MANY}.0 s, compute 0.1 s, exchange 0.1 s",
 )
 
 
