@@ -94,8 +94,12 @@ class Place:
         self.last, self.awaited = key, b""
         stamp, second = STAMP.match(raw), self.second
         if stamp and stamp[1] + stamp[2] != self.stamp:
-            second = int(datetime.fromisoformat((stamp[1] + stamp[2]).decode()).timestamp())
-            if second > self.second:
+            try:
+                second = int(datetime.fromisoformat((stamp[1] + stamp[2]).decode()).timestamp())
+                datetime.fromtimestamp(second, UTC)
+            except (ValueError, OverflowError):  # a script's own: after a break, a line may begin in its middle
+                stamp = None
+            if stamp and second > self.second:
                 self.second, self.stamp = second, stamp[1] + stamp[2]
                 self.seen = {at: lines for at, lines in self.seen.items() if at >= second - OVERLAP_S}
         self.seen.setdefault(second, Counter())[key] += 1
@@ -105,7 +109,8 @@ class Place:
 def split(parts: Iterable[bytes], rest: list[bytes]) -> Iterator[bytes]:
     """The lines in the parts of an answer; the pieces of the last one, which has not ended, are left in `rest`.
 
-    They are joined once: a line of 10 MiB comes in thousands of parts.
+    They are joined once: a line of 10 MiB comes in thousands of parts. The server gives a line one time: each piece of
+    a line that is cut begins with it, since a script may have printed a time of its own where the next piece begins.
     """
     size = 0
     for part in parts:
@@ -114,10 +119,12 @@ def split(parts: Iterable[bytes], rest: list[bytes]) -> Iterator[bytes]:
         size += len(end)
         if size > LONGEST:
             long = b"".join(rest)
-            cut = (len(long) - 1) // LONGEST * LONGEST
-            yield from (long[at : at + LONGEST] for at in range(0, cut, LONGEST))
-            rest[:] = [long[cut:]]
-            size -= cut
+            stamp = STAMP.match(long)
+            while len(long) > LONGEST:
+                yield long[:LONGEST]
+                long = (stamp[0] if stamp else b"") + long[LONGEST:]
+            rest[:] = [long]
+            size = len(long)
         if newline:
             *lines, begin = [b"".join(rest), *more.split(b"\n")]
             rest[:] = [begin]

@@ -757,6 +757,33 @@ def test_d14_a_line_without_an_end_is_cut_into_pieces(monkeypatch: pytest.Monkey
         assert max(map(len, [*lines, b"".join(rest)])) <= 100
 
 
+@pytest.mark.parametrize("forged", ["9999-12-31T23:59:59Z ", "2026-99-99T99:99:99Z ", "9999-12-31T23:59:59-12:00 "])
+def test_d14_only_the_first_piece_of_a_line_has_a_time(
+    server: Server, kube: Kube, monkeypatch: pytest.MonkeyPatch, forged: str
+) -> None:
+    """What a script prints at the place where its line is cut is no time of the API server's."""
+    monkeypatch.setattr(logs, "LONGEST", 1000)
+    line = "".join(f"{forged}{number:04}" for number in range(200))  # one of them begins at any place of a piece, or
+    pod = server.pod("a")
+    for shift in range(len(forged) + 4):  # of one of these lines
+        server.prints("a", "x" * shift + line)
+    server.prints("a", "after")
+    server.cuts = [(120_000, False)]
+    ended = threading.Timer(0.05, lambda: server.pod("a", "terminated"))
+    ended.start()
+    assert "".join(logs.follow(kube.patient(), pod)) == "".join(words for _, words in server.logs[f"{PODS}/a"])
+    ended.join()
+    assert {query["sinceTime"][:10] for query in server.asked if "sinceTime" in query} == {"2027-01-15"}
+
+
+@pytest.mark.parametrize("forged", [b"2026-99-99T99:99:99Z x", b"9999-12-31T23:59:59-12:00 x"])
+def test_d14_what_is_no_time_is_text(forged: bytes) -> None:
+    """Part of a line may come without its time, after the connection has ended in it."""
+    place = logs.Place()
+    assert place.take(forged) == forged.decode()
+    assert place.since() == {}
+
+
 def test_d14_what_is_kept_of_lines_to_know_them_again_is_short() -> None:
     place, line = logs.Place(), b"2026-01-01T00:00:00.5Z " + b"x" * LONG
     assert place.take(line) == "x" * LONG
