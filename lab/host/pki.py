@@ -79,7 +79,10 @@ def _load(folder: Path, name: str) -> tuple[x509.Certificate, ec.EllipticCurvePr
         raise BrokenError(f"{path.name} is not a certificate") from error
     if certificate.public_key() != key.public_key():
         raise BrokenError(f"{path.name} and {name}.key are not a pair")
-    if certificate.not_valid_after_utc - dt.datetime.now(dt.UTC) < RENEW_BEFORE:
+    now = dt.datetime.now(dt.UTC)
+    if certificate.not_valid_before_utc > now:  # made while the clock was ahead
+        raise BrokenError(f"{path.name} is valid only from {certificate.not_valid_before_utc:%Y-%m-%d %H:%M} UTC on")
+    if certificate.not_valid_after_utc - now < RENEW_BEFORE:
         raise BrokenError(f"{path.name} is valid only until {certificate.not_valid_after_utc:%Y-%m-%d}")
     return certificate, key
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import ssl
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import pytest
 from cryptography import x509
@@ -129,6 +129,28 @@ def test_d5_certificates_are_renewed_before_and_after_they_expire(
         pki.make_ca(tmp_path, "ca")
     end = (dt.datetime.now(dt.UTC) + life).date()
     assert ensure(tmp_path, ["ca"], [API])["ca"] == f"ca.crt is valid only until {end}"
+    assert ensure(tmp_path, ["ca"], [API]) == {}
+    greet(tmp_path, "127.0.0.1")
+
+
+def test_d5_certificates_of_a_clock_that_was_ahead_are_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ahead = dt.datetime.now(dt.UTC) + dt.timedelta(days=2)
+
+    class Ahead(dt.datetime):
+        @classmethod
+        def now(cls, tz: dt.tzinfo | None = None) -> Self:
+            return cls.fromtimestamp(ahead.timestamp(), tz)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("lab.host.pki.dt.datetime", Ahead)
+        assert list(ensure(tmp_path, ["ca"], [API])) == ["ca", "api", "sa", "encryption"]
+    with pytest.raises(ssl.SSLCertVerificationError, match="not yet valid"):
+        greet(tmp_path, "127.0.0.1")
+    reasons = ensure(tmp_path, ["ca"], [API])
+    assert list(reasons) == ["ca", "api"]
+    assert reasons["ca"].startswith("ca.crt is valid only from 20")
     assert ensure(tmp_path, ["ca"], [API]) == {}
     greet(tmp_path, "127.0.0.1")
 
