@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 from pathlib import Path
 
+from gangplank.disk import rename
 from gangplank.errors import Problem, Unreadable
 
 JOB_FILE = "give the path of a job file, e.g. jobs/digits.yml"
@@ -24,16 +26,21 @@ def read(name: str, errors: str = "strict", fix: str = JOB_FILE) -> str:
         raise Unreadable(str(Problem(name, reason, "a file that can be read", fix))) from None
 
 
-def write(path: Path, text: str) -> None:
-    """Write a file whole or not at all, or into a pipe or a device as it is; raises OSError."""
+def write(path: Path, text: str, mode: int = 0o666) -> None:
+    """Write a file whole or not at all, or into a pipe or a device as it is; raises OSError.
+
+    Nobody can ever read more of it than `mode` says, less the umask.
+    """
     place = path.resolve()
     if place.exists() and not place.is_file():
         place.write_text(text, encoding="utf-8")
         return
     draft = place.with_name(f".{place.name}.writing")
     try:
-        draft.write_text(text, encoding="utf-8")
-        draft.replace(place)
+        draft.unlink(missing_ok=True)  # of a run that was killed, perhaps with another mode
+        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "w", encoding="utf-8") as file:
+            file.write(text)
+        rename(draft, place)
     except OSError:
         with contextlib.suppress(OSError):
             draft.unlink()

@@ -7,7 +7,6 @@ https://kubernetes.io/docs/reference/access-authn-authz/certificate-signing-requ
 from __future__ import annotations
 
 import base64
-import os
 import re
 import secrets
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from cryptography.x509.oid import NameOID
 
 from gangplank.backends.pod_template import TEAM_LABEL
 from gangplank.errors import KubeError, Problem, SpecError, shown
+from gangplank.reading import files
 from gangplank.teams.metadata import PART_LABEL, TEAM_PART
 from gangplank.wait import late, polls
 
@@ -156,13 +156,9 @@ def make(kube: Kube, team: str, member: str, ttl_s: int) -> MemberKubeconfig:
 
 def write(name: str, text: str) -> None:
     """Write a secret to a file that only its owner can ever read."""
-    draft = Path(f"{name}.{os.getpid()}.new")
     try:
-        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-            file.write(text)
-        draft.replace(name)
+        files.write(Path(name), text, 0o600)
     except OSError as error:
-        draft.unlink(missing_ok=True)
         expected = f"a file that can be written ({error.strerror})"
         problem = Problem("--output", shown(name), expected, "choose another file with --output")
         raise SpecError([problem], "team kubeconfig") from None

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from lab.disk import rename
+from gangplank.disk import rename
 from lab.errors import PartError, explain
 
 Say = Callable[[str], None]

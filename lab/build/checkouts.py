@@ -9,8 +9,8 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gangplank.disk import rename
 from lab.build.cache import digest_of
-from lab.disk import rename
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
+from gangplank.disk import rename
 from lab.build.cache import Say, building, run_shown, sha256_file
-from lab.disk import rename
 from lab.errors import PartError, explain
 
 if TYPE_CHECKING:

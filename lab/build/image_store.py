@@ -13,9 +13,9 @@ import tempfile
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
+from gangplank.disk import rename
 from gangplank.wait import late, polls
 from lab.build.cache import Say, building, digest_of
-from lab.disk import rename
 from lab.errors import PartError, explain
 
 if TYPE_CHECKING:

@@ -15,11 +15,11 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gangplank.disk import rename
 from lab.build import command
 from lab.build.oci_archive import read_image, write_image, write_layer
 from lab.build.parts import build
 from lab.build.versions import load_pins
-from lab.disk import rename
 from lab.errors import PartError, explain
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from lab.disk import rename
+from gangplank.disk import rename
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -121,6 +121,9 @@ def test_a_kubeconfig_is_never_readable_by_others(tmp_path: Any) -> None:
     name = tmp_path / "x"
     name.write_text("old")
     name.chmod(0o644)
+    left = tmp_path / ".x.writing"  # of a run that was killed
+    left.write_text("an older secret")
+    left.chmod(0o644)
     kubeconfig.write(str(name), "secret")
     assert (name.read_text(), name.stat().st_mode & 0o777) == ("secret", 0o600)
     assert list(tmp_path.iterdir()) == [name]
