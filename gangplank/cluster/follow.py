@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 POLL_S = 1.0
 EXPLAINED_S = 30.0  # that a job waits before it is asked why, and between two such questions
+MOST = 400  # characters of an event that is shown
 QUIET_S = 10.0  # without a line, after which the log of an ended job that has not ended itself is given up
 
 
@@ -220,11 +221,9 @@ class JobWatch:
             events = self.kube.items("v1", "Event", self.namespace)
         except KubeError:
             return []
-        warnings = [item for item in events if item["type"] == "Warning" and item["involvedObject"]["name"] in mine]
-        return [
-            f"event {item['involvedObject']['name']}: {item['reason']}: {(item.get('message') or '').strip()[:300]}"
-            for item in warnings[-8:]
-        ]
+        named = [(item["involvedObject"].get("name"), item) for item in events if item.get("type") == "Warning"]
+        warnings = [(name, item) for name, item in named if name in mine]
+        return [f"event {standstill.said(name, item)[:MOST]}" for name, item in warnings[-8:]]
 
 
 def follow(watch: JobWatch, say: Callable[[str], None], timeout_s: float) -> Phase | None:

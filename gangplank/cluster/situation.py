@@ -27,7 +27,7 @@ from gangplank.scheduling.why import Failure, Situation, diagnose, unplaced
 from gangplank.site.components import COMPONENTS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Container, Iterable, Mapping, Sequence
 
     from gangplank.cluster.client import Kube
     from gangplank.spec import Json
@@ -59,6 +59,7 @@ PROBE = re.compile(rf'pods "{NAME}[^"]*" is forbidden: ')
 LINES = 200  # of each log, from its end
 MORE_LINES = 1000  # of a rank that may print a lot between two lines about its steps
 NO_LOG = "unable to retrieve container logs for "  # what the kubelet answers instead of one
+LEFT_OUT = {"type": "", "reason": "", "message": ""}  # of an event
 MOST_LOGS = 64  # that are read of a job
 
 
@@ -156,12 +157,7 @@ def situation(kube: Kube, job: Json, *, live: bool, others: Sequence[Json] = ())
     group = own_group(state, job, pods)
     uids |= {group["metadata"]["uid"]} if group else set()
     makers = {(item["kind"], item["metadata"]["name"]) for item in objects if item["kind"] in {"Job", "JobSet"}}
-    events = tuple(
-        event
-        for event in state.events
-        if event["involvedObject"].get("uid") in uids
-        or (event["involvedObject"].get("kind"), event["involvedObject"].get("name")) in makers
-    )
+    events = about(state.events, uids, makers)
     now, status = ending(job), job.get("status") or {}
     words = last_words(kube, pods) if now.failed or first_failure(pods) else []
     alive = [pod for pod in pods if (pod.get("status") or {}).get("phase") not in {"Succeeded", "Failed"}]
@@ -191,6 +187,13 @@ def situation(kube: Kube, job: Json, *, live: bool, others: Sequence[Json] = ())
         return known
     still, unread = standstill(kube, job, pods, expected(job).world_size if wanted else None)
     return replace(known, ranks=still, unread=unread)
+
+
+def about(events: Iterable[Json], uids: Container[str], makers: Container[tuple[str, str]]) -> tuple[Json, ...]:
+    """The events of some objects, with the fields that the API server leaves out where they are empty."""
+    named = ((event["involvedObject"], event) for event in events)
+    return tuple({**LEFT_OUT, **event} for item, event in named
+                 if item.get("uid") in uids or (item.get("kind"), item.get("name")) in makers)
 
 
 def ending(job: Json) -> Phase:
@@ -251,7 +254,7 @@ def _dry_run(kube: Kube, where: str, item: Json, what: str) -> Cause | None:
 
 def refusals_of(kube: Kube, pods: Sequence[Json], events: Sequence[Json]) -> tuple[Cause, ...]:
     """Why pods were not created: an event says that some were refused, and a dry run that they still are."""
-    if not any(event["type"] == "Warning" and REFUSED.search(event.get("reason") or "") for event in events):
+    if not any(event.get("type") == "Warning" and REFUSED.search(event.get("reason") or "") for event in events):
         return ()
     causes = []
     for pod in pods:

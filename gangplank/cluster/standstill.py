@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import re
+import sys
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 FORBIDDEN = 403
 SUMMARY = "PodGroupPending"  # of Volcano's controller: what the scheduler says of the job's PodGroup
 NOT_QUEUED = ("Normal", "Unschedulable")  # type and reason, of a PodGroup that the scheduler does not let queue
+# https://pkg.go.dev/strconv#Quote
+ESCAPE = re.compile(r"\\(?:x([0-9a-f]{2})|u([0-9a-f]{4})|U([0-9a-f]{8})|(.))", re.DOTALL)
+UNKNOWN = "\ufffd"  # as Unicode has it, for a number that is no character's
+LETTERS = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 RECENT_S = 60.0  # who cannot create a pod tries again, and says so, within that time
 
 
@@ -60,9 +64,14 @@ def refusals(job: Json, events: Sequence[Json]) -> list[str]:
     """
     since = job["metadata"].get("creationTimestamp", "")
     own = sorted((item for item in events if refuses(item, job) and when(item) >= since), key=when)
-    causes = [item for item in own if item["reason"] != SUMMARY and seconds_between(item, own[-1]) < RECENT_S]
+    causes = [item for item in own if item.get("reason") != SUMMARY and seconds_between(item, own[-1]) < RECENT_S]
     name = job["metadata"]["name"]
-    return [f"{name}: {item['reason']}: {words(item.get('message') or '')}" for item in causes or own]
+    return [said(name, {**item, "message": words(item.get("message") or "")}) for item in causes or own]
+
+
+def said(name: str, event: Json) -> str:
+    """What an event says of an object; the API server leaves a reason or a message out that is empty."""
+    return ": ".join(filter(None, [name, event.get("reason"), (event.get("message") or "").strip()]))
 
 
 def words(message: str) -> str:
@@ -71,19 +80,36 @@ def words(message: str) -> str:
     >>> words('Error: [pod b, err: &errors.StatusError{Message:"b: \"2\" is too much", Code:422} Message:"a: no"}]')
     'a: no'
     """
-    refused = re.findall(r'\bMessage:("(?:[^"\\]|\\.)*")', message)
-    return " ".join((json.loads(min(refused)) if refused else message).split())
+    refused = re.findall(r'\bMessage:"((?:[^"\\]|\\.)*)"', message)
+    return " ".join((unquoted(min(refused)) if refused else message).split())
+
+
+def unquoted(text: str) -> str:
+    r"""What Go has quoted; an escape that it does not write stays without its backslash.
+
+    >>> unquoted(r"a \"b\" \x41\U00000042")
+    'a "b" AB'
+    """
+    return ESCAPE.sub(character, text)
+
+
+def character(match: re.Match[str]) -> str:
+    """What an escape stands for."""
+    if number := int(match[1] or match[2] or match[3] or "0", 16):
+        return chr(number) if number <= sys.maxunicode and not 0xD800 <= number < 0xE000 else UNKNOWN
+    return LETTERS.get(match[4], match[4]) if match[4] else "\0"
 
 
 def refuses(event: Json, job: Json) -> bool:
     """Whether an event is a warning about a job, or about what is made for it; or its gang may not queue."""
     item, uid, name = event["involvedObject"], job["metadata"].get("uid"), job["metadata"]["name"]
+    about = item.get("name") or ""  # the API server leaves out what is empty
     if item.get("kind") == "PodGroup":  # Volcano's scheduler does not warn of it
-        return item["name"] in {name, f"{name}-{uid}"} and (event["type"], event["reason"]) == NOT_QUEUED
+        return about in {name, f"{name}-{uid}"} and (event.get("type"), event.get("reason")) == NOT_QUEUED
     backend = backend_of(job)
     made = backend is not None and item.get("kind") in BACKENDS[backend].makes and item["kind"] != "Pod"
-    child = made and (item["name"] == name or item["name"].startswith(f"{name}-node-"))
-    return event["type"] == "Warning" and (item.get("uid") == uid or child)
+    child = made and (about == name or about.startswith(f"{name}-node-"))
+    return event.get("type") == "Warning" and (item.get("uid") == uid or child)
 
 
 def when(event: Json) -> str:

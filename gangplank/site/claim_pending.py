@@ -59,12 +59,13 @@ def _cause(claim: Json, classes: dict[str, Json], events: Sequence[Json], pods: 
         evidence = f"no free volume of {name} has {size} and {modes}"
         return "capacity", evidence, "create a PersistentVolume for it: this class creates none"
     own_events = [event for event in events if _is(event["involvedObject"], meta["namespace"], meta["name"])]
-    failed = next((event["message"] for event in reversed(own_events) if event["reason"] == "ProvisioningFailed"), "")
+    failures = [event.get("message") or "" for event in own_events if event.get("reason") == "ProvisioningFailed"]
+    failed = failures[-1] if failures else ""
     if ACCESS.search(failed):
         return "access mode", f"{modes} of {name}: {failed}", "use a class that has this access mode"
     if CAPACITY.search(failed):
         return "capacity", failed, "request less, or enlarge the storage behind the class"
-    if failed:
+    if failures:
         return "provisioning failed", failed, "fix what this line names"
     unplaced = [pod for pod in users if not pod["spec"].get("nodeName")]
     reasons = [
@@ -76,10 +77,10 @@ def _cause(claim: Json, classes: dict[str, Json], events: Sequence[Json], pods: 
     if waits and reasons:
         pod = unplaced[0]["metadata"]["name"]
         return "it waits for its first pod", f"pod {pod} is not placed: {reasons[0]}", "check why the pod is not placed"
-    if not any(event["reason"] == "Provisioning" for event in own_events):
+    if not any(event.get("reason") == "Provisioning" for event in own_events):
         evidence = f"nobody answers for {provisioner}, which the class {name} names"
         return "no provisioner", evidence, "install that provisioner, or check why it does not run"
-    return "provisioning is under way", own_events[-1]["message"], "wait, or check the provisioner's log"
+    return "provisioning is under way", own_events[-1].get("message") or "", "wait, or check the provisioner's log"
 
 
 def _is(item: Json, namespace: str, name: str) -> bool:

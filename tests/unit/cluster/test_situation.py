@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from gangplank.backends import BACKENDS
-from gangplank.cluster.situation import asked, decided, ending
+from gangplank.cluster.situation import LEFT_OUT, about, asked, decided, ending, refusals_of
 from gangplank.errors import KubeError
 from gangplank.jobs.parse import parse_job
+from gangplank.scheduling.pod_causes import waiting
 
 
 def test_conditions_of_volcano_have_no_type() -> None:
@@ -51,6 +52,19 @@ def test_a_pytorchjob_is_a_gang_where_its_operator_makes_one(kube: Any, gang: bo
     wanted, _ = asked(kube, job)
     assert wanted
     assert wanted.gang is gang
+
+
+def test_events_about_a_job_have_the_fields_that_the_api_leaves_out_when_empty() -> None:
+    mine, its = {"involvedObject": {"uid": "u"}}, {"involvedObject": {"kind": "Job", "name": "a"}, "type": "Warning"}
+    events = about([{"involvedObject": {}}, mine, its, {"involvedObject": {"uid": "v"}}], {"u"}, {("Job", "a")})
+    assert events == ({**LEFT_OUT, **mine}, {**LEFT_OUT, **its})
+    pod = {"metadata": {"name": "a", "uid": "u"}, "spec": {"containers": []}, "status": {"phase": "Pending"}}
+    assert list(waiting([pod], events, {})) == []
+
+
+@pytest.mark.parametrize("event", [{}, {"type": "Warning"}, {"reason": "FailedCreate"}])
+def test_an_event_without_type_or_reason_says_nothing_of_refusals(event: dict[str, str]) -> None:
+    assert refusals_of(cluster(), [], [{"involvedObject": {}, **event}]) == ()
 
 
 def test_a_cluster_that_does_not_answer_is_no_cluster_without_rights() -> None:

@@ -6,6 +6,8 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from gangplank.backends import BACKENDS
 from gangplank.backends.pod_template import LOST_NODE_S
@@ -136,6 +138,46 @@ def test_refusals_in_the_form_of_go_are_one_in_words(api: Api, job: Json) -> Non
     warning(api, "a", "u", "2026-11-22T05:00:01Z", f"Error creating pods: [{' '.join(errors)}]")
     expected = 'Pod "digits-master-0" is invalid: Invalid value: "256Mi": must be less than 64Mi'
     assert reasons(Kube(api.kubeconfig), job, []) == [f"digits: FailedCreate: {expected}"]
+
+
+@pytest.mark.parametrize(("quoted", "says"), [
+    (r"a\x7fb", "a\x7fb"), (r"a\ab", "a\ab"), (r"a\vb", "a b"), (r"a\nb\tc", "a b c"),
+    (r"a\U0001f600b", "a\U0001f600b"),
+    (r"a\u00e4b", "a\u00e4b"), (r"\"a\\b\"", '"a\\b"'), (r"\U99999999", "\ufffd"), (r"\xzz", "xzz"),
+    (r"\ud800x", "\ufffdx"), (r"a\x00b", "a\0b"),
+])  # fmt: skip
+def test_every_escape_of_go_is_read(quoted: str, says: str) -> None:
+    """https://pkg.go.dev/strconv#Quote; JSON has other ones."""
+    assert standstill.words(f'err: &errors.StatusError{{Message:"{quoted}", Code:422}}') == says
+
+
+@settings(deadline=None)
+@given(st.text())
+def test_any_message_is_read(message: str) -> None:
+    standstill.words(message)
+    standstill.words(f'Message:"{message}"')
+
+
+OPTIONAL = ("type", "reason", "message", "lastTimestamp")
+
+
+@pytest.mark.parametrize("kind", ["", "Job", "PodGroup", "Pod"])
+@pytest.mark.parametrize("without", [*((one,) for one in OPTIONAL), OPTIONAL], ids="-".join)
+def test_an_event_may_lack_every_field_that_the_api_leaves_out_when_empty(
+    api: Api, job: Json, kind: str, without: tuple[str, ...]
+) -> None:
+    warning(api, "a", "u", "2026-11-22T05:00:01Z", "exceeded quota")
+    about = {"kind": kind, "uid": "u"} if kind else {}  # and no name
+    bare = {"type": "Warning", "reason": "Failed", "message": "m", "lastTimestamp": "2026-11-22T05:00:02Z"}
+    api.objects[f"{DEFAULT}/events/b"] = {
+        **{key: value for key, value in bare.items() if key not in without}, "involvedObject": about}  # fmt: skip
+    watch = JobWatch(job, Kube(api.kubeconfig))
+    watch.poll()
+    assert len(watch.reasons()) == 1
+    assert watch._events() == ["event digits: FailedCreate: exceeded quota"]
+    api.objects[f"{DEFAULT}/events/b"]["involvedObject"]["name"] = "digits"
+    assert len(watch.reasons()) == 1
+    assert len(watch._events()) == (1 if "type" in without else 2)
 
 
 def test_old_warnings_about_a_job_whose_pods_are_all_there_are_no_reason(api: Api, job: Json) -> None:

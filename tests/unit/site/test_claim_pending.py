@@ -72,6 +72,17 @@ def test_a_pending_claim_is_explained(cls: str, classes: Any, events: Any, pods:
     assert "Fix: " in line
 
 
+@pytest.mark.parametrize(("events", "cause"), [
+    ([{}], "no provisioner"), ([{"reason": "Provisioning"}], "provisioning is under way: ."),
+    ([{"reason": "ProvisioningFailed"}], "provisioning failed: ."), ([{"message": "m"}], "no provisioner"),
+])  # fmt: skip
+def test_an_event_may_lack_what_the_api_leaves_out_when_empty(events: list[dict[str, Any]], cause: str) -> None:
+    about = {"involvedObject": {"namespace": "a", "name": "data"}}
+    events = [{"involvedObject": {}}, *({**about, **one} for one in events)]
+    line = why_pending(live_claim("x", "Pending"), [live_class("x")], events)
+    assert line.startswith(f"data: {cause}")
+
+
 def test_a_claim_should_be_bound_unless_it_waits_for_its_first_pod() -> None:
     assert unbound(live_claim("x", "Pending"), [live_class("x")])
     assert not unbound(live_claim("x", "Pending"), [live_class("x", **WAITS)])
