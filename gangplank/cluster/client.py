@@ -421,14 +421,23 @@ class Kube:
         return self.owners[uid, owner["uid"]]
 
     def log(
-        self, namespace: str, pod: str, container: str = "", last: int = 0, *, previous: bool = False
+        self, namespace: str, pod: str, container: str = "", last: int = 0, *, previous: bool = False, most: int = 0
     ) -> list[str]:
-        """The lines of a pod's log so far, or only the last ones, or of its run before; logs.py follows one."""
+        """The lines of a pod's log so far, or only the last ones, or of its run before; logs.py follows one.
+
+        Of the last ones, fewer if they are longer than `most` bytes together; of a single one that is, its beginning.
+        """
         query = {"container": container} if container else {}
         query |= {"previous": "true"} if previous else {}
         if last:
             query["tailLines"] = str(last)
-        text = self.read("GET", f"{path('v1', 'Pod', namespace, pod)}/log", query=query).decode("utf-8", "replace")
+        query |= {"limitBytes": str(most)} if most else {}
+        where = f"{path('v1', 'Pod', namespace, pod)}/log"
+        data = self.read("GET", where, query=query)
+        while most and len(data) >= most and last > 1:  # the server's limit leaves the newest lines out
+            last = max(last // 10, 1)
+            data = self.read("GET", where, query={**query, "tailLines": str(last)})
+        text = data.decode("utf-8", "replace")
         return text.removesuffix("\n").split("\n") if text else []
 
     def patch(self, item: Json, change: Json) -> Json:

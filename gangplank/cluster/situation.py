@@ -61,6 +61,7 @@ MORE_LINES = 1000  # of a rank that may print a lot between two lines about its 
 NO_LOG = "unable to retrieve container logs for "  # what the kubelet answers instead of one
 LEFT_OUT = {"type": "", "reason": "", "message": ""}  # of an event
 MOST_LOGS = 64  # that are read of a job
+MOST_BYTES = 1 << 18  # of each; of longer lines, fewer are read
 
 
 def scheduler_configuration(kube: Kube) -> str:
@@ -297,7 +298,7 @@ def last_words(kube: Kube, pods: Sequence[Json]) -> list[LastWords]:
         log = LastWords(pod["metadata"]["name"])
         for previous in (False, True):
             try:
-                lines = kube.log(pod["metadata"]["namespace"], log.pod, last=LINES, previous=previous)
+                lines = kube.log(pod["metadata"]["namespace"], log.pod, last=LINES, previous=previous, most=MOST_BYTES)
             except KubeError:
                 continue
             for line in lines:
@@ -328,7 +329,7 @@ def standstill(
     for pod in pods[:MOST_LOGS]:
         try:
             name = pod["metadata"]["name"]
-            logs[name] = kube.log(job["metadata"]["namespace"], name, last=MORE_LINES)
+            logs[name] = kube.log(job["metadata"]["namespace"], name, last=MORE_LINES, most=MOST_BYTES)
         except KubeError as error:
             if error.status == FORBIDDEN:
                 return None, ("whether its ranks stand still, or one is behind: you may not read their logs",)

@@ -7,6 +7,7 @@ import json
 import re
 import threading
 from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl
 
 import pytest
 
@@ -65,8 +66,7 @@ class Api:
             kind = body["spec"]["resourceAttributes"]["resource"]
             return 201, json.dumps({"status": {"allowed": kind not in self.forbidden}}).encode()
         if where.endswith("/log"):
-            where += "?previous" if "previous=true" in query else ""
-            return (200, self.logs[where]) if where in self.logs else (404, b"{}")
+            return self.log(where, dict(parse_qsl(query)))
         if method == "POST" and (refusal := self.refusal()):
             return refusal
         key = f"{where}/{body['metadata']['name']}" if method == "POST" else where
@@ -86,6 +86,14 @@ class Api:
         delete = method == "DELETE" and "dryRun" not in body
         item = self.objects.pop(key) if delete else self.objects[key]
         return 200, json.dumps(with_uid(item, key)).encode()
+
+    def log(self, where: str, options: dict[str, str]) -> tuple[int, bytes]:
+        """The log at a path: its last lines, and of these the first bytes."""
+        where += "?previous" if options.get("previous") == "true" else ""
+        if where not in self.logs:
+            return 404, b"{}"
+        lines = self.logs[where].splitlines(keepends=True)[-int(options.get("tailLines", 10**9)) :]
+        return 200, b"".join(lines)[: int(options.get("limitBytes", 10**9))]
 
     def merged(self, key: str, patch: Json, *, dry_run: bool) -> tuple[int, bytes]:
         """The answer to a JSON merge patch."""

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from gangplank.backends import BACKENDS
-from gangplank.cluster.situation import LEFT_OUT, about, asked, decided, ending, refusals_of
+from gangplank.cluster.client import Kube
+from gangplank.cluster.situation import LEFT_OUT, MOST_BYTES, about, asked, decided, ending, refusals_of, standstill
 from gangplank.errors import KubeError
 from gangplank.jobs.parse import parse_job
 from gangplank.scheduling.pod_causes import waiting
+
+if TYPE_CHECKING:
+    from tests.unit.conftest import Api
 
 
 def test_conditions_of_volcano_have_no_type() -> None:
@@ -60,6 +64,38 @@ def test_events_about_a_job_have_the_fields_that_the_api_leaves_out_when_empty()
     assert events == ({**LEFT_OUT, **mine}, {**LEFT_OUT, **its})
     pod = {"metadata": {"name": "a", "uid": "u"}, "spec": {"containers": []}, "status": {"phase": "Pending"}}
     assert list(waiting([pod], events, {})) == []
+
+
+STUCK = "gangplank: rank {}: no step and no exchange for 120 s; it is at a.py:4, in train: dist.barrier()"
+
+
+@pytest.mark.parametrize("length", [10, MOST_BYTES // 500, MOST_BYTES // 5, 2 * MOST_BYTES])
+def test_of_ranks_that_print_long_lines_fewer_are_read_and_always_the_newest(api: Api, length: int) -> None:
+    """The API server's limit cuts the newest lines off."""
+    pods = [{"metadata": {"name": f"a-{rank}", "namespace": "n"}} for rank in range(2)]
+    for rank in range(2):
+        lines = [*(2000 * ["x" * length] if length < MOST_BYTES // 5 else 3 * ["x" * length]), STUCK.format(rank)]
+        api.logs[f"/api/v1/namespaces/n/pods/a-{rank}/log"] = "\n".join(lines).encode()
+    read: list[int] = []
+
+    class Counting(Kube):
+        def read(self, *words: Any, **more: Any) -> bytes:
+            data = super().read(*words, **more)
+            read.append(len(data))
+            return data
+
+    cause, unread = standstill(Counting(api.kubeconfig), {"metadata": {"namespace": "n"}}, pods, 2)
+    assert cause is not None
+    assert "ranks 0, 1 are at a.py:4" in cause.text
+    assert unread == ()
+    assert max(read) <= MOST_BYTES
+
+
+def test_a_last_line_that_is_longer_than_what_is_read_is_its_beginning(api: Api) -> None:
+    api.logs["/api/v1/namespaces/n/pods/a/log"] = b"one\n" + b"x" * 100
+    kube = Kube(api.kubeconfig)
+    assert kube.log("n", "a", last=1000, most=50) == ["x" * 50]
+    assert kube.log("n", "a", last=1000, most=200) == ["one", "x" * 100]
 
 
 @pytest.mark.parametrize("event", [{}, {"type": "Warning"}, {"reason": "FailedCreate"}])
