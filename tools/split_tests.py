@@ -24,6 +24,7 @@ ROOT = Path(__file__).resolve().parents[1]
 MINUTES = ROOT / "tests/minutes.yml"
 CHECK = "check"  # the make target that runs the folders below
 CHECKED = ("unit", "golden", "repository")
+NOTED = ".pytest_cache/v/cache/lastfailed"  # by pytest, of all its runs
 USUAL = 1.0  # minutes of a piece without a row
 
 
@@ -81,13 +82,14 @@ def failing(calls: list[list[str]]) -> Iterator[str]:
 
 def failed_files() -> set[str]:
     """The files whose tests failed when they last ran, as pytest has noted it."""
-    noted = ROOT / ".pytest_cache/v/cache/lastfailed"
+    noted = ROOT / NOTED
     return {test.partition("::")[0] for test in json.loads(noted.read_text())} if noted.exists() else set()
 
 
 def run(part: Part, mine: list[str]) -> int:
     """Run a part; its result is written if it is that of one commit."""
     began, before = time.monotonic(), sweep.commit()
+    (ROOT / NOTED).unlink(missing_ok=True)  # what failed in an earlier run did not fail in this one
     failed = list(failing(stages(mine)))
     minutes, after = (time.monotonic() - began) / 60, sweep.commit()
     if isinstance(before, Problem) or before != after:

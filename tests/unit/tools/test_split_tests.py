@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import doctest
+import json
 import subprocess
 from collections import Counter
 from pathlib import Path
@@ -76,7 +77,8 @@ class Full:
         self.fails = {"molecule", "pytest"}
         self.commits = iter(["abc", "abc"])
         (folder / ".pytest_cache/v/cache").mkdir(parents=True)
-        (folder / ".pytest_cache/v/cache/lastfailed").write_text('{"tests/a/test_b.py::test_x[1]": true}')
+        self.noted = folder / ".pytest_cache/v/cache/lastfailed"
+        self.noted.write_text('{"tests/a/test_a.py::test_y": true}')  # of an earlier run
         monkeypatch.setattr(split_tests, "ROOT", folder)
         monkeypatch.setattr("tools.split_tests.subprocess.run", self.make)
         monkeypatch.setattr(sweep, "commit", lambda: next(self.commits))
@@ -86,6 +88,9 @@ class Full:
 
     def make(self, command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
         self.made.append(command[2])
+        if command[2] == "pytest":  # which keeps what it has noted of tests that it did not run
+            noted = json.loads(self.noted.read_text()) if self.noted.exists() else {}
+            self.noted.write_text(json.dumps(noted | {"tests/a/test_b.py::test_x[1]": True}))
         return subprocess.CompletedProcess(command, int(command[2] in self.fails))
 
     def run(self) -> int:
