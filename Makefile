@@ -10,8 +10,8 @@
 #   faults of a cluster 2 | 2  tests/cluster/test_cluster_faults.py: a sample of two, in the same lab
 #   users' scripts     1 | 1   tests/cluster/test_script_corpus.py: a sample of two, in the same lab
 #   fakes              1 | 1   tests/cluster/test_fakes.py: five that are not proven, in the same lab
-# `make test-full` adds the other scenarios, the faults of a training and the live comparison of the library: by
-# tests/minutes.yml four and a half hours warm for all, in parts of equal time with PART=1/3. What takes longer is a sweep.
+# `make test-full` adds the other scenarios, the faults of a training and the live comparison of the library, in parts of
+# equal time with PART=1/3; docs/testing.md says how long it takes. What takes longer is a sweep.
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
 JOB ?= jobs/digits.yml

@@ -21,6 +21,21 @@ def git(*arguments: str) -> str:
     return done.stdout.rstrip("\n")
 
 
+def fresh() -> bool:
+    """Whether a checkout has nothing but its commit and what `make setup` makes, as a clone made for this run has."""
+    return not [line for line in git("status", "--porcelain", "--ignored").splitlines() if not set_up(line)]
+
+
+def set_up(line: str) -> bool:
+    """Whether a line of `git status` is about what `make setup`, or the start of a program, makes.
+
+    >>> set_up("!! .venv/"), set_up("!! tools/__pycache__/"), set_up("!! .pytest_cache/"), set_up("?? .venv.txt")
+    (True, True, False, False)
+    """
+    name = line[3:].rstrip("/")
+    return line.startswith("!! ") and (name == ".venv" or name.rpartition("/")[2] == "__pycache__")
+
+
 def commit(command: str, written: Sequence[str]) -> str | Problem:
     """The newest commit that changes more than what the command itself writes; changes in no commit are refused."""
     others = [".", *(f":!{path}" for path in written)]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import hashlib
 import json
 import os
 import subprocess
@@ -13,7 +15,7 @@ from typing import TYPE_CHECKING
 import yaml
 
 from gangplank.errors import Problem
-from tools import part_of, sweep, sweeps
+from tools import commits, part_of, sweep, sweeps
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -89,13 +91,15 @@ def failed_files() -> set[str]:
 def run(part: Part, mine: list[str]) -> int:
     """Run a part; its result is written if it is that of one commit."""
     began, before = time.monotonic(), sweep.commit()
+    division = hashlib.sha256(MINUTES.read_bytes()).hexdigest()[:10]
+    kind = functools.partial(sweeps.FullResult, fresh=commits.fresh(), division=division)
     (ROOT / NOTED).unlink(missing_ok=True)  # what failed in an earlier run did not fail in this one
     failed = list(failing(stages(mine)))
     minutes, after = (time.monotonic() - began) / 60, sweep.commit()
     if isinstance(before, Problem) or before != after:
         print(f"no result is written: the files tested are not those of one commit, {before} to {after}")
     else:
-        sweep.note(sweeps.FULL, part, before, len(mine), failed, minutes)
+        sweep.note(sweeps.FULL, part, before, len(mine), failed, minutes, kind)
     return 1 if failed else 0
 
 

@@ -25,7 +25,7 @@ from tools import commits, part_of, write_docs_tables
 from tools.sweeps import RESULTS, ROOT, SWEEPS, Result, Sweep, read, write
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from tools.part_of import Part
@@ -134,10 +134,13 @@ def trainer_root() -> str:
     return subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
 
 
-def note(name: str, part: Part, today: str, cases: int, failed: list[str], minutes: float) -> None:
+def note(
+    name: str, part: Part, today: str, cases: int, failed: list[str], minutes: float,
+    kind: Callable[..., Result] = Result,
+) -> None:  # fmt: skip
     """Write a part's result, and the table of docs/testing.md."""
     kernel = os.uname()
-    result = Result(
+    result = kind(
         commit=today, date=dt.datetime.now(dt.UTC).date().isoformat(),
         machine=f"{os.cpu_count()} cores, {kernel.sysname} {kernel.release.partition('-')[0]}",
         cases=cases, passed=cases - len(failed), failed=failed, minutes=round(minutes, 1))  # fmt: skip

@@ -14,6 +14,7 @@ ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "tests/sweeps/results"
 PARTS = ("make --no-print-directory parts",)
 FULL = "test-full"  # no sweep: the parts of `make test-full`, whose results are kept in the same way
+KEPT = 3  # runs of each of these parts: a failure is not forgotten because the next run passed
 LAB = "/var/lib/gangplank/lab"
 
 
@@ -111,17 +112,35 @@ class Result:
     minutes: float
 
 
-def read(name: str) -> dict[str, Result]:
-    """The last results of a sweep, by part."""
+@dataclass(frozen=True)
+class FullResult(Result):
+    """What a run of a part of `make test-full` found; older results do not say the rest."""
+
+    fresh: bool | None = None
+    """Whether the checkout had nothing but its commit when the run began: it was a clone made for it."""
+    division: str = ""
+    """The hash of tests/minutes.yml, which divides the pieces into parts: parts with another one overlap."""
+
+
+def runs(name: str) -> dict[str, list[Result]]:
+    """The last results of a sweep by part, the newest last; of `make test-full` up to `KEPT` of each part."""
     path = RESULTS / f"{name}.json"
     parts = json.loads(path.read_text()) if path.exists() else {}
-    return {part: Result(**result) for part, result in parts.items()}
+    kind = FullResult if name == FULL else Result
+    return {part: [kind(**one) for one in (own if isinstance(own, list) else [own])] for part, own in parts.items()}
+
+
+def read(name: str) -> dict[str, Result]:
+    """The last result of each part of a sweep."""
+    return {part: own[-1] for part, own in runs(name).items()}
 
 
 def write(name: str, part: str, result: Result) -> None:
     """Put a result beside those of the other parts; parts of another division are outdated."""
-    results = {key: value for key, value in read(name).items() if key.split("/")[1] == part.split("/")[1]}
-    results = dict(sorted((results | {part: result}).items(), key=lambda item: int(item[0].split("/")[0])))
+    results = {key: own for key, own in runs(name).items() if key.split("/")[1] == part.split("/")[1]}
+    results[part] = [*results.get(part, []), result][-(KEPT if name == FULL else 1) :]
     RESULTS.mkdir(parents=True, exist_ok=True)
-    text = json.dumps({key: dataclasses.asdict(value) for key, value in results.items()}, indent=1)
+    parts = sorted(results.items(), key=lambda item: int(item[0].split("/")[0]))
+    rows = {key: [dataclasses.asdict(one) for one in own] for key, own in parts}
+    text = json.dumps(rows if name == FULL else {key: own[-1] for key, own in rows.items()}, indent=1)
     (RESULTS / f"{name}.json").write_text(text + "\n")

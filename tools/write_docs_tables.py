@@ -209,21 +209,32 @@ def refusals_table() -> str:
 
 
 def sweeps_table() -> str:
-    """Every sweep, and the last result of each of its parts, and of those of `make test-full`."""
+    """Every sweep, the last result of each of its parts, and the last ones of the parts of `make test-full`."""
     summary = [(f"`{name}`", sweep.shows, sweep.cases) for name, sweep in sweeps.SWEEPS.items()]
-    rows = [
-        (
-            f"`{name}`", part, result.date, f"`{result.commit}`", result.machine, str(result.cases), str(result.passed),
-            ", ".join(result.failed), f"{result.minutes:.0f}",
-        )
-        for name in (sweeps.FULL, *sweeps.SWEEPS)
-        for part, result in sweeps.read(name).items()
-    ]  # fmt: skip
+    rows = [result_row(name, part, result) for name in sweeps.SWEEPS for part, result in sweeps.read(name).items()]
+    full = [
+        (*result_row(sweeps.FULL, part, result), FRESH[result.fresh], f"`{result.division}`" if result.division else "")
+        for part, own in sweeps.runs(sweeps.FULL).items()
+        for result in own
+        if isinstance(result, sweeps.FullResult)
+    ]
     head = ["sweep", "part", "date", "commit", "machine", "cases", "passed", "failed", "minutes"]
     missing = [f"`{name}`" for name in sweeps.SWEEPS if not sweeps.read(name)]
     parts = [table(["sweep", "what it shows", "cases"], summary), table(head, rows) if rows else ""]
+    parts.append(table([*head, "fresh clone", "division"], full) if full else "")
     parts.append(f"Without a result: {', '.join(missing)}." if missing else "")
     return "\n\n".join(filter(None, parts))
+
+
+def result_row(name: str, part: str, result: sweeps.Result) -> tuple[str, ...]:
+    """What every result says."""
+    return (
+        f"`{name}`", part, result.date, f"`{result.commit}`", result.machine, str(result.cases), str(result.passed),
+        ", ".join(result.failed), f"{result.minutes:.0f}",
+    )  # fmt: skip
+
+
+FRESH = {True: "yes", False: "no", None: ""}  # as the table says it; older results do not know
 
 
 def scripts_table() -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import doctest
+import hashlib
 import json
 import subprocess
 from collections import Counter
@@ -12,7 +13,7 @@ import pytest
 import yaml
 
 from gangplank.errors import Problem
-from tools import part_of, split_tests, sweep, sweeps, write_docs_tables
+from tools import commits, part_of, split_tests, sweep, sweeps, write_docs_tables
 from tools.part_of import Part
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -75,13 +76,14 @@ class Full:
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.made: list[str] = []
         self.fails = {"molecule", "pytest"}
-        self.commits = iter(["abc", "abc"])
+        self.commits, self.fresh = iter(["abc", "abc"]), False
         (folder / ".pytest_cache/v/cache").mkdir(parents=True)
         self.noted = folder / ".pytest_cache/v/cache/lastfailed"
         self.noted.write_text('{"tests/a/test_a.py::test_y": true}')  # of an earlier run
         monkeypatch.setattr(split_tests, "ROOT", folder)
         monkeypatch.setattr("tools.split_tests.subprocess.run", self.make)
         monkeypatch.setattr(sweep, "commit", lambda: next(self.commits))
+        monkeypatch.setattr(commits, "fresh", lambda: self.fresh)
         monkeypatch.setattr(sweep, "NOTES", folder / "notes")
         monkeypatch.setattr(sweeps, "RESULTS", folder)
         monkeypatch.setattr(write_docs_tables, "main", lambda _: 0)
@@ -116,6 +118,57 @@ def test_a_part_without_a_failure_passes(full: Full) -> None:
     assert sweeps.read(sweeps.FULL)["1/9"].passed == 4
 
 
+def test_the_last_runs_of_a_part_are_kept_and_say_whether_they_are_comparable(full: Full) -> None:
+    full.commits = iter(f"commit {number // 2}" for number in range(10))
+    for number in range(5):
+        full.fresh = number == 4
+        full.run()
+    kept = sweeps.runs(sweeps.FULL)["1/9"]
+    assert [one.commit for one in kept] == ["commit 2", "commit 3", "commit 4"]
+    assert all(isinstance(one, sweeps.FullResult) for one in kept)
+    rows = [(one.fresh, one.division) for one in kept if isinstance(one, sweeps.FullResult)]
+    division = hashlib.sha256(split_tests.MINUTES.read_bytes()).hexdigest()[:10]
+    assert rows == [(False, division), (False, division), (True, division)]
+    table = write_docs_tables.sweeps_table()
+    assert table.count("| `test-full` | 1/9 |") == 3
+    assert table.count(f" | yes | `{division}` |") == 1
+    assert table.count(f" | no | `{division}` |") == 2
+
+
+def test_a_result_from_before_is_read_and_kept_beside_the_next(full: Full, tmp_path: Path) -> None:
+    old = {"commit": "old", "date": "2026-11-24", "machine": "m", "cases": 1, "passed": 1, "failed": [], "minutes": 1.0}
+    (tmp_path / "test-full.json").write_text(json.dumps({"1/9": old, "2/9": old, "1/3": old}))
+    assert sweeps.read(sweeps.FULL)["2/9"].commit == "old"
+    assert "| 2/9 | 2026-11-24 | `old` | m | 1 | 1 |  | 1 |  |  |" in write_docs_tables.sweeps_table()
+    full.run()
+    assert [one.commit for one in sweeps.runs(sweeps.FULL)["1/9"]] == ["old", "abc"]
+    assert list(sweeps.read(sweeps.FULL)) == ["1/9", "2/9"], "parts of another division are outdated"
+
+
+def test_a_checkout_is_fresh_until_something_but_make_setup_has_run_in_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(commits, "ROOT", tmp_path)
+    (tmp_path / ".gitignore").write_text((ROOT / ".gitignore").read_text())
+    (tmp_path / "tools").mkdir()
+    (tmp_path / "tools/a.py").touch()
+    subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
+    subprocess.run(["git", "add", "."], cwd=tmp_path, check=True)
+    subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "a"], cwd=tmp_path, check=True)
+    for name in (".venv", "tools/__pycache__"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "a").touch()
+    assert commits.fresh()
+    for name in (".pytest_cache/a", "reports/a", "new.py"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+        assert not commits.fresh(), name
+        (tmp_path / name).unlink()
+    assert commits.fresh()
+    (tmp_path / ".gitignore").write_text("b\n")
+    assert not commits.fresh()
+
+
 @pytest.mark.parametrize("commits", [
     ["abc", "def"],
     [Problem("make sweep", "changes", "a commit", "commit them")] * 2,
@@ -130,4 +183,4 @@ def test_what_is_not_the_files_of_one_commit_has_no_result(
 
 
 def test_doctests_hold() -> None:
-    assert doctest.testmod(split_tests).failed == doctest.testmod(part_of).failed == 0
+    assert [doctest.testmod(module).failed for module in (split_tests, part_of, commits)] == [0, 0, 0]
