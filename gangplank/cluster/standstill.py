@@ -13,6 +13,7 @@ from gangplank.cluster import overlooked
 from gangplank.cluster.client import path
 from gangplank.cluster.progress import waiting_reasons
 from gangplank.errors import GangplankError, KubeError
+from gangplank.k8s.events import when
 from gangplank.proof import expected
 
 if TYPE_CHECKING:
@@ -110,11 +111,6 @@ def refuses(event: Json, job: Json) -> bool:
     made = backend is not None and item.get("kind") in BACKENDS[backend].makes and item["kind"] != "Pod"
     child = made and (about == name or about.startswith(f"{name}-node-"))
     return event.get("type") == "Warning" and (item.get("uid") == uid or child)
-
-
-def when(event: Json) -> str:
-    """When an event was seen last; texts of times in UTC compare as the times do."""
-    return str(event.get("lastTimestamp") or event.get("eventTime") or "")
 
 
 def seconds_between(early: Json, late: Json) -> float:

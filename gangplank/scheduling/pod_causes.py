@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from gangplank.k8s.build import containers
+from gangplank.k8s.events import when
 from gangplank.scheduling.cause import Cause
 from gangplank.scheduling.rooms import ready
 from gangplank.text import listed, plain
@@ -19,8 +20,13 @@ if TYPE_CHECKING:
 IMAGE = {"ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName", "ImageInspectError"}
 CONFIG = {"CreateContainerConfigError"}
 CREATE = {"CreateContainerError", "RunContainerError", "ContainerCannotRun", "StartError"}
-MOUNT = {"FailedMount", "FailedAttachVolume"}
-SANDBOX = {"FailedCreatePodSandBox"}
+STANDS = {  # reasons of events, in the order of the steps that fail: code and text of the cause
+    "FailedAttachVolume": ("mount", "a volume of {pod} cannot be mounted"),
+    "FailedMount": ("mount", "a volume of {pod} cannot be mounted"),
+    "FailedCreatePodSandBox": ("sandbox", "the node cannot make a sandbox for {pod}"),
+}
+BEYOND = ("Pulling", "Pulled", "Created", "Started")  # of events that come after these steps
+STEPS = (*STANDS, *BEYOND)
 FROM = {  # sources of variables, and their kinds
     "secretKeyRef": "Secret",
     "secretRef": "Secret",
@@ -117,22 +123,31 @@ def _reason(pod: Json) -> tuple[str, str]:
 
 
 def _events(pods: Iterable[Json], events: Sequence[Json]) -> Iterator[Cause]:
-    """What only an event says of a pod that still has no container: its volumes or its sandbox."""
+    """What only an event says of a pod that still has no container: its volumes or its sandbox.
+
+    The kubelet mounts the volumes, then makes the sandbox, then pulls images, so only the newest of these events holds.
+    """
     for pod in pods:
-        status = pod.get("status") or {}
-        if any(one.get("containerID") for one in statuses(pod)) or _reason(pod)[0]:
+        if any(one.get("containerID") for one in statuses(pod)) or _reason(pod)[0] or _has_sandbox(pod):
             continue
-        for kinds, code, text in (
-            (MOUNT, "mount", "a volume of {pod} cannot be mounted"),
-            (SANDBOX, "sandbox", "the node cannot make a sandbox for {pod}"),
-        ):
-            uid = pod["metadata"]["uid"]
-            own = [one for one in events if one["reason"] in kinds and one["involvedObject"].get("uid") == uid]
-            if own and not (code == "sandbox" and status.get("podIP")):
-                message = cut(own[-1].get("message") or "")
-                fix = "correct what this line names; the pod is tried again by itself"
-                yield Cause(code, text.format(pod=pod["metadata"]["name"]), (f"{own[-1]['reason']}: {message}",), fix)
-                return
+        uid = pod["metadata"]["uid"]
+        steps = [one for one in events if one["reason"] in STEPS and one["involvedObject"].get("uid") == uid]
+        newest = max(steps, key=lambda one: (when(one), STEPS.index(one["reason"])), default=None)
+        if newest is None or newest["reason"] in BEYOND:
+            continue
+        code, text = STANDS[newest["reason"]]
+        message = cut(newest.get("message") or "")
+        fix = "correct what this line names; the pod is tried again by itself"
+        yield Cause(code, text.format(pod=pod["metadata"]["name"]), (f"{newest['reason']}: {message}",), fix)
+        return
+
+
+def _has_sandbox(pod: Json) -> bool:
+    """Whether a pod's volumes are mounted and its sandbox is made."""
+    status = pod.get("status") or {}
+    conditions = status.get("conditions") or ()
+    ready = any(one["type"] == "PodReadyToStartContainers" and one.get("status") == "True" for one in conditions)
+    return ready or bool(status.get("podIP") and not pod["spec"].get("hostNetwork"))  # that of its host, it has at once
 
 
 def crashed(pods: Sequence[Json], failure: Failure | None) -> Iterator[Cause]:

@@ -39,8 +39,18 @@ def waits(reason: str) -> Json:
     return own(phase="Pending", containerStatuses=[container(waiting={"reason": reason})])
 
 
-def event(reason: str, message: str, uid: str = "digits-0", kind: str = "Warning") -> Json:
-    return {"type": kind, "reason": reason, "message": message, "involvedObject": {"uid": uid, "kind": "Pod"}}
+def event(reason: str, message: str, uid: str = "digits-0", kind: str = "Warning", at: int = 0, **more: Any) -> Json:
+    """What happened to a pod, `at` seconds after noon."""
+    when = {"lastTimestamp": f"2026-11-24T12:00:{at:02}Z"}
+    return {"type": kind, "reason": reason, "message": message, "involvedObject": {"uid": uid}, **when, **more}
+
+
+UNMOUNTED = event("FailedMount", 'MountVolume.SetUp failed for volume "data" : hostPath type check failed', at=1)
+NO_SANDBOX = event(
+    "FailedCreatePodSandBox",
+    "Failed to create pod sandbox: rpc error: code = Unknown desc = failed to setup network for sandbox",
+    at=1,
+)
 
 
 def code(now: Situation) -> str | None:
@@ -156,12 +166,55 @@ def test_skypilot_10379_a_stale_harmless_warning_does_not_win_over_the_cause() -
 def test_skypilot_7925_a_failed_mount_is_not_called_pulling_images() -> None:
     """https://github.com/skypilot-org/skypilot/issues/7925: a pod in ContainerCreating was said to pull images."""
     creating = waits("ContainerCreating")
-    events = (event("FailedMount", 'SetUp failed for volume "data"'), event("Pulling", "i:1", kind="Normal"))
-    now = situation(pods=running(creating), events=events)
+    others = (event("Pulling", "i:1", uid="digits-1", kind="Normal", at=2), event("Scheduled", "", kind="Normal", at=3))
+    now = situation(pods=running(creating), events=(UNMOUNTED, *others))
     assert code(now) == "mount"
     assert "image" not in diagnose(now).text()
     mounted = own(containerStatuses=[{**container(running={}), "containerID": "c"}])
     assert code(dataclasses.replace(now, pods=running(mounted))) is None
+
+
+PULLING = event("Pulling", 'Pulling image "i:1"', kind="Normal", at=2)
+SANDBOX_IS_READY = {"conditions": [{"type": "PodReadyToStartContainers", "status": "True"}]}
+LATER_SERIES = {"lastTimestamp": None, "eventTime": "2026-11-24T11:59:59.000000Z",
+                "series": {"count": 9, "lastObservedTime": "2026-11-24T12:00:09.000000Z"}}  # fmt: skip
+NOBODY, MOUNT, SANDBOX = None, "mount", "sandbox"
+
+
+@pytest.mark.parametrize(("events", "status", "expected"), [
+    ((UNMOUNTED, PULLING), {}, NOBODY),
+    ((PULLING, UNMOUNTED), {}, NOBODY),
+    ((PULLING, {**UNMOUNTED, **LATER_SERIES}), {}, MOUNT),
+    ((UNMOUNTED,), SANDBOX_IS_READY, NOBODY),
+    ((UNMOUNTED, {**NO_SANDBOX, **LATER_SERIES}), {}, SANDBOX),
+    ((NO_SANDBOX,), {}, SANDBOX),
+    ((NO_SANDBOX, PULLING), {}, NOBODY),
+    ((NO_SANDBOX,), SANDBOX_IS_READY, NOBODY),
+    ((NO_SANDBOX,), {"podIP": "10.0.0.1"}, NOBODY),
+], ids=[
+    "it pulls now", "in another order", "its volume fails again", "its sandbox is there", "now its sandbox fails",
+    "no sandbox", "a sandbox at last", "a sandbox says so", "a sandbox has an address",
+])  # fmt: skip
+def test_an_event_that_later_ones_overtook_blames_nobody(
+    events: tuple[Json, ...], status: Json, expected: str | None
+) -> None:
+    """The kubelet mounts volumes, then makes the sandbox, then pulls images."""
+    creating = own(phase="Pending", containerStatuses=[container(waiting={"reason": "ContainerCreating"})], **status)
+    assert code(situation(pods=running(creating), events=events)) == expected
+
+
+def test_the_address_of_a_pod_that_shares_its_host_s_says_nothing_of_its_volumes() -> None:
+    creating = own(phase="Pending", podIP="172.16.0.2")
+    creating["spec"]["hostNetwork"] = True
+    assert code(situation(pods=running(creating), events=(UNMOUNTED,))) == "mount"
+
+
+def test_the_newest_of_several_events_is_shown_whatever_their_order() -> None:
+    older = event("FailedMount", "an older message", at=0)
+    for events in ((older, UNMOUNTED), (UNMOUNTED, older)):
+        text = diagnose(situation(pods=running(waits("ContainerCreating")), events=events)).text()
+        assert "hostPath type check failed" in text
+        assert "an older message" not in text
 
 
 def test_kblaunch_14_the_order_of_conditions_decides_nothing() -> None:
