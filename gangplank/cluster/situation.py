@@ -214,8 +214,8 @@ def suspension(job: Json, name: str) -> str:
     """How a job was suspended, "" if it was not."""
     spec = job.get("spec") or {}
     if spec.get("suspend") or (spec.get("runPolicy") or {}).get("suspend"):
-        return "it is suspended: spec.suspend is true"
-    return f"it was aborted by a command: it is {name}" if name in {"Aborting", "Aborted"} else ""
+        return "it is suspended (spec.suspend is true)"
+    return f"it was aborted by a command, and is {name}" if name in {"Aborting", "Aborted"} else ""
 
 
 def own_group(state: Snapshot, job: Json, pods: Sequence[Json]) -> Json | None:

@@ -13,7 +13,10 @@ Removal = Callable[[Demand, Snapshot], tuple[Demand, Snapshot]]
 
 @dataclass(frozen=True)
 class Cause:
-    """`text` completes "JOB does not start because …"; `passing` causes go away when other jobs end."""
+    """`text` completes "JOB does not start because …" or "JOB does not run: …".
+
+    A cause that is `passing` goes away when other jobs end.
+    """
 
     code: str
     text: str

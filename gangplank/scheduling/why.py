@@ -1,12 +1,14 @@
 """Why a job does not run: one cause, from the outside in, with its evidence and the next step.
 
 A cause is looked for in the present state, never in the newest warning. One that keeps a job from starting is proven
-by its removal: in a copy of the state without it, the job would start.
+by its removal: in a copy of the state without it, the job would start. A refusal of the API server is its own proof.
+What kubelets, logs and exit codes say of a job is observed: it is not taken away to see whether the job would run.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from gangplank.scheduling import pod_causes
@@ -63,25 +65,43 @@ class Situation:
     controller: str = "its controller"
 
 
+class Proof(StrEnum):
+    """How far a cause is known to be one."""
+
+    REMOVAL = "removal"  # without it, the job would start
+    REFUSAL = "refusal"  # the API server says so itself, now
+    OBSERVED = "observation"  # a kubelet, a log or an exit code says so
+    NONE = ""
+
+
+BECAUSE = {Proof.REMOVAL, Proof.REFUSAL}
+
+
 @dataclass(frozen=True)
 class Diagnosis:
-    """One cause, or none; whether it is proven; what else is wrong, and what could not be found out."""
+    """One cause, or none; how it is proven; what else is wrong, and what could not be found out."""
 
     job: str
     summary: str  # what the first line says of a job without a cause
     cause: Cause | None = None
-    proven: bool = False
+    proof: Proof = Proof.NONE
     also: tuple[Cause, ...] = ()
     missing: tuple[str, ...] = ()
 
     @property
+    def proven(self) -> bool:
+        """Whether the cause is more than an observation."""
+        return self.proof in BECAUSE
+
+    @property
     def first_line(self) -> str:
-        """One sentence."""
+        """One sentence, with "because" only before what is proven."""
         if self.cause is None:
             return f"{self.job}: {self.summary}"
-        if not self.proven:
+        if not self.proof:
             return f"{self.job}: cannot tell for certain; probably because {self.cause.text}"
-        return f"{self.job} {'waits' if self.cause.passing else self.summary} because {self.cause.text}"
+        link = " because" if self.proven else ":"
+        return f"{self.job} {'waits' if self.cause.passing else self.summary}{link} {self.cause.text}"
 
     def text(self) -> str:
         """The whole answer."""
@@ -103,6 +123,7 @@ class Diagnosis:
             "cause": cause.code if cause else None,
             "because": cause.text if cause else None,
             "proven": self.proven,
+            "proof": self.proof.value or None,
             "waits_for_others": bool(cause and cause.passing),
             "evidence": list(cause.evidence) if cause else [],
             "next": cause.fix if cause else "",
@@ -121,21 +142,21 @@ def diagnose(now: Situation) -> Diagnosis:
             if causes.cause and causes.cause.code in ADMISSION:
                 return causes
         ranks = [now.ranks] if now.ranks else []
-        return _sure(now, "failed", [*pod_causes.ended(now.pods, now.reason), *ranks, _failed(now)])
+        return _seen(now, "failed", [*pod_causes.ended(now.pods, now.reason), *ranks, _failed(now)])
     if now.suspended:
         cause = Cause("suspended", now.suspended, fix="resume it, or delete it and submit it again")
-        return _sure(now, "does not run", [cause])
+        return _seen(now, "does not run", [cause])
     if not now.answered and now.age_s > _patience_s(now):
-        return _sure(now, "does not start", [_silent(now, "controller", f"{now.controller} does not answer")])
+        return _seen(now, "does not start", [_silent(now, "controller", f"{now.controller} does not answer")])
     if unplaced(now) or not now.live:
         return _not_started(now)
     inside = [*pod_causes.lost(now.pods, now.state.nodes), *pod_causes.waiting(now.pods, now.events, now.absent)]
     if crashed := [*pod_causes.crashed(now.pods, now.failure)]:
         inside += [*pod_causes.ended(now.pods), *([now.ranks] if now.ranks else []), *crashed]
     if inside:
-        return _sure(now, "does not run", inside)
+        return _seen(now, "does not run", inside)
     if now.ranks:
-        return _sure(now, RUNNING.get(now.ranks.code, "does not run"), [now.ranks])
+        return _seen(now, RUNNING.get(now.ranks.code, "does not run"), [now.ranks])
     return Diagnosis(now.name, f"nothing is wrong: {_progress(now)}", missing=now.unread)
 
 
@@ -145,10 +166,10 @@ def unplaced(now: Situation) -> bool:
     return len(now.pods) < size or any(not pod["spec"].get("nodeName") for pod in now.pods)
 
 
-def _sure(now: Situation, summary: str, causes: Sequence[Cause]) -> Diagnosis:
+def _seen(now: Situation, summary: str, causes: Sequence[Cause]) -> Diagnosis:
     first, *others = causes
     also = tuple(cause for cause in others[:1] if cause.code not in {"failed", "crash"})  # those say the same again
-    return Diagnosis(now.name, summary, first, proven=True, also=also)
+    return Diagnosis(now.name, summary, first, Proof.OBSERVED, also)
 
 
 def _patience_s(now: Situation) -> float:
@@ -195,7 +216,7 @@ def _not_started(now: Situation) -> Diagnosis:
         return Diagnosis(now.name, "nothing is wrong: it is not submitted, and would start now")
     if now.age_s <= _patience_s(now) or not _overlooked(now):
         return Diagnosis(now.name, f"nothing is wrong: it would start now, after {now.age_s:.0f} s of waiting")
-    return _sure(now, "does not start", [_silent(now, "scheduler", "its scheduler does not answer")])
+    return _seen(now, "does not start", [_silent(now, "scheduler", "its scheduler does not answer")])
 
 
 def _overlooked(now: Situation) -> bool:
@@ -222,11 +243,15 @@ def judged(now: Situation, causes: Sequence[Cause], answer: Answer) -> Diagnosis
     """The first cause without which the job would start; else the first of several that keep it out together."""
     summary = "does not start" if now.live else "would not start"
     for cause in causes:
-        if cause.removal is None or starts_without(now, [cause]):
+        proof = Proof.REFUSAL if cause in now.refusals else _removal(now, [cause])
+        if proof:
             others = tuple(one for one in causes if one is not cause)
-            return Diagnosis(now.name, summary, cause, proven=True, also=others, missing=answer.missing)
-    proven = starts_without(now, causes)
-    return Diagnosis(now.name, summary, causes[0], proven=proven, also=tuple(causes[1:]), missing=answer.missing)
+            return Diagnosis(now.name, summary, cause, proof, others, answer.missing)
+    return Diagnosis(now.name, summary, causes[0], _removal(now, causes), tuple(causes[1:]), answer.missing)
+
+
+def _removal(now: Situation, causes: Sequence[Cause]) -> Proof:
+    return Proof.REMOVAL if starts_without(now, causes) else Proof.NONE
 
 
 def starts_without(now: Situation, causes: Sequence[Cause]) -> bool:
@@ -235,7 +260,8 @@ def starts_without(now: Situation, causes: Sequence[Cause]) -> bool:
     if job is None:
         return False
     for cause in causes:
-        if cause.removal is not None:
-            job, state = cause.removal(job, state)
+        if cause.removal is None:
+            return False
+        job, state = cause.removal(job, state)
     answer = fit(job, state, dict(now.held), explain=False)
     return answer.verdict is Verdict.YES

@@ -162,13 +162,13 @@ STORIES: dict[str, Story] = {
     "crash": Story("crash", {"command": ["sh", "-c", "exit 3"]}, backend="indexed", raw=crashing),
     "rendezvous": Story(
         "rendezvous", {"command": ["sh", "-c", LATE]}, raw=changed(restartPolicy="OnFailure"),
-        words="does not run because rendezvous-worker-0 did not join the others within",
+        words="does not run: rendezvous-worker-0 did not join the others within",
     ),
     "rendezvous-indexed": Story("rendezvous", {"command": ["sh", "-c", LATE]}, "indexed", raw=crashing),
     "stuck": Story("stuck", {"command": ["sh", "-c", HANGS + TORCHRUN]}, words="a.py:4, in <module>: time.sleep(900)"),
     "slow": Story(
         "slow", {"command": ["sh", "-c", SLOW + TORCHRUN]},
-        words="slow is slow because rank 1 (slow-worker-0) is behind the others by 0.",
+        words="slow is slow: rank 1 (slow-worker-0) is behind the others by 0.",
     ),
     "suspended": Story("suspended", backend="indexed", raw=suspended),
 }  # fmt: skip

@@ -156,7 +156,7 @@ def named_cause(kube: Kube, job: Json, code: str, *, live: bool = True, limit_s:
         diagnosis = asked(kube, job, live=live)
         if diagnosis.cause:
             assert diagnosis.cause.code in code.split("|"), diagnosis.text()
-            assert diagnosis.proven, diagnosis.text()
+            assert diagnosis.proof, diagnosis.text()
             return diagnosis
         assert time.monotonic() < until, diagnosis.text()
         time.sleep(1)

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from gangplank.scheduling.cause import Cause
-from gangplank.scheduling.why import Failure, Situation, diagnose
+from gangplank.scheduling.fit import Answer, Verdict
+from gangplank.scheduling.why import Failure, Proof, Situation, diagnose, judged
 from tests.unit.scheduling.states import cluster, job, node, pod, queue
 
 Json = dict[str, Any]
@@ -118,7 +119,7 @@ POD_CASES: dict[str, tuple[Situation, str]] = {
     ),
     "controller": (situation(answered=False, age_s=11.0, unavailable=("a/b has no ready pod",)), "controller"),
     "controller that hangs": (situation(answered=False, age_s=61.0), "controller"),
-    "suspended": (situation(suspended="it is suspended: spec.suspend is true"), "suspended"),
+    "suspended": (situation(suspended="it is suspended (spec.suspend is true)"), "suspended"),
     "scheduler": (situation(group={"status": {}}, age_s=61.0), "scheduler"),
     "evicted": (situation(ended="failed", pods=(own(phase="Failed", reason="Evicted", message="full"),)), "evicted"),
     "memory": (situation(
@@ -142,6 +143,28 @@ POD_CASES: dict[str, tuple[Situation, str]] = {
 def test_names_the_cause(name: str) -> None:
     now, expected = POD_CASES[name]
     assert code(now) == expected
+
+
+@pytest.mark.parametrize("name", POD_CASES)
+def test_only_what_its_removal_or_a_refusal_proves_is_said_with_because(name: str) -> None:
+    diagnosis = diagnose(POD_CASES[name][0])
+    refused = name == "webhook"
+    assert diagnosis.proof is (Proof.REFUSAL if refused else Proof.OBSERVED)
+    assert (" because " in diagnosis.first_line, diagnosis.proven) == (refused, refused)
+    assert diagnosis.fields()["proof"] == ("refusal" if refused else "observation")
+
+
+def test_what_is_observed_is_said_after_a_colon() -> None:
+    lost = POD_CASES["secret"][0]
+    assert diagnose(lost).first_line == "digits does not run: its Secret keys does not exist"
+
+
+def test_a_cause_that_cannot_be_taken_away_is_proven_by_a_refusal_alone() -> None:
+    """Every cause without a removal passed for proven."""
+    now = situation()
+    cause = Cause("someone", "someone says so")
+    assert judged(now, [cause], Answer(Verdict.NO)).proof is Proof.NONE
+    assert judged(dataclasses.replace(now, refusals=(cause,)), [cause], Answer(Verdict.NO)).proof is Proof.REFUSAL
 
 
 def test_logs_that_are_gone_with_their_pods_are_not_pointed_at() -> None:
@@ -230,4 +253,5 @@ def test_kblaunch_14_the_order_of_conditions_decides_nothing() -> None:
 
 def test_the_json_answer_has_the_same_cause() -> None:
     fields = diagnose(situation(state=cluster(queues=CLOSED))).fields()
-    assert (fields["cause"], fields["proven"], fields["cannot_tell"]) == ("queue-closed", True, [])
+    assert (fields["cause"], fields["proven"], fields["proof"]) == ("queue-closed", True, "removal")
+    assert fields["cannot_tell"] == []
