@@ -14,6 +14,7 @@ from gangplank.text import listed, plain
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from gangplank.scheduling.demand import Demand
     from gangplank.scheduling.why import Failure
     from gangplank.spec import Json
 
@@ -21,12 +22,16 @@ IMAGE = {"ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageN
 CONFIG = {"CreateContainerConfigError"}
 CREATE = {"CreateContainerError", "RunContainerError", "ContainerCannotRun", "StartError"}
 STANDS = {  # reasons of events, in the order of the steps that fail: code and text of the cause
-    "FailedAttachVolume": ("mount", "a volume of {pod} cannot be mounted"),
+    "FailedAttachVolume": ("mount", "a volume of {pod} cannot be attached to its node"),
     "FailedMount": ("mount", "a volume of {pod} cannot be mounted"),
     "FailedCreatePodSandBox": ("sandbox", "the node cannot make a sandbox for {pod}"),
 }
 BEYOND = ("Pulling", "Pulled", "Created", "Started")  # of events that come after these steps
 STEPS = (*STANDS, *BEYOND)
+ATTACHES = ("FailedAttachVolume", "SuccessfulAttachVolume")
+VOLUME = re.compile(r'for volume "([^"]+)"')
+# https://github.com/kubernetes/kubernetes/blob/v1.35.0/pkg/controller/volume/attachdetach/reconciler/reconciler.go
+ELSEWHERE = re.compile(r"Multi-Attach error .*?Volume is already (?:used by pod\(s\) (?P<pods>\S+(?:, \S+)*))?")
 FROM = {  # sources of variables, and their kinds
     "secretKeyRef": "Secret",
     "secretRef": "Secret",
@@ -45,6 +50,28 @@ def statuses(pod: Json) -> list[Json]:
 def cut(text: str) -> str:
     """A message of the cluster, in one readable line."""
     return plain(" ".join(text.split()))[:SHOWN]
+
+
+# https://github.com/kubernetes/kubernetes/tree/v1.35.0/pkg/scheduler/framework/plugins
+BETWEEN = re.compile(r"didn't (?:match pod (?P<own>topology spread|affinity|anti-affinity)|satisfy existing pods)")
+FIELDS = {"affinity": "podAffinity", "anti-affinity": "podAntiAffinity"}
+
+
+def between_pods(job: Demand, said: Iterable[str]) -> Cause | None:
+    """A rule between pods, which is not computed here: where all else fits, it is what the scheduler says it is."""
+    for message in said:
+        rules = {match["own"] for match in BETWEEN.finditer(message)}
+        for part in job.parts:
+            if "topology spread" in rules and part.spec.get("topologySpreadConstraints"):
+                text, fix = "its topology spread constraints leave too few nodes", "loosen them, or add nodes"
+                return Cause("topology", text, (f"its scheduler says: {cut(message)}",), fix)
+            affinity = part.spec.get("affinity") or {}
+            if None in rules or any(affinity.get(field) for rule, field in FIELDS.items() if rule in rules):
+                whose = "that of other pods" if None in rules else "its own"
+                text = f"affinity between pods, {whose}, leaves too few nodes"
+                fix = "loosen that affinity, or add nodes"
+                return Cause("pod-affinity", text, (f"its scheduler says: {cut(message)}",), fix)
+    return None
 
 
 def lost(pods: Sequence[Json], nodes: Sequence[Json]) -> Iterator[Cause]:
@@ -106,7 +133,7 @@ def waiting(
             text = f"a container of {name} cannot be created: {cut(message)}"
             yield Cause(code, text, (reason,), "correct what this line names")
             return
-    yield from _events(held_up, events)
+    yield from _events(held_up, events, {pod["metadata"]["name"] for pod in pods})
 
 
 def _waits(status: Json) -> str:
@@ -122,8 +149,8 @@ def _reason(pod: Json) -> tuple[str, str]:
     return "", ""
 
 
-def _events(pods: Iterable[Json], events: Sequence[Json]) -> Iterator[Cause]:
-    """What only an event says of a pod that still has no container: its volumes or its sandbox.
+def _events(pods: Iterable[Json], events: Sequence[Json], own: set[str]) -> Iterator[Cause]:
+    """What only an event says of a pod that still has no container: its volumes or its sandbox. `own` are all pods.
 
     The kubelet mounts the volumes, then makes the sandbox, then pulls images, so only the newest of these events holds.
     """
@@ -131,15 +158,45 @@ def _events(pods: Iterable[Json], events: Sequence[Json]) -> Iterator[Cause]:
         if any(one.get("containerID") for one in statuses(pod)) or _reason(pod)[0] or _has_sandbox(pod):
             continue
         uid = pod["metadata"]["uid"]
-        steps = [one for one in events if one["reason"] in STEPS and one["involvedObject"].get("uid") == uid]
-        newest = max(steps, key=lambda one: (when(one), STEPS.index(one["reason"])), default=None)
+        newest = _step([one for one in events if one["involvedObject"].get("uid") == uid])
         if newest is None or newest["reason"] in BEYOND:
             continue
-        code, text = STANDS[newest["reason"]]
         message = cut(newest.get("message") or "")
+        if elsewhere := ELSEWHERE.match(message):
+            yield _elsewhere(pod, message, elsewhere["pods"] or "", own)
+            return
+        code, text = STANDS[newest["reason"]]
         fix = "correct what this line names; the pod is tried again by itself"
         yield Cause(code, text.format(pod=pod["metadata"]["name"]), (f"{newest['reason']}: {message}",), fix)
         return
+
+
+def _step(events: Iterable[Json]) -> Json | None:
+    """The newest step of a pod. A volume that is not attached is said once, and is why a mount then takes too long."""
+    own = sorted((one for one in events if one["reason"] in {*STEPS, *ATTACHES}), key=_order)
+    attached = {tuple(VOLUME.findall(one.get("message") or "")): one for one in own if one["reason"] in ATTACHES}
+    away = [one for one in attached.values() if one["reason"] == "FailedAttachVolume"]
+    newest = next((one for one in reversed(own) if one["reason"] not in ATTACHES), None)
+    if away and (newest is None or newest["reason"] == "FailedMount" or _order(away[-1]) > _order(newest)):
+        return away[-1]
+    return newest
+
+
+def _order(event: Json) -> tuple[str, int]:
+    """By time, and by step within a second."""
+    return when(event), STEPS.index(event["reason"]) if event["reason"] in STEPS else 0
+
+
+def _elsewhere(pod: Json, message: str, users: str, own: set[str]) -> Cause:
+    """A volume that one node alone may have, and another has."""
+    volume, name = VOLUME.findall(message)[0], pod["metadata"]["name"]
+    text = f"volume {volume} of {name} is attached to another node, and only one node may have it"
+    evidence = (f"FailedAttachVolume: {message}",)
+    if own & set(users.split(", ")):
+        fix = "use a claim that several nodes can mount (ReadWriteMany), or put all pods that mount it on one node"
+        return Cause("volume-elsewhere", text, evidence, fix)
+    fix = f"wait until {users + ' has ended' if users else 'it has been detached'}, or name another claim"
+    return Cause("volume-elsewhere", text, evidence, fix, passing=True)
 
 
 def _has_sandbox(pod: Json) -> bool:

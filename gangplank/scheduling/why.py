@@ -210,8 +210,12 @@ def _not_started(now: Situation) -> Diagnosis:
         causes = list(answer.causes)  # the arithmetic has the same, with amounts and a removal
     if causes:
         return judged(now, causes, answer)
+    if cause := pod_causes.between_pods(now.demand, _scheduler_says(now)):
+        return Diagnosis(now.name, "does not start", cause, Proof.OBSERVED, missing=answer.missing)
     if answer.verdict is Verdict.CANNOT_TELL:
-        return Diagnosis(now.name, _unsure(now), missing=answer.missing)
+        said = _scheduler_says(now)
+        summary = f"cannot tell; its scheduler says: {said[0]}" if said else "cannot tell"
+        return Diagnosis(now.name, summary, missing=answer.missing)
     if not now.live:
         return Diagnosis(now.name, "nothing is wrong: it is not submitted, and would start now")
     if now.age_s <= _patience_s(now) or not _overlooked(now):
@@ -229,14 +233,13 @@ def _overlooked(now: Situation) -> bool:
     return bool(now.pods) and not any(one.get("type") == "PodScheduled" for one in conditions)
 
 
-def _unsure(now: Situation) -> str:
-    """What the first line says if too little may be read."""
-    conditions = ((now.group or {}).get("status") or {}).get("conditions") or []
+def _scheduler_says(now: Situation) -> list[str]:
+    """Why its scheduler has not placed its gang, or pods of it."""
+    conditions = [*(((now.group or {}).get("status") or {}).get("conditions") or ())]
     conditions += [one for pod in now.pods for one in (pod.get("status") or {}).get("conditions") or ()]
     refusing = [one for one in conditions if one.get("status") != "True" or one.get("type") == "Unschedulable"]
     said = [str(one.get("message") or "") for one in refusing]
-    said = [text for text in said if text]
-    return f"cannot tell; its scheduler says: {said[0]}" if said else "cannot tell"
+    return [text for text in said if text]
 
 
 def judged(now: Situation, causes: Sequence[Cause], answer: Answer) -> Diagnosis:

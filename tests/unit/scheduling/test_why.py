@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from gangplank.scheduling.cause import Cause
+from gangplank.scheduling.demand import Demand, changed
 from gangplank.scheduling.fit import Answer, Verdict
 from gangplank.scheduling.why import Failure, Proof, Situation, diagnose, judged
 from tests.unit.scheduling.states import cluster, job, node, pod, queue
@@ -49,7 +50,8 @@ def event(reason: str, message: str, uid: str = "digits-0", kind: str = "Warning
 UNMOUNTED = event("FailedMount", 'MountVolume.SetUp failed for volume "data" : hostPath type check failed', at=1)
 NO_SANDBOX = event(
     "FailedCreatePodSandBox",
-    "Failed to create pod sandbox: rpc error: code = Unknown desc = failed to setup network for sandbox",
+    'Failed to create pod sandbox: rpc error: code = Unknown desc = failed to setup network for sandbox "5f0c": plugin '
+    'type="bridge" failed (add)',
     at=1,
 )
 
@@ -230,6 +232,103 @@ def test_the_address_of_a_pod_that_shares_its_host_s_says_nothing_of_its_volumes
     creating = own(phase="Pending", podIP="172.16.0.2")
     creating["spec"]["hostNetwork"] = True
     assert code(situation(pods=running(creating), events=(UNMOUNTED,))) == "mount"
+
+
+# https://github.com/kubernetes/kubernetes/blob/v1.35.0/pkg/controller/volume/attachdetach/reconciler/reconciler.go
+def multi_attach(words: str) -> Json:
+    return event("FailedAttachVolume", f'Multi-Attach error for volume "pvc-7c"  Volume is already {words}', at=1)
+
+
+TIMED_OUT = event(
+    "FailedMount",
+    "Unable to attach or mount volumes: unmounted volumes=[data], unattached volumes=[], failed to process volumes=[]: "
+    "timed out waiting for the condition",
+    at=9,
+)
+ATTACHED = event("SuccessfulAttachVolume", 'AttachVolume.Attach succeeded for volume "pvc-7c"', kind="Normal", at=8)
+ANOTHER = event("SuccessfulAttachVolume", 'AttachVolume.Attach succeeded for volume "pvc-8d"', kind="Normal", at=8)
+ELSEWHERE = "volume pvc-7c of digits-0 is attached to another node, and only one node may have it"
+
+
+@pytest.mark.parametrize(("events", "line", "fix"), [
+    ((multi_attach("used by pod(s) other-0"),), f"digits waits: {ELSEWHERE}", "wait until other-0 has ended"),
+    ((multi_attach("used by pod(s) digits-1"), TIMED_OUT), f"digits does not run: {ELSEWHERE}", "on one node"),
+    ((multi_attach("used by 2 pod(s) in different namespaces"),), f"digits waits: {ELSEWHERE}", "has been detached"),
+    ((TIMED_OUT, multi_attach("exclusively attached to one node and can't be attached to another")),
+     f"digits waits: {ELSEWHERE}", "has been detached"),
+    ((multi_attach("used by pod(s) other-0"), ANOTHER), f"digits waits: {ELSEWHERE}", "other-0"),
+    ((multi_attach("used by pod(s) other-0"), ATTACHED), "digits: nothing is wrong", ""),
+    ((multi_attach("used by pod(s) other-0"), ATTACHED, TIMED_OUT), "digits does not run: a volume of digits-0", ""),
+], ids=[
+    "others", "own", "another team's", "nobody's", "another volume", "attached", "attached, not mounted",
+])  # fmt: skip
+def test_a_volume_of_one_node_that_another_node_has_is_named(events: tuple[Json, ...], line: str, fix: str) -> None:
+    diagnosis = diagnose(situation(pods=running(waits("ContainerCreating")), events=events))
+    assert diagnosis.first_line.startswith(line)
+    assert fix in (diagnosis.cause.fix if diagnosis.cause else "")
+
+
+ATTACHES_TO_NO_NODE = event("FailedAttachVolume", 'AttachVolume.Attach failed for volume "pvc-7c" : rpc error', at=1)
+
+
+def test_a_volume_that_no_node_gets_is_named_with_the_driver_s_words() -> None:
+    text = diagnose(situation(pods=running(waits("ContainerCreating")), events=(ATTACHES_TO_NO_NODE,))).text()
+    assert text.startswith("digits does not run: a volume of digits-0 cannot be attached to its node")
+    assert 'FailedAttachVolume: AttachVolume.Attach failed for volume "pvc-7c" : rpc error' in text
+
+
+SPREAD = [{"whenUnsatisfiable": "DoNotSchedule", "topologyKey": "zone", "maxSkew": 1}]
+TERM = [{"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"a": "b"}}}]
+
+
+def scattered(**spec: Any) -> Demand:
+    wanted = job()
+    return changed(wanted, [{**part.spec, **spec} for part in wanted.parts])
+
+
+def apart(kind: str) -> Demand:
+    return scattered(affinity={kind: {"requiredDuringSchedulingIgnoredDuringExecution": TERM}})
+
+
+@pytest.mark.parametrize(("wanted", "words", "expected"), [
+    (scattered(topologySpreadConstraints=SPREAD), "2 node(s) didn't match pod topology spread constraints", "topology"),
+    (apart("podAffinity"), "2 node(s) didn't match pod affinity rules", "pod-affinity"),
+    (apart("podAntiAffinity"), "1 Insufficient cpu, 1 node(s) didn't match pod anti-affinity rules", "pod-affinity"),
+    (job(), "2 node(s) didn't satisfy existing pods anti-affinity rules", "pod-affinity"),
+    (apart("podAntiAffinity"), "2 Insufficient cpu", None),
+    (scattered(topologySpreadConstraints=SPREAD), "", None),
+    (job(), "2 node(s) didn't match pod topology spread constraints", None),
+], ids=[
+    "spread", "affinity", "anti-affinity", "of others", "another reason", "no words", "not of this job",
+])  # fmt: skip
+def test_a_rule_between_pods_is_what_the_scheduler_says_where_all_else_fits(
+    wanted: Demand, words: str, expected: str | None
+) -> None:
+    message = f"0/2 nodes are available: {words}. preemption: 0/2 nodes are available: 2 Preemption is not helpful."
+    conditions = [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}]
+    waiting = own(phase="Pending", conditions=conditions if words else [])
+    del waiting["spec"]["nodeName"]
+    diagnosis = diagnose(situation(demand=wanted, pods=(waiting,)))
+    assert (diagnosis.cause.code if diagnosis.cause else None) == expected
+    if expected:
+        assert diagnosis.proof is Proof.OBSERVED
+        assert words in diagnosis.text()
+
+
+def test_a_volume_of_another_zone_is_named() -> None:
+    zone = {"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["b"]}
+    volume = {
+        "metadata": {"name": "v"},
+        "spec": {"nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [zone]}]}}},
+    }
+    claim = {"metadata": {"name": "data"}, "spec": {"volumeName": "v"}, "status": {"phase": "Bound"}}
+    labels = {"topology.kubernetes.io/zone": "b"}
+    nodes = node("a"), node("b", cpu="2", labels=labels)
+    mounts = [{"name": "d", "persistentVolumeClaim": {"claimName": "data"}}]
+    state = cluster(*nodes, claims=(claim,), volumes=(volume,))
+    diagnosis = diagnose(situation(demand=scattered(volumes=mounts), state=state))
+    assert diagnosis.cause
+    assert (diagnosis.cause.code, diagnosis.proof) == ("volume-node", Proof.REMOVAL)
 
 
 def test_the_newest_of_several_events_is_shown_whatever_their_order() -> None:
