@@ -10,6 +10,7 @@ from gangplank.scheduling import volume_rules
 from gangplank.scheduling.amounts import listed, plus, shown
 from gangplank.scheduling.cause import Cause
 from gangplank.scheduling.demand import changed, copied
+from gangplank.scheduling.namespace_rules import defaulted
 from gangplank.scheduling.placement import Placement, place
 from gangplank.scheduling.rooms import Bar, bars, ready, selected, written
 from gangplank.scheduling.snapshot import Pods, Room, Snapshot
@@ -294,7 +295,7 @@ def _too_large(question: Question) -> Cause:
 def _larger(job: Demand, state: Snapshot) -> tuple[Demand, Snapshot]:
     """One more node for each pod, which has all that the pod asks for."""
     nodes = list(state.nodes)
-    for number, part in enumerate(job.parts):
+    for number, part in enumerate(defaulted(job, state).parts):  # a limit alone is a request, too
         room = {name: f"{value}m" for name, value in part.requests.items()}
         labels = dict(part.spec.get("nodeSelector") or {})
         for index in range(part.minimum):

@@ -162,7 +162,7 @@ def diagnose(now: Situation) -> Diagnosis:
 
 def unplaced(now: Situation) -> bool:
     """Whether some of its pods do not exist, or have no node."""
-    size = now.demand.size if now.demand else len(now.pods)
+    size = now.demand.size if now.demand else max(1, len(now.pods))
     return len(now.pods) < size or any(not pod["spec"].get("nodeName") for pod in now.pods)
 
 

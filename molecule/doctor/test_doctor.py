@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gangplank.backends import BACKENDS
+from tests.support.raw_jobs import PYTORCHJOB, by_hand
 from tests.support.teams_live import gangplank
 from tests.support.why_stories import SMALL, Story, healthy, manifests, named, named_cause, under_way
 
@@ -34,6 +35,7 @@ STORIES = {
     for backend in BACKENDS
     if not one.change.keys() & set(BACKENDS[backend].refuses)
 }
+STORIES["public-pytorchjob"] = Story("no-device", written=by_hand(PYTORCHJOB), words="nvidia.com/gpu")
 # Its pods restart in place; the Job's controller removes them, and their logs, when the retries are used up.
 STORIES["exit-code-indexed"].words = ""
 

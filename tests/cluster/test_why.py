@@ -16,6 +16,7 @@ import pytest
 
 from gangplank.cluster.pace import is_pace, window
 from gangplank.errors import KubeError
+from tests.support.raw_jobs import INDEXED_JOB, VOLCANO_JOB, by_hand
 from tests.support.teams_live import ROOT, gangplank
 from tests.support.why_stories import (
     IMAGE,
@@ -171,6 +172,10 @@ STORIES: dict[str, Story] = {
         words="slow is slow: rank 1 (slow-worker-0) is behind the others by 0.",
     ),
     "suspended": Story("suspended", backend="indexed", raw=suspended),
+    "volcano-by-hand": Story("selector", written=by_hand(VOLCANO_JOB, changed(nodeSelector={"disk": "ssd"}))),
+    "indexed-by-hand": Story("pod-too-large", written=by_hand(
+        INDEXED_JOB, in_container(resources={"requests": {"cpu": "9"}})
+    )),
 }  # fmt: skip
 
 

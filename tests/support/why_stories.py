@@ -37,6 +37,7 @@ class Story:
     backend: str = "volcano"
     beside: tuple[Json, ...] = ()  # objects, in the job's namespace unless they have none
     raw: Callable[[Json], None] | None = None  # changes the manifest
+    written: Json | None = None  # by hand, instead of the library's
     labels: Json = field(default_factory=dict)  # of the namespace
     submitted: bool = True
     words: str = ""  # that the first line has
@@ -105,6 +106,8 @@ def affine(key: str) -> Json:
 
 def manifests(name: str, story: Story) -> list[Json]:
     """What the story submits, the job last."""
+    if story.written:
+        return [{**story.written, "metadata": {"name": name, "namespace": f"why-{name}"}}]
     described: Json = {"name": name, "namespace": f"why-{name}", "image": IMAGE, "command": WAITING}
     described |= {"backend": story.backend, "workers": 1, "resources": SMALL}
     if "max_retries" not in BACKENDS[story.backend].refuses:

@@ -1,0 +1,77 @@
+"""Jobs as people write them by hand or copy them: no field of theirs is the library's."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+Json = dict[str, Any]
+
+# As Kubeflow's example of MNIST with NCCL: github.com/kubeflow/training-operator, examples/pytorch/mnist
+PYTORCHJOB = """
+apiVersion: kubeflow.org/v1
+kind: PyTorchJob
+metadata: {name: pytorch-dist-mnist-nccl}
+spec:
+  pytorchReplicaSpecs:
+    Master: &replica
+      replicas: 1
+      restartPolicy: OnFailure
+      template:
+        metadata: {annotations: {sidecar.istio.io/inject: "false"}}
+        spec:
+          containers:
+          - name: pytorch
+            image: gangplank.dev/trainer:0.1.0
+            args: [--backend, nccl]
+            resources: {limits: {nvidia.com/gpu: 1}}
+    Worker: *replica
+"""
+VOLCANO_JOB = """
+apiVersion: batch.volcano.sh/v1alpha1
+kind: Job
+metadata: {name: by-hand}
+spec:
+  minAvailable: 2
+  schedulerName: volcano
+  tasks:
+  - name: trainer
+    replicas: 2
+    template:
+      spec:
+        restartPolicy: Never
+        containers:
+        - name: main
+          image: gangplank.dev/trainer:0.1.0
+          command: [sleep, "900"]
+          resources: {requests: {cpu: 10m, memory: 32Mi}}
+"""
+INDEXED_JOB = """
+apiVersion: batch/v1
+kind: Job
+metadata: {name: by-hand}
+spec:
+  completions: 2
+  parallelism: 2
+  completionMode: Indexed
+  template:
+    spec:
+      restartPolicy: Never
+      containers:
+      - name: main
+        image: gangplank.dev/trainer:0.1.0
+        command: [sleep, "900"]
+        resources: {requests: {cpu: 10m, memory: 32Mi}}
+"""
+
+
+def by_hand(text: str, change: Callable[[Json], None] | None = None) -> Json:
+    """One of these, changed."""
+    manifest: Json = yaml.safe_load(text)
+    if change:
+        change(manifest)
+    return manifest
