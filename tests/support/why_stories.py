@@ -7,25 +7,30 @@ import json
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from gangplank.backends import BACKENDS
+from gangplank.backends.queueing import QUEUE_SYSTEM
 from gangplank.cluster.situation import situation
 from gangplank.jobs.parse import parse_job
 from gangplank.scheduling.why import Diagnosis, diagnose
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from gangplank.cluster.client import Kube
     from tests.cluster.conftest import Lab
 
 Json = dict[str, Any]
 IMAGE = "gangplank.dev/trainer:0.1.0"
+GANG = QUEUE_SYSTEM.pod_group
 LIMIT_S = 120.0
 SMALL = {"cpu": "10m", "memory": "32Mi"}
 RESOURCE = {"requests": {"cpu": "10m", "memory": "32Mi"}}
 WAITING = ["sleep", "900"]
+OF_THE_CLUSTER = {"Queue": "queues.scheduling.volcano.sh", "PersistentVolume": "pv"}  # kinds, as kubectl names them
+OF_THE_CLUSTER |= {"RuntimeClass": "runtimeclass", "Node": "node"}
 
 
 @dataclass
@@ -139,8 +144,7 @@ def end(lab: Lab, name: str, story: Story) -> None:
         lab.kubectl("patch", "pvc", "data", "-n", space, *freed, check=False)
     lab.kubectl("delete", "namespace", space, "--wait=false", "--ignore-not-found", check=False)
     for item in story.beside:
-        if item["kind"] in {"Queue", "PersistentVolume"}:
-            plural = {"Queue": "queues.scheduling.volcano.sh"}.get(item["kind"], "pv")
+        if plural := OF_THE_CLUSTER.get(item["kind"]):
             lab.kubectl("delete", plural, item["metadata"]["name"], "--wait=false", "--ignore-not-found", check=False)
 
 
@@ -152,7 +156,9 @@ def asked(kube: Kube, job: Json, *, live: bool = True) -> Diagnosis:
     return diagnose(situation(kube, live_job, live=live))
 
 
-def named_cause(kube: Kube, job: Json, code: str, *, live: bool = True, limit_s: float = LIMIT_S) -> Diagnosis:
+def named_cause(
+    kube: Kube, job: Json, code: str, *, live: bool = True, limit_s: float = LIMIT_S, every_s: float = 1.0
+) -> Diagnosis:
     """The answer that names the cause; until then no other is blamed."""
     until = time.monotonic() + limit_s
     while True:
@@ -162,7 +168,22 @@ def named_cause(kube: Kube, job: Json, code: str, *, live: bool = True, limit_s:
             assert diagnosis.proof, diagnosis.text()
             return diagnosis
         assert time.monotonic() < until, diagnosis.text()
-        time.sleep(1)
+        time.sleep(every_s)
+
+
+def first_attempt(kube: Kube, job: Json) -> datetime | None:
+    """When a scheduler first found no place for a job, by the conditions of its gang and its pods; None if none has."""
+    namespace = job["metadata"]["namespace"]
+    items = [*kube.items("v1", "Pod", namespace), *kube.items(GANG.api_version, GANG.kind, namespace)]
+    conditions = [one for item in items for one in (item.get("status") or {}).get("conditions") or ()]
+    return attempted(conditions)
+
+
+def attempted(conditions: Iterable[Json]) -> datetime | None:
+    """The first time at which one of these conditions says that there is no place; it has whole seconds."""
+    refusing = {("PodScheduled", "False"), ("Unschedulable", "True")}
+    times = [one["lastTransitionTime"] for one in conditions if (one["type"], one["status"]) in refusing]
+    return min(map(datetime.fromisoformat, times), default=None)
 
 
 @contextlib.contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from gangplank.scheduling.cause import Cause
 from gangplank.scheduling.demand import Demand, changed
 from gangplank.scheduling.fit import Answer, Verdict
 from gangplank.scheduling.why import Failure, Proof, Situation, diagnose, judged
+from tests.support.why_stories import attempted
 from tests.unit.scheduling.states import cluster, job, node, pod, queue
 
 Json = dict[str, Any]
@@ -145,6 +147,16 @@ POD_CASES: dict[str, tuple[Situation, str]] = {
 def test_names_the_cause(name: str) -> None:
     now, expected = POD_CASES[name]
     assert code(now) == expected
+
+
+def test_the_first_attempt_of_a_scheduler_is_when_it_first_found_no_place() -> None:
+    def condition(kind: str, status: str, second: int) -> Json:
+        return {"type": kind, "status": status, "lastTransitionTime": f"2026-11-24T12:00:0{second}Z"}
+
+    early = [condition("PodScheduled", "True", 1), condition("Scheduled", "True", 2)]
+    assert attempted(early) is None
+    late = [condition("Unschedulable", "True", 4), condition("PodScheduled", "False", 3)]
+    assert attempted([*early, *late]) == datetime(2026, 11, 24, 12, 0, 3, tzinfo=UTC)
 
 
 @pytest.mark.parametrize("name", POD_CASES)
@@ -313,6 +325,17 @@ def test_a_rule_between_pods_is_what_the_scheduler_says_where_all_else_fits(
     if expected:
         assert diagnosis.proof is Proof.OBSERVED
         assert words in diagnosis.text()
+
+
+def test_a_claim_of_one_pod_that_another_one_mounts_is_waited_for() -> None:
+    spec = {"accessModes": ["ReadWriteOncePod"]}
+    mounts = [{"name": "d", "persistentVolumeClaim": {"claimName": "data"}}]
+    claim = {"metadata": {"name": "data"}, "spec": spec, "status": {"phase": "Bound"}}
+    holder = pod("holder", "a", namespace="vision")
+    holder["spec"]["volumes"] = mounts
+    diagnosis = diagnose(situation(demand=scattered(volumes=mounts), state=cluster(pods=(holder,), claims=(claim,))))
+    assert diagnosis.first_line.startswith("digits waits because its volume claim data is ReadWriteOncePod")
+    assert "pod holder mounts it" in diagnosis.text()
 
 
 def test_a_volume_of_another_zone_is_named() -> None:
