@@ -139,7 +139,7 @@ PROBLEMS: Mapping[str, tuple[str, str, str]] = {
     ),
     "cordoned": ("{count} of the nodes that it needs {are} cordoned", "kubectl uncordon NODE", "node-cordoned"),
     "taint": (
-        "no pod of it tolerates the taint {what} of {count} nodes",
+        "no pod of it tolerates the taint {what} of {count} {nodes}",
         "add a toleration of {what} to the job",
         "taint",
     ),
@@ -171,7 +171,8 @@ def _rule_cause(bar: Bar, question: Question, *, waits: bool, alone: bool = True
     text, fix, code = PROBLEMS[bar.rule]
     count = max(sum(bar in kept for kept in row) for row in question.barred)
     total = len(question.rooms)
-    text = text.format(what=bar.what, count=count, are="is" if count == 1 else "are")
+    are, nodes = ("is", "node") if count == 1 else ("are", "nodes")
+    text = text.format(what=bar.what, count=count, are=are, nodes=nodes)
     evidence = [f"{len(question.usable)} of {total} nodes may be used; this rule keeps its pods from {count}"]
     if waits:
         evidence.append("without it, the job would still wait for other jobs to end")
