@@ -8,6 +8,7 @@ import json
 import math
 import zlib
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -239,6 +240,16 @@ def test_each_claim_fails_when_its_subject_is_wrong(change: Callable[[Record], N
     verdict = prove(World(change=change).train(), EXPECTED)
     assert claims <= failed(verdict), verdict.text()
     assert not verdict.passed
+
+
+def test_the_page_on_troubleshooting_shows_the_verdict_on_a_training_without_a_sampler() -> None:
+    change = where("samples", **packed(list(range(100))))
+    pods = {"uid-0": "n", "uid-1": "n"}
+    expected = Expected(2, epochs=1, global_batch=20, job_uid="job-1", created=800.0, pods=pods)
+    lines = prove(World(2, epochs=1, change=change).train(), expected).text().splitlines()
+    shown = "\n".join(line for line in lines if line.startswith(("FAILED", "NOT PROVEN")))
+    page = (Path(__file__).parents[3] / "docs/troubleshooting.md").read_text()
+    assert f"<!-- proof: no sampler -->\n```\n{shown}\n```\n" in page, shown
 
 
 @pytest.mark.parametrize(("expected", "claims"), [
