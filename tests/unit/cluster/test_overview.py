@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
+import select
+import signal
+import subprocess
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from gangplank.cli import main
+from gangplank.cli.overview import CLEAR
+from gangplank.cli.terminal import INTERRUPTED
 from gangplank.cluster.overview import readings
 
 if TYPE_CHECKING:
@@ -160,6 +168,55 @@ def test_a_long_table_is_cut_on_a_screen_and_nowhere_else(api: Api, capsys: pyte
     _, out, _ = run(capsys, "status")
     assert "and 12 more: -o json or --html FILE has all of them" in out
     assert len(screen(capsys)["nodes"]) == 42
+
+
+def test_watch_draws_the_site_again_on_a_terminal_until_ctrl_c(site: Api) -> None:
+    """In a terminal of its own: each screen begins at the top, and shows what has changed."""
+    terminal, end = pty.openpty()
+    command = [sys.executable, "-m", "gangplank", "status", "--watch"]
+    env = {name: value for name, value in os.environ.items() if name != "NO_COLOR"} | {"TERM": "xterm"}
+    with subprocess.Popen(command, stdin=end, stdout=end, stderr=end, env=env, start_new_session=True) as watch:
+        os.close(end)
+        try:
+            text = read(terminal, "NODE ")
+            late = {"metadata": {"name": "late"}, "spec": {}, "status": {"conditions": READY}}
+            site.objects["/api/v1/nodes/c"] = late
+            text += read(terminal, "late")
+            watch.send_signal(signal.SIGINT)
+            rest = read(terminal, "Traceback")
+            assert watch.wait(10) == INTERRUPTED
+        finally:
+            watch.kill()
+            os.close(terminal)
+    _, before, *after = text.split(CLEAR)
+    assert "epoch 1, step 40 of 100" in before
+    assert "late" not in before
+    assert "late" in after[-1]
+    assert "Traceback" not in rest
+
+
+def read(terminal: int, until: str) -> str:
+    """What a terminal shows up to some text, or until nothing is written to it any more."""
+    text = ""
+    while until not in text:
+        assert select.select([terminal], [], [], 30)[0], text
+        try:
+            text += os.read(terminal, 1 << 16).decode()
+        except OSError:  # Linux says so when the last program has closed the other end
+            break
+    return text
+
+
+def test_watch_in_a_file_clears_nothing(
+    site: Api, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gangplank.cli.overview.polls", lambda *_: iter(range(2)))
+    assert run(capsys, "status", "--watch")[1].count("QUEUE") == 2
+    code, out, _ = run(capsys, "status", "--watch", "-o", "json")
+    assert code == 0
+    assert [json.loads(line)["version"] for line in out.splitlines()] == 2 * ["v1.35.4"]
+    assert "\x1b" not in out
+    assert not any(line.startswith(("POST", "PATCH", "DELETE")) for line in site.seen)
 
 
 @pytest.mark.parametrize("option", [["--watch"], ["-o", "json"], ["--html", "a.html"]])
