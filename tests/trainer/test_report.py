@@ -8,6 +8,7 @@ from gangplank.cli import main
 from gangplank.cli.overview import page as site_page
 from gangplank.cluster.overview import Overview, Section
 from gangplank.proof.claims import CLAIMS
+from tests.support.site_page import ROWS, SITE
 from tests.trainer.browser import look
 
 if TYPE_CHECKING:
@@ -55,3 +56,12 @@ def test_a_browser_draws_the_page_of_a_site_and_cuts_nothing_off(tmp_path: Path)
     (tmp_path / "work").mkdir()
     view = look(page, tmp_path / "work")
     assert (view["title"], view["rows"], view["wide"]) == ("lab", {"jobs": 2, "nodes": 3}, False)
+
+
+def test_a_browser_draws_the_site_of_the_picture_in_docs(tmp_path: Path) -> None:
+    page = tmp_path / "site.html"
+    page.write_text(site_page(SITE))
+    (tmp_path / "work").mkdir()
+    view = look(page, tmp_path / "work")
+    assert view["rows"] == {name: len(rows) + 1 for name, rows in ROWS.items()}
+    assert not view["wide"]

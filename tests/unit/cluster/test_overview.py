@@ -9,6 +9,7 @@ import select
 import signal
 import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,11 +17,11 @@ import pytest
 from gangplank.cli import main
 from gangplank.cli.overview import CLEAR
 from gangplank.cli.terminal import INTERRUPTED
-from gangplank.cluster.overview import readings
+from gangplank.cluster.client import Kube
+from gangplank.cluster.overview import overview, readings
+from tests.support.site_page import SITE
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tests.unit.conftest import Api
 
 Json = dict[str, Any]
@@ -158,6 +159,13 @@ def test_the_page_has_every_row_and_needs_no_other_file(capsys: pytest.CaptureFi
     code, _, err = run(capsys, "status", "--html", str(tmp_path / "none/site.html"))
     assert code == 3
     assert "Fix: " in err
+
+
+def test_the_picture_of_the_page_has_the_tables_of_a_site_and_is_small(site: Api) -> None:
+    now = overview(Kube(site.kubeconfig))
+    assert [(one.name, one.columns) for one in SITE.sections] == [(one.name, one.columns) for one in now.sections]
+    picture = Path(__file__).parents[3] / "docs/pictures/status.png"
+    assert 10_000 < picture.stat().st_size < 150 * 1024, "see tests/support/site_page.py"
 
 
 @pytest.mark.usefixtures("site")
