@@ -32,7 +32,11 @@ ROLE_INPUTS = frozenset(
     {"team_group", "team_kubeconfig", "team_network_trial", "team_remove", "team_remove_claims", "team_timeout_s"}
 )
 LINE = re.compile(r"\s*(team_\w+)\s*:")
+ASSIGNED = re.compile(r"\b(team_\w+)=")
 ENDINGS = ("", ".yml", ".yaml", ".json")  # of files of variables, as Ansible looks for them
+HOSTS_ENDINGS = (".yml", ".yaml", ".json")  # of files of hosts in YAML
+# Files in a folder of hosts that Ansible does not read (its INVENTORY_IGNORE_EXTS, and hidden ones)
+PASSED_OVER = re.compile(r"^\.|(\.(pyc|pyo|swp|bak|rpm|md|txt|rst|orig|cfg|retry)|~)$")
 INSTALL = "install Ansible, which reads it (make setup), or write the value itself"
 EXAMPLE = "name one like inventories/example"
 
@@ -51,25 +55,36 @@ class Inventory:
 
     def home(self, team: str) -> str:
         """The file of a team; where it belongs if there is none."""
-        files = [path for folder in self.folders for path in files_of(folder / "host_vars" / team)]
+        files = self.host_files(team)
         return str(files[-1] if files else (self.folders or [Path()])[-1] / "host_vars" / f"{team}.yml")
 
     def places(self, team: str) -> dict[str, str]:
         """The file of each variable of a team: the last in Ansible's order of precedence."""
         places = dict.fromkeys(self.values.get(team, ()), self.home(team))
-        for path in self.files(team):
-            for line in path.read_text(errors="replace").splitlines():
-                if match := LINE.match(line):
-                    places[match[1]] = str(path)
+        hosts = self.hosts_files
+        for path in (*hosts, *self.group_files):
+            places |= dict.fromkeys(names_in(path), str(path))
+        for path in hosts:  # what stands beside the host's name there is stronger than a group's files
+            places |= dict.fromkeys(beside_host(path, team), str(path))
+        for path in self.host_files(team):
+            places |= dict.fromkeys(names_in(path), str(path))
         return places | dict.fromkeys(self.extra, "-e")
 
-    def files(self, team: str) -> Iterator[Path]:
-        """The files that may hold variables of a team, the weakest first."""
-        yield from (path for path in self.sources if path.is_file())
-        yield from (path for folder in self.sources if folder.is_dir() for path in hosts_files(folder))
-        for kind, name in (("group_vars", "all"), ("group_vars", self.group), ("host_vars", team)):
-            for folder in self.folders:
-                yield from files_of(folder / kind / name)
+    @property
+    def hosts_files(self) -> list[Path]:
+        """The files that list hosts."""
+        places = [hosts_files(source) if source.is_dir() else [source] for source in self.sources]
+        return [path for inside in places for path in inside if path.is_file()]
+
+    @property
+    def group_files(self) -> list[Path]:
+        """The files with variables of the groups of all teams, the weakest first."""
+        groups = ("all", self.group)
+        return [path for name in groups for folder in self.folders for path in files_of(folder / "group_vars" / name)]
+
+    def host_files(self, team: str) -> list[Path]:
+        """The files with variables of a team alone, the weakest first."""
+        return [path for folder in self.folders for path in files_of(folder / "host_vars" / team)]
 
     @property
     def folders(self) -> list[Path]:
@@ -95,8 +110,30 @@ def files_of(place: Path) -> list[Path]:
 
 
 def hosts_files(folder: Path) -> list[Path]:
-    """The files of hosts of an inventory that is a folder."""
-    return [path for path in sorted(folder.glob("*.y*ml")) if path.is_file()]
+    """The files of hosts of an inventory that is a folder: all that Ansible does not pass over."""
+    return [path for path in sorted(folder.iterdir()) if path.is_file() and not PASSED_OVER.search(path.name)]
+
+
+def names_in(path: Path) -> list[str]:
+    """The variables of teams that begin a line of a file, even of one that only Ansible can read."""
+    return [match[1] for line in text_of(path).splitlines() if (match := LINE.match(line))]
+
+
+def is_plain(path: Path) -> bool:
+    """Whether a file of hosts is YAML: by its ending, or by its content if it has another."""
+    problems: list[SpecError] = []
+    plain_values(path, problems)
+    return path.suffix in HOSTS_ENDINGS or not problems
+
+
+def beside_host(path: Path, host: str) -> list[str]:
+    """The variables of teams that a file of hosts, YAML or INI, sets for this host alone."""
+    if is_plain(path):
+        tree = plain_values(path, [])
+        groups = [group for name, inner in tree.items() for group in walk(name, inner)]
+        return [str(name) for _, inner, _ in groups for name in (inner.get("hosts") or {}).get(host) or {}]
+    lines = [line for line in text_of(path).splitlines() if line.split()[:1] == [host]]
+    return [name for line in lines for name in ASSIGNED.findall(line)]
 
 
 def load_inventory(place: str) -> Inventory:
@@ -241,9 +278,13 @@ def strict_errors(inventory: Inventory) -> list[SpecError]:
 def plain_inventory(place: str) -> Inventory:
     """The teams of an inventory whose files hold plain values, read without Ansible."""
     source = Path(place)
-    files = hosts_files(source) if source.is_dir() else [source]
+    files = Inventory({}, (source,)).hosts_files
     errors: list[SpecError] = []
-    trees = [(path, tree) for path in files for tree in [plain_values(path, errors)] if tree]
+    for path in files:
+        if not is_plain(path):
+            problem = Problem("file", "hosts that only Ansible can read", "a YAML file of hosts", INSTALL)
+            errors.append(SpecError([problem], str(path)))
+    trees = [(path, tree) for path in filter(is_plain, files) for tree in [plain_values(path, errors)] if tree]
     groups = [(path, *group) for path, tree in trees for name, inner in tree.items() for group in walk(name, inner)]
     teams = list(
         dict.fromkeys(
@@ -255,8 +296,9 @@ def plain_inventory(place: str) -> Inventory:
         inventory = Inventory({team: {}}, (source,))
         parts: list[Mapping[str, Any]] = [inner.get("vars") or {} for _, name, inner, _ in groups if name == "all"]
         parts += [inner.get("vars") or {} for _, name, inner, _ in groups if name == GROUP]
+        parts += [plain_values(path, errors) for path in inventory.group_files]
         parts += [(inner.get("hosts") or {}).get(team) or {} for _, _, inner, _ in groups]
-        parts += [plain_values(path, errors) for path in inventory.files(team) if path not in files]
+        parts += [plain_values(path, errors) for path in inventory.host_files(team)]
         values[team] = {str(key): item for part in parts for key, item in part.items() if is_value(str(key))}
         for path, name, inner, _ in groups:
             if team in (inner.get("hosts") or ()) and name not in ("all", GROUP):

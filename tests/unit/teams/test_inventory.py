@@ -66,6 +66,57 @@ def test_the_nearer_file_wins_and_a_group_s_values_are_those_of_each_team(tmp_pa
         assert (team.max_jobs, team.queues[0].weight, team.pod_security) == (3, 2, "baseline")
 
 
+HOSTS = "all: {children: {teams: {vars: {team_weight: 1, team_max_jobs: 1}, hosts: {vision: {team_max_jobs: 3}}}}}\n"
+LINES = """
+all:
+  children:
+    teams:
+      vars:
+        team_weight: 0
+      hosts:
+        vision:
+          team_max_jobs: 0
+"""
+
+
+def test_a_variable_beside_the_host_is_stronger_than_those_of_its_groups_and_weaker_than_its_file(
+    tmp_path: Path,
+) -> None:
+    folder = site(tmp_path, group_vars__teams="team_weight: 2\nteam_max_jobs: 2\n")
+    (folder / "hosts.yml").write_text(HOSTS)
+    own = folder / "host_vars/vision.yml"
+    for jobs in (3, 4):
+        for inventory in (load_inventory(str(folder)), plain_inventory(str(folder))):
+            (team,) = teams_of(inventory)[1]
+            assert (team.max_jobs, team.queues[0].weight) == (jobs, 2)
+        own.write_text(own.read_text() + "team_max_jobs: 4\n")
+
+
+def test_a_problem_of_a_variable_beside_the_host_names_the_file_of_hosts(tmp_path: Path) -> None:
+    folder = site(tmp_path, group_vars__teams="team_weight: 0\nteam_max_jobs: 0\n")
+    (folder / "hosts.yml").write_text(LINES)
+    for read in (load_inventory, plain_inventory):
+        places = read(str(folder)).places("vision")
+        assert places["team_max_jobs"] == str(folder / "hosts.yml")
+        assert places["team_weight"] == str(folder / "group_vars/teams.yml")
+    (folder / "hosts.yml").unlink()
+    (folder / "hosts").write_text("[teams]\nvision team_max_jobs=0\n")
+    assert load_inventory(str(folder)).places("vision")["team_max_jobs"] == str(folder / "hosts")
+
+
+@pytest.mark.parametrize("name", ["hosts", "hosts.ini"])
+def test_a_file_of_hosts_that_only_ansible_can_read_is_refused_by_name_without_it(tmp_path: Path, name: str) -> None:
+    folder = site(tmp_path)
+    (folder / name).write_text("[teams]\nspeech\n")
+    with pytest.raises(GangplankError, match="hosts that only Ansible can read") as caught:
+        plain_inventory(str(folder))
+    assert f"{folder / name}: 1 problem" in str(caught.value)
+    (folder / name).write_text("# nobody yet\n---\nall: {children: {teams: {hosts: {vision: }}}}\n")
+    (folder / "hosts.yml").unlink()
+    (folder / "README.md").write_text("not hosts")
+    assert list(plain_inventory(str(folder)).values) == ["vision"]
+
+
 def test_every_problem_names_the_variable_and_the_file_that_sets_it(tmp_path: Path) -> None:
     folder = site(
         tmp_path,
