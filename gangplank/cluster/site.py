@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from gangplank.backends.base import Site
 from gangplank.backends.queueing import QUEUE_SYSTEM
+from gangplank.errors import Problem, SpecError, shown
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from gangplank.cluster.client import Kube
     from gangplank.spec import Json
 
 OPERATOR = "training-operator"  # the name of its Deployment, upstream's and that of charts/training-operator
+GANG = "gang-scheduler-name"
+INIT_IMAGE = "pytorch-init-container-image"
+INIT_TRIES = "pytorch-init-container-max-tries"
+INIT_TEMPLATE = "pytorch-init-container-template-file"
+FLAGS = (GANG, INIT_IMAGE, INIT_TRIES, INIT_TEMPLATE)  # each has a value
+NUMBER = re.compile(r"0|[1-9][0-9]*|0x[0-9a-fA-F]+")  # of Go's forms, those that Python reads alike
 TEMPLATE = "/etc/config/initContainer.yaml"  # where the operator looks unless a flag says otherwise
 RUNTIMES = ("ClusterTrainingRuntime", "TrainingRuntime")
 TRAINER = "trainer.kubeflow.org/v1alpha1"
@@ -36,16 +44,39 @@ def site_of(kube: Kube, others: tuple[Json, ...] = ()) -> Site:
     pod = deployment["spec"]["template"]["spec"]
     container = pod["containers"][0]
     words = [*container.get("command", ()), *container.get("args", ())]
-    flags = dict(word.lstrip("-").partition("=")[::2] for word in words if word.startswith("-"))
-    place = PurePosixPath(flags.get("pytorch-init-container-template-file", TEMPLATE))
+    flags = flags_of(words, str(deployment["metadata"]["namespace"]))
+    place = PurePosixPath(flags.get(INIT_TEMPLATE, TEMPLATE))
     return Site(
-        gang=flags.get("gang-scheduler-name") == QUEUE_SYSTEM.scheduler,
-        init_image=flags.get("pytorch-init-container-image", usual.init_image),
-        init_tries=int(flags.get("pytorch-init-container-max-tries", usual.init_tries)),
+        gang=flags.get(GANG) == QUEUE_SYSTEM.scheduler,
+        init_image=flags.get(INIT_IMAGE, usual.init_image),
+        init_tries=int(flags.get(INIT_TRIES, str(usual.init_tries)), 0),
         init_template=mounted(kube, deployment["metadata"]["namespace"], pod, place),
         priorities=usual.priorities,
         others=usual.others,
     )
+
+
+def flags_of(words: Sequence[str], namespace: str) -> dict[str, str]:
+    """Those of the operator's flags that matter here, as Go reads them: `--flag=value`, or `--flag value` in two words.
+
+    >>> flags_of(["/manager", "--leader-elect", "-gang-scheduler-name", "volcano"], "kubeflow")
+    {'gang-scheduler-name': 'volcano'}
+    """
+    flags, problems = {}, []
+    rest = iter(words)
+    for word in rest:
+        name, has_value, text = word.removeprefix("-").removeprefix("-").partition("=")
+        if not word.startswith("-") or name not in FLAGS:
+            continue
+        value = text if has_value else next(rest, None)
+        if value is None or (name == INIT_TRIES and not NUMBER.fullmatch(value)):
+            expected = "a whole number" if name == INIT_TRIES else "a value"
+            problems.append(Problem(f"--{name}", shown(value), expected, "correct the arguments of its container"))
+        else:
+            flags[name] = value
+    if problems:
+        raise SpecError(problems, f"Deployment {namespace}/{OPERATOR}")
+    return flags
 
 
 def operators(kube: Kube) -> Iterator[Json]:

@@ -11,6 +11,7 @@ import yaml
 from gangplank.cli import main
 from gangplank.cluster.client import Kube
 from gangplank.cluster.site import site_of
+from gangplank.errors import SpecError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -57,6 +58,26 @@ def test_the_operator_s_flags_and_template_are_read(cluster: Api) -> None:
     site = site_of(Kube(cluster.kubeconfig))
     assert (site.gang, site.init_image, site.init_tries, site.init_template) == (False, "a/b:1", 3, TEMPLATE)
     assert site.priorities == {"high": 7}
+
+
+def test_flags_of_two_words_are_read_like_those_of_one(cluster: Api) -> None:
+    words = "--gang-scheduler-name volcano -pytorch-init-container-max-tries 0x10 --pytorch-init-container-image c/d:2"
+    cluster.objects[f"{DEPLOYMENTS}/training-operator"] = operator(*words.split())
+    site = site_of(Kube(cluster.kubeconfig))
+    assert (site.gang, site.init_image, site.init_tries) == (True, "c/d:2", 16)
+
+
+def test_values_that_the_operator_cannot_read_are_problems(cluster: Api) -> None:
+    flags = ("--pytorch-init-container-max-tries=many", "--pytorch-init-container-image")
+    cluster.objects[f"{DEPLOYMENTS}/training-operator"] = operator(*flags)
+    with pytest.raises(SpecError) as caught:
+        site_of(Kube(cluster.kubeconfig))
+    fix = "Fix: correct the arguments of its container"
+    assert str(caught.value).splitlines() == [
+        "Deployment kubeflow/training-operator: 2 problems",
+        f'  --pytorch-init-container-max-tries: got "many", expected a whole number. {fix}',
+        f"  --pytorch-init-container-image: got nothing, expected a value. {fix}",
+    ]
 
 
 def test_a_template_under_another_key_and_path_is_found(cluster: Api) -> None:
