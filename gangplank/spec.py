@@ -53,10 +53,11 @@ class Script:
 
 @dataclass(frozen=True)
 class Elastic:
-    """Bounds between which the number of workers may move."""
+    """Bounds between which the number of workers may move, and what moves it by itself."""
 
     minimum: int
     maximum: int
+    metrics: tuple[Json, ...] = ()  # of Kubernetes' autoscaling/v2; empty: no autoscaler
 
 
 @dataclass(frozen=True)

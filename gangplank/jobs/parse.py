@@ -11,7 +11,7 @@ from gangplank.errors import Problem, SpecError, shown
 from gangplank.jobs import requirements, rules
 from gangplank.k8s import names
 from gangplank.reading.fields import Fields, Problems, plain
-from gangplank.spec import Amount, Elastic, JobSpec, Resources, Script, Volume
+from gangplank.spec import Amount, Elastic, JobSpec, Json, Resources, Script, Volume
 
 SCRIPT_LIMIT = code_pieces.ONE_MAP  # bytes of a script alone
 TOO_LONG = (f"at most {SCRIPT_LIMIT} bytes, a ConfigMap's limit",
@@ -29,6 +29,15 @@ HYPERPARAMETERS: dict[str, tuple[type, float, float]] = {
     "seed": (int, 0, 2**31 - 1),
     "log_interval": (int, 0, 10**6),  # steps between two lines; 0: none
 }
+# The kinds of metrics of an autoscaler (autoscaling/v2), and the field that each has
+METRICS = {
+    "Resource": "resource",
+    "ContainerResource": "containerResource",
+    "Pods": "pods",
+    "Object": "object",
+    "External": "external",
+}
+UTILIZATION = "{type: Resource, resource: {name: cpu, target: {type: Utilization, averageUtilization: 80}}}"
 PLACES = ("dir",)  # the other hyperparameter: where the trainer writes TensorBoard's event files
 
 
@@ -261,16 +270,28 @@ def read_secrets(fields: Fields, field: str) -> tuple[str, ...]:
 
 
 def read_elastic(fields: Fields) -> Elastic | None:
-    """The bounds of an elastic job."""
+    """The bounds of an elastic job, and the metrics of its autoscaler."""
     if fields.raw("elastic") is None:
         return None
     inner = fields.inner("elastic")
-    bounds = Elastic(inner.integer("min", 1, 1), inner.integer("max", 1, 1))
+    bounds = Elastic(inner.integer("min", 1, 1), inner.integer("max", 1, 1), read_metrics(inner))
     for name in ("min", "max"):
         if name not in inner.map:
             inner.bad(name, None, "a number of workers", "give both min and max")
     inner.done()
     return bounds
+
+
+def read_metrics(fields: Fields) -> tuple[Json, ...]:
+    """Metrics as Kubernetes has them: it checks them only when the autoscaler is made, long after the submission."""
+    metrics = fields.mappings("metrics")
+    for index, metric in enumerate(metrics):
+        source = METRICS.get(str(metric.get("type")))
+        if source is None or metric.keys() != {"type", source} or not isinstance(metric[source], Mapping):
+            pairs = ", ".join(f"{kind} and {field}" for kind, field in METRICS.items())
+            expected = f"a type with the field of its name ({pairs})"
+            fields.bad(f"metrics[{index}]", metric, expected, f"write it as in {UTILIZATION}")
+    return metrics
 
 
 def read_hyperparameters(fields: Fields) -> dict[str, int | float | str]:

@@ -85,6 +85,9 @@ def world(spec: JobSpec, bad: Bad) -> None:
         if spec.command:
             expected = "a job with a script (torchrun has to manage its processes)"
             bad("elastic", _plain(spec.elastic), expected, "use script instead of command")
+        if spec.elastic.metrics and not spec.max_retries:
+            expected = "at least 1 with elastic.metrics (a rank that sees another leave counts that as a failure)"
+            bad("max_retries", 0, expected, "allow one for each scaling")
 
 
 def resources(spec: JobSpec, bad: Bad) -> None:

@@ -1,6 +1,6 @@
 """An elastic PyTorchJob with `metrics` scales by itself: up while its workers work hard, down while they are idle.
 
-Upstream's metrics-server measures what they use. A job file cannot ask for metrics, so that they are added here.
+Upstream's metrics-server measures what they use.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ IDLE: Json = {
     "backend": "pytorchjob",
     "image": "gangplank.dev/trainer:0.1.0",
     "masters": 0,
-    "elastic": {"min": 2, "max": 3},
+    "elastic": {"min": 2, "max": 3, "metrics": METRICS},
     "resources": {"cpu": "50m", "memory": "256Mi"},
     "collective": "gloo",
     "script": "idle.py",
@@ -84,9 +84,7 @@ def cluster(measured: str) -> Iterator[Cluster]:
 
 def submit(cluster: Cluster, name: str, description: Json, workers: int) -> None:
     spec = parse_job({**description, "name": name, "namespace": cluster.namespace, "workers": workers}, scripts=SCRIPTS)
-    *before, job = BACKENDS["pytorchjob"].manifests(spec)
-    job["spec"]["elasticPolicy"]["metrics"] = METRICS
-    for manifest in (*before, job):
+    for manifest in BACKENDS["pytorchjob"].manifests(spec):
         cluster.create(manifest)
 
 

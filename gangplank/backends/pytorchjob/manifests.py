@@ -66,5 +66,7 @@ def manifests(spec: JobSpec) -> list[Json]:
             "rdzvBackend": "c10d",
             "maxRestarts": spec.max_retries,
         }
+        if spec.elastic.metrics:
+            body["elasticPolicy"]["metrics"] = list(spec.elastic.metrics)
     job = {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "metadata": pod_template.metadata(spec), "spec": body}
     return [*pod_template.beside(spec), job]

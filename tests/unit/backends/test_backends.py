@@ -13,6 +13,8 @@ from gangplank.errors import SpecError
 from gangplank.jobs.parse import parse_job
 
 Json = dict[str, Any]
+CPU = {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 80}}
+METRIC: Json = {"type": "Resource", "resource": CPU}
 BASE: Json = {"name": "digits", "image": "img:1", "script": "/opt/train.py"}
 VALUES: Json = {
     "deadline_s": 60,
@@ -90,6 +92,14 @@ def test_elastic_workers_meet_through_variables_that_exist() -> None:
     used = {word.split("$(")[1].rstrip(")") for word in container["command"] if "$(" in word}
     assert used == {"PET_NNODES", "PET_RDZV_BACKEND", "PET_RDZV_ENDPOINT"}
     assert used <= {item["name"] for item in container["env"]}
+
+
+def test_an_elastic_job_with_metrics_has_an_autoscaler_and_one_without_has_none() -> None:
+    for metrics in ([METRIC], []):
+        job = manifest("pytorchjob", elastic={"min": 1, "max": 4, "metrics": metrics}, masters=0)
+        objects = BACKENDS["pytorchjob"].objects(job, Site())
+        scaled = [item["spec"]["metrics"] for item in objects if item["kind"] == "HorizontalPodAutoscaler"]
+        assert scaled == ([metrics] if metrics else [])
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -231,6 +241,15 @@ def test_a_command_goes_as_it_is_and_one_template_back_ends_give_it_the_usual_wi
         ({"backend": "pytorchjob", "pytorchjob": {"gang": False}, "queue": "q"}, "no queue with"),
         ({"backend": "pytorchjob", "elastic": {"min": 1, "max": 4}}, "0 for an elastic job"),
         ({"backend": "pytorchjob", "elastic": {"min": 3, "max": 4}, "masters": 0}, "from elastic.min 3"),
+        (
+            {"backend": "pytorchjob", "elastic": {"min": 1, "max": 4, "metrics": [METRIC]}, "masters": 0}
+            | {"max_retries": 0},
+            "max_retries: got 0, expected at least 1 with elastic.metrics",
+        ),
+        ({"elastic": {"min": 1, "max": 4, "metrics": [METRIC | {"pods": {}}]}}, "elastic.metrics[0]: got {"),
+        ({"elastic": {"min": 1, "max": 4, "metrics": [{"type": "CPU"}]}}, "Resource and resource"),
+        ({"elastic": {"min": 1, "max": 4, "metrics": ["cpu"]}}, 'elastic.metrics[0]: got "cpu", expected a mapping'),
+        ({"backend": "volcano", "elastic": {"min": 1, "max": 4, "metrics": [METRIC]}}, "no elastic on volcano"),
         ({"backend": "trainjob", "volumes": [{"claim": "c", "mount": "/o", "on": "master"}]}, "share one template"),
         ({"backend": "indexed", "name": "d" * 62}, "shorten it by 1"),
         ({"backend": "trainjob", "name": "d" * 49}, "shorten it by 1"),
