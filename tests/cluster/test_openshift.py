@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.cluster.conftest import COMPONENTS, Lab
+from tests.support.openshift_site import constraints
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,7 +20,6 @@ KINDS = {
     "security.openshift.io": ("securitycontextconstraints", "SecurityContextConstraints"),
     "project.openshift.io": ("projects", "Project"),
 }
-SCC = "securitycontextconstraints.security.openshift.io"
 
 
 def crd(group: str) -> dict[str, Any]:
@@ -49,10 +49,6 @@ def openshift(full_kubeconfig: str) -> Iterator[Lab]:  # noqa: ARG001  # the lab
         lab.kubectl("delete", "crd", "--ignore-not-found", *names)
 
 
-def granted(lab: Lab) -> list[dict[str, Any]]:
-    return list(json.loads(lab.kubectl("get", SCC, "-o", "json"))["items"])
-
-
 def changed(said: str) -> bool:
     return "changed=0" not in said
 
@@ -68,16 +64,18 @@ def would_change(lab: Lab, component: str) -> bool:
     return changed(lab.playbook("playbooks/site.yml", "--check", "--tags", component, "-e", asked))
 
 
-def test_the_grant_comes_once_and_goes_again(openshift: Lab) -> None:
+def test_the_grant_comes_once_and_goes_again(openshift: Lab, full_kubeconfig: str) -> None:
+    """As OpenShift's own client reads the site."""
+    assert constraints(full_kubeconfig) == []
     assert role(openshift, "present")
     assert not role(openshift, "present")
-    (binding,) = granted(openshift)
+    (binding,) = constraints(full_kubeconfig) or []
     accounts = openshift.get("serviceaccounts", "-n", "volcano-system")
     names = {f"system:serviceaccount:volcano-system:{item['metadata']['name']}" for item in accounts}
     # that of the installation's hook went with the hook
     assert {*binding["users"]} - names == {"system:serviceaccount:volcano-system:volcano-admission-init"}
     assert role(openshift, "absent")
-    assert granted(openshift) == []
+    assert constraints(full_kubeconfig) == []
 
 
 def test_both_roles_know_where_they_are(openshift: Lab) -> None:
@@ -85,9 +83,9 @@ def test_both_roles_know_where_they_are(openshift: Lab) -> None:
     assert would_change(openshift, "training_operator"), "the operator still names a user"
 
 
-@pytest.mark.usefixtures("full_kubeconfig")
-def test_a_cluster_that_is_none_is_left_as_it_is() -> None:
+def test_a_cluster_that_is_none_is_left_as_it_is(full_kubeconfig: str) -> None:
     lab = Lab()
+    assert constraints(full_kubeconfig) is None
     assert not role(lab, "present")
     assert not would_change(lab, "volcano")
     assert not would_change(lab, "training_operator")
