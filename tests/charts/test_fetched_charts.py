@@ -17,6 +17,7 @@ from lab.build.parts import Workshop, build
 from lab.build.versions import MODULES, load_pins
 
 ROOT = Path(__file__).resolve().parents[2]
+REQUESTS = ("admission_resources", "controller_resources", "scheduler_resources")  # one pod each
 
 
 @pytest.fixture(scope="module")
@@ -89,3 +90,10 @@ def test_c4_the_hashes_are_those_of_the_module_in_go_sum(
     files = pinned(role, name)[version]
     assert files
     assert {path: hashlib.sha256((source / path).read_bytes()).hexdigest() for path in files} == files
+
+
+def test_volcano_s_chart_requests_nothing_by_default() -> None:
+    """So that what the role requests is all that counts on a node (tests/unit/lab/test_fits.py)."""
+    chart = Path(build(["volcano"], print)["charts"]["volcano"])
+    custom = yaml.safe_load((chart / "values.yaml").read_text())["custom"]
+    assert {name: custom[name] for name in REQUESTS} == dict.fromkeys(REQUESTS)

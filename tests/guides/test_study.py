@@ -46,9 +46,9 @@ def test_the_job_is_accepted_as_it_is_printed(shell: Shell) -> None:
 def test_the_job_trains_and_goes_without_a_trace(shell: Shell) -> None:
     """As it is printed: three pods of one whole CPU each, which do not fit two nodes of two CPUs."""
     assert JOB in shell(documents.printed("kubectl get vcjob"))
+    (query,) = (line for line in documents.printed("kubectl get vcjob").splitlines() if "kubectl get pods" in line)
+    shell.lab.wait("the study's query shows all three pods", lambda: all(pod in shell(query) for pod in PODS), 120)
     logs = shell.logs(*PODS)
-    said = shell("kubectl get pods -l volcano.sh/job-name=pytorch-job-with-configmap")
-    assert PODS[0] in said
     asked = [pod["spec"]["containers"][0]["resources"] for pod in shell.get("pods")]
     assert asked == [{part: {"cpu": "1", "memory": "2Gi"} for part in ("limits", "requests")}] * 3
     for rank, log in enumerate(logs.values()):

@@ -6,7 +6,6 @@ Every number is read from what installs it. Node memory comes from the role's ow
 from __future__ import annotations
 
 import itertools
-import os
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -61,7 +60,7 @@ def allocatable(machine_mib: int) -> Room:
 
 
 def of_volcano() -> list[Room]:
-    """Volcano's chart requests nothing by default (see below); the role's own values set the requests."""
+    """Volcano's chart requests nothing by default (tests/charts/test_fetched_charts.py); the role's own values do."""
     custom = load("roles/volcano/vars/main.yml")["__volcano_own_values"].get("custom", {})
     return [requested((custom.get(name) or {}).get("requests", {})) for name in VOLCANO]
 
@@ -134,11 +133,3 @@ def test_the_job_has_three_pods_with_requests() -> None:
 def test_a_gang_that_is_too_large_does_not_fit() -> None:
     room = allocatable(int(8 * 1024 * KERNEL_LEAVES))
     assert never_fits(room, len(nodes()), platform(), of_job("jobs/digits.yml") * 3) != []
-
-
-def test_upstreams_default_requests_nothing() -> None:
-    """Reads every chart of Volcano in the cache; before `make parts` there is none."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gangplank"
-    for values in cache.glob("parts/volcano-*/charts/volcano/values.yaml"):
-        custom = yaml.safe_load(values.read_text())["custom"]
-        assert {name: custom[name] for name in VOLCANO} == dict.fromkeys(VOLCANO)

