@@ -10,6 +10,7 @@
 #   faults of a cluster 2 | 2  tests/cluster/test_cluster_faults.py: a sample of two, in the same lab
 #   users' scripts     1 | 1   tests/cluster/test_script_corpus.py: a sample of two, in the same lab
 #   fakes              1 | 1   tests/cluster/test_fakes.py: five that are not proven, in the same lab
+#   guides             4 | 4   tests/guides: a short part of each, in the same lab; without the guides they are skipped
 # `make test-full` adds the other scenarios, the faults of a training and the live comparison of the library, in parts of
 # equal time with PART=1/3; docs/testing.md says how long it takes. What takes longer is a sweep.
 SHELL := /bin/sh
@@ -99,7 +100,10 @@ TESTS ?= tests/charts tests/lab tests/trainer tests/cluster/test_actions.py test
 	tests/cluster/test_cluster_faults.py tests/cluster/test_fakes.py \
 	tests/cluster/test_hardening.py tests/cluster/test_lab.py tests/cluster/test_script_corpus.py \
 	tests/cluster/test_playbook_kills.py::test_d6_site_and_uninstall_killed_at_a_point_converge \
-	tests/guides/test_flyte.py::test_our_job_is_the_pages_task # needs no lab
+	tests/guides/test_flyte.py::test_our_job_is_the_pages_task tests/guides/test_flyte.py::test_the_task_is_accepted_by_the_cluster \
+	tests/guides/test_study.py::test_the_job_is_accepted_as_it_is_printed \
+	tests/guides/test_tencent.py::test_the_operator_runs_in_its_own_namespace \
+	tests/guides/test_volcano_site.py::test_the_example_trains tests/guides/test_vsphere.py::test_the_operator_is_verified
 .PHONY: pytest
 pytest: setup parts
 	GANGPLANK_TRAINER_ROOT=$$(.venv/bin/python -m lab.build --show roots.trainer) .venv/bin/pytest $(TESTS)

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
+from gangplank.backends import BACKENDS
+from gangplank.jobs.parse import parse_job
 from tests.cluster.conftest import ROOT
 from tests.guides.conftest import devices, proven
 from tests.support import documents
@@ -47,6 +49,11 @@ def described() -> dict[str, Any]:
     return description
 
 
+def numbers(page: str) -> dict[str, str]:
+    """The arguments of the page's decorator."""
+    return dict(re.findall(r"(\w+)=\"?([^\",]+)", page[page.index("@pytorch_task(") : page.index("def ")]))
+
+
 def test_our_job_is_the_pages_task() -> None:
     job = described()
     assert job["workers"] == TASK["workers"]
@@ -63,13 +70,27 @@ def test_the_numbers_are_those_that_the_page_prints() -> None:
     assert outputs
     assert set(re.findall(r"(\w+)=", inputs[1])) == TASK["hyperparameters"]
     assert set(re.findall(r"(\w+)=", outputs[1])) == OUTPUTS
-    arguments = dict(re.findall(r"(\w+)=\"?([^\",]+)", page[page.index("@pytorch_task(") : page.index("def ")]))
     cpu, memory = TASK["resources"]["cpu"], TASK["resources"]["memory"]
-    assert arguments == {
+    assert numbers(page) == {
         "workers_count": str(TASK["workers"]), "per_replica_cpu_request": cpu["request"],
         "per_replica_memory_request": memory["request"], "per_replica_memory_limit": memory["limit"],
         "per_replica_gpu_limit": str(TASK["resources"]["gpus"]),
     }  # fmt: skip
+
+
+def test_the_task_is_accepted_by_the_cluster(shell: Shell) -> None:
+    """Our job with the numbers that the page prints: the API server and the operator's webhook take it."""
+    asked = numbers(documents.printed("@pytorch_task("))
+    resources = {
+        "cpu": {"request": asked["per_replica_cpu_request"]},
+        "memory": {"request": asked["per_replica_memory_request"], "limit": asked["per_replica_memory_limit"]},
+        "gpus": int(asked["per_replica_gpu_limit"]),
+    }
+    job = described() | {"workers": int(asked["workers_count"]), "resources": resources, "namespace": shell.namespace}
+    (manifest,) = BACKENDS["pytorchjob"].manifests(parse_job(job))
+    (shell.folder / "task.yaml").write_text(yaml.safe_dump(manifest))
+    said = shell("kubectl apply --dry-run=server -f task.yaml")
+    assert said == "pytorchjob.kubeflow.org/mnist-gpu created (server dry run)\n"
 
 
 @pytest.mark.usefixtures("gpus")

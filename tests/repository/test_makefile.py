@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -22,6 +23,18 @@ def run(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
 def train(job: Path) -> subprocess.CompletedProcess[str]:
     """`make train` in this checkout, which is set up; it prints where it would start Ansible."""
     return run(["make", "-o", "setup", "train", f"JOB={job}", "PLAYBOOK=echo ansible-playbook"], ROOT)
+
+
+def test_the_tests_of_make_test_exist_and_have_a_part_of_each_guide() -> None:
+    line = re.search(r"^TESTS \?= ((?:.*\\\n)*.*)", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert line
+    names = line[1].replace("\\\n", " ").split()
+    for path, _, test in (name.partition("::") for name in names):
+        assert (ROOT / path).exists(), path
+        assert not test or f"\ndef {test}(" in (ROOT / path).read_text(), test
+    guides = {f"tests/guides/{path.name}" for path in (ROOT / "tests/guides").glob("test_*.py")}
+    assert len(guides) == 5
+    assert guides <= {name.partition("::")[0] for name in names}
 
 
 def test_a_job_that_does_not_exist_is_refused_before_setup_with_the_jobs_that_do(tmp_path: Path) -> None:
