@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from lab.build.parts import build
+from tests.support.helm import KUBERNETES
 
 ROOT = Path(__file__).resolve().parents[2]
 CHARTS = sorted(path.parent for path in (ROOT / "charts").glob("*/Chart.yaml"))
@@ -34,7 +35,7 @@ def test_the_charts_own_tests_pass(tools: dict[str, str], chart: Path) -> None:
 
 @pytest.mark.parametrize("chart", CHARTS, ids=lambda path: path.name)
 def test_helm_lints_it(tools: dict[str, str], chart: Path) -> None:
-    done = run(f"{tools['helm']}/helm", "lint", "--strict", str(chart))
+    done = run(f"{tools['helm']}/helm", "lint", "--strict", KUBERNETES, str(chart))
     assert done.returncode == 0, done.stdout + done.stderr
 
 

@@ -14,6 +14,7 @@ import yaml
 from gangplank import __version__
 from lab.build.parts import build
 from tests.support.checkout import copy_checkout, git
+from tests.support.helm import KUBERNETES
 from tests.support.loopback import served
 from tools.dist import SCHEMA, SUMS
 
@@ -49,7 +50,7 @@ def helm() -> str:
 
 def template(helm: str, folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     env = {**os.environ, "HELM_CACHE_HOME": str(folder / "helm"), "HELM_CONFIG_HOME": str(folder / "helm")}
-    command = [helm, "template", "digits", *words]
+    command = [helm, "template", KUBERNETES, "digits", *words]
     return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=False, timeout=60)
 
 

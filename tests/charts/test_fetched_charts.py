@@ -15,6 +15,7 @@ from lab.build.cache import cache_home
 from lab.build.go_commands import module_folder
 from lab.build.parts import Workshop, build
 from lab.build.versions import MODULES, load_pins
+from tests.support.helm import KUBERNETES
 
 ROOT = Path(__file__).resolve().parents[2]
 REQUESTS = ("admission_resources", "controller_resources", "scheduler_resources")  # one pod each
@@ -58,7 +59,7 @@ def test_c4_images_have_the_digests_of_the_site(role: str, helm: Path, tmp_path:
     done = subprocess.run([*command, *extra], cwd=ROOT, capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == 0, done.stdout
     folder = build([part], print)["charts"][chart] if part else str(ROOT / "charts" / chart)
-    words = [str(helm / "helm"), "template", "x", folder, "-n", "y", "-f", str(tmp_path / "values.json")]
+    words = [str(helm / "helm"), "template", KUBERNETES, "x", folder, "-n", "y", "-f", f"{tmp_path}/values.json"]
     text = subprocess.run(words, capture_output=True, text=True, check=True, timeout=60).stdout
     images = {line.rpartition("/")[2].strip('"') for line in text.splitlines() if " image: " in line}
     assert images >= set(NAMES[role])

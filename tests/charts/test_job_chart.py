@@ -19,6 +19,7 @@ from gangplank.jobs.parse import parse_job
 from gangplank.jobs.site_gpus import Gpus, on_site
 from gangplank.reading.strict_yaml import documents
 from lab.build.parts import build
+from tests.support.helm import KUBERNETES
 from tests.support.strategies import jobs
 from tools import write_job_chart as job_chart
 
@@ -42,7 +43,7 @@ def render(tmp_path_factory: pytest.TempPathFactory) -> Render:
     def run(job: Json, *more: str) -> subprocess.CompletedProcess[str]:
         file = folder / "values.json"
         file.write_text(json.dumps({"training_job": job}, ensure_ascii=False))
-        command = [helm, "template", "x", str(job_chart.CHART), "-f", str(file), *more]
+        command = [helm, "template", KUBERNETES, "x", str(job_chart.CHART), "-f", str(file), *more]
         return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=60)
 
     return run

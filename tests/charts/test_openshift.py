@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 from lab.build.parts import build
+from tests.support.helm import KUBERNETES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,7 +33,7 @@ def template(*arguments: str) -> list[Json]:
     """What Helm renders."""
     helm = build(["helm"], print)["bin"]["helm"]
     done = subprocess.run(
-        [f"{helm}/helm", "template", *arguments], capture_output=True, text=True, check=True, timeout=60
+        [f"{helm}/helm", "template", KUBERNETES, *arguments], capture_output=True, text=True, check=True, timeout=60
     )
     return [item for item in yaml.safe_load_all(done.stdout) if item]
 

@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from gangplank.k8s.names import RESOURCE
+from gangplank.site.preflight import OLDEST
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,6 +30,13 @@ def values(chart: Path) -> dict[str, Any]:
 
 def schema(chart: Path) -> dict[str, Any]:
     return dict(json.loads((chart / "values.schema.json").read_text()))
+
+
+@each_chart
+def test_helm_refuses_an_older_kubernetes_as_preflight_does(chart: Path) -> None:
+    """`-0` lets the versions of vendors pass, such as v1.30.5-gke.1."""
+    oldest = ".".join(map(str, OLDEST))
+    assert yaml.safe_load((chart / "Chart.yaml").read_text())["kubeVersion"] == f">={oldest}.0-0"
 
 
 def resolved(node: dict[str, Any], root: dict[str, Any]) -> dict[str, Any]:
