@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -15,7 +16,7 @@ import yaml
 from gangplank.cli import main
 from gangplank.errors import GangplankError, Unreadable
 from gangplank.teams import inventory as module
-from gangplank.teams.inventory import Inventory, load_inventory, plain_inventory
+from gangplank.teams.inventory import Inventory, is_value, load_inventory, plain_inventory
 from gangplank.teams.load import teams_of
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -52,6 +53,18 @@ def test_plain_files_are_read_as_ansible_reads_them(name: str) -> None:
     by_ansible = load_inventory(str(place))
     assert len(by_ansible.values) >= 2
     assert plain_inventory(str(place)).values == by_ansible.values == plain_inventory(str(place / "hosts.yml")).values
+
+
+@pytest.mark.parametrize("name", ["lab", "example"])
+def test_ansible_inventory_shows_the_values_of_one_team_as_the_page_says(name: str) -> None:
+    page = (ROOT / "docs/teams.md").read_text()
+    (command,) = re.findall(r"`(ansible-inventory -i inventories/<site> --host \w+)`", page)
+    words = command.replace("<site>", name).split()
+    program = Path(sys.executable).with_name(words[0])
+    done = subprocess.run([program, *words[1:]], cwd=ROOT, capture_output=True, text=True, check=True)
+    listed = {key: item for key, item in json.loads(done.stdout).items() if is_value(key)}
+    assert listed == plain_inventory(str(ROOT / "inventories" / name)).values[words[-1]]
+    assert "team_cap" in listed
 
 
 def test_the_nearer_file_wins_and_a_group_s_values_are_those_of_each_team(tmp_path: Path) -> None:
