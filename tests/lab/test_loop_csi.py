@@ -10,7 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from lab.build.cache import cache_home
+from lab.build.go_toolchain import find_go, go_environment
 from lab.build.parts import build
+from lab.build.versions import MODULES, load_pins
 
 # The root of the driver's image, in a mount namespace of its own, with this machine's devices.
 SCRIPT = """
@@ -25,6 +28,15 @@ kill $driver
 exit ${status:-0}
 """
 PASSED = 51  # of its specs; the others are about calls that the driver does not offer, and says so
+
+
+def test_the_drivers_own_tests_pass() -> None:
+    build(["loop-csi"], print)  # which fetches Go and its modules
+    pins = load_pins()
+    go = find_go(pins, cache_home(), print)
+    done = subprocess.run([str(go), "test", "./..."], cwd=MODULES / "loop-csi", env=go_environment(go),
+                          capture_output=True, text=True, check=False, timeout=300)  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_the_driver_passes_csi_sanity_and_leaves_nothing(tmp_path: Path) -> None:

@@ -43,9 +43,9 @@ func able(capabilities ...*csi.VolumeCapability) error {
 	return nil
 }
 
-// sized is the size to create; an error if the limits cannot be kept.
-func sized(limits *csi.CapacityRange) (int64, error) {
-	size := max(limits.GetRequiredBytes(), smallest)
+// sized is the size to create, of `least` bytes or more; an error if the limits cannot be kept.
+func sized(limits *csi.CapacityRange, least int64) (int64, error) {
+	size := max(limits.GetRequiredBytes(), least)
 	if limit := limits.GetLimitBytes(); limit > 0 && size > limit {
 		return 0, status.Errorf(codes.OutOfRange, "got a limit of %d bytes, expected %d or more", limit, size)
 	}
@@ -59,7 +59,7 @@ func (c *controller) CreateVolume(
 	if err := able(request.GetVolumeCapabilities()...); err != nil {
 		return nil, err
 	}
-	size, err := sized(request.GetCapacityRange())
+	size, err := sized(request.GetCapacityRange(), smallest)
 	if err != nil {
 		return nil, err
 	}
@@ -81,7 +81,10 @@ func (c *controller) CreateVolume(
 		if path == "" {
 			return nil, none(source.GetSnapshot().GetSnapshotId())
 		}
-		from, size = path, max(size, about.Size())
+		if size, err = sized(request.GetCapacityRange(), max(smallest, about.Size())); err != nil {
+			return nil, err
+		}
+		from = path
 	}
 	if size, err = c.create(id, from, size, request.GetCapacityRange()); err != nil {
 		return nil, err
@@ -159,7 +162,7 @@ func (c *controller) ValidateVolumeCapabilities(
 	}}, nil
 }
 
-// CreateSnapshot copies a volume while nothing can write to it.
+// CreateSnapshot copies a volume while nothing can write to it: one in use is frozen, and no call mounts one that is not.
 func (c *controller) CreateSnapshot(
 	_ context.Context, request *csi.CreateSnapshotRequest,
 ) (*csi.CreateSnapshotResponse, error) {
@@ -167,13 +170,11 @@ func (c *controller) CreateSnapshot(
 	if id == "" || volume == "" {
 		return nil, status.Error(codes.InvalidArgument, "got no name or no source volume, expected both")
 	}
-	for _, held := range []string{"snapshot-of-" + volume, id} {
-		release, err := c.store.hold(held)
-		if err != nil {
-			return nil, err
-		}
-		defer release()
+	release, err := c.store.hold(volume, id)
+	if err != nil {
+		return nil, err
 	}
+	defer release()
 	path, about, err := c.store.snapshot(id)
 	if err != nil {
 		return nil, err

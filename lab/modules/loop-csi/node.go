@@ -95,11 +95,21 @@ func (n *node) NodeExpandVolume(
 	if err != nil {
 		return nil, err
 	}
-	size, err := sized(request.GetCapacityRange())
+	size, err := sized(request.GetCapacityRange(), smallest)
 	if err != nil {
 		return nil, err
 	}
 	size = max(size, old)
+	device, err := n.store.device(id)
+	if err != nil {
+		return nil, err
+	}
+	// Before anything has grown: what is not mounted stays as large as it is reported.
+	if mounted, err := n.mounted(path); err != nil {
+		return nil, err
+	} else if !mounted || device == "" {
+		return nil, status.Errorf(codes.NotFound, "%s: got no mounted volume, expected one", path)
+	}
 	file, err := os.OpenFile(n.store.volume(id), os.O_RDWR, 0)
 	if err != nil {
 		return nil, err
@@ -107,15 +117,6 @@ func (n *node) NodeExpandVolume(
 	defer file.Close()
 	if err := reserve(file, size); err != nil {
 		return nil, err
-	}
-	device, err := n.store.device(id)
-	if err != nil {
-		return nil, err
-	}
-	if mounted, err := n.mounted(path); err != nil {
-		return nil, err
-	} else if !mounted || device == "" {
-		return nil, status.Errorf(codes.NotFound, "%s: got no mounted volume, expected one", path)
 	}
 	err = errors.Join(command("losetup", "--set-capacity", device), command("xfs_growfs", "-d", path))
 	return &csi.NodeExpandVolumeResponse{CapacityBytes: size}, err

@@ -49,25 +49,31 @@ func newStore(folder string) (*store, error) {
 	return &store{folder: folder, mounter: mount.New(""), busy: map[string]bool{}}, nil
 }
 
-// hold refuses an id that names nothing here, and a second call for what another is at work on, as the specification
-// demands.
-func (s *store) hold(id string) (release func(), err error) {
-	if id == "" {
-		return nil, status.Error(codes.InvalidArgument, "got no id or name, expected one")
-	}
-	if !ids.MatchString(id) {
-		return nil, none(id)
-	}
+// hold refuses ids that name nothing here, and a second call for what another is at work on, as the specification
+// demands. It holds all or none; a volume and its snapshot may have the same name.
+func (s *store) hold(held ...string) (release func(), err error) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	if s.busy[id] {
-		return nil, status.Errorf(codes.Aborted, "%s: another call is at work on it", id)
+	for _, id := range held {
+		if id == "" {
+			return nil, status.Error(codes.InvalidArgument, "got no id or name, expected one")
+		}
+		if !ids.MatchString(id) {
+			return nil, none(id)
+		}
+		if s.busy[id] {
+			return nil, status.Errorf(codes.Aborted, "%s: another call is at work on it", id)
+		}
 	}
-	s.busy[id] = true
+	for _, id := range held {
+		s.busy[id] = true
+	}
 	return func() {
 		s.mutex.Lock()
 		defer s.mutex.Unlock()
-		delete(s.busy, id)
+		for _, id := range held {
+			delete(s.busy, id)
+		}
 	}, nil
 }
 
