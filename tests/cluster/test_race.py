@@ -44,7 +44,8 @@ SEEDS = range(8, 13) if ALL else [8]
 GPU = "gangplank.dev/race"  # a resource that the simulated nodes alone have
 NODES, GPUS = 16, 8  # of each node
 LASTS = "gangplank.dev/lasts"  # annotation: how long a simulated pod runs
-GRANTS = {  # what keeps other pods off the simulated nodes
+GRANTS = {  # what keeps other pods off the simulated nodes, and no image but the race's
+    "images": ["gangplank.dev/*"],
     "tolerations": ["kwok.x-k8s.io/node"],
     "node_labels": ["type=race"],
     "annotation_domains": ["gangplank.dev"],
