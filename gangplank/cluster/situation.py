@@ -22,7 +22,7 @@ from gangplank.scheduling import claimed_devices, namespace_rules, settings
 from gangplank.scheduling.cause import Cause
 from gangplank.scheduling.demand import Demand, demand
 from gangplank.scheduling.pod_causes import cut, references
-from gangplank.scheduling.snapshot import GROUPS, NODES, PODS, QUEUES, Snapshot, living
+from gangplank.scheduling.snapshot import GROUPS, NODES, OF_NAMESPACE, PODS, QUEUES, Snapshot, living
 from gangplank.scheduling.why import Failure, Situation, diagnose, unplaced
 from gangplank.site.components import COMPONENTS
 
@@ -43,12 +43,6 @@ CLUSTER = {  # field of a snapshot: its name in messages, its path
     "volumes": ("persistentvolumes", "/api/v1/persistentvolumes"),
     "classes": ("storageclasses", "/apis/storage.k8s.io/v1/storageclasses"),
     "priorities": ("priorityclasses", "/apis/scheduling.k8s.io/v1/priorityclasses"),
-}
-NAMESPACED = {
-    "quotas": "resourcequotas",
-    "limits": "limitranges",
-    "claims": "persistentvolumeclaims",
-    "events": "events",
 }
 NAMESPACES = {component.namespace for component in COMPONENTS.values()}
 REFUSED = re.compile(r"^FailedCreate")  # reasons of events about pods that were not created
@@ -95,11 +89,6 @@ def snapshot(kube: Kube, namespace: str) -> Snapshot:
         elif answer is None:
             unread[title] = DENIED
         fields[name] = tuple(answer or ())
-    for name, plural_name in NAMESPACED.items():
-        answer = items(kube, f"/api/v1/namespaces/{namespace}/{plural_name}")
-        if answer is None:
-            unread[plural_name] = DENIED
-        fields[name] = tuple(answer or ())
     try:
         configuration = settings.read(scheduler_configuration(kube))
     except KubeError as error:
@@ -111,7 +100,20 @@ def snapshot(kube: Kube, namespace: str) -> Snapshot:
         fields["nodes"] = claimed_devices.offering(fields["nodes"], classes, slices)
         fields["pods"] = claimed_devices.holding(fields["pods"], claims)
     pods = living(fields.pop("pods"))
-    return Snapshot(pods=pods, settings=configuration, unread=unread, **fields)
+    state = Snapshot(pods=pods, settings=configuration, unread=unread, **fields)
+    return state.within(home(kube, namespace))
+
+
+def home(kube: Kube, namespace: str) -> Snapshot:
+    """The objects of one namespace that decide whether its jobs start."""
+    unread: dict[str, str] = {}
+    fields: dict[str, tuple[Json, ...]] = {}
+    for name, plural in OF_NAMESPACE.items():
+        answer = items(kube, f"/api/v1/namespaces/{namespace}/{plural}")
+        if answer is None:
+            unread[plural] = DENIED
+        fields[name] = tuple(answer or ())
+    return Snapshot(unread=unread, **fields)
 
 
 def asked(kube: Kube, job: Json, others: Sequence[Json] = ()) -> tuple[Demand | None, list[Json]]:

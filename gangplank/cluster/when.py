@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from gangplank.cluster import overview
 from gangplank.cluster.progress import phase
-from gangplank.cluster.situation import asked, own_group, snapshot, suspension
+from gangplank.cluster.situation import asked, home, own_group, snapshot, suspension
 from gangplank.scheduling.when import Holder, Interval, Outlook, Waiting, left, outlook
 
 if TYPE_CHECKING:
@@ -75,7 +75,9 @@ def answer(kube: Kube, job: Json, *, live: bool, others: Sequence[Json] = ()) ->
     others_waiting = (one for one in alive if key_of(one) not in running)
     before = sorted((one for one in others_waiting if is_before(one, job, live=live)), key=created)
     ahead = [one for one in (waiting(kube, state, item, pods.of(item), took) for item in before) if one]
-    return Answer(meta["name"], "waiting", outlook(own, state, holders, ahead), tuple(dict.fromkeys(missing)))
+    homes = {name: home(kube, name) for name in {one.job.namespace for one in ahead} - {namespace}}
+    said = outlook(own, state, holders, ahead, homes)
+    return Answer(meta["name"], "waiting", said, tuple(dict.fromkeys(missing)))
 
 
 def runs(pods: Sequence[Json]) -> bool:

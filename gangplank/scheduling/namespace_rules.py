@@ -14,7 +14,7 @@ from gangplank.scheduling.cause import Cause
 from gangplank.scheduling.demand import changed, copied
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from gangplank.scheduling.amounts import Amounts
     from gangplank.scheduling.demand import Demand
@@ -188,6 +188,20 @@ def _over(job: Demand, quota: Json, name: str, counts: tuple[int, int, int]) -> 
         return job, replace(state, quotas=tuple(quotas))
 
     return Cause("quota", text, evidence, fix, removal, passing=passing)
+
+
+def charged(quotas: Sequence[Json], pods: Sequence[Json], times: int, *, ended: bool = False) -> tuple[Json, ...]:
+    """The quotas after pods have come (1) or gone (-1); pods that have ended still count as objects."""
+    result = []
+    for quota in quotas:
+        change = counted([pod for pod in pods if in_scope(pod["spec"], quota)])
+        used = amounts((quota.get("status") or {}).get("used"))
+        for name in quota["spec"].get("hard") or {}:
+            if name in change and not (ended and name.startswith("count/")):
+                used[name] = max(0, used.get(name, 0) + times * change[name])
+        written = {name: quantity.canonical(Fraction(value, MILLI)) for name, value in used.items()}
+        result.append({**quota, "status": {**(quota.get("status") or {}), "used": written}})
+    return tuple(result)
 
 
 def counted(pods: list[Json]) -> Amounts:

@@ -17,6 +17,12 @@ if TYPE_CHECKING:
     from gangplank.spec import Json
 
 ENDED = {"Succeeded", "Failed"}
+OF_NAMESPACE = {  # field of a snapshot with objects of one namespace: their plural
+    "quotas": "resourcequotas",
+    "limits": "limitranges",
+    "claims": "persistentvolumeclaims",
+    "events": "events",
+}
 NODES, PODS, QUEUES, GROUPS = "nodes", "pods of all namespaces", "queues", "pod groups of all namespaces"
 
 
@@ -133,6 +139,18 @@ class Snapshot:
             free = {resource: value - used.get(resource, 0) for resource, value in total.items()}
             result.append(Room(node, free, total, frozenset(self.pods.ports.get(name, ()))))
         return result
+
+    @property
+    def home(self) -> Snapshot:
+        """What is of the job's namespace."""
+        unread = {name: why for name, why in self.unread.items() if name in OF_NAMESPACE.values()}
+        return Snapshot(unread=unread, **{name: getattr(self, name) for name in OF_NAMESPACE})
+
+    def within(self, home: Snapshot) -> Snapshot:
+        """The state for a job of another namespace: `home` has the objects of that one, and which are unread."""
+        unread = {name: why for name, why in self.unread.items() if name not in OF_NAMESPACE.values()}
+        fields = {name: getattr(home, name) for name in OF_NAMESPACE}
+        return replace(self, unread=unread | dict(home.unread), **fields)
 
     def without(self, uids: Collection[str], group: str = "") -> Snapshot:
         """The state without a job's own pods and its gang, as if it were to be submitted."""

@@ -9,16 +9,19 @@ from __future__ import annotations
 import heapq
 from dataclasses import dataclass, field, replace
 from itertools import count, pairwise
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from gangplank.backends.queueing import QUEUE_SYSTEM
 from gangplank.scheduling.fit import Verdict, fit
+from gangplank.scheduling.namespace_rules import charged, defaulted
 from gangplank.scheduling.snapshot import Pods
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from gangplank.scheduling.demand import Demand
+    from gangplank.scheduling.fit import Answer
     from gangplank.scheduling.snapshot import Snapshot
     from gangplank.spec import Json
 
@@ -114,17 +117,43 @@ class Course:
 
     state: Snapshot
     case: int  # early, likely, late
+    homes: dict[str, Snapshot]  # by namespace: what it allows its jobs
     seconds: float = 0.0
     ended: list[str] = field(default_factory=list)
     numbers: Iterator[int] = field(default_factory=count)
 
-    def admit(self, job: Demand, nodes: Mapping[str, str]) -> tuple[frozenset[str], str]:
+    def try_to_start(self, one: Waiting) -> Answer:
+        """What a scheduler would say of a job now: by what its own namespace allows, and without its own pods."""
+        home = self.homes[one.job.namespace]
+        pods = self.pods_of(one.uids)
+        if pods:
+            home = replace(home, quotas=charged(home.quotas, pods, -1))
+        return fit(one.job, self.state.without(one.uids, one.group).within(home), explain=False)
+
+    def pods_of(self, uids: frozenset[str]) -> list[Json]:
+        """The pods of a job."""
+        return [pod for pod in self.state.pods.items if pod["metadata"]["uid"] in uids]
+
+    def remove(self, uids: frozenset[str], group: str, *, ended: bool) -> None:
+        """Take a job's pods away, from the quotas of its namespace, too."""
+        for pod in self.pods_of(uids):
+            self.charge(pod["metadata"]["namespace"], [pod], -1, ended=ended)
+        self.state = self.state.without(uids, group)
+
+    def charge(self, namespace: str, pods: list[Json], times: int, *, ended: bool = False) -> None:
+        """Note in the quotas of a namespace that pods come or go."""
+        if home := self.homes.get(namespace):
+            self.homes[namespace] = replace(home, quotas=charged(home.quotas, pods, times, ended=ended))
+
+    def admit(self, one: Waiting, nodes: Mapping[str, str]) -> tuple[frozenset[str], str]:
         """Put a job on its nodes; what it is called by then."""
+        self.remove(one.uids, one.group, ended=False)
+        job = defaulted(one.job, self.homes[one.job.namespace])
         number = next(self.numbers)
         name = f"when-{number}"
         annotations = {QUEUE_SYSTEM.group: name}
         named = {"namespace": job.namespace, "annotations": annotations}
-        pods = [
+        pods: list[Json] = [
             {
                 "metadata": {**named, "name": pod, "uid": f"{name}-{pod}"},
                 "spec": {**part.spec, "nodeName": nodes[pod]},
@@ -136,16 +165,26 @@ class Course:
         meta = {"name": name, "namespace": job.namespace, "uid": name}
         group: Json = {"metadata": meta, "spec": spec, "status": {"phase": "Running"}}
         more = (group,) if job.queue else ()
+        self.charge(job.namespace, pods, 1)
         items = (*self.state.pods.items, *pods)
         self.state = replace(self.state, pods=Pods(items), groups=(*self.state.groups, *more))
         return frozenset(pod["metadata"]["uid"] for pod in pods), name
 
 
-def outlook(own: Waiting, state: Snapshot, holders: Sequence[Holder], ahead: Sequence[Waiting] = ()) -> Outlook:
-    """When a job that waits starts, and ends; `ahead` are the jobs that are tried before it, first ones first."""
+def outlook(
+    own: Waiting,
+    state: Snapshot,
+    holders: Sequence[Holder],
+    ahead: Sequence[Waiting] = (),
+    homes: Mapping[str, Snapshot] = MappingProxyType({}),
+) -> Outlook:
+    """When a job that waits starts, and ends; `ahead` are the jobs that are tried before it, first ones first.
+
+    `homes` has the objects of their namespaces, `state` those of the job's own.
+    """
     courses, starts = [], []
     for case in range(3):
-        course = Course(state, case)
+        course = Course(state, case, {**homes, own.job.namespace: state.home})
         seconds, reason = begins(own, course, holders, ahead)
         if seconds is None:
             return Outlook(after=tuple(course.ended), why=reason)
@@ -167,8 +206,7 @@ def begins(
     queue = [*ahead, own]
     while True:
         for one in list(queue):
-            rest = course.state.without(one.uids, one.group)
-            answer = fit(one.job, rest, explain=False)
+            answer = course.try_to_start(one)
             if answer.verdict is Verdict.CANNOT_TELL and one is own:
                 return None, "; ".join(answer.missing) or "whether it would start"
             if answer.verdict is not Verdict.YES:
@@ -176,8 +214,7 @@ def begins(
             if one is own:
                 return course.seconds + (OPENING.cases[course.case] if course.seconds or ahead else 0.0), ""
             queue.remove(one)
-            course.state = rest
-            uids, group = course.admit(one.job, answer.nodes)
+            uids, group = course.admit(one, answer.nodes)
             if one.lasts is not None:
                 end = course.seconds + OPENING.cases[course.case] + one.lasts.cases[course.case]
                 heapq.heappush(ends, (end, next(order), Holder(one.job.name, uids, group)))
@@ -185,7 +222,7 @@ def begins(
             return None, unknown(holders, ahead)
         course.seconds, _, holder = heapq.heappop(ends)
         course.ended.append(holder.name)
-        course.state = course.state.without(holder.uids, holder.group)
+        course.remove(holder.uids, holder.group, ended=True)
 
 
 def unknown(holders: Sequence[Holder], ahead: Sequence[Waiting]) -> str:

@@ -89,6 +89,27 @@ def test_a_job_that_waits_starts_after_it_and_takes_as_long(capsys: pytest.Captu
     assert "after first\nit would end in about " in out
 
 
+def elsewhere(site: Api) -> None:
+    """A job of another namespace, older than `second`, which mounts a claim that only its own namespace has."""
+    other = job("other", 30, active=1)
+    other["metadata"]["namespace"] = "speech"
+    spec = other["spec"]["template"]["spec"]
+    spec["volumes"] = [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]
+    claim = {"metadata": {"name": "data", "namespace": "speech"}, "spec": {"accessModes": ["ReadWriteMany"]}}
+    claim |= {"status": {"phase": "Bound"}}
+    site.objects |= {
+        "/apis/batch/v1/namespaces/speech/jobs/other": other,
+        "/api/v1/namespaces/speech/persistentvolumeclaims/data": claim,
+    }
+
+
+def test_jobs_ahead_are_judged_by_their_own_namespace(site: Api, capsys: pytest.CaptureFixture[str]) -> None:
+    elsewhere(site)
+    code, said = asked(capsys, "second")
+    assert (code, said["after"]) == (0, ["first", "other"])
+    assert round(said["start"]["likely"]) == 35 + 60 + 5
+
+
 def test_a_rank_that_says_nothing_leaves_the_answer_open(site: Api, capsys: pytest.CaptureFixture[str]) -> None:
     site.logs.clear()
     assert [asked(capsys, name)[0] for name in ("first", "second")] == [6, 6]

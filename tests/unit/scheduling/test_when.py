@@ -6,10 +6,11 @@ import heapq
 import math
 import random
 from statistics import median
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from gangplank.scheduling.namespace_rules import charged
 from gangplank.scheduling.when import CLOSING, Holder, Interval, Outlook, Waiting, left, outlook
 from tests.unit.scheduling.states import cluster, job, node, pod
 
@@ -60,6 +61,42 @@ def test_jobs_ahead_take_what_is_freed_first() -> None:
     said = asked(4, running("slow", 60), running("quick", 30), ahead=ahead)
     assert said.start == Interval(80, 90, 120)  # 30, and 50 of the one ahead, with the pauses before either
     assert said.after == ("quick", "slow", "digits")
+
+
+def quota(cores: int, used: int) -> dict[str, Any]:
+    """Of the job's namespace."""
+    status = {"used": {"requests.cpu": str(used)}}
+    return {"metadata": {"name": "q"}, "spec": {"hard": {"requests.cpu": str(cores)}}, "status": status}
+
+
+def in_quota(own: Waiting, *pods: dict[str, Any], holders: tuple[Holder, ...] = (), **more: Any) -> Outlook:
+    """On a node with room, in a namespace with a quota of two cores, of which its pods use two."""
+    state = cluster(node("a", cpu="16"), pods=pods, quotas=(quota(2, 2 * len(pods)),))
+    return outlook(own, state, holders, **more)
+
+
+def test_the_quota_counts_a_job_s_own_pods_once() -> None:
+    mine = pod("mine", "", cpu="2", namespace="vision")
+    assert in_quota(Waiting(small(2), frozenset({"mine"})), mine).start == exactly(0)
+    assert in_quota(Waiting(small(2)), mine).start is None  # another's
+
+
+def test_who_ends_frees_quota_and_who_starts_takes_some() -> None:
+    holder, _ = running("first", 30)
+    said = in_quota(Waiting(small(2)), pod("first", "a", cpu="2", namespace="vision"), holders=(holder,))
+    assert (said.start, said.after) == (Interval(30, 35, 50), ("first",))
+    said = in_quota(Waiting(small(2)), ahead=(Waiting(small(2), lasts=exactly(50)),))
+    assert (said.start, said.after) == (Interval(50, 60, 90), ("digits",))
+
+
+def test_pods_that_ended_still_count_as_objects() -> None:
+    ended = pod("first", "a", cpu="2", namespace="vision")
+    counting = {"metadata": {"name": "q"}, "spec": {"hard": {"count/pods": "3", "pods": "3"}}}
+    counting["status"] = {"used": {"count/pods": "3", "pods": "3"}}
+    (after,) = charged([counting], [ended], -1, ended=True)
+    assert after["status"]["used"] == {"count/pods": "3", "pods": "2"}
+    (after,) = charged([counting], [ended], -1)
+    assert after["status"]["used"] == {"count/pods": "2", "pods": "2"}
 
 
 def test_who_does_not_know_does_not_guess() -> None:
