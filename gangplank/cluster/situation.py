@@ -133,6 +133,15 @@ def asked(kube: Kube, job: Json, others: Sequence[Json] = ()) -> tuple[Demand | 
     return demand(meta["name"], meta.get("namespace") or "default", objects, queue), objects
 
 
+def foreseen(kube: Kube, job: Json, state: Snapshot, others: Sequence[Json] = ()) -> tuple[Demand | None, list[Json]]:
+    """What a job asks, its devices by claim as amounts where they can be counted, and what its controllers make."""
+    wanted, objects = asked(kube, job, others)
+    if wanted and any(part.spec.get("resourceClaims") for part in wanted.parts):
+        templates = items(kube, f"{DEVICES}/namespaces/{wanted.namespace}/{TEMPLATES}") or []
+        wanted = claimed_devices.asking(wanted, [*templates, *filter(is_template, others)], state.nodes)
+    return wanted, objects
+
+
 def readable_site(kube: Kube, others: tuple[Json, ...]) -> Site:
     """The settings of the cluster's controllers; the usual ones without the right to read them."""
     try:
@@ -148,10 +157,7 @@ def situation(kube: Kube, job: Json, *, live: bool, others: Sequence[Json] = ())
     meta = job["metadata"]
     name, namespace = meta["name"], meta.get("namespace") or "default"
     state = snapshot(kube, namespace)
-    wanted, objects = asked(kube, job, others)
-    if wanted and any(part.spec.get("resourceClaims") for part in wanted.parts):
-        templates = items(kube, f"{DEVICES}/namespaces/{namespace}/{TEMPLATES}") or []
-        wanted = claimed_devices.asking(wanted, [*templates, *filter(is_template, others)], state.nodes)
+    wanted, objects = foreseen(kube, job, state, others)
     if not live:
         refusals = tuple(cause for cause in [refused(kube, job)] if cause)
         return Situation(name, wanted, state, live=False, phase="not submitted", refusals=refusals)

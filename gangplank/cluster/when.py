@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from gangplank.cluster import overview
 from gangplank.cluster.progress import phase
-from gangplank.cluster.situation import asked, home, own_group, snapshot, suspension
+from gangplank.cluster.situation import foreseen, home, own_group, snapshot, suspension
 from gangplank.scheduling.when import Holder, Interval, Outlook, Waiting, left, outlook
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ def waiting(
     kube: Kube, state: Snapshot, job: Json, pods: Sequence[Json], took: dict[str, Interval], others: Sequence[Json] = ()
 ) -> Waiting | None:
     """A job that waits; None if the library cannot foresee its pods."""
-    demand, _ = asked(kube, job, others)
+    demand, _ = foreseen(kube, job, state, others)
     if demand is None or not demand.parts:
         return None
     group = own_group(state, job, pods) if "uid" in job["metadata"] else None

@@ -110,6 +110,23 @@ def test_jobs_ahead_are_judged_by_their_own_namespace(site: Api, capsys: pytest.
     assert round(said["start"]["likely"]) == 35 + 60 + 5
 
 
+def test_devices_by_claim_are_counted(site: Api, capsys: pytest.CaptureFixture[str]) -> None:
+    gpu, api = "gpu.example.com", "/apis/resource.k8s.io/v1"
+    requests = [{"name": "gpus", "exactly": {"deviceClassName": gpu, "count": 1}}]
+    where = "/apis/batch/v1/namespaces/vision/jobs/second"
+    claims = [{"name": "gpus", "resourceClaimTemplateName": "second"}]
+    site.objects[where]["spec"]["template"]["spec"]["resourceClaims"] = claims
+    site.objects |= {
+        f"{api}/deviceclasses/{gpu}": {"metadata": {"name": gpu}, "spec": {}},
+        f"{api}/resourceslices/a": {"spec": {"driver": gpu, "nodeName": "a", "devices": [{"name": "gpu-0"}]}},
+        f"{api}/namespaces/vision/resourceclaimtemplates/second": {
+            "metadata": {"name": "second", "namespace": "vision"}, "spec": {"spec": {"devices": {"requests": requests}}}
+        },
+    }  # fmt: skip
+    code, said = asked(capsys, "second")
+    assert (code, said["why"], said["after"]) == (0, "", ["first"])
+
+
 def test_a_rank_that_says_nothing_leaves_the_answer_open(site: Api, capsys: pytest.CaptureFixture[str]) -> None:
     site.logs.clear()
     assert [asked(capsys, name)[0] for name in ("first", "second")] == [6, 6]
