@@ -116,13 +116,15 @@ def home(kube: Kube, namespace: str) -> Snapshot:
     return Snapshot(unread=unread, **fields)
 
 
-def asked(kube: Kube, job: Json, others: Sequence[Json] = ()) -> tuple[Demand | None, list[Json]]:
-    """What a job asks of its scheduler, and all objects that its controllers make."""
+def asked(
+    kube: Kube, job: Json, others: Sequence[Json] = (), site: Site | None = None
+) -> tuple[Demand | None, list[Json]]:
+    """What a job asks of its scheduler, and all objects that its controllers make; `site` if it has been read."""
     name, meta = backend_of(job), job["metadata"]
     if not name:
         return None, []
     backend = BACKENDS[name]
-    site = replace(readable_site(kube, tuple(others)), uid=meta.get("uid") or UID)
+    site = replace(site or readable_site(kube, tuple(others)), uid=meta.get("uid") or UID)
     try:
         objects = backend.objects(job, site)
     except GangplankError:
@@ -133,9 +135,11 @@ def asked(kube: Kube, job: Json, others: Sequence[Json] = ()) -> tuple[Demand | 
     return demand(meta["name"], meta.get("namespace") or "default", objects, queue), objects
 
 
-def foreseen(kube: Kube, job: Json, state: Snapshot, others: Sequence[Json] = ()) -> tuple[Demand | None, list[Json]]:
+def foreseen(
+    kube: Kube, job: Json, state: Snapshot, others: Sequence[Json] = (), site: Site | None = None
+) -> tuple[Demand | None, list[Json]]:
     """What a job asks, its devices by claim as amounts where they can be counted, and what its controllers make."""
-    wanted, objects = asked(kube, job, others)
+    wanted, objects = asked(kube, job, others, site)
     if wanted and any(part.spec.get("resourceClaims") for part in wanted.parts):
         templates = items(kube, f"{DEVICES}/namespaces/{wanted.namespace}/{TEMPLATES}") or []
         wanted = claimed_devices.asking(wanted, [*templates, *filter(is_template, others)], state.nodes)

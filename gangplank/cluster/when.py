@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from gangplank.backends.queueing import QUEUE_SYSTEM
 from gangplank.cluster import overview
 from gangplank.cluster.progress import phase
-from gangplank.cluster.situation import foreseen, home, own_group, snapshot, suspension
+from gangplank.cluster.situation import foreseen, home, own_group, readable_site, snapshot, suspension
 from gangplank.scheduling.when import Holder, Interval, Outlook, Waiting, left, outlook
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
+    from gangplank.backends.base import Site
     from gangplank.cluster.client import Kube
     from gangplank.scheduling.snapshot import Snapshot
     from gangplank.spec import Json
 
 SPREAD = (0.8, 1.0, 1.3)  # of what a job like it took
+LAST = "~"  # sorts after every time: a job that is not submitted yet
 MOST_LOGS = 256  # of other jobs, one each
 ALIKE = ("command", "args", "image", "resources")  # fields of a container
 
@@ -69,15 +72,22 @@ def answer(kube: Kube, job: Json, *, live: bool, others: Sequence[Json] = ()) ->
         return Answer(meta["name"], "running", Outlook(Interval(0, 0, 0), rest, why=why), tuple(missing))
     holders = [held(state, one, pods.of(one), known.get(key_of(one))) for one in lasting]
     took = durations(jobs, lasting, pods, known)
-    own = waiting(kube, state, job, pods.of(job) if live else [], took, others)
+    own = waiting(kube, state, job, pods.of(job) if live else [], took, readable_site(kube, tuple(others)), others)
     if own is None:
         return Answer(meta["name"], "waiting", Outlook(why="what it asks for cannot be foreseen"), tuple(missing))
-    others_waiting = (one for one in alive if key_of(one) not in running)
-    before = sorted((one for one in others_waiting if is_before(one, job, live=live)), key=created)
-    ahead = [one for one in (waiting(kube, state, item, pods.of(item), took) for item in before) if one]
-    homes = {name: home(kube, name) for name in {one.job.namespace for one in ahead} - {namespace}}
-    said = outlook(own, state, holders, ahead, homes)
-    return Answer(meta["name"], "waiting", said, tuple(dict.fromkeys(missing)))
+    site, queue = readable_site(kube, ()), list[Waiting]()
+    for item in alive:
+        if key_of(item) in running or (live and key_of(item) == key_of(job)) or suspension(item, phase(item).name):
+            continue
+        if one := waiting(kube, state, item, pods.of(item), took, site):
+            queue.append(doubtful(one, own, state))
+        else:
+            missing.append(f"what {item['metadata']['name']} asks for, which waits, too")
+    queue.sort(key=lambda one: one.turn)
+    ahead = [one for one in queue if one.turn < own.turn or one.unsure]
+    homes = {name: home(kube, name) for name in {one.job.namespace for one in queue} - {namespace}}
+    said = outlook(own, state, holders, ahead, homes, [one for one in queue if one not in ahead])
+    return Answer(meta["name"], "waiting", said, tuple(dict.fromkeys([*missing, *said.unsure])))
 
 
 def runs(pods: Sequence[Json]) -> bool:
@@ -85,15 +95,25 @@ def runs(pods: Sequence[Json]) -> bool:
     return bool(pods) and all(pod["spec"].get("nodeName") for pod in pods)
 
 
-def is_before(other: Json, job: Json, *, live: bool) -> bool:
-    """Whether a job that waits is tried before another: it is older, and nobody suspended it."""
-    own = live and (key_of(other) == key_of(job) or created(other) > created(job))
-    return not own and not suspension(other, phase(other).name)
+def doubtful(one: Waiting, own: Waiting, state: Snapshot) -> Waiting:
+    """A job of another priority class than ours, if nobody may read which of the two comes first."""
+    if "priorityclasses" in state.unread and one.classes != own.classes:
+        return replace(one, unsure=f"priorityclasses ({state.unread['priorityclasses']})")
+    return one
 
 
-def created(job: Json) -> tuple[str, str]:
-    """The order of jobs."""
-    return str(job["metadata"].get("creationTimestamp", "")), str(job["metadata"]["name"])
+def classes_of(objects: Sequence[Json]) -> frozenset[str]:
+    """The priority classes that decide a job's turn: its gang's, else those of its pods."""
+    gang = [item["spec"] for item in objects if item["kind"] == QUEUE_SYSTEM.pod_group.kind]
+    specs = gang or [item["spec"] for item in objects if item["kind"] == "Pod"]
+    return frozenset(str(spec.get("priorityClassName") or "") for spec in specs)
+
+
+def priority(classes: Iterable[str], priorities: Sequence[Json]) -> int:
+    """The highest value of some priority classes; without one, the cluster's default."""
+    values = {item["metadata"]["name"]: int(item.get("value", 0)) for item in priorities}
+    usual = next((int(item.get("value", 0)) for item in priorities if item.get("globalDefault")), 0)
+    return max((values.get(name, usual) for name in classes), default=usual)
 
 
 def key_of(job: Json) -> str:
@@ -116,15 +136,28 @@ def held(state: Snapshot, job: Json, pods: Sequence[Json], rest: Interval | None
 
 
 def waiting(
-    kube: Kube, state: Snapshot, job: Json, pods: Sequence[Json], took: dict[str, Interval], others: Sequence[Json] = ()
+    kube: Kube,
+    state: Snapshot,
+    job: Json,
+    pods: Sequence[Json],
+    took: dict[str, Interval],
+    site: Site,
+    others: Sequence[Json] = (),
 ) -> Waiting | None:
     """A job that waits; None if the library cannot foresee its pods."""
-    demand, _ = foreseen(kube, job, state, others)
+    demand, objects = foreseen(kube, job, state, others, site)
     if demand is None or not demand.parts:
         return None
     group = own_group(state, job, pods) if "uid" in job["metadata"] else None
-    uids = frozenset(pod["metadata"]["uid"] for pod in pods)
-    return Waiting(demand, uids, group["metadata"]["uid"] if group else "", took.get(likeness(job)))
+    return Waiting(
+        demand,
+        frozenset(pod["metadata"]["uid"] for pod in pods),
+        group["metadata"]["uid"] if group else "",
+        took.get(likeness(job)),
+        classes_of(objects),
+        priority(classes_of(objects), state.priorities),
+        str(job["metadata"].get("creationTimestamp", LAST)),
+    )
 
 
 def likeness(job: Json) -> str:

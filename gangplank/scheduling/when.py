@@ -12,10 +12,13 @@ from itertools import count, pairwise
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from gangplank.backends.device_claims import RESOURCE
 from gangplank.backends.queueing import QUEUE_SYSTEM
+from gangplank.scheduling.demand import changed
 from gangplank.scheduling.fit import Verdict, fit
 from gangplank.scheduling.namespace_rules import charged, defaulted
 from gangplank.scheduling.snapshot import Pods
+from gangplank.text import listed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
     from gangplank.scheduling.snapshot import Snapshot
     from gangplank.spec import Json
 
+EARLY = 0  # of the three futures: what only may happen, and delays the job, does not
 BLOCKS = 5  # parts of the reported time, each with a pace of its own
 LEAST = 2  # blocks without which the paces say nothing of how much they vary
 UNSURE = (0.5, 2.0)  # then, of the pace so far
@@ -99,6 +103,15 @@ class Waiting:
     uids: frozenset[str] = frozenset()  # of its pods
     group: str = ""  # uid of its gang
     lasts: Interval | None = None  # None: nobody knows
+    classes: frozenset[str] = frozenset()  # of priority
+    priority: int = 0
+    created: str = ""
+    unsure: str = ""  # why nobody knows whether it is tried before the job that is asked about
+
+    @property
+    def turn(self) -> tuple[int, str, str]:
+        """The order in which schedulers try jobs: by priority, then the oldest first."""
+        return -self.priority, self.created, self.job.name
 
 
 @dataclass(frozen=True)
@@ -109,6 +122,7 @@ class Outlook:
     end: Interval | None = None
     after: tuple[str, ...] = ()  # jobs that end before it starts, in their order
     why: str = ""
+    unsure: tuple[str, ...] = ()  # what would have to be known for a narrower interval, one line each
 
 
 @dataclass
@@ -118,6 +132,7 @@ class Course:
     state: Snapshot
     case: int  # early, likely, late
     homes: dict[str, Snapshot]  # by namespace: what it allows its jobs
+    unsure: dict[str, list[str]] = field(default_factory=dict)  # jobs by why nobody knows whether they start first
     seconds: float = 0.0
     ended: list[str] = field(default_factory=list)
     numbers: Iterator[int] = field(default_factory=count)
@@ -129,6 +144,27 @@ class Course:
         if pods:
             home = replace(home, quotas=charged(home.quotas, pods, -1))
         return fit(one.job, self.state.without(one.uids, one.group).within(home), explain=False)
+
+    def try_ahead(self, one: Waiting, own: Waiting) -> Answer:
+        """What a scheduler would say of a job ahead: early, it takes nothing if nobody can tell; else what it asks."""
+        answer = self.try_to_start(one)
+        reason = one.unsure or ("; ".join(answer.missing) if answer.verdict is Verdict.CANNOT_TELL else "")
+        if not reason:
+            return answer
+        self.note(one, reason)
+        if self.case == EARLY:
+            return replace(answer, verdict=Verdict.NO)
+        if answer.verdict is Verdict.CANNOT_TELL:
+            home = self.homes[one.job.namespace]
+            self.homes[one.job.namespace] = replace(home, unread={})
+            answer = self.try_to_start(replace(one, job=computable(one.job, devices=not claims(own.job))))
+            self.homes[one.job.namespace] = home
+        return replace(answer, verdict=Verdict.NO) if answer.causes else answer
+
+    def note(self, one: Waiting, reason: str) -> None:
+        """Keep why nobody knows whether a job starts first."""
+        names = self.unsure.setdefault(reason, [])
+        names += [] if one.job.name in names else [one.job.name]
 
     def pods_of(self, uids: frozenset[str]) -> list[Json]:
         """The pods of a job."""
@@ -171,31 +207,53 @@ class Course:
         return frozenset(pod["metadata"]["uid"] for pod in pods), name
 
 
+def claims(job: Demand) -> bool:
+    """Whether a job needs devices by claim."""
+    return any(name.startswith(RESOURCE) for name in job.asked)
+
+
+def computable(job: Demand, *, devices: bool) -> Demand:
+    """A job without the rules that `fit` cannot compute; with `devices`, also without its claims to devices."""
+    left_out = {"affinity", "topologySpreadConstraints", *(["resourceClaims"] if devices else [])}
+    specs = []
+    for part in job.parts:
+        spec = {name: value for name, value in part.spec.items() if name not in left_out}
+        of_nodes = (part.spec.get("affinity") or {}).get("nodeAffinity")
+        specs.append(spec | ({"affinity": {"nodeAffinity": of_nodes}} if of_nodes else {}))
+    return changed(job, specs)
+
+
 def outlook(
     own: Waiting,
     state: Snapshot,
     holders: Sequence[Holder],
     ahead: Sequence[Waiting] = (),
     homes: Mapping[str, Snapshot] = MappingProxyType({}),
+    behind: Sequence[Waiting] = (),
 ) -> Outlook:
     """When a job that waits starts, and ends; `ahead` are the jobs that are tried before it, first ones first.
 
-    `homes` has the objects of their namespaces, `state` those of the job's own.
+    `homes` has the objects of their namespaces, `state` those of the job's own. Those `behind` start before it where
+    they find room and it does not, except early.
     """
     courses, starts = [], []
     for case in range(3):
         course = Course(state, case, {**homes, own.job.namespace: state.home})
-        seconds, reason = begins(own, course, holders, ahead)
+        seconds, reason = begins(own, course, holders, ahead, () if case == EARLY else behind)
         if seconds is None:
             return Outlook(after=tuple(course.ended), why=reason)
         starts.append(seconds)
         courses.append(course)
     start = Interval(*sorted(starts))
-    return Outlook(start, start + own.lasts if own.lasts else None, tuple(courses[1].ended))
+    unsure = [f"whether {listed(names)} starts first: {reason}" for reason, names in courses[-1].unsure.items()]
+    silent = sum(holder.left is None for holder in holders)
+    if silent and start.high > OPENING.high:
+        unsure.append(f"when {silent} that hold something end: it may start earlier")
+    return Outlook(start, start + own.lasts if own.lasts else None, tuple(courses[1].ended), unsure=tuple(unsure))
 
 
 def begins(
-    own: Waiting, course: Course, holders: Sequence[Holder], ahead: Sequence[Waiting]
+    own: Waiting, course: Course, holders: Sequence[Holder], ahead: Sequence[Waiting], behind: Sequence[Waiting]
 ) -> tuple[float | None, str]:
     """Seconds until a job starts in one course of the future; without them, why."""
     ends: list[tuple[float, int, Holder]] = []
@@ -203,17 +261,18 @@ def begins(
     for holder in holders:
         if holder.left is not None:
             heapq.heappush(ends, (holder.left.cases[course.case], next(order), holder))
-    queue = [*ahead, own]
+    queue, first, last = [*ahead, own, *behind], {id(one) for one in ahead}, {id(one) for one in behind}
     while True:
         for one in list(queue):
-            answer = course.try_to_start(one)
-            if answer.verdict is Verdict.CANNOT_TELL and one is own:
-                return None, "; ".join(answer.missing) or "whether it would start"
+            answer = course.try_ahead(one, own) if id(one) in first else course.try_to_start(one)
+            if answer.verdict is Verdict.CANNOT_TELL and id(one) not in last:
+                whose = "" if one is own else f"whether {one.job.name}, which is ahead of it, starts: "
+                return None, whose + ("; ".join(answer.missing) or "whether it would start")
             if answer.verdict is not Verdict.YES:
                 continue
             if one is own:
                 return course.seconds + (OPENING.cases[course.case] if course.seconds or ahead else 0.0), ""
-            queue.remove(one)
+            queue = [other for other in queue if other is not one]
             uids, group = course.admit(one, answer.nodes)
             if one.lasts is not None:
                 end = course.seconds + OPENING.cases[course.case] + one.lasts.cases[course.case]

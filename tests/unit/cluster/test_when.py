@@ -110,6 +110,38 @@ def test_jobs_ahead_are_judged_by_their_own_namespace(site: Api, capsys: pytest.
     assert round(said["start"]["likely"]) == 35 + 60 + 5
 
 
+def urgent(site: Api, name: str, created_s: float) -> None:
+    """A job that waits, of a priority class that is worth more than none."""
+    where = "/apis/batch/v1/namespaces/vision/jobs/"
+    site.objects[where + name] = job(name, created_s, active=1)
+    site.objects[where + name]["spec"]["template"]["spec"]["priorityClassName"] = "urgent"
+    kind = "/apis/scheduling.k8s.io/v1/priorityclasses/urgent"
+    site.objects[kind] = {"metadata": {"name": "urgent"}, "value": 100}
+
+
+def test_a_younger_job_of_a_higher_priority_is_ahead(site: Api, capsys: pytest.CaptureFixture[str]) -> None:
+    urgent(site, "third", 1)
+    assert asked(capsys, "second")[1]["after"] == ["first", "third"]
+    assert asked(capsys, "third")[1]["after"] == ["first"]
+
+
+def test_who_may_not_read_priorities_learns_that_the_order_is_unknown(
+    site: Api, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    urgent(site, "third", 1)
+    usual = site.answer
+
+    def answer(method: str, where: str, query: str, body: Json) -> tuple[int, bytes]:
+        denied = where == "/apis/scheduling.k8s.io/v1/priorityclasses"
+        return (403, b'{"message": "forbidden"}') if denied else usual(method, where, query, body)
+
+    monkeypatch.setattr(site, "answer", answer)
+    said = asked(capsys, "second")[1]
+    assert round(said["start"]["low"]) == 25
+    assert round(said["start"]["likely"]) == 35 + 60 + 5
+    assert said["cannot_tell"] == ["whether third starts first: priorityclasses (you may not list them)"]
+
+
 def test_devices_by_claim_are_counted(site: Api, capsys: pytest.CaptureFixture[str]) -> None:
     gpu, api = "gpu.example.com", "/apis/resource.k8s.io/v1"
     requests = [{"name": "gpus", "exactly": {"deviceClassName": gpu, "count": 1}}]

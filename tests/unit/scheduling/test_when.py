@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from gangplank.scheduling.demand import edited
 from gangplank.scheduling.namespace_rules import charged
 from gangplank.scheduling.when import CLOSING, Holder, Interval, Outlook, Waiting, left, outlook
 from tests.unit.scheduling.states import cluster, job, node, pod
@@ -97,6 +98,41 @@ def test_pods_that_ended_still_count_as_objects() -> None:
     assert after["status"]["used"] == {"count/pods": "3", "pods": "2"}
     (after,) = charged([counting], [ended], -1)
     assert after["status"]["used"] == {"count/pods": "2", "pods": "2"}
+
+
+def shy(cores: int, rule: str = "podAntiAffinity") -> Demand:
+    """A job with a rule that `fit` does not compute."""
+    hard = {rule: {"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "zone"}]}}
+    return edited(small(cores), affinity=hard)
+
+
+def test_a_job_ahead_that_nobody_can_tell_of_may_start_first_or_not() -> None:
+    held, ahead = running("quick", 30, cores=4), (Waiting(shy(4), lasts=exactly(50)),)
+    said = asked(4, held, ahead=ahead)
+    assert said.start == Interval(30, 90, 120)  # without it; with it
+    assert said.unsure == (
+        "whether digits starts first: what the job's required affinity to pods leaves (not computed here)",
+    )
+    doubt = (Waiting(small(4), lasts=exactly(50), unsure="priorityclasses (you may not list them)"),)
+    assert asked(4, held, ahead=doubt).start == Interval(30, 90, 120)
+
+
+def test_jobs_behind_take_what_is_too_little_for_it_except_early() -> None:
+    state = cluster(node("a", cpu="4"), pods=running("quick", 30)[1])
+    behind = [Waiting(small(2), lasts=exactly(100))]
+    said = outlook(Waiting(small(4)), state, [running("quick", 30)[0]], behind=behind)
+    assert said.start == Interval(30, 110, 140)
+
+
+def test_the_order_is_by_priority_then_by_age() -> None:
+    old, young = Waiting(small(1), created="2026-01-01"), Waiting(small(1), created="2026-01-02")
+    urgent = Waiting(small(1), created="2026-01-03", priority=10)
+    assert sorted([young, urgent, old], key=lambda one: one.turn) == [urgent, old, young]
+
+
+def test_what_is_held_by_who_does_not_say_until_when_may_come_earlier() -> None:
+    said = asked(2, running("mute", None), running("quick", 30))
+    assert said.unsure == ("when 1 that hold something end: it may start earlier",)
 
 
 def test_who_does_not_know_does_not_guess() -> None:
