@@ -41,7 +41,8 @@ def text(said: Answer) -> str:
         lines = [f"{name}: cannot tell when it starts: {one.why}"]
     else:
         after = f", after {listed(one.after)}" if one.after else ""
-        lines = [f"{name} would start {words(one.start) if one.start.high else 'now'}{after}"]
+        now = not after and not one.start.low
+        lines = [f"{name} would start {'now: its pods would run ' if now else ''}{words(one.start)}{after}"]
         guess = f"it would end {words(one.end)}, if it takes as long as one like it" if one.end else ""
         lines.append(guess or "when it ends can be said once its ranks report steps")
     return "\n".join([*lines, *(f"cannot tell: {line}" for line in said.missing)])

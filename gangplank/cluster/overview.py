@@ -265,11 +265,11 @@ def submitted(kube: Kube, namespaces: Sequence[str], missing: list[str]) -> list
 
 
 class PodsOfJobs:
-    """The pods that have not ended, by their jobs."""
+    """The pods that have not ended, or those that have, by their jobs."""
 
-    def __init__(self, state: Snapshot) -> None:
+    def __init__(self, state: Snapshot, *, ended: bool = False) -> None:
         self.pods: dict[tuple[str, str], list[Json]] = {}
-        for pod in state.pods.items:
+        for pod in state.ended if ended else state.pods.items:
             meta = pod["metadata"]
             key = meta.get("namespace", ""), (meta.get("labels") or {}).get(JOB_LABEL, "")
             self.pods.setdefault(key, []).append(pod)

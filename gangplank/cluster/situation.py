@@ -22,7 +22,7 @@ from gangplank.scheduling import claimed_devices, namespace_rules, settings
 from gangplank.scheduling.cause import Cause
 from gangplank.scheduling.demand import Demand, demand
 from gangplank.scheduling.pod_causes import cut, references
-from gangplank.scheduling.snapshot import GROUPS, NODES, OF_NAMESPACE, PODS, QUEUES, Snapshot, living
+from gangplank.scheduling.snapshot import GROUPS, NODES, OF_NAMESPACE, PODS, QUEUES, Snapshot, has_ended, living
 from gangplank.scheduling.why import Failure, Situation, diagnose, unplaced
 from gangplank.site.components import COMPONENTS
 
@@ -99,15 +99,15 @@ def snapshot(kube: Kube, namespace: str) -> Snapshot:
         slices, claims = (items(kube, f"{DEVICES}/{plural}") or [] for plural in ("resourceslices", "resourceclaims"))
         fields["nodes"] = claimed_devices.offering(fields["nodes"], classes, slices)
         fields["pods"] = claimed_devices.holding(fields["pods"], claims)
-    pods = living(fields.pop("pods"))
-    state = Snapshot(pods=pods, settings=configuration, unread=unread, **fields)
+    pods, ended = living(fields["pods"]), tuple(pod for pod in fields.pop("pods") if has_ended(pod))
+    state = Snapshot(pods=pods, ended=ended, settings=configuration, unread=unread, **fields)
     return state.within(home(kube, namespace))
 
 
 def home(kube: Kube, namespace: str) -> Snapshot:
     """The objects of one namespace that decide whether its jobs start."""
     unread: dict[str, str] = {}
-    fields: dict[str, tuple[Json, ...]] = {}
+    fields: dict[str, Any] = {}
     for name, plural in OF_NAMESPACE.items():
         answer = items(kube, f"/api/v1/namespaces/{namespace}/{plural}")
         if answer is None:

@@ -5,24 +5,39 @@ from __future__ import annotations
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from datetime import datetime
 from typing import TYPE_CHECKING
 
 from gangplank.backends.queueing import QUEUE_SYSTEM
 from gangplank.cluster import overview
 from gangplank.cluster.progress import phase
+from gangplank.cluster.runs import lasted, run_of
 from gangplank.cluster.situation import foreseen, home, own_group, readable_site, snapshot, suspension
-from gangplank.scheduling.when import Holder, Interval, Outlook, Waiting, left, outlook
+from gangplank.scheduling.when import (
+    CLOSING,
+    Holder,
+    Interval,
+    Outlook,
+    Run,
+    Waiting,
+    by_running,
+    closing,
+    left,
+    opening,
+    outlook,
+    rest_of,
+    spread,
+    starting,
+)  # fmt: skip
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from gangplank.backends.base import Site
     from gangplank.cluster.client import Kube
     from gangplank.scheduling.snapshot import Snapshot
     from gangplank.spec import Json
 
-SPREAD = (0.8, 1.0, 1.3)  # of what a job like it took
+NEWEST = 5  # jobs of a kind, by which the next are judged
 LAST = "~"  # sorts after every time: a job that is not submitted yet
 MOST_LOGS = 256  # of other jobs, one each
 ALIKE = ("command", "args", "image", "resources")  # fields of a container
@@ -63,15 +78,14 @@ def answer(kube: Kube, job: Json, *, live: bool, others: Sequence[Json] = ()) ->
         jobs += overview.submitted(kube, [namespace], missing)
     alive = [one for one in jobs if not phase(one).ended]
     lasting = [one for one in alive if runs(pods.of(one))]
-    with ThreadPoolExecutor(overview.THREADS) as pool:
-        known = dict(pool.map(lambda one: (key_of(one), left_of(kube, pods.of(one), missing)), lasting[:MOST_LOGS]))
+    past = Past(jobs, overview.PodsOfJobs(state, ended=True))
+    known = rests(kube, lasting, pods, past, missing)
     running = {key_of(one) for one in lasting}
     if live and key_of(job) in running:
-        rest = known.get(key_of(job))
+        rest = known.left.get(key_of(job))
         why = "" if rest else "its ranks do not say how many steps they have left, or no longer report any"
         return Answer(meta["name"], "running", Outlook(Interval(0, 0, 0), rest, why=why), tuple(missing))
-    holders = [held(state, one, pods.of(one), known.get(key_of(one))) for one in lasting]
-    took = durations(jobs, lasting, pods, known)
+    holders, took = [held(state, one, pods.of(one), known.left.get(key_of(one))) for one in lasting], known.lasts
     own = waiting(kube, state, job, pods.of(job) if live else [], took, readable_site(kube, tuple(others)), others)
     if own is None:
         return Answer(meta["name"], "waiting", Outlook(why="what it asks for cannot be foreseen"), tuple(missing))
@@ -86,7 +100,10 @@ def answer(kube: Kube, job: Json, *, live: bool, others: Sequence[Json] = ()) ->
     queue.sort(key=lambda one: one.turn)
     ahead = [one for one in queue if one.turn < own.turn or one.unsure]
     homes = {name: home(kube, name) for name in {one.job.namespace for one in queue} - {namespace}}
-    said = outlook(own, state, holders, ahead, homes, [one for one in queue if one not in ahead])
+    behind = [one for one in queue if one not in ahead]
+    runs_so_far = (run_of(one, pods.of(one)) for one in lasting)
+    opens = opening([*past.runs, *(run for run in runs_so_far if run)])
+    said = outlook(own, state, holders, ahead, homes, behind, opens)
     return Answer(meta["name"], "waiting", said, tuple(dict.fromkeys([*missing, *said.unsure])))
 
 
@@ -121,11 +138,74 @@ def key_of(job: Json) -> str:
     return str(job["metadata"]["uid"])
 
 
-def left_of(kube: Kube, pods: Sequence[Json], missing: list[str]) -> Interval | None:
-    """What the first rank of a job says that it has left."""
+@dataclass(frozen=True)
+class Rests:
+    """What jobs that run have left, by job; and how long jobs last, by what they are like."""
+
+    left: Mapping[str, Interval | None]
+    lasts: Mapping[str, Interval]
+
+
+class Past:
+    """The jobs that have ended, the newest first, and their pods."""
+
+    def __init__(self, jobs: Sequence[Json], pods: overview.PodsOfJobs) -> None:
+        self.runs: list[Run] = []
+        self.by_kind: dict[str, list[tuple[Json, list[Json]]]] = {}  # of those that ended well
+        for job in jobs:
+            if not phase(job).ended:
+                continue
+            own = pods.of(job)
+            if (run := run_of(job, own)) and run.ended is not None:
+                self.runs.append(run)
+            if phase(job).succeeded:
+                self.by_kind.setdefault(likeness(job), []).append((job, own))
+
+    def lasts(self, kind: str) -> Interval | None:
+        """How long a job of a kind takes, by the newest that ended well."""
+        took = [one for one in (lasted(job, pods) for job, pods in self.by_kind.get(kind, ())) if one]
+        sure = [seconds for seconds, without_wait in took if without_wait][:NEWEST]
+        if sure or not took:
+            return spread(sure)
+        return replace(spread([seconds for seconds, _ in took[:NEWEST]]) or Interval(0, 0, 0), low=0.0)
+
+    def closing(self, kube: Kube, kind: str, missing: list[str]) -> Interval:
+        """What comes after the last step of a training of a kind, by the newest that ended well."""
+        for job, pods in self.by_kind.get(kind, ()):
+            if (run := run_of(job, pods)) and run.ended is not None:
+                said = overview.reading(kube, overview.first(pods), missing).get(0)
+                return closing(said.points, said.steps_total, run.ended) if said else CLOSING
+        return CLOSING
+
+
+def rests(kube: Kube, lasting: Sequence[Json], pods: overview.PodsOfJobs, past: Past, missing: list[str]) -> Rests:
+    """What jobs that run have left: by their steps, else by what those like them took."""
+    now = time.time()
+    with ThreadPoolExecutor(overview.THREADS) as pool:
+        kinds = sorted({likeness(one) for one in lasting[:MOST_LOGS]} - {""})
+        ends = dict(pool.map(lambda kind: (kind, past.closing(kube, kind, missing)), kinds))
+        said = dict(pool.map(lambda one: (key_of(one), said_by(kube, pods.of(one), missing)), lasting[:MOST_LOGS]))
+    runs = {key_of(one): run_of(one, pods.of(one)) for one in lasting}
+    so_far = {key: max(0.0, now - run.began) if run else 0.0 for key, run in runs.items()}
+    by_steps: dict[str, Interval | None] = {}
+    by_kind: dict[str, list[tuple[float, Interval]]] = {}
+    for job in lasting:
+        key, kind = key_of(job), likeness(job)
+        if (one := said.get(key)) and not starting(one.points, one.steps_total):
+            rest = left(one.points, one.steps_total, now, ends.get(kind, CLOSING))
+            by_steps[key] = rest
+            if rest:
+                by_kind.setdefault(kind, []).append((so_far[key], rest))
+    lasts = {kind: interval for kind in {*by_kind, *past.by_kind} - {""}
+             if (interval := past.lasts(kind) or by_running(by_kind.get(kind, [])))}  # fmt: skip
+    known = {key_of(job): rest_of(lasts.get(likeness(job)), so_far[key_of(job)]) for job in lasting}
+    return Rests(known | by_steps, lasts)
+
+
+def said_by(kube: Kube, pods: Sequence[Json], missing: list[str]) -> overview.Reading | None:
+    """What the first rank of a job says of its steps."""
     running = [pod for pod in pods if overview.runs(pod)]
-    said = overview.reading(kube, overview.first(running), missing).get(0) if running else None
-    return left(said.points, said.steps_total, time.time()) if said else None
+    return overview.reading(kube, overview.first(running), missing).get(0) if running else None
 
 
 def held(state: Snapshot, job: Json, pods: Sequence[Json], rest: Interval | None) -> Holder:
@@ -140,7 +220,7 @@ def waiting(
     state: Snapshot,
     job: Json,
     pods: Sequence[Json],
-    took: dict[str, Interval],
+    took: Mapping[str, Interval],
     site: Site,
     others: Sequence[Json] = (),
 ) -> Waiting | None:
@@ -170,41 +250,3 @@ def likeness(job: Json) -> str:
         if (inner := ((part.get("template") or {}).get("spec") or {}))
     ]
     return repr((job.get("apiVersion"), job.get("kind"), containers)) if containers else ""
-
-
-def durations(
-    jobs: Sequence[Json], lasting: Sequence[Json], pods: overview.PodsOfJobs, known: dict[str, Interval | None]
-) -> dict[str, Interval]:
-    """How long a job of each kind takes, by the newest that ended well, else by one that runs."""
-    result: dict[str, Interval] = {}
-    for job in lasting:
-        rest = known.get(key_of(job))
-        begun = min(str((pod.get("status") or {}).get("startTime") or "") for pod in pods.of(job))
-        if rest and begun:
-            so_far = time.time() - datetime.fromisoformat(begun).timestamp()
-            result.setdefault(likeness(job), spread(so_far + rest.likely))
-    ended: set[str] = set()
-    for job in jobs:  # the newest first
-        seconds = lasted(job)
-        if seconds is not None and likeness(job) not in ended:
-            ended.add(likeness(job))
-            result[likeness(job)] = spread(seconds)
-    result.pop("", None)
-    return result
-
-
-def spread(seconds: float) -> Interval:
-    """What another job may take of which one took so long."""
-    return Interval(*(seconds * factor for factor in SPREAD))
-
-
-def lasted(job: Json) -> float | None:
-    """How long a job ran that ended well, by its conditions; None if these do not say it."""
-    if not phase(job).succeeded:
-        return None
-    times: dict[str, float] = {}
-    for one in (job.get("status") or {}).get("conditions") or ():
-        if one.get("lastTransitionTime"):
-            name = str(one.get("type") or one.get("status"))
-            times.setdefault(name, datetime.fromisoformat(one["lastTransitionTime"]).timestamp())
-    return max(times.values()) - times["Running"] if "Running" in times else None

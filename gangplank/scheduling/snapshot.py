@@ -117,6 +117,7 @@ class Snapshot:
 
     nodes: tuple[Json, ...] = ()
     pods: Pods = field(default_factory=Pods)
+    ended: tuple[Json, ...] = ()  # pods that have
     queues: tuple[Json, ...] = ()
     groups: tuple[Json, ...] = ()
     quotas: tuple[Json, ...] = ()
@@ -164,4 +165,9 @@ class Snapshot:
 
 def living(pods: Collection[Json]) -> Pods:
     """The pods that have not ended."""
-    return Pods(tuple(pod for pod in pods if (pod.get("status") or {}).get("phase") not in ENDED))
+    return Pods(tuple(pod for pod in pods if not has_ended(pod)))
+
+
+def has_ended(pod: Json) -> bool:
+    """Whether a pod has ended, well or not."""
+    return (pod.get("status") or {}).get("phase") in ENDED

@@ -7,14 +7,17 @@ wait are tried in their order, as a scheduler does, by `fit`.
 from __future__ import annotations
 
 import heapq
+from bisect import bisect_right
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import count, pairwise
+from statistics import median
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from gangplank.backends.device_claims import RESOURCE
 from gangplank.backends.queueing import QUEUE_SYSTEM
-from gangplank.scheduling.demand import changed
+from gangplank.scheduling.demand import changed, shape
 from gangplank.scheduling.fit import Verdict, fit
 from gangplank.scheduling.namespace_rules import charged, defaulted
 from gangplank.scheduling.snapshot import Pods
@@ -30,8 +33,10 @@ if TYPE_CHECKING:
 
 EARLY = 0  # of the three futures: what only may happen, and delays the job, does not
 BLOCKS = 5  # parts of the reported time, each with a pace of its own
-LEAST = 2  # blocks without which the paces say nothing of how much they vary
-UNSURE = (0.5, 2.0)  # then, of the pace so far
+LEAST = 5  # blocks without which the paces say nothing of how much they vary
+CALM, UNSURE = 1.25, 2.0  # how many times less or more the next takes than what was seen: at least, and at most
+ENOUGH = 3  # values without which nothing is known of how much they vary
+LOOK_S = 5.0  # until a scheduler looks again
 SILENT = 10  # times its usual pause between reports: then a training has stopped
 PATIENCE_S = 60.0  # but not before
 
@@ -54,17 +59,20 @@ class Interval:
         return self.low, self.likely, self.high
 
 
+# Both where no job that has ended says it
 CLOSING = Interval(0.0, 5.0, 20.0)  # from a training's last step to the end of its pods: last checkpoint, evaluation
 OPENING = Interval(0.0, 5.0, 20.0)  # from room for a job to its pods' start: the scheduler's next look, the kubelet
 
 
-def left(points: Sequence[tuple[float, int]], steps_total: int, now: float) -> Interval | None:
+def left(
+    points: Sequence[tuple[float, int]], steps_total: int, now: float, closing: Interval = CLOSING
+) -> Interval | None:
     """How long a training still takes, by when it reported which step; None if it says too little, or no more.
 
     >>> left([(0.0, 0), (10.0, 10), (20.0, 20), (30.0, 30)], 130, 30.0)
-    Interval(low=100.0, likely=105.0, high=120.0)
+    Interval(low=50.0, likely=105.0, high=220.0)
     """
-    if len(points) < 2 or not steps_total:
+    if starting(points, steps_total):
         return None
     (began, first), (seen, last) = points[0], points[-1]
     pause = (seen - began) / (len(points) - 1)
@@ -72,9 +80,90 @@ def left(points: Sequence[tuple[float, int]], steps_total: int, now: float) -> I
         return None
     pace = (seen - began) / (last - first)
     paces = list(block_paces(points)) if len(points) > LEAST else []
-    fast, slow = (min(paces), max(paces)) if len(paces) >= LEAST else (UNSURE[0] * pace, UNSURE[1] * pace)
-    steps, since = steps_total - last, max(0.0, now - seen)
-    return Interval(*(max(0.0, steps * one - since) for one in (fast, pace, slow))) + CLOSING
+    fast, slow = reach(paces) if paces else reach([pace])
+    # Steps that it has not reported yet are fewer than those between two reports, however long ago the last one was
+    steps, since = steps_total - last, min(max(0.0, now - seen), pause)
+    return Interval(*(max(0.0, steps * one - since) for one in (fast, pace, slow))) + closing
+
+
+def starting(points: Sequence[tuple[float, int]], steps_total: int) -> bool:
+    """Whether a job has reported too few steps to have a pace: it has just begun, or never reports any."""
+    return len(points) < 2 or not steps_total
+
+
+def spread(seconds: Sequence[float]) -> Interval | None:
+    """What the next may take where others took so long; None without any.
+
+    >>> spread([20.0, 20.0, 25.0])
+    Interval(low=16.0, likely=20.0, high=31.25)
+    """
+    if not seconds:
+        return None
+    low, high = reach(seconds)
+    return Interval(low, median(seconds), high)
+
+
+def reach(seen: Sequence[float]) -> tuple[float, float]:
+    """The least and the most to expect after what was seen: the more that varies, the further beyond it.
+
+    Of values in any order, the next one is outside of five every third time.
+
+    >>> reach([20.0]), reach([20.0, 20.0, 20.0]), reach([10.0, 20.0, 30.0])
+    ((10.0, 40.0), (16.0, 25.0), (5.0, 60.0))
+    """
+    least, most = min(seen), max(seen)
+    times = UNSURE if len(seen) < ENOUGH or most >= UNSURE * least else max(CALM, most / least)
+    return least / times, most * times
+
+
+def by_running(running: Sequence[tuple[float, Interval]]) -> Interval | None:
+    """What the next may take by those that run: how long each has run, and what it has left; None without any."""
+    if not running:
+        return None
+    low, likely, high = zip(*((so_far + cases for cases in rest.cases) for so_far, rest in running), strict=True)
+    return Interval(min(low) / CALM, median(likely), max(high) * CALM)
+
+
+def rest_of(lasts: Interval | None, so_far: float) -> Interval | None:
+    """What a job has left that takes as long as those like it; None if nobody knows, or if it takes longer.
+
+    >>> rest_of(Interval(8.0, 20.0, 40.0), 10.0), rest_of(Interval(8.0, 20.0, 40.0), 40.0)
+    (Interval(low=0.0, likely=10.0, high=30.0), None)
+    """
+    if lasts is None or so_far >= lasts.high:
+        return None
+    return Interval(*(max(0.0, seconds - so_far) for seconds in lasts.cases))
+
+
+@dataclass(frozen=True)
+class Run:
+    """When the pods of a job came and went, in seconds since 1970."""
+
+    created: float
+    placed: float
+    began: float
+    ended: float | None = None
+
+
+def opening(runs: Sequence[Run]) -> Interval:
+    """From room for a job to its pods' start: by jobs that waited while another ended, just before they had a node."""
+    ends = sorted(run.ended for run in runs if run.ended is not None)
+    gaps = []
+    for run in runs:
+        number = bisect_right(ends, run.placed)
+        if number and ends[number - 1] > run.created:
+            gaps.append(run.began - ends[number - 1])
+    measured = spread(gaps) if len(gaps) >= ENOUGH else None
+    return Interval(0.0, measured.likely, measured.high + LOOK_S) if measured else OPENING
+
+
+def closing(points: Sequence[tuple[float, int]], steps_total: int, ended: float) -> Interval:
+    """From a training's last step to the end of its pods, by one that has ended."""
+    if starting(points, steps_total):
+        return CLOSING
+    (began, first), (seen, last) = points[0], points[-1]
+    seconds = max(0.0, ended - seen - (steps_total - last) * (seen - began) / (last - first))
+    return Interval(0.5 * seconds, seconds, max(2.0 * seconds, CLOSING.high))
 
 
 def block_paces(points: Sequence[tuple[float, int]]) -> Iterator[float]:
@@ -136,6 +225,7 @@ class Course:
     seconds: float = 0.0
     ended: list[str] = field(default_factory=list)
     numbers: Iterator[int] = field(default_factory=count)
+    opening: Interval = OPENING
 
     def try_to_start(self, one: Waiting) -> Answer:
         """What a scheduler would say of a job now: by what its own namespace allows, and without its own pods."""
@@ -144,6 +234,18 @@ class Course:
         if pods:
             home = replace(home, quotas=charged(home.quotas, pods, -1))
         return fit(one.job, self.state.without(one.uids, one.group).within(home), explain=False)
+
+    def alike(self, one: Waiting) -> str:
+        """Equal for jobs of which a scheduler says the same now; "" for one that has something of its own."""
+        if one.unsure or one.uids or any(item["metadata"].get("uid") == one.group for item in self.reserving):
+            return ""
+        parts = [(shape(part.spec), part.minimum, len(part.pods)) for part in one.job.parts]
+        return repr((one.job.namespace, one.job.queue, one.job.gang, one.job.least, parts))
+
+    @cached_property
+    def reserving(self) -> list[Json]:
+        """The gangs that have a place in line in their queues."""
+        return [group for group in self.state.groups if (group.get("status") or {}).get("phase") == "Inqueue"]
 
     def try_ahead(self, one: Waiting, own: Waiting) -> Answer:
         """What a scheduler would say of a job ahead: early, it takes nothing if nobody can tell; else what it asks."""
@@ -230,6 +332,7 @@ def outlook(
     ahead: Sequence[Waiting] = (),
     homes: Mapping[str, Snapshot] = MappingProxyType({}),
     behind: Sequence[Waiting] = (),
+    opening: Interval = OPENING,
 ) -> Outlook:
     """When a job that waits starts, and ends; `ahead` are the jobs that are tried before it, first ones first.
 
@@ -238,7 +341,7 @@ def outlook(
     """
     courses, starts = [], []
     for case in range(3):
-        course = Course(state, case, {**homes, own.job.namespace: state.home})
+        course = Course(state, case, {**homes, own.job.namespace: state.home}, opening=opening)
         seconds, reason = begins(own, course, holders, ahead, () if case == EARLY else behind)
         if seconds is None:
             return Outlook(after=tuple(course.ended), why=reason)
@@ -247,7 +350,7 @@ def outlook(
     start = Interval(*sorted(starts))
     unsure = [f"whether {listed(names)} starts first: {reason}" for reason, names in courses[-1].unsure.items()]
     silent = sum(holder.left is None for holder in holders)
-    if silent and start.high > OPENING.high:
+    if silent and start.high > opening.high:
         unsure.append(f"when {silent} that hold something end: it may start earlier")
     return Outlook(start, start + own.lasts if own.lasts else None, tuple(courses[1].ended), unsure=tuple(unsure))
 
@@ -263,19 +366,24 @@ def begins(
             heapq.heappush(ends, (holder.left.cases[course.case], next(order), holder))
     queue, first, last = [*ahead, own, *behind], {id(one) for one in ahead}, {id(one) for one in behind}
     while True:
+        refused: set[str] = set()  # those alike need not be tried again before another job ends
         for one in list(queue):
+            alike = course.alike(one)
+            if alike and alike in refused and one is not own:
+                continue
             answer = course.try_ahead(one, own) if id(one) in first else course.try_to_start(one)
             if answer.verdict is Verdict.CANNOT_TELL and id(one) not in last:
                 whose = "" if one is own else f"whether {one.job.name}, which is ahead of it, starts: "
                 return None, whose + ("; ".join(answer.missing) or "whether it would start")
             if answer.verdict is not Verdict.YES:
+                refused.add(alike)
                 continue
             if one is own:
-                return course.seconds + (OPENING.cases[course.case] if course.seconds or ahead else 0.0), ""
+                return course.seconds + course.opening.cases[course.case], ""
             queue = [other for other in queue if other is not one]
             uids, group = course.admit(one, answer.nodes)
             if one.lasts is not None:
-                end = course.seconds + OPENING.cases[course.case] + one.lasts.cases[course.case]
+                end = course.seconds + course.opening.cases[course.case] + one.lasts.cases[course.case]
                 heapq.heappush(ends, (end, next(order), Holder(one.job.name, uids, group)))
         if not ends:
             return None, unknown(holders, ahead)

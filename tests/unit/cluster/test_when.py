@@ -10,7 +10,8 @@ import pytest
 
 from gangplank.backends import BACKENDS
 from gangplank.cli import main
-from gangplank.cluster.when import lasted, likeness
+from gangplank.cluster.runs import lasted, run_of
+from gangplank.cluster.when import likeness
 from gangplank.jobs.parse import parse_job
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ def asked(capsys: pytest.CaptureFixture[str], name: str) -> tuple[int, Json]:
 def test_a_job_that_runs_ends_when_its_steps_are_done(capsys: pytest.CaptureFixture[str]) -> None:
     code, said = asked(capsys, "first")
     assert (code, said["state"]) == (0, "running")
-    assert {key: round(value) for key, value in said["end"].items()} == {"low": 25, "likely": 30, "high": 45}
+    assert {key: round(value) for key, value in said["end"].items()} == {"low": 12, "likely": 30, "high": 70}
 
 
 @pytest.mark.usefixtures("site")
@@ -137,7 +138,7 @@ def test_who_may_not_read_priorities_learns_that_the_order_is_unknown(
 
     monkeypatch.setattr(site, "answer", answer)
     said = asked(capsys, "second")[1]
-    assert round(said["start"]["low"]) == 25
+    assert round(said["start"]["low"]) == 12
     assert round(said["start"]["likely"]) == 35 + 60 + 5
     assert said["cannot_tell"] == ["whether third starts first: priorityclasses (you may not list them)"]
 
@@ -197,5 +198,74 @@ def test_a_job_is_like_another_that_runs_the_same_and_lasted_from_running_to_its
     status = {"state": {"phase": "Completed"}, "conditions": [
         {"status": name, "lastTransitionTime": time} for name, time in times]}  # fmt: skip
     volcano = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": {}, "status": status}
-    assert lasted(volcano) == pytest.approx(40, abs=0.1)
+    assert lasted(volcano) == (40.0, True)
     assert lasted({**volcano, "status": {**status, "state": {"phase": "Failed"}}}) is None
+
+
+ENDED = {  # by back-end: the status of a job that ran for 40 s, 30 s after it was created, and ended 20 s ago
+    "volcano": ({"state": {"phase": "Completed"}, "conditions": [
+        {"status": "Pending", "lastTransitionTime": ago(90)}, {"status": "Running", "lastTransitionTime": ago(60)},
+        {"status": "Completed", "lastTransitionTime": ago(20)}]}, (40.0, True)),
+    "pytorchjob": ({"startTime": ago(90), "completionTime": ago(20), "conditions": [
+        {"type": "Created", "status": "True", "lastTransitionTime": ago(90)},
+        {"type": "Running", "status": "False", "lastTransitionTime": ago(60)},
+        {"type": "Succeeded", "status": "True", "lastTransitionTime": ago(20)}]}, (40.0, True)),
+    "trainjob": ({"conditions": [
+        {"type": "Suspended", "status": "False", "lastTransitionTime": ago(89)},
+        {"type": "Complete", "status": "True", "lastTransitionTime": ago(20)}]}, (70.0, False)),
+    "indexed": ({"startTime": ago(90), "completionTime": ago(20), "conditions": [
+        {"type": "SuccessCriteriaMet", "status": "True", "lastTransitionTime": ago(21)},
+        {"type": "Complete", "status": "True", "lastTransitionTime": ago(20)}]}, (70.0, False)),
+}  # fmt: skip
+
+
+def finished_pod(name: str, of: str, began_s: float, ended_s: float) -> Json:
+    one = pod(name, of, nodeName="a")
+    state = {"terminated": {"startedAt": ago(began_s), "finishedAt": ago(ended_s), "exitCode": 0}}
+    placed = {"type": "PodScheduled", "status": "True", "lastTransitionTime": ago(began_s + 5)}
+    one["status"] = {"phase": "Succeeded", "containerStatuses": [{"state": state}], "conditions": [placed]}
+    return one
+
+
+@pytest.mark.parametrize("backend", list(BACKENDS))
+def test_how_long_an_ended_job_of_each_back_end_ran(backend: str) -> None:
+    """Its pods say it for every back-end; without them, some statuses only have it with the wait before."""
+    kinds = BACKENDS[backend]
+    status, without_pods = ENDED[backend]
+    ended: Json = {"apiVersion": kinds.api_version, "kind": kinds.kind, "metadata": {"creationTimestamp": ago(90)}}
+    ended |= {"status": status}
+    assert lasted(ended) == without_pods
+    pods = [finished_pod("p-0", "p", 60, 20), finished_pod("p-1", "p", 58, 21)]
+    assert lasted(ended, pods) == (40.0, True)
+    run = run_of(ended, pods)
+    assert run
+    assert (run.began - run.created, run.began - run.placed) == (30.0, 3.0)
+
+
+def ended_job(site: Api, name: str, began_s: float, ended_s: float) -> None:
+    conditions = [{"type": "Complete", "status": "True", "lastTransitionTime": ago(ended_s)}]
+    site.objects[f"/apis/batch/v1/namespaces/vision/jobs/{name}"] = job(name, began_s + 60, conditions=conditions)
+    one = finished_pod(f"{name}-0", name, began_s, ended_s)
+    site.objects[f"/api/v1/namespaces/vision/pods/{name}-0"] = one
+
+
+def test_a_job_without_steps_takes_as_long_as_those_like_it(site: Api, capsys: pytest.CaptureFixture[str]) -> None:
+    """Also while it starts up: it does not hold its place forever. Nor does it, with steps, if these have stopped."""
+    for number in range(3):
+        ended_job(site, f"past{number}", 200 + 100 * number, 100 + 100 * number)
+    site.logs.clear()
+    code, said = asked(capsys, "first")  # has run for 30 s
+    end = {key: round(value) for key, value in said["end"].items()}
+    assert (code, end) == (0, {"low": 50, "likely": 70, "high": 95})
+    code, said = asked(capsys, "second")
+    assert (code, said["after"]) == (0, ["first"])
+    assert round(said["end"]["likely"] - said["start"]["likely"]) == 100
+
+
+def test_what_follows_the_last_step_is_as_long_as_before(site: Api, capsys: pytest.CaptureFixture[str]) -> None:
+    ended_job(site, "past", 200, 100)
+    lines = [f"{ago(170 - step / 2)} {json.dumps({**STEP, 'step': step}, separators=(',', ':'))}"
+             for step in range(10, 101, 10)]  # fmt: skip
+    site.logs["/api/v1/namespaces/vision/pods/past-0/log"] = "\n".join(lines).encode()
+    said = asked(capsys, "first")[1]
+    assert round(said["end"]["likely"]) == 25 + 20  # from the last step, 120 s ago, to the end, 100 s ago

@@ -12,7 +12,7 @@ import pytest
 
 from gangplank.scheduling.demand import edited
 from gangplank.scheduling.namespace_rules import charged
-from gangplank.scheduling.when import CLOSING, Holder, Interval, Outlook, Waiting, left, outlook
+from gangplank.scheduling.when import CLOSING, OPENING, Holder, Interval, Outlook, Waiting, left, outlook
 from tests.unit.scheduling.states import cluster, job, node, pod
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def small(cores: int) -> Demand:
 
 def test_where_there_is_room_it_starts_now() -> None:
     said = asked(2, running("one", 60))
-    assert (said.start, said.end, said.after) == (exactly(0), exactly(100), ())
+    assert (said.start, said.end, said.after) == (OPENING, OPENING + exactly(100), ())
 
 
 def test_it_starts_after_as_many_as_have_to_end() -> None:
@@ -78,7 +78,7 @@ def in_quota(own: Waiting, *pods: dict[str, Any], holders: tuple[Holder, ...] = 
 
 def test_the_quota_counts_a_job_s_own_pods_once() -> None:
     mine = pod("mine", "", cpu="2", namespace="vision")
-    assert in_quota(Waiting(small(2), frozenset({"mine"})), mine).start == exactly(0)
+    assert in_quota(Waiting(small(2), frozenset({"mine"})), mine).start == OPENING
     assert in_quota(Waiting(small(2)), mine).start is None  # another's
 
 
