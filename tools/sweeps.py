@@ -79,7 +79,7 @@ SWEEPS = {
     ),
     "when": Sweep(
         "How near `when` comes to when jobs start and end, and how often its intervals hold",
-        "50 trainings of three lengths behind one another, on the lab",
+        "50 trainings of three lengths, 10 behind one another five times, on the lab",
         "tests/cluster/test_when.py",
         PARTS,
     ),

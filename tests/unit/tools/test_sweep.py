@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tools import commits, sweep, sweeps, write_docs_tables
+from tools import commits, sweep, sweeps, when_figures, write_docs_tables
 from tools.sweeps import SWEEPS
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -190,3 +190,7 @@ def test_every_results_file_is_of_a_sweep_and_the_table_has_a_row_for_each_part(
             shown = [line.removeprefix(begin).split(" | ")[:2] for line in rows if line.startswith(begin)]
             assert shown == [[result.date, f"`{result.commit}`"] for result in own]
             assert all(result.passed + len(result.failed) == result.cases > 0 for result in own)
+
+
+def test_the_answers_of_when_do_not_keep_its_sweep_from_going_on() -> None:
+    assert {str(when_figures.FIGURES.relative_to(sweeps.ROOT)), "docs/when.md"} <= {*sweep.WRITTEN}
