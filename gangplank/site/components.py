@@ -13,6 +13,7 @@ class Component:
     release: str  # Helm release and namespace by default; the roles' inputs can change both
     namespace: str
     programs: tuple[str, ...] = ()  # a part of the image of each program, without which it does not work
+    rivals: tuple[str, ...] = ()  # the same of other programs that do its work, and not beside it
     crds: tuple[tuple[str, str], ...] = ()  # the CRDs that trainings use, each with the version that we use
     helm_crds: bool = False  # whether they are part of the release, so that Helm refuses third-party CRDs
     pods: int = 0  # what it adds to a cluster: pods with their requests
@@ -44,7 +45,8 @@ COMPONENTS = {
         title="a driver of GPUs by claim",
         release="dra-example-driver",
         namespace="gpu-dra-driver",
-        programs=("/dra-example-driver:",),
+        programs=("dra-example-driver",),
+        rivals=("k8s-dra-driver-gpu", "dra-driver-nvidia-gpu"),  # NVIDIA's, as published by NVIDIA and by Kubernetes
     ),
     "storage": Component(title="storage classes", release="local-path", namespace="local-path-storage", pods=1),
     "training_operator": Component(

@@ -253,6 +253,9 @@ def component(name: str, facts: Facts, wanted: Wanted) -> Check:
     present = [item for items in others.values() for item in items]
     crds = [item for item in facts.crds if item["metadata"]["name"] in dict(what.crds)]
     problems = list(_versions(what, crds))
+    if rivals := [item for program in what.rivals for item in _running(program, facts.workloads)]:
+        fix = f"take {name} out of site_components, or remove the other one"
+        problems.append(Problem(what.title, f"another one ({_places(rivals)})", "no other beside it", fix))
     if present:
         problems.append(_foreign(name, what, own, others, present))
     elif what.helm_crds and (strange := [item["metadata"]["name"] for item in crds if _release_of(item) != own]):
@@ -281,17 +284,23 @@ def _foreign(
     name: str, what: Component, own: tuple[str, str], others: Mapping[str, Sequence[Json]], present: Sequence[Json]
 ) -> Problem:
     """A third-party component, complete or half."""
-    places = sorted({f"{item['kind']} {item['metadata']['namespace']}/{item['metadata']['name']}" for item in present})
+    places = _places(present)
     missing = [program.strip("/") for program, items in others.items() if not items]
     leave = f"leave it alone (take {name} out of site_components)"
     if missing:
-        got, fix = f"half of one ({listed(places)}; no {', '.join(missing)})", f"complete or remove it, or {leave}"
+        got, fix = f"half of one ({places}; no {', '.join(missing)})", f"complete or remove it, or {leave}"
         return Problem(what.title, got, "all of it, or nothing", fix)
     releases = sorted({release for item in present if (release := _release_of(item))})
     adopt = [f"{name}_release: {release} and {name}_namespace: {space}" for release, space in releases]
     fix = f"{leave}, or {f'adopt it ({adopt[0]})' if adopt else 'remove it'}"
-    got = f"a third-party one ({listed(places)})"
+    got = f"a third-party one ({places})"
     return Problem(what.title, got, f"none, or Helm's release {own[0]} in {own[1]}", fix)
+
+
+def _places(workloads: Iterable[Json]) -> str:
+    return listed(
+        sorted({f"{item['kind']} {item['metadata']['namespace']}/{item['metadata']['name']}" for item in workloads})
+    )
 
 
 def _running(program: str, workloads: Sequence[Json]) -> Iterator[Json]:

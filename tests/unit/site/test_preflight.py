@@ -14,6 +14,7 @@ from gangplank.site.preflight import Facts, Wanted, checks
 
 ROLES = Path(__file__).resolve().parents[3] / "roles"
 OWN = ("volcano", "volcano-system")
+DRIVER = ("dra-example-driver", "gpu-dra-driver")
 WANTED = Wanted({"volcano": OWN, "storage": ("local-path", "local-path-storage")})
 
 
@@ -110,6 +111,23 @@ def test_reports_all_at_once() -> None:
 def test_a_default_class_of_the_site_is_enough() -> None:
     assert problems(replace(GOOD, classes=[]), replace(WANTED, default_class=True)) == []
     assert problems(replace(GOOD, classes=[]), Wanted({"volcano": OWN})) == []  # it needs none
+
+
+@pytest.mark.parametrize(
+    ("image", "release", "words"),
+    [
+        ("registry.k8s.io/dra-example-driver/dra-example-driver:v0.4.0", DRIVER, ""),
+        ("registry.k8s.io/dra-example-driver/dra-example-driver:v0.4.0", None, "got a third-party one (Deployment"),
+        ("nvcr.io/nvidia/k8s-dra-driver-gpu:v25.8.0", None, "got another one (Deployment batch/k8s-dra-driver-gpu)"),
+    ],
+)
+def test_recognises_a_driver_of_gpus_by_claim(image: str, release: tuple[str, str] | None, words: str) -> None:
+    facts = replace(GOOD, workloads=[program(image, release)])
+    check = checks(facts, Wanted({"gpu_dra_driver": DRIVER}))[-1]
+    assert [str(problem) for problem in check.problems if words in str(problem)] == [*map(str, check.problems)]
+    assert len(check.problems) == bool(words)
+    if release:
+        assert check.finding == "release dra-example-driver in gpu-dra-driver"
 
 
 @pytest.mark.parametrize("name", [name for name in COMPONENTS if name != "storage"])
