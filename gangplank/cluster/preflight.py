@@ -65,7 +65,8 @@ def gather(kube: Kube, wanted: Wanted, path: str, version: str) -> Facts:
             "nodes": "/api/v1/nodes",
             "pods": "/api/v1/pods",
             "services": "/api/v1/services",
-            "slices": "/apis/discovery.k8s.io/v1/endpointslices",
+            "endpoints": "/apis/discovery.k8s.io/v1/endpointslices",
+            "slices": "/apis/resource.k8s.io/v1/resourceslices",
             "deployments": "/apis/apps/v1/deployments",
             "daemonsets": "/apis/apps/v1/daemonsets",
             "validating": f"{ADMISSION}/validatingwebhookconfigurations",
@@ -91,10 +92,11 @@ def gather(kube: Kube, wanted: Wanted, path: str, version: str) -> Facts:
         webhooks=_both(
             "ValidatingWebhookConfiguration", found["validating"], "MutatingWebhookConfiguration", found["mutating"]
         ),
-        ready_services=None if found["slices"] is None else frozenset(_ready(found["slices"])),
+        ready_services=None if found["endpoints"] is None else frozenset(_ready(found["endpoints"])),
         services=None if found["services"] is None else frozenset(map(_place, found["services"])),
         nodes=found["nodes"],
         pods=found["pods"],
+        slices=found["slices"],
         pod_refusal=_refusal(kube),
     )
 

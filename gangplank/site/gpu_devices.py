@@ -187,12 +187,18 @@ def by_device_plugin(nodes: Iterable[Json]) -> list[str]:
     return lines
 
 
+def publishers(slices: Iterable[Json]) -> dict[str, str]:
+    """The driver that publishes GPUs for claims, by node; drivers of GPUs are called gpu.<vendor>."""
+    return {
+        item["spec"].get("nodeName", ""): item["spec"]["driver"]
+        for item in slices
+        if item["spec"]["driver"].startswith("gpu.") and item["spec"].get("devices")
+    }
+
+
 def by_claim(nodes: Iterable[Json], slices: Iterable[Json]) -> list[str]:
-    """A line for every node whose GPUs a driver gives out by claim; drivers of GPUs are called gpu.<vendor>."""
-    lines, drivers = [], {}
-    for item in slices:
-        if item["spec"]["driver"].startswith("gpu.") and item["spec"].get("devices"):
-            drivers[item["spec"].get("nodeName")] = item["spec"]["driver"]
+    """A line for every node whose GPUs a driver gives out by claim."""
+    lines, drivers = [], publishers(slices)
     for name in (node["metadata"]["name"] for node in nodes):
         if name in drivers:
             got = f"devices of the driver {drivers[name]}, which gives them out by claim"

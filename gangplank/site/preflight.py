@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from gangplank.errors import Problem
 from gangplank.k8s.quantity import parse
 from gangplank.site.components import COMPONENTS
+from gangplank.site.gpu_devices import devices, is_gpu, publishers
 from gangplank.site.storage import is_default
 from gangplank.text import listed
 
@@ -26,7 +27,9 @@ INSTALL = {
 }
 NEEDED = ("helm",)  # without the others, only a person lacks something
 YOUNG = '"default" not found'  # the namespace, or its service account, which a controller makes
-GPU, GPU_NODE = "nvidia.com/gpu", "nvidia.com/gpu.present"
+GPU_NODES = frozenset({"nvidia.com/gpu.present", "gangplank.dev/gpus-by-claim"})  # labels of theirs
+PLUGINS = ("k8s-device-plugin", "simulated-gpu")
+DRIVERS = (*COMPONENTS["gpu_dra_driver"].programs, *COMPONENTS["gpu_dra_driver"].rivals)
 HELM_NAME, HELM_NAMESPACE = "meta.helm.sh/release-name", "meta.helm.sh/release-namespace"
 CREATED = (
     *("namespaces", "serviceaccounts", "secrets", "configmaps", "services", "deployments.apps", "jobs.batch"),
@@ -45,6 +48,7 @@ class Wanted:
 
     releases: Mapping[str, tuple[str, str]]
     default_class: bool = False  # whether the site installs a default storage class of its own
+    by_claim: bool = False  # whether the site's nodes give out GPUs by claim, and not by a device plugin
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,6 +66,7 @@ class Facts:
     services: frozenset[str] | None = None
     nodes: Sequence[Json] | None = None
     pods: Sequence[Json] | None = None
+    slices: Sequence[Json] | None = None  # devices that drivers publish for claims
     pod_refusal: str = ""  # why the cluster refuses a pod as jobs make them
 
 
@@ -178,17 +183,30 @@ def webhooks(facts: Facts, wanted: Wanted) -> Check:
     return Check("webhooks", f"{count} of them, all with an endpoint", tuple(problems), starting=True)
 
 
-def gpus(facts: Facts, _: Wanted) -> Check:
-    """GPU nodes without devices, although a device plugin runs."""
-    if facts.nodes is None or facts.workloads is None:
+def gpus(facts: Facts, wanted: Wanted) -> Check:
+    """GPU nodes without devices, although a device plugin runs, or a driver for claims.
+
+    Of a component of the site itself nothing is said here: its role names the cause, and this run may be the one that
+    repairs it.
+    """
+    if facts.nodes is None or facts.workloads is None or (wanted.by_claim and facts.slices is None):
         return _unread("gpus")
-    nodes = [node for node in facts.nodes if GPU_NODE in (node["metadata"].get("labels") or {})]
-    plugin = [*_running("k8s-device-plugin", facts.workloads), *_running("simulated-gpu", facts.workloads)]
-    without = [node["metadata"]["name"] for node in nodes if not parse(str(_allocatable(node).get(GPU, 0)))]
-    if plugin and without:
+    names = DRIVERS if wanted.by_claim else PLUGINS
+    component = "gpu_dra_driver" if wanted.by_claim else "gpu_device_plugin"
+    others = [item for name in names for item in _running(name, facts.workloads)]
+    nodes = [node for node in facts.nodes if GPU_NODES & (node["metadata"].get("labels") or {}).keys()]
+    publishing = publishers(facts.slices or ())
+    having = publishing if wanted.by_claim else {node["metadata"]["name"] for node in nodes if _gpus_of(node)}
+    without = [name for node in nodes if (name := node["metadata"]["name"]) not in having]
+    if others and without and component not in wanted.releases:
         fix = "playbooks/gpu_nodes.yml reports what they lack: driver, container toolkit, runtime"
         return Check("gpus", problems=(Problem("GPU nodes", f"no devices on {listed(without)}", "some on each", fix),))
-    return Check("gpus", f"{len(nodes)} nodes with the label {GPU_NODE}")
+    return Check("gpus", f"{len(nodes)} nodes with a label of GPU nodes")
+
+
+def _gpus_of(node: Json) -> int:
+    """How many GPUs and parts of GPUs a node has, whatever their resource is called."""
+    return sum(devices(node, name) for name in _allocatable(node) if is_gpu(name))
 
 
 def _allocatable(node: Json) -> Mapping[str, str]:

@@ -12,6 +12,7 @@ from gangplank.cluster.choice import ORDER, other_cluster
 from gangplank.cluster.network_trial import trial
 from gangplank.cluster.preflight import preflight
 from gangplank.errors import KubeError, Problem
+from gangplank.jobs.site_gpus import ALLOCATIONS, Gpus
 from gangplank.site.preflight import INSTALL, Wanted
 from gangplank.wait import polls
 
@@ -28,6 +29,7 @@ class ActionModule(ClusterAction):
         "cluster": {"type": "str", "default": ""},
         "components": {"type": "dict", "default": {}},
         "default_class": {"type": "bool", "default": False},
+        "gpu_allocation": {"type": "str", "choices": list(ALLOCATIONS), "default": Gpus.allocation},
         "programs": {"type": "list", "elements": "str", "default": []},
         "may": {"type": "list", "elements": "str", "default": []},
         "try_network": {"type": "str", "default": ""},
@@ -59,7 +61,7 @@ class ActionModule(ClusterAction):
     def examined(self, args: dict[str, Any]) -> list[str]:
         """What is wrong with the cluster for these components."""
         releases = {name: (str(own["release"]), str(own["namespace"])) for name, own in args["components"].items()}
-        wanted = Wanted(releases, args["default_class"])
+        wanted = Wanted(releases, args["default_class"], args["gpu_allocation"] == "dra")
         waits = False
         for _attempt in polls(STARTING_S, POLL_S):
             checks = preflight(self.present_kube, wanted, self.environment.get("PATH", ""), args["cluster"])

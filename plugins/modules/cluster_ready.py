@@ -25,6 +25,11 @@ options:
     description: Whether the site installs a default storage class of its own.
     type: bool
     default: false
+  gpu_allocation:
+    description: How the site's nodes give out GPUs, by a device plugin or by claim (Dynamic Resource Allocation).
+    type: str
+    choices: [device-plugin, dra]
+    default: device-plugin
   programs:
     description: Programs that must be on E(PATH).
     type: list

@@ -49,6 +49,7 @@ GOOD = Facts(version="v1.34.4", programs={"helm": "/bin/helm", "kubectl": None},
              services=frozenset({"kube-system/kube-dns"}), nodes=[node()], pods=[])  # fmt: skip
 VOLCANO = ("docker.io/volcanosh/vc-scheduler:v1", "volcanosh/vc-controller-manager@sha256:12", "x/vc-webhook-manager")
 HOOK = {"name": "a.example.org", "clientConfig": {"service": {"namespace": "n", "name": "s"}}}
+PLUGIN, NVIDIA = "nvcr.io/nvidia/k8s-device-plugin:v1", "nvcr.io/nvidia/k8s-dra-driver-gpu:v25.8.0"
 TAINT = {"taints": [{"key": "a", "effect": "NoSchedule"}]}
 
 
@@ -95,12 +96,56 @@ def test_accepts(change: dict[str, Any]) -> None:
         ({"crds": [crd(None)]}, "does not own (jobs.batch.volcano.sh), without its programs"),
         ({"crds": [crd(OWN, "v2")]}, "CRD jobs.batch.volcano.sh: got v2, expected the version v1alpha1"),
         ({"nodes": [node(metadata={"name": "a", "labels": {"nvidia.com/gpu.present": "true"}})],
-          "workloads": [program("nvcr.io/nvidia/k8s-device-plugin:v1")]}, "no devices on a"),
+          "workloads": [program(PLUGIN)]}, "no devices on a"),
     ],
 )  # fmt: skip
 def test_refuses(change: dict[str, Any], words: str) -> None:
     (problem,) = problems(replace(GOOD, **change))
     assert words in problem
+
+
+def gpu_node(**resources: str) -> dict[str, Any]:
+    """A node with the label of GPU nodes, and resources."""
+    labels = {"nvidia.com/gpu.present": "true"}
+    status = node()["status"]
+    return node(metadata={"name": "a", "labels": labels},
+                status={**status, "allocatable": {**status["allocatable"], **resources}})  # fmt: skip
+
+
+def slices(driver: str, *devices: str) -> list[dict[str, Any]]:
+    """What the node publishes for claims."""
+    return [{"spec": {"nodeName": "a", "driver": driver, "devices": [{"name": name} for name in devices]}}]
+
+
+@pytest.mark.parametrize(
+    "resources",
+    [
+        {"nvidia.com/gpu": "0", "nvidia.com/mig-1g.10gb": "56"},  # MIG `mixed`, all of it split
+        {"nvidia.com/gpu.shared": "8"},
+        {"nvidia.com/gpu": "1"},
+    ],
+)
+def test_a_node_whose_gpus_have_another_name_has_devices(resources: dict[str, str]) -> None:
+    assert problems(replace(GOOD, nodes=[gpu_node(**resources)], workloads=[program(PLUGIN)])) == []
+
+
+@pytest.mark.parametrize("component", ["gpu_device_plugin", "gpu_dra_driver"])
+def test_a_component_of_the_site_says_itself_which_node_lacks_devices(component: str) -> None:
+    what = COMPONENTS[component]
+    own = (what.release, what.namespace)
+    facts = replace(GOOD, nodes=[gpu_node()], workloads=[program(what.programs[0], own)], slices=[])
+    assert problems(facts, Wanted({component: own}, by_claim=component == "gpu_dra_driver")) == []
+
+
+@pytest.mark.parametrize(
+    ("published", "count"),
+    [([], 1), (slices("gpu.nvidia.com"), 1), (slices("compute-domain.nvidia.com", "channel-0"), 1),
+     (slices("gpu.nvidia.com", "gpu-0"), 0), (None, 0)],
+)  # fmt: skip
+def test_a_node_that_publishes_nothing_for_claims_has_no_devices(published: Any, count: int) -> None:
+    facts = replace(GOOD, nodes=[gpu_node()], workloads=[program(NVIDIA)], slices=published)
+    assert len(problems(facts, replace(WANTED, by_claim=True))) == count
+    assert problems(facts) == []  # a site with a device plugin, which does not run here
 
 
 def test_reports_all_at_once() -> None:
@@ -118,7 +163,7 @@ def test_a_default_class_of_the_site_is_enough() -> None:
     [
         ("registry.k8s.io/dra-example-driver/dra-example-driver:v0.4.0", DRIVER, ""),
         ("registry.k8s.io/dra-example-driver/dra-example-driver:v0.4.0", None, "got a third-party one (Deployment"),
-        ("nvcr.io/nvidia/k8s-dra-driver-gpu:v25.8.0", None, "got another one (Deployment batch/k8s-dra-driver-gpu)"),
+        (NVIDIA, None, "got another one (Deployment batch/k8s-dra-driver-gpu)"),
     ],
 )
 def test_recognises_a_driver_of_gpus_by_claim(image: str, release: tuple[str, str] | None, words: str) -> None:
