@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from gangplank.errors import Problem
+from gangplank.k8s.pod_resources import pod_sum
 from gangplank.k8s.quantity import parse
 from gangplank.site.components import COMPONENTS
 from gangplank.site.gpu_devices import devices, is_gpu, publishers
@@ -15,6 +16,7 @@ from gangplank.text import listed
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from gangplank.k8s.pod_resources import Amounts
     from gangplank.site.components import Component
     from gangplank.spec import Json
 
@@ -215,17 +217,18 @@ def _allocatable(node: Json) -> Mapping[str, str]:
 
 
 def room(facts: Facts, wanted: Wanted) -> Check:
-    """Whether the components fit on the nodes that take any pod, in addition to the existing pods."""
+    """Whether the components that do not run yet fit on the nodes that take any pod, beside the existing pods."""
     if facts.nodes is None or facts.pods is None:
         return _unread("room")
-    needed = [COMPONENTS[name] for name in wanted.releases]
+    needed = [COMPONENTS[name] for name, own in wanted.releases.items() if not _complete(name, own, facts.workloads)]
     nodes = {node["metadata"]["name"]: node for node in facts.nodes if _takes_pods(node)}
     pods = [pod for pod in facts.pods if pod["spec"].get("nodeName") in nodes
             and pod.get("status", {}).get("phase") not in ("Succeeded", "Failed")]  # fmt: skip
+    requests = [pod_sum(pod["spec"], "requests") for pod in pods]
     free = {
         "pods": _total(nodes.values(), "pods") - len(pods),
-        "cpu": _total(nodes.values(), "cpu") - sum(_requested(pod, "cpu") for pod in pods),
-        "memory": _total(nodes.values(), "memory") - sum(_requested(pod, "memory") for pod in pods),
+        "cpu": _total(nodes.values(), "cpu") - _sum(requests, "cpu"),
+        "memory": _total(nodes.values(), "memory") - _sum(requests, "memory"),
     }
     amounts = {
         "pods": sum(item.pods for item in needed),
@@ -233,7 +236,7 @@ def room(facts: Facts, wanted: Wanted) -> Check:
         "memory": sum(item.memory_mib for item in needed) * 2**20,
     }
     text = f"{len(nodes)} nodes take pods; free: {_amounts(free)}"
-    short = [name for name in free if free[name] < amounts[name]]
+    short = [name for name, amount in amounts.items() if amount and free[name] < amount]
     if not nodes or short:
         fix = "add a node, or remove pods"
         problem = Problem("room", text, f"room for {_amounts(amounts)}", fix)
@@ -255,10 +258,14 @@ def _total(nodes: Iterable[Json], name: str) -> float:
     return sum(float(parse(str(_allocatable(node).get(name, 0)))) for node in nodes)
 
 
-def _requested(pod: Json, name: str) -> float:
-    containers = pod["spec"].get("containers") or []
-    amounts = ((item.get("resources") or {}).get("requests") or {} for item in containers)
-    return sum(float(parse(str(item.get(name, 0)))) for item in amounts)
+def _sum(requests: Iterable[Amounts], name: str) -> float:
+    return float(sum(amounts[name].value for amounts in requests if name in amounts))
+
+
+def _complete(name: str, own: tuple[str, str], workloads: Sequence[Json] | None) -> bool:
+    """Whether the cluster has all programs of a component, of the site's own release."""
+    ours = [item for item in workloads or () if _release_of(item) == own]
+    return bool(ours) and all(any(_running(program, ours)) for program in COMPONENTS[name].programs)
 
 
 def component(name: str, facts: Facts, wanted: Wanted) -> Check:

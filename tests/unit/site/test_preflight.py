@@ -104,6 +104,35 @@ def test_refuses(change: dict[str, Any], words: str) -> None:
     assert words in problem
 
 
+FULL: dict[str, Any] = {"nodes": [node()], "pods": [{"spec": {"nodeName": "a"}}] * 110}
+LOCAL_PATH = program("docker.io/rancher/local-path-provisioner:v1", WANTED.releases["storage"])
+
+
+def test_asks_no_room_for_what_runs_already() -> None:
+    runs = [*(program(image, OWN) for image in VOLCANO), LOCAL_PATH]
+    assert problems(replace(GOOD, **FULL, workloads=runs)) == []
+    (problem,) = problems(replace(GOOD, **FULL, workloads=[*runs[:2], LOCAL_PATH]))
+    assert "expected room for 4 pods" in problem
+    assert "expected room for 1 pods" in problems(replace(GOOD, **FULL, workloads=runs[:3]))[0]
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"containers": [{"resources": {"requests": {"memory": "4000Mi"}}}]},
+        {"containers": [{}], "initContainers": [{"resources": {"requests": {"memory": "4000Mi"}}}]},
+        {"containers": [{}], "initContainers": [
+            {"restartPolicy": "Always", "resources": {"requests": {"memory": "4000Mi"}}}]},
+        {"containers": [{}], "resources": {"requests": {"memory": "4000Mi"}}},
+        {"containers": [{}], "overhead": {"memory": "4000Mi"}},
+    ],
+)  # fmt: skip
+def test_a_pod_takes_all_that_the_scheduler_reserves_for_it(spec: dict[str, Any]) -> None:
+    pods = [{"spec": {"nodeName": "a", **spec}}]
+    (problem,) = problems(replace(GOOD, pods=pods), Wanted({"trainer_v2": ("kubeflow-trainer", "kubeflow-system")}))
+    assert "room: got 1 nodes take pods; free: 109 pods, cpu 2.0, memory 96Mi" in problem
+
+
 def gpu_node(**resources: str) -> dict[str, Any]:
     """A node with the label of GPU nodes, and resources."""
     labels = {"nvidia.com/gpu.present": "true"}
