@@ -34,6 +34,7 @@ LOST = re.compile(r"[^:]*: GPU is lost")  # the end of a long chain of errors, w
 NO_TOOLKIT = re.compile(r"did you configure the nvidia container toolkit", re.IGNORECASE)
 NO_RUNTIME = re.compile(r"no runtime for |runtimeclass.* not found", re.IGNORECASE)
 NO_IMAGE = ("ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName")
+NEVER_RAN = ("StartError", "ContainerCannotRun")  # reasons of an end, for example of NVIDIA's hook without a driver
 REVISION = "controller-revision-hash"  # the label by which a DaemonSet's pods name their template
 SHOWN = 300  # characters of a log line or an event that a finding shows
 
@@ -276,7 +277,9 @@ def _of_pod(pod: Json, plugin: PluginState) -> Why | None:
     status = pod.get("status") or {}
     containers = [*(status.get("initContainerStatuses") or []), *(status.get("containerStatuses") or [])]
     states = [container.get("state") or {} for container in containers]
-    if message := plugin.message(name, NO_RUNTIME):
+    # Events stay for an hour: of a pod that has run since, they name what was wrong before.
+    early = not any(map(_has_run, containers))
+    if early and (message := plugin.message(name, NO_RUNTIME)):
         fix = "configure the runtime on the node (nvidia-ctk runtime configure), or correct the RuntimeClass's handler"
         return "wrong runtime class", f"pod {name}: {message}", fix
     for state in states:
@@ -285,7 +288,7 @@ def _of_pod(pod: Json, plugin: PluginState) -> Why | None:
             evidence = f"pod {name}: {waiting['reason']}: {waiting.get('message', '')}"
             return "no image", evidence, "bring the image to the node, its registry or its mirror"
     driver = "install the driver on the node and check that nvidia-smi works there"
-    if (line := _line(log, NO_DRIVER)) or (message := plugin.message(name, NO_DRIVER)):
+    if (line := _line(log, NO_DRIVER)) or (early and (message := plugin.message(name, NO_DRIVER))):
         return "no driver", f"pod {name} reports: {line or message}", driver
     if lost := LOST.search(log):
         fix = "look for Xid 79 in the node's dmesg, then reset the GPU or restart the node"
@@ -330,6 +333,13 @@ def _silent(pod: Json, driver: PluginState) -> Why:
 def _line(log: str, pattern: re.Pattern[str]) -> str:
     """The first line of a log that matches the pattern."""
     return next((line.strip() for line in log.splitlines() if pattern.search(line)), "")
+
+
+def _has_run(container: Json) -> bool:
+    """Whether a container has run once; one that the runtime could not start has ended without that."""
+    ended = [(container.get(state) or {}).get("terminated") for state in ("state", "lastState")]
+    ran = any(end and end.get("reason") not in NEVER_RAN for end in ended)
+    return ran or "running" in (container.get("state") or {})
 
 
 def _end(container: Json) -> str:

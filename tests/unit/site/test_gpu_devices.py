@@ -32,6 +32,10 @@ NO_FOLDER = (
     'MountVolume.SetUp failed for volume "driver-root" : hostPath type check failed: '
     "/run/nvidia/driver is not a directory"
 )
+NO_LIBRARY = (
+    "Error: failed to create containerd task: failed to create shim task: OCI runtime create failed: "
+    "nvidia-container-cli: initialization error: load library failed: libnvidia-ml.so.1: cannot open shared object file"
+)
 NO_HANDLER = 'Failed to create pod sandbox: rpc error: code = Unknown desc = no runtime for "nvidia" is configured'
 
 
@@ -63,6 +67,7 @@ def event(name: str, message: str) -> dict[str, Any]:
 RUNS: dict[str, Any] = {"running": {}}
 WAITS = {"waiting": {"reason": "CrashLoopBackOff"}}
 ENDED = {"terminated": {"reason": "Error", "exitCode": 1}}
+NOT_STARTED = {"terminated": {"reason": "StartError", "exitCode": 128}}
 CREATING = {"waiting": {"reason": "ContainerCreating"}}
 
 CASES: dict[str, tuple[PluginState, dict[str, Any], str, str]] = {
@@ -96,6 +101,24 @@ CASES: dict[str, tuple[PluginState, dict[str, Any], str, str]] = {
         {},
         "wrong runtime class",
         'no runtime for "nvidia" is configured',
+    ),
+    "a handler that containerd lacked before": (
+        PluginState(plugin(runtimeClassName="nvidia"), [pod(RUNS)], {}, [event("gpus-x", NO_HANDLER)], ["nvidia"]),
+        {},
+        "allocatable 0",
+        "its log is empty",
+    ),
+    "a driver that was missing before": (
+        PluginState(plugin(), [pod(WAITS, ENDED)], {"gpus-x": "panic: boom"}, [event("gpus-x", NO_FOLDER)]),
+        {},
+        "plugin crashed",
+        "panic: boom",
+    ),
+    "no driver, and the runtime's hook ends the start": (
+        PluginState(plugin(), [pod(WAITS, NOT_STARTED)], {}, [event("gpus-x", NO_LIBRARY)]),
+        {},
+        "no driver",
+        "libnvidia-ml.so.1",
     ),
     "no image": (
         PluginState(plugin(), [pod({"waiting": {"reason": "ImagePullBackOff", "message": "nvcr.io/x not found"}})]),
