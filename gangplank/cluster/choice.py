@@ -44,18 +44,18 @@ def hashes(certificates: str) -> list[str]:
     return [f"{HASH}{hashlib.sha256(der).hexdigest()}" for der in ders]
 
 
-def address(text: str) -> tuple[str, int] | None:
-    """Host and port of an API server's address; None if it is not one.
+def address(text: str) -> tuple[str, int, str] | None:
+    """Host, port and path of an API server's address; None if it is not one. Behind one host can be many clusters.
 
-    >>> address("https://Api.example.org"), address("api.example.org:6443"), address("api")
-    (('api.example.org', 443), ('api.example.org', 6443), None)
+    >>> address("https://Api.example.org/k8s/clusters/c-1/"), address("api.example.org:6443"), address("api")
+    (('api.example.org', 443, '/k8s/clusters/c-1'), ('api.example.org', 6443, ''), None)
     """
     try:
         parts = urlsplit(text if "//" in text else f"//{text}")
         port = parts.port or {"https": 443, "http": 80}.get(parts.scheme)
     except ValueError:
         return None
-    return (parts.hostname, port) if parts.hostname and port else None
+    return (parts.hostname, port, parts.path.rstrip("/")) if parts.hostname and port else None
 
 
 def other_cluster(kube: Kube, expected: str) -> Iterator[Problem]:

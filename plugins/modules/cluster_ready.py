@@ -12,8 +12,8 @@ author:
   - The Gangplank authors (!UNKNOWN)
 options:
   cluster:
-    description: The cluster that the inventory names, by the address of its API server or by the sha256 of its CA's
-      certificate (C(sha256:) and 64 hexadecimal digits). Another one is refused.
+    description: The cluster that the inventory names, by the address of its API server, with its path if it has one, or
+      by the sha256 of its CA's certificate (C(sha256:) and 64 hexadecimal digits). Another one is refused.
     type: str
     default: ""
   components:

@@ -70,6 +70,23 @@ def test_refuses_another_cluster(tmp_path: Path, expected: str, words: str) -> N
     assert words in str(problem)
 
 
+RANCHER = "https://rancher.example.org/k8s/clusters/c-m-1"
+
+
+@pytest.mark.parametrize(
+    ("expected", "same"),
+    [
+        (RANCHER, True),
+        (f"{RANCHER}/", True),
+        ("rancher.example.org:443/k8s/clusters/c-m-1", True),
+        ("https://rancher.example.org/k8s/clusters/c-m-2", False),
+        ("https://rancher.example.org", False),
+    ],
+)
+def test_tells_clusters_behind_one_host_apart(tmp_path: Path, expected: str, *, same: bool) -> None:
+    assert bool([*other_cluster(kube(tmp_path, RANCHER), expected)]) != same
+
+
 def test_a_server_that_is_not_checked_has_no_authority(tmp_path: Path) -> None:
     (problem,) = other_cluster(kube(tmp_path, verify=False), f"sha256:{OWN}")
     assert "not checked" in str(problem)
