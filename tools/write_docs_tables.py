@@ -59,7 +59,7 @@ EXAMPLES = (
     "gangplank report digits -o digits.html --tensorboard runs",
     "gangplank team kubeconfig vision ada --ttl 8h",
     "gangplank drift inventories/example",
-    "gangplank preflight --components volcano,storage",
+    "gangplank preflight --site inventories/example",
     "gangplank completion bash",
 )
 SHOWN = "gangplank expand "  # examples whose output is printed

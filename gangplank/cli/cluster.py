@@ -11,11 +11,14 @@ from gangplank.cluster.client import Kube
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Mapping
 
 
-def cluster_of(args: argparse.Namespace, *, changes: bool = False) -> Kube:
+def cluster_of(
+    args: argparse.Namespace, *, changes: bool = False, environment: Mapping[str, str] = os.environ
+) -> Kube:
     """The cluster of --kubeconfig and --context, else of the environment; a command that changes it says which."""
-    kube = Kube(*chosen(args.kubeconfig, args.context, os.environ))
+    kube = Kube(*chosen(args.kubeconfig, args.context, environment))
     if changes:
         terminal.note(f"cluster: {kube}")
     return kube

@@ -286,12 +286,18 @@ def add_preflight(commands: Any) -> None:
         commands,
         "preflight",
         "show what a cluster lacks for the components, and change nothing",
-        examples="examples:\n  gangplank preflight -o json       every check, with the fixes\n"
-        "  gangplank preflight --try-network   also whether the network enforces NetworkPolicies, by trying\n\n",
+        examples="examples:\n"
+        "  gangplank preflight --site inventories/yours   what site.yml would say of this inventory's components\n"
+        "  gangplank preflight -o json                    every check, with the fixes\n"
+        "  gangplank preflight --try-network              also try whether the network enforces NetworkPolicies\n\n",
     )
-    usual = ",".join(USUAL)
-    components = f"what site_components lists, with commas; default: {usual}"
-    preflight.add_argument("--components", metavar="NAMES", default=usual, help=components)
+    site = (
+        "a site's inventory: its components, their releases and namespaces, its storage classes, how it gives out GPUs,"
+        " its cluster (site_cluster) and the environment of its playbooks (site_environment)"
+    )
+    add_site(preflight, site)
+    components = f"what site_components lists, with commas; default: the inventory's, else {','.join(USUAL)}"
+    preflight.add_argument("--components", metavar="NAMES", help=components)
     expected = "refuse another cluster than this: its address, or the sha256 of its CA's certificate (sha256:…)"
     preflight.add_argument("--expected-cluster", metavar="CLUSTER", help=expected)
     tried = (

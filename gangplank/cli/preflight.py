@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gangplank.cli import terminal
 from gangplank.cli.cluster import cluster_of
@@ -13,24 +13,26 @@ from gangplank.cluster.network_trial import trial
 from gangplank.cluster.preflight import preflight as examine
 from gangplank.cluster.preflight import report
 from gangplank.errors import Problem
-from gangplank.site.components import COMPONENTS
-from gangplank.site.preflight import Check, Wanted
+from gangplank.site.components import COMPONENTS, USUAL
+from gangplank.site.preflight import VARIABLES, Check, wanted_of
+from gangplank.teams.inventory import load_variables
 from gangplank.text import table
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Mapping
+
+OF_SITE = ("site_components", "site_cluster", "site_environment")
 
 
 def preflight(args: argparse.Namespace) -> int:
     """Print every check; status 1 if there is a problem."""
-    names = [name for name in args.components.split(",") if name]
-    if unknown := sorted(set(names) - COMPONENTS.keys()):
-        expected = f"some of {', '.join(COMPONENTS)}"
-        problem = Problem("--components", ", ".join(unknown), expected, "name them as site_components does")
-        raise terminal.UsageError(str(problem))
-    wanted = Wanted({name: (COMPONENTS[name].release, COMPONENTS[name].namespace) for name in names})
-    kube = cluster_of(args, changes=args.output == "table")
-    found = examine(kube, wanted, os.environ.get("PATH", ""), args.expected_cluster or "")
+    site = load_variables(args.site, (*OF_SITE, *VARIABLES)) if args.site else {}
+    names = components(args, site)
+    environment = {**os.environ, **site.get("site_environment", {})}  # as the playbooks set it
+    kube = cluster_of(args, changes=args.output == "table", environment=environment)
+    expected = args.expected_cluster or site.get("site_cluster") or ""
+    found = examine(kube, wanted_of(site, names), environment.get("PATH", ""), expected)
     if args.try_network and not found[0].problems:  # else it is another cluster
         found.append(trial(kube, args.try_network))
     if args.output == "json":
@@ -39,6 +41,19 @@ def preflight(args: argparse.Namespace) -> int:
         rows = [("CHECK", "STATE", "WHAT"), *(row for check in found for row in lines(check))]
         print(table(rows, colour=terminal.coloured(sys.stdout)))
     return terminal.REFUSED if any(check.problems for check in found) else terminal.OK
+
+
+def components(args: argparse.Namespace, site: Mapping[str, Any]) -> list[str]:
+    """The components of --components, else of the inventory, else the usual ones."""
+    if args.components is not None:
+        place, names = "--components", [name for name in args.components.split(",") if name]
+    else:
+        place, names = f"{args.site}: site_components", site.get("site_components", [*USUAL])
+    if not isinstance(names, list) or (unknown := [name for name in names if name not in COMPONENTS]):
+        got = ", ".join(map(str, unknown)) if isinstance(names, list) else str(names)
+        expected = f"some of {', '.join(COMPONENTS)}"
+        raise terminal.UsageError(str(Problem(place, got, expected, "name them as inventories/example does")))
+    return names
 
 
 def lines(check: Check) -> list[tuple[str, str, str]]:

@@ -10,8 +10,9 @@ class Component:
     """A component of site.yml."""
 
     title: str
-    release: str  # Helm release and namespace by default; the roles' inputs can change both
+    release: str  # Helm release and namespace by default
     namespace: str
+    inputs: tuple[str, ...] = ("release", "namespace")  # those that an input of the role can change
     programs: tuple[str, ...] = ()  # a part of the image of each program, without which it does not work
     rivals: tuple[str, ...] = ()  # the same of other programs that do its work, and not beside it
     crds: tuple[tuple[str, str], ...] = ()  # the CRDs that trainings use, each with the version that we use
@@ -39,16 +40,20 @@ COMPONENTS = {
         title="a GPU device plugin",
         release="nvidia-device-plugin",
         namespace="gpu-device-plugin",
+        inputs=("namespace",),
         programs=("k8s-device-plugin",),
     ),
     "gpu_dra_driver": Component(
         title="a driver of GPUs by claim",
         release="dra-example-driver",
         namespace="gpu-dra-driver",
+        inputs=("namespace",),
         programs=("dra-example-driver",),
         rivals=("k8s-dra-driver-gpu", "dra-driver-nvidia-gpu"),  # NVIDIA's, as published by NVIDIA and by Kubernetes
     ),
-    "storage": Component(title="storage classes", release="local-path", namespace="local-path-storage", pods=1),
+    "storage": Component(
+        title="storage classes", release="local-path", namespace="local-path-storage", inputs=(), pods=1
+    ),
     "training_operator": Component(
         title="the training operator",
         release="training-operator",

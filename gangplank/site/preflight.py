@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gangplank.errors import Problem
 from gangplank.k8s.pod_resources import pod_sum
@@ -51,6 +51,27 @@ class Wanted:
     releases: Mapping[str, tuple[str, str]]
     default_class: bool = False  # whether the site installs a default storage class of its own
     by_claim: bool = False  # whether the site's nodes give out GPUs by claim, and not by a device plugin
+
+
+VARIABLES = (
+    "storage_classes",
+    "training_job_gpu_allocation",
+    *(f"{name}_{part}" for name, what in COMPONENTS.items() for part in what.inputs),
+)
+
+
+def wanted_of(site: Mapping[str, Any], names: Iterable[str]) -> Wanted:
+    """What VARIABLES of an inventory ask for, as playbooks/site.yml reads them; the rest is the roles' defaults."""
+    releases = {
+        name: (
+            str(site.get(f"{name}_release") or COMPONENTS[name].release),
+            str(site.get(f"{name}_namespace") or COMPONENTS[name].namespace),
+        )
+        for name in names
+    }
+    classes = site.get("storage_classes", [{"default": True}])  # the role's own class is the default one
+    default = "storage" in releases and any(item.get("default") for item in classes)
+    return Wanted(releases, default, site.get("training_job_gpu_allocation") == "dra")
 
 
 @dataclass(frozen=True, kw_only=True)

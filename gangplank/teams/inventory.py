@@ -138,10 +138,7 @@ def beside_host(path: Path, host: str) -> list[str]:
 
 def load_inventory(place: str) -> Inventory:
     """The teams of an inventory, a folder or a file of hosts: as Ansible reads it, where it is installed."""
-    source = Path(place)
-    if not place or not source.exists():
-        got, expected = "no such file or folder", "a site's inventory, e.g. inventories/example"
-        raise Unreadable(str(Problem(place or "inventory", got if place else "nothing", expected, EXAMPLE)))
+    source = existing(place)
     refuse_earlier_layout([source])
     program = program_of_ansible("ansible-inventory")
     if program is None:
@@ -153,6 +150,14 @@ def load_inventory(place: str) -> Inventory:
     if any(needs_ansible(item) for own in values.values() for item in own.values()):
         values = {team: rendered(place, team) for team in teams}
     return Inventory(values, (source,))
+
+
+def existing(place: str) -> Path:
+    """The path of an inventory; Unreadable if there is none."""
+    if not place or not Path(place).exists():
+        got, expected = "no such file or folder", "a site's inventory, e.g. inventories/example"
+        raise Unreadable(str(Problem(place or "inventory", got if place else "nothing", expected, EXAMPLE)))
+    return Path(place)
 
 
 def program_of_ansible(name: str) -> str | None:
@@ -193,11 +198,12 @@ def rendered(place: str, host: str, pattern: str = f"^{PREFIX}") -> dict[str, An
 
 def load_variables(place: str, names: Sequence[str]) -> dict[str, Any]:
     """Variables of all hosts of an inventory, those of these names that it has."""
+    source = existing(place)
     if program_of_ansible("ansible"):
         return rendered(place, "localhost", f"^({'|'.join(names)})$")
     errors: list[SpecError] = []
     values: dict[str, Any] = {}
-    for folder in Inventory({}, (Path(place),)).folders:
+    for folder in Inventory({}, (source,)).folders:
         for path in files_of(folder / "group_vars/all"):
             own = {name: item for name, item in plain_values(path, errors).items() if name in names}
             unread = [name for name in own if needs_ansible(own[name])]

@@ -1,0 +1,110 @@
+"""`gangplank preflight --site` sees what site.yml sees: the inventory's components, cluster and environment."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+from gangplank.cli import main
+from gangplank.site.components import COMPONENTS
+from gangplank.site.preflight import VARIABLES, wanted_of
+from gangplank.teams import inventory as module
+
+if TYPE_CHECKING:
+    from tests.unit.conftest import Api
+
+ROOT = Path(__file__).resolve().parents[3]
+SITE = yaml.safe_load((ROOT / "playbooks/site.yml").read_text())[0]["pre_tasks"][1]
+
+
+def site(folder: Path, **variables: Any) -> str:
+    """An inventory with these variables."""
+    (folder / "group_vars").mkdir()
+    (folder / "hosts.yml").write_text("all: {}\n")
+    (folder / "group_vars/all.yml").write_text(json.dumps(variables))
+    return str(folder)
+
+
+def preflight(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, dict[str, Any]]:
+    """The checks by their name."""
+    main(["preflight", "-o", "json", *words])
+    return {check["name"]: check for check in json.loads(capsys.readouterr().out)["checks"]}
+
+
+@pytest.fixture
+def bare(api: Api) -> Api:
+    """A cluster with one storage class, which is not the default."""
+    api.objects["/apis/storage.k8s.io/v1/storageclasses/a"] = {"metadata": {"name": "a"}}
+    return api
+
+
+@pytest.mark.parametrize("how", ["ansible", "plain"])
+def test_the_inventory_says_what_is_wanted(
+    bare: Api, tmp_path: Path, how: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if how == "plain":
+        monkeypatch.setattr(module, "program_of_ansible", lambda _: None)
+    server = json.loads(Path(bare.kubeconfig).read_text())["clusters"][0]["cluster"]["server"]
+    (tmp_path / "helm").touch(mode=0o755)
+    monkeypatch.setenv("KUBECONFIG", "/nowhere")
+    (tmp_path / "site").mkdir()
+    place = site(tmp_path / "site", site_components=["storage", "trainer_v2"], site_cluster=server, storage_classes=[],
+                 site_environment={"PATH": str(tmp_path), "K8S_AUTH_KUBECONFIG": bare.kubeconfig})  # fmt: skip
+    checks = preflight(capsys, "--site", place)
+    assert [name for name in checks if name in COMPONENTS] == ["storage", "trainer_v2"]
+    assert checks["cluster"]["problems"] == checks["programs"]["problems"] == []
+    assert "no default storage class" in str(checks["class"]["problems"])  # this site installs none
+    assert [name for name in preflight(capsys, "--site", place, "--components", "volcano") if name in COMPONENTS] == [
+        "volcano"
+    ]
+
+
+def test_without_an_inventory_the_default_class_is_that_of_the_role(
+    bare: Api, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert preflight(capsys, "--components", "volcano,storage")["class"]["problems"] == []
+    (item,) = yaml.safe_load((ROOT / "roles/storage/defaults/main.yml").read_text())["storage_classes"]
+    assert item["default"] is True
+    assert bare.objects
+
+
+def test_another_cluster_than_the_inventory_s_is_refused(
+    bare: Api, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = site(tmp_path, site_cluster="https://203.0.113.10:6443")
+    assert "another cluster" in str(preflight(capsys, "--site", place))
+    assert bare.seen == ["GET /version"]
+
+
+@pytest.mark.parametrize("components", [["volcano", "vulcano"], "volcano"])
+def test_unknown_components_are_refused(tmp_path: Path, components: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["preflight", "--site", site(tmp_path, site_components=components)]) == 2
+    assert "site_components: got v" in capsys.readouterr().err
+
+
+def test_a_missing_inventory_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["preflight", "--site", "/nowhere"]) != 0
+    assert "/nowhere: got no such file or folder" in capsys.readouterr().err
+
+
+def test_releases_are_those_of_the_playbook() -> None:
+    inputs = {name: f"my-{name}" for name in VARIABLES if name.endswith(("_release", "_namespace"))}
+    wanted = wanted_of(inputs, COMPONENTS)
+    assert len(inputs) == sum(len(what.inputs) for what in COMPONENTS.values())
+    for name, own in SITE["vars"]["site_releases"].items():
+        for part, value in zip(("release", "namespace"), wanted.releases[name], strict=True):
+            template = re.fullmatch(r"\{\{ (\w+) \}\}", own[part])
+            assert value == (inputs[template[1]] if template else own[part])
+            assert (part in COMPONENTS[name].inputs) == bool(template)
+    assert wanted.releases.keys() == SITE["vars"]["site_releases"].keys()
+
+
+def test_gpus_by_claim_are_the_inventory_s() -> None:
+    assert "training_job_gpu_allocation" in SITE["gangplank.gangplank.cluster_ready"]["gpu_allocation"]
+    assert wanted_of({"training_job_gpu_allocation": "dra"}, []).by_claim
+    assert not wanted_of({}, []).by_claim
