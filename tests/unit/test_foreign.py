@@ -5,17 +5,16 @@ from __future__ import annotations
 import shutil
 from collections import defaultdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import pytest
 import yaml
 
 from gangplank.teams.load import load
 from lab.build.versions import load_pins
 from tests.support.foreign import documents, route
+from tests.support.foreign.cluster import ForeignError, run
 from tests.support.foreign.route import COPY, commands, script
-
-if TYPE_CHECKING:
-    import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PARTS: dict[str, Any] = {"charts": defaultdict(lambda: "/charts")}
@@ -53,3 +52,8 @@ def test_the_cluster_has_the_version_of_the_pin() -> None:
     names = {image.name.rpartition(":")[0] for image in part.images}
     assert config["kubernetesVersion"] == part.version
     assert {f"registry.k8s.io/kube-{name}" for name in ("apiserver", "proxy", "scheduler")} < names
+
+
+def test_a_command_without_an_end_is_an_error_with_its_output() -> None:
+    with pytest.raises(ForeignError, match=r"(?s)sh -c .*: no end after 1 s\nwaiting for etcd\nno answer"):
+        run(["sh", "-c", "echo waiting for etcd; echo no answer >&2; exec sleep 60"], timeout_s=1)

@@ -32,7 +32,11 @@ class ForeignError(Exception):
 
 def run(command: list[str], stdin: str | None = None, timeout_s: int = 60) -> str:
     """The output of a command; raises ForeignError with all that it printed."""
-    done = subprocess.run(command, input=stdin, capture_output=True, text=True, check=False, timeout=timeout_s)
+    try:
+        done = subprocess.run(command, input=stdin, capture_output=True, text=True, check=False, timeout=timeout_s)
+    except subprocess.TimeoutExpired as error:
+        output = b"".join(part for part in (error.stdout, error.stderr) if isinstance(part, bytes)).decode()
+        raise ForeignError(f"{' '.join(command[:12])}: no end after {timeout_s} s\n{output}") from None
     if done.returncode:
         raise ForeignError(f"{' '.join(command[:12])}: exit status {done.returncode}\n{done.stdout}{done.stderr}")
     return done.stdout
@@ -154,7 +158,7 @@ class Cluster:
         phase = ["--ignore-preflight-errors", IGNORED] if words[0] in ("init", "join") else []
         try:
             output = self.inside(name, "kubeadm", *words, *phase, timeout_s=420)
-        except (ForeignError, subprocess.TimeoutExpired) as error:
+        except ForeignError as error:
             kubelet = self.inside(name, "tail", "-n", "60", "/var/log/kubelet.log")
             raise ForeignError(f"{error}\nthe kubelet's log:\n{kubelet}") from error
         (self.folder / f"kubeadm-{words[0]}.log").write_text(output)
