@@ -197,6 +197,12 @@ def publishers(slices: Iterable[Json]) -> dict[str, str]:
     }
 
 
+def abandoned(slices: Iterable[Json], pods: Iterable[Json]) -> list[str]:
+    """The names of a driver's ResourceSlices on nodes where none of its pods runs any more."""
+    nodes = {pod["spec"].get("nodeName") for pod in pods if not pod["metadata"].get("deletionTimestamp")}
+    return [item["metadata"]["name"] for item in slices if item["spec"].get("nodeName") not in nodes]
+
+
 def by_claim(nodes: Iterable[Json], slices: Iterable[Json]) -> list[str]:
     """A line for every node whose GPUs a driver gives out by claim."""
     lines, drivers = [], publishers(slices)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from gangplank.jobs.site_gpus import toleration
 from gangplank.site.gpu_devices import (
     PluginState,
+    abandoned,
     by_claim,
     by_device_plugin,
     rolled_out,
@@ -41,6 +42,7 @@ class FilterModule:
             "without_slices": silent,
             "by_device_plugin": by_device_plugin,
             "by_claim": by_claim,
+            "abandoned": abandoned,
             "rolled_out": rolled_out,
             "tolerations": lambda taints: [toleration(taint) for taint in taints],
             "unprepared": lambda *output: [str(problem) for problem in unprepared(*output)],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gangplank.site.gpu_devices import PluginState, by_claim, by_device_plugin, without_slices
+from gangplank.site.gpu_devices import PluginState, abandoned, by_claim, by_device_plugin, without_slices
 
 Json = dict[str, Any]
 NODE: Json = {"metadata": {"name": "node-1"}, "spec": {}, "status": {"capacity": {"cpu": "2"}}}
@@ -109,3 +109,11 @@ def test_a_gpu_by_claim_is_seen_and_a_device_of_another_kind_is_not() -> None:
     assert (
         by_claim([NODE], [slice_of("dra.net"), slice_of(node="node-0"), slice_of(devices=0), slice_of(node="")]) == []
     )
+
+
+def test_what_another_release_s_nodes_publish_is_not_abandoned() -> None:
+    slices = [slice_of(node=f"node-{at}") | {"metadata": {"name": f"slice-{at}"}} for at in range(3)]
+    other = {"metadata": {"name": "other-x"}, "spec": {"nodeName": "node-1"}}
+    leaving = {"metadata": {"name": "other-y", "deletionTimestamp": "now"}, "spec": {"nodeName": "node-2"}}
+    assert abandoned(slices, [other, leaving]) == ["slice-0", "slice-2"]
+    assert abandoned(slices, []) == ["slice-0", "slice-1", "slice-2"]
