@@ -38,6 +38,7 @@ PARTS: dict[str, list[str]] = {  # whose images and charts each component takes
     "training_operator": ["training-operator", "busybox"],
     "trainer_v2": ["trainer-v2"],
     "gpu_device_plugin": ["nvidia-device-plugin", "nvidia-programs"],
+    "gpu_dra_driver": ["dra-example-driver"],
 }
 ONLY_TESTS = ("gangplank.dev/simulated-driver",)  # images of these parts that no site needs
 
@@ -88,6 +89,12 @@ def chart_of_crds(folder: Path, name: str, version: str, scratch: Path) -> Path:
     return scratch / name
 
 
+def release(chart: Path, version: str) -> list[str]:
+    """The option that gives an archive the version of the release, if its source has none: upstream does the same."""
+    own = str(yaml.safe_load((chart / "Chart.yaml").read_text())["version"])
+    return ["--version", version.removeprefix("v")] if own.startswith("0.0.0-") else []
+
+
 def charts(
     built: dict[str, str], versions: dict[str, str], commit: dist.Commit, helm: Path, out: Path
 ) -> list[dict[str, str]]:
@@ -99,7 +106,7 @@ def charts(
         with tempfile.TemporaryDirectory(prefix="gangplank-bundle-") as scratch:
             if not (chart / "Chart.yaml").exists():
                 chart = chart_of_crds(chart, name, versions[name], Path(scratch))
-            commit.run(helm, "package", chart, "--destination", out / "charts")
+            commit.run(helm, "package", chart, "--destination", out / "charts", *release(chart, versions.get(name, "")))
     dist.index(commit, helm, out / "charts")
     entries: dict[str, list[dict[str, Any]]] = yaml.safe_load((out / "charts/index.yaml").read_text())["entries"]
     return [

@@ -10,8 +10,9 @@ import pytest
 import yaml
 from jinja2 import Environment, StrictUndefined
 
+from gangplank.site.components import COMPONENTS
 from lab.build.oci_archive import Layer, write_image
-from tools.bundle import ONLY_TESTS, PARTS, images
+from tools.bundle import ONLY_TESTS, PARTS, images, release
 
 ROOT = Path(__file__).resolve().parents[3]
 VALUES = ROOT / "roles/mirror/templates/values.yml.j2"
@@ -68,3 +69,15 @@ def test_the_images_of_tests_stay_at_home(tmp_path: Path) -> None:
     assert (listed["path"], listed["tag"]) == ("nvidia/k8s-device-plugin", "v0")
     assert (tmp_path / "out" / listed["layout"] / "index.json").exists()
     assert {path.name for path in (tmp_path / "out/images").iterdir()} == {"nvidia-k8s-device-plugin"}
+
+
+def test_every_component_of_a_site_can_be_bundled() -> None:
+    assert PARTS.keys() == COMPONENTS.keys()
+
+
+@pytest.mark.parametrize(("own", "options"), [("0.0.0-dev", ["--version", "0.4.0"]), ("0.0.30", []), ("1.15.1", [])])
+def test_a_chart_without_a_version_of_its_own_gets_that_of_the_release(
+    tmp_path: Path, own: str, options: list[str]
+) -> None:
+    (tmp_path / "Chart.yaml").write_text(f"name: a\nversion: {own}\n")
+    assert release(tmp_path, "v0.4.0") == options
