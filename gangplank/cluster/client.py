@@ -8,6 +8,7 @@ import json
 import math
 import os
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -40,6 +41,7 @@ PLURALS = {
 }
 T = TypeVar("T")
 REVIEW = ("authorization.k8s.io/v1", "SelfSubjectAccessReview")  # everybody may ask for their own rights
+REVIEWS = 8  # of rights, at once
 WRITER = "gangplank"  # owner of the fields that we write, for server-side apply
 POLL_S = 0.5
 OWNERS = 4  # levels from a pod to its job: a TrainJob has a JobSet, which has Jobs
@@ -453,6 +455,13 @@ class Kube:
         review = {"apiVersion": REVIEW[0], "kind": REVIEW[1], "spec": spec}
         answer = self.call("POST", where, review, repeat=True)
         return bool(answer["status"]["allowed"])
+
+    def denied(self, rights: Iterable[str]) -> list[str]:
+        """Those of some rights that this user lacks; each is a verb and a resource, as for `may`."""
+        asked = list(rights)
+        with ThreadPoolExecutor(REVIEWS) as pool:
+            allowed = list(pool.map(lambda right: self.may(*right.split(" ", 1)), asked))
+        return [right for right, may in zip(asked, allowed, strict=True) if not may]
 
     def queues(self) -> list[Json] | None:
         """Volcano's queues; None without Volcano, or without the right to list them."""

@@ -10,7 +10,8 @@ from gangplank.cluster.choice import ca_hashes, other_cluster
 from gangplank.cluster.client import CONFLICT
 from gangplank.errors import KubeError
 from gangplank.site.components import COMPONENTS
-from gangplank.site.preflight import INSTALL, RIGHTS, Check, Facts, checks
+from gangplank.site.preflight import INSTALL, Check, Facts, checks
+from gangplank.site.rights import installation
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -58,8 +59,8 @@ def gather(kube: Kube, wanted: Wanted, path: str, version: str) -> Facts:
     """The facts; None for what this account may not read."""
     programs = {name: shutil.which(name, path=path) for name in INSTALL}
     crds = [name for component in wanted.releases for name, _ in COMPONENTS[component].crds]
+    denied = kube.denied(installation(wanted.releases))
     with ThreadPoolExecutor(THREADS) as pool:
-        allowed = list(pool.map(lambda right: kube.may(*right.split(" ", 1)), RIGHTS))
         lists = {
             "classes": "/apis/storage.k8s.io/v1/storageclasses",
             "nodes": "/api/v1/nodes",
@@ -85,7 +86,7 @@ def gather(kube: Kube, wanted: Wanted, path: str, version: str) -> Facts:
     return Facts(
         version=version,
         programs=programs,
-        denied=[right for right, may in zip(RIGHTS, allowed, strict=True) if not may],
+        denied=denied,
         classes=found["classes"],
         crds=known,
         workloads=_both("Deployment", found["deployments"], "DaemonSet", found["daemonsets"]),

@@ -4,6 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+# Kinds of objects, as plural and group
+RBAC, HOOKS = "rbac.authorization.k8s.io", "admissionregistration.k8s.io"
+RELEASE = ("namespaces", "secrets", "serviceaccounts", "configmaps")  # Helm keeps each release in a Secret
+CLUSTER_WIDE = (f"clusterroles.{RBAC}", f"clusterrolebindings.{RBAC}")
+PROGRAM = ("services", "deployments.apps", f"roles.{RBAC}", f"rolebindings.{RBAC}", *CLUSTER_WIDE)
+CRDS = ("customresourcedefinitions.apiextensions.k8s.io", f"validatingwebhookconfigurations.{HOOKS}")
+MUTATING = f"mutatingwebhookconfigurations.{HOOKS}"
+PROTECTED = ("networkpolicies.networking.k8s.io", "poddisruptionbudgets.policy")
+POLICIES = (f"validatingadmissionpolicies.{HOOKS}", f"validatingadmissionpolicybindings.{HOOKS}")
+
 
 @dataclass(frozen=True, kw_only=True)
 class Component:
@@ -13,6 +23,7 @@ class Component:
     release: str  # Helm release and namespace by default
     namespace: str
     inputs: tuple[str, ...] = ("release", "namespace")  # those that an input of the role can change
+    kinds: tuple[str, ...]  # of the objects that its chart and its role write
     programs: tuple[str, ...] = ()  # a part of the image of each program, without which it does not work
     rivals: tuple[str, ...] = ()  # the same of other programs that do its work, and not beside it
     crds: tuple[tuple[str, str], ...] = ()  # the CRDs that trainings use, each with the version that we use
@@ -27,6 +38,7 @@ COMPONENTS = {
         title="Volcano",
         release="volcano",
         namespace="volcano-system",
+        kinds=(*RELEASE, *PROGRAM, *CRDS, MUTATING, "jobs.batch"),
         programs=("vc-scheduler", "vc-controller-manager", "vc-webhook-manager"),
         crds=(
             ("jobs.batch.volcano.sh", "v1alpha1"),
@@ -41,6 +53,7 @@ COMPONENTS = {
         release="nvidia-device-plugin",
         namespace="gpu-device-plugin",
         inputs=("namespace",),
+        kinds=(*RELEASE, "daemonsets.apps", "runtimeclasses.node.k8s.io"),
         programs=("k8s-device-plugin",),
     ),
     "gpu_dra_driver": Component(
@@ -48,16 +61,23 @@ COMPONENTS = {
         release="dra-example-driver",
         namespace="gpu-dra-driver",
         inputs=("namespace",),
+        kinds=(*RELEASE, *CLUSTER_WIDE, *POLICIES, "daemonsets.apps", "deviceclasses.resource.k8s.io"),
         programs=("dra-example-driver",),
         rivals=("k8s-dra-driver-gpu", "dra-driver-nvidia-gpu"),  # NVIDIA's, as published by NVIDIA and by Kubernetes
     ),
     "storage": Component(
-        title="storage classes", release="local-path", namespace="local-path-storage", inputs=(), pods=1
+        title="storage classes",
+        release="local-path",
+        namespace="local-path-storage",
+        inputs=(),
+        kinds=(*RELEASE, *PROGRAM, "storageclasses.storage.k8s.io"),
+        pods=1,
     ),
     "training_operator": Component(
         title="the training operator",
         release="training-operator",
         namespace="kubeflow",
+        kinds=(*RELEASE, *PROGRAM, *CRDS, *PROTECTED, "pytorchjobs.kubeflow.org"),
         programs=("/training-operator",),
         crds=(("pytorchjobs.kubeflow.org", "v1"),),
         pods=2,  # one of them for a moment, to verify it
@@ -68,6 +88,7 @@ COMPONENTS = {
         title="Trainer v2",
         release="kubeflow-trainer",
         namespace="kubeflow-system",
+        kinds=(*RELEASE, *PROGRAM, *CRDS, MUTATING, "clustertrainingruntimes.trainer.kubeflow.org"),
         programs=("trainer-controller-manager",),
         crds=(("trainjobs.trainer.kubeflow.org", "v1alpha1"), ("jobsets.jobset.x-k8s.io", "v1alpha2")),
         pods=2,

@@ -28,20 +28,12 @@ INSTALL = {
     " bin.kubernetes` builds it",
 }
 NEEDED = ("helm",)  # without the others, only a person lacks something
+SHOWN = 4  # rights that a message names
 YOUNG = '"default" not found'  # the namespace, or its service account, which a controller makes
 GPU_NODES = frozenset({"nvidia.com/gpu.present", "gangplank.dev/gpus-by-claim"})  # labels of theirs
 PLUGINS = ("k8s-device-plugin", "simulated-gpu")
 DRIVERS = (*COMPONENTS["gpu_dra_driver"].programs, *COMPONENTS["gpu_dra_driver"].rivals)
 HELM_NAME, HELM_NAMESPACE = "meta.helm.sh/release-name", "meta.helm.sh/release-namespace"
-CREATED = (
-    *("namespaces", "serviceaccounts", "secrets", "configmaps", "services", "deployments.apps", "jobs.batch"),
-    *("customresourcedefinitions.apiextensions.k8s.io", "clusterroles.rbac.authorization.k8s.io"),
-    *("clusterrolebindings.rbac.authorization.k8s.io", "roles.rbac.authorization.k8s.io"),
-    *("validatingwebhookconfigurations.admissionregistration.k8s.io", "storageclasses.storage.k8s.io"),
-    "mutatingwebhookconfigurations.admissionregistration.k8s.io",
-)
-RIGHTS = tuple(f"{verb} {kind}" for kind in CREATED for verb in ("create", "delete"))
-"""What site.yml and uninstall.yml do in the whole cluster; an account that may do all this may also read it."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +72,7 @@ class Facts:
 
     version: str
     programs: Mapping[str, str | None]  # program -> its path
-    denied: Sequence[str] = ()  # of RIGHTS
+    denied: Sequence[str] = ()  # of those of gangplank/site/rights.py
     classes: Sequence[Json] | None = None
     crds: Sequence[Json] | None = None
     workloads: Sequence[Json] | None = None  # Deployments and DaemonSets
@@ -147,7 +139,7 @@ def rights(facts: Facts, _: Wanted) -> Check:
     """Whether this account may do all that the playbooks will."""
     if not facts.denied:
         return Check("rights", "this account may do all that the playbooks do")
-    got = f"an account that may not {listed(list(facts.denied), 4)}"
+    got = f"an account that may not {listed(list(facts.denied), SHOWN)}"
     fix = "choose an administrator's kubeconfig"
     return Check("rights", problems=(Problem("rights", got, "an administrator's", fix),))
 

@@ -15,6 +15,7 @@ from gangplank.k8s import quantity
 from gangplank.k8s.pod_resources import is_extended
 from gangplank.teams.access import job_kinds
 from gangplank.teams.metadata import PART_LABEL
+from gangplank.teams.plan import KEPT
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -38,6 +39,13 @@ KINDS: tuple[tuple[str, str, str], ...] = (
     ("v1", "PersistentVolumeClaim", "persistentvolumeclaims"),
     ("rbac.authorization.k8s.io/v1", "RoleBinding", "rolebindings"),
 )
+
+
+def rights() -> tuple[str, ...]:
+    """What teams.yml does in the whole cluster, as verbs with plural and group."""
+    kinds = [(kind, f"{plural}.{api_version.rpartition('/')[0]}".rstrip(".")) for api_version, kind, plural in KINDS]
+    verbs = ("create", "patch", "delete")
+    return tuple(f"{verb} {name}" for kind, name in kinds for verb in verbs if verb != "delete" or kind not in KEPT)
 
 
 def everywhere(api_version: str, plural: str) -> str:

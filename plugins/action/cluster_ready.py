@@ -13,7 +13,10 @@ from gangplank.cluster.network_trial import trial
 from gangplank.cluster.preflight import preflight
 from gangplank.errors import KubeError, Problem
 from gangplank.jobs.site_gpus import ALLOCATIONS, Gpus
-from gangplank.site.preflight import INSTALL, Wanted
+from gangplank.site.preflight import INSTALL, SHOWN, Wanted
+from gangplank.site.rights import removal
+from gangplank.teams import read_cluster
+from gangplank.text import listed
 from gangplank.wait import polls
 
 if TYPE_CHECKING:
@@ -32,6 +35,8 @@ class ActionModule(ClusterAction):
         "gpu_allocation": {"type": "str", "choices": list(ALLOCATIONS), "default": Gpus.allocation},
         "programs": {"type": "list", "elements": "str", "default": []},
         "may": {"type": "list", "elements": "str", "default": []},
+        "run": {"type": "str", "choices": ["teams", "uninstall"]},
+        "removes": {"type": "list", "elements": "str", "default": []},
         "try_network": {"type": "str", "default": ""},
         **KUBECONFIG,
     }
@@ -56,7 +61,8 @@ class ActionModule(ClusterAction):
         if args["try_network"]:
             self.say("trying whether its network enforces NetworkPolicies, with three pods")
             return [str(problem) for problem in trial(self.present_kube, args["try_network"]).problems]
-        return [*self.forbidden(args["may"])]
+        runs = {"teams": read_cluster.rights, "uninstall": lambda: removal(args["removes"])}
+        return [*self.forbidden([*args["may"], *(runs[args["run"]]() if args["run"] else ())])]
 
     def examined(self, args: dict[str, Any]) -> list[str]:
         """What is wrong with the cluster for these components."""
@@ -85,7 +91,7 @@ class ActionModule(ClusterAction):
 
     def forbidden(self, rights: Iterable[str]) -> Iterator[str]:
         """A line for the rights that the account lacks."""
-        if lacking := [right for right in rights if not self.present_kube.may(*right.split(" ", 1))]:
-            account = f"an account that may not {', '.join(lacking)}"
+        if lacking := self.present_kube.denied(rights):
+            account = f"an account that may not {listed(lacking, SHOWN)}"
             fix = "name its kubeconfig in K8S_AUTH_KUBECONFIG"
             yield str(Problem(str(self.present_kube), account, "an administrator's", fix))

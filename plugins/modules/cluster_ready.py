@@ -40,6 +40,15 @@ options:
     type: list
     elements: str
     default: []
+  run:
+    description: A playbook whose rights the account must have in the whole cluster, besides O(may).
+    type: str
+    choices: [teams, uninstall]
+  removes:
+    description: The components that O(run=uninstall) removes.
+    type: list
+    elements: str
+    default: []
   try_network:
     description: An image with python3, to try whether the cluster's network enforces NetworkPolicies; that takes three
       pods in a namespace of their own, which is removed afterwards. Without it, nothing is tried.

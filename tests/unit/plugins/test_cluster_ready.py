@@ -130,6 +130,23 @@ def test_all_that_is_missing_is_said_together(tmp_path: Path, api: Api) -> None:
     assert "create namespaces" not in said
 
 
+@pytest.mark.parametrize(
+    ("book", "kind", "right"),
+    [
+        ("site.yml", "daemonsets", "create daemonsets.apps, patch daemonsets.apps, delete daemonsets.apps"),
+        ("teams.yml", "queues", "create queues.scheduling.volcano.sh, patch queues.scheduling.volcano.sh"),
+        ("uninstall.yml", "daemonsets", "delete daemonsets.apps"),
+    ],
+)
+def test_each_playbook_asks_for_its_own_rights(tmp_path: Path, api: Api, book: str, kind: str, right: str) -> None:
+    api.forbidden = {kind}
+    done = play(tmp_path, book, K8S_AUTH_KUBECONFIG=api.kubeconfig)
+    assert done.returncode != 0
+    assert done.stdout.count("fatal: ") == 1
+    assert f"an account that may not {right}" in done.stdout
+    assert "changed=0" in done.stdout
+
+
 BROKEN = {"missing": None, "empty": "", "not YAML": "a: [", "no kubeconfig": "a: 1"}
 
 

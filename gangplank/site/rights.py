@@ -1,0 +1,39 @@
+"""Which rights a run needs in the whole cluster: what the roles install, change and remove. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gangplank.site.components import COMPONENTS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+NODES = ("gpu_device_plugin", "gpu_dra_driver")  # components that label and taint nodes
+WRITE = ("create", "patch", "delete")  # an upgrade also removes what the new version does not have
+
+
+def installation(components: Iterable[str]) -> tuple[str, ...]:
+    """What site.yml does; an account that may do all this may also read it."""
+    names = list(components)
+    more = ["create persistentvolumeclaims", "patch persistentvolumeclaims"] if "storage" in names else []
+    return (*_on_each(WRITE, names), *more, *_beside(names))
+
+
+def removal(components: Iterable[str]) -> tuple[str, ...]:
+    """What uninstall.yml does; it keeps volume claims."""
+    names = list(components)
+    more = ["delete resourceslices.resource.k8s.io"] if "gpu_dra_driver" in names else []
+    return (*_on_each(("delete",), names), *more, *_beside(names))
+
+
+def _on_each(verbs: Iterable[str], names: Iterable[str]) -> Iterator[str]:
+    kinds = dict.fromkeys(kind for name in names for kind in COMPONENTS[name].kinds)
+    return (f"{verb} {kind}" for kind in kinds for verb in verbs)
+
+
+def _beside(names: list[str]) -> Iterator[str]:
+    if names:
+        yield "update secrets"  # Helm's own records
+    if set(names) & set(NODES):
+        yield "patch nodes"
