@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,7 @@ INSTALL = {
     " bin.kubernetes` builds it",
 }
 NEEDED = ("helm",)  # without the others, only a person lacks something
+SILENT = re.compile(r'failed calling webhook "([^"]+)"')  # the API server's words
 SHOWN = 4  # rights that a message names
 YOUNG = '"default" not found'  # the namespace, or its service account, which a controller makes
 GPU_NODES = frozenset({"nvidia.com/gpu.present", "gangplank.dev/gpus-by-claim"})  # labels of theirs
@@ -165,6 +167,9 @@ def pod_security(facts: Facts, _: Wanted) -> Check:
     """Whether the namespace `default` admits pods as jobs have them."""
     if not facts.pod_refusal:
         return Check("pods", "the namespace default admits pods as jobs have them")
+    if silent := SILENT.search(facts.pod_refusal):
+        fix = f"repair what serves it, or remove its configuration ({silent[1]})"
+        return Check("pods", problems=(Problem("pods", facts.pod_refusal, "a webhook that answers", fix),))
     fix = "change the admission policy that it names, or train in another namespace"
     problem = Problem("pods", facts.pod_refusal, "pods of Pod Security `restricted`", fix)
     return Check("pods", problems=(problem,), starting=YOUNG in facts.pod_refusal)
@@ -182,7 +187,10 @@ def dns(facts: Facts, _: Wanted) -> Check:
 
 
 def webhooks(facts: Facts, wanted: Wanted) -> Check:
-    """Admission webhooks that do not answer: every request that they match fails."""
+    """Admission webhooks that nothing serves: every request that they match fails.
+
+    Whether one answers, only a request shows that it sees: those of pods see that of `pod_security`.
+    """
     if facts.webhooks is None or facts.ready_services is None:
         return _unread("webhooks")
     problems, ours = [], set(wanted.releases.values())
@@ -194,8 +202,12 @@ def webhooks(facts: Facts, wanted: Wanted) -> Check:
             if silent and _release_of(item) not in ours:
                 fix = f"repair {place}, or remove {item['kind']} {item['metadata']['name']}"
                 problems.append(Problem(f"webhook {hook['name']}", f"no ready endpoint of {place}", "one", fix))
-    count = sum(len(item.get("webhooks") or []) for item in facts.webhooks)
-    return Check("webhooks", f"{count} of them, all with an endpoint", tuple(problems), starting=True)
+    hooks = [hook for item in facts.webhooks for hook in item.get("webhooks") or []]
+    outside = sorted(hook["name"] for hook in hooks if hook.get("clientConfig", {}).get("url"))
+    text = f"{len(hooks) - len(outside)} in the cluster, all with an endpoint; only those that see pods were asked"
+    if outside:
+        text += f"; not checked, as they are at a URL: {listed(outside)}"
+    return Check("webhooks", text, tuple(problems), starting=True)
 
 
 def gpus(facts: Facts, wanted: Wanted) -> Check:

@@ -177,6 +177,23 @@ def test_a_node_that_publishes_nothing_for_claims_has_no_devices(published: Any,
     assert problems(facts) == []  # a site with a device plugin, which does not run here
 
 
+def test_says_which_webhooks_were_not_asked() -> None:
+    served = {**HOOK, "clientConfig": {"service": {"namespace": "kube-system", "name": "kube-dns"}}}
+    outside = {"name": "b.example.org", "clientConfig": {"url": "https://b.example.org"}}
+    facts = replace(GOOD, webhooks=[named("a", kind="V", webhooks=[served, outside])])
+    (check,) = (check for check in checks(facts, WANTED) if check.name == "webhooks")
+    assert check.problems == ()
+    expected = "1 in the cluster, all with an endpoint; only those that see pods were asked"
+    assert check.finding == f"{expected}; not checked, as they are at a URL: b.example.org"
+
+
+def test_a_webhook_that_does_not_answer_for_a_pod_is_named_with_its_own_fix() -> None:
+    refusal = 'Internal error occurred: failed calling webhook "a.example.org": context deadline exceeded'
+    (problem,) = problems(replace(GOOD, pod_refusal=refusal))
+    fix = "repair what serves it, or remove its configuration (a.example.org)"
+    assert f"expected a webhook that answers. Fix: {fix}" in problem
+
+
 def test_reports_all_at_once() -> None:
     facts = replace(GOOD, programs={"helm": None}, version="v1.20.1", classes=[], workloads=[program(VOLCANO[0])])
     assert len(problems(facts)) == 4
