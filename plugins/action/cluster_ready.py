@@ -61,8 +61,8 @@ class ActionModule(ClusterAction):
         if args["try_network"]:
             self.say("trying whether its network enforces NetworkPolicies, with three pods")
             return [str(problem) for problem in trial(self.present_kube, args["try_network"]).problems]
-        runs = {"teams": read_cluster.rights, "uninstall": lambda: removal(args["removes"])}
-        return [*self.forbidden([*args["may"], *(runs[args["run"]]() if args["run"] else ())])]
+        of_run = {"teams": read_cluster.rights(), "uninstall": removal(args["removes"])}
+        return [*self.forbidden([*args["may"], *of_run.get(args["run"], ())])]
 
     def examined(self, args: dict[str, Any]) -> list[str]:
         """What is wrong with the cluster for these components."""
