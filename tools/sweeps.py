@@ -52,6 +52,12 @@ SWEEPS = {
         "tests/cluster/test_playbook_kills.py::test_d6_each_playbook_of_a_labs_life_converges",
         PARTS,
     ),
+    "long-faults": Sweep(
+        "A training survives a fault of its cluster that lasts",
+        "a node cut off for 10 minutes, under a job of each of two back-ends, on a lab of three nodes",
+        "tests/cluster/test_cluster_faults.py::test_ends_with_the_exact_weights",
+        PARTS,
+    ),
     "reproducible": Sweep(
         "Clean builds give the locked digests, which an earlier build had",
         "every part that is compiled, with its images; every Debian root",

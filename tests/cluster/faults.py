@@ -86,6 +86,8 @@ class Fault:
     """A claim of its master, last, on which the job's files are, and not on a folder that all nodes share."""
     warns: str = ""
     """A pattern: while the fault lasts the training goes on, and who follows it reads this cause."""
+    long: bool = False
+    """It takes too long for `make test-full` and `make bench`: a sweep makes it."""
 
     @property
     def slug(self) -> str:
@@ -173,6 +175,17 @@ def _kubelet(lab: Lab, jobs: Sequence[Job]) -> Iterator[None]:
 
 @fault("a node cut off for 30 s", hold_s=30)
 def _cut_off(_: Lab, jobs: Sequence[Job]) -> Iterator[None]:
+    yield from cut_off(jobs)
+
+
+# Its pods are given up meanwhile, and it comes back with containers of pods that exist no more.
+@fault("a node cut off for 10 min", hold_s=600, long=True)
+def _cut_off_long(_: Lab, jobs: Sequence[Job]) -> Iterator[None]:
+    yield from cut_off(jobs)
+
+
+def cut_off(jobs: Sequence[Job]) -> Iterator[None]:
+    """Take the link of the worker's node down, and up again."""
     link = ("ip", "-n", "gangplank-switch", "link", "set", port(worker_node(jobs)))
     subprocess.run([*link, "down"], check=True)
     try:

@@ -3,29 +3,31 @@
 from __future__ import annotations
 
 import functools
-import os
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.cluster.faults import BACKENDS, END_S, FAULTS, Outcome, job, prepared, undergo
+from tests.support.sweeps import FULL, sweeping
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from tests.cluster.conftest import Lab
 
-FULL = os.environ.get("GANGPLANK_FULL") == "1"
+LONG = sweeping("long-faults")
+ALL = FULL or LONG
 SAMPLE = ("kubelet killed", "API server killed")  # for two nodes will do, and the control plane's may have jobs
-CASES = [(name, backend) for name in (FAULTS if FULL else SAMPLE) for backend in FAULTS[name].backends]
+NAMES = [name for name, one in FAULTS.items() if one.long == LONG] if ALL else SAMPLE
+CASES = [(name, backend) for name in NAMES for backend in FAULTS[name].backends]
 
 
 @pytest.fixture(scope="module")
 def site(request: pytest.FixtureRequest) -> Iterator[Lab]:
     """The lab, with three nodes for all faults, and what they need."""
-    lab: Lab = request.getfixturevalue("three_nodes" if FULL else "lab")
+    lab: Lab = request.getfixturevalue("three_nodes" if ALL else "lab")
     lab.playbook("playbooks/site.yml")
-    with prepared(lab, free_node=FULL):
+    with prepared(lab, free_node=ALL):
         yield lab
 
 
