@@ -1,6 +1,7 @@
 """One run at a time changes a lab: the process that does is recorded in the lab's folder, in the file lab.lock.
 
-The record counts while its process lives: an interrupted run blocks nobody. The file stays: it marks a lab's folder.
+The record counts while its process lives, or a fork of it: ansible-playbook runs each task in one, which continues when
+ansible-playbook alone is killed. An interrupted run blocks nobody. The file stays: it marks a lab's folder.
 """
 
 from __future__ import annotations
@@ -41,8 +42,22 @@ def process(pid: int) -> dict[str, Any]:
         if fields[0] not in "ZX":
             command = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
             boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-            return {"pid": pid, "started": int(fields[19]), "boot": boot, "command": command[:300]}
+            place = int(fields[45])  # arg_start of proc_pid_stat(5)
+            return {"pid": pid, "started": int(fields[19]), "boot": boot, "command": command[:300], "arguments": place}
     return {}
+
+
+def _forks(record: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The living forks of a recorded process.
+
+    The kernel draws where a program's arguments are each time that it starts one, and a fork has them in that place.
+    """
+    drawn = Path("/proc/sys/kernel/randomize_va_space").read_text().strip() != "0"
+    place = record.get("arguments") if drawn else 0  # 0 too if another user's process hides it
+    for entry in Path("/proc").glob("[0-9]*") if place else ():
+        other = process(int(entry.name))
+        if other and all(other[key] == record.get(key) for key in ("boot", "command", "arguments")):
+            yield other
 
 
 @contextlib.contextmanager
@@ -59,13 +74,15 @@ def _record(folder: Path) -> Iterator[TextIO]:
 
 
 def _holder(stream: TextIO) -> dict[str, Any]:
-    """The record of a living process; empty if there is none."""
+    """The record of a living process, or one of its living fork; empty if there is none."""
     try:
         record = json.loads(stream.read())
         alive = process(record["pid"])
-    except (ValueError, LookupError, TypeError):  # empty, or its writer was killed
+        if alive and all(alive[key] == record.get(key) for key in ("started", "boot")):
+            return dict(record)
+        return next((fork | {"since": record["since"]} for fork in _forks(record)), {})
+    except (ValueError, LookupError, TypeError, AttributeError):  # empty, or its writer was killed
         return {}
-    return record if alive and all(alive[key] == record.get(key) for key in ("started", "boot")) else {}
 
 
 def hold(folder: Path, pid: int, say: Callable[[str], None], limit_s: float) -> None:

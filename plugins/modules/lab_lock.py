@@ -6,7 +6,8 @@ module: lab_lock
 short_description: Hold the lab for this run of ansible-playbook
 description:
   - A second run names the process that holds the lab, its command and since when, and waits for it.
-  - A process that has ended holds nothing. A folder with other files in it is refused.
+  - A process that has ended holds nothing, unless a task that it started still runs.
+  - A folder with other files in it is refused.
 author:
   - The Gangplank authors (!UNKNOWN)
 options:

@@ -29,6 +29,13 @@ print("held", flush=True)
 sys.stdin.readline()
 """
 
+WITH_A_TASK = f"""
+import os, time
+if not (task := os.fork()):
+    time.sleep(120)
+print(task, flush=True)
+{HOLD}"""
+
 
 @pytest.fixture
 def other(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
@@ -76,6 +83,25 @@ def test_d6_the_second_run_goes_on_when_the_first_ends(
     free(tmp_path / "lab", other.pid)  # not its own: nothing happens
     with pytest.raises(LabError, match=f"got process {os.getpid()} "):
         hold(tmp_path / "lab", os.getppid(), lines.append, 0)
+
+
+def test_d6_the_task_of_a_killed_run_holds_the_lab_until_it_ends(tmp_path: Path) -> None:
+    """ansible-playbook alone is killed: the process that runs its task goes on changing the lab."""
+    command = [sys.executable, "-c", WITH_A_TASK, str(tmp_path / "lab")]
+    with subprocess.Popen(command, cwd=ROOT, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as run:
+        assert run.stdout
+        task = int(run.stdout.readline())
+        assert run.stdout.readline() == "held\n"
+        run.kill()
+        run.wait()
+        lines: list[str] = []
+        try:
+            with pytest.raises(LabError, match=rf"(?s)got process {task} \(.*Fix: wait .* end it \(kill {task}\)"):
+                hold(tmp_path / "lab", os.getpid(), lines.append, 0)
+        finally:
+            os.kill(task, signal.SIGKILL)
+        hold(tmp_path / "lab", os.getpid(), lines.append, 20)
+        assert len(lines) == 1
 
 
 def test_d6_a_run_may_hold_what_it_holds_and_a_torn_record_holds_nothing(tmp_path: Path) -> None:
