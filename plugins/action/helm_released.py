@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import yaml
 from ansible.utils.display import Display
 from ansible_collections.gangplank.gangplank.plugins.plugin_utils.cluster import KUBECONFIG, ClusterAction, title
 
+from gangplank.cluster.helm_processes import Note, Place, running
 from gangplank.cluster.releases import MARK, Release, digest, same_version, unpacked
+from gangplank.cluster.situation import age_s
 from gangplank.errors import GangplankError
 from gangplank.wait import late, polls
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+PENDING = "pending-"  # begins a revision's status while Helm works on it, and stays if that is killed
+LIVING_S = 600  # after so long, or the release's own time limit, a Helm elsewhere counts as dead
 WORKLOADS = ("Deployment", "DaemonSet", "StatefulSet")
 
 
@@ -25,20 +32,25 @@ class ActionModule(ClusterAction):
         "chart": {"type": "str", "required": True},
         "values": {"type": "dict", "default": {}},
         "installed": {"type": "bool", "default": False},
+        "ended": {"type": "bool", "default": False},
         "timeout_s": {"type": "int", "default": 300},
         **KUBECONFIG,
     }
 
     def act(self, args: dict[str, Any]) -> dict[str, Any]:
-        """Read and compare, when no Helm of this machine works on the release any more; repair its objects."""
+        """Read and compare, when no Helm works on the release any more; repair its objects."""
         name, chart = args["name"], Path(args["chart"])
-        wait_for_helm(name, args["namespace"], args["timeout_s"])
+        place = Place(self.kube.api.configuration.host, args["namespace"], name)
+        note = Note(place, self.environment)
+        if args["ended"]:
+            note.forget()
+            return {"changed": False}
+        wait_for_helm(place, args["timeout_s"])
+        if not self.dry:
+            wait_for_others(place, args["timeout_s"], lambda: self.living(place, note, args["timeout_s"]))
         namespace = f"/api/v1/namespaces/{args['namespace']}"
-        selector = f"owner=helm,name={name},status notin (superseded,uninstalled)"
-        secrets = self.kube.get(f"{namespace}/secrets", {"labelSelector": selector}) or {"items": []}
-        revisions = sorted(secrets["items"], key=lambda secret: int(secret["metadata"]["labels"]["version"]))
-        statuses = {secret["metadata"]["name"]: secret["metadata"]["labels"]["status"] for secret in revisions}
-        pending = [name for name, status in statuses.items() if status.startswith("pending-")]
+        revisions = self.revisions(place)
+        pending = [secret["metadata"]["name"] for secret in revisions if status_of(secret).startswith(PENDING)]
         complete = [secret for secret in revisions if secret["metadata"]["name"] not in pending]
         newest = complete[-1] if complete else {"metadata": {"labels": {"status": ""}}}
         status = newest["metadata"]["labels"]["status"]
@@ -50,6 +62,11 @@ class ActionModule(ClusterAction):
             self.mark(newest, content)
         marked = newest["metadata"].get("annotations", {}).get(MARK) == content
         as_asked = same and status == "deployed" and marked and not pending
+        if not self.dry and (as_asked or args["installed"]):
+            note.forget()
+        elif not self.dry:  # Helm is called next
+            names = {secret["metadata"]["name"] for secret in revisions}
+            note.write(names - set(pending))
         repaired = []
         if status == "deployed" and release and (as_asked or args["installed"]):
             repaired = Release(self.kube, name, args["namespace"], release["manifest"]).repair(dry_run=self.dry)
@@ -64,6 +81,21 @@ class ActionModule(ClusterAction):
             "environment": self.helm_environment(),
             "workloads": [self.kube.where(after) for _before, after in repaired if after["kind"] in WORKLOADS],
         }
+
+    def revisions(self, place: Place) -> list[dict[str, Any]]:
+        """The Secrets of the release's revisions that count, the oldest first."""
+        selector = f"owner=helm,name={place.name},status notin (superseded,uninstalled)"
+        where = f"/api/v1/namespaces/{place.namespace}/secrets"
+        secrets = (self.kube.get(where, {"labelSelector": selector}) or {"items": []})["items"]
+        return sorted(secrets, key=lambda secret: int(secret["metadata"]["labels"]["version"]))
+
+    def living(self, place: Place, note: Note, timeout_s: float) -> list[dict[str, Any]]:
+        """The pending revisions that a Helm elsewhere may be at work on: young, and not left by this machine's."""
+        pending = [secret for secret in self.revisions(place) if status_of(secret).startswith(PENDING)]
+        ours = note.left([secret["metadata"]["name"] for secret in pending])
+        oldest_s = max(LIVING_S, timeout_s)
+        others = [secret for secret in pending if secret["metadata"]["name"] not in ours]
+        return [secret for secret in others if age_s(secret["metadata"]["creationTimestamp"]) < oldest_s]
 
     def helm_environment(self) -> dict[str, str]:
         """The variables with which the program helm takes the same cluster."""
@@ -86,28 +118,44 @@ def difference(before: dict[str, Any] | None, after: dict[str, Any]) -> dict[str
     return {"before": texts[0], "after": texts[1], "before_header": title(after), "after_header": title(after)}
 
 
-def running_helm(name: str, namespace: str, processes: Path = Path("/proc")) -> str:
-    """The process of this machine that changes the release, with its command; empty without one."""
-    for entry in processes.glob("[0-9]*"):
-        try:
-            words = (entry / "cmdline").read_bytes().decode(errors="replace").split("\0")
-        except OSError:  # it ended meanwhile
-            continue
-        changes = Path(words[0]).name == "helm" and {"install", "upgrade", "uninstall", "rollback"} & set(words)
-        if changes and name in words and {namespace, f"--namespace={namespace}", f"-n={namespace}"} & set(words):
-            return f"process {entry.name} ({' '.join(words).strip()[:200]})"
-    return ""
-
-
-def wait_for_helm(name: str, namespace: str, limit_s: float) -> None:
-    """Wait until no living Helm works on the release: its pending revision is not a dead run's."""
+def wait_for_helm(place: Place, limit_s: float) -> None:
+    """Wait until no living Helm of this machine works on the release: its pending revision is not a dead run's."""
     process = ""
     for _attempt in polls(limit_s, 0.5):
-        other = running_helm(name, namespace)
+        other = running(place)
         if not other:
             return
         if other != process:
-            Display().display(f"    release {namespace}/{name} is being changed by {other}: waiting for it")
+            Display().display(f"    release {title_of(place)} is being changed by {other}: waiting for it")
         process = other
     fix = "wait for it or end it, then run it again"
-    raise GangplankError(late(f"release {namespace}/{name}", process, "its end", limit_s, fix))
+    raise GangplankError(late(f"release {title_of(place)}", process, "its end", limit_s, fix))
+
+
+def title_of(place: Place) -> str:
+    """What a message calls a release."""
+    return f"{place.namespace}/{place.name}"
+
+
+def status_of(secret: dict[str, Any]) -> str:
+    """The status of a revision."""
+    return str(secret["metadata"]["labels"]["status"])
+
+
+def wait_for_others(place: Place, limit_s: float, living: Callable[[], list[dict[str, Any]]]) -> None:
+    """Wait until no revision is pending that a Helm on another machine may be at work on."""
+    waits = False
+    for _attempt in polls(limit_s, 2.0):
+        if not (others := living()):
+            return
+        meta = others[-1]["metadata"]
+        got = f"revision {meta['labels']['version']} {status_of(others[-1])} since {meta['creationTimestamp']}"
+        if not waits:
+            line = f"{got}, by a Helm that does not run here: waiting up to {limit_s:.0f} s for it"
+            Display().display(f"    release {title_of(place)}: {line}")
+        waits = True
+    fix = (
+        "wait until that Helm has ended, or if it was interrupted, remove what it left "
+        f"(kubectl delete secret -n {place.namespace} {meta['name']}), then run it again"
+    )
+    raise GangplankError(late(f"release {title_of(place)}", got, "its end", limit_s, fix))

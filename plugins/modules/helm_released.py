@@ -37,8 +37,17 @@ options:
         repaired whatever the chart's source is.
     type: bool
     default: false
+  ended:
+    description:
+      - Whether Helm has just ended by itself. A revision that is pending is then another Helm's. This is noted on this
+        machine, and nothing else is done.
+    type: bool
+    default: false
   timeout_s:
-    description: Seconds to wait for a Helm of this machine that is changing the release.
+    description:
+      - Seconds to wait for a Helm that is changing the release, on this machine or elsewhere.
+      - A pending revision that is older than this, and than ten minutes, counts as left behind. So does one that an
+        interrupted Helm of this machine left.
     type: int
     default: 300
 """
@@ -60,7 +69,7 @@ namespace:
   type: bool
   returned: always
 pending:
-  description: Secrets of revisions that an interrupted run left.
+  description: Secrets of revisions that an interrupted Helm left.
   type: list
   returned: always
 uninstalling:

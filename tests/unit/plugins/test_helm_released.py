@@ -1,27 +1,35 @@
-"""A Helm that works on the release is waited for."""
+"""A Helm that works on the release is waited for; what a dead one left is not."""
 
 from __future__ import annotations
 
+import datetime as dt
+import json
 import subprocess
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from gangplank.cluster.helm_processes import Note, Place, running
 from gangplank.errors import GangplankError
 from gangplank.wait import polls
-from plugins.action.helm_released import running_helm, wait_for_helm
+from plugins.action.helm_released import ActionModule, wait_for_helm, wait_for_others
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+SERVER = "https://api.example.org:6443"
+VOLCANO = Place(SERVER, "volcano-system", "volcano")
+
 
 @pytest.fixture
 def helm(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
     """A process that looks like a Helm at work on the release volcano."""
     (tmp_path / "helm").symlink_to("/bin/sh")
     words = ["-c", "read line", "upgrade", "-i", "volcano", "--namespace=volcano-system", "chart"]
-    with subprocess.Popen([str(tmp_path / "helm"), *words], stdin=subprocess.PIPE) as process:
+    environment = {"HELM_KUBEAPISERVER": SERVER}
+    with subprocess.Popen([str(tmp_path / "helm"), *words], stdin=subprocess.PIPE, env=environment) as process:
         arguments = Path(f"/proc/{process.pid}/cmdline")
         for _ in polls(10, 0.01):  # the kernel shows them a moment after Popen returns
             if arguments.read_bytes():
@@ -31,13 +39,106 @@ def helm(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def test_d6_the_revision_of_a_living_helm_is_waited_for(helm: subprocess.Popen[bytes]) -> None:
-    assert running_helm("volcano", "other") == ""
-    assert running_helm("other", "volcano-system") == ""
+    assert running(Place(SERVER, "other", "volcano")) == ""
+    assert running(Place(SERVER, "volcano-system", "other")) == ""
     name = f"process {helm.pid} ("
-    assert running_helm("volcano", "volcano-system").startswith(name)
+    assert running(VOLCANO).startswith(name)
     with pytest.raises(GangplankError) as refusal:
-        wait_for_helm("volcano", "volcano-system", 0.1)
+        wait_for_helm(VOLCANO, 0.1)
     assert str(refusal.value).startswith(f"release volcano-system/volcano: got {name}")
     assert "expected its end within 0 s. Fix: wait for it or end it, then run it again" in str(refusal.value)
     threading.Timer(0.7, helm.kill).start()
-    wait_for_helm("volcano", "volcano-system", 20)
+    wait_for_helm(VOLCANO, 20)
+
+
+def config(server: str, **context: str) -> str:
+    """A kubeconfig."""
+    return json.dumps({
+        "current-context": "one",
+        "clusters": [{"name": "c", "cluster": {"server": server}},
+                     {"name": "d", "cluster": {"server": "https://other.example.org"}}],
+        "contexts": [{"name": "one", "context": {"cluster": "c", **context}},
+                     {"name": "two", "context": {"cluster": "d", **context}}],
+    })  # fmt: skip
+
+
+@pytest.mark.parametrize(("command", "variables", "counts"), [
+    ("helm upgrade volcano chart -n volcano-system", {}, True),
+    ("helm uninstall volcano -nvolcano-system", {}, True),
+    ("helm delete volcano -n=volcano-system", {}, True),
+    ("helm del volcano --namespace volcano-system", {}, True),
+    ("helm un volcano --namespace=volcano-system", {}, True),
+    ("helm status volcano -n volcano-system", {}, False),
+    ("kubectl delete volcano -n volcano-system", {}, False),
+    ("helm un volcano", {}, False),
+    ("helm un volcano", {"HELM_NAMESPACE": "volcano-system"}, True),
+    ("helm un volcano", {"KUBECONFIG": "in-namespace"}, True),
+    ("helm un volcano -n default", {"KUBECONFIG": "in-namespace"}, False),
+    ("helm un volcano -n volcano-system", {"KUBECONFIG": "other"}, False),
+    ("helm un volcano -n volcano-system --kubeconfig other", {}, False),
+    ("helm un volcano -n volcano-system", {"KUBECONFIG": "missing:other"}, False),
+    ("helm un volcano -n volcano-system", {"KUBECONFIG": "missing"}, True),
+    ("helm un volcano -n volcano-system", {"KUBECONFIG": "broken"}, True),
+    ("helm un volcano -n volcano-system --kube-context=two", {}, False),
+    ("helm un volcano -n volcano-system", {"HELM_KUBECONTEXT": "two"}, False),
+    ("helm un volcano -n volcano-system --kube-apiserver https://other.example.org", {}, False),
+])  # fmt: skip
+def test_d6_a_helm_counts_if_it_changes_this_release_of_this_cluster(
+    tmp_path: Path, command: str, variables: dict[str, str], counts: bool
+) -> None:
+    process, home = tmp_path / "proc/17", tmp_path / "home"
+    (home / ".kube").mkdir(parents=True)
+    process.mkdir(parents=True)
+    (home / ".kube/config").write_text(config(SERVER))
+    (home / "in-namespace").write_text(config(SERVER, namespace="volcano-system"))
+    (home / "other").write_text(config("https://api.example.org:6444"))
+    (home / "broken").write_text("a: [")
+    (process / "root").symlink_to("/")
+    (process / "cwd").symlink_to(home)
+    (process / "cmdline").write_text("\0".join(command.split()) + "\0")
+    environment = {"HOME": str(home), **variables}
+    (process / "environ").write_text("".join(f"{name}={value}\0" for name, value in environment.items()))
+    assert bool(running(VOLCANO, tmp_path / "proc")) == counts
+
+
+def revision(number: int, status: str, age_s: float = 0) -> dict[str, Any]:
+    """A revision's Secret."""
+    created = dt.datetime.now(dt.UTC) - dt.timedelta(seconds=age_s)
+    labels = {"status": status, "version": str(number)}
+    name = f"sh.helm.release.v1.volcano.v{number}"
+    return {"metadata": {"name": name, "labels": labels, "creationTimestamp": created.isoformat()}}
+
+
+@pytest.fixture
+def action(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The action over revisions that a test chooses, without a cluster."""
+    monkeypatch.setattr(ActionModule, "revisions", lambda self, _place: self.secrets)
+    return ActionModule.__new__(ActionModule)
+
+
+def test_d6_a_young_pending_revision_of_another_machine_is_left_alone(action: Any, tmp_path: Path) -> None:
+    note = Note(VOLCANO, {"XDG_CACHE_HOME": str(tmp_path)})
+    action.secrets = [revision(1, "deployed"), revision(2, "pending-upgrade", 30)]
+    with pytest.raises(GangplankError) as refusal:
+        wait_for_others(VOLCANO, 0, lambda: action.living(VOLCANO, note, 300))
+    message = str(refusal.value)
+    assert message.startswith("release volcano-system/volcano: got revision 2 pending-upgrade since 20")
+    assert "(kubectl delete secret -n volcano-system sh.helm.release.v1.volcano.v2), then run it again" in message
+    for age_s, timeout_s, lives in ((599, 300, True), (601, 300, False), (601, 900, True), (901, 900, False)):
+        action.secrets = [revision(2, "pending-install", age_s)]
+        assert bool(action.living(VOLCANO, note, timeout_s)) == lives
+
+
+def test_d6_what_an_interrupted_helm_of_this_machine_left_is_not_waited_for(action: Any, tmp_path: Path) -> None:
+    environment = {"XDG_CACHE_HOME": str(tmp_path)}
+    note = Note(VOLCANO, environment)
+    note.write(["sh.helm.release.v1.volcano.v1"])
+    action.secrets = [revision(1, "deployed"), revision(2, "pending-upgrade")]
+    assert not action.living(VOLCANO, Note(VOLCANO, environment), 300)
+    assert action.living(Place("https://other", *list(vars(VOLCANO).values())[1:]),
+                         Note(Place("https://other", "volcano-system", "volcano"), environment), 300)  # fmt: skip
+    Note(VOLCANO, environment).forget()
+    assert action.living(VOLCANO, note, 300), "Helm had ended by itself"
+    for text in ("", "{", "1"):  # torn
+        note.path.write_text(text)
+        assert action.living(VOLCANO, note, 300)
