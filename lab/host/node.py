@@ -15,7 +15,7 @@ from lab.host.cgroups import ensure_cgroup, members, remove_cgroup
 from lab.host.files import write
 from lab.host.lock import NAME, refuse_foreign
 from lab.host.mounts import are_complete, make_mounts, remove_mounts, unmount
-from lab.host.namespaces import NETNS, RUN, mntns, netns, run
+from lab.host.namespaces import NETNS, RUN, is_namespace, mntns, netns, run
 from lab.host.network import HOST_LINK, SWITCH, ensure_network, ensure_switch, links
 from lab.host.processes import kill, kill_all, pinned_namespaces, processes_in
 
@@ -25,25 +25,36 @@ if TYPE_CHECKING:
     from lab.host.mounts import Bind
     from lab.host.network import Network
 
+STAMP = "tree.path"  # in a node's folder: the tree and the binds of its mounts, once these are complete
 
-def ensure_node(node: str, folder: Path, tree: str, network: Network, binds: list[Bind]) -> bool:
-    """Create what the node lacks, or the whole node again if its mounts are not complete or are to be others."""
-    stamp = folder / "tree.path"
+
+def ensure_node(node: str, folder: Path, tree: str, network: Network, binds: list[Bind]) -> list[str]:
+    """Create what the node lacks, or the whole node again if its mounts are not complete or are to be others.
+
+    Return what was not right, a line each.
+    """
+    stamp = folder / STAMP
     layout = f"{tree} {binds}"
+    removed, lines = "", []
     if mntns(node).exists():
         as_asked = stamp.exists() and stamp.read_text() == layout
         if not as_asked or not are_complete(node, binds):
+            if is_namespace(mntns(node)):  # else a reboot left a plain file
+                removed = "its mounts were incomplete" if as_asked else "it had the mounts of another version"
             remove_node(node)
-    changed = ensure_switch(network.host_address)
-    changed |= ensure_network(node, network.address, network.routes)
-    changed |= ensure_cgroup(node)
+    if ensure_switch(network.host_address):
+        lines.append("the switch of the nodes, or the link of this machine to it, was missing or incomplete")
+    if ensure_network(node, network.address, network.routes):
+        lines.append("its network was missing or incomplete")
+    if ensure_cgroup(node):
+        lines.append("its cgroup was missing or incomplete")
     folder.mkdir(parents=True, exist_ok=True)
     if not mntns(node).exists():
         stamp.unlink(missing_ok=True)  # it says that the mounts are complete
         make_mounts(node, tree, str(folder / "root"), binds)
         write(stamp, layout.encode(), 0o644)
-        changed = True
-    return changed
+        lines.append("its mounts were missing")
+    return [removed] if removed else lines
 
 
 def remove_node(node: str) -> bool:

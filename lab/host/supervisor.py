@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 POLL_S = 0.05
 DOWN = ("STOPPED", "EXITED", "FATAL", "BACKOFF")  # BACKOFF: it ended at once, and the pauses before it grow
 BY_ITSELF = (60, 70)  # supervisor.xmlrpc.Faults ALREADY_STARTED and NOT_RUNNING: it was started, or ended, meanwhile
+OUTPUT = "supervisord.out"  # beside its configuration, from its first start
 SYSTEM = "system"  # the cgroup of supervisord and of its programs
 
 
@@ -46,7 +47,7 @@ def start(config: Path, socket: Path, deadline_s: float = 15.0) -> None:
     socket.unlink(missing_ok=True)
     environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root", "LANG": "C.UTF-8"}
     program = [sys.executable, "-m", "supervisor.supervisord", "--nodaemon", "-c", str(config)]
-    log = config.parent / "supervisord.out"
+    log = config.parent / OUTPUT
     with log.open("wb") as out:
         process = subprocess.Popen(
             program,
@@ -104,6 +105,18 @@ def start_times(socket: Path, program: str) -> dict[str, float]:
     start = f"{program}-"
     names = [(item["name"], float(item["start"])) for item in programs]
     return {name.removeprefix(start): when for name, when in names if name.startswith(start)}
+
+
+def healed(revived: list[str], *, lost: bool) -> list[str]:
+    """What to say of programs that did not run; `lost` if supervisord itself did not either, though it had before.
+
+    >>> healed(["etcd"], lost=False)
+    ['etcd did not run; it is started again']
+    >>> healed([], lost=True)
+    ['no supervisord answered; it is started again with its programs']
+    """
+    lines = ["no supervisord answered; it is started again with its programs"] if lost else []
+    return [*lines, *(f"{name} did not run; it is started again" for name in revived)]
 
 
 def ensure(config: Path, socket: Path) -> dict[str, list[str]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, ClassVar
 
+from ansible.utils.display import Display
 from ansible_collections.gangplank.gangplank.plugins.plugin_utils.lab import LabAction
 
 from lab.host import node
@@ -48,4 +49,9 @@ class ActionModule(LabAction):
             return {"changed": node.remove_node(name)}
         binds = [Bind(**bind) for bind in arguments["binds"]]
         network = Network(arguments["address"], arguments["host_address"], arguments["routes"])
-        return {"changed": node.ensure_node(name, folder, arguments["tree"], network, binds)}
+        new = not (folder / node.STAMP).exists()
+        reasons = node.ensure_node(name, folder, arguments["tree"], network, binds)
+        healed = [] if new else reasons
+        for line in healed:
+            Display().display(f"    {name}: {line}; it is made again")
+        return {"changed": bool(reasons), "healed": healed}

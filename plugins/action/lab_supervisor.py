@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, ClassVar
 
+from ansible.utils.display import Display
 from ansible_collections.gangplank.gangplank.plugins.plugin_utils.lab import LabAction
 
 from lab.host import supervisor
@@ -22,5 +23,9 @@ class ActionModule(LabAction):
         if self.dry:
             return {"changed": not running}
         Path(arguments["logs"]).mkdir(parents=True, exist_ok=True)
+        started_before = (Path(arguments["config"]).parent / supervisor.OUTPUT).exists()
         programs = supervisor.ensure(Path(arguments["config"]), socket)
-        return {"changed": not running or any(programs.values()), "programs": programs}
+        healed = supervisor.healed(programs["revived"], lost=started_before and not running)
+        for line in healed:
+            Display().display(f"    {line}")
+        return {"changed": not running or any(programs.values()), "programs": programs, "healed": healed}

@@ -63,4 +63,10 @@ options:
         default: false
 """
 
-RETURN = ""
+RETURN = r"""
+---
+healed:
+  description: What an existing node lacked and was created again, a line each.
+  type: list
+  returned: with V(present), not in check mode
+"""

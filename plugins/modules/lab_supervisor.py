@@ -30,4 +30,8 @@ programs:
   description: What was done, by program.
   type: dict
   returned: not in check mode
+healed:
+  description: What did not run and was started again, a line each.
+  type: list
+  returned: not in check mode
 """

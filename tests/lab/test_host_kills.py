@@ -57,7 +57,7 @@ def undisturbed(what: str) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:  # on the root's disk
         report = drive(what, Path(folder, "undisturbed"), 0)
     assert "failure" not in report, report
-    assert (report["first"], report["killed"]) == (False, False)
+    assert (bool(report["first"]), report["killed"]) == (False, False)
     assert report["steps"] > 20
     return report
 
@@ -88,6 +88,15 @@ def test_a_run_after_a_kill_converges(what: str, share: Fraction) -> None:
                         {"facts": expected["facts"], "second": False, "stable": True})  # fmt: skip
     assert not wrong, f"{what}, killed after step {point}:\n" + "\n".join(wrong)
     assert report["killed"] or point > expected["steps"] - 2, "a link that the kernel removes itself is not a step"
+
+
+def test_d2_a_run_after_a_reboot_says_what_it_healed() -> None:
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
+        report = drive("reboot", Path(folder, "healed"), 1)
+    assert "failure" not in report, report
+    parts = ("network was", "cgroup was", "mounts were missing")
+    expected = [f"{node}: its {part}" for node in ("node-0", "node-1") for part in parts]
+    assert [line for line in expected if not any(row.startswith(line) for row in report["first"])] == []
 
 
 REUSED = """

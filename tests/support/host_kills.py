@@ -4,7 +4,7 @@
 
 WHAT is `make`, `remove` or `reboot`. A step is an external command (each line of `ip -batch` and of a script counts)
 or a file that is made, renamed or removed. The last line printed is JSON: the steps that an undisturbed run takes,
-what the machine looks like afterwards, and whether the runs after the killed one reported a change. Nothing of a lab
+what the machine looks like afterwards, and what the runs after the killed one reported. Nothing of a lab
 on this machine is reached: /run is a file system of its own, the links are in a network namespace of its own, and the
 cgroups have another name.
 """
@@ -81,9 +81,9 @@ class Steps:
             self.take()
 
 
-def make(scratch: Path) -> bool:
-    """Ensure both nodes; return whether something changed."""
-    changed = False
+def make(scratch: Path) -> list[str]:
+    """Ensure both nodes; return what was not right."""
+    lines = []
     (scratch / "state").mkdir(parents=True, exist_ok=True)
     (scratch / "state" / lock.NAME).touch()
     for name, address in NODES.items():
@@ -92,8 +92,8 @@ def make(scratch: Path) -> bool:
         folder = scratch / "state/nodes" / name
         binds = [mounts.Bind(str(folder / "etc"), "/mnt/etc"), mounts.Bind(str(folder / "log"), "/var/log", True)]
         lan = network.Network(f"{address}/24", "192.0.2.254/24", routes)
-        changed |= node.ensure_node(name, folder, "/", lan, binds)
-    return changed
+        lines += [f"{name}: {line}" for line in node.ensure_node(name, folder, "/", lan, binds)]
+    return lines
 
 
 def remove(scratch: Path) -> bool:
@@ -219,7 +219,8 @@ def main(what: str, scratch: Path, limit: int) -> dict[str, Any]:
         second = action(scratch)
         stable = facts(scratch) == after
         steps = int(count.read_text()) if not limit else 0
-        return {"steps": steps, "killed": killed, "first": first, "second": second, "stable": stable, "facts": after}
+        report = {"steps": steps, "killed": killed, "first": first, "second": bool(second)}
+        return {**report, "stable": stable, "facts": after}
     finally:
         cgroups.remove_cgroup()
 
