@@ -42,8 +42,8 @@ SWEEPS = {
         PARTS,
     ),
     "host-kills": Sweep(
-        "A run after a SIGKILL of the lab's host code, or after a reboot, converges",
-        "each step of making nodes, of removing them, and of making them after a reboot",
+        "A run after a SIGKILL of the lab's host code, after a reboot or after a power cut, converges",
+        "each step of making nodes, of removing them, of making them after a reboot, and of writing what they need",
         "tests/lab/test_host_kills.py::test_a_run_after_a_kill_converges",
     ),
     "playbook-kills": Sweep(

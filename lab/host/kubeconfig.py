@@ -6,6 +6,7 @@ import base64
 import contextlib
 import json
 import os
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -196,18 +197,27 @@ def _ended(text: str) -> str:
     return text if not text or text.endswith("\n") else text + "\n"
 
 
+def _lock_of(path: Path) -> Path:
+    return path.with_name(f"{path.name}.lock")
+
+
+def _remove_dead(held: Path) -> None:
+    """Remove the lock of a run that was killed, or of before this boot: a power cut leaves it as empty as kubectl's."""
+    with contextlib.suppress(OSError):
+        owner, boot = held.read_text(), time.time() - float(Path("/proc/uptime").read_text().split()[0])
+        if held.stat().st_mtime < boot or (owner.isdigit() and not process(int(owner))):
+            held.unlink()
+
+
 @contextlib.contextmanager
 def locked(path: Path, limit_s: float = LOCK_S) -> Iterator[None]:
     """Hold the file that kubectl, too, makes while it changes a kubeconfig; raises KubeconfigError."""
-    held = path.with_name(f"{path.name}.lock")
+    held = _lock_of(path)
     for _ in polls(limit_s, 0.1):
         try:
             descriptor = os.open(held, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         except FileExistsError:
-            with contextlib.suppress(OSError):
-                owner = held.read_text()
-                if owner.isdigit() and not process(int(owner)):  # of a run that was killed; kubectl's is empty
-                    held.unlink()
+            _remove_dead(held)
             continue
         try:
             with os.fdopen(descriptor, "w") as stream:
@@ -236,6 +246,8 @@ def ensure(path: Path, name: str, admin: Path | None, *, dry: bool) -> bool:
         after = merge(before, name, new)
         return None if after == before else (text, after)
 
+    if not dry:
+        _remove_dead(_lock_of(path))  # kubectl refuses to change the file as long as it is there
     if (not admin and not path.exists()) or not changed():
         return False
     if dry:

@@ -23,7 +23,7 @@ import pytest
 from tests.support.sweeps import sweeping
 
 ROOT = Path(__file__).resolve().parents[2]
-RUNS = ("D1 make", "D1 remove", "D2 reboot")
+RUNS = ("D1 make", "D1 remove", "D2 reboot", "D1 configure", "D2 cut")
 SEED, SAMPLE = 20261122, 12
 
 

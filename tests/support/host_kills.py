@@ -2,8 +2,12 @@
 
     unshare --mount --net --propagation private python -m tests.support.host_kills WHAT SCRATCH N
 
-WHAT is `make`, `remove` or `reboot`. A step is an external command (each line of `ip -batch` and of a script counts)
-or a file that is made, renamed or removed. The last line printed is JSON: the steps that an undisturbed run takes,
+WHAT is `make`, `remove`, `reboot`, `configure` or `cut`. The last two are of what a node needs besides: certificates,
+files, the user's kubeconfig, its image store. After `cut` the power fails too: of the files that were written and not
+synced, half are empty, drawn by the number of the step; and all are of before this boot.
+
+A step is an external command (each line of `ip -batch` and of a script counts) or a file that is made, renamed or
+removed. The last line printed is JSON: the steps that an undisturbed run takes,
 what the machine looks like afterwards, and what the runs after the killed one reported. Nothing of a lab
 on this machine is reached: /run is a file system of its own, the links are in a network namespace of its own, and the
 cgroups have another name.
@@ -13,6 +17,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import re
 import signal
 import subprocess
@@ -22,7 +27,9 @@ from pathlib import Path
 from typing import Any
 
 from gangplank.wait import polls
-from lab.host import cgroups, lock, mounts, namespaces, network, node
+from lab import disk
+from lab.build.image_store import CONTENT, DATABASES, LAYERS, place_store, record_images
+from lab.host import cgroups, files, kubeconfig, lock, mounts, namespaces, network, node, pki
 
 real_run = namespaces.run
 NODES = {"node-0": "192.0.2.1", "node-1": "192.0.2.2"}
@@ -96,6 +103,81 @@ def make(scratch: Path) -> list[str]:
     return lines
 
 
+ADMIN = """clusters: [{name: lab, cluster: {server: "https://192.0.2.1", certificate-authority: PKI/ca.crt}}]
+users: [{name: lab, user: {client-certificate: PKI/admin.crt, client-key: PKI/admin.key}}]
+"""
+
+
+def prepare(scratch: Path) -> None:
+    """What was there before: a store of images, and a kubeconfig of the user's."""
+    root = scratch / "stores/one/root"
+    blobs, layers = root / CONTENT / "blobs", root / LAYERS
+    for folder in (scratch / "user", blobs, layers / "1/fs", *(root / name for name in DATABASES)):
+        folder.mkdir(parents=True, exist_ok=True)
+    for name in DATABASES:
+        (root / name / "meta.db").write_text("a database")
+    (blobs / "a").write_text("a blob")
+    (scratch / "stores/one/images.json").write_text('{"a": "sha256:1"}')
+    (scratch / "user/config").write_text("# mine\n" + kubeconfig.EMPTY)
+
+
+def configure(scratch: Path) -> bool:
+    """Ensure a node's certificates, files, image store and the user's kubeconfig; return whether something changed."""
+    state, admin = scratch / "state", scratch / "state/admin.kubeconfig"
+    leaves = [pki.Leaf("admin", "admin", "system:masters"), pki.Leaf("api", "api", sans=("192.0.2.1", "api"))]
+    changed = bool(pki.ensure(state / "pki", ["ca"], leaves))
+    texts = {"admin.kubeconfig": ADMIN.replace("PKI", str(state / "pki")), "supervisor/supervisord.conf": "[x]\n"}
+    wanted = [files.HostFile(state / name, 0o600, text) for name, text in texts.items()]
+    wanted += [files.HostFile(state / "nodes/node-0/etc/copy.crt", 0o644, copy=state / "pki/ca.crt")]
+    changed |= bool(files.ensure(wanted, dry=False))
+    changed |= place_store(scratch / "stores/one", state / "nodes/node-0/containerd", "/mnt/stores")
+    images = [{"name": "b", "digest": "sha256:2", "archive": "b.tar"}]
+    record = state / "nodes/node-0/containerd/images.json"
+    if "b" not in json.loads(record.read_text()):
+        record_images(record.parent, images)
+        changed = True
+    return changed | kubeconfig.ensure(scratch / "user/config", "lab", admin, dry=False)
+
+
+def contents(scratch: Path) -> dict[int, int]:
+    """When each file was last written, by its number."""
+    paths = [path for path in scratch.rglob("*") if path.is_file() and not path.is_symlink()]
+    return {path.stat().st_ino: path.stat().st_mtime_ns for path in paths}
+
+
+def note_syncs(scratch: Path, notes: Path) -> None:
+    """Let this process note what it syncs."""
+    sync, sync_system = disk.sync, disk.sync_system
+
+    def noted(path: Path) -> None:
+        sync(path)
+        note({path.stat().st_ino: path.stat().st_mtime_ns})
+
+    def noted_system(path: Path) -> None:
+        sync_system(path)
+        note(contents(scratch))
+
+    def note(synced: dict[int, int]) -> None:
+        descriptor = os.open(notes, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+        os.write(descriptor, "".join(f"{number} {when}\n" for number, when in synced.items()).encode())
+        os.close(descriptor)
+
+    disk.sync, disk.sync_system = noted, noted_system
+
+
+def cut_power(scratch: Path, before: dict[int, int], notes: Path, seed: int) -> None:
+    """Empty half of what was written and not synced; every file is of before this boot."""
+    lines = notes.read_text().splitlines() if notes.exists() else []
+    safe = {tuple(map(int, line.split())) for line in lines} | set(before.items())
+    chance = random.Random(seed)
+    paths = sorted(path for path in scratch.rglob("*") if path.is_file() and not path.is_symlink())
+    for path in [path for path in paths if (path.stat().st_ino, path.stat().st_mtime_ns) not in safe]:
+        if chance.random() < 0.5:
+            os.truncate(path, 0)
+    for path in paths:
+        os.utime(path, (0, 0))
+
+
 def remove(scratch: Path) -> bool:
     """Remove everything; return whether something existed."""
     return node.remove_lab(scratch / "state")
@@ -142,7 +224,12 @@ def facts_of_mounts(mountinfo: str) -> list[str]:
 def facts_of_files(folder: Path) -> list[str]:
     """Each path with its mode and its content."""
     paths = sorted(folder.rglob("*")) if folder.exists() else []
-    return [f"{path} {path.stat().st_mode:o} {path.read_text() if path.is_file() else ''}" for path in paths]
+    lines = []
+    for path in paths:
+        text = path.read_text().replace(str(folder), "SCRATCH") if path.is_file() else ""
+        drawn = re.sub(r"[\w+/=]{40,}(\n[\w+/=]+(?=\n))*", "KEY", text)  # of each run, as certificates are
+        lines.append(f"{path} {path.lstat().st_mode:o} {drawn}")
+    return lines
 
 
 def facts(scratch: Path) -> Any:
@@ -180,6 +267,7 @@ def in_child(what: Any, scratch: Path, limit: int, count: Path) -> bool:
             steps = Steps(limit, (str(scratch), "/run/", str(cgroups.CGROUPS)))
             for module in (namespaces, network, mounts, node):
                 module.run = steps.run  # type: ignore[attr-defined]  # mypy sees no such name
+            note_syncs(scratch, scratch.with_suffix(".synced"))
             sys.addaudithook(steps.hook)
             what(scratch)
             total, steps.places = steps.count, ("/nowhere",)
@@ -207,13 +295,18 @@ def main(what: str, scratch: Path, limit: int) -> dict[str, Any]:
     real_run(["ip", "link", "set", "lo", "up"])
     cgroups.SLICE = f"gangplank-kills-{os.getpid()}"
     count = scratch.with_suffix(".count")
-    action = remove if what == "remove" else make
+    action = {"remove": remove, "configure": configure, "cut": configure}.get(what, make)
     try:
         if what in ("remove", "reboot"):
             make(scratch)
         if what == "reboot":
             reboot()
+        if action is configure:
+            prepare(scratch)
+        before = contents(scratch)
         killed = in_child(action, scratch, limit, count)
+        if what == "cut":
+            cut_power(scratch, before, scratch.with_suffix(".synced"), limit)
         first = action(scratch)
         after = facts(scratch)
         second = action(scratch)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import stat
 from typing import TYPE_CHECKING
@@ -124,6 +125,17 @@ def test_d8_kubectls_lock_is_waited_for(tmp_path: Path, admin: Path) -> None:
         pass
     held.unlink()
     held.write_text("999999999")  # a killed run's
+    assert ensure(path, "lab", admin, dry=False)
+    assert not held.exists()
+    held.write_text("999999999")  # of one that was killed when it had changed the file: kubectl would refuse to
+    assert not ensure(path, "lab", admin, dry=False)
+    assert not held.exists()
+
+
+def test_d2_a_lock_that_a_power_cut_left_is_removed(tmp_path: Path, admin: Path) -> None:
+    path, held = tmp_path / "config", tmp_path / "config.lock"
+    held.touch()
+    os.utime(held, (0, 0))
     assert ensure(path, "lab", admin, dry=False)
     assert not held.exists()
 
