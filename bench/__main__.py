@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -127,6 +128,11 @@ def committed(name: str) -> Result | None:
     return of_json(done.stdout) if done.returncode == 0 else None
 
 
+def reason(error: BaseException) -> str:
+    """Why a part failed; where, if it is not a refusal of ours."""
+    return str(error) if isinstance(error, GangplankError) else "".join(traceback.format_exception(error)).rstrip()
+
+
 def every_part(some: dict[str, Measure], commit: str, folder: Path) -> int:
     """Measure the parts, one after the other; how many failed, or became slower."""
     wrong = 0
@@ -136,15 +142,8 @@ def every_part(some: dict[str, Measure], commit: str, folder: Path) -> int:
             for name, module in now.items():
                 try:
                     result = measured(name, module, commit, None if folder == RESULTS else folder)
-                # the other parts are measured all the same
-                except (
-                    GangplankError,
-                    AssertionError,
-                    OSError,
-                    subprocess.SubprocessError,
-                    pytest.fail.Exception,
-                ) as e:
-                    print(f"{name}: {e}", file=sys.stderr, flush=True)
+                except (Exception, pytest.fail.Exception) as e:  # noqa: BLE001  the other parts are measured all the same
+                    print(f"{name}: {reason(e)}", file=sys.stderr, flush=True)
                     wrong += 1
                     continue
                 (folder / f"{name}.json").write_text(to_json(result))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import doctest
 import importlib
+import subprocess
 import xml.etree.ElementTree as ET
 from typing import TYPE_CHECKING, Any
 
@@ -37,7 +38,9 @@ def result(*figures: Figure, **changes: Any) -> Result:
 class Fake:
     """A part that measures the values it gets, or fails."""
 
-    def __init__(self, *figures: Figure, fails: bool = False, lab: Lab = Lab.ANY, quiet: bool = True) -> None:
+    def __init__(
+        self, *figures: Figure, fails: BaseException | None = None, lab: Lab = Lab.ANY, quiet: bool = True
+    ) -> None:
         self.PART = Part("fake", 1, lab=lab, quiet=quiet)
         self.figures, self.fails = figures, fails
 
@@ -45,12 +48,16 @@ class Fake:
         assert list(setting.folder.iterdir()) == []
         yield from self.figures
         if self.fails:
-            raise BenchError("fake: got nothing, expected something")
+            raise self.fails
 
 
 @pytest.fixture
 def fakes(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    every: dict[str, Any] = {"good": Fake(GANGS), "bad": Fake(GANGS, fails=True), "last": Fake(RATE)}
+    every: dict[str, Any] = {
+        "good": Fake(GANGS),
+        "bad": Fake(GANGS, fails=BenchError("fake: got nothing")),
+        "last": Fake(RATE),
+    }
     monkeypatch.setattr(bench, "parts", lambda: every)
     return every
 
@@ -123,6 +130,27 @@ def test_a_part_that_fails_leaves_no_result_and_the_others_are_measured(
     printed = capsys.readouterr()
     assert "bad: fake: got nothing" in printed.err
     assert "NO" in printed.out
+
+
+@pytest.mark.parametrize("error", [
+    KeyError("start"), ValueError("no number"), subprocess.CalledProcessError(1, "x"), AssertionError("x"),
+    pytest.fail.Exception("x"), ZeroDivisionError("x"),
+], ids=repr)  # fmt: skip
+def test_whatever_ends_a_part_the_next_one_is_measured(
+    fakes: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str], error: BaseException
+) -> None:
+    fakes["bad"] = Fake(fails=error)
+    assert bench.main([*fakes, "--out", str(tmp_path)]) == 1
+    assert set(read(tmp_path)) == {"good", "last"}
+    printed = capsys.readouterr().err
+    assert "bad: Traceback" in printed, "the place is named"
+    assert f"{type(error).__name__}: {error}" in printed
+
+
+def test_a_run_that_is_interrupted_ends_at_once(fakes: dict[str, Any], tmp_path: Path) -> None:
+    fakes["bad"] = Fake(fails=KeyboardInterrupt())
+    assert bench.main([*fakes, "--out", str(tmp_path)]) == 1
+    assert set(read(tmp_path)) == {"good"}
 
 
 def test_a_run_that_is_slower_than_the_committed_result_says_so_and_fails(
