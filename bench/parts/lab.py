@@ -7,19 +7,22 @@ certificate, no namespace and no file, so it is the floor: the least time that a
 from __future__ import annotations
 
 import configparser
+import contextlib
 import os
 import re
 import shutil
+import signal
 import subprocess
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bench.figures import Beside, figure, merged
 from bench.part import INVENTORY, ROOT, STATE, BenchError, Lab, Part
+from lab.host.processes import kill_members
+from lab.host.supervisor import SYSTEM
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from bench.figures import Figure
     from bench.part import Setting
@@ -27,7 +30,7 @@ if TYPE_CHECKING:
 PART = Part("From nothing running to a finished training", minutes=6, lab=Lab.DOWN)
 ROUNDS = 3
 LIKE_FLOOR, AGAIN = 1.25, 0.2
-CGROUP = "gangplank/system"
+FLOOR_S = 90  # how long the bare shell loop may take
 PLAYBOOKS = ["playbooks/lab.yml", "playbooks/site.yml", "playbooks/train.yml", "-e", "@jobs/digits.yml"]
 # Printed by Ansible when the step before is done; tests/repository/test_playbooks.py compares them with the roles.
 MARKS = {
@@ -64,16 +67,17 @@ def commands() -> dict[str, str]:
     return command_lines
 
 
-def kill_programs() -> None:
-    """End supervisord and all its programs; the namespaces stay."""
-    while True:
-        listing = Path("/sys/fs/cgroup/pids", CGROUP, "cgroup.procs")
-        pids = listing.read_text().split() if listing.exists() else []
-        if not pids:
-            return
-        for pid in pids:
-            subprocess.run(["kill", "-9", pid], check=False, capture_output=True)
-        time.sleep(0.1)
+def bare_loop(script: str, environment: Mapping[str, str], limit_s: float) -> tuple[int, float]:
+    """Run a shell script; its exit status and seconds. What it leaves running is killed, and nothing else."""
+    started = time.monotonic()
+    with subprocess.Popen(
+        ["sh", "-c", script], env=environment, stdin=subprocess.DEVNULL, start_new_session=True
+    ) as shell:
+        try:
+            return shell.wait(limit_s), time.monotonic() - started
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(shell.pid, signal.SIGKILL)
 
 
 FLOOR = """
@@ -86,7 +90,7 @@ start() { name=$1; shift; "$@" >"$LOGS/$name.log" 2>&1 & }
 
 def floor() -> float:
     """Seconds of the bare shell loop from its first program to both nodes Ready."""
-    kill_programs()
+    kill_members(SYSTEM)  # supervisord and all its programs; the namespaces stay
     for folder in (STATE / "etcd", *(STATE / "nodes").glob("*/kubelet")):
         for path in folder.iterdir():
             shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink()
@@ -110,13 +114,9 @@ def floor() -> float:
     binaries = parts.group(0) if parts else ""
     env = os.environ | {"KUBECTL": f"{binaries}/kubectl", "ADMIN": f"{STATE}/admin.kubeconfig", "LOGS": str(logs)}
     script = FLOOR.replace("@STARTS@", "\n".join(steps))
-    started = time.monotonic()
-    done = subprocess.run(["sh", "-c", script], env=env, check=False, timeout=90, stdin=subprocess.DEVNULL)
-    took = time.monotonic() - started
-    if done.returncode:
-        raise BenchError(f"bare shell loop: got exit status {done.returncode}, expected 0. Fix: see {logs}")
-    for command in ("etcd", "kube-", "containerd", "kubelet"):
-        subprocess.run(["pkill", "-9", "-f", f"^/mnt/parts/.*/{command}"], check=False)
+    status, took = bare_loop(script, env, FLOOR_S)
+    if status:
+        raise BenchError(f"bare shell loop: got exit status {status}, expected 0. Fix: see {logs}")
     return took
 
 

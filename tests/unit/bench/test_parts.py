@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+from pathlib import Path
+
 import pytest
 
-from bench.parts import evidence, growth, idle, start, trainer
+from bench.parts import evidence, growth, idle, lab, start, trainer
 from gangplank.backends import BACKENDS
+from gangplank.wait import polls
 
 
 @pytest.mark.parametrize(("power", "reached"), [(0.5, True), (1.0, True), (2.0, False)])
@@ -59,3 +64,27 @@ def test_every_figure_of_the_trainer_stands_beside_what_it_names() -> None:
     assert len(rows) == len(names) == len({*names})
     assert rows["trainer.save.large.stall"].goal == pytest.approx(1.5 * 4.5)
     assert rows["trainer.accuracy"].goal == pytest.approx(0.25 * 4.5)
+
+
+def running(pid: int) -> bool:
+    stat = Path(f"/proc/{pid}/stat")
+    return stat.exists() and stat.read_text().rpartition(")")[2].split()[0] != "Z"
+
+
+@pytest.mark.parametrize("end", ["exit 3", "sleep 60"], ids=["ends", "takes too long"])
+def test_the_bare_loop_leaves_nothing_running_and_kills_nothing_that_it_did_not_start(tmp_path: Path, end: str) -> None:
+    listing = tmp_path / "pids"
+    script = f"sleep 60 & echo $! >{listing}; sleep 60 & echo $! >>{listing}; {end}"
+    with subprocess.Popen(["sleep", "60"]) as other:
+        try:
+            if end == "exit 3":
+                assert lab.bare_loop(script, os.environ, 20)[0] == 3
+            else:
+                with pytest.raises(subprocess.TimeoutExpired):
+                    lab.bare_loop(script, os.environ, 0.5)
+            pids = [int(pid) for pid in listing.read_text().split()]
+            assert len(pids) == 2
+            assert any(not any(map(running, pids)) for _ in polls(10, 0.01))
+            assert running(other.pid)
+        finally:
+            other.kill()
