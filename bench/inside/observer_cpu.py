@@ -1,6 +1,7 @@
 """A script of somebody's, observed or not: `observer_cpu.py with|without SCRIPT ARGUMENTS…`; prints the CPU seconds.
 
-User and system, of this process and all its threads, from after torch's import to the end, the observer's own included.
+User and system, of this process and all its threads, the observer's own included: `run` from after torch's import to
+the end, `process` from the process's own begin.
 """
 
 from __future__ import annotations
@@ -36,7 +37,9 @@ def main() -> None:
     if watching:
         watching.end()
     counted = watching.OBSERVER.seconds if watching else 0.0
-    print(json.dumps({"event": "cpu", "run": spent() - began, "counted": counted, "loading": loading}), flush=True)
+    whole = spent()
+    row = {"event": "cpu", "run": whole - began, "process": whole, "counted": counted, "loading": loading}
+    print(json.dumps(row), flush=True)
 
 
 if __name__ == "__main__":

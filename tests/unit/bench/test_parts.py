@@ -46,14 +46,26 @@ def test_a_start_is_held_against_the_sum_of_its_floors() -> None:
 
 
 def test_what_evidence_adds_has_a_goal_where_it_is_not_spent_once() -> None:
-    keys = ("cpu", "without", "added", "counted", "loading")
-    values = {f"{name}.{key}": [0.5, 1.5] for name in evidence.TRAININGS for key in keys}
+    keys = ("cpu", "without", "added", "counted", "loading", "process.with", "process.without")
+    values = {f"{name}.{key}": [0.5, 1.5] for name in evidence.TRAININGS for key in keys} | {"imports": [1.0, 1.0]}
     rows = {one.id: one for one in evidence.figures(values)}
     assert rows["evidence.digits-long.added"].met
     assert rows["evidence.digits.added"].goal is None
     assert rows["evidence.script-long.cpu"].floor is not None
     assert "evidence.script.loading" in rows
     assert "evidence.large.loading" not in rows
+
+
+def test_what_evidence_adds_to_a_whole_run_counts_the_imports_of_both_ranks() -> None:
+    keys = ("cpu", "without", "added", "counted", "loading")
+    values = {f"{name}.{key}": [1.0] for name in evidence.TRAININGS for key in keys}
+    for name in evidence.TRAININGS:
+        values |= {f"{name}.process.with": [2.03], f"{name}.process.without": [2.0]}
+    for imports_s, percent, met in ((0.0, 1.5, False), (1.0, 0.75, True)):
+        rows = {one.id: one for one in evidence.figures(values | {"imports": [imports_s]})}
+        for name in evidence.TRAININGS:
+            whole = rows[f"evidence.{name}.whole"]
+            assert (whole.value, whole.goal, whole.met) == (pytest.approx(percent), evidence.GOAL, met)
 
 
 def test_every_figure_of_the_trainer_stands_beside_what_it_names() -> None:
