@@ -21,3 +21,11 @@ def test_a_result_is_of_a_part_that_exists_and_every_figure_has_a_name_of_its_ow
     names = [one.id for result in results.values() for one in result.figures]
     assert len(names) == len({*names})
     assert [(part, one.id) for part, it in results.items() for one in it.figures if one.id.split(".")[0] != part] == []
+
+
+def test_the_usual_parts_take_at_most_an_hour_as_measured() -> None:
+    """A result says how long its part took, which may be longer than the part declares."""
+    results = read(ROOT / "bench/results")
+    usual = {name: module.PART.minutes for name, module in parts().items() if module.PART.usual}
+    minutes = {name: max(declared, results[name].minutes if name in results else 0) for name, declared in usual.items()}
+    assert sum(minutes.values()) <= 60, minutes
