@@ -1,7 +1,8 @@
 """What a start and a save are made of, each measured alone: `alone.py {memcpy|start} SMALL_OR_LARGE`; prints JSON.
 
-memcpy: seconds to copy a checkpoint's tensors (weights and momenta) once into memory that is there already, between
-two training steps, as a save has to: what a step has pushed out of the caches is slower to copy.
+memcpy: seconds to copy a checkpoint's tensors (weights and momenta) once into memory that exists already, between two
+training steps, as a save has to: what a step has pushed out of the caches is slower to copy. By the same means, one
+call of torch for all tensors.
 start: seconds to connect to a store, and of one training step of a network in one process: made, wrapped, stepped.
 """
 
@@ -19,6 +20,7 @@ IMPORT_S = time.perf_counter() - BEGAN
 sys.path.insert(0, "/opt/gangplank/trainer")
 from config import Config
 from model import Net, Trainee, make_optimizer
+from run import checkpoint_tensors
 from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
 
@@ -36,12 +38,10 @@ if what == "memcpy":
         cross_entropy(net(x), y).backward()
         optimizer.step()
         if not tensors:
-            momenta = (state["momentum_buffer"] for state in optimizer.state.values())
-            tensors = [*net.state_dict().values(), *momenta]
+            tensors = list(checkpoint_tensors(net, optimizer).values())
             copies = [torch.zeros_like(tensor) for tensor in tensors]
         began = time.perf_counter()
-        for copy, tensor in zip(copies, tensors, strict=True):
-            copy.copy_(tensor)
+        torch._foreach_copy_(copies, tensors)
         times.append(time.perf_counter() - began)
     print(json.dumps({"event": "alone", "memcpy": statistics.median(times)}))
 else:

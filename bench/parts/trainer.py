@@ -2,15 +2,20 @@
 
 Batch sizes are below and were set before the first measurement. Everything runs with the image's own Python, a thread
 per rank, without Python's start and torch's import except where a figure says so.
+
+Two ranks that exchange their gradients cannot be as fast as two independent ones where both cores are busy: an exchange
+takes time of these cores, too. So a step stands beside the bound: computing and a bare exchange of the same bytes, side
+by side on the same cores (bench/inside/bound.py). Where computing dominates, independent ranks are a goal as well.
 """
 
 from __future__ import annotations
 
+import functools
 import statistics
 import subprocess
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bench.figures import Beside, Better, figure
 from bench.part import BenchError, Lab, Part
@@ -23,13 +28,30 @@ if TYPE_CHECKING:
     from bench.figures import Figure
     from bench.part import Setting
 
-PART = Part("The trainer beside plain peers", minutes=10, lab=Lab.DOWN)
+PART = Part("The trainer beside plain peers", minutes=13, lab=Lab.DOWN)
 ROUNDS = 5
-# Global batch, and flags: the digits job as shipped (two ranks share its 96 samples), and 1.1 M parameters.
+LARGE = ["--data", "synthetic", "--model", "large", "--learning-rate", "0.01"]
+
+
+class Model(NamedTuple):
+    """A training whose steps are measured."""
+
+    title: str
+    batch: int
+    """Samples of all ranks together."""
+    flags: Sequence[str]
+    linear: float | None = None
+    """The goal beside independent ranks, where computing dominates."""
+
+
 MODELS = {
-    "digits": (96, ["--data", "digits", "--epochs", "12"]),
-    "large": (128, ["--data", "synthetic", "--model", "large", "--learning-rate", "0.01", "--epochs", "4"]),
+    "digits": Model("digits", 96, ["--data", "digits", "--epochs", "12"]),  # the job as shipped: two ranks share its 96
+    "large": Model("1.1 million parameters", 128, [*LARGE, "--epochs", "4"]),
+    "busy": Model("1.1 million parameters, 512 samples a rank", 1024, [*LARGE, "--epochs", "6"], linear=0.95),
 }
+SAVED = ("digits", "large")
+BOUND = 0.95
+UNOBSERVED = {"GANGPLANK_OBSERVE": "0"}  # a script that is no trainer of ours would be watched, as in a pod
 STEP = ("data", "compute", "update")
 TARGET = 0.95  # accuracy on digits that both scripts have to reach
 PEER_BATCH, RATE, MOMENTUM = 32, "0.05", "0.9"  # of each rank, as in jobs/digits.yml
@@ -48,8 +70,8 @@ def step_ms(rank: Rank, kinds: Sequence[str] = STEP) -> float:
 
 
 def steps(root: Root, model: str) -> dict[str, float]:
-    """A round: one rank, two independent ones and two together; the per-rank batch of both pairs is the same."""
-    batch, flags = MODELS[model]
+    """A round: one rank, two independent ones, two together, the bound; the per-rank batch of all pairs is the same."""
+    _, batch, flags, _ = MODELS[model]
     half = ["--batch-size", str(batch // 2), *flags, *QUIET]
     alone = step_ms(ok(root.train(1, "--batch-size", str(batch), *flags, *QUIET))[0])
     stores = [root.store() for _ in range(2)]
@@ -59,20 +81,35 @@ def steps(root: Root, model: str) -> dict[str, float]:
         root.close_store(store)
     pair = ok(root.train(2, *half))
     together = statistics.mean(map(step_ms, pair))
+    bare = ok(root.train(2, *half, script="/out/bound.py", env=UNOBSERVED))
+    bound = statistics.mean(rank.event("bound")["step"] for rank in bare)
     return {
         f"step.{model}.alone": alone,
         f"step.{model}.independent": independent,
         f"step.{model}.ranks": together,
-        f"step.{model}.efficiency": independent / together,
+        f"step.{model}.least": bound,
+        f"step.{model}.bound": bound / together,
+        f"step.{model}.linear": independent / together,
         f"step.{model}.input": 100 * statistics.mean(step_ms(rank, ["data"]) for rank in pair) / together,
     }
 
 
-def timed(work: Callable[[], Sequence[Rank]]) -> tuple[float, Rank]:
-    """Seconds of a run from its first process to the end of its last, and rank 0."""
+def timed(work: Callable[[], Sequence[Rank]]) -> tuple[float, float]:
+    """Seconds of a run from its first process to the end of its last, and how many of them its imports took."""
     began = time.monotonic()
     ranks = ok(work())
-    return time.monotonic() - began, ranks[0]
+    return time.monotonic() - began, max(rank.event("imports")["seconds"] for rank in ranks)
+
+
+def inherited_s(root: Root) -> float:
+    """Seconds until an interpreter has the imports that the ranks here inherit, torch's among them."""
+    began = time.monotonic()
+    with subprocess.Popen(root.command(["python3", "/tests/warm.py"]), stdin=subprocess.DEVNULL, text=True,
+                          stdout=subprocess.PIPE) as process:  # fmt: skip
+        for line in process.stdout or ():
+            if line.startswith("@"):
+                return time.monotonic() - began
+    raise BenchError(f"tests/trainer/warm.py: got exit status {process.returncode}, expected it ready")
 
 
 def reached(rank: Rank) -> int:
@@ -88,32 +125,38 @@ class Peer:
 
     def __init__(self, root: Root) -> None:
         self.root = root
-        self.epochs = {name: reached(run(12)[0]) for name, run in (("ours", self.ours), ("plain", self.plain))}
+        self.epochs = {name: reached(ok(run(12))[0]) for name, run in (("ours", self.ours), ("plain", self.plain))}
 
     def ours(self, epochs: int) -> Sequence[Rank]:
         """The trainer as shipped, checkpoints, evidence and all."""
-        return self.root.train(2, "--epochs", str(epochs), "--batch-size", str(PEER_BATCH), "--learning-rate", RATE,
-                               "--sgd-momentum", MOMENTUM, "--output", self.root.new())  # fmt: skip
+        return self.run("train", "--epochs", str(epochs), "--batch-size", str(PEER_BATCH), "--learning-rate", RATE,
+                        "--sgd-momentum", MOMENTUM, "--output", self.root.new())  # fmt: skip
 
     def plain(self, epochs: int) -> Sequence[Rank]:
         """The peer."""
-        arguments = [str(epochs), str(PEER_BATCH), RATE, MOMENTUM]
-        return self.root.train(2, *arguments, script="/out/plain.py", env={
-            "OUT": f"{self.root.new()}/model.pt", "TORCHELASTIC_USE_AGENT_STORE": "True"})  # fmt: skip
+        return self.run("plain", str(epochs), str(PEER_BATCH), RATE, MOMENTUM)
+
+    def run(self, *words: str) -> Sequence[Rank]:
+        """One whole run."""
+        env = {"OUT": f"{self.root.new()}/model.pt", "TORCHELASTIC_USE_AGENT_STORE": "True", **UNOBSERVED}
+        return self.root.train(2, *words, script="/out/without_imports.py", env=env)
 
     def __call__(self) -> dict[str, float]:
-        """A round."""
-        ours, _ = timed(lambda: self.ours(self.epochs["ours"]))
-        plain, _ = timed(lambda: self.plain(self.epochs["plain"]))
+        """A round; what the ranks inherit is added to their imports, and is no part of the rest."""
+        ours, ours_imports = timed(lambda: self.ours(self.epochs["ours"]))
+        plain, plain_imports = timed(lambda: self.plain(self.epochs["plain"]))
+        inherited = inherited_s(self.root)
         return {
-            "accuracy": ours,
-            "accuracy.plain": plain,
+            "accuracy": ours - ours_imports,
+            "accuracy.plain": plain - plain_imports,
+            "accuracy.imports": inherited + ours_imports,
+            "accuracy.imports.plain": inherited + plain_imports,
         }
 
 
 def checkpoint(root: Root, model: str) -> dict[str, float]:
     """A round: what a save costs the step loop, beside a copy of the same tensors; its share at default settings."""
-    batch, flags = MODELS[model]
+    _, batch, flags, _ = MODELS[model]
     every = ["--checkpoint-interval", "8", "--batch-size", str(batch // 2), *flags, *QUIET]
     rank = ok(root.train(2, *every, "--output", root.new()))[0]
     rows = epochs(rank)
@@ -121,7 +164,7 @@ def checkpoint(root: Root, model: str) -> dict[str, float]:
     stall = sum(row["seconds"].get("checkpoint", 0) for row in rows) / saves
     # In two processes, too: while rank 0 copies, rank 1 is at its next step and takes its share of the memory.
     size = "large" if model == "large" else "small"
-    copies = ok(root.train(2, "memcpy", size, script="/out/alone.py"))
+    copies = ok(root.train(2, "memcpy", size, script="/out/alone.py", env=UNOBSERVED))
     copy = statistics.mean(each.event("alone")["memcpy"] for each in copies)
     step = step_ms(rank) / 1000
     return {
@@ -174,17 +217,23 @@ class Row:
 
 def rows() -> Iterator[tuple[str, Row]]:
     """Every figure."""
-    for model in ("digits", "large"):
+    for model, (title, _, _, linear) in MODELS.items():
+        least = ("computing and a bare exchange", f"step.{model}.least")
         pair = ("2 independent ranks", f"step.{model}.independent")
-        yield f"step.{model}.alone", Row(f"a step of 1 rank, {model}", "ms")
-        yield f"step.{model}.ranks", Row(f"a step of 2 ranks, {model}", "ms", floor=pair)
-        yield f"step.{model}.efficiency", Row(f"2 independent ranks over 2 ranks, {model}", "x", "more", goal=0.95)
-        yield f"step.{model}.input", Row(f"input's share of a step, {model}", "%", goal=5)
+        yield f"step.{model}.alone", Row(f"a step of 1 rank, {title}", "ms")
+        yield f"step.{model}.ranks", Row(f"a step of 2 ranks, {title}", "ms", peer=pair, floor=least)
+        yield f"step.{model}.bound", Row(f"the bound over 2 ranks, {title}", "x", "more", goal=BOUND)
+        yield f"step.{model}.linear", Row(f"2 independent ranks over 2 ranks, {title}", "x", "more", goal=linear)
+        yield f"step.{model}.input", Row(f"input's share of a step, {title}", "%", goal=5)
+    for model in SAVED:
+        title = MODELS[model].title
         copy = ("a copy of the state", f"save.{model}.copy")
-        yield f"save.{model}.stall", Row(f"stall of a save, {model}", "ms", floor=copy, times=1.5)
-        yield f"save.{model}.share", Row(f"a save at every 100th step, {model}", "%", goal=1)
+        yield f"save.{model}.stall", Row(f"stall of a save, {title}", "ms", floor=copy, times=1.5)
+        yield f"save.{model}.share", Row(f"a save at every 100th step, {title}", "%", goal=1)
     plain = ("plain script", "accuracy.plain")
-    yield "accuracy", Row(f"to an accuracy of {TARGET}", "s", peer=plain, times=0.25)
+    yield "accuracy", Row(f"to an accuracy of {TARGET}, without imports", "s", peer=plain, times=0.25)
+    imports = ("plain script", "accuracy.imports.plain")
+    yield "accuracy.imports", Row("interpreter and imports before that", "s", peer=imports)
     whole = ("sum of its parts", "start.parts")
     yield "start.first", Row("torchrun to the first step", "s", floor=whole, times=1.3)
     for name, title in {"import": "import torch", "connect": "connect to a store", "step": "first step"}.items():
@@ -207,10 +256,10 @@ def measure(setting: Setting) -> Iterator[Figure]:
     """All rounds, one after the other."""
     with training(setting) as root:
         works: list[Callable[[], dict[str, float]]] = [
-            lambda: steps(root, "digits"), lambda: steps(root, "large"),
+            *(functools.partial(steps, root, model) for model in MODELS),
             Peer(root),
-            lambda: checkpoint(root, "digits"), lambda: checkpoint(root, "large"),
-            lambda: start(root),
-        ]  # fmt: skip
+            *(functools.partial(checkpoint, root, model) for model in SAVED),
+            functools.partial(start, root),
+        ]
         rounds = in_rounds(ROUNDS, works, setting.say)
     yield from figures(rounds)

@@ -65,7 +65,8 @@ def test_what_evidence_adds_to_a_whole_run_counts_the_imports_of_both_ranks() ->
         rows = {one.id: one for one in evidence.figures(values | {"imports": [imports_s]})}
         for name in evidence.TRAININGS:
             whole = rows[f"evidence.{name}.whole"]
-            assert (whole.value, whole.goal, whole.met) == (pytest.approx(percent), evidence.GOAL, met)
+            assert whole.value == pytest.approx(percent)
+            assert (whole.goal, whole.met) == (evidence.GOAL, met)
 
 
 def test_every_figure_of_the_trainer_stands_beside_what_it_names() -> None:
@@ -76,6 +77,19 @@ def test_every_figure_of_the_trainer_stands_beside_what_it_names() -> None:
     assert len(rows) == len(names) == len({*names})
     assert rows["trainer.save.large.stall"].goal == pytest.approx(1.5 * 4.5)
     assert rows["trainer.accuracy"].goal == pytest.approx(0.25 * 4.5)
+    assert rows["trainer.accuracy.imports"].goal is None
+
+
+def test_a_step_is_held_against_its_bound_and_against_linear_where_computing_dominates() -> None:
+    names = [name for name, _ in trainer.rows()]
+    beside = [it[1] for _, row in trainer.rows() for it in (row.peer, row.floor) if it]
+    rows = {one.id: one for one in trainer.figures({name: [0.96] for name in (*names, *beside)})}
+    assert {model: rows[f"trainer.step.{model}.bound"].goal for model in trainer.MODELS} == {
+        "digits": 0.95, "large": 0.95, "busy": 0.95,
+    }  # fmt: skip
+    assert {model: rows[f"trainer.step.{model}.linear"].met for model in trainer.MODELS} == {
+        "digits": None, "large": None, "busy": True,
+    }  # fmt: skip
 
 
 def running(pid: int) -> bool:
