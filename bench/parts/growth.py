@@ -56,9 +56,14 @@ def answered(size: int) -> Cost:
     return seconds, peak()
 
 
-def peak() -> float:
-    """MiB that this process had at most."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+def of_programs(work: Callable[[], tuple[float, object]], _: int) -> Cost:
+    """Seconds of a work that starts programs, and MiB at most of the largest of them."""
+    return work()[0], peak(resource.RUSAGE_CHILDREN)
+
+
+def peak(who: int = resource.RUSAGE_SELF) -> float:
+    """MiB that this process had at most, or the largest of those that it has started and that have ended."""
+    return resource.getrusage(who).ru_maxrss / 1024
 
 
 def alone(work: Callable[[int], Cost], size: int) -> Cost:
@@ -71,8 +76,7 @@ def grown(name: str, title: str, rounds: dict[int, list[Cost]]) -> Iterator[Figu
     """Time and memory at each size, and the exponents between two."""
     for size, costs in rounds.items():
         yield figure(f"growth.{name}.{size}.time", f"{size:,} {title}", "s", [seconds for seconds, _ in costs])
-        if any(mib for _, mib in costs):
-            yield figure(f"growth.{name}.{size}.memory", f"{size:,} {title}", "MiB", [mib for _, mib in costs])
+        yield figure(f"growth.{name}.{size}.memory", f"{size:,} {title}", "MiB", [mib for _, mib in costs])
     for small, large in pairwise(rounds):
         exponents = [
             exponent((small, before), (large, after))
@@ -81,10 +85,9 @@ def grown(name: str, title: str, rounds: dict[int, list[Cost]]) -> Iterator[Figu
         yield figure(f"growth.{name}.{large}.exponent", f"{small:,} to {large:,} {title}", "exponent", exponents,
                      goal=limit(small, large), why="n log n")  # fmt: skip
     low, *_, high = rounds
-    if rounds[low][0][1]:
-        mib = {size: statistics.median(mib for _, mib in rounds[size]) for size in (low, high)}
-        bytes_each = (mib[high] - mib[low]) * 2**20 / (high - low)
-        yield figure(f"growth.{name}.each", f"memory of each of {high:,} {title}", "KiB", [bytes_each / 1024])
+    mib = {size: statistics.median(mib for _, mib in rounds[size]) for size in (low, high)}
+    bytes_each = (mib[high] - mib[low]) * 2**20 / (high - low)
+    yield figure(f"growth.{name}.each", f"memory of each of {high:,} {title}", "KiB", [bytes_each / 1024])
 
 
 def measure(setting: Setting) -> Iterator[Figure]:
@@ -103,7 +106,7 @@ def measure(setting: Setting) -> Iterator[Figure]:
 
 
 def second_runs(setting: Setting) -> Iterator[tuple[int, list[Cost]]]:
-    """Seconds of playbooks/teams.yml where nothing has to change."""
+    """Seconds and memory of playbooks/teams.yml where nothing has to change."""
     with ExitStack() as stack:
         kubeconfig = teams.control_plane(stack, setting.folder)
         for count in TEAMS:
@@ -112,4 +115,5 @@ def second_runs(setting: Setting) -> Iterator[tuple[int, list[Cost]]]:
             begin = time.monotonic()
             teams.playbook(site, kubeconfig)
             setting.say(f"{count} teams, first run: {time.monotonic() - begin:.0f} s")
-            yield count, [(teams.playbook(site, kubeconfig)[0], 0.0) for _ in range(ROUNDS)]
+            again = functools.partial(of_programs, functools.partial(teams.playbook, site, kubeconfig))
+            yield count, [alone(again, count) for _ in range(ROUNDS)]

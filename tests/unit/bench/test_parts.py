@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from bench.parts import evidence, growth, idle, lab, start, trainer
+from bench.parts import evidence, growth, idle, lab, start, teams, trainer
 from gangplank.backends import BACKENDS
 from gangplank.wait import polls
 
@@ -20,6 +22,13 @@ def test_growth_beyond_n_log_n_misses_its_goal(power: float, reached: bool) -> N
     assert rows["growth.x.100.exponent"].value == pytest.approx(power)
     assert {one.met for name, one in rows.items() if name.endswith("exponent")} == {reached}
     assert rows["growth.x.each"].value == pytest.approx(1024)  # a MiB of memory for each
+
+
+def test_the_memory_of_a_work_is_that_of_its_own_programs() -> None:
+    works = [functools.partial(teams.timed, sys.executable, "-c", f"b'x' * ({mib} << 20)") for mib in (150, 1)]
+    large, small = (growth.alone(functools.partial(growth.of_programs, work), 1)[1] for work in works)
+    assert 150 < large < 250
+    assert small < large - 100, "a process that ran before does not count"
 
 
 def test_programs_that_use_almost_nothing_have_no_line_of_their_own() -> None:
