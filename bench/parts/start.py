@@ -1,8 +1,9 @@
 """From submitting a training to its first step, for each back-end, split, beside the floors of its parts.
 
-The floor is measured in turns with it: as many bare pods of the same image at once, whose node is chosen beforehand,
-until the last program begins; then, in these pods, the import of torch, a connection to a store, and the first step of
-one process. Times are of the machine's clock, which nodes and pods share.
+The floor is measured in turns with it, by as many bare pods of the same image at once, without a controller: until all
+exist, until Kubernetes' own scheduler has placed them, and until the last program begins. Then, in these pods, the
+import of torch, a connection to a store, and the first step of one process. Times are of the machine's clock, which
+nodes and pods share.
 """
 
 from __future__ import annotations
@@ -45,8 +46,11 @@ STAGES = {  # of a job, each from the end of the one before
     "scheduling": "scheduling, until all have a node",
     "container": "containers, until the last program begins",
     "meeting": "interpreter, torch and rendezvous, until the last rank has joined",
-    "data": "data, network and first step",
+    "data": "data, network and DDP, until the last rank's evidence begins",
+    "step": "the first step",
 }
+SAID = ("started", '"event":"start"', '"kind":"begin"', '"event":"step"')  # what ends the stages after scheduling
+FLOORS = ("api", "scheduling", "container", "import", "connect", "step")  # one after the other, as a start has them
 NEW = "import os,time; print('started', time.time(), flush=True); os.execvp('python3', ['python3', {words}])"
 
 
@@ -59,6 +63,7 @@ class Marks:
     container: float
     meeting: float
     data: float
+    step: float
 
     def split(self) -> dict[str, float]:
         """How long each stage took."""
@@ -97,23 +102,29 @@ def said(kube: Kube, pod: str, word: str) -> float | None:
 def once(kube: Kube, backend: str) -> dict[str, float]:
     """Submit a job, follow its pods to the first step; seconds of each stage."""
     *beside, manifest = BACKENDS[backend].manifests(parse_job({"training_job": described(backend)}))
-    begin, exist, placed = time.time(), 0.0, 0.0
+    begin = time.time()
     for item in (*beside, manifest):
         kube.create(item)
     query = {"labelSelector": f"{JOB_LABEL}={manifest['metadata']['name']}"}
     try:
-        for _ in polls(LIMIT_S, 0.02):
-            pods = kube.call("GET", PODS, query=query)["items"]
-            if len(pods) == RANKS:
-                exist = exist or time.time()
-                if all(pod["spec"].get("nodeName") for pod in pods):
-                    placed = time.time()
-                    break
-        names = [pod["metadata"]["name"] for pod in pods]
-        ends = [last(kube, names, word) for word in ("started", '"event":"start"', '"event":"step"')]
+        names, exist, placed = placement(kube, query)
+        ends = [last(kube, names, word) for word in SAID]
         return Marks(exist - begin, placed - begin, *(end - begin for end in ends)).split()
     finally:
         removed(kube, manifest, beside)
+
+
+def placement(kube: Kube, query: dict[str, str]) -> tuple[list[str], float, float]:
+    """The pods of a job, and when all of them existed, and when all had a node."""
+    exist = 0.0
+    for _ in polls(LIMIT_S, 0.02):
+        pods = kube.call("GET", PODS, query=query)["items"]
+        if len(pods) == RANKS:
+            exist = exist or time.time()
+            if all(pod["spec"].get("nodeName") for pod in pods):
+                return [pod["metadata"]["name"] for pod in pods], exist, time.time()
+    got = f"{len(pods)} pods, {sum(bool(pod['spec'].get('nodeName')) for pod in pods)} with a node"
+    raise BenchError(late(HOME, got, f"{RANKS} with a node", LIMIT_S))
 
 
 def last(kube: Kube, names: list[str], word: str) -> float:
@@ -144,21 +155,23 @@ def gone(kube: Kube) -> None:
 
 
 def bare(kube: Kube, node: str) -> dict[str, float]:
-    """The floor: seconds until the last of as many bare pods begins, and what their programs then take."""
-    names = [f"bare-{number}" for number in range(RANKS)]
+    """The floor: seconds of each stage of as many bare pods, on one node, and what their programs then take."""
     program = STARTED + ALONE.read_text()
     container = {"name": "bare", "image": IMAGE, "command": ["python3", "-c", program, "start", "small"],
                  "env": [{"name": "OMP_NUM_THREADS", "value": "1"}, {"name": "USE_LIBUV", "value": "0"}]}  # fmt: skip
     begin = time.time()
-    for name in names:
-        kube.call("POST", PODS, {"metadata": {"name": name}, "spec": {
-            "restartPolicy": "Never", "nodeName": node, "containers": [container]}})  # fmt: skip
-    started = last(kube, names, "started") - begin
+    for number in range(RANKS):
+        kube.call("POST", PODS, {"metadata": {"name": f"bare-{number}"}, "spec": {
+            "restartPolicy": "Never", "nodeSelector": {"kubernetes.io/hostname": node},
+            "containers": [container]}})  # fmt: skip
+    names, exist, placed = placement(kube, {})
+    started = last(kube, names, "started")
     last(kube, names, '"event": "alone"')
     alone = [json.loads(line) for name in names for _, line in lines(kube, name) if line.startswith("{")]
     gone(kube)
     each = {f"floor.{name}": max(row[name] for row in alone) for name in ("import", "connect", "step")}
-    return {"floor.container": started, **each}
+    stages = {"api": exist - begin, "scheduling": placed - exist, "container": started - placed}
+    return {f"floor.{name}": value for name, value in stages.items()} | each
 
 
 def measure(setting: Setting) -> Iterator[Figure]:
@@ -181,7 +194,7 @@ def measure(setting: Setting) -> Iterator[Figure]:
 
 def figures(values: dict[str, list[float]]) -> Iterator[Figure]:
     """Each back-end beside the sum of the floors, and its stages."""
-    parts = [values[name] for name in values if name.startswith("floor.")]
+    parts = [values[f"floor.{name}"] for name in FLOORS]
     floor = Beside.of("sum of the parts, each alone", [sum(row) for row in zip(*parts, strict=True)])
     for backend in BACKENDS:
         whole = [sum(row) for row in zip(*(values[f"{backend}.{stage}"] for stage in STAGES), strict=True)]
@@ -189,6 +202,5 @@ def figures(values: dict[str, list[float]]) -> Iterator[Figure]:
                      goal=GOAL * floor.value, why=f"{GOAL} x the floor")  # fmt: skip
         for stage in STAGES:
             yield figure(f"start.{backend}.{stage}", f"{backend}: {stage}", "s", values[f"{backend}.{stage}"])
-    for name, row in values.items():
-        if name.startswith("floor."):
-            yield figure(f"start.{name}", f"floor: {name.removeprefix('floor.')}", "s", row)
+    for name in FLOORS:
+        yield figure(f"start.floor.{name}", f"floor: {name}", "s", values[f"floor.{name}"])

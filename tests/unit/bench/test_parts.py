@@ -38,20 +38,24 @@ def test_programs_that_use_almost_nothing_have_no_line_of_their_own() -> None:
 
 
 def test_the_stages_of_a_start_follow_one_another() -> None:
-    split = start.Marks(1.0, 1.5, 4.5, 9.5, 10.0).split()
+    split = start.Marks(1.0, 1.5, 4.5, 9.5, 10.0, 10.25).split()
     assert list(split) == list(start.STAGES)
-    assert list(split.values()) == [1.0, 0.5, 3.0, 5.0, 0.5]
+    assert list(split.values()) == [1.0, 0.5, 3.0, 5.0, 0.5, 0.25]
 
 
 def test_a_start_is_held_against_the_sum_of_its_floors() -> None:
-    floor = {"floor.container": 2.0, "floor.import": 3.0, "floor.connect": 0.5, "floor.step": 0.5}
-    stages = {f"{backend}.{stage}": 1.6 for backend in BACKENDS for stage in start.STAGES}
+    floor = {
+        "floor.api": 0.25, "floor.scheduling": 0.25, "floor.container": 1.5,
+        "floor.import": 3.0, "floor.connect": 0.5, "floor.step": 0.5,
+    }  # fmt: skip
+    stages = {f"{backend}.{stage}": 1.5 for backend in BACKENDS for stage in start.STAGES}
     rows = {one.id: one for one in start.figures({name: [value] for name, value in (floor | stages).items()})}
     whole = rows["start.volcano"]
     assert whole.floor is not None
-    assert (whole.value, whole.floor.value, whole.met) == (8.0, 6.0, False)
+    assert (whole.value, whole.floor.value, whole.met) == (9.0, 6.0, False)
     assert whole.goal == pytest.approx(7.8)
     assert {f"start.{backend}" for backend in BACKENDS} <= set(rows)
+    assert {f"start.{name}" for name in floor} == {name for name in rows if name.startswith("start.floor.")}
 
 
 def test_what_evidence_adds_has_a_goal_where_it_is_not_spent_once() -> None:
