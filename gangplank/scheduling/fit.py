@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from gangplank.scheduling import namespace_rules, node_causes, pod_rules, queue_rules, volume_rules
 from gangplank.scheduling.amounts import listed
 from gangplank.scheduling.placement import place
-from gangplank.scheduling.preemption import displaced
+from gangplank.scheduling.preemption import Displaced, displaced
 from gangplank.scheduling.snapshot import GROUPS, NODES, PODS, QUEUES
 
 if TYPE_CHECKING:
@@ -46,10 +46,12 @@ class Answer:
     ended: tuple[str, ...] = ()  # what the scheduler would end for it
 
 
-def fit(job: Demand, state: Snapshot, held: Amounts | None = None, *, explain: bool = True) -> Answer:
+def fit(
+    job: Demand, state: Snapshot, held: Amounts | None = None, *, explain: bool = True, displacing: bool = True
+) -> Answer:
     """Whether a job would start now; `held` is what its own pods already count as in quotas.
 
-    Without `explain`, a "no" has only the causes that need no search.
+    Without `explain`, a "no" has only the causes that need no search; without `displacing`, it ends no other pods.
     """
     job = namespace_rules.defaulted(job, state)
     causes = [
@@ -81,7 +83,7 @@ def fit(job: Demand, state: Snapshot, held: Amounts | None = None, *, explain: b
     volumes = [*volume_rules.volume_causes(job, state)]
     causes += [*volumes, *shortage] if waits else [*shortage, *volumes]
     if causes:
-        room = displaced(job, state, causes)
+        room = displaced(job, state, causes) if displacing else Displaced()
         surplus = queue_rules.reclaimable(job, state)
         if surplus and all(cause.code == "short" for cause in causes):
             text = f"whether its queue reclaims {listed(surplus)}, which others hold beyond what they deserve"

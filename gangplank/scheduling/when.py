@@ -20,6 +20,7 @@ from gangplank.backends.queueing import QUEUE_SYSTEM
 from gangplank.scheduling.demand import changed, shape
 from gangplank.scheduling.fit import Verdict, fit
 from gangplank.scheduling.namespace_rules import charged, defaulted
+from gangplank.scheduling.preemption import PRIORITIES
 from gangplank.scheduling.snapshot import Pods
 from gangplank.text import listed
 
@@ -39,6 +40,7 @@ ENOUGH = 3  # values without which nothing is known of how much they vary
 LOOK_S = 5.0  # until a scheduler looks again
 SILENT = 10  # times its usual pause between reports: then a training has stopped
 PATIENCE_S = 60.0  # but not before
+DISPLACES = "it would end pods of a lower priority (not computed here)"
 
 
 @dataclass(frozen=True)
@@ -233,7 +235,8 @@ class Course:
         pods = self.pods_of(one.uids)
         if pods:
             home = replace(home, quotas=charged(home.quotas, pods, -1))
-        return fit(one.job, self.state.without(one.uids, one.group).within(home), explain=False)
+        state = self.state.without(one.uids, one.group).within(home)
+        return fit(one.job, state, explain=False, displacing=PRIORITIES not in state.unread)
 
     def alike(self, one: Waiting) -> str:
         """Equal for jobs of which a scheduler says the same now; "" for one that has something of its own."""
@@ -251,6 +254,7 @@ class Course:
         """What a scheduler would say of a job ahead: early, it takes nothing if nobody can tell; else what it asks."""
         answer = self.try_to_start(one)
         reason = one.unsure or ("; ".join(answer.missing) if answer.verdict is Verdict.CANNOT_TELL else "")
+        reason = reason or (DISPLACES if answer.ended else "")
         if not reason:
             return answer
         self.note(one, reason)

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from gangplank.wait import polls
-from lab import disk
+from gangplank import disk
 from lab.build.image_store import CONTENT, DATABASES, LAYERS, place_store, record_images
 from lab.host import cgroups, files, kubeconfig, lock, mounts, namespaces, network, node, pki
 

@@ -111,19 +111,30 @@ def test_jobs_ahead_are_judged_by_their_own_namespace(site: Api, capsys: pytest.
     assert round(said["start"]["likely"]) == 35 + 60 + 5
 
 
-def urgent(site: Api, name: str, created_s: float) -> None:
-    """A job that waits, of a priority class that is worth more than none."""
+def urgent(site: Api, name: str, created_s: float, policy: str = "Never") -> None:
+    """A job that waits, of a priority class that is worth more than none; usually it ends no pods of others."""
     where = "/apis/batch/v1/namespaces/vision/jobs/"
     site.objects[where + name] = job(name, created_s, active=1)
     site.objects[where + name]["spec"]["template"]["spec"]["priorityClassName"] = "urgent"
     kind = "/apis/scheduling.k8s.io/v1/priorityclasses/urgent"
-    site.objects[kind] = {"metadata": {"name": "urgent"}, "value": 100}
+    site.objects[kind] = {"metadata": {"name": "urgent"}, "value": 100, "preemptionPolicy": policy}
 
 
 def test_a_younger_job_of_a_higher_priority_is_ahead(site: Api, capsys: pytest.CaptureFixture[str]) -> None:
     urgent(site, "third", 1)
     assert asked(capsys, "second")[1]["after"] == ["first", "third"]
     assert asked(capsys, "third")[1]["after"] == ["first"]
+
+
+def test_a_job_that_displaces_others_starts_now_and_who_waits_learns_that_this_is_not_followed(
+    site: Api, capsys: pytest.CaptureFixture[str]
+) -> None:
+    urgent(site, "third", 1, "PreemptLowerPriority")
+    said = asked(capsys, "third")[1]
+    assert (said["after"], said["start"]["low"]) == ([], 0)
+    said = asked(capsys, "second")[1]
+    text = "whether third starts first: it would end pods of a lower priority (not computed here)"
+    assert said["cannot_tell"] == [text]
 
 
 def test_who_may_not_read_priorities_learns_that_the_order_is_unknown(
