@@ -26,8 +26,8 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-from gangplank.wait import polls
 from gangplank import disk
+from gangplank.wait import polls
 from lab.build.image_store import CONTENT, DATABASES, LAYERS, place_store, record_images
 from lab.host import cgroups, files, kubeconfig, lock, mounts, namespaces, network, node, pki
 
