@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from gangplank import disk
 from gangplank.cluster.choice import address
+from gangplank.disk import rename
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -127,7 +127,7 @@ class Note:
         with contextlib.suppress(OSError):  # without the note, the run after an interrupted one only waits longer
             self.path.parent.mkdir(parents=True, exist_ok=True)
             draft.write_text(json.dumps(sorted(revisions)))
-            disk.rename(draft, self.path)
+            rename(draft, self.path)
 
     def forget(self) -> None:
         """Remove the note: Helm has ended by itself."""
