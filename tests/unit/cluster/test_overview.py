@@ -9,6 +9,7 @@ import select
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -181,7 +182,8 @@ def test_a_long_table_is_cut_on_a_screen_and_nowhere_else(api: Api, capsys: pyte
 def test_watch_draws_the_site_again_on_a_terminal_until_ctrl_c(site: Api) -> None:
     """In a terminal of its own: each screen begins at the top, and shows what has changed."""
     terminal, end = pty.openpty()
-    command = [sys.executable, "-m", "gangplank", "status", "--watch"]
+    # a test run in the background of a shell ignores Ctrl-C, and what it starts would too
+    command = ["env", "--default-signal=INT", sys.executable, "-m", "gangplank", "status", "--watch"]
     env = {name: value for name, value in os.environ.items() if name != "NO_COLOR"} | {"TERM": "xterm"}
     with subprocess.Popen(command, stdin=end, stdout=end, stderr=end, env=env, start_new_session=True) as watch:
         os.close(end)
@@ -205,8 +207,9 @@ def test_watch_draws_the_site_again_on_a_terminal_until_ctrl_c(site: Api) -> Non
 
 def read(terminal: int, until: str) -> str:
     """What a terminal shows up to some text, or until nothing is written to it any more."""
-    text = ""
+    text, end = "", time.monotonic() + 60
     while until not in text:
+        assert time.monotonic() < end, text
         assert select.select([terminal], [], [], 30)[0], text
         try:
             text += os.read(terminal, 1 << 16).decode()
