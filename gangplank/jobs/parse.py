@@ -266,6 +266,8 @@ def read_secrets(fields: Fields, field: str) -> tuple[str, ...]:
         if not names.SUBDOMAIN.fullmatch(name):
             expected = "a Secret's name (its values stay in the cluster)"
             fields.bad(f"{field}[{index}]", name, expected, "name the Secret instead of giving its values")
+        elif name in secrets[:index]:  # Kubernetes refuses some of these lists, and accepts others
+            fields.bad(f"{field}[{index}]", name, "each Secret once", "remove the second")
     return secrets
 
 

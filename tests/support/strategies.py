@@ -88,7 +88,7 @@ def jobs(draw: st.DrawFn, backend: str | None = None, most: int = 6) -> Json:
             "annotations": st.dictionaries(keys, words, max_size=3),
             "node_selector": st.dictionaries(keys, values, max_size=2),
             "tolerations": st.just([{"key": "a", "operator": "Exists"}]),
-            "pull_secrets": st.lists(names, max_size=2),
+            "pull_secrets": st.lists(names, max_size=2, unique=True),
             "shm_size": memories,
             "args": st.lists(words, max_size=3),
         },
@@ -108,7 +108,7 @@ def jobs(draw: st.DrawFn, backend: str | None = None, most: int = 6) -> Json:
         "ttl_s": st.integers(0, 99),
         "max_retries": st.integers(0, 9),
         "port": st.integers(1024, 65535),
-        "secrets": st.lists(names, min_size=1, max_size=2),
+        "secrets": st.lists(names, min_size=1, max_size=2, unique=True),
     }
     job |= optional(draw, {name: some for name, some in portable.items() if name not in BACKENDS[backend].refuses})
     if backend in BLOCKS:

@@ -55,3 +55,9 @@ def test_a_teams_defaults_have_them_for_all_its_jobs() -> None:
     spec = parse_job(with_team({"name": "j", "team": "vision", "image": "a.b/c:1", "script": "/a.py"}, [team]))
     assert spec.pull_secrets == ("registry",)
     check_job(spec, [team], "j.yml")  # its grants of Secrets are for what pods read
+
+
+@pytest.mark.parametrize("field", ["pull_secrets", "secrets"])
+def test_a_secret_is_named_once(field: str) -> None:
+    with pytest.raises(SpecError, match=rf"training_job\.{field}\[1\]: got \"registry\", expected each Secret once"):
+        job(**{field: ["registry", "registry"]})
