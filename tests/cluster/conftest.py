@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -56,6 +57,17 @@ def snapshot() -> dict[str, list[str]]:
         "files": [str(path) for path in (Path("/run/gangplank"), Path("/var/lib/gangplank")) if path.exists()],
         "kubelet": sorted(str(path) for path in Path("/var/lib/kubelet").rglob("*")),
     }
+
+
+def changed_tasks(output: str) -> list[str]:
+    """The tasks of a playbook that changed something, each with the host, from what the playbook printed."""
+    task, changed = "", []
+    for line in output.splitlines():
+        if match := re.match(r"TASK \[(.*)\]", line):
+            task = match[1]
+        elif match := re.match(r"changed: \[(\S+?)[ \]]", line):
+            changed.append(f"{match[1]}: {task}")
+    return changed
 
 
 class Lab:
