@@ -71,6 +71,16 @@ def changed(folder: Path, user: dict[str, Any]) -> Path:
     return place
 
 
+@pytest.fixture(autouse=True)
+def settled(lab: Lab) -> None:
+    """Nothing of an earlier test is still being removed, or a listing would change by itself."""
+    kinds = ("namespaces", "persistentvolumes", "pods")
+    lab.wait("nothing is being removed", lambda: not [
+        item for kind in kinds for item in lab.get(kind, "--all-namespaces")
+        if item["metadata"].get("deletionTimestamp") or item["status"].get("phase") == "Released"
+    ], 180)  # fmt: skip
+
+
 @pytest.fixture
 def theirs(lab: Lab) -> Iterator[str]:
     """A namespace that is not the site's."""
