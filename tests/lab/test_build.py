@@ -177,8 +177,7 @@ def test_a_full_disk_is_reported_and_nothing_half_built_stays(tiny: Path) -> Non
 def test_ctrl_c_ends_everything_and_the_next_run_continues(tiny: Path) -> None:
     env = environment(tiny, GOCACHE=str(tiny / "gocache"))  # empty: the standard library is compiled, too
     with subprocess.Popen(
-        # A shell that runs the tests in the background ignores Ctrl-C, and children inherit that.
-        ["env", "--default-signal=INT", *command(tiny)],
+        command(tiny),
         cwd=ROOT,
         env=env,
         stdout=subprocess.PIPE,

@@ -182,8 +182,7 @@ def test_a_long_table_is_cut_on_a_screen_and_nowhere_else(api: Api, capsys: pyte
 def test_watch_draws_the_site_again_on_a_terminal_until_ctrl_c(site: Api) -> None:
     """In a terminal of its own: each screen begins at the top, and shows what has changed."""
     terminal, end = pty.openpty()
-    # a test run in the background of a shell ignores Ctrl-C, and what it starts would too
-    command = ["env", "--default-signal=INT", sys.executable, "-m", "gangplank", "status", "--watch"]
+    command = [sys.executable, "-m", "gangplank", "status", "--watch"]
     env = {name: value for name, value in os.environ.items() if name != "NO_COLOR"} | {"TERM": "xterm"}
     with subprocess.Popen(command, stdin=end, stdout=end, stderr=end, env=env, start_new_session=True) as watch:
         os.close(end)
