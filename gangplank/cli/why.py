@@ -14,7 +14,7 @@ from gangplank.cluster.situation import asked, situation
 from gangplank.errors import KubeError, Problem
 from gangplank.scheduling.fit import Answer, Verdict
 from gangplank.scheduling.fit import fit as answer_of
-from gangplank.scheduling.remedy import Remedy, remedy
+from gangplank.scheduling.remedy import Remedy, remedy, steps
 from gangplank.scheduling.why import diagnose
 from gangplank.shadow.exact import Exact, exact
 from gangplank.text import plain_lines
@@ -88,10 +88,8 @@ def written(
 
 def what_would_do(way: Remedy) -> list[str]:
     """The lines about what helps."""
-    fixes = [cause.fix for cause in way.causes if cause.fix]
-    title = "what would do" if way.enough else "what is needed, and perhaps more"
-    lines = [f"{title}: {fixes[0]}"] if len(fixes) == 1 else []
-    lines += [f"{title}{', together' if way.enough else ''}:", *(f"  {fix}" for fix in fixes)] if len(fixes) > 1 else []
+    unsure = steps("what is needed, and perhaps more", way.causes, more="")
+    lines = steps("what would do", way.causes) if way.enough else unsure
     now = f"a job of {way.pods} pod{'s' if way.pods > 1 else ''} (workers: {way.pods - 1})"
     return [*lines, f"what would start now: {now}"] if way.pods else lines
 

@@ -25,20 +25,32 @@ class Remedy:
     pods: int = 0
 
 
+def steps(title: str, causes: Sequence[Cause], more: str = ", together") -> list[str]:
+    """The lines about what helps against some causes; `more` follows the title of several."""
+    fixes = [cause.fix for cause in causes if cause.fix]
+    if len(fixes) < 2:
+        return [f"{title}: {fix}" for fix in fixes]
+    return [f"{title}{more}:", *(f"  {fix}" for fix in fixes)]
+
+
 def remedy(job: Demand, state: Snapshot, causes: Sequence[Cause], held: Amounts | None = None) -> Remedy:
+    """What would do, and how much of the job fits as it is."""
+    return replace(needed(job, state, causes, held), pods=largest(job, state, held))
+
+
+def needed(job: Demand, state: Snapshot, causes: Sequence[Cause], held: Amounts | None = None) -> Remedy:
     """The first cause that alone keeps the job out; else as few as do it together; else all, with `enough` false."""
-    most = largest(job, state, held)
     for cause in causes:
         if starts(job, state, [cause], held):
-            return Remedy((cause,), pods=most)
+            return Remedy((cause,))
     if not starts(job, state, causes, held):
-        return Remedy(tuple(causes), enough=False, pods=most)
-    needed = list(causes)
+        return Remedy(tuple(causes), enough=False)
+    together = list(causes)
     for cause in causes:
-        rest = [one for one in needed if one is not cause]
+        rest = [one for one in together if one is not cause]
         if starts(job, state, rest, held):
-            needed = rest
-    return Remedy(tuple(needed), pods=most)
+            together = rest
+    return Remedy(tuple(together))
 
 
 def starts(job: Demand, state: Snapshot, causes: Sequence[Cause], held: Amounts | None = None) -> bool:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from gangplank.scheduling import pod_causes
 from gangplank.scheduling.cause import Cause
 from gangplank.scheduling.fit import Answer, Verdict, fit
+from gangplank.scheduling.remedy import needed, steps
 from gangplank.scheduling.snapshot import Snapshot
 
 if TYPE_CHECKING:
@@ -87,6 +88,7 @@ class Diagnosis:
     proof: Proof = Proof.NONE
     also: tuple[Cause, ...] = ()
     missing: tuple[str, ...] = ()
+    together: tuple[Cause, ...] = ()  # those of `also` that have to go with the cause before the job starts
 
     @property
     def proven(self) -> bool:
@@ -103,6 +105,11 @@ class Diagnosis:
         link = " because" if self.proven else ":"
         return f"{self.job} {'waits' if self.cause.passing else self.summary}{link} {self.cause.text}"
 
+    @property
+    def needed(self) -> tuple[Cause, ...]:
+        """What has to go before the job starts, as far as that is known."""
+        return (self.cause, *self.together) if self.cause else ()
+
     def text(self) -> str:
         """The whole answer."""
         lines = [self.first_line]
@@ -110,9 +117,7 @@ class Diagnosis:
             lines += [f"  {line}" for line in self.cause.evidence]
         lines += [f"also: {cause.text}" for cause in self.also]
         lines += [f"cannot tell: {line}" for line in self.missing]
-        if self.cause and self.cause.fix:
-            lines.append(f"next: {self.cause.fix}")
-        return "\n".join(lines)
+        return "\n".join([*lines, *steps("next", self.needed)])
 
     def fields(self) -> Json:
         """The answer as JSON."""
@@ -126,7 +131,8 @@ class Diagnosis:
             "proof": self.proof.value or None,
             "waits_for_others": bool(cause and cause.passing),
             "evidence": list(cause.evidence) if cause else [],
-            "next": cause.fix if cause else "",
+            "next": "; ".join(one.fix for one in self.needed if one.fix),
+            "needed": [one.code for one in self.needed],
             "also": [{"cause": one.code, "text": one.text} for one in self.also],
             "cannot_tell": list(self.missing),
         }
@@ -243,28 +249,13 @@ def _scheduler_says(now: Situation) -> list[str]:
 
 
 def judged(now: Situation, causes: Sequence[Cause], answer: Answer) -> Diagnosis:
-    """The first cause without which the job would start; else the first of several that keep it out together."""
+    """The first cause without which the job would start; else the first of those that keep it out together."""
     summary = "does not start" if now.live else "would not start"
-    for cause in causes:
-        proof = Proof.REFUSAL if cause in now.refusals else _removal(now, [cause])
-        if proof:
-            others = tuple(one for one in causes if one is not cause)
-            return Diagnosis(now.name, summary, cause, proof, others, answer.missing)
-    return Diagnosis(now.name, summary, causes[0], _removal(now, causes), tuple(causes[1:]), answer.missing)
-
-
-def _removal(now: Situation, causes: Sequence[Cause]) -> Proof:
-    return Proof.REMOVAL if starts_without(now, causes) else Proof.NONE
-
-
-def starts_without(now: Situation, causes: Sequence[Cause]) -> bool:
-    """Whether the job would start in a copy of the state without these causes."""
-    job, state = now.demand, now.state
-    if job is None:
-        return False
-    for cause in causes:
-        if cause.removal is None:
-            return False
-        job, state = cause.removal(job, state)
-    answer = fit(job, state, dict(now.held), explain=False)
-    return answer.verdict is Verdict.YES
+    if causes[0] in now.refusals or now.demand is None:  # a refusal comes first
+        proof = Proof.REFUSAL if causes[0] in now.refusals else Proof.NONE
+        return Diagnosis(now.name, summary, causes[0], proof, tuple(causes[1:]), answer.missing)
+    way = needed(now.demand, now.state, causes, dict(now.held))
+    first = way.causes[0]
+    proof, together = (Proof.REMOVAL, way.causes[1:]) if way.enough else (Proof.NONE, ())
+    others = tuple(one for one in causes if one is not first)
+    return Diagnosis(now.name, summary, first, proof, others, answer.missing, together)

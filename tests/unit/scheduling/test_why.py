@@ -10,7 +10,7 @@ import pytest
 
 from gangplank.scheduling.cause import Cause
 from gangplank.scheduling.demand import Demand, changed
-from gangplank.scheduling.fit import Answer, Verdict
+from gangplank.scheduling.fit import Answer, Verdict, fit
 from gangplank.scheduling.why import Failure, Proof, Situation, diagnose, judged
 from tests.support.why_stories import attempted
 from tests.unit.scheduling.states import cluster, job, node, pod, queue
@@ -91,11 +91,42 @@ def test_a_proven_cause_comes_first_and_what_is_not_enough_alone_is_also() -> No
     diagnosis = diagnose(situation(state=cluster(queues=CLOSED)))
     assert diagnosis.first_line == "digits does not start because its queue default is Closed"
     assert diagnosis.proven
-    quota = {"metadata": {"name": "q"}, "spec": {"hard": {"pods": "1"}}, "status": {"used": {"pods": "0"}}}
-    both = diagnose(situation(state=cluster(queues=CLOSED, quotas=(quota,))))
+    both = diagnose(situation(state=cluster(queues=CLOSED, quotas=(QUOTA,))))
     assert both.cause is not None
     assert both.cause.code == "quota"
     assert [cause.code for cause in both.also] == ["queue-closed"]
+
+
+QUOTA = {"metadata": {"name": "q"}, "spec": {"hard": {"pods": "1"}}, "status": {"used": {"pods": "0"}}}
+
+
+def test_the_next_step_is_all_that_has_to_go_together_and_no_more() -> None:
+    both = diagnose(situation(state=cluster(queues=CLOSED, quotas=(QUOTA,))))
+    assert both.proven
+    assert both.text().splitlines()[-3:] == [
+        "next, together:",
+        "  make the job smaller by 2 pods, or ask for a quota of 3 pods",
+        "  open it: vcctl queue operate -n default -a open",
+    ]
+    assert both.fields()["needed"] == ["quota", "queue-closed"]
+    assert both.fields()["next"] == "; ".join(cause.fix for cause in both.needed)
+
+
+def test_a_cause_without_which_the_job_would_still_need_the_others_is_not_said_with_because() -> None:
+    harmless = Cause("harmless", "a is odd", fix="leave it", removal=lambda job, state: (job, state))
+    now = situation(state=cluster(queues=CLOSED, quotas=(QUOTA,)))
+    causes = [harmless, *fit(job(), now.state).causes]
+    diagnosis = judged(now, causes, Answer(Verdict.NO))
+    assert diagnosis.proof is Proof.REMOVAL
+    assert [cause.code for cause in diagnosis.needed] == ["quota", "queue-closed"]
+    assert [cause.code for cause in diagnosis.also] == ["harmless", "queue-closed"]
+    assert "leave it" not in diagnosis.text()
+
+
+def test_the_next_step_is_the_first_cause_s_where_nothing_is_known_to_be_enough() -> None:
+    unread = {"resourcequotas": "you may not list them"}
+    diagnosis = diagnose(situation(state=cluster(queues=CLOSED, unread=unread)))
+    assert (diagnosis.proof, [cause.code for cause in diagnosis.needed]) == (Proof.NONE, ["queue-closed"])
 
 
 def test_what_is_not_proven_is_not_said_as_a_fact() -> None:
