@@ -61,6 +61,7 @@ def cluster_rows() -> Rows:
         (CLUSTER, "", ("nodes",), LOOK),
         (CLUSTER, queues.group, (queues.plural,), LOOK),
         (CLUSTER, "resource.k8s.io", ("deviceclasses", "resourceslices"), LOOK),
+        (CLUSTER, "scheduling.k8s.io", ("priorityclasses",), LOOK),
     ]
 
 

@@ -254,7 +254,7 @@ def test_a_claim_has_the_labels_of_its_file_and_ours() -> None:
     assert claim["metadata"]["labels"] == {"app": "data", **other["metadata"]["labels"]}
 
 
-def test_every_member_and_nobody_else_may_list_nodes_queues_and_device_classes() -> None:
+def test_every_member_and_nobody_else_may_list_what_decides_where_jobs_fit() -> None:
     """What `gangplank why` asks for; nothing that names the jobs or users of other teams."""
     members, zoe = [{"user": "ada", "role": "viewer"}, {"group": "sso:vision"}], [{"user": "zoe"}, {"user": "ada"}]
     items = team_objects([parse_team(team("a", members=members)), parse_team(team("b", members=zoe))], SiteSpec())
@@ -269,6 +269,7 @@ def test_every_member_and_nobody_else_may_list_nodes_queues_and_device_classes()
         ("", "nodes", "get", "list"),
         ("scheduling.volcano.sh", "queues", "get", "list"),
         ("resource.k8s.io", "deviceclasses", "resourceslices", "get", "list"),
+        ("scheduling.k8s.io", "priorityclasses", "get", "list"),
     }
 
 
