@@ -11,7 +11,7 @@ from gangplank.backends.queueing import QUEUE_SYSTEM
 from gangplank.errors import Problem, SpecError, shown
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from gangplank.cluster.client import Kube
     from gangplank.spec import Json
@@ -25,13 +25,13 @@ FLAGS = (GANG, INIT_IMAGE, INIT_TRIES, INIT_TEMPLATE)  # each has a value
 NUMBER = re.compile(r"0|[1-9][0-9]*|0x[0-9a-fA-F]+")  # of Go's forms, those that Python reads alike
 TEMPLATE = "/etc/config/initContainer.yaml"  # where the operator looks unless a flag says otherwise
 RUNTIMES = ("ClusterTrainingRuntime", "TrainingRuntime")
+PRIORITIES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 TRAINER = "trainer.kubeflow.org/v1alpha1"
 
 
 def site_of(kube: Kube, others: tuple[Json, ...] = ()) -> Site:
     """The settings of the training operator, the PriorityClasses and Trainer's runtimes; `others` come before these."""
-    priorities = everywhere(kube, "/apis/scheduling.k8s.io/v1/priorityclasses")
-    values = {item["metadata"]["name"]: int(item.get("value", 0)) for item in priorities}
+    values = priorities_of(everywhere(kube, PRIORITIES))
     runtimes = tuple(
         {"apiVersion": TRAINER, "kind": kind, **item}
         for kind in RUNTIMES
@@ -54,6 +54,11 @@ def site_of(kube: Kube, others: tuple[Json, ...] = ()) -> Site:
         priorities=usual.priorities,
         others=usual.others,
     )
+
+
+def priorities_of(classes: Iterable[Json]) -> dict[str, int]:
+    """The values of PriorityClasses by name."""
+    return {item["metadata"]["name"]: int(item.get("value", 0)) for item in classes}
 
 
 def flags_of(words: Sequence[str], namespace: str) -> dict[str, str]:

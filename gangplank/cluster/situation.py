@@ -15,7 +15,7 @@ from gangplank.cluster import failure, pace, ranks
 from gangplank.cluster.client import group_path, path
 from gangplank.cluster.failure import LastWords
 from gangplank.cluster.progress import Phase, first_failure, phase
-from gangplank.cluster.site import site_of
+from gangplank.cluster.site import PRIORITIES, priorities_of, site_of
 from gangplank.errors import GangplankError, KubeError
 from gangplank.proof.expected import expected
 from gangplank.scheduling import claimed_devices, namespace_rules, settings
@@ -42,7 +42,7 @@ CLUSTER = {  # field of a snapshot: its name in messages, its path
     "groups": (GROUPS, f"/apis/{QUEUE_SYSTEM.pod_group.api_version}/{QUEUE_SYSTEM.pod_group.plural}"),
     "volumes": ("persistentvolumes", "/api/v1/persistentvolumes"),
     "classes": ("storageclasses", "/apis/storage.k8s.io/v1/storageclasses"),
-    "priorities": ("priorityclasses", "/apis/scheduling.k8s.io/v1/priorityclasses"),
+    "priorities": ("priorityclasses", PRIORITIES),
 }
 NAMESPACES = {component.namespace for component in COMPONENTS.values()}
 REFUSED = re.compile(r"^FailedCreate")  # reasons of events about pods that were not created
@@ -147,13 +147,13 @@ def foreseen(
 
 
 def readable_site(kube: Kube, others: tuple[Json, ...]) -> Site:
-    """The settings of the cluster's controllers; the usual ones without the right to read them."""
+    """The settings of the cluster's controllers; without the right to read them the usual ones, with its priorities."""
     try:
         return site_of(kube, others)
     except KubeError as error:
         if error.status != FORBIDDEN:
             raise
-        return Site(others=others)
+        return Site(priorities=priorities_of(items(kube, PRIORITIES) or ()), others=others)
 
 
 def situation(kube: Kube, job: Json, *, live: bool, others: Sequence[Json] = ()) -> Situation:

@@ -9,7 +9,17 @@ import pytest
 
 from gangplank.backends import BACKENDS
 from gangplank.cluster.client import Kube
-from gangplank.cluster.situation import LEFT_OUT, MOST_BYTES, about, asked, decided, ending, refusals_of, standstill
+from gangplank.cluster.situation import (
+    LEFT_OUT,
+    MOST_BYTES,
+    about,
+    asked,
+    decided,
+    ending,
+    readable_site,
+    refusals_of,
+    standstill,
+)
 from gangplank.errors import KubeError
 from gangplank.jobs.parse import parse_job
 from gangplank.scheduling.pod_causes import waiting
@@ -34,7 +44,7 @@ def test_a_pod_that_is_only_tried_has_nothing_that_a_controller_would_choose() -
     assert decided({"labels": {"a": "<uid>"}, "env": ["x-<random>"]}) == {"labels": {"a": "0"}, "env": ["x-0"]}
 
 
-def cluster(*flags: str, status: int = 0) -> Any:
+def cluster(*flags: str, status: int = 0, priorities: tuple[Any, ...] = ()) -> Any:
     """A cluster with Volcano and a training operator with some flags, which may be read unless there is a status."""
     pod = {"containers": [{"command": ["/manager", *flags]}]}
     operator = {"metadata": {"name": "training-operator", "namespace": "kubeflow"}, "spec": {"template": {"spec": pod}}}
@@ -42,7 +52,8 @@ def cluster(*flags: str, status: int = 0) -> Any:
     def get(where: str) -> Any:
         if status and where == "/apis/apps/v1/deployments":
             raise KubeError("no", status)
-        return {"items": [operator] if where.endswith("/deployments") else []}
+        classes = priorities if where.endswith("/priorityclasses") else ()
+        return {"items": [operator] if where.endswith("/deployments") else [*classes]}
 
     return SimpleNamespace(get=get)
 
@@ -56,6 +67,12 @@ def test_a_pytorchjob_is_a_gang_where_its_operator_makes_one(kube: Any, gang: bo
     wanted, _ = asked(kube, job)
     assert wanted
     assert wanted.gang is gang
+
+
+def test_a_member_who_may_not_read_the_operator_still_knows_the_priorities() -> None:
+    """Volcano takes the tasks of a job in this order, so its gang's resources depend on it."""
+    high = {"metadata": {"name": "high"}, "value": 7}
+    assert readable_site(cluster(status=403, priorities=(high,)), ()).priorities == {"high": 7}
 
 
 def test_events_about_a_job_have_the_fields_that_the_api_leaves_out_when_empty() -> None:
