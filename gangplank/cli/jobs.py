@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import sys
 import threading
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -67,7 +68,7 @@ def wait(kube: Kube, job: Json) -> int:
     from gangplank.cluster.follow import follow as follow_job
 
     watch = JobWatch(job, kube)
-    end = follow_job(watch, print, math.inf)
+    end = follow_job(watch, partial(print, flush=True), math.inf)  # a pipe's reader follows it, too
     if end is None or end.failed:
         return terminal.complain(f"job {watch.name}: {end.name if end else ''}\n{watch.trouble()}", terminal.REFUSED)
     return terminal.OK

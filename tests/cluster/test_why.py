@@ -7,6 +7,9 @@ come one after the other.
 from __future__ import annotations
 
 import json
+import re
+import subprocess
+import sys
 import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -18,7 +21,7 @@ from gangplank.errors import KubeError
 from gangplank.text import table
 from gangplank.wait import polls
 from tests.support.raw_jobs import INDEXED_JOB, VOLCANO_JOB, by_hand
-from tests.support.teams_live import gangplank
+from tests.support.teams_live import ROOT, gangplank, until
 from tests.support.teams_ways import command
 from tests.support.why_page import is_shown, shown
 from tests.support.why_stories import (
@@ -48,6 +51,7 @@ from tests.support.why_stories import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from gangplank.cluster.client import Kube
     from tests.cluster.conftest import Lab
@@ -126,6 +130,7 @@ def throttled(manifest: Json) -> None:
 # Causes for which a scheduler has to try, in a namespace of their own alone
 TRIED = ("too-small", "too-large", "too-large-indexed", "no-device", "selector", "affinity", "volume-missing")
 GOAL_S = 5.0
+REASON = r"(?m)^ *(\d+) s  waits: waits does not start because too few nodes have the label disk=ssd"
 STORIES: dict[str, Story] = {
     "quota": Story("quota", beside=(named("ResourceQuota", spec={"hard": {"requests.cpu": "15m"}}),)),
     "quota-unset": Story(
@@ -433,6 +438,31 @@ def test_the_command_says_the_same_as_text_and_as_json(kubeconfig: str) -> None:
     assert text.stdout.splitlines()[0] == fields["summary"]
     assert (fields["cause"], fields["proven"]) == ("selector", True)
     assert gangplank("fit", *words[1:], kubeconfig=kubeconfig).returncode == 5
+
+
+def test_who_submits_a_job_and_waits_is_told_why(lab: Lab, kubeconfig: str, tmp_path: Path) -> None:
+    """After 30 s if it does not start, and at its end if it fails; line by line, also behind a pipe or in a file."""
+    told = tmp_path / "told"
+    waits = Story("", {"node_selector": {"disk": "ssd"}}, submitted=False)
+    fails = Story("", STORIES["exit-code"].change, submitted=False)
+    with story(lab, "waits", waits) as waiting, story(lab, "fails", fails) as failing:
+        for job in (waiting, failing):
+            (tmp_path / job["metadata"]["name"]).write_text(json.dumps(job))
+        words = [sys.executable, "-m", "gangplank", "submit", str(tmp_path / "waits"), "--wait"]
+        with told.open("w") as file:
+            follower = subprocess.Popen([*words, f"--kubeconfig={kubeconfig}"], cwd=ROOT, stdout=file)
+        try:
+            done = gangplank("submit", str(tmp_path / "fails"), "--wait", kubeconfig=kubeconfig)
+            until(lambda: re.search(REASON, told.read_text()), told.read_text, 50)
+        finally:
+            follower.terminate()
+            follower.wait(10)
+    assert done.returncode == 1
+    assert re.search(r"^why: fails failed: .* failed first: exit code 7", done.stderr, re.MULTILINE), done.stderr
+    assert "last words" in done.stderr
+    after_s = re.search(REASON, told.read_text())
+    assert after_s is not None
+    assert 30 <= int(after_s[1]) < 45
 
 
 @pytest.mark.usefixtures("stories")

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import copy
 import json
+import os
+import subprocess
+import sys
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest.mock import ANY
@@ -15,11 +19,14 @@ from gangplank.backends import BACKENDS
 from gangplank.backends.base import UID, Site
 from gangplank.cli import jobs, main
 from gangplank.cli.inputs import read_scripts
+from gangplank.cluster import follow as following
+from gangplank.cluster.situation import explanation
 from gangplank.jobs.parse import parse_job
 from gangplank.teams import inventory
 from tests.support.inventories import write_inventory
 
 if TYPE_CHECKING:
+    from gangplank.cluster.client import Kube
     from tests.unit.conftest import Api
 
 Json = dict[str, Any]
@@ -86,6 +93,77 @@ def test_a_dry_run_makes_nothing(api: Api, capsys: pytest.CaptureFixture[str]) -
     assert "created (dry run)" in out
     assert "next:" not in out
     assert all("dryRun=All" in line for line in api.seen if not line.startswith("GET"))
+
+
+CLOSED = {"metadata": {"name": "default"}, "spec": {}, "status": {"state": "Closed"}}
+QUEUES = "/apis/scheduling.volcano.sh/v1beta1"
+
+
+def with_nodes(api: Api, queue: Json) -> None:
+    """A cluster with Volcano's queue and a node with room."""
+    allocatable = {"cpu": "9", "memory": "9Gi", "pods": "9"}
+    status = {"allocatable": allocatable, "conditions": [{"type": "Ready", "status": "True"}]}
+    api.objects["/api/v1/nodes/a"] = {"metadata": {"name": "a", "labels": {}}, "spec": {}, "status": status}
+    api.objects[f"{QUEUES}/queues/default"] = queue
+    api.groups[QUEUES.rpartition("/")[0]] = []
+
+
+def test_who_waits_for_a_job_that_does_not_start_is_told_why_once(
+    api: Api, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_nodes(api, {**CLOSED, "status": {"state": "Open"}})
+    monkeypatch.setattr(following, "EXPLAINED_S", 0.0)
+    monkeypatch.setattr(following, "POLL_S", 0.01)
+    polls = iter(range(9))
+
+    def later(kube: Kube, job: Json) -> str:
+        """Asked for the third time, it has ended."""
+        api.objects[f"{QUEUES}/queues/default"] = CLOSED
+        if next(polls) == 2:
+            api.objects[f"{JOBS}/linear"]["status"] = {"state": {"phase": "Completed"}}
+        return explanation(kube, job)
+
+    monkeypatch.setattr(following, "explanation", later)
+    code, out, err = run(capsys, "submit", LINEAR, "--wait")
+    assert (code, err) == (0, "")
+    said = [line.partition("linear: ")[2] for line in out.splitlines() if " s  linear: " in line]
+    assert [line for line in said if line.startswith("linear ")] == [
+        "linear does not start because its queue default is Closed"
+    ]
+    assert said[said.index("linear does not start because its queue default is Closed") + 1].startswith("next: open it")
+
+
+def test_who_waits_for_a_job_that_fails_is_told_why(
+    api: Api, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_nodes(api, {**CLOSED, "status": {"state": "Open"}})
+    usual = api.answer
+
+    def fails(method: str, where: str, query: str, body: Json) -> tuple[int, bytes]:
+        if method == "POST" and where == JOBS:
+            body = {**body, "status": {"state": {"phase": "Failed"}}}
+        return usual(method, where, query, body)
+
+    monkeypatch.setattr(api, "answer", fails)
+    code, _, err = run(capsys, "submit", LINEAR, "--wait")
+    assert (code, err.splitlines()[0]) == (1, "gangplank: job linear: Failed")
+    assert "why: linear failed: it is Failed" in err.splitlines()
+    assert "gangplank submit FILE --wait" in err
+
+
+def test_who_reads_from_a_pipe_reads_each_line_when_it_is_said(api: Api) -> None:
+    words = [sys.executable, "-m", "gangplank", "submit", LINEAR, "--wait", "--kubeconfig", api.kubeconfig]
+    buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    with subprocess.Popen(words, cwd=ROOT, env=buffered, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as waiting:
+        try:
+            assert waiting.stdout is not None
+            timer = threading.Timer(10, waiting.kill)
+            timer.start()
+            lines = [waiting.stdout.readline() for _ in range(3)]
+            timer.cancel()
+            assert b" s  linear: " in lines[2], "the command waits, and so do its lines"
+        finally:
+            waiting.terminate()
 
 
 @pytest.mark.parametrize(("backend", "programs", "missing"), [
