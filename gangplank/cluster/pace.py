@@ -1,7 +1,8 @@
 """Which rank is behind the others, and in what: ranks print where the time of their steps goes.
 
 All ranks of a training take a step together, so each takes the same time for it: who is behind does not wait, and the
-others wait for it in the exchange. What is compared is therefore what a rank does by itself: loading data, computing.
+others wait for it in the exchange. What is compared is therefore what a rank does by itself: loading data, computing,
+and the optimizer's update, which counts as computing. A slow network makes the exchange of all ranks longer, alike.
 """
 
 from __future__ import annotations
@@ -76,10 +77,10 @@ def window(line: str) -> Window | None:
     fields = log_lines.read(line)
     if not fields or fields.get("event") != "epoch" or not fields["steps"]:
         return None
-    seconds = fields["seconds"]
-    data, both, exchange = (max(0.0, float(seconds.get(kind, 0.0))) for kind in ("data", "compute", "allreduce"))
-    total = data + both + max(0.0, float(seconds.get("update", 0.0)))
-    return Window(fields["rank"], fields["steps"], data, max(0.0, both - exchange), exchange, total)
+    kinds = ("data", "compute", "allreduce", "update")
+    data, both, exchange, update = (max(0.0, float(fields["seconds"].get(kind, 0.0))) for kind in kinds)
+    compute = max(0.0, both - exchange) + update
+    return Window(fields["rank"], fields["steps"], data, compute, exchange, data + both + update)
 
 
 def spans(windows: Sequence[Window]) -> list[Window]:

@@ -19,10 +19,52 @@ def line(rank: int, data: float, compute: float, exchange: float, steps: int = 1
     return f"gangplank: rank {rank}: {steps} steps in {total:.3f} s: {shares}"
 
 
-def epoch(rank: int, data: float, compute: float, allreduce: float, steps: int = 100) -> str:
-    seconds = {"data": data, "compute": compute, "update": 0.1, "allreduce": allreduce, "evaluate": 3.0}
+def epoch(rank: int, data: float, compute: float, allreduce: float, steps: int = 100, update: float = 0.1) -> str:
+    seconds = {"data": data, "compute": compute, "update": update, "allreduce": allreduce, "evaluate": 3.0}
     fields = {"rank": rank, "epoch": 1, "epochs": 9, "steps": steps, "samples": 8, "loss": 1.0, "accuracy": 0.5}
     return json.dumps({"event": "epoch", **fields, "test_loss": 1.0, "seconds": seconds}, separators=(",", ":"))
+
+
+def together(exchange: float = 0.05, late: str = "") -> list[dict[str, float]]:
+    """Three ranks that take 100 steps together, from first principles: the seconds of each, by kind.
+
+    After an exchange all go on at once: each updates its weights, loads data and computes. The exchange begins when
+    the last one has done so. Each kind takes 0.05 s, but one of them, `late`, takes rank 1 0.35 s.
+    """
+    own = [dict.fromkeys(("update", "data", "compute"), 0.05) for _ in range(3)]
+    if late:
+        own[1][late] = 0.35
+    arrives = max(sum(one.values()) for one in own)
+    ranks = [{**one, "exchange": arrives + exchange - sum(one.values())} for one in own]
+    return [{kind: 100 * seconds for kind, seconds in one.items()} for one in ranks]
+
+
+def printed(by: str, rank: int, spent: dict[str, float]) -> str:
+    """What a rank prints of such steps: the observer counts an update as computing, the trainer waits while it does."""
+    if by == "observer":
+        return line(rank, spent["data"], spent["compute"] + spent["update"], spent["exchange"])
+    compute = spent["compute"] + spent["exchange"]
+    return epoch(rank, spent["data"], compute, spent["exchange"], update=spent["update"])
+
+
+@pytest.mark.parametrize("by", ["observer", "trainer"])
+@pytest.mark.parametrize(("late", "kind"), [("data", "data"), ("compute", "compute"), ("update", "compute")])
+def test_who_takes_longer_by_itself_is_named_and_not_who_waits_for_it(by: str, late: str, kind: str) -> None:
+    ranks = together(late=late)
+    assert ranks[0]["exchange"] > 6 * ranks[1]["exchange"], "the others wait"
+    cause = behind(logs(*(2 * [printed(by, rank, spent)] for rank, spent in enumerate(ranks))), 3)
+    assert cause is not None
+    shares = "data takes it 0.35 s, and them 0.05 s" if kind == "data" else "compute takes it 0.40 s, and them 0.10 s"
+    assert cause.text == f"rank 1 (a-1) is behind the others by 0.30 s a step: {shares}"
+    assert [text.rpartition(" exchange ")[2] for text in cause.evidence] == ["0.35 s", "0.05 s", "0.35 s"]
+
+
+@pytest.mark.parametrize("by", ["observer", "trainer"])
+@pytest.mark.parametrize("exchange", [0.0, 0.05, 3.0])
+def test_a_slow_exchange_is_that_of_all_ranks_and_names_none(by: str, exchange: float) -> None:
+    ranks = together(exchange)
+    assert len({round(spent["exchange"], 6) for spent in ranks}) == 1
+    assert behind(logs(*(2 * [printed(by, rank, spent)] for rank, spent in enumerate(ranks))), 3) is None
 
 
 def logs(*ranks: Lines) -> dict[str, Lines]:
