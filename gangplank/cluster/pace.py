@@ -8,7 +8,7 @@ and the optimizer's update, which counts as computing. A slow network makes the 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median_high
 from typing import TYPE_CHECKING
 
@@ -28,6 +28,7 @@ PACE = re.compile(
 )
 SPAN_S = 10.0  # a rank is behind if it is in each of the last two spans of this length: less may be chance
 SHARE = 0.25  # of a step, by which it has to be: on a busy machine, healthy ranks differ too
+ROUNDING_S = 0.001
 MOST = 4  # ranks in the evidence
 FIXES = {
     "data": "compare how its pod reads its data with how the others do: volume, node, processes that load",
@@ -51,6 +52,10 @@ class Window:
     def own(self) -> dict[str, float]:
         """Seconds of a step that do not depend on the others."""
         return {"data": self.data / self.steps, "compute": self.compute / self.steps}
+
+    def of_gpu(self) -> Window:
+        """The same with what is known on a GPU."""
+        return replace(self, compute=0.0, exchange=self.total - self.data, on_gpu=True)
 
     def __add__(self, other: Window) -> Window:
         """Both together."""
@@ -79,8 +84,8 @@ def window(line: str) -> Window | None:
         return None
     kinds = ("data", "compute", "allreduce", "update")
     data, both, exchange, update = (max(0.0, float(fields["seconds"].get(kind, 0.0))) for kind in kinds)
-    compute = max(0.0, both - exchange) + update
-    return Window(fields["rank"], fields["steps"], data, compute, exchange, data + both + update)
+    one = Window(fields["rank"], fields["steps"], data, both - exchange + update, exchange, data + both + update)
+    return one if exchange <= both + ROUNDING_S else one.of_gpu()  # there, its exchange is DDP's mean of all epochs
 
 
 def spans(windows: Sequence[Window]) -> list[Window]:
@@ -133,6 +138,8 @@ def behind(logs: Mapping[str, Iterable[str]], world_size: int) -> Cause | None:
     ends = {rank: spans(own) for rank, own in windows.items() if rank < world_size}
     if world_size < 2 or len(ends) < world_size or any(len(both) < 2 for both in ends.values()):
         return None
+    if any(one.on_gpu for both in ends.values() for one in both):
+        ends = {rank: [one.of_gpu() for one in both] for rank, both in ends.items()}
     newest, before = ({rank: both[i] for rank, both in ends.items()} for i in range(2))
     then, now = late(before), late(newest)
     kinds = {rank: kind for rank, (kind, _) in now.items() if rank in then and then[rank][0] == kind}

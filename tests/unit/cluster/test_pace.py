@@ -67,6 +67,17 @@ def test_a_slow_exchange_is_that_of_all_ranks_and_names_none(by: str, exchange: 
     assert behind(logs(*(2 * [printed(by, rank, spent)] for rank, spent in enumerate(ranks))), 3) is None
 
 
+def test_the_trainer_s_mean_exchange_on_a_gpu_blames_nobody_for_computing() -> None:
+    """It includes that of the first steps, in which one rank waits for another that still begins."""
+    first = 2 * [epoch(0, 0.1, 8.0, 30.0, update=12.0)]
+    other = 2 * [epoch(1, 0.1, 8.0, 0.5, update=12.0)]
+    assert behind(logs(first, other), 2) is None
+    cause = behind(logs(first, 2 * [epoch(1, 12.1, 4.0, 0.5, update=4.0)]), 2)
+    assert cause is not None
+    assert "data takes it 0.12 s, and them 0.00 s" in cause.text
+    assert cause.evidence[1] == "rank 1, a step: data 0.12 s, GPU and exchange 0.08 s"
+
+
 def logs(*ranks: Lines) -> dict[str, Lines]:
     return {f"a-{rank}": lines for rank, lines in enumerate(ranks)}
 
