@@ -20,7 +20,8 @@ QUICK_LAUNCHER = ("python3", f"{TRAINER}/torchrun.py")
 # A job may not set these: a controller appends its own after them (and wins), or torchrun would read them.
 RESERVED = frozenset({"MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE"})
 RESERVED_PREFIXES = ("PET_", "TORCHELASTIC_", "VC_", "VK_", "GANGPLANK_", "GROUP_", "ROLE_", "JOB_COMPLETION_INDEX")
-SETTABLE = frozenset({"GANGPLANK_STUCK_S"})  # of the observer: after how long a rank says where it stands still
+# Of the observer: after how long a rank says where it stands still, and how often where the time of its steps goes
+SETTABLE = frozenset({"GANGPLANK_PACE_S", "GANGPLANK_STUCK_S"})
 
 
 @dataclass(frozen=True)

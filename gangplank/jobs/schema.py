@@ -43,7 +43,7 @@ def unlike(words: Iterable[str], prefixes: Iterable[str]) -> Json:
 def variable_pairs() -> Json:
     """What parse.env_problem lets pass."""
     reserved = unlike(wiring.RESERVED, wiring.RESERVED_PREFIXES)
-    keys = {"pattern": f"^{names.ENV.pattern}$", **reserved}
+    keys = {"pattern": f"^{names.ENV.pattern}$", "anyOf": [{"enum": sorted(wiring.SETTABLE)}, reserved]}
     return {"propertyNames": keys, "additionalProperties": {"type": "string"}}
 
 

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 
+from gangplank.backends.wiring import SETTABLE
 from gangplank.errors import SpecError
-from gangplank.jobs.parse import parse_job
+from gangplank.jobs.parse import env_problem, parse_job
+from gangplank.jobs.schema import variable_pairs
 
 GOOD: dict[str, Any] = {"name": "digits", "image": "img:1", "script": "/opt/train.py"}
 
@@ -149,3 +154,18 @@ def test_refuses_a_value_nested_in_itself() -> None:
 def test_takes_numbers_that_ansible_made_text_of() -> None:
     spec = parse_job(job(workers="8", hyperparameters={"learning_rate": "1e-3"}))
     assert (spec.workers, spec.hyperparameters["learning_rate"]) == (8, 0.001)
+
+
+@pytest.mark.parametrize(("name", "allowed"), [
+    *((name, True) for name in sorted(SETTABLE)), ("OMP_NUM_THREADS", True), ("GANGPLANK_POD", False), ("RANK", False),
+])  # fmt: skip
+def test_a_job_sets_what_the_observer_reads_and_nothing_else_of_the_wiring(name: str, allowed: bool) -> None:
+    """The documentation says so of both; one was refused, and the schema refused the other, too."""
+    assert (env_problem(name, "5") == "") is allowed
+    assert jsonschema.Draft7Validator(variable_pairs()).is_valid({name: "5"}) is allowed
+
+
+def test_every_variable_of_the_observer_that_the_pages_name_is_one_that_a_job_may_set() -> None:
+    pages = Path(__file__).parents[3].glob("docs/*.md")
+    named = set(re.findall(r"`(GANGPLANK_\w+_S)`", "".join(page.read_text() for page in pages)))
+    assert named == SETTABLE
