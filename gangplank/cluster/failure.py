@@ -26,6 +26,8 @@ ENDED = re.compile(
 )
 # https://github.com/pytorch/pytorch/blob/main/torch/distributed/elastic/multiprocessing/errors/__init__.py
 RANK = re.compile(r"  rank +: (\d{1,9}) \(local_rank: (\d{1,9})\)$")
+# A frame of a rank that stands still (trainer/standstill.py): where it is, not why it failed. Thread and place are cut.
+FRAME = re.compile(r"gangplank: rank (\d{1,9}): thread ([^:]{1,64}): (.*)")
 # What gloo, NCCL and torchrun's store say where another rank is gone
 LOST = re.compile(
     r"connection (was )?(closed|reset) by (remote )?peer|remote process exited|pair closure|broken pipe", re.IGNORECASE
@@ -76,7 +78,7 @@ class LastWords:
                 self.rank = named[1]
         elif ended := ENDED.match(line):
             self.time, self.code, self.local_rank = ended[1], int(ended[2]), ended[3]
-        else:
+        elif not FRAME.match(line):
             self.lines.append(plain(line[:LAST_CHARACTERS]))
 
     @property

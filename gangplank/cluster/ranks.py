@@ -54,4 +54,4 @@ def idle(logs: Mapping[str, Sequence[str]], world_size: int) -> Cause | None:
     for lines in logs.values():
         for line in lines:
             ranks.take(line, 0.0)
-    return Cause("stuck", f"there was {ranks.summary()}", fix=FIX) if ranks.places else None
+    return Cause("stuck", f"there was {ranks.summary()}", tuple(ranks.callers()), FIX) if ranks.places else None

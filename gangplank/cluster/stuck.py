@@ -1,19 +1,22 @@
-"""Ranks that do nothing for long, in one message: the observer of each says where it is (trainer/observe.py)."""
+"""Ranks that do nothing for long, in one message: each says where it is, then its stack (trainer/standstill.py)."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
 
-from gangplank.cluster.failure import LAST_CHARACTERS
+from gangplank.cluster.failure import FRAME, LAST_CHARACTERS
 from gangplank.text import listed
 
-# What trainer/observe.py prints; a test compares them.
+# What the rank prints; a test compares them.
 # A script may print them too: numbers are short, and a place is cut.
 SAID = re.compile(r"gangplank: rank (\d{1,9}): no step and no exchange for (\d{1,9}) s; it is at (.*)")
 CONTINUES = re.compile(r"gangplank: rank (\d{1,9}): it continues$")
 FIX = "all ranks have to call the same collectives in the same order"
+MAIN = "MainThread"
+OWN = re.compile(r"[^/<\s].*:\d+, in ")  # a frame of the script's folder: other files have their whole path
 MOST = 3  # places in a message
+FRAMES = 4  # of the script, from the innermost outwards, that are kept of a rank
 
 
 @dataclass
@@ -23,6 +26,7 @@ class Stuck:
     world_size: int
     wait_s: float = 10.0  # from the first rank that says so: their clocks began together, and their lines travel
     places: dict[int, str] = field(default_factory=dict)
+    frames: dict[int, list[str]] = field(default_factory=dict)  # of the script, in a rank's main thread
     idle_s: int = 0
     since: float = 0.0
 
@@ -31,13 +35,32 @@ class Stuck:
         if moves := CONTINUES.match(line):
             self.places.pop(int(moves[1]), None)
             return int(moves[1]) < self.world_size
+        if part := FRAME.match(line):
+            self.frame(int(part[1]), part[2], part[3])
+            return int(part[1]) < self.world_size
         match = SAID.match(line)
         if match is None or int(match[1]) >= self.world_size:
             return False
         self.since = self.since if self.places else now
         self.places[int(match[1])] = match[3][:LAST_CHARACTERS]
+        self.frames[int(match[1])] = []
         self.idle_s = max(self.idle_s, int(match[2]))
         return True
+
+    def frame(self, rank: int, thread: str, text: str) -> None:
+        """Keep a frame of the script of a rank that has said that it stands still."""
+        kept = self.frames.get(rank)
+        if kept is not None and len(kept) < FRAMES and thread == MAIN and OWN.match(text):
+            kept.append(text[:LAST_CHARACTERS])
+
+    def callers(self) -> list[str]:
+        """From where in the script the ranks came to where they are, a line for each way."""
+        ways: dict[tuple[str, ...], list[int]] = {}
+        for rank in sorted(self.places):
+            if outer := self.frames.get(rank, [])[1:]:
+                ways.setdefault((self.places[rank], *outer), []).append(rank)
+        return [f"rank{'s' if len(own) > 1 else ''} {listed(own)}: called from {'; from '.join(way[1:])}"
+                for way, own in list(ways.items())[:MOST]]  # fmt: skip
 
     def message(self, now: float) -> str:
         """The message, once; "" before it is complete.

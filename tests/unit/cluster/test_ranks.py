@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gangplank.cluster.failure import LastWords
 from gangplank.cluster.ranks import idle, meeting
+from gangplank.cluster.stuck import Stuck
 
 ALONE = "torch.distributed.DistStoreError: Timed out after 121 seconds waiting for clients. 1/3 clients joined."
 UNREACHED = "[c10d] The client socket has timed out after 120000ms while trying to connect to (digits-master-0, 29500)."
@@ -47,3 +48,54 @@ def test_ranks_stand_still_only_until_they_go_on() -> None:
     place = "rank 0 is at a.py:4, in train: dist.barrier()"
     assert cause.text == f"there was no step and no exchange for 120 s: {place}; rank 1 said nothing"
     assert idle({"a-0": [*logs["a-0"], "gangplank: rank 0: it continues"]}, 2) is None
+
+
+FRAME = "gangplank: rank {}: thread {}: {}"
+
+
+def stack(rank: int, *places: str) -> list[str]:
+    """What a rank prints that stands still: its stack, innermost first, and what another thread does."""
+    library = "/usr/lib/python3/dist-packages/torch/distributed/distributed_c10d.py:2810, in all_reduce: work.wait()"
+    frames = [library, *places, "<frozen runpy>:88, in _run_code"]
+    return [
+        f"gangplank: rank {rank}: no step and no exchange for 120 s; it is at {places[0]}",
+        *(FRAME.format(rank, "MainThread", one) for one in frames),
+        FRAME.format(rank, "MainThread", "2 frames more"),
+        FRAME.format(rank, "Thread-1 (load)", "data.py:7, in load: queue.get()"),
+    ]
+
+
+TRAIN = ("a.py:9, in exchange: dist.all_reduce(x)", "a.py:20, in train: exchange(x)", "a.py:41, in <module>: train()")
+LOAD = ("lib/data.py:3, in read: os.read(3, 9)", "a.py:18, in train: read()", "a.py:41, in <module>: train()")
+
+
+def test_from_where_in_the_script_ranks_came_to_where_they_stand_still() -> None:
+    cause = idle({"a-0": stack(0, *TRAIN), "a-1": stack(1, *LOAD), "a-2": stack(2, *TRAIN)}, 3)
+    assert cause is not None
+    assert f"ranks 0, 2 are at {TRAIN[0]}; rank 1 is at {LOAD[0]}" in cause.text
+    assert cause.evidence == (
+        "ranks 0, 2: called from a.py:20, in train: exchange(x); from a.py:41, in <module>: train()",
+        "rank 1: called from a.py:18, in train: read(); from a.py:41, in <module>: train()",
+    )
+
+
+def test_of_several_stacks_the_newest_counts_and_of_a_deep_one_its_innermost_frames() -> None:
+    deep = [f"a.py:{line}, in walk: walk(tree)" for line in range(50)]
+    cause = idle({"a-0": [*stack(0, *TRAIN), *stack(0, *deep)]}, 1)
+    assert cause is not None
+    assert cause.evidence == ("rank 0: called from " + "; from ".join(deep[1:4]),)
+
+
+def test_a_stack_alone_and_that_of_a_rank_that_nobody_has_say_nothing() -> None:
+    assert idle({"a-0": stack(0, *TRAIN)[1:]}, 1) is None
+    assert idle({"a-0": stack(7, *TRAIN)}, 1) is None
+
+
+def test_a_stack_does_not_take_the_place_of_a_rank_s_last_words() -> None:
+    assert words("a-0", "loading", *stack(0, *TRAIN)[1:]).lines[-1] == "loading"
+
+
+def test_a_stack_is_no_line_of_the_script_that_run_would_show() -> None:
+    ranks = Stuck(2)
+    assert all(ranks.take(line, 0.0) for line in stack(1, *TRAIN))
+    assert not any(ranks.take(line, 0.0) for line in stack(2, *TRAIN))
