@@ -7,13 +7,15 @@ from typing import Any
 import pytest
 
 from gangplank.backends import BACKENDS
-from gangplank.cluster.ranks import idle
+from gangplank.cluster.failure import LastWords
+from gangplank.cluster.pace import behind
+from gangplank.cluster.ranks import idle, meeting
 from gangplank.scheduling.cause import Cause
 from gangplank.scheduling.demand import demand
 from gangplank.scheduling.why import Situation, diagnose
 from tests.support.why_page import PAGE, alike, shown
-from tests.support.why_stories import IMAGE, Story, in_container, manifests
-from tests.unit.scheduling.states import cluster, node, pod
+from tests.support.why_stories import IMAGE, Story, in_container, manifests, mounting, suspended
+from tests.unit.scheduling.states import cluster, node, pod, queue
 
 Json = dict[str, Any]
 ON_NODE_1 = {"node_selector": {"kubernetes.io/hostname": "node-1"}}
@@ -56,6 +58,64 @@ WORDS = 'Internal error occurred: failed calling webhook "mutatejob.volcano.sh":
 REFUSAL = Cause("webhook", "a webhook does not answer", (WORDS,), "check that the webhook's pods run")
 TAINTED = {**NODE_1, "spec": {"taints": [{"key": "why", "value": "test", "effect": "NoSchedule"}]}}
 CORDONED = {**NODE_1, "spec": {"unschedulable": True}}
+MOUNT = {"volumes": [{"claim": "data", "mount": "/data", "on": "all", "access": "ReadWriteMany"}]}
+UNBOUND = {
+    "metadata": {"name": "data"}, "status": {"phase": "Pending"},
+    "spec": {"accessModes": ["ReadWriteMany"], "storageClassName": "no-such-class"},
+}  # fmt: skip
+ADMISSION = (
+    'violates PodSecurity "baseline:latest": host namespaces (hostNetwork=true), hostPort (container "trainer" uses '
+    "hostPort 23456)"
+)
+LATE = "torch.distributed.DistStoreError: Timed out after 16 seconds waiting for clients. 1/2 clients joined."
+PACE = "gangplank: rank {}: 75 steps in 30.000 s: data {:.3f} s, compute 0.000 s, exchange {:.3f} s"
+
+
+def room(**fields: Any) -> Any:
+    """A cluster with two nodes, and what else a case needs."""
+    return cluster(NODE_0, NODE_1, **fields)
+
+
+def of_namespace(used: Json | None = None, **spec: Any) -> Json:
+    """The quota or limits of a namespace."""
+    return {"metadata": {"name": "more"}, "spec": spec, "status": {"used": used}}
+
+
+def needing(name: str) -> tuple[Json, ...]:
+    """The pods of a story as they wait on their node for what does not exist."""
+    job = manifests(name, CASES[name][0])[-1]
+    return tuple(
+        {**one, "metadata": {**one["metadata"], "uid": one["metadata"]["name"]},
+         "spec": {**one["spec"], "nodeName": "node-0"}, "status": {"phase": "Pending"}}
+        for one in BACKENDS["volcano"].objects(job) if one["kind"] == "Pod"
+    )  # fmt: skip
+
+
+def killed() -> tuple[Json, ...]:
+    """A pod that used more than its limit."""
+    item = pod("memory-master-0", "node-0")
+    item["spec"]["containers"][0]["resources"] = {"limits": {"memory": "64Mi"}}
+    ends = {"terminated": {"reason": "OOMKilled", "exitCode": 137}}
+    return ({**item, "status": {"phase": "Failed", "containerStatuses": [{"name": "a", "state": ends}]}},)
+
+
+def crashing() -> tuple[Json, ...]:
+    """A master that gives up again and again, and a worker that runs."""
+    waits, ends = {"waiting": {"reason": "CrashLoopBackOff"}}, {"terminated": {"exitCode": 1}}
+    state = {"name": "a", "state": waits, "lastState": ends}
+    return tuple(
+        {**pod(f"rendezvous-{name}-0", "node-0"), "status": {"phase": "Running", "containerStatuses": states}}
+        for name, states in (("master", [state]), ("worker", []))
+    )
+
+
+def last_words(name: str, *lines: str) -> LastWords:
+    words = LastWords(name)
+    for line in lines:
+        words.take(line)
+    return words
+
+
 CASES: dict[str, tuple[Story, Json]] = {
     "taint-volcano": (Story("", ON_NODE_1), {"state": cluster(NODE_0, TAINTED)}),
     "cordoned-volcano": (Story("", ON_NODE_1), {"state": cluster(NODE_0, CORDONED)}),
@@ -76,6 +136,44 @@ CASES: dict[str, tuple[Story, Json]] = {
     "image": (Story(""), {"pods": begun("image", "ErrImagePull", "no host")}),
     "mount": (Story(""), {"pods": begun("mount", "ContainerCreating"), "events": (failed_mount(),)}),
     "stuck": (Story(""), {"pods": RUNNING, "ranks": HANG}),
+    "quota": (Story(""), {
+        "state": room(quotas=(of_namespace(hard={"requests.cpu": "15m"}, used={"requests.cpu": "0"}),)),
+    }),
+    "limit-range": (Story(""), {
+        "state": room(limits=(of_namespace(limits=[{"type": "Container", "default": {"cpu": "5m"}}]),)),
+    }),
+    "queue-over": (Story("", {"queue": "why-cap"}), {
+        "state": room(queues=(queue("root"), queue("default"), queue("why-cap", capability={"cpu": "15m"}))),
+    }),
+    "pod-security": (Story(""), {"refusals": (Cause(
+        "refused", "the API server refuses its pods: " + ADMISSION, (), "correct what this line names",
+    ),)}),
+    "too-small": (Story("", {"workers": 60, "resources": {"cpu": "100m", "memory": "32Mi"}}), {}),
+    "too-large": (Story("", {"resources": {"cpu": "9", "memory": "32Mi"}}), {}),
+    "no-device": (Story("", {"resources": {"cpu": "10m", "memory": "32Mi", "gpus": 1}}), {}),
+    "selector": (Story("", {"node_selector": {"disk": "ssd"}}), {}),
+    "volume-missing": (Story("", MOUNT), {}),
+    "volume-unbound": (Story("", MOUNT), {"state": room(
+        claims=(UNBOUND,), classes=tuple({"metadata": {"name": f"local-{kind}"}} for kind in ("path", "shared")),
+    )}),
+    "secret": (Story("", {"secrets": ["no-such-secret"]}), {
+        "pods": "needing", "absent": {("Secret", "no-such-secret"): True},
+    }),
+    "config-map": (Story("", raw=mounting(configMap={"name": "no-such-map"})), {
+        "pods": "needing", "absent": {("ConfigMap", "no-such-map"): True},
+    }),
+    "suspended": (Story("", backend="indexed", raw=suspended), {"suspended": "it is suspended (spec.suspend is true)"}),
+    "memory": (Story("", {"workers": 0}), {"ended": "failed", "pods": killed()}),
+    "deadline": (Story("", backend="indexed"), {
+        "ended": "failed", "pods": RUNNING, "reason": "Job was active longer than specified deadline",
+    }),
+    "rendezvous": (Story(""), {"pods": crashing(), "ranks": meeting([
+        last_words("rendezvous-master-0", LATE), last_words("rendezvous-worker-0", "fetching"),
+    ])}),
+    "slow": (Story(""), {"pods": RUNNING, "ranks": behind({
+        f"slow-{name}-0": 2 * [PACE.format(rank, *spent)]
+        for rank, (name, spent) in enumerate((("master", (0.0, 30.0)), ("worker", (30.0, 0.0))))
+    }, 2)}),
 }  # fmt: skip
 
 
@@ -85,8 +183,14 @@ def test_the_page_shows_what_why_says(name: str) -> None:
     job = manifests(name, story)[-1]
     backend = BACKENDS[story.backend]
     wanted = demand(name, f"why-{name}", backend.objects(job), backend.queue(job).name)
+    if more.get("pods") == "needing":
+        more = {**more, "pods": needing(name)}
     now = {"demand": wanted, "state": cluster(NODE_0, NODE_1), "age_s": 12.0, "phase": "Running", **more}
     assert alike(diagnose(Situation(name, **now)).text() + "\n") == alike(shown()[name])
+
+
+def test_each_block_of_the_page_is_compared_here() -> None:
+    assert set(shown()) == set(CASES)
 
 
 def test_no_name_is_shown_twice() -> None:
