@@ -360,9 +360,9 @@ def unavailable(kube: Kube) -> tuple[str, ...]:
 
 
 def explanation(kube: Kube, job: Json) -> str:
-    """What `gangplank why` says of a submitted job; "" if it is healthy, or if the cluster does not answer."""
+    """What `gangplank why` says of a submitted job; "" if it is healthy, or if nobody can say."""
     try:
         diagnosis = diagnose(situation(kube, job, live=True))
-    except KubeError:
+    except GangplankError:  # the API server is away, or a controller's settings cannot be read: the job goes on
         return ""
     return diagnosis.text() if diagnosis.cause or diagnosis.missing else ""

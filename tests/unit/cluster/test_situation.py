@@ -16,11 +16,13 @@ from gangplank.cluster.situation import (
     asked,
     decided,
     ending,
+    explanation,
     readable_site,
     refusals_of,
+    situation,
     standstill,
 )
-from gangplank.errors import KubeError
+from gangplank.errors import KubeError, SpecError
 from gangplank.jobs.parse import parse_job
 from gangplank.scheduling.pod_causes import waiting
 
@@ -73,6 +75,18 @@ def test_a_member_who_may_not_read_the_operator_still_knows_the_priorities() -> 
     """Volcano takes the tasks of a job in this order, so its gang's resources depend on it."""
     high = {"metadata": {"name": "high"}, "value": 7}
     assert readable_site(cluster(status=403, priorities=(high,)), ()).priorities == {"high": 7}
+
+
+def test_who_follows_a_job_goes_on_where_a_controller_s_settings_cannot_be_read(api: Api) -> None:
+    """`gangplank submit --wait` and train.yml ended with the operator's mistake, and the job trained on."""
+    fields = {"name": "a", "image": "i", "script": "/a.py", "backend": "pytorchjob"}
+    job = BACKENDS["pytorchjob"].manifests(parse_job(fields))[-1]
+    pod = {"containers": [{"command": ["/manager", "--pytorch-init-container-max-tries=many"]}]}
+    meta = {"name": "training-operator", "namespace": "kubeflow"}
+    api.objects["/apis/apps/v1/deployments/a"] = {"metadata": meta, "spec": {"template": {"spec": pod}}}
+    with pytest.raises(SpecError, match="many"):
+        situation(Kube(api.kubeconfig), job, live=True)
+    assert explanation(Kube(api.kubeconfig), job) == ""
 
 
 def test_events_about_a_job_have_the_fields_that_the_api_leaves_out_when_empty() -> None:
