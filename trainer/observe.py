@@ -481,8 +481,9 @@ class Observer:
         self.watched = False
         self.timing: list[Callable[[], None]] = []  # what ends the hooks of a step whose exchange is timed
         self.timed_at = math.inf  # when the next one will be
-        self.ready = 0.0  # when DDP had the last gradient of such a step; 0 once an optimizer applies it
-        self.timed, self.waited = 0, 0.0  # such steps, and seconds from there to the optimizer
+        self.ready = 0.0  # when DDP had the last gradient of a backward pass of such a step; 0 once that has ended
+        self.timed_pass = -1  # the last one
+        self.timed, self.waited = 0, 0.0  # such steps, and seconds from there to the end of their backward passes
         self.loading = self.exchanging = 0.0  # seconds, since
         self.paced, self.paced_steps = -math.inf, 0  # the last line about steps, or the first step
         self.pace_s = PACE_S
@@ -608,17 +609,29 @@ class Observer:
 
     @safe
     def has_own(self, *_: object) -> None:
-        """A gradient of this rank's own; the last one's time counts."""
-        self.ready = perf_counter()
+        """A gradient of this rank's own; from the last one on, a backward pass waits for the others'."""
+        self.ready, task = perf_counter(), torch._C._current_graph_task_id()
+        if task != self.timed_pass:
+            self.timed_pass = task
+            torch.autograd.Variable._execution_engine.queue_callback(self.pass_ends)
+
+    @safe
+    def pass_ends(self) -> None:
+        """DDP has its own callback for this moment; it is in line before the one that is added now."""
+        torch.autograd.Variable._execution_engine.queue_callback(self.pass_ended)
+
+    @safe
+    def pass_ended(self) -> None:
+        """The averages are there. What the script does before its optimizer applies them is its own."""
+        if self.ready:
+            self.waited, self.ready = self.waited + perf_counter() - self.ready, 0.0
 
     @safe
     def end_timing(self) -> None:
-        """The step of which the exchange is timed has its averages."""
+        """The step of which the exchange is timed is about to end."""
         for unhook in self.timing:
             unhook()
-        self.timed, self.timing = self.timed + 1, []
-        if self.ready:
-            self.waited, self.ready = self.waited + perf_counter() - self.ready, 0.0
+        self.timed, self.timing, self.ready = self.timed + 1, [], 0.0
 
     @careful
     def say_pace(self, now: float) -> None:

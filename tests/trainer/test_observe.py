@@ -167,6 +167,18 @@ def test_each_rank_says_where_the_time_of_its_steps_goes(root: Root, kind: str) 
     assert "steps in" not in off
 
 
+@pytest.mark.parametrize("kind", ["between", "each-batch"])
+def test_the_exchange_ends_with_the_backward_pass_and_every_pass_has_one(root: Root, kind: str) -> None:
+    """Rank 1 takes at least 0.2 s longer for a step, after the exchange or before each of three: the others wait."""
+    ranks = run(root, kind, env={"GANGPLANK_PACE_S": "0.5"})
+    assert {rank.code for rank in ranks} == {0}, ranks[0].text
+    windows = [[one for line in rank.text.splitlines() if (one := window(line))] for rank in ranks]
+    assert all(windows), ranks[0].text
+    sums = [functools.reduce(operator.add, own) for own in windows]
+    assert sums[1].compute >= 0.2 * sums[1].steps - 0.01, sums
+    assert all(one.exchange > one.compute and sums[1].exchange < one.exchange for one in (sums[0], sums[2])), sums
+
+
 STATIC = ["--nnodes=1", "--node-rank=0", "--master-addr=127.0.0.1", "--master-port={}"]
 ELASTIC = ["--nnodes=1:2", "--rdzv-backend=c10d", "--rdzv-endpoint=127.0.0.1:{}", "--rdzv-id=own",
            "--local-addr=127.0.0.1", "--rdzv-conf=last_call_timeout=1"]

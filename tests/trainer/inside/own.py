@@ -101,7 +101,7 @@ def train() -> None:  # noqa: C901  # each kind is one line of it
     if kind in {"ddp", "late", "accumulate", "hinders", "hinders-own", "metrics", "bypass", "bypass-late", "no-sync",
                 "stops", "slow", "broadcast-hook", "loader", "same-samples", "several-worlds", "own-optimizer",
                 "own-groups", "idle-rank", "zero-loss", "next-to-nothing", "scaled-copy", "own-noise", "never-applied",
-                "two", "two-one-bypassed"}:
+                "two", "two-one-bypassed", "between", "each-batch"}:
         model = DistributedDataParallel(net, process_group=group)
     if kind.startswith("two"):  # models in one group, in turns
         second_net = network()
@@ -131,7 +131,7 @@ def train() -> None:  # noqa: C901  # each kind is one line of it
     same = kind.endswith("same-samples")
     copies = kind == "scaled-copy" and rank == 1  # what rank 0 has
     sampler = DistributedSampler(data, 1 if same else world_size, 0 if same or copies else rank)
-    micro = 3 if kind.endswith("accumulate") else 1
+    micro = 3 if kind.endswith("accumulate") or kind == "each-batch" else 1
     loader = DataLoader(data, batch_size=4, sampler=sampler, num_workers=2 if kind == "loader" else 0,
                         multiprocessing_context="fork" if kind == "loader" else None)
     step, epoch, losses = 0, 0, []
@@ -145,9 +145,11 @@ def train() -> None:  # noqa: C901  # each kind is one line of it
             apply = step % micro == 0
             if kind == "late" and rank == 1 and step == 5:
                 time.sleep(15)
+            if kind == "each-batch" and rank == 1:  # all exchange gradients after each of three batches of a step
+                time.sleep(0.07)
             if kind == "late" and step == 12:
                 time.sleep(1)  # so that it is seen to continue
-            quiet = not apply or kind == "no-sync" or (kind == "stops" and step > 5)
+            quiet = (not apply and kind != "each-batch") or kind == "no-sync" or (kind == "stops" and step > 5)
             with model.no_sync() if quiet and isinstance(model, DistributedDataParallel) else contextlib.nullcontext():
                 if same or kind == "scaled-copy":
                     torch.manual_seed(step)
@@ -181,6 +183,8 @@ def train() -> None:  # noqa: C901  # each kind is one line of it
                 shown = loss.detach().clone()
                 dist.all_reduce(shown)
             losses.append(loss.item().hex())
+            if kind == "between" and rank == 1:  # as who writes a summary of the gradients before they are applied
+                time.sleep(0.2)
             if apply and kind == "own-optimizer":
                 with torch.no_grad():
                     for parameter in net.parameters():
