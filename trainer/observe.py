@@ -1,6 +1,6 @@
 """Evidence of a script that knows nothing of it: what can be seen of its training from outside, and nothing else.
 
-image/gangplank_observe.py loads this into each rank, alone: it imports nothing beside it, and a script never meets it.
+image/gangplank_observe.py loads this into each rank, alone: a script never meets it, nor what it loads beside it.
 It watches what torch offers to watchers: hooks of leaves and of optimizers, the count of a process group's operations.
 It sends no collective of its own, draws no random number of the script's, and changes no value. What the ranks tell
 each other goes through the rendezvous store.
@@ -15,14 +15,13 @@ import atexit
 import fcntl
 import functools
 import hashlib
+import importlib.util
 import json
-import linecache
 import math
 import os
 import secrets
 import socket
 import sys
-import threading
 import time
 import weakref
 from pathlib import Path
@@ -47,7 +46,6 @@ GATHER_S = 10.0  # and rank 0 for the others' records, as the store may end with
 GATHERED = 64  # ranks: beyond, their records are in their own logs alone
 ATOMIC_BYTES = 4096  # as in log.py
 MOST_MODELS = 64
-STUCK_S = 120.0  # without a step and an exchange: where the rank is, in a line; again after twice as long, and so on
 PACE_S = 30.0  # where the time of the steps since then went, in a line
 TIMED_S = 0.25  # after so long, the exchange of one more step is timed: of long steps each, of short ones a few
 MAIN = "GANGPLANK_OBSERVED_PID"  # the rank's own process; what it starts is not a rank
@@ -429,19 +427,12 @@ class Model:
                 "exchanges": self.exchanges, "idle": self.idle, "looks": self.looks}
 
 
-def place() -> str:
-    """The line of the script that the main thread is in, else of whatever it is in."""
-    frame = sys._current_frames().get(threading.main_thread().ident or 0)
-    home = Path(getattr(sys.modules["__main__"], "__file__", None) or sys.argv[0]).absolute().parent
-    innermost = frame
-    while frame is not None and Path(frame.f_code.co_filename).absolute().parent != home:
-        frame = frame.f_back
-    frame = frame or innermost
-    if frame is None:
-        return "its end"
-    name, line = frame.f_code.co_filename, frame.f_lineno
-    text = linecache.getline(name, line).strip()[:120]
-    return f"{Path(name).name}:{line}, in {frame.f_code.co_name}" + (f": {text}" if text else "")
+def beside(name: str) -> Any:
+    """Another file of this folder; a script may have a module of that name."""
+    spec: Any = importlib.util.spec_from_file_location(f"{__name__}_{name}", Path(__file__).with_name(f"{name}.py"))
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 class Stepper:
@@ -497,29 +488,15 @@ class Observer:
     @careful
     def watch(self) -> None:
         """Say where this rank is whenever it does nothing for long: it waits for others, or they for it."""
-        limit_s = float(os.environ.get("GANGPLANK_STUCK_S") or STUCK_S)
-        if not self.watched and limit_s > 0:
-            self.watched = True
-            threading.Thread(target=self.say_where, args=(limit_s,), name="gangplank-observer", daemon=True).start()
+        if not self.watched:
+            self.watched, standstill = True, beside("standstill")
+            if (limit_s := standstill.limit_s()) > 0:
+                standstill.begin(limit_s, self.progress, emit, lambda: self.active)
 
     def progress(self) -> tuple[int, int, int]:
         """What grows while a training goes forward."""
         models = list(self.models)
         return self.steps, sum(self.counts.values()), sum(model.exchanges + model.operations() for model in models)
-
-    def say_where(self, limit_s: float) -> None:
-        """The thread of `watch`."""
-        last, since, due_s = self.progress(), time.monotonic(), limit_s
-        while self.active:
-            time.sleep(limit_s / 8)
-            if (now := self.progress()) != last:
-                if due_s > limit_s:
-                    emit(f"gangplank: rank {os.environ.get('RANK', '?')}: it continues\n")
-                last, since, due_s = now, time.monotonic(), limit_s
-            elif (idle_s := time.monotonic() - since) >= due_s:
-                due_s = 2 * due_s
-                rank = os.environ.get("RANK", "?")
-                emit(f"gangplank: rank {rank}: no step and no exchange for {idle_s:.0f} s; it is at {place()}\n")
 
     def begin(self, rank: int, world_size: int, attempt: str) -> None:
         """Who takes part."""

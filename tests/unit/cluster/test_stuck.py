@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import runpy
+import subprocess
+import sys
 from pathlib import Path
 
+from gangplank.cluster.failure import FRAME
 from gangplank.cluster.stuck import CONTINUES, SAID, Stuck
 
 LINE = "gangplank: rank {}: no step and no exchange for {} s; it is at {}"
@@ -41,10 +45,81 @@ def test_a_script_s_own_lines_are_not_taken() -> None:
     assert not Stuck(3).take("rank 0: no step and no exchange for 120 s", 0.0)
 
 
-def test_the_line_is_that_of_the_observer() -> None:
-    source = (Path(__file__).parents[3] / "trainer/observe.py").read_text()
-    start, middle = "gangplank: rank {rank}: no step and no exchange for ", " s; it is at {place()}"
-    assert start + "{idle_s:.0f}" + middle in source
-    assert SAID.match((start + "9" + middle).replace("{rank}", "0"))
-    assert "gangplank: rank {os.environ.get('RANK', '?')}: it continues" in source
-    assert CONTINUES.match("gangplank: rank 0: it continues")
+SCRIPT = """
+import importlib.util, os, queue, sys, threading, time
+spec = importlib.util.spec_from_file_location("standstill", sys.argv[1])
+standstill = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(standstill)
+from lib.data import load
+steps, lines = [0], []
+def say(text):
+    os.write(1, text.encode())
+    if "it continues" in text:
+        os._exit(0)
+    standstill.time.sleep(0.1)
+    steps[0] += 1
+standstill.begin(0.4, lambda: steps[0], say)
+threading.Thread(target=queue.Queue().get, name="load: 1", daemon=True).start()
+def walk(depth):
+    return walk(depth - 1) if depth else load(threading.Event())
+walk(int(sys.argv[2]))
+"""
+STANDSTILL = Path(__file__).parents[3] / "trainer/standstill.py"
+
+
+def printed(folder: Path, depth: int) -> list[str]:
+    """What a rank prints that waits for ever, as deep in its script as that, and then goes on."""
+    (folder / "lib").mkdir()
+    (folder / "lib/data.py").write_text("def load(event):\n    event.wait(60)\n")
+    (folder / "a.py").write_text(SCRIPT)
+    words = [sys.executable, str(folder / "a.py"), str(STANDSTILL), str(depth)]
+    return subprocess.run(
+        words, env={"RANK": "1"}, cwd="/", capture_output=True, text=True, check=True, timeout=60
+    ).stdout.splitlines()
+
+
+def test_a_rank_that_stands_still_prints_the_whole_stack_of_each_thread(tmp_path: Path) -> None:
+    said, *frames, ends = printed(tmp_path, 1)
+    assert SAID.match(said)
+    assert said.endswith("it is at lib/data.py:2, in load: event.wait(60)")
+    assert CONTINUES.match(ends)
+    threads = [match.groups() for line in frames if (match := FRAME.match(line))]
+    assert len(threads) == len(frames)
+    main = [text for rank, thread, text in threads if (rank, thread) == ("1", "MainThread")]
+    assert [text.rpartition("/")[2].partition(":")[0] for text in main] == [
+        "threading.py", "threading.py", "data.py", "a.py", "a.py", "a.py"
+    ]  # fmt: skip
+    assert main[2:] == [
+        "lib/data.py:2, in load: event.wait(60)",
+        "a.py:17, in walk: return walk(depth - 1) if depth else load(threading.Event())",
+        "a.py:17, in walk: return walk(depth - 1) if depth else load(threading.Event())",
+        "a.py:18, in <module>: walk(int(sys.argv[2]))",
+    ]
+    assert any("in get: self.not_empty.wait()" in text for _, thread, text in threads if thread == "load  1")
+    assert "gangplank-observer" not in "".join(frames)
+    ranks = Stuck(2)
+    assert all(ranks.take(line, 0.0) for line in (said, *frames))
+    assert ranks.callers() == [f"rank 1: called from {'; from '.join(main[3:])}"]
+
+
+def test_a_stack_is_bounded_and_its_innermost_frames_stay(tmp_path: Path) -> None:
+    said, *frames, _ = printed(tmp_path, 900)
+    assert "it is at lib/data.py:2" in said
+    main = [line for line in frames if ": thread MainThread: " in line]
+    assert len(main) == 81
+    assert main[-1].endswith(": thread MainThread: 825 frames more")
+    assert sum(map(len, frames)) < 20_000
+
+
+def test_of_a_deep_library_the_script_s_own_frames_are_printed_and_what_started_the_script_is_not() -> None:
+    library, own = (False, "/lib/x.py:1, in f"), (True, "a.py:2, in g")
+    shown = runpy.run_path(str(STANDSTILL))["shown"]
+    assert shown([*50 * [library], own, library, own, *9 * [library]]) == [
+        *40 * [library[1]], own[1], own[1], "20 frames more"
+    ]  # fmt: skip
+    assert shown(3 * [library]) == 3 * [library[1]]
+
+
+def test_the_observer_and_the_trainer_say_it_with_the_same_words() -> None:
+    trainer = STANDSTILL.parent
+    assert 'beside("standstill")' in (trainer / "observe.py").read_text()
