@@ -1,4 +1,4 @@
-"""One JSON object a line on standard output: the only thing a rank prints."""
+"""One JSON object a line on standard output: the only thing a rank prints while it trains."""
 
 from __future__ import annotations
 

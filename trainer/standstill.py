@@ -24,6 +24,7 @@ LINES = 200  # of all threads
 TEXT, LONGEST = 120, 400  # characters of a line of source, and of a line that is printed
 MAIN, NAME = "MainThread", 64  # what the main thread is called, and characters of another one's name
 LIBRARY = Path(os.__file__).parent  # Python's own modules
+LAUNCHER = Path(__file__).with_name("torchrun.py")  # it forks its ranks, whose stacks begin in it
 PACKAGES = frozenset({"site-packages", "dist-packages"})
 
 
@@ -40,7 +41,8 @@ def folder() -> Path:
 def of_script(name: str, home: Path) -> str:
     """The path of a file from the script's folder; "" for one of Python, of a package, or from elsewhere."""
     path = Path(name).absolute()
-    if name.startswith("<frozen") or path.is_relative_to(LIBRARY) or not path.is_relative_to(home):
+    foreign = name.startswith("<frozen") or path.is_relative_to(LIBRARY) or path == LAUNCHER
+    if foreign or not path.is_relative_to(home):
         return ""
     return "" if PACKAGES.intersection(path.relative_to(home).parts) else str(path.relative_to(home))
 

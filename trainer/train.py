@@ -23,6 +23,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import standstill
 import torch
 import torch.distributed as dist
 from bucket import staged
@@ -33,7 +34,7 @@ from events import Events
 from evidence import CPU_SECONDS, SHORT, ParameterSample, parameter_hash
 from gradients import GradientWatch, mean_exchange_s
 from launch import Wiring, WiringError, choose_device, join, read_wiring
-from log import say
+from log import say, say_lines
 from model import Net, Trainee, learning_rate, make_optimizer
 from run import (
     Progress,
@@ -52,6 +53,8 @@ from torch.nn.utils import get_total_norm
 
 if TYPE_CHECKING:
     from types import FrameType
+
+TIMELY = 0.75  # of a collective's time-out: a rank that stands still says where before the others give it up
 
 
 class NotFiniteError(RuntimeError):
@@ -118,6 +121,7 @@ class Training:
         self.trainee = Trainee(self.net).to(self.device)
         self.ddp = DistributedDataParallel(self.trainee, device_ids=[device] if config.on_gpu else None,
                                            gradient_as_bucket_view=True)
+        self.trains, self.batches = True, 0  # those of training and evaluation that are done
         self.ready = 0.0  # when the last gradient of its own was there
         if not config.on_gpu:
             next(self.net.parameters()).register_hook(self._gradients_ready)
@@ -158,9 +162,15 @@ class Training:
 
     def run(self) -> None:
         """All epochs that are left, then the results."""
+        limit_s = standstill.limit_s()
+        if self.wiring.world_size > 1:
+            limit_s = min(limit_s, TIMELY * self.config.collective_timeout)
+        if limit_s > 0:
+            standstill.begin(limit_s, lambda: self.batches, say_lines, lambda: self.trains)
         accuracy = self.progress.accuracies[-1] if self.progress.accuracies else 0.0
         while self.progress.epoch < self.config.epochs:
             accuracy = self._epoch()
+        self.trains = False
         weights = parameter_hash(self.net)
         self.evidence.add("end", steps=self.progress.step, samples=self.progress.own.samples,
                           loss=self.progress.own.loss, accuracy=accuracy, parameters=weights, spent=self.clock.take(),
@@ -239,6 +249,7 @@ class Training:
                     exchange_s = time.perf_counter() - self.ready
                     self.clock.seconds["allreduce"] = self.clock.seconds.get("allreduce", 0.0) + exchange_s
                 own_loss += loss.detach()
+            self.batches += 1
         with self.clock.measure("update"):
             norm = get_total_norm([p.grad for p in self.net.parameters() if p.grad is not None])
             passengers = self.trainee.passengers.grad
@@ -267,6 +278,7 @@ class Training:
                 scores = self.net(self.data.test_x[ids].to(self.device)).float()
                 y = self.data.test_y[ids].to(self.device)
                 sums += torch.stack([cross_entropy(scores, y, reduction="sum"), (scores.argmax(1) == y).sum()]).cpu()
+                self.batches += 1
         self.net.train()
         dist.all_reduce(sums)
         loss, accuracy = (sums / len(self.data.test_y)).tolist()

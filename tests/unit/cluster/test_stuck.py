@@ -5,7 +5,10 @@ from __future__ import annotations
 import runpy
 import subprocess
 import sys
+import threading
 from pathlib import Path
+
+import pytest
 
 from gangplank.cluster.failure import FRAME
 from gangplank.cluster.stuck import CONTINUES, SAID, Stuck
@@ -123,3 +126,15 @@ def test_of_a_deep_library_the_script_s_own_frames_are_printed_and_what_started_
 def test_the_observer_and_the_trainer_say_it_with_the_same_words() -> None:
     trainer = STANDSTILL.parent
     assert 'beside("standstill")' in (trainer / "observe.py").read_text()
+    assert "standstill.begin(limit_s, lambda: self.batches, say_lines" in (trainer / "train.py").read_text()
+
+
+@pytest.mark.parametrize(("name", "own"), [
+    ("/opt/gangplank/trainer/train.py", "train.py"), ("/opt/gangplank/trainer/more/a.py", "more/a.py"),
+    ("/opt/gangplank/trainer/venv/lib/python3.14/site-packages/torch/a.py", ""), ("/opt/a.py", ""),
+    ("<frozen runpy>", ""), (threading.__file__, ""), (str(STANDSTILL.with_name("torchrun.py")), ""),
+])  # fmt: skip
+def test_a_file_of_the_script_s_folder_is_its_own_but_for_packages_and_the_launcher(name: str, own: str) -> None:
+    of_script = runpy.run_path(str(STANDSTILL))["of_script"]
+    home = STANDSTILL.parent if name.endswith("torchrun.py") else Path("/opt/gangplank/trainer")
+    assert of_script(name, home) == own
