@@ -17,6 +17,7 @@ import yaml
 
 from tests.cluster.conftest import ROOT, STATE
 from tests.support.api_faults import Proxy
+from tests.support.callbacks.kill_point import descendants
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -64,6 +65,14 @@ class Site:
 
     def play(self, *words: str, tasks: str = "main") -> tuple[bool, str]:
         """Run the role; whether it reports a change, and what it printed. It fails with what it printed."""
+        command = self.command(*words, tasks=tasks)
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=200)
+        assert "Traceback" not in done.stdout + done.stderr
+        assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]
+        return " changed=0 " not in done.stdout, done.stdout
+
+    def command(self, *words: str, tasks: str = "main") -> list[str]:
+        """Run the role with this."""
         values = {"name": "small", "namespace": NAMESPACE, "chart": str(self.chart), "values": {"word": "first"},
                   "timeout_s": 60}
         role = {"name": "helm_release", "tasks_from": tasks}
@@ -75,11 +84,7 @@ class Site:
                             "PATH": f"{self.lab.parts['bin']['helm']}:{os.environ['PATH']}"},
             "tasks": [{"name": "Do it", "ansible.builtin.include_role": role, "vars": variables}],
         }]))
-        command = [str(Path(sys.executable).with_name("ansible-playbook")), str(book), *words]
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=200)
-        assert "Traceback" not in done.stdout + done.stderr
-        assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]
-        return " changed=0 " not in done.stdout, done.stdout
+        return [str(Path(sys.executable).with_name("ansible-playbook")), str(book), *words]
 
     def changes(self, *words: str) -> bool:
         """Whether the role reports a change."""
@@ -171,10 +176,10 @@ def test_d7_the_values_of_an_upgrade_that_failed_are_installed_by_the_next_run(s
 def test_d7_an_upgrade_of_the_same_version_that_was_killed_is_not_taken_for_complete(site: Site) -> None:
     assert site.changes()
     site.write(config=CONFIG.replace("same", "other"), web=WEB.replace("pause:3.10.1", "no-such-image:1"))
-    upgrade = [*site.helm, "upgrade", "small", str(site.chart), "--reset-then-reuse-values", "--wait"]
-    with subprocess.Popen(upgrade, stdout=subprocess.DEVNULL) as helm:
+    with subprocess.Popen(site.command(), cwd=ROOT, stdout=subprocess.DEVNULL) as play:
         site.lab.wait("the upgrade", lambda: "pending-upgrade" in site.revisions().values(), 60)
-        helm.send_signal(signal.SIGKILL)
+        for pid in (play.pid, *descendants(play.pid)):
+            os.kill(pid, signal.SIGKILL)
     site.write(web=WEB)
     assert [site.changes() for _ in range(2)] == [True, False]
     assert site.get("configmap", "config")["data"]["kept"] == "other"

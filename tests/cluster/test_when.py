@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 KIND = ("batch.volcano.sh/v1alpha1", "Job")
-ROUNDS, JOBS, SLOTS, EPOCHS = (5, 10, 4, (8, 12, 16)) if sweeping("when") else (1, 6, 2, (8, 16))
+ROUNDS, JOBS, SLOTS, EPOCHS = (5, 10, 4, (16, 24, 32)) if sweeping("when") else (1, 6, 2, (16, 32))
 LIMIT_S = 700  # of a round: all of them within an hour
-PAUSE_S = 10  # between two times of asking, which takes time from the trainings
+PAUSE_S = 4  # between two times of asking, which takes time from the trainings
 # As torchrun sets it for one rank: without torchrun itself, a training begins in half the time
 ALONE = (
     "TORCHELASTIC_RUN_ID=when RANK=0 WORLD_SIZE=1 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 GROUP_RANK=0 GROUP_WORLD_SIZE=1"

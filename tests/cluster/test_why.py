@@ -256,7 +256,11 @@ SILENT = {
     "apiVersion": "v1",
     "kind": "Node",
     "metadata": {"name": "why-silent", "labels": {"kubernetes.io/hostname": "why-silent"}},
-    "status": {"capacity": ROOM, "allocatable": ROOM},
+    "status": {
+        "capacity": ROOM,
+        "allocatable": ROOM,
+        "conditions": [{"type": "Ready", "status": "False", "reason": "KubeletNotReady"}],  # without, it may get pods
+    },
 }
 
 
@@ -332,7 +336,7 @@ def test_a_host_port_that_another_pod_has_is_named(lab: Lab, kube: Kube) -> None
     spec = {"nodeName": "node-1", "terminationGracePeriodSeconds": 0, "containers": [container]}
     holder = {**named("Pod", spec=spec), "metadata": {"name": "holder"}}
     few = ON_NODE_1 | {"workers": 0}
-    one = Story("host-port", few, "indexed", (holder,), in_container(ports=ports), PRIVILEGED)
+    one = Story("host-port", few, "indexed", (holder,), in_container(ports=ports), labels=PRIVILEGED)
     with story(lab, "host-port", one) as job:
         is_shown("host-port", named_cause(kube, job, "host-port"))
 
