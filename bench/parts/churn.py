@@ -14,8 +14,13 @@ import uuid
 from typing import TYPE_CHECKING, Any, Self
 
 from bench.figures import Beside, figure
+from bench.gangs.bare_client import replayed
+from bench.gangs.jobs import template
+from bench.gangs.place import LIMIT_S, PODS, VOLCANO_JOBS, cleared
+from bench.gangs.site import prepared
+from bench.gangs.start import Start
+from bench.gangs.watch import Watch
 from bench.part import Lab, Part
-from bench.parts import gangs
 from bench.programs import memory
 from gangplank.cluster.progress import phase
 from gangplank.errors import KubeError
@@ -38,7 +43,7 @@ GROWTH_PERCENT, LEAST_MIB = 10, 10
 
 def gang(name: str, size: int, cpu: str, runs_s: int) -> Json:
     """A Volcano job whose pods run for some seconds."""
-    job = gangs.template(name, size, "volcano", cpu)
+    job = template(name, size, "volcano", cpu)
     for task in job["spec"]["tasks"]:
         task["template"].setdefault("metadata", {}).setdefault("annotations", {})[LASTS] = f"{runs_s}s"
     return job
@@ -67,44 +72,44 @@ class Churn:
         own = uuid.uuid4().hex[:6]
         try:
             while not self.stopped.wait(1):
-                jobs = self.kube.call("GET", gangs.VOLCANO_JOBS)["items"]
+                jobs = self.kube.call("GET", VOLCANO_JOBS)["items"]
                 done = [job["metadata"]["name"] for job in jobs if phase(job).ended]
                 for name in done:
-                    self.kube.call("DELETE", f"{gangs.VOLCANO_JOBS}/{name}", {"propagationPolicy": "Background"})
+                    self.kube.call("DELETE", f"{VOLCANO_JOBS}/{name}", {"propagationPolicy": "Background"})
                 self.ended += len(done)
                 for _ in range(BESIDE - len(jobs) + len(done)):
                     # not all of the first at once, so that they do not end at once
                     runs_s = RUNS_S if self.begun >= BESIDE else 1 + self.begun * RUNS_S // BESIDE
-                    self.kube.call("POST", gangs.VOLCANO_JOBS, gang(f"churn-{own}-{self.begun}", SIZE, CPU, runs_s))
+                    self.kube.call("POST", VOLCANO_JOBS, gang(f"churn-{own}-{self.begun}", SIZE, CPU, runs_s))
                     self.begun += 1
         except KubeError as error:
             self.failed.append(error)  # of a thread; the end of the block raises it
 
 
-def probe(kube: Kube) -> gangs.Start:
+def probe(kube: Kube) -> Start:
     """One gang more: seconds until it is bound, and until it runs."""
     name = f"probe-{uuid.uuid4().hex[:8]}"
-    with gangs.Watch(kube, {name: PROBE}, name) as watch:
+    with Watch(kube, {name: PROBE}, name) as watch:
         begin = time.monotonic()
-        kube.call("POST", gangs.VOLCANO_JOBS, gang(name, PROBE, PROBE_CPU, gangs.LIMIT_S))
+        kube.call("POST", VOLCANO_JOBS, gang(name, PROBE, PROBE_CPU, LIMIT_S))
         watch.wait()
     pods = watch.seen.pods.values()
-    kube.call("DELETE", f"{gangs.VOLCANO_JOBS}/{name}", {"propagationPolicy": "Background"})
-    return gangs.Start(max(pod.bound for pod in pods) - begin, max(pod.running for pod in pods) - begin, 0,
-                       len(watch.seen.partial | watch.seen.torn))  # fmt: skip
+    kube.call("DELETE", f"{VOLCANO_JOBS}/{name}", {"propagationPolicy": "Background"})
+    return Start(max(pod.bound for pod in pods) - begin, max(pod.running for pod in pods) - begin, 0,
+                 len(watch.seen.partial | watch.seen.torn))  # fmt: skip
 
 
-def floor(kube: Kube) -> gangs.Start:
+def floor(kube: Kube) -> Start:
     """The same pods by a bare client."""
-    one = gangs.replayed(kube, (1, PROBE))
+    one = replayed(kube, (1, PROBE))
     for number in range(PROBE):
-        kube.call("DELETE", f"{gangs.PODS}/floor-{number}", {"gracePeriodSeconds": 0})
+        kube.call("DELETE", f"{PODS}/floor-{number}", {"gracePeriodSeconds": 0})
     return one
 
 
-def churned(kube: Kube, setting: Setting, span_s: float) -> tuple[dict[str, list[gangs.Start]], list[dict[str, float]]]:
+def churned(kube: Kube, setting: Setting, span_s: float) -> tuple[dict[str, list[Start]], list[dict[str, float]]]:
     """Gangs and the floor in turns for some time, while others come and go; memory by program after each of them."""
-    starts: dict[str, list[gangs.Start]] = {"gang": [], "floor": []}
+    starts: dict[str, list[Start]] = {"gang": [], "floor": []}
     sizes: list[dict[str, float]] = []
     with Churn(kube) as load:
         time.sleep(SETTLE_S)
@@ -116,13 +121,13 @@ def churned(kube: Kube, setting: Setting, span_s: float) -> tuple[dict[str, list
             if len(sizes) % 20 == 0:
                 setting.say(f"{len(sizes)} gangs of {PROBE}, {load.ended} others have ended, "
                             f"{sum(sizes[-1].values()):.0f} MiB")  # fmt: skip
-    gangs.cleared(kube)
+    cleared(kube)
     return starts, sizes
 
 
 def measure(setting: Setting) -> Iterator[Figure]:
     """With upstream's values for some minutes, then with ours."""
-    with gangs.prepared(setting, LASTS) as volcano:
+    with prepared(setting, LASTS) as volcano:
         volcano.use(volcano.upstream)
         theirs, _ = churned(volcano.kube, setting, PEER_S)
         volcano.use(volcano.own)
@@ -136,7 +141,7 @@ def percentile(values: Sequence[float]) -> float:
     return statistics.quantiles(values, n=100, method="inclusive")[98]
 
 
-def figures(ours: Mapping[str, Sequence[gangs.Start]], theirs: Sequence[gangs.Start]) -> Iterator[Figure]:
+def figures(ours: Mapping[str, Sequence[Start]], theirs: Sequence[Start]) -> Iterator[Figure]:
     """Median and 99th percentile of one gang's seconds."""
     for key, end in (("bound", "bound"), ("running", "Running")):
         every = (ours["gang"], theirs, ours["floor"])

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from bench.gangs.start import Start
 from bench.parts.churn import LASTS, figures, flat, gang
-from bench.parts.gangs import Start
 
 
 def test_each_pod_of_a_gang_ends_by_itself() -> None:

@@ -6,7 +6,10 @@ from typing import Any
 
 import pytest
 
-from bench.parts.gangs import Seen, Start, figures, plain_job, volcano_job
+from bench.gangs.jobs import plain_job, volcano_job
+from bench.gangs.start import Start
+from bench.gangs.watch import Seen
+from bench.parts.gangs import figures
 from gangplank.backends.pod_template import JOB_LABEL
 
 

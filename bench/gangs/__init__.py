@@ -1,0 +1,1 @@
+"""Gangs on simulated nodes: what the parts `gangs` and `churn` share."""

@@ -1,0 +1,81 @@
+"""The floor: the requests of each pod's start by a client that does nothing else."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import ssl
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from bench.gangs.jobs import volcano_job
+from bench.gangs.place import CLIENTS, LIMIT_S, NODES, PODS
+from bench.gangs.start import Start
+from bench.part import BenchError
+
+if TYPE_CHECKING:
+    from gangplank.cluster.client import Kube
+
+
+class Bare:
+    """A client that sends requests over connections that stay open."""
+
+    def __init__(self, kube: Kube) -> None:
+        settings = kube.api.configuration
+        self.host = urlsplit(settings.host).netloc
+        self.context = ssl.create_default_context(cafile=settings.ssl_ca_cert)
+        self.context.load_cert_chain(settings.cert_file, settings.key_file)
+        self.local = threading.local()
+
+    def send(self, method: str, path: str, body: bytes) -> None:
+        """One request, and its answer."""
+        if not hasattr(self.local, "connection"):
+            self.local.connection = http.client.HTTPSConnection(self.host, context=self.context, timeout=LIMIT_S)
+        kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
+        self.local.connection.request(method, path, body, {"Content-Type": kind})
+        answer = self.local.connection.getresponse()
+        text = answer.read()
+        if answer.status >= http.client.BAD_REQUEST:
+            raise BenchError(f"{method} {path}: got {answer.status} ({text[:200]!r}), expected success")
+
+
+def status(name: str) -> bytes:
+    """What KWOK says of a pod that has started."""
+    now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    state = {"running": {"startedAt": now}}
+    kinds = ("Initialized", "Ready", "ContainersReady")
+    return json.dumps({"status": {
+        "phase": "Running", "startTime": now, "podIP": "10.0.0.1", "hostIP": "10.0.0.1",
+        "conditions": [{"type": kind, "status": "True", "lastTransitionTime": now} for kind in kinds],
+        "containerStatuses": [{"name": "worker", "image": "pause", "imageID": "", "restartCount": 0, "ready": True,
+                               "started": True, "state": state}],
+    }, "metadata": {"name": name}}).encode()  # fmt: skip
+
+
+def replayed(kube: Kube, shape: tuple[int, int]) -> Start:
+    """The floor: each pod is created, bound and started, by as many connections as there are."""
+    client, (count, size) = Bare(kube), shape
+    pod = volcano_job("floor", size)["spec"]["tasks"][-1]["template"]
+    pod |= {"apiVersion": "v1", "kind": "Pod"}
+    pod["spec"]["schedulerName"] = "nobody"  # no scheduler looks at it
+    bound, running = list[float](), list[float]()
+
+    def one(number: int) -> None:
+        name = f"floor-{number}"
+        pod_of = {**pod, "metadata": {**pod["metadata"], "name": name}}
+        target = {"apiVersion": "v1", "kind": "Node", "name": f"floor-{number % NODES}"}  # not one of KWOK's
+        client.send("POST", PODS, json.dumps(pod_of).encode())
+        client.send("POST", f"{PODS}/{name}/binding", json.dumps({
+            "apiVersion": "v1", "kind": "Binding", "metadata": {"name": name}, "target": target}).encode())  # fmt: skip
+        bound.append(time.monotonic())
+        client.send("PATCH", f"{PODS}/{name}/status", status(name))
+        running.append(time.monotonic())
+
+    begin = time.monotonic()
+    with ThreadPoolExecutor(CLIENTS) as pool:
+        for done in [pool.submit(one, number) for number in range(count * size)]:
+            done.result()
+    return Start(max(bound) - begin, max(running) - begin, 0, 0)

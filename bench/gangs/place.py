@@ -1,0 +1,75 @@
+"""Where gangs start: a namespace and simulated nodes, and how they become empty again."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+from bench.part import BenchError
+from gangplank.errors import KubeError
+from gangplank.wait import late, polls
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from gangplank.cluster.client import Kube
+
+Json = dict[str, Any]
+NODES, SIZE = 100, {"cpu": "16", "memory": "64Gi"}
+LABELS = {"simulated": "gangs"}
+HOME = "bench-gangs"
+PODS = f"/api/v1/namespaces/{HOME}/pods"
+VOLCANO_JOBS = f"/apis/batch.volcano.sh/v1alpha1/namespaces/{HOME}/jobs"
+JOBS = f"/apis/batch/v1/namespaces/{HOME}/jobs"
+CLIENTS = 16  # connections that create, and of the bare client
+LIMIT_S = 300
+QUIET = 6  # looks in a row, half a second apart, that saw nothing left of a run
+
+
+def warnings(kube: Kube) -> Iterable[Json]:
+    """Events of the namespace that report something wrong."""
+    query = {"fieldSelector": "type=Warning"}
+    items: list[Json] = kube.call("GET", f"/api/v1/namespaces/{HOME}/events", query=query)["items"]
+    return items
+
+
+def cleared(kube: Kube) -> None:
+    """No job, no pod, no event is left of the last run."""
+    empty = 0
+    for _ in polls(LIMIT_S, 0.5):
+        for path in (VOLCANO_JOBS, JOBS, f"/apis/scheduling.volcano.sh/v1beta1/namespaces/{HOME}/podgroups"):
+            kube.call("DELETE", path, {"propagationPolicy": "Background"}, repeat=True)
+        kube.call("DELETE", PODS, {"gracePeriodSeconds": 0}, repeat=True)
+        items = kube.call("GET", PODS)["items"]
+        left = items or kube.call("GET", VOLCANO_JOBS)["items"] or kube.call("GET", JOBS)["items"]
+        empty = 0 if left else empty + 1
+        if empty == QUIET:  # a controller that worked on a removed job may have created another pod of it
+            break
+        # a Job's controller would take a minute to let go of its pods, at its 20 requests a second
+        with ThreadPoolExecutor(CLIENTS) as pool:
+            list(pool.map(functools.partial(let_go, kube), [pod for pod in items if pod["metadata"].get("finalizers")]))
+    else:
+        raise BenchError(late(HOME, f"{len(items)} pods", "none", LIMIT_S))
+    kube.call("DELETE", f"/api/v1/namespaces/{HOME}/events", repeat=True)
+
+
+def let_go(kube: Kube, pod: Json) -> None:
+    """Remove a pod's finalizers, if it is still there."""
+    with contextlib.suppress(KubeError):
+        kube.call("PATCH", f"{PODS}/{pod['metadata']['name']}", {"metadata": {"finalizers": None}})
+
+
+def removed(kube: Kube) -> None:
+    """The namespace and the nodes are gone."""
+    query = {"labelSelector": ",".join(f"{key}={value}" for key, value in LABELS.items())}
+    kube.call("DELETE", "/api/v1/nodes", query=query, repeat=True)
+    where = f"/api/v1/namespaces/{HOME}"
+    for _ in polls(LIMIT_S, 0.5):
+        live = kube.get(where)
+        if not live:
+            return
+        if "deletionTimestamp" not in live["metadata"]:
+            kube.call("DELETE", where)
+    raise BenchError(late(f"namespace {HOME}", "one that is being removed", "none", LIMIT_S))

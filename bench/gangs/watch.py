@@ -1,0 +1,129 @@
+"""What a watch sees of gangs: when their pods had nodes and ran, and gangs that were begun in part."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Self
+
+from bench.gangs.place import HOME, LIMIT_S, PODS
+from bench.part import BenchError
+from gangplank.backends.pod_template import JOB_LABEL
+from gangplank.errors import KubeError
+from gangplank.wait import late, polls
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from gangplank.cluster.client import Kube
+
+Json = dict[str, Any]
+
+
+@dataclass
+class Pod:
+    """What a watch has seen of a pod: when it had a node, when it ran."""
+
+    gang: str
+    bound: float = 0.0
+    running: float = 0.0
+
+
+@dataclass
+class Seen:
+    """All pods of a run, and the gangs that were begun before they were whole."""
+
+    sizes: Mapping[str, int]
+    pods: dict[str, Pod] = field(default_factory=dict)
+    counts: dict[str, int] = field(default_factory=dict)
+    """Pods of each gang, as the watch has seen them so far."""
+    partial: set[str] = field(default_factory=set)
+
+    def see(self, kind: str, item: Json, at: float) -> None:
+        """One change of a pod."""
+        meta = item["metadata"]
+        if kind == "DELETED":
+            return
+        if meta["uid"] not in self.pods:
+            gang = meta["labels"][JOB_LABEL]
+            self.pods[meta["uid"]] = Pod(gang)
+            self.counts[gang] = self.counts.get(gang, 0) + 1
+        pod = self.pods[meta["uid"]]
+        if item["spec"].get("nodeName") and not pod.bound:
+            pod.bound = at
+            if self.counts[pod.gang] < self.sizes[pod.gang]:
+                self.partial.add(pod.gang)  # a pod has a node before all of its gang exist
+        if item.get("status", {}).get("phase") == "Running" and not pod.running:
+            pod.running = at
+
+    @property
+    def torn(self) -> set[str]:
+        """Gangs of which only some pods have a node."""
+        bound: dict[str, int] = {}
+        for pod in self.pods.values():
+            bound[pod.gang] = bound.get(pod.gang, 0) + bool(pod.bound)
+        return {gang for gang, count in bound.items() if 0 < count < self.sizes[gang]}
+
+    def whole(self) -> bool:
+        """Whether all pods run."""
+        return len(self.pods) == sum(self.sizes.values()) and all(pod.running for pod in self.pods.values())
+
+
+class Watch:
+    """Follows the pods of the namespace in a thread; with `gang`, those of this one alone."""
+
+    def __init__(self, kube: Kube, sizes: Mapping[str, int], gang: str = "") -> None:
+        self.kube, self.seen = kube, Seen(sizes)
+        self.only = {"labelSelector": f"{JOB_LABEL}={gang}"} if gang else {}
+        self.stopped, self.failed = threading.Event(), list[Exception]()
+        self.thread = threading.Thread(target=self.follow)
+
+    def __enter__(self) -> Self:
+        start = self.kube.call("GET", PODS, query=self.only)
+        if start["items"]:
+            raise BenchError(f"{HOME}: got {len(start['items'])} pods, expected none")
+        self.version = start["metadata"]["resourceVersion"]
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stopped.set()
+        self.thread.join()
+
+    def follow(self) -> None:
+        """Read changes until the block ends."""
+        try:
+            while not self.stopped.is_set():
+                query = {"watch": "true", "resourceVersion": self.version, "timeoutSeconds": "3"} | self.only
+                answer, rest = self.kube.open("GET", PODS, query=query), b""
+                for chunk in answer.stream(amt=2**16):
+                    at = time.monotonic()
+                    *lines, rest = (rest + chunk).split(b"\n")
+                    for line in lines:
+                        self.note(json.loads(line), at)
+                    if self.stopped.is_set():
+                        break
+                answer.close()
+        except (KubeError, BenchError, OSError, ValueError) as error:
+            self.failed.append(error)  # of a thread; `wait` raises it
+
+    def note(self, change: Json, at: float) -> None:
+        """Keep one change, and the version it made."""
+        if change["type"] == "ERROR":
+            raise BenchError(f"watch of {HOME}: got {change['object']}, expected changes")
+        self.version = change["object"]["metadata"]["resourceVersion"]
+        self.seen.see(change["type"], change["object"], at)
+
+    def wait(self) -> None:
+        """Until every pod runs."""
+        for _ in polls(LIMIT_S, 0.05):
+            if self.failed:
+                raise self.failed[0]
+            if self.seen.whole():
+                return
+        pods = self.seen.pods.values()
+        bound, running = (sum(bool(getattr(one, key)) for one in pods) for key in ("bound", "running"))
+        got = f"{len(pods)} pods, {bound} bound, {running} running"
+        raise BenchError(late(HOME, got, f"{sum(self.seen.sizes.values())} running", LIMIT_S))
