@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from bench.gangs.jobs import volcano_job
 from bench.gangs.place import LIMIT_S
-from bench.part import ROOT, STATE, run
+from bench.part import ROOT, STATE, BenchError, run
+from gangplank.errors import Problem
 from gangplank.wait import polls
 
 if TYPE_CHECKING:
@@ -28,6 +29,9 @@ class Volcano:
         self.helm, self.chart = f"{built['bin']['helm']}/helm", built["charts"]["volcano"]
         self.own: Json = json.loads(self.ask("get", "values", RELEASE, "--output=json"))
         self.now = self.own
+        if self.own == self.upstream:
+            got, fix = "upstream's values, which an interrupted run has left", "run playbooks/site.yml"
+            raise BenchError(str(Problem(f"release {RELEASE}", got, "those of the role", fix)))
 
     @property
     def upstream(self) -> Json:
