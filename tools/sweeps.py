@@ -95,6 +95,13 @@ SWEEPS = {
         "tests/cluster/test_fit_mixes.py",
         PARTS,
     ),
+    "gangs": Sweep(
+        "Gangs of other shapes, and on ten times as many nodes, start whole, and how fast",
+        "500 gangs of 20 pods and 1 of 1,000 on 100 simulated nodes, 10 of 100 and 100 of 10 on 1,000;"
+        " three rounds of each, beside their peers and the floor, on the lab",
+        "tests/cluster/test_gangs.py",
+        PARTS,
+    ),
     "differential": Sweep(
         "The library predicts what live controllers make of generated jobs",
         "every test of tests/cluster/differential, with 60 generated jobs of each back-end",

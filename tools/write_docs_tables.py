@@ -27,7 +27,7 @@ from gangplank.cluster.metrics import FAMILIES
 from gangplank.proof.claims import CLAIMS
 from gangplank.site.storage import KINDS
 from gangplank.spec import JobSpec, Script
-from tools import sweeps, when_figures
+from tools import gang_figures, sweeps, when_figures
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -264,7 +264,16 @@ def when_table() -> str:
     return table(("the first answer", "jobs", "median error", "in seconds", "in its interval"), rows)
 
 
+def gangs_table() -> str:
+    """How fast gangs started in the last sweep of them."""
+    rows = list(gang_figures.table(gang_figures.load()))
+    head = ("gangs × pods", "nodes", "by", "rounds", "all bound", "all Running", "pods/s", "failed creates",
+            "partial gangs")  # fmt: skip
+    return table(head, rows) if rows else "No result is committed."
+
+
 PAGES: dict[str, Callable[[], str]] = {
+    "docs/bench.md": gangs_table,
     "docs/commands.md": commands_page,
     "docs/jobs.md": refusals_table,
     "docs/metrics.md": metrics_table,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import ssl
@@ -12,12 +13,16 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from bench.gangs.jobs import volcano_job
-from bench.gangs.place import CLIENTS, LIMIT_S, NODES, PODS
+from bench.gangs.place import CLIENTS, LABELS, LIMIT_S, NODES, PODS
 from bench.gangs.start import Start
 from bench.part import BenchError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from gangplank.cluster.client import Kube
+
+MANY = 2000  # pods; fewer take less than 20 s
 
 
 class Bare:
@@ -55,6 +60,24 @@ def status(name: str) -> bytes:
     }, "metadata": {"name": name}}).encode()  # fmt: skip
 
 
+@contextlib.contextmanager
+def targets(kube: Kube, pods: int) -> Iterator[list[str]]:
+    """The names of nodes that are not KWOK's. They exist only for many pods.
+
+    The controller manager removes pods whose node does not exist, but not before 40 s have passed.
+    """
+    names = [f"floor-{number}" for number in range(NODES)]
+    created = names if pods > MANY else []
+    for name in created:
+        node = {"metadata": {"name": name, "labels": LABELS}, "spec": {"unschedulable": True}}
+        kube.call("POST", "/api/v1/nodes", node)
+    try:
+        yield names
+    finally:
+        for name in created:
+            kube.call("DELETE", f"/api/v1/nodes/{name}")
+
+
 def replayed(kube: Kube, shape: tuple[int, int]) -> Start:
     """The floor: each pod is created, bound and started, by as many connections as there are."""
     client, (count, size) = Bare(kube), shape
@@ -66,7 +89,7 @@ def replayed(kube: Kube, shape: tuple[int, int]) -> Start:
     def one(number: int) -> None:
         name = f"floor-{number}"
         pod_of = {**pod, "metadata": {**pod["metadata"], "name": name}}
-        target = {"apiVersion": "v1", "kind": "Node", "name": f"floor-{number % NODES}"}  # not one of KWOK's
+        target = {"apiVersion": "v1", "kind": "Node", "name": nodes[number % NODES]}
         client.send("POST", PODS, json.dumps(pod_of).encode())
         client.send("POST", f"{PODS}/{name}/binding", json.dumps({
             "apiVersion": "v1", "kind": "Binding", "metadata": {"name": name}, "target": target}).encode())  # fmt: skip
@@ -74,8 +97,8 @@ def replayed(kube: Kube, shape: tuple[int, int]) -> Start:
         client.send("PATCH", f"{PODS}/{name}/status", status(name))
         running.append(time.monotonic())
 
-    begin = time.monotonic()
-    with ThreadPoolExecutor(CLIENTS) as pool:
+    with targets(kube, count * size) as nodes, ThreadPoolExecutor(CLIENTS) as pool:
+        begin = time.monotonic()
         for done in [pool.submit(one, number) for number in range(count * size)]:
             done.result()
     return Start(max(bound) - begin, max(running) - begin, 0, 0)

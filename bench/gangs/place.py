@@ -24,8 +24,19 @@ PODS = f"/api/v1/namespaces/{HOME}/pods"
 VOLCANO_JOBS = f"/apis/batch.volcano.sh/v1alpha1/namespaces/{HOME}/jobs"
 JOBS = f"/apis/batch/v1/namespaces/{HOME}/jobs"
 CLIENTS = 16  # connections that create, and of the bare client
-LIMIT_S = 300
+LIMIT_S, LEAST_RATE = 300, 5  # pods a second: more pods have more time
+EMPTY_S = 1200  # for 10,000 pods
+PAGE = {"limit": "1000"}  # what one request lists or removes: more would take longer than a client waits
 QUIET = 6  # looks in a row, half a second apart, that saw nothing left of a run
+
+
+def limit_s(pods: int) -> float:
+    """How long so many pods may take.
+
+    >>> limit_s(1000), limit_s(10_000)
+    (300, 2000.0)
+    """
+    return max(LIMIT_S, pods / LEAST_RATE)
 
 
 def warnings(kube: Kube) -> Iterable[Json]:
@@ -38,11 +49,11 @@ def warnings(kube: Kube) -> Iterable[Json]:
 def cleared(kube: Kube) -> None:
     """No job, no pod, no event is left of the last run."""
     empty = 0
-    for _ in polls(LIMIT_S, 0.5):
+    for _ in polls(EMPTY_S, 0.5):
         for path in (VOLCANO_JOBS, JOBS, f"/apis/scheduling.volcano.sh/v1beta1/namespaces/{HOME}/podgroups"):
             kube.call("DELETE", path, {"propagationPolicy": "Background"}, repeat=True)
-        kube.call("DELETE", PODS, {"gracePeriodSeconds": 0}, repeat=True)
-        items = kube.call("GET", PODS)["items"]
+        kube.call("DELETE", PODS, {"gracePeriodSeconds": 0}, PAGE, repeat=True)
+        items = kube.call("GET", PODS, query=PAGE)["items"]
         left = items or kube.call("GET", VOLCANO_JOBS)["items"] or kube.call("GET", JOBS)["items"]
         empty = 0 if left else empty + 1
         if empty == QUIET:  # a controller that worked on a removed job may have created another pod of it
@@ -51,8 +62,18 @@ def cleared(kube: Kube) -> None:
         with ThreadPoolExecutor(CLIENTS) as pool:
             list(pool.map(functools.partial(let_go, kube), [pod for pod in items if pod["metadata"].get("finalizers")]))
     else:
-        raise BenchError(late(HOME, f"{len(items)} pods", "none", LIMIT_S))
-    kube.call("DELETE", f"/api/v1/namespaces/{HOME}/events", repeat=True)
+        raise BenchError(late(HOME, f"{len(items)} pods or more", "none", EMPTY_S))
+    forgotten(kube)
+
+
+def forgotten(kube: Kube) -> None:
+    """No event of the last run is left."""
+    events = f"/api/v1/namespaces/{HOME}/events"
+    for _ in polls(EMPTY_S, 0):
+        kube.call("DELETE", events, query=PAGE, repeat=True)
+        if not kube.call("GET", events, query={"limit": "1"})["items"]:
+            return
+    raise BenchError(late(f"events of {HOME}", "some", "none", EMPTY_S))
 
 
 def let_go(kube: Kube, pod: Json) -> None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @contextlib.contextmanager
-def prepared(setting: Setting, lasts: str = "") -> Iterator[Volcano]:
+def prepared(setting: Setting, lasts: str = "", nodes: int = NODES) -> Iterator[Volcano]:
     """The namespace and the simulated nodes, with `lasts` of simulated.kwok; the release is as before afterwards."""
     kube = setting.kube.patient(seconds=LIMIT_S)  # it repeats reads, and what may be done twice
     removed(kube)  # what a killed run has left
@@ -25,7 +25,7 @@ def prepared(setting: Setting, lasts: str = "") -> Iterator[Volcano]:
     try:
         with (
             simulated.kwok(setting.kubeconfig, setting.folder, lasts),
-            simulated.nodes(kube, "gangs", [SIZE] * NODES, LABELS),
+            simulated.nodes(kube, "gangs", [SIZE] * nodes, LABELS),
         ):
             try:
                 yield volcano

@@ -8,7 +8,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
-from bench.gangs.place import HOME, LIMIT_S, PODS
+from bench.gangs.place import HOME, PODS, limit_s
 from bench.part import BenchError
 from gangplank.backends.pod_template import JOB_LABEL
 from gangplank.errors import KubeError
@@ -118,12 +118,13 @@ class Watch:
 
     def wait(self) -> None:
         """Until every pod runs."""
-        for _ in polls(LIMIT_S, 0.05):
+        pods = sum(self.seen.sizes.values())
+        for _ in polls(limit_s(pods), 0.05):
             if self.failed:
                 raise self.failed[0]
             if self.seen.whole():
                 return
-        pods = self.seen.pods.values()
-        bound, running = (sum(bool(getattr(one, key)) for one in pods) for key in ("bound", "running"))
-        got = f"{len(pods)} pods, {bound} bound, {running} running"
-        raise BenchError(late(HOME, got, f"{sum(self.seen.sizes.values())} running", LIMIT_S))
+        seen = self.seen.pods.values()
+        bound, running = (sum(bool(getattr(one, key)) for one in seen) for key in ("bound", "running"))
+        got = f"{len(seen)} pods, {bound} bound, {running} running"
+        raise BenchError(late(HOME, got, f"{pods} running", limit_s(pods)))

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from typing import TYPE_CHECKING, Any
 
 from bench.gangs.bare_client import replayed
 from bench.gangs.jobs import plain_job, volcano_job
-from bench.gangs.place import JOBS, VOLCANO_JOBS
+from bench.gangs.place import JOBS, VOLCANO_JOBS, cleared
 from bench.gangs.start import Start, started
+from bench.programs import spent, ticks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from bench.gangs.release import Volcano
+    from gangplank.cluster.client import Kube
+
+    Way = Callable[[tuple[int, int]], Start]  # starts so many gangs of so many pods
 
 Json = dict[str, Any]
 
 
-def ways(volcano: Volcano) -> dict[str, Callable[[tuple[int, int]], Start]]:
+def ways(volcano: Volcano) -> dict[str, Way]:
     """Who starts the pods, in the order of a round."""
     kube = volcano.kube
 
@@ -32,3 +37,12 @@ def ways(volcano: Volcano) -> dict[str, Callable[[tuple[int, int]], Start]]:
         "floor": functools.partial(replayed, kube),
         "upstream": functools.partial(gangs, volcano.upstream),
     }
+
+
+def once(kube: Kube, way: Way, shape: tuple[int, int]) -> Start:
+    """Start gangs in one way, count the CPU time of the lab's programs meanwhile, and leave nothing."""
+    before = ticks()
+    start = way(shape)
+    start = dataclasses.replace(start, cpu_s=spent(before, ticks()))
+    cleared(kube)
+    return start

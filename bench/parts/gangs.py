@@ -8,15 +8,12 @@ that does nothing else. The nodes and what their pods do are KWOK's.
 
 from __future__ import annotations
 
-import dataclasses
 from typing import TYPE_CHECKING
 
 from bench.figures import Beside, figure, merged
-from bench.gangs.place import cleared
 from bench.gangs.site import prepared
-from bench.gangs.ways import ways
+from bench.gangs.ways import once, ways
 from bench.part import Lab, Part
-from bench.programs import spent, ticks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -40,10 +37,7 @@ def measure(setting: Setting) -> Iterator[Figure]:
         for number in range(ROUNDS):
             for way, work in every if number % 2 == 0 else reversed(every):
                 for shape, counts in SHAPES.items():
-                    before = ticks()
-                    one = work(counts)
-                    one = dataclasses.replace(one, cpu_s=spent(before, ticks()))
-                    cleared(volcano.kube)
+                    one = once(volcano.kube, work, counts)
                     starts.setdefault((shape, way), []).append(one)
                     setting.say(f"round {number + 1}, {shape}, {way}: bound {one.bound_s:.1f} s, running "
                                 f"{one.running_s:.1f} s, {one.partial} partial")  # fmt: skip

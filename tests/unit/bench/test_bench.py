@@ -197,7 +197,9 @@ def test_a_drawing_is_svg_that_shows_every_figure_with_what_is_beside_it() -> No
     assert sorted(filter(None, titles)) == ["floor", "goal", "goal", "peer"]
 
 
-@pytest.mark.parametrize("name", ["bench.figures", "bench.page", "bench.parts.growth", "bench.parts.evidence"])
+@pytest.mark.parametrize("name", [
+    "bench.figures", "bench.page", "bench.gangs.place", "bench.parts.growth", "bench.parts.evidence",
+])  # fmt: skip
 def test_examples(name: str) -> None:
     done = doctest.testmod(importlib.import_module(name))
     assert done.attempted

@@ -1,16 +1,23 @@
-"""What the part `gangs` makes of a watch: when a gang was bound and ran, and whether it was ever begun in part."""
+"""Gangs on simulated nodes: what a watch makes of them, how their place becomes empty, and the figures of the part."""
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import pytest
 
+from bench.gangs import place
+from bench.gangs.bare_client import MANY, targets
 from bench.gangs.jobs import plain_job, volcano_job
 from bench.gangs.start import Start
 from bench.gangs.watch import Seen
 from bench.parts.gangs import figures
 from gangplank.backends.pod_template import JOB_LABEL
+from gangplank.k8s.quantity import parse
+from tests.cluster.test_gangs import SAMPLE, SWEPT, Shape
+
+PODS_OF_A_NODE = 110  # of lab/simulated.py
 
 
 def pod(gang: str, number: int, node: str = "", phase: str = "Pending") -> dict[str, Any]:
@@ -65,3 +72,65 @@ def test_the_goal_is_three_times_upstreams_rate_or_four_fifths_of_the_floors(
     bound = next(one for one in rows if one.id == "gangs.10x100.bound")
     assert bound.goal == pytest.approx(goal)
     assert bound.met is (goal > 9)
+
+
+class Full:
+    """A namespace whose pods have finalizers, and whose requests take a page each."""
+
+    def __init__(self, pods: int, events: int) -> None:
+        names = [f"pod-{number}" for number in range(pods)]
+        self.pods = {name: {"metadata": {"name": name, "finalizers": ["x"]}} for name in names}
+        self.events, self.largest = events, 0
+
+    def call(self, method: str, where: str, _: Any = None, query: Any = None, **__: bool) -> Any:
+        page = int((query or {}).get("limit", sys.maxsize))
+        if where.startswith(f"{place.PODS}/"):
+            del self.pods[where.rpartition("/")[2]]
+        elif where == place.PODS:
+            items = list(self.pods.values())[:page]
+            self.largest = max(self.largest, len(items))
+            return {"items": items}
+        elif where.endswith("/events"):
+            self.largest = max(self.largest, min(self.events, page))
+            if method == "DELETE":
+                self.events -= min(self.events, page)
+            return {"items": [None] * min(self.events, page)}
+        return {"items": []}
+
+
+def test_no_request_lists_or_removes_more_than_a_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gangplank.wait.time.sleep", lambda _: None)
+    kube: Any = Full(pods=2500, events=4200)
+    place.cleared(kube)
+    assert (kube.pods, kube.events, kube.largest) == ({}, 0, int(place.PAGE["limit"]))
+
+
+class Nodes:
+    """A cluster that keeps the names of its nodes."""
+
+    def __init__(self) -> None:
+        self.names: set[str] = set()
+
+    def call(self, method: str, where: str, body: Any = None) -> None:
+        if method == "POST":
+            assert body["spec"]["unschedulable"]
+            self.names.add(body["metadata"]["name"])
+        else:
+            self.names.remove(where.rpartition("/")[2])
+
+
+@pytest.mark.parametrize(("pods", "exist"), [(MANY, False), (MANY + 1, True)])
+def test_the_nodes_of_a_long_replay_exist_as_long_as_it_takes(pods: int, exist: bool) -> None:
+    kube: Any = Nodes()
+    with targets(kube, pods) as names:
+        assert len({*names}) == place.NODES
+        assert kube.names == ({*names} if exist else set())
+    assert kube.names == set()
+
+
+@pytest.mark.parametrize("shape", [SAMPLE, *SWEPT], ids=str)
+def test_the_nodes_of_a_sweep_have_room_for_all_of_its_pods(shape: Shape) -> None:
+    (container,) = plain_job("g", shape.size)["spec"]["template"]["spec"]["containers"]
+    for name, amount in container["resources"]["requests"].items():
+        assert shape.gangs * shape.size * parse(amount) <= shape.nodes * parse(place.SIZE[name]), name
+    assert shape.gangs * shape.size <= shape.nodes * PODS_OF_A_NODE
