@@ -13,15 +13,20 @@ from lab import simulated
 Json = dict[str, Any]
 
 
-def template(name: str, size: int, kind: str, cpu: str = "100m") -> Json:
-    """A job of the library's, as a user submits it, that the simulated nodes take."""
+def described(name: str, size: int, kind: str, cpu: str = "100m") -> Json:
+    """A job file of a job that the simulated nodes take."""
     job = {
         "name": name, "namespace": HOME, "backend": kind, "workers": size - 1,
         "image": "registry.k8s.io/pause:3.10.1", "command": ["/pause"],
         "resources": {"cpu": cpu, "memory": "64Mi"}, "node_selector": LABELS,
         "tolerations": [simulated.TOLERATION],
     }  # fmt: skip
-    return BACKENDS[kind].manifests(parse_job({"training_job": job}))[-1]
+    return {"training_job": job}
+
+
+def template(name: str, size: int, kind: str, cpu: str = "100m") -> Json:
+    """The same job, as a user submits it."""
+    return BACKENDS[kind].manifests(parse_job(described(name, size, kind, cpu)))[-1]
 
 
 def volcano_job(name: str, size: int) -> Json:

@@ -23,6 +23,7 @@ HOME = "bench-gangs"
 PODS = f"/api/v1/namespaces/{HOME}/pods"
 VOLCANO_JOBS = f"/apis/batch.volcano.sh/v1alpha1/namespaces/{HOME}/jobs"
 JOBS = f"/apis/batch/v1/namespaces/{HOME}/jobs"
+POD_GROUPS = f"/apis/scheduling.volcano.sh/v1beta1/namespaces/{HOME}/podgroups"
 CLIENTS = 16  # connections that create, and of the bare client
 LIMIT_S, LEAST_RATE = 300, 5  # pods a second: more pods have more time
 EMPTY_S = 1200  # for 10,000 pods
@@ -50,7 +51,7 @@ def cleared(kube: Kube) -> None:
     """No job, no pod, no event is left of the last run."""
     empty = 0
     for _ in polls(EMPTY_S, 0.5):
-        for path in (VOLCANO_JOBS, JOBS, f"/apis/scheduling.volcano.sh/v1beta1/namespaces/{HOME}/podgroups"):
+        for path in (VOLCANO_JOBS, JOBS, POD_GROUPS):
             kube.call("DELETE", path, {"propagationPolicy": "Background"}, repeat=True)
         kube.call("DELETE", PODS, {"gracePeriodSeconds": 0}, PAGE, repeat=True)
         items = kube.call("GET", PODS, query=PAGE)["items"]

@@ -7,24 +7,19 @@ Each size runs in a process of its own, so that its peak of memory is its own. T
 from __future__ import annotations
 
 import functools
-import math
-import multiprocessing
-import resource
-import statistics
 import time
-from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from bench.figures import exponent, figure
+from bench.growth import alone, grown, of_programs, peak
 from bench.part import Part
 from bench.parts import expand, fit, teams
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from bench.figures import Figure
+    from bench.growth import Cost
     from bench.part import Setting
 
 PART = Part("How time and memory grow with teams and pods", minutes=12, usual=False)
@@ -33,16 +28,6 @@ PODS = (1000, 10_000, 100_000)
 BACKEND = "volcano"
 CLUSTERS = (100, 1000, 10_000)  # pods; a tenth as many nodes
 TEAMS = (10, 100, 1000)
-Cost = tuple[float, float]
-
-
-def limit(small: int, large: int) -> float:
-    """The exponent of n log n between two sizes.
-
-    >>> round(limit(100, 1000), 3)
-    1.176
-    """
-    return 1 + math.log(math.log(large) / math.log(small)) / math.log(large / small)
 
 
 def expanded(size: int) -> Cost:
@@ -56,40 +41,6 @@ def answered(size: int) -> Cost:
     return seconds, peak()
 
 
-def of_programs(work: Callable[[], tuple[float, object]], _: int) -> Cost:
-    """Seconds of a work that starts programs, and MiB at most of the largest of them."""
-    return work()[0], peak(resource.RUSAGE_CHILDREN)
-
-
-def peak(who: int = resource.RUSAGE_SELF) -> float:
-    """MiB that this process had at most, or the largest of those that it has started and that have ended."""
-    return resource.getrusage(who).ru_maxrss / 1024
-
-
-def alone(work: Callable[[int], Cost], size: int) -> Cost:
-    """Do it in a new process."""
-    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
-        return pool.submit(work, size).result()
-
-
-def grown(name: str, title: str, rounds: dict[int, list[Cost]]) -> Iterator[Figure]:
-    """Time and memory at each size, and the exponents between two."""
-    for size, costs in rounds.items():
-        yield figure(f"growth.{name}.{size}.time", f"{size:,} {title}", "s", [seconds for seconds, _ in costs])
-        yield figure(f"growth.{name}.{size}.memory", f"{size:,} {title}", "MiB", [mib for _, mib in costs])
-    for small, large in pairwise(rounds):
-        exponents = [
-            exponent((small, before), (large, after))
-            for (before, _), (after, _) in zip(rounds[small], rounds[large], strict=True)
-        ]
-        yield figure(f"growth.{name}.{large}.exponent", f"{small:,} to {large:,} {title}", "exponent", exponents,
-                     goal=limit(small, large), why="n log n")  # fmt: skip
-    low, *_, high = rounds
-    mib = {size: statistics.median(mib for _, mib in rounds[size]) for size in (low, high)}
-    bytes_each = (mib[high] - mib[low]) * 2**20 / (high - low)
-    yield figure(f"growth.{name}.each", f"memory of each of {high:,} {title}", "KiB", [bytes_each / 1024])
-
-
 def measure(setting: Setting) -> Iterator[Figure]:
     """All sizes in turns."""
     for name, title, work, sizes in (
@@ -101,8 +52,8 @@ def measure(setting: Setting) -> Iterator[Figure]:
             for size in sizes:
                 rounds[size].append(alone(work, size))
             setting.say(f"{name}, round {number + 1}: " + ", ".join(f"{rows[-1][0]:.2f} s" for rows in rounds.values()))
-        yield from grown(name, title, rounds)
-    yield from grown("teams", "teams, second run", dict(second_runs(setting)))
+        yield from grown(f"growth.{name}", title, rounds)
+    yield from grown("growth.teams", "teams, second run", dict(second_runs(setting)))
 
 
 def second_runs(setting: Setting) -> Iterator[tuple[int, list[Cost]]]:

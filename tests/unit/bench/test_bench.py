@@ -198,7 +198,7 @@ def test_a_drawing_is_svg_that_shows_every_figure_with_what_is_beside_it() -> No
 
 
 @pytest.mark.parametrize("name", [
-    "bench.figures", "bench.page", "bench.gangs.place", "bench.parts.growth", "bench.parts.evidence",
+    "bench.figures", "bench.page", "bench.gangs.place", "bench.growth", "bench.parts.evidence",
 ])  # fmt: skip
 def test_examples(name: str) -> None:
     done = doctest.testmod(importlib.import_module(name))

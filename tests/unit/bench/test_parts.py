@@ -1,34 +1,16 @@
-"""What the parts make of their rounds: growth, what is idle, the stages of a start, the trainer and its evidence."""
+"""What the parts make of their rounds: what is idle, the stages of a start, the trainer and its evidence."""
 
 from __future__ import annotations
 
-import functools
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from bench.parts import evidence, growth, idle, lab, start, teams, trainer
+from bench.parts import evidence, idle, lab, start, trainer
 from gangplank.backends import BACKENDS
 from gangplank.wait import polls
-
-
-@pytest.mark.parametrize(("power", "reached"), [(0.5, True), (1.0, True), (2.0, False)])
-def test_growth_beyond_n_log_n_misses_its_goal(power: float, reached: bool) -> None:
-    rounds = {size: [(size**power, float(size)), (2 * size**power, float(size))] for size in (10, 100, 1000)}
-    rows = {one.id: one for one in growth.grown("x", "things", rounds)}
-    assert rows["growth.x.100.exponent"].value == pytest.approx(power)
-    assert {one.met for name, one in rows.items() if name.endswith("exponent")} == {reached}
-    assert rows["growth.x.each"].value == pytest.approx(1024)  # a MiB of memory for each
-
-
-def test_the_memory_of_a_work_is_that_of_its_own_programs() -> None:
-    works = [functools.partial(teams.timed, sys.executable, "-c", f"b'x' * ({mib} << 20)") for mib in (150, 1)]
-    large, small = (growth.alone(functools.partial(growth.of_programs, work), 1)[1] for work in works)
-    assert 150 < large < 250
-    assert small < large - 100, "a process that ran before does not count"
 
 
 def test_programs_that_use_almost_nothing_have_no_line_of_their_own() -> None:

@@ -1,0 +1,79 @@
+"""How costs of growing sizes are measured and judged, and the part that does so for the nodes of a site."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import subprocess
+import sys
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from bench import growth
+from bench.part import BenchError, Setting
+from bench.parts import nodes, teams
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+
+@pytest.mark.parametrize(("power", "reached"), [(0.5, True), (1.0, True), (2.0, False)])
+def test_growth_beyond_n_log_n_misses_its_goal(power: float, reached: bool) -> None:
+    rounds = {size: [(size**power, float(size)), (2 * size**power, float(size))] for size in (10, 100, 1000)}
+    rows = {one.id: one for one in growth.grown("growth.x", "things", rounds)}
+    assert rows["growth.x.100.exponent"].value == pytest.approx(power)
+    exponents = {name: one for name, one in rows.items() if name.endswith("exponent")}
+    assert {one.met for name, one in exponents.items() if "memory" not in name} == {reached}
+    assert [one.value for name, one in exponents.items() if "memory" in name] == pytest.approx([1, 1])
+    assert rows["growth.x.each"].value == pytest.approx(1024)  # a MiB of memory for each
+
+
+def test_the_memory_of_a_work_is_that_of_its_own_programs() -> None:
+    works = [functools.partial(teams.timed, sys.executable, "-c", f"b'x' * ({mib} << 20)") for mib in (150, 1)]
+    large, small = (growth.alone(functools.partial(growth.of_programs, work), 1)[1] for work in works)
+    assert 150 < large < 250
+    assert small < large - 100, "a process that ran before does not count"
+
+
+def test_each_command_is_asked_on_every_number_of_nodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    filled: list[int] = []
+
+    @contextlib.contextmanager
+    def prepared(_: Setting, nodes: int) -> Iterator[Any]:
+        yield SimpleNamespace(kube=nodes)
+
+    def alone(work: Callable[[int], growth.Cost], size: int) -> growth.Cost:
+        assert filled[-1] == size
+        assert isinstance(work, functools.partial)
+        return float(size), 100.0
+
+    monkeypatch.setattr(nodes, "prepared", prepared)
+    monkeypatch.setattr(nodes, "filled", lambda kube, count: filled.append(count) if kube == count else None)
+    monkeypatch.setattr(nodes, "installed", lambda: (1.0, 0.0))
+    monkeypatch.setattr(nodes, "alone", alone)
+    rows = {one.id: one for one in nodes.measure(Setting(tmp_path))}
+    assert filled == list(nodes.SIZES)
+    assert {name.split(".")[0] for name in rows} == {"nodes"}
+    for command in ("status", "preflight", "why", "fit", "site"):
+        assert rows[f"nodes.{command}.1000.exponent"].value == pytest.approx(1)
+        assert rows[f"nodes.{command}.1000.memory.exponent"].value == pytest.approx(0)
+    assert rows["nodes.site.changes"].met
+
+
+@pytest.mark.parametrize(("status", "text", "kept"), [
+    (0, "waits: no room", True), (6, "nothing", False), (4, "waits", False),
+])  # fmt: skip
+def test_the_time_of_a_command_that_did_not_answer_is_not_kept(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, status: int, text: str, kept: bool
+) -> None:
+    done = subprocess.CompletedProcess([], status, text, "no answer")
+    monkeypatch.setattr("bench.parts.nodes.subprocess.run", lambda *_, **__: done)
+    command = nodes.commands(tmp_path)["why"]
+    if kept:
+        assert nodes.answered(command, "kubeconfig")[1] == text
+    else:
+        with pytest.raises(BenchError, match=f"gangplank why: got exit status {status} and {text}"):
+            nodes.answered(command, "kubeconfig")
