@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from gangplank.errors import Problem
+from gangplank.processes import process
 from gangplank.wait import late, polls
 from lab.errors import LabError
 from lab.host.files import write
-from lab.host.lock import process
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

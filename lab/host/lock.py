@@ -11,15 +11,16 @@ import fcntl
 import json
 import os
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gangplank.errors import Problem
+from gangplank.processes import living, process
 from gangplank.wait import late, polls
 from lab.errors import LabError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
     from typing import TextIO
 
 NAME = "lab.lock"
@@ -33,31 +34,6 @@ def refuse_foreign(folder: Path) -> None:
         return
     fix = "set lab_cluster_folder to the lab's folder, or to a new one"
     raise LabError(str(Problem("lab_cluster_folder", f"{folder} with other files in it", "the folder of a lab", fix)))
-
-
-def process(pid: int) -> dict[str, Any]:
-    """What identifies a living process, and its command; empty if it has ended."""
-    with contextlib.suppress(OSError):
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        if fields[0] not in "ZX":
-            command = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
-            boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-            place = int(fields[45])  # arg_start of proc_pid_stat(5)
-            return {"pid": pid, "started": int(fields[19]), "boot": boot, "command": command[:300], "arguments": place}
-    return {}
-
-
-def _forks(record: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """The living forks of a recorded process.
-
-    The kernel draws where a program's arguments are each time that it starts one, and a fork has them in that place.
-    """
-    drawn = Path("/proc/sys/kernel/randomize_va_space").read_text().strip() != "0"
-    place = record.get("arguments") if drawn else 0  # 0 too if another user's process hides it
-    for entry in Path("/proc").glob("[0-9]*") if place else ():
-        other = process(int(entry.name))
-        if other and all(other[key] == record.get(key) for key in ("boot", "command", "arguments")):
-            yield other
 
 
 @contextlib.contextmanager
@@ -76,11 +52,7 @@ def _record(folder: Path) -> Iterator[TextIO]:
 def _holder(stream: TextIO) -> dict[str, Any]:
     """The record of a living process, or one of its living fork; empty if there is none."""
     try:
-        record = json.loads(stream.read())
-        alive = process(record["pid"])
-        if alive and all(alive[key] == record.get(key) for key in ("started", "boot")):
-            return dict(record)
-        return next((fork | {"since": record["since"]} for fork in _forks(record)), {})
+        return living(json.loads(stream.read()))
     except (ValueError, LookupError, TypeError, AttributeError):  # empty, or its writer was killed
         return {}
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any, ClassVar
 
 from ansible.utils.display import Display
 from ansible_collections.gangplank.gangplank.plugins.plugin_utils.lab import LabAction
 
+from gangplank.processes import origin
 from lab.host import lock
 
 
@@ -23,8 +23,8 @@ class ActionModule(LabAction):
     }
 
     def act(self, args: dict[str, Any]) -> dict[str, Any]:
-        """Convert the arguments and call; the parent of this task's process lives as long as the run."""
-        folder, playbook = Path(args["folder"]), os.getppid()
+        """Convert the arguments and call; the process of which this task is a fork lives as long as the run."""
+        folder, playbook = Path(args["folder"]), origin()
         if args["state"] == "free":
             lock.free(folder, playbook)
             return {"changed": False}
