@@ -1,4 +1,4 @@
-"""Name the cluster that a run will change, and refuse one that it cannot change to the end."""
+"""Name the cluster that a run will change, wait for other runs, and refuse one that it cannot change to the end."""
 
 from __future__ import annotations
 
@@ -38,20 +38,38 @@ class ActionModule(ClusterAction):
         "run": {"type": "str", "choices": ["teams", "uninstall"]},
         "removes": {"type": "list", "elements": "str", "default": []},
         "try_network": {"type": "str", "default": ""},
+        "lock_timeout_s": {"type": "int"},
         **KUBECONFIG,
     }
 
     def act(self, args: dict[str, Any]) -> dict[str, Any]:
         """Look at this machine and ask the cluster."""
         problems: list[str] = [*self.missing(args["programs"])]
+        held = False
         try:
             Display().display(f"    cluster: {self.present_kube}")
+            held = not problems and self.locked(args["cluster"], args["lock_timeout_s"])
             problems += self.examined(args) if args["components"] else self.answered(args)
         except KubeError as error:
             problems.append(f"{error} (playbooks take the kubeconfig of {ORDER})")
         if problems:
+            if held:
+                self.free()
             raise KubeError("\n".join(["Nothing was changed:", *(f"  {problem}" for problem in problems)]))
         return {"changed": False}
+
+    def locked(self, cluster: str, timeout_s: int | None) -> bool:
+        """Take the lock of the cluster that the inventory names, if it is to be taken; whether it was.
+
+        First of all: what another run is just installing would look like a fault.
+        """
+        if timeout_s is None or self.dry:
+            return False
+        self.present_kube.call("GET", "/version")  # if it does not answer, there is nothing to wait for
+        if cluster and any(other_cluster(self.present_kube, cluster)):
+            return False
+        self.hold(timeout_s)
+        return True
 
     def answered(self, args: dict[str, Any]) -> list[str]:
         """What is wrong with the cluster for a run that installs nothing."""

@@ -3,7 +3,8 @@
 DOCUMENTATION = r"""
 ---
 module: cluster_ready
-short_description: Name the cluster that a run will change, and refuse one that it cannot change to the end
+short_description: >-
+  Name the cluster that a run will change, wait for other runs, and refuse one that it cannot change to the end
 description:
   - All that is missing is reported in one message, before anything is changed.
 extends_documentation_fragment:
@@ -54,6 +55,10 @@ options:
       pods in a namespace of their own, which is removed afterwards. Without it, nothing is tried.
     type: str
     default: ""
+  lock_timeout_s:
+    description: Take the lock of the cluster for this run, as M(gangplank.gangplank.cluster_lock) does, and wait so
+      many seconds for another run that has it. Without this option, no lock is taken.
+    type: int
 """
 
 EXAMPLES = r"""

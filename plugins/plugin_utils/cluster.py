@@ -9,11 +9,16 @@ from typing import Any, ClassVar
 # Half a second of imports, once: every task is a fork of the process that has loaded its action by then.
 import kubernetes.client  # pylint: disable=unused-import
 import kubernetes.config  # noqa: F401  gangplank.cluster.client uses it; pylint: disable=unused-import
+from ansible import context
 from ansible.utils.display import Display
 from ansible_collections.gangplank.gangplank.plugins.plugin_utils.base import LibraryAction
 
+from gangplank.cluster import lease_keeper
 from gangplank.cluster.choice import chosen
 from gangplank.cluster.client import Kube
+from gangplank.cluster.lease import Lock, holder
+from gangplank.errors import KubeError
+from gangplank.processes import origin
 
 KUBECONFIG: dict[str, Any] = {"kubeconfig": {"type": "path"}}
 
@@ -69,3 +74,24 @@ class ClusterAction(LibraryAction):
     def choice(self) -> tuple[str | None, str | None]:
         """The kubeconfig and its context; None stands for the file in the home, and for its current context."""
         return chosen(self._task.args.get("kubeconfig"), None, self.environment)
+
+    def hold(self, timeout_s: float, job: str = "", namespace: str = "") -> None:
+        """Take the lock of the cluster, or of one job, for this run; a process beside the run keeps it."""
+        lock, record = Lock(self.kube, job, namespace), self.record()
+        if lock.hold(record, self.say, timeout_s):
+            lease_keeper.start(lock, record, self.choice, self.environment, (job, namespace))
+
+    def free(self, job: str = "", namespace: str = "") -> None:
+        """Free the lock before this run ends."""
+        lock, record = Lock(self.kube, job, namespace), self.record()
+        try:
+            lock.free(record)
+        except KubeError as error:
+            self.say(f"{lock.title}: its lock is freed when this run has ended, or expires ({error})")
+        else:
+            lease_keeper.end(lock, record)
+
+    @staticmethod
+    def record() -> dict[str, Any]:
+        """What a lock notes of this run of ansible-playbook."""
+        return holder(origin(), context.CLIARGS.get("args") or ())

@@ -15,6 +15,7 @@ from bench.parts.lab import MARKS
 
 ROOT = Path(__file__).resolve().parents[2]
 PLAYBOOKS = sorted(ROOT.glob("playbooks/*.yml"))
+FREE = "gangplank.gangplank.cluster_lock"
 each_playbook = pytest.mark.parametrize("playbook", PLAYBOOKS, ids=lambda playbook: playbook.name)
 
 
@@ -44,7 +45,18 @@ def test_every_play_has_a_name_and_at_most_a_line_or_two_of_its_own(playbook: Pa
     for play in yaml.safe_load(playbook.read_text()):
         assert play["name"][0].isupper()
         if "ansible.builtin.import_playbook" not in play:
-            assert len(play.get("tasks", []) + play.get("pre_tasks", []) + play.get("post_tasks", [])) <= 2
+            tasks = play.get("tasks", []) + play.get("pre_tasks", []) + play.get("post_tasks", [])
+            assert len([task for task in tasks if FREE not in task]) <= 2
+
+
+@pytest.mark.parametrize("name", ["site.yml", "teams.yml", "uninstall.yml"])
+def test_what_changes_the_cluster_keeps_other_runs_out_until_its_last_task(name: str) -> None:
+    (play,) = yaml.safe_load((ROOT / "playbooks" / name).read_text())
+    take, (free,) = play["pre_tasks"][-1], play["post_tasks"]
+    arguments = take["gangplank.gangplank.cluster_ready"]
+    assert arguments["lock_timeout_s"] == "{{ site_lock_timeout_s | default(900) }}"
+    assert free[FREE] == {"state": "free"} | ({"kubeconfig": arguments["kubeconfig"]} if name == "teams.yml" else {})
+    assert free.get("tags") == take.get("tags")
 
 
 @each_playbook

@@ -25,6 +25,7 @@ class Api:
         self.kubeconfig = ""  # the file that names it
         self.objects: dict[str, Json] = {}
         self.groups: dict[str, list[Json]] = {}  # the kinds of an API group, by its path
+        self.versions: dict[str, int] = {}  # how often an object was written, by its path
         self.conflicts = 0  # how many patches are refused since the object has changed
         self.logs: dict[str, bytes] = {}
         self.seen: list[str] = []
@@ -79,13 +80,29 @@ class Api:
             if old.get("immutable") and old.get("data") != body.get("data"):
                 return 422, json.dumps({"message": "data: Forbidden: field is immutable"}).encode()
             if "dryRun=All" not in query:
-                self.objects[key] = body
+                self.write(key, body)
             return 201, json.dumps(body).encode()
+        return self.read(method, key, body)
+
+    def read(self, method: str, key: str, body: Json) -> tuple[int, bytes]:
+        """The answer to a request for an object, or for its removal."""
         if key not in self.objects:
             return 404, json.dumps({"message": f"{key} not found"}).encode()
-        delete = method == "DELETE" and "dryRun" not in body
-        item = self.objects.pop(key) if delete else self.objects[key]
-        return 200, json.dumps(with_uid(item, key)).encode()
+        item = self.objects[key]
+        if method == "DELETE" and self.outdated(key, body.get("preconditions") or {}):
+            return 409, json.dumps({"message": "the object has been modified"}).encode()
+        if method == "DELETE" and "dryRun" not in body:
+            del self.objects[key]
+        return 200, json.dumps(with_uid(item, key, self.versions.get(key))).encode()
+
+    def write(self, key: str, item: Json) -> None:
+        """Store an object in a new version."""
+        self.objects[key], self.versions[key] = item, self.versions.get(key, 0) + 1
+
+    def outdated(self, key: str, wanted: Json) -> bool:
+        """Whether a request is for another version of an object."""
+        version = self.objects[key].get("metadata", {}).get("resourceVersion", str(self.versions.get(key)))
+        return bool(wanted.get("resourceVersion", version) != version)
 
     def log(self, where: str, options: dict[str, str]) -> tuple[int, bytes]:
         """The log at a path: its last lines, and of these the first bytes."""
@@ -97,8 +114,10 @@ class Api:
 
     def merged(self, key: str, patch: Json, *, dry_run: bool) -> tuple[int, bytes]:
         """The answer to a JSON merge patch."""
-        if self.conflicts:
-            self.conflicts -= 1
+        if key not in self.objects:
+            return 404, json.dumps({"message": f"{key} not found"}).encode()
+        if self.conflicts or self.outdated(key, patch.get("metadata") or {}):
+            self.conflicts = max(self.conflicts - 1, 0)
             return 409, json.dumps({"message": "the object has been modified"}).encode()
 
         def change(value: Any, by: Any) -> Any:
@@ -109,14 +128,17 @@ class Api:
             return {name: part for name, part in new.items() if part is not None}
 
         item = change(self.objects[key], patch)
+        if "resourceVersion" not in self.objects[key].get("metadata", {}):  # the test chose none
+            item.get("metadata", {}).pop("resourceVersion", None)
         if not dry_run:
-            self.objects[key] = item
+            self.write(key, item)
         return 200, json.dumps(item).encode()
 
 
-def with_uid(item: Json, where: str) -> Json:
-    """An object as a server has it: with a uid, here its path if the test chose none."""
-    return {**item, "metadata": {"uid": where, **item["metadata"]}} if "metadata" in item else item
+def with_uid(item: Json, where: str, version: int | None = None) -> Json:
+    """An object as a server has it: with a version, and a uid, here its path if the test chose none."""
+    own = {"uid": where} | ({"resourceVersion": str(version)} if version else {})
+    return {**item, "metadata": {**own, **item["metadata"]}} if "metadata" in item else item
 
 
 @pytest.fixture

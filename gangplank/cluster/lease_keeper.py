@@ -1,0 +1,89 @@
+"""The process beside a run that renews its Lease, however long a task takes, and removes it when the run has ended.
+
+It belongs to no terminal, so that it also sees the end of a run that was interrupted or killed.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gangplank.errors import KubeError
+from gangplank.processes import living
+from gangplank.wait import polls
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from gangplank.cluster.lease import Lock
+
+LOOK_S = 1.0
+RENEW_S = 15.0
+MODULE = "gangplank.cluster.lease_keeper"
+
+
+def start(lock: Lock, record: dict[str, Any], choice: tuple[str | None, str | None], environment: Mapping[str, str],
+          job: tuple[str, str]) -> subprocess.Popen[bytes]:  # fmt: skip
+    """Start it for a lock that the process of the record has just taken."""
+    facts = json.dumps({"choice": choice, "job": job, "record": record})
+    command = [sys.executable, "-P", "-m", MODULE, lock.place, str(record["pid"]), facts]
+    library = str(Path(__file__).resolve().parents[2])
+    paths = os.pathsep.join(filter(None, (library, environment.get("PYTHONPATH"))))
+    none = subprocess.DEVNULL
+    env = {**environment, "PYTHONPATH": paths}
+    return subprocess.Popen(command, env=env, stdin=none, stdout=none, stderr=none, start_new_session=True)
+
+
+def end(lock: Lock, record: dict[str, Any]) -> None:
+    """End it, since the lock is free again."""
+    words = ["-m", MODULE, lock.place, str(record["pid"])]
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            if (entry / "cmdline").read_bytes().decode(errors="replace").split("\0")[2:6] == words:
+                os.kill(int(entry.name), signal.SIGTERM)
+        except OSError:  # it has ended, or is another user's
+            continue
+
+
+def keep(record: dict[str, Any], lock: Callable[[], Lock]) -> None:
+    """Renew the lock while the process lives, then free it. The cluster is asked only when that is due."""
+    renewed = time.monotonic()
+    for _ in polls(math.inf, LOOK_S):
+        alive = living(record)
+        if alive and time.monotonic() - renewed < RENEW_S:
+            continue
+        try:
+            if not alive:
+                lock().free(record)
+                return
+            if not lock().renew(record):
+                return
+            renewed = time.monotonic()
+        except KubeError:  # it is tried again at once; a lock that is not freed expires
+            if not alive:
+                return
+
+
+def main() -> None:
+    """Keep the lock that the command line names."""
+    facts = json.loads(sys.argv[3])
+
+    def lock() -> Lock:
+        from gangplank.cluster.client import Kube
+        from gangplank.cluster.lease import Lock
+
+        kube = Kube(*facts["choice"])
+        return Lock(kube if living(facts["record"]) else kube.patient(), *facts["job"])
+
+    keep(facts["record"], lock)
+
+
+if __name__ == "__main__":
+    main()
