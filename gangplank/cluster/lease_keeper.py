@@ -73,6 +73,8 @@ def keep(record: dict[str, Any], lock: Callable[[], Lock]) -> None:
 
 def main() -> None:
     """Keep the lock that the command line names."""
+    # Its client's temporary files, such as the key of a kubeconfig, are removed only when Python itself ends.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit())
     facts = json.loads(sys.argv[3])
 
     def lock() -> Lock:
