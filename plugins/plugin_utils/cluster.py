@@ -40,10 +40,10 @@ class ClusterAction(LibraryAction):
 
     @cached_property
     def environment(self) -> dict[str, str]:
-        """The environment that modules get."""
-        of_play: dict[str, str] = {}
+        """The environment that modules get: a play's may have numbers and booleans."""
+        of_play: dict[str, Any] = {}
         self._compute_environment_string(of_play)
-        return {**os.environ, **of_play}
+        return {**os.environ, **{name: str(value) for name, value in of_play.items()}}
 
     def answer(self, path: str) -> dict[str, Any] | None:
         """What the API has at a path, as `kubectl get --raw` takes it: an object, a list of them, or None."""
