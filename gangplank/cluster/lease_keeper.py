@@ -34,11 +34,8 @@ def start(lock: Lock, record: dict[str, Any], choice: tuple[str | None, str | No
     """Start it for a lock that the process of the record has just taken."""
     facts = json.dumps({"choice": choice, "job": job, "record": record})
     command = [sys.executable, "-P", "-m", MODULE, lock.place, str(record["pid"]), facts]
-    library = str(Path(__file__).resolve().parents[2])
-    paths = os.pathsep.join(filter(None, (library, environment.get("PYTHONPATH"))))
     none = subprocess.DEVNULL
-    env = {**environment, "PYTHONPATH": paths}
-    return subprocess.Popen(command, env=env, stdin=none, stdout=none, stderr=none, start_new_session=True)
+    return subprocess.Popen(command, env=environment, stdin=none, stdout=none, stderr=none, start_new_session=True)
 
 
 def end(lock: Lock, record: dict[str, Any]) -> None:

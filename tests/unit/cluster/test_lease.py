@@ -354,12 +354,17 @@ def test_d6_the_keeper_frees_the_lock_when_its_run_has_ended(
     lock(api).hold(theirs, refuse, 0)
     with keeper(api, theirs) as process_:
         session = os.getsid(process_.pid)
+        for _ in polls(10, 0.02):  # the kernel shows it a moment after Popen returns
+            if environment := Path(f"/proc/{process_.pid}/environ").read_bytes().split(b"\0")[:-1]:
+                break
         if end == "exit":
             other.communicate("\n")
         else:
             other.kill()
         assert process_.wait(30) == 0
     assert session == process_.pid, "Ctrl-C would end it too"
+    own = {name.encode() + b"=" + value.encode() for name, value in os.environ.items()}
+    assert {*environment} == own, "a kubeconfig's program gets it too, such as one in another Python"
     assert api.objects == {}
 
 
