@@ -34,6 +34,7 @@ IDENTITY = ("pid", "started", "boot", "pids")
 DURATION_S = 60
 POLL_S = 1.0
 FREE_S = 10.0
+REFUSED = {400, FORBIDDEN, 422}  # a webhook of a policy that names no status; a ValidatingAdmissionPolicy
 
 
 def holder(pid: int, playbooks: Iterable[str]) -> dict[str, Any]:
@@ -80,7 +81,7 @@ class Lock:
     def hold(self, record: dict[str, Any], say: Callable[[str], None], limit_s: float) -> bool:
         """Take the lock for a process, and wait for another that has it; false if it was the process's already.
 
-        Also false without a namespace, which leaves nothing to lock. A run without the right to Leases, or on a machine
+        Also false without a namespace, which leaves nothing to lock. A run that may not write Leases, or on a machine
         without /proc, says so and continues. Raises GangplankError at the time limit.
         """
         if "started" not in record:
@@ -89,9 +90,9 @@ class Lock:
         try:
             return self._hold(record, say, limit_s)
         except KubeError as error:
-            if error.status == FORBIDDEN:
+            if error.status in REFUSED:
                 say(self.unlocked(error))
-            if error.status not in {FORBIDDEN, NOT_FOUND}:
+            elif error.status != NOT_FOUND:
                 raise
             return False
 

@@ -292,6 +292,16 @@ def test_d6_a_run_without_the_right_to_leases_says_so_and_goes_on(
         assert "Fix: let it get leases.coordination.k8s.io, create leases" in line
 
 
+@pytest.mark.parametrize("status", [400, 422])
+def test_d6_a_policy_against_leases_does_not_keep_a_run_from_its_work(
+    api: Api, monkeypatch: pytest.MonkeyPatch, status: int
+) -> None:
+    forbid(api, monkeypatch, "POST", status=status)
+    lines: list[str] = []
+    assert not lock(api).hold(holder(os.getpid(), BOOKS), lines.append, 0)
+    assert "got an account that may not lock it (the cluster says: leases is forbidden)" in lines[0]
+
+
 def test_d6_the_rights_that_are_named_are_those_that_it_uses(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     mine = holder(os.getpid(), BOOKS)
     lock(api).hold(mine, refuse, 0)
@@ -301,7 +311,7 @@ def test_d6_the_rights_that_are_named_are_those_that_it_uses(api: Api, monkeypat
     assert {f"{verbs[line.split()[0]]} leases.coordination.k8s.io" for line in api.seen} == {*LOCK}
     forbid(api, monkeypatch, "POST", status=404)  # the namespace does not exist, so there is no job to run twice
     assert not lock(api, "digits", "vision").hold(mine, refuse, 0)
-    forbid(api, monkeypatch, "GET", status=422)
+    forbid(api, monkeypatch, "GET", status=401)
     with pytest.raises(KubeError):
         lock(api).hold(mine, refuse, 0)
 
