@@ -51,19 +51,19 @@ def end(lock: Lock, record: dict[str, Any]) -> None:
 
 def keep(record: dict[str, Any], lock: Callable[[], Lock]) -> None:
     """Renew the lock while the process lives, then free it. The cluster is asked only when that is due."""
-    renewed = time.monotonic()
+    asked = time.monotonic()
     for _ in polls(math.inf, LOOK_S):
         alive = living(record)
-        if alive and time.monotonic() - renewed < RENEW_S:
+        if alive and time.monotonic() - asked < RENEW_S:
             continue
+        asked = time.monotonic()
         try:
             if not alive:
                 lock().free(record)
                 return
             if not lock().renew(record):
                 return
-            renewed = time.monotonic()
-        except KubeError:  # it is tried again at once; a lock that is not freed expires
+        except KubeError:  # a lock that is not renewed or freed expires
             if not alive:
                 return
 

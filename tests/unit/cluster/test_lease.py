@@ -442,6 +442,25 @@ def test_d6_the_lock_is_renewed_through_a_long_task_and_an_outage(
     assert api.objects == {}
 
 
+def test_d6_a_lock_that_cannot_be_renewed_is_tried_no_more_often(
+    other: subprocess.Popen[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each time, the client asks the program that the kubeconfig names, such as aws or oci, for a token."""
+    tries: list[float] = []
+
+    def away() -> Lock:
+        tries.append(time.monotonic())
+        if len(tries) == 3:
+            other.kill()
+            other.wait()
+        raise KubeError("no answer", silence="away")
+
+    monkeypatch.setattr(lease_keeper, "RENEW_S", 0.5)
+    lease_keeper.keep(holder(other.pid, BOOKS), away)
+    assert tries[1] - tries[0] >= 0.5
+    assert tries[2] - tries[1] >= 0.5
+
+
 def test_d6_the_keeper_leaves_the_lock_of_another_alone(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     mine = holder(os.getpid(), BOOKS)
     lock(api).hold(elsewhere(), refuse, 0)
