@@ -21,6 +21,7 @@ from gangplank.k8s.conditions import has_condition
 from gangplank.proof import log_lines
 from gangplank.proof.expected import job_uid
 from gangplank.proof.records import record
+from gangplank.scheduling.why import Failure
 from gangplank.text import plain, plain_lines
 from gangplank.wait import polls
 
@@ -189,9 +190,11 @@ class JobWatch:
 
     def trouble(self) -> str:
         """What explains why a job does not run: one cause, conditions, events, the first failure's last lines."""
-        parts = [f"why: {text}"] if self.job and (text := explanation(self.kube, self.job)) else []
+        failed = self.failed_first()
+        seen = Failure(failed[0], failed[1], tuple(failed[2])) if failed else None
+        parts = [f"why: {text}"] if self.job and (text := explanation(self.kube, self.job, seen)) else []
         parts += self.reasons()
-        if failed := self.failed_first():
+        if failed:
             cause = failure.hint(failed[2])
             parts += [f"{failed[0]}: {cause}"] if cause else []
             parts += [f"{failed[0]} failed first ({failed[1]}); its last lines:", *(f"  {line}" for line in failed[2])]

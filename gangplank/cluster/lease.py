@@ -99,7 +99,7 @@ class Lock:
     def unlocked(self, error: KubeError) -> str:
         """Why a run continues without the lock."""
         got = f"an account that may not lock it ({error})"
-        fix = f"let it {', '.join(LOCK)} in the namespace {self.namespace}; without, take care that no other run does"
+        fix = f"let it {', '.join(LOCK)} in the namespace {self.namespace}; otherwise start no other run meanwhile"
         return str(Problem(self.title, got, "one that keeps other runs out meanwhile", fix))
 
     def _hold(self, record: dict[str, Any], say: Callable[[str], None], limit_s: float) -> bool:

@@ -156,8 +156,10 @@ def readable_site(kube: Kube, others: tuple[Json, ...]) -> Site:
         return Site(priorities=priorities_of(items(kube, PRIORITIES) or ()), others=others)
 
 
-def situation(kube: Kube, job: Json, *, live: bool, others: Sequence[Json] = ()) -> Situation:
-    """All that is known about one job."""
+def situation(
+    kube: Kube, job: Json, *, live: bool, others: Sequence[Json] = (), seen: Failure | None = None
+) -> Situation:
+    """All that is known about one job; a watch has seen what failed first, also if its pod is gone."""
     meta = job["metadata"]
     name, namespace = meta["name"], meta.get("namespace") or "default"
     state = snapshot(kube, namespace)
@@ -191,7 +193,7 @@ def situation(kube: Kube, job: Json, *, live: bool, others: Sequence[Json] = ())
         refusals=refusals_of(kube, missing[:1], events) if missing and not now.ended else (),
         absent=absent(kube, namespace, pods),
         events=events,
-        failure=first(pods, words),
+        failure=seen or first(pods, words),
         ranks=ranks.meeting(words),
         unavailable=unavailable(kube),
         controller=f"the controller of {job['kind']}s",
@@ -359,10 +361,10 @@ def unavailable(kube: Kube) -> tuple[str, ...]:
     )
 
 
-def explanation(kube: Kube, job: Json) -> str:
+def explanation(kube: Kube, job: Json, seen: Failure | None = None) -> str:
     """What `gangplank why` says of a submitted job; "" if it is healthy, or if nobody can say."""
     try:
-        diagnosis = diagnose(situation(kube, job, live=True))
+        diagnosis = diagnose(situation(kube, job, live=True, seen=seen))
     except GangplankError:  # the API server is away, or a controller's settings cannot be read: the job goes on
         return ""
     return diagnosis.text() if diagnosis.cause or diagnosis.missing else ""

@@ -114,6 +114,7 @@ def test_d6_a_lock_is_renewed_while_a_task_takes_long_and_goes_with_a_killed_run
     lab.wait("a renewal", lambda: renewed() > before, 40)
     run.process.kill()
     run.process.wait()
+    run.output.close()
     for _ in polls(120, 1):  # its task ends first
         if not ours(lab):
             return

@@ -462,7 +462,9 @@ def test_who_submits_a_job_and_waits_is_told_why(lab: Lab, kubeconfig: str, tmp_
             follower.terminate()
             follower.wait(10)
     assert done.returncode == 1
-    assert re.search(r"^why: fails failed: .* failed first: exit code 7", done.stderr, re.MULTILINE), done.stderr
+    answer = re.search(r"^why: fails failed: (\S+) failed first: Error, exit code 7$", done.stderr, re.MULTILINE)
+    assert answer, done.stderr
+    assert f"{answer[1]} failed first (Error, exit code 7); its last lines:" in done.stderr
     assert "last words" in done.stderr
     after_s = re.search(REASON, told.read_text())
     assert after_s is not None

@@ -42,4 +42,4 @@ def is_shown(name: str, diagnosis: Diagnosis) -> None:
         block = next(match for match in BLOCK.finditer(page) if match["name"] == name)
         PAGE.write_text(page.replace(block[0], f"<!-- why: {name} -->\n```\n{text}```\n"))
     else:
-        assert alike(text) == alike(shown()[name])
+        assert alike(text) == alike(shown()[name]), text

@@ -20,13 +20,13 @@ from gangplank.backends.base import UID, Site
 from gangplank.cli import jobs, main
 from gangplank.cli.inputs import read_scripts
 from gangplank.cluster import follow as following
+from gangplank.cluster.client import Kube
 from gangplank.cluster.situation import explanation
 from gangplank.jobs.parse import parse_job
 from gangplank.teams import inventory
 from tests.support.inventories import write_inventory
 
 if TYPE_CHECKING:
-    from gangplank.cluster.client import Kube
     from tests.unit.conftest import Api
 
 Json = dict[str, Any]
@@ -116,7 +116,7 @@ def test_who_waits_for_a_job_that_does_not_start_is_told_why_once(
     monkeypatch.setattr(following, "POLL_S", 0.01)
     polls = iter(range(9))
 
-    def later(kube: Kube, job: Json) -> str:
+    def later(kube: Kube, job: Json, *_: object) -> str:
         """Asked for the third time, it has ended."""
         api.objects[f"{QUEUES}/queues/default"] = CLOSED
         if next(polls) == 2:
@@ -149,6 +149,23 @@ def test_who_waits_for_a_job_that_fails_is_told_why(
     assert (code, err.splitlines()[0]) == (1, "gangplank: job linear: Failed")
     assert "why: linear failed: it is Failed" in err.splitlines()
     assert "gangplank submit FILE --wait" in err
+
+
+def test_who_failed_first_is_one_even_if_its_pod_is_gone_at_the_end(api: Api) -> None:
+    """The controller removes pods as the job fails, and another one's end is then the first that is left."""
+    running(api)
+    with_nodes(api, {**CLOSED, "status": {"state": "Open"}})
+    api.objects[f"{JOBS}/digits"]["status"] = {"state": {"phase": "Failed"}}
+    end = {"terminated": {"exitCode": 7, "reason": "Error", "finishedAt": "2026-11-25T04:00:00Z"}}
+    for name in ("digits-master-0", "digits-worker-0"):
+        api.objects[f"{PODS}/{name}"]["status"]["containerStatuses"] = [{"name": "trainer", "state": end}]
+    watch = following.JobWatch(api.objects[f"{JOBS}/digits"], Kube(api.kubeconfig))
+    watch.poll()
+    del api.objects[f"{PODS}/digits-master-0"]
+    watch.poll()
+    said = watch.trouble().splitlines()
+    assert said[0] == "why: digits failed: digits-master-0 failed first: Error, exit code 7"
+    assert "digits-master-0 failed first (Error, exit code 7); its last lines:" in said
 
 
 def test_who_reads_from_a_pipe_reads_each_line_when_it_is_said(api: Api) -> None:
