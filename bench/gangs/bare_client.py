@@ -34,11 +34,18 @@ class Bare:
         self.context = ssl.create_default_context(cafile=settings.ssl_ca_cert)
         self.context.load_cert_chain(settings.cert_file, settings.key_file)
         self.local = threading.local()
+        self.opened: list[http.client.HTTPSConnection] = []
+
+    def close(self) -> None:
+        """Close the connections of all threads."""
+        for connection in self.opened:
+            connection.close()
 
     def send(self, method: str, path: str, body: bytes) -> None:
         """One request, and its answer."""
         if not hasattr(self.local, "connection"):
             self.local.connection = http.client.HTTPSConnection(self.host, context=self.context, timeout=LIMIT_S)
+            self.opened.append(self.local.connection)
         kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
         self.local.connection.request(method, path, body, {"Content-Type": kind})
         answer = self.local.connection.getresponse()
@@ -80,7 +87,7 @@ def targets(kube: Kube, pods: int) -> Iterator[list[str]]:
 
 def replayed(kube: Kube, shape: tuple[int, int]) -> Start:
     """The floor: each pod is created, bound and started, by as many connections as there are."""
-    client, (count, size) = Bare(kube), shape
+    count, size = shape
     pod = volcano_job("floor", size)["spec"]["tasks"][-1]["template"]
     pod |= {"apiVersion": "v1", "kind": "Pod"}
     pod["spec"]["schedulerName"] = "nobody"  # no scheduler looks at it
@@ -97,7 +104,11 @@ def replayed(kube: Kube, shape: tuple[int, int]) -> Start:
         client.send("PATCH", f"{PODS}/{name}/status", status(name))
         running.append(time.monotonic())
 
-    with targets(kube, count * size) as nodes, ThreadPoolExecutor(CLIENTS) as pool:
+    with (
+        targets(kube, count * size) as nodes,
+        contextlib.closing(Bare(kube)) as client,
+        ThreadPoolExecutor(CLIENTS) as pool,
+    ):
         begin = time.monotonic()
         for done in [pool.submit(one, number) for number in range(count * size)]:
             done.result()
