@@ -21,7 +21,7 @@ NO, CANNOT_TELL = 5, 6  # answers of fit and why
 REFUSED, UNREADABLE, CLUSTER = (error.exit_code for error in (GangplankError, Unreadable, KubeError))
 CODES = """exit codes:
   0  done
-  1  a job or manifest is refused, or a training is not proven; every reason is on standard error
+  1  a job, manifest or cluster is refused, a training failed or is not proven, drift found some, fetch left files out
   2  the command line is wrong
   3  a file cannot be read
   4  the cluster does not answer, or has no such job
