@@ -15,7 +15,8 @@ from gangplank.teams.rules import RULES
 from tests.support.teams_fields import ELSEWHERE
 from tests.support.teams_ways import violations
 
-RECORDED = Path(__file__).parents[3] / "molecule/teams/fields.txt"  # by molecule/teams/test_census.py, from a cluster
+ROOT = Path(__file__).parents[3]
+RECORDED = ROOT / "molecule/teams/fields.txt"  # by molecule/teams/test_census.py, from a cluster
 CENSUS = load()
 WRITES = {"create", "update", "patch"}
 
@@ -118,3 +119,8 @@ def test_the_fields_of_a_manifest_are_found_in_lists_and_maps() -> None:
     spec = {"pytorchReplicaSpecs": {"Master": {"template": pod}}}
     manifest = {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "spec": spec}
     assert "Container.image" in {str(field) for field in set_fields(manifest, CENSUS)}
+
+
+def test_the_page_has_the_numbers_of_the_census() -> None:
+    page = (ROOT / "docs/teams.md").read_text()
+    assert f"each of the {len(CENSUS.verdicts)} fields of the {len(CENSUS.kinds)} kinds" in page
