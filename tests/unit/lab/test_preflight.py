@@ -210,3 +210,9 @@ def test_a_bad_machine_ends_the_play_with_lines_and_no_traceback(tmp_path: Path)
     assert f"- disk of {tmp_path}: got " in output
     assert "Traceback" not in output
     assert "changed=0" in output
+
+
+def test_the_sample_in_the_role_s_readme_is_what_it_prints() -> None:
+    machine = dataclasses.replace(GOOD, programs=GOOD.programs - {"ip"}, addresses=(("198.18.0.7/32", "lo"),))
+    lines = [f"- {line}" for line in preflight.find_problems(machine, NEEDS)]
+    assert "\n".join(lines) in (ROOT / "roles/preflight/README.md").read_text()
