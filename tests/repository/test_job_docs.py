@@ -5,13 +5,19 @@ from __future__ import annotations
 import re
 from dataclasses import fields
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from gangplank import spec
 from gangplank.backends import BACKENDS
+from gangplank.cli import main
 from gangplank.jobs import schema
 from gangplank.jobs.parse import HYPERPARAMETERS, PLACES
 
-TEXT = (Path(__file__).resolve().parents[2] / "docs/jobs.md").read_text()
+if TYPE_CHECKING:
+    import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+TEXT = (ROOT / "docs/jobs.md").read_text()
 FIRST_CELLS = {
     name for line in TEXT.splitlines() if line.startswith("| `") for name in re.findall(r"`(\w+)`", line.split("|")[1])
 }
@@ -42,3 +48,9 @@ def test_every_refusal_is_there_word_for_word() -> None:
     for name, backend in BACKENDS.items():
         for field, (reason, fix) in backend.refuses.items():
             assert f"| `{field}` | `{name}` | {reason} | {fix} |" in TEXT
+
+
+def test_the_config_map_of_a_script_has_the_name_that_the_page_shows(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["expand", str(ROOT / "jobs/linear.yml"), "-o", "yaml"]) == 0
+    names = set(re.findall(r"linear-script-[0-9a-f]+", capsys.readouterr().out))
+    assert names == set(re.findall(r"linear-script-[0-9a-f]+", TEXT)) != set()
