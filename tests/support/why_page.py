@@ -16,7 +16,7 @@ BLOCK = re.compile(r"<!-- why: (?P<name>\S+) -->\n```\n(?P<text>.*?)```\n", re.D
 # What is other each time or on each machine: seconds, a node, what is free, and the words of kubelet and webhook.
 VARIES = re.compile(
     r"\d+\.\d+|\b\d+ s\b|\bnode-\d|(?<=they have )\S+|(?<=pods hold )\S+|(?<=wait until )\S+"
-    r"|(?:ErrImagePull|ImagePullBackOff): .*|(?<=failed calling webhook ).*"
+    r"|(?:ErrImagePull|ImagePullBackOff): .*|waited \d+ s; the cluster says: |(?<=failed calling webhook ).*"
 )
 
 
