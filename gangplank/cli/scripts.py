@@ -182,4 +182,4 @@ def ended(watch: JobWatch, phase: Phase, spec: JobSpec) -> int:
 def exit_code(watch: JobWatch) -> int:
     """The exit status of the process that failed first."""
     failed = watch.failed_first()
-    return failed[3] if failed else FAILED
+    return failed.status if failed else FAILED

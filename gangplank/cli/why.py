@@ -88,8 +88,10 @@ def written(
 
 def what_would_do(way: Remedy) -> list[str]:
     """The lines about what helps."""
-    unsure = steps("what is needed, and perhaps more", way.causes, more="")
-    lines = steps("what would do", way.causes) if way.enough else unsure
+    if way.enough:
+        lines = steps("what would do", way.causes)
+    else:
+        lines = steps("what is needed, and perhaps more", way.causes, more="")
     now = f"a job of {way.pods} pod{'s' if way.pods > 1 else ''} (workers: {way.pods - 1})"
     return [*lines, f"what would start now: {now}"] if way.pods else lines
 

@@ -15,21 +15,21 @@ from gangplank.cluster import failure, logs, standstill
 from gangplank.cluster.failure import LastWords
 from gangplank.cluster.gaps import Gaps, Numbers
 from gangplank.cluster.progress import Phase, Progress, first_failure, nodes_by_uid, phase
-from gangplank.cluster.situation import explanation
+from gangplank.cluster.situation import explanation, of_container, of_process
 from gangplank.errors import KubeError, Problem
 from gangplank.k8s.conditions import has_condition
 from gangplank.proof import log_lines
 from gangplank.proof.expected import job_uid
 from gangplank.proof.records import record
-from gangplank.scheduling.why import Failure
 from gangplank.text import plain, plain_lines
 from gangplank.wait import polls
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from gangplank.cluster.client import Kube
     from gangplank.proof.records import Records
+    from gangplank.scheduling.why import Failure
     from gangplank.spec import Json
 
 POLL_S = 1.0
@@ -191,18 +191,18 @@ class JobWatch:
     def trouble(self) -> str:
         """What explains why a job does not run: one cause, conditions, events, the first failure's last lines."""
         failed = self.failed_first()
-        seen = Failure(failed[0], failed[1], tuple(failed[2])) if failed else None
-        parts = [f"why: {text}"] if self.job and (text := explanation(self.kube, self.job, seen)) else []
+        parts = [f"why: {text}"] if self.job and (text := explanation(self.kube, self.job, failed)) else []
         parts += self.reasons()
         if failed:
-            cause = failure.hint(failed[2])
-            parts += [f"{failed[0]}: {cause}"] if cause else []
-            parts += [f"{failed[0]} failed first ({failed[1]}); its last lines:", *(f"  {line}" for line in failed[2])]
+            cause = failure.hint(failed.lines)
+            parts += [f"{failed.who}: {cause}"] if cause else []
+            parts += [f"{failed.who} failed first ({failed.how}); its last lines:"]
+            parts += [f"  {line}" for line in failed.lines]
         parts += self._events()
         return "\n".join(map(plain_lines, parts))  # an event quotes what a probe printed
 
-    def failed_first(self) -> tuple[str, str, Iterable[str], int] | None:
-        """Who failed first, how, its last lines, and its exit status; None if nothing failed.
+    def failed_first(self) -> Failure | None:
+        """Who failed first; None if nothing failed.
 
         A container that ended without torchrun's report was itself what failed, for lack of memory for example.
         """
@@ -211,11 +211,9 @@ class JobWatch:
         reported = failure.first(ends)
         own = next((end for end in ends if self.failure and end.pod == self.failure[0]), None)
         if reported and (own is None or own.time):
-            return reported.who, reported.how, reported.lines, reported.status
+            return of_process(reported)
         if self.failure:
-            pod, how = self.failure
-            code = how.rpartition(" ")[2]
-            return pod, how, own.lines if own else (), int(code)
+            return of_container(self.failure, own.lines if own else ())
         return None
 
     def _events(self) -> list[str]:

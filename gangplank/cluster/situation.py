@@ -328,11 +328,21 @@ def first(pods: Sequence[Json], words: Sequence[LastWords]) -> Failure | None:
     """Who failed first, from the ends of the logs and of the containers."""
     own, reported = first_failure(pods), failure.first(words)
     if reported and (own is None or any(log.pod == own[0] and log.time for log in words)):
-        return Failure(reported.who, reported.how, tuple(reported.lines))
+        return of_process(reported)
     if own:
-        lines = [line for log in words if log.pod == own[0] for line in log.lines]
-        return Failure(own[0], own[1], tuple(lines))
+        return of_container(own, [line for log in words if log.pod == own[0] for line in log.lines])
     return None
+
+
+def of_process(log: LastWords) -> Failure:
+    """The failure of a process that torchrun has reported."""
+    return Failure(log.who, log.how, tuple(log.lines), log.status)
+
+
+def of_container(end: tuple[str, str], lines: Iterable[str]) -> Failure:
+    """The failure of a container, from what first_failure says of its end and its last lines."""
+    pod, how = end
+    return Failure(pod, how, tuple(lines), int(how.rpartition(" ")[2]))
 
 
 def standstill(

@@ -32,11 +32,12 @@ BUSY_S = 60.0  # before one is that has a ready pod, or whose pods may not be re
 
 @dataclass(frozen=True)
 class Failure:
-    """Who failed first, how, and its last lines."""
+    """Who failed first, how, its last lines, and the exit status of a command that ends as it did."""
 
     who: str
     how: str
     lines: tuple[str, ...] = ()
+    status: int = 0
 
 
 @dataclass(frozen=True)

@@ -59,15 +59,15 @@ def snapshot() -> dict[str, list[str]]:
     }
 
 
-def changed_tasks(output: str) -> list[str]:
-    """The tasks of a playbook that changed something, each with the host, from what the playbook printed."""
-    task, changed = "", []
+def tasks_that(output: str, *ends: str) -> list[str]:
+    """The tasks of a playbook that it says ended so, such as `changed` or `fatal`, each with its host."""
+    task, tasks = "", []
     for line in output.splitlines():
         if match := re.match(r"TASK \[(.*)\]", line):
             task = match[1]
-        elif match := re.match(r"changed: \[(\S+?)[ \]]", line):
-            changed.append(f"{match[1]}: {task}")
-    return changed
+        elif match := re.match(rf"(?:{'|'.join(ends)}): \[(\S+?)[ \]]", line):
+            tasks.append(f"{match[1]}: {task}")
+    return tasks
 
 
 class Lab:

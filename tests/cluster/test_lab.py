@@ -26,7 +26,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 
 from lab.build.own_image import write_own_image  # the recipe of lab/images/example
-from tests.cluster.conftest import INVENTORY, ROOT, STATE, Lab, changed_tasks, snapshot
+from tests.cluster.conftest import INVENTORY, ROOT, STATE, Lab, snapshot, tasks_that
 from tests.cluster.test_registry import has, on_node
 from tests.unit.cli.test_completion import completions
 from tests.unit.cluster.test_progress import HOSTILE
@@ -68,7 +68,7 @@ def test_every_part_tells_its_version(lab: Lab) -> None:
 def test_a_second_run_changes_nothing(lab: Lab) -> None:
     lab.playbook("playbooks/lab.yml")  # tests before this one may have asked for other components
     output = lab.playbook("playbooks/lab.yml")
-    assert changed_tasks(output) == []
+    assert tasks_that(output, "changed") == []
     recap = re.findall(r"^(\S+) .*changed=(\d+)", output, re.MULTILINE)
     assert dict(recap) == {"localhost": "0", "node-0": "0", "node-1": "0"}
 

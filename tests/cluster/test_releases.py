@@ -17,7 +17,7 @@ import yaml
 
 from tests.cluster.conftest import ROOT, STATE
 from tests.support.api_faults import Proxy
-from tests.support.callbacks.kill_point import descendants
+from tests.support.processes import descendants
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -72,7 +72,7 @@ class Site:
         return " changed=0 " not in done.stdout, done.stdout
 
     def command(self, *words: str, tasks: str = "main") -> list[str]:
-        """Run the role with this."""
+        """Write a play of the role; what runs it."""
         values = {"name": "small", "namespace": NAMESPACE, "chart": str(self.chart), "values": {"word": "first"},
                   "timeout_s": 60}
         role = {"name": "helm_release", "tasks_from": tasks}

@@ -6,7 +6,6 @@ import json
 import os
 import re
 import subprocess
-import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
@@ -30,18 +29,17 @@ LIMIT_S = 600
 class Run:
     """A playbook that runs."""
 
-    def __init__(self, *words: str) -> None:
-        self.output = tempfile.TemporaryFile("w+")  # noqa: SIM115  closed by end; a full pipe would block it
+    def __init__(self, output: Path, *words: str) -> None:
+        self.output = output
         command = [str(ROOT / ".venv/bin/ansible-playbook"), "-i", str(INVENTORY), *words]
-        to: dict[str, Any] = {"stdout": self.output, "stderr": subprocess.STDOUT, "stdin": subprocess.DEVNULL}
-        self.process = subprocess.Popen(command, cwd=ROOT, env={**os.environ, "NO_COLOR": "1"}, **to)
+        with output.open("w") as file:  # a full pipe would block it
+            to: dict[str, Any] = {"stdout": file, "stderr": subprocess.STDOUT, "stdin": subprocess.DEVNULL}
+            self.process = subprocess.Popen(command, cwd=ROOT, env={**os.environ, "NO_COLOR": "1"}, **to)
 
     def end(self) -> str:
         """Wait until it has ended well; what it printed."""
-        with self.output as output:
-            status = self.process.wait(LIMIT_S)
-            output.seek(0)
-            text = output.read()
+        status = self.process.wait(LIMIT_S)
+        text = self.output.read_text()
         assert status == 0, text[-4000:]
         return text
 
@@ -60,9 +58,9 @@ def namespace(lab: Lab) -> Iterator[str]:
     lab.kubectl("delete", "namespace", "two-runs", "--timeout=110s")
 
 
-def test_d6_of_two_sites_at_once_the_second_names_the_first_and_waits(lab: Lab) -> None:
+def test_d6_of_two_sites_at_once_the_second_names_the_first_and_waits(lab: Lab, tmp_path: Path) -> None:
     lab.playbook("playbooks/uninstall.yml", *SITE[1:])
-    runs = [Run(*SITE) for _ in range(2)]
+    runs = [Run(tmp_path / f"{number}.log", *SITE) for number in range(2)]
     outputs = [run.end() for run in runs]
     waited = [" is in use by " in output for output in outputs]
     assert sorted(waited) == [False, True], "\n\n".join(outputs)
@@ -71,7 +69,7 @@ def test_d6_of_two_sites_at_once_the_second_names_the_first_and_waits(lab: Lab) 
     assert len(re.findall(rf"cluster https://\S+ is in use by {who}", outputs[runs.index(second)])) == 1
     assert "changed=0 " in outputs[runs.index(second)], "the first had done everything"
     assert ours(lab) == []
-    assert "changed=0 " in Run(*SITE).end()
+    assert "changed=0 " in Run(tmp_path / "again.log", *SITE).end()
     lab.playbook("playbooks/uninstall.yml", *SITE[1:])
     assert ours(lab) == [], "something stays in the cluster"
     lab.playbook("playbooks/site.yml")  # what the next tests share
@@ -84,7 +82,7 @@ def test_d6_two_runs_of_a_job_follow_one_another_and_another_job_waits_for_neith
         job: dict[str, Any] = {**FOLLOWED, "name": name, "namespace": namespace}
         file = tmp_path / f"{name}-{number}.yml"
         file.write_text(yaml.safe_dump({"training_job": job, "training_job_report_folder": str(tmp_path)}))
-        return Run("playbooks/train.yml", "-e", f"@{file}")
+        return Run(file.with_suffix(".log"), "playbooks/train.yml", "-e", f"@{file}")
 
     runs = [train("one", 1), train("one", 2), train("other", 1)]
     with ThreadPoolExecutor() as pool:
@@ -104,7 +102,7 @@ def test_d6_a_lock_is_renewed_while_a_task_takes_long_and_goes_with_a_killed_run
         {"name": "Take long", "ansible.builtin.pause": {"seconds": 100}},
     ]  # fmt: skip
     book.write_text(yaml.safe_dump([{"hosts": "localhost", "gather_facts": False, "tasks": tasks}]))
-    run = Run(str(book))
+    run = Run(tmp_path / "long.log", str(book))
     lab.wait("the lock", lambda: ours(lab) == ["gangplank"], 30)
 
     def renewed() -> str:
@@ -114,7 +112,6 @@ def test_d6_a_lock_is_renewed_while_a_task_takes_long_and_goes_with_a_killed_run
     lab.wait("a renewal", lambda: renewed() > before, 40)
     run.process.kill()
     run.process.wait()
-    run.output.close()
     for _ in polls(120, 1):  # its task ends first
         if not ours(lab):
             return

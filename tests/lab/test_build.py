@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import shutil
@@ -15,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from lab.build import cache, go_toolchain, versions
+from tests.support.processes import descendants
 
 ROOT = Path(__file__).resolve().parents[2]
 # lab.build.parts with one tiny part; its node has no root file system.
@@ -72,15 +72,6 @@ def run(folder: Path, module: str = OURS, before: str = "", **more: str) -> subp
 
 def parts(folder: Path) -> list[str]:
     return sorted(path.name for path in (folder / "cache/gangplank/parts").glob("*"))
-
-
-def descendants(pid: int) -> list[int]:
-    pids = [pid]
-    for member in pids:
-        for listing in Path(f"/proc/{member}/task").glob("*/children"):
-            with contextlib.suppress(FileNotFoundError):  # the thread has ended
-                pids += [int(child) for child in listing.read_text().split()]
-    return pids[1:]
 
 
 def test_a_tiny_part_is_built_once(tiny: Path) -> None:

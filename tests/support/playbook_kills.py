@@ -22,7 +22,7 @@ from typing import Any
 
 from gangplank.cluster.client import Kube
 from gangplank.wait import polls
-from tests.cluster.conftest import INVENTORY, ROOT, STATE, snapshot
+from tests.cluster.conftest import INVENTORY, ROOT, STATE, snapshot, tasks_that
 
 SEED = 20261122
 SETTLED_S = 180.0  # for pods to run after a playbook
@@ -140,7 +140,7 @@ def one_round(life: Life, number: int) -> list[dict[str, Any]]:
         problems += differences(life.facts[book], facts())[:20]
         second = play(book)
         if second.returncode or changed(second.stdout) > life.changes[book]:
-            tasks = re.findall(r"TASK \[(.*?)\][ *]*\n(?:[^T].*\n)*?(?:changed|fatal): ", second.stdout)
+            tasks = tasks_that(second.stdout, "changed", "fatal")
             problems.append(f"the run after that: status {second.returncode}, changed={changed(second.stdout)} {tasks}")
     return rows
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import signal
 import subprocess
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gangplank.proof.verdict import Expected, prove, read_records
+from tests.support.processes import descendants
 from tests.trainer.harness import LIMIT_S
 
 if TYPE_CHECKING:
@@ -52,16 +52,6 @@ def test_ranks_killed_at_random_instants_again_and_again(root: Root, full: bool,
     for evidence in ((root.host(out) / "evidence.jsonl").read_text(), "\n".join(logs)):
         verdict = prove(read_records(evidence), Expected(3, epochs=epochs, global_batch=96, job_uid="job-1"))
         assert verdict.passed, verdict.text()
-
-
-def descendants(pid: int) -> list[int]:
-    """The processes below one, the nearest first."""
-    pids: list[int] = []
-    for task in Path(f"/proc/{pid}/task").glob("*/children"):
-        with contextlib.suppress(OSError):  # it may end while we look
-            for child in task.read_text().split():
-                pids += [int(child), *descendants(int(child))]
-    return pids
 
 
 def test_two_pods_under_torchrun_restart_in_place_and_meet_no_stale_keys(

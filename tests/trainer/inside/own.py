@@ -183,7 +183,7 @@ def train() -> None:  # noqa: C901  # each kind is one line of it
                 shown = loss.detach().clone()
                 dist.all_reduce(shown)
             losses.append(loss.item().hex())
-            if kind == "between" and rank == 1:  # as who writes a summary of the gradients before they are applied
+            if kind == "between" and rank == 1:  # such as a summary of the gradients, written before they are applied
                 time.sleep(0.2)
             if apply and kind == "own-optimizer":
                 with torch.no_grad():

@@ -28,7 +28,7 @@ def epoch(rank: int, data: float, compute: float, allreduce: float, steps: int =
 def together(exchange: float = 0.05, late: str = "") -> list[dict[str, float]]:
     """Three ranks that take 100 steps together, from first principles: the seconds of each, by kind.
 
-    After an exchange all go on at once: each updates its weights, loads data and computes. The exchange begins when
+    After an exchange all continue together: each updates its weights, loads data and computes. The exchange begins when
     the last one has done so. Each kind takes 0.05 s, but one of them, `late`, takes rank 1 0.35 s.
     """
     own = [dict.fromkeys(("update", "data", "compute"), 0.05) for _ in range(3)]

@@ -71,7 +71,7 @@ STANDSTILL = Path(__file__).parents[3] / "trainer/standstill.py"
 
 
 def printed(folder: Path, depth: int) -> list[str]:
-    """What a rank prints that waits for ever, as deep in its script as that, and then goes on."""
+    """What a rank prints when it waits for a minute, so many calls deep in its script, and then continues."""
     (folder / "lib").mkdir()
     (folder / "lib/data.py").write_text("def load(event):\n    event.wait(60)\n")
     (folder / "a.py").write_text(SCRIPT)
