@@ -2,6 +2,7 @@
 
 On this machine the Lease counts while that process lives, or a fork of it. Of a process elsewhere it counts until
 nobody has renewed it for its duration, as this run observes it: clocks of machines differ. lease_keeper.py renews it.
+Every trainer of a team may write anything into the Leases of its jobs, and an administrator's run reads them.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gangplank.cluster.client import CONFLICT, FORBIDDEN, NOT_FOUND, WRITER
-from gangplank.errors import GangplankError, KubeError, Problem
+from gangplank.errors import GOT_LIMIT, GangplankError, KubeError, Problem
 from gangplank.processes import boot, is_hidden, living, process
 from gangplank.site.rights import LOCK
 from gangplank.text import plain
@@ -31,9 +32,11 @@ GROUP = "coordination.k8s.io/v1"
 OF_CLUSTER = ("default", "gangplank")  # namespace and name: every cluster has the first, and no platform manages it
 HOLDER = "gangplank.dev/holder"  # annotation: what identifies the process
 IDENTITY = ("pid", "started", "boot", "pids")
-DURATION_S = 60
+NUMBERS, TEXTS = ("pid", "started"), ("boot", "pids", "user", "host", "since")  # of a record
+DURATION_S = 60  # also the most that a Lease counts without a change, whatever it says itself
 POLL_S = 1.0
 FREE_S = 10.0
+QUOTA = "exceeded quota"  # in a refusal: a team's quota counts its Leases
 REFUSED = {400, FORBIDDEN, 422}  # a webhook of a policy that names no status; a ValidatingAdmissionPolicy
 
 
@@ -60,8 +63,9 @@ def pid_space() -> str:
 
 def title(record: dict[str, Any]) -> str:
     """A holder as messages name it, and the Lease."""
-    started = f" ({record['playbooks']})" if record.get("playbooks") else ""
-    return plain(f"{record['user']}@{record['host']}, process {record['pid']}{started}, since {record['since']}")
+    user, host, since, books = (_cut(record.get(key, "")) for key in ("user", "host", "since", "playbooks"))
+    started = f" ({books})" if books else ""
+    return f"{user}@{host}, process {record['pid']}{started}, since {since}"
 
 
 class Lock:
@@ -99,7 +103,11 @@ class Lock:
     def unlocked(self, error: KubeError) -> str:
         """Why a run continues without the lock."""
         got = f"an account that may not lock it ({error})"
-        fix = f"let it {', '.join(LOCK)} in the namespace {self.namespace}; otherwise start no other run meanwhile"
+        fix = f"let it {', '.join(LOCK)} in the namespace {self.namespace}"
+        if QUOTA in str(error):
+            left = f"kubectl get leases -n {self.namespace}"
+            fix = f"have an administrator delete Leases of jobs that nobody runs ({left})"
+        fix += "; otherwise start no other run meanwhile"
         return str(Problem(self.title, got, "one that keeps other runs out meanwhile", fix))
 
     def _hold(self, record: dict[str, Any], say: Callable[[str], None], limit_s: float) -> bool:
@@ -119,9 +127,10 @@ class Lock:
                 if self._take(lease, record):
                     return True
                 continue
-            if lives(other):
+            alive = bool(lives(other))
+            if alive:
                 other = living(other) or other  # perhaps a fork
-            name, fix = names(lease, other)
+            name, fix = names(lease, other, alive=alive)
             if name != said:
                 say(f"{self.title} is in use by {name}: waiting for it up to {limit_s:.0f} s")
             said = name
@@ -179,13 +188,15 @@ class Lock:
 
 
 def holder_of(lease: Json) -> dict[str, Any]:
-    """The record in a Lease; empty if there is none that a run wrote."""
+    """The record in a Lease; empty if there is none that a run may have written."""
     try:
         record = json.loads(lease["metadata"]["annotations"][HOLDER])
-        usable = {*IDENTITY, "user", "host", "since"} <= {*record} and 0 < record["pid"] < 2**31
+        numbers = [record[key] for key in NUMBERS]
+        texts = [*(record[key] for key in TEXTS), record.get("playbooks", "")]
     except (ValueError, LookupError, TypeError, RecursionError):
         return {}
-    return dict(record) if usable else {}
+    usable = {type(number) for number in numbers} == {int} and {type(text) for text in texts} == {str}
+    return dict(record) if usable and 0 < record["pid"] < 2**31 else {}
 
 
 def is_same(record: dict[str, Any], other: dict[str, Any]) -> bool:
@@ -210,14 +221,22 @@ def counts(lease: Json, record: dict[str, Any], unchanged_s: float) -> bool:
     if not spec.get("holderIdentity"):
         return False
     alive = lives(record)
-    return unchanged_s < (spec.get("leaseDurationSeconds") or DURATION_S) if alive is None else alive
+    duration_s = min(spec.get("leaseDurationSeconds") or DURATION_S, DURATION_S)
+    return unchanged_s < duration_s if alive is None else alive
 
 
-def names(lease: Json, record: dict[str, Any]) -> tuple[str, str]:
-    """A holder, and how to be rid of it."""
-    if record:
-        return title(record), plain(f"wait for it or end it (kill {record['pid']} on {record['host']})")
-    return plain(str(lease["spec"]["holderIdentity"])), "wait for it or end it"
+def names(lease: Json, record: dict[str, Any], *, alive: bool) -> tuple[str, str]:
+    """A holder, and how to be rid of it: with a command only for a process that was seen to live on this machine."""
+    if not record:
+        return _cut(str(lease["spec"]["holderIdentity"])), "wait for it or end it"
+    host = _cut(record["host"])
+    how = f"end it (kill {record['pid']} on {host})" if alive else f"have its user end it on {host}"
+    return title(record), f"wait for it or {how}"
+
+
+def _cut(text: str) -> str:
+    """A text of a Lease as messages show it: at most so long, and nothing that a terminal would obey."""
+    return plain(text if len(text) <= GOT_LIMIT else f"{text[: GOT_LIMIT - 1]}…")
 
 
 def _now() -> str:

@@ -336,6 +336,79 @@ def test_d6_a_lease_cannot_write_to_the_terminal(api: Api) -> None:
     assert not {"\x1b", "\r"} & {*lines[0], *str(refusal.value)}
 
 
+def hostile(api: Api, record: object, **spec: object) -> None:
+    """What a member wrote as the lock of a job, before an administrator or a colleague runs it."""
+    text = record if isinstance(record, str) else json.dumps(record)
+    meta = {"name": "gangplank-job-digits", "namespace": "vision", "annotations": {lease.HOLDER: text}}
+    api.write(JOB, {"metadata": meta, "spec": {"holderIdentity": "bob", "leaseDurationSeconds": 60} | spec})
+
+
+WRONG: dict[str, list[Any]] = {  # values that no run writes, by their key
+    "pid": [0, -1, 1.5, True, "7", None, [7], {}, 2**31, 1e400, float("nan")],
+    "started": ["1", 1.0, None, []],
+    **{key: [None, 7, {}, [[]]] for key in (*lease.TEXTS, "playbooks")},
+}
+
+
+@pytest.mark.parametrize("change", [{key: value} for key, values in WRONG.items() for value in values], ids=str)
+def test_d6_a_record_that_no_run_writes_is_no_record(api: Api, change: dict[str, Any]) -> None:
+    """Such as a process that is no number: the Lease counts by its name, as one without a record does."""
+    hostile(api, holder(os.getpid(), BOOKS) | change)
+    with pytest.raises(GangplankError, match=r"got bob, .* Fix: wait for it or end it, then run it again"):
+        lock(api, "digits", "vision").hold(holder(os.getpid(), BOOKS), lambda _: None, 0)
+
+
+@pytest.mark.parametrize("text", ["[" * 10**5, '{"pid": ' + "9" * 10**5 + "}", '"' * 3, "\x1b[2J"])
+def test_d6_a_record_that_is_no_json_is_no_record(api: Api, text: str) -> None:
+    hostile(api, text)
+    with pytest.raises(GangplankError, match="got bob, "):
+        lock(api, "digits", "vision").hold(holder(os.getpid(), BOOKS), lambda _: None, 0)
+
+
+@pytest.mark.parametrize("with_record", [True, False])
+def test_d6_what_a_lease_says_is_shown_and_not_obeyed(api: Api, with_record: bool) -> None:
+    evil = "\x1b[2J\r\n\u202e; rm -rf /\ud800" + "x" * 10**5
+    words = dict.fromkeys(("user", "host", "since", "playbooks"), evil)
+    hostile(api, elsewhere() | words if with_record else "", holderIdentity=evil.replace("\ud800", ""))
+    lines: list[str] = []
+    with pytest.raises(GangplankError) as refusal:
+        lock(api, "digits", "vision").hold(holder(os.getpid(), BOOKS), lines.append, 0)
+    for text in (*lines, str(refusal.value)):
+        assert text.isprintable(), ascii(text)
+        assert "\\x1b[2J\\r\\n\\u202e; rm" in text
+        assert len(text) < 1500
+
+
+def test_d6_a_process_that_was_not_seen_here_is_named_without_a_command_that_ends_it(api: Api) -> None:
+    """It may be somebody else's than the Lease says."""
+    hostile(api, elsewhere(pid=4242))
+    with pytest.raises(GangplankError, match=r"process 4242 .* Fix: wait for it or have its user end it on far, then"):
+        lock(api, "digits", "vision").hold(holder(os.getpid(), BOOKS), lambda _: None, 0)
+
+
+@pytest.mark.parametrize("times", [{"renewTime": "9999-12-31T23:59:59.000000Z"}, {"renewTime": None}, {}])
+@pytest.mark.parametrize("duration", [2**31 - 1, None])
+@pytest.mark.parametrize("with_record", [True, False])
+def test_d6_no_lease_counts_longer_than_a_run_s_own_without_a_change(
+    api: Api, monkeypatch: pytest.MonkeyPatch, times: dict[str, str], duration: int | None, with_record: bool
+) -> None:
+    monkeypatch.setattr(lease, "DURATION_S", 0.3)
+    hostile(api, elsewhere() if with_record else "", leaseDurationSeconds=duration, **times)
+    lines: list[str] = []
+    assert lock(api, "digits", "vision").hold(holder(os.getpid(), BOOKS), lines.append, 20)
+    assert len(lines) == 1
+
+
+def test_d6_a_full_quota_of_leases_is_said_with_its_own_cure(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    answer: Callable[..., tuple[int, bytes]] = api.answer
+    says = json.dumps({"message": "exceeded quota: gangplank-team, used: count/leases.coordination.k8s.io=5"}).encode()
+    monkeypatch.setattr(api, "answer", lambda method, *more: (403, says) if method == "POST" else answer(method, *more))
+    lines: list[str] = []
+    assert not lock(api, "digits", "vision").hold(holder(os.getpid(), BOOKS), lines.append, 0)
+    fix = "have an administrator delete Leases of jobs that nobody runs (kubectl get leases -n vision)"
+    assert f"Fix: {fix}; otherwise" in lines[0]
+
+
 def test_d6_another_users_hidden_process_is_not_taken_for_dead(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     mine = holder(os.getpid(), BOOKS)
     lock(api).hold(dead(), refuse, 0)
