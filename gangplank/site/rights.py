@@ -12,8 +12,10 @@ if TYPE_CHECKING:
 NODES = ("gpu_device_plugin", "gpu_dra_driver")  # components that label and taint nodes
 WRITE = ("create", "patch", "delete")  # an upgrade also removes what the new version does not have
 # What keeps two runs apart takes (cluster/lease.py), in the namespace default or that of a job. No playbook asks for it
-# before: a run without these rights says so and continues.
-LOCK = tuple(f"{verb} leases.coordination.k8s.io" for verb in ("get", "create", "patch", "delete"))
+# before: a run without these rights says so and continues. Members of teams have them in their namespace.
+LEASES = ("coordination.k8s.io", "leases")
+LOCK_VERBS = ("get", "create", "patch", "delete")
+LOCK = tuple(f"{verb} {'.'.join(reversed(LEASES))}" for verb in LOCK_VERBS)
 
 
 def installation(components: Iterable[str]) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from gangplank.backends import BACKENDS
 from gangplank.backends.queueing import QUEUE_SYSTEM
+from gangplank.site.rights import LEASES, LOCK_VERBS
 from gangplank.teams.metadata import metadata
 from gangplank.teams.spec import ROLES
 
@@ -35,6 +36,7 @@ def rows() -> Rows:
     """Role, API group, resources and verbs; each role also has the rows of the roles before it."""
     jobs = [(kinds.group, kinds.plurals) for kinds in job_kinds()]
     gangs, commands = QUEUE_SYSTEM.pod_group, QUEUE_SYSTEM.command
+    lease_group, leases = LEASES
     return [
         ("viewer", "", ("pods", "pods/log", "services", "configmaps", "persistentvolumeclaims", "events"), READ),
         ("viewer", "", ("resourcequotas", "limitranges"), READ),
@@ -46,6 +48,7 @@ def rows() -> Rows:
         ("trainer", "resource.k8s.io", ("resourceclaimtemplates",), WRITE),  # the GPUs that each pod of a job claims
         ("trainer", "", ("pods",), ("create", "delete")),  # the pod that reads a job's evidence from its claim
         ("trainer", commands.group, (commands.plural,), ("create",)),  # abort and resume
+        ("trainer", lease_group, (leases,), LOCK_VERBS),  # what keeps two runs of one job apart
         ("lead", "", ("pods/exec", "pods/attach", "pods/portforward"), ("get", "create")),
         ("lead", "", ("secrets",), (*READ, *WRITE)),
     ]

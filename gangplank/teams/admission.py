@@ -16,6 +16,7 @@ from gangplank.backends.admission import PROBE_POD, of_pod, of_template
 from gangplank.backends.base import Path
 from gangplank.backends.pod_template import TEAM_LABEL
 from gangplank.backends.queueing import QUEUE_SYSTEM
+from gangplank.site.rights import LEASES
 from gangplank.teams import metadata as labels
 from gangplank.teams.conditions import MARKABLE, MOST_GRACE_S, NAMESPACE, PODS, TEMPLATES
 from gangplank.teams.metadata import metadata
@@ -113,6 +114,13 @@ OWN = (
         variables="object.?data.orValue({}).map(k, k)",  # it has stringData by then
         names="[object.metadata.?name.orValue('')]",
         probe={"apiVersion": "v1", "kind": "Secret"},
+    ),
+    # Its other fields are read by runs of the same job, and by nothing else in this namespace
+    Path(
+        "leases",
+        LEASES[0],
+        (LEASES[1],),
+        probe={"apiVersion": f"{LEASES[0]}/v1", "kind": "Lease"},
     ),
     # Kubernetes makes a claim of a template for each pod; a template that an administrator wrote is judged then.
     of_claims("resourceclaims", "ResourceClaim", "object.?spec.?devices.?requests", {}),

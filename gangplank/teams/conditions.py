@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from gangplank.backends.code_pieces import LABEL, USED
 from gangplank.backends.pod_template import GPU_TOLERATION, JOB_LABEL, ROLE_LABEL, TEAM_LABEL
 from gangplank.backends.queueing import QUEUE_SYSTEM
+from gangplank.cluster.lease import HOLDER
 from gangplank.cluster.reader import READER_LIMITS
 from gangplank.teams.census import load
 
@@ -95,6 +96,7 @@ KEYS = (
     TEAM_LABEL,
     LABEL,  # of pieces of code
     USED,
+    HOLDER,  # of the lock of a job
     "batch.kubernetes.io/controller-uid",  # the API server sets both in the template of a Job
     "batch.kubernetes.io/job-name",
     "kubernetes.io/limit-ranger",  # the API server notes which requests it filled in

@@ -42,7 +42,7 @@ RESOURCES = (
     "jobs.batch cronjobs.batch deployments.apps jobs.batch.volcano.sh cronjobs.batch.volcano.sh".split(),
     "jobflows.flow.volcano.sh jobtemplates.flow.volcano.sh podgroups.scheduling.volcano.sh".split(),
     "commands.bus.volcano.sh pytorchjobs.kubeflow.org trainjobs.trainer.kubeflow.org".split(),
-    ["certificatesigningrequests.certificates.k8s.io"],
+    ["certificatesigningrequests.certificates.k8s.io", "leases.coordination.k8s.io"],
 )
 FLAT = [name for part in RESOURCES for name in ([part] if isinstance(part, str) else part)]
 

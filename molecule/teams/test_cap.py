@@ -38,6 +38,7 @@ MANY: dict[str, tuple[str, Json, str]] = {
     "configmaps": ("/api/v1", {"data": {"a": "b"}}, "bob"),
     "secrets": ("/api/v1", {"stringData": {"a": "b"}}, "ada"),
     "cronjobs": ("/apis/batch/v1", {"spec": SUSPENDED}, "bob"),
+    "leases": ("/apis/coordination.k8s.io/v1", {"spec": {"holderIdentity": "bob"}}, "bob"),
 }
 
 

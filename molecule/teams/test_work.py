@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
+from gangplank.cluster.lease import Lock, holder
+from gangplank.errors import GangplankError
 from gangplank.proof.claims import CLAIMS
 from tests.support.teams_live import ROOT, gangplank, pod, until
 
@@ -60,6 +62,7 @@ def test_a_member_trains_from_the_job_file_to_the_proof(
     }
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     assert f"PROVEN: {len(CLAIMS)} of {len(CLAIMS)} claims hold" in done.stdout, done.stdout + done.stderr
+    assert "may not lock" not in done.stdout, done.stdout
     assert "epochs: 1 to 3 on every rank" in " ".join(done.stdout.split())
     for words in (("status", "digits"), ("logs", "digits"), ("proof", "digits"), ("delete", "digits")):
         result = gangplank(*words, "-n", "vision", kubeconfig=bob)
@@ -85,6 +88,26 @@ def test_a_member_sends_code_that_is_more_than_one_config_map_holds(
     logs = gangplank("logs", "pieces", "-n", "vision", kubeconfig=bob)
     assert f"{2**20} characters" in logs.stdout, logs.stdout + logs.stderr
     assert gangplank("delete", "pieces", "-n", "vision", kubeconfig=bob).returncode == 0
+
+
+def test_a_trainer_s_run_keeps_that_of_a_lead_out_and_a_viewer_locks_nothing(
+    kube: Kube, as_member: Callable[[str, str], Kube]
+) -> None:
+    ada, bob, eve = (Lock(as_member("vision", name), "locked", "vision") for name in ("ada", "bob", "eve"))
+    mine, lines = holder(os.getpid(), ["playbooks/train.yml"]), list[str]()
+    theirs = mine | {"pid": 7, "boot": "another", "host": "far"}
+    try:
+        assert bob.hold(theirs, lines.append, 0), lines
+        with pytest.raises(GangplankError, match=r"job vision/locked: got .*@far, process 7 "):
+            ada.hold(mine, lines.append, 0)
+        assert bob.renew(theirs)
+        assert not eve.hold(mine, lines.append, 0)
+        assert "job vision/locked: got an account that may not lock it" in lines[-1]
+        ada.free(mine)
+        assert kube.get(bob.where), "it is not her run's"
+    finally:
+        bob.free(theirs)
+    assert kube.get(bob.where) is None
 
 
 @pytest.fixture

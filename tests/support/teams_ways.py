@@ -7,6 +7,7 @@ from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from gangplank.backends.queueing import QUEUE_SYSTEM
+from gangplank.cluster.lease import HOLDER
 from gangplank.teams.admission import paths
 from tests.support.teams_fields import IN_TEMPLATES, NO, OWNER, hostile_pods, replaced
 from tests.support.teams_live import pod
@@ -264,6 +265,7 @@ def templates(value: object) -> Iterator[Json]:
 # Ways that are open to a member; the last is not among WAYS, because its queue is judged in its pods
 MEMBERS = tuple(way[0] for way in WAYS if not way[1].startswith("/apis/apps/") and way[0] != "PodGroup")
 CONFIG_MAPS, SECRETS = "/api/v1/namespaces/vision/configmaps", "/api/v1/namespaces/vision/secrets"
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/vision/leases"
 CALICO = "cni.projectcalico.org/ipAddrs"
 PATCHED = ("TrainJob by a patch of pods", WHERE["TrainJob"], patched_pods)
 
@@ -303,6 +305,27 @@ def member_violations(name: str, where: str, build: Callable[[str | None], Json]
             yield Violation(of_pods, rule, where, manifest, message, of_member=True)
 
 
+def lease_of_job(_queue: str | None = None) -> Json:
+    """The lock of a job."""
+    return obj("coordination.k8s.io/v1", "Lease", {"holderIdentity": "bob"}, {HOLDER: "{}"})
+
+
+def lease_violations() -> Iterator[Violation]:
+    """Locks of jobs with metadata that is read outside the team."""
+    rows = (
+        ("annotation or label", ("annotations", CALICO), "[]", CALICO),
+        ("annotation or label", ("labels", "volcano.sh/job-name"), "digits", "volcano.sh/job-name"),
+        ("label", ("labels", "gangplank.dev/team"), "speech", "gangplank.dev/team=speech"),
+        ("finalizer", ("finalizers",), ["a.b/c"], "a.b/c"),
+        ("owner", ("ownerReferences",), [OWNER], "Job digits"),
+    )
+    for rule, path, value, text in rows:
+        manifest = replaced(lease_of_job(), ("metadata", *path), value)
+        name = f"Lease: {rule} {text} {path[0]}"
+        yield Violation(name, rule, LEASES, manifest, f'{rule} "{text}" {NO}', of_member=True)
+    yield from mark_violations("Lease", LEASES, lease_of_job)
+
+
 def other_violations() -> Iterator[Violation]:
     """Hostile objects of the kinds that have no pods, and what jobs have beside their pods."""
     for kind, part, where in (
@@ -319,6 +342,7 @@ def other_violations() -> Iterator[Violation]:
     yield Violation("ConfigMap: finalizer", "finalizer", CONFIG_MAPS, kept, f'finalizer "a.b/c" {NO}', of_member=True)
     taken = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "deploy-ssh", "namespace": "vision"}}
     yield Violation("Secret: name", "name", SECRETS, taken, f'name "deploy-ssh" {NO} names (none)', of_member=True)
+    yield from lease_violations()
     yield from size_violations()
     for way in ("JobFlow", "JobTemplate"):
         build = next(build for name, _, build, _ in WAYS if name == way)

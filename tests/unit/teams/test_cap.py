@@ -91,6 +91,7 @@ def test_a3_a_quota_counts_every_kind_that_a_member_may_create() -> None:
     assert {f"count/{kind}" for kind in kinds} <= {*limits}
     assert "pods" in limits
     assert limits["count/resourceclaims.resource.k8s.io"] == "0"
+    assert limits["count/leases.coordination.k8s.io"] == hard(max_jobs=50)["count/leases.coordination.k8s.io"] == "50"
 
 
 def test_a3_devices_of_a_class_are_limited_in_queue_and_quota_as_the_cap_says() -> None:

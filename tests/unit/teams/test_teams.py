@@ -9,7 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gangplank.cluster.lease import HOLDER
 from gangplank.errors import SpecError
+from gangplank.site.rights import LOCK
+from gangplank.teams.conditions import KEYS
 from gangplank.teams.drift import drift
 from gangplank.teams.job_defaults import with_team
 from gangplank.teams.objects import team_objects
@@ -271,6 +274,26 @@ def test_every_member_and_nobody_else_may_list_what_decides_where_jobs_fit() -> 
         ("resource.k8s.io", "deviceclasses", "resourceslices", "get", "list"),
         ("scheduling.k8s.io", "priorityclasses", "get", "list"),
     }
+
+
+def test_who_may_create_jobs_may_lock_them_and_nobody_else() -> None:
+    """As cluster/lease.py does it: its annotation is one of those that the admission lets members write."""
+    items = team_objects([parse_team(team())], SiteSpec())
+    rights = {
+        item["metadata"]["name"]: [
+            f"{verb} {resource}.{group}"
+            for rule in item["rules"]
+            for group in rule["apiGroups"]
+            for resource in rule["resources"]
+            for verb in rule["verbs"]
+            if group == "coordination.k8s.io"
+        ]
+        for item in items
+        if item["kind"] == "ClusterRole"
+    }
+    granted = {"viewer": [], "trainer": [*LOCK], "lead": [*LOCK], "cluster": []}
+    assert rights == {f"gangplank-team-{role}": verbs for role, verbs in granted.items()}
+    assert HOLDER in KEYS
 
 
 def test_no_member_can_grant_rights_or_change_what_the_admission_reads() -> None:
