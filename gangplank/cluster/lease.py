@@ -35,6 +35,7 @@ IDENTITY = ("pid", "started", "boot", "pids")
 NUMBERS, TEXTS = ("pid", "started"), ("boot", "pids", "user", "host", "since")  # of a record
 DURATION_S = 60  # also the most that a Lease counts without a change, whatever it says itself
 POLL_S = 1.0
+PATIENCE_S = 900  # for another run, where nobody says how long
 FREE_S = 10.0
 QUOTA = "exceeded quota"  # in a refusal: a team's quota counts its Leases
 REFUSED = {400, FORBIDDEN, 422}  # a webhook of a policy that names no status; a ValidatingAdmissionPolicy

@@ -14,7 +14,7 @@ class ActionModule(ClusterAction):
         "job": {"type": "str", "default": ""},
         "namespace": {"type": "str", "default": ""},
         "state": {"type": "str", "choices": ["held", "free"], "default": "held"},
-        "timeout_s": {"type": "int", "default": 900},
+        "timeout_s": {"type": "int"},
         **KUBECONFIG,
     }
 

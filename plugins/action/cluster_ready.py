@@ -38,6 +38,7 @@ class ActionModule(ClusterAction):
         "run": {"type": "str", "choices": ["teams", "uninstall"]},
         "removes": {"type": "list", "elements": "str", "default": []},
         "try_network": {"type": "str", "default": ""},
+        "lock": {"type": "bool", "default": False},
         "lock_timeout_s": {"type": "int"},
         **KUBECONFIG,
     }
@@ -48,7 +49,7 @@ class ActionModule(ClusterAction):
         held = False
         try:
             Display().display(f"    cluster: {self.present_kube}")
-            held = not problems and self.locked(args["cluster"], args["lock_timeout_s"])
+            held = not problems and args["lock"] and self.locked(args["cluster"], args["lock_timeout_s"])
             problems += self.examined(args) if args["components"] else self.answered(args)
         except KubeError as error:
             problems.append(f"{error} (playbooks take the kubeconfig of {ORDER})")
@@ -59,11 +60,11 @@ class ActionModule(ClusterAction):
         return {"changed": False}
 
     def locked(self, cluster: str, timeout_s: int | None) -> bool:
-        """Take the lock of the cluster that the inventory names, if it is to be taken; whether it was.
+        """Take the lock of the cluster that the inventory names; whether it was taken.
 
         First of all: what another run is just installing would look like a fault.
         """
-        if timeout_s is None or self.dry:
+        if self.dry:
             return False
         self.present_kube.call("GET", "/version")  # if it does not answer, there is nothing to wait for
         if cluster and any(other_cluster(self.present_kube, cluster)):

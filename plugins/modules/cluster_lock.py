@@ -32,9 +32,8 @@ options:
     choices: [held, free]
     default: held
   timeout_s:
-    description: Seconds to wait for another run.
+    description: Seconds to wait for another run. Without it, 900.
     type: int
-    default: 900
 """
 
 EXAMPLES = r"""

@@ -55,9 +55,12 @@ options:
       pods in a namespace of their own, which is removed afterwards. Without it, nothing is tried.
     type: str
     default: ""
+  lock:
+    description: Take the lock of the cluster for this run, as M(gangplank.gangplank.cluster_lock) does.
+    type: bool
+    default: false
   lock_timeout_s:
-    description: Take the lock of the cluster for this run, as M(gangplank.gangplank.cluster_lock) does, and wait so
-      many seconds for another run that has it. Without this option, no lock is taken.
+    description: Seconds to wait for another run that has the lock. Without it, 900.
     type: int
 """
 

@@ -16,7 +16,7 @@ from ansible_collections.gangplank.gangplank.plugins.plugin_utils.base import Li
 from gangplank.cluster import lease_keeper
 from gangplank.cluster.choice import chosen
 from gangplank.cluster.client import Kube
-from gangplank.cluster.lease import Lock, holder
+from gangplank.cluster.lease import PATIENCE_S, Lock, holder
 from gangplank.errors import KubeError
 from gangplank.processes import origin
 
@@ -75,10 +75,10 @@ class ClusterAction(LibraryAction):
         """The kubeconfig and its context; None stands for the file in the home, and for its current context."""
         return chosen(self._task.args.get("kubeconfig"), None, self.environment)
 
-    def hold(self, timeout_s: float, job: str = "", namespace: str = "") -> None:
+    def hold(self, timeout_s: float | None, job: str = "", namespace: str = "") -> None:
         """Take the lock of the cluster, or of one job, for this run; a process beside the run keeps it."""
         lock, record = Lock(self.kube, job, namespace), self.record()
-        if lock.hold(record, self.say, timeout_s):
+        if lock.hold(record, self.say, PATIENCE_S if timeout_s is None else timeout_s):
             lease_keeper.start(lock, record, self.choice, self.environment, (job, namespace))
 
     def free(self, job: str = "", namespace: str = "") -> None:

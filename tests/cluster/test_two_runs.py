@@ -98,7 +98,7 @@ def test_d6_a_lock_is_renewed_while_a_task_takes_long_and_goes_with_a_killed_run
     book = tmp_path / "long.yml"
     tasks = [
         {"name": "Take it", "gangplank.gangplank.cluster_ready": {
-            "kubeconfig": f"{STATE}/admin.kubeconfig", "lock_timeout_s": 60}},
+            "kubeconfig": f"{STATE}/admin.kubeconfig", "lock": True, "lock_timeout_s": 60}},
         {"name": "Take long", "ansible.builtin.pause": {"seconds": 100}},
     ]  # fmt: skip
     book.write_text(yaml.safe_dump([{"hosts": "localhost", "gather_facts": False, "tasks": tasks}]))

@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from bench.parts.lab import MARKS
+from gangplank.cluster.lease import PATIENCE_S
 
 ROOT = Path(__file__).resolve().parents[2]
 PLAYBOOKS = sorted(ROOT.glob("playbooks/*.yml"))
@@ -54,9 +55,18 @@ def test_what_changes_the_cluster_keeps_other_runs_out_until_its_last_task(name:
     (play,) = yaml.safe_load((ROOT / "playbooks" / name).read_text())
     take, (free,) = play["pre_tasks"][-1], play["post_tasks"]
     arguments = take["gangplank.gangplank.cluster_ready"]
-    assert arguments["lock_timeout_s"] == "{{ site_lock_timeout_s | default(900) }}"
+    assert arguments["lock"]
+    assert arguments["lock_timeout_s"] == "{{ site_lock_timeout_s | default(omit) }}"
     assert free[FREE] == {"state": "free"} | ({"kubeconfig": arguments["kubeconfig"]} if name == "teams.yml" else {})
     assert free.get("tags") == take.get("tags")
+
+
+def test_all_that_names_the_patience_for_a_lock_names_the_library_s() -> None:
+    for module in ("cluster_lock", "cluster_ready"):
+        documentation = (ROOT / f"plugins/modules/{module}.py").read_text()
+        assert f"Without it, {PATIENCE_S}." in documentation
+    example = (ROOT / "inventories/example/group_vars/all/site.yml").read_text()
+    assert f"# site_lock_timeout_s: {PATIENCE_S}\n" in example
 
 
 @each_playbook

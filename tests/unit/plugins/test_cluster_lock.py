@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tests.unit.conftest import Api
 
 WHERE = "/apis/coordination.k8s.io/v1/namespaces/default/leases/gangplank"
-TAKE = {"name": "Take it", "gangplank.gangplank.cluster_ready": {"lock_timeout_s": 1}}
+TAKE = {"name": "Take it", "gangplank.gangplank.cluster_ready": {"lock": True, "lock_timeout_s": 1}}
 FREE = {"name": "Free it", "gangplank.gangplank.cluster_lock": {"state": "free"}}
 
 
@@ -75,6 +75,12 @@ def test_d6_a_playbook_waits_for_another_run_and_fails_with_its_name(
     assert "changed=0" in done.stdout
     assert json.dumps(api.objects) == before
     assert "selfsubjectaccessreviews" not in "".join(api.seen), "what the other is just installing was judged"
+
+
+def test_d6_no_time_limit_in_the_inventory_leaves_the_lock_on(tmp_path: Path, api: Api) -> None:
+    (tmp_path / "helm").symlink_to("/bin/true")
+    play(tmp_path, "uninstall.yml", "-e", json.dumps({"site_lock_timeout_s": None}), K8S_AUTH_KUBECONFIG=api.kubeconfig)
+    assert f"POST {WHERE.rpartition('/')[0]}" in "".join(api.seen)
 
 
 def test_d6_a_check_takes_no_lock_and_waits_for_nobody(
