@@ -35,6 +35,9 @@ class Site:
     init_tries: int = 100  # its --pytorch-init-container-max-tries
     init_template: str = ""  # its --pytorch-init-container-template-file; "": upstream's own
     priorities: Mapping[str, int] = field(default_factory=dict)  # PriorityClasses that exist: their values
+    scheduler: str = "volcano"  # of Volcano Jobs that name none: the first --scheduler-name of Volcano's webhooks
+    queues: Mapping[str, str] = field(default_factory=dict)  # by namespace, of PodGroups that name none
+    groups: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)  # by namespace: queue_webhooks.ResourceGroup
     others: tuple[Any, ...] = ()  # further manifests: Trainer's runtimes
 
 

@@ -6,12 +6,13 @@ import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from gangplank.backends import BACKENDS
-from gangplank.backends.base import Site
+from gangplank.backends import BACKENDS, queue_webhooks
+from gangplank.backends.base import Site, refuse
 from gangplank.backends.device_claims import claims_of
 from gangplank.cli import tables, terminal
 from gangplank.cli.inputs import gather, jobless, kinds
 from gangplank.errors import Problem
+from gangplank.k8s import manifest as shape
 from gangplank.k8s.dump import as_json, as_yaml
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ def expand(args: argparse.Namespace) -> int:
     if not names:
         raise terminal.UsageError(str(Problem("JOB", "nothing", kinds(), "gangplank expand jobs/digits.yml")))
     submitted, jobs, other_kinds = gather(names, args.backend, args.site)
-    site = live_site(args, submitted) if args.cluster else Site(others=tuple(submitted))
+    site = live_site(args, submitted, jobs) if args.cluster else Site(others=tuple(submitted))
     if args.no_gang:
         site = replace(site, gang=False)
     # Objects are built whatever is shown: an invalid manifest is refused here.
@@ -52,14 +53,19 @@ def expand(args: argparse.Namespace) -> int:
 
 
 def whole(backend: str, job: Json, site: Site) -> list[Json]:
-    """What becomes of a job: what its controllers create, and the claims that Kubernetes creates for its pods."""
+    """What becomes of a job: what its controllers create, as webhooks change it, and the claims of its pods."""
     objects = BACKENDS[backend].objects(job, site)
+    queue_webhooks.change(objects, site)
     return [*objects, *claims_of(objects, site.others)]
 
 
-def live_site(args: argparse.Namespace, submitted: Sequence[Json]) -> Site:
-    """The settings of the cluster's controllers."""
+def live_site(args: argparse.Namespace, submitted: Sequence[Json], jobs: Sequence[tuple[str, Json]]) -> Site:
+    """The settings of the cluster's controllers, as far as these jobs depend on them."""
     from gangplank.cli.cluster import cluster_of
     from gangplank.cluster.site import site_of
 
-    return site_of(cluster_of(args), tuple(submitted))
+    for _, job in jobs:
+        problems: list[Problem] = []
+        shape.manifest(job, {}, problems)  # its namespace is read before its objects are built
+        refuse(problems, job)
+    return site_of(cluster_of(args), tuple(submitted), jobs)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-import re
+from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from gangplank.backends.base import Site
 from gangplank.backends.queueing import QUEUE_SYSTEM
-from gangplank.errors import Problem, SpecError, shown
+from gangplank.cluster import site_volcano
+from gangplank.cluster.deployed import everywhere, flags_of, mounted, title
+from gangplank.errors import Problem, SpecError
+from gangplank.k8s.build import namespace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -17,43 +20,39 @@ if TYPE_CHECKING:
     from gangplank.spec import Json
 
 OPERATOR = "training-operator"  # the name of its Deployment, upstream's and that of charts/training-operator
+DEPLOYMENTS = "/apis/apps/v1/deployments"
 GANG = "gang-scheduler-name"
+KINDS = "enable-scheme"
+NAMESPACE = "namespace"
 INIT_IMAGE = "pytorch-init-container-image"
 INIT_TRIES = "pytorch-init-container-max-tries"
 INIT_TEMPLATE = "pytorch-init-container-template-file"
-FLAGS = (GANG, INIT_IMAGE, INIT_TRIES, INIT_TEMPLATE)  # each has a value
-NUMBER = re.compile(r"0|[1-9][0-9]*|0x[0-9a-fA-F]+")  # of Go's forms, those that Python reads alike
+FLAGS = (GANG, KINDS, NAMESPACE, INIT_IMAGE, INIT_TRIES, INIT_TEMPLATE)  # each has a value
 TEMPLATE = "/etc/config/initContainer.yaml"  # where the operator looks unless a flag says otherwise
+NO_GANG = ("", "None")  # for any other name but Volcano's the operator makes the PodGroups of the scheduler plugins
 RUNTIMES = ("ClusterTrainingRuntime", "TrainingRuntime")
 PRIORITIES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 TRAINER = "trainer.kubeflow.org/v1alpha1"
 
 
-def site_of(kube: Kube, others: tuple[Json, ...] = ()) -> Site:
-    """The settings of the training operator, the PriorityClasses and Trainer's runtimes; `others` come before these."""
+def site_of(kube: Kube, others: tuple[Json, ...] = (), jobs: Sequence[tuple[str, Json]] = ()) -> Site:
+    """The settings of the training operator, Volcano and Trainer, and the PriorityClasses; `others` come before these.
+
+    With jobs, each with its back-end: also what depends on their namespaces. Raises SpecError if the objects of one of
+    them depend on a setting that the library does not know.
+    """
     values = priorities_of(everywhere(kube, PRIORITIES))
     runtimes = tuple(
         {"apiVersion": TRAINER, "kind": kind, **item}
         for kind in RUNTIMES
         for item in everywhere(kube, f"/apis/{TRAINER}/{kind.lower()}s")
     )
-    usual = Site(priorities=values, others=(*others, *runtimes))
-    deployment = next(operators(kube), None)
-    if deployment is None:
-        return usual
-    pod = deployment["spec"]["template"]["spec"]
-    container = pod["containers"][0]
-    words = [*container.get("command", ()), *container.get("args", ())]
-    flags = flags_of(words, str(deployment["metadata"]["namespace"]))
-    place = PurePosixPath(flags.get(INIT_TEMPLATE, TEMPLATE))
-    return Site(
-        gang=flags.get(GANG) == QUEUE_SYSTEM.scheduler,
-        init_image=flags.get(INIT_IMAGE, usual.init_image),
-        init_tries=int(flags.get(INIT_TRIES, str(usual.init_tries)), 0),
-        init_template=mounted(kube, deployment["metadata"]["namespace"], pod, place),
-        priorities=usual.priorities,
-        others=usual.others,
-    )
+    site = Site(priorities=values, others=(*others, *runtimes))
+    deployments = everywhere(kube, DEPLOYMENTS)
+    operator = next((item for item in deployments if item["metadata"]["name"] == OPERATOR), None)
+    if operator:
+        site = with_operator(kube, operator, site, [job for backend, job in jobs if backend == "pytorchjob"])
+    return site_volcano.with_volcano(kube, deployments, site, jobs)
 
 
 def priorities_of(classes: Iterable[Json]) -> dict[str, int]:
@@ -61,51 +60,30 @@ def priorities_of(classes: Iterable[Json]) -> dict[str, int]:
     return {item["metadata"]["name"]: int(item.get("value", 0)) for item in classes}
 
 
-def flags_of(words: Sequence[str], namespace: str) -> dict[str, str]:
-    """Those of the operator's flags that matter here, as Go reads them: `--flag=value`, or `--flag value` in two words.
-
-    >>> flags_of(["/manager", "--leader-elect", "-gang-scheduler-name", "volcano"], "kubeflow")
-    {'gang-scheduler-name': 'volcano'}
-    """
-    flags, problems = {}, []
-    rest = iter(words)
-    for word in rest:
-        name, has_value, text = word.removeprefix("-").removeprefix("-").partition("=")
-        if not word.startswith("-") or name not in FLAGS:
-            continue
-        value = text if has_value else next(rest, None)
-        if value is None or (name == INIT_TRIES and not NUMBER.fullmatch(value)):
-            expected = "a whole number" if name == INIT_TRIES else "a value"
-            problems.append(Problem(f"--{name}", shown(value), expected, "correct the arguments of its container"))
-        else:
-            flags[name] = value
-    if problems:
-        raise SpecError(problems, f"Deployment {namespace}/{OPERATOR}")
-    return flags
+def with_operator(kube: Kube, operator: Json, site: Site, jobs: Sequence[Json]) -> Site:
+    """The site with the settings of its training operator."""
+    pairs = flags_of(operator, FLAGS, numbers=[INIT_TRIES])
+    flags, kinds = dict(pairs), [value.lower() for name, value in pairs if name == KINDS]
+    if problems := [problem for job in jobs for problem in unlike(job, flags, kinds)]:
+        raise SpecError(list(dict.fromkeys(problems)), title(operator))
+    return replace(
+        site,
+        gang=flags.get(GANG, "").lower() == QUEUE_SYSTEM.scheduler,
+        init_image=flags.get(INIT_IMAGE, site.init_image),
+        init_tries=int(flags.get(INIT_TRIES, str(site.init_tries)), 0),
+        init_template=mounted(kube, operator, PurePosixPath(flags.get(INIT_TEMPLATE, TEMPLATE))),
+    )
 
 
-def operators(kube: Kube) -> Iterator[Json]:
-    """The Deployments of training operators."""
-    return (item for item in everywhere(kube, "/apis/apps/v1/deployments") if item["metadata"]["name"] == OPERATOR)
-
-
-def everywhere(kube: Kube, where: str) -> list[Json]:
-    """All objects of a kind, in every namespace; none if the cluster does not have the kind."""
-    items: list[Json] = (kube.get(where) or {}).get("items", [])
-    return items
-
-
-def mounted(kube: Kube, namespace: str, pod: Json, place: PurePosixPath) -> str:
-    """The text of a file that a pod's first container has from a ConfigMap; "" if it has none there."""
-    for mount in pod["containers"][0].get("volumeMounts", ()):
-        volume: Json = next((item for item in pod.get("volumes", ()) if item["name"] == mount["name"]), {})
-        if "configMap" not in volume or PurePosixPath(mount["mountPath"]) not in (place, place.parent):
-            continue
-        source = volume["configMap"]
-        keys = {item["path"]: item["key"] for item in source.get("items", ())}
-        held = kube.get(f"/api/v1/namespaces/{namespace}/configmaps/{source['name']}") or {}
-        key = mount.get("subPath", place.name)
-        text = (held.get("data") or {}).get(keys.get(key, key))
-        if text:
-            return str(text)
-    return ""
+def unlike(job: Json, flags: dict[str, str], kinds: Sequence[str]) -> Iterator[Problem]:
+    """With which settings the operator makes other objects of a PyTorchJob than the library knows, or none."""
+    gang = flags.get(GANG, "")
+    if gang.lower() != QUEUE_SYSTEM.scheduler and gang not in NO_GANG:
+        expected = f"{QUEUE_SYSTEM.scheduler} or nothing: expand cannot tell what becomes of a PyTorchJob"
+        yield Problem(f"--{GANG}", gang, expected, site_volcano.WITHOUT)
+    if kinds and "pytorchjob" not in kinds:
+        expected = "pytorchjob: nothing becomes of a PyTorchJob"
+        yield Problem(f"--{KINDS}", ", ".join(kinds), expected, site_volcano.WITHOUT)
+    if flags.get(NAMESPACE, namespace(job)) not in ("", namespace(job)):
+        expected = f"{namespace(job)}: nothing becomes of PyTorchJob {job['metadata']['name']}"
+        yield Problem(f"--{NAMESPACE}", flags[NAMESPACE], expected, site_volcano.WITHOUT)

@@ -52,7 +52,7 @@ FROM_LABELS = ("volcano.sh/preemptable", "volcano.sh/cooldown-time")
 WANT_SVC = ("tensorflow", "mpi", "pytorch", "ray")
 
 
-def admitted(manifest: Json) -> Json:
+def admitted(manifest: Json, site: Site) -> Json:
     """The job as the mutating webhook leaves it; refuses what the expansion below could not read."""
     problems: Problems = []
     job = shape.manifest(manifest, FORM, problems)
@@ -61,7 +61,7 @@ def admitted(manifest: Json) -> Json:
     _check(job, problems)
     refuse(problems, manifest)
     spec["queue"] = spec.get("queue") or VOLCANO.default
-    spec["schedulerName"] = spec.get("schedulerName") or VOLCANO.scheduler
+    spec["schedulerName"] = spec.get("schedulerName") or site.scheduler
     for index, task in enumerate(spec["tasks"]):
         task["name"] = task.get("name") or f"default{index}"
         task.setdefault("replicas", 0)  # an omitted count really means no pods
@@ -264,7 +264,7 @@ def sub_group(task: Json) -> Json:
 def objects(manifest: Json, site: Site | None = None) -> list[Json]:
     """Everything that Volcano makes of a Job; tasks that wait for others (dependsOn) are there too, as they will be."""
     site = site or Site()
-    job = admitted(manifest)
+    job = admitted(manifest, site)
     used = job["spec"]["plugins"]
     items: list[Json] = []
     for volume in job["spec"].get("volumes", []):

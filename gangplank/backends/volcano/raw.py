@@ -50,9 +50,9 @@ def pitfalls(manifest: Json) -> Iterator[str]:
     yield from unrequested(named, limits_count=False)
 
 
-def templates(manifest: Json, _: Site) -> tuple[Json, list[Template]]:
+def templates(manifest: Json, site: Site) -> tuple[Json, list[Template]]:
     """The job as the webhook leaves it, and its tasks."""
-    job = admitted(manifest)
+    job = admitted(manifest, site)
     return job, [Template(task, "volcano.sh/task-spec", task["name"]) for task in job["spec"]["tasks"]]
 
 

@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 
 from gangplank.backends import BACKENDS, backend_of
 from gangplank.backends.base import Site
+from gangplank.cli.expand import whole
 from gangplank.jobs.parse import parse_job
 from gangplank.reading.strict_yaml import documents
 from tests.cluster.differential.live import NOWHERE, Cluster
@@ -134,7 +135,7 @@ def differences(backend: str, manifests: Sequence[Json], cluster: Cluster, **sit
     ]
     live = [cluster.create(item) for item in submitted]
     predictions = [
-        BACKENDS[backend].objects(item, Site(uid=live_job["metadata"]["uid"], **site))
+        whole(backend, item, Site(uid=live_job["metadata"]["uid"], **site))
         for item, live_job in zip(submitted, live, strict=True)
     ]
     wanted = Counter(item["kind"] for objects in predictions for item in objects if item["kind"] in KINDS)

@@ -1,0 +1,75 @@
+"""The Deployments of controllers: their flags, and the files that ConfigMaps give them."""
+
+from __future__ import annotations
+
+import re
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
+
+from gangplank.errors import Problem, SpecError, shown
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from gangplank.cluster.client import Kube
+    from gangplank.spec import Json
+
+NUMBER = re.compile(r"0|[1-9][0-9]*|0x[0-9a-fA-F]+")  # of Go's forms, those that Python reads alike
+
+
+def everywhere(kube: Kube, where: str) -> list[Json]:
+    """All objects of a kind, in every namespace; none if the cluster does not have the kind."""
+    items: list[Json] = (kube.get(where) or {}).get("items", [])
+    return items
+
+
+def title(deployment: Json) -> str:
+    """How messages call it."""
+    return f"Deployment {deployment['metadata']['namespace']}/{deployment['metadata']['name']}"
+
+
+def flags_of(deployment: Json, names: Collection[str], numbers: Collection[str] = ()) -> list[tuple[str, str]]:
+    """Those flags of its first container, in their order; raises SpecError for a value that the program cannot read."""
+    container = deployment["spec"]["template"]["spec"]["containers"][0]
+    flags, problems = [], []
+    for name, value in flags_in([*container.get("command", ()), *container.get("args", ())], names):
+        if value is None or (name in numbers and not NUMBER.fullmatch(value)):
+            expected = "a whole number" if name in numbers else "a value"
+            problems.append(Problem(f"--{name}", shown(value), expected, "correct the arguments of its container"))
+        else:
+            flags.append((name, value))
+    if problems:
+        raise SpecError(problems, title(deployment))
+    return flags
+
+
+def flags_in(words: Sequence[str], names: Collection[str]) -> list[tuple[str, str | None]]:
+    """Flags that have a value, as Go reads them: `--flag=value`, or `--flag value` in two words.
+
+    >>> flags_in(["/manager", "--leader-elect", "-gang-scheduler-name", "volcano"], ["gang-scheduler-name"])
+    [('gang-scheduler-name', 'volcano')]
+    """
+    flags = []
+    rest = iter(words)
+    for word in rest:
+        name, has_value, text = word.removeprefix("-").removeprefix("-").partition("=")
+        if word.startswith("-") and name in names:
+            flags.append((name, text if has_value else next(rest, None)))
+    return flags
+
+
+def mounted(kube: Kube, deployment: Json, place: PurePosixPath) -> str:
+    """The text of a file that its first container has from a ConfigMap; "" if it has none there."""
+    pod, namespace = deployment["spec"]["template"]["spec"], deployment["metadata"]["namespace"]
+    for mount in pod["containers"][0].get("volumeMounts", ()):
+        volume: Json = next((item for item in pod.get("volumes", ()) if item["name"] == mount["name"]), {})
+        if "configMap" not in volume or PurePosixPath(mount["mountPath"]) not in (place, place.parent):
+            continue
+        source = volume["configMap"]
+        keys = {item["path"]: item["key"] for item in source.get("items", ())}
+        held = kube.get(f"/api/v1/namespaces/{namespace}/configmaps/{source['name']}") or {}
+        key = mount.get("subPath", place.name)
+        text = (held.get("data") or {}).get(keys.get(key, key))
+        if text:
+            return str(text)
+    return ""
