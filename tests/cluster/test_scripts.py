@@ -11,7 +11,7 @@ import threading
 import uuid
 import zipfile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
@@ -19,6 +19,7 @@ import yaml
 from gangplank.backends import BACKENDS, code_pieces
 from gangplank.backends.pod_template import JOB_LABEL
 from tests.cluster.conftest import ROOT
+from tests.support.sweeps import FULL
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -78,6 +79,26 @@ if dist.get_rank() == 1 and not tried.exists():
 dist.barrier()
 print("the second attempt trains", flush=True)
 while not Path("/dev/shm/go").exists():
+    time.sleep(0.2)
+"""
+CRASHES_ON_DEMAND = """
+import sys
+import time
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+
+dist.init_process_group("gloo")
+print("it trains", flush=True)
+crash, go = False, False
+while not go:
+    wishes = torch.tensor([float(Path("/dev/shm", name).exists()) for name in ("crash", "go")])
+    dist.all_reduce(wishes)
+    crash, go = wishes.tolist()
+    if crash and dist.get_rank() == 1:
+        print("it crashes", flush=True)
+        sys.exit(7)
     time.sleep(0.2)
 """
 IMPORTS = """
@@ -177,6 +198,24 @@ def end(process: subprocess.Popen[str], timeout_s: float = 300) -> tuple[int, st
     return process.returncode, out, err
 
 
+def described(purpose: str, backend: str) -> dict[str, Any]:
+    """A job of two ranks that run crashes.py, and that may start again."""
+    return {"name": f"{purpose}-{uuid.uuid4().hex[:6]}", "namespace": NAMESPACE, "backend": backend, "workers": 1,
+            "max_retries": 3, "image": "gangplank.dev/trainer:0.1.0", "script": "crashes.py",
+            "shm_size": "16Mi"}  # fmt: skip
+
+
+def pods_of(lab: Lab, job: dict[str, Any]) -> list[dict[str, Any]]:
+    """A job's pods."""
+    pods: list[dict[str, Any]] = lab.get("pods", "-n", NAMESPACE, "-l", f"{JOB_LABEL}={job['name']}")
+    return pods
+
+
+def touch(lab: Lab, pod: dict[str, Any], name: str) -> None:
+    """Make a file that the script waits for."""
+    lab.kubectl("exec", "-n", NAMESPACE, pod["metadata"]["name"], "--", "touch", f"/dev/shm/{name}")
+
+
 def test_a_plain_script_is_followed_live_and_its_description_can_be_submitted(
         lab: Lab, namespace: str, tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(TRAIN)
@@ -234,19 +273,22 @@ def test_a_rank_that_fails_is_named_with_its_last_lines_and_its_exit_code_is_the
     assert end(start(tmp_path, namespace, "delete", name))[0] == 0
 
 
+@pytest.mark.parametrize("backend", ["indexed", "volcano", *(["pytorchjob"] if FULL else [])])
 def test_previous_logs_show_the_attempt_that_crashed_and_an_edit_meanwhile_changes_nothing(
-        lab: Lab, namespace: str, tmp_path: Path) -> None:
+        lab: Lab, namespace: str, tmp_path: Path, backend: str, request: pytest.FixtureRequest) -> None:
+    if backend == "pytorchjob":
+        request.getfixturevalue("full_kubeconfig")
     (tmp_path / "crashes.py").write_text(CRASHES)
-    name = f"crashes-{uuid.uuid4().hex[:6]}"
-    job = {"name": name, "namespace": NAMESPACE, "backend": "indexed", "workers": 1, "max_retries": 3,
-           "image": "gangplank.dev/trainer:0.1.0", "script": "crashes.py", "shm_size": "16Mi"}
+    job = described("crashes", backend)
+    if backend == "volcano":
+        job["volcano"] = {"restart_policy": "OnFailure"}  # in place, as the other two do by default
     (tmp_path / "job.yml").write_text(yaml.safe_dump({"training_job": job}))
     code, _, err = end(start(tmp_path, namespace, "submit", "job.yml"))
     assert code == 0, err
     (tmp_path / "crashes.py").write_text("print('an edit, which no attempt runs')\n")
 
     def logs(*words: str) -> tuple[list[str], str]:
-        _, out, err = end(start(tmp_path, namespace, "logs", name, *words))
+        _, out, err = end(start(tmp_path, namespace, "logs", job["name"], *words))
         err += out
         return [line for line in out.splitlines() if "the first attempt" in line or "the second attempt" in line], err
 
@@ -259,8 +301,36 @@ def test_previous_logs_show_the_attempt_that_crashed_and_an_edit_meanwhile_chang
     assert not [line for line in trains if "attempt 1]" in line]
     assert "an edit" not in err
     assert "already exists" in end(start(tmp_path, namespace, "submit", "job.yml"))[2], "and would be another job"
-    for pod in lab.get("pods", "-n", NAMESPACE, "-l", f"{JOB_LABEL}={name}"):
-        lab.kubectl("exec", "-n", NAMESPACE, pod["metadata"]["name"], "--", "touch", "/dev/shm/go")
+    for pod in pods_of(lab, job):
+        touch(lab, pod, "go")
+    assert end(start(tmp_path, namespace, "delete", "job.yml"))[0] == 0
+
+
+def test_previous_logs_of_a_gang_in_new_pods_say_that_those_of_the_crash_are_gone(
+        lab: Lab, namespace: str, tmp_path: Path) -> None:
+    (tmp_path / "crashes.py").write_text(CRASHES_ON_DEMAND)
+    job = described("replaced", "volcano")
+    (tmp_path / "job.yml").write_text(yaml.safe_dump({"training_job": job}))
+    code, _, err = end(start(tmp_path, namespace, "submit", "job.yml"))
+    assert code == 0, err
+
+    def logs(*words: str) -> tuple[list[str], str]:
+        _, out, err = end(start(tmp_path, namespace, "logs", job["name"], *words))
+        return [line for line in out.splitlines() if line.endswith(("] it trains", "] it crashes"))], err
+
+    lab.wait("both ranks train", lambda: len(logs()[0]) == 2, 240)
+    first = {pod["metadata"]["uid"] for pod in pods_of(lab, job)}
+    lines, err = logs("--previous")
+    assert lines == [f"[rank {rank}, attempt 1] it trains" for rank in (0, 1)]
+    assert "removed by the cluster" not in err
+    touch(lab, next(pod for pod in pods_of(lab, job) if "worker" in pod["metadata"]["name"]), "crash")
+    lab.wait("both pods are new", lambda: len({pod["metadata"]["uid"] for pod in pods_of(lab, job)} - first) == 2, 240)
+    lab.wait("both ranks train again", lambda: len(logs()[0]) == 2, 240)
+    lines, err = logs("--previous")
+    assert lines == [f"[rank {rank}, attempt 2] it trains" for rank in (0, 1)]
+    assert "removed by the cluster, with their pods or containers: rank 0: attempt 1, rank 1: attempt 1" in err
+    for pod in pods_of(lab, job):
+        touch(lab, pod, "go")
     assert end(start(tmp_path, namespace, "delete", "job.yml"))[0] == 0
 
 
