@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from gangplank.site.preflight import OLDEST
 from lab.build.parts import build
 from tests.support.helm import KUBERNETES
 
@@ -37,6 +38,16 @@ def test_the_charts_own_tests_pass(tools: dict[str, str], chart: Path) -> None:
 def test_helm_lints_it(tools: dict[str, str], chart: Path) -> None:
     done = run(f"{tools['helm']}/helm", "lint", "--strict", KUBERNETES, str(chart))
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("chart", CHARTS, ids=lambda path: path.name)
+def test_helm_refuses_an_older_kubernetes_as_preflight_does(tools: dict[str, str], chart: Path) -> None:
+    major, minor = OLDEST
+    refusals = []
+    for version in (f"v{major}.{minor - 1}.14", f"v{major}.{minor}.0"):
+        done = run(f"{tools['helm']}/helm", "template", str(chart), f"--kube-version={version}")
+        refusals.append("incompatible with Kubernetes" in done.stderr)
+    assert refusals == [True, False]
 
 
 @pytest.mark.parametrize("chart", CHARTS, ids=lambda path: path.name)

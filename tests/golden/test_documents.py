@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from gangplank.backends import BACKENDS, backend_of, wiring
 from gangplank.backends.base import Site
+from tests.support import documents
 from tests.support.documents import job
 
+ROOT = Path(__file__).resolve().parents[2]
 WORDS = {  # of the block that has the job
     "volcano-site": "name: pytorch-job\n",
     "pytorch-job-with-configmap": 'title="pytorch-job-with-configmap.yaml"',
@@ -69,3 +73,14 @@ def test_a_gang_of_one_is_a_gang_of_one() -> None:
 def test_one_process_per_cpu_is_noted() -> None:
     backend, manifest = load("vsphere-cpu")
     assert any("one process per CPU" in text for text in BACKENDS[backend].pitfalls(manifest))
+
+
+def test_our_demo_has_the_numbers_of_the_studys_script() -> None:
+    """Epochs, points, batch size, learning rate; then the slope and the noise of the line."""
+    script, ours = documents.printed('title="pytorch-demo.py"'), (ROOT / "trainer/linear.py").read_text()
+    patterns = (r"epochs = (\d+)", r"SimpleDataset\(size=(\d+)\)", r"batch_size=(\d+)", r"lr=([\d.]+)")
+    numbers = [float(text) for pattern in patterns for text in re.findall(pattern, script)]
+    (constants,) = re.findall(r"^EPOCHS, POINTS, BATCH_SIZE, LEARNING_RATE = (.*)$", ours, re.MULTILINE)
+    assert [float(text) for text in constants.split(", ")] == numbers
+    (line,) = re.findall(r"self\.data \* (\S+) \+ (\S+) \* torch\.randn", script)
+    assert re.findall(r"(\S+) \* x \+ (\S+) \* torch\.randn", ours) == [line]

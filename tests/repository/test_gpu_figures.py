@@ -14,6 +14,8 @@ def test_the_page_shows_the_recorded_run() -> None:
     result = json.loads((ROOT / "bench/results/gpu-h100.json").read_text())
     machine, page = result["machine"], (ROOT / "docs/lab.md").read_text()
     assert all(check["passed"] for check in result["checks"])
+    gloo = [check["name"] for check in result["checks"] if check["name"].startswith("gloo, two ranks on one GPU (2), ")]
+    assert [name.rpartition(" ")[2] for name in gloo] == [figure["precision"] for figure in result["figures"]]
     (gpu,) = machine["gpus"]
     shown = [gpu["name"], result["date"], machine["driver"], machine["torch"], machine["nccl"]]
     assert [fact for fact in shown if fact not in page] == []
