@@ -1,4 +1,7 @@
-"""The roles work with both ends of the range in requirements.yml: kubernetes.core as two Ansible versions bundle it."""
+"""The lower end of the range in requirements.yml: the storage role with kubernetes.core as an older Ansible bundles it.
+
+All other tests have the upper end, which the installed Ansible bundles.
+"""
 
 from __future__ import annotations
 
