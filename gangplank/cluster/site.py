@@ -76,14 +76,14 @@ def with_operator(kube: Kube, operator: Json, site: Site, jobs: Sequence[Json]) 
 
 
 def unlike(job: Json, flags: dict[str, str], kinds: Sequence[str]) -> Iterator[Problem]:
-    """With which settings the operator makes other objects of a PyTorchJob than the library knows, or none."""
+    """The settings with which the operator makes other objects of a PyTorchJob than the library knows, or none."""
     gang = flags.get(GANG, "")
     if gang.lower() != QUEUE_SYSTEM.scheduler and gang not in NO_GANG:
-        expected = f"{QUEUE_SYSTEM.scheduler} or nothing: expand cannot tell what becomes of a PyTorchJob"
+        expected = f"{QUEUE_SYSTEM.scheduler} or none: expand does not know the objects of another one"
         yield Problem(f"--{GANG}", gang, expected, site_volcano.WITHOUT)
     if kinds and "pytorchjob" not in kinds:
-        expected = "pytorchjob: nothing becomes of a PyTorchJob"
+        expected = "pytorchjob among them, or the operator ignores the job"
         yield Problem(f"--{KINDS}", ", ".join(kinds), expected, site_volcano.WITHOUT)
     if flags.get(NAMESPACE, namespace(job)) not in ("", namespace(job)):
-        expected = f"{namespace(job)}: nothing becomes of PyTorchJob {job['metadata']['name']}"
+        expected = f"{namespace(job)}, or the operator ignores {job['metadata']['name']}"
         yield Problem(f"--{NAMESPACE}", flags[NAMESPACE], expected, site_volcano.WITHOUT)

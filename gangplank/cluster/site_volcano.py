@@ -1,4 +1,4 @@
-"""What a cluster's Volcano is set to, as far as the objects that become of a job depend on it.
+"""What a cluster's Volcano is set to, as far as the objects of a job depend on it.
 
 Of its controllers and webhooks only these settings change an object, in volcano.sh/volcano v1.15.1:
 
@@ -42,11 +42,11 @@ GATES = {
     WEBHOOKS: {"AllAlpha": "false", "SchedulingGatesQueueAdmission": "false"},
 }
 UNREAD = "none: expand cannot tell what it changes"
-WITHOUT = "leave out --cluster, which shows what becomes of it with upstream's settings"
+WITHOUT = "leave out --cluster, which shows the objects under upstream's settings"
 
 
 def with_volcano(kube: Kube, deployments: Sequence[Json], site: Site, jobs: Sequence[tuple[str, Json]]) -> Site:
-    """The site with the settings of its Volcano; raises SpecError if one of them makes other objects of these jobs."""
+    """The site with the settings of its Volcano; raises SpecError if it has one that the library does not know."""
     by_app = {(item["metadata"].get("labels") or {}).get("app"): item for item in deployments}
     webhooks = by_app.get(WEBHOOKS)
     names = [value for _, value in flags_of(webhooks, ["scheduler-name"])] if webhooks else []
@@ -82,17 +82,17 @@ def space(kube: Kube, name: str) -> Json:
 
 
 def unlike(deployment: Json, gates: Mapping[str, str]) -> Iterator[Problem]:
-    """The settings of its controllers or webhooks with which other objects become of a Volcano Job, or none."""
+    """The settings with which Volcano makes other objects of a job than the library knows, or none."""
     flags = flags_of(deployment, ["controllers", "feature-gates"])
     words = [word.strip() for name, value in flags for word in value.split(",") if name == "controllers"]
     if words and not runs(JOBS, words):
-        expected = f"{JOBS} among them: nothing becomes of a Volcano Job"
+        expected = f"{JOBS} among them, or Volcano ignores the job"
         yield Problem(f"{title(deployment)} --controllers", ", ".join(words), expected, WITHOUT)
     for name, value in flags:
         for pair in value.split(",") if name == "feature-gates" else ():
             gate, _, state = pair.strip().partition("=")
             if gate in gates and state.lower() != gates[gate]:
-                expected = f"{gate}={gates[gate]}: expand cannot tell what becomes of a Volcano Job"
+                expected = f"{gate}={gates[gate]}: expand cannot tell what another value changes"
                 yield Problem(f"{title(deployment)} --feature-gates", pair.strip(), expected, WITHOUT)
 
 
