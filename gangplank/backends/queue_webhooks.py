@@ -22,6 +22,14 @@ if TYPE_CHECKING:
     from gangplank.reading.fields import Problems
     from gangplank.spec import Json
 
+CONTROLLERS, WEBHOOKS = "volcano-controller", "volcano-admission"  # label app of their Deployments, in every release
+HOOK = "volcano-admission-service-{}-mutate"  # a MutatingWebhookConfiguration; the webhooks look for that very name
+POLICY = "volcano-{}-mutation-policy"  # a MutatingAdmissionPolicy of upstream's chart
+JOBS = "job-controller"
+GATES = {  # the states with which objects are as they are described here
+    CONTROLLERS: {"AllAlpha": "true", "VolcanoJobSupport": "true"},
+    WEBHOOKS: {"AllAlpha": "false", "SchedulingGatesQueueAdmission": "false"},
+}
 BY_NAME = "volcano.sh/resource-group"  # the annotation by which a pod names its group, if the group asks for no other
 SECONDS = "tolerationseconds"  # Volcano reads its file with a library that knows the lower case only
 TOLERATION = {"key": str, "operator": str, "value": str, "effect": str, SECONDS: int}

@@ -28,7 +28,7 @@ def expand(args: argparse.Namespace) -> int:
     if not names:
         raise terminal.UsageError(str(Problem("JOB", "nothing", kinds(), "gangplank expand jobs/digits.yml")))
     submitted, jobs, other_kinds = gather(names, args.backend, args.site)
-    site = live_site(args, submitted, jobs) if args.cluster else Site(others=tuple(submitted))
+    site = live_site(args, submitted, [job for _, job in jobs]) if args.cluster else Site(others=tuple(submitted))
     if args.no_gang:
         site = replace(site, gang=False)
     # Objects are built whatever is shown: an invalid manifest is refused here.
@@ -59,12 +59,12 @@ def whole(backend: str, job: Json, site: Site) -> list[Json]:
     return [*objects, *claims_of(objects, site.others)]
 
 
-def live_site(args: argparse.Namespace, submitted: Sequence[Json], jobs: Sequence[tuple[str, Json]]) -> Site:
+def live_site(args: argparse.Namespace, submitted: Sequence[Json], jobs: Sequence[Json]) -> Site:
     """The settings of the cluster's controllers, as far as these jobs depend on them."""
     from gangplank.cli.cluster import cluster_of
     from gangplank.cluster.site import site_of
 
-    for _, job in jobs:
+    for job in jobs:
         problems: list[Problem] = []
         shape.manifest(job, {}, problems)  # its namespace is read before its objects are built
         refuse(problems, job)

@@ -36,8 +36,9 @@ SITE_HELP = (
 )
 FROM_SITE_HELP = "the inventory of `submit --site`, if it had one: the job's team has its namespace from there"
 CLUSTER_HELP = (
-    "read the settings of the cluster's controllers, so that the objects are those that they make there: the training"
-    " operator's flags and template, Volcano's webhooks and their settings, Trainer's runtimes, PriorityClasses"
+    "read the settings of the cluster's controllers, so that the objects are those that they make there: the"
+    " training operator's flags and template, the queue system's webhooks and their settings, Trainer's runtimes,"
+    " PriorityClasses"
 )
 ON_CLUSTER = {
     "submit": "submit jobs to the cluster",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from gangplank.backends.base import Site
 from gangplank.backends.queueing import QUEUE_SYSTEM
-from gangplank.cluster import site_volcano
+from gangplank.cluster import queue_site
 from gangplank.cluster.deployed import everywhere, flags_of, mounted, title
 from gangplank.errors import Problem, SpecError
 from gangplank.k8s.build import namespace
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from gangplank.spec import Json
 
 OPERATOR = "training-operator"  # the name of its Deployment, upstream's and that of charts/training-operator
+OPERATED = "kubeflow.org/v1"  # the API version of its kinds
 DEPLOYMENTS = "/apis/apps/v1/deployments"
 GANG = "gang-scheduler-name"
 KINDS = "enable-scheme"
@@ -35,10 +36,10 @@ PRIORITIES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 TRAINER = "trainer.kubeflow.org/v1alpha1"
 
 
-def site_of(kube: Kube, others: tuple[Json, ...] = (), jobs: Sequence[tuple[str, Json]] = ()) -> Site:
+def site_of(kube: Kube, others: tuple[Json, ...] = (), jobs: Sequence[Json] = ()) -> Site:
     """The settings of the training operator, Volcano and Trainer, and the PriorityClasses; `others` come before these.
 
-    With jobs, each with its back-end: also what depends on their namespaces. Raises SpecError if the objects of one of
+    With jobs: also what depends on their namespaces. Raises SpecError if the objects of one of
     them depend on a setting that the library does not know.
     """
     values = priorities_of(everywhere(kube, PRIORITIES))
@@ -51,8 +52,8 @@ def site_of(kube: Kube, others: tuple[Json, ...] = (), jobs: Sequence[tuple[str,
     deployments = everywhere(kube, DEPLOYMENTS)
     operator = next((item for item in deployments if item["metadata"]["name"] == OPERATOR), None)
     if operator:
-        site = with_operator(kube, operator, site, [job for backend, job in jobs if backend == "pytorchjob"])
-    return site_volcano.with_volcano(kube, deployments, site, jobs)
+        site = with_operator(kube, operator, site, [job for job in jobs if job["apiVersion"] == OPERATED])
+    return queue_site.with_queue_system(kube, deployments, site, jobs)
 
 
 def priorities_of(classes: Iterable[Json]) -> dict[str, int]:
@@ -76,14 +77,14 @@ def with_operator(kube: Kube, operator: Json, site: Site, jobs: Sequence[Json]) 
 
 
 def unlike(job: Json, flags: dict[str, str], kinds: Sequence[str]) -> Iterator[Problem]:
-    """The settings with which the operator makes other objects of a PyTorchJob than the library knows, or none."""
+    """The settings with which the operator makes other objects of a job than the library knows, or none."""
     gang = flags.get(GANG, "")
     if gang.lower() != QUEUE_SYSTEM.scheduler and gang not in NO_GANG:
         expected = f"{QUEUE_SYSTEM.scheduler} or none: expand does not know the objects of another one"
-        yield Problem(f"--{GANG}", gang, expected, site_volcano.WITHOUT)
-    if kinds and "pytorchjob" not in kinds:
-        expected = "pytorchjob among them, or the operator ignores the job"
-        yield Problem(f"--{KINDS}", ", ".join(kinds), expected, site_volcano.WITHOUT)
+        yield Problem(f"--{GANG}", gang, expected, queue_site.WITHOUT)
+    if kinds and job["kind"].lower() not in kinds:
+        expected = f"{job['kind'].lower()} among them, or the operator ignores the job"
+        yield Problem(f"--{KINDS}", ", ".join(kinds), expected, queue_site.WITHOUT)
     if flags.get(NAMESPACE, namespace(job)) not in ("", namespace(job)):
         expected = f"{namespace(job)}, or the operator ignores {job['metadata']['name']}"
-        yield Problem(f"--{NAMESPACE}", flags[NAMESPACE], expected, site_volcano.WITHOUT)
+        yield Problem(f"--{NAMESPACE}", flags[NAMESPACE], expected, queue_site.WITHOUT)

@@ -72,7 +72,7 @@ def other(lab: Lab, cluster: Cluster) -> Iterator[Cluster]:
 @pytest.mark.parametrize(("backend", "manifests"), [("volcano", JOBS), ("pytorchjob", PYTORCHJOBS)])
 def test_the_settings_of_its_volcano_are_in_the_objects(other: Cluster, backend: str, manifests: list[Json]) -> None:
     jobs = [{**item, "metadata": {**item["metadata"], "namespace": other.namespace}} for item in manifests]
-    site = vars(site_of(other.kube, jobs=[(backend, job) for job in jobs]))
+    site = vars(site_of(other.kube, jobs=jobs))
     assert (site["scheduler"], site["queues"]) == ("two", {other.namespace: other.namespace})
     assert len(site["groups"][other.namespace]) == 2
     assert differences(backend, jobs, other, **{key: value for key, value in site.items() if key != "uid"}) == []

@@ -171,7 +171,7 @@ def vcjob(namespace: str = "team", pod: Json | None = None, annotations: Json | 
 
 def become(api: Api, job: Json, backend: str = "volcano") -> dict[str, Json]:
     """The specs of what becomes of a job on a cluster, by kind."""
-    site = site_of(Kube(api.kubeconfig), jobs=[(backend, job)])
+    site = site_of(Kube(api.kubeconfig), jobs=[job])
     return {item["kind"]: item["spec"] for item in whole(backend, job, site) if "spec" in item}
 
 
@@ -286,16 +286,16 @@ def test_a_configuration_that_the_webhook_may_read_otherwise_is_a_problem(volcan
     ],
 )
 def test_a_pytorchjob_is_refused_where_the_operator_makes_other_objects_of_it(api: Api, flag: str, got: str) -> None:
-    job = {"metadata": {"name": "j", "namespace": "team"}}
+    job = {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "metadata": {"name": "j", "namespace": "team"}}
     api.objects[f"{DEPLOYMENTS}/training-operator"] = operator(flag)
     with pytest.raises(SpecError) as caught:
-        site_of(Kube(api.kubeconfig), jobs=[("pytorchjob", job)])
+        site_of(Kube(api.kubeconfig), jobs=[job])
     assert [f"{problem.path}: {problem.got}" for problem in caught.value.problems] == [got]
-    assert not site_of(Kube(api.kubeconfig), jobs=[("volcano", job)]).gang
+    assert not site_of(Kube(api.kubeconfig), jobs=[vcjob()]).gang
     api.objects[f"{DEPLOYMENTS}/training-operator"] = operator(
         "--gang-scheduler-name=Volcano", "--enable-scheme=TFJob", "--enable-scheme=PyTorchJob", "--namespace=team"
     )
-    assert site_of(Kube(api.kubeconfig), jobs=[("pytorchjob", job)]).gang
+    assert site_of(Kube(api.kubeconfig), jobs=[job]).gang
 
 
 def test_a_manifest_without_the_form_of_one_is_refused_before_the_cluster_is_asked(

@@ -18,8 +18,17 @@ from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
-from gangplank.backends.queue_webhooks import ResourceGroup, resource_groups
-from gangplank.backends.queueing import VOLCANO
+from gangplank.backends.queue_webhooks import (
+    CONTROLLERS,
+    GATES,
+    HOOK,
+    JOBS,
+    POLICY,
+    WEBHOOKS,
+    ResourceGroup,
+    resource_groups,
+)
+from gangplank.backends.queueing import QUEUE_SYSTEM
 from gangplank.cluster.deployed import everywhere, flags_of, mounted, title
 from gangplank.errors import Problem, SpecError
 from gangplank.k8s.build import namespace
@@ -32,40 +41,33 @@ if TYPE_CHECKING:
     from gangplank.cluster.client import Kube
     from gangplank.spec import Json
 
-CONTROLLERS, WEBHOOKS = "volcano-controller", "volcano-admission"  # label app of their Deployments, in every release
-HOOK = "volcano-admission-service-{}-mutate"  # a MutatingWebhookConfiguration; the webhooks look for that very name
-POLICY = "volcano-{}-mutation-policy"  # a MutatingAdmissionPolicy of upstream's chart
 ADMISSION = "/apis/admissionregistration.k8s.io"
-JOBS = "job-controller"
-GATES = {
-    CONTROLLERS: {"AllAlpha": "true", "VolcanoJobSupport": "true"},
-    WEBHOOKS: {"AllAlpha": "false", "SchedulingGatesQueueAdmission": "false"},
-}
 UNREAD = "none: expand cannot tell what it changes"
 WITHOUT = "leave out --cluster, which shows the objects under upstream's settings"
 
 
-def with_volcano(kube: Kube, deployments: Sequence[Json], site: Site, jobs: Sequence[tuple[str, Json]]) -> Site:
-    """The site with the settings of its Volcano; raises SpecError if it has one that the library does not know."""
+def with_queue_system(kube: Kube, deployments: Sequence[Json], site: Site, jobs: Sequence[Json]) -> Site:
+    """The site with the settings of Volcano; raises SpecError if it has one that the library does not know."""
     by_app = {(item["metadata"].get("labels") or {}).get("app"): item for item in deployments}
     webhooks = by_app.get(WEBHOOKS)
     names = [value for _, value in flags_of(webhooks, ["scheduler-name"])] if webhooks else []
     site = replace(site, scheduler=names[0]) if names else site
     if not jobs or not {CONTROLLERS, WEBHOOKS} & by_app.keys():
         return site
-    own = {namespace(job) for backend, job in jobs if backend == "volcano"}
+    own = {namespace(job) for job in jobs if f"{job['apiVersion']} {job['kind']}" == QUEUE_SYSTEM.commanded}
     problems = list(policies(kube))
     for app in (CONTROLLERS, WEBHOOKS) if own else ():
         missing = Problem("Deployments", "none", f"one with the label app={app}", WITHOUT)
         problems += unlike(by_app[app], GATES[app]) if app in by_app else [missing]
-    spaces = {name: space(kube, name) for name in sorted({namespace(job) for _, job in jobs})}
+    spaces = {name: space(kube, name) for name in sorted({namespace(job) for job in jobs})}
     asked = {kind: asking(kube, kind, spaces, problems) for kind in ("jobs", "pods", "podgroups")}
     for name in sorted(own - asked["jobs"]):
-        got, expected = f"no webhook for jobs in namespace {name}", "one, or Volcano makes no pods of most jobs"
+        got, expected = f"no webhook for jobs in namespace {name}", "one, or no pods are made of most jobs"
         problems.append(Problem(HOOK.format("jobs"), got, expected, WITHOUT))
     if problems:
-        raise SpecError(problems, "Volcano in the cluster")
-    queues = {name: spaces[name]["metadata"]["annotations"].get(VOLCANO.annotations[0]) for name in asked["podgroups"]}
+        raise SpecError(problems, f"{QUEUE_SYSTEM.title} in the cluster")
+    key = QUEUE_SYSTEM.annotations[0]
+    queues = {name: spaces[name]["metadata"]["annotations"].get(key) for name in asked["podgroups"]}
     groups = configured(kube, webhooks) if webhooks and asked["pods"] else ()
     return replace(
         site,
@@ -86,7 +88,7 @@ def unlike(deployment: Json, gates: Mapping[str, str]) -> Iterator[Problem]:
     flags = flags_of(deployment, ["controllers", "feature-gates"])
     words = [word.strip() for name, value in flags for word in value.split(",") if name == "controllers"]
     if words and not runs(JOBS, words):
-        expected = f"{JOBS} among them, or Volcano ignores the job"
+        expected = f"{JOBS} among them, or {QUEUE_SYSTEM.title} ignores the job"
         yield Problem(f"{title(deployment)} --controllers", ", ".join(words), expected, WITHOUT)
     for name, value in flags:
         for pair in value.split(",") if name == "feature-gates" else ():
