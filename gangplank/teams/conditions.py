@@ -263,15 +263,22 @@ def pod_counts(path: Path) -> str:
     return f"({path.replicas}).filter(n, n > {most}).map(n, string(n))"
 
 
+MOST_AMOUNT = "8P"  # of one resource: the scheduler counts in thousandths, in 64 bits
+
+
 def amounts(path: Path) -> str:
-    """Amounts below 0, of which the scheduler of all teams ends with an error, in containers and in an object."""
+    """Amounts of which the scheduler of all teams ends with an error, in containers and in an object.
 
-    def negative(amount: str) -> str:
-        below = f"quantity(string({amount}[k])).isLessThan(quantity('0'))"
-        return f"{amount}.filter(k, {below}).map(k, k + ': ' + string({amount}[k]))"
+    These are amounts below 0, and those so large that the scheduler's number overflows, which makes it negative.
+    """
 
-    parts = " + ".join(negative(f"c.?resources.?{part}.orValue({{}})") for part in ("limits", "requests"))
-    own = first(f"({path.amounts}).map(m, {negative('m')})")
+    def wrong(amount: str) -> str:
+        one = f"quantity(string({amount}[k]))"
+        outside = f"{one}.isLessThan(quantity('0')) || {one}.isGreaterThan(quantity('{MOST_AMOUNT}'))"
+        return f"{amount}.filter(k, {outside}).map(k, k + ': ' + string({amount}[k]))"
+
+    parts = " + ".join(wrong(f"c.?resources.?{part}.orValue({{}})") for part in ("limits", "requests"))
+    own = first(f"({path.amounts}).map(m, {wrong('m')})")
     return f"{own} + {each('pods', first(f'({CONTAINERS}).map(c, {parts})'))}"
 
 

@@ -180,8 +180,8 @@ RULES = (
         "amount",
         "amounts",
         cel.amounts,
-        "['0 or more']",
-        "ask for 0 or more: the scheduler of all teams ends with an error on less",
+        f"['0 to {cel.MOST_AMOUNT}']",
+        "ask for an amount between these: the scheduler of all teams ends with an error on others",
     ),
     Rule(
         "pod count",

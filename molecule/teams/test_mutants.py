@@ -16,7 +16,7 @@ from gangplank.backends.queueing import QUEUE_SYSTEM, VOLCANO
 from gangplank.cluster.client import Kube
 from gangplank.teams.admission import CHANGED, DELETIONS, GUARDS, deletions, paths, policy
 from gangplank.teams.census import load
-from gangplank.teams.conditions import ASKS_FOR_GPUS, PREFERRED, REQUIRED
+from gangplank.teams.conditions import ASKS_FOR_GPUS, MOST_AMOUNT, PREFERRED, REQUIRED
 from gangplank.teams.rules import RULES
 from tests.support.sweeps import sweeping
 from tests.support.teams_fields import ELSEWHERE, OWNER
@@ -212,7 +212,12 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
     ),
     ("no copied metadata", without_part("inner"), lambda violation: "copied metadata" in violation.name),
-    ("no amounts of an object", without_part("amounts"), ending(" below 0")),
+    ("no amounts of an object", without_part("amounts"), ending(" below 0", " above 8P")),
+    (
+        "no most of an amount",
+        without_text((f"quantity('{MOST_AMOUNT}')", "quantity('1e30')")),
+        lambda violation: "above 8P" in violation.name,
+    ),
     ("no variables of an object", without_part("variables"), ending(": variable")),
     ("no secrets of a TrainJob", without_part("secrets"), ending("secret of dataset", "secret of model")),
     (

@@ -445,10 +445,12 @@ SIZES: tuple[tuple[str, tuple[str | int, ...], tuple[str | int, ...]], ...] = (
     ("TrainJob", (*TRAINER, "numNodes"), ()),
 )
 AMOUNTS: tuple[tuple[str, tuple[str | int, ...]], ...] = (
-    ("PodGroup", ("spec", "minResources", "cpu")),
-    ("PyTorchJob", ("spec", "runPolicy", "schedulingPolicy", "minResources", "cpu")),
-    *(("TrainJob", (*TRAINER, "resourcesPerNode", part, "cpu")) for part in ("limits", "requests")),
+    ("PodGroup", ("spec", "minResources")),
+    ("PyTorchJob", ("spec", "runPolicy", "schedulingPolicy", "minResources")),
+    *(("TrainJob", (*TRAINER, "resourcesPerNode", part)) for part in ("limits", "requests")),
 )
+# The resource, its amount and what is wrong with it: the last one is -9146744073709551616 in 64 bits
+WRONG = (("cpu", LESS, "below 0"), ("memory", "9300000000000000000", "above 8P"))
 
 
 def size_violations() -> Iterator[Violation]:
@@ -459,16 +461,16 @@ def size_violations() -> Iterator[Violation]:
         message = f'pod count "{HUGE}" {NO} podCounts (60 or less)'
         manifest = replaced(build("vision"), count, HUGE)
         yield Violation(f"{name}: {count[-1]}", "pod count", where, manifest, message)
-        message = f'amount "cpu: {LESS}" {NO} amounts (0 or more)'
-        for part in ("limits", "requests") if holder else ():
-            place = (*holder, "template", "spec", "containers", 0, "resources", part, "cpu")
-            manifest = replaced(build("vision"), place, LESS)
-            yield Violation(f"{name}: {part} below 0 in its pods", "amount", where, manifest, message)
-    for name, place in AMOUNTS:
+        for part, (resource, amount, what) in product(("limits", "requests") if holder else (), WRONG):
+            place = (*holder, "template", "spec", "containers", 0, "resources", part, resource)
+            message = f'amount "{resource}: {amount}" {NO} amounts (0 to 8P)'
+            manifest = replaced(build("vision"), place, amount)
+            yield Violation(f"{name}: {part} {what} in its pods", "amount", where, manifest, message)
+    for (name, place), (resource, amount, what) in product(AMOUNTS, WRONG):
         where, build = builders[name]
-        message = f'amount "cpu: {LESS}" {NO} amounts (0 or more)'
-        manifest = replaced(build("vision"), place, LESS)
-        yield Violation(f"{name}: {place[-2]} below 0", "amount", where, manifest, message)
+        message = f'amount "{resource}: {amount}" {NO} amounts (0 to 8P)'
+        manifest = replaced(build("vision"), (*place, resource), amount)
+        yield Violation(f"{name}: {place[-1]} {what}", "amount", where, manifest, message)
 
 
 FREE = "198.19.0.77"  # of the lab's Services, and of none yet

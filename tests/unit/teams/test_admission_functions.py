@@ -5,8 +5,11 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from gangplank.k8s import quantity
 from gangplank.site.preflight import OLDEST
 from gangplank.teams.admission import policies
+from gangplank.teams.conditions import MOST_AMOUNT
+from tests.support.teams_ways import WRONG
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,3 +41,9 @@ def test_calls_only_functions_that_the_oldest_version_knows() -> None:
     calls = {name for text in expressions for name in re.findall(r"\b([A-Za-z_]+)\(", text)}
     assert calls >= {"filter", "orValue", "check"}
     assert calls <= KNOWN, sorted(calls - KNOWN)
+
+
+def test_the_most_of_an_amount_fits_into_the_scheduler_s_64_bits_and_the_hostile_one_does_not() -> None:
+    assert quantity.parse(MOST_AMOUNT) * 1000 < 2**63
+    _, amount, _ = WRONG[-1]
+    assert 2**63 < int(amount) < 2**64, "as 64 bits, it is below 0"
