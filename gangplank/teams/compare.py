@@ -10,17 +10,19 @@ from gangplank.teams import namespaces as namespaces_of_teams
 from gangplank.teams import read_cluster as cluster
 from gangplank.teams.admission import probes
 from gangplank.teams.idle_fields import idle_fields
-from gangplank.teams.load import teams_of
+from gangplank.teams.load import teams_of, variable
 from gangplank.teams.metadata import team_of
 from gangplank.teams.objects import team_objects
 from gangplank.teams.plan import plan
 from gangplank.teams.removal import namespaces_of, removal
+from gangplank.teams.shares import account_problems
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from gangplank.cluster.client import Kube
     from gangplank.spec import Json
+    from gangplank.teams.drift import Identity
     from gangplank.teams.inventory import Inventory
     from gangplank.teams.plan import TeamsPlan
 
@@ -39,8 +41,10 @@ def plan_teams(
     site, teams = teams_of(inventory, cluster.capacity(kube))
     live = cluster.objects(kube)
     desired = team_objects(teams, site, cluster.devices(kube))
-    todo = limited(desired, live, remove, cluster.namespaces(kube), limit)
+    todo = limited(desired, live, remove, cluster.namespaces(kube), limit, cluster.others(kube))
     with_file = [team.name for team in teams]
+    spaces = namespaces_of({team_of(item) for item in live} - {""}, live)  # of teams that left the inventory too
+    accounts = [f"{source}: {variable(str(problem))}" for source, problem in account_problems(teams, spaces)]
     namespaces = namespaces_of(set(remove) - set(with_file), live)
     leaving = removal(
         remove,
@@ -63,7 +67,7 @@ def plan_teams(
     return replace(
         todo,
         remove=(*leaving.remove, *todo.remove),
-        refused=(*todo.refused, *leaving.refused, *busy, *held),
+        refused=(*todo.refused, *accounts, *leaving.refused, *busy, *held),
         notes=(*todo.notes, *leaving.notes, *idle_fields(teams, site, scheduler_configuration(kube))),
         probes=tuple(probes(todo.probe, kube.serves)),
         count=len(desired),
@@ -76,14 +80,15 @@ def limited(
     remove: Sequence[str],
     namespaces: Collection[str],
     limit: Collection[str] | None,
+    foreign: Collection[Identity] = (),
 ) -> TeamsPlan:
     """The plan for the teams of a limit; amounts that other teams still have to give up are refused to them."""
-    everything = plan(desired, live, remove, namespaces)
+    everything = plan(desired, live, remove, namespaces, foreign)
     others = {team_of(item) for item in desired} - {"", *(limit or ())}
     if limit is None or not others:
         return everything
     mine, ours = ([item for item in items if team_of(item) not in others] for items in (desired, live))
-    part = plan(mine, ours, remove, namespaces)
+    part = plan(mine, ours, remove, namespaces, foreign)
     owed = sorted({team_of(item) for item in everything.lower} & others)
     if owed and any(item["kind"] == "Queue" for item in part.write):
         teams = ", ".join(owed)

@@ -1,4 +1,4 @@
-"""Namespaces of teams: created but never taken over, and what keeps one from its deletion."""
+"""Namespaces of teams: created but never taken over, as other objects, and what keeps one from its deletion."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import re
 from typing import TYPE_CHECKING
 
 from gangplank.backends.pod_template import TEAM_LABEL
+from gangplank.backends.queueing import QUEUE_SYSTEM
 from gangplank.cluster.client import group_path
 from gangplank.errors import KubeError, shown
-from gangplank.teams.metadata import PART_LABEL, TEAM_PART, team_of
+from gangplank.teams.metadata import PART_LABEL, team_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,16 +24,32 @@ RESOURCE = re.compile(r"([a-z0-9-]+)\.([a-z0-9.-]*) has \d+ resource")  # config
 
 def foreign(desired: Json, live: Json | None) -> str:
     """Why a namespace that exists cannot become a team's; "" if it is the team's. None is one without our labels."""
+    owner = team_of(live) if live else ""
+    return "" if owner == team_of(desired) else taken(desired, live)
+
+
+# What messages call a kind, and kubectl
+WORDS = {
+    "Namespace": ("namespace", "namespace"),
+    "Queue": ("queue", f"{QUEUE_SYSTEM.queue.plural}.{QUEUE_SYSTEM.queue.group}"),
+    "PriorityClass": ("PriorityClass", "priorityclass"),
+}
+
+
+def taken(desired: Json, live: Json | None) -> str:
+    """Why an object that exists is not taken over. None is one without our labels."""
     name, team, owner = desired["metadata"]["name"], team_of(desired), team_of(live) if live else ""
-    if owner == team:
-        return ""
-    belongs = f"belongs to team {owner}" if owner else "does not belong to a team"
-    labels = (live or {"metadata": {}})["metadata"].get("labels") or {}
-    label = "label --overwrite" if PART_LABEL in labels else "label"
+    word, resource = WORDS[desired["kind"]]
+    belongs = f"belongs to team {owner}" if owner else f"does not belong to {'a team' if team else 'the teams'}"
+    of_live = (live or {"metadata": {}})["metadata"].get("labels") or {}
+    label = "label --overwrite" if PART_LABEL in of_live else "label"
+    ours = desired["metadata"]["labels"]
+    own = " ".join(f"{key}={ours[key]}" for key in (PART_LABEL, TEAM_LABEL) if key in ours)
+    place = " under team.namespace" if desired["kind"] == "Namespace" else ""
     return (
-        f"team {team}: namespace: got {shown(name)}, which exists and {belongs}, expected a namespace of the team's "
-        f"own. Fix: choose another name under team.namespace, or hand it over: kubectl {label} namespace {name} "
-        f"{PART_LABEL}={TEAM_PART[PART_LABEL]} {TEAM_LABEL}={team}"
+        f"{f'team {team}' if team else 'all teams'}: {word}: got {shown(name)}, which exists and {belongs}, expected a "
+        f"{word} of the {'team' if team else 'site'}'s own. Fix: choose another name{place}, or hand it over: "
+        f"kubectl {label} {resource} {name} {own}"
     )
 
 

@@ -11,7 +11,7 @@ from gangplank.k8s import quantity
 from gangplank.k8s.plan import Plan
 from gangplank.teams.drift import EXACT, OWN_KEYS, STATE, Difference, drift, identity
 from gangplank.teams.metadata import metadata, team_of
-from gangplank.teams.namespaces import foreign
+from gangplank.teams.namespaces import foreign, taken
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -27,6 +27,7 @@ FIXED = {
     "ValidatingAdmissionPolicyBinding": (),
 }
 LATER = ("Namespace", "RoleBinding")  # kinds whose new objects have a step of their own
+CLAIMABLE = ("Queue", "PriorityClass")  # kinds whose objects have names of the inventory, in the whole cluster
 KEPT = ("Namespace", "PersistentVolumeClaim")  # they hold data: removed only when they are named
 
 
@@ -72,11 +73,15 @@ class TeamsPlan(Plan):
 
 
 def plan(
-    desired: Sequence[Json], live: Sequence[Json], leaving: Collection[str] = (), namespaces: Collection[str] = ()
+    desired: Sequence[Json],
+    live: Sequence[Json],
+    leaving: Collection[str] = (),
+    namespaces: Collection[str] = (),
+    others: Collection[Identity] = (),
 ) -> TeamsPlan:
     """What turns the live objects into the desired ones; teams without a file stay, noted unless they are leaving.
 
-    `namespaces` are the names of all namespaces of the cluster.
+    `namespaces` are the names of all namespaces of the cluster, `others` its queues and priorities without our labels.
     """
     differences = drift(desired, live)
     changed = {(item.kind, item.namespace, item.name) for item in differences if item.path != STATE}
@@ -97,7 +102,11 @@ def plan(
         write=(*(patch(item, live_objects.get(identity(item))) for item in work), *map(open_command, closed)),
         new=new,
         probe=probed(desired, work, new),
-        refused=(*claim_problems(differences), *foreign_namespaces(desired, live_objects, namespaces)),
+        refused=(
+            *claim_problems(differences),
+            *foreign_namespaces(desired, live_objects, namespaces),
+            *foreign_objects(desired, live_objects, others),
+        ),
         notes=(*exceeded_quotas(work, live_objects), *orphans(desired, live, leaving)),
     )
 
@@ -176,6 +185,22 @@ def foreign_namespaces(
         if item["kind"] == "Namespace" and (item["metadata"]["name"] in namespaces or identity(item) in live_objects)
     ]
     return [line for item in existing if (line := foreign(item, live_objects.get(identity(item))))]
+
+
+def foreign_objects(
+    desired: Sequence[Json], live_objects: Mapping[Identity, Json], others: Collection[Identity]
+) -> list[str]:
+    """Queues and priorities of the inventory that exist already, and are an administrator's or of a team that left it.
+
+    A write would take them over, and the removal of a team would delete them.
+    """
+    teams = {"", *map(team_of, desired)}
+    pairs = [(item, live_objects.get(identity(item))) for item in desired if item["kind"] in CLAIMABLE]
+    return [
+        taken(item, live)
+        for item, live in pairs
+        if identity(item) in others or (live is not None and team_of(live) not in teams)
+    ]
 
 
 def open_command(queue: str) -> Json:

@@ -15,13 +15,14 @@ from gangplank.k8s import quantity
 from gangplank.k8s.pod_resources import is_extended
 from gangplank.teams.access import job_kinds
 from gangplank.teams.metadata import PART_LABEL
-from gangplank.teams.plan import KEPT
+from gangplank.teams.plan import CLAIMABLE, KEPT
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from gangplank.cluster.client import Kube
     from gangplank.spec import Json
+    from gangplank.teams.drift import Identity
 
 # Every kind that team_objects renders: API version, kind and plural
 KINDS: tuple[tuple[str, str, str], ...] = (
@@ -77,6 +78,17 @@ def objects(kube: Kube) -> list[Json]:
 
     with ThreadPoolExecutor(4) as pool:
         return [item for items in pool.map(of_kind, KINDS) for item in items]
+
+
+def others(kube: Kube) -> set[Identity]:
+    """The queues and priorities that are not of teams: an administrator's, or another program's."""
+    kinds = [(everywhere(api_version, plural), kind) for api_version, kind, plural in KINDS if kind in CLAIMABLE]
+    query = {"labelSelector": f"!{PART_LABEL}"}
+    return {
+        (kind, "", item["metadata"]["name"])
+        for where, kind in kinds
+        for item in kube.call("GET", where, query=query)["items"]
+    }
 
 
 def namespaces(kube: Kube) -> list[str]:

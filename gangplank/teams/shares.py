@@ -31,7 +31,7 @@ def check(teams: Sequence[TeamSpec], site: SiteSpec, capacity: Mapping[str, Frac
     by_file: dict[str, list[Problem]] = {}
     for source, problem in [
         *name_problems(teams, owned),
-        *account_problems(teams),
+        *account_problems(teams, {team.namespace: team.name for team in teams}),
         *tree_problems(owned),
         *sum_problems(owned, capacity),
     ]:
@@ -61,12 +61,14 @@ def name_problems(teams: Sequence[TeamSpec], owned: Sequence[Owned]) -> Iterator
         sources.setdefault(name, source)
 
 
-def account_problems(teams: Sequence[TeamSpec]) -> Iterator[tuple[str, Problem]]:
-    """Members that are service accounts of a team's namespace: every trainer there can run a pod as one."""
-    owners = {cluster_name(team.namespace): team.name for team in teams}
+def account_problems(teams: Sequence[TeamSpec], owners: Mapping[str, str]) -> Iterator[tuple[str, Problem]]:
+    """Members that are service accounts of a team's namespace: every trainer there can run a pod as one.
+
+    `owners` are the teams by their namespaces.
+    """
     for team in teams:
         for index, member in enumerate(team.members):
-            if owner := owners.get(cluster_name(member.namespace)):
+            if owner := owners.get(member.namespace):
                 path = f"team.members[{index}].service_account"
                 expected = (
                     f"an account of a namespace that does not belong to a team, e.g. ci/runner: every trainer of team "

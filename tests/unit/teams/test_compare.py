@@ -1,0 +1,97 @@
+"""What a run refuses because of what is in the cluster and not in the inventory."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from gangplank.backends.pod_template import TEAM_LABEL
+from gangplank.cluster.client import group_path
+from gangplank.teams.compare import plan_teams
+from gangplank.teams.inventory import Inventory
+from gangplank.teams.metadata import PART_LABEL, TEAM_PART
+from gangplank.teams.objects import team_objects
+from gangplank.teams.parse import parse_teams
+from gangplank.teams.read_cluster import KINDS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+Json = dict[str, Any]
+CAP: Json = {"cpu": 4, "memory": "16Gi", "ephemeral_storage": "50Gi"}
+SITE: Json = {"priorities": {"high": 10}, "queues": [{"name": "research"}]}
+CI: Json = {"members": [{"user": "ada"}, {"service_account": "old/ci", "role": "lead"}]}
+
+
+class Cluster:
+    """An API server that lists objects, and knows no others."""
+
+    def __init__(self, *objects: Json) -> None:
+        paths = {kind: f"{group_path(api_version)}/{plural}" for api_version, kind, plural in KINDS}
+        self.items = [(paths[item["kind"]], item) for item in objects]
+
+    def call(self, _: str, where: str, query: Mapping[str, str] | None = None) -> Json:
+        wanted = {PART_LABEL: True, f"!{PART_LABEL}": False}.get((query or {}).get("labelSelector", ""))
+        items = [item for path, item in self.items if path == where]
+        return {"items": [item for item in items if wanted in (None, PART_LABEL in item["metadata"].get("labels", {}))]}
+
+    def get(self, where: str) -> Json | None:
+        return self.call("GET", where)
+
+    def serves(self, _: Json) -> bool:
+        return True
+
+
+def refused(*live: Json, **values: Any) -> str:
+    variables = {"team_cap": CAP, "team_members": [{"user": "ada"}], "team_site_priorities": SITE["priorities"],
+                 "team_site_queues": SITE["queues"]}  # fmt: skip
+    own = variables | {f"team_{name}": value for name, value in values.items()}
+    kube: Any = Cluster(*live)
+    return "\n".join(plan_teams(kube, Inventory({"vision": own})).refused)
+
+
+def of_team(name: str, **fields: Any) -> list[Json]:
+    file: Json = {"team": {"name": name, "members": [{"user": "eve"}], "cap": CAP} | fields}
+    site, teams = parse_teams({f"{name}.yml": file}, {"site": SITE})
+    return team_objects(teams, site)
+
+
+def labels(team: str) -> dict[str, str]:
+    return TEAM_PART | {TEAM_LABEL: team}
+
+
+def queue(name: str, **own: str) -> Json:
+    return {"kind": "Queue", "metadata": {"name": name, "labels": own}, "spec": {}}
+
+
+def test_a9_refuses_a_member_that_pods_of_a_team_that_left_the_inventory_can_run_as() -> None:
+    """Its namespace and its members' access stay until teams_remove names it."""
+    text = refused(*of_team("old"), **CI)
+    assert text.startswith('host_vars/vision.yml: team_members[1].service_account: got "old/ci", expected an account')
+    assert "every trainer of team old can run a pod as this one" in text
+    assert refused(*of_team("other"), **CI) == ""
+
+
+@pytest.mark.parametrize("name", ["vision", "vision-x", "research"])
+def test_a_queue_of_an_administrator_is_not_taken_over(name: str) -> None:
+    """The run would change whose jobs it takes, and the removal of the team would delete it."""
+    text = refused(queue(name), queues=[{"name": "x"}])
+    who = "all teams: queue" if name == "research" else "team vision: queue"
+    assert text.startswith(f'{who}: got "{name}", which exists and does not belong to ')
+    hand_over = f"kubectl label queues.scheduling.volcano.sh {name} gangplank.dev/part="
+    assert hand_over + ("teams" if name == "research" else "team gangplank.dev/team=vision") in text
+    assert refused(queue("another"), queues=[{"name": "x"}]) == ""
+
+
+def test_a_queue_of_a_team_that_left_the_inventory_is_not_taken_over() -> None:
+    text = refused(*of_team("old", queues=[{"name": "x"}]), queue("vision-x", **labels("old")), queues=[{"name": "x"}])
+    assert text.startswith('team vision: queue: got "vision-x", which exists and belongs to team old, expected a queue')
+    assert "kubectl label --overwrite queues.scheduling.volcano.sh vision-x" in text
+    assert refused(queue("vision-x", **labels("vision")), queues=[{"name": "x"}]) == ""
+
+
+def test_a_priority_of_an_administrator_is_not_taken_over() -> None:
+    text = refused({"kind": "PriorityClass", "metadata": {"name": "high"}, "value": 10})
+    assert text.startswith('all teams: PriorityClass: got "high", which exists and does not belong to the teams')
+    assert "choose another name, or hand it over: kubectl label priorityclass high gangplank.dev/part=teams" in text
