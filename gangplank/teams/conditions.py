@@ -301,8 +301,14 @@ def secrets(path: Path) -> str:
 
 IN_TERMS = "{0}.?" + REQUIRED + ".orValue([]).exists(x, x.?FIELD.hasValue())"
 IN_TERMS += " || {0}.?" + PREFERRED + ".orValue([]).exists(x, x.podAffinityTerm.?FIELD.hasValue())"
+# What the kubelet asks of a container, from the node, past every NetworkPolicy
+HANDLERS = (*(f"{part}Probe" for part in PROBES), *(f"lifecycle.?{part}" for part in ("postStart", "preStop")))
 # Whether a pod has a field of these types; FIELD stands for its name
 IN_PODS = {
+    **{
+        name: f"({CONTAINERS}).exists(c, {' || '.join(f'c.?{part}.?{field}.?FIELD.hasValue()' for part in HANDLERS)})"
+        for name, field in (("HTTPGetAction", "httpGet"), ("TCPSocketAction", "tcpSocket"))
+    },
     "PodAffinityTerm": " || ".join(
         IN_TERMS.format(f"o.?spec.?affinity.?{part}") for part in ("podAffinity", "podAntiAffinity")
     ),

@@ -357,12 +357,6 @@ IN_PODS: tuple[Hostile, ...] = (
     security("Capabilities.add", (*CONTAINER, "securityContext", "capabilities", "add"), ["SYS_ADMIN"]),
     security("ContainerPort.hostPort", (*CONTAINER, "ports"), [{"containerPort": 80, "hostPort": 80}]),
     security(
-        "HTTPGetAction.host", (*CONTAINER, "livenessProbe"), {"httpGet": {"host": "198.18.0.1", "port": 80}}
-    ),
-    security(
-        "TCPSocketAction.host", (*CONTAINER, "readinessProbe"), {"tcpSocket": {"host": "198.18.0.1", "port": 80}}
-    ),
-    security(
         "SecurityContext.allowPrivilegeEscalation", (*CONTAINER, "securityContext", "allowPrivilegeEscalation"), True
     ),
     security(

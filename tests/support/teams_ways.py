@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from gangplank.backends.queueing import QUEUE_SYSTEM
 from gangplank.cluster.lease import HOLDER
 from gangplank.teams.admission import paths
+from gangplank.teams.conditions import HANDLERS
 from tests.support.teams_fields import IN_TEMPLATES, NO, OWNER, hostile_pods, replaced
 from tests.support.teams_live import pod
 
@@ -360,6 +361,7 @@ def other_violations() -> Iterator[Violation]:
         field, message = f"FlowProbe.{probe}", f'field "FlowProbe.{probe}" {NO} fields'
         yield Violation(f"JobFlow: {probe}", "field", WHERE["JobFlow"], flow, message, field)
     yield from claim_violations()
+    yield from host_violations()
     for path in (("template",), ("template", "spec", "replicatedJobs", 0, "template")):
         manifest = patched_pods("vision")
         at = ("spec", "runtimePatches", 0, "trainingRuntimeSpec", *path, "metadata", "annotations", CALICO)
@@ -378,6 +380,17 @@ def other_violations() -> Iterator[Violation]:
     for field, value, message in API_SERVERS:
         row = "ServicePort.nodePort" if field == "ports" else f"ServiceSpec.{field}"
         yield Violation(f"Service: {field}", "API server", SERVICES, service(**value), message, row)
+
+
+def host_violations() -> Iterator[Violation]:
+    """Jobs whose pods have the kubelet connect elsewhere. Pod Security does not judge jobs, nor hosts before 1.34."""
+    build = next(build for name, _, build, _ in WAYS if name == "Volcano Job")
+    for handler, (action, field) in product(HANDLERS, (("httpGet", "HTTPGet"), ("tcpSocket", "TCPSocket"))):
+        of_container = ("spec", *TASK, "template", "spec", "containers", 0, *handler.split(".?"), action)
+        manifest = replaced(build("vision"), of_container, {"host": "198.18.0.1", "port": 80})
+        message = f'field "{field}Action.host" {NO} fields (none)'
+        name = f"{'.'.join(map(str, of_container[-3:]))}: {field}Action.host"
+        yield Violation(name, "field", WHERE["Volcano Job"], manifest, message, f"{field}Action.host")
 
 
 CLAIMS, TEMPLATES = (f"/apis/resource.k8s.io/v1/namespaces/vision/resourceclaim{end}" for end in ("s", "templates"))
