@@ -321,6 +321,9 @@ IN_OBJECTS = {
     "DeviceRequest": f"{REQUESTS}.exists(r, r.?FIELD.hasValue())",
     # Before resource.k8s.io/v1, a request had these fields itself
     "ExactDeviceRequest": f"{REQUESTS}.exists(r, r.?exactly.?FIELD.hasValue() || r.?FIELD.hasValue())",
+    # The quota has room for the team's own claims, and for a moment when one is added
+    "VolcanoVolume": "(object.?spec.?volumes.orValue([]) + object.?spec.?jobTemplate.?spec.?volumes.orValue([]))"
+    ".exists(v, v.?FIELD.hasValue())",
     "FlowProbe": "object.?spec.?flows.orValue([]).exists(f, f.?dependsOn.?probe.?FIELD.hasValue())",
 }
 

@@ -100,6 +100,7 @@ def affinity(**expression: object) -> Json:
     return {"nodeAffinity": {PREFERRED: [{"weight": 1, "preference": term}]}}
 
 
+CLAIM: Json = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Mi"}}}
 PROC: Path = (*CONTAINER, "securityContext", "procMount")
 CORDONED = "node.kubernetes.io/unschedulable"
 VARIABLE = "environment variable"
@@ -319,6 +320,13 @@ IN_PODS: tuple[Hostile, ...] = (
     Hostile(
         "Volume.csi", "field", ("spec", "volumes"), [{"name": "x", "csi": {"driver": "a.b"}}], 'field "Volume.csi"'
     ),
+    Hostile(
+        "Volume.ephemeral",
+        "field",
+        ("spec", "volumes"),
+        [{"name": "x", "ephemeral": {"volumeClaimTemplate": {"spec": CLAIM}}}],
+        'field "Volume.ephemeral"',
+    ),
     Hostile("PodSpec.overhead", "API server", ("spec", "overhead"), {"cpu": "1"}, "Pod Overhead set without"),
     Hostile(
         "PodSpec.preemptionPolicy",
@@ -396,8 +404,6 @@ ELSEWHERE = {
     "PodSpec.workloadRef": "this version of Kubernetes drops it",
     "VolumeProjection.podCertificate": "this version of Kubernetes drops it",
     "EphemeralContainer.image": "no member may write pods/ephemeralcontainers",
-    "Volume.ephemeral": "its claim is refused: molecule/teams, test_more_than_the_quota_is_refused",
-    "VolcanoVolume.volumeClaim": "its claim is refused: molecule/teams, test_more_than_the_quota_is_refused",
 }
 
 

@@ -10,7 +10,7 @@ from gangplank.backends.queueing import QUEUE_SYSTEM
 from gangplank.cluster.lease import HOLDER
 from gangplank.teams.admission import paths
 from gangplank.teams.conditions import HANDLERS
-from tests.support.teams_fields import IN_TEMPLATES, NO, OWNER, hostile_pods, replaced
+from tests.support.teams_fields import CLAIM, IN_TEMPLATES, NO, OWNER, hostile_pods, replaced
 from tests.support.teams_live import pod
 
 if TYPE_CHECKING:
@@ -360,6 +360,11 @@ def other_violations() -> Iterator[Violation]:
         flow["spec"]["flows"][0]["dependsOn"] = {"targets": ["b"], "probe": {probe: [item]}}
         field, message = f"FlowProbe.{probe}", f'field "FlowProbe.{probe}" {NO} fields'
         yield Violation(f"JobFlow: {probe}", "field", WHERE["JobFlow"], flow, message, field)
+    for way, inner in (("Volcano Job", ()), ("Volcano CronJob", ("jobTemplate", "spec"))):
+        build = next(build for name, _, build, _ in WAYS if name == way)
+        manifest = replaced(build("vision"), ("spec", *inner, "volumes"), [{"mountPath": "/x", "volumeClaim": CLAIM}])
+        field = "VolcanoVolume.volumeClaim"
+        yield Violation(f"{way}: {field}", "field", WHERE[way], manifest, f'field "{field}" {NO} fields', field)
     yield from claim_violations()
     yield from host_violations()
     for path in (("template",), ("template", "spec", "replicatedJobs", 0, "template")):

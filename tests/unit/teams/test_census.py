@@ -46,7 +46,7 @@ def test_every_reason_is_explained_and_every_verdict_is_one_of_a_few() -> None:
         kinds.setdefault(verdict, set()).add(rest)
     assert sorted(kinds) == sorted(VERDICTS)
     assert kinds["harmless"] == set(CENSUS.reasons)
-    assert kinds["refused"] == {"", "by pod security", "by quota", "by API server"}
+    assert kinds["refused"] == {"", "by pod security", "by API server"}
     assert kinds["controller"] == {""}
     assert kinds["inside"] == {field.type for field in CENSUS.verdicts} - {kind.type for kind in CENSUS.kinds}
 
