@@ -225,15 +225,27 @@ GPU_VARIABLES = (
 )
 
 
+# By these, the container runtimes of other makers do what NVIDIA's does
+OTHER_VARIABLES = (
+    "AMD_VISIBLE_DEVICES",
+    "ASCEND_VISIBLE_DEVICES",
+    "HABANA_VISIBLE_DEVICES",
+    "MTHREADS_VISIBLE_DEVICES",
+)
+
+
 def environment(path: Path) -> str:
-    """Variables by which NVIDIA's runtime gives a container GPUs, also hidden behind a prefix or in a ConfigMap."""
+    """Variables by which a node's runtime gives a container devices, also hidden behind a prefix or in a ConfigMap."""
+    others = quoted(*OTHER_VARIABLES)
     usual = f"n in {quoted(*GPU_VARIABLES)} && {ASKS_FOR_GPUS}"
     names = f"c.?env.orValue([]).filter(e, !({WITHOUT_GPUS})).map(e, e.?name.orValue(''))"
-    names += f".filter(n, n.startsWith('NVIDIA_') && !({usual}))"
-    hidden = "p != '' && (p.startsWith('NVIDIA_') || 'NVIDIA_'.startsWith(p))"
+    names += f".filter(n, n.startsWith('NVIDIA_') && !({usual}) || n in {others})"
+    hidden = "p.startsWith('NVIDIA_') || 'NVIDIA_'.startsWith(p)"
+    hidden = f"p != '' && ({hidden} || {others}.exists(v, v.startsWith(p)))"
     prefixes = f"c.?envFrom.orValue([]).map(e, e.?prefix.orValue('')).filter(p, {hidden})"
     in_containers = first(f"({CONTAINERS}).map(c, {names} + {prefixes})")
-    return f"({path.variables}).filter(n, n.startsWith('NVIDIA_')) + {each('pods', in_containers)}"
+    own = f"({path.variables}).filter(n, n.startsWith('NVIDIA_') || n in {others})"
+    return f"{own} + {each('pods', in_containers)}"
 
 
 RESOURCES = ("cpu", "memory", "ephemeral-storage")

@@ -16,7 +16,7 @@ from gangplank.backends.queueing import QUEUE_SYSTEM, VOLCANO
 from gangplank.cluster.client import Kube
 from gangplank.teams.admission import CHANGED, DELETIONS, GUARDS, deletions, paths, policy
 from gangplank.teams.census import load
-from gangplank.teams.conditions import ASKS_FOR_GPUS, MOST_AMOUNT, PREFERRED, REQUIRED
+from gangplank.teams.conditions import ASKS_FOR_GPUS, MOST_AMOUNT, OTHER_VARIABLES, PREFERRED, REQUIRED, quoted
 from gangplank.teams.rules import RULES
 from tests.support.sweeps import sweeping
 from tests.support.teams_fields import ELSEWHERE, OWNER
@@ -222,8 +222,15 @@ MUTANTS: tuple[Mutant, ...] = (
     ("no secrets of a TrainJob", without_part("secrets"), ending("secret of dataset", "secret of model")),
     (
         "no hidden variables",
-        without_text(("p.startsWith('NVIDIA_')", "false"), ("'NVIDIA_'.startsWith(p)", "false")),
+        without_text(
+            ("p.startsWith('NVIDIA_')", "false"), ("'NVIDIA_'.startsWith(p)", "false"), ("v.startsWith(p)", "false")
+        ),
         ending("EnvFromSource.prefix"),
+    ),
+    (
+        "no variables of other makers",
+        without_text((f"n in {quoted(*OTHER_VARIABLES)}", "false")),
+        lambda v: placed("EnvVar.name", "'HABANA_")(v) or ending(f"{OTHER_VARIABLES[0]}: variable")(v),
     ),
     ("no projected Secrets", without_text((".?projected", ".?none")), ending("SecretProjection.name")),
     ("no Secrets of volumes", without_text((".?secretName", ".?none")), ending("SecretVolumeSource.secretName")),

@@ -249,6 +249,13 @@ IN_PODS: tuple[Hostile, ...] = (
         [{"name": "NVIDIA_DRIVER_CAPABILITIES", "value": "all"}],
         f'{VARIABLE} "NVIDIA_DRIVER_CAPABILITIES" {NO} variables',
     ),
+    Hostile(
+        "EnvVar.name",
+        VARIABLE,
+        (*CONTAINER, "env"),
+        [{"name": "HABANA_VISIBLE_DEVICES", "value": "all"}],
+        f'{VARIABLE} "HABANA_VISIBLE_DEVICES" {NO} variables',
+    ),
     *(
         Hostile(
             "EnvFromSource.prefix",
@@ -257,7 +264,7 @@ IN_PODS: tuple[Hostile, ...] = (
             [{"prefix": prefix, "configMapRef": {"name": "x"}}],
             f'{VARIABLE} "{prefix}" {NO} variables',
         )
-        for prefix in ("NVID", "NVIDIA_V")
+        for prefix in ("NVID", "NVIDIA_V", "HABANA_")
     ),
     Hostile(
         "SecretEnvSource.name",

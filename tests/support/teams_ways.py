@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from gangplank.backends.queueing import QUEUE_SYSTEM
 from gangplank.cluster.lease import HOLDER
 from gangplank.teams.admission import paths
-from gangplank.teams.conditions import HANDLERS
+from gangplank.teams.conditions import HANDLERS, OTHER_VARIABLES
 from tests.support.teams_fields import CLAIM, IN_TEMPLATES, NO, OWNER, hostile_pods, replaced
 from tests.support.teams_live import pod
 
@@ -335,10 +335,11 @@ def other_violations() -> Iterator[Violation]:
         ("Secret", "stringData", SECRETS),
     ):
         head: Json = {"apiVersion": "v1", "kind": kind, "metadata": {"name": "probe", "namespace": "vision"}}
-        message = f'environment variable "NVIDIA_VISIBLE_DEVICES" {NO} variables'
-        manifest = head | {part: {"NVIDIA_VISIBLE_DEVICES": "YWxs"}}
         field = f"{kind}.{part}"
-        yield Violation(f"{field}: variable", "environment variable", where, manifest, message, field)
+        for name in ("NVIDIA_VISIBLE_DEVICES", OTHER_VARIABLES[0]):
+            message = f'environment variable "{name}" {NO} variables'
+            manifest = head | {part: {name: "YWxs"}}
+            yield Violation(f"{field}: {name}: variable", "environment variable", where, manifest, message, field)
     kept = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "probe", "finalizers": ["a.b/c"]}}
     yield Violation("ConfigMap: finalizer", "finalizer", CONFIG_MAPS, kept, f'finalizer "a.b/c" {NO}', of_member=True)
     taken = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "deploy-ssh", "namespace": "vision"}}
