@@ -14,7 +14,7 @@ from gangplank.teams.access import bindings, cluster_binding, roles, rows
 from gangplank.teams.admission import policies
 from gangplank.teams.metadata import metadata
 from gangplank.teams.network import network
-from gangplank.teams.spec import LEAST, NEEDED
+from gangplank.teams.spec import LEAST, NEEDED, SPARE
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 QUOTA = LIMITS = "gangplank-team"
 FINISHED = 10  # pods that may exist for each that may run: those of finished jobs stay until the jobs are removed
+# What controllers make of jobs, one for each: it stays if a member deletes the job and orphans it
+MADE = ("horizontalpodautoscalers.autoscaling", "jobsets.jobset.x-k8s.io", "networkpolicies.networking.k8s.io")
 CLAIMS = ("resourceclaims", "resourceclaimtemplates")  # of devices: none where the cap names no device class
 
 
@@ -155,7 +157,7 @@ def counted(resource: str) -> str:
 
 
 def counts(team: TeamSpec) -> dict[str, str]:
-    """How many objects of each kind that a member may create there may be.
+    """How many objects of each kind that a member may create there may be, and of those that controllers make of them.
 
     Each kind of job is counted separately: Kubernetes cannot sum over kinds.
     """
@@ -165,8 +167,14 @@ def counts(team: TeamSpec) -> dict[str, str]:
         count = team.max_jobs if group else team.counts.get(kind)
         if "/" not in kind and count is not None:
             hard[f"count/{kind}.{group}".rstrip(".")] = str(count)
+    jobs = [f"count/{name}" for name in MADE] if team.max_jobs is not None else []
+    hard |= dict.fromkeys(jobs, str(SPARE + (team.max_jobs or 0)))
     if "pods" in team.counts:  # count/pods has the finished ones too
-        hard |= {"pods": team.counts["pods"], "count/pods": str(FINISHED * int(team.counts["pods"]))}
+        pods = FINISHED * int(team.counts["pods"])
+        hard |= {"pods": team.counts["pods"], "count/pods": str(pods)}
+        if team.max_jobs is not None:  # a pod without a gang has one of its own
+            gangs, with_group = QUEUE_SYSTEM.pod_group, [kind for kind, group in kinds if group]
+            hard[f"count/{gangs.plural}.{gangs.group}"] = str(pods + len(with_group) * team.max_jobs)
     return hard
 
 

@@ -18,6 +18,7 @@ from gangplank.teams.spec import (
     LEAST,
     NEEDED,
     ROLES,
+    SPARE,
     UNLIMITED,
     Claim,
     Member,
@@ -36,7 +37,6 @@ LEVELS = ("restricted", "baseline", "privileged")
 EXAMPLES = {"cpu": "64", "memory": "256Gi", "ephemeral_storage": "500Gi"}
 HUGE_PAGES = re.compile(r"hugepages-[1-9]\d{0,3}[KMG]i", re.ASCII)
 MAX_JOBS = 50  # of each kind, where the file does not say
-SPARE = 10  # objects of each kind that belong to no job, e.g. the ConfigMap kube-root-ca.crt
 # Objects of each kind that one job may need: its controller's and its own.
 PER_JOB = {"pods": 10, "configmaps": 2, "services": 1, "secrets": 1}
 TEAM_MAX = 40  # characters: leaves room for names that contain it, of which <team>-<queue> is the longest

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from fractions import Fraction
 
 ROLES = ("viewer", "trainer", "lead")
+SPARE = 10  # objects of each kind that belong to no job, e.g. the ConfigMap kube-root-ca.crt
 UNLIMITED = "unlimited"  # instead of an amount of a cap
 NEEDED = {"cpu": "cpu", "memory": "memory", "ephemeral_storage": "ephemeral-storage"}  # by every pod: our names, theirs
 # The least that a container may request, or pods without end would fit below a cap. The init containers of the

@@ -17,7 +17,7 @@ from gangplank.teams.namespaces import create
 from gangplank.teams.objects import namespace
 from tests.support.inventories import LAB
 from tests.support.teams_live import ROOT, answer, edited_copy, pod, teams, until
-from tests.support.teams_ways import DEVICE, OF_CLASS, claim_template
+from tests.support.teams_ways import DEVICE, OF_CLASS, WAYS, WHERE, claim_template
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -155,6 +155,38 @@ def test_a3_pods_that_wait_are_counted(kube: Kube, as_member: Callable[[str, str
         until(lambda: not kube.call("GET", PODS, query={"labelSelector": "cap=many"})["items"], "no pods are left")
     assert f"{QUOTA}, requested: pods=1" in refusal
     assert count < 80, "60 pods; the quota's controller counts from a cache, and may forget some of the last second's"
+
+
+def test_a3_what_a_job_leaves_behind_is_counted(kube: Kube, as_member: Callable[[str, str], Kube]) -> None:
+    """A member deletes a job and orphans its PodGroup, which no member can delete. PodGroups without end fill etcd."""
+    bob, where = as_member("vision", "bob"), WHERE["Volcano Job"]
+    gangs = "/apis/scheduling.volcano.sh/v1beta1/namespaces/vision/podgroups"
+    counted = "count/podgroups.scheduling.volcano.sh"
+
+    def orphans() -> list[str]:
+        items = kube.call("GET", gangs)["items"]
+        return [item["metadata"]["name"] for item in items if item["metadata"]["name"].startswith("left-")]
+
+    def used() -> int:
+        status = kube.call("GET", "/api/v1/namespaces/vision/resourcequotas/gangplank-team")["status"]
+        return int(status["used"].get(counted, 0))
+
+    before = used()
+    manifest = next(build for name, _, build, _ in WAYS if name == "Volcano Job")("vision")
+    manifest["metadata"]["name"] = "left"
+    bob.call("POST", where, manifest)
+    try:
+        until(orphans, "the job's PodGroup")
+        assert answer(bob, "DELETE", f"{where}/left", {"propagationPolicy": "Orphan"}) == ""
+        until(lambda: gone(kube, f"{where}/left"), "the job is gone")
+        assert orphans()
+        until(lambda: used() > before, "its PodGroup is counted")
+        for name in orphans():
+            assert "cannot delete resource" in answer(bob, "DELETE", f"{gangs}/{name}")
+    finally:
+        for name in orphans():
+            kube.call("DELETE", f"{gangs}/{name}")
+        kube.call("DELETE", PODS, query={"labelSelector": "volcano.sh/job-name=left"})
 
 
 @pytest.fixture

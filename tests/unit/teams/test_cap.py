@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
+from gangplank.backends import BACKENDS
 from gangplank.errors import SpecError
 from gangplank.k8s import quantity
 from gangplank.teams.access import rows
 from gangplank.teams.job_defaults import with_team
-from gangplank.teams.objects import team_objects
+from gangplank.teams.objects import MADE, team_objects
 from gangplank.teams.parse import parse_team, parse_teams
 
 Json = dict[str, Any]
@@ -92,6 +93,19 @@ def test_a3_a_quota_counts_every_kind_that_a_member_may_create() -> None:
     assert "pods" in limits
     assert limits["count/resourceclaims.resource.k8s.io"] == "0"
     assert limits["count/leases.coordination.k8s.io"] == hard(max_jobs=50)["count/leases.coordination.k8s.io"] == "50"
+
+
+def test_a3_a_quota_counts_every_kind_that_controllers_make_of_jobs() -> None:
+    """A member may delete a job and orphan what was made of it."""
+    counted = {name.removeprefix("count/").partition(".")[0] for name in hard()}
+    plurals = {
+        f"{kind.lower()}s".replace("policys", "policies") for backend in BACKENDS.values() for kind in backend.makes
+    }
+    assert {"podgroups", "jobsets", "networkpolicies", "horizontalpodautoscalers"} <= plurals
+    assert plurals <= counted
+    small = hard(max_jobs=5, cap=CAP | {"pods": 8})
+    assert small["count/podgroups.scheduling.volcano.sh"] == "135", "one for each pod and for each job of any kind"
+    assert {small[f"count/{name}"] for name in MADE} == {"15"}
 
 
 def test_a3_devices_of_a_class_are_limited_in_queue_and_quota_as_the_cap_says() -> None:
