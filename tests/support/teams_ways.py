@@ -392,10 +392,10 @@ def host_violations() -> Iterator[Violation]:
     """Jobs whose pods have the kubelet connect elsewhere. Pod Security does not judge jobs, nor hosts before 1.34."""
     build = next(build for name, _, build, _ in WAYS if name == "Volcano Job")
     for handler, (action, field) in product(HANDLERS, (("httpGet", "HTTPGet"), ("tcpSocket", "TCPSocket"))):
-        of_container = ("spec", *TASK, "template", "spec", "containers", 0, *handler.split(".?"), action)
-        manifest = replaced(build("vision"), of_container, {"host": "198.18.0.1", "port": 80})
+        place: tuple[str | int, ...] = (*TASK, "template", "spec", "containers", 0, *handler.split(".?"), action)
+        manifest = replaced(build("vision"), ("spec", *place), {"host": "198.18.0.1", "port": 80})
         message = f'field "{field}Action.host" {NO} fields (none)'
-        name = f"{'.'.join(map(str, of_container[-3:]))}: {field}Action.host"
+        name = f"Volcano Job: {handler} {action}: {field}Action.host"
         yield Violation(name, "field", WHERE["Volcano Job"], manifest, message, f"{field}Action.host")
 
 
