@@ -27,6 +27,7 @@ FIXED = {
     "ValidatingAdmissionPolicyBinding": (),
 }
 LATER = ("Namespace", "RoleBinding")  # kinds whose new objects have a step of their own
+GUARDS = ("LimitRange", "NetworkPolicy", "ResourceQuota")
 CLAIMABLE = ("Queue", "PriorityClass")  # kinds whose objects have names of the inventory, in the whole cluster
 KEPT = ("Namespace", "PersistentVolumeClaim")  # they hold data: removed only when they are named
 
@@ -221,14 +222,21 @@ def open_command(queue: str) -> Json:
 def surplus(desired: Sequence[Json], live: Sequence[Json], leaving: Collection[str]) -> list[Json]:
     """Live objects of teams of the inventory, and of all teams, that it does not describe any more: children first.
 
-    What all teams share stays as long as any team exists, with a file or without: it guards that team too.
+    What all teams share stays as long as any team exists, with a file or without: it guards that team too. What guards
+    a namespace that its team left stays with it, as do its jobs.
     """
     described = {identity(item) for item in desired}
+    spaces = {item["metadata"].get("namespace", "") for item in desired}
     teams = {team_of(item) for item in desired} - {""}
     if teams or not {team_of(item) for item in live} - {"", *leaving}:
         teams.add("")
     superfluous = [
-        item for item in live if identity(item) not in described and team_of(item) in teams and item["kind"] not in KEPT
+        item
+        for item in live
+        if identity(item) not in described
+        and team_of(item) in teams
+        and item["kind"] not in KEPT
+        and (item["kind"] not in GUARDS or item["metadata"].get("namespace", "") in spaces)
     ]
     parents = {item["metadata"]["name"]: item["spec"].get("parent", "") for item in live if item["kind"] == "Queue"}
 
@@ -242,12 +250,22 @@ def surplus(desired: Sequence[Json], live: Sequence[Json], leaving: Collection[s
 
 
 def orphans(desired: Sequence[Json], live: Sequence[Json], leaving: Collection[str]) -> list[str]:
-    """Teams that have objects but no file, except those that are leaving."""
+    """Teams that have objects but no file, except those that are leaving, and namespaces that a team left."""
     teams = {team_of(item) for item in desired}
     names = sorted({team_of(item) for item in live} - teams - {"", *leaving})
+    described = {identity(item) for item in desired}
+    spaces = [item for item in live if item["kind"] == "Namespace" and identity(item) not in described]
+    left = [(team_of(item), item["metadata"]["name"]) for item in spaces if team_of(item) in teams]
     return [
-        f"team {name} is no longer in the inventory. Nothing of it is removed until -e teams_remove={name} names it"
-        for name in names
+        *(
+            f"team {name} is no longer in the inventory. Nothing of it is removed until -e teams_remove={name} names it"
+            for name in names
+        ),
+        *(
+            f"team {name} left the namespace {space}, which stays with its jobs, quota and NetworkPolicies. No member "
+            f"has access. kubectl delete namespace {space} deletes it with all its data"
+            for name, space in left
+        ),
     ]
 
 

@@ -124,6 +124,14 @@ def test_the_guards_of_a_team_stay_as_long_as_the_team_even_without_any_file() -
     assert "ValidatingAdmissionPolicy gangplank-team-pods" in names(plan([], rendered(a={}), leaving=["a"]).remove)
 
 
+def test_a_namespace_that_its_team_left_keeps_what_guards_it_and_nobody_has_access() -> None:
+    """Jobs that repeat go on there: without a quota and NetworkPolicies they would have more than the cap."""
+    todo = plan(rendered(a={"namespace": "new"}), rendered(a={"namespace": "old"}))
+    assert names(todo.remove) == [f"RoleBinding gangplank-team-{role}" for role in ("viewer", "trainer", "lead")]
+    (note,) = todo.notes
+    assert note.startswith("team a left the namespace old, which stays with its jobs, quota and NetworkPolicies. ")
+
+
 def test_moving_an_amount_takes_it_away_first() -> None:
     before = rendered(a={"deserved": {"cpu": 3}}, b={"deserved": {"cpu": 1}})
     after = rendered(a={"deserved": {"cpu": 1}}, b={"deserved": {"cpu": 3}})
