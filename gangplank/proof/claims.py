@@ -91,6 +91,8 @@ def one_job(run: Run, expected: Expected) -> Judgement:
         return False, f"got evidence of job {listed(jobs) or 'none'}, expected {expected.job_uid}"
     if len(jobs) != 1:
         return False, f"got evidence of {len(jobs)} jobs, expected one: {listed(jobs)}"
+    if mixed := mixed_formats(run):
+        return False, mixed
     if run.observed:
         scripts = {begin.text("settings") for begin in run.of("begin")}
         problems = [f"{len(scripts)} different scripts or arguments among the ranks"] if len(scripts) > 1 else []
@@ -98,6 +100,15 @@ def one_job(run: Run, expected: Expected) -> Judgement:
     settings = {(begin.text("settings"), begin.text("dataset")) for begin in run.of("begin")}
     problems = [f"{len(settings)} different settings or data sets among the ranks"] if len(settings) > 1 else []
     return judged(problems, f"job {jobs[0]}, the same settings and data on every rank", proven=bool(settings))
+
+
+def mixed_formats(run: Run) -> str:
+    """Of which formats one start has evidence, "" if each has one: the oldest decides what is claimed of a run."""
+    formats: dict[str, set[int]] = {}
+    for begin in run.of("begin"):
+        formats.setdefault(begin.text("attempt"), set()).add(begin.whole("format") if "format" in begin else 1)
+    mixed = next((sorted(every) for every in formats.values() if len(every) > 1), [])
+    return f"the ranks of one start wrote evidence of formats {listed(mixed)}" if mixed else ""
 
 
 @claim("pods are the job's")
@@ -230,13 +241,26 @@ def one_attempt_at_a_time(run: Run, _: Expected) -> Judgement:
     return judged(problems, f"{resumes} resumes, {len(run.abandoned)} records of work abandoned before the last start")
 
 
+def other_heads(run: Run) -> list[str]:
+    """Exchanges in which a rank did not record a head of each rank, or other heads than the other ranks."""
+    problems, lists = [], dict[tuple[str, object], set[str]]()
+    for record, begin in run.with_begin("heads"):
+        heads, size = record["heads"], begin.whole("world_size")
+        if isinstance(heads, list) and len(heads) != size:
+            problems.append(f"rank {record['rank']} received {len(heads)} heads, expected {size} "
+                            f"(epoch {record.get('epoch')})")
+        lists.setdefault((begin.text("attempt"), str(record.get("epoch"))), set()).add(str(heads))
+    return problems + [f"the ranks recorded {len(each)} different lists of heads (epoch {epoch})"
+                       for (_, epoch), each in lists.items() if len(each) > 1]
+
+
 @claim("ranks attest each other")
 def ranks_attest_each_other(run: Run, _: Expected) -> Judgement:
     """Every exchange of heads agrees with the chains: each rank saw exactly this evidence of the others.
 
     Fails for: one rank's rewritten chain, all hashes corrected*; a chain that grew out of another rank's.
     """
-    problems, exchanges, seen = [], 0, set[tuple[int, int]]()
+    problems, exchanges, seen = [] if run.observed else other_heads(run), 0, set[tuple[int, int]]()
     hashes = {rank: {record["hash"] for record in chain} for rank, chain in run.chains.items()}
     for rank in run.chains:
         for record in run.of("heads", rank):
@@ -265,13 +289,14 @@ def epochs_of(run: Run) -> list[int]:
 
 @claim("all epochs", unseen="a script does not say what its epochs are")
 def all_epochs(run: Run, expected: Expected) -> Judgement:
-    """Every rank has every epoch that the job asked for.
+    """Every rank has every epoch that the job asked for; a file alone says how many its ranks were to train.
 
     Fails for: a missing or repeated epoch.
     """
     finished, starts = epochs_of(run), starts_of(run)
-    last = expected.epochs or max(finished, default=0)
-    if finished and len(finished) != last:
+    asked = [begin.whole("epochs") for begin in map(run.last_begin, run.chains) if "epochs" in begin]
+    last = expected.epochs or max(asked or finished, default=0)
+    if finished and (len(finished), finished[0], finished[-1]) != (last, 1, last):
         return False, f"got epochs {listed(finished)}, expected 1 to {last}"
     sizes = {epoch: [part.start.world_size for part in parts(starts, epoch)][-1:] for epoch in finished}
     problems = []
@@ -395,8 +420,9 @@ def gradients_differ_before(run: Run, expected: Expected) -> Judgement:
     Fails for: the same samples on several ranks*, a model not wrapped in DDP*, looks at other steps than those due.
     """
     table = steps.looks(run)
-    if run.observed and not table:
-        return None, observed.no_look(run)
+    unseen = observed.no_look(run) if run.observed else ""
+    if unseen and not table:
+        return None, unseen
     if run.format >= FULL and not run.observed:
         problems = steps.not_due(run)
         if not table:
@@ -419,6 +445,11 @@ def gradients_differ_before(run: Run, expected: Expected) -> Judgement:
             )
         elif run.format > 1:
             problems += steps.copies(checked)
+    for checked in steps.samples(run) if run.format >= FULL and not run.observed else ():
+        if all(record.whole("sampled") >= steps.FEW for record in checked.rows.values()):
+            problems += steps.copies(checked)
+    if unseen and not problems:
+        return None, unseen
     if expected.world_size == 1:
         return judged(problems, "one rank: nothing to compare")
     return judged(problems, f"different on every rank at {len(table)} checked steps", proven=bool(table))
@@ -431,8 +462,9 @@ def gradients_agree_after(run: Run, _: Expected) -> Judgement:
     Fails for: a rank that kept its own gradient, a model not wrapped in DDP*.
     """
     table, problems = steps.looks(run), []
-    if run.observed and not table:
-        return None, observed.no_look(run)
+    unseen = observed.no_look(run) if run.observed else ""
+    if unseen and not table:
+        return None, unseen
     if table and all(checked.parts for checked in table):
         return None, f"{observed.NOT_CLAIMED}each rank holds a part of the average"
     for checked in table:
@@ -449,6 +481,8 @@ def gradients_agree_after(run: Run, _: Expected) -> Judgement:
                 record["after"] == record["before"] or (run.format > 1 and not run.observed
                                                         and record["sums_after"] == record["sums_before"]))
         ]
+    if unseen and not problems:
+        return None, unseen
     detail = f"equal on all ranks after the all-reduce at {len(table)} checked steps"
     return judged(problems, detail, proven=bool(table))
 
@@ -464,18 +498,22 @@ def gradients_are_averaged(run: Run, _: Expected) -> Judgement:
     averages at some steps alone*.
     """
     table = steps.looks(run)
-    if run.observed and not table:
-        return None, observed.no_look(run)
+    unseen = observed.no_look(run) if run.observed else ""
+    if unseen and not table:
+        return None, unseen
     every = steps.samples(run) if run.format >= FULL and not run.observed else []
     problems = [f"{checked.where}: the gradient of rank {rank} is zero"
-                for checked in table for rank, record in checked.rows.items() if not record.number("norm")]
+                for checked in table for rank, record in checked.rows.items() if not steps.norm(record)]
     problems += steps.repeats({"steps": table, "samples": every})
     for checked in [*table, *every]:
         if checked.absent:
             problems.append(f"{checked.where}: no gradient of rank {checked.absent}")
         else:
             problems += steps.off_the_mean(checked)
-    problems += steps.next_to_nothing([*table, *every]) if run.format >= FULL else []
+    for checks in (table, every) if run.format >= FULL else ():
+        problems += [line for line in steps.next_to_nothing(checks) if line not in problems]
+    if unseen and not problems:
+        return None, unseen
     sampled = sum(max(row.whole("sampled") for row in checked.rows.values()) for checked in every)
     note = f", and a sample of {sampled} others" if every else ""
     return judged(problems, f"the mean of all ranks' at {len(table)} checked steps{note}", proven=bool(table))

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 NOT_CLAIMED = "not claimed: "
 # Communication hooks of torch that average in another type than the gradients have.
+LATE = 16  # a look at an exchange speaks for so many times as many; trainer/observe.py looks four times as often
 HOOK_DTYPES = {"fp16_compress_hook": "float16", "bf16_compress_hook": "bfloat16"}
 
 
@@ -57,7 +58,8 @@ def ranks_worked(run: Run) -> Judgement:
     steps = {rank: end.whole("steps") for rank, end in totals.items()}
     if reason := blind(run):
         return None, NOT_CLAIMED + reason
-    problems = [f"steps differ: {steps}"] if len(set(steps.values())) > 1 else []
+    problems = [f"rank {rank} does not show its totals" for rank in sorted(run.chains.keys() - totals.keys())]
+    problems += [f"steps differ: {steps}"] if len(set(steps.values())) > 1 else []
     counts = {rank: exchanges_of(end) for rank, end in totals.items()}
     problems += [f"rank {rank} exchanged nothing with the others" for rank, number in counts.items() if not number]
     detail = f"steps of each rank: {listed(sorted(steps.items()))}; exchanges of each: {listed(sorted(counts.items()))}"
@@ -71,31 +73,45 @@ def exchanged_at_every_step(run: Run) -> Judgement:
         return None, NOT_CLAIMED + reason
     if not any(end.whole("steps") for end in totals.values()):
         return None, NOT_CLAIMED + "no step of an optimizer of torch was seen"
-    problems, steps, exchanges = [], 0, 0
+    problems, steps, exchanges, unwatched = [], 0, 0, dict[int, Record]()
     for rank, end in totals.items():
         models = models_of(end)
         if not any(model.whole("steps") for model in models):
             problems.append(f"rank {rank} exchanged nothing in {end['steps']} steps")
+        unwatched.setdefault(end.whole("steps") - sum(model.whole("steps") for model in models), end)
         for model in models:
             steps, exchanges = steps + model.whole("steps"), exchanges + model.whole("exchanges")
             if model.whole("idle"):
                 problems.append(f"rank {rank} took {model['idle']} of {model['steps']} steps without an exchange "
                                 f"(model {model['model']})")
+    most = max(unwatched, default=0)
+    if most > 0 and not problems:
+        return None, (f"{NOT_CLAIMED}{most} of {unwatched[most]['steps']} steps of rank {unwatched[most]['rank']} were "
+                      "of no model that was watched: before the rank joined, or of too many models")
     return judged(problems, f"{exchanges} exchanges for {steps} steps of all ranks", proven=steps > 0)
 
 
 def no_look(run: Run) -> str:
-    """Why no gradients were looked at."""
-    models = [model for end in ends(run).values() for model in models_of(end)]
-    if any(model.get("whole") is False for model in models):
-        reason = "gradients are exchanged within a part of the ranks"
-    elif sum(bool(model.get("sharded")) for model in models) > len(ends(run)):
-        reason = "an exchange does not name its model, and several models are sharded"
-    elif not any(model.whole("steps") for model in models):
-        reason = "no step of an optimizer of torch was seen"
-    else:
-        reason = "no exchange of gradients could be looked at"
-    return NOT_CLAIMED + (blind(run) or reason)
+    """Of which model the gradients were not looked at, or at its first exchanges alone, and why; "" if all were."""
+    models = [model for end in ends(run).values() for model in models_of(end) if model.whole("steps")]
+    looks = dict[int, int]()
+    for record in run.of("gradients"):
+        looks[record.whole("epoch")] = max(looks.get(record.whole("epoch"), 0), record.whole("step"))
+    reason = "" if models else "no step of an optimizer of torch was seen"
+    for model in models:
+        number, last = model.whole("model"), looks.get(model.whole("model"), 0)
+        if last and model.whole("exchanges") < LATE * last:
+            continue
+        if last:
+            reason = f"nobody looked at model {number} after exchange {last} of {model['exchanges']}"
+        elif model.get("whole") is False:
+            reason = f"gradients are exchanged within a part of the ranks (model {number})"
+        elif sum(bool(each.get("sharded")) for each in models) > len(ends(run)):
+            reason = "an exchange does not name its model, and several models are sharded"
+        else:
+            reason = f"no exchange of gradients could be looked at (model {number})"
+        break
+    return NOT_CLAIMED + (blind(run) or reason) if reason else ""
 
 
 def factor(after: Sequence[Sequence[float]], means: Sequence[float]) -> float:
@@ -129,13 +145,19 @@ def weights_agree(run: Run) -> Judgement:
             parts.add(record.whole("epoch"))
     problems = [f"{len(set(hashes.values()))} different sets of weights after exchange {step} of model {model}"
                 for (model, step, _), hashes in reads.items() if model not in parts and len(set(hashes.values())) > 1]
-    final = {model for model, _, last in reads if last}
+    final = {model for (model, _, last), hashes in reads.items() if last and hashes.keys() >= run.chains.keys()}
+    problems += [f"rank {rank} does not show its weights after exchange {step} of model {model}"
+                 for (model, step, last), hashes in reads.items() if not last and not blind(run)
+                 for rank in sorted(run.chains.keys() - hashes.keys())]
     for model in sorted({model for model, _, _ in reads}):
         looks = [hashes for (number, _, last), hashes in sorted(reads.items()) if number == model and not last]
         if len(looks) > 1 and set(looks[0].values()) == set(looks[-1].values()):
             problems.append(f"the weights of model {model} never changed: nothing was learned")
     if not reads:
         return None, NOT_CLAIMED + (blind(run) or "no rank held all weights when they could be read")
+    stepped = {model.whole("model") for end in ends(run).values() for model in models_of(end) if model.whole("steps")}
+    if not problems and (missing := sorted(stepped - {model for model, _, _ in reads})):
+        return None, f"{NOT_CLAIMED}the weights of model {listed(missing)} were not read"
     if not problems and parts >= {model for model, _, _ in reads}:
         return None, f"{NOT_CLAIMED}each rank holds a part of the weights, which no other has"
     unread = sorted({model for model, _, _ in reads} - final)

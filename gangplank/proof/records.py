@@ -216,7 +216,10 @@ class Run:
 
 
 def follow(tip: Record, by_hash: Mapping[str, Record], gaps: list[str]) -> list[Record]:
-    """The chain that ends in `tip`, from its beginning; a missing link is noted and ends the walk."""
+    """The chain that ends in `tip`, from its beginning; a missing link is noted and ends the walk.
+
+    So is a start that does not follow what its checkpoint carried.
+    """
     chain = [tip]
     while chain[-1]["prev"]:
         before = by_hash.get(chain[-1].text("prev"))
@@ -225,6 +228,14 @@ def follow(tip: Record, by_hash: Mapping[str, Record], gaps: list[str]) -> list[
             break
         chain.append(before)
     chain.reverse()
+    first = chain[0]
+    if not first["prev"] and (first["seq"] or first["kind"] != "begin"):
+        gaps.append(f"{first.name} is the first of its chain, but {'not number 0' if first['seq'] else 'no begin'}")
+    for item in chain:
+        resumed = item.get("resumed") if item["kind"] == "begin" else None
+        heads = resumed.get("heads") if isinstance(resumed, dict) else None
+        if isinstance(heads, dict) and heads.get(str(item["rank"]), "") != item["prev"]:
+            gaps.append(f"{item.name} does not follow what its checkpoint carried")
     numbered = enumerate(chain, start=chain[0].whole("seq"))
     gaps += [f"{r.name} is number {number}" for number, r in numbered if r["seq"] != number]
     return chain

@@ -31,9 +31,12 @@ EXACT = 5  # the format from which the token says which steps are sampled
 CHECKSUMS = 4  # of each gradient, as in trainer/gradients.py
 NOTHING = 1e-3  # of another rank's gradient
 FEW = 4  # elements of a gradient: as many numbers have a direction by chance
-# The unit roundoff and the smallest normal number of each kind of gradient.
+# The unit roundoff of each kind of gradient, and its smallest number that hardware computes with.
 ROUNDING = {"float64": (2.0**-53, 2.0**-1022), "float32": (2.0**-24, 2.0**-126), "bfloat16": (2.0**-8, 2.0**-126),
-            "float16": (2.0**-11, 2.0**-14)}  # fmt: skip
+            "float16": (2.0**-11, 2.0**-24)}  # fmt: skip
+# No checksum of a gradient is as small, by chance, as this part of what a sum of its absolute values leads to expect.
+UNLIKELY = 5e-3
+MANY = 64  # elements of an observed gradient, whose checksums have no other factors than 1 and -1
 
 
 def chance(*words: object) -> int:
@@ -78,12 +81,13 @@ class Checked:
     where: str
     world_size: int
     rows: dict[int, Record]
+    observed: bool
 
     @property
     def parts(self) -> bool:
         """Whether each rank holds a part of the average, which no other has (fully_shard)."""
-        return bool(self.rows) and all(record.get("part") is True and record.get("by") == "fully_shard"
-                                       for record in self.rows.values())
+        return self.observed and bool(self.rows) and all(
+            record.get("part") is True and record.get("by") == "fully_shard" for record in self.rows.values())
 
     @property
     def absent(self) -> str:
@@ -115,7 +119,7 @@ def grouped(run: Run, kind: str, key: Callable[[Record], tuple[int, int]],
     """Records of one kind that belong together, from all ranks."""
     table: dict[tuple[int, int], Checked] = {}
     for record, begin in run.with_begin(kind):
-        checked = table.setdefault(key(record), Checked(where(record), begin.whole("world_size"), {}))
+        checked = table.setdefault(key(record), Checked(where(record), begin.whole("world_size"), {}, run.observed))
         checked.rows[record.whole("rank")] = record
     return list(table.values())
 
@@ -150,8 +154,12 @@ def own_starts(run: Run) -> Iterator[tuple[Record, list[Record]]]:
 def gaps(run: Run) -> list[str]:
     """Steps that no record shows, or that two do; steps that were not exchanged; due looks that are missing."""
     problems, shown, taken = [], Counter[int](), Counter[int]()
+    number = 0
     for begin, own in own_starts(run):
-        rank, number = begin.whole("rank"), step_before(begin)
+        rank, before = begin.whole("rank"), number
+        number = step_before(begin)
+        if rank == 0 and number != before:  # it was always there, and its chain is the first
+            problems.append(f"rank 0 resumed after step {number}, but shows steps up to {before}")
         for record in own:
             if record["kind"] != "steps":
                 continue
@@ -219,6 +227,14 @@ def other_ends(run: Run) -> list[str]:
                        if exact(begin) and (rank, begin.text("attempt")) not in shown]
 
 
+def norm(record: Record) -> float:
+    """The sum of a gradient's absolute values."""
+    value = record.number("norm")
+    if value < 0:
+        raise record.refused("norm", "a number >= 0")
+    return value
+
+
 def checksums(record: Record, key: str) -> list[float]:
     """The checksums of a gradient."""
     values = record.get(key)
@@ -227,35 +243,58 @@ def checksums(record: Record, key: str) -> list[float]:
     return values
 
 
-def rounding_bound(rows: Sequence[Record]) -> float:
-    """How far the checksum of a rounded mean can be from the mean of the checksums.
+def dtypes(checked: Checked) -> set[tuple[str, str]]:
+    """In which types the ranks have their gradients, and exchange them."""
+    types = set[tuple[str, str]]()
+    for record in checked.rows.values():
+        own = record.text("dtype")
+        if own not in ROUNDING:
+            raise record.refused("dtype", f"one of {listed(list(ROUNDING))}")
+        types.add((own, observed.hook_dtype(record) if checked.observed else own))
+    return types
+
+
+def rounding_bound(checked: Checked, factor: float) -> float:
+    """How far the checksum of a rounded mean, times a factor, can be from the mean of the checksums, times that.
 
     Each rank divides, or multiplies by a rounded part of one, and the sum has an addition for each other rank. So many
-    roundings has each element, each of at most the unit roundoff of what is summed. Checksums are float64 sums.
+    roundings has each element, each of at most the unit roundoff of what is summed. Checksums are float64 sums. What is
+    too small for its type has errors of either sign, with random weights: they add up to a few times their root.
     """
-    unit = smallest = 0.0
-    for record in rows:
-        if record.text("dtype") not in ROUNDING:
-            raise record.refused("dtype", f"one of {listed(list(ROUNDING))}")
-        unit, smallest = max((unit, smallest), ROUNDING[record.text("dtype")], ROUNDING[observed.hook_dtype(record)])
+    rows = list(checked.rows.values())
+    unit, smallest = max(ROUNDING[name] for pair in dtypes(checked) for name in pair)
     elements, roundings = max(record.whole("elements") for record in rows), len(rows) + 1
-    error = roundings * unit / (1 - min(0.5, roundings * unit)) + 2 * min(elements, 2**48) * 2.0**-53
-    return error * sum(record.number("norm") for record in rows) / len(rows) + elements * roundings * smallest
+    error = roundings * unit / (1 - min(0.5, roundings * unit)) + 2 * min(elements, 2**26) * 2.0**-53
+    lost = min(elements, 8 * math.sqrt(elements)) * roundings * smallest
+    return factor * error * sum(map(norm, rows)) / len(rows) + max(1.0, factor) * lost
+
+
+def impossible(checked: Checked) -> list[str]:
+    """Ranks that say of their gradients what would make the bound wider, and cannot be."""
+    sizes = {record.whole("elements") for record in checked.rows.values()}
+    unlike = len(sizes) > 1 or len(dtypes(checked)) > 1
+    problems = [f"{checked.where}: the ranks looked at different numbers or types of elements"] if unlike else []
+    for rank, record in checked.rows.items():
+        elements, size = record.whole("elements"), math.hypot(*checksums(record, "sums_before"))
+        expected = norm(record) / math.sqrt(max(1, elements))  # at least
+        if size < UNLIKELY * expected and not (checked.observed and elements < MANY):
+            problems.append(f"{checked.where}: rank {rank} says that absolute values add up to {norm(record):.4g}, "
+                            "which its checksums exclude")
+    return problems
 
 
 def off_the_mean(checked: Checked) -> list[str]:
     """What ranks hold that is not the mean of their own gradients, with its distance."""
     rows = checked.rows
-    bound = rounding_bound(list(rows.values()))
     own = [checksums(record, "sums_before") for record in rows.values()]
     means = [sum(column) / len(rows) for column in zip(*own, strict=True)]
     held = {f"rank {rank} holds": checksums(record, "sums_after") for rank, record in rows.items()}
     if checked.parts:
         held = {"the ranks hold together": [sum(column) for column in zip(*held.values(), strict=True)]}
-    multiplied = all(record.get("by") in ("hand", "fully_shard") for record in rows.values())
+    multiplied = checked.observed and all(record.get("by") in ("hand", "fully_shard") for record in rows.values())
     factor = observed.factor(list(held.values()), means) if multiplied else 1.0
-    means, bound = [factor * mean for mean in means], bound * max(1.0, factor)
-    problems = []
+    means, bound = [factor * mean for mean in means], rounding_bound(checked, factor)
+    problems = impossible(checked)
     for name, values in held.items():
         error = max(abs(x - mean) for x, mean in zip(values, means, strict=True))
         if error > bound:
@@ -268,10 +307,10 @@ def next_to_nothing(tables: Sequence[Checked]) -> list[str]:
     """Ranks whose gradients are, wherever anybody looked, next to nothing beside the largest."""
     most: dict[int, float] = {}
     for checked in tables:
-        norms = {rank: record.number("norm") for rank, record in checked.rows.items()}
+        norms = {rank: norm(record) for rank, record in checked.rows.items()}
         largest = max(norms.values(), default=0.0)
-        for rank, norm in norms.items() if largest > 0 else ():
-            most[rank] = max(most.get(rank, 0.0), norm / largest)
+        for rank, own in norms.items() if largest > 0 else ():
+            most[rank] = max(most.get(rank, 0.0), own / largest)
     return [f"rank {rank} adds next to nothing: at most {share:.1g} of what another adds"
             for rank, share in sorted(most.items()) if share < NOTHING]
 
@@ -299,7 +338,7 @@ def repeats(tables: Mapping[str, Sequence[Checked]]) -> list[str]:
     for kind, every in tables.items():
         for checked in every:
             for rank, record in checked.rows.items():
-                names = {str(checksums(record, "sums_before"))} if record.number("norm") else set[str]()
+                names = {str(checksums(record, "sums_before"))} if norm(record) else set[str]()
                 names |= {record.text("before")} if "before" in record else set()
                 old = [last[rank, kind, name] for name in names if (rank, kind, name) in last]
                 problems += [f"{checked.where}: rank {rank} has the gradient of {other}" for other in old[:1]]

@@ -32,6 +32,8 @@ ALONE = "more than one rank"
 MEAN = "gradients are averaged"
 WORKED = "every rank worked"
 EVERY_STEP = "gradients are exchanged at every step"
+WHOLE = "records are whole"
+ATTEST = "ranks attest each other"
 
 
 @dataclass(frozen=True)
@@ -248,11 +250,65 @@ def drift(record: Record) -> None:
         record["weights"] = f"own-{record['rank']}"
 
 
+def without_second(record: Record) -> None:
+    """Epoch 3 in place of epoch 2."""
+    if record.get("epoch") == 2:
+        record["epoch"] = 3
+
+
+def cut_short() -> list[Record]:
+    """Twelve epochs were to be, and two are."""
+    return World(change=where("begin", epochs=12)).train()
+
+
+def stale_heads() -> list[Record]:
+    """Ranks list each other's first heads for ever."""
+    world = World()
+
+    def change(record: Record) -> None:
+        if record["kind"] == "heads":
+            heads = [world.chains[rank][0]["hash"] for rank in range(3)]
+            record["heads"] = [*heads[: record["rank"]], record["prev"], *heads[record["rank"] + 1 :]]
+
+    world.change = change
+    return world.train()
+
+
+def noted_before() -> list[Record]:
+    """Chains that have a record before they begin."""
+    world = World()
+    for rank in range(3):
+        world.add(rank, "note")
+    return world.train()
+
+
+def other_checkpoint(record: Record) -> None:
+    """Rank 1 continues a chain that the checkpoint did not carry."""
+    if record["rank"] == 1 and record["kind"] == "begin" and record["resumed"]:
+        at = cast("dict[str, dict[str, object]]", record["resumed"])
+        record["resumed"] = {**at, "heads": {**at["heads"], "1": "0" * 64}}
+
+
+def leap(record: Record) -> None:
+    """98 steps are missing between two starts."""
+    if record["kind"] == "begin" and record["resumed"]:
+        record["resumed"] = {**cast("Record", record["resumed"]), "step": 100}
+    key = {"steps": "first", "gradients": "step"}.get(str(record["kind"]))
+    if key and record["time"] > World.clock:
+        record[key] = int(str(record[key])) + 98
+
+
+def kept_a_third(_step: int, rank: int, record: Record) -> None:
+    """Everybody goes on with a third of its own gradient, as if that were its part of an average."""
+    record |= {"sums_after": [value / 3 for value in record["sums_before"]], "after": f"part-{rank}"}
+
+
 def fakes() -> list[Fake]:
     """All of them."""
     nodes = {f"new-{rank}": "n" for rank in range(3)}
     one, joins = World(1).train(), Expected(3, epochs=2, job_uid="job-1")
     one_pod = World(change=where("begin", pod_uid="uid-0")).train()
+    short = cut_short()
     return [
         Fake("E1: a PyTorchJob's evidence of yesterday", World().train(), replace(EXPECTED, created=90_000.0), PODS,
              "89000 s older than the job (a replay"),
@@ -350,4 +406,47 @@ def fakes() -> list[Fake]:
              "weights agree", "2 different sets of weights at the end"),
         fake("a rank that does not show its last weights", where("end", 1, kind="other"), "weights agree",
              "rank 1 does not show its weights at the end"),
+        fake("an epoch that was passed over", without_second, "all epochs", "got epochs 1, 3, expected 1 to 2"),
+        Fake("a training that was cut short, for a file", short, claimed([Read(r) for r in short]), "all epochs",
+             "got epochs 1, 2, expected 1 to 12"),
+        fake("heads of nobody", where("heads", heads=[]), ATTEST, "rank 0 received 0 heads, expected 3 (epoch 1)"),
+        Fake("heads of long ago", stale_heads(), EXPECTED, ATTEST, "the ranks recorded 3 different lists of heads"),
+        fake("a chain without its first records", lambda record: record.update(seq=record["seq"] + 5), WHOLE,
+             "rank 0 record 5 (begin) is the first of its chain, but not number 0"),
+        Fake("a chain that does not begin with a start", noted_before(), EXPECTED, WHOLE,
+             "rank 0 record 0 (note) is the first of its chain, but no begin"),
+        Fake("ranks that resumed two checkpoints", interrupted(3, change=other_checkpoint)[0].records(), EXPECTED,
+             WHOLE, "(begin) does not follow what its checkpoint carried"),
+        Fake("steps that are missing between two starts", interrupted(3, change=leap)[0].records(), EXPECTED,
+             EVERY_STEP, "rank 0 resumed after step 100, but shows steps up to 2"),
+        fake("a rank that asks for the claims of an older format", where("begin", 1, format=1), "one job",
+             "the ranks of one start wrote evidence of formats 1, 5"),
+        fake("a rounding bound as wide as a sum that no gradient has", both(
+            at_gradients(broadcast), where("gradients", norm=1e15)), MEAN,
+             "rank 0 says that absolute values add up to 1e+15, which its checksums exclude"),
+        fake("a rounding bound as wide as a sum of no elements", both(
+            at_gradients(broadcast), where("gradients", norm=1e15, elements=0)), MEAN,
+             "rank 0 says that absolute values add up to 1e+15, which its checksums exclude"),
+        fake("a rounding bound as wide as one rank says", both(
+            at_gradients(broadcast), where("gradients", 1, norm=1e7)), MEAN,
+             "rank 1 says that absolute values add up to 1e+07, which its checksums exclude"),
+        fake("a rounding bound of one rank's coarse numbers", both(
+            at_gradients(without_rank_1), where("gradients", 1, dtype="bfloat16")), MEAN,
+             "the ranks looked at different numbers or types of elements"),
+        fake("a rounding bound of more elements than there are", both(
+            at_gradients(broadcast), where("gradients", elements=2**53)), MEAN, "is not the mean of 3 gradients"),
+        fake("a sum of absolute values below zero", where("gradients", 1, norm=-1.0), MEAN,
+             "norm: got -1.0, expected a number >= 0"),
+        fake("a sum that is called a script's own exchange", both(
+            at_gradients(summed), where("gradients", by="hand")), MEAN, "is not the mean of 3 gradients"),
+        fake("own gradients that are called parts of an average", both(
+            at_gradients(kept_a_third), where("gradients", by="fully_shard", part=True)), MEAN,
+             "is not the mean of 3 gradients"),
+        fake("rounding that is called a hook's", both(at_gradients(
+            lambda _, __, record: record.update(sums_after=[value + 0.001 for value in record["sums_after"]])),
+            where("gradients", hooks=["bf16_compress_hook"])), MEAN, "is not the mean of 3 gradients"),
+        fake("a rank that adds nothing but at looks", at_samples(with_rank_2(0.0)), MEAN,
+             "rank 2 adds next to nothing: at most 0 of what another adds"),
+        fake("a rank that brings a copy but at looks", at_samples(with_rank_2(-0.5, 1)),
+             "gradients differ before the all-reduce", "steps 1 to 4: the gradient of rank 2 is that of rank 1, times"),
     ]  # fmt: skip

@@ -68,6 +68,20 @@ def unseen_others(record: Record) -> None:
         record["heads"] = [None, record["prev"], None]
 
 
+def of_hand(record: Record, scale: float) -> None:
+    """A script that hands out rank 0's gradient times a number, which another factor makes good."""
+    if record["kind"] == "gradients":
+        record |= {"by": "hand", "sums_after": [scale * value for value in gradient(record["step"], 0)]}
+
+
+def of_16_bits(record: Record, size: float) -> None:
+    """Gradients of such a size, of which all get rank 0's, as if a hook had rounded them."""
+    if record["kind"] == "gradients":
+        sums = [size * value / 3 for value in gradient(record["step"], 0)]
+        record |= {"elements": 8192, "norm": size * record["norm"], "hooks": ["fp16_compress_hook"], "sums_after": sums,
+                   "sums_before": [size * value for value in record["sums_before"]]}
+
+
 def model(**fields: object) -> dict[str, object]:
     return {"model": 1, "by": "hand", "sharded": False, "whole": True, "steps": 4, "exchanges": 4, "idle": 0, **fields}
 
@@ -91,7 +105,12 @@ def test_sound_evidence_is_proven_and_says_what_is_not_claimed() -> None:
     (every("gradients", sums_after=[1.0, 1.0, 1.0, 1.0]), "gradients are averaged"),
     (every("gradients", by="hand", sums_after=[1.0, 1.0, 1.0, 1.0]), "gradients are averaged"),
     (where("gradients", 1, kind="other"), "gradients are averaged"),
+    (lambda record: of_hand(record, 1e-10), "gradients are averaged"),
+    (lambda record: of_16_bits(record, 1e-2), "gradients are averaged"),
+    (where("gradients", 1, hooks=["fp16_compress_hook"]), "gradients are averaged"),
+    (where("end", 1, kind="other"), "every rank worked"),
     (where("weights", 1, parameters="x"), "weights agree"),
+    (where("weights", 1, kind="other"), "weights agree"),
     (unseen_others, "ranks attest each other"),
 ])
 def test_each_claim_fails_for_what_breaks_it(change: Callable[[Record], None], claim: str) -> None:
@@ -120,6 +139,42 @@ def test_what_was_not_seen_is_not_claimed(change: Callable[[Record], None], reas
     assert verdict.word == "NOT CLAIMED", verdict.text()
     assert not verdict.passed
     assert any(reason in claim.detail for claim in verdict.unclaimed)
+
+
+@pytest.mark.parametrize(("facts", "reason"), [
+    ([model(), model(model=2, whole=False)], "gradients are exchanged within a part of the ranks (model 2)"),
+    ([model(), model(model=2)], "no exchange of gradients could be looked at (model 2)"),
+    ([model(steps=1000, exchanges=1000)], "nobody looked at model 1 after exchange 2 of 1000"),
+])
+def test_a_look_at_one_model_or_at_the_beginning_does_not_speak_for_all(
+        facts: list[dict[str, object]], reason: str) -> None:
+    verdict = judge(every("end", models=facts, steps=sum(int(str(fact["steps"])) for fact in facts)))
+    assert verdict.word == "NOT CLAIMED", verdict.text()
+    assert [claim.name for claim in verdict.unclaimed] == ["gradients are averaged"]
+    assert reason in verdict.unclaimed[0].detail
+
+
+def test_steps_of_no_model_that_was_watched_are_not_claimed() -> None:
+    """Those before the rank joined, or those of more models than are watched."""
+    verdict = judge(every("end", steps=1000))
+    assert verdict.word == "NOT CLAIMED", verdict.text()
+    assert "996 of 1000 steps of rank 0 were of no model that was watched" in verdict.unclaimed[0].detail
+
+
+def test_weights_of_a_model_that_nobody_read_are_not_claimed() -> None:
+    verdict = judge(every("end", models=[model(), model(model=2)], steps=8))
+    details = {claim.name: claim.detail for claim in verdict.claims if claim.passed is None}
+    assert "the weights of model 2 were not read" in details["weights agree"]
+
+
+def test_weights_that_one_rank_has_given_up_do_not_count_as_read_at_the_end() -> None:
+    def given_up(record: Record) -> None:
+        if record["kind"] == "weights" and record["rank"] == 1 and record["last"]:
+            record["kind"] = "other"
+
+    verdict = judge(given_up)
+    assert verdict.word == "PROVEN", verdict.text()
+    assert "not at the end: model 1 was gone by then" in verdict.text()
 
 
 def test_averages_of_parts_are_not_claimed_but_their_exchange_is() -> None:
