@@ -249,7 +249,8 @@ def add_evidence_command(commands: Any, name: str, summary: str) -> None:
     add_job(command, optional=True)
     place = "the folder of the job's `output`, its evidence.jsonl, or saved logs of all ranks"
     command.add_argument("--file", metavar="PATH", help=f"{place}; asks no cluster")
-    command.add_argument("--world-size", metavar="N", type=whole_number, help="with --file: how many ranks there were")
+    size = "with --file: how many ranks there were"
+    command.add_argument("--world-size", metavar="N", type=positive_number, help=size)
     pods = "uids with commas, or a file from kubectl get pods -o json"
     command.add_argument("--pods", metavar="PODS", help=f"with --file: the pods of the job; {pods}")
     if name == "report":
@@ -348,6 +349,13 @@ def add_cluster(command: argparse.ArgumentParser, whose: str = "") -> None:
     """Which cluster a command asks."""
     command.add_argument("--kubeconfig", help=f"{whose}default: that of {ORDER}")
     command.add_argument("--context", help=f"context of the kubeconfig; default: {CONTEXT}, else its current one")
+
+
+def positive_number(text: str) -> int:
+    """A number of at least one; argparse prints the message of its error."""
+    if not re.fullmatch(r"0*[1-9][0-9]{0,5}", text):
+        raise argparse.ArgumentTypeError(f"got {text}, expected a whole number of at least 1")
+    return int(text)
 
 
 def whole_number(text: str) -> int:

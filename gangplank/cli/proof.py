@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import stat
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,17 +14,20 @@ from gangplank.cli.jobs import locate
 from gangplank.cluster.evidence import from_cluster, known
 from gangplank.errors import Problem, Unreadable
 from gangplank.proof.expected import EVIDENCE, claimed, expected
-from gangplank.proof.verdict import prove, read_records
+from gangplank.proof.records import records_of
+from gangplank.proof.verdict import prove
 from gangplank.reading import files
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Iterator
 
     from gangplank.proof.claims import Expected
     from gangplank.proof.records import Records
     from gangplank.proof.verdict import Verdict
 
 NO_EVIDENCE = "use an image that is built on the trainer's, whose Python observes scripts, and leave `observe` at true"
+MOST = 1 << 30  # bytes of evidence that are judged; in memory they take a few times as many
 EVIDENCE_FILE = "give the folder of the job's `output`, its evidence.jsonl, or saved logs of all ranks"
 
 
@@ -92,8 +96,8 @@ def named(args: argparse.Namespace) -> dict[str, Any]:
     facts: dict[str, Any] = {"world_size": args.world_size} if args.world_size else {}
     if not args.pods:
         return facts
-    if not Path(args.pods).is_file():
-        return {**facts, "pods": dict.fromkeys(args.pods.split(","), "")}
+    if not stat.S_ISREG(files.mode(args.pods)):
+        return {**facts, "pods": dict.fromkeys(filter(None, map(str.strip, args.pods.split(","))), "")}
     try:
         items = json.loads(files.read(args.pods))
         items = items.get("items", [items])
@@ -103,14 +107,27 @@ def named(args: argparse.Namespace) -> dict[str, Any]:
         raise Unreadable(str(Problem(args.pods, "something else", "a list of pods as JSON", fix))) from None
 
 
+def enough(source: str) -> Iterator[str]:
+    """The lines with evidence in a file, as long as memory will do."""
+    size = 0
+    for line in files.lines(source, EVIDENCE_FILE):  # a script may print any bytes
+        size += len(line) if '"hash"' in line else 0
+        if size > MOST:
+            got = f"more than {MOST} bytes of evidence"
+            raise Unreadable(str(Problem(source, got, "at most so many", "give the evidence of one job alone")))
+        yield line
+
+
 def from_file(place: Path, job: str | None, site: str | None = None) -> tuple[str, Records, Expected]:
     """Evidence from a folder that the trainer wrote, or from a file with evidence or logs."""
-    source = place / EVIDENCE if place.is_dir() else place
-    records = read_records(files.read(str(source), errors="replace", fix=EVIDENCE_FILE))  # a script may print any bytes
+    folder = stat.S_ISDIR(files.mode(place))
+    source = place / EVIDENCE if folder else place
+    if folder and stat.S_ISFIFO(files.mode(source)):  # it may wait for ever; one that the user names is the user's
+        raise Unreadable(str(Problem(str(source), "a queue", "a file", EVIDENCE_FILE)))
+    records = records_of(enough(str(source)))
     if job is None:
-        name = place.resolve().name if place.is_dir() else place.stem
-        return name, records, claimed(records)
-    if not Path(job).is_file():
+        return place.resolve().name if folder else place.stem, records, claimed(records)
+    if not stat.S_ISREG(files.mode(job)):
         fix = "name the job by its file, e.g. jobs/digits.yml, or leave it out"
         raise Unreadable(str(Problem(job, "no such file", "a job file, as --file asks no cluster", fix)))
     _, jobs, other_kinds = inputs.gather([job], None, site, grants=False)

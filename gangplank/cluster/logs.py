@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from gangplank.cluster.client import path
 from gangplank.errors import KubeError
+from gangplank.reading.files import LONGEST
 from gangplank.wait import Pause
 
 if TYPE_CHECKING:
@@ -28,7 +29,6 @@ STAMP = re.compile(rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.\d+)?(Z|[+-]\d\d:\d\d
 OVERLAP_S = 1  # standard output and error get their times before they are merged into one file
 PAUSES_S = (0.1, 2.0)  # first and longest, before reading on after a log's end: the container's status comes later
 GONE = {400, 404}  # no such pod, or no such container's log (any more)
-LONGEST = 16 << 20  # bytes of a line; a longer one, such as of a progress bar that never ends it, is several
 MOST = 16 << 20  # characters that have been read and not yet processed, of all logs of a command
 LINE = 64  # what Python needs for a line beside its characters
 ROTATED = "(the node has rotated this log while it was not read: lines are missing here)"

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from gangplank.disk import rename
 from gangplank.errors import Problem, Unreadable
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+LONGEST = 16 << 20  # bytes of a line; a longer one, such as of a progress bar that never ends it, is several
 JOB_FILE = "give the path of a job file, e.g. jobs/digits.yml"
 
 
@@ -22,8 +28,38 @@ def read(name: str, errors: str = "strict", fix: str = JOB_FILE) -> str:
         got = f"a byte that is not UTF-8, at {error.start}"
         raise Unreadable(str(Problem(name, got, "UTF-8 text", "save the file as UTF-8"))) from None
     except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise Unreadable(str(Problem(name, reason, "a file that can be read", fix))) from None
+        raise unreadable(name, error, fix) from None
+
+
+def lines(name: str, fix: str = JOB_FILE) -> Iterator[str]:
+    """The lines that programs wrote into a file or a pipe, or of standard input for -, one by one, whatever they hold.
+
+    A line that is longer than LONGEST bytes comes in pieces. A device is refused: it may never end.
+    """
+    if (stat.S_ISCHR(mode(name)) or stat.S_ISBLK(mode(name))) and Path(name).resolve() != Path(os.devnull):
+        raise Unreadable(str(Problem(name, "a device", "a file", fix)))
+    try:
+        with contextlib.nullcontext(sys.stdin.buffer) if name == "-" else Path(name).open("rb") as file:
+            mark = "\ufeff"  # at the beginning
+            while raw := file.readline(LONGEST):
+                yield raw.decode("utf-8", "replace").removeprefix(mark)
+                mark = ""
+    except (OSError, ValueError) as error:
+        raise unreadable(name, error, fix) from None
+
+
+def mode(name: str | Path) -> int:
+    """What stat.S_ISREG and its like take, also through links; 0 for what does not exist or cannot be a name."""
+    try:
+        return Path(name).stat().st_mode
+    except (OSError, ValueError):
+        return 0
+
+
+def unreadable(name: str, error: Exception, fix: str) -> Unreadable:
+    """The error about a file that cannot be read."""
+    reason = getattr(error, "strerror", None) or str(error)
+    return Unreadable(str(Problem(name, reason, "a file that can be read", fix)))
 
 
 def write(path: Path, text: str, mode: int = 0o666) -> None:

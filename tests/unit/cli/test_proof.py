@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import threading
+import tracemalloc
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,6 +14,7 @@ import yaml
 from gangplank.backends import BACKENDS
 from gangplank.backends.pod_template import GPU_TOLERATION, LOST_NODE
 from gangplank.cli import main
+from gangplank.cli import proof as proof_command
 from gangplank.cluster import evidence
 from gangplank.cluster.reader import READER_LIMITS
 from gangplank.jobs.parse import parse_job
@@ -303,6 +307,8 @@ UIDS = {"items": [{"metadata": {"uid": f"uid-{rank}"}, "spec": {"nodeName": "n"}
     ("pods", "code", "line"),
     [
         ("uid-0,uid-1,uid-2", 0, "ok      pods are the job's: 3 ranks in pods of this job"),
+        (" uid-0, uid-1,uid-2,", 0, "ok      pods are the job's: 3 ranks in pods of this job"),
+        (",".join(f"uid-{number}-{300 * 'x'}" for number in range(3)), 1, "FAILED  pods are the job's: rank 0 ran in"),
         (UIDS, 0, "ok      pods are the job's: 3 ranks in pods of this job"),
         (UIDS["items"][0], 1, "skipped pods are the job's: not asked: rank 1 ran in pod uid-1, rank 2 ran in pod"),
         ("uid-0,uid-1,uid-3", 1, "FAILED  pods are the job's: rank 2 ran in pod uid-2, which is not a pod of this job"),
@@ -320,6 +326,12 @@ def test_e2_files_are_judged_with_the_pods_that_are_named(
     assert found == (code if line.startswith("FAILED") else 0)
 
 
+def test_a_comma_at_the_end_is_no_pod_without_a_uid(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    place = folder(tmp_path, World(change=where("begin", pod_uid="")).train())
+    _, out, _ = run(capsys, "proof", "--file", place, "--pods", "uid-0,uid-1,uid-2,")
+    assert "FAILED  pods are the job's: rank 0 ran in pod pod-0, which is not a pod of this job" in out
+
+
 def test_e2_the_size_of_the_world_can_be_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     place = folder(tmp_path, World().train())
     assert run(capsys, "proof", "--file", place, "--world-size", "3")[0] == 0
@@ -332,6 +344,56 @@ def test_e2_a_world_of_one_is_not_distributed(tmp_path: Path, capsys: pytest.Cap
     assert code == 1
     assert out.splitlines()[-1].startswith("NOT DISTRIBUTED: ")
     assert err == "gangplank: digits: not proven: more than one rank (got a world of 1, expected several ranks)\n"
+
+
+def test_a_world_of_no_rank_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        main(["proof", "--file", folder(tmp_path, World().train()), "--world-size", "0"])
+    assert end.value.code == 2
+    assert "argument --world-size: got 0, expected a whole number of at least 1" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("kind", ["a queue in a folder", "a link to a device in a folder", "a device", "a long name"])
+def test_a_file_that_never_ends_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str) -> None:
+    place = {"a device": "/dev/zero", "a long name": "x" * 300}.get(kind, str(tmp_path))
+    if kind == "a queue in a folder":
+        os.mkfifo(tmp_path / "evidence.jsonl")
+    if kind == "a link to a device in a folder":
+        (tmp_path / "evidence.jsonl").symlink_to("/dev/zero")
+    code, out, err = run(capsys, "proof", "--file", place)
+    assert (code, out, err.count("\n")) == (3, "", 1)
+    assert "Fix: give the folder of the job's `output`, its evidence.jsonl, or saved logs of all ranks" in err
+
+
+def test_a_file_of_a_gibibyte_without_a_line_takes_little_memory(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = tmp_path / "evidence.jsonl"
+    place.write_text("\ufeff" + text(World().train()))
+    os.truncate(place, 1 << 30)
+    tracemalloc.start()
+    try:
+        assert run(capsys, "proof", "--file", str(place))[0] == 0
+        assert tracemalloc.get_traced_memory()[1] < 100 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_file_may_be_a_pipe(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    writer = threading.Thread(target=(tmp_path / "pipe").write_text, args=(text(World().train()),))
+    writer.start()
+    assert run(capsys, "proof", "--file", str(tmp_path / "pipe"))[0] == 0
+    writer.join()
+
+
+def test_more_evidence_than_fits_into_memory_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(proof_command, "MOST", 1000)
+    code, out, err = run(capsys, "proof", "--file", folder(tmp_path, World().train()))
+    assert (code, out, err.count("\n")) == (3, "", 1)
+    assert "evidence.jsonl: got more than 1000 bytes of evidence, expected at most so many" in err
 
 
 @pytest.mark.parametrize("text", ["{", "[]", "{}", '{"items": [1]}', "[" * 3000, '{"items": {"a": 1}}'])
