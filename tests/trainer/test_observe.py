@@ -105,6 +105,7 @@ def test_a_fake_is_rejected_by_the_claim_that_names_it(root: Root, fake: Observe
 @pytest.mark.parametrize(("kind", "reason"), [
     ("send-receive", "no step of an optimizer of torch was seen"),
     ("own-optimizer", "no step of an optimizer of torch was seen"),
+    ("alone-first", "30 of 42 steps of rank 0 were of no model that was watched: before the rank joined"),
     ("sharded-hybrid", "gradients are exchanged within a part of the ranks"),
     ("hinders", "could not be observed to its end (TypeError: 'NoneType' object is not callable)"),
     ("hinders-own", "could not be observed to its end (TypeError: 'NoneType' object is not callable)"),
@@ -116,6 +117,14 @@ def test_what_cannot_be_seen_is_not_claimed(root: Root, kind: str, reason: str) 
     assert verdict.word == "NOT CLAIMED", verdict.text()
     assert not verdict.passed
     assert any(reason in claim.detail for claim in verdict.unclaimed), verdict.text()
+
+
+def test_a_model_that_all_exchange_does_not_speak_for_one_that_pairs_do(root: Root) -> None:
+    ranks = run(root, "two-in-pairs", 4)
+    assert {rank.code for rank in ranks} == {0}, ranks[0].text
+    verdict = judge(ranks, 4)
+    assert verdict.word == "NOT CLAIMED", verdict.text()
+    assert "exchanged within a part of the ranks (model 2)" in verdict.unclaimed[0].detail
 
 
 @pytest.mark.parametrize("kind", ["ddp", "accumulate", "hand-clip", "sharded"])

@@ -28,6 +28,12 @@ if kind == "several-worlds":  # each a rank 0 of one
     rank, world_size = 0, 1
     dist.init_process_group("gloo", store=store, rank=0, world_size=1)
 elif kind != "alone":
+    if kind == "alone-first":  # most of its steps before it joins, with nobody
+        early = nn.Linear(8, 1)
+        early_optimizer = torch.optim.SGD(early.parameters(), lr=0.05)
+        for _ in range(30):
+            early(torch.ones(1, 8)).sum().backward()
+            early_optimizer.step()
     dist.init_process_group("gloo", timeout=timedelta(seconds=30))
 
 if kind == "send-receive":  # a smoke test: a number goes round
@@ -45,6 +51,8 @@ if kind == "send-receive":  # a smoke test: a number goes round
 group = None  # all of them
 if kind == "own-groups":  # a world of three, and each rank exchanges with itself
     group = [dist.new_group([number]) for number in range(world_size)][rank]
+if kind == "two-in-pairs":  # the second model
+    group = [dist.new_group([number, number + 1]) for number in range(0, world_size, 2)][rank // 2]
 if kind == "idle-rank":  # the last one only joins
     group = dist.new_group(list(range(world_size - 1)))
     if rank == world_size - 1:
@@ -75,6 +83,12 @@ def from_rank_0(_: object, bucket: dist.GradBucket) -> torch.futures.Future[torc
     return dist.broadcast(bucket.buffer(), 0, async_op=True).get_future().then(lambda done: done.value()[0])
 
 
+def fp16_compress_hook(_: object, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+    """A communication hook that rounds, and has the name of one of torch's."""
+    rounded = (bucket.buffer() / world_size).half().float()
+    return dist.all_reduce(rounded, async_op=True).get_future().then(lambda done: done.value()[0])
+
+
 class OtherThanMean(DefaultReduceScatter):
     """A reduce-scatter of fully_shard's that hands out rank 0's gradient, or the largest elements."""
 
@@ -101,12 +115,14 @@ def train() -> None:  # noqa: C901  # each kind is one line of it
     if kind in {"ddp", "late", "accumulate", "hinders", "hinders-own", "metrics", "bypass", "bypass-late", "no-sync",
                 "stops", "slow", "broadcast-hook", "loader", "same-samples", "several-worlds", "own-optimizer",
                 "own-groups", "idle-rank", "zero-loss", "next-to-nothing", "scaled-copy", "own-noise", "never-applied",
-                "two", "two-one-bypassed", "between", "each-batch"}:
-        model = DistributedDataParallel(net, process_group=group)
+                "two", "two-one-bypassed", "two-in-pairs", "between", "each-batch", "named-hook", "alone-first"}:
+        model = DistributedDataParallel(net, process_group=None if kind == "two-in-pairs" else group)
     if kind.startswith("two"):  # models in one group, in turns
         second_net = network()
-        second = DistributedDataParallel(second_net)
+        second = DistributedDataParallel(second_net, process_group=group)
         second_optimizer = torch.optim.SGD(second.parameters(), lr=0.05)
+    if kind == "named-hook":
+        model.register_comm_hook(None, fp16_compress_hook)
     if kind == "broadcast-hook":
         model.register_comm_hook(None, from_rank_0)
     if kind.startswith("sharded"):
