@@ -49,6 +49,7 @@ MOST_MODELS = 64
 PACE_S = 30.0  # where the time of the steps since then went, in a line
 TIMED_S = 0.25  # after so long, the exchange of one more step is timed: of long steps each, of short ones a few
 MAIN = "GANGPLANK_OBSERVED_PID"  # the rank's own process; what it starts is not a rank
+HOOKS = "torch.distributed.algorithms.ddp_comm_hooks.default_hooks"
 COLLECTIVES = ("all_reduce", "reduce", "broadcast", "gather", "scatter", "all_gather", "all_gather_into_tensor",
                "all_gather_single", "reduce_scatter", "reduce_scatter_tensor", "reduce_scatter_single", "all_to_all",
                "all_to_all_single", "send", "recv", "isend", "irecv", "barrier")
@@ -140,6 +141,13 @@ def hook(leaf: torch.Tensor, action: Callable[[torch.Tensor], None]) -> Callable
             left._backward_hooks = None  # else autograd enters Python in each backward pass, for nothing
 
     return unhook
+
+
+def hook_name(action: Any) -> str:
+    """The name of a communication hook; one that is not torch's has its module's too, whatever it is called."""
+    name = getattr(action, "__qualname__", type(action).__name__)
+    own = getattr(sys.modules.get(HOOKS), name, None) is not action
+    return f"{getattr(action, '__module__', '')}.{name}" if own else name
 
 
 def sharded(parameter: torch.Tensor) -> bool:
@@ -322,8 +330,7 @@ class Model:
             self.synced = False
         if ddp is not None and self.looking and self.own and self.synced:
             # A script's own communication hooks are named, as they may round.
-            hooks = [hook for hook, _ in getattr(ddp, "_comm_hooks", [])]
-            self.look([getattr(hook, "__qualname__", type(hook).__name__) for hook in hooks])
+            self.look([hook_name(action) for action, _ in getattr(ddp, "_comm_hooks", [])])
 
     def exchanged(self) -> None:
         """One exchange; DDP's was looked at when its backward pass ended."""

@@ -65,6 +65,7 @@ OBSERVED = (
     Observed("loss-only", "NOT PROVEN", AFTER, "ranks hold 3 different averages"),
     Observed("broadcast", "NOT PROVEN", MEAN, NO_MEAN),
     Observed("broadcast-hook", "NOT PROVEN", MEAN, NO_MEAN),
+    Observed("named-hook", "NOT PROVEN", MEAN, NO_MEAN),
     Observed("largest", "NOT PROVEN", MEAN, NO_MEAN),
     Observed("zero-loss", "NOT PROVEN", MEAN, "the gradient of rank 1 is zero"),
     Observed("next-to-nothing", "NOT PROVEN", MEAN, "rank 1 adds next to nothing: at most"),
