@@ -81,6 +81,8 @@ def exchanged_at_every_step(run: Run) -> Judgement:
         unwatched.setdefault(end.whole("steps") - sum(model.whole("steps") for model in models), end)
         for model in models:
             steps, exchanges = steps + model.whole("steps"), exchanges + model.whole("exchanges")
+            if model["steps"] and not model["exchanges"] and not model.whole("idle"):
+                problems.append(f"rank {rank} shows no exchange in {model['steps']} steps (model {model['model']})")
             if model.whole("idle"):
                 problems.append(f"rank {rank} took {model['idle']} of {model['steps']} steps without an exchange "
                                 f"(model {model['model']})")

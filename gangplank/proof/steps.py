@@ -82,6 +82,8 @@ class Checked:
     world_size: int
     rows: dict[int, Record]
     observed: bool
+    twice: set[int]
+    """Ranks that looked more than once in one start; the last look is in `rows`."""
 
     @property
     def parts(self) -> bool:
@@ -118,9 +120,15 @@ def grouped(run: Run, kind: str, key: Callable[[Record], tuple[int, int]],
             where: Callable[[Record], str]) -> list[Checked]:
     """Records of one kind that belong together, from all ranks."""
     table: dict[tuple[int, int], Checked] = {}
+    seen = set[tuple[tuple[int, int], int, str]]()
     for record, begin in run.with_begin(kind):
-        checked = table.setdefault(key(record), Checked(where(record), begin.whole("world_size"), {}, run.observed))
-        checked.rows[record.whole("rank")] = record
+        blank = Checked(where(record), begin.whole("world_size"), {}, run.observed, set())
+        checked, rank = table.setdefault(key(record), blank), record.whole("rank")
+        look = key(record), rank, begin.text("attempt")
+        if look in seen:
+            checked.twice.add(rank)
+        seen.add(look)
+        checked.rows[rank] = record
     return list(table.values())
 
 
@@ -274,10 +282,12 @@ def impossible(checked: Checked) -> list[str]:
     sizes = {record.whole("elements") for record in checked.rows.values()}
     unlike = len(sizes) > 1 or len(dtypes(checked)) > 1
     problems = [f"{checked.where}: the ranks looked at different numbers or types of elements"] if unlike else []
+    problems += [f"{checked.where}: rank {rank} looked twice" for rank in sorted(checked.twice)]
     for rank, record in checked.rows.items():
         elements, size = record.whole("elements"), math.hypot(*checksums(record, "sums_before"))
         expected = norm(record) / math.sqrt(max(1, elements))  # at least
-        if size < UNLIKELY * expected and not (checked.observed and elements < MANY):
+        cancels = checked.observed and 0 < elements < MANY
+        if (size < UNLIKELY * expected and not cancels) or (norm(record) and not elements):
             problems.append(f"{checked.where}: rank {rank} says that absolute values add up to {norm(record):.4g}, "
                             "which its checksums exclude")
     return problems
@@ -333,14 +343,17 @@ def copies(checked: Checked) -> list[str]:
 
 
 def repeats(tables: Mapping[str, Sequence[Checked]]) -> list[str]:
-    """Ranks that have the same gradient twice."""
-    problems, last = [], dict[tuple[int, str, str], str]()
+    """Ranks that have a gradient that they, or others, had at another step."""
+    problems, before = [], dict[tuple[str, str], tuple[str, int]]()
     for kind, every in tables.items():
         for checked in every:
+            now = dict[tuple[str, str], tuple[str, int]]()
             for rank, record in checked.rows.items():
-                names = {str(checksums(record, "sums_before"))} if norm(record) else set[str]()
-                names |= {record.text("before")} if "before" in record else set()
-                old = [last[rank, kind, name] for name in names if (rank, kind, name) in last]
-                problems += [f"{checked.where}: rank {rank} has the gradient of {other}" for other in old[:1]]
-                last.update({(rank, kind, name): checked.where for name in names})
+                names = {(kind, str(checksums(record, "sums_before")))} if norm(record) else set[tuple[str, str]]()
+                names |= {(kind, record.text("before"))} if "before" in record else set()
+                now |= dict.fromkeys(names, (checked.where, rank))
+                for where, other in [before[name] for name in names if name in before][:1]:
+                    whose = where if other == rank else f"rank {other} at {where}"
+                    problems.append(f"{checked.where}: rank {rank} has the gradient of {whose}")
+            before |= now
     return problems

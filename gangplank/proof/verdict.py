@@ -7,7 +7,7 @@ weights it had. `prove` reads the records of all ranks, from their logs or from 
 Threat model: mistakes and isolated edits. It catches training that only looked distributed: no DDP, every rank on all
 the data, several worlds of one, an idle rank, two masters. It catches records of another job, and records that were
 changed, left out or rewritten, unless all ranks' records were rewritten together. It cannot withstand an image or a
-script built to lie: nothing is signed, so anyone who controls every rank can write any evidence.
+script built to lie: nothing is signed, and a rank may print the records of all.
 """
 
 from __future__ import annotations

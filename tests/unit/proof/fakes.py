@@ -221,6 +221,25 @@ def replayed(record: Record) -> None:
         record["sums_before"] = gradient(1000, 1)
 
 
+def behind(step: int, rank: int, record: Record) -> None:
+    """Rank 1 brings what rank 0 brought at the first step, and everybody holds the mean of that."""
+    sums = [gradient(step, 0), gradient(1, 0) if step > 1 else gradient(1, 1), gradient(step, 2)]
+    record |= {"sums_before": sums[rank], "sums_after": mean(sums)}
+
+
+def looked_twice() -> list[Record]:
+    """Rank 1 looks at the first step until it sees an average."""
+    world = World()
+    world.begin()
+    world.add(1, "gradients", epoch=1, step=1, before="b", after="a", **world.looked(5, 1))
+    world.part(1, list(range(100)))
+    world.close(1)
+    world.part(2, list(range(100)))
+    world.close(2)
+    world.end()
+    return world.records()
+
+
 def unlooked(step: int, _rank: int, record: Record) -> None:
     """Nobody looked at a step that was due."""
     if step > 1:
@@ -445,6 +464,11 @@ def fakes() -> list[Fake]:
         fake("rounding that is called a hook's", both(at_gradients(
             lambda _, __, record: record.update(sums_after=[value + 0.001 for value in record["sums_after"]])),
             where("gradients", hooks=["bf16_compress_hook"])), MEAN, "is not the mean of 3 gradients"),
+        fake("a rank that replays another's step", at_gradients(behind), MEAN,
+             "step 5: rank 1 has the gradient of rank 0 at step 1"),
+        Fake("a rank that looks again", looked_twice(), EXPECTED, MEAN, "step 1: rank 1 looked twice"),
+        fake("a gradient of no elements", where("gradients", elements=0), MEAN,
+             "rank 0 says that absolute values add up to 10, which its checksums exclude"),
         fake("a rank that adds nothing but at looks", at_samples(with_rank_2(0.0)), MEAN,
              "rank 2 adds next to nothing: at most 0 of what another adds"),
         fake("a rank that brings a copy but at looks", at_samples(with_rank_2(-0.5, 1)),

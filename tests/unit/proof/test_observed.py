@@ -99,6 +99,7 @@ def test_sound_evidence_is_proven_and_says_what_is_not_claimed() -> None:
     (where("end", 1, steps=3), "every rank worked"),
     (where("end", 1, collectives={"barrier": 3}, models=[]), "every rank worked"),
     (where("end", 1, models=[model(idle=1)]), "gradients are exchanged at every step"),
+    (where("end", 1, models=[model(exchanges=0)]), "gradients are exchanged at every step"),
     (where("end", 1, models=[]), "gradients are exchanged at every step"),
     (where("gradients", 1, before="1-0"), "gradients differ before the all-reduce"),
     (where("gradients", 1, after="x"), "gradients agree after the all-reduce"),
