@@ -469,7 +469,7 @@ AMOUNTS: tuple[tuple[str, tuple[str | int, ...]], ...] = (
     *(("TrainJob", (*TRAINER, "resourcesPerNode", part)) for part in ("limits", "requests")),
 )
 # The resource, its amount and what is wrong with it: the last one is -9146744073709551616 in 64 bits
-WRONG = (("cpu", LESS, "below 0"), ("memory", "9300000000000000000", "above 8P"))
+WRONG = (("cpu", LESS, "below 0"), ("memory", "9300P", "above 8P"))
 
 
 def size_violations() -> Iterator[Violation]:
