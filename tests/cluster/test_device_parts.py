@@ -22,7 +22,6 @@ from gangplank.jobs.site_gpus import Gpus, on_site
 from gangplank.k8s.plan import Plan
 from gangplank.scheduling.fit import Verdict, fit
 from tests.cluster.conftest import STATE
-from tests.cluster.differential.compare import IMAGE
 from tests.cluster.differential.live import Cluster, opened
 
 if TYPE_CHECKING:
@@ -47,6 +46,8 @@ ON: Json = {
     "gpu_dra_driver_taints": [],
     "gpu_dra_driver_values": {"kubeletPlugin": {"gpuPartitions": 2}},
 }
+# It does not end with 0 when its pod is evicted: Volcano would take the job for complete.
+RUNS = "trap 'exit 143' TERM; while true; do sleep 0.2; done"
 each_scheduler = pytest.mark.parametrize("backend", ["volcano", "indexed"])
 
 
@@ -78,9 +79,9 @@ def cluster(parted: str) -> Iterator[Cluster]:
 
 def manifests(cluster: Cluster, backend: str, name: str, of_class: str, pods: int) -> list[Json]:
     """A job whose pods claim a device of this class each."""
-    job: Json = {"name": name, "namespace": cluster.namespace, "backend": backend, "image": IMAGE}
-    job |= {"command": ["/pause"], "workers": pods - 1, "collective": "gloo", "processes_per_node": 1}
-    job |= {"resources": {"cpu": "10m", "memory": "8Mi", "gpus": 1}}
+    job: Json = {"name": name, "namespace": cluster.namespace, "backend": backend, "workers": pods - 1}
+    job |= {"image": "gangplank.dev/trainer:0.1.0", "command": ["sh", "-c", RUNS]}
+    job |= {"collective": "gloo", "processes_per_node": 1, "resources": {"cpu": "10m", "memory": "8Mi", "gpus": 1}}
     spec = on_site(parse_job(job), Gpus(allocation="dra", device_class=of_class))
     return BACKENDS[backend].manifests(spec)
 
