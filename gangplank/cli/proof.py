@@ -122,7 +122,7 @@ def from_file(place: Path, job: str | None, site: str | None = None) -> tuple[st
     """Evidence from a folder that the trainer wrote, or from a file with evidence or logs."""
     folder = stat.S_ISDIR(files.mode(place))
     source = place / EVIDENCE if folder else place
-    if folder and stat.S_ISFIFO(files.mode(source)):  # it may wait for ever; one that the user names is the user's
+    if folder and stat.S_ISFIFO(files.mode(source)):  # it may wait forever; one that the user names is the user's
         raise Unreadable(str(Problem(str(source), "a queue", "a file", EVIDENCE_FILE)))
     records = records_of(enough(str(source)))
     if job is None:

@@ -182,7 +182,7 @@ def test_a_tainted_device_is_given_to_nobody(cluster: Cluster, backend: str) -> 
 
 
 @each_scheduler
-def test_a_device_that_breaks_loses_its_pod_and_the_job_goes_on_with_another(cluster: Cluster, backend: str) -> None:
+def test_a_device_that_breaks_loses_its_pod_and_the_job_continues_on_another(cluster: Cluster, backend: str) -> None:
     start(cluster, backend, "moves", WHOLE, 1)
     run(cluster, "moves", 1)
     (before,) = of(cluster, "moves")
