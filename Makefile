@@ -28,8 +28,8 @@ help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 .PHONY: setup
-setup: ## Python packages in the user's cache, and .venv with the code of this checkout
-	@tools/setup-venv
+setup: ## Python packages in the user's cache, and .venv with the code of this checkout (PYTHON=python3.13: switch to that one)
+	@tools/setup-venv $(PYTHON)
 
 .PHONY: job
 job:
@@ -127,10 +127,9 @@ test-vm: setup parts ## the lab on cgroup v2 with systemd, and after power cuts,
 bench: setup ## PARTS="gangs expand": figures beside peers and floors, into bench/results and docs/bench.md. Without PARTS: a list
 	@.venv/bin/python -m bench $(PARTS) $(if $(OUT),--out "$(OUT)")
 
-PYTHON ?= python3
 .PHONY: gpu-check
 gpu-check: ## the trainer on this machine's GPUs: proof, exact resume, samples per second (PYTHON: one with torch; RESULT=file.json)
-	@$(PYTHON) -m tools.gpu_check $(if $(RESULT),--json "$(RESULT)")
+	@$(or $(PYTHON),python3) -m tools.gpu_check $(if $(RESULT),--json "$(RESULT)")
 
 .PHONY: pins
 pins: setup ## write lab/modules/*/go.{mod,sum} from lab/versions.yml

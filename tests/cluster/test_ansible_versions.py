@@ -1,6 +1,6 @@
 """The plugins and playbooks work with the oldest ansible-core that the collection names, and with the newest there is.
 
-The newest for this Python: ansible-core 2.20 and newer need Python 3.12. It needs the package index, and no lab.
+The newest for the Python of .venv: ansible-core 2.20 and newer need Python 3.12. Needs the package index, and no lab.
 """
 
 from __future__ import annotations

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+PYTHON = Path(sys.base_prefix, f"bin/python{sys.version_info.major}.{sys.version_info.minor}")  # that of .venv
 
 
 def git(folder: Path, *words: str) -> str:
