@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 CONTROLLERS, WEBHOOKS = "volcano-controller", "volcano-admission"  # label app of their Deployments, in every release
 HOOK = "volcano-admission-service-{}-mutate"  # a MutatingWebhookConfiguration; the webhooks look for that very name
-POLICY = "volcano-{}-mutation-policy"  # a MutatingAdmissionPolicy of upstream's chart
+POLICY = "volcano-{}-mutation-policy"  # a MutatingAdmissionPolicy of Volcano's chart
 JOBS = "job-controller"
 GATES = {  # the states with which objects are as they are described here
     CONTROLLERS: {"AllAlpha": "true", "VolcanoJobSupport": "true"},

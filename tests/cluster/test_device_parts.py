@@ -1,8 +1,8 @@
 """Parts of devices, and taints on devices, by claim: on a lab whose Kubernetes has them switched on, with Volcano's
 scheduler and with Kubernetes' own.
 
-A GPU of upstream's driver is one device or two halves; what uses a half of it leaves no whole. Feature gates of
-Kubernetes 1.35 that are off by default: the lab has them on while these tests run, and off again afterwards.
+The driver publishes each GPU as one device and as two halves: while a half is used, the whole is not given out. This
+needs feature gates that Kubernetes 1.35 has off. The lab has them on while these tests run, and off again afterwards.
 """
 
 from __future__ import annotations

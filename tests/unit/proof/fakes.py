@@ -281,7 +281,7 @@ def cut_short() -> list[Record]:
 
 
 def stale_heads() -> list[Record]:
-    """Ranks list each other's first heads for ever."""
+    """Ranks always list each other's first heads."""
     world = World()
 
     def change(record: Record) -> None:
@@ -318,7 +318,7 @@ def leap(record: Record) -> None:
 
 
 def kept_a_third(_step: int, rank: int, record: Record) -> None:
-    """Everybody goes on with a third of its own gradient, as if that were its part of an average."""
+    """Each rank continues with a third of its own gradient, as if that were its part of an average."""
     record |= {"sums_after": [value / 3 for value in record["sums_before"]], "after": f"part-{rank}"}
 
 
