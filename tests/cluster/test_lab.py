@@ -523,9 +523,20 @@ def test_a_lab_that_was_asked_to_keep_its_data_comes_back_as_the_same_cluster(
 
 
 def test_a_misspelt_wish_to_keep_removes_nothing(lab: Lab) -> None:
+    def kept() -> dict[str, Any]:
+        with lab.supervisor() as server:
+            supervisord = server.getPID()
+        now = snapshot()
+        return {"supervisord": supervisord, "programs": set(lab.programs())} | {
+            kind: now[kind] for kind in ("network namespaces", "links", "addresses", "files")
+        }
+
+    lab.wait("the lab as it was", lambda: settled(lab))
+    kept_before = kept()
     with pytest.raises(AssertionError, match="not a valid boolean"):
         lab.playbook("playbooks/lab-down.yml", "-e", "lab_cluster_keep=ture")
-    assert settled(lab)
+    assert kept() == kept_before
+    lab.wait("the lab as it was", lambda: settled(lab))
 
 
 def test_a_third_node_is_one_more_line(lab: Lab, tmp_path: Path) -> None:
