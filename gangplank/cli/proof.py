@@ -93,7 +93,7 @@ def evidence(args: argparse.Namespace) -> tuple[str, Records, Expected]:
 
 def named(args: argparse.Namespace) -> dict[str, Any]:
     """What a user names because files cannot show it: the size of the world, and the job's pods."""
-    facts: dict[str, Any] = {"world_size": args.world_size} if args.world_size else {}
+    facts: dict[str, Any] = {"world_size": args.world_size, "unsized": False} if args.world_size else {}
     if not args.pods:
         return facts
     if not stat.S_ISREG(files.mode(args.pods)):

@@ -37,6 +37,8 @@ class Expected:
     """When the API server got the job, in seconds since 1970."""
     pods: Mapping[str, str] | None = None
     """The pods that a cluster has or had of the job: node by uid, '' where it was not asked for the node."""
+    unsized: bool = False
+    """Whether the size of the world is what the evidence says, as nobody else was asked."""
 
 
 MOST_NAMED = 6  # ranks or ids in one message
@@ -115,7 +117,8 @@ def mixed_formats(run: Run) -> str:
 def pods_are_the_jobs(run: Run, expected: Expected) -> Judgement:
     """Every rank ran in a pod that the API server knows as this job's, and no record is older than the job.
 
-    Clocks may differ by 5 s. It is not asked of pods that are gone if nobody watched them, nor of files alone.
+    Clocks may differ by 5 s. It is not asked of pods that are gone if nobody watched them, as those of earlier starts
+    often are, nor of files alone.
 
     Fails for: a replay*, evidence of another job*, a pod on another node, a checkpoint of an earlier job.
     """
@@ -131,12 +134,12 @@ def pods_are_the_jobs(run: Run, expected: Expected) -> Judgement:
     if expected.pods is None:
         return None, "not asked: files do not say which pods were the job's. Fix: give --pods, or ask the cluster"
     problems, strangers = [], []
-    for rank in sorted(run.chains):
-        begin = run.last_begin(rank)
-        uid = begin.get("pod_uid")
+    for begin in run.begins:  # of every start: a pod of an earlier one may be gone
+        uid, rank = begin.get("pod_uid"), begin.whole("rank")
         node = expected.pods.get(uid) if isinstance(uid, str) else None
         if node is None:
-            strangers.append(f"rank {rank} ran in pod {uid or begin.get('pod')}")
+            if rank in run.chains and begin is run.last_begin(rank):
+                strangers.append(f"rank {rank} ran in pod {uid or begin.get('pod')}")
         elif node and node != begin["node"]:
             problems.append(f"rank {rank} says node {begin['node']}, but its pod ran on {node}")
     ranks = len(run.chains)
@@ -146,7 +149,7 @@ def pods_are_the_jobs(run: Run, expected: Expected) -> Judgement:
     elif strangers and not problems:
         return None, f"not asked: {listed(strangers)}, but pods of the job are gone and nobody watched them"
     before = {str(begin.get("pod_uid")) for begin in run.begins} - set(expected.pods)
-    note = f"; {len(before)} pods of earlier starts are gone" if before else ""
+    note = f"; not asked of {len(before)} pods of earlier starts, which are gone" if before else ""
     return judged(problems, f"{ranks} ranks in pods of this job{note}", proven=ranks > 0)
 
 
@@ -209,6 +212,8 @@ def every_rank_took_part(run: Run, expected: Expected) -> Judgement:
         problems.append(f"the ranks finished in {len(attempts)} separate attempts")
     nodes = sorted({begin.text("node") for begin in begins})
     source = "" if expected.processes_per_pod else "; how many ranks a pod should have, no job says"
+    if expected.unsized:
+        source += f"; that {size} are all, the evidence alone says. Fix: give --world-size"
     return judged(problems, f"0 to {size - 1}, each once, in {len(pods)} pods on {listed(nodes)}{source}")
 
 

@@ -84,4 +84,4 @@ def claimed(records: Records) -> Expected:
     begins = [run.last_begin(rank) for rank in run.chains if run.of("begin", rank)]
     sizes = [integer(str(begin.get("world_size"))) or 1 for begin in begins]
     size = max(sizes, default=1)
-    return Expected(size, processes_per_pod=None)
+    return Expected(size, processes_per_pod=None, unsized=True)

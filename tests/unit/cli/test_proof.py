@@ -60,6 +60,7 @@ def test_a_folder_or_its_file_is_proven_without_a_cluster(
     code, out, err = run(capsys, "proof", "--file", folder(tmp_path, World().train()) + place)
     assert (code, err) == (0, "")
     assert "skipped pods are the job's: not asked: files do not say which pods were the job's. Fix: give --pods" in out
+    assert "; that 3 are all, the evidence alone says. Fix: give --world-size\n" in out
     assert out.endswith(f"PROVEN: {len(CLAIMS) - 1} of {len(CLAIMS) - 1} claims hold, 1 not asked\n")
 
 
@@ -334,7 +335,8 @@ def test_a_comma_at_the_end_is_no_pod_without_a_uid(tmp_path: Path, capsys: pyte
 
 def test_e2_the_size_of_the_world_can_be_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     place = folder(tmp_path, World().train())
-    assert run(capsys, "proof", "--file", place, "--world-size", "3")[0] == 0
+    code, out, _ = run(capsys, "proof", "--file", place, "--world-size", "3")
+    assert (code, "the evidence alone says" in out) == (0, False)
     code, out, _ = run(capsys, "proof", "--file", place, "--world-size", "4")
     assert (code, "rank 3 never finished" in out) == (1, True)
 

@@ -133,6 +133,12 @@ def earlier_job(after: int = 3) -> list[Record]:
     return world.records()
 
 
+def started_elsewhere(record: Record) -> None:
+    """The pod of rank 1's first start was on another node than it says."""
+    if record["kind"] == "begin" and record["rank"] == 1 and not record["resumed"]:
+        record["node"] = "m"
+
+
 def second_master() -> list[Record]:
     """Two groups at once."""
     other = World(3, attempt="b", clock=1010.0, change=where("begin", None, pid=2))
@@ -341,6 +347,8 @@ def fakes() -> list[Fake]:
              "a checkpoint of an earlier job of this name"),
         fake("A13: one rank is a stranger's pod", where("begin", 1, pod_uid="uid-8"), PODS, "rank 1 ran in pod uid-8"),
         fake("a pod on a node where it was not", where("begin", 1, node="m"), PODS, "rank 1 says node m"),
+        Fake("E1: an earlier start on a node where its pod was not",
+             interrupted(3, change=started_elsewhere)[0].records(), EXPECTED, PODS, "rank 1 says node m"),
         fake("pods without a name", where("begin", pod_uid=None), PODS, "which is not a pod of this job"),
         Fake("E2: a world of one, for a file", one, claimed([Read(r) for r in one]), ALONE, "got a world of 1"),
         Fake("E2: a job of 0 workers", one, Expected(1), ALONE, "got a world of 1"),
