@@ -113,7 +113,7 @@ def env(spec: JobSpec, role: str) -> list[Json]:
 
 
 def flags(spec: JobSpec) -> list[str]:
-    """The trainer's flags; a script that is given neither hyperparameters nor output gets none.
+    """The trainer's flags; one of your own that travels gets of them what its job names: hyperparameters, output.
 
     >>> from gangplank.spec import JobSpec, Script
     >>> settings = {"hyperparameters": {"batch_size": 64}, "output": "/out"}
@@ -122,7 +122,8 @@ def flags(spec: JobSpec) -> list[str]:
     """
     if not spec.script or not (spec.hyperparameters or spec.output):
         return []
-    words = ["--backend", spec.collective]
+    carried = spec.script.text is not None  # it may know no other flag than --output
+    words = [] if carried and not spec.hyperparameters else ["--backend", spec.collective]
     for name, value in spec.hyperparameters.items():
         words += [f"--{name.replace('_', '-')}", repr(value) if isinstance(value, float) else str(value)]
     return words + (["--output", spec.output] if spec.output else [])

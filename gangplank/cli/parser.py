@@ -143,7 +143,12 @@ def add_run(commands: Any) -> None:
     retries = "how often all ranks start again after a failure; default: 0, as a mistake in a script repeats itself"
     run.add_argument("--max-retries", metavar="N", type=whole_number, help=retries)
     run.add_argument("--image", default=IMAGE, help=f"default: {IMAGE}")
-    run.add_argument("--output", metavar="PLACE", help="s3://bucket/path, given to the script as --output")
+    place = "s3://bucket/path or a folder below a --volume: where the result goes, given to the script as --output"
+    run.add_argument("--output", metavar="PLACE", help=place)
+    volume = "a claim of the namespace and where it is mounted; :master is the first pod alone, :ReadWriteMany all pods"
+    run.add_argument("--volume", metavar="CLAIM:/PLACE[:HOW]", action="append", default=[], help=volume)
+    keys = "a Secret of the namespace whose keys become environment variables, such as a bucket's credentials"
+    run.add_argument("--secret", metavar="NAME", action="append", default=[], help=keys)
     run.add_argument("--name", help="the job's name; default: the script's, with an end that no other run has")
     run.add_argument("--save", metavar="FILE", help="also write the job file")
     add_site(run)

@@ -98,7 +98,27 @@ def description(args: argparse.Namespace) -> dict[str, Any]:
     if args.requirements:
         job["requirements"] = file_of(args.code, args.requirements)
     job |= {field: value for field, value in chosen.items() if value is not None}
+    if args.volume:
+        job["volumes"] = [mounted(text) for text in args.volume]
+    elif (args.output or "").startswith("/"):
+        fix = "name a claim: --volume CLAIM:/PLACE"
+        where = "a folder below a --volume, or s3://bucket/path (anywhere else it is lost with the pod)"
+        raise Unreadable(str(Problem("--output", args.output, where, fix)))
+    if args.secret:
+        job["secrets"] = args.secret
     return {"training_job": {**job, **({"args": args.arguments} if args.arguments else {})}}
+
+
+def mounted(text: str) -> dict[str, str]:
+    """A volume of a job file, from a word; what is wrong with it, the job's parser says.
+
+    >>> mounted("data:/data:master")
+    {'claim': 'data', 'mount': '/data', 'on': 'master'}
+    """
+    claim, _, rest = text.partition(":")
+    mount, _, how = rest.partition(":")
+    choice = {"on" if how == "master" else "access": how} if how else {}
+    return {"claim": claim, "mount": mount, **choice}
 
 
 def file_of(folder: str | None, name: str) -> str:
@@ -174,7 +194,10 @@ def ended(watch: JobWatch, phase: Phase, spec: JobSpec) -> int:
         terminal.note(verdict.text().splitlines()[-1] + f" (gangplank proof {where} shows each)")
     else:
         terminal.note(f"NOT OBSERVED: no rank wrote evidence. Fix: {NO_EVIDENCE}")
-    kept = f"in {spec.output}" if spec.output else "only in the logs, as the job has no --output"
+    if spec.output:
+        kept = f"in {spec.output}: gangplank fetch {where}"
+    else:
+        kept = "only in the logs, as the job has no --output"
     terminal.note(f"result: {kept}; gangplank logs {where}; gangplank delete {where} removes the job")
     return terminal.OK
 

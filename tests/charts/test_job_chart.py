@@ -110,9 +110,10 @@ def test_every_shipped_job_is_the_same_or_refused_with_the_command(render: Rende
 def test_a_script_of_any_characters_has_the_same_name(render: Render, tmp_path: Path) -> None:
     text = "# läuft 🎉\r\nprint('%s {{ x }}\\\\n')\n\n"
     (tmp_path / "own.py").write_bytes(text.encode())
-    job = {"name": "a", "image": "b", "script": "own.py"}
-    done = render(job, "--set-file", f"script={tmp_path}/own.py")
-    assert rendered(done) == by_kind(BACKENDS["volcano"].manifests(parse_job(job, scripts={"own.py": text})))
+    for more in ({}, {"output": "s3://bucket/out"}, {"observe": False}):
+        job = {"name": "a", "image": "b", "script": "own.py", **more}
+        done = render(job, "--set-file", f"script={tmp_path}/own.py")
+        assert rendered(done) == by_kind(BACKENDS["volcano"].manifests(parse_job(job, scripts={"own.py": text})))
 
 
 def test_at_least_three_shipped_jobs_are_rendered() -> None:

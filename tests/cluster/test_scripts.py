@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from tests.cluster.conftest import Lab
 
 NAMESPACE = "scripts"
+EVERY = list(BACKENDS) if FULL else ["volcano"]
 TRAIN = """
 import sys
 import time
@@ -161,6 +162,32 @@ if dist.get_rank() == 1:
     time.sleep(40)
 dist.all_reduce(torch.ones(1))
 """
+SAVES = """
+import argparse
+import hashlib
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--output", type=Path)
+folder = parser.parse_args().output
+dist.init_process_group("gloo")
+torch.manual_seed(dist.get_rank())
+model = DistributedDataParallel(torch.nn.Linear(4, 1))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(4):
+    optimizer.zero_grad()
+    model(torch.randn(8, 4)).pow(2).mean().backward()
+    optimizer.step()
+if dist.get_rank() == 0:
+    folder.mkdir(parents=True)
+    torch.save(model.module.state_dict(), folder / "weights.pt")
+    print("saved", hashlib.sha256((folder / "weights.pt").read_bytes()).hexdigest(), flush=True)
+dist.barrier()
+"""
 READ_ONLY = """
 from pathlib import Path
 
@@ -174,8 +201,9 @@ dist.barrier()
 
 
 @pytest.fixture(scope="module")
-def namespace(lab: Lab, kubeconfig: str) -> Iterator[str]:
-    """A namespace for scripts, for as long as this module runs."""
+def namespace(lab: Lab, request: pytest.FixtureRequest) -> Iterator[str]:
+    """A namespace for scripts, for as long as this module runs; the kubeconfig of its cluster."""
+    kubeconfig = request.getfixturevalue("full_kubeconfig" if FULL else "kubeconfig")
     lab.kubectl("create", "namespace", NAMESPACE)
     try:
         yield kubeconfig
@@ -258,30 +286,36 @@ def test_a_plain_script_is_followed_live_and_its_description_can_be_submitted(
     assert end(start(tmp_path, namespace, "delete", "job.yml"))[0] == 0
 
 
+@pytest.mark.parametrize(("backend", "processes"), [
+    (backend, processes) for backend in BACKENDS for processes in (1, 2) if FULL or backend == "volcano"])
 def test_a_rank_that_fails_is_named_with_its_last_lines_and_its_exit_code_is_the_command_s(
-        namespace: str, tmp_path: Path) -> None:
+        namespace: str, tmp_path: Path, backend: str, processes: int) -> None:
     (tmp_path / "fails.py").write_text(FAILS)
     name = f"fails-{uuid.uuid4().hex[:6]}"
-    code, out, err = end(start(tmp_path, namespace, "run", "fails.py", "--workers", "3", "--name", name))
+    words = ("--workers", str(4 // processes - 1), "--processes-per-node", str(processes), "--backend", backend)
+    code, out, err = end(start(tmp_path, namespace, "run", "fails.py", *words, "--name", name))
     assert code == 7, err
     assert f"{name}: Failed" in err
-    says = f"rank 1 ({name}-worker-0) failed first (exit code 7); its last lines:\n"
-    assert says in err
-    last = err.split(says)[1].partition("event ")[0].splitlines()
+    says = re.search(rf"rank 1 \(({name}-\S+)\) failed first \(exit code 7\); its last lines:\n", err)
+    assert says, err
+    if backend == "volcano":
+        assert says[1] == f"{name}-{'worker' if processes == 1 else 'master'}-0"
+    last = err[says.end():].partition("event ")[0].splitlines()
     assert last[-1] == "  the data set is empty", "the script's own last line, and nothing of torchrun's"
-    assert out.count("the data set is empty") == 1, "it is not run again unless --max-retries asks"
+    if backend != "trainjob":  # how often it restarts, its runtime says
+        assert out.count("the data set is empty") == 1, "it is not run again unless --max-retries asks"
     assert end(start(tmp_path, namespace, "delete", name))[0] == 0
 
 
-@pytest.mark.parametrize("backend", ["indexed", "volcano", *(["pytorchjob"] if FULL else [])])
+@pytest.mark.parametrize("backend", BACKENDS if FULL else ["indexed", "volcano"])
 def test_previous_logs_show_the_attempt_that_crashed_and_an_edit_meanwhile_changes_nothing(
-        lab: Lab, namespace: str, tmp_path: Path, backend: str, request: pytest.FixtureRequest) -> None:
-    if backend == "pytorchjob":
-        request.getfixturevalue("full_kubeconfig")
+        lab: Lab, namespace: str, tmp_path: Path, backend: str) -> None:
     (tmp_path / "crashes.py").write_text(CRASHES)
     job = described("crashes", backend)
     if backend == "volcano":
-        job["volcano"] = {"restart_policy": "OnFailure"}  # in place, as the other two do by default
+        job["volcano"] = {"restart_policy": "OnFailure"}  # in place, as the others do by default
+    if backend == "trainjob":
+        del job["max_retries"]  # its runtime's
     (tmp_path / "job.yml").write_text(yaml.safe_dump({"training_job": job}))
     code, _, err = end(start(tmp_path, namespace, "submit", "job.yml"))
     assert code == 0, err
@@ -401,10 +435,12 @@ def packed(place: Path, files: dict[str, bytes]) -> Path:
     return place
 
 
-def test_a_script_that_never_joins_is_said_to_have_trained_alone(namespace: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("backend", EVERY)
+def test_a_script_that_never_joins_is_said_to_have_trained_alone(namespace: str, tmp_path: Path, backend: str) -> None:
     (tmp_path / "alone.py").write_text(ALONE)
     name = f"alone-{uuid.uuid4().hex[:6]}"
-    code, out, err = end(start(tmp_path, namespace, "run", "alone.py", "--workers", "1", "--name", name))
+    words = ("alone.py", "--workers", "1", "--backend", backend, "--name", name)
+    code, out, err = end(start(tmp_path, namespace, "run", *words))
     assert (code, out.count("it has trained")) == (0, 2), err
     assert "\nNOT DISTRIBUTED: " in err
     says = "rank 0, 1 never joined a process group (the script does not call init_process_group), so each trained alone"
@@ -412,10 +448,23 @@ def test_a_script_that_never_joins_is_said_to_have_trained_alone(namespace: str,
     assert end(start(tmp_path, namespace, "delete", name))[0] == 0
 
 
-def test_ranks_that_hang_in_a_collective_are_told_of_in_one_message(namespace: str, tmp_path: Path) -> None:
+def test_a_script_that_uses_the_group_before_it_joins_is_told_what_to_call(namespace: str, tmp_path: Path) -> None:
+    lines = ["import torch", "import torch.distributed", "torch.distributed.all_reduce(torch.ones(1))"]
+    (tmp_path / "early.py").write_text("\n".join(lines))
+    name = f"early-{uuid.uuid4().hex[:6]}"
+    code, _, err = end(start(tmp_path, namespace, "run", "early.py", "--workers", "1", "--name", name))
+    assert code == 1, err
+    assert err.count("the script does not call init_process_group. Fix: call torch.distributed.init_process_group") == 1
+    assert end(start(tmp_path, namespace, "delete", name))[0] == 0
+
+
+@pytest.mark.parametrize("backend", EVERY)
+def test_ranks_that_hang_in_a_collective_are_told_of_in_one_message(
+        namespace: str, tmp_path: Path, backend: str) -> None:
     (tmp_path / "hangs.py").write_text(HANGS)
     name = f"hangs-{uuid.uuid4().hex[:6]}"
-    code, out, err = end(start(tmp_path, namespace, "run", "hangs.py", "--workers", "2", "--name", name))
+    words = ("hangs.py", "--workers", "2", "--backend", backend, "--name", name)
+    code, out, err = end(start(tmp_path, namespace, "run", *words))
     assert code == 0, err
     messages = [line for line in err.splitlines() if "no step and no exchange for" in line]
     assert 0 < len(messages) <= 3, f"after 8 s, 16 s and 32 s, and not for each rank: {err}"
@@ -426,14 +475,38 @@ def test_ranks_that_hang_in_a_collective_are_told_of_in_one_message(namespace: s
     assert end(start(tmp_path, namespace, "delete", name))[0] == 0
 
 
-def test_a_script_that_writes_to_a_read_only_folder_is_told_where_to_write(namespace: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("backend", EVERY)
+def test_a_script_that_writes_to_a_read_only_folder_is_told_where_to_write(
+        namespace: str, tmp_path: Path, backend: str) -> None:
     (tmp_path / "writes.py").write_text(READ_ONLY)
     name = f"writes-{uuid.uuid4().hex[:6]}"
-    code, _, err = end(start(tmp_path, namespace, "run", "writes.py", "--workers", "1", "--name", name))
+    words = ("writes.py", "--workers", "1", "--backend", backend, "--name", name)
+    code, _, err = end(start(tmp_path, namespace, "run", *words))
     assert code == 1, err
-    says = f"rank 0 ({name}-master-0): /opt/gangplank/script/model.pt is on a read-only file system. Fix: write below"
-    assert err.count(says) == 1, err
+    says = r"\): /opt/gangplank/script/model.pt is on a read-only file system. Fix: write below"
+    assert len(re.findall(rf"rank 0 \({name}-\S+{says}", err)) == 1, err
     assert end(start(tmp_path, namespace, "delete", name))[0] == 0
+
+
+def test_a_script_with_a_claim_is_run_proven_and_its_result_brought_here(
+        lab: Lab, namespace: str, tmp_path: Path) -> None:
+    (tmp_path / "saves.py").write_text(SAVES)
+    claim = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "results"},
+             "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Mi"}}}}
+    (tmp_path / "claim.yml").write_text(yaml.safe_dump(claim))
+    lab.kubectl("apply", "-n", NAMESPACE, "-f", str(tmp_path / "claim.yml"))
+    name = f"saves-{uuid.uuid4().hex[:6]}"
+    words = ("saves.py", "--workers", "1", "--volume", "results:/results:master", "--output", "/results/out")
+    code, out, err = end(start(tmp_path, namespace, "run", *words, "--name", name))
+    assert code == 0, err
+    assert "\nPROVEN: " in err
+    where = f"{name} -n {NAMESPACE}"
+    assert f"result: in /results/out: gangplank fetch {where}; gangplank logs {where}; " in err
+    assert end(start(tmp_path, namespace, "fetch", name))[0] == 0
+    digest = hashlib.sha256((tmp_path / name / "weights.pt").read_bytes()).hexdigest()
+    assert f"[rank 0] saved {digest}" in out
+    code, out, err = end(start(tmp_path, namespace, "delete", name))
+    assert code == 0, err
 
 
 def both_succeeded(lab: Lab, name: str) -> bool:

@@ -96,7 +96,9 @@
 {{- $job := index . 1 -}}
 {{- $flags := list -}}
 {{- if or $job.hyperparameters $job.output -}}
+{{- if or $job.hyperparameters (hasPrefix "/" $job.script) -}}
 {{- $flags = list "--backend" $job.collective -}}
+{{- end -}}
 {{- range $pair := $library.hyperparameters -}}
 {{- $name := first $pair -}}
 {{- if hasKey ($job.hyperparameters | default dict) $name -}}

@@ -55,6 +55,14 @@ def test_refuses_by_name_what_a_back_end_cannot_do(backend: str, field: str) -> 
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
+def test_one_field_keeps_the_observer_out_of_every_pod(backend: str) -> None:
+    for observe in (True, False):
+        for pod in pods(backend, observe=observe):
+            env = {item["name"]: item.get("value") for item in pod["spec"]["containers"][0]["env"]}
+            assert env.get("GANGPLANK_OBSERVE") == (None if observe else "0")
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("field", sorted(VALUES))
 def test_a_field_that_is_not_refused_changes_the_manifest(backend: str, field: str) -> None:
     if field in BACKENDS[backend].refuses:

@@ -98,6 +98,22 @@ def test_what_was_run_can_be_saved_and_is_the_same_job(
     assert BACKENDS["volcano"].manifests(spec)[-1]["spec"] == submitted(api)["spec"]
 
 
+def test_a_result_goes_to_a_claim_or_bucket_and_the_command_that_brings_it_is_named(
+        api: Api, script: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path,
+        capsys: pytest.CaptureFixture[str]) -> None:
+    ends(api, monkeypatch, "Completed", {})
+    words = ["--volume", "data:/data:master", "--volume", "set:/set:ReadOnlyMany", "--secret", "bucket",
+             "--output", "/data/out", "--name", "mine", "--save", "job.yml"]
+    assert main(["run", script, *words, "--kubeconfig", api.kubeconfig, "--", "--lr", "1"]) == 0
+    assert "result: in /data/out: gangplank fetch mine -n default; gangplank logs mine" in capsys.readouterr().err
+    saved = yaml.safe_load((tmp_path / "job.yml").read_text())["training_job"]
+    assert saved["volumes"] == [{"claim": "data", "mount": "/data", "on": "master"},
+                                {"claim": "set", "mount": "/set", "access": "ReadOnlyMany"}]
+    assert saved["secrets"] == ["bucket"]
+    container = submitted(api)["spec"]["tasks"][0]["template"]["spec"]["containers"][0]
+    assert container["args"] == ["--output", "/data/out", "--lr", "1"], "a script of yours may know no other flag"
+
+
 @pytest.mark.parametrize(("words", "expected"), [
     ([], 0), (["--max-retries", "2"], 2), (["--backend", "indexed"], 0), (["--backend", "trainjob"], None)])
 def test_a_script_that_failed_is_not_run_again_unless_asked(
@@ -213,6 +229,10 @@ def test_a_folder_without_one_usual_script_is_refused(
 @pytest.mark.parametrize(("words", "code", "message"), [
     (["missing.py"], 3, "missing.py: got no such file, expected a script of yours. Fix: "),
     (["My_Train.py", "--output", "here"], 1, 'training_job.output: got "here"'),
+    (["My_Train.py", "--output", "/out"], 3, "--output: got /out, expected a folder below a --volume, or s3://"),
+    (["My_Train.py", "--volume", "data:out"], 1, 'training_job.volumes[0].mount: got "out"'),
+    (["My_Train.py", "--volume", "data:/out:both"], 1, 'training_job.volumes[0].access: got "both"'),
+    (["My_Train.py", "--volume", "data:/out"], 1, "a claim that many nodes can mount. Fix: mount it `on: master`"),
     (["My_Train.py", "--name", "A B"], 1, 'training_job.name: got "A B"'),
 ])
 def test_a_mistake_is_refused_before_anything_is_made(api: Api, script: str, capsys: pytest.CaptureFixture[str],

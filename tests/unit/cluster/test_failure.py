@@ -37,6 +37,11 @@ def test_the_report_names_the_rank_and_its_code_and_the_last_lines_are_the_scrip
     assert list(last.lines) == ["the data set is empty"]
 
 
+def test_one_of_several_ranks_in_a_pod_is_named() -> None:
+    last = words("fails-master-0", 1, "12:26:55.100000", 7, "the data set is empty", local_rank=1)
+    assert (last.who, last.how) == ("rank 1 (fails-master-0)", "exit code 7")
+
+
 def test_a_signal_is_named_and_its_status_is_a_shell_s() -> None:
     last = words("a", 0, "12:26:55.1", -9)
     assert (last.how, last.status) == ("signal 9", 137)
