@@ -53,6 +53,8 @@ def submit(args: argparse.Namespace) -> int:
             raise SpecError(problems, f"{job['kind']} {job['metadata']['name']}")
         for problem in operators.absent(kube, job):
             terminal.note(str(problem))
+        if without := submission.gangless(kube, job):
+            terminal.note(without)
     submission.carry_out(kube, Plan(write=tuple(submitted)), dry_run=args.dry_run, report=print)
     meta = jobs[-1][1]["metadata"]
     if args.wait and not args.dry_run:

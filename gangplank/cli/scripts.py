@@ -64,6 +64,8 @@ def run(args: argparse.Namespace) -> int:
         raise SpecError(problems, args.script)
     for problem in operators.absent(kube, manifests[-1]):
         terminal.note(str(problem))
+    if without := submission.gangless(kube, manifests[-1]):
+        terminal.note(without)
     submission.carry_out(kube, Plan(write=tuple(manifests)), dry_run=False, report=terminal.note)
     watch = JobWatch(manifests[-1], kube)
     try:

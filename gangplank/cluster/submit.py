@@ -91,6 +91,17 @@ def unscheduled(kube: Kube, job: Json) -> list[Problem]:
     return [Problem("schedulerName", shown(QUEUE_SYSTEM.scheduler), expected, fix)]
 
 
+def gangless(kube: Kube, job: Json) -> str:
+    """What the user of a job has to know that runs without a gang as this cluster has none; "" for any other job."""
+    backend, gangs = backend_of(job), QUEUE_SYSTEM.pod_group
+    if not backend or gangs.kind not in BACKENDS[backend].makes:
+        return ""
+    if not kube.get(group_path(job["apiVersion"])) or kube.get(f"/apis/{gangs.group}"):
+        return ""
+    waits = "its pods start one by one, and those that start first wait for the others"
+    return f"{title(job)} trains without a gang, as this cluster has no {QUEUE_SYSTEM.title}: {waits}"
+
+
 def differences_in_words(job: Json, live: Json | None) -> tuple[str, ...]:
     """Where a live job is not as described; an edited script gets a line of its own."""
     lines = tuple(differences(job, live)) if live else ()

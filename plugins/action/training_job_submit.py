@@ -27,6 +27,8 @@ class ActionModule(ClusterAction):
         if plan.refused:
             raise KubeError("\n".join(plan.refused))
         submit.carry_out(self.kube, plan, dry_run=self.dry)
+        without = submit.gangless(self.kube, args["manifests"][-1]) if plan.write else ""
         before = "".join(f"{line}\n" for line in plan.differences)
         diff = {"before": before, "after": yaml.safe_dump_all(plan.write) if plan.write else before}
-        return {"changed": plan.changes, "diff": [{**diff, "after_header": "the job and what it needs"}]}
+        told = {"warnings": [without]} if without else {}
+        return {"changed": plan.changes, "diff": [{**diff, "after_header": "the job and what it needs"}], **told}

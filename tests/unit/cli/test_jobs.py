@@ -80,11 +80,11 @@ def test_submits_what_a_job_needs_and_then_the_job(api: Api, capsys: pytest.Capt
         "next: gangplank logs linear -n default -f",
     ]
     requests = [f"PATCH /api/v1/namespaces/default/configmaps/{script}", f"POST {JOBS}"]
-    seen = ["GET /apis/scheduling.volcano.sh/v1beta1/queues", DEPLOYMENTS, *requests, *requests]
-    assert [line.split("?")[0] for line in api.seen] == seen
-    assert ["dryRun=All" in line for line in api.seen[2:]] == [True, True, False, False]
+    asked = ["GET /apis/scheduling.volcano.sh/v1beta1/queues", DEPLOYMENTS, "GET /apis/batch.volcano.sh/v1alpha1"]
+    assert [line.split("?")[0] for line in api.seen] == [*asked, *requests, *requests]
+    assert ["dryRun=All" in line for line in api.seen[3:]] == [True, True, False, False]
     assert api.objects[f"{JOBS}/linear"]["spec"]["minAvailable"] == 3
-    assert "force=true" in api.seen[2]  # a script applied by other means is taken over
+    assert "force=true" in api.seen[3]  # a script applied by other means is taken over
 
 
 def test_a_dry_run_makes_nothing(api: Api, capsys: pytest.CaptureFixture[str]) -> None:
@@ -202,6 +202,25 @@ def test_submit_says_so_when_a_kind_has_outlived_its_operator(
     assert err.count("got no ready pod of ") == len(missing)
     for names in missing:
         assert f"default/digits: got no ready pod of {names}, expected one of each, or the job waits. Fix: " in err
+
+
+@pytest.mark.parametrize(("backend", "more", "expected"), [
+    ("pytorchjob", [], "PyTorchJob"), ("pytorchjob", ["scheduling.volcano.sh"], ""), ("trainjob", [], "TrainJob"),
+    ("indexed", [], ""), ("volcano", [], ""),
+], ids=["no Volcano", "Volcano", "Trainer alone", "no gang anywhere", "no training either"])
+def test_submit_says_so_when_a_job_trains_without_a_gang_as_the_cluster_has_none(
+        api: Api, tmp_path: Path, capsys: pytest.CaptureFixture[str], backend: str, more: list[str],
+        expected: str) -> None:
+    for name in ("kubeflow.org/v1", "trainer.kubeflow.org/v1alpha1", "batch/v1", *more):
+        api.objects[f"/apis/{name}"] = {"kind": "there"}
+    block = {"pytorchjob": {"gang": False}} if backend == "pytorchjob" else {}
+    described = {"name": "a", "image": "i", "script": "/a.py", "backend": backend, **block}
+    (tmp_path / "job.json").write_text(json.dumps(described))
+    code, _, err = run(capsys, "submit", str(tmp_path / "job.json"))
+    assert code == 0, err
+    waits = "its pods start one by one, and those that start first wait for the others"
+    note = f"{expected} default/a trains without a gang, as this cluster has no Volcano: {waits}\n"
+    assert err == (note if expected else "")
 
 
 def test_does_not_touch_a_job_that_is_there(api: Api, capsys: pytest.CaptureFixture[str]) -> None:

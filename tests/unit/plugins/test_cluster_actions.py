@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from gangplank.backends import BACKENDS
+from gangplank.jobs.parse import parse_job
+
 if TYPE_CHECKING:
     from tests.unit.conftest import Api
 
@@ -171,3 +174,13 @@ def test_f3_escapes_in_a_log_and_in_a_message_are_shown(api: Api) -> None:
     assert logs == {"a": "\\x1b[2J\\r\\x9b31m\\x1b]0;x\\x07\ntwo"}
     failed = run("cluster_read", paths=["/api/v1/nodes/\x1b[2J"], conditions=["Ready"], timeout_s=0.1)
     assert "\\x1b[2J: got no object" in failed["msg"]
+
+
+def test_the_playbook_warns_of_a_gang_that_the_cluster_does_not_have_when_it_submits_the_job(api: Api) -> None:
+    api.objects = {"/apis/kubeflow.org/v1": {"kind": "there"}}
+    job = {"name": "a", "image": "i", "script": "/a.py", "backend": "pytorchjob", "pytorchjob": {"gang": False}}
+    described = BACKENDS["pytorchjob"].manifests(parse_job(job))
+    first, again = (run("training_job_submit", manifests=described) for _ in range(2))
+    assert (first["changed"], again["changed"], again.get("warnings")) == (True, False, None)
+    (warning,) = first["warnings"]
+    assert warning.startswith("PyTorchJob default/a trains without a gang, as this cluster has no Volcano: its pods ")
