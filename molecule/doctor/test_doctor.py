@@ -35,7 +35,7 @@ STORIES = {
     for backend in BACKENDS
     if not one.change.keys() & set(BACKENDS[backend].refuses)
 }
-STORIES["public-pytorchjob"] = Story("no-device", written=by_hand(PYTORCHJOB), words="nvidia.com/gpu")
+STORIES["pytorchjob-by-hand"] = Story("no-device", written=by_hand(PYTORCHJOB), words="nvidia.com/gpu")
 # Its pods restart in place; the Job's controller removes them, and their logs, when the retries are used up.
 STORIES["exit-code-indexed"].words = ""
 

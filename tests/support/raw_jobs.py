@@ -1,4 +1,4 @@
-"""Jobs as people write them by hand or copy them: no field of theirs is the library's."""
+"""Jobs as people write them by hand: no field of theirs is the library's."""
 
 from __future__ import annotations
 
@@ -11,23 +11,21 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 
-# As Kubeflow's example of MNIST with NCCL: github.com/kubeflow/training-operator, examples/pytorch/mnist
 PYTORCHJOB = """
 apiVersion: kubeflow.org/v1
 kind: PyTorchJob
-metadata: {name: pytorch-dist-mnist-nccl}
+metadata: {name: by-hand}
 spec:
   pytorchReplicaSpecs:
     Master: &replica
       replicas: 1
-      restartPolicy: OnFailure
+      restartPolicy: Never
       template:
-        metadata: {annotations: {sidecar.istio.io/inject: "false"}}
         spec:
           containers:
           - name: pytorch
             image: gangplank.dev/trainer:0.1.0
-            args: [--backend, nccl]
+            args: [--epochs, "2"]
             resources: {limits: {nvidia.com/gpu: 1}}
     Worker: *replica
 """

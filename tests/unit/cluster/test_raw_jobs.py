@@ -63,12 +63,10 @@ def asked(api: Api, job: Json, status: Json, *, queued: str = "Pending") -> Diag
     return diagnose(situation(Kube(api.kubeconfig), job, live=True))
 
 
-def test_a_public_pytorchjob_that_asks_for_gpus_that_nobody_has_is_told_so(site: Api) -> None:
+def test_a_pytorchjob_written_by_hand_that_asks_for_gpus_that_nobody_has_is_told_so(site: Api) -> None:
     """Under Volcano's gang scheduler it stays in state Created, without pods and without events, for ever."""
     diagnosis = asked(site, by_hand(PYTORCHJOB), CREATED)
-    assert diagnosis.first_line == (
-        "pytorch-dist-mnist-nccl does not start because no node that it may use has nvidia.com/gpu"
-    )
+    assert diagnosis.first_line == "by-hand does not start because no node that it may use has nvidia.com/gpu"
     assert diagnosis.proof is Proof.REMOVAL
 
 
