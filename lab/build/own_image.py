@@ -1,15 +1,17 @@
 """Your own image: a base image and one layer with your folder, without Docker and without a network.
 
-    python -m lab.build.own_image NAME BASE FOLDER OUT.tar [PLACE]
+    python -m lab.build.own_image NAME BASE FOLDER OUT.tar [PLACE] [--entrypoint COMMAND]
 
 NAME is what jobs will call it (example.org/mine:1). BASE is an OCI archive, or a part of lab/versions.yml with one
 image (trainer), which is built if it is missing. FOLDER is copied to /opt/<its name>, where the image then starts.
-With PLACE, an absolute path, it is copied there, and the image starts where its base does.
+With PLACE, an absolute path, it is copied there, and the image starts where its base does. COMMAND, in the words of a
+shell, takes the place of the base's entry point.
 """
 
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 import tempfile
 from pathlib import Path
@@ -23,9 +25,11 @@ from lab.build.versions import load_pins
 from lab.errors import PartError, explain
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from lab.build.cache import Say
 
-USAGE = "usage: python -m lab.build.own_image NAME BASE FOLDER OUT.tar [PLACE]"
+USAGE = "usage: python -m lab.build.own_image NAME BASE FOLDER OUT.tar [PLACE] [--entrypoint COMMAND]"
 
 
 def base_archive(base: str, say: Say) -> Path:
@@ -59,8 +63,21 @@ def own_files(folder: Path, place: str = "") -> dict[str, Path]:
     return files
 
 
-def write_own_image(name: str, base: Path, folder: Path, out: Path, place: str = "") -> str:
-    """Write the archive `out` completely or not at all; return the image's digest, sha256:…"""
+def words_of(entrypoint: str) -> list[str]:
+    """A command as a list of words, as a shell reads it."""
+    try:
+        return shlex.split(entrypoint)
+    except ValueError as error:
+        raise PartError(f"got {error}, expected a command", entrypoint, "close each quote that it opens") from None
+
+
+def write_own_image(
+    name: str, base: Path, folder: Path, out: Path, place: str = "", entrypoint: Sequence[str] = ()
+) -> str:
+    """Write the archive `out` completely or not at all; return the image's digest, sha256:…
+
+    Without an entry point, the image has that of its base.
+    """
     files = own_files(folder, place)
     layers, config = read_image(base)
     try:
@@ -68,6 +85,9 @@ def write_own_image(name: str, base: Path, folder: Path, out: Path, place: str =
             layers.append(write_layer(Path(scratch) / "layer.tar", files))
             if not place:
                 config["WorkingDir"] = start(folder)
+            if entrypoint:
+                config["Entrypoint"] = list(entrypoint)
+                config.pop("Cmd", None)  # the arguments of the base's own
             digest = write_image(Path(scratch) / "image.tar", name, layers, config)
             rename(Path(scratch) / "image.tar", out)
     except OSError as error:
@@ -77,12 +97,17 @@ def write_own_image(name: str, base: Path, folder: Path, out: Path, place: str =
 
 def main(arguments: list[str]) -> int:
     """Write the image and print its digest."""
-    if len(arguments) not in (4, 5):
+    words, entrypoint = arguments, ""
+    if arguments[-2:-1] == ["--entrypoint"]:
+        *words, _, entrypoint = arguments
+    if len(words) not in (4, 5) or any(word.startswith("--") for word in words):
         return command.wrong_words(USAGE)
-    name, base, folder, out, *place = arguments
+    name, base, folder, out, *place = words
 
     def work(say: Say) -> str:
-        digest = write_own_image(name, base_archive(base, say), Path(folder), Path(out), *place)
+        digest = write_own_image(
+            name, base_archive(base, say), Path(folder), Path(out), "".join(place), words_of(entrypoint)
+        )
         return f"{name} {digest}\nnext: make lab-load IMAGE={out}"
 
     return command.answer(work)

@@ -192,6 +192,34 @@ def test_wrong_arguments_show_the_usage(capsys: pytest.CaptureFixture[str]) -> N
     assert "usage: python -m lab.build.own_image NAME BASE FOLDER OUT.tar" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("place", [[], ["/usr/local"]], ids=["", "at another place"])
+def test_an_image_has_the_entry_point_that_is_asked_for(tmp_path: Path, binary: Path, place: list[str]) -> None:
+    layer = write_layer(tmp_path / "layer.tar", {"/usr/bin/pause": binary})
+    write_image(tmp_path / "base.tar", "example.org/a:1", [layer], CONFIG | {"Cmd": ["forever"]})
+    words = ["example.org/mine:1", str(tmp_path / "base.tar"), str(EXAMPLE / "mine"), str(tmp_path / "out.tar"), *place]
+    assert main([*words, "--entrypoint", "python3 -c 'print(1, 2)'"]) == 0
+    config = check_layout(tmp_path / "out.tar")[1]["config"]
+    assert (config["Entrypoint"], "Cmd" in config) == (["python3", "-c", "print(1, 2)"], False)
+    assert config["User"] == CONFIG["User"]
+    assert main(words) == 0
+    config = check_layout(tmp_path / "out.tar")[1]["config"]
+    assert (config["Entrypoint"], config["Cmd"]) == (["/pause"], ["forever"])
+
+
+@pytest.mark.parametrize(("more", "code", "message"), [
+    (["--entrypoint"], 2, "usage: "), (["--entrypoint", "a", "/usr"], 2, "usage: "), (["--entry", "a"], 2, "usage: "),
+    (["--entrypoint", "python3 'a"], 1, "No closing quotation, expected a command"),
+])  # fmt: skip
+def test_an_entry_point_that_is_not_one_is_refused(
+    tmp_path: Path, binary: Path, capsys: pytest.CaptureFixture[str], more: list[str], code: int, message: str
+) -> None:
+    base, _ = archive(tmp_path / "base", binary)
+    words = ["example.org/mine:1", str(base), str(EXAMPLE / "mine"), str(tmp_path / "out.tar"), *more]
+    assert main(words) == code
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "out.tar").exists()
+
+
 def test_a_place_that_cannot_be_written_is_told(tmp_path: Path, binary: Path) -> None:
     base, _ = archive(tmp_path / "base", binary)
     with pytest.raises(PartError, match="No such file"):
