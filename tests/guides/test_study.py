@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.cluster.conftest import THREE
 from tests.support import documents
 
 if TYPE_CHECKING:
@@ -49,14 +50,19 @@ def test_the_job_trains_and_goes_without_a_trace(shell: Shell) -> None:
     (query,) = (line for line in documents.printed("kubectl get vcjob").splitlines() if "kubectl get pods" in line)
     shell.lab.wait("the study's query shows all three pods", lambda: all(pod in shell(query) for pod in PODS), 120)
     logs = shell.logs(*PODS)
-    asked = [pod["spec"]["containers"][0]["resources"] for pod in shell.get("pods")]
+    pods = shell.get("pods")
+    assert {pod["spec"]["nodeName"] for pod in pods} == set(THREE)
+    asked = [pod["spec"]["containers"][0]["resources"] for pod in pods]
     assert asked == [{part: {"cpu": "1", "memory": "2Gi"} for part in ("limits", "requests")}] * 3
     for rank, log in enumerate(logs.values()):
         assert f"RANK={rank}, WORLD_SIZE=3" in log
         assert f"MASTER_ADDR={JOB}-master-0.{JOB}\n" in log, "the study prints master-0.<job>"
         assert "MASTER_PORT=23456" in log
         assert f"[Rank {rank}] 训练完成" in log
-    assert re.findall(r"Epoch \[(\d)/5\], Average Loss: \d\.\d{4}", logs[PODS[0]]) == ["1", "2", "3", "4", "5"]
+    epochs = re.findall(r"Epoch \[(\d)/5\], Average Loss: (\d+\.\d{4})", logs[PODS[0]])
+    assert [number for number, _ in epochs] == ["1", "2", "3", "4", "5"]
+    losses = [float(loss) for _, loss in epochs]
+    assert losses[-1] < 0.8 * losses[0], "a job by hand is not observed; tests/trainer proves the same script"
     assert not any("Epoch [" in logs[pod] for pod in PODS[1:])
 
     shell(documents.printed("kubectl delete -f pytorch-job-with-configmap.yaml"))
