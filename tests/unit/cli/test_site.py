@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 import yaml
 
-from gangplank.cli import main
+from gangplank.cli import main, scripts
+from gangplank.cluster.progress import Phase
 from gangplank.errors import SpecError
 from gangplank.jobs.site_settings import read_settings
 from gangplank.teams import inventory as module
@@ -108,6 +109,19 @@ def test_run_takes_the_site_s_settings_before_it_asks_a_cluster(
     place = site(tmp_path, "training_job_gpu_taints: [{key: a, effect: Never}]\n")
     assert main(["run", str(tmp_path / "a.py"), "--site", place, "--kubeconfig", "/nowhere"]) == 1
     assert 'training_job_gpu_taints[0].effect: got "Never", expected one of NoSchedule' in capsys.readouterr().err
+
+
+def test_run_submits_the_job_as_the_site_has_it(
+    api: Api, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By its pull secrets: `run` asks for no GPUs, so that taints change nothing of its jobs."""
+    (tmp_path / "a.py").write_text("")
+    monkeypatch.setattr(scripts, "follow", lambda _: Phase("Failed"))
+    place = site(tmp_path, "training_job_pull_secrets: [registry]\n")
+    main(["run", str(tmp_path / "a.py"), "--site", place])
+    (job,) = (item for item in api.objects.values() if item["kind"] == "Job")
+    for task in job["spec"]["tasks"]:
+        assert task["template"]["spec"]["imagePullSecrets"] == [{"name": "registry"}], capsys.readouterr().err
 
 
 def test_without_ansible_a_template_is_refused_by_its_file(
