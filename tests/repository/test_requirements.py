@@ -5,7 +5,9 @@ from __future__ import annotations
 import ast
 import importlib.util
 import json
+import os
 import re
+import subprocess
 import sys
 import tomllib
 from pathlib import Path
@@ -105,6 +107,21 @@ def test_the_range_of_the_collection_has_the_one_that_is_bundled() -> None:
     allowed = SpecifierSet(collection["version"])
     assert manifest["collection_info"]["version"] in allowed
     assert "99.0" not in allowed
+
+
+@pytest.mark.parametrize(("version", "taken"), [("5.4.0", False), ("5.4.1", True), ("6.99.0", True), ("7.0.0", False)])
+def test_ansible_galaxy_reads_the_range_and_takes_what_is_in_it(tmp_path: Path, version: str, taken: bool) -> None:
+    """Offline, so that it can only take or refuse the collection that is installed already."""
+    place = tmp_path / "ansible_collections/kubernetes/core"
+    place.mkdir(parents=True)
+    about = {"namespace": "kubernetes", "name": "core", "version": version, "dependencies": {}}
+    (place / "MANIFEST.json").write_text(json.dumps({"collection_info": about, "format": 1}))
+    words = ["collection", "install", "--offline", "-r", str(ROOT / "requirements.yml"), "-p", str(tmp_path)]
+    env = os.environ | {"ANSIBLE_HOME": str(tmp_path / "home"), "NO_COLOR": "1", "COLUMNS": "400"}
+    program = Path(sys.executable).with_name("ansible-galaxy")
+    done = subprocess.run([program, *words], cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
+    assert (done.returncode == 0) is taken, done.stderr
+    assert ("already installed" if taken else "Could not satisfy") in done.stdout + done.stderr
 
 
 def test_the_trainer_imports_what_its_requirements_name_and_nothing_else() -> None:
