@@ -250,14 +250,22 @@ def train(folder: Path, *words: str) -> tuple[str, list[dict[str, Any]]]:
     command += ["--tags", "manifests", "-e", f"@{folder}/job.json", "-e", "ansible_connection=local", *words]
     env = os.environ | {"ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"), "NO_COLOR": "1", "COLUMNS": "400"}
     done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
-    kept = folder / "vision.j.yml"
-    return done.stdout + done.stderr, list(yaml.safe_load_all(kept.read_text())) if kept.exists() else []
+    kept = [path.read_text() for path in folder.glob("*.j.yml")]  # one, called after its namespace
+    return done.stdout + done.stderr, [item for text in kept for item in yaml.safe_load_all(text)]
 
 
-def test_a_playbook_takes_templates_and_values_of_the_command_line(tmp_path: Path) -> None:
+def test_a_playbook_takes_templates_vaulted_values_and_those_of_the_command_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = site(tmp_path, group_vars__all="registry: a.example\nteam_job_defaults: {image: '{{ registry }}/t:1'}\n")
+    own = folder / "host_vars/vision.yml"
+    own.write_text(own.read_text() + "team_namespace: " + encrypted(tmp_path, "hidden") + "\n")
+    said, _ = train(folder)
+    assert "no vault secrets" in said
+    monkeypatch.setenv("ANSIBLE_VAULT_PASSWORD_FILE", str(tmp_path / "password"))
     said, manifests = train(folder)
     assert '"image": "a.example/t:1"' in json.dumps(manifests), said
+    assert {item["metadata"]["namespace"] for item in manifests} == {"hidden"}, said
     said, manifests = train(folder, "-e", '{"team_job_defaults": {"image": "b.example/t:2"}}')
     assert '"image": "b.example/t:2"' in json.dumps(manifests), said
     said, _ = train(folder, "-e", '{"team_weight": 0}')
