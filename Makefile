@@ -103,7 +103,8 @@ TESTS ?= tests/charts tests/lab tests/trainer tests/cluster/test_actions.py test
 	tests/guides/test_flyte.py::test_our_job_is_the_pages_task tests/guides/test_flyte.py::test_the_task_is_accepted_by_the_cluster \
 	tests/guides/test_study.py::test_the_job_is_accepted_as_it_is_printed \
 	tests/guides/test_tencent.py::test_the_operator_runs_in_its_own_namespace \
-	tests/guides/test_volcano_site.py::test_the_example_trains tests/guides/test_vsphere.py::test_the_operator_is_verified
+	tests/guides/test_volcano_site.py::test_the_example_trains tests/guides/test_vsphere.py::test_the_operator_is_verified \
+	tests/guides/test_vsphere.py::test_an_indented_end_ends_nothing tests/guides/test_vsphere.py::test_the_job_is_accepted_as_it_is_printed
 .PHONY: pytest
 pytest: setup parts
 	GANGPLANK_TRAINER_ROOT=$$(.venv/bin/python -m lab.build --show roots.trainer) .venv/bin/pytest $(TESTS)

@@ -91,6 +91,14 @@ def test_an_indented_end_ends_nothing(shell: Shell) -> None:
     assert shell.get("pytorchjobs") == []
 
 
+def test_the_job_is_accepted_as_it_is_printed(shell: Shell) -> None:
+    """Its manifest to the letter: the API server and the operator's webhook take it, in a dry run."""
+    command = documents.printed(CPU).replace("\n  EOF\n", "\nEOF\n")
+    assert command.count("kubectl create") == 1
+    said = shell(command.replace("kubectl create", "kubectl create --dry-run=server"))
+    assert f"pytorchjob.kubeflow.org/{JOB} created (server dry run)" in said
+
+
 def test_the_job_trains(shell: Shell, trained: dict[str, str]) -> None:
     proven(trained, guide_images.EPOCHS)
     said = shell(documents.printed("| grep pytorchjob").splitlines()[0])
