@@ -51,8 +51,9 @@ TIMED_S = 0.25  # after so long, the exchange of one more step is timed: of long
 MAIN = "GANGPLANK_OBSERVED_PID"  # the rank's own process; what it starts is not a rank
 HOOKS = "torch.distributed.algorithms.ddp_comm_hooks.default_hooks"
 COLLECTIVES = ("all_reduce", "reduce", "broadcast", "gather", "scatter", "all_gather", "all_gather_into_tensor",
-               "all_gather_single", "reduce_scatter", "reduce_scatter_tensor", "reduce_scatter_single", "all_to_all",
-               "all_to_all_single", "send", "recv", "isend", "irecv", "barrier")
+               "all_gather_single", "all_gather_coalesced", "all_reduce_coalesced", "reduce_scatter",
+               "reduce_scatter_tensor", "reduce_scatter_single", "all_to_all", "all_to_all_single", "send", "recv",
+               "isend", "irecv", "barrier")
 
 
 def safe(action: Callable[..., Any]) -> Callable[..., None]:
@@ -150,6 +151,11 @@ def hook_name(action: Any) -> str:
     return f"{getattr(action, '__module__', '')}.{name}" if own else name
 
 
+def one_count(group: object = None) -> bool:
+    """Whether one number has all operations of a group: where several back-ends count for themselves, nobody adds."""
+    return len({part.split(":")[-1] for part in dist.get_backend_config(group).split(",")}) == 1
+
+
 def sharded(parameter: torch.Tensor) -> bool:
     """Whether each rank holds a part of it, as with fully_shard."""
     return hasattr(parameter, "to_local")
@@ -217,6 +223,7 @@ class Model:
         self.sharded = any(map(sharded, parameters))
         self.owner = weakref.ref(owner, lambda _: self.last_weights())
         self.steps = self.idle = self.exchanges = self.looks = self.weights_at = self.sent = 0
+        self.worked = self.uncounted = 0  # without DDP: the groups' operations, and steps that had no others
         self.task = -1  # of autograd's: the last backward pass that was heard of
         self.synced = False  # whether DDP was to exchange in it, and nobody has counted that yet
         self.countable = self.hears = False
@@ -235,9 +242,8 @@ class Model:
             meshes = [getattr(parameter, "device_mesh", None) for parameter in parameters]
             self.whole = all(mesh is not None and mesh.ndim == 1 and mesh.size() == dist.get_world_size()
                              for mesh in meshes)
-        if self.parallel:  # where several back-ends count for themselves, nobody has the sum
-            backends = {part.split(":")[-1] for part in dist.get_backend_config(group).split(",")}
-            self.countable = len(backends) == 1
+        if self.parallel:
+            self.countable = one_count(group)
             self.settled = self.operations()
             others = [model for model in OBSERVER.models if model.parallel]
             for model in (*others, self) if others or not self.countable else ():
@@ -390,9 +396,16 @@ class Model:
         OBSERVER.exchange_heads(f"{self.number}/{self.looks}", f"{self.number}/{self.looks - 1}", 0.0)
 
     def before_step(self) -> None:
-        """Without DDP, what an optimizer is about to apply is what the script has made of all ranks' gradients."""
+        """Without DDP, what an optimizer is about to apply is what the script has made of all ranks' gradients.
+
+        Where the groups have worked, but by no call that is counted, that may have been an exchange or not.
+        """
         before, self.sent = self.sent, OBSERVER.scattered if self.sharded else OBSERVER.sent
+        worked, self.worked = self.worked, OBSERVER.operations() - OBSERVER.passed_over
         if before < self.sent:
+            self.exchanged()
+        elif worked != self.worked:
+            self.uncounted += 1
             self.exchanged()
         else:
             self.own = {}
@@ -431,7 +444,7 @@ class Model:
         """What a claim needs of its totals."""
         return {"model": self.number, "by": "DistributedDataParallel" if self.parallel else "hand",
                 "sharded": self.sharded, "whole": self.whole, "elements": self.elements, "steps": self.steps,
-                "exchanges": self.exchanges, "idle": self.idle, "looks": self.looks}
+                "exchanges": self.exchanges, "uncounted": self.uncounted, "idle": self.idle, "looks": self.looks}
 
 
 def beside(name: str) -> Any:
@@ -474,6 +487,10 @@ class Observer:
         self.steppers: dict[int, Stepper] = {}  # by the optimizer's id
         self.depth = 0  # of operations of the script's own: one may call another
         self.apart: list[tuple[Model, int]] = []  # what DDP's groups had counted when the outermost began
+        self.began_at: int | None = None  # and what all groups had, if it is passed over
+        self.passed_over = self.asked = 0
+        self.uncountable = False  # whether no number has the operations of all groups
+        self.sharding = True  # whether there is a model of which each rank holds a part, or may be one
         self.counts = dict.fromkeys(COLLECTIVES, 0)
         self.status: object = None
         self.watched = False
@@ -527,6 +544,7 @@ class Observer:
         self.store = dist.PrefixStore("gangplank", dist.distributed_c10d._get_default_store())
         attempt = self.store.compare_set("attempt", "", secrets.token_hex(8)).decode()  # the first one's, for all
         self.begin(dist.get_rank(), dist.get_world_size(), attempt)
+        self.uncountable = not one_count()
         self.pace_s = float(os.environ.get("GANGPLANK_PACE_S") or PACE_S) or math.inf
 
     @careful
@@ -534,7 +552,14 @@ class Observer:
         """A model is exchanged by DDP from now on."""
         if self.chain and len(self.models) < MOST_MODELS:
             parameters = [p for p in ddp.parameters() if p.requires_grad]
-            self.models.append(Model(len(self.models) + 1, parameters, ddp))
+            self.add(parameters, ddp)
+
+    def add(self, parameters: list[torch.Tensor], owner: Any) -> Model:
+        """One more model."""
+        model = Model(len(self.models) + 1, parameters, owner)
+        self.models.append(model)
+        self.sharding = any(model.sharded for model in self.models)
+        return model
 
     def stepper(self, optimizer: Any) -> Stepper:
         """What an optimizer steps; parameters that no DDP holds are a model of its own."""
@@ -551,8 +576,7 @@ class Observer:
             for name in held:
                 del left[name]
         if left and len(self.models) < MOST_MODELS:
-            models.append(Model(len(self.models) + 1, list(left.values()), optimizer))
-            self.models.append(models[-1])
+            models.append(self.add(list(left.values()), optimizer))
         if one is None:
             one = self.steppers[key] = Stepper(optimizer, lambda _: self.steppers.__delitem__(key))
         one.size = size_of(optimizer)
@@ -635,11 +659,25 @@ class Observer:
         if self.timed_at == math.inf > self.pace_s:
             self.begin_timing(now)
 
+    def operations(self) -> int:
+        """How many operations all groups of this rank have carried out; each time another number if nobody knows."""
+        if not self.uncountable:
+            try:
+                return sum(group._get_sequence_number_for_group() for group in dist.distributed_c10d._world.pg_map)
+            except RuntimeError:  # a back-end that does not count
+                self.uncountable = True
+        self.asked += 1
+        return self.asked
+
     @safe
-    def own_begins(self) -> None:
-        """The script begins an operation of its own; DDP's begin within a backward pass."""
+    def own_begins(self, barrier: bool = False) -> None:
+        """The script begins an operation of its own; DDP's begin within a backward pass.
+
+        A barrier brings no gradient to others, and fully_shard's of parts of weights do not either.
+        """
         self.depth += 1
         if self.depth == 1:
+            self.began_at = self.operations() if barrier or self.sharding else None
             within = torch._C._current_graph_task_id() != -1
             self.apart = [] if within else [(model, model.operations()) for model in self.models if model.countable]
 
@@ -650,6 +688,8 @@ class Observer:
         if self.depth == 0:
             for model, count in self.apart:
                 model.settled += model.operations() - count
+            if self.began_at is not None:
+                self.passed_over += self.operations() - self.began_at
 
     @careful
     def gives(self, world: bool, given: object) -> None:
@@ -705,7 +745,8 @@ class Observer:
     def leaves(self) -> None:
         """The script is about to destroy its group."""
         for model in self.models:
-            model.settle()
+            if model.parallel:
+                model.settle()
             model.last_weights()
 
     def crashed(self) -> bool:
@@ -785,7 +826,7 @@ def counting(name: str, original: Any) -> Any:
         if name != "barrier":
             OBSERVER.sent += 1
             OBSERVER.scattered += name.startswith("reduce_scatter")
-        OBSERVER.own_begins()
+        OBSERVER.own_begins(name == "barrier")
         began = perf_counter()
         try:
             return original(*args, **words)

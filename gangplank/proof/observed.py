@@ -52,6 +52,18 @@ def exchanges_of(end: Record) -> int:
     return own + sum(model.whole("exchanges") for model in models_of(end) if model["by"] != "hand")
 
 
+def uncounted(run: Run) -> str:
+    """Where ranks may have exchanged gradients by an operation that nobody counts; "" if nowhere.
+
+    The groups worked, but by no function of torch.distributed that is watched: a method of the group, as functional
+    collectives and DTensor call it. Whether it brought gradients to others, a count does not say.
+    """
+    return next((f"{NOT_CLAIMED}before {number} of {model['steps']} steps of rank {end['rank']}, a process group "
+                 f"worked by no call that is counted: that may have been an exchange or not (model {model['model']})"
+                 for end in ends(run).values() for model in models_of(end)
+                 if (number := model.whole("uncounted") if "uncounted" in model else 0)), "")
+
+
 def ranks_worked(run: Run) -> Judgement:
     """All ranks took the same number of optimizer steps, and each exchanged something with the others."""
     totals = ends(run)
@@ -61,6 +73,9 @@ def ranks_worked(run: Run) -> Judgement:
     problems = [f"rank {rank} does not show its totals" for rank in sorted(run.chains.keys() - totals.keys())]
     problems += [f"steps differ: {steps}"] if len(set(steps.values())) > 1 else []
     counts = {rank: exchanges_of(end) for rank, end in totals.items()}
+    unseen = uncounted(run)
+    if not problems and unseen and not all(counts.values()):
+        return None, unseen
     problems += [f"rank {rank} exchanged nothing with the others" for rank, number in counts.items() if not number]
     detail = f"steps of each rank: {listed(sorted(steps.items()))}; exchanges of each: {listed(sorted(counts.items()))}"
     return judged(problems, detail, proven=bool(totals))
@@ -90,6 +105,8 @@ def exchanged_at_every_step(run: Run) -> Judgement:
     if most > 0 and not problems:
         return None, (f"{NOT_CLAIMED}{most} of {unwatched[most]['steps']} steps of rank {unwatched[most]['rank']} were "
                       "of no model that was watched: before the rank joined, or of too many models")
+    if not problems and (unseen := uncounted(run)):
+        return None, unseen
     return judged(problems, f"{exchanges} exchanges for {steps} steps of all ranks", proven=steps > 0)
 
 

@@ -184,7 +184,7 @@ CALLS = 3  # of Python or C functions at a step: `stepped`, and the number of th
 
 
 def test_the_evidence_does_nothing_at_steps_that_are_not_looked_at(root: Root) -> None:
-    """Counted in calls, which are the same on a busy machine; `make bench PARTS=trainer` measures CPU time."""
+    """Counted in calls, which are the same on a busy machine; `make bench PARTS=evidence` measures CPU time."""
     ranks = root.train(2, "evidence", script="/tests/inside/work.py", env={"TORCHELASTIC_USE_AGENT_STORE": "True"})
     assert {rank.code for rank in ranks} == {0}, ranks[0].text
     counts = json.loads(next(line for line in ranks[0].text.splitlines() if line.startswith('{"calls"')))

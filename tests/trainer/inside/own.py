@@ -6,12 +6,15 @@ A small network on 120 points, 12 optimizer steps on each rank. Prints its losse
 import contextlib
 import hashlib
 import os
+import random
 import sys
 import time
 from datetime import timedelta
 
+import numpy as np
 import torch
 import torch.distributed as dist
+import torch.distributed._functional_collectives as functional
 from torch import nn
 from torch.distributed.fsdp._fully_shard._fsdp_collectives import DefaultReduceScatter
 from torch.nn.functional import mse_loss
@@ -27,6 +30,9 @@ if kind == "several-worlds":  # each a rank 0 of one
     store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False, use_libuv=False)
     rank, world_size = 0, 1
     dist.init_process_group("gloo", store=store, rank=0, world_size=1)
+elif kind == "hand-mixed":  # a group of two back-ends, of which nobody has the sum
+    import torch.testing._internal.distributed.fake_pg
+    dist.init_process_group("cpu:gloo,cuda:fake", timeout=timedelta(seconds=30))
 elif kind != "alone":
     if kind == "alone-first":  # most of its steps before it joins, with nobody
         early = nn.Linear(8, 1)
@@ -59,6 +65,13 @@ if kind == "idle-rank":  # the last one only joins
         dist.destroy_process_group()
         sys.exit()
 
+if kind == "hand-dtensor":
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor import DTensor, Partial
+    mesh = init_device_mesh("cpu", (world_size,))
+
+random.seed(rank)
+np.random.seed(rank)
 generator = torch.Generator().manual_seed(0)
 x = torch.randn(120, 8, generator=generator)
 y = x.sum(1, keepdim=True) + 0.1 * torch.randn(120, 1, generator=generator)
@@ -89,6 +102,38 @@ def fp16_compress_hook(_: object, bucket: dist.GradBucket) -> torch.futures.Futu
     return dist.all_reduce(rounded, async_op=True).get_future().then(lambda done: done.value()[0])
 
 
+def average_by_hand(net: nn.Module) -> None:
+    """The mean of all ranks' gradients, in one of the ways that scripts have."""
+    if kind == "hand-flat":  # one bucket
+        flat = torch.cat([parameter.grad.view(-1) for parameter in net.parameters()])
+        dist.all_reduce(flat)
+        flat /= world_size
+        for parameter, part in zip(net.parameters(), flat.split([p.numel() for p in net.parameters()]), strict=True):
+            parameter.grad = part.view_as(parameter)
+        return
+    if kind == "hand-async":
+        for work in [dist.all_reduce(parameter.grad, async_op=True) for parameter in net.parameters()]:
+            work.wait()
+    for parameter in net.parameters():
+        if kind == "hand-functional":
+            parameter.grad = functional.all_reduce(parameter.grad, "sum", dist.group.WORLD)
+        elif kind == "hand-dtensor":
+            parameter.grad = DTensor.from_local(parameter.grad, mesh, [Partial()]).full_tensor()
+        elif kind == "hand-group":
+            dist.group.WORLD.allreduce([parameter.grad]).wait()
+        elif kind == "hand-coalesced":
+            dist.all_reduce_coalesced([parameter.grad])
+        elif kind == "hand-scatter":
+            padded = nn.functional.pad(parameter.grad.view(-1), (0, -parameter.numel() % world_size))
+            part = torch.empty(len(padded) // world_size)
+            dist.reduce_scatter_tensor(part, padded)
+            dist.all_gather_into_tensor(padded, part)
+            parameter.grad = padded[: parameter.numel()].view_as(parameter)
+        elif kind != "hand-async":
+            dist.all_reduce(parameter.grad)
+        parameter.grad /= world_size
+
+
 class OtherThanMean(DefaultReduceScatter):
     """A reduce-scatter of fully_shard's that hands out rank 0's gradient, or the largest elements."""
 
@@ -108,18 +153,19 @@ class Slow(TensorDataset):
         return super().__getitem__(index)
 
 
-def train() -> None:  # noqa: C901  # each kind is one line of it
-    """Twelve steps."""
+def train() -> object:  # noqa: C901  # each kind is one line of it
+    """Twelve steps; returns the optimizer."""
     net = network()
     model = net
     if kind in {"ddp", "late", "accumulate", "hinders", "hinders-own", "metrics", "bypass", "bypass-late", "no-sync",
                 "stops", "slow", "broadcast-hook", "loader", "same-samples", "several-worlds", "own-optimizer",
                 "own-groups", "idle-rank", "zero-loss", "next-to-nothing", "scaled-copy", "own-noise", "never-applied",
-                "two", "two-one-bypassed", "two-in-pairs", "between", "each-batch", "named-hook", "alone-first"}:
+                "two", "two-one-bypassed", "two-one-unwrapped", "two-in-pairs", "between", "each-batch", "named-hook",
+                "alone-first"}:
         model = DistributedDataParallel(net, process_group=None if kind == "two-in-pairs" else group)
     if kind.startswith("two"):  # models in one group, in turns
         second_net = network()
-        second = DistributedDataParallel(second_net, process_group=group)
+        second = second_net if kind == "two-one-unwrapped" else DistributedDataParallel(second_net, process_group=group)
         second_optimizer = torch.optim.SGD(second.parameters(), lr=0.05)
     if kind == "named-hook":
         model.register_comm_hook(None, fp16_compress_hook)
@@ -178,9 +224,7 @@ def train() -> None:  # noqa: C901  # each kind is one line of it
                 past = kind == "two-one-bypassed" and step > 5
                 mse_loss((second_net if past else second)(inputs), targets).backward()
             if (kind.startswith("hand") or kind == "slow-hand") and not (kind == "hand-stops" and step > 8):
-                for parameter in net.parameters():
-                    dist.all_reduce(parameter.grad)
-                    parameter.grad /= world_size
+                average_by_hand(net)
             if kind == "sum":
                 for parameter in net.parameters():
                     dist.all_reduce(parameter.grad)
@@ -198,6 +242,10 @@ def train() -> None:  # noqa: C901  # each kind is one line of it
             if kind in {"loss-only", "metrics", "hinders-own", "bypass", "bypass-late", "hand-stops"}:
                 shown = loss.detach().clone()
                 dist.all_reduce(shown)
+            if kind == "barriers":
+                dist.barrier()
+            if kind == "loss-functional":  # it moves the group at each step, and exchanges no gradient
+                losses.append(functional.all_reduce(loss.detach(), "sum", dist.group.WORLD).item().hex())
             losses.append(loss.item().hex())
             if kind == "between" and rank == 1:  # such as a summary of the gradients, written before they are applied
                 time.sleep(0.2)
@@ -215,9 +263,13 @@ def train() -> None:  # noqa: C901  # each kind is one line of it
     held = [p.to_local() if kind.startswith("sharded") else p for p in net.parameters()]
     weights = b"".join(p.detach().numpy().tobytes() for p in held)
     print("losses", *losses)
-    print("weights", hashlib.sha256(weights).hexdigest(), "next", torch.rand(1).item().hex())
+    print("weights", hashlib.sha256(weights).hexdigest())
+    print("next", torch.rand(1).item().hex(), random.random().hex(), float(np.random.random()).hex())
+    return optimizer
 
 
-train()
+kept = train()
+if kind != "hand-kept":  # as a script does whose steps are not in a function
+    del kept
 if dist.is_initialized():
     dist.destroy_process_group()

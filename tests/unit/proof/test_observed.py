@@ -120,6 +120,23 @@ def test_each_claim_fails_for_what_breaks_it(change: Callable[[Record], None], c
     assert verdict.word == "NOT PROVEN"
 
 
+@pytest.mark.parametrize(("fields", "calls", "word", "unclaimed"), [
+    ({}, 2, "PROVEN", set()),
+    ({"uncounted": 0}, 2, "PROVEN", set()),
+    ({"uncounted": 1}, 2, "NOT CLAIMED", {"gradients are exchanged at every step"}),
+    ({"uncounted": 1}, 0, "NOT CLAIMED", {"every rank worked", "gradients are exchanged at every step"}),
+    ({"uncounted": 0}, 0, "NOT PROVEN", set()),
+    ({"uncounted": 1, "idle": 1}, 0, "NOT PROVEN", {"every rank worked"}),
+])
+def test_an_exchange_that_nobody_counts_is_neither_claimed_nor_denied(
+        fields: dict[str, int], calls: int, word: str, unclaimed: set[str]) -> None:
+    verdict = judge(where("end", 1, collectives={"all_reduce": calls}, models=[model(**fields)]))
+    assert verdict.word == word, verdict.text()
+    reason = ("not claimed: before 1 of 4 steps of rank 1, a process group worked by no call that is counted: that may "
+              "have been an exchange or not (model 1)")
+    assert {claim.name for claim in verdict.claims if claim.passed is None and claim.detail == reason} == unclaimed
+
+
 @pytest.mark.parametrize(("norm", "word"), [(1e-9, "NOT PROVEN"), (0.2, "PROVEN")])
 def test_a_rank_that_adds_next_to_nothing_is_named(norm: float, word: str) -> None:
     def change(record: Record) -> None:
