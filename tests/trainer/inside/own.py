@@ -30,9 +30,6 @@ if kind == "several-worlds":  # each a rank 0 of one
     store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False, use_libuv=False)
     rank, world_size = 0, 1
     dist.init_process_group("gloo", store=store, rank=0, world_size=1)
-elif kind == "hand-mixed":  # a group of two back-ends, of which nobody has the sum
-    import torch.testing._internal.distributed.fake_pg
-    dist.init_process_group("cpu:gloo,cuda:fake", timeout=timedelta(seconds=30))
 elif kind != "alone":
     if kind == "alone-first":  # most of its steps before it joins, with nobody
         early = nn.Linear(8, 1)
@@ -65,6 +62,9 @@ if kind == "idle-rank":  # the last one only joins
         dist.destroy_process_group()
         sys.exit()
 
+if kind == "hand-mixed":  # a group that cannot say what it has carried out
+    import torch.testing._internal.distributed.fake_pg
+    mixed = dist.new_group(backend="cpu:gloo,cuda:fake")
 if kind == "hand-dtensor":
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.tensor import DTensor, Partial
