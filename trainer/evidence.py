@@ -1,8 +1,9 @@
 """Each rank's evidence: records chained by hash, printed as they happen, gathered by rank 0.
 
 A record is a JSON object; `hash` is the sha256 of its other members as canonical JSON, `prev` the hash of the rank's
-record before it. Every epoch the ranks exchange the heads of their chains, so a rewritten chain contradicts the others.
-`gangplank proof` reads the records and judges them; docs/proof.md lists their fields. A script writes them like this:
+record before it. The ranks exchange the heads of their chains, so a rewritten chain contradicts the others: train.py at
+the end, and at ends of epochs at least 128 steps apart. `gangplank proof` reads the records and judges them;
+docs/proof.md lists their fields. A script writes them like this, and may exchange heads at the end of each epoch:
 
     evidence = Evidence(rank, facts)                          # a `begin` record: FORMAT and these facts
     watch = GradientWatch(ddp, evidence)                      # of gradients.py; of a DistributedDataParallel
