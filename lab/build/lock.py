@@ -55,8 +55,8 @@ def differences(entry: Entry, key: str, digests: dict[str, str]) -> list[str]:
     ]
 
 
-def refuse(what: str, lines: list[str]) -> None:
-    """Raise PartError if there are differences."""
+def refuse(what: str, lines: list[str], cause: str) -> None:
+    """Raise PartError if there are differences; `cause` is the likely one if they stay."""
     if lines:
-        fix = "run it again; if they differ again, this machine's compiler or sources were altered: do not use it"
+        fix = f"run it again; if they differ again, {cause}"
         raise PartError("other bytes than lab/lock.json, from the same pins:\n    " + "\n    ".join(lines), what, fix)

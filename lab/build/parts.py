@@ -27,6 +27,7 @@ from lab.build.versions import LAB, Image, Part, Pins, Root, load_pins
 from lab.errors import PartError, explain
 
 KEY_DIGITS = 16  # of digest_of
+ALTERED = "this machine's compiler or sources were altered: do not use it"
 RECIPE = 1  # raise it when this code makes other bytes of the same pins
 
 
@@ -37,9 +38,9 @@ class WouldBuildError(Exception):
 class Workshop:
     """One run of the build: the cache, the pins, and what was built so far."""
 
-    def __init__(self, home: Path, pins: Pins, say: Say, *, dry: bool) -> None:
+    def __init__(self, home: Path, pins: Pins, say: Say, *, dry: bool, relocking: bool = False) -> None:
         """Nothing is built yet."""
-        self.home, self.pins, self.dry = home, pins, dry
+        self.home, self.pins, self.dry, self.relocking = home, pins, dry, relocking
         self.say: Say = lambda line: say(f"{line}{self.progress.estimate()}")
         self.progress = Progress({})
         self.lock = read_lock()
@@ -72,7 +73,7 @@ class Workshop:
             with building(target) as draft:
                 build_commands(part, self.go, draft, self.say, compiler)
                 locked = self.lock["parts"].get(part.name, {})
-                refuse(part.title, differences(locked, key_of(target), digests_in(draft, "bin/*")))
+                refuse(part.title, differences(locked, key_of(target), digests_in(draft, "bin/*")), ALTERED)
         return target
 
     def root_place(self, root: Root, packages: Packages) -> Path:
@@ -125,9 +126,12 @@ class Workshop:
         return target
 
     def _compare(self, name: str, entry: Entry, key: str, digests: dict[str, str]) -> None:
-        """Report other bytes of the same packages: their checksums match, so dpkg or mmdebstrap must differ."""
-        for line in differences(entry, key, digests):
-            self.say(f"{name}: {line} by the lock; the packages match, so dpkg or mmdebstrap differs")
+        """Refuse other bytes from the same inputs, which have a hash each; `make relock` reports and locks them."""
+        lines = differences(entry, key, digests)
+        if not self.relocking:
+            refuse(name, lines, "this machine's dpkg or Python makes other bytes: build on another one")
+        for line in lines:
+            self.say(f"{name}: {line} by the lock until now")
 
     def _report_moved(self, name: str, old: Packages, new: Packages) -> None:
         changed = sorted(package for package in old.keys() | new.keys() if old.get(package) != new.get(package))
@@ -231,7 +235,7 @@ def relock(names: list[str], say: Say) -> None:
     home, pins = cache_home(), load_pins()
     _check(pins, names)
     with one_at_a_time(home, say):
-        shop = Workshop(home, pins, say, dry=False)
+        shop = Workshop(home, pins, say, dry=False, relocking=True)
         shop.plan(names, tuple(pins.roots))
         lock = {section: dict(shop.lock[section]) for section in shop.lock}
         for name in pins.roots:

@@ -1,11 +1,22 @@
-"""`python -m lab.build` with names that do not exist: one message each, before anything is built."""
+"""What `python -m lab.build` refuses: names that do not exist, and other bytes than those of the lock."""
 
 from __future__ import annotations
 
+import hashlib
+import shutil
+from typing import TYPE_CHECKING
+
 import pytest
 
-from lab.build.parts import main, with_shared_trees
-from lab.build.versions import load_pins
+from lab.build import parts as builder
+from lab.build.lock import key_of
+from lab.build.parts import Workshop, main, with_shared_trees
+from lab.build.versions import Image, Part, Pins, Root, load_pins
+from lab.errors import PartError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
 
 
 @pytest.mark.parametrize("words", [
@@ -32,3 +43,46 @@ def test_an_edit_of_the_trainer_relocks_every_image_that_carries_it() -> None:
     pins = load_pins()
     assert with_shared_trees(pins, ["trainer"]) == ["trainer", "torchvision"]
     assert with_shared_trees(pins, ["etcd", "helm"]) == ["etcd", "helm"]
+
+
+TINY = Part("tiny", "v1", images=(Image("example.org/tiny:1", ["sh"], links={"/bin/sh": "busybox"}),))
+BARE = Root("bare", "trixie", "extract", [])
+
+
+def image_of(shop: Workshop) -> Path:
+    shop.image(TINY, *TINY.images)
+    (folder,) = (shop.home / "images").iterdir()
+    return folder
+
+
+def root_of(shop: Workshop) -> Path:
+    return shop.root("bare")
+
+
+@pytest.mark.parametrize(("section", "name", "build", "file"), [
+    ("images", "example.org/tiny:1", image_of, "manifest"), ("roots", "bare", root_of, "root.tar"),
+])  # fmt: skip
+def test_c1_other_bytes_under_the_locked_key_are_refused_unless_they_are_to_be_locked(
+    section: str, name: str, build: Callable[[Workshop], Path], file: str,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(builder, "build_root", lambda *arguments: arguments[3].write_bytes(b"tar"))
+    lines: list[str] = []
+
+    def shop(*, relocking: bool, **entry: object) -> Workshop:
+        own = Workshop(tmp_path, Pins("1", {}, {}, {"bare": BARE}), lines.append, dry=False, relocking=relocking)
+        own.lock = {"parts": {}, "roots": {}, "images": {}, section: {name: {"packages": {}, **entry}} if entry else {}}
+        return own
+
+    folder = build(shop(relocking=False))
+    digest = hashlib.sha256(b"tar").hexdigest() if section == "roots" else r"sha256:[0-9a-f]{64}"
+    shutil.rmtree(folder)
+    other = {"key": key_of(folder), "digests": {file: "0" * 64}}
+    refusal = f"{name}: other bytes than lab/lock.json, from the same pins:\n    {file}: got {digest}, expected 0{{64}}"
+    with pytest.raises(PartError, match=refusal):
+        build(shop(relocking=False, **other))
+    assert not folder.exists()
+    assert build(shop(relocking=False, key="of other inputs", digests=other["digests"])) == folder
+    shutil.rmtree(folder)
+    assert build(shop(relocking=True, **other)) == folder
+    assert lines[-1].endswith(f"expected {'0' * 64} by the lock until now")
