@@ -33,23 +33,33 @@ IMAGES = {
         {"trainer_v2_image_digest": A, "trainer_v2_jobset_image_digest": B}),
     "training_operator": ("", "training-operator", {"training_operator_image_digest": A}),
     "gpu_device_plugin": ("nvidia-device-plugin", "nvidia-device-plugin", {"gpu_device_plugin_image_digest": A}),
+    "gpu_dra_driver": ("dra-example-driver", "dra-example-driver", {"gpu_dra_driver_image_digest": A}),
+    "storage": ("local-path-provisioner", "local-path-provisioner",
+        {"storage_local_path_digest": A, "storage_helper_image": f"docker.io/library/busybox:1.37@{B}"}),
 }  # fmt: skip
+INNER = {
+    "gpu_device_plugin": "__gpu_device_plugin_nvidia_values",
+    "training_operator": "__training_operator_values",
+    "storage": "(storage_classes | gangplank.gangplank.storage_releases(__storage_inputs))[0]['values']",
+}
 NAMES = {
     "volcano": [f"vc-scheduler:v1.15.1@{A}", f"vc-webhook-manager:v1.15.1@{B}", "vc-controller-manager:v1.15.1"],
     "trainer_v2": [f"trainer-controller-manager:v2.3.0@{A}", f"jobset:v0.12.0@{B}"],
     "training_operator": [f"training-operator@{A}"],
     "gpu_device_plugin": [f"k8s-device-plugin:v0.19.3@{A}"],
+    "gpu_dra_driver": [f"dra-example-driver:v0.4.0@{A}"],
+    "storage": [f"local-path-provisioner:v0.0.30@{A}", f"busybox:1.37@{B}"],
 }
 
 
 @pytest.mark.parametrize("role", IMAGES)
 def test_c4_images_have_the_digests_of_the_site(role: str, helm: Path, tmp_path: Path) -> None:
     part, chart, values = IMAGES[role]
-    inner = "__gpu_device_plugin_nvidia_values" if role == "gpu_device_plugin" else f"__{role}_values"
-    inner = inner if role in ("gpu_device_plugin", "training_operator") else f"__{role}_own_values"
+    inner = INNER.get(role, f"__{role}_own_values")
     files = [str(ROOT / "roles" / role / folder / "main.yml") for folder in ("defaults", "vars")]
     write = {"ansible.builtin.copy": {"content": f"{{{{ {inner} | to_json }}}}", "dest": str(tmp_path / "values.json")}}
-    others = {"ansible_python_interpreter": sys.executable, "__training_operator_cluster": {"found": [[], []]}}
+    others = {"ansible_python_interpreter": sys.executable, "__training_operator_cluster": {"found": [[], []]},
+              "role_path": str(ROOT / "roles" / role)}  # fmt: skip
     (tmp_path / "play.yml").write_text(json.dumps(
         [{"hosts": "localhost", "gather_facts": False, "vars_files": files, "vars": others, "tasks": [write]}]
     ))  # fmt: skip

@@ -1,7 +1,8 @@
 """Fault C4: a role in source `release`, as a site plays it, refuses other bytes before it asks the cluster anything.
 
 A server on the loopback has upstream's own charts and CRDs, from the modules that go.sum names. There is no cluster, so
-whatever asks one fails with another message.
+whatever asks one fails with another message. The role `storage` reads the cluster first: the server has empty lists for
+it, and refuses every change.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ROOT = Path(__file__).resolve().parents[2]
+READS = ("apis/storage.k8s.io/v1/storageclasses", "apis/storage.k8s.io/v1/csidrivers", "api/v1/persistentvolumeclaims")
 ROLES = {  # part, chart, and where its archive is expected
     "volcano": ("volcano", "volcano", {"volcano_chart_repository": "{}"}),
     "gpu_device_plugin": (
@@ -33,6 +35,7 @@ ROLES = {  # part, chart, and where its archive is expected
         "nvidia-device-plugin",
         {"gpu_device_plugin_chart_repository": "{}"},
     ),
+    "gpu_dra_driver": ("dra-example-driver", "dra-example-driver", {"gpu_dra_driver_chart_repository": "{}"}),
     "trainer_v2": (
         "trainer-v2",
         "kubeflow-trainer",
@@ -42,7 +45,14 @@ ROLES = {  # part, chart, and where its archive is expected
             "trainer_v2_jobset_crds_repository": "{}",
         },
     ),
+    "storage": (
+        "local-path-provisioner",
+        "local-path-provisioner",
+        {"storage_local_path_chart": "{}/local-path-provisioner-0.0.30.tgz"},
+    ),
 }
+VERSIONS = {"gpu_dra_driver": "0.4.0"}  # that upstream sets when it publishes the chart
+HASHES = {"storage": "storage_local_path_chart_sha256"}
 
 
 @dataclass(frozen=True)
@@ -55,8 +65,26 @@ class Source:
     variables: dict[str, str]
     helm: str
 
-    def play(self, folder: Path, **more: str) -> str:
-        """Play the role, which fails: what it printed, in one line."""
+    @property
+    def hash(self) -> str:
+        """The variable with the sha256 of the chart's archive."""
+        return HASHES.get(self.role, f"{self.role}_chart_sha256")
+
+    def cluster(self, folder: Path) -> Path:
+        """The kubeconfig: none, or of a server that has nothing but empty lists, which `storage` reads first."""
+        path = folder / "none"
+        if self.role == "storage":
+            address = next(iter(self.variables.values())).rpartition("/")[0]
+            for name in READS:
+                (self.folder / name).parent.mkdir(parents=True, exist_ok=True)
+                (self.folder / name).write_text('{"kind": "List", "items": []}')
+            clusters = [{"name": "x", "cluster": {"server": address}}]
+            contexts = [{"name": "x", "context": {"cluster": "x", "user": ""}}]
+            path.write_text(json.dumps({"clusters": clusters, "contexts": contexts, "current-context": "x"}))
+        return path
+
+    def play(self, folder: Path, failures: int = 1, /, **more: str) -> str:
+        """Play the role, which fails, in so many tasks: what it printed, in one line."""
         variables = {"ansible_python_interpreter": sys.executable, **self.variables, **more}
         tasks = [{"name": "Run", "ansible.builtin.include_role": {"name": f"gangplank.gangplank.{self.role}"}}]
         book = folder / "play.yml"
@@ -64,13 +92,13 @@ class Source:
         programs = Path(sys.executable).parent
         env = {
             **os.environ, "PATH": f"{self.helm}:{programs}:{os.environ['PATH']}", "TMPDIR": str(folder),
-            "HELM_CACHE_HOME": str(folder / "helm"), "KUBECONFIG": str(folder / "none"), "ANSIBLE_NOCOLOR": "1",
+            "HELM_CACHE_HOME": str(folder / "helm"), "KUBECONFIG": str(self.cluster(folder)), "ANSIBLE_NOCOLOR": "1",
             "ANSIBLE_REMOTE_TEMP": str(folder / "remote"),
         }  # fmt: skip
         command = [str(programs / "ansible-playbook"), "-i", "localhost,", "-c", "local", str(book)]
         done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False, timeout=120)
         assert done.returncode == 2, done.stdout + done.stderr
-        assert done.stdout.count("fatal: ") == 1, done.stdout
+        assert done.stdout.count("fatal: ") == failures, done.stdout
         assert not list(folder.glob("gangplank-chart-*")), "the fetched chart was left behind"
         return " ".join(done.stdout.split())
 
@@ -81,7 +109,7 @@ def source(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     part, chart, variables = ROLES[request.param]
     parts = build(["helm", part], print)
     helm, folder = parts["bin"]["helm"], tmp_path_factory.mktemp("source")
-    archive = chart_repository(helm, parts["charts"][chart], folder)
+    archive = chart_repository(helm, parts["charts"][chart], folder, VERSIONS.get(request.param, ""))
     if request.param == "trainer_v2":
         shutil.copytree(parts["charts"]["trainer-v2-crds"], folder / "v2.3.0/manifests/base/crds")
         shutil.copytree(f"{parts['charts'][chart]}/charts/jobset/crds", folder / "v0.12.0/charts/jobset/crds")
@@ -106,15 +134,16 @@ def changed(path: Path, at: int) -> Iterator[str]:
 
 
 def test_c4_a_chart_with_its_hash_gets_as_far_as_the_cluster(source: Source, tmp_path: Path) -> None:
-    said = source.play(tmp_path, **{f"{source.role}_chart_sha256": sha256(source.archive)})
-    assert f"{tmp_path}/none" in said
+    reads = source.role == "storage"  # it has a cluster, which says no to the first change
+    said = source.play(tmp_path, 2 if reads else 1, **{source.hash: sha256(source.archive)})
+    assert ("Namespace local-path-storage: the cluster says: " if reads else f"{tmp_path}/none") in said
     assert "sha256" not in said
 
 
 def test_c4_one_changed_byte_of_a_chart_is_refused_before_the_cluster_is_asked(source: Source, tmp_path: Path) -> None:
     expected = sha256(source.archive)
     with changed(source.archive, 4) as digest:  # the time in gzip's header: the archive unpacks as before
-        said = source.play(tmp_path, **{f"{source.role}_chart_sha256": expected})
+        said = source.play(tmp_path, **{source.hash: expected})
     assert f"got sha256 {digest}, expected {expected}; nothing was installed. Fix: " in said
 
 
@@ -131,6 +160,6 @@ def test_c4_one_changed_byte_of_crds_is_refused_before_the_cluster_is_asked(sour
              "v0.12.0/charts/jobset/crds/jobset.x-k8s.io_jobsets.yaml")  # fmt: skip
     expected = [sha256(source.folder / name) for name in names]
     with changed(source.folder / names[0], 0) as first, changed(source.folder / names[1], 0) as second:
-        said = source.play(tmp_path, **{f"{source.role}_chart_sha256": sha256(source.archive)})
+        said = source.play(tmp_path, **{source.hash: sha256(source.archive)})
     for name, digest, right in zip(names, (first, second), expected, strict=True):
         assert f"{name}: got sha256 {digest}, expected {right}. Fix: do not use this source" in said

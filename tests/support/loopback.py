@@ -31,9 +31,10 @@ def served(folder: Path) -> Iterator[str]:
         server.server_close()
 
 
-def chart_repository(helm: str, chart: str, folder: Path) -> Path:
-    """Make a folder a chart repository with one chart: its archive."""
-    for words in (["package", chart, "-d", str(folder)], ["repo", "index", str(folder)]):
+def chart_repository(helm: str, chart: str, folder: Path, version: str = "") -> Path:
+    """Make a folder a chart repository with one chart, in a version of its own or in `version`: its archive."""
+    numbered = ["--version", version] if version else []
+    for words in (["package", chart, "-d", str(folder), *numbered], ["repo", "index", str(folder)]):
         subprocess.run([f"{helm}/helm", *words], check=True, capture_output=True, timeout=60)
     (archive,) = folder.glob("*.tgz")
     return archive
