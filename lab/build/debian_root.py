@@ -1,7 +1,7 @@
 """Debian root file systems from packages that are fetched once, locked, and kept in the cache.
 
 Two steps, so that the same packages give the same bytes. apt fetches into the cache, verified by the archive's
-signatures. Then mmdebstrap, a package unpacked into the cache, builds from a flat archive of exactly those files.
+signatures. Then mmdebstrap, itself such a package, builds from a flat archive of exactly those files.
 """
 
 from __future__ import annotations
@@ -18,15 +18,17 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from gangplank.disk import rename
-from lab.build.cache import Say, building, run_shown, sha256_file
+from lab.build.cache import Say, run_shown, sha256_file
+from lab.build.versions import Root, load_pins
 from lab.errors import PartError, explain
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from lab.build.lock import Packages
-    from lab.build.versions import Root
+    from lab.build.versions import Tool
 
+ALONE = "alone"  # the variant of a package without those that it depends on
 KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
 # Unused in a container: a third of the files, and nearly half of the trainer's root.
 EXCLUDED = (
@@ -160,11 +162,13 @@ class Debs:
         options = self._options(root.suite)
         where = f"packages of {root.name}"
         run_shown(["apt-get", *options, "update"], where, self.say, cwd=self.folder, env=_env())
-        required = ["?essential"] if root.variant == "essential" else []
-        install = ["apt-get", *options, "install", "--yes", *required, *root.packages]
         self.say(f"{where}: resolving")
         offered = self._offered(options, locked) if locked else set()
         kept = [f"{name}={version}" for name, (version, _) in locked.items() if (name, version) in offered]
+        required = ["?essential"] if root.variant == "essential" else []
+        install = ["apt-get", *options, "install", "--yes", *required, *root.packages]
+        if root.variant == ALONE:
+            install = ["apt-get", *options, "download", *(() if kept else root.packages)]
         if len(kept) < len(locked):
             self.say(f"{where}: the archive no longer has {len(locked) - len(kept)} of the locked versions")
         try:
@@ -204,7 +208,7 @@ class Debs:
         for name in resolved.keys() - missing:
             self._copy_for_apt(self.path(name, resolved[name][0]), archives)
         self.say(f"{where}: fetching {len(missing)} of {len(resolved)}")
-        run_shown([*install, "--download-only"], where, self.say, cwd=self.folder, env=_env())
+        run_shown([*install, "--download-only"], where, self.say, cwd=archives, env=_env())
         for name in missing:
             version, digest = resolved[name]
             source = next(archives.glob(f"{name}_{version.replace(':', '%3a')}_*.deb"))
@@ -234,7 +238,7 @@ class Debs:
             if name in locked and locked[name][0] == version and locked[name][1] != digest
         ]
         if altered:
-            fix = "use another mirror (nothing was fetched); lab/lock.json is right unless Debian says otherwise"
+            fix = "use another mirror (nothing was fetched); the hash here is right unless Debian says otherwise"
             what = "the archive has other bytes of a locked version"
             raise PartError("\n    ".join([f"{what}:", *altered]), where, fix)
         for name, (version, _) in locked.items():
@@ -248,20 +252,25 @@ class Debs:
                 fix = f"wait for the archive, or name another suite for the root {root.name} in lab/versions.yml"
                 raise PartError(f"got {name} {version}, expected at least its floor {floor}", where, fix)
 
-    def mmdebstrap(self) -> Path:
-        """The mmdebstrap script, unpacked from the machine's own Debian release into the cache."""
-        target = self.apt / "mmdebstrap"
-        if not target.exists():
-            with building(target) as draft:
-                env = _env() | {"APT_CONFIG": os.environ.get("APT_CONFIG", "")}
-                command = ["apt-get", "-oAPT::Sandbox::User=root", "download", "mmdebstrap"]
-                try:
-                    run_shown(command, "mmdebstrap", self.say, cwd=draft, env=env)
-                except PartError:  # this machine's package lists were never fetched
-                    run_shown(["apt-get", "update"], "mmdebstrap", self.say, cwd=draft, env=env)
-                    run_shown(command, "mmdebstrap", self.say, cwd=draft, env=env)
-                _output(["dpkg-deb", "-x", str(next(draft.glob("*.deb"))), str(draft)], "mmdebstrap")
-        return target / "usr" / "bin" / "mmdebstrap"
+    def unpack(self, pin: Tool, folder: Path) -> None:
+        """Unpack a pinned package, without those that it depends on, as it is used: no unpacked copy is kept.
+
+        If the archive has dropped the version, the newest is used, with one line, and not kept.
+        """
+        root = Root(pin.name, pin.suite, ALONE, [pin.name])
+        locked = {pin.name: [pin.version, pin.sha256]}
+        packages = self.fetch(root, locked) if self.missing(locked) else locked
+        version = packages[pin.name][0]
+        deb = self.path(pin.name, version)
+        _output(["dpkg-deb", "-x", str(deb), str(folder)], pin.name)
+        if packages != locked:
+            deb.unlink()
+            self.say(f"{pin.name}: the archive has moved on: {pin.version} -> {version}")
+
+    def mmdebstrap(self, folder: Path) -> Path:
+        """The script of the pinned mmdebstrap, unpacked into a folder; what else it needs is next to it."""
+        self.unpack(load_pins().mmdebstrap, folder)
+        return folder / "usr" / "bin" / "mmdebstrap"
 
 
 def build_root(root: Root, packages: Packages, debs: Debs, target: Path, say: Say) -> None:
@@ -281,7 +290,7 @@ def build_root(root: Root, packages: Packages, debs: Debs, target: Path, say: Sa
         f"Suite: {root.suite}\nCodename: {root.suite}\nArchitectures: amd64 arm64 all\n"
         f"SHA256:\n {hashlib.sha256(listing).hexdigest()} {len(listing)} Packages\n"
     )
-    script = debs.mmdebstrap()
+    script = debs.mmdebstrap(target.parent / "mmdebstrap")
     # mmtarfilter is in the same folder.
     env = BUILD_ENVIRONMENT | {"PATH": f"{script.parent}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
     work = target.parent / "work"
@@ -300,6 +309,7 @@ def build_root(root: Root, packages: Packages, debs: Debs, target: Path, say: Sa
     command += [f"--include={','.join(root.packages)}", root.suite, str(target), f"deb [trusted=yes] copy:{flat} ./"]
     run_shown(command, f"root file system of {root.name}", say, cwd=target.parent, env=env)
     shutil.rmtree(flat)
+    shutil.rmtree(target.parent / "mmdebstrap")
     work.rmdir()
     if root.tree:
         tree = target.parent / "tree"

@@ -134,6 +134,16 @@ class Root:
 
 
 @dataclass(frozen=True)
+class Tool:
+    """A Debian package that builds others: one version of `suite`, and the sha256 of its .deb."""
+
+    name: str
+    suite: str
+    version: str
+    sha256: str
+
+
+@dataclass(frozen=True)
 class Pins:
     """All of lab/versions.yml."""
 
@@ -147,6 +157,7 @@ class Pins:
     """The same of root file systems."""
     go_tree: dict[str, str] = field(default_factory=dict)
     """Digest of the unpacked toolchain, by architecture; see lab.build.verify.tree_digest."""
+    mmdebstrap: Tool = Tool("mmdebstrap", "", "", "")
 
     @property
     def roots_of_all(self) -> tuple[str, ...]:
@@ -185,6 +196,7 @@ def load_pins() -> Pins:
         go_version=raw["go"]["version"],
         go_sha256=raw["go"]["sha256"],
         go_tree=raw["go"]["tree"],
+        mmdebstrap=Tool("mmdebstrap", **raw["mmdebstrap"]),
         parts={name: _part(name, part) for name, part in raw["parts"].items()},
         roots={name: Root(name=name, **root) for name, root in raw["roots"].items()},
     )

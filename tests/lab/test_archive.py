@@ -20,7 +20,7 @@ from lab.build import debian_root
 from lab.build import parts as builder
 from lab.build.cache import sha256_file
 from lab.build.lock import LOCK, read_lock
-from lab.build.versions import Pins, Root
+from lab.build.versions import Pins, Root, Tool
 from lab.errors import PartError
 
 if TYPE_CHECKING:
@@ -62,13 +62,13 @@ class Archive:
         command = ["gpg", "--homedir", str(self.homes[-1]), *quietly, *arguments]
         subprocess.run(command, check=True, capture_output=True)
 
-    def add(self, name: str, version: str, content: str = "") -> None:
+    def add(self, name: str, version: str, content: str = "", **more: str) -> None:
         tree = self.folder / "build" / name
         shutil.rmtree(tree, ignore_errors=True)
         (tree / "DEBIAN").mkdir(parents=True)
         (tree / "content").write_text(content)
         fields = {"Package": name, "Version": version, "Architecture": "all", "Maintainer": "Test <t@example.org>"}
-        control = "".join(f"{key}: {value}\n" for key, value in {**fields, "Description": "test"}.items())
+        control = "".join(f"{key}: {value}\n" for key, value in {**fields, **more, "Description": "test"}.items())
         (tree / "DEBIAN/control").write_text(control)
         deb = self.folder / f"pool/{name}_{version}_all.deb"
         deb.parent.mkdir(exist_ok=True)
@@ -214,3 +214,61 @@ def test_c7_a_replacement_is_taken_only_from_a_signed_archive(archive: Archive, 
     with pytest.raises(PartError):
         build(tmp_path, lock)
     assert not (tmp_path / "cache/roots").exists()
+
+
+def unpack(folder: Path, tool: Tool) -> tuple[str, list[str]]:
+    """What a pinned package has in its file `content`, and the printed lines."""
+    lines: list[str] = []
+    (folder / "cache").mkdir(exist_ok=True)
+    shutil.rmtree(folder / "unpacked", ignore_errors=True)
+    debian_root.Debs(folder / "cache", lines.append).unpack(tool, folder / "unpacked")
+    return (folder / "unpacked/content").read_text(), lines
+
+
+def tool_of(archive: Archive) -> Tool:
+    """A version of `alpha` with a content of its own, which depends on a package that the archive lacks."""
+    archive.add("alpha", "1.1", "right", Depends="perl")
+    return Tool("alpha", "trixie", "1.1", archive.digest("alpha", "1.1"))
+
+
+def test_c1_a_pinned_tool_is_fetched_once_although_newer_ones_exist(archive: Archive, tmp_path: Path) -> None:
+    tool = tool_of(archive)
+    archive.add("alpha", "1.2", "newer")
+    assert unpack(tmp_path, tool)[0] == "right"
+    shutil.rmtree(archive.folder)
+    assert unpack(tmp_path, tool) == ("right", [])
+
+
+def test_c1_a_flipped_byte_of_a_cached_tool_is_fetched_again(archive: Archive, tmp_path: Path) -> None:
+    tool = tool_of(archive)
+    unpack(tmp_path, tool)
+    (deb,) = (tmp_path / "cache/debs").iterdir()
+    content = bytearray(deb.read_bytes())
+    content[-100] ^= 1
+    deb.write_bytes(content)
+    text, lines = unpack(tmp_path, tool)
+    assert text == "right"
+    assert lines[0] == "alpha_1.1.deb: the cached file has another checksum; removed"
+    assert sha256_file(deb) == tool.sha256
+
+
+def test_c1_other_bytes_of_a_pinned_tool_are_refused(archive: Archive, tmp_path: Path) -> None:
+    tool = tool_of(archive)
+    archive.add("alpha", "1.1", "wrong")
+    with pytest.raises(PartError, match=rf"alpha 1\.1: got sha256 .*, expected {tool.sha256}"):
+        unpack(tmp_path, tool)
+    assert not (tmp_path / "unpacked").exists()
+
+
+def test_c1_a_tool_that_the_archive_has_dropped_is_replaced_by_a_newer_one_only(
+    archive: Archive, tmp_path: Path
+) -> None:
+    tool = tool_of(archive)
+    archive.remove("alpha", "1.1")
+    with pytest.raises(PartError, match=r"got alpha 1\.0, expected at least the locked 1\.1"):
+        unpack(tmp_path, tool)
+    archive.add("alpha", "1.2", "newer")
+    text, lines = unpack(tmp_path, tool)
+    assert text == "newer"
+    assert lines[-1] == "alpha: the archive has moved on: 1.1 -> 1.2"
+    assert list((tmp_path / "cache/debs").iterdir()) == []

@@ -87,7 +87,7 @@ def test_builds_give_the_locked_bytes_without_a_network(home: Path, tmp_path: Pa
 
     If the archive no longer has the locked packages, these builds must have the bytes of an earlier one.
     """
-    Debs(home, print).mmdebstrap()
+    Debs(home, print).mmdebstrap(tmp_path / "mmdebstrap")  # its package is in the cache now
     entry = current(home, name)["roots"][name]
     listed = tmp_path / "packages.json"
     listed.write_text(json.dumps(entry["packages"]))

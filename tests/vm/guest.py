@@ -60,9 +60,8 @@ def root(home: Path, suite: str) -> Path:
     """The folder with the Debian release `suite`."""
     target = home / suite
     if not target.exists():
-        debs = Debs(cache_home(), print)
-        script = debs.mmdebstrap()
         with building(target) as draft:
+            script = Debs(cache_home(), print).mmdebstrap(draft / "mmdebstrap")
             mirror = run("apt-get", "indextargets", "--format", "$(SITE)").split()[0]
             options = ["--mode=root", "--variant=apt", f"--include={','.join(PACKAGES)}"]
             options += ['--aptopt=Acquire::Check-Valid-Until "false"', suite, str(draft / "tree"), mirror]

@@ -9,14 +9,11 @@ import shutil
 import subprocess
 import zipfile
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+import pytest
 from ansible.release import __version__ as ansible_core
 
 from tests.support.checkout import PYTHON
-
-if TYPE_CHECKING:
-    import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -113,3 +110,33 @@ def test_a_checkout_keeps_its_python_and_an_older_one_is_refused(
         assert done.stderr.startswith(f"{program}: got {version}, expected Python 3.11 or newer. Fix: ")
         assert done.stderr.count("\n") == 1
         assert run(folder / ".venv/bin/gangplank", "--version", cwd=tmp_path).stdout == "gangplank 1.0.1\n"
+
+
+@pytest.mark.parametrize(("version", "said"), [
+    ("23.0.1+dfsg-1", "python3-pip-whl 23.0.1+dfsg-1: got sha256 {}, expected cc373690a1cb469f"),
+    ("99.0", "python3-pip-whl 99.0: no hash in tools/setup-venv, so the archive's signature alone vouches for it\n"),
+])  # fmt: skip
+def test_c1_other_bytes_of_debians_pip_are_not_run(tmp_path: Path, version: str, said: str) -> None:
+    """Of a Python without pip, and an apt-get that delivers another package under the name of the pinned one."""
+    folder, programs, deb = checkout(tmp_path / "clone", "1.0.1"), tmp_path / "programs", tmp_path / "pip.deb"
+    control = tmp_path / "package/DEBIAN/control"
+    control.parent.mkdir(parents=True)
+    fields = {"Package": "python3-pip-whl", "Version": version, "Architecture": "all", "Maintainer": "T <t@example>"}
+    control.write_text("".join(f"{key}: {value}\n" for key, value in {**fields, "Description": "test"}.items()))
+    wheel = tmp_path / "package/usr/share/python-wheels/pip-1.whl"
+    wheel.mkdir(parents=True)
+    (wheel / "pip.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n")
+    subprocess.run(["dpkg-deb", "--build", control.parents[1], deb], check=True, capture_output=True)
+    scripts = {
+        "apt-get": f'[ "$2" != download ] || cp {deb} "python3-pip-whl_{version}_all.deb"',
+        "python": f'case "$*" in "-m venv "[!-]*) exit 1 ;; esac\nexec {PYTHON} "$@"',
+    }
+    programs.mkdir()
+    for name, body in scripts.items():
+        (programs / name).write_text(f"#!/bin/sh\n{body}\n")
+        (programs / name).chmod(0o755)
+    env = environment() | {"XDG_CACHE_HOME": f"{tmp_path}/cache", "PATH": f"{programs}:{os.environ['PATH']}"}
+    command = [folder / "tools/setup-venv", programs / "python"]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=60)
+    assert done.stderr.startswith(said.format(hashlib.sha256(deb.read_bytes()).hexdigest())), done.stderr
+    assert (tmp_path / "ran").exists() == (version == "99.0")
