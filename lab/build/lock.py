@@ -2,7 +2,7 @@
 
 A build compares its result with the lock and never writes it: only `make relock` does. A digest is kept with the key of
 its inputs and applies to that key alone. An edited trainer has another key, and so has a root of newer packages because
-the archive has dropped the locked ones.
+the archive has dropped the locked ones. What the lock does not know, its build records in the cache, next to the files.
 """
 
 from __future__ import annotations
@@ -15,9 +15,11 @@ from lab.build.versions import LAB
 from lab.errors import PartError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
 LOCK = LAB / "lock.json"
+RECORD = "digests.json"  # in the folder of a part or root
 Packages = dict[str, list[str]]  # package -> [version, sha256 of its .deb]
 Entry = dict[str, Any]  # {key, digests}, of a root {key, digests, packages}
 
@@ -53,6 +55,23 @@ def differences(entry: Entry, key: str, digests: dict[str, str]) -> list[str]:
         for name in sorted(locked.keys() | digests.keys())
         if locked.get(name) != digests.get(name)
     ]
+
+
+def record(folder: Path, digests: dict[str, str]) -> None:
+    """Record what a build has made, in its own folder."""
+    (folder / RECORD).write_text(json.dumps(digests, indent=1))
+
+
+def recorded(entries: Iterable[Entry], folder: Path) -> Entry | None:
+    """The entry of the lock with the folder's key, else the one that its build recorded; None without either."""
+    key = key_of(folder)
+    for entry in entries:
+        if entry.get("key") == key:
+            return entry
+    try:
+        return {"key": key, "digests": json.loads((folder / RECORD).read_text())}
+    except (OSError, ValueError):  # of an older version, or altered
+        return None
 
 
 def refuse(what: str, lines: list[str], cause: str) -> None:

@@ -20,7 +20,18 @@ from lab.build.debian_root import ROOT_RECIPE, Debs, build_root
 from lab.build.go_commands import build_commands, recipe
 from lab.build.go_toolchain import find_go
 from lab.build.image_store import make_store, store_folder
-from lab.build.lock import Entry, Packages, differences, digests_in, key_of, read_lock, refuse, write_lock
+from lab.build.lock import (
+    Entry,
+    Packages,
+    differences,
+    digests_in,
+    key_of,
+    read_lock,
+    record,
+    recorded,
+    refuse,
+    write_lock,
+)
 from lab.build.oci_archive import Layer, write_image, write_layer
 from lab.build.progress import Progress
 from lab.build.versions import LAB, Image, Part, Pins, Root, load_pins
@@ -45,6 +56,7 @@ class Workshop:
         self.progress = Progress({})
         self.lock = read_lock()
         self.built: list[str] = []
+        self.whole: set[Path] = set()  # parts whose binaries were hashed in this run
 
     @functools.cached_property
     def go(self) -> Path:
@@ -67,14 +79,27 @@ class Workshop:
     def part(self, part: Part) -> Path:
         """The folder of the part's commands, charts and files, built if it is missing."""
         target = self.place(part)
-        if not target.exists():
+        if target not in self.whole and not self._is_whole(part, target):
             self._step(part.title)
             compiler = self.root(part.compiler) / "tree" if part.compiler else None
             with building(target) as draft:
                 build_commands(part, self.go, draft, self.say, compiler)
-                locked = self.lock["parts"].get(part.name, {})
-                refuse(part.title, differences(locked, key_of(target), digests_in(draft, "bin/*")), ALTERED)
+                locked, digests = self.lock["parts"].get(part.name, {}), digests_in(draft, "bin/*")
+                refuse(part.title, differences(locked, key_of(target), digests), ALTERED)
+                record(draft, digests)
+                shutil.rmtree(target, ignore_errors=True)  # last: a lab may run from it
+        self.whole.add(target)
         return target
+
+    def _is_whole(self, part: Part, target: Path) -> bool:
+        """Whether the part is built and its binaries are as they were then: a second for half a gigabyte."""
+        if not target.exists():
+            return False
+        entry = recorded([self.lock["parts"].get(part.name, {})], target) or {}
+        lines = differences(entry, key_of(target), digests_in(target, "bin/*") if entry else {})
+        if lines and not self.dry:
+            self.say(f"{part.title}: altered in the cache, so it is built again: {lines[0]}")
+        return not lines
 
     def root_place(self, root: Root, packages: Packages) -> Path:
         """The folder of the root of these packages, built or not."""
@@ -118,7 +143,9 @@ class Workshop:
             with building(target) as draft:
                 build_root(root, packages, debs, draft / "root.tar", self.say)
                 (draft / "packages.json").write_text(json.dumps(packages, indent=1))
-                self._compare(name, entry, key_of(target), digests_in(draft, "root.tar"))
+                digests = digests_in(draft, "root.tar")
+                self._compare(name, entry, key_of(target), digests)
+                record(draft, digests)
         if packages != locked:
             self._report_moved(name, locked, packages)
             if not locked_target.exists():

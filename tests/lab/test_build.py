@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -82,7 +83,7 @@ def test_a_tiny_part_is_built_once(tiny: Path) -> None:
     assert subprocess.run([binary], capture_output=True, text=True, check=True).stdout == "tiny\n"
     again = run(tiny)
     assert (again.returncode, again.stderr) == (0, "")
-    assert [path.name for path in binary.parents[1].iterdir()] == ["bin"]
+    assert sorted(path.name for path in binary.parents[1].iterdir()) == ["bin", "digests.json"]
 
 
 def lock_with(folder: Path, digest: str) -> Path:
@@ -116,6 +117,25 @@ def test_a_build_with_other_bytes_than_the_lock_is_refused(tiny: Path) -> None:
     assert "error: tiny v1: other bytes than lab/lock.json, from the same pins:\n" in done.stderr
     assert f"bin/tiny: got {built}, expected {'0' * 64}\n" in done.stderr
     assert parts(tiny) == []
+
+
+@pytest.mark.parametrize("locked", [True, False], ids=["by the lock", "by its own record"])
+def test_c1_a_flipped_byte_of_a_cached_program_is_built_again(tiny: Path, locked: bool) -> None:
+    assert run(tiny).returncode == 0
+    binary = tiny / "cache/gangplank/parts" / parts(tiny)[0] / "bin/tiny"
+    content = binary.read_bytes()
+    digest = cache.sha256_file(binary)
+    if locked:
+        lock_with(tiny, digest)
+    altered = content[:-1] + bytes([content[-1] ^ 1])
+    binary.write_bytes(altered)
+    done = run(tiny)
+    assert done.returncode == 0, done.stderr
+    difference = f"bin/tiny: got {hashlib.sha256(altered).hexdigest()}, expected {digest}"
+    assert f"tiny v1: altered in the cache, so it is built again: {difference}\n" in done.stderr
+    assert done.stderr.count("altered") == 1
+    assert binary.read_bytes() == content
+    assert run(tiny).stderr == ""
 
 
 def dependent(folder: Path) -> str:
