@@ -162,7 +162,7 @@ def test_a_rank_that_does_nothing_for_long_says_where_it_is(root: Root) -> None:
         assert set(shown) & set(at), (shown, at)
         main = f"gangplank: rank {rank}: thread MainThread: "
         assert {f"{main}{place}" for place in at} & {*ranks[rank].text.splitlines()}
-        assert f"{main}own.py:{lines.index('train()') + 1}, in <module>: train()" in ranks[rank].text
+        assert f"{main}own.py:{lines.index('kept = train()') + 1}, in <module>: kept = train()" in ranks[rank].text
         assert f"gangplank: rank {rank}: it continues" in ranks[rank].text
     assert judge(ranks).word == "PROVEN"
     assert "gangplank: rank" not in "".join(rank.text for rank in run(root, "ddp"))
