@@ -106,6 +106,11 @@ def _older(version: str, than: str) -> bool:
     return subprocess.run(["dpkg", "--compare-versions", version, "lt", than], check=False).returncode == 0
 
 
+def deb_name(name: str, version: str) -> str:
+    """The file of a package in the cache (one architecture: the machine's)."""
+    return f"{name}_{version.replace(':', '%3a')}.deb"
+
+
 class Debs:
     """The cache's folder of .deb files, and a private apt that fills it."""
 
@@ -151,8 +156,8 @@ class Debs:
         return False
 
     def path(self, name: str, version: str) -> Path:
-        """Where the package's file is kept (one architecture: the machine's)."""
-        return self.folder / f"{name}_{version.replace(':', '%3a')}.deb"
+        """Where the package's file is kept."""
+        return self.folder / deb_name(name, version)
 
     def fetch(self, root: Root, locked: Packages) -> Packages:
         """Fetch and return the packages of `root`: at the locked versions that the archive has, else at the newest.

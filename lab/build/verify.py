@@ -2,15 +2,21 @@
 
 While a lab runs from the cache, it is named and stays: a node without its files would fail in the middle of its work.
 
-Programs, Debian packages, root file systems and images are compared with lab/lock.json, the Go toolchain with
-lab/versions.yml, Go modules with go.sum, and charts with their module. Blobs of an image store are
-compared with their names. Its unpacked layers are not: containerd made them from these blobs.
+Programs, Debian packages, root file systems and images are compared with lab/lock.json, or with what their build
+recorded in the cache if the lock has other inputs; the Go toolchain and mmdebstrap with lab/versions.yml, Go modules
+with go.sum, charts with their module, and Python packages with their RECORD. Blobs of an image store are compared with
+their names. Its unpacked layers are not: containerd made them from these blobs. Nor are Python's compiled .pyc files.
+apt/ has lists that apt verifies when it fetches them; checkouts/ and helm/ have notes about this machine.
 """
 
 from __future__ import annotations
 
+import base64
+import csv
 import filecmp
 import hashlib
+import json
+import os
 import platform
 import re
 import shutil
@@ -21,10 +27,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lab.build.cache import cache_home, one_at_a_time, sha256_file
+from lab.build.debian_root import deb_name
 from lab.build.go_commands import module_folder
 from lab.build.go_toolchain import go_environment
 from lab.build.image_store import CONTENT
-from lab.build.lock import differences, digests_in, key_of, read_lock
+from lab.build.lock import differences, digests_in, key_of, read_lock, recorded
 from lab.build.oci_archive import manifest_digest
 from lab.build.parts import Workshop
 from lab.build.versions import MODULES, Part, load_pins
@@ -34,10 +41,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from lab.build.cache import Say
+    from lab.build.lock import Packages
 
 STATE = Path("/var/lib/gangplank/lab")  # lab_cluster_folder of the lab's inventory
 KEPT = "make down, then make verify again: a lab runs from it"
 REMOVED = "removed; the next build makes or fetches it again"
+REMOVED_VENV = "removed; make setup, or make sbom, makes it again"
+NO_RECORD = "it has no recorded hash"
+KNOWN = ("apt", "build.lock", "checkouts", "debs", "go", "helm", "images", "parts", "roots", "stores", "venv", "vm")
 Finding = tuple[Path, str]  # what differs in the cache, and how
 
 
@@ -56,52 +67,72 @@ def toolchain(shop: Workshop) -> Iterator[Finding]:
         yield folder, f"got {digest}, expected {expected}"
 
 
+def folders(shop: Workshop, name: str) -> list[Path]:
+    """The finished folders of one kind; links to them and drafts are none."""
+    return [path for path in sorted((shop.home / name).glob("[!.]*")) if not path.is_symlink()]
+
+
+def built(shop: Workshop, name: str, pattern: str) -> Iterator[Finding]:
+    """Files of all parts or roots, also of other checkouts: by the lock if it has the key, else by their record."""
+    for folder in folders(shop, name):
+        entry = recorded(shop.lock[name].values(), folder)
+        lines = differences(entry, key_of(folder), digests_in(folder, pattern)) if entry else [NO_RECORD]
+        yield from ((folder, line) for line in lines)
+
+
 def programs(shop: Workshop) -> Iterator[Finding]:
-    """Binaries of parts whose key is the locked one."""
-    for part in shop.pins.parts.values():
-        folder = shop.place(part)
-        if part.module and folder.exists():
-            entry = shop.lock["parts"].get(part.name, {})
-            for line in differences(entry, key_of(folder), digests_in(folder, "bin/*")):
-                yield folder, line
+    """Binaries of all parts."""
+    yield from built(shop, "parts", "bin/*")
 
 
 def packages(shop: Workshop) -> Iterator[Finding]:
-    """Locked Debian packages."""
-    locked = {(name, *item) for entry in shop.lock["roots"].values() for name, item in entry["packages"].items()}
-    for name, version, expected in sorted(locked):
-        deb = shop.home / "debs" / f"{name}_{version.replace(':', '%3a')}.deb"
-        if deb.exists() and (digest := sha256_file(deb)) != expected:
-            yield deb, f"got {digest}, expected {expected}"
+    """Debian packages: the locked ones, mmdebstrap, and those of which a root in the cache was built."""
+    tool = shop.pins.mmdebstrap
+    sources = [_packages_of(folder) for folder in folders(shop, "roots")]
+    sources += [{tool.name: [tool.version, tool.sha256]}, *(root["packages"] for root in shop.lock["roots"].values())]
+    expected = {deb_name(name, version): digest for source in sources for name, (version, digest) in source.items()}
+    for deb in sorted((shop.home / "debs").glob("*.deb")):
+        if deb.name not in expected:
+            yield deb, NO_RECORD
+        elif (digest := sha256_file(deb)) != expected[deb.name]:
+            yield deb, f"got {digest}, expected {expected[deb.name]}"
+
+
+def _packages_of(folder: Path) -> Packages:
+    try:
+        return dict(json.loads((folder / "packages.json").read_text()))
+    except (OSError, ValueError):
+        return {}
 
 
 def roots(shop: Workshop) -> Iterator[Finding]:
-    """Root file systems of the locked packages, and their unpacked trees."""
-    for name, entry in shop.lock["roots"].items():
-        folder = shop.home / "roots" / f"{name}-{entry['key']}"
-        if folder.is_symlink() or not folder.exists():
-            continue
-        lines = differences(entry, key_of(folder), digests_in(folder, "root.tar"))
-        if not lines and (folder / "tree").exists():
+    """Root file systems, and their unpacked trees."""
+    altered = list(built(shop, "roots", "root.tar"))
+    yield from altered
+    for folder in folders(shop, "roots"):
+        if (folder / "tree").exists() and folder not in [path for path, _ in altered]:
             command = ["tar", "-C", str(folder / "tree"), "--numeric-owner", "-df", str(folder / "root.tar")]
             done = subprocess.run(command, capture_output=True, text=True, check=False)
             lines = (done.stdout + done.stderr).splitlines()[:5] if done.returncode else []
-        for line in lines:
-            yield folder, line
+            yield from ((folder, line) for line in lines)
 
 
 def images(shop: Workshop) -> Iterator[Finding]:
-    """Image archives: every blob by its name, and the manifest by the lock."""
+    """Image archives: every blob by its name, and the manifest by the lock, else by its record."""
     locked = {entry["key"]: entry["digests"]["manifest"] for entry in shop.lock["images"].values()}
-    for folder in sorted((shop.home / "images").glob("[!.]*")):
+    for folder in folders(shop, "images"):
         try:
+            record = json.loads((folder / "image.json").read_text())["digest"]
             digest = manifest_digest(folder / "image.tar")
         except PartError as error:
             yield folder, error.what
             continue
-        expected = locked.get(key_of(folder), digest)
-        if digest != expected:
-            yield folder, f"got {digest}, expected {expected}"
+        except (OSError, ValueError, KeyError, TypeError):
+            yield folder, NO_RECORD
+            continue
+        expected = locked.get(key_of(folder), record)
+        for got in {digest, record} - {expected}:
+            yield folder, f"got {got}, expected {expected}"
 
 
 def blobs(shop: Workshop) -> Iterator[Finding]:
@@ -157,7 +188,43 @@ def files_in(path: Path) -> list[Path]:
     return [file for file in path.rglob("*") if file.is_file()]
 
 
-CHECKS = (toolchain, programs, packages, roots, images, blobs, modules)
+def venvs(shop: Workshop) -> Iterator[Finding]:
+    """Python packages, by the RECORD that each brought; what no RECORD names is named too."""
+    for folder in folders(shop, "venv"):
+        if (folder / "complete").exists():
+            for site in folder.glob("lib/python*/site-packages"):
+                names = sorted(_unlike_record(site))
+                if names:
+                    yield folder, f"{', '.join(names[:5])} not as RECORD says"
+
+
+def _unlike_record(site: Path) -> Iterator[str]:
+    """The files of site-packages that differ from their RECORD, or are in none."""
+    listed = set()
+    for path in site.glob("*.dist-info/RECORD"):
+        for name, digest, _ in csv.reader(path.read_text().splitlines()):
+            file = Path(os.path.normpath(site / name))
+            listed.add(file)
+            if digest and (not file.is_file() or digest != f"sha256={_record_digest(file)}"):
+                yield name
+    for file in files_in(site):
+        if file not in listed and file.suffix != ".pyc":
+            yield str(file.relative_to(site))
+
+
+def _record_digest(file: Path) -> str:
+    return base64.urlsafe_b64encode(bytes.fromhex(sha256_file(file))).decode().rstrip("=")
+
+
+CHECKS = (toolchain, programs, packages, roots, images, blobs, modules, venvs)
+
+
+def unknown(shop: Workshop) -> list[Path]:
+    """What nothing here makes, so that it has no hash: older versions did, or somebody else."""
+    suites = {root.suite for root in shop.pins.roots.values()} | {shop.pins.mmdebstrap.suite}
+    known = {"": {*KNOWN}, "go": {shop.pins.go_version}, "apt": suites}
+    places = ((path, names) for place, names in known.items() for path in sorted((shop.home / place).glob("[!.]*")))
+    return [path for path, names in places if path.name not in names]
 
 
 def lab_runs(home: Path) -> bool:
@@ -167,20 +234,21 @@ def lab_runs(home: Path) -> bool:
 
 
 def verify(shop: Workshop, say: Say) -> list[str]:
-    """Remove everything that differs, unless a lab runs from it; return one line each."""
+    """Remove everything that differs, unless a lab runs from it; return one line each, and for what is unknown."""
     lines = []
     for check in CHECKS:
         say(f"{check.__name__}: hashing")
         for path, how in check(shop):
             running = lab_runs(shop.home)  # now: it may have come up meanwhile
-            lines.append(f"{path}: {how}. Fix: {KEPT if running else REMOVED}")
+            removed = REMOVED_VENV if path.parent == shop.home / "venv" else REMOVED
+            lines.append(f"{path}: {how}. Fix: {KEPT if running else removed}")
             if running:
                 continue
             if path.is_dir():
                 shutil.rmtree(path)
             else:
                 path.unlink(missing_ok=True)
-    return lines
+    return lines + [f"{path}: nothing here makes it. Fix: remove it if you do not need it" for path in unknown(shop)]
 
 
 def main() -> int:
@@ -197,7 +265,7 @@ def main() -> int:
     except PartError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
-    print("\n".join(lines) or "the cache is as lab/lock.json and go.sum say")
+    print("\n".join(lines) or "the cache is as its recorded hashes say")
     return bool(lines)
 
 

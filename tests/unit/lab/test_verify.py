@@ -2,23 +2,41 @@
 
 from __future__ import annotations
 
+import base64
 import dataclasses
+import hashlib
+import json
 import platform
+import shutil
 from typing import TYPE_CHECKING
 
 import pytest
 
 from lab.build import verify
 from lab.build.cache import sha256_file
-from lab.build.lock import digests_in, key_of
+from lab.build.lock import digests_in, key_of, record
 from lab.build.oci_archive import manifest_digest, write_image, write_layer
 from lab.build.parts import Workshop
-from lab.build.versions import Part, Pins, load_pins
+from lab.build.versions import Part, Pins, Tool, load_pins
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 PART = Part("tiny", "v1", "gangplank/lab/tiny", commands={"tiny": "gangplank/lab/tiny"})
+
+
+def venv(home: Path) -> None:
+    """A shared virtual environment with one package, as pip leaves it."""
+    site = home / "venv/0a/lib/python3.11/site-packages"
+    package, listing = site / "alpha/__init__.py", site / "alpha-1.dist-info/RECORD"
+    for path in (package, listing, site.parents[2] / "bin/alpha", site / "alpha/__pycache__/__init__.cpython-311.pyc"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"right")
+    digest = base64.urlsafe_b64encode(hashlib.sha256(b"right").digest()).decode().rstrip("=")
+    hashed = [f"{name},sha256={digest},5" for name in ("alpha/__init__.py", "../../../bin/alpha")]
+    listing.write_text("\n".join([*hashed, "alpha-1.dist-info/RECORD,,"]))
+    (site.parents[2] / "complete").touch()
+    (home / "venv/lock").touch()
 
 
 @pytest.fixture
@@ -33,8 +51,10 @@ def shop(tmp_path: Path) -> Workshop:
         path.parent.mkdir(parents=True)
         path.write_bytes(b"right" * 100)
     layer = write_layer(tmp_path / "layer.tar", {"/tiny": binary})
-    write_image(archive, "example.org/tiny:1", [layer], {})
+    digest = write_image(archive, "example.org/tiny:1", [layer], {})
+    (archive.parent / "image.json").write_text(json.dumps({"name": "example.org/tiny:1", "digest": digest}))
     write_layer(tar, {"/tiny": binary})
+    venv(home)
     shop.pins = dataclasses.replace(shop.pins, go_tree={platform.machine(): verify.tree_digest(go.parents[1])})
     part = {"key": key_of(shop.place(PART)), "digests": digests_in(shop.place(PART), "bin/*")}
     packages = {"alpha": ["1:1.0", sha256_file(deb)]}
@@ -65,6 +85,7 @@ def other_image(archive: Path) -> None:
 @pytest.mark.parametrize(("pattern", "what"), [
     ("go/1.26.6/bin/go", "go/1.26.6"), ("parts/tiny-*/bin/tiny", "parts/tiny-"), ("debs/*.deb", "debs/alpha"),
     ("roots/*/root.tar", "roots/shell"), ("images/*/image.tar", "images/tiny"),
+    ("venv/*/lib/*/site-packages/alpha/__init__.py", "venv/0a"), ("venv/*/bin/alpha", "venv/0a"),
 ])  # fmt: skip
 def test_c1_a_changed_byte_is_named_and_removed(shop: Workshop, pattern: str, what: str) -> None:
     (path,) = shop.home.glob(pattern)
@@ -73,7 +94,7 @@ def test_c1_a_changed_byte_is_named_and_removed(shop: Workshop, pattern: str, wh
     path.write_bytes(content)
     (line,) = verify.verify(shop, print)
     assert line.startswith(f"{shop.home}/{what}")
-    assert "Fix: removed; the next build" in line
+    assert f"Fix: removed; {'make setup' if what == 'venv/0a' else 'the next build'}" in line
     assert not path.exists()
     assert verify.verify(shop, print) == []
 
@@ -134,6 +155,79 @@ def test_an_added_program_is_named(shop: Workshop) -> None:
     (line,) = verify.verify(shop, print)
     assert "bin/evil: got " in line
     assert "expected nothing" in line
+
+
+def of_other_inputs(shop: Workshop) -> None:
+    """Make all that is in the cache of other inputs than the lock's, as an archive that moved on and an edit do."""
+    (root,), (part,) = shop.home.glob("roots/*"), shop.home.glob("parts/*")
+    (deb,) = shop.home.glob("debs/*.deb")
+    (root / "packages.json").write_text(json.dumps({"alpha": ["1:1.0", sha256_file(deb)]}))
+    record(root, digests_in(root, "root.tar"))
+    record(part, digests_in(part, "bin/*"))
+    shop.lock = {"parts": {}, "roots": {}, "images": {}}
+
+
+@pytest.mark.parametrize("pattern", ["parts/*/bin/tiny", "debs/*.deb", "roots/*/root.tar"])
+def test_c1_a_changed_byte_of_what_the_lock_does_not_have_is_named(shop: Workshop, pattern: str) -> None:
+    of_other_inputs(shop)
+    assert verify.verify(shop, print) == []
+    (path,) = shop.home.glob(pattern)
+    path.write_bytes(path.read_bytes().replace(b"right", b"wrong", 1))
+    (line,) = verify.verify(shop, print)
+    assert ": got " in line
+    assert ", expected " in line
+    assert not path.exists()
+
+
+def test_c1_another_whole_image_that_the_lock_does_not_have_is_removed(shop: Workshop) -> None:
+    of_other_inputs(shop)
+    (path,) = shop.home.glob("images/*/image.tar")
+    other_image(path)
+    (line,) = verify.verify(shop, print)
+    assert ": got sha256:" in line
+    assert not path.exists()
+
+
+def test_c1_what_has_no_recorded_hash_is_removed(shop: Workshop) -> None:
+    of_other_inputs(shop)
+    for path in ("roots/shell-0a/digests.json", "roots/shell-0a/packages.json", "images/tiny-1b/image.json"):
+        (shop.home / path).write_text("torn")
+    (shop.place(PART) / "digests.json").unlink()
+    lines = verify.verify(shop, print)
+    names = sorted(line.partition(": it has no recorded hash. Fix: removed")[0] for line in lines)
+    folders = [shop.home / "debs/alpha_1%3a1.0.deb", shop.home / "images/tiny-1b", shop.place(PART)]
+    assert names == sorted(map(str, [*folders, shop.home / "roots/shell-0a"]))
+
+
+def test_c1_the_package_of_mmdebstrap_is_compared_with_its_pin(shop: Workshop) -> None:
+    deb = shop.home / "debs/mmdebstrap_1.3.deb"
+    deb.write_bytes(b"right")
+    tool = Tool("mmdebstrap", "bookworm", "1.3", sha256_file(deb))
+    shop.pins = dataclasses.replace(shop.pins, mmdebstrap=tool)
+    assert verify.verify(shop, print) == []
+    deb.write_bytes(b"wrong")
+    (line,) = verify.verify(shop, print)
+    assert line.startswith(f"{deb}: got ")
+
+
+def test_c1_an_added_python_module_is_named(shop: Workshop) -> None:
+    (site,) = shop.home.glob("venv/*/lib/*/site-packages")
+    (site / "evil.pth").write_text("import evil")
+    (line,) = verify.verify(shop, print)
+    assert line.startswith(f"{shop.home}/venv/0a: evil.pth not as RECORD says")
+
+
+def test_what_nothing_here_makes_is_named_and_stays(shop: Workshop) -> None:
+    others = [shop.home / name for name in ("mine", "go/1.25.0", "apt/mmdebstrap")]
+    for path in others:
+        path.mkdir(parents=True)
+    lines = verify.verify(shop, print)
+    said = ": nothing here makes it. Fix: remove it if you do not need it"
+    assert sorted(lines) == sorted(f"{path}{said}" for path in others)
+    assert all(path.exists() for path in others)
+    for path in others:
+        shutil.rmtree(path)
+    assert verify.verify(shop, print) == []
 
 
 @pytest.mark.parametrize("kind", ["dir", "zip"])
