@@ -26,6 +26,8 @@ ENDED = re.compile(
 )
 # https://github.com/pytorch/pytorch/blob/main/torch/distributed/elastic/multiprocessing/errors/__init__.py
 RANK = re.compile(r"  rank +: (\d{1,9}) \(local_rank: (\d{1,9})\)$")
+# What it says before that report, where other processes of the pod still ran
+ENDING = re.compile(r"W\d{4} \S{1,32} .*\] Sending process \d{1,9} closing signal \S+$")
 # A frame of a rank that stands still (trainer/standstill.py): where it is, not why it failed. Thread and place are cut.
 FRAME = re.compile(r"gangplank: rank (\d{1,9}): thread ([^:]{1,64}): (.*)")
 # What gloo, NCCL and torchrun's store say where another rank is gone
@@ -78,7 +80,7 @@ class LastWords:
                 self.rank = named[1]
         elif ended := ENDED.match(line):
             self.time, self.code, self.local_rank = ended[1], int(ended[2]), ended[3]
-        elif not FRAME.match(line):
+        elif not FRAME.match(line) and not ENDING.match(line):
             self.lines.append(plain(line[:LAST_CHARACTERS]))
 
     @property

@@ -20,7 +20,7 @@ PORT = "pytorchjob-port"  # and with this name, the port where the ranks meet
 class PyTorchJobBlock:
     """What only the training operator's PyTorchJob has."""
 
-    restart_policy: str = "OnFailure"
+    restart_policy: str = ""  # empty: OnFailure, and Never without retries: the operator counts too late
     clean_pod_policy: str = "None"  # "Running" often takes workers, and their logs, that have just ended
     nproc: str = ""  # empty: the job's processes_per_node
     gang: bool = True  # False: the operator runs without --gang-scheduler-name=volcano
@@ -30,7 +30,7 @@ class PyTorchJobBlock:
 def read_block(fields: Fields) -> PyTorchJobBlock:
     """The training operator's own fields."""
     return PyTorchJobBlock(
-        restart_policy=fields.choice("restart_policy", "OnFailure", ("OnFailure", "Never", "Always", "ExitCode")),
+        restart_policy=fields.choice("restart_policy", "", ("", "OnFailure", "Never", "Always", "ExitCode")),
         clean_pod_policy=fields.choice("clean_pod_policy", "None", ("None", "Running", "All")),
         nproc=fields.choice("nproc", "", ("", "auto", "cpu", "gpu")),
         gang=fields.flag("gang", default=True),

@@ -29,7 +29,8 @@ def replica_spec(spec: JobSpec, role: str, replicas: int) -> Json:
         pod["priorityClassName"] = spec.priority  # the operator would set it on the PodGroup alone
     template["metadata"]["labels"][JOB_NAME] = spec.name
     template["metadata"]["annotations"] = {**NO_MESH, **template["metadata"].get("annotations", {})}
-    return {"replicas": replicas, "restartPolicy": own.restart_policy, "template": template}
+    policy = own.restart_policy or ("OnFailure" if spec.max_retries else "Never")
+    return {"replicas": replicas, "restartPolicy": policy, "template": template}
 
 
 def scheduling(spec: JobSpec) -> Json:

@@ -275,3 +275,13 @@ def test_a_claim_on_all_replicas_is_fine_where_one_node_or_many_readers_are_prom
     assert parse_job({**BASE, "volumes": [{**everywhere, "access": "ReadWriteMany"}]}).volumes[0].on == "all"
     pinned = {"node_selector": {"kubernetes.io/hostname": "node-0"}}
     assert parse_job({**BASE, "volumes": [everywhere], **pinned}).volumes[0].on == "all"
+
+
+def test_a_pytorchjob_without_retries_is_not_started_again() -> None:
+    def policies(**changes: Any) -> set[str]:
+        replicas = manifest("pytorchjob", **changes)["spec"]["pytorchReplicaSpecs"].values()
+        return {replica["restartPolicy"] for replica in replicas}
+
+    assert policies(max_retries=0) == {"Never"}
+    assert policies() == policies(max_retries=1) == {"OnFailure"}
+    assert policies(max_retries=0, pytorchjob={"restart_policy": "ExitCode"}) == {"ExitCode"}

@@ -38,8 +38,10 @@ def test_the_report_names_the_rank_and_its_code_and_the_last_lines_are_the_scrip
 
 
 def test_one_of_several_ranks_in_a_pod_is_named() -> None:
-    last = words("fails-master-0", 1, "12:26:55.100000", 7, "the data set is empty", local_rank=1)
+    ends = f"W1125 12:26:55.090000 1 {PLACE} Sending process 9 closing signal SIGTERM"
+    last = words("fails-master-0", 1, "12:26:55.100000", 7, "the data set is empty", ends, local_rank=1)
     assert (last.who, last.how) == ("rank 1 (fails-master-0)", "exit code 7")
+    assert list(last.lines) == ["the data set is empty"], "and nothing of torchrun's"
 
 
 def test_a_signal_is_named_and_its_status_is_a_shell_s() -> None:
