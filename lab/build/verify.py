@@ -3,8 +3,8 @@
 While a lab runs from the cache, it is named and stays: a node without its files would fail in the middle of its work.
 
 Programs, Debian packages, root file systems and images are compared with lab/lock.json, or with what their build
-recorded in the cache if the lock has other inputs; the Go toolchain and mmdebstrap with lab/versions.yml, Go modules
-with go.sum, charts with their module, and Python packages with their RECORD. Blobs of an image store are compared with
+recorded in the cache if the lock has other inputs. The Go toolchain and mmdebstrap are compared with lab/versions.yml,
+Go modules with go.sum, charts with their module, and Python packages with their RECORD. Blobs of an image store are compared with
 their names. Its unpacked layers are not: containerd made them from these blobs. Nor are Python's compiled .pyc files.
 apt/ has lists that apt verifies when it fetches them; checkouts/ and helm/ have notes about this machine.
 """
@@ -220,7 +220,7 @@ CHECKS = (toolchain, programs, packages, roots, images, blobs, modules, venvs)
 
 
 def unknown(shop: Workshop) -> list[Path]:
-    """What nothing here makes, so that it has no hash: older versions did, or somebody else."""
+    """What nothing here makes, so that it has no hash: older versions did, or you."""
     suites = {root.suite for root in shop.pins.roots.values()} | {shop.pins.mmdebstrap.suite}
     known = {"": {*KNOWN}, "go": {shop.pins.go_version}, "apt": suites}
     places = ((path, names) for place, names in known.items() for path in sorted((shop.home / place).glob("[!.]*")))
