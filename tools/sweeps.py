@@ -60,7 +60,7 @@ SWEEPS = {
     ),
     "reproducible": Sweep(
         "Clean builds give the locked digests, which an earlier build had",
-        "every part that is compiled, with its images; every Debian root",
+        "every part that is compiled, with its images; every Debian root. `make test` builds `pause`, `shell`",
         "tests/lab/test_reproducible.py::test_c3_clean_builds_have_the_locked_digests"
         " tests/lab/test_roots.py::test_builds_give_the_locked_bytes_without_a_network",
         PARTS,
