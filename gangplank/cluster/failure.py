@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 LAST_LINES, LAST_CHARACTERS = 15, 300  # of each log, and of each line, kept to explain a failure
+MIXED_LINES = 8 * LAST_LINES  # of a log that several ranks of a pod write at once
 SIGNALLED = 128  # added to a signal's number, as shells do
 MOST = 255  # the largest exit status; of a larger number, its last 8 bits are: 256 would be success
 # https://github.com/pytorch/pytorch/blob/main/torch/distributed/elastic/multiprocessing/api.py
@@ -28,6 +29,8 @@ ENDED = re.compile(
 RANK = re.compile(r"  rank +: (\d{1,9}) \(local_rank: (\d{1,9})\)$")
 # What it says before that report, where other processes of the pod still ran
 ENDING = re.compile(r"W\d{4} \S{1,32} .*\] Sending process \d{1,9} closing signal \S+$")
+# How torch begins each line of the traceback of a rank
+OF_RANK = re.compile(r"\[rank(\d{1,9})\]: ")
 # A frame of a rank that stands still (trainer/standstill.py): where it is, not why it failed. Thread and place are cut.
 FRAME = re.compile(r"gangplank: rank (\d{1,9}): thread ([^:]{1,64}): (.*)")
 # What gloo, NCCL and torchrun's store say where another rank is gone
@@ -67,7 +70,7 @@ class LastWords:
     """What the end of one container's log says."""
 
     pod: str
-    lines: deque[str] = field(default_factory=lambda: deque(maxlen=LAST_LINES))
+    kept: deque[str] = field(default_factory=lambda: deque(maxlen=MIXED_LINES))
     time: str = ""  # of torchrun's report, "" before it; of one clock a node, and without the year
     code: int = 0  # of the process that failed; a signal's number is negative
     local_rank: str = ""
@@ -81,7 +84,13 @@ class LastWords:
         elif ended := ENDED.match(line):
             self.time, self.code, self.local_rank = ended[1], int(ended[2]), ended[3]
         elif not FRAME.match(line) and not ENDING.match(line):
-            self.lines.append(plain(line[:LAST_CHARACTERS]))
+            self.kept.append(plain(line[:LAST_CHARACTERS]))
+
+    @property
+    def lines(self) -> list[str]:
+        """The last lines of the script: once the rank is known, without the traceback of another in the same pod."""
+        others = [self.rank and (named := OF_RANK.match(line)) and named[1] != self.rank for line in self.kept]
+        return [line for line, other in zip(self.kept, others, strict=True) if not other][-LAST_LINES:]
 
     @property
     def how(self) -> str:
