@@ -17,7 +17,7 @@ def backoff(spec: JobSpec) -> Json:
     """How often the job may fail: per index with new pods, else by restarts of containers in their pods.
 
     With restartPolicy OnFailure the Job fails when the restarts of all its containers together *reach* backoffLimit,
-    and one failure of the gang restarts every rank.
+    and one failure of the gang restarts every rank. Without retries no container restarts, and the failed pod stays.
     """
     per_index = block(spec, IndexedBlock).backoff
     if per_index is not None:
@@ -27,7 +27,8 @@ def backoff(spec: JobSpec) -> Json:
 
 def manifests(spec: JobSpec) -> list[Json]:
     """What we submit: what the job needs beside it, the Service under which the pods find each other, and the Job."""
-    restart = "OnFailure" if block(spec, IndexedBlock).backoff is None else "Never"
+    in_place = block(spec, IndexedBlock).backoff is None and spec.max_retries  # the kubelet restarts before it is counted
+    restart = "OnFailure" if in_place else "Never"
     template = pod_template.template(spec, "worker", "trainer", restart)
     del template["metadata"]["labels"][pod_template.ROLE_LABEL]  # one template for all
     pod = template["spec"]

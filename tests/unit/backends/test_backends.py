@@ -285,3 +285,8 @@ def test_a_pytorchjob_without_retries_is_not_started_again() -> None:
     assert policies(max_retries=0) == {"Never"}
     assert policies() == policies(max_retries=1) == {"OnFailure"}
     assert policies(max_retries=0, pytorchjob={"restart_policy": "ExitCode"}) == {"ExitCode"}
+
+
+def test_an_indexed_job_without_retries_is_not_started_again() -> None:
+    policies = [pod["spec"]["restartPolicy"] for count in (0, 1) for pod in pods("indexed", max_retries=count)]
+    assert policies == ["Never"] * 3 + ["OnFailure"] * 3
