@@ -4,8 +4,9 @@ While a lab runs from the cache, it is named and stays: a node without its files
 
 Programs, Debian packages, root file systems and images are compared with lab/lock.json, or with what their build
 recorded in the cache if the lock has other inputs. The Go toolchain and mmdebstrap are compared with lab/versions.yml,
-Go modules with go.sum, charts with their module, and Python packages with their RECORD. Blobs of an image store are compared with
-their names. Its unpacked layers are not: containerd made them from these blobs. Nor are Python's compiled .pyc files.
+Go modules with go.sum, charts with their module, and Python packages with their RECORD. Blobs of an image store are
+compared with their names. Its unpacked layers are not: containerd made them from these blobs. Nor are Python's compiled
+.pyc files.
 apt/ has lists that apt verifies when it fetches them; checkouts/ and helm/ have notes about this machine.
 """
 

@@ -27,7 +27,7 @@ def backoff(spec: JobSpec) -> Json:
 
 def manifests(spec: JobSpec) -> list[Json]:
     """What we submit: what the job needs beside it, the Service under which the pods find each other, and the Job."""
-    in_place = block(spec, IndexedBlock).backoff is None and spec.max_retries  # the kubelet restarts before it is counted
+    in_place = block(spec, IndexedBlock).backoff is None and spec.max_retries  # kubelets restart before a Job counts
     restart = "OnFailure" if in_place else "Never"
     template = pod_template.template(spec, "worker", "trainer", restart)
     del template["metadata"]["labels"][pod_template.ROLE_LABEL]  # one template for all
