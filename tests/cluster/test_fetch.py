@@ -110,7 +110,7 @@ def test_a_member_fetches_every_file_as_it_is_and_evidence(
     assert got.pop("evidence.jsonl"), "a script that was observed has it in the logs of its ranks alone"
     assert got == hashes
     proof = gangplank("proof", "--file", str(here), kubeconfig=member("bob")).stdout
-    assert "holds   every rank took part: 0 to 1, each once, in 2 pods" in proof, proof
+    assert "ok      every rank took part: 0 to 1, each once, in 2 pods" in proof, proof
     assert "left out, links to files of the output: latest" in done.stderr
     assert "leaves: fetches: " in done.stderr, "it says how far it is"
     assert not (here / "latest").exists()
