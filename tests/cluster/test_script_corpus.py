@@ -74,14 +74,10 @@ def carried(folder: Path, script: UserScript, backend: str, processes: int, name
 
 
 def by_hand(lab: Lab, folder: Path, script: UserScript, backend: str, processes: int, name: str) -> str:
-    """Run one as a user does who starts torchrun alone: only the address of the first pod is the back-end's.
-
-    It loses a rank once; torchrun lets all meet again.
-    """
+    """Run one as a user does who starts torchrun alone: only the address of the first pod is the back-end's."""
     job = {"name": name, "namespace": NAMESPACE, "backend": backend, "workers": 1, "processes_per_node": processes,
-           "image": script_corpus.IMAGES[script.image], "env": {"CRASH_AT": "6"}, "command": [
-               "torchrun", "--max-restarts=3", "--nnodes=2", f"--nproc-per-node={processes}",
-               f"--rdzv-backend={script.rendezvous}",
+           "image": script_corpus.IMAGES[script.image], "command": [
+               "torchrun", "--nnodes=2", f"--nproc-per-node={processes}", f"--rdzv-backend={script.rendezvous}",
                f"--rdzv-endpoint=$({BACKENDS[backend].wiring.addr}):29400", f"--rdzv-id={name}",
                f"{script_corpus.PLACE}/{script.file}"]}
     return submitted(lab, folder, job)
@@ -118,7 +114,6 @@ def test_it_trains_unedited_and_is_claimed_as_the_table_says(
             said = by_file(site, tmp_path, script, backend, processes, job)
         elif script.rendezvous:
             said = by_hand(site, tmp_path, script, backend, processes, job)
-            assert {f"rank {rank} continues at step 4" in said for rank in range(2 * processes)} == {True}, said
         else:
             said, followed = carried(tmp_path, script, backend, processes, job), True
         proof = gangplank(tmp_path, "proof", job).stdout
