@@ -40,6 +40,16 @@ NO_MORE = "unable to retrieve container logs for "  # what the kubelet answers o
 COLOURS = (36, 33, 32, 35, 34, 31)  # of the ranks, in turn: cyan, yellow, green, magenta, blue, red
 
 
+def examine(kube: Kube, job: Json, origin: str) -> None:
+    """Refuse a job that the cluster cannot run, and say what its user has to know; `origin` is where it is from."""
+    if problems := submission.unfit(kube, job):
+        raise SpecError(problems, origin)
+    for problem in operators.absent(kube, job):
+        terminal.note(str(problem))
+    if without := submission.gangless(kube, job):
+        terminal.note(without)
+
+
 def submit(args: argparse.Namespace) -> int:
     """Submit jobs that do not exist yet, with the objects that they need."""
     submitted, jobs, other_kinds = inputs.gather(args.jobs, args.backend, args.site, args.namespace)
@@ -49,12 +59,7 @@ def submit(args: argparse.Namespace) -> int:
     for item in submitted:
         item["metadata"].setdefault("namespace", args.namespace or "default")
     for _, job in jobs:
-        if problems := submission.unfit(kube, job):
-            raise SpecError(problems, f"{job['kind']} {job['metadata']['name']}")
-        for problem in operators.absent(kube, job):
-            terminal.note(str(problem))
-        if without := submission.gangless(kube, job):
-            terminal.note(without)
+        examine(kube, job, f"{job['kind']} {job['metadata']['name']}")
     submission.carry_out(kube, Plan(write=tuple(submitted)), dry_run=args.dry_run, report=print)
     meta = jobs[-1][1]["metadata"]
     if args.wait and not args.dry_run:

@@ -17,15 +17,14 @@ from gangplank.backends import BACKENDS, DEFAULT
 from gangplank.cli import terminal
 from gangplank.cli.cluster import cluster_of
 from gangplank.cli.inputs import read_scripts, site_settings
-from gangplank.cli.jobs import prefix
+from gangplank.cli.jobs import examine, prefix
 from gangplank.cli.proof import NO_EVIDENCE
-from gangplank.cluster import operators
 from gangplank.cluster import submit as submission
 from gangplank.cluster.evidence import known
 from gangplank.cluster.follow import JobWatch
 from gangplank.cluster.pace import is_pace
 from gangplank.cluster.stuck import Stuck
-from gangplank.errors import Problem, SpecError, Unreadable
+from gangplank.errors import Problem, Unreadable
 from gangplank.jobs.parse import parse_job
 from gangplank.jobs.site_settings import on_site
 from gangplank.k8s.plan import Plan
@@ -60,12 +59,7 @@ def run(args: argparse.Namespace) -> int:
         save(Path(args.save), job)
     kube = cluster_of(args, changes=True)
     manifests = BACKENDS[spec.backend].manifests(spec)
-    if problems := submission.unfit(kube, manifests[-1]):
-        raise SpecError(problems, args.script)
-    for problem in operators.absent(kube, manifests[-1]):
-        terminal.note(str(problem))
-    if without := submission.gangless(kube, manifests[-1]):
-        terminal.note(without)
+    examine(kube, manifests[-1], args.script)
     submission.carry_out(kube, Plan(write=tuple(manifests)), dry_run=False, report=terminal.note)
     watch = JobWatch(manifests[-1], kube)
     try:

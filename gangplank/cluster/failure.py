@@ -89,8 +89,9 @@ class LastWords:
     @property
     def lines(self) -> list[str]:
         """The last lines of the script: once the rank is known, without the traceback of another in the same pod."""
-        others = [self.rank and (named := OF_RANK.match(line)) and named[1] != self.rank for line in self.kept]
-        return [line for line, other in zip(self.kept, others, strict=True) if not other][-LAST_LINES:]
+        own = [line for line in self.kept
+               if not (self.rank and (named := OF_RANK.match(line)) and named[1] != self.rank)]  # fmt: skip
+        return own[-LAST_LINES:]
 
     @property
     def how(self) -> str:

@@ -79,12 +79,16 @@ def unfit(kube: Kube, job: Json, volumes: Sequence[Mapping[str, Any]] = ()) -> l
     return problems
 
 
+def lacks_queues(kube: Kube, job: Json) -> bool:
+    """Whether a cluster knows a job's kind, and has no queue system; everybody may read both."""
+    return bool(kube.get(group_path(job["apiVersion"]))) and not kube.get(f"/apis/{QUEUE_SYSTEM.queue.group}")
+
+
 def unscheduled(kube: Kube, job: Json) -> list[Problem]:
     """What is wrong with a job that names the queue system's scheduler in a cluster without it: its pods would wait."""
     backend = backend_of(job)
     way = BACKENDS[backend].without_queues(job) if backend else ""
-    system = f"/apis/{QUEUE_SYSTEM.queue.group}"  # everybody may read it
-    if not way or not kube.get(group_path(job["apiVersion"])) or kube.get(system):
+    if not way or not lacks_queues(kube, job):
         return []
     expected = f"a scheduler that this cluster has (it has no {QUEUE_SYSTEM.title})"
     fix = f"{way}, or install {QUEUE_SYSTEM.title}"
@@ -93,10 +97,8 @@ def unscheduled(kube: Kube, job: Json) -> list[Problem]:
 
 def gangless(kube: Kube, job: Json) -> str:
     """What the user of a job has to know that runs without a gang as this cluster has none; "" for any other job."""
-    backend, gangs = backend_of(job), QUEUE_SYSTEM.pod_group
-    if not backend or gangs.kind not in BACKENDS[backend].makes:
-        return ""
-    if not kube.get(group_path(job["apiVersion"])) or kube.get(f"/apis/{gangs.group}"):
+    backend = backend_of(job)
+    if not backend or QUEUE_SYSTEM.pod_group.kind not in BACKENDS[backend].makes or not lacks_queues(kube, job):
         return ""
     waits = "its pods start one by one, and those that start first wait for the others"
     return f"{title(job)} trains without a gang, as this cluster has no {QUEUE_SYSTEM.title}: {waits}"

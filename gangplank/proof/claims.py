@@ -133,22 +133,20 @@ def pods_are_the_jobs(run: Run, expected: Expected) -> Judgement:
             return False, f"{oldest.name} is {age:.0f} s older than the job ({cause}). Fix: {fix}"
     if expected.pods is None:
         return None, "not asked: files do not say which pods were the job's. Fix: give --pods, or ask the cluster"
-    problems, strangers = [], []
-    for begin in run.begins:  # of every start: a pod of an earlier one may be gone
-        uid, rank = begin.get("pod_uid"), begin.whole("rank")
-        node = expected.pods.get(uid) if isinstance(uid, str) else None
-        if node is None:
-            if rank in run.chains and begin is run.last_begin(rank):
-                strangers.append(f"rank {rank} ran in pod {uid or begin.get('pod')}")
-        elif node and node != begin["node"]:
-            problems.append(f"rank {rank} says node {begin['node']}, but its pod ran on {node}")
-    ranks = len(run.chains)
-    gone = len(expected.pods) * (expected.processes_per_pod or 1) < expected.world_size
-    if strangers and (not gone or (expected.pods and len(strangers) == ranks)):
+    nodes = expected.pods
+    lasts = [run.last_begin(rank) for rank in sorted(run.chains)]
+    strangers = [f"rank {begin['rank']} ran in pod {begin.get('pod_uid') or begin.get('pod')}"
+                 for begin in lasts if uid_of(begin) not in nodes]
+    problems = [f"rank {begin['rank']} says node {begin['node']}, but its pod ran on {node}"
+                for begin in run.begins  # of every start: a pod of an earlier one may be gone
+                if (node := nodes.get(uid_of(begin))) and node != begin["node"]]
+    ranks = len(lasts)
+    gone = len(nodes) * (expected.processes_per_pod or 1) < expected.world_size
+    if strangers and (not gone or (nodes and len(strangers) == ranks)):
         problems += [f"{stranger}, which is not a pod of this job" for stranger in strangers]
     elif strangers and not problems:
         return None, f"not asked: {listed(strangers)}, but pods of the job are gone and nobody watched them"
-    before = {str(begin.get("pod_uid")) for begin in run.begins} - set(expected.pods)
+    before = {str(begin.get("pod_uid")) for begin in run.begins} - set(nodes)
     note = f"; not asked of {len(before)} pods of earlier starts, which are gone" if before else ""
     return judged(problems, f"{ranks} ranks in pods of this job{note}", proven=ranks > 0)
 
@@ -170,6 +168,12 @@ def more_than_one_rank(run: Run, expected: Expected) -> Judgement:
     if begins and size > 1 and len(pods) == 1 and (expected.processes_per_pod or 1) < size:
         problems.append(f"all {len(begins)} ranks ran in one pod, which no job asked for")
     return judged(problems, f"{len(begins)} ranks in {len(pods)} pods", proven=bool(begins))
+
+
+def uid_of(begin: Record) -> str:
+    """The uid that a process says its pod has, "" for anything else than a text."""
+    uid = begin.get("pod_uid")
+    return uid if isinstance(uid, str) else ""
 
 
 def pod_of(begin: Record) -> str:

@@ -87,7 +87,8 @@ class Workshop:
                 locked, digests = self.lock["parts"].get(part.name, {}), digests_in(draft, "bin/*")
                 refuse(part.title, differences(locked, key_of(target), digests), ALTERED)
                 record(draft, digests)
-                shutil.rmtree(target, ignore_errors=True)  # last: a lab may run from it
+                if target.exists():
+                    shutil.rmtree(target)  # last: a lab may run from it
         self.whole.add(target)
         return target
 

@@ -108,10 +108,11 @@ def _packages_of(folder: Path) -> Packages:
 
 def roots(shop: Workshop) -> Iterator[Finding]:
     """Root file systems, and their unpacked trees."""
-    altered = list(built(shop, "roots", "root.tar"))
-    yield from altered
+    findings = list(built(shop, "roots", "root.tar"))
+    yield from findings
+    altered = {path for path, _ in findings}
     for folder in folders(shop, "roots"):
-        if (folder / "tree").exists() and folder not in [path for path, _ in altered]:
+        if (folder / "tree").exists() and folder not in altered:
             command = ["tar", "-C", str(folder / "tree"), "--numeric-owner", "-df", str(folder / "root.tar")]
             done = subprocess.run(command, capture_output=True, text=True, check=False)
             lines = (done.stdout + done.stderr).splitlines()[:5] if done.returncode else []
