@@ -20,6 +20,7 @@ class QueueSystem:
     queue: ApiKind
     pod_group: ApiKind  # its record of a gang, which has the gang's queue
     command: ApiKind  # aborts and resumes jobs, opens and closes queues
+    sync: str  # action of a command: the job's controller compares the job with what exists
     scheduler: str  # schedulerName of the pods that it places
     program: str  # its scheduler's, and the end of the name of its image
     sessions: str  # metric of its scheduler: how often it has looked at everything
@@ -45,6 +46,7 @@ VOLCANO = QueueSystem(
     queue=ApiKind("scheduling.volcano.sh/v1beta1", "Queue", "queues"),
     pod_group=ApiKind("scheduling.volcano.sh/v1beta1", "PodGroup", "podgroups"),
     command=ApiKind("bus.volcano.sh/v1alpha1", "Command", "commands"),
+    sync="SyncJob",
     scheduler="volcano",
     program="vc-scheduler",
     sessions="volcano_e2e_scheduling_latency_milliseconds_count",

@@ -37,7 +37,7 @@ PLURALS = {
     ("v1", "Event"): "events",
     ("v1", "PersistentVolumeClaim"): "persistentvolumeclaims",
     (device_claims.API_VERSION, device_claims.TEMPLATE): "resourceclaimtemplates",
-    **{kind[:2]: kind.plural for kind in (QUEUE_SYSTEM.queue, QUEUE_SYSTEM.pod_group)},
+    **{kind[:2]: kind.plural for kind in (QUEUE_SYSTEM.queue, QUEUE_SYSTEM.pod_group, QUEUE_SYSTEM.command)},
 }
 T = TypeVar("T")
 REVIEW = ("authorization.k8s.io/v1", "SelfSubjectAccessReview")  # everybody may ask for their own rights

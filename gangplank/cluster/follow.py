@@ -1,7 +1,7 @@
 """Follow one job to its end: the job, its pods, and their logs as they are written.
 
-It changes nothing, but for pods that keep a gang from starting again. A lost node keeps some, and no other can take
-their names. Others failed while the controller was down.
+It changes nothing, but for what keeps a gang from starting again. A lost node keeps some pods, and no other can take
+their names. Others failed while the controller was down, or it has lost their PodGroup.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 POLL_S = 1.0
 EXPLAINED_S = 30.0  # that a job waits before it is asked why, and between two such questions
+REGROUPED_S = 10.0  # between two looks at whether its PodGroup exists
 MOST = 400  # characters of an event that is shown
 QUIET_S = 10.0  # without a line, after which the log of an ended job that has not ended itself is given up
 
@@ -74,6 +75,7 @@ class JobWatch:
         self.size: tuple[Any, int] = (None, 0)  # of which generation of the job, and how many pods that has
         self.next_why_s = EXPLAINED_S  # seconds after the start
         self.last_why = ""
+        self.next_regroup_s = 0.0
 
     @property
     def job_uid(self) -> str:
@@ -188,6 +190,15 @@ class JobWatch:
         self.last_why = text.partition("\n")[0]
         return text
 
+    def restart(self, waited_s: float) -> list[str]:
+        """Take away what keeps the job from starting again; what was done, one line each."""
+        done = standstill.release(self.kube, self.pods, self.nodes)
+        done += standstill.restart(self.kube, self.job, self.pods)
+        if self.job and waited_s >= self.next_regroup_s:
+            self.next_regroup_s = waited_s + REGROUPED_S
+            done += standstill.regroup(self.kube, self.job, self.pods)
+        return done
+
     def trouble(self) -> str:
         """What explains why a job does not run: one cause, conditions, events, the first failure's last lines."""
         failed = self.failed_first()
@@ -241,8 +252,7 @@ def follow(watch: JobWatch, say: Callable[[str], None], timeout_s: float) -> Pha
     for _ in polls(timeout_s, POLL_S):
         try:
             current = watch.poll()
-            removals = standstill.release(watch.kube, watch.pods, watch.nodes)
-            for text in [*removals, *standstill.restart(watch.kube, watch.job, watch.pods)]:
+            for text in watch.restart(time.monotonic() - start):
                 report(text)
             reasons = [] if current.ended else watch.reasons()
         except KubeError as error:

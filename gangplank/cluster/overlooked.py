@@ -1,7 +1,11 @@
-"""Failed pods that a gang's controller has overlooked, and why their removal restarts the gang.
+"""What a gang's controller has overlooked: pods that failed, and the end of the PodGroup.
 
 Volcano's controller learns of a failure from the change of a pod. A pod that fails while the controller is down is
 never restarted: the others wait for it until their rendezvous is given up. Its removal is a change too.
+
+To restart a job, that controller deletes its PodGroup. If its watch of PodGroups lags behind that of pods, as it may
+after an outage of the API server, it takes the old one for the new one, and makes none. The scheduler places no pod
+without a PodGroup, so nothing changes any more, and the controller does not look at the job again.
 """
 
 from __future__ import annotations
@@ -10,6 +14,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from gangplank.backends import BACKENDS, backend_of
+from gangplank.backends.queueing import QUEUE_SYSTEM
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,6 +40,19 @@ def failed_s(pod: Json, now: datetime | None = None) -> float:
     if status.get("phase") != "Failed" or not ends:
         return 0.0
     return ((now or datetime.now(UTC)) - datetime.fromisoformat(max(ends))).total_seconds()
+
+
+def group(every: Sequence[Json], now: datetime | None = None) -> str:
+    """The PodGroup that some of a job's pods have waited for a node with for some time, "" if there is none."""
+    for pod in every:
+        meta = pod["metadata"]
+        name: str = (meta.get("annotations") or {}).get(QUEUE_SYSTEM.group, "")
+        begins = meta.get("creationTimestamp")
+        if name and begins and not pod["spec"].get("nodeName") and not meta.get("deletionTimestamp"):
+            begin = datetime.fromisoformat(begins)
+            if ((now or datetime.now(UTC)) - begin).total_seconds() > OVERLOOKED_S:
+                return name
+    return ""
 
 
 def reason(pod: Json) -> str:

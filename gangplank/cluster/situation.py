@@ -16,6 +16,7 @@ from gangplank.cluster.client import group_path, path
 from gangplank.cluster.failure import LastWords
 from gangplank.cluster.progress import Phase, first_failure, phase
 from gangplank.cluster.site import PRIORITIES, priorities_of, site_of
+from gangplank.cluster.standstill import lost_group
 from gangplank.errors import GangplankError, KubeError
 from gangplank.proof.expected import expected
 from gangplank.scheduling import claimed_devices, namespace_rules, settings
@@ -189,6 +190,7 @@ def situation(
         age_s=age_s(meta.get("creationTimestamp")),
         pods=tuple(pods),
         group=group,
+        lost_group="" if group else lost_group(kube, namespace, pods),
         held=namespace_rules.counted(alive),
         refusals=refusals_of(kube, missing[:1], events) if missing and not now.ended else (),
         absent=absent(kube, namespace, pods),

@@ -1,4 +1,7 @@
-"""Why a job stands still. Pods that keep it from starting again, of lost nodes or overlooked failures, are removed."""
+"""Why a job stands still.
+
+Pods that keep it from starting again, of lost nodes or overlooked failures, are removed; a lost PodGroup is made again.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from gangplank.backends import BACKENDS, backend_of
 from gangplank.backends.pod_template import LOST_NODE_S
+from gangplank.backends.queueing import QUEUE_SYSTEM
 from gangplank.cluster import overlooked
 from gangplank.cluster.client import path
 from gangplank.cluster.progress import waiting_reasons
@@ -154,6 +158,36 @@ def restart(kube: Kube, job: Json, pods: Sequence[Json]) -> list[str]:
     """Remove the pods of a gang that failed while its controller was down, so that it restarts; one line each."""
     return [f"{pod['metadata']['name']} is removed: it failed, and its job's controller did not restart the job"
             for pod in overlooked.pods(job, pods) if removed(kube, pod)]  # fmt: skip
+
+
+def lost_group(kube: Kube, namespace: str, pods: Sequence[Json]) -> str:
+    """The PodGroup that a job's pods wait with and that does not exist; "" if it does, or may not be read."""
+    name = overlooked.group(pods)
+    try:
+        return "" if not name or kube.get(path(*QUEUE_SYSTEM.pod_group[:2], namespace, name)) else name
+    except KubeError as error:
+        if error.status != FORBIDDEN:
+            raise
+        return ""
+
+
+def regroup(kube: Kube, job: Json, pods: Sequence[Json]) -> list[str]:
+    """Have a job's controller look at it again if its PodGroup is gone, so that it makes another; what was done."""
+    meta, kind = job["metadata"], (job["apiVersion"], job["kind"])
+    name = lost_group(kube, meta["namespace"], pods) if " ".join(kind) == QUEUE_SYSTEM.commanded else ""
+    if not name:
+        return []
+    target = {"apiVersion": kind[0], "kind": kind[1], "name": meta["name"], "uid": meta["uid"], "controller": True}
+    own = {"generateName": f"{meta['name']}-", "namespace": meta["namespace"]}
+    api_version, command = QUEUE_SYSTEM.command[:2]
+    body = {"apiVersion": api_version, "kind": command, "metadata": own, "action": QUEUE_SYSTEM.sync, "target": target}
+    try:
+        kube.post(path(api_version, command, meta["namespace"]), body)
+    except KubeError as error:
+        if error.status != FORBIDDEN:
+            raise
+        return []
+    return [f"PodGroup {name} does not exist: the job's controller is asked to make it again"]
 
 
 def removed(kube: Kube, pod: Json) -> bool:

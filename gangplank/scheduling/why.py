@@ -56,6 +56,7 @@ class Situation:
     age_s: float = 0.0
     pods: tuple[Json, ...] = ()
     group: Json | None = None  # its gang, as the scheduler has it
+    lost_group: str = ""  # the gang that its pods wait with, if it does not exist
     held: Mapping[str, int] = field(default_factory=dict)  # what its own pods count as in quotas
     refusals: tuple[Cause, ...] = ()  # of the API server, which still holds
     absent: Mapping[tuple[str, str], bool | None] = field(default_factory=dict)  # Secrets, ConfigMaps; None: unread
@@ -208,6 +209,8 @@ def _progress(now: Situation) -> str:
 
 def _not_started(now: Situation) -> Diagnosis:
     """Pods do not exist or have no node: refused, or by arithmetic what keeps them out."""
+    if now.lost_group:
+        return _seen(now, "does not start", [_without_gang(now)])
     held: Amounts = dict(now.held)
     if now.demand is None:
         return Diagnosis(now.name, "cannot tell", missing=("which pods its manifest becomes",))
@@ -228,6 +231,13 @@ def _not_started(now: Situation) -> Diagnosis:
     if now.age_s <= _patience_s(now) or not _overlooked(now):
         return Diagnosis(now.name, f"nothing is wrong: it would start now, after {now.age_s:.0f} s of waiting")
     return _seen(now, "does not start", [_silent(now, "scheduler", "its scheduler does not answer")])
+
+
+def _without_gang(now: Situation) -> Cause:
+    text = f"PodGroup {now.lost_group} does not exist, and its scheduler places no pod without it"
+    names = ", ".join(pod["metadata"]["name"] for pod in now.pods)
+    fix = "follow it: gangplank submit FILE --wait has its controller make the PodGroup again"
+    return Cause("gang-lost", text, (f"pods: {names}",), fix)
 
 
 def _overlooked(now: Situation) -> bool:

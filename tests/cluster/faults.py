@@ -23,7 +23,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gangplank.cluster import standstill
 from gangplank.cluster.follow import JobWatch, follow
+from gangplank.errors import KubeError
 from lab.build.parts import build
 from tests.cluster.conftest import STATE
 from tests.cluster.jobs import DESCRIPTION, NAMESPACE, Job
@@ -225,6 +227,45 @@ def _etcd(lab: Lab, jobs: Sequence[Job]) -> Iterator[None]:
 def _api(lab: Lab, jobs: Sequence[Job]) -> Iterator[None]:
     lose_rank(jobs)
     kill_program(lab, "kube-apiserver")
+    yield
+
+
+@contextmanager
+def unwatched(lab: Lab, plural: str) -> Iterator[None]:
+    """Volcano's controller without the right to begin a watch of some objects; it has it again on exit."""
+    where = ("clusterrole", "volcano-controllers")
+    rules = lab.get(*where)["rules"]
+    fewer = [{**rule, "resources": [plural], "verbs": sorted({*rule["verbs"]} - {"list", "watch"})}
+             for rule in rules if plural in rule["resources"]]  # fmt: skip
+    kept = [{**rule, "resources": [one for one in rule["resources"] if one != plural]} for rule in rules]
+
+    def write(some: Sequence[Json]) -> bool:
+        change = json.dumps({"rules": [rule for rule in some if rule["resources"]]})
+        return bool(lab.kubectl("patch", *where, "--type=merge", "-p", change))
+
+    write([*fewer, *kept])
+    try:
+        yield
+    finally:
+        lab.wait("the rights of Volcano's controller", lambda: write(rules))
+
+
+def without_group(job: Job) -> str:
+    """The PodGroup that does not exist and that a job's pods wait with."""
+    with contextlib.suppress(KubeError):
+        return standstill.lost_group(job.kube, NAMESPACE, job.pods())
+    return ""
+
+
+# The controller takes the PodGroup that it has deleted for one that exists. It is not told of its end before it has
+# made the pods again, and then nothing changes any more.
+@fault("PodGroups watched late", backends=("volcano",))
+def _late(lab: Lab, jobs: Sequence[Job]) -> Iterator[None]:
+    with unwatched(lab, "podgroups"):
+        lose_rank(jobs)
+        kill_program(lab, "kube-apiserver")
+        for job in jobs:
+            lab.wait(f"{job.name} has pods and no PodGroup", functools.partial(without_group, job), CAUSE_S)
     yield
 
 

@@ -70,7 +70,8 @@ class Api:
             return self.log(where, dict(parse_qsl(query)))
         if method == "POST" and (refusal := self.refusal()):
             return refusal
-        key = f"{where}/{body['metadata']['name']}" if method == "POST" else where
+        meta = body["metadata"] if method == "POST" else {}
+        key = f"{where}/{meta.get('name') or meta['generateName'] + str(len(self.seen))}" if meta else where
         if method == "PATCH" and "fieldManager" not in query:  # a merge patch
             return self.merged(key, body, dry_run="dryRun=All" in query)
         if method in {"POST", "PATCH"}:

@@ -253,6 +253,54 @@ def test_a_failed_pod_stays(api: Api, job: Json, ago_s: float, phase: str, polic
     assert f"{DEFAULT}/pods/digits-master-0" in api.objects
 
 
+GROUP = "digits-u"
+PLACES = {"group": "/apis/scheduling.volcano.sh/v1beta1/namespaces/default/podgroups/digits-u",
+          "commands": "/apis/bus.volcano.sh/v1alpha1/namespaces/default/commands"}  # fmt: skip
+
+
+def waiting(api: Api, ago_s: float, node: str = "") -> Json:
+    """A pod that waits with its gang."""
+    item = pod(api, "digits-master-0", node)
+    begin = (datetime.now(UTC) - timedelta(seconds=ago_s)).isoformat()
+    item["metadata"] |= {"creationTimestamp": begin, "annotations": {"scheduling.k8s.io/group-name": GROUP}}
+    return item
+
+
+def commands(api: Api) -> list[Json]:
+    """The commands that were sent."""
+    sent = zip(api.seen, api.bodies, strict=True)
+    return [body for seen, body in sent if seen.startswith(f"POST {PLACES['commands']}")]
+
+
+def test_d4_a_controller_that_has_lost_the_gang_is_asked_to_look_again_and_not_every_second(
+    api: Api, job: Json
+) -> None:
+    waiting(api, ago_s=OVERLOOKED_S + 1)
+    api.objects[PLACES["commands"]] = {}
+    job["status"]["state"]["phase"] = "Pending"
+    watch = JobWatch(job, Kube(api.kubeconfig))
+    watch.poll()
+    said = [text for waited_s in (0.0, 1.0, 9.0, 10.0) for text in watch.restart(waited_s)]
+    assert said == [f"PodGroup {GROUP} does not exist: the job's controller is asked to make it again"] * 2
+    (first, _) = commands(api)
+    assert (first["action"], first["target"]["name"], first["target"]["uid"]) == ("SyncJob", "digits", "u")
+
+
+@pytest.mark.parametrize(("exists", "ago_s", "node"), [(True, 60.0, ""), (False, OVERLOOKED_S - 3, ""),
+                                                       (False, 60.0, "node-1")],
+                         ids=["with its gang", "just made", "that has a node"])  # fmt: skip
+def test_a_controller_is_not_asked_about_a_pod(
+    api: Api, job: Json, exists: bool, ago_s: float, node: str
+) -> None:
+    waiting(api, ago_s, node)
+    if exists:
+        api.objects[PLACES["group"]] = {"metadata": {"name": GROUP}}
+    watch = JobWatch(job, Kube(api.kubeconfig))
+    watch.poll()
+    assert watch.restart(0.0) == []
+    assert commands(api) == []
+
+
 def test_status_names_the_fix_for_a_pod_that_failed_while_the_controller_was_down(api: Api, job: Json) -> None:
     master = failed(api, job, ago_s=60)
     (reason,) = reasons(Kube(api.kubeconfig), job, [master, pod(api, "digits-worker-0", "node-2", running={})])

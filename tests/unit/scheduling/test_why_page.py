@@ -81,14 +81,17 @@ def of_namespace(used: Json | None = None, **spec: Any) -> Json:
     return {"metadata": {"name": "more"}, "spec": spec, "status": {"used": used}}
 
 
-def needing(name: str) -> tuple[Json, ...]:
-    """The pods of a story as they wait on their node for what does not exist."""
+def needing(name: str, node: str = "node-0") -> tuple[Json, ...]:
+    """The pods of a story as they wait for what does not exist, on their node if they have one."""
     job = manifests(name, CASES[name][0])[-1]
     return tuple(
         {**one, "metadata": {**one["metadata"], "uid": one["metadata"]["name"]},
-         "spec": {**one["spec"], "nodeName": "node-0"}, "status": {"phase": "Pending"}}
+         "spec": {**one["spec"], "nodeName": node}, "status": {"phase": "Pending"}}
         for one in BACKENDS["volcano"].objects(job) if one["kind"] == "Pod"
     )  # fmt: skip
+
+
+WAITING = {"needing": "node-0", "unplaced": ""}
 
 
 def killed() -> tuple[Json, ...]:
@@ -132,6 +135,7 @@ CASES: dict[str, tuple[Story, Json]] = {
         "unavailable": (NO_POD.format("volcano-controllers"),),
     }),
     "scheduler": (Story(""), {"group": {"status": {}}, "unavailable": (NO_POD.format("volcano-scheduler"),)}),
+    "gang-lost": (Story(""), {"pods": "unplaced", "lost_group": "gang-lost-4f6c"}),
     "webhook": (Story(""), {"live": False, "refusals": (REFUSAL,)}),
     "image": (Story(""), {"pods": begun("image", "ErrImagePull", "no host")}),
     "mount": (Story(""), {"pods": begun("mount", "ContainerCreating"), "events": (failed_mount(),)}),
@@ -183,8 +187,8 @@ def test_the_page_shows_what_why_says(name: str) -> None:
     job = manifests(name, story)[-1]
     backend = BACKENDS[story.backend]
     wanted = demand(name, f"why-{name}", backend.objects(job), backend.queue(job).name)
-    if more.get("pods") == "needing":
-        more = {**more, "pods": needing(name)}
+    if isinstance(how := more.get("pods"), str):
+        more = {**more, "pods": needing(name, WAITING[how])}
     now = {"demand": wanted, "state": cluster(NODE_0, NODE_1), "age_s": 12.0, "phase": "Running", **more}
     assert alike(diagnose(Situation(name, **now)).text() + "\n") == alike(shown()[name])
 
