@@ -101,6 +101,12 @@ class Lab:
         answer = json.loads(self.kubectl("get", "-o", "json", *arguments))
         return answer["items"] if answer["kind"] == "List" else answer
 
+    def listing(self) -> set[str]:
+        """Every object of the cluster, as the uninstall scenarios list them."""
+        command = [sys.executable, str(ROOT / "molecule/uninstall/listing.py")]
+        env = os.environ | {"K8S_AUTH_KUBECONFIG": str(STATE / "admin.kubeconfig")}
+        return set(subprocess.run(command, env=env, capture_output=True, text=True, check=True).stdout.splitlines())
+
     def enter(self, node: str) -> list[str]:
         """What a command begins with that runs in the node's namespaces."""
         return ["nsenter", f"--net=/run/netns/gangplank-{node}", f"--mount=/run/gangplank/mnt/{node}", "--wdns=/", "--"]

@@ -51,7 +51,9 @@ def job(lab: Lab, name: str, **change: Any) -> Job:
 
 @pytest.fixture(scope="module")
 def driver(lab: Lab) -> Iterator[Lab]:
-    """The lab with the driver, its class, and a class of kind csi that names it."""
+    """The lab with the driver, its class, and a class of kind csi that names it; of all that, no object is left."""
+    lab.playbook("playbooks/site.yml")
+    before = lab.listing()
     install(lab, LOOPED)
     lab.kubectl("create", "namespace", NAMESPACE)
     yield lab
@@ -62,6 +64,7 @@ def driver(lab: Lab) -> Iterator[Lab]:
     crds = [item["metadata"]["name"] for item in lab.get("customresourcedefinitions")]
     assert [name for name in crds if name.endswith(SNAPSHOTS)] == []
     lab.playbook("playbooks/site.yml")  # what the next tests share
+    assert lab.listing() == before
 
 
 def left(lab: Lab) -> list[str]:

@@ -13,7 +13,6 @@ import shutil
 import signal
 import ssl
 import subprocess
-import sys
 import time
 import urllib.error
 import urllib.request
@@ -211,10 +210,7 @@ def test_the_tab_key_offers_the_names_of_jobs(lab: Lab) -> None:
 
 def test_the_listing_of_the_uninstall_scenarios_has_what_kubectl_has(lab: Lab) -> None:
     """By the dynamic client of the package openshift: before and after an uninstall it has to miss nothing."""
-    command = [sys.executable, str(ROOT / "molecule/uninstall/listing.py")]
-    env = os.environ | {"K8S_AUTH_KUBECONFIG": str(STATE / "admin.kubeconfig")}
-    done = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
-    listed = set(done.stdout.splitlines())
+    listed = lab.listing()
     for plural, resource in (("clusterroles", "rbac.authorization.k8s.io/clusterroles"), ("nodes", "/nodes"),
                              ("serviceaccounts", "/serviceaccounts"), ("deployments", "apps/deployments")):  # fmt: skip
         metas = [item["metadata"] for item in lab.get(plural, "--all-namespaces")]
