@@ -174,6 +174,7 @@ def without_slices(nodes: Iterable[Json], driver: PluginState, slices: Iterable[
 
 
 REMOVE = "let its jobs end and remove one of the two (tasks_from: remove)"
+KEPT = "if the plugin is gone, wait five minutes until the kubelet forgets them, or restart that kubelet"
 
 
 def by_device_plugin(nodes: Iterable[Json]) -> list[str]:
@@ -183,8 +184,10 @@ def by_device_plugin(nodes: Iterable[Json]) -> list[str]:
         capacity = (node.get("status") or {}).get("capacity") or {}
         resources = [name for name in sorted(capacity) if is_gpu(name) and devices(node, name, "capacity")]
         if resources:
+            usable = any(devices(node, name, "allocatable") for name in resources)
             got = f"{devices(node, resources[0], 'capacity')} {resources[0]} of a device plugin"
-            lines.append(str(Problem(node["metadata"]["name"], got, "GPUs by claim alone", REMOVE)))
+            got, fix = (got, REMOVE) if usable else (f"{got} that does not answer", KEPT)
+            lines.append(str(Problem(node["metadata"]["name"], got, "GPUs by claim alone", fix)))
     return lines
 
 

@@ -89,10 +89,8 @@ def test_a_rollout_that_only_takes_long_is_named_if_nothing_else_is() -> None:
 
 
 def node_with(**capacity: str) -> Json:
-    return {
-        **NODE,
-        "status": {"capacity": {name.replace("__", "/").replace("_", "."): n for name, n in capacity.items()}},
-    }
+    named = {name.replace("__", "/").replace("_", "."): number for name, number in capacity.items()}
+    return {**NODE, "status": {"capacity": named, "allocatable": named}}
 
 
 def test_a_gpu_of_a_device_plugin_is_seen_and_one_that_is_gone_is_not() -> None:
@@ -100,6 +98,11 @@ def test_a_gpu_of_a_device_plugin_is_seen_and_one_that_is_gone_is_not() -> None:
     assert line.startswith(
         "node-1: got 2 nvidia.com/gpu of a device plugin, expected GPUs by claim alone. Fix: let its"
     )
+    silent = node_with(nvidia_com__gpu="2")
+    silent["status"]["allocatable"] = {"nvidia.com/gpu": "0"}  # of a plugin that was removed: the kubelet still counts
+    (line,) = by_device_plugin([silent])
+    assert "2 nvidia.com/gpu of a device plugin that does not answer" in line
+    assert "wait five minutes" in line
     assert by_device_plugin([node_with(nvidia_com__gpu="0"), node_with(example_com__fpga="1"), NODE]) == []
 
 
