@@ -63,6 +63,7 @@ def gather(kube: Kube, wanted: Wanted, path: str, version: str) -> Facts:
     with ThreadPoolExecutor(THREADS) as pool:
         lists = {
             "classes": "/apis/storage.k8s.io/v1/storageclasses",
+            "drivers": "/apis/storage.k8s.io/v1/csidrivers",
             "nodes": "/api/v1/nodes",
             "pods": "/api/v1/pods",
             "services": "/api/v1/services",
@@ -88,6 +89,7 @@ def gather(kube: Kube, wanted: Wanted, path: str, version: str) -> Facts:
         programs=programs,
         denied=denied,
         classes=found["classes"],
+        drivers=found["drivers"],
         crds=known,
         workloads=_both("Deployment", found["deployments"], "DaemonSet", found["daemonsets"]),
         webhooks=_both(

@@ -20,6 +20,7 @@ import yaml
 
 from gangplank.cluster.client import METADATA, group_path
 from gangplank.errors import KubeError, Problem
+from gangplank.k8s import helm
 from gangplank.k8s.diff import unlike
 from gangplank.k8s.manifest import written
 
@@ -139,7 +140,7 @@ class Release:
         meta = dict(definition["metadata"])
         if self.kube.resource(definition)["namespaced"]:
             meta.setdefault("namespace", self.namespace)
-        release = {"meta.helm.sh/release-name": self.name, "meta.helm.sh/release-namespace": self.namespace}
+        release = {helm.RELEASE: self.name, helm.NAMESPACE: self.namespace}
         meta["labels"] = {**(meta.get("labels") or {}), **OWN}
         meta["annotations"] = {**(meta.get("annotations") or {}), **release}
         return {**definition, "metadata": meta}

@@ -7,11 +7,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from gangplank.errors import Problem
+from gangplank.k8s.helm import release_of
 from gangplank.k8s.pod_resources import pod_sum
 from gangplank.k8s.quantity import parse
 from gangplank.site.components import COMPONENTS
 from gangplank.site.gpu_devices import devices, is_gpu, publishers
-from gangplank.site.storage import is_default
+from gangplank.site.storage import class_problems, is_default
+from gangplank.site.storage import names as names_of
 from gangplank.text import listed
 
 if TYPE_CHECKING:
@@ -35,7 +37,6 @@ YOUNG = '"default" not found'  # the namespace, or its service account, which a 
 GPU_NODES = frozenset({"nvidia.com/gpu.present", "gangplank.dev/gpus-by-claim"})  # labels of theirs
 PLUGINS = ("k8s-device-plugin", "simulated-gpu")
 DRIVERS = (*COMPONENTS["gpu_dra_driver"].programs, *COMPONENTS["gpu_dra_driver"].rivals)
-HELM_NAME, HELM_NAMESPACE = "meta.helm.sh/release-name", "meta.helm.sh/release-namespace"
 
 
 @dataclass(frozen=True)
@@ -43,10 +44,11 @@ class Wanted:
     """What is to be installed: the components, with the Helm release and namespace of each, as (release, namespace)."""
 
     releases: Mapping[str, tuple[str, str]]
-    default_class: bool = False  # whether the site installs a default storage class of its own
+    classes: Sequence[Mapping[str, Any]] = ()  # the storage classes of the inventory, if the site installs them
     by_claim: bool = False  # whether the site's nodes give out GPUs by claim, and not by a device plugin
 
 
+ROLE_CLASSES = ({"name": "local-path", "kind": "local", "folder": "/opt/local-path-provisioner", "default": True},)
 VARIABLES = (
     "storage_classes",
     "training_job_gpu_allocation",
@@ -63,9 +65,8 @@ def wanted_of(site: Mapping[str, Any], names: Iterable[str]) -> Wanted:
         )
         for name in names
     }
-    classes = site.get("storage_classes", [{"default": True}])  # the role's own class is the default one
-    default = "storage" in releases and any(item.get("default") for item in classes)
-    return Wanted(releases, default, site.get("training_job_gpu_allocation") == "dra")
+    classes = site.get("storage_classes", ROLE_CLASSES) if "storage" in releases else ()
+    return Wanted(releases, classes, site.get("training_job_gpu_allocation") == "dra")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,6 +77,7 @@ class Facts:
     programs: Mapping[str, str | None]  # program -> its path
     denied: Sequence[str] = ()  # of those of gangplank/site/rights.py
     classes: Sequence[Json] | None = None
+    drivers: Sequence[Json] | None = None  # of CSI
     crds: Sequence[Json] | None = None
     workloads: Sequence[Json] | None = None  # Deployments and DaemonSets
     webhooks: Sequence[Json] | None = None  # the configurations
@@ -147,16 +149,19 @@ def rights(facts: Facts, _: Wanted) -> Check:
 
 
 def storage_class(facts: Facts, wanted: Wanted) -> Check:
-    """The default class: claims that name none get it."""
+    """The site's classes, as their role judges them, and the default one: claims that name none get it."""
     if facts.classes is None:
         return _unread("class")
-    names = [item["metadata"]["name"] for item in facts.classes if is_default(item)]
-    if wanted.default_class and not names:
+    drivers = None if facts.drivers is None else names_of(facts.drivers)
+    if problems := class_problems(wanted.classes, facts.classes, drivers):
+        return Check("class", problems=tuple(problems))
+    defaults = names_of(item for item in facts.classes if is_default(item))
+    if wanted.classes and not defaults:
         return Check("class", "no default class; the site installs one")
-    if len(names) > 1:
-        return Check("class", f"several default classes ({', '.join(names)}); Kubernetes takes the newest")
-    if names:
-        return Check("class", f"the default class is {names[0]}")
+    if len(defaults) > 1:
+        return Check("class", f"several default classes ({', '.join(defaults)}); Kubernetes takes the newest")
+    if defaults:
+        return Check("class", f"the default class is {defaults[0]}")
     if "storage" not in wanted.releases:
         return Check("class", "no default class: claims that name none wait")
     fix = "set `default: true` in one class of storage_classes, or mark one of the cluster's classes"
@@ -199,7 +204,7 @@ def webhooks(facts: Facts, wanted: Wanted) -> Check:
             service = hook.get("clientConfig", {}).get("service")
             place = f"{service['namespace']}/{service['name']}" if service else ""
             silent = place and place not in facts.ready_services and hook.get("failurePolicy") != "Ignore"
-            if silent and _release_of(item) not in ours:
+            if silent and release_of(item) not in ours:
                 fix = f"repair {place}, or remove {item['kind']} {item['metadata']['name']}"
                 problems.append(Problem(f"webhook {hook['name']}", f"no ready endpoint of {place}", "one", fix))
     hooks = [hook for item in facts.webhooks for hook in item.get("webhooks") or []]
@@ -289,7 +294,7 @@ def _sum(requests: Iterable[Amounts], name: str) -> float:
 
 def _complete(name: str, own: tuple[str, str], workloads: Sequence[Json] | None) -> bool:
     """Whether the cluster has all programs of a component, of the site's own release."""
-    ours = [item for item in workloads or () if _release_of(item) == own]
+    ours = [item for item in workloads or () if release_of(item) == own]
     return bool(ours) and all(any(_running(program, ours)) for program in COMPONENTS[name].programs)
 
 
@@ -299,7 +304,7 @@ def component(name: str, facts: Facts, wanted: Wanted) -> Check:
     if facts.workloads is None or facts.crds is None:
         return _unread(name)
     found = {program: [*_running(program, facts.workloads)] for program in what.programs}
-    others = {program: [item for item in items if _release_of(item) != own] for program, items in found.items()}
+    others = {program: [item for item in items if release_of(item) != own] for program, items in found.items()}
     present = [item for items in others.values() for item in items]
     crds = [item for item in facts.crds if item["metadata"]["name"] in dict(what.crds)]
     problems = list(_versions(what, crds))
@@ -308,7 +313,7 @@ def component(name: str, facts: Facts, wanted: Wanted) -> Check:
         problems.append(Problem(what.title, f"another one ({_places(rivals)})", "no other beside it", fix))
     if present:
         problems.append(_foreign(name, what, own, others, present))
-    elif what.helm_crds and (strange := [item["metadata"]["name"] for item in crds if _release_of(item) != own]):
+    elif what.helm_crds and (strange := [item["metadata"]["name"] for item in crds if release_of(item) != own]):
         got = f"CRDs that Helm's release {own[0]} in {own[1]} does not own ({listed(strange)}), without its programs"
         expected = "all of it, or nothing: Helm would refuse them"
         fix = f"complete or remove that half installation, or take {name} out of site_components"
@@ -340,7 +345,7 @@ def _foreign(
     if missing:
         got, fix = f"half of one ({places}; no {', '.join(missing)})", f"complete or remove it, or {leave}"
         return Problem(what.title, got, "all of it, or nothing", fix)
-    releases = sorted({release for item in present if (release := _release_of(item))})
+    releases = sorted({release for item in present if (release := release_of(item))})
     adopt = [f"{name}_release: {release} and {name}_namespace: {space}" for release, space in releases]
     fix = f"{leave}, or {f'adopt it ({adopt[0]})' if adopt else 'remove it'}"
     got = f"a third-party one ({places})"
@@ -361,12 +366,6 @@ def _running(program: str, workloads: Sequence[Json]) -> Iterator[Json]:
         images = ("/" + image["image"].partition("@")[0].rpartition("/")[2].partition(":")[0] for image in containers)
         if any(image.endswith(f"/{program.strip('/')}") for image in images):
             yield item
-
-
-def _release_of(item: Json) -> tuple[str, str] | None:
-    """Helm's release that an object belongs to."""
-    notes = item["metadata"].get("annotations") or {}
-    return (notes[HELM_NAME], notes.get(HELM_NAMESPACE, "")) if HELM_NAME in notes else None
 
 
 def _unread(name: str) -> Check:

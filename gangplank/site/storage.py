@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from gangplank.errors import Problem, shown
+from gangplank.k8s.helm import release_of
 from gangplank.k8s.names import ACCESS_MODE
 
 if TYPE_CHECKING:
@@ -271,6 +272,14 @@ def class_problems(
 ) -> list[Problem]:
     """What is wrong with a site's classes; `live` are those that the cluster has, `drivers` its CSI drivers' names."""
     problems: list[Problem] = []
+    for at, item in enumerate(classes):
+        if not (item.get("name") and item.get("kind")):
+            fix = "write it as inventories/example does"
+            problems.append(Problem(f"storage_classes[{at}]", shown(item), "a class with a name and a kind", fix))
+    if problems:
+        return problems
+    live = list(live)
+    problems += _foreign(classes, live)
     own = [item["name"] for item in classes]
     for at, item in enumerate(classes):
         where = f"storage_classes[{at}]"
@@ -289,6 +298,26 @@ def class_problems(
             fix += f", or remove the annotation {DEFAULT} from {', '.join(others)}, which is not in this inventory"
         problems.append(Problem("storage_classes", shown(defaults + others), "exactly one default class", fix))
     return problems
+
+
+def _foreign(classes: Sequence[Fields], live: Iterable[Json]) -> Iterator[Problem]:
+    """Classes of others that Helm would refuse to install over, and classes whose provisioner would answer ours too."""
+    ours = {(kind.release.name, kind.release.namespace) for kind in KINDS.values()}
+    places = {item["name"]: f"storage_classes[{at}]" for at, item in enumerate(classes)}
+    kinds = dict.fromkeys(item["kind"] for item in classes if item["kind"] in KINDS)
+    provisioners = {KINDS[name].provisioner: name for name in kinds if KINDS[name].provisioner}
+    for item in live:
+        name, kind = item["metadata"]["name"], provisioners.get(item.get("provisioner", ""))
+        if release_of(item) in ours:
+            continue
+        if kind:
+            fix = f"take the classes of kind {kind} out, and use the cluster's own; or remove that provisioner"
+            got = f"another provisioner of them (class {name})"
+            yield Problem(f"storage_classes of kind {kind}", got, "none beside that of this site", fix)
+        elif name in places:
+            fix = "give it another name, or take it out and use the cluster's own"
+            got = f"{shown(name)}, a class of the cluster that this site did not install"
+            yield Problem(f"{places[name]}.name", got, "a name that is free", fix)
 
 
 def _class_problems(where: str, item: Fields, drivers: Sequence[str] | None) -> Iterator[Problem]:

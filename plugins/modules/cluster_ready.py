@@ -22,10 +22,11 @@ options:
       examined, as C(gangplank preflight) does.
     type: dict
     default: {}
-  default_class:
-    description: Whether the site installs a default storage class of its own.
-    type: bool
-    default: false
+  storage_classes:
+    description: The storage classes of the inventory, if the site installs them.
+    type: list
+    elements: dict
+    default: []
   gpu_allocation:
     description: How the site's nodes give out GPUs, by a device plugin or by claim (Dynamic Resource Allocation).
     type: str

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from gangplank.site.storage import DEFAULT, LOCAL_PATH
+from gangplank.k8s import helm
+from gangplank.site.storage import CSI_RELEASE, DEFAULT, LOCAL_PATH, LOCAL_PATH_RELEASE, Release
 
 LOCAL: dict[str, Any] = {"name": "local-path", "kind": "local", "folder": "/opt/local", "default": True}
 SHARED: dict[str, Any] = {"name": "local-shared", "kind": "shared", "folder": "/mnt/shared"}
@@ -38,8 +39,14 @@ def claim(**fields: Any) -> dict[str, Any]:
     return {"name": "data", "namespace": "a", "size": "10Gi", **fields}
 
 
+def installed(live: dict[str, Any], release: Release = LOCAL_PATH_RELEASE) -> dict[str, Any]:
+    """A live object as a Helm release installs it."""
+    notes = {helm.RELEASE: release.name, helm.NAMESPACE: release.namespace}
+    return live | {"metadata": {**live["metadata"], "annotations": live["metadata"]["annotations"] | notes}}
+
+
 LIVE_CLASSES = [
-    live_class("local-path", default=True),
-    live_class("nfs", "nfs.csi.k8s.io"),
+    installed(live_class("local-path", default=True)),
+    installed(live_class("nfs", "nfs.csi.k8s.io"), CSI_RELEASE),
     live_class("fixed", "x.csi", allowVolumeExpansion=False),
 ]

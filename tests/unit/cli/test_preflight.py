@@ -12,8 +12,10 @@ import yaml
 
 from gangplank.cli import main
 from gangplank.site.components import COMPONENTS
-from gangplank.site.preflight import VARIABLES, wanted_of
+from gangplank.site.preflight import ROLE_CLASSES, VARIABLES, wanted_of
+from gangplank.site.storage import LOCAL_PATH
 from gangplank.teams import inventory as module
+from tests.support.storage import NFS
 
 if TYPE_CHECKING:
     from tests.unit.conftest import Api
@@ -68,9 +70,25 @@ def test_without_an_inventory_the_default_class_is_that_of_the_role(
     bare: Api, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert preflight(capsys, "--components", "volcano,storage")["class"]["problems"] == []
-    (item,) = yaml.safe_load((ROOT / "roles/storage/defaults/main.yml").read_text())["storage_classes"]
-    assert item["default"] is True
+    assert yaml.safe_load((ROOT / "roles/storage/defaults/main.yml").read_text())["storage_classes"] == [*ROLE_CLASSES]
     assert bare.objects
+
+
+def test_a_provisioner_of_others_is_refused(bare: Api, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    bare.objects["/apis/storage.k8s.io/v1/storageclasses/a"]["provisioner"] = LOCAL_PATH  # as k3s has it
+    place = site(tmp_path, site_components=["storage"])
+    assert "another provisioner of them (class a)" in str(preflight(capsys, "--site", place)["class"]["problems"])
+
+
+def test_a_driver_that_the_cluster_lacks_is_refused(
+    bare: Api, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bare.objects["/apis/storage.k8s.io/v1/csidrivers/x"] = {"metadata": {"name": "x.csi"}}
+    place = site(tmp_path, site_components=["storage"], storage_classes=[NFS | {"default": True}])
+    (problem,) = preflight(capsys, "--site", place)["class"]["problems"]
+    assert problem["expected"] == "a CSI driver of the cluster, which has x.csi"
+    bare.objects["/apis/storage.k8s.io/v1/csidrivers/nfs"] = {"metadata": {"name": NFS["provisioner"]}}
+    assert preflight(capsys, "--site", place)["class"]["problems"] == []
 
 
 def test_another_cluster_than_the_inventory_s_is_refused(

@@ -11,6 +11,7 @@ import yaml
 
 from gangplank.site.components import COMPONENTS
 from gangplank.site.preflight import Facts, Wanted, checks
+from tests.support.storage import LOCAL, NFS, live_class
 
 ROLES = Path(__file__).resolve().parents[3] / "roles"
 OWN = ("volcano", "volcano-system")
@@ -194,13 +195,28 @@ def test_a_webhook_that_does_not_answer_for_a_pod_is_named_with_its_own_fix() ->
     assert f"expected a webhook that answers. Fix: {fix}" in problem
 
 
+@pytest.mark.parametrize(
+    ("change", "classes", "words"),
+    [
+        ({}, [LOCAL], 'storage_classes: got ["local-path", "a"], expected exactly one default class'),
+        ({"classes": [live_class("local-path", default=True)]}, [LOCAL], "another provisioner of them"),
+        ({"drivers": []}, [NFS], 'provisioner: got "nfs.csi.k8s.io", expected a CSI driver of the cluster'),
+    ],
+)
+def test_refuses_what_the_role_of_storage_would_refuse_after_others_are_installed(
+    change: dict[str, Any], classes: list[dict[str, Any]], words: str
+) -> None:
+    (problem,) = problems(replace(GOOD, **change), replace(WANTED, classes=classes))
+    assert words in problem
+
+
 def test_reports_all_at_once() -> None:
     facts = replace(GOOD, programs={"helm": None}, version="v1.20.1", classes=[], workloads=[program(VOLCANO[0])])
     assert len(problems(facts)) == 4
 
 
 def test_a_default_class_of_the_site_is_enough() -> None:
-    assert problems(replace(GOOD, classes=[]), replace(WANTED, default_class=True)) == []
+    assert problems(replace(GOOD, classes=[]), replace(WANTED, classes=[LOCAL])) == []
     assert problems(replace(GOOD, classes=[]), Wanted({"volcano": OWN})) == []  # it needs none
 
 

@@ -26,7 +26,7 @@ from gangplank.site.storage import (
     release_problems,
     releases,
 )
-from tests.support.storage import CLASSES, LIVE_CLASSES, LOCAL, LOOPED, NFS, SHARED, live_class
+from tests.support.storage import CLASSES, LIVE_CLASSES, LOCAL, LOOPED, NFS, SHARED, installed, live_class
 
 ROOT = Path(__file__).resolve().parents[3]
 INPUTS = {
@@ -89,9 +89,30 @@ def test_a_driver_that_the_cluster_lacks_is_reported() -> None:
 
 
 def test_a_default_class_of_others_is_refused_by_its_name() -> None:
-    (problem,) = class_problems(CLASSES, [live_class("theirs", default=True)])
+    (problem,) = class_problems(CLASSES, [live_class("theirs", "x.csi", default=True)])
     assert "theirs" in problem.fix
-    assert class_problems([SHARED], [live_class("theirs", default=True)]) == []
+    assert class_problems([NFS], [live_class("theirs", "x.csi", default=True)]) == []
+
+
+@pytest.mark.parametrize(
+    ("classes", "live", "got"),
+    [
+        # k3s and kind bring a local-path-provisioner: both would answer every claim of the other's classes.
+        ([LOCAL], live_class("local-path", default=True), "another provisioner of them (class local-path)"),
+        ([SHARED], live_class("standard", default=True), "another provisioner of them (class standard)"),
+        ([LOCAL, NFS], live_class("nfs", "nfs.csi.k8s.io"), "a class of the cluster that this site did not install"),
+        ([LOCAL], live_class("local-path", "x.csi"), "a class of the cluster that this site did not install"),
+    ],
+)
+def test_a_class_of_others_is_not_taken_over(classes: list[dict[str, Any]], live: dict[str, Any], got: str) -> None:
+    (problem,) = class_problems(classes, [live])
+    assert got in problem.got
+    assert class_problems(classes, [installed(live)]) == []
+
+
+def test_a_class_without_a_name_or_a_kind_is_refused() -> None:
+    (problem,) = class_problems([LOCAL, {"name": "a"}])
+    assert str(problem).startswith('storage_classes[1]: got {"name": "a"}, expected a class with a name and a kind')
 
 
 def test_releases_install_the_classes_with_the_same_values_as_ever() -> None:
