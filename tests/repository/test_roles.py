@@ -199,3 +199,11 @@ def test_the_first_task_refuses_a_variable_that_the_role_does_not_know(role: Pat
 def test_what_the_teams_know_as_inputs_of_their_role_are_its_inputs() -> None:
     (role,) = (role for role in ROLES if role.name == "team")
     assert readme.options(role).keys() == ROLE_INPUTS
+
+
+def test_the_namespace_of_storage_admits_pods_that_mount_a_folder_of_the_node() -> None:
+    """The lab exempts this namespace from its Pod Security, and so does not show it."""
+    installs = {"name": "helm_release"}
+    calls = [task["vars"] for task in all_tasks(ROOT / "roles/storage") if task.get(INCLUDE) == installs]
+    labels = {str(call.get("helm_release_namespace_labels")) for call in calls}
+    assert labels == {"{'pod-security.kubernetes.io/enforce': 'privileged'}"}
