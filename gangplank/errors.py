@@ -46,9 +46,10 @@ class KubeError(GangplankError):
 
     exit_code = 4
 
-    def __init__(self, message: str, status: int = 0, silence: str = "", *, listens: bool = False) -> None:
+    def __init__(self, message: str | Problem, status: int = 0, silence: str = "", *, listens: bool = False) -> None:
         """Take the HTTP status of the answer, or the reason for having none, and whether there was a connection."""
-        super().__init__(message)
+        super().__init__(str(message))
+        self.problem = message if isinstance(message, Problem) else None
         self.status, self.silence = status, silence
         self.listens = listens or bool(status)
 

@@ -11,8 +11,8 @@ from gangplank.cli import terminal
 from gangplank.cli.cluster import cluster_of
 from gangplank.cluster.network_trial import trial
 from gangplank.cluster.preflight import preflight as examine
-from gangplank.cluster.preflight import report
-from gangplank.errors import Problem
+from gangplank.cluster.preflight import report, unanswered
+from gangplank.errors import KubeError, Problem
 from gangplank.site.components import COMPONENTS, USUAL
 from gangplank.site.preflight import VARIABLES, Check, wanted_of
 from gangplank.teams.inventory import load_variables
@@ -26,21 +26,26 @@ OF_SITE = ("site_components", "site_cluster", "site_environment")
 
 
 def preflight(args: argparse.Namespace) -> int:
-    """Print every check; status 1 if there is a problem."""
+    """Print every check; status 1 if there is a problem, 4 if no cluster answers."""
     site = load_variables(args.site, (*OF_SITE, *VARIABLES)) if args.site else {}
     names = components(args, site)
     environment = {**os.environ, **site.get("site_environment", {})}  # as the playbooks set it
-    kube = cluster_of(args, changes=args.output == "table", environment=environment)
     expected = args.expected_cluster or site.get("site_cluster") or ""
-    found = examine(kube, wanted_of(site, names), environment.get("PATH", ""), expected)
-    if args.try_network and not found[0].problems:  # else it is another cluster
+    wanted, path = wanted_of(site, names), environment.get("PATH", "")
+    kube, refused = None, terminal.REFUSED
+    try:
+        kube = cluster_of(args, changes=args.output == "table", environment=environment)
+        found = examine(kube, wanted, path, expected)
+    except KubeError as error:
+        found, refused = unanswered(error, wanted, path), error.exit_code
+    if kube and args.try_network and not found[0].problems:  # else it is another cluster
         found.append(trial(kube, args.try_network))
     if args.output == "json":
         print(json.dumps(report(kube, found), indent=1))
     else:
         rows = [("CHECK", "STATE", "WHAT"), *(row for check in found for row in lines(check))]
         print(table(rows, colour=terminal.coloured(sys.stdout)))
-    return terminal.REFUSED if any(check.problems for check in found) else terminal.OK
+    return refused if any(check.problems for check in found) else terminal.OK
 
 
 def components(args: argparse.Namespace, site: Mapping[str, Any]) -> list[str]:

@@ -99,7 +99,7 @@ class Kube:
             if kubeconfig or context or not in_cluster():
                 reason = " ".join(str(error).split()).rstrip(".")
                 expected, fix = "a kubeconfig with a cluster", "pass --kubeconfig, or set KUBECONFIG"
-                raise KubeError(str(Problem(f"kubeconfig {files}", reason, expected, fix))) from None
+                raise KubeError(Problem(f"kubeconfig {files}", reason, expected, fix)) from None
             config.load_incluster_config(client_configuration=settings)
             self.api = client.ApiClient(settings)
             self.origin = "this pod's own account"
@@ -178,7 +178,7 @@ class Kube:
         if leaves(self.api.configuration.host):
             fix = "start the lab (make lab), or choose another cluster (--kubeconfig, --context)"
             got = "an address of the lab, and no lab on this machine"
-            raise KubeError(str(Problem(str(self), got, "a lab that runs", fix)))
+            raise KubeError(Problem(str(self), got, "a lab that runs", fix))
         apply = "fieldManager" in (query or {})  # server-side apply has a writer, a merge patch none
         kinds = {"PATCH": "application/apply-patch+yaml" if apply else "application/merge-patch+json"}
         headers = {"Accept": accept, "Content-Type": kinds.get(method, "application/json")}
@@ -213,7 +213,7 @@ class Kube:
         host, why = self.api.configuration.host, cause(error)
         fix = "start the cluster (the lab: make lab), or choose another one (--kubeconfig, --context)"
         problem = Problem(host, f"no answer ({why})", "one from the API server", fix)
-        return KubeError(str(problem), silence=why, listens=listens)
+        return KubeError(problem, silence=why, listens=listens)
 
     def call(
         self,

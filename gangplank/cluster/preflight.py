@@ -6,11 +6,11 @@ import shutil
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-from gangplank.cluster.choice import ca_hashes, other_cluster
+from gangplank.cluster.choice import ORDER, ca_hashes, other_cluster
 from gangplank.cluster.client import CONFLICT
-from gangplank.errors import KubeError
+from gangplank.errors import KubeError, Problem
 from gangplank.site.components import COMPONENTS
-from gangplank.site.preflight import INSTALL, Check, Facts, checks
+from gangplank.site.preflight import INSTALL, Check, Facts, checks, programs
 from gangplank.site.rights import installation
 
 if TYPE_CHECKING:
@@ -51,13 +51,29 @@ def preflight(kube: Kube, wanted: Wanted, path: str, expected: str = "") -> list
     """
     version = str(kube.call("GET", "/version")["gitVersion"])
     if expected and (problems := tuple(other_cluster(kube, expected))):
-        return [Check("cluster", problems=problems)]
+        return [Check("cluster", problems=problems), of_machine(wanted, path)]
     return checks(gather(kube, wanted, path, version), wanted)
+
+
+def unanswered(error: KubeError, wanted: Wanted, path: str) -> list[Check]:
+    """The checks without a cluster to ask: why there is none, and those of this machine."""
+    fix = f"choose another kubeconfig (it is that of the command line, else of {ORDER})"
+    problem = error.problem or Problem("cluster", str(error), "an answer of the API server", fix)
+    return [Check("cluster", problems=(problem,)), of_machine(wanted, path)]
+
+
+def of_machine(wanted: Wanted, path: str) -> Check:
+    """The check of this machine's programs."""
+    return programs(Facts(version="", programs=located(path)), wanted)
+
+
+def located(path: str) -> dict[str, str | None]:
+    """Where the programs are that a site needs; None for those that are missing."""
+    return {name: shutil.which(name, path=path) for name in INSTALL}
 
 
 def gather(kube: Kube, wanted: Wanted, path: str, version: str) -> Facts:
     """The facts; None for what this account may not read."""
-    programs = {name: shutil.which(name, path=path) for name in INSTALL}
     crds = [name for component in wanted.releases for name, _ in COMPONENTS[component].crds]
     denied = kube.denied(installation(wanted.releases))
     with ThreadPoolExecutor(THREADS) as pool:
@@ -86,7 +102,7 @@ def gather(kube: Kube, wanted: Wanted, path: str, version: str) -> Facts:
             known = None
     return Facts(
         version=version,
-        programs=programs,
+        programs=located(path),
         denied=denied,
         classes=found["classes"],
         drivers=found["drivers"],
@@ -104,11 +120,10 @@ def gather(kube: Kube, wanted: Wanted, path: str, version: str) -> Facts:
     )
 
 
-def report(kube: Kube, found: Iterable[Check]) -> Json:
-    """The checks as JSON, with the cluster that they are of."""
-    settings = kube.api.configuration
+def report(kube: Kube | None, found: Iterable[Check]) -> Json:
+    """The checks as JSON, with the cluster that they are of; None if no kubeconfig names one."""
     return {
-        "cluster": {"address": settings.host, "origin": kube.origin, "ca": ca_hashes(kube)},
+        "cluster": kube and {"address": kube.api.configuration.host, "origin": kube.origin, "ca": ca_hashes(kube)},
         "checks": [
             {
                 "name": check.name,

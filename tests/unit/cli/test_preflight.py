@@ -91,6 +91,45 @@ def test_a_driver_that_the_cluster_lacks_is_refused(
     assert preflight(capsys, "--site", place)["class"]["problems"] == []
 
 
+DEAD = {"clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:9"}}], "users": [{"name": "u", "user": {}}],
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}], "current-context": "c"}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("config", "got", "address"),
+    [(DEAD, "no answer (", "http://127.0.0.1:9"), ({}, "Invalid kube-config file", None)],
+)
+def test_without_an_answer_of_the_cluster_this_machine_is_examined_all_the_same(
+    config: dict[str, Any], got: str, address: str | None, tmp_path: Path, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setenv("PATH", str(tmp_path))
+    (tmp_path / "config").write_text(json.dumps(config))
+    words = ("preflight", "--kubeconfig", str(tmp_path / "config"))
+    assert main([*words, "-o", "json"]) == 4
+    report = json.loads(capsys.readouterr().out)
+    cluster, programs = report["checks"]
+    assert (report["cluster"] or {}).get("address") == address
+    assert got in cluster["problems"][0]["got"]
+    assert cluster["problems"][0]["fix"]
+    assert "none on PATH" in programs["problems"][0]["got"]
+    assert main([*words]) == 4
+    assert [line.split()[:2] for line in capsys.readouterr().out.splitlines()[1:]] == [
+        ["cluster", "PROBLEM"], ["programs", "PROBLEM"]]  # fmt: skip
+
+
+def test_a_refusal_of_the_cluster_is_a_problem_of_the_report(
+    api: Api, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    api.says = (401, "Unauthorized")
+    assert main(["preflight", "-o", "json"]) == 4
+    cluster, _ = json.loads(capsys.readouterr().out)["checks"]
+    (problem,) = cluster["problems"]
+    assert problem["got"] == "the cluster says: Unauthorized"
+    assert "choose another kubeconfig" in problem["fix"]
+
+
 def test_another_cluster_than_the_inventory_s_is_refused(
     bare: Api, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
