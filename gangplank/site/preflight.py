@@ -36,6 +36,8 @@ SHOWN = 4  # rights that a message names
 YOUNG = '"default" not found'  # the namespace, or its service account, which a controller makes
 GPU_NODES = frozenset({"nvidia.com/gpu.present", "gangplank.dev/gpus-by-claim"})  # labels of theirs
 PLUGINS = ("k8s-device-plugin", "simulated-gpu")
+JOBSETS = "jobsets.jobset.x-k8s.io"
+OFF = ("false", "no", "off", "0")  # as Ansible's filter `bool` reads them
 DRIVERS = (*COMPONENTS["gpu_dra_driver"].programs, *COMPONENTS["gpu_dra_driver"].rivals)
 
 
@@ -45,12 +47,14 @@ class Wanted:
 
     releases: Mapping[str, tuple[str, str]]
     classes: Sequence[Mapping[str, Any]] = ()  # the storage classes of the inventory, if the site installs them
+    jobset: bool = True  # whether Trainer v2 brings JobSet; if not, the cluster has it
     by_claim: bool = False  # whether the site's nodes give out GPUs by claim, and not by a device plugin
 
 
 ROLE_CLASSES = ({"name": "local-path", "kind": "local", "folder": "/opt/local-path-provisioner", "default": True},)
 VARIABLES = (
     "storage_classes",
+    "trainer_v2_jobset",
     "training_job_gpu_allocation",
     *(f"{name}_{part}" for name, what in COMPONENTS.items() for part in what.inputs),
 )
@@ -66,7 +70,8 @@ def wanted_of(site: Mapping[str, Any], names: Iterable[str]) -> Wanted:
         for name in names
     }
     classes = site.get("storage_classes", ROLE_CLASSES) if "storage" in releases else ()
-    return Wanted(releases, classes, site.get("training_job_gpu_allocation") == "dra")
+    jobset = str(site.get("trainer_v2_jobset", True)).lower() not in OFF
+    return Wanted(releases, classes, jobset, site.get("training_job_gpu_allocation") == "dra")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,6 +113,8 @@ def checks(facts: Facts, wanted: Wanted) -> list[Check]:
     """All checks, in the order in which you would repair what they find."""
     functions = (cluster, programs, version, rights, storage_class, pod_security, dns, webhooks, gpus, room)
     found = [function(facts, wanted) for function in functions]
+    if "trainer_v2" in wanted.releases:
+        found.append(jobset(facts, wanted))
     return found + [component(name, facts, wanted) for name in wanted.releases]
 
 
@@ -324,6 +331,22 @@ def component(name: str, facts: Facts, wanted: Wanted) -> Check:
     else:
         text = "nothing of it yet" if not crds else f"CRDs of release {own[0]} in {own[1]}, and no programs yet"
     return Check(name, text, tuple(problems))
+
+
+def jobset(facts: Facts, wanted: Wanted) -> Check:
+    """JobSet, of which Trainer v2 makes its jobs: a second one would replace the CRD of the first."""
+    if facts.workloads is None or facts.crds is None:
+        return _unread("jobset")
+    others = [item for item in _running("jobset", facts.workloads) if release_of(item) != wanted.releases["trainer_v2"]]
+    if wanted.jobset and others:
+        fix = "set trainer_v2_jobset: false, so that Trainer uses it, or remove it"
+        problem = Problem("JobSet", f"a third-party one ({_places(others)})", "that of Trainer's release alone", fix)
+        return Check("jobset", problems=(problem,))
+    if not wanted.jobset and JOBSETS not in (item["metadata"]["name"] for item in facts.crds):
+        fix = "leave trainer_v2_jobset out, or install JobSet"
+        problem = Problem("JobSet", f"none (no CRD {JOBSETS})", "one, as trainer_v2_jobset is false", fix)
+        return Check("jobset", problems=(problem,))
+    return Check("jobset", "that of Trainer's release" if wanted.jobset else "the cluster's own")
 
 
 def _versions(what: Component, crds: Sequence[Json]) -> Iterator[Problem]:

@@ -32,6 +32,7 @@ class ActionModule(ClusterAction):
         "cluster": {"type": "str", "default": ""},
         "components": {"type": "dict", "default": {}},
         "storage_classes": {"type": "list", "elements": "dict", "default": []},
+        "jobset": {"type": "bool", "default": Wanted.jobset},
         "gpu_allocation": {"type": "str", "choices": list(ALLOCATIONS), "default": Gpus.allocation},
         "programs": {"type": "list", "elements": "str", "default": []},
         "may": {"type": "list", "elements": "str", "default": []},
@@ -86,7 +87,7 @@ class ActionModule(ClusterAction):
     def examined(self, args: dict[str, Any]) -> list[str]:
         """What is wrong with the cluster for these components."""
         releases = {name: (str(own["release"]), str(own["namespace"])) for name, own in args["components"].items()}
-        wanted = Wanted(releases, args["storage_classes"], args["gpu_allocation"] == "dra")
+        wanted = Wanted(releases, args["storage_classes"], args["jobset"], args["gpu_allocation"] == "dra")
         waits = False
         for _attempt in polls(STARTING_S, POLL_S):
             checks = preflight(self.present_kube, wanted, self.environment.get("PATH", ""), args["cluster"])

@@ -27,6 +27,10 @@ options:
     type: list
     elements: dict
     default: []
+  jobset:
+    description: Whether Trainer v2 brings JobSet. If not, the cluster must have it.
+    type: bool
+    default: true
   gpu_allocation:
     description: How the site's nodes give out GPUs, by a device plugin or by claim (Dynamic Resource Allocation).
     type: str

@@ -161,6 +161,14 @@ def test_releases_are_those_of_the_playbook() -> None:
     assert wanted.releases.keys() == SITE["vars"]["site_releases"].keys()
 
 
+def test_whether_trainer_brings_jobset_is_the_inventory_s() -> None:
+    assert SITE["gangplank.gangplank.cluster_ready"]["jobset"] == "{{ trainer_v2_jobset }}"
+    role = yaml.safe_load((ROOT / "roles/trainer_v2/defaults/main.yml").read_text())
+    assert wanted_of({}, []).jobset == role["trainer_v2_jobset"]
+    for value in (False, "false", "no"):
+        assert not wanted_of({"trainer_v2_jobset": value}, []).jobset
+
+
 def test_gpus_by_claim_are_the_inventory_s() -> None:
     assert "training_job_gpu_allocation" in SITE["gangplank.gangplank.cluster_ready"]["gpu_allocation"]
     assert wanted_of({"training_job_gpu_allocation": "dra"}, []).by_claim

@@ -237,6 +237,31 @@ def test_recognises_a_driver_of_gpus_by_claim(image: str, release: tuple[str, st
         assert check.finding == "release dra-example-driver in gpu-dra-driver"
 
 
+TRAINER = ("kubeflow-trainer", "kubeflow-system")
+JOBSETS = named("jobsets.jobset.x-k8s.io", spec={"versions": [{"name": "v1alpha2", "served": True}]})
+
+
+@pytest.mark.parametrize(
+    ("workloads", "crds", "brings", "words"),
+    [
+        ([], [], True, []),
+        ([program("registry.k8s.io/jobset/jobset:v0.12.0", TRAINER)], [JOBSETS], True, []),
+        ([program("registry.k8s.io/jobset/jobset:v0.8.0")], [JOBSETS], True,
+         ["JobSet: got a third-party one (Deployment batch/jobset)", "Fix: set trainer_v2_jobset: false"]),
+        ([program("registry.k8s.io/jobset/jobset:v0.8.0")], [JOBSETS], False, []),
+        ([], [], False, ["JobSet: got none", "Fix: leave trainer_v2_jobset out"]),
+    ],
+)  # fmt: skip
+def test_a_jobset_of_others_is_used_or_refused_and_never_replaced(
+    workloads: list[dict[str, Any]], crds: list[dict[str, Any]], brings: bool, words: list[str]
+) -> None:
+    facts = replace(GOOD, workloads=workloads, crds=crds)
+    said = problems(facts, Wanted({"trainer_v2": TRAINER}, jobset=brings))
+    assert len(said) == bool(words)
+    assert all(word in said[0] for word in words)
+    assert problems(facts) == []  # of a site without Trainer
+
+
 @pytest.mark.parametrize("name", [name for name in COMPONENTS if name != "storage"])
 def test_knows_the_defaults_of_the_roles(name: str) -> None:
     inputs = yaml.safe_load((ROLES / name / "defaults/main.yml").read_text())
