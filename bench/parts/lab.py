@@ -22,13 +22,14 @@ from lab.host.processes import kill_members
 from lab.host.supervisor import SYSTEM
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from bench.figures import Figure
     from bench.part import Setting
 
 PART = Part("From nothing running to a finished training", minutes=6, lab=Lab.DOWN)
 ROUNDS = 3
+NODE_PROGRAMS = ("containerd-", "kubelet-", "kube-proxy-")  # of each node, in the order in which they start
 LIKE_FLOOR, AGAIN = 1.25, 0.2
 FLOOR_S = 90  # how long the bare shell loop may take
 PLAYBOOKS = ["playbooks/lab.yml", "playbooks/site.yml", "playbooks/train.yml", "-e", "@jobs/digits.yml"]
@@ -95,25 +96,37 @@ def floor() -> float:
         for path in folder.iterdir():
             shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink()
     lines = commands()
-    logs = STATE / "floor"
-    logs.mkdir(exist_ok=True)
     order = ["etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"]
-    steps = []
-    for name in [*order, *sorted(name for name in lines if name.startswith("containerd-")),
-                 *sorted(name for name in lines if name.startswith("kubelet-")),
-                 *sorted(name for name in lines if name.startswith("kube-proxy-"))]:  # fmt: skip
-        steps.append(f"start {name} {lines[name]}")
+    names = [*order, *(name for program in NODE_PROGRAMS for name in sorted(lines) if name.startswith(program))]
+    return bare_s(lines, names, 'get nodes --no-headers 2>/dev/null | grep -c " Ready "', "2")
+
+
+def steps(lines: Mapping[str, str], names: Iterable[str]) -> list[str]:
+    """The lines of a shell script that starts programs in this order, each as soon as it can work.
+
+    >>> steps({"kubelet-node-1": "kubelet --a"}, ["kubelet-node-1"])
+    ['start kubelet-node-1 kubelet --a']
+    """
+    script = []
+    for name in names:
+        script.append(f"start {name} {lines[name]}")
         if name == "kube-apiserver":
-            steps.append("until api /readyz; do sleep 0.1; done")
+            script.append("until api /readyz; do sleep 0.1; done")
         if name.startswith("containerd-"):  # a kubelet without a runtime exits
             version = re.sub(r"/containerd -c .*", "/ctr version", lines[name])
-            steps.append(f"until {version} >/dev/null 2>&1; do sleep 0.1; done")
-    ready = r'get nodes --no-headers 2>/dev/null | grep -c " Ready "'
-    steps.append(f'until [ "$("$KUBECTL" --kubeconfig "$ADMIN" {ready})" = 2 ]; do sleep 0.1; done')
+            script.append(f"until {version} >/dev/null 2>&1; do sleep 0.1; done")
+    return script
+
+
+def bare_s(lines: Mapping[str, str], names: Iterable[str], asked: str, expected: str) -> float:
+    """Seconds of the bare shell loop from its first program until kubectl answers what is expected."""
+    logs = STATE / "floor"
+    logs.mkdir(exist_ok=True)
+    until = f'until [ "$("$KUBECTL" --kubeconfig "$ADMIN" {asked})" = {expected} ]; do sleep 0.1; done'
     parts = re.search(r"(\S+/parts)/kubernetes-\S+?/bin", (STATE / "parts.json").read_text().replace('"', " "))
     binaries = parts.group(0) if parts else ""
     env = os.environ | {"KUBECTL": f"{binaries}/kubectl", "ADMIN": f"{STATE}/admin.kubeconfig", "LOGS": str(logs)}
-    script = FLOOR.replace("@STARTS@", "\n".join(steps))
+    script = FLOOR.replace("@STARTS@", "\n".join([*steps(lines, names), until]))
     status, took = bare_loop(script, env, FLOOR_S)
     if status:
         raise BenchError(f"bare shell loop: got exit status {status}, expected 0. Fix: see {logs}")

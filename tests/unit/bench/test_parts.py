@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from bench.parts import evidence, idle, lab, start, trainer
+from bench.part import INVENTORY, ROOT
+from bench.parts import evidence, idle, joining, lab, start, trainer
 from gangplank.backends import BACKENDS
 from gangplank.wait import polls
+
+ANSIBLE = Path(sys.executable).parent
 
 
 def test_programs_that_use_almost_nothing_have_no_line_of_their_own() -> None:
@@ -109,3 +114,24 @@ def test_the_bare_loop_leaves_nothing_running_and_kills_nothing_that_it_did_not_
             assert running(other.pid)
         finally:
             other.kill()
+
+
+def test_the_bare_loop_starts_a_runtime_and_waits_for_it_before_the_kubelet() -> None:
+    lines = {f"{name}node-2": f"/bin/{name.rstrip('-')} -c file" for name in lab.NODE_PROGRAMS}
+    runtime, wait, kubelet, proxy = lab.steps(lines, lines)
+    assert runtime == "start containerd-node-2 /bin/containerd -c file"
+    assert wait == "until /bin/ctr version >/dev/null 2>&1; do sleep 0.1; done"
+    assert (kubelet.split()[1], proxy.split()[1]) == ("kubelet-node-2", "kube-proxy-node-2")
+
+
+def test_a_node_that_joins_is_held_against_itself() -> None:
+    rows = {2: [(5.0, 5.0), (5.5, 5.0), (6.0, 5.0)], 8: [(9.0, 5.0)]}
+    two, eight = joining.figures(rows)
+    assert (two.id, two.value, two.goal, two.met, eight.met) == ("joining.2", 5.5, 6.0, True, False)
+
+
+def test_a_lab_of_any_size_is_that_of_the_inventory_with_more_nodes(tmp_path: Path) -> None:
+    command = [str(ANSIBLE / "ansible-inventory"), "-i", INVENTORY, "-i", joining.inventory(tmp_path, 4), "--list"]
+    listed = json.loads(subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout)
+    assert listed["lab"]["hosts"] == ["node-0", "node-1", "node-2", "node-3"]
+    assert listed["_meta"]["hostvars"]["node-3"]["ansible_connection"] == "local"

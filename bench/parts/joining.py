@@ -1,0 +1,89 @@
+"""What a node costs that joins a lab: a run of playbooks/lab.yml that adds it, less one that changes nothing.
+
+The floor is the node itself: a bare shell loop that starts the same programs with the same files until it is Ready.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bench.figures import Beside, figure
+from bench.part import STATE, Lab, Part
+from bench.parts.lab import NODE_PROGRAMS, bare_s, commands, playbook
+from gangplank.cluster.client import Kube
+from lab.host.supervisor import connect
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from bench.figures import Figure
+    from bench.part import Setting
+
+PART = Part("What a node costs that joins a lab of 2, 4 and 8", minutes=25, lab=Lab.DOWN, usual=False)
+SIZES = (2, 4, 8)
+ROUNDS = 3
+LIKE_FLOOR = 1.2
+SOCKET = Path("/run/gangplank/supervisor.sock")
+
+
+def inventory(folder: Path, size: int) -> str:
+    """A file that adds nodes to those of inventories/lab until there are so many; its path."""
+    local = {"ansible_connection": "local", "ansible_python_interpreter": "{{ ansible_playbook_python }}"}
+    hosts = dict.fromkeys(f"node-{number}" for number in range(size))
+    path = folder / f"{size}.yml"
+    path.write_text(json.dumps({"all": {"children": {"lab": {"hosts": hosts}}, "vars": local}}))
+    return str(path)
+
+
+def lab_s(file: str, *words: str) -> float:
+    """Seconds of playbooks/lab.yml with the nodes of this file."""
+    return playbook("-i", file, "playbooks/lab.yml", *words)[0]["finished"]
+
+
+def floor_s(node: str) -> float:
+    """Seconds of the bare shell loop until this node is Ready, which the cluster has forgotten before."""
+    lines = commands()
+    names = [f"{program}{node}" for program in NODE_PROGRAMS]
+    server = connect(SOCKET)
+    for name in names:
+        server.stopProcess(name)
+    Kube(str(STATE / "admin.kubeconfig")).call("DELETE", f"/api/v1/nodes/{node}")
+    for path in (STATE / "nodes" / node / "kubelet").iterdir():
+        shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink()
+    return bare_s(lines, names, f'get node {node} --no-headers 2>/dev/null | grep -c " Ready "', "1")
+
+
+def once(folder: Path, size: int) -> tuple[float, float]:
+    """A round: what the next node costs, and its floor. The lab is as before afterwards."""
+    fewer, more = inventory(folder, size), inventory(folder, size + 1)
+    unchanged = lab_s(fewer)
+    joined = lab_s(more)
+    bare = floor_s(f"node-{size}")
+    lab_s(fewer, "-e", "lab_cluster_remove_left=true")
+    return joined - unchanged, bare
+
+
+def figures(rounds: Mapping[int, Sequence[tuple[float, float]]]) -> Iterator[Figure]:
+    """A figure for each size."""
+    for size, rows in rounds.items():
+        floor = Beside.of("its programs in a bare shell loop", [bare for _, bare in rows])
+        yield figure(f"joining.{size}", f"a node joins a lab of {size}", "s", [cost for cost, _ in rows], floor=floor,
+                     goal=LIKE_FLOOR * floor.value, why=f"{LIKE_FLOOR} x the floor")  # fmt: skip
+
+
+def measure(setting: Setting) -> Iterator[Figure]:
+    """All sizes, from the smallest lab to the largest."""
+    rounds: dict[int, list[tuple[float, float]]] = {size: [] for size in SIZES}
+    try:
+        for size, rows in rounds.items():
+            lab_s(inventory(setting.folder, size))
+            for number in range(ROUNDS):
+                cost, bare = once(setting.folder, size)
+                rows.append((cost, bare))
+                setting.say(f"{size} nodes, round {number + 1} of {ROUNDS}: {cost:.1f} s, the node itself {bare:.1f} s")
+    finally:
+        playbook("playbooks/lab-down.yml")
+    yield from figures(rounds)
