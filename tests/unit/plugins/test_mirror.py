@@ -14,10 +14,20 @@ import pytest
 ROOT = Path(__file__).resolve().parents[3]
 
 
-def bundle(folder: Path, crane: str | None, mode: int) -> Path:
-    """A bundle with one image, a Helm that starts, and this crane."""
-    about = {"components": ["volcano"], "charts": [], "images": [
-        {"path": "a", "tag": "1", "digest": "sha256:0", "layout": "images/a"}]}  # fmt: skip
+IMAGE = {"path": "a", "tag": "1", "digest": "sha256:0", "layout": "images/a"}
+CHART = {"name": "a", "version": "1", "sha256": "0", "file": "charts/a.tgz"}
+# A registry that has other bytes than those that were sent: what this crane prints, it says that the registry has.
+OTHER = """#!/bin/sh
+case $1 in
+  digest) echo sha256:1 ;;
+  manifest) echo '{"layers": [{"digest": "sha256:1"}]}' ;;
+esac
+"""
+
+
+def bundle(folder: Path, crane: str | None, mode: int, charts: tuple[dict[str, str], ...] = ()) -> Path:
+    """A bundle with one image, or with charts instead, a Helm that starts, and this crane."""
+    about = {"components": ["volcano"], "charts": charts, "images": [] if charts else [IMAGE]}
     (folder / "bin").mkdir(parents=True)
     (folder / "bundle.json").write_text(json.dumps(about))
     (folder / "bin/helm").write_text("#!/bin/sh\n")
@@ -30,16 +40,33 @@ def bundle(folder: Path, crane: str | None, mode: int) -> Path:
     return folder
 
 
-@pytest.mark.parametrize(("crane", "mode"), [(None, 0), ("\x7fELF of another machine", 0o755)])
-def test_programs_that_do_not_start_are_refused(tmp_path: Path, crane: str | None, mode: int) -> None:
-    place = bundle(tmp_path / "bundle", crane, mode)
-    values = [f"mirror_bundle={place}", "mirror_registry=registry.invalid", f"mirror_values={tmp_path}/sources.yml",
+def mirror(place: Path, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run the playbook with a bundle."""
+    values = [f"mirror_bundle={place}", "mirror_registry=registry.invalid", f"mirror_values={folder}/sources.yml",
               f"ansible_python_interpreter={sys.executable}"]  # fmt: skip
     command = [sys.executable, "-m", "ansible", "playbook", "-i", "localhost,", "-c", "local",
                str(ROOT / "playbooks/mirror.yml"), *(word for value in values for word in ("-e", value))]  # fmt: skip
-    own = {"ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"), "NO_COLOR": "1", "ANSIBLE_LOCAL_TEMP": str(tmp_path / "tmp")}
-    done = subprocess.run(command, cwd=tmp_path, env=os.environ | own, capture_output=True, text=True, check=False,
+    own = {"ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"), "NO_COLOR": "1", "ANSIBLE_LOCAL_TEMP": str(folder / "tmp")}
+    return subprocess.run(command, cwd=folder, env=os.environ | own, capture_output=True, text=True, check=False,
                           timeout=120)  # fmt: skip
+
+
+@pytest.mark.parametrize("charts", [(), (CHART,)], ids=["image", "chart"])
+def test_other_bytes_in_the_registry_than_those_that_were_sent_are_refused(
+    tmp_path: Path, charts: tuple[dict[str, str], ...]
+) -> None:
+    done = mirror(bundle(tmp_path / "bundle", OTHER, 0o755, charts), tmp_path)
+    assert done.returncode != 0, done.stdout
+    assert done.stdout.count("TASK [mirror : Push | Ensure the") == 1
+    assert "got sha256:1, expected sha256:0" in " ".join(done.stdout.split())
+    assert "Fix: " in done.stdout
+    assert not (tmp_path / "sources.yml").exists()
+
+
+@pytest.mark.parametrize(("crane", "mode"), [(None, 0), ("\x7fELF of another machine", 0o755)])
+def test_programs_that_do_not_start_are_refused(tmp_path: Path, crane: str | None, mode: int) -> None:
+    place = bundle(tmp_path / "bundle", crane, mode)
+    done = mirror(place, tmp_path)
     assert done.returncode != 0, done.stdout
     assert f"{place}/bin/crane: got " in done.stdout
     assert "Fix: unpack the bundle where programs may run" in done.stdout.replace("\n", " ")
