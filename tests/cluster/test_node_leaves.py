@@ -10,7 +10,7 @@ from tests.cluster.conftest import STATE
 if TYPE_CHECKING:
     from tests.cluster.conftest import Lab
 
-LEAVER = "node-2"
+LEAVER, OTHERS = "node-2", ("node-0", "node-1")
 
 
 def traces(lab: Lab) -> dict[str, bool]:
@@ -25,6 +25,23 @@ def traces(lab: Lab) -> dict[str, bool]:
     }
 
 
+def home(lab: Lab) -> str:
+    """The node on which the only pod of the deployment runs; empty if there is none."""
+    pods = lab.get("pods", "-l", "app=stays")
+    going = "deletionTimestamp"
+    running = [pod for pod in pods if pod["status"]["phase"] == "Running" and going not in pod["metadata"]]
+    return str(running[0]["spec"]["nodeName"]) if len(running) == 1 else ""
+
+
+def settle(lab: Lab) -> str:
+    """Let a pod run on the node that leaves; its name."""
+    lab.kubectl("cordon", *OTHERS)
+    lab.kubectl("create", "deployment", "stays", "--image=registry.k8s.io/pause:3.10.1")
+    lab.wait("the pod runs on the node that leaves", lambda: home(lab) == LEAVER)
+    lab.kubectl("uncordon", *OTHERS)
+    return str(lab.get("pods", "-l", "app=stays")[0]["metadata"]["name"])
+
+
 def test_a_node_that_left_the_inventory_is_named_and_removed_on_request(three_nodes: Lab) -> None:
     lab = three_nodes
     more, lab.more = lab.more, ()
@@ -32,7 +49,11 @@ def test_a_node_that_left_the_inventory_is_named_and_removed_on_request(three_no
         said = " ".join(lab.playbook("playbooks/lab.yml").split())  # Ansible wraps it
         assert f"{LEAVER}: got a node of this lab that runs, expected it in the inventory (node-0, node-1)." in said
         assert all(traces(lab).values()), traces(lab)
+        pod = settle(lab)
         lab.playbook("playbooks/lab.yml", "-e", "lab_cluster_remove_left=true")
+        events = lab.get("events", f"--field-selector=involvedObject.name={pod},reason=Killing")
+        assert events, "the kubelet ended the pod: the node was drained before its programs were stopped"
+        assert lab.wait("the pod is elsewhere", lambda: home(lab)) != LEAVER
         assert not any(traces(lab).values()), traces(lab)
         assert lab.ready() == {"node-0", "node-1"}
         again = lab.playbook("playbooks/lab.yml")
@@ -40,5 +61,6 @@ def test_a_node_that_left_the_inventory_is_named_and_removed_on_request(three_no
         assert again.count("changed=0") == 3, again[-600:]  # localhost and two nodes
     finally:
         lab.more = more
+        lab.kubectl("delete", "deployment", "stays", "--ignore-not-found")
     lab.playbook("playbooks/lab.yml")
     assert lab.ready() == {"node-0", "node-1", LEAVER}, "it may come back"
