@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
+from gangplank.site.storage import LOCAL_PATH
 from tests.cluster.conftest import ROOT, STATE
 from tests.support.api_faults import Handler, Proxy
 
@@ -185,3 +186,22 @@ def test_a_webhook_that_does_not_answer_is_refused(lab: Lab, theirs: str) -> Non
         assert f"remove {kind} {SPACE}" in said
     finally:
         lab.kubectl("delete", kind.lower(), SPACE, "--ignore-not-found")
+
+
+def test_a_provisioner_of_others_is_refused_before_volcano_is_installed(lab: Lab) -> None:
+    item = {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": SPACE},
+            "provisioner": LOCAL_PATH}  # fmt: skip
+    try:
+        lab.kubectl("apply", "-f", "-", stdin=json.dumps(item))
+        said = site(lab, ADMIN, "-e", json.dumps({"site_components": ["volcano", "storage"]}))
+        assert f"got another provisioner of them (class {SPACE})" in said
+    finally:
+        lab.kubectl("delete", "storageclass", SPACE, "--ignore-not-found")
+
+
+def test_a_jobset_of_others_is_refused(lab: Lab, theirs: str) -> None:
+    image = "registry.k8s.io/jobset/jobset:v0.8.0"
+    lab.kubectl("create", "deployment", "jobset-controller-manager", "-n", theirs, f"--image={image}", "--replicas=0")
+    said = site(lab, ADMIN, "-e", json.dumps({"site_components": ["trainer_v2"]}))
+    assert f"JobSet: got a third-party one (Deployment {theirs}/jobset-controller-manager)" in said
+    assert "Fix: set trainer_v2_jobset: false" in said
