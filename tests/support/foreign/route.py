@@ -65,8 +65,14 @@ def edit(parts: dict[str, Any]) -> None:
         "site_cluster": "https://203.0.113.10:6443",
         "volcano_source": "lab",
         "volcano_chart": parts["charts"]["volcano"],
-        "storage_classes": [],  # the cluster has a default class
-        "storage_claims": [{"name": "data", "namespace": "default", "size": "1Gi"}],
+        # The cluster has a default class; its Pod Security admits no folder of a node where nothing else is said.
+        "storage_classes": [{"name": "folders", "kind": "local", "folder": "/var/lib/kubelet/of-the-site"}],
+        "storage_source": "lab",
+        "storage_local_path_chart": parts["charts"]["local-path-provisioner"],
+        "storage_claims": [
+            {"name": "data", "namespace": "default", "size": "1Gi"},
+            {"name": "of-the-site", "namespace": "default", "size": "1Gi", "class": "folders"},
+        ],
         "training_operator_source": "lab",
         "training_operator_crds": parts["charts"]["training-operator-crds"],
         "training_operator_gang_scheduler": "volcano",
@@ -111,7 +117,8 @@ def others(state: Path) -> list[str]:
     for backend in BACKENDS:
         path = state / f"digits-{backend}.yml"
         # Volcano removes workers and their logs when the master has finished; the claim is one that one node can mount.
-        kept = {"volumes": [{"claim": "data", "mount": "/output", "on": "master"}], "output": f"/output/{backend}"}
+        volume = {"claim": "of-the-site", "mount": "/output", "on": "master"}
+        kept = {"volumes": [volume], "output": f"/output/{backend}"}
         own = {**job, "name": f"digits-{backend}", "backend": backend, **(kept if backend == "volcano" else {})}
         path.write_text(yaml.safe_dump({"training_job": own}))
         lines += [
@@ -159,7 +166,8 @@ def listing(state: Path, name: str) -> str:
 def main(words: list[str]) -> int:
     """Type the route; the exit status is that of its first command that fails."""
     state = Path(words[0])
-    parts = build(["helm", "volcano", "volcano-before", "training-operator", "trainer-v2"], print)
+    installed = ["volcano", "volcano-before", "training-operator", "trainer-v2", "local-path-provisioner"]
+    parts = build(["helm", *installed], print)
     if words[1:] == ["edit"]:
         edit(parts)
         return 0
