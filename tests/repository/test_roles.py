@@ -202,7 +202,6 @@ def test_what_the_teams_know_as_inputs_of_their_role_are_its_inputs() -> None:
 
 
 def test_the_namespace_of_storage_admits_pods_that_mount_a_folder_of_the_node() -> None:
-    """The lab exempts this namespace from its Pod Security, and so does not show it."""
     installs = {"name": "helm_release"}
     calls = [task["vars"] for task in all_tasks(ROOT / "roles/storage") if task.get(INCLUDE) == installs]
     labels = {str(call.get("helm_release_namespace_labels")) for call in calls}
