@@ -20,6 +20,7 @@ from gangplank.cluster import submit as submission
 from gangplank.cluster.attempts import attempts, gone
 from gangplank.cluster.client import rank_of
 from gangplank.cluster.gaps import Gaps, Numbers
+from gangplank.cluster.lease import PATIENCE_S, Lock
 from gangplank.cluster.logs import GONE, Buffer, follow
 from gangplank.cluster.patience import silent
 from gangplank.cluster.progress import phase
@@ -40,6 +41,20 @@ NO_MORE = "unable to retrieve container logs for "  # what the kubelet answers o
 COLOURS = (36, 33, 32, 35, 34, 31)  # of the ranks, in turn: cyan, yellow, green, magenta, blue, red
 
 
+def wait_for_runs(kube: Kube) -> None:
+    """Wait while a playbook changes the cluster: what it is just installing or removing cannot be judged.
+
+    It does not wait for train.yml: of two jobs of one name, the API server refuses the second.
+    """
+    lock = Lock(kube)
+
+    def say(line: str) -> None:
+        terminal.note(line)
+        lock.kube = kube.patient(terminal.note)  # it has answered, so an outage is waited out
+
+    lock.wait({}, say, PATIENCE_S)
+
+
 def examine(kube: Kube, job: Json, origin: str) -> None:
     """Refuse a job that the cluster cannot run, and say what its user has to know; `origin` is where it is from."""
     if problems := submission.unfit(kube, job):
@@ -58,6 +73,8 @@ def submit(args: argparse.Namespace) -> int:
     kube = cluster_of(args, changes=not args.dry_run)
     for item in submitted:
         item["metadata"].setdefault("namespace", args.namespace or "default")
+    if not args.dry_run:
+        wait_for_runs(kube)
     for _, job in jobs:
         examine(kube, job, f"{job['kind']} {job['metadata']['name']}")
     submission.carry_out(kube, Plan(write=tuple(submitted)), dry_run=args.dry_run, report=print)

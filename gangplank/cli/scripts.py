@@ -17,7 +17,7 @@ from gangplank.backends import BACKENDS, DEFAULT
 from gangplank.cli import terminal
 from gangplank.cli.cluster import cluster_of
 from gangplank.cli.inputs import read_scripts, site_settings
-from gangplank.cli.jobs import examine, prefix
+from gangplank.cli.jobs import examine, prefix, wait_for_runs
 from gangplank.cli.proof import NO_EVIDENCE
 from gangplank.cluster import submit as submission
 from gangplank.cluster.evidence import known
@@ -59,6 +59,7 @@ def run(args: argparse.Namespace) -> int:
         save(Path(args.save), job)
     kube = cluster_of(args, changes=True)
     manifests = BACKENDS[spec.backend].manifests(spec)
+    wait_for_runs(kube)
     examine(kube, manifests[-1], args.script)
     submission.carry_out(kube, Plan(write=tuple(manifests)), dry_run=False, report=terminal.note)
     watch = JobWatch(manifests[-1], kube)

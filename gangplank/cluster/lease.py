@@ -23,7 +23,7 @@ from gangplank.text import plain
 from gangplank.wait import late, polls
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from gangplank.cluster.client import Kube
     from gangplank.spec import Json
@@ -111,22 +111,40 @@ class Lock:
         fix += "; otherwise start no other run meanwhile"
         return str(Problem(self.title, got, "one that keeps other runs out meanwhile", fix))
 
+    def wait(self, record: dict[str, Any], say: Callable[[str], None], limit_s: float) -> None:
+        """Wait while another process than the recorded one has the lock, and do not take it.
+
+        An account that may not read Leases waits for nobody. Raises GangplankError at the time limit.
+        """
+        try:
+            next(self._turns(record, say, limit_s), None)
+        except KubeError as error:
+            if error.status not in {*REFUSED, NOT_FOUND}:
+                raise
+
     def _hold(self, record: dict[str, Any], say: Callable[[str], None], limit_s: float) -> bool:
+        tried = False
+        for lease in self._turns(record, say, limit_s):
+            tried = True
+            if self._take(lease, record):
+                return True
+        return tried  # a request of its own was carried out, and only the answer lost
+
+    def _turns(self, record: dict[str, Any], say: Callable[[str], None], limit_s: float) -> Iterator[Json | None]:
+        """The Lease each time that nobody has the lock, until the process itself has it."""
         name, said, fix = "another run, which was faster", "", ""
-        seen, unchanged_s, tried = "", 0.0, False
+        seen, unchanged_s = "", 0.0
         for _ in polls(limit_s, POLL_S):
             lease = self.kube.get(self.where)
             other = holder_of(lease) if lease else {}
             if other and is_same(other, record):
-                return tried  # its request was carried out, and only the answer lost
+                return
             version = lease["metadata"].get("resourceVersion", "") if lease else ""
             # Counted in answers: while the API server is away, nobody can renew.
             unchanged_s = unchanged_s + POLL_S if version == seen else 0.0
             seen = version
             if lease is None or not counts(lease, other, unchanged_s):
-                tried = True
-                if self._take(lease, record):
-                    return True
+                yield lease
                 continue
             alive = bool(lives(other))
             if alive:

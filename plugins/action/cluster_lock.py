@@ -27,4 +27,6 @@ class ActionModule(ClusterAction):
             self.free(job, namespace)
         else:
             self.hold(args["timeout_s"], job, namespace)
+            if job:
+                self.wait_for_cluster(args["timeout_s"])
         return {"changed": False}

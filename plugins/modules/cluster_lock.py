@@ -5,7 +5,8 @@ DOCUMENTATION = r"""
 module: cluster_lock
 short_description: Hold a cluster, or one of its jobs, for this run of ansible-playbook
 description:
-  - A second run names who holds it and since when, and waits.
+  - A second run names who holds it and since when, and waits. A run that holds a job also waits while another run
+    changes the cluster.
   - The lock is a Lease in the cluster, C(gangplank) in the namespace V(default), or that of a job in the job's
     namespace. A process beside the run renews it, and removes it when the run has ended in any way.
   - A process of this machine that has ended holds nothing, unless a task that it started still runs. One elsewhere does

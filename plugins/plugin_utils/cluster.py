@@ -81,6 +81,10 @@ class ClusterAction(LibraryAction):
         if lock.hold(record, self.say, PATIENCE_S if timeout_s is None else timeout_s):
             lease_keeper.start(lock, record, self.choice, self.environment, (job, namespace))
 
+    def wait_for_cluster(self, timeout_s: float | None) -> None:
+        """Wait while another run changes the cluster."""
+        Lock(self.kube).wait(self.record(), self.say, PATIENCE_S if timeout_s is None else timeout_s)
+
     def free(self, job: str = "", namespace: str = "") -> None:
         """Free the lock before this run ends."""
         lock, record = Lock(self.kube, job, namespace), self.record()

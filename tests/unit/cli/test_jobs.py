@@ -80,11 +80,12 @@ def test_submits_what_a_job_needs_and_then_the_job(api: Api, capsys: pytest.Capt
         "next: gangplank logs linear -n default -f",
     ]
     requests = [f"PATCH /api/v1/namespaces/default/configmaps/{script}", f"POST {JOBS}"]
+    lock = "GET /apis/coordination.k8s.io/v1/namespaces/default/leases/gangplank"
     asked = ["GET /apis/scheduling.volcano.sh/v1beta1/queues", DEPLOYMENTS, "GET /apis/batch.volcano.sh/v1alpha1"]
-    assert [line.split("?")[0] for line in api.seen] == [*asked, *requests, *requests]
-    assert ["dryRun=All" in line for line in api.seen[3:]] == [True, True, False, False]
+    assert [line.split("?")[0] for line in api.seen] == [lock, *asked, *requests, *requests]
+    assert ["dryRun=All" in line for line in api.seen[4:]] == [True, True, False, False]
     assert api.objects[f"{JOBS}/linear"]["spec"]["minAvailable"] == 3
-    assert "force=true" in api.seen[3]  # a script applied by other means is taken over
+    assert "force=true" in api.seen[4]  # a script applied by other means is taken over
 
 
 def test_a_dry_run_makes_nothing(api: Api, capsys: pytest.CaptureFixture[str]) -> None:

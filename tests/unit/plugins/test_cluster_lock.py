@@ -77,6 +77,18 @@ def test_d6_a_playbook_waits_for_another_run_and_fails_with_its_name(
     assert "selfsubjectaccessreviews" not in "".join(api.seen), "what the other is just installing was judged"
 
 
+def test_d6_a_job_is_not_submitted_while_another_run_changes_the_cluster(
+    tmp_path: Path, api: Api, other: subprocess.Popen[bytes]
+) -> None:
+    words = ("-e", f"@{ROOT}/jobs/digits.yml", "-e", "training_job_timeout_s=1")
+    done = play(tmp_path, "train.yml", *words, K8S_AUTH_KUBECONFIG=api.kubeconfig)
+    assert done.returncode != 0
+    assert done.stdout.count(" is in use by ") == 1, done.stdout
+    assert f", process {other.pid} (site.yml), since " in done.stdout
+    assert not [key for key in api.objects if "/jobs/" in key]
+    wait_for(api, WHERE)  # it has freed its job
+
+
 def test_d6_no_time_limit_in_the_inventory_leaves_the_lock_on(tmp_path: Path, api: Api) -> None:
     (tmp_path / "helm").symlink_to("/bin/true")
     play(tmp_path, "uninstall.yml", "-e", json.dumps({"site_lock_timeout_s": None}), K8S_AUTH_KUBECONFIG=api.kubeconfig)
