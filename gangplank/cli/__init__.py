@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import os
 import sys
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from gangplank.cli.completion import complete
 from gangplank.cli.parser import command_line
-from gangplank.cli.terminal import CLUSTER, INTERRUPTED, OK, complain
+from gangplank.cli.terminal import CLUSTER, INTERRUPTED, OK, REFUSED, complain
 from gangplank.errors import GangplankError, Problem
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ MODULES = {  # of gangplank/cli, by command; each has a function of the command'
     "preflight": "preflight",
     "completion": "completion",
 }
+FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 # Optional packages and the extra that brings them; every other one is for talking to a cluster
 EXTRAS = {"jinja2": "report", "tensorboardX": "report", "prometheus_client": "metrics"}
 
@@ -58,10 +60,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
         expected, fix = f"it installed, as {args.command} needs it", f"pip install 'gangplank[{extra}]'"
         return complain(str(Problem(f"package {error.name}", "nothing", expected, fix)), CLUSTER)
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader has gone; say no more
+        leave_output()  # the reader has gone
         return OK
+    except OSError as error:
+        if error.errno not in FULL:
+            raise
+        leave_output()
+        name, reason = str(error.filename or "standard output"), error.strerror or str(error)
+        return complain(str(Problem(name, reason, "space to write", "free some")), REFUSED)
     except KeyboardInterrupt:
         return INTERRUPTED
+
+
+def leave_output() -> None:
+    """Say no more."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def split(words: Sequence[str]) -> tuple[Sequence[str], list[str]]:
@@ -80,4 +93,6 @@ def run(args: argparse.Namespace) -> int:
     """Import the module of the command, and with it only the packages that this command needs."""
     module = importlib.import_module(f"gangplank.cli.{MODULES[args.command]}")
     command: Callable[[argparse.Namespace], int] = getattr(module, args.command)
-    return command(args)
+    status = command(args)
+    sys.stdout.flush()  # at its end Python ignores that a disk is full
+    return status
