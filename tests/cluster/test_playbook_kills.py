@@ -7,29 +7,33 @@ too, and the sweep playbook-kills all of them: see tests/support/playbook_kills.
 from __future__ import annotations
 
 import json
-import random
 import signal
+from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.support import playbook_kills
-from tests.support.playbook_kills import Life, Point
 from tests.support.sweeps import sweeping
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.support.playbook_kills import Life
 
 ROUNDS = 160  # more than the points of any playbook; those of the shorter ones come again
 TRIED = range(ROUNDS if sweeping("playbook-kills") else 2)
 
 
 @pytest.mark.usefixtures("lab")
-def test_d6_site_and_uninstall_killed_at_a_point_converge() -> None:
-    draw = random.Random(playbook_kills.SEED)
-    results = {}
+def test_d6_site_and_uninstall_killed_at_a_point_converge(tmp_path: Path) -> None:
+    results, points = {}, {}
     for book in ("site", "uninstall"):
-        playbook_kills.completed(book)
-        results[book] = playbook_kills.facts()
-    for book, most in (("site", 40), ("uninstall", 25)):  # of their tasks on the lab
-        point = Point(draw.randint(8, most), "", draw.choice(playbook_kills.MOMENTS), round(draw.uniform(0, 1), 1))
-        assert playbook_kills.play(book, point=point).returncode in (-signal.SIGKILL, 0)
+        notes = tmp_path / book
+        playbook_kills.completed(book, notes=notes)
+        points[book], results[book] = playbook_kills.points_of(notes)[0], playbook_kills.facts()
+    for book, point in points.items():
+        done = playbook_kills.play(book, point=point)
+        assert done.returncode == -signal.SIGKILL, f"{book}, to be killed at {point}: {done.stdout[-1000:]}"
         playbook_kills.completed(book)
         assert playbook_kills.differences(results[book], playbook_kills.facts()) == [], f"{book}, killed at {point}"
         assert playbook_kills.changed(playbook_kills.completed(book)) == 0, f"{book}, killed at {point}"

@@ -1,7 +1,8 @@
 """A callback that ends ansible-playbook by SIGKILL at the start, in the middle or at the end of its n-th task.
 
 GANGPLANK_KILL is "NUMBER MOMENT SECONDS": `start`, `middle` (SECONDS after the start) and `end` kill every process of
-the run, `alone` kills only ansible-playbook in the middle, while its worker goes on. Without it nothing is killed.
+the run, `alone` kills only ansible-playbook in the middle, while its worker goes on. A task shorter than SECONDS is
+killed at its end. Without it nothing is killed.
 GANGPLANK_KILL_NOTES is a file that gets a line of JSON for each task that ran: its number, name and seconds.
 """
 
@@ -50,12 +51,13 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]  # Ansible has no type
 
     def __init__(self) -> None:
         super().__init__()
-        number, self.moment, seconds = (os.environ.get("GANGPLANK_KILL") or "0 never 0").split()
+        number, self.moment, seconds = (os.environ.get("GANGPLANK_KILL") or "-1 never 0").split()
         self.number, self.seconds = int(number), float(seconds)
         self.count, self.begin, self.name, self.noted = 0, 0.0, "", False
 
     def v2_playbook_on_task_start(self, task: Any, is_conditional: bool) -> None:  # noqa: ARG002  Ansible's own signature
         """Count the task."""
+        self.kill_at_the_latest()
         self.count, self.begin, self.name, self.noted = self.count + 1, time.monotonic(), task.get_name(), False
         if self.count != self.number:
             return
@@ -75,7 +77,13 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]  # Ansible has no type
             line = {"number": self.count, "name": self.name, "seconds": round(time.monotonic() - self.begin, 3)}
             with Path(notes).open("a") as file:
                 file.write(json.dumps(line) + "\n")
-        if (self.count, self.moment) == (self.number, "end"):
-            kill(alone=False)
+        self.kill_at_the_latest()
 
     v2_runner_on_ok = v2_runner_on_failed = ended
+
+    def kill_at_the_latest(self, *_: Any) -> None:
+        """Kill the run if this is its task, which has ended or was skipped."""
+        if self.count == self.number:
+            kill(alone=self.moment == "alone")
+
+    v2_playbook_on_stats = kill_at_the_latest

@@ -1,0 +1,58 @@
+"""D6: the callback that kills a playbook at a point of a task does so, however short the task is."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.support.playbook_kills import CALLBACKS, MOMENTS, points_of
+
+ROOT = Path(__file__).resolve().parents[3]
+LONG_S = 60.0  # longer than each of the tasks
+SKIPPED, LAST = 3, 4
+# By the task's number and the moment: which tasks have run when the playbook is killed.
+DONE = {
+    (2, "start"): "a", (2, "middle"): "ab", (2, "end"): "ab", (2, "alone"): "ab",
+    (SKIPPED, "end"): "ab", (LAST, "middle"): "abd", (LAST, "alone"): "abd",
+}  # fmt: skip
+
+
+def play(folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run a playbook of four short tasks, of which the third is skipped."""
+    tasks = [{"name": f"Write {name}", "ansible.builtin.copy": {"dest": str(folder / name), "content": name}}
+             for name in "abcd"]  # fmt: skip
+    tasks[SKIPPED - 1]["when"] = "false"
+    book = folder / "book.yml"
+    book.write_text(yaml.safe_dump([{"hosts": "localhost", "gather_facts": False, "tasks": tasks}]))
+    own = {"ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"), "ANSIBLE_LOCAL_TEMP": str(folder / "tmp")}
+    own |= {"ANSIBLE_CALLBACK_PLUGINS": str(CALLBACKS), "ANSIBLE_CALLBACKS_ENABLED": "kill_point"}
+    command = [sys.executable, "-m", "ansible", "playbook", "-i", "localhost,", "-c", "local",
+               "-e", f"ansible_python_interpreter={sys.executable}", str(book)]  # fmt: skip
+    env = os.environ | own | environment
+    return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=False, timeout=60)
+
+
+@pytest.mark.parametrize(("number", "moment"), DONE)
+def test_d6_a_task_that_is_shorter_than_expected_is_killed_at_its_end(
+    tmp_path: Path, number: int, moment: str
+) -> None:
+    done = play(tmp_path, GANGPLANK_KILL=f"{number} {moment} {LONG_S}")
+    assert done.returncode == -signal.SIGKILL, done.stdout
+    assert "".join(sorted(path.name for path in tmp_path.glob("?"))) == DONE[number, moment]
+
+
+def test_d6_the_points_are_those_of_the_tasks_that_did_something(tmp_path: Path) -> None:
+    notes = tmp_path / "notes"
+    assert play(tmp_path, GANGPLANK_KILL_NOTES=str(notes)).returncode == 0
+    seconds = {row["number"]: row["seconds"] for row in map(json.loads, notes.read_text().splitlines())}
+    points = points_of(notes)
+    assert sorted((point.number, point.moment) for point in points) == sorted(
+        (number, moment) for number in (1, 2, LAST) for moment in MOMENTS)  # fmt: skip
+    assert all(point.seconds < seconds[point.number] for point in points)
