@@ -67,7 +67,9 @@ def own_cgroup(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 def configure(folder: Path, **programs: str) -> Path:
     """A configuration with these programs, with every setting that the role gives them."""
-    template = jinja2.Environment(autoescape=False).from_string((TEMPLATES / "programs.conf.j2").read_text())  # noqa: S701  no HTML
+    environment = jinja2.Environment(autoescape=False)  # noqa: S701  no HTML
+    environment.filters["hash"] = lambda text, _: str(len(text))  # Ansible's own
+    template = environment.from_string((TEMPLATES / "programs.conf.j2").read_text())
     logs = folder / "logs"
     logs.mkdir(exist_ok=True)
     text = template.render(
@@ -82,12 +84,6 @@ def configure(folder: Path, **programs: str) -> Path:
     config = folder / "supervisord.conf"
     config.write_text(head + text)
     return config
-
-
-@pytest.fixture(autouse=True)
-def _hash_filter(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ansible's filter, which the template uses."""
-    monkeypatch.setitem(jinja2.filters.FILTERS, "hash", lambda text, _: str(len(text)))
 
 
 def processes(socket: Path) -> list[dict[str, Any]]:
