@@ -27,7 +27,7 @@ from gangplank.cluster.metrics import FAMILIES
 from gangplank.proof.claims import CLAIMS
 from gangplank.site.storage import KINDS
 from gangplank.spec import JobSpec, Script
-from tools import gang_figures, sweeps, when_figures
+from tools import gang_figures, kill_figures, sweeps, when_figures
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -209,7 +209,10 @@ def refusals_table() -> str:
 
 
 def sweeps_table() -> str:
-    """Every sweep, the last result of each of its parts, and the last ones of the parts of `make test-full`."""
+    """Every sweep, the last result of each of its parts, and the last ones of the parts of `make test-full`.
+
+    Then the kill points of the playbooks that their sweep has tried.
+    """
     summary = [(f"`{name}`", sweep.shows, sweep.cases) for name, sweep in sweeps.SWEEPS.items()]
     rows = [result_row(name, part, result) for name in sweeps.SWEEPS for part, result in sweeps.read(name).items()]
     full = [
@@ -222,6 +225,8 @@ def sweeps_table() -> str:
     missing = [f"`{name}`" for name in sweeps.SWEEPS if not sweeps.read(name)]
     parts = [table(["sweep", "what it shows", "cases"], summary), table(head, rows) if rows else ""]
     parts.append(table([*head, "fresh clone", "division"], full) if full else "")
+    kills = list(kill_figures.table(kill_figures.load()))
+    parts.append(table(["playbook", "kill points", "tried", "converged", "did not converge"], kills) if kills else "")
     parts.append(f"Without a result: {', '.join(missing)}." if missing else "")
     return "\n\n".join(filter(None, parts))
 

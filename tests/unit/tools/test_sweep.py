@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tools import commits, fit_figures, gang_figures, sweep, sweeps, when_figures, write_docs_tables
+from tools import commits, fit_figures, gang_figures, kill_figures, sweep, sweeps, when_figures, write_docs_tables
 from tools.sweeps import SWEEPS
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -193,6 +193,7 @@ def test_every_results_file_is_of_a_sweep_and_the_table_has_a_row_for_each_part(
 
 
 def test_the_answers_of_when_do_not_keep_its_sweep_from_going_on() -> None:
-    for path in (when_figures.FIGURES, fit_figures.FIGURES, gang_figures.FIGURES, sweeps.RESULTS):
+    figures = (one.FIGURES for one in (when_figures, fit_figures, gang_figures, kill_figures))
+    for path in (*figures, sweeps.RESULTS):
         assert path.is_relative_to(sweeps.ROOT / sweep.WRITTEN[0])
     assert {"docs/when.md", "docs/bench.md", "docs/testing.md"} <= {*sweep.WRITTEN}
