@@ -28,6 +28,7 @@ from gangplank.jobs.parse import parse_job
 from gangplank.proof import log_lines
 from gangplank.proof.verdict import Expected, prove
 from gangplank.teams.quota_ready import settle
+from gangplank.wait import polls
 from tests.unit.cli.test_proof import JOB, text
 from tests.unit.conftest import with_uid
 from tests.unit.proof.test_claims import World
@@ -679,6 +680,26 @@ def test_d14_a_line_of_10_mib_is_read_once_and_not_kept(
     watch.poll()
     assert [len(line) for _, line in watch.finish()] == [6, LONG, 5]
     assert [sum(map(len, log.last.lines)) for log in watch.logs.values()] == [6 + failure.LAST_CHARACTERS + 5]
+
+
+SHARE = 10  # of a minute, and of the million lines that are printed in it
+
+
+def test_d14_a_million_lines_a_minute_are_followed_in_less_than_that_minute(server: Server, kube: Kube) -> None:
+    server.pod("digits-a", "terminated")
+    lines = 10**6 // SHARE
+    texts = (f"step {number} of a script that prints a line for each" for number in range(lines))
+    server.logs[f"{PODS}/digits-a"] = [(NOON + number * 60 / 10**6, text) for number, text in enumerate(texts)]
+    watch = follow.JobWatch(manifest(server, "Running"), kube)
+    start, seen = time.process_time(), 0
+    for _ in polls(120, 0.2):
+        watch.poll()
+        seen += sum(1 for _ in watch.lines())
+        if seen == lines:
+            break
+    seconds = time.process_time() - start  # with those of the server
+    assert seen == lines
+    assert seconds < 60 / SHARE, f"{seconds:.1f} s of a processor"
 
 
 def test_each_line_of_a_log_is_looked_at_once(server: Server, kube: Kube, monkeypatch: pytest.MonkeyPatch) -> None:
