@@ -34,7 +34,8 @@ if TYPE_CHECKING:
     from gangplank.spec import Json
 
 FORBIDDEN, NOT_FOUND = 403, 404
-DEVICES, TEMPLATES = group_path(device_claims.API_VERSION), "resourceclaimtemplates"
+DEVICES = group_path(device_claims.API_VERSION)
+CLAIMS, TEMPLATES, TAINT_RULES = "resourceclaims", "resourceclaimtemplates", "devicetaintrules"
 DENIED = "you may not list them"
 CLUSTER = {  # field of a snapshot: its name in messages, its path
     "nodes": (NODES, "/api/v1/nodes"),
@@ -96,13 +97,41 @@ def snapshot(kube: Kube, namespace: str) -> Snapshot:
         if error.status != FORBIDDEN:
             raise
         configuration = None
-    if classes := items(kube, f"{DEVICES}/deviceclasses"):  # not to be asked for where there are none
-        slices, claims = (items(kube, f"{DEVICES}/{plural}") or [] for plural in ("resourceslices", "resourceclaims"))
-        fields["nodes"] = claimed_devices.offering(fields["nodes"], classes, slices)
-        fields["pods"] = claimed_devices.holding(fields["pods"], claims)
+    fields |= devices(kube, namespace, fields["nodes"], fields["pods"], alone=PODS in unread)
     pods, ended = living(fields["pods"]), tuple(pod for pod in fields.pop("pods") if has_ended(pod))
     state = Snapshot(pods=pods, ended=ended, settings=configuration, unread=unread, **fields)
     return state.within(home(kube, namespace))
+
+
+def devices(
+    kube: Kube, namespace: str, nodes: Sequence[Json], pods: Sequence[Json], *, alone: bool
+) -> dict[str, tuple[Json, ...]]:
+    """Nodes and pods with the devices that they offer and hold by claim; nothing where too little of that may be read.
+
+    `alone`: the pods are those of the namespace, so its claims are enough.
+    """
+    classes = items(kube, f"{DEVICES}/deviceclasses")
+    if not classes:  # nothing else is to be asked for where there are none
+        return {}
+    slices, claims = (items(kube, f"{DEVICES}/{plural}") for plural in ("resourceslices", CLAIMS))
+    rules = taint_rules(kube)
+    if claims is None and alone:
+        claims = items(kube, f"{DEVICES}/namespaces/{namespace}/{CLAIMS}")
+    if slices is None or rules is None or claims is None:
+        return {}
+    offering = claimed_devices.offering(nodes, classes, claimed_devices.tainted(slices, rules))
+    return {"nodes": offering, "pods": claimed_devices.holding(pods, claims)}
+
+
+def taint_rules(kube: Kube) -> list[Json] | None:
+    """The rules by which administrators taint devices, in the version that the cluster has; None: not to be read."""
+    group = device_claims.API_VERSION.partition("/")[0]
+    for version in (kube.get(f"/apis/{group}") or {}).get("versions") or ():
+        where = group_path(version["groupVersion"])
+        kinds = (kube.get(where) or {}).get("resources") or ()
+        if any(kind["name"] == TAINT_RULES for kind in kinds):
+            return items(kube, f"{where}/{TAINT_RULES}")
+    return []
 
 
 def home(kube: Kube, namespace: str) -> Snapshot:

@@ -69,6 +69,31 @@ def offering(nodes: Iterable[Json], classes: Iterable[Json], slices: Sequence[Js
     return tuple(with_devices(node, counts) for node in nodes)
 
 
+def tainted(slices: Sequence[Json], rules: Iterable[Json]) -> list[Json]:
+    """The slices, whose devices have the taints of the rules that select them, as if their driver said so.
+
+    https://kubernetes.io/docs/concepts/scheduling-eviction/dynamic-resource-allocation/#device-taints-and-tolerations
+    """
+    acting = [one["spec"] for one in rules if (one["spec"].get("taint") or {}).get("effect") != "None"]
+    return [
+        {**one, "spec": {**spec, "devices": [marked(device, spec, acting) for device in spec.get("devices") or ()]}}
+        for one in slices
+        for spec in [one["spec"]]
+    ]
+
+
+def marked(device: Json, spec: Json, rules: Iterable[Json]) -> Json:
+    """A device of a slice with the taints of rules; one that selects by class or expression counts as about all."""
+    own = {"driver": spec["driver"], "pool": (spec.get("pool") or {}).get("name"), "device": device["name"]}
+    taints = [
+        one["taint"]
+        for one in rules
+        if (selector := one.get("deviceSelector")) is not None
+        and all(own[key] == value for key, value in selector.items() if key in own)
+    ]
+    return {**device, "taints": [*(device.get("taints") or ()), *taints]} if taints else device
+
+
 def with_devices(node: Json, counts: Mapping[str, Mapping[str, int]]) -> Json:
     """A node with its devices among its resources."""
     own = {name: str(by_node.get(node["metadata"]["name"], 0)) for name, by_node in counts.items()}

@@ -63,7 +63,7 @@ def cluster_rows() -> Rows:
     return [
         (CLUSTER, "", ("nodes",), LOOK),
         (CLUSTER, queues.group, (queues.plural,), LOOK),
-        (CLUSTER, "resource.k8s.io", ("deviceclasses", "resourceslices"), LOOK),
+        (CLUSTER, "resource.k8s.io", ("deviceclasses", "resourceslices", "devicetaintrules"), LOOK),
         (CLUSTER, "scheduling.k8s.io", ("priorityclasses",), LOOK),
     ]
 

@@ -194,7 +194,7 @@ def test_a_device_that_breaks_loses_its_pod_and_the_job_continues_on_another(clu
 
 
 def test_fit_does_not_guess_about_parts(cluster: Cluster) -> None:
-    """Counters are not modelled: `fit --exact` asks the scheduler."""
+    """Counters are not modelled."""
     *beside, job = manifests(cluster, "volcano", "asked", WHOLE, GPUS)
     now = situation(cluster.kube, job, live=False, others=beside)
     assert now.demand is not None

@@ -24,7 +24,8 @@ def device_class(expression: str = f"device.driver == '{CLASS}'") -> Json:
 
 def slice_of(where: str, devices: int, **more: Any) -> Json:
     inside = [{"name": f"gpu-{at}", **more} for at in range(devices)]
-    return {"spec": {"driver": CLASS, "nodeName": where, "devices": inside}}
+    spec = {"driver": CLASS, "nodeName": where, "pool": {"name": where}, "devices": inside}
+    return {"metadata": {"name": where}, "spec": spec}
 
 
 def claiming(name: str, where: str, devices: int = 1) -> tuple[Json, Json]:
@@ -37,12 +38,16 @@ def claiming(name: str, where: str, devices: int = 1) -> tuple[Json, Json]:
     return holder, {"metadata": meta, "spec": {"devices": {"requests": requests}}}
 
 
+def described(gpus: int = 1, **change: Any) -> list[Json]:
+    """The manifests of a job of two pods, whose GPUs are devices by claim."""
+    fields = {"name": "a", "namespace": "vision", "image": "i", "command": ["true"], "workers": 1}
+    fields |= {"collective": "gloo"}
+    fields |= {"resources": {"cpu": "100m", "gpus": gpus}, "processes_per_node": 1, **change}
+    return BACKENDS["volcano"].manifests(on_site(parse_job(fields), Gpus(allocation="dra", device_class=CLASS)))
+
+
 def job(gpus: int = 1, **change: Any) -> tuple[Demand, list[Json]]:
-    described = {"name": "a", "namespace": "vision", "image": "i", "command": ["true"], "workers": 1}
-    described |= {"collective": "gloo"}
-    described |= {"resources": {"cpu": "100m", "gpus": gpus}, "processes_per_node": 1, **change}
-    spec = on_site(parse_job(described), Gpus(allocation="dra", device_class=CLASS))
-    *templates, manifest = BACKENDS["volcano"].manifests(spec)
+    *templates, manifest = described(gpus, **change)
     return demand("a", "vision", BACKENDS["volcano"].objects(manifest), "default"), templates
 
 
