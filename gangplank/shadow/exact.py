@@ -16,7 +16,7 @@ import yaml
 
 from gangplank.backends.queueing import QUEUE_SYSTEM
 from gangplank.cluster.client import path
-from gangplank.cluster.situation import DENIED, decided, items
+from gangplank.cluster.situation import DENIED, decided, items, taint_rules
 from gangplank.errors import GangplankError, Problem, Unreadable
 from gangplank.scheduling import settings
 from gangplank.scheduling.cause import Cause
@@ -87,7 +87,7 @@ def exact(
     release = kube.call("GET", "/version")["gitVersion"]
     wanted = {"etcd": programs.ANY, "kube-apiserver": release, scheduler.program: scheduler.version or release}
     paths, problems = ({}, []) if scheduler.missing else programs.find(wanted, folder)
-    missing = [*scheduler.missing, *problems, *copy.missing, *volumes(now)]
+    missing = [*scheduler.missing, *problems, *copy.missing, *volumes(now), *devices(kube, objects)]
     if missing:
         return unsure(*missing)
     order = {
@@ -142,7 +142,7 @@ def bare(item: Json) -> Json:
 
 
 def volumes(now: Situation) -> list[str]:
-    """Claims of the job that get their volume or device only from controllers, which the shadow does not have."""
+    """Claims of the job that get their volume only from controllers, which the shadow does not have."""
     lines: list[str] = []
     late = {
         one["metadata"]["name"] for one in now.state.classes if one.get("volumeBindingMode") == "WaitForFirstConsumer"
@@ -153,9 +153,17 @@ def volumes(now: Situation) -> list[str]:
             spec = (by_name.get(name) or {}).get("spec") or {}
             if spec and not spec.get("volumeName") and spec.get("storageClassName") in late:
                 lines.append(f"where volume claim {name} gets its volume: it is made for the first pod that mounts it")
-        if any(claim.get("resourceClaimTemplateName") for claim in part.spec.get("resourceClaims") or ()):
-            lines.append("devices of claims that are made from templates: no controller makes them in the copy")
     return [*dict.fromkeys(lines)]
+
+
+def devices(kube: Kube, objects: Sequence[Json]) -> list[str]:
+    """What the copy cannot know of the devices that pods claim."""
+    claims = [one for item in objects if item["kind"] == "Pod" for one in item["spec"].get("resourceClaims") or ()]
+    if any(one.get("resourceClaimTemplateName") for one in claims):
+        return ["devices of claims that are made from templates: no controller makes them in the copy"]
+    if claims and taint_rules(kube) != []:
+        return ["devices behind resource claims: the copy has no rules that taint some (DeviceTaintRules)"]
+    return []
 
 
 def scheduler_of(kube: Kube, name: str, configuration: str | None) -> Scheduler:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 DEPLOYMENTS, MAPS = "/apis/apps/v1/deployments", "/api/v1/namespaces/volcano-system/configmaps"
+GROUP, RULES = "/apis/resource.k8s.io", "/apis/resource.k8s.io/v1alpha3/devicetaintrules"
 CRD = {
     "metadata": {"name": "queues.scheduling.volcano.sh", "uid": "c"},
     "spec": {
@@ -179,6 +180,34 @@ def test_a_claim_without_a_volume_is_said_where_the_volume_follows_the_pod() -> 
     now, objects = situation("volcano", Snapshot(claims=(claim,), classes=(kind,)), volumes=volumes)
     result = exact(cluster({}), now, objects)
     assert "where volume claim c gets its volume: it is made for the first pod that mounts it" in result.answer.missing
+
+
+def claimed(**source: str) -> tuple[Situation, list[Json]]:
+    """A job with devices by claim; fit counts them, so its demand has no claims any more."""
+    now, objects = situation()
+    for item in objects:
+        if item["kind"] == "Pod":
+            item["spec"] = {**item["spec"], "resourceClaims": [{"name": "gpus", **source}]}
+    return now, objects
+
+
+def test_devices_that_a_controller_would_make_are_no_reason_for_a_no() -> None:
+    """The copy's scheduler waits for such claims for ever, and that was called no."""
+    result = exact(cluster({}), *claimed(resourceClaimTemplateName="a-gpus"))
+    line = "devices of claims that are made from templates: no controller makes them in the copy"
+    assert line in result.answer.missing
+
+
+@pytest.mark.parametrize(("rules", "forbidden", "told"), [([{}], (), True), ([], (RULES,), True), ([], (), False)])
+def test_rules_about_devices_are_not_in_the_copy(rules: list[Json], forbidden: tuple[str, ...], told: bool) -> None:
+    known = cluster({RULES: rules}, *forbidden)
+    lists = known.get
+    versions, kinds = [{"groupVersion": "resource.k8s.io/v1alpha3"}], [{"name": "devicetaintrules"}]
+    discovery: Json = {GROUP: {"versions": versions}, RULES.rpartition("/")[0]: {"resources": kinds}}
+    known.get = lambda where: discovery.get(where) or lists(where)
+    result = exact(known, *claimed(resourceClaimName="shared"))
+    line = "devices behind resource claims: the copy has no rules that taint some (DeviceTaintRules)"
+    assert (line in result.answer.missing) == told
 
 
 def program(folder: Path, name: str, version: str) -> None:
