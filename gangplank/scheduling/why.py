@@ -228,9 +228,14 @@ def _not_started(now: Situation) -> Diagnosis:
         return Diagnosis(now.name, summary, missing=answer.missing)
     if not now.live:
         return Diagnosis(now.name, "nothing is wrong: it is not submitted, and would start now")
-    if now.age_s <= _patience_s(now) or not _overlooked(now):
-        return Diagnosis(now.name, f"nothing is wrong: it would start now, after {now.age_s:.0f} s of waiting")
-    return _seen(now, "does not start", [_silent(now, "scheduler", "its scheduler does not answer")])
+    waited = f"after {now.age_s:.0f} s of waiting"
+    if now.age_s > _patience_s(now):
+        if _overlooked(now):
+            return _seen(now, "does not start", [_silent(now, "scheduler", "its scheduler does not answer")])
+        if said := _scheduler_says(now):  # of a moment ago, or for a reason that is not computed here
+            says = f"it would start now, as far as is computed here, {waited}; its scheduler says: {said[0]}"
+            return Diagnosis(now.name, says, missing=("whether that still holds: ask again, or gangplank fit --exact",))
+    return Diagnosis(now.name, f"nothing is wrong: it would start now, {waited}")
 
 
 def _without_gang(now: Situation) -> Cause:
@@ -256,7 +261,7 @@ def _scheduler_says(now: Situation) -> list[str]:
     conditions += [one for pod in now.pods for one in (pod.get("status") or {}).get("conditions") or ()]
     refusing = [one for one in conditions if one.get("status") != "True" or one.get("type") == "Unschedulable"]
     said = [str(one.get("message") or "") for one in refusing]
-    return [text for text in said if text]
+    return [pod_causes.cut(text) for text in said if text]
 
 
 def judged(now: Situation, causes: Sequence[Cause], answer: Answer) -> Diagnosis:

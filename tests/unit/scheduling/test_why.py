@@ -11,7 +11,7 @@ import pytest
 from gangplank.scheduling.cause import Cause
 from gangplank.scheduling.demand import Demand, changed
 from gangplank.scheduling.fit import Answer, Verdict, fit
-from gangplank.scheduling.why import Failure, Proof, Situation, diagnose, judged
+from gangplank.scheduling.why import BUSY_S, Failure, Proof, Situation, diagnose, judged
 from tests.support.why_stories import attempted
 from tests.unit.scheduling.states import cluster, job, node, pod, queue
 
@@ -95,6 +95,24 @@ def test_a_proven_cause_comes_first_and_what_is_not_enough_alone_is_also() -> No
     assert both.cause is not None
     assert both.cause.code == "quota"
     assert [cause.code for cause in both.also] == ["queue-closed"]
+
+
+UNBOUND = "0/2 nodes are available: 2 node(s) didn't find available persistent volumes to bind."
+
+
+def test_what_a_scheduler_says_for_long_is_not_called_nothing() -> None:
+    """A job that waited for ever, for what is not computed here, was told that nothing is wrong."""
+    refused = own(phase="Pending", conditions=[{"type": "PodScheduled", "status": "False", "message": UNBOUND}])
+    del refused["spec"]["nodeName"]
+    now = situation(pods=running(refused), age_s=600.0)
+    diagnosis = diagnose(now)
+    assert diagnosis.cause is None
+    assert diagnosis.first_line == (
+        f"digits: it would start now, as far as is computed here, after 600 s of waiting; its scheduler says: {UNBOUND}"
+    )
+    assert "fit --exact" in diagnosis.missing[0]
+    early = diagnose(dataclasses.replace(now, age_s=BUSY_S))
+    assert (early.missing, "nothing is wrong" in early.first_line) == ((), True)
 
 
 QUOTA = {"metadata": {"name": "q"}, "spec": {"hard": {"pods": "1"}}, "status": {"used": {"pods": "0"}}}
