@@ -24,6 +24,7 @@ from gangplank.scheduling.cause import Cause
 from gangplank.scheduling.demand import Demand, demand
 from gangplank.scheduling.pod_causes import cut, references
 from gangplank.scheduling.snapshot import GROUPS, NODES, OF_NAMESPACE, PODS, QUEUES, Snapshot, has_ended, living
+from gangplank.scheduling.volume_rules import CLASSES, VOLUMES
 from gangplank.scheduling.why import Failure, Situation, diagnose, unplaced
 from gangplank.site.components import COMPONENTS
 
@@ -42,8 +43,8 @@ CLUSTER = {  # field of a snapshot: its name in messages, its path
     "pods": (PODS, "/api/v1/pods"),
     "queues": (QUEUES, f"/apis/{QUEUE_SYSTEM.queue.api_version}/{QUEUE_SYSTEM.queue.plural}"),
     "groups": (GROUPS, f"/apis/{QUEUE_SYSTEM.pod_group.api_version}/{QUEUE_SYSTEM.pod_group.plural}"),
-    "volumes": ("persistentvolumes", "/api/v1/persistentvolumes"),
-    "classes": ("storageclasses", "/apis/storage.k8s.io/v1/storageclasses"),
+    "volumes": (VOLUMES, "/api/v1/persistentvolumes"),
+    "classes": (CLASSES, "/apis/storage.k8s.io/v1/storageclasses"),
     "priorities": ("priorityclasses", PRIORITIES),
 }
 NAMESPACES = {component.namespace for component in COMPONENTS.values()}

@@ -17,12 +17,22 @@ if TYPE_CHECKING:
     from gangplank.spec import Json
 
 
+VOLUMES, CLASSES = "persistentvolumes", "storageclasses"
 NODE_NAMES = {"matchExpressions": "kubernetes.io/hostname", "matchFields": "metadata.name"}
 
 
 def names(job: Demand) -> list[str]:
     """The claims that the job's pods mount, sorted."""
     return sorted({claim for part in job.parts for claim in claims_of(part.spec)})
+
+
+def unread(job: Demand, state: Snapshot) -> Iterator[str]:
+    """What may not be read, and decides where the job's claims can be mounted."""
+    claims = [claim for claim in state.claims if claim["metadata"]["name"] in names(job)]
+    if VOLUMES in state.unread and any(claim["spec"].get("volumeName") for claim in claims):
+        yield VOLUMES
+    if CLASSES in state.unread and any(unbound(claim, ()) for claim in claims):
+        yield CLASSES
 
 
 def pinned(job: Demand, state: Snapshot) -> dict[str, Json]:
@@ -63,7 +73,7 @@ def volume_causes(job: Demand, state: Snapshot) -> Iterator[Cause]:
         elif claim["metadata"].get("deletionTimestamp"):
             fix = "wait until its last pod has ended, then create it again; or name another claim"
             yield Cause("volume-terminating", f"its volume claim {name} is being deleted", (), fix, _bound(name))
-        elif unbound(claim, state.classes) and "storageclasses" not in state.unread:
+        elif unbound(claim, state.classes) and CLASSES not in state.unread:
             reason = why_pending(claim, state.classes, state.events, state.pods.items)
             what, _, fix = reason.partition(". Fix: ")
             phase = (claim.get("status") or {}).get("phase") or "without a state"

@@ -209,6 +209,24 @@ def test_own_pods_that_hold_the_nodes_are_why_also_where_those_of_others_may_not
     assert [cause.code for cause in fit(job(), cluster(pods=held, unread=unread)).causes] == ["short"]
 
 
+LATE = {**CLAIM, "spec": {**CLAIM["spec"], "storageClassName": "late"}, "status": {"phase": "Pending"}}
+
+
+@pytest.mark.parametrize(("claim", "volumes", "unread", "missing"), [
+    (BOUND, MOUNT, "persistentvolumes", ("persistentvolumes (no right)",)),
+    (BOUND, MOUNT, "storageclasses", ()),
+    (LATE, MOUNT, "storageclasses", ("storageclasses (no right)",)),
+    (LATE, [], "storageclasses", ()),
+    (BOUND, [], "persistentvolumes", ()),
+])  # fmt: skip
+def test_cannot_tell_where_the_volume_or_the_class_of_a_claim_may_not_be_read(
+    claim: Json, volumes: list[Json], unread: str, missing: tuple[str, ...]
+) -> None:
+    """A volume of one node, and a claim that nobody binds, were taken for mountable everywhere."""
+    answer = fit(job(volumes=volumes), cluster(claims=(claim,), unread={unread: "no right"}))
+    assert (answer.verdict, answer.missing) == (Verdict.CANNOT_TELL if missing else Verdict.YES, missing)
+
+
 NEAR: dict[str, Any] = {"mode": "hard", "highest_tier_allowed": 1}
 
 
