@@ -372,11 +372,23 @@ class Kube:
         return ""
 
     def find(self, namespace: str, name: str, kinds: list[tuple[str, str]]) -> Json | None:
-        """The first job of a name among some kinds; kinds that the cluster does not know are skipped."""
+        """The first job of a name among some kinds; kinds that the cluster does not know are skipped.
+
+        Raises KubeError if this user may not read some kinds, and none of the others has such a job.
+        """
+        denied: KubeError | None = None
         for api_version, kind in kinds:
-            job = self.get(path(api_version, kind, namespace, name))
+            try:
+                job = self.get(path(api_version, kind, namespace, name))
+            except KubeError as error:
+                if error.status != FORBIDDEN:
+                    raise
+                denied = denied or error
+                continue
             if job is not None:
                 return {"apiVersion": api_version, "kind": kind, **job}
+        if denied:
+            raise denied
         return None
 
     def listed(self, namespace: str, kinds: Iterable[tuple[str, str]]) -> list[Json]:

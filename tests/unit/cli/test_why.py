@@ -1,0 +1,70 @@
+"""The commands why, fit and when as an account that may read some kinds of jobs, or none."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from gangplank.backends import BACKENDS, submitted_kinds
+from gangplank.cli import main, terminal
+from gangplank.cluster.client import path
+from gangplank.jobs.parse import parse_job
+from tests.unit.scheduling.states import node
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.unit.conftest import Api
+
+Json = dict[str, Any]
+COMMANDS = ("why", "fit", "when")
+
+
+def job() -> Json:
+    """An indexed Job of one pod that no node is large enough for."""
+    fields: Json = {"name": "large", "namespace": "vision", "image": "i", "command": ["true"], "backend": "indexed"}
+    fields |= {"workers": 0, "resources": {"cpu": "9", "memory": "1Gi"}}
+    return BACKENDS["indexed"].manifests(parse_job(fields))[-1]
+
+
+@pytest.fixture
+def readable(api: Api, monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """The API versions of jobs that this account may read. The API server refuses others before it says what exists."""
+    versions = {"batch/v1"}
+    usual = api.answer
+
+    def answer(method: str, where: str, query: str, body: Json) -> tuple[int, bytes]:
+        kinds = {path(version, kind, "vision"): version for version, kind in submitted_kinds()}
+        refused = [where for kind, version in kinds.items() if where.startswith(kind) and version not in versions]
+        return (403, b'{"message": "forbidden"}') if refused else usual(method, where, query, body)
+
+    monkeypatch.setattr(api, "answer", answer)
+    live = {**job(), "status": {"active": 1}}
+    live["metadata"]["uid"] = "u"
+    api.objects |= {
+        "/api/v1/nodes/a": node("a"),
+        "/apis/batch/v1/namespaces/vision/jobs/large": live,
+    }
+    return versions
+
+
+@pytest.mark.usefixtures("readable")
+def test_a_job_is_seen_by_who_may_read_its_kind_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    """As with Kubernetes' own role `edit`, which has no kinds of others."""
+    assert main(["why", "large", "-n", "vision", "-o", "json"]) == terminal.OK
+    assert json.loads(capsys.readouterr().out)["cause"] == "pod-too-large"
+    assert main(["fit", "large", "-n", "vision"]) == terminal.NO
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("by", ["name", "file"])
+def test_who_may_read_no_job_is_told_so(
+    readable: set[str], capsys: pytest.CaptureFixture[str], tmp_path: Path, command: str, by: str
+) -> None:
+    readable.clear()
+    file = tmp_path / "large.json"
+    file.write_text(json.dumps(job()))
+    assert main([command, "large" if by == "name" else str(file), "-n", "vision"]) == terminal.CANNOT_TELL
+    assert capsys.readouterr().out == "large: cannot tell: you may not read jobs in namespace vision\n"
