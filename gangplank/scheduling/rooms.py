@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 # Taints that the node controller sets: the state of the node itself says the same, and says it better
 OWN_TAINTS = {f"node.kubernetes.io/{name}" for name in ("not-ready", "unreachable", "unschedulable")}
 
+# Whether or not a node has this taint already (pkg/scheduler/framework/plugins/nodeunschedulable), in both schedulers
+CORDON = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
+
 
 class Bar(NamedTuple):
     """What keeps a pod from a node: the rule, and which taint, label, claim or port."""
@@ -37,11 +40,12 @@ def bars(pod: Json, room: Room, pinned: Mapping[str, Json]) -> list[Bar]:
     kept: list[Bar] = []
     if not ready(node):
         kept.append(Bar("not-ready"))
-    if node["spec"].get("unschedulable"):
+    tolerations = pod.get("tolerations") or ()
+    if node["spec"].get("unschedulable") and not tolerated(CORDON, tolerations):
         kept.append(Bar("cordoned"))
     for taint in node["spec"].get("taints") or ():
         own = taint["key"] in OWN_TAINTS
-        if taint["effect"] in KEEPS_OUT and not own and not tolerated(taint, pod.get("tolerations") or ()):
+        if taint["effect"] in KEEPS_OUT and not own and not tolerated(taint, tolerations):
             kept.append(Bar("taint", written(taint)))
     for key, value in (pod.get("nodeSelector") or {}).items():
         if labels.get(key) != value:

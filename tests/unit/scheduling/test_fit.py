@@ -209,6 +209,16 @@ def test_own_pods_that_hold_the_nodes_are_why_also_where_those_of_others_may_not
     assert [cause.code for cause in fit(job(), cluster(pods=held, unread=unread)).causes] == ["short"]
 
 
+@pytest.mark.parametrize(("toleration", "verdict"), [
+    ({"operator": "Exists"}, Verdict.YES),
+    ({"key": "node.kubernetes.io/unschedulable", "operator": "Exists", "effect": "NoSchedule"}, Verdict.YES),
+    ({"key": "node.kubernetes.io/unschedulable", "operator": "Exists", "effect": "NoExecute"}, Verdict.NO),
+    ({"key": "dedicated", "operator": "Exists"}, Verdict.NO),
+])  # fmt: skip
+def test_a_job_that_tolerates_cordons_goes_to_cordoned_nodes(toleration: Json, verdict: Verdict) -> None:
+    assert fit(job(tolerations=[toleration]), cluster(CORDONED)).verdict is verdict
+
+
 LATE = {**CLAIM, "spec": {**CLAIM["spec"], "storageClassName": "late"}, "status": {"phase": "Pending"}}
 
 
