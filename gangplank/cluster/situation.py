@@ -23,7 +23,17 @@ from gangplank.scheduling import claimed_devices, namespace_rules, settings
 from gangplank.scheduling.cause import Cause
 from gangplank.scheduling.demand import Demand, demand
 from gangplank.scheduling.pod_causes import cut, references
-from gangplank.scheduling.snapshot import GROUPS, NODES, OF_NAMESPACE, PODS, QUEUES, Snapshot, has_ended, living
+from gangplank.scheduling.snapshot import (
+    GROUPS,
+    NODES,
+    OF_NAMESPACE,
+    PODS,
+    QUEUES,
+    RUNTIMES,
+    Snapshot,
+    has_ended,
+    living,
+)
 from gangplank.scheduling.volume_rules import CLASSES, VOLUMES
 from gangplank.scheduling.why import Failure, Situation, diagnose, unplaced
 from gangplank.site.components import COMPONENTS
@@ -46,6 +56,7 @@ CLUSTER = {  # field of a snapshot: its name in messages, its path
     "volumes": (VOLUMES, "/api/v1/persistentvolumes"),
     "classes": (CLASSES, "/apis/storage.k8s.io/v1/storageclasses"),
     "priorities": ("priorityclasses", PRIORITIES),
+    "runtimes": (RUNTIMES, "/apis/node.k8s.io/v1/runtimeclasses"),
 }
 NAMESPACES = {component.namespace for component in COMPONENTS.values()}
 REFUSED = re.compile(r"^FailedCreate")  # reasons of events about pods that were not created

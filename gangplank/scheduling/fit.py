@@ -13,7 +13,7 @@ from gangplank.scheduling import namespace_rules, node_causes, pod_rules, queue_
 from gangplank.scheduling.amounts import listed
 from gangplank.scheduling.placement import place
 from gangplank.scheduling.preemption import Displaced, displaced
-from gangplank.scheduling.snapshot import GROUPS, NODES, PODS, QUEUES
+from gangplank.scheduling.snapshot import GROUPS, NODES, PODS, QUEUES, RUNTIMES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -112,6 +112,8 @@ def unread(job: Demand, state: Snapshot) -> tuple[str, ...]:
     needed = [*NAMESPACED, *CLUSTER]
     if job.queue:
         needed += [QUEUES]
+    if any(part.spec.get("runtimeClassName") for part in job.parts):
+        needed += [RUNTIMES]
     lines = [f"{name} ({state.unread[name]})" for name in needed if name in state.unread]
     if job.queue and GROUPS in state.unread and PODS not in state.unread:
         lines.append(f"{GROUPS} ({state.unread[GROUPS]})")

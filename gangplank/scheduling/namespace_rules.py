@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 
 def defaulted(job: Demand, state: Snapshot) -> Demand:
-    """The job as the API server stores its pods: LimitRanges fill in, then requests follow limits."""
+    """The job as the API server stores its pods: classes and LimitRanges fill in, then requests follow limits."""
     return changed(job, [filled(part.spec, state) for part in job.parts])
 
 
 def filled(pod: Json, state: Snapshot) -> Json:
     """A pod's spec with the requests and limits that the API server fills in."""
-    spec = copied(pod)
+    spec = sandboxed(copied(pod), state)
     items = [item for one in state.limits for item in one["spec"]["limits"] if item["type"] == "Container"]
     for container in containers(spec, init=True):
         resources = container.setdefault("resources", {})
@@ -43,6 +43,24 @@ def filled(pod: Json, state: Snapshot) -> Json:
         for name, value in (resources.get("limits") or {}).items():
             resources.setdefault("requests", {}).setdefault(name, value)
     return spec
+
+
+def sandboxed(pod: Json, state: Snapshot) -> Json:
+    """A pod's spec with what its RuntimeClass adds: what it takes beside its containers, and to which nodes it may go.
+
+    https://kubernetes.io/docs/concepts/containers/runtime-class/#scheduling
+    """
+    name = pod.get("runtimeClassName")
+    for runtime in state.runtimes if name else ():
+        if runtime["metadata"]["name"] == name:
+            overhead, where = runtime.get("overhead") or {}, runtime.get("scheduling") or {}
+            more = {
+                "overhead": overhead.get("podFixed"),
+                "nodeSelector": {**(pod.get("nodeSelector") or {}), **(where.get("nodeSelector") or {})},
+                "tolerations": [*(pod.get("tolerations") or ()), *(where.get("tolerations") or ())],
+            }
+            return {**pod, **{key: value for key, value in more.items() if value}}
+    return pod
 
 
 def limit_causes(job: Demand, state: Snapshot) -> Iterator[Cause]:

@@ -237,7 +237,8 @@ def _loosened(pod: Json, bar: Bar) -> Json:
     spec = copied(pod)
     if bar.rule == "selector":
         key = bar.what.partition("=")[0]
-        spec["nodeSelector"] = {name: value for name, value in spec["nodeSelector"].items() if name != key}
+        own = spec.get("nodeSelector") or {}  # without what its RuntimeClass selects
+        spec["nodeSelector"] = {name: value for name, value in own.items() if name != key}
     elif bar.rule == "affinity":
         spec["affinity"] = {name: value for name, value in spec["affinity"].items() if name != "nodeAffinity"}
     elif bar.rule == "host-port":

@@ -23,6 +23,7 @@ OF_NAMESPACE = {  # field of a snapshot with objects of one namespace: their plu
     "claims": "persistentvolumeclaims",
     "events": "events",
 }
+RUNTIMES = "runtimeclasses"
 NODES, PODS, QUEUES, GROUPS = "nodes", "pods of all namespaces", "queues", "pod groups of all namespaces"
 
 
@@ -126,6 +127,7 @@ class Snapshot:
     volumes: tuple[Json, ...] = ()
     classes: tuple[Json, ...] = ()
     priorities: tuple[Json, ...] = ()
+    runtimes: tuple[Json, ...] = ()  # RuntimeClasses
     events: tuple[Json, ...] = ()
     settings: Configuration | None = None  # of the queue system's scheduler; None if it may not be read
     unread: Mapping[str, str] = field(default_factory=dict)  # by what was not read: why

@@ -12,6 +12,7 @@ import pytest
 from gangplank.scheduling.amounts import requests
 from gangplank.scheduling.demand import edited
 from gangplank.scheduling.fit import Verdict, fit
+from gangplank.scheduling.why import Situation, diagnose
 from tests.unit.scheduling.states import CAPACITY, cluster, group, job, node, pod, queue
 
 if TYPE_CHECKING:
@@ -207,6 +208,32 @@ def test_own_pods_that_hold_the_nodes_are_why_also_where_those_of_others_may_not
     unread = {"pods of all namespaces": "you may not list them"}
     held = (pod("x", "a", cpu="4"), pod("y", "b", cpu="4"))
     assert [cause.code for cause in fit(job(), cluster(pods=held, unread=unread)).causes] == ["short"]
+
+
+SANDBOX = {"key": "sandbox", "value": "gvisor", "effect": "NoSchedule"}
+SANDBOXES = (node("a"), node("b", labels={"sandbox": "gvisor"}, taints=(SANDBOX,)))
+THERE = {"nodeSelector": {"sandbox": "gvisor"}, "tolerations": [{"key": "sandbox", "operator": "Exists"}]}
+
+
+@pytest.mark.parametrize(("runtime", "expected", "places"), [
+    ({}, [], {"a"}),
+    ({"overhead": {"podFixed": {"cpu": "250m"}}}, ["taint"], set()),  # three pods fit on a, instead of four
+    ({"scheduling": {"nodeSelector": {"sandbox": "runc"}}}, ["selector"], set()),
+    ({"scheduling": THERE}, [], {"b"}),
+])  # fmt: skip
+def test_what_a_runtime_class_adds_to_pods_counts(runtime: Json, expected: list[str], places: set[str]) -> None:
+    classes = tuple({"metadata": {"name": name}, **more} for name, more in (("own", runtime), ("other", THERE)))
+    asked, state = edited(job(workers=3), runtimeClassName="own"), cluster(*SANDBOXES, runtimes=classes)
+    assert codes(asked, state) == expected
+    assert {*fit(asked, state).nodes.values()} == places
+    assert diagnose(Situation("digits", asked, state, live=False)).proven == ("taint" in expected)
+
+
+def test_cannot_tell_what_a_runtime_class_adds_that_may_not_be_read() -> None:
+    state = cluster(unread={"runtimeclasses": "no right"})
+    answer = fit(edited(job(), runtimeClassName="own"), state)
+    assert (answer.verdict, answer.missing) == (Verdict.CANNOT_TELL, ("runtimeclasses (no right)",))
+    assert fit(job(), state).verdict is Verdict.YES
 
 
 @pytest.mark.parametrize(("toleration", "verdict"), [
