@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 FIGURES = Path(__file__).resolve().parents[1] / "tests/sweeps/fit-mixes.json"
 UNSURE = "cannot tell"
@@ -65,3 +65,15 @@ def summary(answers: Sequence[Compared]) -> dict[str, Any]:
         "differs": round(sum(count for kind, count in classes.items() if "live" in kind) / number, 3),
         "classes": dict(sorted(classes.items())),
     }
+
+
+def table(answers: Sequence[Compared]) -> Iterator[tuple[str, ...]]:
+    """For each class of answers: how many, their share, and which mixes they are of where they differ."""
+    classes: dict[str, list[Compared]] = {"": []}
+    for one in sorted(answers, key=lambda one: (one.difference, one.seed)):
+        classes.setdefault(one.difference, []).append(one)
+    rows = [(kind or "all three agree", own, bool(kind)) for kind, own in classes.items()]
+    rows.append(("the job has to wait", [one for one in answers if one.waits], False))
+    for title, own, named in rows if answers else ():
+        mixes = ", ".join(f"{one.seed} ({one.subject})" for one in own) if named else ""
+        yield title, str(len(own)), f"{len(own) / len(answers):.1%}", mixes

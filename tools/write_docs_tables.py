@@ -27,7 +27,7 @@ from gangplank.cluster.metrics import FAMILIES
 from gangplank.proof.claims import CLAIMS
 from gangplank.site.storage import KINDS
 from gangplank.spec import JobSpec, Script
-from tools import gang_figures, kill_figures, sweeps, when_figures
+from tools import fit_figures, gang_figures, kill_figures, sweeps, when_figures
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -269,6 +269,12 @@ def when_table() -> str:
     return table(("the first answer", "jobs", "median error", "in seconds", "in its interval"), rows)
 
 
+def fit_table() -> str:
+    """How often `gangplank fit`, a copy of the site and the live scheduler agreed in the last sweep of mixes."""
+    rows = list(fit_figures.table(fit_figures.load()))
+    return table(("the answers", "jobs", "share", "which mixes"), rows) if rows else "No result is committed."
+
+
 def gangs_table() -> str:
     """How fast gangs started in the last sweep of them."""
     rows = list(gang_figures.table(gang_figures.load()))
@@ -280,6 +286,7 @@ def gangs_table() -> str:
 PAGES: dict[str, Callable[[], str]] = {
     "docs/bench.md": gangs_table,
     "docs/commands.md": commands_page,
+    "docs/fit.md": fit_table,
     "docs/jobs.md": refusals_table,
     "docs/metrics.md": metrics_table,
     "docs/storage.md": storage_table,

@@ -123,7 +123,7 @@ def devices(
     `alone`: the pods are those of the namespace, so its claims are enough.
     """
     classes = items(kube, f"{DEVICES}/deviceclasses")
-    if not classes:  # nothing else is to be asked for where there are none
+    if not classes:  # nobody can claim a device
         return {}
     slices, claims = (items(kube, f"{DEVICES}/{plural}") for plural in ("resourceslices", CLAIMS))
     rules = taint_rules(kube)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tools.fit_figures import Compared, keep, load, summary
+from tools.fit_figures import Compared, keep, load, summary, table
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,6 +25,16 @@ def test_the_classes_of_differences_are_counted() -> None:
     assert summary(ANSWERS) == {
         "mixes": 4, "waits": 0.25, "differs": 0.25, "classes": {"fit cannot tell": 1, "fit no, live yes": 1},
     }  # fmt: skip
+
+
+def test_each_answer_that_differs_is_listed_with_its_class() -> None:
+    assert list(table(ANSWERS)) == [
+        ("all three agree", "2", "50.0%", ""),
+        ("fit cannot tell", "1", "25.0%", "3 (reclaim)"),
+        ("fit no, live yes", "1", "25.0%", "4 (gpus)"),
+        ("the job has to wait", "1", "25.0%", ""),
+    ]
+    assert list(table([])) == []
 
 
 @pytest.mark.parametrize(("fit", "copy", "live", "difference"), [

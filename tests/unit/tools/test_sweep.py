@@ -196,4 +196,4 @@ def test_the_answers_of_when_do_not_keep_its_sweep_from_going_on() -> None:
     figures = (one.FIGURES for one in (when_figures, fit_figures, gang_figures, kill_figures))
     for path in (*figures, sweeps.RESULTS):
         assert path.is_relative_to(sweeps.ROOT / sweep.WRITTEN[0])
-    assert {"docs/when.md", "docs/bench.md", "docs/testing.md"} <= {*sweep.WRITTEN}
+    assert {"docs/when.md", "docs/fit.md", "docs/bench.md", "docs/testing.md"} <= {*sweep.WRITTEN}
