@@ -118,6 +118,7 @@ def unread(job: Demand, state: Snapshot) -> tuple[str, ...]:
     if job.queue and GROUPS in state.unread and PODS not in state.unread:
         lines.append(f"{GROUPS} ({state.unread[GROUPS]})")
     lines += [f"{name} ({state.unread[name]})" for name in volume_rules.unread(job, state)]
+    lines += volume_rules.unplaced(job, state)
     if number := state.pods.promised:
         lines.append(f"what {number} pod{'s' if number > 1 else ''} will leave for which a scheduler makes room now")
     if job.near:

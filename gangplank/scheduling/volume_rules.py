@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from gangplank.scheduling.amounts import milli
 from gangplank.scheduling.cause import Cause, Removal
 from gangplank.scheduling.demand import claims_of
 from gangplank.site.claim_pending import unbound, why_pending
@@ -29,10 +30,40 @@ def names(job: Demand) -> list[str]:
 def unread(job: Demand, state: Snapshot) -> Iterator[str]:
     """What may not be read, and decides where the job's claims can be mounted."""
     claims = [claim for claim in state.claims if claim["metadata"]["name"] in names(job)]
-    if VOLUMES in state.unread and any(claim["spec"].get("volumeName") for claim in claims):
+    if VOLUMES in state.unread and any(claim["spec"].get("volumeName") or is_static(claim, state) for claim in claims):
         yield VOLUMES
     if CLASSES in state.unread and any(unbound(claim, ()) for claim in claims):
         yield CLASSES
+
+
+def is_static(claim: Json, state: Snapshot) -> bool:
+    """Whether a claim gets one of the volumes that exist once its pod has a node: its class makes none."""
+    name, bound = claim["spec"].get("storageClassName"), (claim.get("status") or {}).get("phase") == "Bound"
+    own = next((item for item in state.classes if item["metadata"]["name"] == name), {})
+    late = own.get("volumeBindingMode") == "WaitForFirstConsumer"
+    return not bound and late and own.get("provisioner") == "kubernetes.io/no-provisioner"
+
+
+def suits(volume: Json, claim: Json) -> bool:
+    """Whether a volume is free, and a claim may get it, as far as class, size and access modes say."""
+    spec, wanted, phase = volume["spec"], claim["spec"], (volume.get("status") or {}).get("phase")
+    user = spec.get("claimRef") or {}
+    own = all(user.get(key) == claim["metadata"].get(key) for key in ("name", "namespace"))
+    size = ((wanted.get("resources") or {}).get("requests") or {}).get("storage", "0")
+    return (
+        (own or phase not in {"Bound", "Released", "Failed"})
+        and spec.get("storageClassName") == wanted.get("storageClassName")
+        and milli(str((spec.get("capacity") or {}).get("storage", "0"))) >= milli(str(size))
+        and {*wanted.get("accessModes", ())} <= {*spec.get("accessModes", ())}
+    )
+
+
+def unplaced(job: Demand, state: Snapshot) -> Iterator[str]:
+    """What the scheduler chooses when it places the pods, and is not computed here."""
+    for claim in state.claims:
+        name, of_class = claim["metadata"]["name"], claim["spec"].get("storageClassName")
+        if name in names(job) and is_static(claim, state) and _free(claim, state):
+            yield f"on which node volume claim {name} gets one of the free volumes of {of_class}"
 
 
 def pinned(job: Demand, state: Snapshot) -> dict[str, Json]:
@@ -79,8 +110,22 @@ def volume_causes(job: Demand, state: Snapshot) -> Iterator[Cause]:
             phase = (claim.get("status") or {}).get("phase") or "without a state"
             text = f"its volume claim {name} is {phase}"
             yield Cause("volume-unbound", text, (what,) if what else (), fix.rstrip("."), _bound(name))
+        elif is_static(claim, state) and VOLUMES not in state.unread and not _free(claim, state):
+            yield _none_free(claim)
         elif cause := _alone(job, claim, state):
             yield cause
+
+
+def _free(claim: Json, state: Snapshot) -> bool:
+    return any(suits(volume, claim) for volume in state.volumes)
+
+
+def _none_free(claim: Json) -> Cause:
+    name, spec = claim["metadata"]["name"], claim["spec"]
+    size = ((spec.get("resources") or {}).get("requests") or {}).get("storage", "0")
+    evidence = f"no free volume of {spec['storageClassName']} has {size} and {', '.join(spec.get('accessModes', ()))}"
+    fix = "create a PersistentVolume for it: this class creates none"
+    return Cause("volume-unbound", f"its volume claim {name} is not bound", (evidence,), fix, _bound(name))
 
 
 def _alone(job: Demand, claim: Json, state: Snapshot) -> Cause | None:

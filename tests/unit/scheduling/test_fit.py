@@ -210,6 +210,39 @@ def test_own_pods_that_hold_the_nodes_are_why_also_where_those_of_others_may_not
     assert [cause.code for cause in fit(job(), cluster(pods=held, unread=unread)).causes] == ["short"]
 
 
+def local(modes: tuple[str, ...] = ("ReadWriteMany",), size: str = "1Gi", **status: Any) -> Json:
+    """A volume of a class that makes none."""
+    spec = {"storageClassName": "local", "accessModes": [*modes], "capacity": {"storage": size}}
+    return {"metadata": {"name": "v"}, "spec": spec, "status": {"phase": "Available", **status}}
+
+
+@pytest.mark.parametrize(("volumes", "verdict"), [
+    ((), Verdict.NO),
+    ((local(phase="Bound"),), Verdict.NO),
+    ((local(phase="Released"),), Verdict.NO),
+    ((local(("ReadWriteOnce",)),), Verdict.NO),
+    ((local(size="1Mi"),), Verdict.NO),
+    ((local(),), Verdict.CANNOT_TELL),  # on which node
+])  # fmt: skip
+def test_a_claim_whose_class_makes_no_volumes_needs_a_free_one(volumes: tuple[Json, ...], verdict: Verdict) -> None:
+    """Such a claim is bound once its pod has a node: the job waited for ever, and was said to start now."""
+    classes = {"metadata": {"name": "local"}, "provisioner": "kubernetes.io/no-provisioner",
+               "volumeBindingMode": "WaitForFirstConsumer"}  # fmt: skip
+    spec = {**MANY, "storageClassName": "local", "resources": {"requests": {"storage": "1Gi"}}}
+    claim = {**CLAIM, "spec": spec, "status": {"phase": "Pending"}}
+    asked, state = job(volumes=MOUNT), cluster(claims=(claim,), classes=(classes,), volumes=volumes)
+    answer = fit(asked, state)
+    assert answer.verdict is verdict
+    if verdict is Verdict.NO:
+        (cause,) = answer.causes
+        assert cause.code == "volume-unbound"
+        assert cause.evidence == ("no free volume of local has 1Gi and ReadWriteMany",)
+        assert answer.missing == ()
+        assert starts_without_it(asked, state)
+    else:
+        assert answer.missing == ("on which node volume claim data gets one of the free volumes of local",)
+
+
 SANDBOX = {"key": "sandbox", "value": "gvisor", "effect": "NoSchedule"}
 SANDBOXES = (node("a"), node("b", labels={"sandbox": "gvisor"}, taints=(SANDBOX,)))
 THERE = {"nodeSelector": {"sandbox": "gvisor"}, "tolerations": [{"key": "sandbox", "operator": "Exists"}]}
