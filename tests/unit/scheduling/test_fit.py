@@ -225,7 +225,7 @@ def local(modes: tuple[str, ...] = ("ReadWriteMany",), size: str = "1Gi", **stat
     ((local(),), Verdict.CANNOT_TELL),  # on which node
 ])  # fmt: skip
 def test_a_claim_whose_class_makes_no_volumes_needs_a_free_one(volumes: tuple[Json, ...], verdict: Verdict) -> None:
-    """Such a claim is bound once its pod has a node: the job waited for ever, and was said to start now."""
+    """Such a claim is bound once its pod has a node: the job waited forever, and was said to start now."""
     classes = {"metadata": {"name": "local"}, "provisioner": "kubernetes.io/no-provisioner",
                "volumeBindingMode": "WaitForFirstConsumer"}  # fmt: skip
     spec = {**MANY, "storageClassName": "local", "resources": {"requests": {"storage": "1Gi"}}}

@@ -101,7 +101,7 @@ UNBOUND = "0/2 nodes are available: 2 node(s) didn't find available persistent v
 
 
 def test_what_a_scheduler_says_for_long_is_not_called_nothing() -> None:
-    """A job that waited for ever, for what is not computed here, was told that nothing is wrong."""
+    """Nothing is wrong, it said of a job that waited forever, for what is not computed here."""
     refused = own(phase="Pending", conditions=[{"type": "PodScheduled", "status": "False", "message": UNBOUND}])
     del refused["spec"]["nodeName"]
     now = situation(pods=running(refused), age_s=600.0)
