@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 LOOK_S = 1.0
 RENEW_S = 15.0
+TERM = {signal.SIGTERM}
 MODULE = "gangplank.cluster.lease_keeper"
 
 
@@ -78,7 +79,9 @@ def main() -> None:
         from gangplank.cluster.client import Kube
         from gangplank.cluster.lease import Lock
 
+        signal.pthread_sigmask(signal.SIG_BLOCK, TERM)  # a file that the client has made and not yet noted would stay
         kube = Kube(*facts["choice"])
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, TERM)
         return Lock(kube if living(facts["record"]) else kube.patient(), *facts["job"])
 
     keep(facts["record"], lock)

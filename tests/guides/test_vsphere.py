@@ -109,7 +109,7 @@ def test_the_job_trains(shell: Shell, trained: dict[str, str]) -> None:
     assert (volume["metadata"]["name"], volume["status"]["phase"]) == ("data", "Bound")
 
 
-@pytest.mark.usefixtures("trained")
+@pytest.mark.usefixtures("trained", "alone")  # the single pod is not the job's
 def test_its_pods_are_found_by_the_operators_label_alone(shell: Shell) -> None:
     assert "No resources found" in shell(documents.printed("kubectl get pods -l job-name"))
     said = shell(f"kubectl get pods --no-headers -l training.kubeflow.org/job-name={JOB} -n $USER_NAMESPACE")

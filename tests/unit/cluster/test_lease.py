@@ -465,7 +465,21 @@ def test_d6_the_keeper_ends_with_the_lock(api: Api, other: subprocess.Popen[str]
         process_.wait(30)
 
 
-def test_d6_a_keeper_that_is_ended_leaves_no_key_on_the_disk(tmp_path: Path, other: subprocess.Popen[str]) -> None:
+# As it makes a file, or some time later.
+ENDED = {"at once": """import os, signal, tempfile
+make = tempfile.mkstemp
+def then_end(*args, **kwargs):
+    place = make(*args, **kwargs)
+    os.kill(os.getpid(), signal.SIGTERM)
+    return place
+tempfile.mkstemp = then_end
+""", "later": ""}  # fmt: skip
+
+
+@pytest.mark.parametrize("before", ENDED.values(), ids=ENDED)
+def test_d6_a_keeper_that_is_ended_leaves_no_key_on_the_disk(
+    tmp_path: Path, other: subprocess.Popen[str], before: str
+) -> None:
     """The client writes what a kubeconfig contains to temporary files."""
     data = base64.b64encode(b"secret").decode()
     cluster = {"server": "https://127.0.0.1:1", "certificate-authority-data": data}
@@ -476,13 +490,14 @@ def test_d6_a_keeper_that_is_ended_leaves_no_key_on_the_disk(tmp_path: Path, oth
     parts = {"clusters": [{"name": "c", "cluster": cluster}], "users": [{"name": "u", "user": user}]}
     config.write_text(json.dumps({"current-context": "x", "contexts": contexts, **parts}))
     facts = json.dumps({"choice": (str(config), None), "job": ("", ""), "record": holder(other.pid, BOOKS)})
-    code = f"from {lease_keeper.MODULE.rpartition('.')[0]} import lease_keeper as own; own.RENEW_S = 0.0; own.main()"
+    own = f"from {lease_keeper.MODULE.rpartition('.')[0]} import lease_keeper as own"
+    code = f"{before}\n{own}; own.RENEW_S = 0.0; own.main()"
     command = [sys.executable, "-c", code, "place", str(other.pid), facts]
     with subprocess.Popen(command, cwd=ROOT, env={**os.environ, "TMPDIR": str(temporary)}) as process_:
         for _ in polls(20, 0.05):
-            if any(temporary.iterdir()):
+            if any(temporary.iterdir()) or process_.poll() is not None:
                 break
-        assert any(temporary.iterdir()), "it has not looked at the lock"
+        assert before or any(temporary.iterdir()), "it has not looked at the lock"
         process_.terminate()
         process_.wait(30)
     assert [*temporary.iterdir()] == []
