@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from bench.part import Setting
     from tests.trainer.harness import Root, Running
 
-PART = Part("What evidence costs", minutes=11, lab=Lab.DOWN, usual=False)
+PART = Part("What evidence costs", minutes=15, lab=Lab.DOWN, usual=False)
 ROUNDS = 10
 RANKS = 2
 GOAL = 1  # percent of a run's CPU time, imports included; without them it is the same goal, and a stricter one
