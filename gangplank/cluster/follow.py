@@ -252,7 +252,7 @@ def follow(watch: JobWatch, say: Callable[[str], None], timeout_s: float) -> Pha
     for _ in polls(timeout_s, POLL_S):
         try:
             current = watch.poll()
-            for text in watch.restart(time.monotonic() - start):
+            for text in [] if current.ended else watch.restart(time.monotonic() - start):
                 report(text)
             reasons = [] if current.ended else watch.reasons()
         except KubeError as error:

@@ -231,7 +231,7 @@ def situation(
         age_s=age_s(meta.get("creationTimestamp")),
         pods=tuple(pods),
         group=group,
-        lost_group="" if group else lost_group(kube, namespace, pods),
+        lost_group="" if group else lost_group(kube, job, pods),
         held=namespace_rules.counted(alive),
         refusals=refusals_of(kube, missing[:1], events) if missing and not now.ended else (),
         absent=absent(kube, namespace, pods),

@@ -160,9 +160,14 @@ def restart(kube: Kube, job: Json, pods: Sequence[Json]) -> list[str]:
             for pod in overlooked.pods(job, pods) if removed(kube, pod)]  # fmt: skip
 
 
-def lost_group(kube: Kube, namespace: str, pods: Sequence[Json]) -> str:
-    """The PodGroup that a job's pods wait with and that does not exist; "" if it does, or may not be read."""
-    name = overlooked.group(pods)
+def lost_group(kube: Kube, job: Json, pods: Sequence[Json]) -> str:
+    """The PodGroup that a job's pods wait with and that does not exist; "" if it does, or may not be read.
+
+    Only of jobs whose controller takes Commands: `regroup` repairs them, and no other.
+    """
+    if f"{job['apiVersion']} {job['kind']}" != QUEUE_SYSTEM.commanded:
+        return ""
+    name, namespace = overlooked.group(pods), job["metadata"]["namespace"]
     try:
         return "" if not name or kube.get(path(*QUEUE_SYSTEM.pod_group[:2], namespace, name)) else name
     except KubeError as error:
@@ -172,21 +177,24 @@ def lost_group(kube: Kube, namespace: str, pods: Sequence[Json]) -> str:
 
 
 def regroup(kube: Kube, job: Json, pods: Sequence[Json]) -> list[str]:
-    """Have a job's controller look at it again if its PodGroup is gone, so that it makes another; what was done."""
-    meta, kind = job["metadata"], (job["apiVersion"], job["kind"])
-    name = lost_group(kube, meta["namespace"], pods) if " ".join(kind) == QUEUE_SYSTEM.commanded else ""
+    """Have a job's controller look at it again if its PodGroup is gone, so that it makes another; what was done.
+
+    The controller deletes the Command that it obeys. While one waits for it, no other is sent.
+    """
+    meta, name = job["metadata"], lost_group(kube, job, pods)
     if not name:
         return []
-    target = {"apiVersion": kind[0], "kind": kind[1], "name": meta["name"], "uid": meta["uid"], "controller": True}
-    own = {"generateName": f"{meta['name']}-", "namespace": meta["namespace"]}
+    kind = {key: job[key] for key in ("apiVersion", "kind")}
+    target = {**kind, "name": meta["name"], "uid": meta["uid"], "controller": True}
+    own = {"name": f"gangplank-sync-{meta['name']}", "namespace": meta["namespace"]}
     api_version, command = QUEUE_SYSTEM.command[:2]
     body = {"apiVersion": api_version, "kind": command, "metadata": own, "action": QUEUE_SYSTEM.sync, "target": target}
     try:
         kube.post(path(api_version, command, meta["namespace"]), body)
     except KubeError as error:
-        if error.status != FORBIDDEN:
+        if error.outage:
             raise
-        return []
+        return []  # a Command waits already, or this user may send none: the job is followed all the same
     return [f"PodGroup {name} does not exist: the job's controller is asked to make it again"]
 
 

@@ -253,7 +253,7 @@ def unwatched(lab: Lab, plural: str) -> Iterator[None]:
 def without_group(job: Job) -> str:
     """The PodGroup that does not exist and that a job's pods wait with."""
     with contextlib.suppress(KubeError):
-        return standstill.lost_group(job.kube, NAMESPACE, job.pods())
+        return standstill.lost_group(job.kube, job.manifest, job.pods())
     return ""
 
 

@@ -272,18 +272,59 @@ def commands(api: Api) -> list[Json]:
     return [body for seen, body in sent if seen.startswith(f"POST {PLACES['commands']}")]
 
 
-def test_d4_a_controller_that_has_lost_the_gang_is_asked_to_look_again_and_not_every_second(
-    api: Api, job: Json
-) -> None:
+def watched(api: Api, job: Json) -> JobWatch:
+    """A watch of the job, whose only pod has lost its gang."""
     waiting(api, ago_s=OVERLOOKED_S + 1)
-    api.objects[PLACES["commands"]] = {}
     job["status"]["state"]["phase"] = "Pending"
     watch = JobWatch(job, Kube(api.kubeconfig))
     watch.poll()
-    said = [text for waited_s in (0.0, 1.0, 9.0, 10.0) for text in watch.restart(waited_s)]
-    assert said == [f"PodGroup {GROUP} does not exist: the job's controller is asked to make it again"] * 2
-    (first, _) = commands(api)
-    assert (first["action"], first["target"]["name"], first["target"]["uid"]) == ("SyncJob", "digits", "u")
+    return watch
+
+
+LOST = f"PodGroup {GROUP} does not exist: the job's controller is asked to make it again"
+
+
+def test_d4_a_controller_that_has_lost_the_gang_is_asked_to_look_again_and_not_every_second(
+    api: Api, job: Json
+) -> None:
+    watch = watched(api, job)
+    assert [text for waited_s in (0.0, 1.0, 9.0) for text in watch.restart(waited_s)] == [LOST]
+    assert watch.restart(10.0) == []  # the first Command waits still
+    (place,) = [key for key in api.objects if key.startswith(PLACES["commands"])]
+    sent = api.objects.pop(place)  # the controller deletes what it obeys
+    assert (sent["action"], sent["target"]["name"], sent["target"]["uid"]) == ("SyncJob", "digits", "u")
+    assert watch.restart(20.0) == [LOST]
+
+
+def test_d4_a_job_that_was_deleted_meanwhile_has_lost_no_gang(api: Api, job: Json) -> None:
+    watch, said = watched(api, job), list[str]()
+    del api.objects["/apis/batch.volcano.sh/v1alpha1/namespaces/default/jobs/digits"]
+    ended = follow(watch, said.append, 5)
+    assert "does not exist (deleted?)" in (ended.reason if ended else "")
+    assert commands(api) == []
+    assert "PodGroup" not in "".join(said)
+
+
+@pytest.mark.parametrize("status", [403, 422])
+def test_d4_a_job_is_followed_on_where_no_command_is_admitted(
+    api: Api, job: Json, status: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watch, answer = watched(api, job), api.answer
+
+    def refused(method: str, where: str, query: str, body: Json) -> tuple[int, bytes]:
+        if where == PLACES["commands"]:
+            return status, b'{"message": "denied"}'
+        return answer(method, where, query, body)
+
+    monkeypatch.setattr(api, "answer", refused)
+    assert watch.restart(0.0) == []
+
+
+def test_d4_the_gang_of_a_job_that_takes_no_command_is_its_own_controller_s(api: Api, job: Json) -> None:
+    watch = watched(api, job)
+    assert standstill.lost_group(watch.kube, job, watch.pods) == GROUP
+    other = {**job, "apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob"}
+    assert standstill.lost_group(watch.kube, other, watch.pods) == ""
 
 
 @pytest.mark.parametrize(("exists", "ago_s", "node"), [(True, 60.0, ""), (False, OVERLOOKED_S - 3, ""),
