@@ -94,5 +94,5 @@ def run(args: argparse.Namespace) -> int:
     module = importlib.import_module(f"gangplank.cli.{MODULES[args.command]}")
     command: Callable[[argparse.Namespace], int] = getattr(module, args.command)
     status = command(args)
-    sys.stdout.flush()  # at its end Python ignores that a disk is full
+    print(end="", flush=True)  # at its end Python ignores that a disk is full
     return status

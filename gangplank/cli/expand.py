@@ -46,7 +46,7 @@ def expand(args: argparse.Namespace) -> int:
             print("\n" + tables.others_table(objects, colour=colour))
     else:
         dump = as_yaml if args.output == "yaml" else as_json
-        sys.stdout.write(dump(objects if args.objects else submitted))
+        print(dump(objects if args.objects else submitted), end="")
     if other_kinds and not jobs:
         return terminal.complain(str(jobless(", ".join(names), other_kinds)), terminal.REFUSED)
     return terminal.OK

@@ -75,7 +75,7 @@ def metrics(args: argparse.Namespace) -> int:
     form: Callable[[CollectorRegistry], bytes] = (
         generate_openmetrics if args.output == "openmetrics" else generate_latest
     )
-    sys.stdout.write(form(registry).decode())
+    print(form(registry).decode(), end="")
     return terminal.OK
 
 

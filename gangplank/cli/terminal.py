@@ -31,8 +31,8 @@ CODES = """exit codes:
 
 
 def coloured(stream: Any) -> bool:
-    """Whether a stream is a terminal that wants colours: https://no-color.org."""
-    return bool(stream.isatty()) and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    """Whether a stream is a terminal that wants colours, and not closed: https://no-color.org."""
+    return bool(stream and stream.isatty()) and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def note(text: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import resource
 import subprocess
 import sys
@@ -28,6 +29,12 @@ def test_d11_so_is_a_file_that_may_not_grow_where_only_the_end_of_the_run_writes
     with (tmp_path / "output").open("w") as file:
         done = run(words, file.fileno(), limit)
     assert (done.returncode, done.stderr) == (1, DISK_FULL.replace("No space left on device", "File too large"))
+
+
+@pytest.mark.parametrize("words", COMMANDS)
+def test_d11_a_closed_standard_output_is_no_error(words: str) -> None:
+    done = run(words, subprocess.DEVNULL, partial(os.close, 1))
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def run(words: str, output: int, before: partial[None] | None = None) -> subprocess.CompletedProcess[str]:
