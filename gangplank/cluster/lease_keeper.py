@@ -80,8 +80,10 @@ def main() -> None:
         from gangplank.cluster.lease import Lock
 
         signal.pthread_sigmask(signal.SIG_BLOCK, TERM)  # a file that the client has made and not yet noted would stay
-        kube = Kube(*facts["choice"])
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, TERM)
+        try:
+            kube = Kube(*facts["choice"])
+        finally:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, TERM)
         return Lock(kube if living(facts["record"]) else kube.patient(), *facts["job"])
 
     keep(facts["record"], lock)

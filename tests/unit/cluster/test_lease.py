@@ -503,6 +503,30 @@ def test_d6_a_keeper_that_is_ended_leaves_no_key_on_the_disk(
     assert [*temporary.iterdir()] == []
 
 
+def test_d6_a_keeper_without_a_usable_kubeconfig_can_be_ended_too(tmp_path: Path, other: subprocess.Popen[str]) -> None:
+    """It looks again as long as its run lives."""
+    facts = json.dumps({"choice": (str(tmp_path / "none"), None), "job": ("", ""), "record": holder(other.pid, BOOKS)})
+    code = f"""from {lease_keeper.MODULE.rpartition('.')[0]} import client, lease_keeper as own
+begin = client.Kube.__init__
+def reported(*args):
+    try:
+        begin(*args)
+    except client.KubeError:
+        print("refused", flush=True)
+        raise
+client.Kube.__init__, own.RENEW_S = reported, 0.0
+own.main()"""
+    command = [sys.executable, "-c", code, "place", str(other.pid), facts]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process_:
+        assert process_.stdout
+        try:
+            assert process_.stdout.readline() == "refused\n"
+            process_.terminate()
+            process_.wait(10)
+        finally:
+            process_.kill()
+
+
 def test_d6_the_lock_is_renewed_through_a_long_task_and_an_outage(
     api: Api, other: subprocess.Popen[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
