@@ -47,11 +47,11 @@ def is_static(claim: Json, state: Snapshot) -> bool:
 def suits(volume: Json, claim: Json) -> bool:
     """Whether a volume is free, and a claim may get it, as far as class, size and access modes say."""
     spec, wanted, phase = volume["spec"], claim["spec"], (volume.get("status") or {}).get("phase")
-    user = spec.get("claimRef") or {}
+    user = spec.get("claimRef") or {}  # also of a volume that an administrator keeps for a claim
     own = all(user.get(key) == claim["metadata"].get(key) for key in ("name", "namespace"))
     size = ((wanted.get("resources") or {}).get("requests") or {}).get("storage", "0")
     return (
-        (own or phase not in {"Bound", "Released", "Failed"})
+        (own or (not user and phase not in {"Bound", "Released", "Failed"}))
         and spec.get("storageClassName") == wanted.get("storageClassName")
         and milli(str((spec.get("capacity") or {}).get("storage", "0"))) >= milli(str(size))
         and {*wanted.get("accessModes", ())} <= {*spec.get("accessModes", ())}

@@ -210,9 +210,12 @@ def test_own_pods_that_hold_the_nodes_are_why_also_where_those_of_others_may_not
     assert [cause.code for cause in fit(job(), cluster(pods=held, unread=unread)).causes] == ["short"]
 
 
-def local(modes: tuple[str, ...] = ("ReadWriteMany",), size: str = "1Gi", **status: Any) -> Json:
-    """A volume of a class that makes none."""
-    spec = {"storageClassName": "local", "accessModes": [*modes], "capacity": {"storage": size}}
+def local(
+    modes: tuple[str, ...] = ("ReadWriteMany",), size: str = "1Gi", kept_for: str = "", **status: Any
+) -> Json:
+    """A volume of a class that makes none, perhaps kept for a claim."""
+    spec: Json = {"storageClassName": "local", "accessModes": [*modes], "capacity": {"storage": size}}
+    spec |= {"claimRef": {**CLAIM["metadata"], "name": kept_for}} if kept_for else {}
     return {"metadata": {"name": "v"}, "spec": spec, "status": {"phase": "Available", **status}}
 
 
@@ -222,6 +225,8 @@ def local(modes: tuple[str, ...] = ("ReadWriteMany",), size: str = "1Gi", **stat
     ((local(phase="Released"),), Verdict.NO),
     ((local(("ReadWriteOnce",)),), Verdict.NO),
     ((local(size="1Mi"),), Verdict.NO),
+    ((local(kept_for="other"),), Verdict.NO),
+    ((local(kept_for="data"),), Verdict.CANNOT_TELL),
     ((local(),), Verdict.CANNOT_TELL),  # on which node
 ])  # fmt: skip
 def test_a_claim_whose_class_makes_no_volumes_needs_a_free_one(volumes: tuple[Json, ...], verdict: Verdict) -> None:
