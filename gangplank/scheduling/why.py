@@ -241,7 +241,7 @@ def _not_started(now: Situation) -> Diagnosis:
 def _without_gang(now: Situation) -> Cause:
     text = f"PodGroup {now.lost_group} does not exist, and its scheduler places no pod without it"
     names = ", ".join(pod["metadata"]["name"] for pod in now.pods)
-    fix = "follow it: gangplank submit FILE --wait has its controller make the PodGroup again"
+    fix = "follow it: playbooks/train.yml with its job file has its controller make the PodGroup again"
     return Cause("gang-lost", text, (f"pods: {names}",), fix)
 
 
