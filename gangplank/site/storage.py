@@ -295,7 +295,8 @@ def class_problems(
     if classes and len(defaults + others) != 1:
         fix = "set `default: true` in one class"
         if others:
-            fix += f", or remove the annotation {DEFAULT} from {', '.join(others)}, which is not in this inventory"
+            left = f"leave `default` out of {', '.join(defaults)}, or " if defaults and len(others) == 1 else ""
+            fix = f"{left}remove the annotation {DEFAULT} from {', '.join(others)}, which is not in this inventory"
         problems.append(Problem("storage_classes", shown(defaults + others), "exactly one default class", fix))
     return problems
 

@@ -94,6 +94,16 @@ def test_a_default_class_of_others_is_refused_by_its_name() -> None:
     assert class_problems([NFS], [live_class("theirs", "x.csi", default=True)]) == []
 
 
+def test_a_second_default_class_can_be_left_out_where_the_cluster_has_one() -> None:
+    theirs = live_class("gp2", "x.csi", default=True)
+    (problem,) = class_problems([NFS | {"default": True}], [theirs])
+    assert problem.fix.startswith("leave `default` out of nfs, or remove the annotation ")
+    (problem,) = class_problems([NFS], [theirs, live_class("gp3", "x.csi", default=True)])
+    assert problem.fix.startswith("remove the annotation ")
+    (problem,) = class_problems([NFS], [])
+    assert problem.fix == "set `default: true` in one class"
+
+
 @pytest.mark.parametrize(
     ("classes", "live", "got"),
     [
