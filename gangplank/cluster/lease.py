@@ -35,6 +35,7 @@ IDENTITY = ("pid", "started", "boot", "pids")
 NUMBERS, TEXTS = ("pid", "started"), ("boot", "pids", "user", "host", "since")  # of a record
 DURATION_S = 60  # also the most that a Lease counts without a change, whatever it says itself
 POLL_S = 1.0
+LEFT_S = 3600  # without renewal, by the clock of this machine
 PATIENCE_S = 900  # for another run, where nobody says how long
 FREE_S = 10.0
 QUOTA = "exceeded quota"  # in a refusal: a team's quota counts its Leases
@@ -117,7 +118,9 @@ class Lock:
         An account that may not read Leases waits for nobody. Raises GangplankError at the time limit.
         """
         try:
-            next(self._turns(record, say, limit_s), None)
+            lease = self.kube.get(self.where)
+            if lease and not is_left(lease):
+                next(self._turns(record, say, limit_s), None)
         except KubeError as error:
             if error.status not in {*REFUSED, NOT_FOUND}:
                 raise
@@ -242,6 +245,17 @@ def counts(lease: Json, record: dict[str, Any], unchanged_s: float) -> bool:
     alive = lives(record)
     duration_s = min(spec.get("leaseDurationSeconds") or DURATION_S, DURATION_S)
     return unchanged_s < duration_s if alive is None else alive
+
+
+def is_left(lease: Json) -> bool:
+    """Whether a Lease is of a process that was lost so long ago that clocks cannot differ as much.
+
+    Who takes the lock does not rely on that. Who only waits would wait for a minute at each command.
+    """
+    renewed = (lease.get("spec") or {}).get("renewTime")
+    if not renewed or lives(holder_of(lease)):
+        return False
+    return (dt.datetime.now(dt.UTC) - dt.datetime.fromisoformat(renewed)).total_seconds() > LEFT_S
 
 
 def names(lease: Json, record: dict[str, Any], *, alive: bool) -> tuple[str, str]:

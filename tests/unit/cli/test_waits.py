@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import os
 import subprocess
@@ -103,6 +104,31 @@ def test_d6_who_may_not_read_the_lock_waits_for_nobody(
     assert other.poll() is None
     assert len(submitted(api)) == 1
     assert "leases" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("ago", "waits"), [(dt.timedelta(hours=2), False), (dt.timedelta(minutes=30), True)])
+def test_d6_the_lease_of_a_machine_that_was_lost_long_ago_keeps_nobody_waiting(
+    api: Api, other: subprocess.Popen[bytes], ago: dt.timedelta, waits: bool, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    monkeypatch.setattr(lease, "DURATION_S", 2)  # since when nobody renews it, as the command sees it
+    monkeypatch.setattr(lease, "POLL_S", 1.0)
+    elsewhere = {**holder(other.pid, ["playbooks/site.yml"]), "boot": "another"}
+    own = api.objects[WHERE]
+    own["metadata"]["annotations"] = {lease.HOLDER: json.dumps(elsewhere)}
+    own["spec"]["renewTime"] = (dt.datetime.now(dt.UTC) - ago).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    assert main(["submit", str(ROOT / "jobs/digits.yml")]) == 0
+    assert (" is in use by " in capsys.readouterr().err) == waits
+    assert len(submitted(api)) == 1
+
+
+def test_d6_a_process_that_lives_is_waited_for_however_long_its_lease_was_not_renewed(
+    api: Api, other: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(jobs, "PATIENCE_S", 0.2)
+    api.objects[WHERE]["spec"]["renewTime"] = "2026-01-01T00:00:00.000000Z"
+    assert main(["submit", str(ROOT / "jobs/digits.yml")]) == 1
+    assert f", process {other.pid} (playbooks/site.yml)" in capsys.readouterr().err
 
 
 def test_d6_a_dry_run_and_the_run_of_another_job_keep_nobody_waiting(
