@@ -37,7 +37,7 @@ YOUNG = '"default" not found'  # the namespace, or its service account, which a 
 GPU_NODES = frozenset({"nvidia.com/gpu.present", "gangplank.dev/gpus-by-claim"})  # labels of theirs
 PLUGINS = ("k8s-device-plugin", "simulated-gpu")
 JOBSETS = "jobsets.jobset.x-k8s.io"
-OFF = ("false", "no", "off", "0")  # as Ansible's filter `bool` reads them
+OFF = ("false", "f", "no", "n", "off", "0")  # as Ansible's filter `bool` reads them
 DRIVERS = (*COMPONENTS["gpu_dra_driver"].programs, *COMPONENTS["gpu_dra_driver"].rivals)
 
 

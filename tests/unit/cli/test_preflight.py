@@ -165,7 +165,7 @@ def test_whether_trainer_brings_jobset_is_the_inventory_s() -> None:
     assert SITE["gangplank.gangplank.cluster_ready"]["jobset"] == "{{ trainer_v2_jobset }}"
     role = yaml.safe_load((ROOT / "roles/trainer_v2/defaults/main.yml").read_text())
     assert wanted_of({}, []).jobset == role["trainer_v2_jobset"]
-    for value in (False, "false", "no"):
+    for value in (False, "false", "no", "n", "f"):
         assert not wanted_of({"trainer_v2_jobset": value}, []).jobset
 
 
