@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from gangplank.scheduling.amounts import milli
 from gangplank.scheduling.cause import Cause, Removal
 from gangplank.scheduling.demand import claims_of
-from gangplank.site.claim_pending import unbound, why_pending
+from gangplank.site.claim_pending import none_free, unbound, why_pending
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -121,10 +121,7 @@ def _free(claim: Json, state: Snapshot) -> bool:
 
 
 def _none_free(claim: Json) -> Cause:
-    name, spec = claim["metadata"]["name"], claim["spec"]
-    size = ((spec.get("resources") or {}).get("requests") or {}).get("storage", "0")
-    evidence = f"no free volume of {spec['storageClassName']} has {size} and {', '.join(spec.get('accessModes', ()))}"
-    fix = "create a PersistentVolume for it: this class creates none"
+    name, (evidence, fix) = claim["metadata"]["name"], none_free(claim, claim["spec"]["storageClassName"])
     return Cause("volume-unbound", f"its volume claim {name} is not bound", (evidence,), fix, _bound(name))
 
 

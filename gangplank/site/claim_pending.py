@@ -27,6 +27,13 @@ def unbound(claim: Json, classes: Iterable[Json]) -> bool:
     return (claim.get("status") or {}).get("phase") != "Bound" and not waits
 
 
+def none_free(claim: Json, name: str) -> tuple[str, str]:
+    """Evidence and fix for a claim of this class, which creates no volumes, where no free volume suits it."""
+    size, modes = claim["spec"]["resources"]["requests"]["storage"], ", ".join(claim["spec"]["accessModes"])
+    fix = "create a PersistentVolume for it: this class creates none"
+    return f"no free volume of {name} has {size} and {modes}", fix
+
+
 def why_pending(claim: Json, classes: Iterable[Json], events: Sequence[Json], pods: Iterable[Json] = ()) -> str:
     """One line for a claim that is Pending; "" for any other. `pods` and `events` of other claims are ignored."""
     if (claim.get("status") or {}).get("phase") != "Pending":
@@ -55,9 +62,7 @@ def _cause(claim: Json, classes: dict[str, Json], events: Sequence[Json], pods: 
         return "it waits for its first pod", evidence, "run a job that uses it"
     modes = ", ".join(claim["spec"]["accessModes"])
     if provisioner == "kubernetes.io/no-provisioner":  # the controller reports ProvisioningFailed
-        size = claim["spec"]["resources"]["requests"]["storage"]
-        evidence = f"no free volume of {name} has {size} and {modes}"
-        return "capacity", evidence, "create a PersistentVolume for it: this class creates none"
+        return "capacity", *none_free(claim, name)
     own_events = [event for event in events if _is(event["involvedObject"], meta["namespace"], meta["name"])]
     failures = [event.get("message") or "" for event in own_events if event.get("reason") == "ProvisioningFailed"]
     failed = failures[-1] if failures else ""
