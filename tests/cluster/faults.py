@@ -262,8 +262,9 @@ def without_group(job: Job) -> str:
 @fault("PodGroups watched late", backends=("volcano",))
 def _late(lab: Lab, jobs: Sequence[Job]) -> Iterator[None]:
     with unwatched(lab, "podgroups"):
+        kill_program(lab, "kube-apiserver")  # its watches have to begin anew
+        lab.wait("the API server answers", lab.ready, 120)
         lose_rank(jobs)
-        kill_program(lab, "kube-apiserver")
         for job in jobs:
             lab.wait(f"{job.name} has pods and no PodGroup", functools.partial(without_group, job), CAUSE_S)
     yield
