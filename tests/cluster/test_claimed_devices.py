@@ -58,9 +58,10 @@ def of(kind: str, name: str, spec: Json) -> Json:
 
 @pytest.fixture
 def cluster(full_kubeconfig: str, nodes: list[str]) -> Iterator[Cluster]:
-    """A namespace for each test, on a cluster with devices."""
+    """A namespace for each test, on a cluster with devices, once those of the test before are free."""
     assert nodes
     with opened(full_kubeconfig, "gangs") as live:
+        live.wait(lambda: live.call("GET", f"{DEVICES}/resourceclaims")["items"] == [], "Pod")
         yield live
 
 
