@@ -250,6 +250,12 @@ def unwatched(lab: Lab, plural: str) -> Iterator[None]:
         lab.wait("the rights of Volcano's controller", lambda: write(rules))
 
 
+def refused(lab: Lab, plural: str) -> bool:
+    """Whether the API server has just refused Volcano's controller a list of some objects."""
+    said = lab.kubectl("logs", "-n", "volcano-system", "deployment/volcano-controllers", "--since=60s")
+    return bool(re.search(rf"{plural}\S* is forbidden", said))
+
+
 def without_group(job: Job) -> str:
     """The PodGroup that does not exist and that a job's pods wait with."""
     with contextlib.suppress(KubeError):
@@ -262,8 +268,10 @@ def without_group(job: Job) -> str:
 @fault("PodGroups watched late", backends=("volcano",))
 def _late(lab: Lab, jobs: Sequence[Job]) -> Iterator[None]:
     with unwatched(lab, "podgroups"):
+        for job in jobs:
+            job.send(signal.SIGSTOP, "worker")  # the training waits until the watch is refused
         kill_program(lab, "kube-apiserver")  # its watches have to begin anew
-        lab.wait("the API server answers", lab.ready, 120)
+        lab.wait("a watch is refused", functools.partial(refused, lab, "podgroups"), CAUSE_S)
         lose_rank(jobs)
         for job in jobs:
             lab.wait(f"{job.name} has pods and no PodGroup", functools.partial(without_group, job), CAUSE_S)
