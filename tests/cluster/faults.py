@@ -82,6 +82,8 @@ class Fault:
     """It is healed only after the end of the training."""
     env: Mapping[str, str] = field(default_factory=dict)
     """Of its jobs."""
+    args: tuple[str, ...] = ()
+    """Of their script, beside the usual ones; the last one of a name counts."""
     around: Callable[[Lab], AbstractContextManager[object]] = contextlib.nullcontext
     """What has to be so before its jobs begin."""
     own: tuple[Json, ...] = ()
@@ -263,15 +265,28 @@ def without_group(job: Job) -> str:
     return ""
 
 
+def looks(lab: Lab) -> None:
+    """Wait until Volcano's scheduler sees a new PodGroup, and so the end of another."""
+    kind = "podgroup.scheduling.volcano.sh"
+    spec = {"minMember": 1, "queue": QUEUE}
+    probe = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "PodGroup",
+             "metadata": {"name": "probe", "namespace": NAMESPACE}, "spec": spec}  # fmt: skip
+    lab.wait("a probe", lambda: lab.kubectl("apply", "-f", "-", stdin=json.dumps(probe)), CAUSE_S)
+    lab.wait("the scheduler lets it in", lambda: lab.get(kind, "probe", "-n", NAMESPACE)[
+        "status"]["phase"] == "Inqueue", CAUSE_S)  # fmt: skip
+    lab.kubectl("delete", kind, "probe", "-n", NAMESPACE, "--timeout=60s")
+
+
 # The controller takes the PodGroup that it has deleted for one that exists. It is not told of its end before it has
-# made the pods again, and then nothing changes any more.
-@fault("PodGroups watched late", backends=("volcano",))
+# made the pods again, and then nothing changes any more. The scheduler is told: it would place them otherwise.
+@fault("PodGroups watched late", backends=("volcano",), args=("--collective-timeout", "300"))
 def _late(lab: Lab, jobs: Sequence[Job]) -> Iterator[None]:
     with unwatched(lab, "podgroups"):
         for job in jobs:
             job.send(signal.SIGSTOP, "worker")  # the training waits until the watch is refused
         kill_program(lab, "kube-apiserver")  # its watches have to begin anew
         lab.wait("a watch is refused", functools.partial(refused, lab, "podgroups"), CAUSE_S)
+        looks(lab)
         lose_rank(jobs)
         for job in jobs:
             lab.wait(f"{job.name} has pods and no PodGroup", functools.partial(without_group, job), CAUSE_S)
@@ -557,6 +572,7 @@ QUEUE_OBJECT: Json = {
     "spec": {"weight": 1, "reclaimable": True}}  # fmt: skip
 TAINT = "node-role.kubernetes.io/control-plane:NoSchedule"
 EPOCHS = 30
+ARGS = ("--checkpoint-interval", "20", "--collective-timeout", "20", "--rendezvous-timeout", "30")
 BEYOND = 40  # steps before a fault: past the second checkpoint
 CAUSE_S = 300.0  # a lost node is noticed after 50 s, and its pods are gone after a minute more
 END_S = 420.0  # from the fault's end to the job's: nothing here waits for more than half a minute, but cores are shared
@@ -586,8 +602,7 @@ def job(lab: Lab, name: str, backend: str, **change: object) -> Job:
     volume = {"claim": "shared", "mount": "/data", "on": "all", "access": "ReadWriteMany"}
     queue = {"queue": QUEUE} if backend == "volcano" else {}
     parameters = {**DESCRIPTION["hyperparameters"], "epochs": EPOCHS}
-    args = ["--checkpoint-interval", "20", "--collective-timeout", "20", "--rendezvous-timeout", "30"]
-    own = {"hyperparameters": parameters, "args": args, "volumes": [volume], "output": f"/data/{name}"}
+    own = {"hyperparameters": parameters, "args": list(ARGS), "volumes": [volume], "output": f"/data/{name}"}
     change = {**own, "max_retries": 9, **queue, **change}
     return Job(lab, name, change, backend=backend)
 
@@ -644,7 +659,8 @@ def of_master(own: Json) -> Json:
 
 def undergo(lab: Lab, one: Fault, backends: Iterable[str]) -> dict[str, Outcome]:
     """Train a job per back-end, make the fault under all of them, heal it, and wait for their ends."""
-    change = {"env": dict(one.env), **({"volumes": [of_master(one.own[-1])]} if one.own else {})}
+    own = {"volumes": [of_master(one.own[-1])]} if one.own else {}
+    change = {"env": dict(one.env), "args": [*ARGS, *one.args], **own}
     jobs = [job(lab, one.slug, backend, **change) for backend in one.backends if backend in backends]
     outcomes = {each.backend: Outcome(each) for each in jobs}
     with one.around(lab), ThreadPoolExecutor(len(jobs)) as pool:
