@@ -418,6 +418,6 @@ def explanation(kube: Kube, job: Json, seen: Failure | None = None) -> str:
     """What `gangplank why` says of a submitted job; "" if it is healthy, or if nobody can say."""
     try:
         diagnosis = diagnose(situation(kube, job, live=True, seen=seen))
-    except GangplankError:  # the API server is away, or a controller's settings cannot be read: the job goes on
+    except GangplankError:  # the API server is away, or a controller's settings cannot be read: the job continues
         return ""
     return diagnosis.text() if diagnosis.cause or diagnosis.missing else ""

@@ -89,7 +89,7 @@ class Fault:
     own: tuple[Json, ...] = ()
     """A claim of its master, last, on which the job's files are, and not on a folder that all nodes share."""
     warns: str = ""
-    """A pattern: while the fault lasts the training goes on, and who follows it reads this cause."""
+    """A pattern: while the fault lasts the training continues, and who follows it reads this cause."""
     long: bool = False
     """It takes too long for `make test-full` and `make bench`: a sweep makes it."""
 
