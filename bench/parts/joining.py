@@ -6,13 +6,12 @@ The floor is the node itself: a bare shell loop that starts the same programs wi
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bench.figures import Beside, figure
 from bench.part import STATE, Lab, Part
-from bench.parts.lab import NODE_PROGRAMS, bare_s, commands, playbook
+from bench.parts.lab import NODE_PROGRAMS, bare_s, commands, empty, playbook
 from gangplank.cluster.client import Kube
 from lab.host.supervisor import connect
 
@@ -51,8 +50,7 @@ def floor_s(node: str) -> float:
     for name in names:
         server.stopProcess(name)
     Kube(str(STATE / "admin.kubeconfig")).call("DELETE", f"/api/v1/nodes/{node}")
-    for path in (STATE / "nodes" / node / "kubelet").iterdir():
-        shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink()
+    empty(STATE / "nodes" / node / "kubelet")
     return bare_s(lines, names, f'get node {node} --no-headers 2>/dev/null | grep -c " Ready "', "1")
 
 

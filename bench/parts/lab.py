@@ -23,6 +23,7 @@ from lab.host.supervisor import SYSTEM
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
+    from pathlib import Path
 
     from bench.figures import Figure
     from bench.part import Setting
@@ -93,12 +94,17 @@ def floor() -> float:
     """Seconds of the bare shell loop from its first program to both nodes Ready."""
     kill_members(SYSTEM)  # supervisord and all its programs; the namespaces stay
     for folder in (STATE / "etcd", *(STATE / "nodes").glob("*/kubelet")):
-        for path in folder.iterdir():
-            shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink()
+        empty(folder)
     lines = commands()
     order = ["etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"]
     names = [*order, *(name for program in NODE_PROGRAMS for name in sorted(lines) if name.startswith(program))]
     return bare_s(lines, names, 'get nodes --no-headers 2>/dev/null | grep -c " Ready "', "2")
+
+
+def empty(folder: Path) -> None:
+    """Remove what is in a folder of a program that has ended; what is still mounted there stays."""
+    for path in folder.iterdir():
+        shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink()
 
 
 def steps(lines: Mapping[str, str], names: Iterable[str]) -> list[str]:

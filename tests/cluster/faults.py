@@ -277,14 +277,14 @@ def looks(lab: Lab) -> None:
     lab.kubectl("delete", kind, "probe", "-n", NAMESPACE, "--timeout=60s")
 
 
-# The controller takes the PodGroup that it has deleted for one that exists. It is not told of its end before it has
-# made the pods again, and then nothing changes any more. The scheduler is told: it would place them otherwise.
+# The controller deletes the PodGroup, does not see that, and creates only the pods anew. The scheduler does see it, and
+# so never places them.
 @fault("PodGroups watched late", backends=("volcano",), args=("--collective-timeout", "300"))
 def _late(lab: Lab, jobs: Sequence[Job]) -> Iterator[None]:
     with unwatched(lab, "podgroups"):
         for job in jobs:
             job.send(signal.SIGSTOP, "worker")  # the training waits until the watch is refused
-        kill_program(lab, "kube-apiserver")  # its watches have to begin anew
+        kill_program(lab, "kube-apiserver")  # this ends all watches
         lab.wait("a watch is refused", functools.partial(refused, lab, "podgroups"), CAUSE_S)
         looks(lab)
         lose_rank(jobs)

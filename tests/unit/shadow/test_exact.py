@@ -192,7 +192,7 @@ def claimed(**source: str) -> tuple[Situation, list[Json]]:
 
 
 def test_devices_that_a_controller_would_make_are_no_reason_for_a_no() -> None:
-    """The copy's scheduler waits for such claims for ever, and that was called no."""
+    """The copy's scheduler waits forever for such claims, so its answer would be no."""
     result = exact(cluster({}), *claimed(resourceClaimTemplateName="a-gpus"))
     line = "devices of claims that are made from templates: no controller makes them in the copy"
     assert line in result.answer.missing
