@@ -119,7 +119,9 @@ def steps(lines: Mapping[str, str], names: Iterable[str]) -> list[str]:
         if name == "kube-apiserver":
             script.append("until api /readyz; do sleep 0.1; done")
         if name.startswith("containerd-"):  # a kubelet without a runtime exits
-            version = re.sub(r"/containerd -c .*", "/ctr version", lines[name])
+            inside = lines[name].partition(" -- ")[0]  # the words that enter the node
+            client = re.findall(r"\S+/(?=containerd -c )", lines[name])[-1] + "ctr"
+            version = f"{inside} -- {client} version"
             script.append(f"until {version} >/dev/null 2>&1; do sleep 0.1; done")
     return script
 

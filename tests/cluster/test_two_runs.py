@@ -75,6 +75,21 @@ def test_d6_of_two_sites_at_once_the_second_names_the_first_and_waits(lab: Lab, 
     lab.playbook("playbooks/site.yml")  # what the next tests share
 
 
+def test_d6_of_two_labs_at_once_the_second_names_the_first_and_finds_it_up(lab: Lab, tmp_path: Path) -> None:
+    lab.playbook("playbooks/lab-down.yml", "-e", "lab_cluster_keep=true")
+    runs = [Run(tmp_path / f"{number}.log", "playbooks/lab.yml") for number in range(2)]
+    outputs = [run.end() for run in runs]
+    waited = [" is in use by " in output for output in outputs]
+    assert sorted(waited) == [False, True], "\n\n".join(outputs)
+    first, second = (runs[waited.index(one)] for one in (False, True))
+    who = rf"process {first.process.pid} \(playbooks/lab\.yml\), since 2\S+ \S+:"
+    text = outputs[runs.index(second)]
+    assert len(re.findall(rf"the lab in {re.escape(str(STATE))} is in use by {who}", text)) == 1, text
+    recap = text.partition("PLAY RECAP")[2]
+    assert recap.count("changed=0 ") == recap.count("changed="), recap  # the first had done everything
+    assert "changed=0 " in recap
+
+
 def test_d6_two_runs_of_a_job_follow_one_another_and_another_job_waits_for_neither(
     lab: Lab, namespace: str, tmp_path: Path
 ) -> None:

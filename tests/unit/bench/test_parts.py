@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 from bench.part import INVENTORY, ROOT
 from bench.parts import evidence, idle, joining, lab, start, trainer
@@ -117,11 +119,17 @@ def test_the_bare_loop_leaves_nothing_running_and_kills_nothing_that_it_did_not_
 
 
 def test_the_bare_loop_starts_a_runtime_and_waits_for_it_before_the_kubelet() -> None:
-    lines = {f"{name}node-2": f"/bin/{name.rstrip('-')} -c file" for name in lab.NODE_PROGRAMS}
+    programs = yaml.safe_load((ROOT / "roles/lab_cluster/vars/main.yml").read_text())["__lab_cluster_node_programs"]
+    lines = {
+        f"{name}node-2": "nsenter --net=/run/n -- " + re.sub(r"\{\{.*?\}\}", "/parts/bin", programs[name.rstrip("-")])
+        for name in lab.NODE_PROGRAMS
+    }
     runtime, wait, kubelet, proxy = lab.steps(lines, lines)
-    assert runtime == "start containerd-node-2 /bin/containerd -c file"
-    assert wait == "until /bin/ctr version >/dev/null 2>&1; do sleep 0.1; done"
+    assert runtime == f"start containerd-node-2 {lines['containerd-node-2']}"
+    assert wait == "until nsenter --net=/run/n -- /parts/bin/ctr version >/dev/null 2>&1; do sleep 0.1; done"
     assert (kubelet.split()[1], proxy.split()[1]) == ("kubelet-node-2", "kube-proxy-node-2")
+    script = "\n".join((runtime, wait, kubelet, proxy))
+    assert subprocess.run(["sh", "-n"], input=script, text=True, check=False).returncode == 0
 
 
 def test_a_node_that_joins_is_held_against_itself() -> None:
