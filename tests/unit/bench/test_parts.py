@@ -128,7 +128,7 @@ def test_the_bare_loop_starts_a_runtime_and_waits_for_it_before_the_kubelet() ->
     assert runtime == f"start containerd-node-2 {lines['containerd-node-2']}"
     assert wait == "until nsenter --net=/run/n -- /parts/bin/ctr version >/dev/null 2>&1; do sleep 0.1; done"
     assert (kubelet.split()[1], proxy.split()[1]) == ("kubelet-node-2", "kube-proxy-node-2")
-    script = "\n".join((runtime, wait, kubelet, proxy))
+    script = f"{runtime}\n{wait}\n{kubelet}\n{proxy}"
     assert subprocess.run(["sh", "-n"], input=script, text=True, check=False).returncode == 0
 
 
