@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 POLL_S = 0.05
 DOWN = ("STOPPED", "EXITED", "FATAL", "BACKOFF")  # BACKOFF: it ended at once, and the pauses before it grow
 BY_ITSELF = (60, 70)  # supervisor.xmlrpc.Faults ALREADY_STARTED and NOT_RUNNING: it was started, or ended, meanwhile
+STILL_RUNNING = 91  # supervisor.xmlrpc.Faults
+END_S = 30  # more than stopwaitsecs, after which supervisord kills a program
 OUTPUT = "supervisord.out"  # beside its configuration, from its first start
 SYSTEM = "system"  # the cgroup of supervisord and of its programs
 
@@ -70,13 +72,34 @@ def start(config: Path, socket: Path, deadline_s: float = 15.0) -> None:
     raise LabError(late("supervisord", f"{state} ({lines or 'it printed nothing'})", "an answer", deadline_s, fix))
 
 
+def _end(server: Any, names: list[str]) -> None:
+    """End these programs at once, and have supervisord forget them; raises LabError at the time limit.
+
+    supervisord notices the end of a program at the next request, or after a second: a request that waits costs that.
+    """
+    for name in names:
+        server.stopProcessGroup(name, False)
+    remaining = list(names)
+    for _ in polls(END_S, POLL_S):
+        for name in list(remaining):
+            try:
+                server.removeProcessGroup(name)
+            except xmlrpc.client.Fault as fault:
+                if fault.faultCode != STILL_RUNNING:
+                    raise
+            else:
+                remaining.remove(name)
+        if not remaining:
+            return
+    fix = "read its file in the folder logs of the lab's, then run it again"
+    raise LabError(late(f"supervisord, {', '.join(remaining)}", "a program that runs", "its end", END_S, fix))
+
+
 def apply(socket: Path) -> dict[str, list[str]]:
     """Make supervisord follow its files: start new and stopped programs, restart changed ones, end removed ones."""
     server = connect(socket)
     added, changed, removed = server.reloadConfig()[0]
-    for name in [*changed, *removed]:
-        server.stopProcessGroup(name)
-        server.removeProcessGroup(name)
+    _end(server, [*changed, *removed])
     for name in [*added, *changed]:
         server.addProcessGroup(name)
     revived = []
