@@ -1,18 +1,26 @@
 """What a node costs that joins a lab: a run of playbooks/lab.yml that adds it, less one that changes nothing.
 
-The floor is the node itself: a bare shell loop that starts the same programs with the same files until it is Ready.
+The floor is the node itself: a bare shell loop that makes its namespaces and mounts and starts the same programs with
+the same files until it is Ready. The other nodes' kubelets start again when a node joins: a node offers its share of the
+machine's memory, and that gets smaller. This is in the cost, not in the floor.
 """
 
 from __future__ import annotations
 
 import json
+import re
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bench.figures import Beside, figure
 from bench.part import STATE, Lab, Part
-from bench.parts.lab import NODE_PROGRAMS, bare_s, commands, empty, playbook
+from bench.parts.lab import NODE_PROGRAMS, bare_s, commands, empty, playbook, steps
 from gangplank.cluster.client import Kube
+from lab.host.mounts import MOUNTS
+from lab.host.namespaces import mntns, run
+from lab.host.network import SWITCH, links
+from lab.host.node import STAMP, remove_node
 from lab.host.supervisor import connect
 
 if TYPE_CHECKING:
@@ -25,6 +33,7 @@ PART = Part("What a node costs that joins a lab of 2, 4 and 8", minutes=25, lab=
 SIZES = (2, 4, 8)
 ROUNDS = 3
 LIKE_FLOOR = 1.2
+UNSHARE = ("unshare", "--propagation", "private")
 SOCKET = Path("/run/gangplank/supervisor.sock")
 
 
@@ -42,16 +51,43 @@ def lab_s(file: str, *words: str) -> float:
     return playbook("-i", file, "playbooks/lab.yml", *words)[0]["finished"]
 
 
+def itself(node: str) -> list[str]:
+    """The lines of a shell script that make the namespaces and mounts that this node has now, and look at nothing."""
+    space = f"gangplank-{node}"
+    address = links(space)["eth0"]["addr_info"][0]
+    port = "port" + address["local"].rpartition(".")[2]
+    routes = [line for line in run(["ip", "-n", space, "route", "show"]).splitlines() if " proto kernel " not in line]
+    stamp = (STATE / "nodes" / node / STAMP).read_text()
+    binds = re.findall(r"source='(.*?)', target='(.*?)', writable=(True|False)", stamp)
+    words = [word for source, target, writable in binds for word in (source, target, "rw" if writable == "True" else "ro")]
+    tree, root = stamp.partition(" ")[0], str(STATE / "nodes" / node / "root")
+    inside = "echo 1 > /proc/sys/net/ipv6/conf/all/disable_ipv6; echo 1 > /proc/sys/net/ipv4/ip_forward"
+    return [
+        f"ip netns add {space}",
+        f"nsenter --net=/run/netns/{space} sh -c {shlex.quote(inside)}",
+        f"ip -n {space} link add eth0 type veth peer name {port} netns {SWITCH}",
+        f"ip -n {SWITCH} link set {port} master br0 up",
+        f"ip -n {space} address add {address['local']}/{address['prefixlen']} dev eth0",
+        f"ip -n {space} link set lo up; ip -n {space} link set eth0 up",
+        *(f"ip -n {space} route add {route}" for route in routes),
+        f"touch {mntns(node)}",
+        shlex.join([*UNSHARE, f"--mount={mntns(node)}", "sh", "-eu", "-c", MOUNTS, "sh", root, tree, *words]),
+    ]
+
+
 def floor_s(node: str) -> float:
-    """Seconds of the bare shell loop until this node is Ready, which the cluster has forgotten before."""
+    """Seconds of the bare shell loop until this node is Ready, which was removed before."""
     lines = commands()
     names = [f"{program}{node}" for program in NODE_PROGRAMS]
     server = connect(SOCKET)
     for name in names:
         server.stopProcess(name)
     Kube(str(STATE / "admin.kubeconfig")).call("DELETE", f"/api/v1/nodes/{node}")
+    first = itself(node)
+    remove_node(node)
     empty(STATE / "nodes" / node / "kubelet")
-    return bare_s(lines, names, f'get node {node} --no-headers 2>/dev/null | grep -c " Ready "', "1")
+    ready = f'get node {node} --no-headers 2>/dev/null | grep -c " Ready "'
+    return bare_s([*first, *steps(lines, names)], ready, "1")
 
 
 def once(folder: Path, size: int) -> tuple[float, float]:
@@ -67,7 +103,7 @@ def once(folder: Path, size: int) -> tuple[float, float]:
 def figures(rounds: Mapping[int, Sequence[tuple[float, float]]]) -> Iterator[Figure]:
     """A figure for each size."""
     for size, rows in rounds.items():
-        floor = Beside.of("its programs in a bare shell loop", [bare for _, bare in rows])
+        floor = Beside.of("the node itself, made by a bare shell loop", [bare for _, bare in rows])
         yield figure(f"joining.{size}", f"a node joins a lab of {size}", "s", [cost for cost, _ in rows], floor=floor,
                      goal=LIKE_FLOOR * floor.value, why=f"{LIKE_FLOOR} x the floor")  # fmt: skip
 

@@ -98,7 +98,7 @@ def floor() -> float:
     lines = commands()
     order = ["etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"]
     names = [*order, *(name for program in NODE_PROGRAMS for name in sorted(lines) if name.startswith(program))]
-    return bare_s(lines, names, 'get nodes --no-headers 2>/dev/null | grep -c " Ready "', "2")
+    return bare_s(steps(lines, names), 'get nodes --no-headers 2>/dev/null | grep -c " Ready "', "2")
 
 
 def empty(folder: Path) -> None:
@@ -126,15 +126,15 @@ def steps(lines: Mapping[str, str], names: Iterable[str]) -> list[str]:
     return script
 
 
-def bare_s(lines: Mapping[str, str], names: Iterable[str], asked: str, expected: str) -> float:
-    """Seconds of the bare shell loop from its first program until kubectl answers what is expected."""
+def bare_s(lines: Iterable[str], asked: str, expected: str) -> float:
+    """Seconds of these lines of a shell script, and then until kubectl answers what is expected."""
     logs = STATE / "floor"
     logs.mkdir(exist_ok=True)
     until = f'until [ "$("$KUBECTL" --kubeconfig "$ADMIN" {asked})" = {expected} ]; do sleep 0.1; done'
     parts = re.search(r"(\S+/parts)/kubernetes-\S+?/bin", (STATE / "parts.json").read_text().replace('"', " "))
     binaries = parts.group(0) if parts else ""
     env = os.environ | {"KUBECTL": f"{binaries}/kubectl", "ADMIN": f"{STATE}/admin.kubeconfig", "LOGS": str(logs)}
-    script = FLOOR.replace("@STARTS@", "\n".join([*steps(lines, names), until]))
+    script = FLOOR.replace("@STARTS@", "\n".join([*lines, until]))
     status, took = bare_loop(script, env, FLOOR_S)
     if status:
         raise BenchError(f"bare shell loop: got exit status {status}, expected 0. Fix: see {logs}")

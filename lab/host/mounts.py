@@ -58,7 +58,7 @@ def unmount(path: Path) -> None:
 
 # Inside the new mount namespace: $1 is the node's own root, $2 the tree it shows; then source, target, ro|rw each.
 # So each node has its own content at the paths that upstream's programs fix, and the host sees none of its mounts.
-_MOUNTS = """
+MOUNTS = """
 root=$1 tree=$2; shift 2
 mount --bind "$tree" "$root"
 mount -o remount,ro,bind "$root"
@@ -115,7 +115,7 @@ def make_mounts(node: str, tree: str, root: str, binds: list[Bind]) -> None:
             Path(bind.source).mkdir(parents=True)
         flat += [bind.source, bind.target, "rw" if bind.writable else "ro"]
     try:
-        pin_mounts(mntns(node), ["sh", "-eu", "-c", _MOUNTS, "sh", root, tree, *flat])
+        pin_mounts(mntns(node), ["sh", "-eu", "-c", MOUNTS, "sh", root, tree, *flat])
     except LabError:
         remove_mounts(node)
         raise
