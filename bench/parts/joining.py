@@ -1,8 +1,8 @@
 """What a node costs that joins a lab: a run of playbooks/lab.yml that adds it, less one that changes nothing.
 
 The floor is the node itself: a bare shell loop that makes its namespaces and mounts and starts the same programs with
-the same files until it is Ready. The other nodes' kubelets start again when a node joins: a node offers its share of the
-machine's memory, and that gets smaller. This is in the cost, not in the floor.
+the same files until it is Ready. The other nodes' kubelets start again when a node joins: a node offers its share of
+the machine's memory, and that gets smaller. This is in the cost, not in the floor.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from bench.figures import Beside, figure
 from bench.part import STATE, Lab, Part
 from bench.parts.lab import NODE_PROGRAMS, bare_s, commands, empty, playbook, steps
 from gangplank.cluster.client import Kube
+from lab.host.cgroups import ensure_cgroup
 from lab.host.mounts import MOUNTS
 from lab.host.namespaces import mntns, run
 from lab.host.network import SWITCH, links
@@ -59,7 +60,8 @@ def itself(node: str) -> list[str]:
     routes = [line for line in run(["ip", "-n", space, "route", "show"]).splitlines() if " proto kernel " not in line]
     stamp = (STATE / "nodes" / node / STAMP).read_text()
     binds = re.findall(r"source='(.*?)', target='(.*?)', writable=(True|False)", stamp)
-    words = [word for source, target, writable in binds for word in (source, target, "rw" if writable == "True" else "ro")]
+    access = {"True": "rw", "False": "ro"}
+    words = [word for source, target, writable in binds for word in (source, target, access[writable])]
     tree, root = stamp.partition(" ")[0], str(STATE / "nodes" / node / "root")
     inside = "echo 1 > /proc/sys/net/ipv6/conf/all/disable_ipv6; echo 1 > /proc/sys/net/ipv4/ip_forward"
     return [
@@ -85,6 +87,7 @@ def floor_s(node: str) -> float:
     Kube(str(STATE / "admin.kubeconfig")).call("DELETE", f"/api/v1/nodes/{node}")
     first = itself(node)
     remove_node(node)
+    ensure_cgroup(node)
     empty(STATE / "nodes" / node / "kubelet")
     ready = f'get node {node} --no-headers 2>/dev/null | grep -c " Ready "'
     return bare_s([*first, *steps(lines, names)], ready, "1")
