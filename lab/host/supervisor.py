@@ -99,8 +99,10 @@ def apply(socket: Path) -> dict[str, list[str]]:
     """Make supervisord follow its files: start new and stopped programs, restart changed ones, end removed ones."""
     server = connect(socket)
     added, changed, removed = server.reloadConfig()[0]
-    _end(server, [*changed, *removed])
-    for name in [*added, *changed]:
+    for name in added:
+        server.addProcessGroup(name)
+    _end(server, [*changed, *removed])  # while the new ones start
+    for name in changed:
         server.addProcessGroup(name)
     revived = []
     for process in server.getAllProcessInfo():
