@@ -84,3 +84,45 @@ def test_a_program_that_cannot_be_started_is_a_failure(socket: Path, monkeypatch
     monkeypatch.setattr(supervisor, "connect", lambda _socket: Wrong())
     with pytest.raises(Exception, match="BAD_NAME"):
         supervisor.apply(socket)
+
+
+PARTNER = """
+import pathlib, signal, sys, time
+
+folder, own, other = pathlib.Path(sys.argv[1]), sys.argv[2], sys.argv[3]
+
+def end(*_):
+    (folder / f"{own}.asked").touch()
+    while not (folder / f"{other}.asked").exists():
+        time.sleep(0.01)
+    (folder / f"{own}.ended").touch()
+    sys.exit()
+
+signal.signal(signal.SIGTERM, end)
+(folder / f"{own}.ready").touch()
+time.sleep(600)
+"""
+
+
+def test_changed_programs_end_at_the_same_time_while_new_ones_start(socket: Path, tmp_path: Path) -> None:
+    (tmp_path / "partner.py").write_text(PARTNER)
+    before = (tmp_path / "conf").read_text()
+
+    def partners(stopwait_s: int) -> str:
+        lines = [
+            f"[program:{own}]\ncommand = {sys.executable} {tmp_path}/partner.py {tmp_path} {own} {other}\n"
+            f"stopwaitsecs = {stopwait_s}\n"
+            for own, other in (("left", "right"), ("right", "left"))
+        ]
+        return "".join(lines)
+
+    (tmp_path / "conf").write_text(before + partners(8))
+    assert sorted(supervisor.apply(socket)["added"]) == ["left", "right"]
+    assert any(len(list(tmp_path.glob("*.ready"))) == 2 for _ in polls(30, 0.05))
+    (tmp_path / "conf").write_text(before + partners(9) + "[program:new]\ncommand = sleep 600\n")
+    result = supervisor.apply(socket)
+    assert (sorted(result["changed"]), result["added"]) == (["left", "right"], ["new"])
+    assert {path.name for path in tmp_path.glob("*.ended")} == {"left.ended", "right.ended"}, "one waited to be killed"
+    (tmp_path / "conf").write_text(before)
+    assert sorted(supervisor.apply(socket)["removed"]) == ["left", "new", "right"]
+    assert [info["name"] for info in supervisor.connect(socket).getAllProcessInfo()] == ["sleeper"]
