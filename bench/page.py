@@ -12,12 +12,13 @@ import sys
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import jinja2
 
 from bench.figures import number, ranged, read
 from bench.part import parts
+from bench.tuned import TUNED
 from tools.write_docs_tables import table
 
 if TYPE_CHECKING:
@@ -33,6 +34,9 @@ HEADLINES = (
     "lab.trained", "gangs.10x100.running", "gangs.100x10.running", "start.volcano", "trainer.accuracy",
     "idle.memory", "idle.cpu", "teams.second.100", "expand.volcano.10000", "fit.fits",
 )  # fmt: skip
+TUNED_ARE = """\
+These defaults were tuned for speed. The page of each says why, and what it costs. Before, the part `gangs` has all of
+upstream's values at once. The part `tuning` has the role's own values then, and upstream's of this default alone."""
 LEFT, WIDTH, ROW = 330, 300, 26  # of a drawing: where bars begin, how long the longest is, how high a row
 WIDE = 30  # largest over smallest value from which a scale is logarithmic
 
@@ -73,6 +77,22 @@ def section(name: str, title: str, result: Result) -> str:
     )
 
 
+def tuned(results: Mapping[str, Result]) -> str:
+    """The defaults that are tuned for speed, each with its before and after where they were measured."""
+    by_id = {one.id: one for result in results.values() for one in result.figures}
+
+    def listed(values: Mapping[str, Any]) -> str:
+        return ", ".join(f"`{name}` {value}" for name, value in values.items())
+
+    rows = []
+    for one in TUNED.values():
+        who = (f"[{one.home}](../{one.home}/README.md)", listed(one.ours), listed(one.upstream))
+        shown = [by_id[key] for key in one.figures if key in by_id]
+        rows += [(*who, it.title, beside(it, it.peer), f"{number(it.value)} {it.unit} ({ranged(it.spread)})")
+                 for it in shown] or [(*who, "not measured yet", "", "")]  # fmt: skip
+    return table(["where", "ours", "upstream's", "figure", "before", "after"], rows)
+
+
 def page(results: Mapping[str, Result]) -> str:
     """docs/bench.md below its introduction."""
     every = {name: module.PART for name, module in parts().items()}
@@ -85,6 +105,7 @@ def page(results: Mapping[str, Result]) -> str:
     return "\n\n".join(filter(None, [
         table(["part", "what it measures", "minutes", "lab", "quiet machine", "usual"], declared),
         f"Without a result: {', '.join(missing)}." if missing else "",
+        f"## Tuned defaults\n\n{TUNED_ARE}\n\n{tuned(results)}",
         *(section(name, part.title, results[name]) for name, part in every.items() if name in results),
     ]))  # fmt: skip
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from bench.gangs.jobs import volcano_job
 from bench.gangs.place import LIMIT_S
 from bench.part import ROOT, STATE, BenchError, run
+from bench.tuned import volcano
 from gangplank.errors import Problem
 from gangplank.wait import polls
 
@@ -20,6 +21,13 @@ RELEASE, SYSTEM = "volcano", "volcano-system"
 DEPLOYMENTS = f"/apis/apps/v1/namespaces/{SYSTEM}/deployments"
 
 
+def others(custom: Json) -> list[str]:
+    """Names of values that are not as the role sets them; of those with inputs of it, only whether they are set."""
+    role = volcano()
+    fixed = {name for name, value in role.items() if "{{" not in str(value)}
+    return sorted((role.keys() ^ custom.keys()) | {name for name in fixed if custom.get(name) != role[name]})
+
+
 class Volcano:
     """The release on the lab: its own values, and those of upstream."""
 
@@ -29,9 +37,9 @@ class Volcano:
         self.helm, self.chart = f"{built['bin']['helm']}/helm", built["charts"]["volcano"]
         self.own: Json = json.loads(self.ask("get", "values", RELEASE, "--output=json"))
         self.now = self.own
-        if self.own == self.upstream:
-            got, fix = "upstream's values, which an interrupted run has left", "run playbooks/site.yml"
-            raise BenchError(str(Problem(f"release {RELEASE}", got, "those of the role", fix)))
+        if different := others(self.own["custom"]):
+            got = f"other values ({', '.join(different)}), which an interrupted run has left"
+            raise BenchError(str(Problem(f"release {RELEASE}", got, "those of the role", "run playbooks/site.yml")))
 
     @property
     def upstream(self) -> Json:
@@ -43,10 +51,10 @@ class Volcano:
         """Run Helm."""
         return run(self.helm, *words, f"--namespace={SYSTEM}", f"--kubeconfig={self.kubeconfig}")
 
-    def use(self, values: Json) -> None:
-        """Run Volcano with these values, and nothing of an earlier release."""
+    def use(self, values: Json) -> bool:
+        """Run Volcano with these values, and nothing of an earlier release; whether that changed anything."""
         if values == self.now:
-            return
+            return False
         file = self.folder / "values.json"
         file.write_text(json.dumps(values))
         self.ask("upgrade", RELEASE, self.chart, f"--values={file}", "--reset-values", "--wait",
@@ -59,3 +67,4 @@ class Volcano:
                 break  # those of the earlier release have ended
         job = volcano_job("probe", 1)
         self.kube.accepts(job, LIMIT_S)
+        return True

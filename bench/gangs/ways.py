@@ -1,9 +1,10 @@
-"""Who starts the pods: Volcano with our values or upstream's, Kubernetes' own scheduler, a bare client."""
+"""Who starts the pods: Volcano with our values or others, Kubernetes' own scheduler, a bare client."""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from bench.gangs.bare_client import replayed
@@ -16,33 +17,44 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from bench.gangs.release import Volcano
-    from gangplank.cluster.client import Kube
-
-    Way = Callable[[tuple[int, int]], Start]  # starts so many gangs of so many pods
-
 Json = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Way:
+    """One way to start pods."""
+
+    start: Callable[[tuple[int, int]], Start]
+    """Starts so many gangs of so many pods."""
+    values: Json | None = None
+    """Volcano's values meanwhile; None where Volcano starts nothing, and whatever runs stays."""
+
+
+def gangs(volcano: Volcano, values: Json) -> Way:
+    """Volcano with these values."""
+    return Way(lambda shape: started(volcano.kube, VOLCANO_JOBS, shape, volcano_job), values)
 
 
 def ways(volcano: Volcano) -> dict[str, Way]:
     """Who starts the pods, in the order of a round."""
-    kube = volcano.kube
-
-    def gangs(values: Json, shape: tuple[int, int]) -> Start:
-        volcano.use(values)
-        return started(kube, VOLCANO_JOBS, shape, volcano_job)
-
     return {
-        "ours": functools.partial(gangs, volcano.own),
-        "kubernetes": lambda shape: started(kube, JOBS, shape, plain_job),
-        "floor": functools.partial(replayed, kube),
-        "upstream": functools.partial(gangs, volcano.upstream),
+        "ours": gangs(volcano, volcano.own),
+        "kubernetes": Way(lambda shape: started(volcano.kube, JOBS, shape, plain_job)),
+        "floor": Way(functools.partial(replayed, volcano.kube)),
+        "upstream": gangs(volcano, volcano.upstream),
     }
 
 
-def once(kube: Kube, way: Way, shape: tuple[int, int]) -> Start:
-    """Start gangs in one way, count the CPU time of the lab's programs meanwhile, and leave nothing."""
+def once(volcano: Volcano, way: Way, shape: tuple[int, int]) -> Start:
+    """Start gangs in one way, count the CPU time of the lab's programs meanwhile, and leave nothing.
+
+    A release that changes has started new programs before anything is counted or timed, and they have started a gang.
+    """
+    if way.values is not None and volcano.use(way.values):
+        way.start((1, 1))
+        cleared(volcano.kube)
     before = ticks()
-    start = way(shape)
+    start = way.start(shape)
     start = dataclasses.replace(start, cpu_s=spent(before, ticks()))
-    cleared(kube)
+    cleared(volcano.kube)
     return start

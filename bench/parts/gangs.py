@@ -37,7 +37,7 @@ def measure(setting: Setting) -> Iterator[Figure]:
         for number in range(ROUNDS):
             for way, work in every if number % 2 == 0 else reversed(every):
                 for shape, counts in SHAPES.items():
-                    one = once(volcano.kube, work, counts)
+                    one = once(volcano, work, counts)
                     starts.setdefault((shape, way), []).append(one)
                     setting.say(f"round {number + 1}, {shape}, {way}: bound {one.bound_s:.1f} s, running "
                                 f"{one.running_s:.1f} s, {one.partial} partial")  # fmt: skip

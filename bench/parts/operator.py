@@ -15,12 +15,13 @@ import yaml
 
 from bench.figures import Beside, figure
 from bench.part import ROOT, STATE, BenchError, Lab, Part, playbook, run
+from bench.tuned import TUNED
 from gangplank.cluster.client import Kube
 from gangplank.site.preflight import NEWEST
 from gangplank.wait import late, polls
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
     from bench.figures import Figure
@@ -31,7 +32,7 @@ CHART = ROOT / "charts/training-operator"
 NAME = "training-operator"
 NAMESPACE = "pytorch-operator"  # the chart's own
 ROUNDS, JOBS, WORKERS = 3, 100, 2
-FLAGS = {"our": {}, "upstream's": {"qps": 20, "burst": 30, "threads": 1}}
+FLAGS = {"our": {}, "upstream's": TUNED["operator"].upstream}
 DEADLINE_S = 300
 LIKE_APPLY, FASTER = 1.2, 3
 CONTAINER = {"name": "pytorch", "image": "registry.k8s.io/pause:3.10.1"}
@@ -86,7 +87,7 @@ def jobs() -> list[dict[str, Any]]:
     ]
 
 
-def making(helm: str, kubectl: str, folder: Path, flags: dict[str, int]) -> float:
+def making(helm: str, kubectl: str, folder: Path, flags: Mapping[str, int]) -> float:
     """Seconds from the first job to the last pod."""
     words = [f"--set={key}={value}" for key, value in flags.items()]
     run(helm, "install", NAME, str(CHART), "--namespace", "default", "--wait", *words)

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from bench.parts.tuning import TRIED
+from bench.tuned import TUNED
 from lab.build.cache import cache_home
 from lab.build.go_commands import module_folder
 from lab.build.parts import Workshop, build
@@ -101,6 +103,15 @@ def test_c4_the_hashes_are_those_of_the_module_in_go_sum(
     files = pinned(role, name)[version]
     assert files
     assert {path: hashlib.sha256((source / path).read_bytes()).hexdigest() for path in files} == files
+
+
+def test_what_volcano_s_values_were_before_they_were_tuned_is_upstream_s() -> None:
+    chart = Path(build(["volcano"], print)["charts"]["volcano"])
+    custom = yaml.safe_load((chart / "values.yaml").read_text())["custom"]
+    for one in TUNED.values():
+        if one.home == "roles/volcano":
+            assert {name: custom[name] for name in one.upstream} == one.upstream
+    assert {name for tried in TRIED.values() for name in tried.values} <= custom.keys()
 
 
 def test_volcano_s_chart_requests_nothing_by_default() -> None:

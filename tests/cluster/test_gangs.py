@@ -47,7 +47,7 @@ def test_gangs_start_whole(tmp_path: Path, shape: Shape, number: int) -> None:
     with prepared(setting, nodes=shape.nodes) as volcano:
         works = ways(volcano)
         for way in works if number % 2 == 0 else reversed(works):
-            one = once(volcano.kube, works[way], (shape.gangs, shape.size))
+            one = once(volcano, works[way], (shape.gangs, shape.size))
             cpu_s = {name: round(s, 1) for name, s in sorted(one.cpu_s.items()) if s >= LEAST_CPU_S}
             seconds = round(one.bound_s, 2), round(one.running_s, 2)
             rows.append(Row(*shape, number, way, *seconds, one.failed, one.partial, cpu_s))

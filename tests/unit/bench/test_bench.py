@@ -15,6 +15,7 @@ from bench import __main__ as bench
 from bench import machine, page
 from bench.figures import Beside, Result, compare, figure, of_json, read, to_json
 from bench.part import BenchError, Lab, Part, Setting, parts
+from bench.tuned import TUNED
 from gangplank.errors import Problem
 
 if TYPE_CHECKING:
@@ -177,6 +178,17 @@ def test_page_and_readme_are_stale_until_they_are_written(tmp_path: Path) -> Non
     assert "at most 9 (a third): **missed**" in text
     (root / page.README).write_text((root / page.README).read_text().replace("11 s", "9 s"))
     assert page.stale(root) == [page.README]
+
+
+def test_a_tuned_default_is_shown_with_its_before_and_after_where_they_were_measured() -> None:
+    (unmeasured, *_), measured = (page.tuned(results).splitlines()[2:] for results in ({}, {"gangs": result()}))
+    assert unmeasured.endswith("| not measured yet |  |  |")
+    row = "| 10 gangs <of> 100 pods | defaults: 30.5 (30 to 31), 0.361 x | 11 s (10 to 12) |"
+    assert [line for line in measured if "| `controller_kube_api_qps` 500, " in line and line.endswith(row)]
+
+
+def test_every_figure_of_a_tuned_default_is_one_of_a_part() -> None:
+    assert {key.split(".")[0] for one in TUNED.values() for key in one.figures} <= {*parts()}
 
 
 def test_a_drawing_without_a_result_is_removed(tmp_path: Path) -> None:

@@ -7,12 +7,15 @@ from typing import Any
 
 import pytest
 
-from bench.gangs import place
+from bench.gangs import place, ways
 from bench.gangs.bare_client import MANY, targets
 from bench.gangs.jobs import plain_job, volcano_job
 from bench.gangs.start import Start
 from bench.gangs.watch import Seen
-from bench.parts.gangs import figures
+from bench.gangs.ways import Way, once
+from bench.parts import tuning
+from bench.parts.gangs import SHAPES, figures
+from bench.tuned import TUNED, volcano
 from gangplank.backends.pod_template import JOB_LABEL
 from gangplank.k8s.quantity import parse
 from tests.cluster.test_gangs import SAMPLE, SWEPT, Shape
@@ -72,6 +75,90 @@ def test_the_goal_is_three_times_upstreams_rate_or_four_fifths_of_the_floors(
     bound = next(one for one in rows if one.id == "gangs.10x100.bound")
     assert bound.goal == pytest.approx(goal)
     assert bound.met is (goal > 9)
+
+
+class Release:
+    """A release with values, and what is done with it."""
+
+    kube: Any = None
+
+    def __init__(self, done: list[Any]) -> None:
+        self.now, self.done = "ours", done
+
+    def use(self, values: Any) -> bool:
+        before, self.now = self.now, values
+        self.done.append(f"use {values}")
+        return bool(before != values)
+
+
+def test_a_release_has_changed_and_started_a_gang_before_cpu_time_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[Any] = []
+
+    def start(shape: tuple[int, int]) -> Start:
+        done.append(shape)
+        return Start(1.0, 2.0, 0, 0)
+
+    def ticks() -> dict[tuple[int, str], float]:
+        done.append("ticks")
+        return {(1, "etcd"): float(len(done))}
+
+    monkeypatch.setattr(ways, "ticks", ticks)
+    monkeypatch.setattr(ways, "cleared", lambda _: done.append("cleared"))
+    release: Any = Release(done)
+    values: Any = "upstream"
+    for _ in range(2):
+        assert once(release, Way(start, values), (10, 100)).cpu_s == {"etcd": 2.0}
+    assert done == ["use upstream", (1, 1), "cleared", "ticks", (10, 100), "ticks", "cleared",
+                    "use upstream", "ticks", (10, 100), "ticks", "cleared"]  # fmt: skip
+    once(release, Way(start), (10, 100))
+    assert done[-4:] == ["ticks", (10, 100), "ticks", "cleared"]
+    assert release.now == "upstream", "what starts no gang of Volcano's leaves the release as it is"
+
+
+OWN: dict[str, Any] = {"basic": {"image_tag_version": "v1"}, "custom": volcano()}
+
+
+def test_before_a_tuned_default_all_other_values_are_the_role_s() -> None:
+    every = tuning.variants(OWN)
+    assert list(every) == ["ours", *tuning.DEFAULTS, *tuning.TRIED]
+    assert every["ours"] == OWN
+    for name, one in tuning.DEFAULTS.items():
+        assert every[name]["basic"] == OWN["basic"]
+        assert OWN["custom"].keys() - every[name]["custom"].keys() == one.upstream.keys()
+        assert OWN["custom"] == every[name]["custom"] | one.ours
+    for name, tried in tuning.TRIED.items():
+        assert {key for key, value in every[name]["custom"].items() if OWN["custom"].get(key) != value} == {
+            *tried.values
+        }  # fmt: skip
+
+
+def test_a_shorter_log_keeps_the_flag_that_stands_behind_its_level() -> None:
+    short = tuning.variants(OWN)["logs"]["custom"]["controller_log_level"]
+    assert short == OWN["custom"]["controller_log_level"].replace("4", "1", 1)
+    assert "--max-requeue-num=-1" in short
+
+
+def test_a_tuned_default_has_its_before_and_after_and_what_was_tried_the_role_s_values_beside_it() -> None:
+    seconds = {"ours": [10.0, 12.0, 11.0], "requests": [20.0, 24.0, 22.0], **{name: [9.0] for name in tuning.TRIED}}
+    starts = {name: [Start(1.0, s, 0, 0, {"etcd": s, "kubelet": 1.0}) for s in rows] for name, rows in seconds.items()}
+    rows = {one.id: one for shape in SHAPES for one in tuning.figures(shape, starts)}
+    one = rows["tuning.requests.100x10.running"]
+    assert one.peer is not None
+    assert (one.value, one.peer.value, one.goal, one.met) == (11.0, 22.0, 20.0, True)
+    assert "controller_kube_api_qps 500" in one.title
+    tried = rows["tuning.logs.10x100.running"]
+    assert tried.peer is not None
+    assert (tried.value, tried.peer.value, tried.goal) == (9.0, 11.0, None)
+    assert rows["tuning.requests.10x100.cpu"].value == 12.0
+
+
+def test_every_value_of_the_role_that_is_tuned_for_speed_has_a_before() -> None:
+    """The others are there for what Volcano does, not for how fast."""
+    others = {"ignored_provisioners", "scheduler_config_override", "controller_log_level"}
+    tuned = {name for one in tuning.DEFAULTS.values() for name in one.upstream}
+    assert volcano().keys() - others == tuned
+    for one in TUNED.values():
+        assert {name for name, value in one.ours.items() if value == one.upstream[name]} == set()
 
 
 class Full:

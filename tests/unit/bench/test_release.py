@@ -9,6 +9,8 @@ import pytest
 
 from bench.gangs import release
 from bench.part import BenchError, Setting
+from bench.parts.tuning import variants
+from bench.tuned import volcano
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,13 +21,16 @@ def test_values_that_an_interrupted_run_has_left_are_not_measured_as_ours(
 ) -> None:
     (tmp_path / "parts.json").write_text(json.dumps({"bin": {"helm": "/helm"}, "charts": {"volcano": "/volcano"}}))
     monkeypatch.setattr(release, "STATE", tmp_path)
-    upstream = {"basic": {}, "custom": {"ignored_provisioners": "x"}}
-    ours = {"basic": {}, "custom": {"ignored_provisioners": "x", "controller_kube_api_qps": 500}}
+    ours = {"basic": {}, "custom": volcano() | {"ignored_provisioners": "x", "scheduler_config_override": ""}}
     kube: Any = None
-    for values in (ours, upstream):
+    monkeypatch.setattr(release, "run", lambda *_: json.dumps(ours))
+    one = release.Volcano(kube, Setting(tmp_path))
+    upstream = {"basic": {}, "custom": {"ignored_provisioners": "x"}}
+    assert one.upstream == upstream
+    for values in (upstream, *variants(ours).values()):
         monkeypatch.setattr(release, "run", lambda *_, values=values: json.dumps(values))
-        if values is ours:
-            assert release.Volcano(kube, Setting(tmp_path)).upstream == upstream
+        if values == ours:
+            assert release.Volcano(kube, Setting(tmp_path)).own == ours
         else:
-            with pytest.raises(BenchError, match=r"got upstream's values.*Fix: run playbooks/site\.yml"):
+            with pytest.raises(BenchError, match=r"got other values \(.*Fix: run playbooks/site\.yml"):
                 release.Volcano(kube, Setting(tmp_path))
