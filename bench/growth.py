@@ -7,20 +7,30 @@ from __future__ import annotations
 
 import math
 import multiprocessing
-import resource
+import re
 import statistics
+import sys
+import tempfile
 from concurrent.futures import ProcessPoolExecutor
 from itertools import pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bench.figures import exponent, figure
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from bench.figures import Figure
 
 Cost = tuple[float, float]  # seconds and MiB
+# Words before a command: a small process starts it, and writes how large the largest of its processes was. A process
+# keeps as its peak what was in memory before its program was loaded, which is its parent's.
+LARGEST = """import resource, subprocess, sys
+status = subprocess.call(sys.argv[2:])
+with open(sys.argv[1], "w") as file:
+    file.write(str(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss))
+sys.exit(status)"""
 
 
 def limit(small: int, large: int) -> float:
@@ -32,14 +42,17 @@ def limit(small: int, large: int) -> float:
     return 1 + math.log(math.log(large) / math.log(small)) / math.log(large / small)
 
 
-def of_programs(work: Callable[[], tuple[float, object]], _: int) -> Cost:
-    """Seconds of a work that starts programs, and MiB at most of the largest of them."""
-    return work()[0], peak(resource.RUSAGE_CHILDREN)
+def of_programs(work: Callable[[Sequence[str]], tuple[float, object]], _: int) -> Cost:
+    """Seconds of a work that puts these words before its command, and MiB at most of the largest process of that."""
+    with tempfile.NamedTemporaryFile("r") as file:
+        seconds, _rest = work([sys.executable, "-I", "-S", "-c", LARGEST, file.name])
+        return seconds, int(file.read()) / 1024
 
 
-def peak(who: int = resource.RUSAGE_SELF) -> float:
-    """MiB that this process had at most, or the largest of those that it has started and that have ended."""
-    return resource.getrusage(who).ru_maxrss / 1024
+def peak() -> float:
+    """MiB that this process had at most, since its program was loaded."""
+    line = re.search(r"^VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text(), re.MULTILINE)
+    return int(line[1]) / 1024 if line else 0.0
 
 
 def alone(work: Callable[[int], Cost], size: int) -> Cost:

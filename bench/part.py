@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 from gangplank.errors import GangplankError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from bench.figures import Figure
     from gangplank.cluster.client import Kube
@@ -125,10 +125,10 @@ def run(*words: object, stdin: str = "", **environment: str) -> str:
     return done.stdout
 
 
-def playbook(*words: str, **variables: Any) -> str:
-    """Run playbooks on the lab; what they printed."""
+def playbook(*words: str, before: Sequence[str] = (), **variables: Any) -> str:
+    """Run playbooks on the lab; what they printed. With words that stand before the command."""
     extra = ["-e", json.dumps(variables)] if variables else []
-    return run(ROOT / ".venv/bin/ansible-playbook", "-i", INVENTORY, *words, *extra)
+    return run(*before, ROOT / ".venv/bin/ansible-playbook", "-i", INVENTORY, *words, *extra)
 
 
 def shown(place: str) -> Path:

@@ -26,7 +26,7 @@ from gangplank.k8s.conditions import has_condition
 from gangplank.wait import late, polls
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from bench.figures import Figure
@@ -60,9 +60,9 @@ def commands(job: Path) -> dict[str, Command]:
     }
 
 
-def answered(command: Command, kubeconfig: str) -> tuple[float, str]:
-    """Seconds that a command takes, and its answer."""
-    line = [sys.executable, "-m", "gangplank", *command.words, f"--kubeconfig={kubeconfig}"]
+def answered(command: Command, kubeconfig: str, before: Sequence[str] = ()) -> tuple[float, str]:
+    """Seconds that a command takes, and its answer; with words that stand before it."""
+    line = [*before, sys.executable, "-m", "gangplank", *command.words, f"--kubeconfig={kubeconfig}"]
     begin = time.monotonic()
     done = subprocess.run(line, cwd=ROOT, capture_output=True, text=True, check=False)
     seconds = time.monotonic() - begin
@@ -73,10 +73,10 @@ def answered(command: Command, kubeconfig: str) -> tuple[float, str]:
     return seconds, done.stdout
 
 
-def installed() -> tuple[float, float]:
-    """Seconds of one more run of playbooks/site.yml, and what it changed."""
+def installed(before: Sequence[str] = ()) -> tuple[float, float]:
+    """Seconds of one more run of playbooks/site.yml, and what it changed; with words that stand before the command."""
     begin = time.monotonic()
-    text = playbook("playbooks/site.yml")
+    text = playbook("playbooks/site.yml", before=before)
     return time.monotonic() - begin, sum(map(float, re.findall(r"changed=(\d+)", text)))
 
 
@@ -96,7 +96,7 @@ def measure(setting: Setting) -> Iterator[Figure]:
     """Each command in turns, on more and more nodes."""
     job = setting.folder / "fits.json"
     job.write_text(json.dumps(described("fits", 10, "volcano")))
-    every: dict[str, Callable[[], tuple[float, object]]] = {
+    every: dict[str, Callable[[Sequence[str]], tuple[float, object]]] = {
         name: functools.partial(answered, one, setting.kubeconfig) for name, one in commands(job).items()
     }
     every["site"] = installed

@@ -25,7 +25,7 @@ from gangplank.teams.objects import team_objects
 from gangplank.wait import late, polls
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from bench.figures import Figure
@@ -123,11 +123,13 @@ def write(folder: Path, count: int) -> list[dict[str, object]]:
     return list(team_objects(teams, site))
 
 
-def playbook(folder: Path, kubeconfig: Path) -> tuple[float, int]:
-    """One run of playbooks/teams.yml: seconds and what changed."""
+def playbook(folder: Path, kubeconfig: Path, before: Sequence[str] = ()) -> tuple[float, int]:
+    """One run of playbooks/teams.yml: seconds and what changed; with words that stand before the command."""
     inputs = ["-i", folder, "-e", f"team_kubeconfig={kubeconfig}", "-e", f"ansible_python_interpreter={sys.executable}"]
     command = [sys.executable, "-m", "ansible", "playbook", "playbooks/teams.yml", *inputs]
-    seconds, text = timed(*command, K8S_AUTH_KUBECONFIG=str(kubeconfig), ANSIBLE_CONFIG=str(ROOT / "ansible.cfg"))
+    seconds, text = timed(
+        *before, *command, K8S_AUTH_KUBECONFIG=str(kubeconfig), ANSIBLE_CONFIG=str(ROOT / "ansible.cfg")
+    )
     return seconds, sum(map(int, re.findall(r"changed=(\d+)", text)))
 
 

@@ -31,11 +31,26 @@ def test_growth_beyond_n_log_n_misses_its_goal(power: float, reached: bool) -> N
     assert rows["growth.x.each"].value == pytest.approx(1024)  # a MiB of memory for each
 
 
+def program(mib: int, before: list[str]) -> tuple[float, str]:
+    return teams.timed(*before, sys.executable, "-I", "-S", "-c", f"b'x' * ({mib} << 20)")
+
+
 def test_the_memory_of_a_work_is_that_of_its_own_programs() -> None:
-    works = [functools.partial(teams.timed, sys.executable, "-c", f"b'x' * ({mib} << 20)") for mib in (150, 1)]
+    works = [functools.partial(program, mib) for mib in (150, 1)]
     large, small = (growth.alone(functools.partial(growth.of_programs, work), 1)[1] for work in works)
-    assert 150 < large < 250
-    assert small < large - 100, "a process that ran before does not count"
+    assert 150 < large < 175
+    assert small < 25, "neither a process that ran before nor the one that starts it counts"
+
+
+def own_peak(_: int) -> growth.Cost:
+    return 0.0, growth.peak()
+
+
+def test_the_memory_of_a_process_of_its_own_is_not_that_of_the_process_that_starts_it() -> None:
+    before = growth.alone(own_peak, 1)[1]
+    assert b"x" * (300 << 20)
+    assert growth.peak() > 300
+    assert growth.alone(own_peak, 1)[1] < before + 50
 
 
 def test_each_command_is_asked_on_every_number_of_nodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
