@@ -176,12 +176,16 @@ def read(folder: Path) -> dict[str, Result]:
 
 
 def is_worse(old: Figure, new: Figure) -> bool:
-    """Whether a figure became worse by more than both spreads explain.
+    """Whether a figure became worse by more than both spreads explain. A single round has no spread to explain any.
 
     >>> before = figure("a", "", "s", [1.0, 1.1, 1.2])
     >>> [is_worse(before, figure("a", "", "s", after)) for after in ([1.15, 1.3, 1.4], [1.3, 1.4, 1.5])]
     [False, True]
+    >>> is_worse(figure("a", "", "s", [1.0]), figure("a", "", "s", [1.3, 1.4]))
+    False
     """
+    if min(old.rounds, new.rounds) < 2:
+        return False
     if new.better == "less":
         return new.spread[0] > old.spread[1]
     return new.spread[1] < old.spread[0]

@@ -36,6 +36,11 @@ class Bare:
         self.local = threading.local()
         self.opened: list[http.client.HTTPSConnection] = []
 
+    def connect(self, together: threading.Barrier) -> None:
+        """Open this thread's connection, and wait until all threads have theirs."""
+        self.send("GET", "/version", b"")
+        together.wait(LIMIT_S)
+
     def close(self) -> None:
         """Close the connections of all threads."""
         for connection in self.opened:
@@ -47,7 +52,7 @@ class Bare:
             self.local.connection = http.client.HTTPSConnection(self.host, context=self.context, timeout=LIMIT_S)
             self.opened.append(self.local.connection)
         kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
-        self.local.connection.request(method, path, body, {"Content-Type": kind})
+        self.local.connection.request(method, path, body or None, {"Content-Type": kind})
         answer = self.local.connection.getresponse()
         text = answer.read()
         if answer.status >= http.client.BAD_REQUEST:
@@ -109,6 +114,9 @@ def replayed(kube: Kube, shape: tuple[int, int]) -> Start:
         contextlib.closing(Bare(kube)) as client,
         ThreadPoolExecutor(CLIENTS) as pool,
     ):
+        together = threading.Barrier(CLIENTS)
+        for opened in [pool.submit(client.connect, together) for _ in range(CLIENTS)]:
+            opened.result()
         begin = time.monotonic()
         for done in [pool.submit(one, number) for number in range(count * size)]:
             done.result()

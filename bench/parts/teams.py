@@ -156,9 +156,13 @@ def measure(setting: Setting) -> Iterator[Figure]:
             teams = setting.folder / f"teams-{count}"
             objects = write(teams, count)
             first, _ = playbook(teams, kubeconfig)
-            peers = [*beside(setting.folder, objects, kubeconfig)] if count == SIZES[0] else []
-            again = [playbook(teams, kubeconfig) for _ in range(ROUNDS)]
+            again, diffs = [], []
+            for _ in range(ROUNDS):
+                again.append(playbook(teams, kubeconfig))
+                if count == SIZES[0]:
+                    diffs.append(diff_s(setting.folder, objects, kubeconfig))
             seconds[count] = [one for one, _ in again]
+            peers = [*beside(diffs, one_by_one(objects, setting.folder, kubeconfig) * len(objects))] if diffs else []
             setting.say(f"{count} teams: {first:.1f} s, then {statistics.median(seconds[count]):.1f} s")
             yield from figures(count, len(objects), first, seconds[count], peers)
             changes = [float(changed) for _, changed in again]
@@ -170,14 +174,18 @@ def measure(setting: Setting) -> Iterator[Figure]:
                  goal=GROWTH * SIZES[1] / SIZES[0])  # fmt: skip
 
 
-def beside(folder: Path, objects: list[dict[str, object]], kubeconfig: Path) -> Iterator[Beside]:
-    """`kubectl diff` of the same objects, and a module call for each of them, by a sample."""
+def diff_s(folder: Path, objects: list[dict[str, object]], kubeconfig: Path) -> float:
+    """Seconds of `kubectl diff` of the same objects."""
     file = folder / "objects.yml"
-    file.write_text(yaml.safe_dump_all(objects))
-    diff = [timed(shown("bin.kubernetes") / "kubectl", f"--kubeconfig={kubeconfig}", "diff", "-f", file)[0]
-            for _ in range(ROUNDS)]  # fmt: skip
-    yield Beside.of("kubectl diff", diff)
-    yield Beside.of("a module call per object", [one_by_one(objects, folder, kubeconfig) * len(objects)])
+    if not file.exists():
+        file.write_text(yaml.safe_dump_all(objects))
+    return timed(shown("bin.kubernetes") / "kubectl", f"--kubeconfig={kubeconfig}", "diff", "-f", file)[0]
+
+
+def beside(diffs: list[float], calls_s: float) -> Iterator[Beside]:
+    """`kubectl diff` of the same objects, and a module call for each of them, by a sample."""
+    yield Beside.of("kubectl diff", diffs)
+    yield Beside.of("a module call per object", [calls_s])
 
 
 def figures(count: int, objects: int, first: float, again: list[float], peers: list[Beside]) -> Iterator[Figure]:

@@ -29,7 +29,7 @@ GANGS = figure(
     "gangs.10x100.running", "10 gangs <of> 100 pods", "s", [10.0, 11.0, 12.0], goal=9, why="a third",
     peer=Beside.of("defaults", [30.0, 31.0]), floor=Beside.of("a bare client", [8.0]),
 )  # fmt: skip
-RATE = figure("gangs.rate", "pods", "pods/s", [90.0], better="more", goal=80)
+RATE = figure("gangs.rate", "pods", "pods/s", [89.0, 90.0, 91.0], better="more", goal=80)
 
 
 def result(*figures: Figure, **changes: Any) -> Result:
@@ -80,7 +80,7 @@ def test_a_result_is_read_as_it_was_written() -> None:
 def test_what_became_slower_by_more_than_both_spreads_is_named() -> None:
     worse = figure("gangs.10x100.running", "", "s", [12.5, 13.0, 14.0])
     within = figure("gangs.10x100.running", "", "s", [11.5, 13.0, 14.0])
-    fewer = figure("gangs.rate", "", "pods/s", [70.0], better="more")
+    fewer = figure("gangs.rate", "", "pods/s", [70.0, 71.0], better="more")
     (line,) = compare(result(), result(worse))
     assert line.startswith("gangs.10x100.running: 11 s (abc) became 13 s; the spreads 10 to 12 and 12.5 to 14 do not")
     assert compare(result(), result(within)) == []

@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
 import pytest
 
 from bench.gangs.start import Start
+from bench.part import Setting
+from bench.parts import churn
 from bench.parts.churn import LASTS, figures, flat, gang
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
 
 
 def test_each_pod_of_a_gang_ends_by_itself() -> None:
@@ -26,3 +36,26 @@ def test_the_99th_percentile_is_that_of_the_gangs() -> None:
     rows = {one.id: one for one in figures(ours, ours["gang"])}
     assert rows["churn.gang.bound"].value == pytest.approx(50)
     assert rows["churn.gang.bound.99"].value == pytest.approx(99)
+
+
+def test_the_peer_is_measured_before_and_after_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine that becomes slower all the time makes the peer as slow as ours, in the mean."""
+    clock: list[str] = []
+    volcano = SimpleNamespace(kube=None, own="own", upstream="upstream", use=clock.append)
+
+    @contextlib.contextmanager
+    def prepared(*_: Any) -> Iterator[Any]:
+        yield volcano
+
+    def churned(_: Any, __: Any, span_s: float) -> tuple[dict[str, list[Start]], list[dict[str, float]]]:
+        rows = [Start(float(len(clock)), float(len(clock)), 0, 0)] * int(span_s // 30)
+        return {"gang": rows, "floor": rows}, [{"etcd": 100.0}] * len(rows)
+
+    monkeypatch.setattr(churn, "prepared", prepared)
+    monkeypatch.setattr(churn, "churned", churned)
+    rows = {one.id: one for one in churn.measure(Setting(tmp_path))}
+    assert clock == ["upstream", "own", "upstream"]
+    one = rows["churn.gang.bound"]
+    assert one.peer is not None
+    assert one.value == one.peer.value == 2.0
+    assert rows["churn.memory.etcd"].met

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+import threading
+from typing import Any, ClassVar
 
 import pytest
 
-from bench.gangs import place, ways
+from bench.gangs import bare_client, place, ways
 from bench.gangs.bare_client import MANY, targets
 from bench.gangs.jobs import plain_job, volcano_job
 from bench.gangs.start import Start
@@ -190,6 +191,31 @@ def test_no_request_lists_or_removes_more_than_a_page(monkeypatch: pytest.Monkey
     kube: Any = Full(pods=2500, events=4200)
     place.cleared(kube)
     assert (kube.pods, kube.events, kube.largest) == ({}, 0, int(place.PAGE["limit"]))
+
+
+def test_the_connections_of_the_floor_are_open_before_its_time_begins(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each thread of a pool has one: none is opened while pods are replayed."""
+    threads: list[tuple[str, int]] = []
+    monkeypatch.setattr(bare_client, "Bare", Sent)
+    monkeypatch.setattr(Sent, "sent", threads)
+    start = bare_client.replayed(None, (1, 8))  # type: ignore[arg-type]  # it asks only the client
+    first = {thread for method, thread in threads if method == "GET"}
+    assert len(first) == place.CLIENTS == len([method for method, _ in threads if method == "GET"])
+    assert {thread for _, thread in threads} == first
+    assert [method for method, _ in threads].index("POST") == place.CLIENTS
+    assert 0 < start.bound_s <= start.running_s
+
+
+class Sent(bare_client.Bare):
+    """A client that sends nothing."""
+
+    sent: ClassVar[list[tuple[str, int]]] = []
+
+    def __init__(self, _: Any) -> None:
+        self.opened = []
+
+    def send(self, method: str, path: str, body: bytes) -> None:  # noqa: ARG002  as its parent has them
+        self.sent.append((method, threading.get_ident()))
 
 
 class Nodes:
