@@ -52,6 +52,7 @@ MODELS = {
 SAVED = ("digits", "large")
 BOUND = 0.95
 UNOBSERVED = {"GANGPLANK_OBSERVE": "0"}  # a script that is no trainer of ours would be watched, as in a pod
+TIMED = "/out/step.py"
 STEP = ("data", "compute", "update")
 TARGET = 0.95  # accuracy on digits that both scripts have to reach
 PEER_BATCH, RATE, MOMENTUM = 32, "0.05", "0.9"  # of each rank, as in jobs/digits.yml
@@ -69,18 +70,23 @@ def step_ms(rank: Rank, kinds: Sequence[str] = STEP) -> float:
     return 1000 * seconds / int(sum(row["steps"] for row in rows))
 
 
+def whole_ms(rank: Rank) -> float:
+    """Milliseconds of a step with all that the trainer does for it; the rank ran TIMED."""
+    return float(rank.event("steps")["step"])
+
+
 def steps(root: Root, model: str) -> dict[str, float]:
     """A round: one rank, two independent ones, two together, the bound; the per-rank batch of all pairs is the same."""
     _, batch, flags, _ = MODELS[model]
     half = ["--batch-size", str(batch // 2), *flags, *QUIET]
-    alone = step_ms(ok(root.train(1, "--batch-size", str(batch), *flags, *QUIET))[0])
+    alone = whole_ms(ok(root.train(1, "--batch-size", str(batch), *flags, *QUIET, script=TIMED, env=UNOBSERVED))[0])
     stores = [root.store() for _ in range(2)]
-    both = [root.start([0], 1, *half, port=store["port"]) for store in stores]
-    independent = statistics.mean(step_ms(ok(running.wait())[0]) for running in both)
+    both = [root.start([0], 1, *half, port=store["port"], script=TIMED, env=UNOBSERVED) for store in stores]
+    independent = statistics.mean(whole_ms(ok(running.wait())[0]) for running in both)
     for store in stores:
         root.close_store(store)
-    pair = ok(root.train(2, *half))
-    together = statistics.mean(map(step_ms, pair))
+    pair = ok(root.train(2, *half, script=TIMED, env=UNOBSERVED))
+    together = statistics.mean(map(whole_ms, pair))
     bare = ok(root.train(2, *half, script="/out/bound.py", env=UNOBSERVED))
     bound = statistics.mean(rank.event("bound")["step"] for rank in bare)
     return {

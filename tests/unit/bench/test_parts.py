@@ -16,6 +16,7 @@ from bench.part import INVENTORY, ROOT
 from bench.parts import evidence, idle, joining, lab, start, trainer
 from gangplank.backends import BACKENDS
 from gangplank.wait import polls
+from tests.trainer.harness import Rank
 
 ANSIBLE = Path(sys.executable).parent
 
@@ -92,6 +93,31 @@ def test_a_step_is_held_against_its_bound_and_against_linear_where_computing_dom
     assert {model: rows[f"trainer.step.{model}.linear"].met for model in trainer.MODELS} == {
         "digits": None, "large": None, "busy": True,
     }  # fmt: skip
+
+
+TRAINER = """
+import sys, time
+from types import SimpleNamespace
+class Training:
+    def __init__(self): self.progress = SimpleNamespace(epoch=0)
+    def _step(self, batch, more):
+        time.sleep(0.2 if self.progress.epoch == 0 else 0.02)
+        return batch, more
+def main(arguments):
+    one = Training()
+    for one.progress.epoch in range(3):
+        assert one._step(*arguments) == tuple(arguments)
+    return 3
+"""
+
+
+def test_a_step_is_timed_whole_and_the_first_epoch_does_not_count(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(TRAINER)
+    command = [sys.executable, str(ROOT / "bench/inside/step.py"), "a", "b"]
+    env = os.environ | {"PYTHONPATH": str(tmp_path)}
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 3, done.stderr
+    assert 20 <= trainer.whole_ms(Rank(0, done.stdout)) < 150
 
 
 def running(pid: int) -> bool:
