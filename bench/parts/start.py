@@ -12,7 +12,7 @@ import contextlib
 import json
 import re
 import time
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -45,13 +45,38 @@ STAGES = {  # of a job, each from the end of the one before
     "api": "the API server and the controllers, until all pods exist",
     "scheduling": "scheduling, until all have a node",
     "container": "containers, until the last program begins",
-    "meeting": "interpreter, torch and rendezvous, until the last rank has joined",
+    "import": "interpreter and torch, until the last program has imported it",
+    "meeting": "rendezvous, until the last rank has joined",
     "data": "data, network and DDP, until the last rank's evidence begins",
     "step": "the first step",
 }
-SAID = ("started", '"event":"start"', '"kind":"begin"', '"event":"step"')  # what ends the stages after scheduling
-FLOORS = ("api", "scheduling", "container", "import", "connect", "step")  # one after the other, as a start has them
+SAID = (
+    "started",
+    "imported",
+    '"event":"start"',
+    '"kind":"begin"',
+    '"event":"step"',
+)  # what ends the stages after scheduling
+FLOORS = {  # one after the other, as a start has them: of which stage each is the floor
+    "api": "api", "scheduling": "scheduling", "container": "container", "import": "import", "connect": "meeting",
+    "step": "step",
+}  # fmt: skip
+TRAINER = "/opt/gangplank/trainer"
 NEW = "import os,time; print('started', time.time(), flush=True); os.execvp('python3', ['python3', {words}])"
+# What start.py becomes says when it has imported torch, and is then what it would have been.
+IMPORTED = """import runpy, sys, time
+import torch.distributed.run
+print('imported', time.time(), flush=True)
+del sys.argv[0]
+runpy.run_path(sys.argv[0], run_name='__main__')
+"""
+ENTRY = """import os, sys
+sys.path.insert(0, {trainer!r})
+import start
+become = os.execvpe
+os.execvpe = lambda file, words, env: become(file, [file, '-c', {imported!r}, *words[1:]], env)
+start.main()
+"""
 
 
 @dataclass(frozen=True)
@@ -61,22 +86,28 @@ class Marks:
     api: float
     scheduling: float
     container: float
+    imported: float
     meeting: float
     data: float
     step: float
 
     def split(self) -> dict[str, float]:
         """How long each stage took."""
-        ends = [getattr(self, name) for name in STAGES]
+        ends = astuple(self)
         return {name: end - before for name, end, before in zip(STAGES, ends, [0.0, *ends], strict=False)}
 
 
+def program(trainer: str = TRAINER) -> str:
+    """What a pod of the job runs: the trainer as shipped, which says when its program begins and has torch."""
+    words = ["-c", ENTRY.format(trainer=trainer, imported=IMPORTED), "--epochs", "1", "--log-interval", "1"]
+    return NEW.format(words=", ".join(map(repr, words)))
+
+
 def described(backend: str) -> Json:
-    """The job: the trainer as shipped, which says when its program begins."""
-    words = json.dumps(["/opt/gangplank/trainer/start.py", "--epochs", "1", "--log-interval", "1"])[1:-1]
+    """The job."""
     return {
         "name": f"start-{backend}", "namespace": HOME, "backend": backend, "image": IMAGE, "workers": RANKS - 1,
-        "command": ["python3", "-c", NEW.format(words=words)], "resources": {"cpu": "100m", "memory": "256Mi"},
+        "command": ["python3", "-c", program()], "resources": {"cpu": "100m", "memory": "256Mi"},
     }  # fmt: skip
 
 
@@ -200,7 +231,11 @@ def figures(values: dict[str, list[float]]) -> Iterator[Figure]:
         whole = [sum(row) for row in zip(*(values[f"{backend}.{stage}"] for stage in STAGES), strict=True)]
         yield figure(f"start.{backend}", f"submit to first step, {backend}", "s", whole, floor=floor,
                      goal=GOAL * floor.value, why=f"{GOAL} x the floor")  # fmt: skip
-        for stage in STAGES:
-            yield figure(f"start.{backend}.{stage}", f"{backend}: {stage}", "s", values[f"{backend}.{stage}"])
+        for stage, title in STAGES.items():
+            beside = [
+                Beside.of(f"{name}, alone", values[f"floor.{name}"]) for name, of in FLOORS.items() if of == stage
+            ]
+            yield figure(f"start.{backend}.{stage}", f"{backend}: {title}", "s", values[f"{backend}.{stage}"],
+                         floor=beside[0] if beside else None)  # fmt: skip
     for name in FLOORS:
         yield figure(f"start.floor.{name}", f"floor: {name}", "s", values[f"floor.{name}"])

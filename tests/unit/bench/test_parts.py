@@ -28,9 +28,34 @@ def test_programs_that_use_almost_nothing_have_no_line_of_their_own() -> None:
 
 
 def test_the_stages_of_a_start_follow_one_another() -> None:
-    split = start.Marks(1.0, 1.5, 4.5, 9.5, 10.0, 10.25).split()
-    assert list(split) == list(start.STAGES)
-    assert list(split.values()) == [1.0, 0.5, 3.0, 5.0, 0.5, 0.25]
+    split = start.Marks(1.0, 1.5, 4.5, 8.5, 9.5, 10.0, 10.25).split()
+    assert split == {
+        "api": 1.0, "scheduling": 0.5, "container": 3.0, "import": 4.0, "meeting": 1.0, "data": 0.5, "step": 0.25,
+    }  # fmt: skip
+    assert len(start.SAID) == len(start.STAGES) - 2, "the first two stages end with what the API server says"
+
+
+def test_the_import_of_torch_is_told_apart_from_rendezvous_in_a_trainer_as_shipped(tmp_path: Path) -> None:
+    """The real start.py becomes torchrun.py, with the same words and environment as without that."""
+    package = tmp_path / "torch/distributed"
+    package.mkdir(parents=True)
+    (tmp_path / "torch/__init__.py").touch()
+    (package / "__init__.py").touch()
+    (package / "run.py").write_text("import os, sys\nprint('torch')\n"
+                                    "def main(words): print(sys.argv[0], words, os.environ['RANK'])\n")  # fmt: skip
+    wiring = {"WORLD_SIZE": "2", "RANK": "1", "MASTER_ADDR": "here", "MASTER_PORT": "29500"}
+    env = os.environ | wiring | {"PYTHONPATH": str(tmp_path), "PATH": f"{ANSIBLE}:{os.environ['PATH']}"}
+    trainer_folder, flags = ROOT / "trainer", ["--epochs", "1", "--log-interval", "1"]
+
+    def printed(*words: str) -> list[str]:
+        command = [sys.executable, *words]
+        return subprocess.run(command, env=env, capture_output=True, text=True, check=True).stdout.splitlines()
+
+    shipped = printed(str(trainer_folder / "start.py"), *flags)
+    began, *before, imported, become = printed("-c", start.program(str(trainer_folder)))
+    assert [*before, become] == shipped
+    assert [line.split()[0] for line in (began, imported)] == ["started", "imported"]
+    assert float(began.split()[1]) <= float(imported.split()[1])
 
 
 def test_a_start_is_held_against_the_sum_of_its_floors() -> None:
@@ -42,7 +67,11 @@ def test_a_start_is_held_against_the_sum_of_its_floors() -> None:
     rows = {one.id: one for one in start.figures({name: [value] for name, value in (floor | stages).items()})}
     whole = rows["start.volcano"]
     assert whole.floor is not None
-    assert (whole.value, whole.floor.value, whole.met) == (9.0, 6.0, False)
+    assert (whole.value, whole.floor.value, whole.met) == (10.5, 6.0, False)
+    beside = {stage: rows[f"start.volcano.{stage}"].floor for stage in start.STAGES}
+    assert {stage: it and it.value for stage, it in beside.items()} == {
+        "api": 0.25, "scheduling": 0.25, "container": 1.5, "import": 3.0, "meeting": 0.5, "data": None, "step": 0.5,
+    }  # fmt: skip
     assert whole.goal == pytest.approx(7.8)
     assert {f"start.{backend}" for backend in BACKENDS} <= set(rows)
     assert {f"start.{name}" for name in floor} == {name for name in rows if name.startswith("start.floor.")}
