@@ -231,11 +231,9 @@ def figures(values: dict[str, list[float]]) -> Iterator[Figure]:
         whole = [sum(row) for row in zip(*(values[f"{backend}.{stage}"] for stage in STAGES), strict=True)]
         yield figure(f"start.{backend}", f"submit to first step, {backend}", "s", whole, floor=floor,
                      goal=GOAL * floor.value, why=f"{GOAL} x the floor")  # fmt: skip
-        for stage, title in STAGES.items():
-            beside = [
-                Beside.of(f"{name}, alone", values[f"floor.{name}"]) for name, of in FLOORS.items() if of == stage
-            ]
-            yield figure(f"start.{backend}.{stage}", f"{backend}: {title}", "s", values[f"{backend}.{stage}"],
-                         floor=beside[0] if beside else None)  # fmt: skip
+        alone = {stage: Beside.of(f"{name}, alone", values[f"floor.{name}"]) for name, stage in FLOORS.items()}
+        for stage in STAGES:
+            yield figure(f"start.{backend}.{stage}", f"{backend}: {stage}", "s", values[f"{backend}.{stage}"],
+                         floor=alone.get(stage))  # fmt: skip
     for name in FLOORS:
         yield figure(f"start.floor.{name}", f"floor: {name}", "s", values[f"floor.{name}"])

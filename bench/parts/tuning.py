@@ -39,9 +39,9 @@ class Tried(NamedTuple):
 
 QUIET = "1"  # in place of the first number: more may follow it, see roles/volcano/vars/main.yml
 TRIED = {
-    "workers": Tried("10 workers for jobs and for pod groups", {
+    "workers": Tried("10 workers", {
         "controller_worker_threads": 10, "controller_worker_threads_for_podgroup": 10}),
-    "period": Tried("a schedule period of 200 ms", {"scheduler_schedule_period": "200ms"}),
+    "period": Tried("a period of 200 ms", {"scheduler_schedule_period": "200ms"}),
     "logs": Tried("short logs", {f"{name}_log_level": QUIET for name in ("admission", "controller", "scheduler")}),
 }  # fmt: skip
 
@@ -89,14 +89,13 @@ def figures(shape: str, starts: Mapping[str, Sequence[Start]]) -> Iterator[Figur
     title = f"{count} gangs of {size} pods"
     running = {name: [one.running_s for one in rows] for name, rows in starts.items()}
     cpu = {name: [sum(one.cpu_s.values()) for one in rows] for name, rows in starts.items()}
-    for name, one in DEFAULTS.items():
-        what = ", ".join(f"{key} {value}" for key, value in one.ours.items())
+    for name in DEFAULTS:
         before = Beside.of("before, as upstream", running[name])
-        yield figure(f"tuning.{name}.{shape}.running", f"{title}, all Running, {what}", "s", running[OURS],
+        yield figure(f"tuning.{name}.{shape}.running", f"{title}, all Running, {name}", "s", running[OURS],
                      peer=before, goal=before.spread[0], why="the fastest before")  # fmt: skip
-        yield figure(f"tuning.{name}.{shape}.cpu", f"{title}, CPU time, {what}", "s", cpu[OURS],
+        yield figure(f"tuning.{name}.{shape}.cpu", f"{title}, CPU time, {name}", "s", cpu[OURS],
                      peer=Beside.of("before, as upstream", cpu[name]))  # fmt: skip
     for name, tried in TRIED.items():
         for key, values, kind in (("running", running, "all Running"), ("cpu", cpu, "CPU time")):
-            yield figure(f"tuning.{name}.{shape}.{key}", f"{title}, {kind}, tried: {tried.title}", "s", values[name],
+            yield figure(f"tuning.{name}.{shape}.{key}", f"{title}, {kind}, {tried.title} (tried)", "s", values[name],
                          peer=Beside.of("the role's values", values[OURS]))  # fmt: skip

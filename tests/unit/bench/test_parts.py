@@ -35,7 +35,7 @@ def test_the_stages_of_a_start_follow_one_another() -> None:
     assert len(start.SAID) == len(start.STAGES) - 2, "the first two stages end with what the API server says"
 
 
-def test_the_import_of_torch_is_told_apart_from_rendezvous_in_a_trainer_as_shipped(tmp_path: Path) -> None:
+def test_the_import_of_torch_is_shown_apart_from_rendezvous_in_a_trainer_as_shipped(tmp_path: Path) -> None:
     """The real start.py becomes torchrun.py, with the same words and environment as without that."""
     package = tmp_path / "torch/distributed"
     package.mkdir(parents=True)
