@@ -50,13 +50,7 @@ STAGES = {  # of a job, each from the end of the one before
     "data": "data, network and DDP, until the last rank's evidence begins",
     "step": "the first step",
 }
-SAID = (
-    "started",
-    "imported",
-    '"event":"start"',
-    '"kind":"begin"',
-    '"event":"step"',
-)  # what ends the stages after scheduling
+SAID = ("started", "imported", '"event":"start"', '"kind":"begin"', '"event":"step"')  # ends of all later stages
 FLOORS = {  # one after the other, as a start has them: of which stage each is the floor
     "api": "api", "scheduling": "scheduling", "container": "container", "import": "import", "connect": "meeting",
     "step": "step",

@@ -6,6 +6,7 @@ here, and what only Ansible can read is refused by name.
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import re
@@ -32,6 +33,7 @@ ROLE_INPUTS = frozenset(
     {"team_group", "team_kubeconfig", "team_network_trial", "team_remove", "team_remove_claims", "team_timeout_s"}
 )
 LINE = re.compile(r"\s*(team_\w+)\s*:")
+OF_HOST = re.compile(r"^(\S+) \| SUCCESS => ", re.MULTILINE)  # before what `ansible` prints of a host
 ASSIGNED = re.compile(r"\b(team_\w+)=")
 ENDINGS = ("", ".yml", ".yaml", ".json")  # of files of variables, as Ansible looks for them
 HOSTS_ENDINGS = (".yml", ".yaml", ".json")  # of files of hosts in YAML
@@ -60,15 +62,23 @@ class Inventory:
 
     def places(self, team: str) -> dict[str, str]:
         """The file of each variable of a team: the last in Ansible's order of precedence."""
-        places = dict.fromkeys(self.values.get(team, ()), self.home(team))
-        hosts = self.hosts_files
-        for path in (*hosts, *self.group_files):
-            places |= dict.fromkeys(names_in(path), str(path))
-        for path in hosts:  # what stands beside the host's name there is stronger than a group's files
-            places |= dict.fromkeys(beside_host(path, team), str(path))
+        shared, beside = self._read_once
+        places = dict.fromkeys(self.values.get(team, ()), self.home(team)) | shared
+        for file, names in beside.items():  # what stands beside the host's name is stronger than a group's files
+            places |= dict.fromkeys(names.get(team, ()), file)
         for path in self.host_files(team):
             places |= dict.fromkeys(names_in(path), str(path))
         return places | dict.fromkeys(self.extra, "-e")
+
+    @functools.cached_property
+    def _read_once(self) -> tuple[dict[str, str], dict[str, dict[str, list[str]]]]:
+        """The file of each variable of a group; and for each file of hosts, the variables beside each host.
+
+        Those files grow with the teams, so they are not read again for each team.
+        """
+        hosts = self.hosts_files
+        shared = {name: str(path) for path in (*hosts, *self.group_files) for name in names_in(path)}
+        return shared, {str(path): beside_hosts(path) for path in hosts}
 
     @property
     def hosts_files(self) -> list[Path]:
@@ -126,14 +136,20 @@ def is_plain(path: Path) -> bool:
     return path.suffix in HOSTS_ENDINGS or not problems
 
 
-def beside_host(path: Path, host: str) -> list[str]:
-    """The variables of teams that a file of hosts, YAML or INI, sets for this host alone."""
+def beside_hosts(path: Path) -> dict[str, list[str]]:
+    """The variables of teams that a file of hosts, YAML or INI, sets for each host alone."""
+    names: dict[str, list[str]] = {}
     if is_plain(path):
         tree = plain_values(path, [])
         groups = [group for name, inner in tree.items() for group in walk(name, inner)]
-        return [str(name) for _, inner, _ in groups for name in (inner.get("hosts") or {}).get(host) or {}]
-    lines = [line for line in text_of(path).splitlines() if line.split()[:1] == [host]]
-    return [name for line in lines for name in ASSIGNED.findall(line)]
+        for _, inner, _ in groups:
+            for host, own in (inner.get("hosts") or {}).items():
+                names.setdefault(host, []).extend(map(str, own if isinstance(own, dict) else ()))
+        return names
+    for line in text_of(path).splitlines():
+        for host in line.split()[:1]:
+            names.setdefault(host, []).extend(ASSIGNED.findall(line))
+    return names
 
 
 def load_inventory(place: str) -> Inventory:
@@ -148,7 +164,8 @@ def load_inventory(place: str) -> Inventory:
     teams = list(dict.fromkeys(members(listed, GROUP)))
     values = {team: {key: item for key, item in hostvars.get(team, {}).items() if is_value(key)} for team in teams}
     if any(needs_ansible(item) for own in values.values() for item in own.values()):
-        values = {team: rendered(place, team) for team in teams}
+        of_hosts = rendered(place, GROUP)
+        values = {team: of_hosts[team] for team in teams}
     return Inventory(values, (source,))
 
 
@@ -185,22 +202,25 @@ def ansible(command: Sequence[str], place: str) -> str:
     return done.stdout
 
 
-def rendered(place: str, host: str, pattern: str = f"^{PREFIX}") -> dict[str, Any]:
-    """A host's variables with their templates rendered and their secrets decrypted."""
+def rendered(place: str, hosts: str, pattern: str = f"^{PREFIX}") -> Values:
+    """The variables of some hosts with their templates rendered and their secrets decrypted, by one run for all."""
     program = program_of_ansible("ansible") or "ansible"
     names = f"query('varnames', '{pattern}')"
     shown_values = f"msg={{{{ dict({names} | zip(query('vars', *{names}))) }}}}"
     words = ["-m", "ansible.builtin.debug", "-a", shown_values, "-e", "ansible_connection=local"]
-    text = ansible([program, host, "-i", place, *words], place)
-    values: dict[str, Any] = json.loads(text.partition("=>")[2])["msg"]
-    return values if pattern != f"^{PREFIX}" else {key: item for key, item in values.items() if is_value(key)}
+    text = ansible([program, hosts, "-i", place, *words], place)
+    answers = {match[1]: json.JSONDecoder().raw_decode(text, match.end())[0]["msg"] for match in OF_HOST.finditer(text)}
+    return {
+        host: {key: item for key, item in values.items() if pattern != f"^{PREFIX}" or is_value(key)}
+        for host, values in answers.items()
+    }
 
 
 def load_variables(place: str, names: Sequence[str]) -> dict[str, Any]:
     """Variables of all hosts of an inventory, those of these names that it has."""
     source = existing(place)
     if program_of_ansible("ansible"):
-        return rendered(place, "localhost", f"^({'|'.join(names)})$")
+        return rendered(place, "localhost", f"^({'|'.join(names)})$")["localhost"]
     errors: list[SpecError] = []
     values: dict[str, Any] = {}
     for folder in Inventory({}, (source,)).folders:
@@ -298,12 +318,12 @@ def plain_inventory(place: str) -> Inventory:
         )
     )
     values: Values = {team: {} for team in teams}
+    inventory = Inventory(values, (source,))
+    shared: list[Mapping[str, Any]] = [inner.get("vars") or {} for _, name, inner, _ in groups if name == "all"]
+    shared += [inner.get("vars") or {} for _, name, inner, _ in groups if name == GROUP]
+    shared += [plain_values(path, errors) for path in inventory.group_files if teams]
     for team in teams:
-        inventory = Inventory({team: {}}, (source,))
-        parts: list[Mapping[str, Any]] = [inner.get("vars") or {} for _, name, inner, _ in groups if name == "all"]
-        parts += [inner.get("vars") or {} for _, name, inner, _ in groups if name == GROUP]
-        parts += [plain_values(path, errors) for path in inventory.group_files]
-        parts += [(inner.get("hosts") or {}).get(team) or {} for _, _, inner, _ in groups]
+        parts = [*shared, *((inner.get("hosts") or {}).get(team) or {} for _, _, inner, _ in groups)]
         parts += [plain_values(path, errors) for path in inventory.host_files(team)]
         values[team] = {str(key): item for part in parts for key, item in part.items() if is_value(str(key))}
         for path, name, inner, _ in groups:
@@ -311,15 +331,13 @@ def plain_inventory(place: str) -> Inventory:
                 got = f"a team in the group {name}"
                 expected = f"a team in the group {GROUP} alone, where Ansible is not installed"
                 errors.append(SpecError([Problem(team, got, expected, INSTALL)], str(path)))
-        places = Inventory(values, (source,)).places(team)
-        errors += [
-            SpecError([Problem(name, f"a template ({shown(item)})", "a plain value", INSTALL)], places[name])
-            for name, item in values[team].items()
-            if needs_ansible(item)
-        ]
+        for name, item in values[team].items():
+            if needs_ansible(item):
+                problem = Problem(name, f"a template ({shown(item)})", "a plain value", INSTALL)
+                errors.append(SpecError([problem], inventory.places(team)[name]))
     if errors:
         raise TeamsError(list({str(error): error for error in errors}.values()))
-    return Inventory(values, (source,))
+    return inventory
 
 
 def plain_values(path: Path, errors: list[SpecError]) -> dict[str, Any]:

@@ -26,6 +26,7 @@ JOB = {"name": "j", "script": "/a.py", "team": "vision"}
 
 def site(folder: Path, **files: str) -> Path:
     """An inventory with the team vision, valid by itself, and these files: `host_vars__vision`, `group_vars__all`."""
+    folder.mkdir(exist_ok=True)
     (folder / "hosts.yml").write_text("all: {children: {teams: {hosts: {vision: }}}}\n")
     own = yaml.safe_dump({"team_members": [{"user": "ada"}], "team_cap": CAP})
     for name, text in {"host_vars__vision": own, **files}.items():
@@ -115,6 +116,50 @@ def test_a_problem_of_a_variable_beside_the_host_names_the_file_of_hosts(tmp_pat
     (folder / "hosts.yml").unlink()
     (folder / "hosts").write_text("[teams]\nvision team_max_jobs=0\n")
     assert load_inventory(str(folder)).places("vision")["team_max_jobs"] == str(folder / "hosts")
+
+
+def test_files_that_all_teams_share_are_not_read_for_each_team(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file of hosts grows with the teams: read for each of them, a site of 1,000 would take minutes."""
+    reads: list[int] = []
+    for count in (2, 20):
+        folder = site(tmp_path / str(count), group_vars__teams="team_weight: 2\n")
+        names = [f"t{number}" for number in range(count)]
+        hosts = {name: {"team_max_jobs": 3} for name in names}
+        (folder / "hosts.yml").write_text(yaml.safe_dump({"all": {"children": {"teams": {"hosts": hosts}}}}))
+        for name in names:
+            (folder / f"host_vars/{name}.yml").write_text((folder / "host_vars/vision.yml").read_text())
+        asked: list[str] = []
+        with monkeypatch.context() as patch:
+            for function in ("read_file", "text_of"):
+                real = getattr(module, function)
+                patch.setattr(module, function, lambda path, *rest, real=real, asked=asked, **more: (
+                    asked.append(Path(path).name), real(path, *rest, **more))[1])  # fmt: skip
+            assert len(teams_of(plain_inventory(str(folder)))[1]) == count
+        shared = [name for name in asked if name in ("hosts.yml", "teams.yml")]
+        assert shared
+        reads.append(len(shared))
+    assert reads[0] == reads[1]
+
+
+def test_templates_of_all_teams_are_rendered_by_one_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "team_members: [{user: '{{ inventory_hostname }}-lead'}]\n" + yaml.safe_dump({"team_cap": CAP})
+    folder = site(
+        tmp_path, host_vars__vision=text, host_vars__speech=text, group_vars__all="other: a | SUCCESS => {}\n"
+    )
+    (folder / "hosts.yml").write_text("all: {children: {teams: {hosts: {vision: , speech: }}}}\n")
+    runs: list[str] = []
+    real = module.ansible
+
+    def counted(command: list[str], place: str) -> str:
+        runs.append(command[1])
+        return real(command, place)
+
+    monkeypatch.setattr(module, "ansible", counted)
+    values = load_inventory(str(folder)).values
+    assert {team: own["team_members"] for team, own in values.items()} == {
+        team: [{"user": f"{team}-lead"}] for team in ("vision", "speech")
+    }  # fmt: skip
+    assert runs == ["-i", "teams"]
 
 
 @pytest.mark.parametrize("name", ["hosts", "hosts.ini"])
