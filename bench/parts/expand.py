@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import time
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from bench.figures import alternate, figure
+from bench.figures import Beside, alternate, figure
 from bench.part import ROOT, Part
 from gangplank.backends import BACKENDS
 from gangplank.backends.base import Site
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from bench.figures import Figure
     from bench.part import Setting
 
-PART = Part("From a job of 10,000 replicas to all its objects", minutes=2)
+PART = Part("From a job of 10,000 replicas to all its objects", minutes=3)
 ROUNDS = 9
 SMALL, THOUSAND, MANY = 3, 1000, 10_000
 
@@ -32,11 +33,11 @@ def cpu_s(work: Callable[[], object]) -> float:
     return time.process_time() - begin
 
 
-def expand(backend: str, replicas: int) -> None:
+def expand(backend: str, replicas: int) -> list[dict[str, Any]]:
     """A job from its description to all its objects."""
     job = {"name": "bench", "image": "img", "script": "/a.py", "backend": backend, "workers": replicas - 1}
     spec = parse_job(job)
-    BACKENDS[backend].objects(BACKENDS[backend].manifests(spec)[-1], Site())
+    return BACKENDS[backend].objects(BACKENDS[backend].manifests(spec)[-1], Site())
 
 
 def thousand_s(backend: str) -> float:
@@ -49,17 +50,19 @@ def thousand_s(backend: str) -> float:
     return cpu_s(ten) / 10
 
 
-def help_s() -> float:
-    """Seconds until the command's help is printed, by a new process."""
+def python_ms(*words: str) -> float:
+    """Milliseconds until a new interpreter has done this."""
     begin = time.perf_counter()
-    subprocess.run([sys.executable, "-m", "gangplank", "--help"], cwd=ROOT, check=True, capture_output=True)
-    return time.perf_counter() - begin
+    subprocess.run([sys.executable, *words], cwd=ROOT, check=True, capture_output=True)
+    return 1000 * (time.perf_counter() - begin)
 
 
 def measure(setting: Setting) -> Iterator[Figure]:
     """For each back-end: three replicas, 10,000, and how the time grows by the last factor of ten."""
     for backend in BACKENDS:
+        text = json.dumps(expand(backend, MANY))
         works: dict[str, Callable[[], float]] = {
+            "peer": partial(cpu_s, partial(json.loads, text)),
             "small": partial(cpu_s, partial(expand, backend, SMALL)),
             "thousand": partial(thousand_s, backend),
             "many": partial(cpu_s, partial(expand, backend, MANY)),
@@ -70,7 +73,12 @@ def measure(setting: Setting) -> Iterator[Figure]:
         growth = [many / thousand for many, thousand in zip(values["many"], values["thousand"], strict=True)]
         ms = [1000 * value for value in values["small"]]
         yield figure(f"expand.{backend}.3", f"expand 3 pods, {backend}", "ms", ms, goal=5)
-        yield figure(f"expand.{backend}.10000", f"expand 10,000 pods, {backend}", "s", values["many"], goal=2)
+        peer = Beside.of("the same objects read from JSON", values["peer"])
+        yield figure(
+            f"expand.{backend}.10000", f"expand 10,000 pods, {backend}", "s", values["many"], peer=peer, goal=2
+        )
         yield figure(f"expand.{backend}.growth", f"10,000 pods over 1,000, {backend}", "x", growth, goal=11)
-    seconds = [1000 * help_s() for _ in range(ROUNDS)]
-    yield figure("expand.help", "gangplank --help", "ms", seconds, goal=150)
+    programs = {"help": ("-m", "gangplank", "--help"), "bare": ("-c", "")}
+    ms_of = alternate(ROUNDS, {name: partial(python_ms, *words) for name, words in programs.items()})
+    floor = Beside.of("an interpreter that does nothing", ms_of["bare"])
+    yield figure("expand.help", "gangplank --help", "ms", ms_of["help"], floor=floor, goal=150)
