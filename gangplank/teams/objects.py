@@ -27,6 +27,7 @@ FINISHED = 10  # pods that may exist for each that may run: those of finished jo
 # What controllers make of jobs, one for each: it stays if a member deletes the job and orphans it
 MADE = ("horizontalpodautoscalers.autoscaling", "jobsets.jobset.x-k8s.io", "networkpolicies.networking.k8s.io")
 CLAIMS = ("resourceclaims", "resourceclaimtemplates")  # of devices: none where the cap names no device class
+PER_JOB = {"resourceclaimtemplates": 2}  # its master may claim another number of devices than its workers
 
 
 def team_objects(teams: Sequence[TeamSpec], site: SiteSpec, devices: Collection[str] = ()) -> list[Json]:
@@ -164,7 +165,8 @@ def counts(team: TeamSpec) -> dict[str, str]:
     hard = {}
     kinds = [(kind, group) for _, group, plurals, verbs in rows() if "create" in verbs for kind in plurals]
     for kind, group in sorted(kinds):
-        count = team.max_jobs if group else team.counts.get(kind)
+        most = None if team.max_jobs is None else PER_JOB.get(kind, 1) * team.max_jobs
+        count = most if group else team.counts.get(kind)
         if "/" not in kind and count is not None:
             hard[f"count/{kind}.{group}".rstrip(".")] = str(count)
     jobs = [f"count/{name}" for name in MADE] if team.max_jobs is not None else []

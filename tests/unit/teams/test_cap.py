@@ -8,10 +8,12 @@ import pytest
 
 from gangplank.backends import BACKENDS
 from gangplank.errors import SpecError
+from gangplank.jobs.parse import parse_job
+from gangplank.jobs.site_gpus import Gpus, on_site
 from gangplank.k8s import quantity
 from gangplank.teams.access import rows
 from gangplank.teams.job_defaults import with_team
-from gangplank.teams.objects import MADE, team_objects
+from gangplank.teams.objects import MADE, PER_JOB, team_objects
 from gangplank.teams.parse import parse_team, parse_teams
 
 Json = dict[str, Any]
@@ -113,11 +115,20 @@ def test_a3_devices_of_a_class_are_limited_in_queue_and_quota_as_the_cap_says() 
     for site, cap in (({"site": {"gpu_resource": name}}, {"gpus": 8}), (None, {name: 8})):
         limits = made("ResourceQuota", site, cap=CAP | cap)["spec"]["hard"]
         assert (limits[counted], made("Queue", site, cap=CAP | cap)["spec"]["capability"][name]) == ("8", "8")
-        assert limits["count/resourceclaimtemplates.resource.k8s.io"] == "50", "one for each job"
+        assert limits["count/resourceclaimtemplates.resource.k8s.io"] == "100", "two for each job, as below"
         assert "count/resourceclaims.resource.k8s.io" not in limits, "one for each pod, and its devices are counted"
         annotations = made("Namespace", site, cap=CAP | cap)["metadata"]["annotations"]
         assert annotations["gangplank.dev/device-classes"] == "gpu.example.com"
         assert name not in annotations["gangplank.dev/resources"], "no container may request it by name"
+
+
+def test_a_job_whose_master_claims_another_number_of_devices_has_as_many_templates_as_the_quota_allows_it() -> None:
+    parts: Any = {"resources": {"gpus": 2}, "master_resources": {"gpus": 1}, "processes_per_node": 1}
+    job = parse_job({"name": "a", "namespace": "a", "image": "a", "command": ["a"], "workers": 1, **parts})
+    spec = on_site(job, Gpus(allocation="dra"))
+    for name in ("volcano", "pytorchjob"):
+        templates = [item for item in BACKENDS[name].manifests(spec) if item["kind"] == "ResourceClaimTemplate"]
+        assert len(templates) == PER_JOB["resourceclaimtemplates"]
 
 
 def test_a3_a_class_that_the_cap_does_not_name_is_0_and_no_claim_can_be_made() -> None:
