@@ -31,7 +31,9 @@ NO_DRIVER = re.compile(
     r"nvml init failed|failed to initialize nvml|libnvidia-ml|driver not loaded|volume \"driver-root\"", re.IGNORECASE
 )
 LOST = re.compile(r"[^:]*: GPU is lost")  # the end of a long chain of errors, which would be cut off
-NO_TOOLKIT = re.compile(r"did you configure the nvidia container toolkit", re.IGNORECASE)
+# NVIDIA's runtime brings the library into a pod. The first is what v0.19 says without it, the second what v0.18 says.
+NO_LIBRARY = re.compile(r"error_library_not_found|did you configure the nvidia container toolkit", re.IGNORECASE)
+DRIVER_ROOT = "driver-root"  # the chart's volume for a driver in a container: the plugin finds its library there
 NO_RUNTIME = re.compile(r"no runtime for |runtimeclass.* not found", re.IGNORECASE)
 NO_IMAGE = ("ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName")
 NEVER_RAN = ("StartError", "ContainerCannotRun")  # reasons of an end, for example of NVIDIA's hook without a driver
@@ -70,19 +72,21 @@ class PluginState:
         spec: Json = (self.daemonset or {}).get("spec", {}).get("template", {}).get("spec", {})
         return spec
 
+    def owned(self, items: Iterable[Json]) -> list[Json]:
+        """Those of the objects that belong to the DaemonSet: its chart has others, such as feature discovery."""
+        uid = (self.daemonset or {}).get("metadata", {}).get("uid")
+        return [
+            item for item in items if any(owner["uid"] == uid for owner in item["metadata"].get("ownerReferences", []))
+        ]
+
     @property
     def newest(self) -> list[Json]:
         """The pods of the DaemonSet's template as it is now; all of its pods if no revision of it is known."""
-        meta = (self.daemonset or {}).get("metadata", {})
-        own = [
-            item
-            for item in self.revisions
-            if any(owner.get("uid") == meta.get("uid") for owner in item["metadata"].get("ownerReferences", []))
-        ]
-        if not own:
-            return list(self.pods)
-        revision = max(own, key=lambda item: int(item["revision"]))["metadata"]["labels"][REVISION]
-        return [pod for pod in self.pods if pod["metadata"].get("labels", {}).get(REVISION) == revision]
+        pods, revisions = self.owned(self.pods), self.owned(self.revisions)
+        if not revisions:
+            return pods
+        revision = max(revisions, key=lambda item: int(item["revision"]))["metadata"]["labels"][REVISION]
+        return [pod for pod in pods if pod["metadata"].get("labels", {}).get(REVISION) == revision]
 
     def message(self, name: str, pattern: re.Pattern[str] | None = None) -> str:
         """The message of the last event of an object that matches the pattern, if any."""
@@ -144,7 +148,7 @@ def without_devices(nodes: Iterable[Json], plugin: PluginState, resource: str) -
     for node in nodes:
         if not devices(node, resource):
             name = node["metadata"]["name"]
-            pod = next((pod for pod in plugin.pods if pod["spec"].get("nodeName") == name), None)
+            pod = next((pod for pod in plugin.newest if pod["spec"].get("nodeName") == name), None)
             why = (_of_pod(pod, plugin) or _idle(node, pod, plugin, resource)) if pod else _no_pod(node, plugin)
             findings.append(Finding(name, *why))
     return findings
@@ -297,16 +301,19 @@ def _of_pod(pod: Json, plugin: PluginState) -> Why | None:
             evidence = f"pod {name}: {waiting['reason']}: {waiting.get('message', '')}"
             return "no image", evidence, "bring the image to the node, its registry or its mirror"
     driver = "install the driver on the node and check that nvidia-smi works there"
+    if line := _line(log, NO_LIBRARY):
+        volumes = [volume["name"] for volume in plugin.template.get("volumes") or ()]
+        if plugin.template.get("runtimeClassName"):
+            return "no driver", f"pod {name} has its runtime class and yet reports: {line}", driver
+        if DRIVER_ROOT in volumes:
+            return "no driver", f"pod {name} has the driver's folder and yet reports: {line}", driver
+        fix = f"set {plugin.role}_runtime_class, or make the NVIDIA runtime the node's default"
+        return "wrong runtime class", f"pod {name} has no runtime class and reports: {line}", fix
     if (line := _line(log, NO_DRIVER)) or (early and (message := plugin.message(name, NO_DRIVER))):
         return "no driver", f"pod {name} reports: {line or message}", driver
     if lost := LOST.search(log):
         fix = "look for Xid 79 in the node's dmesg, then reset the GPU or restart the node"
         return "GPU lost", f"pod {name} reports: {lost[0].strip()}", fix
-    if line := _line(log, NO_TOOLKIT):
-        if plugin.template.get("runtimeClassName"):
-            return "no driver", f"pod {name} has its runtime class and yet reports: {line}", driver
-        fix = f"set {plugin.role}_runtime_class, or make the NVIDIA runtime the node's default"
-        return "wrong runtime class", f"pod {name} has no runtime class and reports: {line}", fix
     if status.get("phase") != "Running" or not all("running" in state for state in states[-1:]):
         ended = next((_end(part) for part in containers if _end(part)), "")
         last = log.strip().splitlines()[-1:] or [plugin.message(name) or "it has no log"]

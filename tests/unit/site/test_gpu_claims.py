@@ -8,9 +8,9 @@ from gangplank.site.gpu_devices import PluginState, abandoned, by_claim, by_devi
 
 Json = dict[str, Any]
 NODE: Json = {"metadata": {"name": "node-1"}, "spec": {}, "status": {"capacity": {"cpu": "2"}}}
-DAEMONSET: Json = {"metadata": {"name": "driver"}, "spec": {"template": {"spec": {}}}}
+DAEMONSET: Json = {"metadata": {"name": "driver", "uid": "a"}, "spec": {"template": {"spec": {}}}}
 RUNNING: Json = {
-    "metadata": {"name": "driver-x"},
+    "metadata": {"name": "driver-x", "ownerReferences": [{"uid": "a"}]},
     "spec": {"nodeName": "node-1"},
     "status": {"phase": "Running", "containerStatuses": [{"state": {"running": {}}}]},
 }
@@ -57,34 +57,37 @@ def revision(number: int, name: str, uid: str = "a") -> Json:
     return {"metadata": meta, "revision": number}
 
 
-OWNED: Json = {**DAEMONSET, "metadata": {"name": "driver", "uid": "a"}}
 REVISIONS = [revision(1, "old"), revision(2, "new"), revision(3, "other", uid="b")]
 NO_IMAGE = {"state": {"waiting": {"reason": "ErrImagePull", "message": "v0.0.0 not found"}}}
 
 
 def test_a_new_pod_that_cannot_start_is_named_although_the_old_one_publishes() -> None:
-    new = {**RUNNING, "metadata": {"name": "driver-y"}, "status": {"phase": "Pending", "containerStatuses": [NO_IMAGE]}}
+    new = {
+        **RUNNING,
+        "metadata": {**RUNNING["metadata"], "name": "driver-y"},
+        "status": {"phase": "Pending", "containerStatuses": [NO_IMAGE]},
+    }
     pods = [revised(RUNNING, "old"), revised(new, "new")]
-    said = cause([slice_of()], daemonset=OWNED, pods=pods, revisions=REVISIONS)
+    said = cause([slice_of()], pods=pods, revisions=REVISIONS)
     assert said.startswith("node-1: no image: pod driver-y: ErrImagePull: v0.0.0 not found. Fix: ")
 
 
 def test_a_taint_is_named_although_the_old_pod_stays_on_the_node_and_publishes() -> None:
     tainted = {**NODE, "spec": {"taints": [{"key": "a", "effect": "NoSchedule"}]}}
-    nowhere = {**RUNNING, "metadata": {"name": "driver-y"}, "spec": {}}
+    nowhere = {**RUNNING, "metadata": {**RUNNING["metadata"], "name": "driver-y"}, "spec": {}}
     pods = [revised(RUNNING, "old"), revised(nowhere, "new")]
-    driver = PluginState(OWNED, pods, revisions=REVISIONS, role="gpu_dra_driver")
+    driver = PluginState(DAEMONSET, pods, revisions=REVISIONS, role="gpu_dra_driver")
     (finding,) = without_slices([tainted], driver, [slice_of()])
     assert finding.cause == "plugin not scheduled because of a taint"
 
 
 def test_a_pod_of_a_template_that_was_restored_is_a_new_one() -> None:
     restored = [revision(3, "old"), revision(2, "new")]
-    assert cause([slice_of()], daemonset=OWNED, pods=[revised(RUNNING, "old")], revisions=restored) == ""
+    assert cause([slice_of()], pods=[revised(RUNNING, "old")], revisions=restored) == ""
 
 
 def test_a_rollout_that_only_takes_long_is_named_if_nothing_else_is() -> None:
-    said = cause([slice_of()], daemonset=OWNED, pods=[revised(RUNNING, "old")], revisions=REVISIONS)
+    said = cause([slice_of()], pods=[revised(RUNNING, "old")], revisions=REVISIONS)
     assert "DaemonSet driver has not replaced its older pod there yet. Fix: raise gpu_dra_driver_timeout_s" in said
 
 

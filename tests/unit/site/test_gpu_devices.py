@@ -12,7 +12,8 @@ from gangplank.site.gpu_devices import Finding, PluginState, devices, tolerated,
 GPU = "nvidia.com/gpu"
 TAINT = {"key": "flyte/gpu", "value": "dedicated", "effect": "NoSchedule"}
 # Lines of NVIDIA's plugin v0.18 and v0.19, and of containerd 2.4, as they print them.
-NO_NVML = "W1121 10:00:00.000000 1 factory.go:102] nvml init failed: ERROR_LIBRARY_NOT_FOUND"
+NOT_LOADED = "W1121 10:00:00.000000 1 factory.go:102] nvml init failed: Driver Not Loaded"
+NO_NVML = "E1121 10:00:00.000000 1 factory.go:97] Failed to initialize NVML: ERROR_LIBRARY_NOT_FOUND."
 NO_TOOLKIT = (
     "E1121 10:00:00.000000 1 factory.go:114] If this is a GPU node, did you configure the NVIDIA Container Toolkit?"
 )
@@ -49,7 +50,7 @@ def plugin(**spec: Any) -> dict[str, Any]:
         "tolerations": [{"key": "flyte/gpu", "operator": "Exists"}],
         "nodeSelector": {"nvidia.com/gpu.present": "true"},
     }
-    return {"metadata": {"name": "gpus"}, "spec": {"template": {"spec": base | spec}}}
+    return {"metadata": {"name": "gpus", "uid": "a"}, "spec": {"template": {"spec": base | spec}}}
 
 
 def pod(
@@ -57,7 +58,8 @@ def pod(
 ) -> dict[str, Any]:
     status = {"phase": "Running", "containerStatuses": [{"state": state, "lastState": last or {}}]}
     status |= {"initContainerStatuses": [{"state": init}]} if init else {}
-    return {"metadata": {"name": "gpus-x"}, "spec": {"nodeName": "n"}, "status": status}
+    meta = {"name": "gpus-x", "ownerReferences": [{"uid": "a"}]}
+    return {"metadata": meta, "spec": {"nodeName": "n"}, "status": status}
 
 
 def event(name: str, message: str) -> dict[str, Any]:
@@ -141,13 +143,13 @@ CASES: dict[str, tuple[PluginState, dict[str, Any], str, str]] = {
         "reports no nvidia.com/gpu to the kubelet",
     ),
     "no driver, and the plugin waits": (
-        PluginState(plugin(), [pod(RUNS)], {"gpus-x": f"starting\n{NO_NVML}\nwaiting"}),
+        PluginState(plugin(), [pod(RUNS)], {"gpus-x": f"starting\n{NOT_LOADED}\nwaiting"}),
         {},
         "no driver",
-        "nvml init failed: ERROR_LIBRARY_NOT_FOUND",
+        "nvml init failed: Driver Not Loaded",
     ),
     "no driver, and the plugin ends": (
-        PluginState(plugin(), [pod(WAITS, ENDED)], {"gpus-x": NO_NVML}),
+        PluginState(plugin(), [pod(WAITS, ENDED)], {"gpus-x": NOT_LOADED}),
         {},
         "no driver",
         "nvml init failed",
@@ -175,6 +177,18 @@ CASES: dict[str, tuple[PluginState, dict[str, Any], str, str]] = {
         {},
         "no driver",
         "has its runtime class and yet reports",
+    ),
+    "not in the NVIDIA runtime, as v0.19 says it": (
+        PluginState(plugin(), [pod(WAITS, ENDED)], {"gpus-x": NO_NVML}),
+        {},
+        "wrong runtime class",
+        "has no runtime class and reports: E1121 10:00:00.000000 1 factory.go:97] Failed to initialize NVML",
+    ),
+    "a driver in a container that has left nothing in its folder": (
+        PluginState(plugin(volumes=[{"name": "driver-root"}]), [pod(WAITS, ENDED)], {"gpus-x": NO_NVML}),
+        {},
+        "no driver",
+        "has the driver's folder and yet reports",
     ),
     "a crash": (
         PluginState(plugin(), [pod(WAITS, ENDED)], {"gpus-x": "begin\npanic: index out of range\n"}),
@@ -216,6 +230,13 @@ def test_pod_security_that_refuses_the_kubelets_folder_is_fixed_by_a_label_of_th
 @pytest.mark.parametrize("case", CASES)
 def test_a_node_with_devices_has_no_finding_whatever_the_plugin_reports(case: str) -> None:
     assert without_devices([node(allocatable={GPU: "1"}, capacity={GPU: "2"})], CASES[case][0], GPU) == []
+
+
+def test_a_pod_of_the_chart_s_feature_discovery_is_not_taken_for_the_plugin_s() -> None:
+    """It has the plugin's name and release among its labels, and runs beside it."""
+    other = pod(RUNS) | {"metadata": {"name": "gpus-gpu-feature-discovery-x", "ownerReferences": [{"uid": "b"}]}}
+    (finding,) = without_devices([node()], PluginState(plugin(), [other, pod(WAITS, ENDED)], {"gpus-x": "boom"}), GPU)
+    assert (finding.cause, finding.evidence) == ("plugin crashed", "pod gpus-x, Error, exit code 1: boom")
 
 
 def test_each_node_has_its_own_cause() -> None:
