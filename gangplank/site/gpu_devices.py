@@ -115,14 +115,18 @@ def devices(node: Json, resource: str, side: str = "allocatable") -> int:
 
 
 def rolled_out(daemonset: Json, nodes: int) -> bool:
-    """Whether all pods of a DaemonSet are up to date and ready, on at least so many nodes.
+    """Whether all pods of a DaemonSet are up to date and ready, on at least so many nodes; {} if it does not exist.
 
     >>> status = {"observedGeneration": 2, "desiredNumberScheduled": 2, "updatedNumberScheduled": 2, "numberReady": 2}
     >>> live = {"metadata": {"generation": 2}, "status": status}
     >>> rolled_out(live, 2), rolled_out(live, 3), rolled_out({"metadata": {"generation": 3}, "status": status}, 2)
     (True, False, False)
+    >>> rolled_out({}, 0)
+    False
     """
     status = daemonset.get("status") or {}
+    if not status:
+        return False
     desired = status.get("desiredNumberScheduled", 0)
     return bool(
         status.get("observedGeneration") == daemonset["metadata"]["generation"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,6 +11,7 @@ import pytest
 import yaml
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
+from gangplank.site import gpu_devices
 from gangplank.teams.inventory import ROLE_INPUTS
 from tools import write_role_readmes as readme
 
@@ -206,3 +208,29 @@ def test_the_namespace_of_storage_admits_pods_that_mount_a_folder_of_the_node() 
     calls = [task["vars"] for task in all_tasks(ROOT / "roles/storage") if task.get(INCLUDE) == installs]
     labels = {str(call.get("helm_release_namespace_labels")) for call in calls}
     assert labels == {"{'pod-security.kubernetes.io/enforce': 'privileged'}"}
+
+
+# A driver's pods need no RuntimeClass and load no library, and its chart has no value that leaves out its DaemonSet.
+@pytest.mark.parametrize(
+    ("scenarios", "others"),
+    [
+        (("gpu", "nvml"), {"no devices"}),
+        (("dra",), {"no plugin", "wrong runtime class", "no driver", "GPU lost", "allocatable 0"}),
+    ],
+)
+def test_each_cause_that_a_gpu_role_can_name_is_made_to_happen(scenarios: tuple[str, ...], others: set[str]) -> None:
+    functions = [
+        node for node in ast.parse(Path(gpu_devices.__file__).read_text()).body if isinstance(node, ast.FunctionDef)
+    ]
+    returned = [
+        node.value.elts[0]
+        for function in functions
+        for node in ast.walk(function)
+        if isinstance(node, ast.Return) and isinstance(node.value, ast.Tuple) and len(node.value.elts) == 3
+    ]
+    causes = {element.value for element in returned if isinstance(element, ast.Constant)}
+    assert len(causes) >= 10
+    texts = [path.read_text() for name in scenarios for path in (ROOT / "molecule" / name).rglob("*.yml")]
+    happen = {match for text in texts for match in re.findall(r"\bname: ([^,{}\n]+)", text)}
+    assert causes - others <= happen
+    assert not others & happen
