@@ -1,7 +1,7 @@
-"""The library of lab/modules/nvidia-programs, as NVIDIA's unchanged feature discovery sees it.
+"""The library of lab/modules/nvidia-programs, as NVIDIA's unchanged programs see it.
 
-Molecule `nvml` has the device plugin. No lab is needed: NVIDIA's program runs on the C library of the root that built
-both.
+Molecule `nvml` has the device plugin on a lab. No lab is needed here: NVIDIA's programs run on the C library of the
+root that built them.
 """
 
 from __future__ import annotations
@@ -11,10 +11,12 @@ import shutil
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
+from gangplank.site.gpu_devices import PluginState, without_devices
 from lab.build.go_commands import IN_ROOT
 from lab.build.parts import build
 
@@ -53,6 +55,17 @@ class Machine:
         assert done.returncode == 0, done.stderr
         lines = (line.split("=", 1) for line in output.read_text().splitlines())
         return {name.removeprefix("nvidia.com/"): value for name, value in lines}
+
+    def plugin(self, *, library: bool) -> str:
+        """What the device plugin says before it ends, for want of a GPU."""
+        own = "mount -t tmpfs tmpfs /var/lib; mkdir -p /var/lib/kubelet/device-plugins; exec $0"
+        command = [*IN_ROOT, self.root, "sh", "-ec", own, str(self.programs / "nvidia-device-plugin")]
+        env = {"PATH": "/usr/sbin:/usr/bin", "NODE_NAME": "n"} | (
+            {"LD_LIBRARY_PATH": str(self.folder)} if library else {}
+        )
+        done = subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=120)
+        assert done.returncode == 1, done.stderr
+        return done.stderr
 
 
 @pytest.fixture(scope="module")
@@ -130,3 +143,26 @@ def test_an_error_on_demand_reaches_nvidias_program(machine: Machine, files: dic
     machine.states(**files)
     with pytest.raises(AssertionError, match=message):
         machine.labels()
+
+
+ROOT_VOLUME = {"volumes": [{"name": "driver-root"}]}
+LACKS: dict[str, tuple[dict[str, str] | None, dict[str, Any], str]] = {
+    "NVIDIA's runtime": (None, {}, "wrong runtime class"),
+    "a driver, although the runtime is NVIDIA's": (None, {"runtimeClassName": "nvidia"}, "no driver"),
+    "a driver in a container": (None, ROOT_VOLUME, "no driver"),
+    "a driver of its library's version": ({"init": "18"}, ROOT_VOLUME, "no driver"),
+    "a GPU": ({"lost": "5"}, ROOT_VOLUME, "GPU lost"),
+}
+
+
+@pytest.mark.parametrize("lacks", LACKS)
+def test_the_role_names_what_nvidias_plugin_lacks(machine: Machine, lacks: str) -> None:
+    files, template, cause = LACKS[lacks]
+    machine.states(**(files or {}))
+    owned = {"name": "plugin-x", "ownerReferences": [{"uid": "a"}]}
+    ended = {"state": {"waiting": {}}, "lastState": {"terminated": {"reason": "Error", "exitCode": 1}}}
+    pod = {"metadata": owned, "spec": {"nodeName": "n"}, "status": {"phase": "Running", "containerStatuses": [ended]}}
+    daemonset = {"metadata": {"name": "plugin", "uid": "a"}, "spec": {"template": {"spec": template}}}
+    state = PluginState(daemonset, [pod], {"plugin-x": machine.plugin(library=files is not None)})
+    (finding,) = without_devices([{"metadata": {"name": "n"}, "spec": {}}], state, "nvidia.com/gpu")
+    assert finding.cause == cause
