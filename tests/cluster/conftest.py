@@ -209,12 +209,12 @@ def backends_installed(lab: Lab, namespace: str) -> Iterator[None]:
         lab.kubectl("delete", "namespace", namespace, "--wait=false")
 
 
-@pytest.fixture(scope="module")
-def three_nodes(lab: Lab) -> Iterator[Lab]:
-    """The lab with a third node, as long as a module needs it."""
-    lab.more = (str(ROOT / "tests/cluster/three.yml"),)
+@contextlib.contextmanager
+def more_nodes(lab: Lab, inventory: str, number: int) -> Iterator[Lab]:
+    """The lab with the nodes of another inventory beside its own, so many in all."""
+    lab.more = (str(ROOT / "tests/cluster" / inventory),)
     try:
-        if len(lab.ready()) < len(THREE):
+        if len(lab.ready()) < number:
             lab.playbook("playbooks/lab.yml")
         yield lab
     finally:
@@ -222,6 +222,20 @@ def three_nodes(lab: Lab) -> Iterator[Lab]:
         if not os.environ.get("GANGPLANK_KUBECONFIG"):  # a node goes with its lab
             lab.playbook("playbooks/lab-down.yml")
             lab.playbook("playbooks/lab.yml")
+
+
+@pytest.fixture(scope="module")
+def three_nodes(lab: Lab) -> Iterator[Lab]:
+    """The lab with a third node, as long as a module needs it."""
+    with more_nodes(lab, "three.yml", len(THREE)):
+        yield lab
+
+
+@pytest.fixture(scope="module")
+def four_nodes(lab: Lab) -> Iterator[Lab]:
+    """The lab with four nodes, as long as a module needs them."""
+    with more_nodes(lab, "four.yml", 4):
+        yield lab
 
 
 @pytest.fixture(scope="session")

@@ -51,21 +51,29 @@ RUNS = "trap 'exit 143' TERM; while true; do sleep 0.2; done"
 each_scheduler = pytest.mark.parametrize("backend", ["volcano", "indexed"])
 
 
+@contextlib.contextmanager
+def device_classes(cluster: Cluster) -> Iterator[None]:
+    """A class for halves, and one for whole GPUs."""
+    for name, sign in ((HALF, "!"), (WHOLE, "")):
+        cel = f"device.driver == '{DRIVER}' && {sign}has(device.attributes['{DRIVER}'].full)"
+        body: Json = {"apiVersion": API_VERSION, "kind": "DeviceClass", "metadata": {"name": name}}
+        cluster.call("POST", CLASSES, {**body, "spec": {"selectors": [{"cel": {"expression": cel}}]}})
+    try:
+        yield
+    finally:
+        for name in (HALF, WHOLE):
+            cluster.call("DELETE", f"{CLASSES}/{name}")
+
+
 @pytest.fixture(scope="module")
 def parted(lab: Lab) -> Iterator[str]:
     """The kubeconfig of the lab with the gates, the driver, and a class for halves and for whole GPUs."""
     lab.playbook("playbooks/lab.yml", "playbooks/site.yml", "-e", json.dumps(ON))
     kubeconfig = str(STATE / "admin.kubeconfig")
-    call = Cluster(kubeconfig, "").call
-    for name, sign in ((HALF, "!"), (WHOLE, "")):
-        cel = f"device.driver == '{DRIVER}' && {sign}has(device.attributes['{DRIVER}'].full)"
-        body: Json = {"apiVersion": API_VERSION, "kind": "DeviceClass", "metadata": {"name": name}}
-        call("POST", CLASSES, {**body, "spec": {"selectors": [{"cel": {"expression": cel}}]}})
     try:
-        yield kubeconfig
+        with device_classes(Cluster(kubeconfig, "")):
+            yield kubeconfig
     finally:
-        for name in (HALF, WHOLE):
-            call("DELETE", f"{CLASSES}/{name}")
         lab.playbook("playbooks/uninstall.yml", "-e", json.dumps({"site_components": ["gpu_dra_driver"]}))
         lab.playbook("playbooks/lab.yml", "playbooks/site.yml")
 
@@ -98,6 +106,7 @@ def end(cluster: Cluster, job: Json) -> None:
     name, where = job["metadata"]["name"], cluster.path("Job", job["apiVersion"]).format(ns=cluster.namespace)
     cluster.call("DELETE", f"{where}/{name}", {"propagationPolicy": "Background"})
     cluster.wait(lambda: not any(owner == name for owner, _ in devices(cluster)), "ResourceClaim")
+    cluster.wait(lambda: pods_of(cluster, name) == [], "Pod")
 
 
 def devices(cluster: Cluster) -> list[tuple[str, str]]:
@@ -123,9 +132,7 @@ def pods_of(cluster: Cluster, name: str) -> list[Json]:
 
 def run(cluster: Cluster, name: str, pods: int) -> None:
     """Wait until the pods of a job run: their driver has prepared devices for them."""
-    cluster.wait(
-        lambda: [pod["status"].get("phase") for pod in pods_of(cluster, name)] == ["Running"] * pods, "Pod"
-    )
+    cluster.wait(lambda: [pod["status"].get("phase") for pod in pods_of(cluster, name)] == ["Running"] * pods, "Pod")
 
 
 def waits(cluster: Cluster, name: str) -> bool:
