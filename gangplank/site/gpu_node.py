@@ -38,7 +38,7 @@ def unprepared(driver: str, toolkit: str, runtime: str, handler: str) -> list[Pr
     if version(toolkit, "version ") < TOOLKIT_MINIMUM:
         expected = f"nvidia-container-toolkit, at least {dotted(TOOLKIT_MINIMUM)}"
         problems.append(Problem("container toolkit", first(toolkit), expected, f"install it: {INSTALL}"))
-    names = set(re.findall(r"runtimes\.['\"]?([\w.-]+?)['\"]?\]", runtime))
+    names = {"".join(groups) for groups in re.findall(r"runtimes\.(?:['\"]([\w.-]+)['\"]|([\w-]+))\]", runtime)}
     default = re.search(r"default_runtime_name = ['\"]([\w.-]+)['\"]", runtime)
     fix = "nvidia-ctk runtime configure --runtime=containerd, then restart containerd"
     if handler and handler not in names:

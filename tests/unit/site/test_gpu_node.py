@@ -13,11 +13,13 @@ V2 = """[plugins."io.containerd.grpc.v1.cri".containerd]
   default_runtime_name = "runc"
   [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.nvidia]
   [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
+    [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
 """
 V3 = """[plugins.'io.containerd.cri.v1.runtime'.containerd]
   default_runtime_name = 'nvidia'
   [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.nvidia]
   [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc]
+    [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc.options]
 """
 
 
@@ -39,12 +41,14 @@ def test_everything_that_a_bare_machine_lacks_is_reported() -> None:
         (DRIVER.replace("535.129.03", "340.108"), TOOLKIT, V2, "driver", "340.108"),
         (DRIVER, TOOLKIT.replace("1.17.8", "1.6.0"), V2, "container toolkit", "1.6.0"),
         (DRIVER, TOOLKIT, V2.replace("nvidia", "kata"), "containerd", "kata, runc"),
+        (DRIVER, TOOLKIT, V3.replace(".nvidia]", ".'kata.a']"), "containerd", "kata.a, runc"),
     ],
 )
 def test_what_is_too_old_or_missing_is_named(driver: str, toolkit: str, runtime: str, path: str, got: str) -> None:
     (problem,) = unprepared(driver, toolkit, runtime, "nvidia")
     assert problem.path == path
     assert got in problem.got
+    assert "options" not in problem.got
 
 
 def test_without_a_runtime_class_nvidias_runtime_has_to_be_the_default() -> None:
