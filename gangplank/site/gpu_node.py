@@ -1,4 +1,4 @@
-"""Whether a machine is prepared for NVIDIA's device plugin: driver, container toolkit, and containerd's runtime. Pure.
+"""Whether a machine is prepared for NVIDIA's device plugin: driver with library, toolkit, containerd's runtime. Pure.
 
 https://github.com/NVIDIA/k8s-device-plugin#prerequisites
 """
@@ -6,6 +6,7 @@ https://github.com/NVIDIA/k8s-device-plugin#prerequisites
 from __future__ import annotations
 
 import re
+from pathlib import PurePath
 
 from gangplank.errors import Problem
 
@@ -24,17 +25,36 @@ def version(text: str, pattern: str) -> tuple[int, ...]:
     return tuple(int(digits) for digits in match.group(1).split(".")) if match else ()
 
 
-def unprepared(driver: str, toolkit: str, runtime: str, handler: str) -> list[Problem]:
+def nvml_path(linker: str) -> str:
+    r"""Where the dynamic linker finds the driver's library, by the output of `ldconfig -p`; if nowhere, no file's path.
+
+    >>> nvml_path("\tlibnvidia-ml.so.1 (libc6,x86-64) => /usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1\n")
+    '/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1'
+    """
+    match = re.search(r"libnvidia-ml\.so\.1 \(.*64\) => (\S+)", linker)
+    return match[1] if match else "/nonexistent"
+
+
+def unprepared(driver: str, toolkit: str, runtime: str, handler: str, library: str) -> list[Problem]:
     """What a machine lacks.
 
     `driver` is the content of /proc/driver/nvidia/version. `toolkit` is the output of `nvidia-ctk --version`, `runtime`
     that of `containerd config dump`. Each is empty if missing. `handler` is the runtime that the site's RuntimeClass
-    names; it is empty where NVIDIA's must be the default.
+    names; it is empty where NVIDIA's must be the default. `library` is the file that libnvidia-ml.so.1 stands for, such
+    as libnvidia-ml.so.580.95.05: after an upgrade of the driver, it may be another version than the loaded module.
     """
     problems = []
     if version(driver, r"Kernel Module.*?\s") < DRIVER_MINIMUM:
         fix = "install the distribution's NVIDIA driver, load it (modprobe nvidia), check that nvidia-smi works"
         problems.append(Problem("driver", first(driver), f"NVIDIA's driver, at least {dotted(DRIVER_MINIMUM)}", fix))
+    module, of_library = version(driver, r"Kernel Module.*?\s"), version(library, r"libnvidia-ml\.so\.")
+    if not library:
+        fix = "install the user-space part of the driver, run ldconfig, and check that nvidia-smi works"
+        problems.append(Problem("driver's library", "none", "libnvidia-ml.so.1 in the output of ldconfig -p", fix))
+    elif module and of_library and module != of_library:
+        fix = "restart the machine, which loads the module that came with the library"
+        expected = f"the version of the loaded module ({first(driver)})"
+        problems.append(Problem("driver's library", PurePath(library).name, expected, fix))
     if version(toolkit, "version ") < TOOLKIT_MINIMUM:
         expected = f"nvidia-container-toolkit, at least {dotted(TOOLKIT_MINIMUM)}"
         problems.append(Problem("container toolkit", first(toolkit), expected, f"install it: {INSTALL}"))

@@ -15,7 +15,7 @@ from gangplank.site.gpu_devices import (
     without_devices,
     without_slices,
 )
-from gangplank.site.gpu_node import unprepared
+from gangplank.site.gpu_node import nvml_path, unprepared
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -45,6 +45,7 @@ class FilterModule:
             "abandoned": abandoned,
             "rolled_out": rolled_out,
             "tolerations": lambda taints: [toleration(taint) for taint in taints],
+            "nvml_path": nvml_path,
             "unprepared": lambda *output: [str(problem) for problem in unprepared(*output)],
             "started": lambda pods: [pod for pod in pods if started(pod)],
         }

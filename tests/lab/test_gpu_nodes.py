@@ -1,7 +1,7 @@
 """playbooks/gpu_nodes.yml against a machine without anything of NVIDIA's, and against one that is prepared.
 
 The machine is this one, with other folders mounted for each of the commands that come over ssh. Its containerd is the
-lab's; the driver's version and the toolkit's command are files of the test.
+lab's. What the kernel, the dynamic linker and the toolkit say of NVIDIA's parts are files of the test.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ for command; do :; done
 exec unshare --mount --propagation private sh -ec '
 mount --bind "$0/driver" /proc/driver
 mount -t overlay -o "lowerdir=$0/etc:/etc" overlay /etc
+[ ! -e "$0/ldconfig" ] || mount --bind "$0/ldconfig" /sbin/ldconfig
 PATH="$0/bin:$PATH" exec sh -c "$1"' {folder} "$command"
 """
 CONFIG = 'version = 3\nimports = ["/etc/containerd/conf.d/*.toml"]\n'
@@ -36,6 +37,7 @@ DROP_IN = """version = 3
   BinaryName = "/usr/bin/nvidia-container-runtime"
 """
 DRIVER = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.95.05  Release Build  (dvs-builder@U22)\n"
+LINKER = "#!/bin/sh\nprintf '\\t%s (libc6,x86-64) => %s\\n' libnvidia-ml.so.1 {folder}/libnvidia-ml.so.1\n"
 TOOLKIT = "#!/bin/sh\necho NVIDIA Container Toolkit CLI version 1.19.1\n"
 
 
@@ -52,13 +54,17 @@ def machine(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def prepare(machine: Path, default: str = "") -> None:
+def prepare(machine: Path, library: str = "580.95.05") -> None:
     """Driver, toolkit, and containerd's runtime."""
+    (machine / f"libnvidia-ml.so.{library}").touch()
+    (machine / "libnvidia-ml.so.1").symlink_to(f"libnvidia-ml.so.{library}")
+    (machine / "ldconfig").write_text(LINKER.format(folder=machine))
+    (machine / "ldconfig").chmod(0o755)
     (machine / "driver/nvidia").mkdir()
     (machine / "driver/nvidia/version").write_text(DRIVER)
     (machine / "bin/nvidia-ctk").write_text(TOOLKIT)
     (machine / "bin/nvidia-ctk").chmod(0o755)
-    (machine / "etc/containerd/conf.d/99-nvidia.toml").write_text(DROP_IN.format(default=default))
+    (machine / "etc/containerd/conf.d/99-nvidia.toml").write_text(DROP_IN.format(default=""))
 
 
 def check(machine: Path, connection: str = "ssh", runtime_class: str = "nvidia") -> subprocess.CompletedProcess[str]:
@@ -89,10 +95,18 @@ def test_everything_that_a_bare_machine_lacks_is_reported_at_once(machine: Path)
     for text in (
         "a-gpu-node is not prepared for GPUs:",
         "driver: got none",
+        "driver's library: got none",
         "container toolkit: got none",
         "containerd: got runc, expected the runtime nvidia",
     ):
         assert text in done.stdout
+
+
+def test_a_library_of_another_version_than_the_loaded_module_is_named(machine: Path) -> None:
+    prepare(machine, "580.126.16")
+    done = check(machine)
+    assert done.returncode != 0
+    assert "driver's library: got libnvidia-ml.so.580.126.16, expected the version of the loaded module" in done.stdout
 
 
 def test_without_a_runtime_class_nvidias_runtime_has_to_be_the_default(machine: Path) -> None:
