@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from gangplank.backends.device_claims import RESOURCE, defaulted
 from gangplank.k8s.build import clone
 from gangplank.scheduling.demand import changed
+from gangplank.scheduling.snapshot import has_ended
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -101,18 +102,31 @@ def with_devices(node: Json, counts: Mapping[str, Mapping[str, int]]) -> Json:
     return {**node, "status": {**status, "allocatable": {**(status.get("allocatable") or {}), **own}}}
 
 
-def holding(pods: Iterable[Json], claims: Iterable[Json]) -> tuple[Json, ...]:
-    """The pods, each with the devices of its claims among its requests."""
+def holding(pods: Sequence[Json], claims: Iterable[Json]) -> tuple[Json, ...]:
+    """The pods, each with the devices of its claims among its requests; of pods that share a claim, one has them."""
     by_name = {(item["metadata"]["namespace"], item["metadata"]["name"]): item["spec"] for item in claims}
+    names = [claims_named(pod) for pod in pods]
+    holders: dict[tuple[str, str], int] = {}
+    for at, pod in enumerate(pods):
+        if pod["spec"].get("nodeName") and not has_ended(pod):
+            for name in names[at]:
+                holders.setdefault(name, at)
     result = []
-    for pod in pods:
-        entries = pod["spec"].get("resourceClaims") or ()
-        statuses = (pod.get("status") or {}).get("resourceClaimStatuses") or ()
-        own = {one["name"]: one.get("resourceClaimName") for one in statuses}
-        names = [entry.get("resourceClaimName") or own.get(entry["name"]) for entry in entries]
-        specs = [by_name.get((pod["metadata"]["namespace"], str(name)), {}) for name in names]
+    for at, pod in enumerate(pods):
+        specs = [by_name[name] for name in names[at] if name in by_name and holders.get(name, at) == at]
         result.append({**pod, "spec": requesting(pod["spec"], specs)} if specs else pod)
     return tuple(result)
+
+
+def claims_named(pod: Json) -> list[tuple[str, str]]:
+    """The claims of a pod by namespace and name: those that were made for it, and those that others may have too."""
+    made_for_it = {
+        one["name"]: one.get("resourceClaimName")
+        for one in (pod.get("status") or {}).get("resourceClaimStatuses") or ()
+    }
+    entries = pod["spec"].get("resourceClaims") or ()
+    names = (entry.get("resourceClaimName") or made_for_it.get(entry["name"]) for entry in entries)
+    return [(pod["metadata"]["namespace"], name) for name in names if name]
 
 
 def asking(job: Demand, templates: Iterable[Json], nodes: Iterable[Json]) -> Demand:

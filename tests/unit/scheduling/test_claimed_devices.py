@@ -51,9 +51,7 @@ def job(gpus: int = 1, **change: Any) -> tuple[Demand, list[Json]]:
     return demand("a", "vision", BACKENDS["volcano"].objects(manifest), "default"), templates
 
 
-def answer(
-    gpus: int, slices: list[Json], held: tuple[tuple[Json, Json], ...] = (), kind: Json | None = None
-) -> Answer:
+def answer(gpus: int, slices: list[Json], held: tuple[tuple[Json, Json], ...] = (), kind: Json | None = None) -> Answer:
     asked, templates = job(gpus)
     nodes = offering((node("a"), node("b")), [kind or device_class()], slices)
     pods = holding([one for one, _ in held], [claim for _, claim in held])
@@ -72,6 +70,21 @@ def test_devices_that_other_pods_hold_are_not_free() -> None:
     short = answer(1, [slice_of("b", 4)], held)
     assert (short.verdict, short.causes[0].code) == (Verdict.NO, "short")
     assert f"1 {NAME} free, the job needs 2 {NAME}" in short.causes[0].evidence[0]
+
+
+def test_a_claim_that_pods_share_counts_once_for_a_pod_that_runs() -> None:
+    first, second = claiming("x", "b", 2), claiming("y", "b", 2)
+    ended, waiting = first[0] | {"status": first[0]["status"] | {"phase": "Failed"}}, claiming("z", "", 2)[0]
+    for pods in ([first[0], second[0]], [ended, second[0]], [waiting, second[0]]):
+        shared = [
+            one | {"spec": one["spec"] | {"resourceClaims": [{"name": "gpus", "resourceClaimName": "x-gpus-x"}]}}
+            for one in pods
+        ]
+        requests = [
+            one["spec"]["containers"][0]["resources"]["requests"].get(NAME, "0") for one in holding(shared, [first[1]])
+        ]
+        assert sorted(requests) == ["0", "2"]
+        assert requests.index("2") == (0 if pods[0] is first[0] else 1)
 
 
 def test_a_job_that_asks_for_more_than_any_node_has_never_starts() -> None:
