@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gangplank.backends import BACKENDS, wiring
+from gangplank.k8s.build import namespace
 from gangplank.text import table
 
 if TYPE_CHECKING:
@@ -40,8 +41,8 @@ def mounts(pod: Json) -> str:
     return ", ".join(cells)
 
 
-def pod_row(pod: Json) -> list[str]:
-    """One line of the table of pods."""
+def pod_row(pod: Json, claimed: str = "") -> list[str]:
+    """One line of the table of pods; `claimed` is what the pod has by claim."""
     place, spec = wiring.pod_wiring(pod), pod["spec"]
     host = ".".join(part for part in (spec.get("hostname", ""), spec.get("subdomain", "")) if part)
     return [
@@ -50,7 +51,7 @@ def pod_row(pod: Json) -> list[str]:
         host,
         place["master"],
         place["world_size"],
-        amounts(pod, "requests"),
+        ", ".join(filter(None, (amounts(pod, "requests"), claimed))),
         amounts(pod, "limits"),
         mounts(pod),
     ]
@@ -58,7 +59,12 @@ def pod_row(pod: Json) -> list[str]:
 
 def pods_table(objects: Sequence[Json], *, colour: bool = False) -> str:
     """The table of the pods among some objects."""
-    rows = [pod_row(item) for item in objects if item["kind"] == "Pod"]
+    claimed: dict[tuple[str, str], list[str]] = {}
+    for item in objects:
+        for owner in item["metadata"].get("ownerReferences", []) if item["kind"] == "ResourceClaim" else ():
+            claimed.setdefault((namespace(item), owner["name"]), []).append(note(item))
+    pods = [item for item in objects if item["kind"] == "Pod"]
+    rows = [pod_row(pod, ", ".join(claimed.get((namespace(pod), pod["metadata"]["name"]), ()))) for pod in pods]
     return table([list(COLUMNS), *rows], colour=colour) if rows else "no pods"
 
 

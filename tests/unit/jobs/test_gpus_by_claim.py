@@ -8,6 +8,7 @@ import pytest
 
 from gangplank.backends import BACKENDS
 from gangplank.backends.device_claims import claims_of
+from gangplank.cli import tables
 from gangplank.errors import SpecError
 from gangplank.jobs.parse import parse_job
 from gangplank.jobs.site_gpus import Gpus, on_site
@@ -44,6 +45,14 @@ def test_each_pod_claims_as_many_devices_as_the_job_says_gpus(backend: str) -> N
         assert claim["spec"] == template["spec"]["spec"]
         assert claim["metadata"]["ownerReferences"][0]["name"] == pod["metadata"]["name"]
         assert pod["spec"]["tolerations"][0]["key"] == "nvidia.com/gpu", "as with GPUs of a device plugin"
+
+
+def test_the_table_of_pods_shows_what_each_claims() -> None:
+    pods, _, claims = pods_and_templates("volcano", DRA)
+    elsewhere = [item | {"metadata": item["metadata"] | {"namespace": "elsewhere"}} for item in claims]
+    header, *rows = tables.pods_table([*pods, *claims, *elsewhere]).splitlines()
+    assert "REQUESTS" in header
+    assert [row.count("2 of gpu.example.com") for row in rows] == [1, 1]
 
 
 @pytest.mark.parametrize("backend", BY_CLAIM)
