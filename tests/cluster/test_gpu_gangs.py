@@ -1,8 +1,8 @@
 """Gangs of eight pods on the GPUs of four nodes, beside jobs on parts of GPUs: all of a gang's GPUs or none.
 
-Once with NVIDIA's unchanged device plugin on a simulated driver, whose first GPU of each node MIG splits into halves,
-and once by claim, where a driver publishes each GPU as a whole and as two halves. What gives out the devices and the
-kubelets are restarted meanwhile.
+One lab has NVIDIA's unchanged device plugin on a simulated driver: MIG splits the first GPU of each node into halves.
+The other gives GPUs out by claim, and its driver publishes each as a whole and as two halves. What gives out the
+devices and the kubelets are restarted meanwhile.
 """
 
 from __future__ import annotations
