@@ -77,7 +77,7 @@ def fit(
             apart = place(job, state.rooms, pod_rules.repelled(job, state, barred))
             nodes = apart.nodes
             if apart.short:
-                missing = (*missing, "what the required anti-affinity of running pods leaves (not computed here)")
+                missing = (*missing, pod_rules.OTHERS)
     # from the outside in, but what keeps the job out for good comes before what it only waits for
     waits = any(cause.passing for cause in shortage)
     volumes = [*volume_rules.volume_causes(job, state)]
@@ -130,11 +130,11 @@ def unread(job: Demand, state: Snapshot) -> tuple[str, ...]:
         affinity = part.spec.get("affinity") or {}
         hard = "requiredDuringSchedulingIgnoredDuringExecution"
         if any((affinity.get(kind) or {}).get(hard) for kind in ("podAffinity", "podAntiAffinity")):
-            lines.append("what the job's required affinity to pods leaves (not computed here)")
+            lines.append(pod_rules.NEAR)
         if any(
             one.get("whenUnsatisfiable") == "DoNotSchedule" for one in part.spec.get("topologySpreadConstraints") or ()
         ):
-            lines.append("what the job's topology spread constraints leave (not computed here)")
+            lines.append(pod_rules.SPREAD)
         if part.spec.get("resourceClaims"):
             lines.append("devices behind resource claims (not computed here)")
     return tuple(dict.fromkeys(lines))

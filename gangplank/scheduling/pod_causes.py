@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from gangplank.k8s.build import containers
 from gangplank.k8s.events import when
+from gangplank.scheduling import pod_rules
 from gangplank.scheduling.cause import Cause
 from gangplank.scheduling.rooms import ready
 from gangplank.text import listed, plain
@@ -55,6 +56,7 @@ def cut(text: str) -> str:
 # https://github.com/kubernetes/kubernetes/tree/v1.35.0/pkg/scheduler/framework/plugins
 BETWEEN = re.compile(r"didn't (?:match pod (?P<own>topology spread|affinity|anti-affinity)|satisfy existing pods)")
 FIELDS = {"affinity": "podAffinity", "anti-affinity": "podAntiAffinity"}
+ANSWERS = {"topology": {pod_rules.SPREAD}, "pod-affinity": {pod_rules.NEAR, pod_rules.OTHERS}}  # what is known with it
 
 
 def between_pods(job: Demand, said: Iterable[str]) -> Cause | None:

@@ -1,4 +1,4 @@
-"""Which nodes the required anti-affinity of pods that run keeps a job's pods from."""
+"""Rules between pods: what is not computed, and which nodes the anti-affinity of pods that run keeps a job's from."""
 
 from __future__ import annotations
 
@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from gangplank.spec import Json
 
 REPELLED = Bar("pod-anti-affinity")
+SPREAD = "what the job's topology spread constraints leave (not computed here)"
+NEAR = "what the job's required affinity to pods leaves (not computed here)"
+OTHERS = "what the required anti-affinity of running pods leaves (not computed here)"
 
 
 def repelled(job: Demand, state: Snapshot, barred: Sequence[Sequence[list[Bar]]]) -> Sequence[Sequence[list[Bar]]]:

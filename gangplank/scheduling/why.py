@@ -221,7 +221,8 @@ def _not_started(now: Situation) -> Diagnosis:
     if causes:
         return judged(now, causes, answer)
     if cause := pod_causes.between_pods(now.demand, _scheduler_says(now)):
-        return Diagnosis(now.name, "does not start", cause, Proof.OBSERVED, missing=answer.missing)
+        missing = tuple(line for line in answer.missing if line not in pod_causes.ANSWERS[cause.code])
+        return Diagnosis(now.name, "does not start", cause, Proof.OBSERVED, missing=missing)
     if answer.verdict is Verdict.CANNOT_TELL:
         said = _scheduler_says(now)
         summary = f"cannot tell; its scheduler says: {said[0]}" if said else "cannot tell"

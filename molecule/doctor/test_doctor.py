@@ -10,7 +10,7 @@ import pytest
 from gangplank.backends import BACKENDS
 from tests.support.raw_jobs import PYTORCHJOB, by_hand
 from tests.support.teams_live import gangplank
-from tests.support.why_stories import SMALL, Story, healthy, manifests, named, named_cause, under_way
+from tests.support.why_stories import APART, SMALL, Story, healthy, manifests, named, named_cause, under_way
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,15 +25,17 @@ CAUSES: dict[str, Story] = {
     "selector": Story("selector", {"node_selector": {"disk": "ssd"}}),
     "quota": Story("quota", beside=(named("ResourceQuota", spec={"hard": {"requests.cpu": "15m"}}),)),
     "too-large": Story("pod-too-large", {"resources": {"cpu": "9", "memory": "32Mi"}}),
+    "apart": APART,
     "image": Story("image", {"image": "gangplank.dev/no-such-image:1"}),
     "secret": Story("secret", {"secrets": ["no-such-secret"]}),
     "exit-code": Story("failed|crash", {"command": ["sh", "-c", "echo last words; exit 7"]}, words="exit code 7"),
 }
 STORIES = {
-    f"{name}-{backend}": Story(one.code, one.change, backend, one.beside, words=one.words)
+    f"{name}-{backend}": Story(one.code, one.change, backend, one.beside, one.raw, words=one.words)
     for name, one in CAUSES.items()
     for backend in BACKENDS
     if not one.change.keys() & set(BACKENDS[backend].refuses)
+    if one.raw is None or backend != "trainjob"  # its manifest has no pod
 }
 STORIES["pytorchjob-by-hand"] = Story("no-device", written=by_hand(PYTORCHJOB), words="nvidia.com/gpu")
 # Its pods restart in place; the Job's controller removes them, and their logs, when the retries are used up.

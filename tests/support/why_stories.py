@@ -7,14 +7,16 @@ import json
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from gangplank.backends import BACKENDS
+from gangplank.backends.pod_template import JOB_LABEL
 from gangplank.backends.queueing import QUEUE_SYSTEM
 from gangplank.cluster.situation import situation
 from gangplank.jobs.parse import parse_job
 from gangplank.scheduling.why import Diagnosis, diagnose
+from gangplank.wait import polls
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -26,11 +28,14 @@ Json = dict[str, Any]
 IMAGE = "gangplank.dev/trainer:0.1.0"
 GANG = QUEUE_SYSTEM.pod_group
 LIMIT_S = 120.0
+NOTED_S = 10.0  # in which a scheduler that tries a job says so; it notes no attempt of a gang that may not queue
 SMALL = {"cpu": "10m", "memory": "32Mi"}
 RESOURCE = {"requests": {"cpu": "10m", "memory": "32Mi"}}
 WAITING = ["sleep", "900"]
 OF_THE_CLUSTER = {"Queue": "queues.scheduling.volcano.sh", "PersistentVolume": "pv"}  # kinds, as kubectl names them
 OF_THE_CLUSTER |= {"RuntimeClass": "runtimeclass", "Node": "node"}
+HARD = "requiredDuringSchedulingIgnoredDuringExecution"
+JOBS = {"matchExpressions": [{"key": JOB_LABEL, "operator": "Exists"}]}  # all pods of jobs
 
 
 @dataclass
@@ -51,7 +56,7 @@ class Story:
 def pods_of(manifest: Json) -> Iterator[Json]:
     """The specs of a manifest's pods."""
     spec = manifest["spec"]
-    for part in spec.get("tasks") or [spec]:
+    for part in spec.get("tasks") or (spec.get("pytorchReplicaSpecs") or {"": spec}).values():
         yield part["template"]["spec"]
 
 
@@ -80,6 +85,15 @@ def mounting(**volume: Any) -> Callable[[Json], None]:
     return change
 
 
+def near(topology: str = "kubernetes.io/hostname", selector: Json = JOBS) -> Json:
+    """A rule about the nodes on which there are some pods of the namespace, or none."""
+    return {HARD: [{"topologyKey": topology, "labelSelector": selector}]}
+
+
+# Each pod of the job on a node of its own
+APART = Story("pod-affinity", {"workers": 3}, raw=changed(affinity={"podAntiAffinity": near()}), words="its own")
+
+
 def suspended(manifest: Json) -> None:
     manifest["spec"]["suspend"] = True
 
@@ -102,6 +116,13 @@ def queue(name: str, parent: str = "root", **spec: Any) -> Json:
 
 def named(kind: str, **fields: Any) -> Json:
     return {"apiVersion": "v1", "kind": kind, "metadata": {"name": "more"}, **fields}
+
+
+def holder(container: Json | None = None, **spec: Any) -> Json:
+    """A pod beside the job, which does nothing."""
+    body = {"name": "a", "image": IMAGE, "command": WAITING, "resources": RESOURCE, **(container or {})}
+    spec = {"terminationGracePeriodSeconds": 0, "containers": [body], **spec}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "holder"}, "spec": spec}
 
 
 def affine(key: str) -> Json:
@@ -132,7 +153,13 @@ def begin(lab: Lab, name: str, story: Story) -> None:
         lab.kubectl("apply", "-n", space, "-f", "-", stdin=json.dumps(item))
     if name == "volume-terminating":
         lab.kubectl("delete", "pvc", "data", "-n", space, "--wait=false")
-    for item in manifests(name, story) if story.submitted else ():
+    if story.submitted:
+        submit(lab, name, story)
+
+
+def submit(lab: Lab, name: str, story: Story) -> None:
+    """Submit the story's job."""
+    for item in manifests(name, story):
         lab.kubectl("create", "-f", "-", stdin=json.dumps(item))
 
 
@@ -156,34 +183,64 @@ def asked(kube: Kube, job: Json, *, live: bool = True) -> Diagnosis:
     return diagnose(situation(kube, live_job, live=live))
 
 
-def named_cause(
-    kube: Kube, job: Json, code: str, *, live: bool = True, limit_s: float = LIMIT_S, every_s: float = 1.0
-) -> Diagnosis:
+def checked(diagnosis: Diagnosis, code: str) -> Diagnosis:
+    """The answer, which blames nobody, or the cause of this code, and says how that is proven."""
+    if diagnosis.cause:
+        assert diagnosis.cause.code in code.split("|"), diagnosis.text()
+        assert diagnosis.proof, diagnosis.text()
+    return diagnosis
+
+
+def named_cause(kube: Kube, job: Json, code: str, *, live: bool = True, limit_s: float = LIMIT_S) -> Diagnosis:
     """The answer that names the cause; until then no other is blamed."""
-    until = time.monotonic() + limit_s
-    while True:
-        diagnosis = asked(kube, job, live=live)
+    for _ in polls(limit_s, 1.0):
+        diagnosis = checked(asked(kube, job, live=live), code)
         if diagnosis.cause:
-            assert diagnosis.cause.code in code.split("|"), diagnosis.text()
-            assert diagnosis.proof, diagnosis.text()
             return diagnosis
-        assert time.monotonic() < until, diagnosis.text()
-        time.sleep(every_s)
+    raise AssertionError(diagnosis.text())
+
+
+def named_after_s(kube: Kube, job: Json, code: str) -> float | None:
+    """Seconds from the scheduler's first attempt to the cause's name; below 0 if it was named before, None without one.
+
+    The first answer after that attempt names the cause, and none before it another.
+    """
+    named_at: datetime | None = None
+    for _ in polls(LIMIT_S, 0.1):
+        tried_at = first_attempt(kube, job)
+        diagnosis = checked(asked(kube, job), code)
+        assert diagnosis.cause or not tried_at, f"its scheduler has tried it, and why says: {diagnosis.text()}"
+        now = datetime.now(UTC)
+        named_at = named_at or (now if diagnosis.cause else None)
+        if named_at and tried_at:
+            return (named_at - tried_at).total_seconds()
+        if named_at and (now - named_at).total_seconds() > NOTED_S:
+            return None
+    raise AssertionError(diagnosis.text())
 
 
 def first_attempt(kube: Kube, job: Json) -> datetime | None:
-    """When a scheduler first found no place for a job, by the conditions of its gang and its pods; None if none has."""
+    """When a scheduler first found no place for a job, once it has said so of each pod that waits; None before."""
     namespace = job["metadata"]["namespace"]
-    items = [*kube.items("v1", "Pod", namespace), *kube.items(GANG.api_version, GANG.kind, namespace)]
-    conditions = [one for item in items for one in (item.get("status") or {}).get("conditions") or ()]
-    return attempted(conditions)
+    pods, groups = kube.items("v1", "Pod", namespace), kube.items(GANG.api_version, GANG.kind, namespace)
+    return attempted(pods, groups)
 
 
-def attempted(conditions: Iterable[Json]) -> datetime | None:
-    """The first time at which one of these conditions says that there is no place; it has whole seconds."""
+def attempted(pods: Iterable[Json], groups: Iterable[Json]) -> datetime | None:
+    """The first time in the conditions of pods without a node, or of a gang that may not queue; it has whole seconds.
+
+    Volcano says of a gang that has queued, and has no pods yet, that they have no place: nobody has tried them.
+    """
+    waiting = [pod for pod in pods if not pod["spec"].get("nodeName")]
+    if not waiting:
+        waiting = [group for group in groups if (group.get("status") or {}).get("phase") == "Pending"]
     refusing = {("PodScheduled", "False"), ("Unschedulable", "True")}
-    times = [one["lastTransitionTime"] for one in conditions if (one["type"], one["status"]) in refusing]
-    return min(map(datetime.fromisoformat, times), default=None)
+    times = [
+        [one["lastTransitionTime"] for one in (item.get("status") or {}).get("conditions") or ()
+         if (one["type"], one["status"]) in refusing]
+        for item in waiting
+    ]  # fmt: skip
+    return datetime.fromisoformat(min(map(min, times))) if times and all(times) else None
 
 
 @contextlib.contextmanager

@@ -198,14 +198,34 @@ def test_names_the_cause(name: str) -> None:
     assert code(now) == expected
 
 
-def test_the_first_attempt_of_a_scheduler_is_when_it_first_found_no_place() -> None:
-    def condition(kind: str, status: str, second: int) -> Json:
-        return {"type": kind, "status": status, "lastTransitionTime": f"2026-11-24T12:00:0{second}Z"}
+def noted(kind: str, status: str, second: int, **more: Any) -> Json:
+    """A pod or a gang with one condition."""
+    condition = {"type": kind, "status": status, "lastTransitionTime": f"2026-11-24T12:00:0{second}Z"}
+    return {"spec": {}, "status": {**more, "conditions": [condition]}}
 
-    early = [condition("PodScheduled", "True", 1), condition("Scheduled", "True", 2)]
-    assert attempted(early) is None
-    late = [condition("Unschedulable", "True", 4), condition("PodScheduled", "False", 3)]
-    assert attempted([*early, *late]) == datetime(2026, 11, 24, 12, 0, 3, tzinfo=UTC)
+
+TRIED = noted("PodScheduled", "False", 3)
+NOT_QUEUED = noted("Unschedulable", "True", 4, phase="Pending")
+
+
+@pytest.mark.parametrize(("pods", "groups", "second"), [
+    ([TRIED, noted("PodScheduled", "False", 5)], [], 3),
+    ([TRIED, {**noted("PodScheduled", "True", 1), "spec": {"nodeName": "a"}}], [], 3),
+    ([TRIED, {"spec": {}}], [], None),
+    ([{"spec": {}}], [NOT_QUEUED], None),
+    ([], [NOT_QUEUED], 4),
+    ([], [noted("Unschedulable", "True", 4, phase="Inqueue")], None),
+    ([], [noted("Scheduled", "True", 2, phase="Pending")], None),
+    ([], [], None),
+], ids=[
+    "all", "those that wait", "not all", "no pod", "a gang that may not queue", "a gang without pods", "not refused",
+    "nothing",
+])  # fmt: skip
+def test_the_first_attempt_of_a_scheduler_is_when_it_first_found_no_place(
+    pods: list[Json], groups: list[Json], second: int | None
+) -> None:
+    expected = datetime(2026, 11, 24, 12, 0, second, tzinfo=UTC) if second else None
+    assert attempted(pods, groups) == expected
 
 
 @pytest.mark.parametrize("name", POD_CASES)
@@ -374,6 +394,7 @@ def test_a_rule_between_pods_is_what_the_scheduler_says_where_all_else_fits(
     if expected:
         assert diagnosis.proof is Proof.OBSERVED
         assert words in diagnosis.text()
+        assert diagnosis.missing == (), "the scheduler has said it"
 
 
 def test_a_claim_of_one_pod_that_another_one_mounts_is_waited_for() -> None:

@@ -14,7 +14,7 @@ from gangplank.scheduling.cause import Cause
 from gangplank.scheduling.demand import demand
 from gangplank.scheduling.why import Situation, diagnose
 from tests.support.why_page import PAGE, alike, shown
-from tests.support.why_stories import IMAGE, Story, in_container, manifests, mounting, suspended
+from tests.support.why_stories import APART, IMAGE, Story, changed, in_container, manifests, mounting, suspended
 from tests.unit.scheduling.states import cluster, node, pod, queue
 
 Json = dict[str, Any]
@@ -44,6 +44,19 @@ def failed_mount() -> Json:
     words = 'MountVolume.SetUp failed for volume "more" : hostPath type check failed: /no/such/file is not a file'
     about = {"kind": "Pod", "uid": "mount-master-0"}
     return {"type": "Warning", "reason": "FailedMount", "message": words, "involvedObject": about}
+
+
+def elsewhere() -> Json:
+    words = 'Multi-Attach error for volume "why-attached"  Volume is already used by pod(s) holder'
+    about = {"kind": "Pod", "uid": "volume-elsewhere-master-0"}
+    return {"type": "Warning", "reason": "FailedAttachVolume", "message": words, "involvedObject": about}
+
+
+def unplaced(rule: str) -> tuple[Json, ...]:
+    """A pod that its scheduler has refused."""
+    item = {**pod("refused", ""), "spec": {"containers": []}}
+    condition = {"type": "PodScheduled", "status": "False", "message": f"2 node(s) didn't match pod {rule}"}
+    return ({**item, "status": {"phase": "Pending", "conditions": [condition]}},)
 
 
 STUCK = "gangplank: rank {}: no step and no exchange for 5 s; it is at a.py:{}"
@@ -160,6 +173,17 @@ CASES: dict[str, tuple[Story, Json]] = {
     "volume-unbound": (Story("", MOUNT), {"state": room(
         claims=(UNBOUND,), classes=tuple({"metadata": {"name": f"local-{kind}"}} for kind in ("path", "shared")),
     )}),
+    "spread-indexed": (Story("", backend="indexed", raw=changed(topologySpreadConstraints=[
+        {"whenUnsatisfiable": "DoNotSchedule"},
+    ])), {"pods": unplaced("topology spread constraints")}),
+    "apart-indexed": (Story("", backend="indexed", raw=APART.raw), {"pods": unplaced("anti-affinity rules")}),
+    "volume-elsewhere": (Story("", {"workers": 0}), {
+        "pods": begun("volume-elsewhere", "ContainerCreating")[:1], "events": (elsewhere(),),
+    }),
+    "node-lost": (Story("", ON_NODE_1), {
+        "pods": tuple(pod(f"node-lost-{name}-0", "node-1") for name in ("master", "worker")),
+        "state": cluster(NODE_0, {**NODE_1, "status": {"conditions": []}}),
+    }),
     "secret": (Story("", {"secrets": ["no-such-secret"]}), {
         "pods": "needing", "absent": {("Secret", "no-such-secret"): True},
     }),
