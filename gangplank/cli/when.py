@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 from gangplank.cli import terminal
 from gangplank.cli.cluster import cluster_of
 from gangplank.cli.overview import shown
-from gangplank.cli.why import meant
-from gangplank.cluster.when import answer
+from gangplank.cli.why import Unread, meant
+from gangplank.cluster.when import Answer, answer
+from gangplank.scheduling.when import Outlook
 from gangplank.text import listed, plain_lines
 
 if TYPE_CHECKING:
     import argparse
 
-    from gangplank.cluster.when import Answer
     from gangplank.scheduling.when import Interval
     from gangplank.spec import Json
 
@@ -24,8 +24,8 @@ def when(args: argparse.Namespace) -> int:
     """Say when a job would start, and end."""
     kube = cluster_of(args)
     chosen = meant(kube, args)
-    if chosen is None:
-        return terminal.CANNOT_TELL
+    if isinstance(chosen, Unread):
+        return chosen.said(args, fields(Answer(chosen.name, "unknown", Outlook(why=chosen.reason), (chosen.reason,))))
     said = answer(kube, chosen.job, live=chosen.live, others=chosen.others)
     print(json.dumps(fields(said), indent=2) if args.output == "json" else plain_lines(text(said)))
     return terminal.OK if said.known else terminal.CANNOT_TELL

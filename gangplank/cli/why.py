@@ -15,7 +15,7 @@ from gangplank.errors import KubeError, Problem
 from gangplank.scheduling.fit import Answer, Verdict
 from gangplank.scheduling.fit import fit as answer_of
 from gangplank.scheduling.remedy import Remedy, remedy, steps
-from gangplank.scheduling.why import diagnose
+from gangplank.scheduling.why import Diagnosis, diagnose
 from gangplank.shadow.exact import Exact, exact
 from gangplank.text import plain_lines
 
@@ -33,8 +33,8 @@ def why(args: argparse.Namespace) -> int:
     """Say why a job does not run."""
     kube = cluster_of(args)
     chosen = meant(kube, args)
-    if chosen is None:
-        return terminal.CANNOT_TELL
+    if isinstance(chosen, Unread):
+        return chosen.said(args, Diagnosis(chosen.name, "cannot tell", missing=(chosen.reason,)).fields())
     now = situation(kube, chosen.job, live=chosen.live, others=chosen.others)
     diagnosis = diagnose(now)
     text = json.dumps(diagnosis.fields(), indent=2) if args.output == "json" else plain_lines(diagnosis.text())
@@ -47,8 +47,9 @@ def fit(args: argparse.Namespace) -> int:
     """Say whether a job would start now."""
     kube = cluster_of(args)
     chosen = meant(kube, args)
-    if chosen is None:
-        return terminal.CANNOT_TELL
+    if isinstance(chosen, Unread):
+        unread = Answer(Verdict.CANNOT_TELL, missing=(chosen.reason,))
+        return chosen.said(args, fields(chosen.name, unread) | {"ends": []})
     now = situation(kube, chosen.job, live=chosen.live, others=chosen.others)
     way: Remedy | None = None
     if args.exact:
@@ -117,8 +118,22 @@ class Meant:
     others: Sequence[Json]  # what its file submits beside it
 
 
-def meant(kube: Kube, args: argparse.Namespace) -> Meant | None:
-    """The job that a file or a name means; None, with a message, if it may not be read."""
+@dataclass(frozen=True)
+class Unread:
+    """A job that may not be read."""
+
+    name: str
+    reason: str
+
+    def said(self, args: argparse.Namespace, fields: Json) -> int:
+        """Print that nothing can be told of it, as text or as these fields; the exit status."""
+        text = plain_lines(f"{self.name}: cannot tell: {self.reason}")
+        print(json.dumps(fields, indent=2) if args.output == "json" else text)
+        return terminal.CANNOT_TELL
+
+
+def meant(kube: Kube, args: argparse.Namespace) -> Meant | Unread:
+    """The job that a file or a name means."""
     others: list[Json] = []
     job: Json | None = None
     if Path(args.job).is_file():
@@ -136,8 +151,7 @@ def meant(kube: Kube, args: argparse.Namespace) -> Meant | None:
     except KubeError as error:
         if error.status != FORBIDDEN:
             raise
-        print(f"{name}: cannot tell: you may not read jobs in namespace {namespace}")
-        return None
+        return Unread(name, f"you may not read jobs in namespace {namespace}")
     if live is None and job is None:
         fix = f"name a job that `gangplank status -n {namespace}` lists, or another namespace with -n, or its file"
         problem = Problem(f"job {name}", f"nothing in namespace {namespace}", "a job of this name", fix)

@@ -15,8 +15,10 @@ from gangplank.cluster import overview
 from gangplank.cluster.attempts import attempts
 from gangplank.cluster.progress import phase
 from gangplank.cluster.queues import queue_of
-from gangplank.cluster.situation import age_s, snapshot, suspension
+from gangplank.cluster.situation import suspension
+from gangplank.cluster.snapshot import snapshot
 from gangplank.cluster.standstill import size_of
+from gangplank.k8s.age import age_s
 from gangplank.k8s.conditions import has_condition
 from gangplank.scheduling.amounts import MILLI, amounts
 from gangplank.scheduling.snapshot import GROUPS, QUEUES
@@ -158,7 +160,7 @@ def put_jobs(samples: Samples, kube: Kube, namespaces: Sequence[str], state: Sna
         logs += [(key_of(job), pod) for pod in own if overview.runs(pod)]
         put_job(samples, job, own)
     with ThreadPoolExecutor(overview.THREADS) as pool:
-        said = pool.map(lambda one: overview.reading(kube, one[1], missing), logs[:MOST_LOGS])
+        said = pool.map(lambda one: overview.reading(kube, one[1], missing, state.away), logs[:MOST_LOGS])
         by_job: dict[tuple[str, ...], dict[int, Reading]] = {}
         for (key, _), ranks in zip(logs, said, strict=False):
             by_job.setdefault(key, {}).update(ranks)

@@ -10,14 +10,15 @@ without a PodGroup, so nothing changes any more, and the controller does not loo
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from gangplank.backends import BACKENDS, backend_of
 from gangplank.backends.queueing import QUEUE_SYSTEM
+from gangplank.k8s.age import age_s
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from datetime import datetime
 
     from gangplank.spec import Json
 
@@ -39,7 +40,7 @@ def failed_s(pod: Json, now: datetime | None = None) -> float:
     ends = [state["terminated"]["finishedAt"] for state in states if (state.get("terminated") or {}).get("finishedAt")]
     if status.get("phase") != "Failed" or not ends:
         return 0.0
-    return ((now or datetime.now(UTC)) - datetime.fromisoformat(max(ends))).total_seconds()
+    return age_s(max(ends), now)
 
 
 def group(every: Sequence[Json], now: datetime | None = None) -> str:
@@ -47,11 +48,9 @@ def group(every: Sequence[Json], now: datetime | None = None) -> str:
     for pod in every:
         meta = pod["metadata"]
         name: str = (meta.get("annotations") or {}).get(QUEUE_SYSTEM.group, "")
-        begins = meta.get("creationTimestamp")
-        if name and begins and not pod["spec"].get("nodeName") and not meta.get("deletionTimestamp"):
-            begin = datetime.fromisoformat(begins)
-            if ((now or datetime.now(UTC)) - begin).total_seconds() > OVERLOOKED_S:
-                return name
+        waits = not pod["spec"].get("nodeName") and not meta.get("deletionTimestamp")
+        if name and waits and age_s(meta.get("creationTimestamp"), now) > OVERLOOKED_S:
+            return name
     return ""
 
 

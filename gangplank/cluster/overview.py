@@ -17,7 +17,7 @@ from gangplank.backends.queueing import QUEUE_SYSTEM
 from gangplank.cluster import pace
 from gangplank.cluster.client import path, rank_of
 from gangplank.cluster.progress import phase
-from gangplank.cluster.situation import FORBIDDEN, items, snapshot
+from gangplank.cluster.snapshot import FORBIDDEN, items, snapshot
 from gangplank.cluster.standstill import size_of
 from gangplank.errors import KubeError
 from gangplank.k8s.pod_resources import is_extended
@@ -30,7 +30,7 @@ from gangplank.scheduling.snapshot import GROUPS, NODES, PODS, QUEUES, Snapshot
 from gangplank.site.components import COMPONENTS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from gangplank.cluster.client import Kube
     from gangplank.spec import Json
@@ -256,9 +256,9 @@ def node_rows(state: Snapshot) -> Iterator[Json]:
     yield from sorted(rows, key=lambda row: (row["state"] == "ready", row["node"]))
 
 
-def submitted(kube: Kube, namespaces: Sequence[str], missing: list[str]) -> list[Json]:
-    """The jobs that users submitted: those that have not ended first, then the newest."""
-    jobs = [job for job in listed(kube, namespaces, missing) if is_submitted_job(job)]
+def submitted(kube: Kube, namespaces: Sequence[str], missing: list[str], home: str = "default") -> list[Json]:
+    """The jobs that users submitted, as `listed`: those that have not ended first, then the newest."""
+    jobs = [job for job in listed(kube, namespaces, missing, home) if is_submitted_job(job)]
     jobs.sort(key=lambda job: str(job["metadata"].get("creationTimestamp", "")), reverse=True)
     jobs.sort(key=lambda job: phase(job).ended)
     return jobs
@@ -291,7 +291,7 @@ def job_rows(kube: Kube, namespace: str, state: Snapshot, missing: list[str]) ->
     def row(job: Json) -> Json:
         meta, live = job["metadata"], not phase(job).ended
         running = [pod for pod in pods.of(job) if runs(pod)]
-        said = reading(kube, first(running), missing).get(0, Reading()) if live and running else Reading()
+        said = reading(kube, first(running), missing, state.away).get(0, Reading()) if live and running else Reading()
         return {
             "job": meta["name"],
             "namespace": meta.get("namespace", ""),
@@ -308,15 +308,17 @@ def job_rows(kube: Kube, namespace: str, state: Snapshot, missing: list[str]) ->
         yield from pool.map(row, jobs)
 
 
-def listed(kube: Kube, namespaces: Sequence[str], missing: list[str]) -> Iterator[Json]:
-    """All jobs of some namespaces; without any, of all, else of the default one."""
+def listed(kube: Kube, namespaces: Sequence[str], missing: list[str], home: str) -> Iterator[Json]:
+    """All jobs of some namespaces; without any, of all, else of that one."""
     for version, kind in submitted_kinds():
-        for answer in items_in(kube, namespaces, "jobs", path(version, kind, ""), missing):
+        for answer in items_in(kube, namespaces, "jobs", path(version, kind, ""), missing, home):
             yield {"apiVersion": version, "kind": kind, **answer}
 
 
-def items_in(kube: Kube, namespaces: Sequence[str], what: str, whole: str, missing: list[str]) -> Iterator[Json]:
-    """The objects of some namespaces by the path of all; without any, of all, else of the default one."""
+def items_in(
+    kube: Kube, namespaces: Sequence[str], what: str, whole: str, missing: list[str], home: str = "default"
+) -> Iterator[Json]:
+    """The objects of some namespaces by the path of all; without any, of all, else of that one."""
 
     def note(text: str) -> None:
         missing.extend([] if text in missing else [text])
@@ -324,10 +326,10 @@ def items_in(kube: Kube, namespaces: Sequence[str], what: str, whole: str, missi
     answer = None if namespaces else items(kube, whole)
     if answer is None:
         if not namespaces:
-            note(f"{what} of other namespaces than default: you may not list them; name yours with -n")
+            note(f"{what} of other namespaces than {home}: you may not list them; name yours with -n")
         version, _, plural = whole.rpartition("/")
         answer = []
-        for name in namespaces or ["default"]:
+        for name in namespaces or [home]:
             own = items(kube, f"{version}/namespaces/{name}/{plural}")
             if own is None:
                 note(f"{what} in namespace {name}: you may not list them")
@@ -335,17 +337,22 @@ def items_in(kube: Kube, namespaces: Sequence[str], what: str, whole: str, missi
     yield from answer
 
 
-def reading(kube: Kube, pod: Json, missing: list[str]) -> dict[int, Reading]:
-    """What the ranks of a pod say of their progress."""
-    meta = pod["metadata"]
+def reading(kube: Kube, pod: Json, missing: list[str], away: Collection[str] = ()) -> dict[int, Reading]:
+    """What the ranks of a pod say of their progress; nothing where its node does not answer, as the `away` do not."""
+    meta, node = pod["metadata"], pod["spec"].get("nodeName")
+    what = f"progress of jobs in {meta['namespace']}"
     query = {"tailLines": str(LINES), "timestamps": "true"}
+    if node in away:
+        missing.append(f"{what}: node {node} does not answer")
+        return {}
     try:
-        text = kube.read("GET", f"{path('v1', 'Pod', meta['namespace'], meta['name'])}/log", query=query)
+        where = f"{path('v1', 'Pod', meta['namespace'], meta['name'])}/log"
+        text = kube.patient(limit_s=0).read("GET", where, query=query)
     except KubeError as error:
-        if error.outage:
-            raise
         if error.status == FORBIDDEN:
-            missing.append(f"progress of jobs in {meta['namespace']}: you may not read their logs")
+            missing.append(f"{what}: you may not read their logs")
+        elif error.outage:  # the API server asks the node
+            missing.append(f"{what}: node {node} does not answer")
         return {}  # it has just begun, or ended
     return readings(text.decode("utf-8", "replace").splitlines())
 

@@ -4,37 +4,26 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from gangplank.backends import BACKENDS, backend_of, device_claims
+from gangplank.backends import BACKENDS, backend_of
 from gangplank.backends.base import RANDOM, UID, Site
 from gangplank.backends.device_claims import is_template
 from gangplank.backends.queueing import QUEUE_SYSTEM
 from gangplank.cluster import failure, pace, ranks
-from gangplank.cluster.client import group_path, path
+from gangplank.cluster.client import path
 from gangplank.cluster.failure import LastWords
 from gangplank.cluster.progress import Phase, first_failure, phase
 from gangplank.cluster.site import PRIORITIES, priorities_of, site_of
+from gangplank.cluster.snapshot import DEVICES, FORBIDDEN, items, snapshot, with_runtimes
 from gangplank.cluster.standstill import lost_group
 from gangplank.errors import GangplankError, KubeError
+from gangplank.k8s.age import age_s
 from gangplank.proof.expected import expected
-from gangplank.scheduling import claimed_devices, namespace_rules, settings
+from gangplank.scheduling import claimed_devices, namespace_rules
 from gangplank.scheduling.cause import Cause
 from gangplank.scheduling.demand import Demand, demand
 from gangplank.scheduling.pod_causes import cut, references
-from gangplank.scheduling.snapshot import (
-    GROUPS,
-    NODES,
-    OF_NAMESPACE,
-    PODS,
-    QUEUES,
-    RUNTIMES,
-    Snapshot,
-    has_ended,
-    living,
-)
-from gangplank.scheduling.volume_rules import CLASSES, VOLUMES
 from gangplank.scheduling.why import Failure, Situation, diagnose, unplaced
 from gangplank.site.components import COMPONENTS
 
@@ -42,22 +31,11 @@ if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping, Sequence
 
     from gangplank.cluster.client import Kube
+    from gangplank.scheduling.snapshot import Snapshot
     from gangplank.spec import Json
 
-FORBIDDEN, NOT_FOUND = 403, 404
-DEVICES = group_path(device_claims.API_VERSION)
-CLAIMS, TEMPLATES, TAINT_RULES = "resourceclaims", "resourceclaimtemplates", "devicetaintrules"
-DENIED = "you may not list them"
-CLUSTER = {  # field of a snapshot: its name in messages, its path
-    "nodes": (NODES, "/api/v1/nodes"),
-    "pods": (PODS, "/api/v1/pods"),
-    "queues": (QUEUES, f"/apis/{QUEUE_SYSTEM.queue.api_version}/{QUEUE_SYSTEM.queue.plural}"),
-    "groups": (GROUPS, f"/apis/{QUEUE_SYSTEM.pod_group.api_version}/{QUEUE_SYSTEM.pod_group.plural}"),
-    "volumes": (VOLUMES, "/api/v1/persistentvolumes"),
-    "classes": (CLASSES, "/apis/storage.k8s.io/v1/storageclasses"),
-    "priorities": ("priorityclasses", PRIORITIES),
-    "runtimes": (RUNTIMES, "/apis/node.k8s.io/v1/runtimeclasses"),
-}
+NOT_FOUND = 404
+TEMPLATES = "resourceclaimtemplates"
 NAMESPACES = {component.namespace for component in COMPONENTS.values()}
 REFUSED = re.compile(r"^FailedCreate")  # reasons of events about pods that were not created
 WEBHOOK = re.compile(r"failed calling webhook")
@@ -69,93 +47,8 @@ MORE_LINES = 1000  # of a rank that may print a lot between two lines about its 
 NO_LOG = "unable to retrieve container logs for "  # what the kubelet answers instead of one
 LEFT_OUT = {"type": "", "reason": "", "message": ""}  # of an event
 MOST_LOGS = 64  # that are read of a job
+LOGS_S = 10.0  # for all of them together: if a node does not answer, the API server's answer is one that may change
 MOST_BYTES = 1 << 18  # of each; of longer lines, fewer are read
-
-
-def scheduler_configuration(kube: Kube) -> str:
-    """The queue system's scheduler configuration; empty if the cluster has none."""
-    query = {"fieldSelector": f"metadata.name={QUEUE_SYSTEM.configuration}"}
-    maps = kube.call("GET", "/api/v1/configmaps", query=query)["items"]
-    return "\n".join(text for item in maps for text in (item.get("data") or {}).values())
-
-
-def items(kube: Kube, where: str) -> list[Json] | None:
-    """The objects at a path, none if the cluster has no such kind; None without the right to list them."""
-    try:
-        answer = kube.get(where)
-    except KubeError as error:
-        if error.status == FORBIDDEN:
-            return None
-        raise
-    return list(answer["items"]) if answer else []
-
-
-def snapshot(kube: Kube, namespace: str) -> Snapshot:
-    """The state that decides whether a job of a namespace starts."""
-    unread: dict[str, str] = {}
-    fields: dict[str, tuple[Json, ...]] = {}
-    for name, (title, where) in CLUSTER.items():
-        answer = items(kube, where)
-        if answer is None and name in {"pods", "groups"}:
-            unread[title] = DENIED
-            plural = where.rpartition("/")
-            answer = items(kube, f"{plural[0]}/namespaces/{namespace}/{plural[2]}")
-        elif answer is None:
-            unread[title] = DENIED
-        fields[name] = tuple(answer or ())
-    try:
-        configuration = settings.read(scheduler_configuration(kube))
-    except KubeError as error:
-        if error.status != FORBIDDEN:
-            raise
-        configuration = None
-    fields |= devices(kube, namespace, fields["nodes"], fields["pods"], alone=PODS in unread)
-    pods, ended = living(fields["pods"]), tuple(pod for pod in fields.pop("pods") if has_ended(pod))
-    state = Snapshot(pods=pods, ended=ended, settings=configuration, unread=unread, **fields)
-    return state.within(home(kube, namespace))
-
-
-def devices(
-    kube: Kube, namespace: str, nodes: Sequence[Json], pods: Sequence[Json], *, alone: bool
-) -> dict[str, tuple[Json, ...]]:
-    """Nodes and pods with the devices that they offer and hold by claim; nothing where too little of that may be read.
-
-    `alone`: the pods are those of the namespace, so its claims are enough.
-    """
-    classes = items(kube, f"{DEVICES}/deviceclasses")
-    if not classes:  # nobody can claim a device
-        return {}
-    slices, claims = (items(kube, f"{DEVICES}/{plural}") for plural in ("resourceslices", CLAIMS))
-    rules = taint_rules(kube)
-    if claims is None and alone:
-        claims = items(kube, f"{DEVICES}/namespaces/{namespace}/{CLAIMS}")
-    if slices is None or rules is None or claims is None:
-        return {}
-    offering = claimed_devices.offering(nodes, classes, claimed_devices.tainted(slices, rules))
-    return {"nodes": offering, "pods": claimed_devices.holding(pods, claims)}
-
-
-def taint_rules(kube: Kube) -> list[Json] | None:
-    """The rules by which administrators taint devices, in the version that the cluster has; None: not to be read."""
-    group = device_claims.API_VERSION.partition("/")[0]
-    for version in (kube.get(f"/apis/{group}") or {}).get("versions") or ():
-        where = group_path(version["groupVersion"])
-        kinds = (kube.get(where) or {}).get("resources") or ()
-        if any(kind["name"] == TAINT_RULES for kind in kinds):
-            return items(kube, f"{where}/{TAINT_RULES}")
-    return []
-
-
-def home(kube: Kube, namespace: str) -> Snapshot:
-    """The objects of one namespace that decide whether its jobs start."""
-    unread: dict[str, str] = {}
-    fields: dict[str, Any] = {}
-    for name, plural in OF_NAMESPACE.items():
-        answer = items(kube, f"/api/v1/namespaces/{namespace}/{plural}")
-        if answer is None:
-            unread[plural] = DENIED
-        fields[name] = tuple(answer or ())
-    return Snapshot(unread=unread, **fields)
 
 
 def asked(
@@ -206,17 +99,19 @@ def situation(
     name, namespace = meta["name"], meta.get("namespace") or "default"
     state = snapshot(kube, namespace)
     wanted, objects = foreseen(kube, job, state, others)
+    state = with_runtimes(kube, state, [wanted])
     if not live:
         refusals = tuple(cause for cause in [refused(kube, job)] if cause)
         return Situation(name, wanted, state, live=False, phase="not submitted", refusals=refusals)
-    pods = kube.pods(job)
+    pods, unread = own_pods(kube, job)
     uids = {pod["metadata"]["uid"] for pod in pods} | {meta["uid"]}
     group = own_group(state, job, pods)
     uids |= {group["metadata"]["uid"]} if group else set()
     makers = {(item["kind"], item["metadata"]["name"]) for item in objects if item["kind"] in {"Job", "JobSet"}}
     events = about(state.events, uids, makers)
     now, status = ending(job), job.get("status") or {}
-    words = last_words(kube, pods) if now.failed or first_failure(pods) else []
+    answering = [pod for pod in pods if pod["spec"].get("nodeName") not in state.away]  # of others there is no log
+    words = last_words(kube, answering) if now.failed or first_failure(pods) else []
     alive = [pod for pod in pods if (pod.get("status") or {}).get("phase") not in {"Succeeded", "Failed"}]
     missing = [item for item in objects if item["kind"] == "Pod"] if len(pods) < (wanted.size if wanted else 0) else []
     known = Situation(
@@ -238,13 +133,24 @@ def situation(
         events=events,
         failure=seen or first(pods, words),
         ranks=ranks.meeting(words),
+        unread=unread,
         unavailable=unavailable(kube),
         controller=f"the controller of {job['kind']}s",
     )
-    if words or known.ended or unplaced(known):
+    if words or known.ended or unplaced(known) or answering != pods:
         return known
     still, unread = standstill(kube, job, pods, expected(job).world_size if wanted else None)
     return replace(known, ranks=still, unread=unread)
+
+
+def own_pods(kube: Kube, job: Json) -> tuple[list[Json], tuple[str, ...]]:
+    """A job's pods, or that they may not be read."""
+    try:
+        return kube.pods(job), ()
+    except KubeError as error:
+        if error.status != FORBIDDEN:
+            raise
+        return [], (f"what its pods do: you may not list pods in namespace {job['metadata']['namespace']}",)
 
 
 def about(events: Iterable[Json], uids: Container[str], makers: Container[tuple[str, str]]) -> tuple[Json, ...]:
@@ -260,11 +166,6 @@ def ending(job: Json) -> Phase:
     failing = [one for one in conditions if one.get("type") == "FailureTarget" and one.get("status") == "True"]
     target = next(iter(failing), None)  # conditions of Volcano Jobs have no type
     return Phase("Failed", str(target.get("message") or target.get("reason") or "")) if target else phase(job)
-
-
-def age_s(timestamp: str | None) -> float:
-    """Seconds since an object was created."""
-    return (datetime.now(UTC) - datetime.fromisoformat(timestamp)).total_seconds() if timestamp else 0.0
 
 
 def suspension(job: Json, name: str) -> str:
@@ -350,7 +251,7 @@ def absent(kube: Kube, namespace: str, pods: Sequence[Json]) -> Mapping[tuple[st
 
 def last_words(kube: Kube, pods: Sequence[Json]) -> list[LastWords]:
     """The ends of the logs of pods, of their run before where this one has no end yet."""
-    words = []
+    words, kube = [], kube.patient(limit_s=LOGS_S)
     for pod in pods[:MOST_LOGS]:
         log = LastWords(pod["metadata"]["name"])
         for previous in (False, True):
@@ -392,7 +293,7 @@ def standstill(
     kube: Kube, job: Json, pods: Sequence[Json], world_size: int | None
 ) -> tuple[Cause | None, tuple[str, ...]]:
     """Where the ranks of a job that runs stand still, else which is behind, and what could not be read of it."""
-    logs = {}
+    logs, kube = {}, kube.patient(limit_s=LOGS_S)
     for pod in pods[:MOST_LOGS]:
         try:
             name = pod["metadata"]["name"]

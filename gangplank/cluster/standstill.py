@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import sys
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from gangplank.backends import BACKENDS, backend_of
@@ -17,6 +17,7 @@ from gangplank.cluster import overlooked
 from gangplank.cluster.client import path
 from gangplank.cluster.progress import waiting_reasons
 from gangplank.errors import GangplankError, KubeError
+from gangplank.k8s.age import age_s
 from gangplank.k8s.events import when
 from gangplank.proof import expected
 
@@ -125,8 +126,7 @@ def seconds_between(early: Json, late: Json) -> float:
 
 def overdue_s(pod: Json, now: datetime | None = None) -> float:
     """Seconds that a pod has been Terminating beyond its grace period; not above 0 if it is not."""
-    deadline = pod["metadata"].get("deletionTimestamp")
-    return ((now or datetime.now(UTC)) - datetime.fromisoformat(deadline)).total_seconds() if deadline else 0.0
+    return age_s(pod["metadata"].get("deletionTimestamp"), now)
 
 
 def left(pod: Json) -> str:

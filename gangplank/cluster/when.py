@@ -11,7 +11,8 @@ from gangplank.backends.queueing import QUEUE_SYSTEM
 from gangplank.cluster import overview
 from gangplank.cluster.progress import phase
 from gangplank.cluster.runs import lasted, run_of
-from gangplank.cluster.situation import foreseen, home, own_group, readable_site, snapshot, suspension
+from gangplank.cluster.situation import foreseen, own_group, readable_site, suspension
+from gangplank.cluster.snapshot import home, snapshot, with_runtimes
 from gangplank.scheduling.when import (
     CLOSING,
     Holder,
@@ -30,7 +31,7 @@ from gangplank.scheduling.when import (
 )  # fmt: skip
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from gangplank.backends.base import Site
     from gangplank.cluster.client import Kube
@@ -73,13 +74,11 @@ def answer(kube: Kube, job: Json, *, live: bool, others: Sequence[Json] = ()) ->
     if live and (reason := suspension(job, now.name)):
         return Answer(meta["name"], "suspended", Outlook(why=reason))
     state = snapshot(kube, namespace)
-    jobs, pods = overview.submitted(kube, [], missing), overview.PodsOfJobs(state)
-    if not any(one["metadata"].get("uid") == meta.get("uid") for one in jobs) and live:
-        jobs += overview.submitted(kube, [namespace], missing)
+    jobs, pods = overview.submitted(kube, [], missing, namespace), overview.PodsOfJobs(state)
     alive = [one for one in jobs if not phase(one).ended]
     lasting = [one for one in alive if runs(pods.of(one))]
     past = Past(jobs, overview.PodsOfJobs(state, ended=True))
-    known = rests(kube, lasting, pods, past, missing)
+    known = rests(kube, lasting, pods, past, missing, state.away)
     running = {key_of(one) for one in lasting}
     if live and key_of(job) in running:
         rest = known.left.get(key_of(job))
@@ -98,6 +97,7 @@ def answer(kube: Kube, job: Json, *, live: bool, others: Sequence[Json] = ()) ->
         else:
             missing.append(f"what {item['metadata']['name']} asks for, which waits, too")
     queue.sort(key=lambda one: one.turn)
+    state = with_runtimes(kube, state, [own.job, *(one.job for one in queue)])
     ahead = [one for one in queue if one.turn < own.turn or one.unsure]
     homes = {name: home(kube, name) for name in {one.job.namespace for one in queue} - {namespace}}
     behind = [one for one in queue if one not in ahead]
@@ -178,13 +178,22 @@ class Past:
         return CLOSING
 
 
-def rests(kube: Kube, lasting: Sequence[Json], pods: overview.PodsOfJobs, past: Past, missing: list[str]) -> Rests:
+def rests(
+    kube: Kube,
+    lasting: Sequence[Json],
+    pods: overview.PodsOfJobs,
+    past: Past,
+    missing: list[str],
+    away: Collection[str] = (),
+) -> Rests:
     """What jobs that run have left: by their steps, else by what those like them took."""
     now = time.time()
+    some = lasting[:MOST_LOGS]
     with ThreadPoolExecutor(overview.THREADS) as pool:
-        kinds = sorted({likeness(one) for one in lasting[:MOST_LOGS]} - {""})
+        kinds = sorted({likeness(one) for one in some} - {""})
         ends = dict(pool.map(lambda kind: (kind, past.closing(kube, kind, missing)), kinds))
-        said = dict(pool.map(lambda one: (key_of(one), said_by(kube, pods.of(one), missing)), lasting[:MOST_LOGS]))
+        lines = pool.map(lambda one: said_by(kube, pods.of(one), missing, away), some)
+        said = dict(zip(map(key_of, some), lines, strict=True))
     runs = {key_of(one): run_of(one, pods.of(one)) for one in lasting}
     so_far = {key: max(0.0, now - run.began) if run else 0.0 for key, run in runs.items()}
     by_steps: dict[str, Interval | None] = {}
@@ -202,10 +211,10 @@ def rests(kube: Kube, lasting: Sequence[Json], pods: overview.PodsOfJobs, past: 
     return Rests(known | by_steps, lasts)
 
 
-def said_by(kube: Kube, pods: Sequence[Json], missing: list[str]) -> overview.Reading | None:
+def said_by(kube: Kube, pods: Sequence[Json], missing: list[str], away: Collection[str]) -> overview.Reading | None:
     """What the first rank of a job says of its steps."""
     running = [pod for pod in pods if overview.runs(pod)]
-    return overview.reading(kube, overview.first(running), missing).get(0) if running else None
+    return overview.reading(kube, overview.first(running), missing, away).get(0) if running else None
 
 
 def held(state: Snapshot, job: Json, pods: Sequence[Json], rest: Interval | None) -> Holder:

@@ -9,11 +9,10 @@ from gangplank.k8s.build import containers
 from gangplank.k8s.events import when
 from gangplank.scheduling import pod_rules
 from gangplank.scheduling.cause import Cause
-from gangplank.scheduling.rooms import ready
 from gangplank.text import listed, plain
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 
     from gangplank.scheduling.demand import Demand
     from gangplank.scheduling.why import Failure
@@ -76,9 +75,8 @@ def between_pods(job: Demand, said: Iterable[str]) -> Cause | None:
     return None
 
 
-def lost(pods: Sequence[Json], nodes: Sequence[Json]) -> Iterator[Cause]:
+def lost(pods: Sequence[Json], away: Container[str]) -> Iterator[Cause]:
     """Pods on nodes that do not answer."""
-    away = {node["metadata"]["name"] for node in nodes if not ready(node)}
     names = sorted({pod["spec"]["nodeName"] for pod in pods if pod["spec"].get("nodeName") in away})
     if names:
         on_them = [pod["metadata"]["name"] for pod in pods if pod["spec"].get("nodeName") in names]

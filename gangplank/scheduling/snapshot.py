@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from gangplank.backends.queueing import QUEUE_SYSTEM
+from gangplank.k8s.conditions import has_condition
 from gangplank.scheduling.amounts import amounts, requests
 
 if TYPE_CHECKING:
@@ -142,6 +143,11 @@ class Snapshot:
             free = {resource: value - used.get(resource, 0) for resource, value in total.items()}
             result.append(Room(node, free, total, frozenset(self.pods.ports.get(name, ()))))
         return result
+
+    @cached_property
+    def away(self) -> frozenset[str]:
+        """The nodes that do not answer."""
+        return frozenset(node["metadata"]["name"] for node in self.nodes if not has_condition(node, "Ready"))
 
     @property
     def home(self) -> Snapshot:

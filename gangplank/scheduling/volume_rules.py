@@ -36,12 +36,16 @@ def unread(job: Demand, state: Snapshot) -> Iterator[str]:
         yield CLASSES
 
 
-def is_static(claim: Json, state: Snapshot) -> bool:
-    """Whether a claim gets one of the volumes that exist once its pod has a node: its class makes none."""
+def late_class(claim: Json, state: Snapshot) -> Json | None:
+    """The class of a claim that gets its volume once its first pod has a node; None if it has one, or needs no pod."""
     name, bound = claim["spec"].get("storageClassName"), (claim.get("status") or {}).get("phase") == "Bound"
     own = next((item for item in state.classes if item["metadata"]["name"] == name), {})
-    late = own.get("volumeBindingMode") == "WaitForFirstConsumer"
-    return not bound and late and own.get("provisioner") == "kubernetes.io/no-provisioner"
+    return own if not bound and own.get("volumeBindingMode") == "WaitForFirstConsumer" else None
+
+
+def is_static(claim: Json, state: Snapshot) -> bool:
+    """Whether a claim gets one of the volumes that exist once its pod has a node: its class makes none."""
+    return (late_class(claim, state) or {}).get("provisioner") == "kubernetes.io/no-provisioner"
 
 
 def suits(volume: Json, claim: Json) -> bool:

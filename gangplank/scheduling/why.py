@@ -63,7 +63,7 @@ class Situation:
     events: tuple[Json, ...] = ()  # about its own objects
     failure: Failure | None = None
     ranks: Cause | None = None  # what the logs of its ranks say of one another
-    unread: tuple[str, ...] = ()  # what could not be found out about a job that runs
+    unread: tuple[str, ...] = ()  # what may not be read of its pods
     unavailable: tuple[str, ...] = ()  # components without a ready pod
     controller: str = "its controller"
 
@@ -145,7 +145,7 @@ def diagnose(now: Situation) -> Diagnosis:
     if now.ended == "succeeded":
         return Diagnosis(now.name, f"nothing is wrong: it is {now.phase}")
     if now.ended:
-        if not now.pods and now.failure is None:  # it may have failed for want of pods
+        if not (now.pods or now.failure or now.unread):  # it may have failed for want of pods
             causes = _not_started(now)
             if causes.cause and causes.cause.code in ADMISSION:
                 return causes
@@ -156,9 +156,11 @@ def diagnose(now: Situation) -> Diagnosis:
         return _seen(now, "does not run", [cause])
     if not now.answered and now.age_s > _patience_s(now):
         return _seen(now, "does not start", [_silent(now, "controller", f"{now.controller} does not answer")])
+    if now.unread and not now.pods:
+        return Diagnosis(now.name, f"cannot tell: it is {now.phase}", missing=now.unread)
     if unplaced(now) or not now.live:
         return _not_started(now)
-    inside = [*pod_causes.lost(now.pods, now.state.nodes), *pod_causes.waiting(now.pods, now.events, now.absent)]
+    inside = [*pod_causes.lost(now.pods, now.state.away), *pod_causes.waiting(now.pods, now.events, now.absent)]
     if crashed := [*pod_causes.crashed(now.pods, now.failure)]:
         inside += [*pod_causes.ended(now.pods), *([now.ranks] if now.ranks else []), *crashed]
     if inside:
@@ -194,7 +196,7 @@ def _failed(now: Situation) -> Cause:
     what = f"{now.failure.who} failed first: {now.failure.how}" if now.failure else now.reason or f"it is {now.phase}"
     lines = tuple(now.failure.lines) if now.failure else ()
     reason = (f"the job says: {now.reason}",) if now.reason else ()
-    if now.failure is None and not now.pods:
+    if not (now.pods or now.failure or now.unread):
         gone = ("its pods are gone, and their logs with them",)
         fix = f"submit it again, and follow it: gangplank submit FILE --wait, or gangplank logs {now.name} -f"
         return Cause("failed", what, (*reason, *gone), fix)

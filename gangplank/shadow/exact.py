@@ -16,11 +16,12 @@ import yaml
 
 from gangplank.backends.queueing import QUEUE_SYSTEM
 from gangplank.cluster.client import path
-from gangplank.cluster.situation import DENIED, decided, items, taint_rules
+from gangplank.cluster.situation import decided
+from gangplank.cluster.snapshot import DENIED, items, taint_rules
 from gangplank.errors import GangplankError, Problem, Unreadable
-from gangplank.scheduling import settings
+from gangplank.scheduling import settings, volume_rules
 from gangplank.scheduling.cause import Cause
-from gangplank.scheduling.demand import DEFAULT_SCHEDULER, claims_of
+from gangplank.scheduling.demand import DEFAULT_SCHEDULER
 from gangplank.scheduling.fit import Answer, Verdict
 from gangplank.shadow import programs, state
 from gangplank.shadow.inside import FOLDER
@@ -143,17 +144,10 @@ def bare(item: Json) -> Json:
 
 def volumes(now: Situation) -> list[str]:
     """Claims of the job that get their volume only from controllers, which the shadow does not have."""
-    lines: list[str] = []
-    late = {
-        one["metadata"]["name"] for one in now.state.classes if one.get("volumeBindingMode") == "WaitForFirstConsumer"
-    }
-    by_name = {claim["metadata"]["name"]: claim for claim in now.state.claims}
-    for part in now.demand.parts if now.demand else ():
-        for name in claims_of(part.spec):
-            spec = (by_name.get(name) or {}).get("spec") or {}
-            if spec and not spec.get("volumeName") and spec.get("storageClassName") in late:
-                lines.append(f"where volume claim {name} gets its volume: it is made for the first pod that mounts it")
-    return [*dict.fromkeys(lines)]
+    mounted = volume_rules.names(now.demand) if now.demand else []
+    late = [claim["metadata"]["name"] for claim in now.state.claims if volume_rules.late_class(claim, now.state)]
+    return [f"where volume claim {name} gets its volume: it is made for the first pod that mounts it"
+            for name in mounted if name in late]
 
 
 def devices(kube: Kube, objects: Sequence[Json]) -> list[str]:

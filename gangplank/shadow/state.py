@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from gangplank.backends.queueing import QUEUE_SYSTEM
-from gangplank.cluster.situation import DENIED, items
+from gangplank.cluster.snapshot import DENIED, items
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from gangplank.cluster.situation import scheduler_configuration
+from gangplank.cluster.snapshot import scheduler_configuration
 from gangplank.teams import namespaces as namespaces_of_teams
 from gangplank.teams import read_cluster as cluster
 from gangplank.teams.admission import probes

@@ -11,8 +11,8 @@ from ansible_collections.gangplank.gangplank.plugins.plugin_utils.cluster import
 
 from gangplank.cluster.helm_processes import Note, Place, running
 from gangplank.cluster.releases import MARK, Release, digest, same_version, unpacked
-from gangplank.cluster.situation import age_s
 from gangplank.errors import GangplankError
+from gangplank.k8s.age import age_s
 from gangplank.wait import late, polls
 
 if TYPE_CHECKING:

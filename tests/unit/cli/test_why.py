@@ -68,3 +68,49 @@ def test_who_may_read_no_job_is_told_so(
     file.write_text(json.dumps(job()))
     assert main([command, "large" if by == "name" else str(file), "-n", "vision"]) == terminal.CANNOT_TELL
     assert capsys.readouterr().out == "large: cannot tell: you may not read jobs in namespace vision\n"
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_who_may_read_no_job_gets_json_where_json_is_asked_for(
+    readable: set[str], capsys: pytest.CaptureFixture[str], command: str
+) -> None:
+    main([command, "large", "-n", "vision", "-o", "json"])
+    answer = json.loads(capsys.readouterr().out)
+    readable.clear()
+    assert main([command, "large", "-n", "vision", "-o", "json"]) == terminal.CANNOT_TELL
+    refused = json.loads(capsys.readouterr().out)
+    assert refused["cannot_tell"] == ["you may not read jobs in namespace vision"]
+    missing = answer.keys() - refused.keys()
+    assert missing <= {"needed", "enough", "pods_now"}, "as of an answer without a remedy"
+
+
+@pytest.mark.usefixtures("readable")
+@pytest.mark.parametrize("status", [{"active": 1}, {"failed": 1, "conditions": [{"type": "Failed", "status": "True"}]}])
+def test_what_pods_do_that_may_not_be_read_is_not_guessed(
+    api: Api, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], status: Json
+) -> None:
+    """With the right to read jobs alone, why ended with the API server's refusal."""
+    usual = api.answer
+
+    def answer(method: str, where: str, query: str, body: Json) -> tuple[int, bytes]:
+        return (403, b'{"message": "forbidden"}') if where.endswith("/pods") else usual(method, where, query, body)
+
+    monkeypatch.setattr(api, "answer", answer)
+    api.objects["/apis/batch/v1/namespaces/vision/jobs/large"]["status"] = status
+    code = main(["why", "large", "-n", "vision"])
+    lines = capsys.readouterr().out.splitlines()
+    if "active" in status:
+        assert code == terminal.CANNOT_TELL
+        assert lines[1] == "cannot tell: what its pods do: you may not list pods in namespace vision"
+    assert not any("gone" in line or "because" in line for line in lines), lines
+    assert main(["fit", "large", "-n", "vision"]) == terminal.NO, "no node is large enough, whatever runs"
+
+
+@pytest.mark.usefixtures("readable")
+@pytest.mark.parametrize("named", [False, True])
+def test_runtime_classes_are_read_where_a_pod_names_one(api: Api, named: bool) -> None:
+    if named:
+        live = api.objects["/apis/batch/v1/namespaces/vision/jobs/large"]
+        live["spec"]["template"]["spec"]["runtimeClassName"] = "sandboxed"
+    main(["fit", "large", "-n", "vision"])
+    assert any("runtimeclasses" in request for request in api.seen) is named

@@ -115,6 +115,33 @@ def test_shows_who_holds_what_who_waits_and_what_is_free(capsys: pytest.CaptureF
     assert now["cannot_tell"] == []
 
 
+@pytest.mark.parametrize("ready", ["True", "Unknown"])
+@pytest.mark.parametrize("command", ["status", "metrics", "when digits", "why digits"])
+def test_a_node_that_does_not_answer_is_said_and_ends_no_command(
+    site: Api, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, command: str, ready: str
+) -> None:
+    """The API server asks a node for logs, and answers 500 if that does not: so did the site, and its metrics."""
+    usual = site.answer
+
+    def answer(method: str, where: str, query: str, body: Json) -> tuple[int, bytes]:
+        refusal = 500, b'{"message": "dial tcp 192.0.2.1:10250: connection refused"}'
+        return refusal if where.endswith("/log") else usual(method, where, query, body)
+
+    monkeypatch.setattr(site, "answer", answer)
+    monkeypatch.setattr("gangplank.cluster.situation.LOGS_S", 0)
+    site.objects["/api/v1/nodes/b"]["status"]["conditions"] = [{"type": "Ready", "status": ready}]
+    site.objects["/api/v1/namespaces/vision/pods/digits-0"]["metadata"] |= {"uid": "p", "ownerReferences": [
+        {"apiVersion": "batch/v1", "kind": "Job", "name": "digits", "uid": "u", "controller": True},
+    ]}  # fmt: skip
+    site.objects[f"{VOLCANO}/namespaces/vision/podgroups/digits"]["metadata"]["uid"] = "g"
+    words = command.split()
+    code, out, err = run(capsys, *words, *(["-n", "vision"] if len(words) > 1 else []))
+    assert code == (6 if "when" in words else 0), err
+    if "why" not in words:
+        assert "progress of jobs in vision" in out
+    assert ready == "True" or not any("/log" in request for request in site.seen), "a node that is cut off takes 30 s"
+
+
 @pytest.mark.usefixtures("site")
 def test_shows_the_progress_of_a_job_and_the_time_that_its_steps_still_take(capsys: pytest.CaptureFixture[str]) -> None:
     (job,) = screen(capsys)["jobs"]

@@ -122,6 +122,19 @@ def test_of_ranks_that_print_long_lines_fewer_are_read_and_always_the_newest(api
     assert max(read) <= MOST_BYTES
 
 
+def test_logs_of_a_node_that_does_not_answer_are_waited_for_once(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who follows a job waited three minutes for each pod."""
+    monkeypatch.setattr("gangplank.cluster.situation.LOGS_S", 2.0)
+    api.says = (500, "dial tcp 192.0.2.1:10250: connection refused")
+    pods = [{"metadata": {"name": f"a-{rank}", "namespace": "n"}} for rank in range(4)]
+    assert standstill(Kube(api.kubeconfig).patient(), {"metadata": {"namespace": "n"}}, pods, 4) == (None, ())
+    asked = [request.split("?")[0].split("/")[-2] for request in api.seen]
+    assert asked[-3:] == ["a-1", "a-2", "a-3"]
+    assert asked.count("a-0") > 1
+
+
 def test_a_last_line_that_is_longer_than_what_is_read_is_its_beginning(api: Api) -> None:
     api.logs["/api/v1/namespaces/n/pods/a/log"] = b"one\n" + b"x" * 100
     kube = Kube(api.kubeconfig)

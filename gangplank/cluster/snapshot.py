@@ -1,0 +1,141 @@
+"""Reads the state of a cluster that decides whether jobs start. What may not be read is noted, never guessed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from gangplank.backends import device_claims
+from gangplank.backends.queueing import QUEUE_SYSTEM
+from gangplank.cluster.client import group_path
+from gangplank.cluster.site import PRIORITIES
+from gangplank.errors import KubeError
+from gangplank.scheduling import claimed_devices, settings
+from gangplank.scheduling.snapshot import (
+    GROUPS,
+    NODES,
+    OF_NAMESPACE,
+    PODS,
+    QUEUES,
+    RUNTIMES,
+    Snapshot,
+    has_ended,
+    living,
+)
+from gangplank.scheduling.volume_rules import CLASSES, VOLUMES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from gangplank.cluster.client import Kube
+    from gangplank.scheduling.demand import Demand
+    from gangplank.spec import Json
+
+FORBIDDEN = 403
+DEVICES = group_path(device_claims.API_VERSION)
+CLAIMS, TAINT_RULES = "resourceclaims", "devicetaintrules"
+DENIED = "you may not list them"
+CLUSTER = {  # field of a snapshot: its name in messages, its path
+    "nodes": (NODES, "/api/v1/nodes"),
+    "pods": (PODS, "/api/v1/pods"),
+    "queues": (QUEUES, f"/apis/{QUEUE_SYSTEM.queue.api_version}/{QUEUE_SYSTEM.queue.plural}"),
+    "groups": (GROUPS, f"/apis/{QUEUE_SYSTEM.pod_group.api_version}/{QUEUE_SYSTEM.pod_group.plural}"),
+    "volumes": (VOLUMES, "/api/v1/persistentvolumes"),
+    "classes": (CLASSES, "/apis/storage.k8s.io/v1/storageclasses"),
+    "priorities": ("priorityclasses", PRIORITIES),
+}
+
+
+def scheduler_configuration(kube: Kube) -> str:
+    """The queue system's scheduler configuration; empty if the cluster has none."""
+    query = {"fieldSelector": f"metadata.name={QUEUE_SYSTEM.configuration}"}
+    maps = kube.call("GET", "/api/v1/configmaps", query=query)["items"]
+    return "\n".join(text for item in maps for text in (item.get("data") or {}).values())
+
+
+def items(kube: Kube, where: str) -> list[Json] | None:
+    """The objects at a path, none if the cluster has no such kind; None without the right to list them."""
+    try:
+        answer = kube.get(where)
+    except KubeError as error:
+        if error.status == FORBIDDEN:
+            return None
+        raise
+    return list(answer["items"]) if answer else []
+
+
+def snapshot(kube: Kube, namespace: str) -> Snapshot:
+    """The state that decides whether a job of a namespace starts."""
+    unread: dict[str, str] = {}
+    fields: dict[str, tuple[Json, ...]] = {}
+    for name, (title, where) in CLUSTER.items():
+        answer = items(kube, where)
+        if answer is None and name in {"pods", "groups"}:
+            unread[title] = DENIED
+            plural = where.rpartition("/")
+            answer = items(kube, f"{plural[0]}/namespaces/{namespace}/{plural[2]}")
+        elif answer is None:
+            unread[title] = DENIED
+        fields[name] = tuple(answer or ())
+    try:
+        configuration = settings.read(scheduler_configuration(kube))
+    except KubeError as error:
+        if error.status != FORBIDDEN:
+            raise
+        configuration = None
+    fields |= devices(kube, namespace, fields["nodes"], fields["pods"], alone=PODS in unread)
+    pods, ended = living(fields["pods"]), tuple(pod for pod in fields.pop("pods") if has_ended(pod))
+    state = Snapshot(pods=pods, ended=ended, settings=configuration, unread=unread, **fields)
+    return state.within(home(kube, namespace))
+
+
+def with_runtimes(kube: Kube, state: Snapshot, jobs: Iterable[Demand | None]) -> Snapshot:
+    """The state with the RuntimeClasses, if pods of these jobs name one: few do."""
+    if not any(part.spec.get("runtimeClassName") for job in jobs if job for part in job.parts):
+        return state
+    answer = items(kube, "/apis/node.k8s.io/v1/runtimeclasses")
+    unread = {**state.unread, **({RUNTIMES: DENIED} if answer is None else {})}
+    return replace(state, runtimes=tuple(answer or ()), unread=unread)
+
+
+def devices(
+    kube: Kube, namespace: str, nodes: Sequence[Json], pods: Sequence[Json], *, alone: bool
+) -> dict[str, tuple[Json, ...]]:
+    """Nodes and pods with the devices that they offer and hold by claim; nothing where too little of that may be read.
+
+    `alone`: the pods are those of the namespace, so its claims are enough.
+    """
+    classes = items(kube, f"{DEVICES}/deviceclasses")
+    if not classes:  # nobody can claim a device
+        return {}
+    slices, claims = (items(kube, f"{DEVICES}/{plural}") for plural in ("resourceslices", CLAIMS))
+    rules = taint_rules(kube)
+    if claims is None and alone:
+        claims = items(kube, f"{DEVICES}/namespaces/{namespace}/{CLAIMS}")
+    if slices is None or rules is None or claims is None:
+        return {}
+    offering = claimed_devices.offering(nodes, classes, claimed_devices.tainted(slices, rules))
+    return {"nodes": offering, "pods": claimed_devices.holding(pods, claims)}
+
+
+def taint_rules(kube: Kube) -> list[Json] | None:
+    """The rules by which administrators taint devices, in the version that the cluster has; None: not to be read."""
+    group = device_claims.API_VERSION.partition("/")[0]
+    for version in (kube.get(f"/apis/{group}") or {}).get("versions") or ():
+        where = group_path(version["groupVersion"])
+        kinds = (kube.get(where) or {}).get("resources") or ()
+        if any(kind["name"] == TAINT_RULES for kind in kinds):
+            return items(kube, f"{where}/{TAINT_RULES}")
+    return []
+
+
+def home(kube: Kube, namespace: str) -> Snapshot:
+    """The objects of one namespace that decide whether its jobs start."""
+    unread: dict[str, str] = {}
+    fields: dict[str, Any] = {}
+    for name, plural in OF_NAMESPACE.items():
+        answer = items(kube, f"/api/v1/namespaces/{namespace}/{plural}")
+        if answer is None:
+            unread[plural] = DENIED
+        fields[name] = tuple(answer or ())
+    return Snapshot(unread=unread, **fields)
