@@ -6,22 +6,23 @@ What may not be read is a metric too, never a guess. What is too much is left ou
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from gangplank.backends import backend_of
 from gangplank.backends.pod_template import TEAM_LABEL
 from gangplank.cluster import overview
 from gangplank.cluster.attempts import attempts
+from gangplank.cluster.client import path
 from gangplank.cluster.progress import phase
 from gangplank.cluster.queues import queue_of
 from gangplank.cluster.situation import suspension
-from gangplank.cluster.snapshot import snapshot
+from gangplank.cluster.snapshot import items, snapshot
 from gangplank.cluster.standstill import size_of
 from gangplank.k8s.age import age_s
 from gangplank.k8s.conditions import has_condition
 from gangplank.scheduling.amounts import MILLI, amounts
-from gangplank.scheduling.snapshot import GROUPS, QUEUES
+from gangplank.scheduling.snapshot import GROUPS, PODS, QUEUES, living
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -153,12 +154,14 @@ def put_teams(samples: Samples, kube: Kube, namespaces: Sequence[str], missing: 
 
 def put_jobs(samples: Samples, kube: Kube, namespaces: Sequence[str], state: Snapshot, missing: list[str]) -> None:
     """Every job, and the ranks of those that run."""
+    state, unread = with_pods(kube, state, namespaces or ["default"])
     jobs, pods = overview.submitted(kube, namespaces, missing), overview.PodsOfJobs(state)
     logs: list[tuple[tuple[str, ...], Json]] = []
     for job in jobs[:MOST_JOBS]:
-        own = pods.of(job)
+        own, namespace = pods.of(job), job["metadata"].get("namespace", "")
         logs += [(key_of(job), pod) for pod in own if overview.runs(pod)]
-        put_job(samples, job, own)
+        put_job(samples, job, own, known=namespace not in unread)
+        missing += [f"pods in namespace {namespace}: you may not list them"] if namespace in unread else []
     with ThreadPoolExecutor(overview.THREADS) as pool:
         said = pool.map(lambda one: overview.reading(kube, one[1], missing, state.away), logs[:MOST_LOGS])
         by_job: dict[tuple[str, ...], dict[int, Reading]] = {}
@@ -173,13 +176,22 @@ def put_jobs(samples: Samples, kube: Kube, namespaces: Sequence[str], state: Sna
         samples.put("omitted", max(0, count), kind)
 
 
+def with_pods(kube: Kube, state: Snapshot, namespaces: Sequence[str]) -> tuple[Snapshot, set[str]]:
+    """The state with the pods of these namespaces, if those of all may not be read; and where these may not either."""
+    if PODS not in state.unread:
+        return state, set()
+    answers = {name: items(kube, path("v1", "Pod", name)) for name in namespaces}
+    every = [pod for answer in answers.values() for pod in answer or ()]
+    return replace(state, pods=living(every)), {name for name, answer in answers.items() if answer is None}
+
+
 def key_of(job: Json) -> tuple[str, str, str]:
     """The labels of a job."""
     return str(job["metadata"].get("namespace", "")), str(job["metadata"]["name"]), str(backend_of(job))
 
 
-def put_job(samples: Samples, job: Json, pods: Sequence[Json]) -> None:
-    """One job with its pods that have not ended."""
+def put_job(samples: Samples, job: Json, pods: Sequence[Json], *, known: bool = True) -> None:
+    """One job with its pods that have not ended, if these are known."""
     key, now = key_of(job), phase(job)
     alive = () if now.ended else pods
     retries = retries_of(job, pods)
@@ -187,10 +199,12 @@ def put_job(samples: Samples, job: Json, pods: Sequence[Json]) -> None:
     word = "succeeded" if now.succeeded else "failed" if now.failed else ""
     word = word or ("suspended" if suspension(job, now.name) else "waiting" if idle_s else "running")
     samples.put("job_info", 1, *key, queue_of(job).name, now.name)
-    samples.put("job_phase", 1, *key, word)
     samples.put("job_replicas", size_of(job), *key)
-    samples.put("job_replicas_ready", sum(has_condition(pod, "Ready") for pod in alive), *key)
     samples.put("job_retries", retries, *key)
+    if not known and word in {"waiting", "running"}:
+        return
+    samples.put("job_phase", 1, *key, word)
+    samples.put("job_replicas_ready", sum(has_condition(pod, "Ready") for pod in alive), *key)
     if not now.ended:
         samples.put("job_waiting_seconds", idle_s, *key)
 

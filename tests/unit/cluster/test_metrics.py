@@ -15,7 +15,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from gangplank.cli import main
 from gangplank.cluster import metrics
-from gangplank.cluster.metrics import FAMILIES, retries_of, waiting_s
+from gangplank.cluster.client import Kube
+from gangplank.cluster.metrics import FAMILIES, retries_of, site_metrics, waiting_s
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -158,6 +159,25 @@ def test_what_may_not_be_read_is_a_sample(
     assert "gangplank_job_phase" not in now
     what = {labels["what"] for labels, _ in now["gangplank_unreadable"]}
     assert {"jobs of other namespaces than default", "quotas of other namespaces than default"} < what
+
+
+@pytest.mark.parametrize("readable", [True, False])
+def test_jobs_of_several_namespaces_have_their_pods_without_a_right_to_those_of_all(
+    site: Api, monkeypatch: pytest.MonkeyPatch, readable: bool
+) -> None:
+    """Jobs of all namespaces but the first passed for waiting."""
+    usual = site.answer
+    refused = ["/api/v1/pods", *([] if readable else ["/api/v1/namespaces/vision/pods"])]
+
+    def answer(method: str, where: str, query: str, body: Json) -> tuple[int, bytes]:
+        return (403, b'{"message": "forbidden"}') if where in refused else usual(method, where, query, body)
+
+    monkeypatch.setattr(site, "answer", answer)
+    now = site_metrics(Kube(site.kubeconfig), ["other", "vision"]).values
+    key = tuple(OWN.values())
+    assert {labels for labels in now["job_phase"] if labels[:3] == key} == ({(*key, "running")} if readable else set())
+    assert now["job_replicas_ready"].get(key) == (2.0 if readable else None)
+    assert (("pods in namespace vision",) in now["unreadable"]) is not readable
 
 
 def test_a_site_is_the_namespaces_of_its_teams(

@@ -15,6 +15,8 @@ from gangplank.cluster.when import likeness
 from gangplank.jobs.parse import parse_job
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.unit.conftest import Api
 
 Json = dict[str, Any]
@@ -191,6 +193,23 @@ def test_what_may_not_be_read_is_said(
     code, said = asked(capsys, "second")
     assert (code, said["start"]) == (6, None)
     assert "pods of all namespaces (you may not list them)" in said["why"]
+
+
+def test_jobs_of_the_file_s_namespace_are_ahead_for_who_may_list_jobs_there_alone(
+    site: Api, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    usual = site.answer
+
+    def answer(method: str, where: str, query: str, body: Json) -> tuple[int, bytes]:
+        refused = where in {"/apis/batch/v1/jobs", "/apis/batch/v1/namespaces/default/jobs"}
+        return (403, b'{"message": "forbidden"}') if refused else usual(method, where, query, body)
+
+    monkeypatch.setattr(site, "answer", answer)
+    third = job("third", 0)
+    del third["metadata"]["uid"], third["metadata"]["creationTimestamp"]
+    (tmp_path / "third.json").write_text(json.dumps(third))
+    code, said = asked(capsys, str(tmp_path / "third.json"))
+    assert (code, said["after"]) == (0, ["first", "second"])
 
 
 def test_a_job_that_has_ended_has_nothing_ahead_of_it(site: Api, capsys: pytest.CaptureFixture[str]) -> None:
