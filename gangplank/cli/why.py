@@ -126,7 +126,7 @@ class Unread:
     reason: str
 
     def said(self, args: argparse.Namespace, fields: Json) -> int:
-        """Print that nothing can be told of it, as text or as these fields; the exit status."""
+        """Print that nobody can tell, as text or as these fields; the exit status."""
         text = plain_lines(f"{self.name}: cannot tell: {self.reason}")
         print(json.dumps(fields, indent=2) if args.output == "json" else text)
         return terminal.CANNOT_TELL
