@@ -227,7 +227,7 @@ def test_d6_of_two_that_take_it_at_once_one_waits(
 
     monkeypatch.setattr(ours, "_take", race)
     with pytest.raises(GangplankError, match=f"process {other.pid} "):
-        ours.hold(mine, lines.append, 0.3)
+        ours.hold(mine, lines.append, 3)  # a busy machine may need a second for the two requests
     assert raced == [True]
     assert len(lines) == 1
     assert is_same(lease.holder_of(api.objects[WHERE]), theirs)
