@@ -28,11 +28,11 @@ PAGE = ROOT / "docs/images.md"
 
 
 def commands() -> list[str]:
-    """The commands of the page for this registry, but for that which starts the lab."""
+    """The commands of the page for this registry, but for that which starts the lab, and the recipe that needs Docker."""
     blocks = re.findall(r"^```sh\n(.*?)^```", PAGE.read_text(), re.DOTALL | re.MULTILINE)
     lines = [line.replace("registry.example.org", HOST) for block in blocks for line in block.splitlines()]
     lines = [f"{line} --insecure" if "lab.build.push " in line else line for line in lines]
-    return [line for line in lines if "ansible-playbook" not in line]
+    return [line for line in lines if "ansible-playbook" not in line and not line.startswith("docker ")]
 
 
 def type_in(folder: Path, *lines: str) -> subprocess.CompletedProcess[str]:

@@ -48,7 +48,7 @@ def test_the_cluster_has_the_version_of_the_pin() -> None:
     assert part.version == documents.VERSION
     assert load_pins().parts["coredns"].version == documents.DNS
     assert "kubeadm" in load_pins().on_demand
-    config = list(yaml.safe_load_all(documents.init("203.0.113.10", "a", {})))[1]
+    config = list(yaml.safe_load_all(documents.init("198.51.100.10", "a", {})))[1]
     names = {image.name.rpartition(":")[0] for image in part.images}
     assert config["kubernetesVersion"] == part.version
     assert {f"registry.k8s.io/kube-{name}" for name in ("apiserver", "proxy", "scheduler")} < names

@@ -16,9 +16,9 @@ from tests.support.foreign import documents
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-NODES = {"foreign-control": "203.0.113.10", "foreign-worker": "203.0.113.11"}  # RFC 5737: addresses of examples
+NODES = {"foreign-control": "198.51.100.10", "foreign-worker": "198.51.100.11"}  # RFC 5737: addresses of examples
 CONTROL, WORKER = NODES
-HOST_ADDRESS, HOST_LINK = "203.0.113.1/24", "gpforeign0"
+HOST_ADDRESS, HOST_LINK = "198.51.100.1/24", "gpforeign0"
 CGROUPS, SLICE = Path("/sys/fs/cgroup"), "gangplank-foreign"
 SCRIPT = Path(__file__).parent / "node.sh"
 # This machine is not one that kubeadm knows: no systemd, a kernel without a readable configuration, swap perhaps.
@@ -180,7 +180,7 @@ class Cluster:
         run(["nsenter", f"--net=/proc/{control}/ns/net", "ip", "-batch", "-"], "\n".join(lines))
         for pid, address in ((control, NODES[CONTROL]), (worker, NODES[WORKER])):
             batch = ["link set lo up", "link set eth0 up", f"address add {address}/24 dev eth0",
-                     "route add default via 203.0.113.1"]  # fmt: skip
+                     "route add default via 198.51.100.1"]  # fmt: skip
             net = ["nsenter", f"--net=/proc/{pid}/ns/net"]
             run([*net, "ip", "-batch", "-"], "\n".join(batch))
             names = ("net.ipv4.ip_forward", "net.bridge.bridge-nf-call-iptables", "net.ipv6.conf.all.disable_ipv6")

@@ -62,7 +62,7 @@ def edit(parts: dict[str, Any]) -> None:
         del site[name]
     site |= {
         "site_components": ["volcano", "storage", "training_operator", "trainer_v2"],
-        "site_cluster": "https://203.0.113.10:6443",
+        "site_cluster": "https://198.51.100.10:6443",
         "volcano_source": "lab",
         "volcano_chart": parts["charts"]["volcano"],
         # The cluster has a default class; its Pod Security admits no folder of a node where nothing else is said.
