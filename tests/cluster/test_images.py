@@ -28,7 +28,7 @@ PAGE = ROOT / "docs/images.md"
 
 
 def commands() -> list[str]:
-    """The commands of the page for this registry, but for that which starts the lab, and the recipe that needs Docker."""
+    """The commands of the page for this registry, without those that start the lab or need Docker."""
     blocks = re.findall(r"^```sh\n(.*?)^```", PAGE.read_text(), re.DOTALL | re.MULTILINE)
     lines = [line.replace("registry.example.org", HOST) for block in blocks for line in block.splitlines()]
     lines = [f"{line} --insecure" if "lab.build.push " in line else line for line in lines]

@@ -20,6 +20,7 @@ NODES = {"foreign-control": "198.51.100.10", "foreign-worker": "198.51.100.11"} 
 CONTROL, WORKER = NODES
 HOST_ADDRESS, HOST_LINK = "198.51.100.1/24", "gpforeign0"
 CGROUPS, SLICE = Path("/sys/fs/cgroup"), "gangplank-foreign"
+PARENT = Path("/var/lib/gangplank")  # of the folders of molecule `foreign` and of the lab
 SCRIPT = Path(__file__).parent / "node.sh"
 # This machine is not one that kubeadm knows: no systemd, a kernel without a readable configuration, swap perhaps.
 IGNORED = "SystemVerification,Swap,Mem,NumCPU,FileExisting-ethtool,FileExisting-socat"
@@ -248,6 +249,9 @@ class Cluster:
         shutil.rmtree(self.folder, ignore_errors=True)
         if self.folder.exists():
             raise ForeignError(f"{self.folder}: got a folder that cannot be removed, expected it gone")
+        if self.folder.parent == PARENT:
+            with contextlib.suppress(OSError):  # a lab is in it
+                PARENT.rmdir()
 
     @staticmethod
     def remove_cgroup(folder: Path) -> None:
