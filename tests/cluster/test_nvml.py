@@ -58,8 +58,9 @@ class Machine:
 
     def plugin(self, *, library: bool) -> str:
         """What the device plugin says before it ends, for want of a GPU."""
-        own = "mount -t tmpfs tmpfs /var/lib; mkdir -p /var/lib/kubelet/device-plugins; exec $0"
-        command = [*IN_ROOT, self.root, "sh", "-ec", own, str(self.programs / "nvidia-device-plugin")]
+        own = 'mount -t tmpfs tmpfs /var/lib; mkdir -p /var/lib/kubelet/device-plugins; exec "$@"'
+        first = ["unshare", "--mount", "--propagation", "private", "sh", "-ec", own, "sh"]  # the root has no shell
+        command = [*first, *IN_ROOT, self.root, str(self.programs / "nvidia-device-plugin")]
         env = {"PATH": "/usr/sbin:/usr/bin", "NODE_NAME": "n"} | (
             {"LD_LIBRARY_PATH": str(self.folder)} if library else {}
         )
