@@ -51,7 +51,7 @@ from tests.support.why_stories import (
 )  # fmt: skip
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
     from gangplank.cluster.client import Kube
@@ -381,7 +381,24 @@ def attach(lab: Lab, node: str) -> None:
     lab.kubectl("patch", "volumeattachment", name, *words)
 
 
-@pytest.mark.usefixtures("kubeconfig")
+@pytest.fixture
+def registered(lab: Lab, kubeconfig: str) -> Iterator[None]:  # noqa: ARG001  the fixture: the cluster has Volcano
+    """The volume's driver on both nodes: without it Volcano counts no place for such a volume on any."""
+    driver = "attached.gangplank.dev"
+    others = {node: [one for one in lab.get("csinode", node)["spec"]["drivers"] or () if one["name"] != driver]
+              for node in ("node-0", "node-1")}  # fmt: skip
+
+    def have(*drivers: str) -> None:
+        for node, before in others.items():
+            every = [*before, *({"name": name, "nodeID": node, "topologyKeys": []} for name in drivers)]
+            lab.kubectl("patch", "csinode", node, "--type=merge", "-p", json.dumps({"spec": {"drivers": every}}))
+
+    have(driver)
+    yield
+    have()
+
+
+@pytest.mark.usefixtures("registered")
 def test_a_volume_of_one_node_that_another_one_has_is_named_until_it_is_detached(lab: Lab, kube: Kube) -> None:
     beside = (ATTACHED, BOUND_ONCE, holder(MOUNTING, **DATA, nodeName="node-0"))
     one = Story("volume-elsewhere", ON_NODE_1 | {"workers": 0}, beside=beside, raw=MOUNTED, submitted=False)
@@ -481,13 +498,13 @@ def test_where_all_ranks_take_long_none_is_behind(lab: Lab, kube: Kube) -> None:
 @pytest.mark.usefixtures("kubeconfig")
 @pytest.mark.parametrize("name", TRIED)
 def test_the_first_answer_after_the_scheduler_s_first_attempt_names_the_cause_and_none_before_another(
-    lab: Lab, kube: Kube, capsys: pytest.CaptureFixture[str], record_property: Callable[[str, object], None], name: str
+    request: pytest.FixtureRequest, lab: Lab, kube: Kube, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
     """The goal is GOAL_S, of which nothing is asserted: others share the machine. Below 0 is before the attempt."""
     with story(lab, f"soon-{name}", STORIES[name]) as job:
         after_s = named_after_s(kube, job, STORIES[name].code)
     if after_s is not None:
-        record_property(f"why_named_after_s.{name}", round(after_s, 1))
+        request.node.user_properties.append((f"why_named_after_s.{name}", round(after_s, 1)))
     with capsys.disabled():
         beyond = " (beyond the goal)" if after_s and after_s > GOAL_S else ""
         print(f"\n{name}: named " + ("; no attempt is noted" if after_s is None else f"after {after_s:.1f} s{beyond}"))
