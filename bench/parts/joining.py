@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from bench.figures import Figure
     from bench.part import Setting
 
-PART = Part("What a node costs that joins a lab of 2, 4 and 8", minutes=25, lab=Lab.DOWN, usual=False)
+PART = Part("What a node costs that joins a lab of 2, 4 and 8", minutes=7, lab=Lab.DOWN, usual=False)
 SIZES = (2, 4, 8)
 ROUNDS = 3
 LIKE_FLOOR = 1.2
