@@ -46,9 +46,8 @@ if what == "memcpy":
     print(json.dumps({"event": "alone", "memcpy": statistics.median(times)}))
 else:
     began = time.perf_counter()
-    store = dist.TCPStore(
-        "127.0.0.1", 0, is_master=True, wait_for_workers=False, use_libuv=False, timeout=timedelta(seconds=20)
-    )
+    store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False, use_libuv=False,
+                          timeout=timedelta(seconds=20))
     dist.TCPStore("127.0.0.1", store.port, is_master=False, use_libuv=False, timeout=timedelta(seconds=20))
     connect = time.perf_counter() - began
     dist.init_process_group("gloo", store=dist.PrefixStore("x", store), rank=0, world_size=1)
