@@ -19,8 +19,8 @@ from bench.parts.lab import NODE_PROGRAMS, bare_s, commands, empty, playbook, st
 from gangplank.cluster.client import Kube
 from lab.host.cgroups import ensure_cgroup
 from lab.host.mounts import MOUNTS
-from lab.host.namespaces import mntns, run
-from lab.host.network import SWITCH, links
+from lab.host.namespaces import mntns, netns, run
+from lab.host.network import SWITCH, links, port_of
 from lab.host.node import STAMP, remove_node
 from lab.host.supervisor import connect
 
@@ -54,9 +54,9 @@ def lab_s(file: str, *words: str) -> float:
 
 def itself(node: str) -> list[str]:
     """The lines of a shell script that make the namespaces and mounts that this node has now, and look at nothing."""
-    space = f"gangplank-{node}"
+    space = netns(node).name
     address = links(space)["eth0"]["addr_info"][0]
-    port = "port" + address["local"].rpartition(".")[2]
+    port = port_of(address["local"])
     routes = [line for line in run(["ip", "-n", space, "route", "show"]).splitlines() if " proto kernel " not in line]
     stamp = (STATE / "nodes" / node / STAMP).read_text()
     binds = re.findall(r"source='(.*?)', target='(.*?)', writable=(True|False)", stamp)
@@ -66,7 +66,7 @@ def itself(node: str) -> list[str]:
     inside = "echo 1 > /proc/sys/net/ipv6/conf/all/disable_ipv6; echo 1 > /proc/sys/net/ipv4/ip_forward"
     return [
         f"ip netns add {space}",
-        f"nsenter --net=/run/netns/{space} sh -c {shlex.quote(inside)}",
+        f"nsenter --net={netns(node)} sh -c {shlex.quote(inside)}",
         f"ip -n {space} link add eth0 type veth peer name {port} netns {SWITCH}",
         f"ip -n {SWITCH} link set {port} master br0 up",
         f"ip -n {space} address add {address['local']}/{address['prefixlen']} dev eth0",

@@ -44,10 +44,10 @@ def unprepared(driver: str, toolkit: str, runtime: str, handler: str, library: s
     as libnvidia-ml.so.580.95.05: after an upgrade of the driver, it may be another version than the loaded module.
     """
     problems = []
-    if version(driver, r"Kernel Module.*?\s") < DRIVER_MINIMUM:
+    module, of_library = version(driver, r"Kernel Module.*?\s"), version(library, r"libnvidia-ml\.so\.")
+    if module < DRIVER_MINIMUM:
         fix = "install the distribution's NVIDIA driver, load it (modprobe nvidia), check that nvidia-smi works"
         problems.append(Problem("driver", first(driver), f"NVIDIA's driver, at least {dotted(DRIVER_MINIMUM)}", fix))
-    module, of_library = version(driver, r"Kernel Module.*?\s"), version(library, r"libnvidia-ml\.so\.")
     if not library:
         fix = "install the user-space part of the driver, run ldconfig, and check that nvidia-smi works"
         problems.append(Problem("driver's library", "none", "libnvidia-ml.so.1 in the output of ldconfig -p", fix))

@@ -99,9 +99,18 @@ def ensure_switch(host_address: str) -> bool:
     return changed
 
 
+def port_of(address: str) -> str:
+    """The switch's end of the veth pair of the node with this address, with or without its prefix.
+
+    >>> port_of("198.18.0.3/24")
+    'port3'
+    """
+    return "port" + address.partition("/")[0].rpartition(".")[2]
+
+
 def ensure_network(node: str, address: str, routes: dict[str, str]) -> bool:
     """Ensure the node's namespace, its link to the switch and its routes {CIDR: "via ADDRESS"}; `address` is CIDR."""
-    name = f"gangplank-{node}"
+    name = netns(node).name
     changed = ensure_netns(name)
     sysctls = {
         "net.ipv6.conf.all.disable_ipv6": "1",
@@ -109,7 +118,7 @@ def ensure_network(node: str, address: str, routes: dict[str, str]) -> bool:
         "net.bridge.bridge-nf-call-iptables": "1",
     }
     changed |= _ensure_sysctls(netns(node), sysctls)
-    port = "port" + address.partition("/")[0].rpartition(".")[2]
+    port = port_of(address)
     changed |= _ensure_pair(name, "eth0", port)
     changed |= _batch(SWITCH, _corrections(links(SWITCH), port, master="br0"))
     present = links(name)

@@ -63,7 +63,7 @@ def remove_node(node: str) -> bool:
     with pinned_namespaces(node) as namespaces:
         remove_mounts(node)  # pins first: otherwise supervisord would restart the node's programs in them
         if netns(node).exists():
-            run(["ip", "netns", "del", f"gangplank-{node}"])
+            run(["ip", "netns", "del", netns(node).name])
         kill(lambda: set(processes_in(namespaces)) | members(node))
     remove_cgroup(node)
     return existed

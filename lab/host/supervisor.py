@@ -91,7 +91,7 @@ def _end(server: Any, names: list[str]) -> None:
                 remaining.remove(name)
         if not remaining:
             return
-    fix = "read its file in the folder logs of the lab's, then run it again"
+    fix = "correct what its log in the lab's folder logs reports, then run it again"
     raise LabError(late(f"supervisord, {', '.join(remaining)}", "a program that runs", "its end", END_S, fix))
 
 
