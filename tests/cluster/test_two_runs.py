@@ -50,6 +50,15 @@ def ours(lab: Lab) -> list[str]:
     return [name for name in names if name.startswith("gangplank")]
 
 
+def two_at_once(folder: Path, *words: str) -> tuple[Run, str]:
+    """Two runs at once, of which one waits for the other: the other, and what the one that waited printed."""
+    runs = [Run(folder / f"{number}.log", *words) for number in range(2)]
+    outputs = [run.end() for run in runs]
+    waited = [" is in use by " in output for output in outputs]
+    assert sorted(waited) == [False, True], "\n\n".join(outputs)
+    return runs[waited.index(False)], outputs[waited.index(True)]
+
+
 @pytest.fixture
 def namespace(lab: Lab) -> Iterator[str]:
     """A namespace for jobs."""
@@ -60,14 +69,10 @@ def namespace(lab: Lab) -> Iterator[str]:
 
 def test_d6_of_two_sites_at_once_the_second_names_the_first_and_waits(lab: Lab, tmp_path: Path) -> None:
     lab.playbook("playbooks/uninstall.yml", *SITE[1:])
-    runs = [Run(tmp_path / f"{number}.log", *SITE) for number in range(2)]
-    outputs = [run.end() for run in runs]
-    waited = [" is in use by " in output for output in outputs]
-    assert sorted(waited) == [False, True], "\n\n".join(outputs)
-    first, second = (runs[waited.index(one)] for one in (False, True))
+    first, text = two_at_once(tmp_path, *SITE)
     who = rf"\S+, process {first.process.pid} \(playbooks/site\.yml\), since 2\S+ \S+ UTC"
-    assert len(re.findall(rf"cluster https://\S+ is in use by {who}", outputs[runs.index(second)])) == 1
-    assert "changed=0 " in outputs[runs.index(second)], "the first had done everything"
+    assert len(re.findall(rf"cluster https://\S+ is in use by {who}", text)) == 1
+    assert "changed=0 " in text, "the first had done everything"
     assert ours(lab) == []
     assert "changed=0 " in Run(tmp_path / "again.log", *SITE).end()
     lab.playbook("playbooks/uninstall.yml", *SITE[1:])
@@ -77,13 +82,8 @@ def test_d6_of_two_sites_at_once_the_second_names_the_first_and_waits(lab: Lab, 
 
 def test_d6_of_two_labs_at_once_the_second_names_the_first_and_finds_it_up(lab: Lab, tmp_path: Path) -> None:
     lab.playbook("playbooks/lab-down.yml", "-e", "lab_cluster_keep=true")
-    runs = [Run(tmp_path / f"{number}.log", "playbooks/lab.yml") for number in range(2)]
-    outputs = [run.end() for run in runs]
-    waited = [" is in use by " in output for output in outputs]
-    assert sorted(waited) == [False, True], "\n\n".join(outputs)
-    first, second = (runs[waited.index(one)] for one in (False, True))
+    first, text = two_at_once(tmp_path, "playbooks/lab.yml")
     who = rf"process {first.process.pid} \(.*playbooks/lab\.yml\), since 2\S+ \S+:"
-    text = outputs[runs.index(second)]
     assert len(re.findall(rf"the lab in {re.escape(str(STATE))} is in use by {who}", text)) == 1, text
     recap = text.partition("PLAY RECAP")[2]
     assert recap.count("changed=0 ") == recap.count("changed="), recap  # the first had done everything

@@ -48,6 +48,7 @@ from tests.support.why_stories import (
     submit,
     suspended,
     under_way,
+    volume,
 )  # fmt: skip
 
 if TYPE_CHECKING:
@@ -61,18 +62,8 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 MOUNT = {"volumes": [{"claim": "data", "mount": "/data", "on": "all", "access": "ReadWriteMany"}]}
 MISSING_CLASS = claim(spec={"storageClassName": "no-such-class"})
-ELSEWHERE = {
-    "apiVersion": "v1",
-    "kind": "PersistentVolume",
-    "metadata": {"name": "why-elsewhere"},
-    "spec": {
-        "accessModes": ["ReadWriteMany"],
-        "capacity": {"storage": "1Mi"},
-        "hostPath": {"path": "/tmp"},
-        "storageClassName": "",
-        "nodeAffinity": {"required": affine("no-such-label")},
-    },
-}
+HERE = {"hostPath": {"path": "/tmp"}}
+ELSEWHERE = volume("why-elsewhere", "ReadWriteMany", **HERE, nodeAffinity={"required": affine("no-such-label")})
 BOUND_ELSEWHERE = claim(spec={"storageClassName": "", "volumeName": "why-elsewhere"})
 MOUNTING = {"volumeMounts": [{"name": "more", "mountPath": "/more"}]}  # in a container
 DATA = {"volumes": [{"name": "more", "persistentVolumeClaim": {"claimName": "data"}}]}
@@ -341,9 +332,8 @@ def test_a_pod_that_its_node_refuses_is_named(lab: Lab, kube: Kube) -> None:
 @pytest.mark.usefixtures("kubeconfig")
 def test_a_claim_of_one_pod_that_another_one_mounts_is_named(lab: Lab, kube: Kube) -> None:
     once = {"accessModes": ["ReadWriteOncePod"], "storageClassName": ""}
-    hold = {**once, "capacity": {"storage": "1Mi"}, "hostPath": {"path": "/tmp"}}
-    volume = {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "why-once"}, "spec": hold}
-    beside = (volume, claim(spec={**once, "volumeName": "why-once"}), holder(MOUNTING, **DATA))
+    bound = claim(spec={**once, "volumeName": "why-once"})
+    beside = (volume("why-once", "ReadWriteOncePod", **HERE), bound, holder(MOUNTING, **DATA))
     one = Story("volume-in-use", {"workers": 0}, beside=beside, raw=MOUNTED, submitted=False)
     with story(lab, "in-use", one) as job:
         place = ("pod", "holder", "-n", "why-in-use")
@@ -353,17 +343,8 @@ def test_a_claim_of_one_pod_that_another_one_mounts_is_named(lab: Lab, kube: Kub
 
 
 # Of a driver that nobody runs: the test says in its place that the volume is attached
-ATTACHED = {
-    "apiVersion": "v1",
-    "kind": "PersistentVolume",
-    "metadata": {"name": "why-attached"},
-    "spec": {
-        "accessModes": ["ReadWriteOnce"],
-        "capacity": {"storage": "1Mi"},
-        "csi": {"driver": "attached.gangplank.dev", "volumeHandle": "why-attached"},
-        "storageClassName": "",
-    },
-}
+DRIVER = "attached.gangplank.dev"
+ATTACHED = volume("why-attached", "ReadWriteOnce", csi={"driver": DRIVER, "volumeHandle": "why-attached"})
 BOUND_ONCE = claim(spec={"accessModes": ["ReadWriteOnce"], "storageClassName": "", "volumeName": "why-attached"})
 
 
@@ -384,8 +365,7 @@ def attach(lab: Lab, node: str) -> None:
 @pytest.fixture
 def registered(lab: Lab, kubeconfig: str) -> Iterator[None]:  # noqa: ARG001  the fixture: the cluster has Volcano
     """The volume's driver on both nodes: without it Volcano counts no place for such a volume on any."""
-    driver = "attached.gangplank.dev"
-    others = {node: [one for one in lab.get("csinode", node)["spec"]["drivers"] or () if one["name"] != driver]
+    others = {node: [one for one in lab.get("csinode", node)["spec"]["drivers"] or () if one["name"] != DRIVER]
               for node in ("node-0", "node-1")}  # fmt: skip
 
     def have(*drivers: str) -> None:
@@ -393,7 +373,7 @@ def registered(lab: Lab, kubeconfig: str) -> Iterator[None]:  # noqa: ARG001  th
             every = [*before, *({"name": name, "nodeID": node, "topologyKeys": []} for name in drivers)]
             lab.kubectl("patch", "csinode", node, "--type=merge", "-p", json.dumps({"spec": {"drivers": every}}))
 
-    have(driver)
+    have(DRIVER)
     yield
     have()
 

@@ -118,6 +118,12 @@ def named(kind: str, **fields: Any) -> Json:
     return {"apiVersion": "v1", "kind": kind, "metadata": {"name": "more"}, **fields}
 
 
+def volume(name: str, mode: str, **spec: Any) -> Json:
+    """A small volume of no class."""
+    body = {"accessModes": [mode], "capacity": {"storage": "1Mi"}, "storageClassName": "", **spec}
+    return {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name}, "spec": body}
+
+
 def holder(container: Json | None = None, **spec: Any) -> Json:
     """A pod beside the job, which does nothing."""
     body = {"name": "a", "image": IMAGE, "command": WAITING, "resources": RESOURCE, **(container or {})}
