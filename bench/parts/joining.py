@@ -1,8 +1,10 @@
 """What a node costs that joins a lab: a run of playbooks/lab.yml that adds it, less one that changes nothing.
 
+The lab has a share of the machine's memory to spare for the node that joins (lab_cluster_shares). The peer is the same
+lab without: the shares of all nodes shrink, and so their kubelets start again.
+
 The floor is the node itself: a bare shell loop that makes its namespaces and mounts and starts the same programs with
-the same files until it is Ready. The other nodes' kubelets start again when a node joins: a node offers its share of
-the machine's memory, and that gets smaller. This is in the cost, not in the floor.
+the same files until it is Ready.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,10 +33,12 @@ if TYPE_CHECKING:
     from bench.figures import Figure
     from bench.part import Setting
 
-PART = Part("What a node costs that joins a lab of 2, 4 and 8", minutes=7, lab=Lab.DOWN, usual=False)
+PART = Part("What a node costs that joins a lab of 2, 4 and 8", minutes=11, lab=Lab.DOWN, usual=False)
 SIZES = (2, 4, 8)
 ROUNDS = 3
 LIKE_FLOOR = 1.2
+SPARE = ("-e", json.dumps({"lab_cluster_shares": SIZES[-1] + 1}))
+REMOVE = ("-e", json.dumps({"lab_cluster_remove_left": True}))
 UNSHARE = ("unshare", "--propagation", "private")
 SOCKET = Path("/run/gangplank/supervisor.sock")
 
@@ -93,34 +98,49 @@ def floor_s(node: str) -> float:
     return bare_s([*first, *steps(lines, names)], ready, "1")
 
 
-def once(folder: Path, size: int) -> tuple[float, float]:
-    """A round: what the next node costs, and its floor. The lab is as before afterwards."""
+@dataclass(frozen=True)
+class Round:
+    """Seconds of one round."""
+
+    cost: float
+    """With a share to spare."""
+    without: float
+    """Without one."""
+    bare: float
+
+
+def once(folder: Path, size: int) -> Round:
+    """What the next node costs. The lab is as before afterwards: so many nodes, and shares for all sizes."""
     fewer, more = inventory(folder, size), inventory(folder, size + 1)
-    unchanged = lab_s(fewer)
-    joined = lab_s(more)
+    unchanged = lab_s(fewer, *SPARE)
+    joined = lab_s(more, *SPARE)
     bare = floor_s(f"node-{size}")
-    lab_s(fewer, "-e", "lab_cluster_remove_left=true")
-    return joined - unchanged, bare
+    lab_s(fewer, *REMOVE)
+    shrunk = lab_s(more)
+    lab_s(fewer, *SPARE, *REMOVE)
+    return Round(joined - unchanged, shrunk - unchanged, bare)
 
 
-def figures(rounds: Mapping[int, Sequence[tuple[float, float]]]) -> Iterator[Figure]:
+def figures(rounds: Mapping[int, Sequence[Round]]) -> Iterator[Figure]:
     """A figure for each size."""
     for size, rows in rounds.items():
-        floor = Beside.of("the node itself, made by a bare shell loop", [bare for _, bare in rows])
-        yield figure(f"joining.{size}", f"a node joins a lab of {size}", "s", [cost for cost, _ in rows], floor=floor,
-                     goal=LIKE_FLOOR * floor.value, why=f"{LIKE_FLOOR} x the floor")  # fmt: skip
+        floor = Beside.of("the node itself, made by a bare shell loop", [row.bare for row in rows])
+        peer = Beside.of("no share to spare: all kubelets start again", [row.without for row in rows])
+        yield figure(f"joining.{size}", f"a node joins a lab of {size}", "s", [row.cost for row in rows], peer=peer,
+                     floor=floor, goal=LIKE_FLOOR * floor.value, why=f"{LIKE_FLOOR} x the floor")  # fmt: skip
 
 
 def measure(setting: Setting) -> Iterator[Figure]:
     """All sizes, from the smallest lab to the largest."""
-    rounds: dict[int, list[tuple[float, float]]] = {size: [] for size in SIZES}
+    rounds: dict[int, list[Round]] = {size: [] for size in SIZES}
     try:
         for size, rows in rounds.items():
-            lab_s(inventory(setting.folder, size))
+            lab_s(inventory(setting.folder, size), *SPARE)
             for number in range(ROUNDS):
-                cost, bare = once(setting.folder, size)
-                rows.append((cost, bare))
-                setting.say(f"{size} nodes, round {number + 1} of {ROUNDS}: {cost:.1f} s, the node itself {bare:.1f} s")
+                row = once(setting.folder, size)
+                rows.append(row)
+                setting.say(f"{size} nodes, round {number + 1} of {ROUNDS}: {row.cost:.1f} s, without a share to spare "
+                            f"{row.without:.1f} s, the node itself {row.bare:.1f} s")  # fmt: skip
     finally:
         playbook("playbooks/lab-down.yml")
     yield from figures(rounds)

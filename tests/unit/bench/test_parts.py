@@ -188,8 +188,10 @@ def test_the_bare_loop_starts_a_runtime_and_waits_for_it_before_the_kubelet() ->
 
 
 def test_a_node_that_joins_is_held_against_itself() -> None:
-    rows = {2: [(5.0, 5.0), (5.5, 5.0), (6.0, 5.0)], 8: [(9.0, 5.0)]}
+    rows = {2: [joining.Round(cost, 8.0, 5.0) for cost in (5.0, 5.5, 6.0)], 8: [joining.Round(9.0, 20.0, 5.0)]}
     two, eight = joining.figures(rows)
+    assert eight.peer is not None
+    assert eight.peer.value == 20.0
     assert (two.id, two.value, two.goal, two.met, eight.met) == ("joining.2", 5.5, 6.0, True, False)
 
 

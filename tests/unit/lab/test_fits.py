@@ -41,7 +41,7 @@ def requested(requests: dict[str, Any]) -> Room:
     return parse(str(requests.get("cpu", "0"))), parse(str(requests.get("memory", "0")))
 
 
-def allocatable(machine_mib: int) -> Room:
+def allocatable(machine_mib: int, **of_inventory: Any) -> Room:
     """What each kubelet offers: its capacity without what its configuration reserves and keeps free."""
     role = ROOT / "roles/lab_cluster"
     environment = jinja2.Environment(
@@ -49,7 +49,7 @@ def allocatable(machine_mib: int) -> Room:
         autoescape=False,  # noqa: S701  YAML, as Ansible renders it
     )  # fmt: skip
     values = load("roles/lab_cluster/defaults/main.yml") | load("inventories/lab/group_vars/all/lab.yml")
-    values |= {"lab_cluster_nodes": nodes(), "__lab_cluster_memory_mib": str(machine_mib)}
+    values |= {"lab_cluster_nodes": nodes(), "__lab_cluster_memory_mib": str(machine_mib)} | of_inventory
     shared = load("roles/lab_cluster/vars/main.yml")["__lab_cluster_node_memory_mib"]
     values["__lab_cluster_node_memory_mib"] = environment.from_string(shared).render(values)
     kubelet = yaml.safe_load(environment.get_template("kubelet.yaml.j2").render(values))
@@ -122,6 +122,13 @@ def test_nodes_together_offer_no_more_than_the_machine_has(machine_gib: int) -> 
     machine_mib = int(machine_gib * 1024 * KERNEL_LEAVES)
     reserved_mib = load("roles/lab_cluster/defaults/main.yml")["lab_cluster_reserved_memory_mib"]
     assert 0 < allocatable(machine_mib)[1] * len(nodes()) <= (machine_mib - reserved_mib) * 2**20
+
+
+def test_a_node_that_joins_takes_a_share_to_spare() -> None:
+    two, three = ["node-0", "node-1"], ["node-0", "node-1", "node-2"]
+    before, after = (allocatable(16384, lab_cluster_nodes=names, lab_cluster_shares=3) for names in (two, three))
+    assert before == after == allocatable(16384, lab_cluster_nodes=three)
+    assert allocatable(16384, lab_cluster_nodes=[*three, "node-3"], lab_cluster_shares=3) < after
 
 
 def test_the_job_has_three_pods_with_requests() -> None:
