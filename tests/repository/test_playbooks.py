@@ -13,6 +13,7 @@ import yaml
 
 from bench.parts.lab import MARKS
 from gangplank.cluster.lease import PATIENCE_S
+from lab.build.versions import load_pins
 
 ROOT = Path(__file__).resolve().parents[2]
 PLAYBOOKS = sorted(ROOT.glob("playbooks/*.yml"))
@@ -94,3 +95,16 @@ def test_make_exports_its_folder_even_if_the_environment_does_not() -> None:
     command = ["make", "--silent", "--eval=shown:; @/usr/bin/env", "shown"]
     done = subprocess.run(command, cwd=ROOT, env={"PATH": "/usr/bin:/bin"}, capture_output=True, text=True, check=True)
     assert f"PWD={ROOT}" in done.stdout.splitlines()
+
+
+def test_the_one_lab_of_all_scenarios_has_only_what_several_of_them_install() -> None:
+    """What one scenario alone needs, it builds itself: `make molecule` builds it for no other."""
+    (create,) = yaml.safe_load((ROOT / "molecule/default/create.yml").read_text())
+    built = set(create["vars"]["site_components"])
+    installed = [set(values) for path in (ROOT / "molecule").glob("*/converge.yml")
+                 for play in yaml.safe_load(path.read_text())
+                 if (values := play.get("vars", {}).get("site_components"))]  # fmt: skip
+    several = {name for names in installed for name in names if sum(name in other for other in installed) > 1}
+    assert built == several
+    parts = yaml.safe_load((ROOT / "inventories/lab/group_vars/all/lab.yml").read_text())["lab_component_parts"]
+    assert not {part for name in built for part in parts[name]} & load_pins().on_demand
