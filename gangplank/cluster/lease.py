@@ -8,22 +8,18 @@ Every trainer of a team may write anything into the Leases of its jobs, and an a
 from __future__ import annotations
 
 import datetime as dt
-import getpass
 import json
-import os
-import socket
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gangplank.cluster.client import CONFLICT, FORBIDDEN, NOT_FOUND, WRITER
-from gangplank.errors import GOT_LIMIT, GangplankError, KubeError, Problem
-from gangplank.processes import boot, is_hidden, living, process
+from gangplank.errors import GangplankError, KubeError, Problem
+from gangplank.processes import boot, is_hidden, living
+from gangplank.runs import cut, pid_space, title, way_out
 from gangplank.site.rights import LOCK
-from gangplank.text import plain
 from gangplank.wait import late, polls
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterator
 
     from gangplank.cluster.client import Kube
     from gangplank.spec import Json
@@ -40,34 +36,6 @@ PATIENCE_S = 900  # for another run, where nobody says how long
 FREE_S = 10.0
 QUOTA = "exceeded quota"  # in a refusal: a team's quota counts its Leases
 REFUSED = {400, FORBIDDEN, 422}  # a webhook of a policy that names no status; a ValidatingAdmissionPolicy
-
-
-def holder(pid: int, playbooks: Iterable[str]) -> dict[str, Any]:
-    """The record of process `pid`. Its command is not in it: it may contain a password."""
-    record = process(pid)
-    record.pop("command", None)
-    try:
-        user = getpass.getuser()
-    except (KeyError, OSError):  # of a container, without a name
-        user = str(os.getuid())
-    since = dt.datetime.now(dt.UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-    more = {"user": user, "host": socket.gethostname(), "playbooks": " ".join(playbooks), "since": since}
-    return {"pid": pid, **record, "pids": pid_space(), **more}
-
-
-def pid_space() -> str:
-    """Which processes this one can name: a container has its own, and the machine's boot."""
-    try:
-        return str(Path("/proc/self/ns/pid").readlink())
-    except OSError:
-        return ""
-
-
-def title(record: dict[str, Any]) -> str:
-    """A holder as messages name it, and the Lease."""
-    user, host, since, books = (_cut(record.get(key, "")) for key in ("user", "host", "since", "playbooks"))
-    started = f" ({books})" if books else ""
-    return f"{user}@{host}, process {record['pid']}{started}, since {since}"
 
 
 class Lock:
@@ -118,22 +86,22 @@ class Lock:
         An account that may not read Leases waits for nobody. Raises GangplankError at the time limit.
         """
         try:
-            lease = self.kube.get(self.where)
-            if lease and not is_left(lease):
-                next(self._turns(record, say, limit_s), None)
+            next(self._turns(record, say, limit_s, takes=False), None)
         except KubeError as error:
             if error.status not in {*REFUSED, NOT_FOUND}:
                 raise
 
     def _hold(self, record: dict[str, Any], say: Callable[[str], None], limit_s: float) -> bool:
         tried = False
-        for lease in self._turns(record, say, limit_s):
+        for lease in self._turns(record, say, limit_s, takes=True):
             tried = True
             if self._take(lease, record):
                 return True
         return tried  # a request of its own was carried out, and only the answer lost
 
-    def _turns(self, record: dict[str, Any], say: Callable[[str], None], limit_s: float) -> Iterator[Json | None]:
+    def _turns(
+        self, record: dict[str, Any], say: Callable[[str], None], limit_s: float, *, takes: bool
+    ) -> Iterator[Json | None]:
         """The Lease each time that nobody has the lock, until the process itself has it."""
         name, said, fix = "another run, which was faster", "", ""
         seen, unchanged_s = "", 0.0
@@ -146,7 +114,7 @@ class Lock:
             # Counted in answers: while the API server is away, nobody can renew.
             unchanged_s = unchanged_s + POLL_S if version == seen else 0.0
             seen = version
-            if lease is None or not counts(lease, other, unchanged_s):
+            if lease is None or not counts(lease, other, unchanged_s) or (not takes and is_left(lease)):
                 yield lease
                 continue
             alive = bool(lives(other))
@@ -259,17 +227,10 @@ def is_left(lease: Json) -> bool:
 
 
 def names(lease: Json, record: dict[str, Any], *, alive: bool) -> tuple[str, str]:
-    """A holder, and how to be rid of it: with a command only for a process that was seen to live on this machine."""
+    """A holder, and how to be rid of it."""
     if not record:
-        return _cut(str(lease["spec"]["holderIdentity"])), "wait for it or end it"
-    host = _cut(record["host"])
-    how = f"end it (kill {record['pid']} on {host})" if alive else f"have its user end it on {host}"
-    return title(record), f"wait for it or {how}"
-
-
-def _cut(text: str) -> str:
-    """A text of a Lease as messages show it: at most so long, and nothing that a terminal would obey."""
-    return plain(text if len(text) <= GOT_LIMIT else f"{text[: GOT_LIMIT - 1]}…")
+        return cut(str(lease["spec"]["holderIdentity"])), "wait for it or end it"
+    return title(record), way_out(record, alive=alive)
 
 
 def _now() -> str:

@@ -10,11 +10,11 @@ import contextlib
 import fcntl
 import json
 import os
-import time
 from typing import TYPE_CHECKING, Any
 
 from gangplank.errors import Problem
-from gangplank.processes import living, process
+from gangplank.processes import living
+from gangplank.runs import title, way_out
 from gangplank.wait import late, polls
 from lab.errors import LabError
 
@@ -57,22 +57,21 @@ def _holder(stream: TextIO) -> dict[str, Any]:
         return {}
 
 
-def hold(folder: Path, pid: int, say: Callable[[str], None], limit_s: float) -> None:
-    """Record that process `pid` changes the lab; wait for another that does. Raises LabError at the time limit."""
-    holder: dict[str, Any] = {}
+def hold(folder: Path, record: dict[str, Any], say: Callable[[str], None], limit_s: float) -> None:
+    """Record a run that changes the lab; wait for another that does. Raises LabError at the time limit."""
+    said = ""
     for _ in polls(limit_s, POLL_S):
         with _record(folder) as stream:
             other = _holder(stream)
-            if not other or other["pid"] == pid:
-                since = time.strftime("%Y-%m-%d %H:%M:%S")
+            if not other or other["pid"] == record["pid"]:
                 stream.truncate(0)
-                stream.write(json.dumps(process(pid) | {"since": other.get("since", since)}))
+                stream.write(json.dumps(record | {"since": other.get("since", record["since"])}))
                 return
-        name = f"process {other['pid']} ({other['command']}), since {other['since']}"
-        if other != holder:
+        name = title(other)
+        if name != said:
             say(f"the lab in {folder} is in use by {name}: waiting for it up to {limit_s:.0f} s")
-        holder = other
-    fix = f"wait for it or end it (kill {holder['pid']}), then run it again"
+        said = name
+    fix = f"{way_out(other, alive=True)}, then run it again"
     raise LabError(late(f"lab {folder}", name, "its end", limit_s, fix))
 
 

@@ -8,7 +8,6 @@ from typing import Any, ClassVar
 from ansible.utils.display import Display
 from ansible_collections.gangplank.gangplank.plugins.plugin_utils.lab import LabAction
 
-from gangplank.processes import origin
 from lab.host import lock
 
 
@@ -23,12 +22,12 @@ class ActionModule(LabAction):
     }
 
     def act(self, args: dict[str, Any]) -> dict[str, Any]:
-        """Convert the arguments and call; the process of which this task is a fork lives as long as the run."""
-        folder, playbook = Path(args["folder"]), origin()
+        """Convert the arguments and call."""
+        folder, record = Path(args["folder"]), self.record()
         if args["state"] == "free":
-            lock.free(folder, playbook)
+            lock.free(folder, record["pid"])
             return {"changed": False}
         lock.refuse_foreign(folder)
         if not self.dry and (args["create"] or folder.exists()):
-            lock.hold(folder, playbook, lambda line: Display().display(f"    {line}"), args["timeout_s"])
+            lock.hold(folder, record, lambda line: Display().display(f"    {line}"), args["timeout_s"])
         return {"changed": False}

@@ -5,7 +5,7 @@ DOCUMENTATION = r"""
 module: lab_lock
 short_description: Hold the lab for this run of ansible-playbook
 description:
-  - A second run names the process that holds the lab, its command and since when, and waits for it.
+  - A second run names the process that holds the lab, its playbooks and since when, and waits for it.
   - A process that has ended holds nothing, unless a task that it started still runs.
   - A folder with other files in it is refused.
 author:

@@ -12,11 +12,14 @@ import sys
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+from ansible import context
 from ansible.plugins.action import ActionBase
 from ansible.plugins.loader import filter_loader, test_loader
 from ansible_collections.gangplank.gangplank.plugins.plugin_utils import python  # noqa: F401  before the library; pylint: disable=unused-import
 
 from gangplank.errors import GangplankError
+from gangplank.processes import origin
+from gangplank.runs import holder
 from gangplank.text import plain_lines
 
 # Every task is a fork of the process that has loaded this. A task that has to search for a filter loads all of them,
@@ -68,6 +71,11 @@ class LibraryAction(ActionBase):
     def dry(self) -> bool:
         """Whether `act` may only report what would change."""
         return bool(self._task.check_mode)
+
+    @staticmethod
+    def record() -> dict[str, Any]:
+        """What a lock notes of this run of ansible-playbook: the process of which this task is a fork lives as long."""
+        return holder(origin(), context.CLIARGS.get("args") or ())
 
     @abc.abstractmethod
     def act(self, args: dict[str, Any]) -> dict[str, Any]:

@@ -9,16 +9,14 @@ from typing import Any, ClassVar
 # Half a second of imports, once: every task is a fork of the process that has loaded its action by then.
 import kubernetes.client  # pylint: disable=unused-import
 import kubernetes.config  # noqa: F401  gangplank.cluster.client uses it; pylint: disable=unused-import
-from ansible import context
 from ansible.utils.display import Display
 from ansible_collections.gangplank.gangplank.plugins.plugin_utils.base import LibraryAction
 
 from gangplank.cluster import lease_keeper
 from gangplank.cluster.choice import chosen
 from gangplank.cluster.client import Kube
-from gangplank.cluster.lease import PATIENCE_S, Lock, holder
+from gangplank.cluster.lease import PATIENCE_S, Lock
 from gangplank.errors import KubeError
-from gangplank.processes import origin
 
 KUBECONFIG: dict[str, Any] = {"kubeconfig": {"type": "path"}}
 
@@ -94,8 +92,3 @@ class ClusterAction(LibraryAction):
             self.say(f"{lock.title}: its lock is freed when this run has ended, or expires ({error})")
         else:
             lease_keeper.end(lock, record)
-
-    @staticmethod
-    def record() -> dict[str, Any]:
-        """What a lock notes of this run of ansible-playbook."""
-        return holder(origin(), context.CLIARGS.get("args") or ())

@@ -83,7 +83,7 @@ def test_d6_of_two_sites_at_once_the_second_names_the_first_and_waits(lab: Lab, 
 def test_d6_of_two_labs_at_once_the_second_names_the_first_and_finds_it_up(lab: Lab, tmp_path: Path) -> None:
     lab.playbook("playbooks/lab-down.yml", "-e", "lab_cluster_keep=true")
     first, text = two_at_once(tmp_path, "playbooks/lab.yml")
-    who = rf"process {first.process.pid} \(.*playbooks/lab\.yml\), since 2\S+ \S+:"
+    who = rf"\S+, process {first.process.pid} \(playbooks/lab\.yml\), since 2\S+ \S+ UTC:"
     assert len(re.findall(rf"the lab in {re.escape(str(STATE))} is in use by {who}", text)) == 1, text
     recap = text.partition("PLAY RECAP")[2]
     assert recap.count("changed=0 ") == recap.count("changed="), recap  # the first had done everything

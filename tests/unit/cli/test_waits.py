@@ -15,8 +15,9 @@ import pytest
 from gangplank.cli import jobs, main, scripts, terminal
 from gangplank.cluster import lease
 from gangplank.cluster.client import Kube
-from gangplank.cluster.lease import Lock, holder
+from gangplank.cluster.lease import Lock
 from gangplank.cluster.progress import Phase
+from gangplank.runs import holder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -20,9 +20,10 @@ import pytest
 
 from gangplank.cluster import lease, lease_keeper
 from gangplank.cluster.client import Kube
-from gangplank.cluster.lease import Lock, holder, is_same
+from gangplank.cluster.lease import Lock, is_same
 from gangplank.errors import GangplankError, KubeError
 from gangplank.processes import origin
+from gangplank.runs import holder
 from gangplank.site.rights import LOCK
 from gangplank.wait import polls
 
@@ -314,6 +315,17 @@ def test_d6_the_rights_that_are_named_are_those_that_it_uses(api: Api, monkeypat
     forbid(api, monkeypatch, "GET", status=401)
     with pytest.raises(KubeError):
         lock(api).hold(mine, refuse, 0)
+
+
+@pytest.mark.parametrize("lives", [False, True])
+def test_d6_who_only_waits_looks_at_the_lock_once_each_time(
+    api: Api, other: subprocess.Popen[str], lives: bool
+) -> None:
+    lock(api).hold(holder(other.pid, BOOKS) if lives else dead(), refuse, 0)
+    api.seen.clear()
+    with pytest.raises(GangplankError) if lives else contextlib.nullcontext():
+        lock(api).wait(holder(os.getpid(), BOOKS), lambda _: None, 0)
+    assert len(api.seen) == 1, api.seen
 
 
 def test_d6_runs_of_different_jobs_do_not_wait_for_each_other(api: Api, other: subprocess.Popen[str]) -> None:

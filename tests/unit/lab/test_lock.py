@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from gangplank.runs import holder, title
 from lab.errors import LabError
 from lab.host import node
 from lab.host.lock import free, hold, refuse_foreign
@@ -23,8 +25,9 @@ ROOT = Path(__file__).resolve().parents[3]
 HOLD = """
 import os, sys
 from pathlib import Path
+from gangplank.runs import holder
 from lab.host.lock import hold
-hold(Path(sys.argv[1]), os.getpid(), lambda line: print("said", line, flush=True), 30)
+hold(Path(sys.argv[1]), holder(os.getpid(), ["playbooks/lab.yml"]), lambda line: print("said", line, flush=True), 30)
 print("held", flush=True)
 sys.stdin.readline()
 """
@@ -35,6 +38,11 @@ if not (task := os.fork()):
     time.sleep(120)
 print(task, flush=True)
 {HOLD}"""
+
+
+def mine() -> dict[str, Any]:
+    """The record of this process."""
+    return holder(os.getpid(), ["playbooks/lab.yml"])
 
 
 @pytest.fixture
@@ -53,14 +61,13 @@ def test_d6_the_second_run_says_who_holds_the_lab_and_stops_waiting(
 ) -> None:
     lines: list[str] = []
     with pytest.raises(LabError) as refusal:
-        hold(tmp_path / "lab", os.getpid(), lines.append, 1)
-    holder = f"process {other.pid} ({sys.executable} -c"
-    assert len(lines) == 1
-    assert lines[0].startswith(f"the lab in {tmp_path}/lab is in use by {holder}")
-    assert f"), since {time.strftime('%Y-%m-%d')}" in lines[0]
-    message = str(refusal.value)
-    assert message.startswith(f"lab {tmp_path}/lab: got {holder}")
-    assert message.endswith(f"within 1 s. Fix: wait for it or end it (kill {other.pid}), then run it again")
+        hold(tmp_path / "lab", mine(), lines.append, 1)
+    who = title(json.loads((tmp_path / "lab/lab.lock").read_text()))
+    assert f"@{socket.gethostname()}, process {other.pid} (playbooks/lab.yml), since " in who
+    assert lines == [f"the lab in {tmp_path}/lab is in use by {who}: waiting for it up to 1 s"]
+    fix = f"wait for it or end it (kill {other.pid} on {socket.gethostname()}), then run it again"
+    assert str(refusal.value) == f"lab {tmp_path}/lab: got {who}, expected its end within 1 s. Fix: {fix}"
+    assert sys.executable not in (tmp_path / "lab/lab.lock").read_text(), "its command may contain a password"
 
 
 @pytest.mark.parametrize("end", ["free", "exit", "kill"])
@@ -78,11 +85,11 @@ def test_d6_the_second_run_goes_on_when_the_first_ends(
         else:
             other.send_signal(signal.SIGKILL)
 
-    hold(tmp_path / "lab", os.getpid(), say, 20)
+    hold(tmp_path / "lab", mine(), say, 20)
     assert len(lines) == 1
     free(tmp_path / "lab", other.pid)  # not its own: nothing happens
-    with pytest.raises(LabError, match=f"got process {os.getpid()} "):
-        hold(tmp_path / "lab", os.getppid(), lines.append, 0)
+    with pytest.raises(LabError, match=f"process {os.getpid()} "):
+        hold(tmp_path / "lab", holder(os.getppid(), ["playbooks/lab.yml"]), lines.append, 0)
 
 
 def test_d6_the_task_of_a_killed_run_holds_the_lab_until_it_ends(tmp_path: Path) -> None:
@@ -96,11 +103,11 @@ def test_d6_the_task_of_a_killed_run_holds_the_lab_until_it_ends(tmp_path: Path)
         run.wait()
         lines: list[str] = []
         try:
-            with pytest.raises(LabError, match=rf"(?s)got process {task} \(.*Fix: wait .* end it \(kill {task}\)"):
-                hold(tmp_path / "lab", os.getpid(), lines.append, 0)
+            with pytest.raises(LabError, match=rf"process {task} \(.*Fix: wait .* end it \(kill {task} on "):
+                hold(tmp_path / "lab", mine(), lines.append, 0)
         finally:
             os.kill(task, signal.SIGKILL)
-        hold(tmp_path / "lab", os.getpid(), lines.append, 20)
+        hold(tmp_path / "lab", mine(), lines.append, 20)
         assert len(lines) == 1
 
 
@@ -108,8 +115,8 @@ def test_d6_a_run_may_hold_what_it_holds_and_a_torn_record_holds_nothing(tmp_pat
     lines: list[str] = []
     for text in ("", '{"pid": 1', '{"pid": 1, "started": 0, "boot": ""}', "[]"):
         (tmp_path / "lab.lock").write_text(text)
-        hold(tmp_path, os.getpid(), lines.append, 0)
-        hold(tmp_path, os.getpid(), lines.append, 0)
+        hold(tmp_path, mine(), lines.append, 0)
+        hold(tmp_path, mine(), lines.append, 0)
     assert lines == []
 
 

@@ -15,8 +15,9 @@ import yaml
 
 from gangplank.cluster import lease_keeper
 from gangplank.cluster.client import Kube
-from gangplank.cluster.lease import Lock, holder, holder_of
+from gangplank.cluster.lease import Lock, holder_of
 from gangplank.processes import living, process
+from gangplank.runs import holder
 from gangplank.wait import polls
 from tests.unit.plugins.test_cluster_actions import run
 from tests.unit.plugins.test_cluster_ready import ROOT, play
