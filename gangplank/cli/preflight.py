@@ -27,11 +27,12 @@ OF_SITE = ("site_components", "site_cluster", "site_environment")
 
 def preflight(args: argparse.Namespace) -> int:
     """Print every check; status 1 if there is a problem, 4 if no cluster answers."""
-    site = load_variables(args.site, (*OF_SITE, *VARIABLES)) if args.site else {}
+    inventory = load_variables(args.site, (*OF_SITE, *VARIABLES)) if args.site else None
+    site = inventory or {}
     names = components(args, site)
     environment = {**os.environ, **site.get("site_environment", {})}  # as the playbooks set it
     expected = args.expected_cluster or site.get("site_cluster") or ""
-    wanted, path = wanted_of(site, names), environment.get("PATH", "")
+    wanted, path = wanted_of(inventory, names), environment.get("PATH", "")
     kube, refused = None, terminal.REFUSED
     try:
         kube = cluster_of(args, changes=args.output == "table", environment=environment)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gangplank.site.storage import LOCAL_PATH_RELEASE
+
 # Kinds of objects, as plural and group
 RBAC, HOOKS = "rbac.authorization.k8s.io", "admissionregistration.k8s.io"
 RELEASE = ("namespaces", "secrets", "serviceaccounts", "configmaps")  # Helm keeps each release in a Secret
@@ -28,7 +30,7 @@ class Component:
     rivals: tuple[str, ...] = ()  # the same of other programs that do its work, and not beside it
     crds: tuple[tuple[str, str], ...] = ()  # the CRDs that trainings use, each with the version that we use
     helm_crds: bool = False  # whether they are part of the release, so that Helm refuses third-party CRDs
-    pods: int = 0  # what it adds to a cluster: pods with their requests
+    pods: int = 0  # what it adds to a cluster: pods with their requests; of `storage`, its releases say that
     cpu_millis: int = 0
     memory_mib: int = 0
 
@@ -67,11 +69,10 @@ COMPONENTS = {
     ),
     "storage": Component(
         title="storage classes",
-        release="local-path",
-        namespace="local-path-storage",
+        release=LOCAL_PATH_RELEASE.name,  # by default; its classes decide which releases it has
+        namespace=LOCAL_PATH_RELEASE.namespace,
         inputs=(),
         kinds=(*RELEASE, *PROGRAM, "storageclasses.storage.k8s.io"),
-        pods=1,
     ),
     "training_operator": Component(
         title="the training operator",

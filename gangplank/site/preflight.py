@@ -12,7 +12,7 @@ from gangplank.k8s.pod_resources import pod_sum
 from gangplank.k8s.quantity import parse
 from gangplank.site.components import COMPONENTS
 from gangplank.site.gpu_devices import devices, is_gpu, publishers
-from gangplank.site.storage import class_problems, is_default
+from gangplank.site.storage import class_problems, is_default, needed
 from gangplank.site.storage import names as names_of
 from gangplank.text import listed
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from gangplank.k8s.pod_resources import Amounts
     from gangplank.site.components import Component
+    from gangplank.site.storage import Release
     from gangplank.spec import Json
 
 # ValidatingAdmissionPolicy is stable since 1.30, and teams need it; the newest is the one that the tests run on.
@@ -46,7 +47,7 @@ class Wanted:
     """What is to be installed: the components, with the Helm release and namespace of each, as (release, namespace)."""
 
     releases: Mapping[str, tuple[str, str]]
-    classes: Sequence[Mapping[str, Any]] = ()  # the storage classes of the inventory, if the site installs them
+    classes: Sequence[Mapping[str, Any]] | None = None  # those of the inventory; None: there is no inventory to judge
     jobset: bool = True  # whether Trainer v2 brings JobSet; if not, the cluster has it
     by_claim: bool = False  # whether the site's nodes give out GPUs by claim, and not by a device plugin
 
@@ -60,8 +61,9 @@ VARIABLES = (
 )
 
 
-def wanted_of(site: Mapping[str, Any], names: Iterable[str]) -> Wanted:
+def wanted_of(inventory: Mapping[str, Any] | None, names: Iterable[str]) -> Wanted:
     """What VARIABLES of an inventory ask for, as playbooks/site.yml reads them; the rest is the roles' defaults."""
+    site = inventory or {}
     releases = {
         name: (
             str(site.get(f"{name}_release") or COMPONENTS[name].release),
@@ -69,7 +71,7 @@ def wanted_of(site: Mapping[str, Any], names: Iterable[str]) -> Wanted:
         )
         for name in names
     }
-    classes = site.get("storage_classes", ROLE_CLASSES) if "storage" in releases else ()
+    classes = None if inventory is None else site.get("storage_classes", ROLE_CLASSES) if "storage" in releases else ()
     jobset = str(site.get("trainer_v2_jobset", True)).lower() not in OFF
     return Wanted(releases, classes, jobset, site.get("training_job_gpu_allocation") == "dra")
 
@@ -156,11 +158,11 @@ def rights(facts: Facts, _: Wanted) -> Check:
 
 
 def storage_class(facts: Facts, wanted: Wanted) -> Check:
-    """The site's classes, as their role judges them, and the default one: claims that name none get it."""
+    """The inventory's classes, as their role judges them, and the default one: claims that name none get it."""
     if facts.classes is None:
         return _unread("class")
     drivers = None if facts.drivers is None else names_of(facts.drivers)
-    if problems := class_problems(wanted.classes, facts.classes, drivers):
+    if problems := class_problems(wanted.classes or (), facts.classes, drivers):
         return Check("class", problems=tuple(problems))
     defaults = names_of(item for item in facts.classes if is_default(item))
     if wanted.classes and not defaults:
@@ -171,6 +173,8 @@ def storage_class(facts: Facts, wanted: Wanted) -> Check:
         return Check("class", f"the default class is {defaults[0]}")
     if "storage" not in wanted.releases:
         return Check("class", "no default class: claims that name none wait")
+    if wanted.classes is None:
+        return Check("class", f"no default class; the component storage installs one ({ROLE_CLASSES[0]['name']})")
     fix = "set `default: true` in one class of storage_classes, or mark one of the cluster's classes"
     return Check("class", problems=(Problem("class", "no default storage class", "one", fix),))
 
@@ -257,7 +261,9 @@ def room(facts: Facts, wanted: Wanted) -> Check:
     """Whether the components that do not run yet fit on the nodes that take any pod, beside the existing pods."""
     if facts.nodes is None or facts.pods is None:
         return _unread("room")
-    needed = [COMPONENTS[name] for name, own in wanted.releases.items() if not _complete(name, own, facts.workloads)]
+    lacking = [COMPONENTS[name] for name, own in wanted.releases.items() if not _complete(name, own, facts.workloads)]
+    storage = {(item.name, item.namespace): item.pods for item in _storage(wanted)}
+    running = {release_of(item) for item in facts.workloads or ()}
     nodes = {node["metadata"]["name"]: node for node in facts.nodes if _takes_pods(node)}
     pods = [pod for pod in facts.pods if pod["spec"].get("nodeName") in nodes
             and pod.get("status", {}).get("phase") not in ("Succeeded", "Failed")]  # fmt: skip
@@ -268,9 +274,9 @@ def room(facts: Facts, wanted: Wanted) -> Check:
         "memory": _total(nodes.values(), "memory") - _sum(requests, "memory"),
     }
     amounts = {
-        "pods": sum(item.pods for item in needed),
-        "cpu": sum(item.cpu_millis for item in needed) / 1000,
-        "memory": sum(item.memory_mib for item in needed) * 2**20,
+        "pods": sum(item.pods for item in lacking) + sum(storage[own] for own in storage.keys() - running),
+        "cpu": sum(item.cpu_millis for item in lacking) / 1000,
+        "memory": sum(item.memory_mib for item in lacking) * 2**20,
     }
     text = f"{len(nodes)} nodes take pods; free: {_amounts(free)}"
     short = [name for name, amount in amounts.items() if amount and free[name] < amount]
@@ -299,6 +305,11 @@ def _sum(requests: Iterable[Amounts], name: str) -> float:
     return float(sum(amounts[name].value for amounts in requests if name in amounts))
 
 
+def _storage(wanted: Wanted) -> list[Release]:
+    """The Helm releases of the component `storage`."""
+    return needed(ROLE_CLASSES if wanted.classes is None else wanted.classes) if "storage" in wanted.releases else []
+
+
 def _complete(name: str, own: tuple[str, str], workloads: Sequence[Json] | None) -> bool:
     """Whether the cluster has all programs of a component, of the site's own release."""
     ours = [item for item in workloads or () if release_of(item) == own]
@@ -307,6 +318,8 @@ def _complete(name: str, own: tuple[str, str], workloads: Sequence[Json] | None)
 
 def component(name: str, facts: Facts, wanted: Wanted) -> Check:
     """Whether a component can be installed, upgraded or adopted; a third-party one is never half taken over."""
+    if name == "storage":
+        return _storage_check(facts, wanted)
     what, own = COMPONENTS[name], wanted.releases[name]
     if facts.workloads is None or facts.crds is None:
         return _unread(name)
@@ -331,6 +344,14 @@ def component(name: str, facts: Facts, wanted: Wanted) -> Check:
     else:
         text = "nothing of it yet" if not crds else f"CRDs of release {own[0]} in {own[1]}, and no programs yet"
     return Check(name, text, tuple(problems))
+
+
+def _storage_check(facts: Facts, wanted: Wanted) -> Check:
+    """Which releases of its classes exist; `storage_class` judges the classes."""
+    present = {release_of(item) for item in (*(facts.workloads or ()), *(facts.classes or ()))}
+    own = [(item.name, item.namespace) for item in _storage(wanted)]
+    texts = [f"release {name} in {namespace}" for name, namespace in own if (name, namespace) in present]
+    return Check("storage", "; ".join(texts) or "nothing of it yet")
 
 
 def jobset(facts: Facts, wanted: Wanted) -> Check:

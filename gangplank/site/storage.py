@@ -35,6 +35,7 @@ class Release:
     chart: str  # the chart's folder, with {inputs} of the role `storage`
     values: Callable[[Mapping[str, Json], Fields], Json]  # from the classes by name, and the role's inputs
     problems: Callable[[Fields], Iterator[Problem]]  # what is wrong with the inputs that it needs
+    pods: int  # that it adds to a cluster of one node
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,6 +156,7 @@ LOCAL_PATH_RELEASE = Release(
     chart="{local_path_chart}",
     values=_local_path_values,
     problems=_local_path_problems,
+    pods=1,
 )
 CSI_RELEASE = Release(
     name="storage",
@@ -162,6 +164,7 @@ CSI_RELEASE = Release(
     chart="{charts}/storage",
     values=lambda classes, _: {"classes": list(classes.values())},
     problems=lambda _: iter(()),
+    pods=0,
 )
 LOOP_RELEASE = Release(
     name="loop-csi",
@@ -169,6 +172,7 @@ LOOP_RELEASE = Release(
     chart="{charts}/storage",
     values=_loop_values,
     problems=_loop_problems,
+    pods=2,
 )
 KINDS: Mapping[str, StorageKind] = {
     "local": StorageKind(
@@ -253,8 +257,16 @@ def releases(classes: Sequence[Fields] = (), inputs: Fields | None = None) -> li
 
 def release_problems(classes: Sequence[Fields], inputs: Fields) -> list[Problem]:
     """What is wrong with the inputs that the releases of these classes need."""
-    needed = dict.fromkeys(KINDS[item["kind"]].release for item in classes if item["kind"] in KINDS)
-    return [problem for release in needed for problem in release.problems(inputs)]
+    return [problem for release in needed(classes) for problem in release.problems(inputs)]
+
+
+def needed(classes: Sequence[Fields]) -> list[Release]:
+    """The Helm releases that install these classes.
+
+    >>> [release.name for release in needed([{"kind": "csi"}, {"kind": "shared"}, {"kind": "local"}])]
+    ['storage', 'local-path-provisioner']
+    """
+    return [*dict.fromkeys(KINDS[item["kind"]].release for item in classes if item.get("kind") in KINDS)]
 
 
 def names(objects: Iterable[Json]) -> list[str]:

@@ -13,6 +13,7 @@ from gangplank.cluster.network_trial import trial
 from gangplank.cluster.preflight import preflight
 from gangplank.errors import KubeError, Problem
 from gangplank.jobs.site_gpus import ALLOCATIONS, Gpus
+from gangplank.site.components import COMPONENTS
 from gangplank.site.preflight import INSTALL, SHOWN, Wanted
 from gangplank.site.rights import removal
 from gangplank.teams import read_cluster
@@ -86,7 +87,9 @@ class ActionModule(ClusterAction):
 
     def examined(self, args: dict[str, Any]) -> list[str]:
         """What is wrong with the cluster for these components."""
-        releases = {name: (str(own["release"]), str(own["namespace"])) for name, own in args["components"].items()}
+        usual = {name: {"release": what.release, "namespace": what.namespace} for name, what in COMPONENTS.items()}
+        places = {name: usual[name] | own for name, own in args["components"].items()}
+        releases = {name: (str(place["release"]), str(place["namespace"])) for name, place in places.items()}
         wanted = Wanted(releases, args["storage_classes"], args["jobset"], args["gpu_allocation"] == "dra")
         waits = False
         for _attempt in polls(STARTING_S, POLL_S):

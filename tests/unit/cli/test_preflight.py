@@ -13,7 +13,7 @@ import yaml
 from gangplank.cli import main
 from gangplank.site.components import COMPONENTS
 from gangplank.site.preflight import ROLE_CLASSES, VARIABLES, wanted_of
-from gangplank.site.storage import LOCAL_PATH
+from gangplank.site.storage import DEFAULT, LOCAL_PATH
 from gangplank.teams import inventory as module
 from tests.support.storage import NFS
 
@@ -66,10 +66,32 @@ def test_the_inventory_says_what_is_wanted(
     ]
 
 
+# As clusters list their class: kind, k3s, and EKS with its add-on, whose driver the cluster lists.
+CLASSES: dict[str, dict[str, Any]] = {
+    "kind": {"metadata": {"name": "standard"}, "provisioner": LOCAL_PATH},
+    "k3s": {"metadata": {"name": "local-path"}, "provisioner": LOCAL_PATH},
+    "EKS": {"metadata": {"name": "auto-ebs-sc"}, "provisioner": "ebs.csi.eks.amazonaws.com"},
+}
+
+
+@pytest.mark.parametrize("of", CLASSES)
+def test_without_an_inventory_the_cluster_s_own_default_class_will_do(
+    api: Api, of: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    item = CLASSES[of] | {"reclaimPolicy": "Delete", "volumeBindingMode": "WaitForFirstConsumer"}
+    item["metadata"] = {**item["metadata"], "annotations": {DEFAULT: "true"}}
+    api.objects[f"/apis/storage.k8s.io/v1/storageclasses/{item['metadata']['name']}"] = item
+    check = preflight(capsys)["class"]
+    assert check["problems"] == []
+    assert check["finding"] == f"the default class is {item['metadata']['name']}"
+
+
 def test_without_an_inventory_the_default_class_is_that_of_the_role(
     bare: Api, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert preflight(capsys, "--components", "volcano,storage")["class"]["problems"] == []
+    check = preflight(capsys, "--components", "volcano,storage")["class"]
+    assert check["problems"] == []
+    assert check["finding"] == "no default class; the component storage installs one (local-path)"
     assert yaml.safe_load((ROOT / "roles/storage/defaults/main.yml").read_text())["storage_classes"] == [*ROLE_CLASSES]
     assert bare.objects
 
@@ -155,9 +177,9 @@ def test_releases_are_those_of_the_playbook() -> None:
     assert len(inputs) == sum(len(what.inputs) for what in COMPONENTS.values())
     for name, own in SITE["vars"]["site_releases"].items():
         for part, value in zip(("release", "namespace"), wanted.releases[name], strict=True):
-            template = re.fullmatch(r"\{\{ (\w+) \}\}", own[part])
-            assert value == (inputs[template[1]] if template else own[part])
-            assert (part in COMPONENTS[name].inputs) == bool(template)
+            template = re.fullmatch(r"\{\{ (\w+) \}\}", own.get(part, ""))
+            assert value == (inputs[template[1]] if template else getattr(COMPONENTS[name], part))
+            assert (part in COMPONENTS[name].inputs) == bool(template) == (part in own), "two places own it"
     assert wanted.releases.keys() == SITE["vars"]["site_releases"].keys()
 
 

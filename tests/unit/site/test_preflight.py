@@ -11,12 +11,14 @@ import yaml
 
 from gangplank.site.components import COMPONENTS
 from gangplank.site.preflight import Facts, Wanted, checks
+from gangplank.site.storage import releases
 from tests.support.storage import LOCAL, NFS, live_class
 
 ROLES = Path(__file__).resolve().parents[3] / "roles"
 OWN = ("volcano", "volcano-system")
 DRIVER = ("dra-example-driver", "gpu-dra-driver")
-WANTED = Wanted({"volcano": OWN, "storage": ("local-path", "local-path-storage")})
+STORAGE = ("local-path-provisioner", "local-path-storage")
+WANTED = Wanted({"volcano": OWN, "storage": STORAGE})
 
 
 def named(name: str, namespace: str = "", release: tuple[str, str] | None = None, **more: Any) -> dict[str, Any]:
@@ -83,7 +85,6 @@ def test_accepts(change: dict[str, Any]) -> None:
         ({"programs": {"helm": None}}, "helm: got none on PATH"),
         ({"version": "v1.29.14"}, "Kubernetes: got v1.29.14, expected 1.30 to 1.35. Fix: upgrade"),
         ({"denied": ["create namespaces"]}, "may not create namespaces"),
-        ({"classes": []}, "no default storage class"),
         ({"ready_services": frozenset()}, "no ready endpoint of kube-system/kube-dns"),
         ({"webhooks": [named("a", kind="V", webhooks=[HOOK])]}, "webhook a.example.org: got no ready endpoint of n/s"),
         ({"pod_refusal": "the cluster says: no"}, "pods: got the cluster says: no"),
@@ -106,7 +107,7 @@ def test_refuses(change: dict[str, Any], words: str) -> None:
 
 
 FULL: dict[str, Any] = {"nodes": [node()], "pods": [{"spec": {"nodeName": "a"}}] * 110}
-LOCAL_PATH = program("docker.io/rancher/local-path-provisioner:v1", WANTED.releases["storage"])
+LOCAL_PATH = program("docker.io/rancher/local-path-provisioner:v1", STORAGE)
 
 
 def test_asks_no_room_for_what_runs_already() -> None:
@@ -198,6 +199,7 @@ def test_a_webhook_that_does_not_answer_for_a_pod_is_named_with_its_own_fix() ->
 @pytest.mark.parametrize(
     ("change", "classes", "words"),
     [
+        ({"classes": []}, [], "no default storage class"),
         ({}, [LOCAL], 'storage_classes: got ["local-path", "a"], expected exactly one default class'),
         ({"classes": [live_class("local-path", default=True)]}, [LOCAL], "another provisioner of them"),
         ({"drivers": []}, [NFS], 'provisioner: got "nfs.csi.k8s.io", expected a CSI driver of the cluster'),
@@ -212,7 +214,7 @@ def test_refuses_what_the_role_of_storage_would_refuse_after_others_are_installe
 
 def test_reports_all_at_once() -> None:
     facts = replace(GOOD, programs={"helm": None}, version="v1.20.1", classes=[], workloads=[program(VOLCANO[0])])
-    assert len(problems(facts)) == 4
+    assert len(problems(facts, replace(WANTED, classes=[]))) == 4
 
 
 def test_a_default_class_of_the_site_is_enough() -> None:
@@ -260,6 +262,23 @@ def test_a_jobset_of_others_is_used_or_refused_and_never_replaced(
     assert len(said) == bool(words)
     assert all(word in said[0] for word in words)
     assert problems(facts) == []  # of a site without Trainer
+
+
+@pytest.mark.parametrize(
+    ("kinds", "pods"), [([], 0), (["local", "shared"], 1), (["csi"], 0), (["loop"], 2), (["local", "csi", "loop"], 3)]
+)
+def test_asks_room_for_the_releases_that_the_classes_have_and_that_do_not_run(kinds: list[str], pods: int) -> None:
+    """By the names under which the role installs them: a second run asks none."""
+    classes = [{"name": kind, "kind": kind} for kind in kinds]
+    own = [(row["name"], row["namespace"]) for row in releases(classes) if row["classes"]]
+    for present, expected in (([], pods), (own, 0)):
+        running = [program("example.org/a:1", release) for release in present]
+        found = {check.name: check for check in checks(
+            replace(GOOD, **FULL, workloads=running), Wanted({"storage": STORAGE}, classes))}  # fmt: skip
+        asked = [problem.expected for problem in found["room"].problems]
+        assert asked == [f"room for {expected} pods, cpu 0.0, memory 0Mi"] * bool(expected)
+        text = "; ".join(f"release {name} in {namespace}" for name, namespace in present)
+        assert found["storage"].finding == (text or "nothing of it yet")
 
 
 @pytest.mark.parametrize("name", [name for name in COMPONENTS if name != "storage"])

@@ -44,6 +44,7 @@ TOY = StorageKind(
         chart="{charts}/toys",
         values=lambda classes, inputs: {"shelves": dict(classes), "source": inputs["source"]},
         problems=problems,
+        pods=0,
     ),
     values=lambda item: {"shelf": item["shelf"], "colour": item.get("colour", "blue")},
 )
