@@ -6,23 +6,22 @@ What may not be read is a metric too, never a guess. What is too much is left ou
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from gangplank.backends import backend_of
 from gangplank.backends.pod_template import TEAM_LABEL
 from gangplank.cluster import overview
 from gangplank.cluster.attempts import attempts
-from gangplank.cluster.client import path
 from gangplank.cluster.progress import phase
 from gangplank.cluster.queues import queue_of
 from gangplank.cluster.situation import suspension
-from gangplank.cluster.snapshot import items, snapshot
+from gangplank.cluster.snapshot import snapshot
 from gangplank.cluster.standstill import size_of
 from gangplank.k8s.age import age_s
 from gangplank.k8s.conditions import has_condition
 from gangplank.scheduling.amounts import MILLI, amounts
-from gangplank.scheduling.snapshot import GROUPS, PODS, QUEUES, living
+from gangplank.scheduling.snapshot import GROUPS, QUEUES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -154,14 +153,15 @@ def put_teams(samples: Samples, kube: Kube, namespaces: Sequence[str], missing: 
 
 def put_jobs(samples: Samples, kube: Kube, namespaces: Sequence[str], state: Snapshot, missing: list[str]) -> None:
     """Every job, and the ranks of those that run."""
-    state, unread = with_pods(kube, state, namespaces or ["default"])
-    jobs, pods = overview.submitted(kube, namespaces, missing), overview.PodsOfJobs(state)
+    jobs = overview.submitted(kube, namespaces, missing)
+    state, unread = overview.with_pods(kube, state, jobs[:MOST_JOBS])
+    pods = overview.PodsOfJobs(state)
     logs: list[tuple[tuple[str, ...], Json]] = []
     for job in jobs[:MOST_JOBS]:
         own, namespace = pods.of(job), job["metadata"].get("namespace", "")
         logs += [(key_of(job), pod) for pod in own if overview.runs(pod)]
         put_job(samples, job, own, known=namespace not in unread)
-        missing += [f"pods in namespace {namespace}: you may not list them"] if namespace in unread else []
+    missing += overview.unread_pods(unread)
     with ThreadPoolExecutor(overview.THREADS) as pool:
         said = pool.map(lambda one: overview.reading(kube, one[1], missing, state.away), logs[:MOST_LOGS])
         by_job: dict[tuple[str, ...], dict[int, Reading]] = {}
@@ -174,15 +174,6 @@ def put_jobs(samples: Samples, kube: Kube, namespaces: Sequence[str], state: Sna
             put_rank(samples, (*key, str(rank)), ranks[rank])
     for kind, count in (("jobs", len(jobs) - MOST_JOBS), ("logs", len(logs) - MOST_LOGS), ("ranks", more)):
         samples.put("omitted", max(0, count), kind)
-
-
-def with_pods(kube: Kube, state: Snapshot, namespaces: Sequence[str]) -> tuple[Snapshot, set[str]]:
-    """The state with the pods of these namespaces, if those of all may not be read; and where these may not either."""
-    if PODS not in state.unread:
-        return state, set()
-    answers = {name: items(kube, path("v1", "Pod", name)) for name in namespaces}
-    every = [pod for answer in answers.values() for pod in answer or ()]
-    return replace(state, pods=living(every)), {name for name, answer in answers.items() if answer is None}
 
 
 def key_of(job: Json) -> tuple[str, str, str]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +26,7 @@ from gangplank.scheduling.amounts import Amounts, plus
 from gangplank.scheduling.demand import least
 from gangplank.scheduling.queue_rules import Share, shares
 from gangplank.scheduling.rooms import ready
-from gangplank.scheduling.snapshot import GROUPS, NODES, PODS, QUEUES, Snapshot
+from gangplank.scheduling.snapshot import GROUPS, NODES, PODS, QUEUES, Snapshot, has_ended, living
 from gangplank.site.components import COMPONENTS
 
 if TYPE_CHECKING:
@@ -264,6 +264,22 @@ def submitted(kube: Kube, namespaces: Sequence[str], missing: list[str], home: s
     return jobs
 
 
+def with_pods(kube: Kube, state: Snapshot, jobs: Iterable[Json]) -> tuple[Snapshot, set[str]]:
+    """The state with the pods of these jobs' namespaces, if those of all may not be read; and where these may not."""
+    if PODS not in state.unread:
+        return state, set()
+    names = sorted({job["metadata"].get("namespace", "") for job in jobs})
+    answers = {name: items(kube, path("v1", "Pod", name)) for name in names}
+    every = [pod for answer in answers.values() for pod in answer or ()]
+    ended = tuple(pod for pod in every if has_ended(pod))
+    return replace(state, pods=living(every), ended=ended), {name for name, own in answers.items() if own is None}
+
+
+def unread_pods(namespaces: Iterable[str]) -> list[str]:
+    """That the pods of jobs may not be read there."""
+    return [f"pods in namespace {name}: you may not list them" for name in sorted(namespaces)]
+
+
 class PodsOfJobs:
     """The pods that have not ended, or those that have, by their jobs."""
 
@@ -286,10 +302,14 @@ def runs(pod: Json) -> bool:
 
 def job_rows(kube: Kube, namespace: str, state: Snapshot, missing: list[str]) -> Iterator[Json]:
     """Each job that a user submitted."""
-    jobs, pods = submitted(kube, [namespace] if namespace else [], missing), PodsOfJobs(state)
+    jobs = submitted(kube, [namespace] if namespace else [], missing)
+    state, unread = with_pods(kube, state, [job for job in jobs if not phase(job).ended])
+    missing += unread_pods(unread)
+    pods = PodsOfJobs(state)
 
     def row(job: Json) -> Json:
         meta, live = job["metadata"], not phase(job).ended
+        known = live and meta.get("namespace", "") not in unread
         running = [pod for pod in pods.of(job) if runs(pod)]
         said = reading(kube, first(running), missing, state.away).get(0, Reading()) if live and running else Reading()
         return {
@@ -297,9 +317,9 @@ def job_rows(kube: Kube, namespace: str, state: Snapshot, missing: list[str]) ->
             "namespace": meta.get("namespace", ""),
             "back-end": str(backend_of(job)),
             "state": phase(job).name,
-            "running": len(running) if live else None,
+            "running": len(running) if known else None,
             "pods": size_of(job) if live else None,
-            "progress": said.text,
+            "progress": said.text if known or not live else None,
             "left": said.left_s,
             "created": meta.get("creationTimestamp", ""),
         }

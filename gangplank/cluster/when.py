@@ -74,7 +74,11 @@ def answer(kube: Kube, job: Json, *, live: bool, others: Sequence[Json] = ()) ->
     if live and (reason := suspension(job, now.name)):
         return Answer(meta["name"], "suspended", Outlook(why=reason))
     state = snapshot(kube, namespace)
-    jobs, pods = overview.submitted(kube, [], missing, namespace), overview.PodsOfJobs(state)
+    jobs = overview.submitted(kube, [], missing, namespace)
+    state, unread = overview.with_pods(kube, state, [job, *jobs])
+    if live and namespace in unread:
+        return Answer(meta["name"], now.name, Outlook(why=overview.unread_pods([namespace])[0]), tuple(missing))
+    pods = overview.PodsOfJobs(state)
     alive = [one for one in jobs if not phase(one).ended]
     lasting = [one for one in alive if runs(pods.of(one))]
     past = Past(jobs, overview.PodsOfJobs(state, ended=True))

@@ -175,6 +175,33 @@ def test_who_may_not_read_something_is_told_so(
     assert "jobs of other namespaces than default: you may not list them; name yours with -n" in now["cannot_tell"]
 
 
+@pytest.mark.parametrize("whole", [True, False])
+def test_how_many_pods_run_that_may_not_be_read_is_unknown(
+    site: Api, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, whole: bool
+) -> None:
+    """They passed for none. `whole`: those of all namespaces may not be read, and those of the job's may."""
+    usual = site.answer
+    refused = ["/api/v1/pods", *([] if whole else ["/api/v1/namespaces/vision/pods"])]
+
+    def answer(method: str, where: str, query: str, body: Json) -> tuple[int, bytes]:
+        return (403, b'{"message": "forbidden"}') if where in refused else usual(method, where, query, body)
+
+    monkeypatch.setattr(site, "answer", answer)
+    for words in ([], ["-n", "vision"]):
+        now = screen(capsys, *words)
+        (job,) = now["jobs"]
+        assert (job["running"], job["progress"]) == ((1, "epoch 1, step 40 of 100") if whole else (None, None))
+        assert ("pods in namespace vision: you may not list them" in now["cannot_tell"]) is not whole
+    file = tmp_path / "site.html"
+    run(capsys, "status", "--html", str(file))
+    assert ("<td>Running</td><td></td><td>" in file.read_text()) is not whole
+    (line,) = [line for line in run(capsys, "status")[1].splitlines() if line.startswith("digits")]
+    assert line.split() == ["digits", "vision", "indexed", "Running", *(
+        ["1", "1", "epoch", "1,", "step", "40", "of", "100", "1", "min"] if whole else ["1"])]  # fmt: skip
+    _, out, _ = run(capsys, "when", "digits", "-n", "vision")
+    assert ("cannot tell when it starts: pods in namespace vision" in out) is not whole
+
+
 @pytest.mark.usefixtures("site")
 def test_the_page_has_every_row_and_needs_no_other_file(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     file = tmp_path / "site.html"
