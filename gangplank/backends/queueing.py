@@ -25,6 +25,8 @@ class QueueSystem:
     program: str  # its scheduler's, and the end of the name of its image
     sessions: str  # metric of its scheduler: how often it has looked at everything
     settings: tuple[str, ...]  # flags of its scheduler in a copy of the site; see gangplank/shadow
+    uncounted: tuple[str, ...]  # provisioners whose volumes its scheduler never counts
+    ignoring: str  # flag of its scheduler: more of these
     elsewhere: tuple[str, ...]  # plugins of its scheduler that ask a server of the site
     groups: tuple[str, ...]  # API groups of what its scheduler reads beside Kubernetes' own kinds
     configuration: str  # the ConfigMap with its scheduler's configuration, under the chart's usual release name
@@ -51,6 +53,8 @@ VOLCANO = QueueSystem(
     program="vc-scheduler",
     sessions="volcano_e2e_scheduling_latency_milliseconds_count",
     settings=("--enable-metrics=true", "--enable-healthz=false", "--schedule-period=300ms", "--cache-dumper=false"),
+    uncounted=("rancher.io/local-path", "hostpath.csi.k8s.io"),
+    ignoring="ignored-provisioners",
     elsewhere=("extender", "usage"),
     groups=("scheduling.volcano.sh", "topology.volcano.sh", "nodeinfo.volcano.sh", "shard.volcano.sh"),
     configuration="volcano-scheduler-configmap",

@@ -15,7 +15,7 @@ from gangplank.cluster.client import path
 from gangplank.cluster.failure import LastWords
 from gangplank.cluster.progress import Phase, first_failure, phase
 from gangplank.cluster.site import PRIORITIES, priorities_of, site_of
-from gangplank.cluster.snapshot import DEVICES, FORBIDDEN, items, snapshot, with_runtimes
+from gangplank.cluster.snapshot import DEVICES, FORBIDDEN, items, snapshot, with_drivers, with_runtimes
 from gangplank.cluster.standstill import lost_group
 from gangplank.errors import GangplankError, KubeError
 from gangplank.k8s.age import age_s
@@ -100,6 +100,7 @@ def situation(
     state = snapshot(kube, namespace)
     wanted, objects = foreseen(kube, job, state, others)
     state = with_runtimes(kube, state, [wanted])
+    state = with_drivers(kube, state, [(wanted, state)] if wanted else [])
     if not live:
         refusals = tuple(cause for cause in [refused(kube, job)] if cause)
         return Situation(name, wanted, state, live=False, phase="not submitted", refusals=refusals)

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 from gangplank.backends import device_claims
 from gangplank.backends.queueing import QUEUE_SYSTEM
 from gangplank.cluster.client import group_path
-from gangplank.cluster.site import PRIORITIES
+from gangplank.cluster.deployed import flags_in
+from gangplank.cluster.site import DEPLOYMENTS, PRIORITIES
 from gangplank.errors import KubeError
-from gangplank.scheduling import claimed_devices, settings
+from gangplank.scheduling import claimed_devices, drivers, settings
 from gangplank.scheduling.snapshot import (
     GROUPS,
     NODES,
@@ -35,13 +36,14 @@ FORBIDDEN = 403
 DEVICES = group_path(device_claims.API_VERSION)
 CLAIMS, TAINT_RULES = "resourceclaims", "devicetaintrules"
 DENIED = "you may not list them"
+STORAGE = "/apis/storage.k8s.io/v1"
 CLUSTER = {  # field of a snapshot: its name in messages, its path
     "nodes": (NODES, "/api/v1/nodes"),
     "pods": (PODS, "/api/v1/pods"),
     "queues": (QUEUES, f"/apis/{QUEUE_SYSTEM.queue.api_version}/{QUEUE_SYSTEM.queue.plural}"),
     "groups": (GROUPS, f"/apis/{QUEUE_SYSTEM.pod_group.api_version}/{QUEUE_SYSTEM.pod_group.plural}"),
     "volumes": (VOLUMES, "/api/v1/persistentvolumes"),
-    "classes": (CLASSES, "/apis/storage.k8s.io/v1/storageclasses"),
+    "classes": (CLASSES, f"{STORAGE}/storageclasses"),
     "priorities": ("priorityclasses", PRIORITIES),
 }
 
@@ -67,7 +69,7 @@ def items(kube: Kube, where: str) -> list[Json] | None:
 def snapshot(kube: Kube, namespace: str) -> Snapshot:
     """The state that decides whether a job of a namespace starts."""
     unread: dict[str, str] = {}
-    fields: dict[str, tuple[Json, ...]] = {}
+    fields: dict[str, Any] = {}
     for name, (title, where) in CLUSTER.items():
         answer = items(kube, where)
         if answer is None and name in {"pods", "groups"}:
@@ -96,6 +98,36 @@ def with_runtimes(kube: Kube, state: Snapshot, jobs: Iterable[Demand | None]) ->
     answer = items(kube, "/apis/node.k8s.io/v1/runtimeclasses")
     unread = {**state.unread, **({RUNTIMES: DENIED} if answer is None else {})}
     return replace(state, runtimes=tuple(answer or ()), unread=unread)
+
+
+def with_drivers(kube: Kube, state: Snapshot, jobs: Iterable[tuple[Demand, Snapshot]]) -> Snapshot:
+    """The state with the CSI drivers of nodes, if a volume of these jobs may be of one; each job with its own state."""
+    if not any(drivers.candidates(job, own) for job, own in jobs):
+        return state
+    nodes, named = (items(kube, f"{STORAGE}/{plural}") for plural in (drivers.CSI_NODES, drivers.CSI_DRIVERS))
+    plain = ignored(items(kube, DEPLOYMENTS))
+    answers = {drivers.CSI_NODES: nodes, drivers.CSI_DRIVERS: named, drivers.IGNORED: plain}
+    return replace(
+        state,
+        csi_nodes=None if nodes is None else tuple(nodes),
+        csi_drivers=tuple(named or ()),
+        ignored=plain,
+        unread={**state.unread, **{name: DENIED for name, answer in answers.items() if answer is None}},
+    )
+
+
+def ignored(deployments: Iterable[Json] | None) -> frozenset[str] | None:
+    """The provisioners that the queue system's scheduler is set to ignore; None if its Deployment may not be read."""
+    if deployments is None:
+        return None
+    names: set[str] = set()
+    for item in deployments:
+        for container in item["spec"]["template"]["spec"]["containers"]:
+            words = [*(container.get("command") or ()), *(container.get("args") or ())]
+            if QUEUE_SYSTEM.program in container["image"]:
+                values = (value or "" for _, value in flags_in(words, [QUEUE_SYSTEM.ignoring]))
+                names.update(name.strip() for value in values for name in value.split(","))
+    return frozenset(names)
 
 
 def devices(

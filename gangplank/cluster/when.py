@@ -12,7 +12,7 @@ from gangplank.cluster import overview
 from gangplank.cluster.progress import phase
 from gangplank.cluster.runs import lasted, run_of
 from gangplank.cluster.situation import foreseen, own_group, readable_site, suspension
-from gangplank.cluster.snapshot import home, snapshot, with_runtimes
+from gangplank.cluster.snapshot import home, snapshot, with_drivers, with_runtimes
 from gangplank.scheduling.when import (
     CLOSING,
     Holder,
@@ -104,6 +104,9 @@ def answer(kube: Kube, job: Json, *, live: bool, others: Sequence[Json] = ()) ->
     state = with_runtimes(kube, state, [own.job, *(one.job for one in queue)])
     ahead = [one for one in queue if one.turn < own.turn or one.unsure]
     homes = {name: home(kube, name) for name in {one.job.namespace for one in queue} - {namespace}}
+    every = [(one, state.within(homes[one.namespace]) if one.namespace in homes else state)
+             for one in (own.job, *(one.job for one in queue))]  # fmt: skip
+    state = with_drivers(kube, state, every)
     behind = [one for one in queue if one not in ahead]
     runs_so_far = (run_of(one, pods.of(one)) for one in lasting)
     opens = opening([*past.runs, *(run for run in runs_so_far if run)])

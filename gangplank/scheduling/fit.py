@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from gangplank.scheduling import namespace_rules, node_causes, pod_rules, queue_rules, volume_rules
+from gangplank.scheduling import drivers, namespace_rules, node_causes, pod_rules, queue_rules, volume_rules
 from gangplank.scheduling.amounts import listed
 from gangplank.scheduling.placement import place
 from gangplank.scheduling.preemption import Displaced, displaced
@@ -63,11 +63,13 @@ def fit(
     missing = unread(job, state)
     if not job.parts:
         return Answer(Verdict.CANNOT_TELL, missing=("the job has no pods, as far as its manifest says",))
+    job, state = drivers.counted(job, state)
     nodes: Mapping[str, str] = {}
     if NODES not in state.unread:
         barred = node_causes.barred_from(job, state)
         placement = place(job, state.rooms, barred)
         nodes = placement.nodes
+        missing = (*missing, *(() if placement.short else drivers.choices(job, state, barred)))
         if placement.short and (placement.certain or _never_fits(job, state)):
             question = node_causes.Question(job, state.rooms, barred, placement)
             shortage = node_causes.node_causes(state, question, explain=explain)
@@ -118,6 +120,7 @@ def unread(job: Demand, state: Snapshot) -> tuple[str, ...]:
     if job.queue and GROUPS in state.unread and PODS not in state.unread:
         lines.append(f"{GROUPS} ({state.unread[GROUPS]})")
     lines += [f"{name} ({state.unread[name]})" for name in volume_rules.unread(job, state)]
+    lines += [f"{name} ({state.unread[name]})" for name in drivers.unread(job, state)]
     lines += volume_rules.unplaced(job, state)
     if number := state.pods.promised:
         lines.append(f"what {number} pod{'s' if number > 1 else ''} will leave for which a scheduler makes room now")

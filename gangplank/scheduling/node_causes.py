@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from gangplank.scheduling import volume_rules
+from gangplank.scheduling import drivers, volume_rules
 from gangplank.scheduling.amounts import listed, plus, shown
 from gangplank.scheduling.cause import Cause
 from gangplank.scheduling.demand import changed, copied
@@ -24,7 +24,10 @@ if TYPE_CHECKING:
     from gangplank.scheduling.demand import Demand
     from gangplank.spec import Json
 
-RULES = ("not-ready", "cordoned", "taint", "selector", "affinity", "volume-node", "host-port")
+RULES = (
+    "not-ready", "cordoned", "taint", "selector", "affinity", "volume-node", "volume-driver", "attach-limit",
+    "host-port",
+)  # fmt: skip
 MOST_TRIED = 24  # distinct rules that are tried one by one; a cluster has few
 PLENTY = 10**18
 
@@ -32,7 +35,7 @@ PLENTY = 10**18
 def barred_from(job: Demand, state: Snapshot) -> list[list[list[Bar]]]:
     """What keeps each part of a job from each node."""
     pinned = volume_rules.pinned(job, state)
-    return [[bars(part.spec, room, pinned) for room in state.rooms] for part in job.parts]
+    return drivers.barred(job, state, [[bars(part.spec, room, pinned) for room in state.rooms] for part in job.parts])
 
 
 def idle(state: Snapshot) -> Snapshot:
@@ -83,10 +86,11 @@ def node_causes(state: Snapshot, question: Question, *, explain: bool = True) ->
         for bar in question.barring():
             if question.fits(here, filtered(barred, bar.__ne__)):
                 waits = here is empty
-                return [_volume_lost(bar, state, question, waits=waits) or _rule_cause(bar, question, waits=waits)]
+                lost = _volume_lost(bar, state, question, waits=waits)
+                return [lost or _cause(bar, state, question, waits=waits)]
     together = question.barring()
     if together and question.fits(empty, filtered(barred, lambda _: False)):
-        return [_rule_cause(bar, question, waits=False, alone=False) for bar in together]
+        return [_cause(bar, state, question, waits=False, alone=False) for bar in together]
     return [_too_large(replace(question, rooms=empty))]
 
 
@@ -158,6 +162,11 @@ PROBLEMS: Mapping[str, tuple[str, str, str]] = {
         "make room on that node, or use a claim that all nodes can mount",
         "volume-node",
     ),
+    "attach-limit": (
+        "{count} of the nodes that it needs {are} at the limit of volumes of the CSI driver {what}",
+        "wait until pods there have ended that mount such volumes, or use a claim of another class",
+        "attach-limit",
+    ),
     "host-port": (
         "its host port {what} is taken on the nodes that it needs",
         "choose another port",
@@ -166,8 +175,15 @@ PROBLEMS: Mapping[str, tuple[str, str, str]] = {
 }
 
 
-def _rule_cause(bar: Bar, question: Question, *, waits: bool, alone: bool = True) -> Cause:
+def _cause(bar: Bar, state: Snapshot, question: Question, *, waits: bool, alone: bool = True) -> Cause:
     """A rule without which the job would have a place."""
+    if bar.rule == "volume-driver":
+        return _no_driver(bar, state, question, waits=waits)
+    return _rule_cause(bar, question, waits=waits, alone=alone)
+
+
+def _rule_cause(bar: Bar, question: Question, *, waits: bool, alone: bool = True) -> Cause:
+    """The cause with the rule's own words."""
     text, fix, code = PROBLEMS[bar.rule]
     count = max(sum(bar in kept for kept in row) for row in question.barred)
     total = len(question.rooms)
@@ -178,7 +194,8 @@ def _rule_cause(bar: Bar, question: Question, *, waits: bool, alone: bool = True
         evidence.append("without it, the job would still wait for other jobs to end")
     if not alone:
         evidence.append("it is one of several rules that keep the job out together")
-    return Cause(code, text, tuple(evidence), fix.format(what=bar.what), _removal(bar, waits=waits))
+    passing = bar.rule == "attach-limit"
+    return Cause(code, text, tuple(evidence), fix.format(what=bar.what), _removal(bar, waits=waits), passing=passing)
 
 
 def _volume_lost(bar: Bar, state: Snapshot, question: Question, *, waits: bool) -> Cause | None:
@@ -198,6 +215,25 @@ def _volume_lost(bar: Bar, state: Snapshot, question: Question, *, waits: bool) 
         fix = f"bring {where} back; if it is off for good, its files are lost: submit the job with another claim"
         return Cause("volume-node-lost", text, evidence, fix, _removal(bar, waits=waits))
     return None
+
+
+def _no_driver(bar: Bar, state: Snapshot, question: Question, *, waits: bool) -> Cause:
+    """What is wrong if the driver of a volume does not run on the nodes."""
+    driver = bar.what
+    claim = drivers.needed(question.job, state)[driver][0]
+    having = [name for name, own in drivers.on_nodes(state).items() if driver in own]
+    where = f"on only {len(having)} of {len(state.nodes)} nodes" if having else "on no node"
+    text = f"its volume claim {claim} needs the CSI driver {driver}, which runs {where}"
+    fix = f"have {driver} run on the nodes (kubectl get csinodes lists where it does), or use a claim of another class"
+    if drivers.is_csi(driver, state):
+        says = "without it, no kubelet can mount the volume"
+    else:
+        text = f"its volume claim {claim} is of the provisioner {driver}, of which its scheduler finds place {where}"
+        says = f"the cluster has no CSIDriver {driver}: its scheduler counts volumes of every provisioner"
+        fix = f"if it is no CSI driver: name it in volcano_ignored_provisioners, and run playbooks/site.yml; else {fix}"
+    evidence = [f"{len(question.usable)} of {len(question.rooms)} nodes may be used; {says}"]
+    evidence += ["with it, the job would still wait for other jobs to end"] if waits else []
+    return Cause("volume-driver", text, tuple(evidence), fix, _removal(bar, waits=waits))
 
 
 def _volume(claim: str, state: Snapshot) -> str:
@@ -220,6 +256,8 @@ def _removal(bar: Bar, *, waits: bool) -> Removal:
         if bar.rule in NODE_CHANGES:
             nodes = tuple(NODE_CHANGES[bar.rule](node, bar.what) for node in state.nodes)
             return job, replace(state, nodes=nodes)
+        if bar.rule in {"volume-driver", "attach-limit"}:
+            return job, drivers.everywhere(state, [bar.what])
         if bar.rule == "volume-node":
             claims = tuple(
                 {**claim, "spec": {**claim["spec"], "volumeName": ""}, "status": {"phase": "Bound"}}
@@ -304,4 +342,5 @@ def _larger(job: Demand, state: Snapshot) -> tuple[Demand, Snapshot]:
             meta = {"name": f"more-{number}-{index}", "labels": labels}
             status = {"allocatable": room, "conditions": [{"type": "Ready", "status": "True"}]}
             nodes.append({"metadata": meta, "spec": {}, "status": status})
-    return job, replace(state, nodes=tuple(nodes))
+    state = replace(state, nodes=tuple(nodes))
+    return job, drivers.everywhere(state, drivers.needed(job, state))

@@ -38,6 +38,10 @@ FROM = {  # sources of variables, and their kinds
     "configMapKeyRef": "ConfigMap",
     "configMapRef": "ConfigMap",
 }
+# https://github.com/kubernetes/kubernetes/blob/v1.35.0/pkg/volume/csi/csi_client.go, and external-attacher's words
+NO_DRIVER = re.compile(
+    r"driver name (\S+) not found in the list of registered CSI drivers|CSINode \S+ does not contain driver (\S+)"
+)
 SHOWN = 300  # characters of a message
 
 
@@ -165,6 +169,9 @@ def _events(pods: Iterable[Json], events: Sequence[Json], own: set[str]) -> Iter
         if elsewhere := ELSEWHERE.match(message):
             yield _elsewhere(pod, message, elsewhere["pods"] or "", own)
             return
+        if lacking := NO_DRIVER.search(newest.get("message") or ""):
+            yield _no_driver(pod, newest["reason"], message, lacking[1] or lacking[2])
+            return
         code, text = STANDS[newest["reason"]]
         fix = "correct what this line names; the pod is tried again by itself"
         yield Cause(code, text.format(pod=pod["metadata"]["name"]), (f"{newest['reason']}: {message}",), fix)
@@ -197,6 +204,14 @@ def _elsewhere(pod: Json, message: str, users: str, own: set[str]) -> Cause:
         return Cause("volume-elsewhere", text, evidence, fix)
     fix = f"wait until {users + ' has ended' if users else 'it has been detached'}, or name another claim"
     return Cause("volume-elsewhere", text, evidence, fix, passing=True)
+
+
+def _no_driver(pod: Json, reason: str, message: str, driver: str) -> Cause:
+    """A volume whose driver does not run on the pod's node."""
+    name, node = pod["metadata"]["name"], pod["spec"]["nodeName"]
+    text = f"a volume of {name} needs the CSI driver {driver}, which does not run on its node {node}"
+    fix = f"have {driver} run on {node}, or use a claim of another class; the pod is tried again by itself"
+    return Cause("volume-driver", text, (f"{reason}: {message}",), fix)
 
 
 def _has_sandbox(pod: Json) -> bool:

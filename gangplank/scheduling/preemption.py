@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 PRIORITIES = "priorityclasses"
 ACTIONS = {"preempt", "gangpreempt"}  # of Volcano's scheduler
-TAKEN = {"short", "host-port", "volume-in-use"}  # causes that end with pods of others
+TAKEN = {"short", "host-port", "attach-limit", "volume-in-use"}  # causes that end with pods of others
 SOME = "pods of a lower priority; fit --exact says which"
 
 

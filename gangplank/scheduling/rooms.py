@@ -23,9 +23,9 @@ CORDON = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
 
 
 class Bar(NamedTuple):
-    """What keeps a pod from a node: the rule, and which taint, label, claim or port."""
+    """What keeps a pod from a node: the rule, and which taint, label, claim, driver or port."""
 
-    rule: str  # not-ready, cordoned, taint, selector, affinity, volume-node, host-port
+    rule: str  # not-ready, cordoned, taint, selector, affinity, volume-node, volume-driver, attach-limit, host-port
     what: str = ""
 
 

@@ -129,6 +129,9 @@ class Snapshot:
     classes: tuple[Json, ...] = ()
     priorities: tuple[Json, ...] = ()
     runtimes: tuple[Json, ...] = ()  # RuntimeClasses
+    csi_nodes: tuple[Json, ...] | None = None  # None if no volume of the job needs to know them, or they are unread
+    csi_drivers: tuple[Json, ...] = ()
+    ignored: frozenset[str] | None = None  # provisioners that the queue system's scheduler ignores; None if unread
     events: tuple[Json, ...] = ()
     settings: Configuration | None = None  # of the queue system's scheduler; None if it may not be read
     unread: Mapping[str, str] = field(default_factory=dict)  # by what was not read: why

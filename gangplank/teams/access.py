@@ -65,6 +65,7 @@ def cluster_rows() -> Rows:
         (CLUSTER, queues.group, (queues.plural,), LOOK),
         (CLUSTER, "resource.k8s.io", ("deviceclasses", "resourceslices", "devicetaintrules"), LOOK),
         (CLUSTER, "scheduling.k8s.io", ("priorityclasses",), LOOK),
+        (CLUSTER, "storage.k8s.io", ("csinodes", "csidrivers"), LOOK),
     ]
 
 

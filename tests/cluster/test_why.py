@@ -65,6 +65,21 @@ MISSING_CLASS = claim(spec={"storageClassName": "no-such-class"})
 HERE = {"hostPath": {"path": "/tmp"}}
 ELSEWHERE = volume("why-elsewhere", "ReadWriteMany", **HERE, nodeAffinity={"required": affine("no-such-label")})
 BOUND_ELSEWHERE = claim(spec={"storageClassName": "", "volumeName": "why-elsewhere"})
+ABSENT = "absent.gangplank.dev"  # a CSI driver that runs nowhere
+UNATTACHED = {  # a kubelet mounts its volumes at once
+    "apiVersion": "storage.k8s.io/v1",
+    "kind": "CSIDriver",
+    "metadata": {"name": ABSENT},
+    "spec": {"attachRequired": False},
+}
+
+
+def driverless(name: str) -> tuple[Json, Json]:
+    """A volume of that driver, and the claim that is bound to it."""
+    source = {"driver": ABSENT, "volumeHandle": name}
+    return volume(name, "ReadWriteMany", csi=source), claim(spec={"storageClassName": "", "volumeName": name})
+
+
 MOUNTING = {"volumeMounts": [{"name": "more", "mountPath": "/more"}]}  # in a container
 DATA = {"volumes": [{"name": "more", "persistentVolumeClaim": {"claimName": "data"}}]}
 MOUNTED = mounting(persistentVolumeClaim={"claimName": "data"})  # by the job
@@ -177,6 +192,14 @@ STORIES: dict[str, Story] = {
     "volume-terminating": Story("volume-terminating", MOUNT, beside=(claim(finalizers=["gangplank.dev/test"]),)),
     "volume-unbound": Story("volume-unbound", MOUNT, beside=(MISSING_CLASS,)),
     "volume-node": Story("volume-node-lost", MOUNT, beside=(ELSEWHERE, BOUND_ELSEWHERE)),
+    "volume-driver": Story(
+        "volume-driver", MOUNT, beside=driverless("why-driver"),
+        words=f"because its volume claim data needs the CSI driver {ABSENT}, which runs on no node",
+    ),
+    "volume-driver-indexed": Story(
+        "volume-driver", MOUNT, "indexed", beside=(UNATTACHED, *driverless("why-driver-indexed")),
+        words=f"needs the CSI driver {ABSENT}, which",
+    ),
     "image": Story("image", {"image": "gangplank.dev/no-such-image:1"}),
     "secret": Story("secret", {"secrets": ["no-such-secret"]}),
     "config-map": Story("configmap", raw=mounting(configMap={"name": "no-such-map"})),
@@ -392,8 +415,32 @@ def test_a_volume_of_one_node_that_another_one_has_is_named_until_it_is_detached
         lab.kubectl("delete", "pod", "holder", "-n", "why-volume-elsewhere")
         attach(lab, "node-1")
         # no node can mount it without its driver
-        lab.wait("the mount is blamed", lambda: code_of(asked(kube, job)) == "mount")
+        lab.wait("the driver is named", lambda: code_of(asked(kube, job)) == "volume-driver")
     lab.wait("the volume is detached", lambda: not attachments(lab))
+
+
+@pytest.mark.usefixtures("kubeconfig")
+def test_a_driver_that_the_kubelet_lacks_is_named_once_kubernetes_scheduler_has_bound_the_pods(
+    lab: Lab, kube: Kube
+) -> None:
+    one = Story("volume-driver", MOUNT, "indexed", beside=(UNATTACHED, *driverless("why-bound")))
+    with story(lab, "driver-bound", one) as job:
+        text = f"needs the CSI driver {ABSENT}, which does not run on its node node-"
+        lab.wait("the kubelet says so", lambda: text in named_cause(kube, job, one.code).first_line)
+
+
+@pytest.mark.usefixtures("kubeconfig")
+def test_a_provisioner_that_volcano_does_not_know_for_one_without_csi_is_named(lab: Lab, kube: Kube) -> None:
+    """The site's role has not run since its class exists."""
+    late: Json = {
+        "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "why-late"},
+        "provisioner": "nfs.gangplank.dev/external", "volumeBindingMode": "WaitForFirstConsumer",
+    }  # fmt: skip
+    one = Story("volume-driver", MOUNT, beside=(late, claim(spec={"storageClassName": "why-late"})))
+    with story(lab, "provisioner", one) as job:
+        diagnosis = named_cause(kube, job, one.code)
+        assert diagnosis.proven
+        assert "volcano_ignored_provisioners" in diagnosis.text()
 
 
 @pytest.mark.usefixtures("kubeconfig")

@@ -33,7 +33,8 @@ SMALL = {"cpu": "10m", "memory": "32Mi"}
 RESOURCE = {"requests": {"cpu": "10m", "memory": "32Mi"}}
 WAITING = ["sleep", "900"]
 OF_THE_CLUSTER = {"Queue": "queues.scheduling.volcano.sh", "PersistentVolume": "pv"}  # kinds, as kubectl names them
-OF_THE_CLUSTER |= {"RuntimeClass": "runtimeclass", "Node": "node"}
+OF_THE_CLUSTER |= {"RuntimeClass": "runtimeclass", "Node": "node", "CSIDriver": "csidriver"}
+OF_THE_CLUSTER |= {"StorageClass": "storageclass"}
 HARD = "requiredDuringSchedulingIgnoredDuringExecution"
 JOBS = {"matchExpressions": [{"key": JOB_LABEL, "operator": "Exists"}]}  # all pods of jobs
 

@@ -358,6 +358,19 @@ def test_a_volume_that_no_node_gets_is_named_with_the_driver_s_words() -> None:
     assert 'FailedAttachVolume: AttachVolume.Attach failed for volume "pvc-7c" : rpc error' in text
 
 
+@pytest.mark.parametrize(("reason", "words"), [
+    ("FailedMount", 'failed for volume "v" : driver name a.b not found in the list of registered CSI drivers'),
+    ("FailedAttachVolume", 'AttachVolume.Attach failed for volume "v" : CSINode a does not contain driver a.b'),
+])  # fmt: skip
+def test_a_volume_whose_driver_does_not_run_on_the_pod_s_node_is_named(reason: str, words: str) -> None:
+    """Kubernetes' scheduler binds a pod to such a node."""
+    diagnosis = diagnose(situation(pods=running(waits("ContainerCreating")), events=(event(reason, words, at=1),)))
+    what = "a volume of digits-0 needs the CSI driver a.b, which does not run on its node a"
+    assert diagnosis.first_line == f"digits does not run: {what}"
+    assert diagnosis.cause
+    assert diagnosis.cause.code == "volume-driver"
+
+
 SPREAD = [{"whenUnsatisfiable": "DoNotSchedule", "topologyKey": "zone", "maxSkew": 1}]
 TERM = [{"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"a": "b"}}}]
 

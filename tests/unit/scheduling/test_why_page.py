@@ -76,6 +76,8 @@ UNBOUND = {
     "metadata": {"name": "data"}, "status": {"phase": "Pending"},
     "spec": {"accessModes": ["ReadWriteMany"], "storageClassName": "no-such-class"},
 }  # fmt: skip
+BOUND = {**UNBOUND, "status": {"phase": "Bound"}, "spec": {"accessModes": ["ReadWriteMany"], "volumeName": "v"}}
+DRIVERLESS = {"metadata": {"name": "v"}, "spec": {"csi": {"driver": "absent.gangplank.dev"}}}
 ADMISSION = (
     'violates PodSecurity "baseline:latest": host namespaces (hostNetwork=true), hostPort (container "trainer" uses '
     "hostPort 23456)"
@@ -172,6 +174,9 @@ CASES: dict[str, tuple[Story, Json]] = {
     "volume-missing": (Story("", MOUNT), {}),
     "volume-unbound": (Story("", MOUNT), {"state": room(
         claims=(UNBOUND,), classes=tuple({"metadata": {"name": f"local-{kind}"}} for kind in ("path", "shared")),
+    )}),
+    "volume-driver": (Story("", MOUNT), {"state": room(
+        claims=(BOUND,), volumes=(DRIVERLESS,), csi_nodes=(), ignored=frozenset(),
     )}),
     "spread-indexed": (Story("", backend="indexed", raw=changed(topologySpreadConstraints=[
         {"whenUnsatisfiable": "DoNotSchedule"},

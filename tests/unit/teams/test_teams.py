@@ -273,6 +273,7 @@ def test_every_member_and_nobody_else_may_list_what_decides_where_jobs_fit() -> 
         ("scheduling.volcano.sh", "queues", "get", "list"),
         ("resource.k8s.io", "deviceclasses", "resourceslices", "devicetaintrules", "get", "list"),
         ("scheduling.k8s.io", "priorityclasses", "get", "list"),
+        ("storage.k8s.io", "csinodes", "csidrivers", "get", "list"),
     }
 
 
