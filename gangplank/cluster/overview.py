@@ -309,7 +309,7 @@ def job_rows(kube: Kube, namespace: str, state: Snapshot, missing: list[str]) ->
 
     def row(job: Json) -> Json:
         meta, live = job["metadata"], not phase(job).ended
-        known = live and meta.get("namespace", "") not in unread
+        readable = live and meta.get("namespace", "") not in unread
         running = [pod for pod in pods.of(job) if runs(pod)]
         said = reading(kube, first(running), missing, state.away).get(0, Reading()) if live and running else Reading()
         return {
@@ -317,9 +317,9 @@ def job_rows(kube: Kube, namespace: str, state: Snapshot, missing: list[str]) ->
             "namespace": meta.get("namespace", ""),
             "back-end": str(backend_of(job)),
             "state": phase(job).name,
-            "running": len(running) if known else None,
+            "running": len(running) if readable else None,
             "pods": size_of(job) if live else None,
-            "progress": said.text if known or not live else None,
+            "progress": said.text if readable or not live else None,
             "left": said.left_s,
             "created": meta.get("creationTimestamp", ""),
         }

@@ -86,9 +86,16 @@ def snapshot(kube: Kube, namespace: str) -> Snapshot:
             raise
         configuration = None
     fields |= devices(kube, namespace, fields["nodes"], fields["pods"], alone=PODS in unread)
+    schedulers = frozenset(str(one["spec"].get("schedulerName") or "") for one in fields["pods"] if looked_at(one))
     pods, ended = living(fields["pods"]), tuple(pod for pod in fields.pop("pods") if has_ended(pod))
-    state = Snapshot(pods=pods, ended=ended, settings=configuration, unread=unread, **fields)
+    state = Snapshot(pods=pods, ended=ended, schedulers=schedulers, settings=configuration, unread=unread, **fields)
     return state.within(home(kube, namespace))
+
+
+def looked_at(pod: Json) -> bool:
+    """Whether a scheduler has tried a pod; of one with scheduling gates, the API server says that it is not placed."""
+    conditions = (pod.get("status") or {}).get("conditions") or ()
+    return any(one.get("type") == "PodScheduled" and one.get("reason") != "SchedulingGated" for one in conditions)
 
 
 def with_runtimes(kube: Kube, state: Snapshot, jobs: Iterable[Demand | None]) -> Snapshot:

@@ -53,10 +53,14 @@ class Demand:
     near: bool = False  # its pods must be near one another in the network
 
     @property
+    def schedulers(self) -> list[str]:
+        """All who place pods of it, sorted."""
+        return sorted({part.spec.get("schedulerName") or DEFAULT_SCHEDULER for part in self.parts})
+
+    @property
     def scheduler(self) -> str:
         """Who places its pods."""
-        names = {part.spec.get("schedulerName") or DEFAULT_SCHEDULER for part in self.parts}
-        return next(iter(sorted(names)), DEFAULT_SCHEDULER)
+        return next(iter(self.schedulers), DEFAULT_SCHEDULER)
 
     @property
     def minimum(self) -> int:

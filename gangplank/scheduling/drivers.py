@@ -61,7 +61,7 @@ def is_csi(driver: str, state: Snapshot) -> bool:
 
 
 def on_nodes(state: Snapshot) -> dict[str, dict[str, int | None]]:
-    """The drivers of each node, and how many volumes it may have of each; None is no limit."""
+    """The drivers of each node, and how many volumes it may have of each; None without a limit."""
     return {
         item["metadata"]["name"]: {
             one["name"]: (one.get("allocatable") or {}).get("count") for one in item["spec"].get("drivers") or ()
@@ -100,8 +100,8 @@ def unread(job: Demand, state: Snapshot) -> Iterator[str]:
 
 def barred(job: Demand, state: Snapshot, rows: Sequence[Sequence[list[Bar]]]) -> list[list[list[Bar]]]:
     """What keeps each part from each node, with the drivers that the node does not have, or has no room for."""
-    drivers, known = needed(job, state), on_nodes(state)
-    limited = {name for name in drivers if any(own.get(name) is not None for own in known.values())}
+    drivers, limits_of = needed(job, state), on_nodes(state)
+    limited = {name for name in drivers if any(own.get(name) is not None for own in limits_of.values())}
     limited = {name for name in limited if not counts(job, name, state)}
     by_node = attached(state, limited) if limited else {}
     result = []
@@ -109,7 +109,7 @@ def barred(job: Demand, state: Snapshot, rows: Sequence[Sequence[list[Bar]]]) ->
         mounted = {name: own for name, claims in drivers.items() if (own := {*claims} & {*claims_of(part.spec)})}
         more = []
         for room, bars in zip(state.rooms, row, strict=True):
-            here = known.get(room.name, {})
+            here = limits_of.get(room.name, {})
             lacking = [Bar("volume-driver", name) for name in mounted if name not in here]
             full = [Bar("attach-limit", name) for name in {*mounted} & limited if (most := here.get(name)) is not None
                     and len(by_node.get((room.name, name), set()) | handles(mounted[name], state)) > most]  # fmt: skip
@@ -135,8 +135,8 @@ def mounting(state: Snapshot, drivers: Iterable[str]) -> Iterator[tuple[Json, st
         meta, spec = pod["metadata"], pod["spec"]
         if not spec.get("nodeName"):
             continue
-        made = [f"{meta['name']}-{one['name']}" for one in spec.get("volumes") or () if "ephemeral" in one]
-        for claim in [*claims_of(spec), *made]:
+        ephemeral = [f"{meta['name']}-{one['name']}" for one in spec.get("volumes") or () if "ephemeral" in one]
+        for claim in [*claims_of(spec), *ephemeral]:
             if (meta["namespace"], claim) in users:
                 yield (pod, *users[meta["namespace"], claim])
 
@@ -151,12 +151,12 @@ def attached(state: Snapshot, drivers: Iterable[str]) -> dict[tuple[str, str], s
 
 def counted(job: Demand, state: Snapshot) -> tuple[Demand, Snapshot]:
     """Job and state with volumes among the resources, where nodes have limits and the job's scheduler counts so."""
-    known = on_nodes(state)
+    limits_of = on_nodes(state)
     drivers = [name for name in needed(job, state) if counts(job, name, state)
-               and any(own.get(name) is not None for own in known.values())]  # fmt: skip
+               and any(own.get(name) is not None for own in limits_of.values())]  # fmt: skip
     if not drivers:
         return job, state
-    nodes = tuple(_offering(node, known.get(node["metadata"]["name"], {}), drivers) for node in state.nodes)
+    nodes = tuple(_offering(node, limits_of.get(node["metadata"]["name"], {}), drivers) for node in state.nodes)
     held: dict[str, list[str]] = {}
     for pod, _, driver in mounting(state, drivers):
         held.setdefault(pod["metadata"]["uid"], []).append(driver)
@@ -189,7 +189,7 @@ def _requesting(spec: Json, drivers: Sequence[str]) -> Json:
 
 def choices(job: Demand, state: Snapshot, rows: Sequence[Sequence[list[Bar]]]) -> Iterator[str]:
     """What nobody can tell where a scheduler may choose nodes that lack a driver, or the volumes of parts add up."""
-    drivers, known = needed(job, state), on_nodes(state)
+    drivers, limits_of = needed(job, state), on_nodes(state)
     open_else = [bars for row in rows for bars in row if {one.rule for one in bars} == {"volume-driver"}]
     for name in sorted({bar.what for bars in open_else for bar in bars}):
         if not counts(job, name, state):
@@ -200,7 +200,7 @@ def choices(job: Demand, state: Snapshot, rows: Sequence[Sequence[list[Bar]]]) -
             continue
         by_node = attached(state, [name])
         for number, room in enumerate(state.rooms):
-            most = known.get(room.name, {}).get(name)
+            most = limits_of.get(room.name, {}).get(name)
             together = by_node.get((room.name, name), set()) | handles(claims, state)
             if most is not None and len(together) > most and any(not row[number] for row in rows):
                 yield f"whether all its volumes of the CSI driver {name} go to one node: {room.name} may have {most}"

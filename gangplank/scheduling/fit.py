@@ -122,6 +122,8 @@ def unread(job: Demand, state: Snapshot) -> tuple[str, ...]:
     lines += [f"{name} ({state.unread[name]})" for name in volume_rules.unread(job, state)]
     lines += [f"{name} ({state.unread[name]})" for name in drivers.unread(job, state)]
     lines += volume_rules.unplaced(job, state)
+    for name in pod_rules.strangers(job, state):
+        lines.append(f"whether a scheduler named {name} runs, and what it does: it has looked at no pod")
     if number := state.pods.promised:
         lines.append(f"what {number} pod{'s' if number > 1 else ''} will leave for which a scheduler makes room now")
     if job.near:

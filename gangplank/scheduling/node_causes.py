@@ -230,7 +230,7 @@ def _no_driver(bar: Bar, state: Snapshot, question: Question, *, waits: bool) ->
     else:
         text = f"its volume claim {claim} is of the provisioner {driver}, of which its scheduler finds place {where}"
         says = f"the cluster has no CSIDriver {driver}: its scheduler counts volumes of every provisioner"
-        fix = f"if it is no CSI driver: name it in volcano_ignored_provisioners, and run playbooks/site.yml; else {fix}"
+        fix = f"if it is not CSI's, name it in volcano_ignored_provisioners and run playbooks/site.yml; else {fix}"
     evidence = [f"{len(question.usable)} of {len(question.rooms)} nodes may be used; {says}"]
     evidence += ["with it, the job would still wait for other jobs to end"] if waits else []
     return Cause("volume-driver", text, tuple(evidence), fix, _removal(bar, waits=waits))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from gangplank.backends.queueing import QUEUE_SYSTEM
+from gangplank.scheduling.demand import DEFAULT_SCHEDULER
 from gangplank.scheduling.rooms import Bar, matches
 
 if TYPE_CHECKING:
@@ -16,7 +18,15 @@ if TYPE_CHECKING:
 REPELLED = Bar("pod-anti-affinity")
 SPREAD = "what the job's topology spread constraints leave (not computed here)"
 NEAR = "what the job's required affinity to pods leaves (not computed here)"
+USUAL = (DEFAULT_SCHEDULER, QUEUE_SYSTEM.scheduler)
 OTHERS = "what the required anti-affinity of running pods leaves (not computed here)"
+
+
+def strangers(job: Demand, state: Snapshot) -> list[str]:
+    """Names of schedulers, which the job's pods have, of which no sign says that anybody serves them."""
+    if state.schedulers is None:
+        return []
+    return [name for name in job.schedulers if name not in {*USUAL, *state.schedulers}]
 
 
 def repelled(job: Demand, state: Snapshot, barred: Sequence[Sequence[list[Bar]]]) -> Sequence[Sequence[list[Bar]]]:

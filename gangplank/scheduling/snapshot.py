@@ -133,6 +133,7 @@ class Snapshot:
     csi_drivers: tuple[Json, ...] = ()
     ignored: frozenset[str] | None = None  # provisioners that the queue system's scheduler ignores; None if unread
     events: tuple[Json, ...] = ()
+    schedulers: frozenset[str] | None = None  # who has looked at pods, beside the usual ones; None: nobody asked
     settings: Configuration | None = None  # of the queue system's scheduler; None if it may not be read
     unread: Mapping[str, str] = field(default_factory=dict)  # by what was not read: why
 

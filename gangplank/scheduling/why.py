@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from gangplank.scheduling import pod_causes
+from gangplank.scheduling import pod_causes, pod_rules
 from gangplank.scheduling.cause import Cause
 from gangplank.scheduling.fit import Answer, Verdict, fit
 from gangplank.scheduling.remedy import needed, steps
@@ -216,6 +216,8 @@ def _not_started(now: Situation) -> Diagnosis:
     held: Amounts = dict(now.held)
     if now.demand is None:
         return Diagnosis(now.name, "cannot tell", missing=("which pods its manifest becomes",))
+    if (name := _stranger(now)) and now.pods and now.age_s > _patience_s(now) and _overlooked(now):
+        return _seen(now, "does not start", [_without_scheduler(now, name)])
     answer = fit(now.demand, now.state, held)
     causes = [*now.refusals, *answer.causes]
     if any(cause.code in ADMISSION for cause in answer.causes):
@@ -246,6 +248,23 @@ def _without_gang(now: Situation) -> Cause:
     names = ", ".join(pod["metadata"]["name"] for pod in now.pods)
     fix = "follow it: playbooks/train.yml with its job file has its controller make the PodGroup again"
     return Cause("gang-lost", text, (f"pods: {names}",), fix)
+
+
+def _stranger(now: Situation) -> str:
+    """The schedulerName of its pods, if no condition and no event says that a scheduler serves that name."""
+    sources = [(one.get("source") or {}).get("component") or one.get("reportingComponent") for one in now.events]
+    names = pod_rules.strangers(now.demand, now.state) if now.demand else []
+    return next((name for name in names if name not in sources), "")
+
+
+def _without_scheduler(now: Situation, name: str) -> Cause:
+    usual = " and ".join(pod_rules.USUAL)
+    evidence = (
+        f"{now.age_s:.0f} s have passed since it was submitted, and no condition or event of its pods is a scheduler's",
+        f"no pod that this account may read has one by {name}; the usual schedulers are {usual}",
+    )
+    fix = "correct schedulerName in the job, or check that this scheduler runs"
+    return Cause("scheduler-name", f"no scheduler named {name} has looked at its pods", evidence, fix)
 
 
 def _overlooked(now: Situation) -> bool:

@@ -234,6 +234,10 @@ STORIES: dict[str, Story] = {
         "slow", {"command": ["sh", "-c", SLOW + TORCHRUN]},
         words="slow is slow: rank 1 (slow-worker-0) is behind the others by 0.",
     ),
+    "scheduler-name": Story(
+        "scheduler-name", backend="indexed", raw=changed(schedulerName="nobody"),
+        words="does not start: no scheduler named nobody has looked at its pods",
+    ),
     "suspended": Story("suspended", backend="indexed", raw=suspended),
     "volcano-by-hand": Story("selector", written=by_hand(VOLCANO_JOB, changed(nodeSelector={"disk": "ssd"}))),
     "indexed-by-hand": Story("pod-too-large", written=by_hand(

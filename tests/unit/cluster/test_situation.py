@@ -22,6 +22,7 @@ from gangplank.cluster.situation import (
     situation,
     standstill,
 )
+from gangplank.cluster.snapshot import snapshot
 from gangplank.errors import KubeError, SpecError
 from gangplank.jobs.parse import parse_job
 from gangplank.scheduling.pod_causes import waiting
@@ -140,6 +141,18 @@ def test_a_last_line_that_is_longer_than_what_is_read_is_its_beginning(api: Api)
     kube = Kube(api.kubeconfig)
     assert kube.log("n", "a", last=1000, most=50) == ["x" * 50]
     assert kube.log("n", "a", last=1000, most=200) == ["one", "x" * 100]
+
+
+def test_who_has_tried_a_pod_is_known_to_run_and_who_has_left_all_alone_is_not(api: Api) -> None:
+    conditions: dict[str, dict[str, Any]] = {
+        "placed": {"status": "True"}, "refused": {"status": "False", "reason": "Unschedulable"},
+        "gated": {"status": "False", "reason": "SchedulingGated"}, "silent": {"type": "Ready", "status": "False"},
+    }  # fmt: skip
+    for name, condition in conditions.items():
+        meta, spec = {"name": name, "namespace": "n"}, {"schedulerName": name, "containers": []}
+        status = {"conditions": [{"type": "PodScheduled", **condition}]}
+        api.objects[f"/api/v1/namespaces/n/pods/{name}"] = {"metadata": meta, "spec": spec, "status": status}
+    assert snapshot(Kube(api.kubeconfig), "n").schedulers == frozenset({"placed", "refused"})
 
 
 @pytest.mark.parametrize("event", [{}, {"type": "Warning"}, {"reason": "FailedCreate"}])

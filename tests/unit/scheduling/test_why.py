@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gangplank.scheduling.cause import Cause
-from gangplank.scheduling.demand import Demand, changed
+from gangplank.scheduling.demand import Demand, changed, edited
 from gangplank.scheduling.fit import Answer, Verdict, fit
 from gangplank.scheduling.why import BUSY_S, Failure, Proof, Situation, diagnose, judged
 from tests.support.why_stories import attempted
@@ -369,6 +369,40 @@ def test_a_volume_whose_driver_does_not_run_on_the_pod_s_node_is_named(reason: s
     assert diagnosis.first_line == f"digits does not run: {what}"
     assert diagnosis.cause
     assert diagnosis.cause.code == "volume-driver"
+
+
+def by(component: str) -> tuple[Json, ...]:
+    return ({**event("Unknown", "an event of a scheduler", at=1), "source": {"component": component}},)
+
+
+@pytest.mark.parametrize(("name", "more", "code"), [
+    ("mine", {}, "scheduler-name"),
+    ("mine", {"age_s": 59.0}, None),
+    ("mine", {"events": by("mine")}, None),
+    ("mine", {"events": by("default-scheduler")}, "scheduler-name"),
+    ("mine", {"schedulers": {"mine"}}, "scheduler"),
+    ("mine", {"schedulers": None}, "scheduler"),
+    ("default-scheduler", {}, "scheduler"),
+    ("volcano", {}, "scheduler"),
+])  # fmt: skip
+def test_a_scheduler_s_name_that_nobody_serves_is_named_once_it_had_a_minute(
+    name: str, more: Json, code: str | None
+) -> None:
+    known = more.get("schedulers", {"default-scheduler"})
+    more = {"age_s": 61.0, **{key: value for key, value in more.items() if key != "schedulers"}}
+    state = cluster(schedulers=None if known is None else frozenset(known))
+    wanted = edited(job("indexed"), schedulerName=name)
+    pods = tuple({**own(index), "spec": {"containers": []}, "status": {"phase": "Pending"}} for index in range(3))
+    cause = diagnose(Situation("digits", wanted, state, pods=pods, **more)).cause
+    assert (cause.code if cause else None) == code
+
+
+def test_fit_cannot_tell_of_a_scheduler_s_name_that_nobody_serves() -> None:
+    wanted, known = edited(job("indexed"), schedulerName="mine"), cluster(schedulers=frozenset({"default-scheduler"}))
+    (missing,) = fit(wanted, known).missing
+    assert missing == "whether a scheduler named mine runs, and what it does: it has looked at no pod"
+    assert fit(wanted, cluster(schedulers=frozenset({"mine"}))).verdict is Verdict.YES
+    assert fit(job("indexed"), known).verdict is Verdict.YES
 
 
 SPREAD = [{"whenUnsatisfiable": "DoNotSchedule", "topologyKey": "zone", "maxSkew": 1}]

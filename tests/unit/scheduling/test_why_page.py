@@ -59,6 +59,11 @@ def unplaced(rule: str) -> tuple[Json, ...]:
     return ({**item, "status": {"phase": "Pending", "conditions": [condition]}},)
 
 
+def unlooked() -> tuple[Json, ...]:
+    """A pod that nobody has tried to place."""
+    return ({**pod("ignored", ""), "spec": {"containers": []}, "status": {"phase": "Pending"}},)
+
+
 STUCK = "gangplank: rank {}: no step and no exchange for 5 s; it is at a.py:{}"
 HANG = idle({
     "stuck-master-0": [STUCK.format(0, "5, in <module>: dist.all_reduce(torch.ones(1))")],
@@ -150,6 +155,9 @@ CASES: dict[str, tuple[Story, Json]] = {
         "unavailable": (NO_POD.format("volcano-controllers"),),
     }),
     "scheduler": (Story(""), {"group": {"status": {}}, "unavailable": (NO_POD.format("volcano-scheduler"),)}),
+    "scheduler-name": (Story("", backend="indexed", raw=changed(schedulerName="nobody")), {
+        "age_s": 61.0, "pods": unlooked(), "state": room(schedulers=frozenset({"default-scheduler"})),
+    }),
     "gang-lost": (Story(""), {"pods": "unplaced", "lost_group": "gang-lost-4f6c"}),
     "webhook": (Story(""), {"live": False, "refusals": (REFUSAL,)}),
     "image": (Story(""), {"pods": begun("image", "ErrImagePull", "no host")}),
