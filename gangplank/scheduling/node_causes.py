@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from gangplank.spec import Json
 
 RULES = (
-    "not-ready", "cordoned", "taint", "selector", "affinity", "volume-node", "volume-driver", "attach-limit",
-    "host-port",
+    "not-ready", "cordoned", "taint", "selector", "affinity", "volume-node", "volume-topology", "volume-driver",
+    "attach-limit", "host-port",
 )  # fmt: skip
 MOST_TRIED = 24  # distinct rules that are tried one by one; a cluster has few
 PLENTY = 10**18
@@ -34,8 +34,9 @@ PLENTY = 10**18
 
 def barred_from(job: Demand, state: Snapshot) -> list[list[list[Bar]]]:
     """What keeps each part of a job from each node."""
-    pinned = volume_rules.pinned(job, state)
-    return drivers.barred(job, state, [[bars(part.spec, room, pinned) for room in state.rooms] for part in job.parts])
+    pinned, allowed = volume_rules.pinned(job, state), volume_rules.allowed(job, state)
+    rows = [[bars(part.spec, room, pinned, allowed) for room in state.rooms] for part in job.parts]
+    return drivers.barred(job, state, rows)
 
 
 def idle(state: Snapshot) -> Snapshot:
@@ -162,6 +163,11 @@ PROBLEMS: Mapping[str, tuple[str, str, str]] = {
         "make room on that node, or use a claim that all nodes can mount",
         "volume-node",
     ),
+    "volume-topology": (
+        "the class of its volume claim {what} makes no volumes for {count} of the nodes that it needs",
+        "give nodes the labels that the class's allowedTopologies name, or use a claim of another class",
+        "volume-topology",
+    ),
     "attach-limit": (
         "{count} of the nodes that it needs {are} at the limit of volumes of the CSI driver {what}",
         "wait until pods there have ended that mount such volumes, or use a claim of another class",
@@ -258,7 +264,7 @@ def _removal(bar: Bar, *, waits: bool) -> Removal:
             return job, replace(state, nodes=nodes)
         if bar.rule in {"volume-driver", "attach-limit"}:
             return job, drivers.everywhere(state, [bar.what])
-        if bar.rule == "volume-node":
+        if bar.rule in {"volume-node", "volume-topology"}:
             claims = tuple(
                 {**claim, "spec": {**claim["spec"], "volumeName": ""}, "status": {"phase": "Bound"}}
                 if claim["metadata"]["name"] == bar.what

@@ -25,7 +25,7 @@ CORDON = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
 class Bar(NamedTuple):
     """What keeps a pod from a node: the rule, and which taint, label, claim, driver or port."""
 
-    rule: str  # not-ready, cordoned, taint, selector, affinity, volume-node, volume-driver, attach-limit, host-port
+    rule: str  # of RULES in node_causes
     what: str = ""
 
 
@@ -34,8 +34,11 @@ def ready(node: Json) -> bool:
     return has_condition(node, "Ready")
 
 
-def bars(pod: Json, room: Room, pinned: Mapping[str, Json]) -> list[Bar]:
-    """The rules that keep a pod from a node, whatever is free on it; `pinned` has the node affinity of its volumes."""
+def bars(pod: Json, room: Room, pinned: Mapping[str, Json], allowed: Mapping[str, Json]) -> list[Bar]:
+    """The rules that keep a pod from a node, whatever is free on it.
+
+    `pinned` has the node affinity of its volumes, `allowed` that of the classes which have yet to make some.
+    """
     node, labels = room.node, room.node["metadata"].get("labels") or {}
     kept: list[Bar] = []
     if not ready(node):
@@ -57,6 +60,8 @@ def bars(pod: Json, room: Room, pinned: Mapping[str, Json]) -> list[Bar]:
         kept.append(Bar("affinity"))
     claims = [claim for claim in claims_of(pod) if claim in pinned and not selected(pinned[claim], node)]
     kept += [Bar("volume-node", claim) for claim in claims]
+    claims = [claim for claim in claims_of(pod) if claim in allowed and not selected(allowed[claim], node)]
+    kept += [Bar("volume-topology", claim) for claim in claims]
     taken = host_ports(pod) & room.ports
     kept += [Bar("host-port", str(port)) for _, port in sorted(taken)]
     return kept

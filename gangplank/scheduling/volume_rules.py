@@ -82,6 +82,18 @@ def pinned(job: Demand, state: Snapshot) -> dict[str, Json]:
     return {name: selectors[name] for name in names(job) if name in selectors}
 
 
+def allowed(job: Demand, state: Snapshot) -> dict[str, Json]:
+    """The node selectors of classes that have yet to make the volumes of the job's claims."""
+    selectors = {}
+    for claim in state.claims:
+        topologies = (late_class(claim, state) or {}).get("allowedTopologies") or ()
+        rules = [one.get("matchLabelExpressions") or () for one in topologies]
+        terms = [{"matchExpressions": [{**one, "operator": "In"} for one in own]} for own in rules]
+        if terms and claim["metadata"]["name"] in names(job):
+            selectors[claim["metadata"]["name"]] = {"nodeSelectorTerms": terms}
+    return selectors
+
+
 def homes(selector: Json) -> list[str]:
     """The nodes that a volume's node selector names, sorted; none if it selects nodes otherwise.
 

@@ -167,6 +167,15 @@ def diagnose(now: Situation) -> Diagnosis:
         return _seen(now, "does not run", inside)
     if now.ranks:
         return _seen(now, RUNNING.get(now.ranks.code, "does not run"), [now.ranks])
+    return _well(now)
+
+
+def _well(now: Situation) -> Diagnosis:
+    """Nothing is wrong, unless only events that may not be read would say why pods with a node have no container."""
+    late = [pod["metadata"]["name"] for pod in now.pods if (pod.get("status") or {}).get("phase") == "Pending"]
+    if late and (reason := now.state.unread.get("events")):
+        missing = (*now.unread, f"what keeps {late[0]} from running: events ({reason})")
+        return Diagnosis(now.name, f"cannot tell: {_progress(now)}", missing=missing)
     return Diagnosis(now.name, f"nothing is wrong: {_progress(now)}", missing=now.unread)
 
 

@@ -126,6 +126,29 @@ def test_a_class_may_name_the_driver_of_its_provisioner() -> None:
     assert fit(job(volumes=MOUNT), state(csi_node("a", DRIVER), csi_node("b", DRIVER), **named)).verdict is Verdict.YES
 
 
+ZONES = [{"matchLabelExpressions": [{"key": "zone", "values": ["x", "y"]}, {"key": "ssd", "values": ["true"]}]},
+         {"matchLabelExpressions": [{"key": "kubernetes.io/hostname", "values": ["b"]}]}]  # fmt: skip
+
+
+@pytest.mark.parametrize(("topologies", "workers", "code"), [
+    (ZONES, 2, None), (ZONES[1:], 2, None), (ZONES[1:], 4, "volume-topology"), (ZONES[:1], 2, "volume-topology"),
+    ([], 4, None),
+])  # fmt: skip
+@pytest.mark.parametrize("backend", ["volcano", "indexed"])
+def test_a_class_may_make_volumes_for_some_nodes_alone(
+    backend: str, topologies: list[Json], workers: int, code: str | None
+) -> None:
+    """Both schedulers place pods there alone; fit said that they go anywhere."""
+    more = late("rancher.io/local-path")
+    now = state(**{**more, "classes": ({**more["classes"][0], "allowedTopologies": topologies},)})
+    asked = job(backend, volumes=MOUNT, workers=workers)
+    assert [cause.code for cause in fit(asked, now).causes] == ([code] if code else [])
+    assert {*fit(asked, now).nodes.values()} <= ({"b"} if topologies else {"a", "b"})
+    assert not code or why(asked, now)[1]
+    bound = state(**{**more, "claims": (claim(storageClassName="late", volumeName=""),)})
+    assert fit(asked, bound).verdict is Verdict.YES
+
+
 @pytest.mark.parametrize(("name", "now"), [
     ("csinodes", state()),
     ("csidrivers", state(**late(DRIVER))),

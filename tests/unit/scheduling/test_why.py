@@ -371,6 +371,19 @@ def test_a_volume_whose_driver_does_not_run_on_the_pod_s_node_is_named(reason: s
     assert diagnosis.cause.code == "volume-driver"
 
 
+@pytest.mark.parametrize(("pods", "line"), [
+    (running(waits("ContainerCreating")), "digits: cannot tell: it is Running, 2 of 3 pods run"),
+    (running(), "digits: nothing is wrong: it is Running, 3 of 3 pods run"),
+])  # fmt: skip
+def test_pods_that_do_not_run_are_not_well_if_their_events_may_not_be_read(pods: tuple[Json, ...], line: str) -> None:
+    now = situation(pods=pods, phase="Running", state=cluster(unread={"events": "you may not list them"}))
+    diagnosis = diagnose(now)
+    assert diagnosis.first_line == line
+    text = "what keeps digits-0 from running: events (you may not list them)"
+    assert diagnosis.missing == ((text,) if "cannot" in line else ())
+    assert not diagnose(situation(pods=pods, phase="Running")).missing
+
+
 def by(component: str) -> tuple[Json, ...]:
     return ({**event("Unknown", "an event of a scheduler", at=1), "source": {"component": component}},)
 
