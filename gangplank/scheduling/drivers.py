@@ -98,9 +98,11 @@ def unread(job: Demand, state: Snapshot) -> Iterator[str]:
             yield IGNORED
 
 
-def barred(job: Demand, state: Snapshot, rows: Sequence[Sequence[list[Bar]]]) -> list[list[list[Bar]]]:
+def barred(job: Demand, state: Snapshot, rows: list[list[list[Bar]]]) -> list[list[list[Bar]]]:
     """What keeps each part from each node, with the drivers that the node does not have, or has no room for."""
     drivers, limits_of = needed(job, state), on_nodes(state)
+    if not drivers:
+        return rows
     limited = {name for name in drivers if any(own.get(name) is not None for own in limits_of.values())}
     limited = {name for name in limited if not counts(job, name, state)}
     by_node = attached(state, limited) if limited else {}
