@@ -27,7 +27,7 @@ from bench.part import ROOT, BenchError, Part
 from bench.part import Lab as Needs
 from gangplank.errors import KubeError
 from tests.cluster.conftest import Lab
-from tests.cluster.faults import BACKENDS, END_S, FAULTS, NOT_HERE, TRAINER, Outcome, job, prepared, undergo
+from tests.cluster.faults import BACKENDS, COMPONENTS, END_S, FAULTS, TRAINER, Outcome, job, prepared, undergo
 from tests.cluster.jobs import NAMESPACE, Job
 
 if TYPE_CHECKING:
@@ -154,6 +154,12 @@ def cells(name: str, backend: str, row: Row) -> list[str]:
     return [name, backend, said, f"{row['step']:.1f}", f"{row['floor']:.1f}", parts, ratio, load]
 
 
+def alone(name: str) -> str:
+    """What the page says of a fault that is made on one back-end; "" of others."""
+    one = FAULTS[name]
+    return f"“{name}” is made on {one.backends[0]} alone: {one.alone}." if one.alone else ""
+
+
 def write(to: Path, rows: dict[tuple[str, str], list[str]]) -> None:
     """Write the page's table."""
     order = [(name, backend) for name, one in FAULTS.items() for backend in one.backends]
@@ -163,7 +169,7 @@ def write(to: Path, rows: dict[tuple[str, str], list[str]]) -> None:
         "",
         *(f"| {' | '.join(row)} |" for row in table),
         "",
-        *(f"Not made here: {name}: {why}" for name, why in NOT_HERE.items()),
+        *filter(None, map(alone, FAULTS)),
     ]
     before, _, rest = to.read_text().partition(BEGIN)
     after = rest.partition(END)[2]
@@ -184,7 +190,7 @@ def made(lab: Lab, names: list[str], to: Path) -> Iterator[tuple[str, str, Row]]
         floor, weights = floors(lab)
         for name in names:
             try:
-                outcomes = undergo(lab, FAULTS[name], BACKENDS)
+                outcomes = undergo(lab, FAULTS[name])
                 measurements = {backend: measured(outcome, FAULTS[name].unproven, floor, weights)
                                 for backend, outcome in outcomes.items()}  # fmt: skip
             # The other faults are measured all the same.
@@ -214,7 +220,7 @@ def measure(setting: Setting) -> Iterator[Figure]:
     lab = Lab()
     lab.more = (str(ROOT / "tests/cluster/three.yml"),)
     try:
-        lab.playbook("playbooks/lab.yml", "playbooks/site.yml")
+        lab.playbook("playbooks/lab.yml", "playbooks/site.yml", *COMPONENTS)
         for name, backend, row in made(lab, names, setting.page(PAGE)):
             setting.say(" | ".join(cells(name, backend, row)))
             if "step" in row:

@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gangplank.backends import BACKENDS as ALL_BACKENDS
 from gangplank.cluster import standstill
 from gangplank.cluster.follow import JobWatch, follow
 from gangplank.errors import KubeError
@@ -31,13 +32,15 @@ from tests.cluster.conftest import STATE
 from tests.cluster.jobs import DESCRIPTION, NAMESPACE, Job
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
     from gangplank.cluster.progress import Phase
     from tests.cluster.conftest import Lab
 
 Json = dict[str, Any]
+# What the faults need: a PyTorchJob has a queue too, and an Indexed Job has none.
+COMPONENTS = ("-e", json.dumps({"site_components": ["volcano", "storage", "training_operator"]}))
 BACKENDS = ("volcano", "indexed")  # a gang that its controller restarts, and containers that restart in place
 CONTROL_PLANE = "node-0"
 ADMISSION = ("volcano-system", "volcano-admission")
@@ -46,6 +49,8 @@ QUEUE = "faults"
 TRAINER = "gangplank.dev/trainer:0.1.0"
 SLOW = ("rate", "400kbit", "burst", "16kb", "latency", "2s")
 SMALL, KUBELET, VOLUME = "node-1", "/var/lib/kubelet", "/var/lib/faults-volume"
+KEPT = "/opt/faults-own"  # a node keeps what is in /opt when it is switched off
+HOSTNAME = "kubernetes.io/hostname"
 
 
 def claim(name: str, **spec: object) -> Json:
@@ -55,14 +60,16 @@ def claim(name: str, **spec: object) -> Json:
     return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": meta, "spec": spec}
 
 
-OWN = claim("own")
-SMALL_CLAIM = claim("small", storageClassName="faults", volumeName="faults-volume")
-HERE = {"key": "kubernetes.io/hostname", "operator": "In", "values": [SMALL]}
-SMALL_VOLUME: Json = {
-    "apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "faults-volume"},
-    "spec": {"capacity": {"storage": "20Mi"}, "accessModes": ["ReadWriteOnce"], "storageClassName": "faults",
-             "hostPath": {"path": VOLUME},
-             "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [HERE]}]}}}}  # fmt: skip
+def on_one_node(name: str, folder: str) -> tuple[Json, Json]:
+    """A volume that is a folder of one node, and its claim."""
+    here = {"matchExpressions": [{"key": HOSTNAME, "operator": "In", "values": [SMALL]}]}
+    spec = {"capacity": {"storage": "20Mi"}, "accessModes": ["ReadWriteOnce"], "storageClassName": "faults",
+            "hostPath": {"path": folder}, "nodeAffinity": {"required": {"nodeSelectorTerms": [here]}}}  # fmt: skip
+    volume = {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": f"faults-{name}"}, "spec": spec}
+    return volume, claim(name, storageClassName="faults", volumeName=f"faults-{name}")
+
+
+OWN, SMALL_VOLUME = on_one_node("own", KEPT), on_one_node("small", VOLUME)
 
 
 @dataclass(frozen=True)
@@ -76,6 +83,8 @@ class Fault:
     cause: str = ""
     """A pattern: while the fault lasts the training stands still; `gangplank status` or `why` has this one cause."""
     backends: tuple[str, ...] = BACKENDS
+    alone: str = ""
+    """Why no other back-end can have it, if it is made on one."""
     unproven: str = ""
     """A pattern: the training ends well, and its proof names this cause in the one claim that fails."""
     forever: bool = False
@@ -87,7 +96,7 @@ class Fault:
     around: Callable[[Lab], AbstractContextManager[object]] = contextlib.nullcontext
     """What has to be so before its jobs begin."""
     own: tuple[Json, ...] = ()
-    """A claim of its master, last, on which the job's files are, and not on a folder that all nodes share."""
+    """A claim, last, on which the jobs' files are, and not on a folder that all nodes share."""
     warns: str = ""
     """A pattern: while the fault lasts the training continues, and who follows it reads this cause."""
     long: bool = False
@@ -100,8 +109,6 @@ class Fault:
 
 
 FAULTS: dict[str, Fault] = {}
-# What cannot be made here, and why.
-NOT_HERE: dict[str, str] = {}
 
 
 def fault(
@@ -279,7 +286,8 @@ def looks(lab: Lab) -> None:
 
 # The controller deletes the PodGroup, does not see that, and creates only the pods anew. The scheduler does see it, and
 # so never places them.
-@fault("PodGroups watched late", backends=("volcano",), args=("--collective-timeout", "300"))
+@fault("PodGroups watched late", backends=("volcano",), args=("--collective-timeout", "300"),
+       alone="no other controller deletes the PodGroup of a job that continues")  # fmt: skip
 def _late(lab: Lab, jobs: Sequence[Job]) -> Iterator[None]:
     with unwatched(lab, "podgroups"):
         for job in jobs:
@@ -383,7 +391,7 @@ def _quota(lab: Lab, jobs: Sequence[Job]) -> Iterator[None]:
         allow(lab, 6)
 
 
-@fault("queue closed", backends=("volcano",), hold_s=10)
+@fault("queue closed", backends=("volcano", "pytorchjob"), hold_s=10)
 def _queue(lab: Lab, jobs: Sequence[Job]) -> Iterator[None]:
     def command(action: str) -> None:
         queue = lab.get("queue.scheduling.volcano.sh", QUEUE)
@@ -406,10 +414,18 @@ def _lost(lab: Lab, jobs: Sequence[Job]) -> Iterator[None]:
     yield from lost(lab, worker_node(jobs))
 
 
-@fault("the volume's node lost", backends=("volcano",), own=(OWN,),
-       cause="its volume claim own is on node-[0-9] alone, and that does not answer")  # fmt: skip
-def _volume(lab: Lab, jobs: Sequence[Job]) -> Iterator[None]:
-    yield from lost(lab, jobs[0].node("master"))
+@contextmanager
+def kept_folder(lab: Lab) -> Iterator[None]:
+    """A folder of a node, for a volume."""
+    lab.inside(SMALL, "mkdir", "-p", KEPT)
+    lab.inside(SMALL, "chmod", "777", KEPT)
+    yield  # it stays: the proof reads it
+
+
+@fault("the volume's node lost", around=kept_folder, own=OWN,
+       cause=f"its volume claim own is on {SMALL} alone, and that does not answer")  # fmt: skip
+def _volume(lab: Lab, _: Sequence[Job]) -> Iterator[None]:
+    yield from lost(lab, SMALL)
 
 
 def lost(lab: Lab, node: str) -> Iterator[None]:
@@ -418,7 +434,7 @@ def lost(lab: Lab, node: str) -> Iterator[None]:
     try:
         yield
     finally:
-        lab.playbook("playbooks/lab.yml")
+        lab.playbook("playbooks/lab.yml", *COMPONENTS)
         lab.wait(f"{node} is back", lambda: node in lab.ready(), 180)
 
 
@@ -543,22 +559,24 @@ def _full(lab: Lab, _: Sequence[Job]) -> Iterator[None]:
 
 @contextmanager
 def small_volume(lab: Lab) -> Iterator[None]:
-    """A folder of a node, on a file system of 24 MiB, for a volume."""
+    """A folder of a node, on a file system of 24 MiB for each job, for a volume."""
     lab.inside(SMALL, "mkdir", "-p", VOLUME)
-    mount(lab, VOLUME, "24M")
+    mount(lab, VOLUME, f"{24 * len(BACKENDS)}M")
     lab.inside(SMALL, "chmod", "777", VOLUME)
     yield  # it stays: the proof reads it
 
 
-def without_small_volume(lab: Lab) -> None:
-    """Remove that volume, if it was made, once nothing uses it."""
-    lab.kubectl("delete", "pv", "faults-volume", "--ignore-not-found", "--timeout=60s")
+def without_volumes(lab: Lab) -> None:
+    """Remove the volumes of one node that were made, once nothing uses them."""
+    names = [volume["metadata"]["name"] for volume, _ in (OWN, SMALL_VOLUME)]
+    lab.kubectl("delete", "pv", *names, "--ignore-not-found", "--timeout=60s")
+    lab.inside(SMALL, "rm", "-rf", KEPT)
     if subprocess.run([*lab.enter(SMALL), "mountpoint", "-q", VOLUME], check=False).returncode == 0:
         unmount(lab, VOLUME)
         lab.inside(SMALL, "rmdir", VOLUME)
 
 
-@fault("the volume full", backends=("volcano",), around=small_volume, own=(SMALL_VOLUME, SMALL_CLAIM),
+@fault("the volume full", around=small_volume, own=SMALL_VOLUME,
        warns="the checkpoint of step [0-9]+ is not written: .*No space left on device")  # fmt: skip
 def _volume_full(lab: Lab, _: Sequence[Job]) -> Iterator[None]:
     with full(lab, VOLUME):
@@ -591,20 +609,24 @@ def prepared(lab: Lab, *, free_node: bool = True) -> Iterator[Lab]:
     finally:
         lab.kubectl("delete", "namespace", NAMESPACE, "--timeout=110s")
         lab.kubectl("delete", "queue.scheduling.volcano.sh", QUEUE, "--timeout=60s")
-        without_small_volume(lab)
+        without_volumes(lab)
         if free_node:
             lab.kubectl("taint", "node", CONTROL_PLANE, f"{TAINT}-")
 
 
-def job(lab: Lab, name: str, backend: str, **change: object) -> Job:
-    """A job whose files are where every node finds them."""
-    name = f"{name}-{backend}"
+def description(name: str, backend: str, **change: object) -> Json:
+    """What is otherwise than in DESCRIPTION in a job whose files are where every node finds them."""
     volume = {"claim": "shared", "mount": "/data", "on": "all", "access": "ReadWriteMany"}
-    queue = {"queue": QUEUE} if backend == "volcano" else {}
+    queue = {"queue": QUEUE} if "queue" not in ALL_BACKENDS[backend].refuses else {}
     parameters = {**DESCRIPTION["hyperparameters"], "epochs": EPOCHS}
     own = {"hyperparameters": parameters, "args": list(ARGS), "volumes": [volume], "output": f"/data/{name}"}
-    change = {**own, "max_retries": 9, **queue, **change}
-    return Job(lab, name, change, backend=backend)
+    return {**own, "max_retries": 9, **queue, **change}
+
+
+def job(lab: Lab, name: str, backend: str, **change: object) -> Job:
+    """Such a job."""
+    name = f"{name}-{backend}"
+    return Job(lab, name, description(name, backend, **change), backend=backend)
 
 
 @dataclass
@@ -652,20 +674,29 @@ class Outcome:
         return bool(self.said)
 
 
-def of_master(own: Json) -> Json:
-    """A job's volume of a claim that its master alone mounts."""
-    return {"claim": own["metadata"]["name"], "mount": "/data", "on": "master"}
+def under(one: Fault, backend: str) -> Json:
+    """What a fault's job has otherwise than others.
+
+    Of a claim on one node, the master alone mounts it. Where all replicas share one template, all do, on that node.
+    """
+    change: Json = {"env": dict(one.env), "args": [*ARGS, *one.args]}
+    if not one.own:
+        return change
+    volume = {"claim": one.own[-1]["metadata"]["name"], "mount": "/data"}
+    if ALL_BACKENDS[backend].one_template:
+        return {**change, "volumes": [{**volume, "on": "all"}], "node_selector": {HOSTNAME: SMALL}}
+    return {**change, "volumes": [{**volume, "on": "master"}]}
 
 
-def undergo(lab: Lab, one: Fault, backends: Iterable[str]) -> dict[str, Outcome]:
+def undergo(lab: Lab, one: Fault) -> dict[str, Outcome]:
     """Train a job per back-end, make the fault under all of them, heal it, and wait for their ends."""
-    own = {"volumes": [of_master(one.own[-1])]} if one.own else {}
-    change = {"env": dict(one.env), "args": [*ARGS, *one.args], **own}
-    jobs = [job(lab, one.slug, backend, **change) for backend in one.backends if backend in backends]
+    jobs = [job(lab, one.slug, backend, **under(one, backend)) for backend in one.backends]
     outcomes = {each.backend: Outcome(each) for each in jobs}
     with one.around(lab), ThreadPoolExecutor(len(jobs)) as pool:
+        for item in one.own:
+            lab.kubectl("create", "-f", "-", stdin=json.dumps(item))
         for each in jobs:
-            each.submit(*one.own)
+            each.submit()
         followed = [pool.submit(outcome.follow) for outcome in outcomes.values()]
         for each in jobs:
             lab.wait(f"{each.name} trains", functools.partial(each.trains, beyond=BEYOND), END_S)

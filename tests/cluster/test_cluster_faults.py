@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.cluster.faults import BACKENDS, END_S, FAULTS, Outcome, job, prepared, undergo
+from tests.cluster.faults import COMPONENTS, END_S, FAULTS, Outcome, job, prepared, undergo
 from tests.support.sweeps import FULL, sweeping
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ CASES = [(name, backend) for name in NAMES for backend in FAULTS[name].backends]
 def site(request: pytest.FixtureRequest) -> Iterator[Lab]:
     """The lab, with three nodes for all faults, and what they need."""
     lab: Lab = request.getfixturevalue("three_nodes" if ALL else "lab")
-    lab.playbook("playbooks/site.yml")
+    lab.playbook(*(("playbooks/lab.yml", "playbooks/site.yml", *COMPONENTS) if ALL else ("playbooks/site.yml",)))
     with prepared(lab, free_node=ALL):
         yield lab
 
@@ -43,7 +43,7 @@ def undisturbed(site: Lab) -> str:
 @pytest.fixture(scope="module")
 def outcome(site: Lab) -> Callable[[str], dict[str, Outcome]]:
     """The outcome of a fault by back-end: it is made once, under a job of each."""
-    return functools.cache(lambda name: undergo(site, FAULTS[name], BACKENDS))
+    return functools.cache(lambda name: undergo(site, FAULTS[name]))
 
 
 @pytest.mark.parametrize(("name", "backend"), CASES, ids=[", ".join(case) for case in CASES])

@@ -5,9 +5,15 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
 from bench import page
 from bench.figures import read
 from bench.part import parts
+from bench.parts import faults as bench_of_faults
+from gangplank.jobs.parse import parse_job
+from tests.cluster import faults
+from tests.cluster.jobs import DESCRIPTION
 
 ROOT = Path(__file__).parents[2]
 
@@ -43,3 +49,27 @@ def test_the_page_of_the_proof_shows_the_committed_figures_of_evidence() -> None
          *(f"{figures[f'evidence.{name}.{key}']:.1f} %" for key in ("added", "counted", "whole"))]
         for name in names
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", faults.FAULTS)
+def test_a_fault_is_made_on_volcano_and_another_back_end_or_the_page_says_why_not(name: str) -> None:
+    one, text = faults.FAULTS[name], (ROOT / "docs/faults.md").read_text()
+    assert one.backends[0] == "volcano"
+    assert (len(one.backends) == 1) == bool(one.alone)
+    assert bench_of_faults.alone(name) in text
+
+
+@pytest.mark.parametrize(
+    ("name", "backend"), [(name, backend) for name, one in faults.FAULTS.items() for backend in one.backends]
+)
+def test_a_job_under_a_fault_is_one_that_its_back_end_accepts(name: str, backend: str) -> None:
+    """On the claim of its fault, if that has one: then one node has all the files."""
+    one = faults.FAULTS[name]
+    change = faults.description("job", backend, **faults.under(one, backend))
+    spec = parse_job({**DESCRIPTION, **change, "name": "job", "backend": backend})
+    assert bool(spec.queue) == (backend != "indexed")
+    (volume,) = spec.volumes
+    assert volume.claim == (one.own[-1]["metadata"]["name"] if one.own else "shared")
+    assert volume.on == ("master" if one.own and backend == "volcano" else "all")
+    pinned = spec.node_selector.get(faults.HOSTNAME) == faults.SMALL
+    assert pinned == (bool(one.own) and backend == "indexed")

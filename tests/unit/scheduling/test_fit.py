@@ -116,6 +116,12 @@ CASES: dict[str, tuple[dict[str, Any], Snapshot, str]] = {
         cluster(SILENT, node("b"), claims=(BOUND,), volumes=(VOLUME,)),
         "volume-node-lost",
     ),
+    "D4: the volume's node does not answer, and all pods are pinned to it": (
+        {"backend": "indexed", "volumes": [{**ON_MASTER[0], "on": "all"}],
+         "node_selector": {"kubernetes.io/hostname": "a"}},
+        cluster(SILENT, node("b"), claims=(BOUND,), volumes=(VOLUME,)),
+        "volume-node-lost",
+    ),
     "D4: the volume's node is gone": (
         {"volumes": ON_MASTER},
         cluster(node("b"), claims=(BOUND,), volumes=(VOLUME,)),
