@@ -234,3 +234,15 @@ def test_each_cause_that_a_gpu_role_can_name_is_made_to_happen(scenarios: tuple[
     happen = {match for text in texts for match in re.findall(r"\bname: ([^,{}\n]+)", text)}
     assert causes - others <= happen
     assert not others & happen
+
+
+def test_the_job_of_a_device_plugin_is_that_of_claims() -> None:
+    """A job says `gpus: 2` either way, and trains alike: only its name, namespace and image differ between scenarios."""
+    own = {name: mapping(ROOT / f"molecule/{name}/vars/main.yml") for name in ("gpu", "nvml", "dra")}
+
+    def same(job: dict[str, Any]) -> dict[str, Any]:
+        return {key: value for key, value in job.items() if key not in ("name", "namespace", "image")}
+
+    assert same(own["nvml"]["nvml_job"]) == same(own["dra"]["dra_job"])
+    assert same(own["gpu"]["gpu_job"]) == same(own["dra"]["dra_training"])
+    assert own["dra"]["dra_job"]["resources"]["gpus"] == 2

@@ -1,0 +1,58 @@
+"""What the two roles that give out GPUs refuse before they change anything."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.unit.plugins.test_cluster_ready import play
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.unit.conftest import Api
+
+PLUGIN, DRIVER = "gpu_device_plugin", "gpu_dra_driver"
+NODES = "expected names among the cluster's nodes"
+# The role, the tasks that refuse, the inputs, and what is said
+CASES: dict[str, tuple[str, str, dict[str, Any], str]] = {
+    "an old plugin": (PLUGIN, "main", {f"{PLUGIN}_version": "0.17.4"}, f"{PLUGIN}_version: got 0.17.4, expected 0.18"),
+    "no chart of the plugin": (PLUGIN, "main", {f"{PLUGIN}_source": "lab"}, f'{PLUGIN}_chart: got "", expected'),
+    "shared GPUs that are simulated": (
+        PLUGIN, "main", {f"{PLUGIN}_source": "simulated", f"{PLUGIN}_time_slices": 4},
+        f"{PLUGIN}_time_slices: got 4, expected 1 on simulated GPUs",
+    ),
+    "a node that is not there": (PLUGIN, "nodes", {f"{PLUGIN}_nodes": ["b"]}, f"{PLUGIN}_nodes: got ['b'], {NODES}"),
+    "no GPU node": (PLUGIN, "nodes", {f"{PLUGIN}_nodes": []}, f"{PLUGIN}_nodes: got [], {NODES}"),
+    "an old driver": (DRIVER, "main", {f"{DRIVER}_version": "0.3.0"}, f"{DRIVER}_version: got 0.3.0, expected 0.4.0"),
+    "no chart of the driver": (DRIVER, "main", {f"{DRIVER}_source": "lab"}, f'{DRIVER}_chart: got "", expected'),
+    "no node of a driver": (DRIVER, "nodes", {f"{DRIVER}_nodes": []}, f"{DRIVER}_nodes: got [], {NODES}"),
+}  # fmt: skip
+
+
+def refused(api: Api, folder: Path, role: str, tasks: str, inputs: dict[str, Any], version: str = "v1") -> str:
+    """What a role says that refuses a cluster of one node, with a version of the API of claims."""
+    api.objects["/api/v1/nodes/a"] = {"metadata": {"name": "a", "labels": {}}, "spec": {}, "status": {}}
+    versions = [{"groupVersion": f"resource.k8s.io/{version}", "version": version}]
+    api.objects["/apis/resource.k8s.io"] = {"kind": "APIGroup", "name": "resource.k8s.io", "versions": versions}
+    step = {"name": "Include it", "ansible.builtin.include_role": {"name": role, "tasks_from": tasks}, "vars": inputs}
+    book = folder / "play.yml"
+    book.write_text(json.dumps([{"name": "Play", "hosts": "localhost", "gather_facts": False, "tasks": [step]}]))
+    done = play(folder, book, K8S_AUTH_KUBECONFIG=api.kubeconfig)
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert {line.split()[0] for line in api.seen} <= {"GET"}, api.seen
+    return " ".join(done.stdout.replace('\\"', '"').split())
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_cannot_be_installed_is_refused_by_its_input(api: Api, tmp_path: Path, name: str) -> None:
+    role, tasks, inputs, words = CASES[name]
+    assert words in refused(api, tmp_path, role, tasks, inputs)
+
+
+def test_a_cluster_without_claims_of_devices_is_refused(api: Api, tmp_path: Path) -> None:
+    """Before Kubernetes 1.34 it has beta versions alone."""
+    said = refused(api, tmp_path, DRIVER, "nodes", {f"{DRIVER}_nodes": ["a"]}, "v1beta2")
+    assert "resource.k8s.io: got no version v1, expected a cluster with Dynamic Resource Allocation" in said
