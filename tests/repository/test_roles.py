@@ -237,7 +237,7 @@ def test_each_cause_that_a_gpu_role_can_name_is_made_to_happen(scenarios: tuple[
 
 
 def test_the_job_of_a_device_plugin_is_that_of_claims() -> None:
-    """A job says `gpus: 2` either way, and trains alike: only its name, namespace and image differ between scenarios."""
+    """It says `gpus: 2` either way: only its name, namespace and image differ between scenarios."""
     own = {name: mapping(ROOT / f"molecule/{name}/vars/main.yml") for name in ("gpu", "nvml", "dra")}
 
     def same(job: dict[str, Any]) -> dict[str, Any]:
