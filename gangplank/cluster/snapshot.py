@@ -112,29 +112,31 @@ def with_drivers(kube: Kube, state: Snapshot, jobs: Iterable[tuple[Demand, Snaps
     if not any(drivers.candidates(job, own) for job, own in jobs):
         return state
     nodes, named = (items(kube, f"{STORAGE}/{plural}") for plural in (drivers.CSI_NODES, drivers.CSI_DRIVERS))
-    plain = ignored(items(kube, DEPLOYMENTS))
-    answers = {drivers.CSI_NODES: nodes, drivers.CSI_DRIVERS: named, drivers.IGNORED: plain}
+    deployments = items(kube, DEPLOYMENTS)
+    plain = ignored(deployments or ())
+    answers = {drivers.CSI_NODES: nodes, drivers.CSI_DRIVERS: named, drivers.IGNORED: deployments}
+    unread = {name: DENIED for name, answer in answers.items() if answer is None}
+    if plain is None:
+        unread.setdefault(drivers.IGNORED, f"none has {QUEUE_SYSTEM.program}")
     return replace(
         state,
         csi_nodes=None if nodes is None else tuple(nodes),
         csi_drivers=tuple(named or ()),
         ignored=plain,
-        unread={**state.unread, **{name: DENIED for name, answer in answers.items() if answer is None}},
+        unread={**state.unread, **unread},
     )
 
 
-def ignored(deployments: Iterable[Json] | None) -> frozenset[str] | None:
-    """The provisioners that the queue system's scheduler is set to ignore; None if its Deployment may not be read."""
-    if deployments is None:
-        return None
-    names: set[str] = set()
+def ignored(deployments: Iterable[Json]) -> frozenset[str] | None:
+    """The provisioners that the queue system's scheduler is set to ignore; None if no Deployment has its program."""
+    names: set[str] | None = None
     for item in deployments:
         for container in item["spec"]["template"]["spec"]["containers"]:
             words = [*(container.get("command") or ()), *(container.get("args") or ())]
             if QUEUE_SYSTEM.program in container["image"]:
                 values = (value or "" for _, value in flags_in(words, [QUEUE_SYSTEM.ignoring]))
-                names.update(name.strip() for value in values for name in value.split(","))
-    return frozenset(names)
+                names = {*(names or ()), *(name.strip() for value in values for name in value.split(","))}
+    return None if names is None else frozenset(names)
 
 
 def devices(

@@ -12,10 +12,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gangplank.backends.queueing import QUEUE_SYSTEM
-from gangplank.k8s.build import clone
 from gangplank.scheduling.demand import changed, claims_of
 from gangplank.scheduling.rooms import Bar
 from gangplank.scheduling.snapshot import Pods
+from gangplank.scheduling.volume_rules import VOLUMES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -81,13 +81,28 @@ def needed(job: Demand, state: Snapshot) -> dict[str, list[str]]:
     """The drivers without which no pod of the job that mounts their claims starts on a node, and these claims."""
     if state.csi_nodes is None:
         return {}
-    return {driver: claims for driver, claims in candidates(job, state).items()
-            if is_csi(driver, state) or counts(job, driver, state)}  # fmt: skip
+    bound = {claim["metadata"]["name"] for claim in state.claims if claim["spec"].get("volumeName")}
+    hidden = bound if VOLUMES in state.unread else set()  # volumes that need not be CSI's, whoever made them
+    drivers = {}
+    for driver, claims in candidates(job, state).items():
+        if is_csi(driver, state):
+            drivers[driver] = claims
+        elif counts(job, driver, state) and (known := [claim for claim in claims if claim not in hidden]):
+            drivers[driver] = known
+    return drivers
+
+
+def limited(drivers: Iterable[str], state: Snapshot) -> list[str]:
+    """Those of some drivers of which a node may have only so many volumes."""
+    limits = on_nodes(state).values()
+    return [name for name in drivers if any(own.get(name) is not None for own in limits)]
 
 
 def unread(job: Demand, state: Snapshot) -> Iterator[str]:
     """What may not be read, and decides on which nodes the job's volumes can be mounted."""
     for driver in candidates(job, state):
+        if VOLUMES in state.unread and limited([driver], state):  # of other pods
+            yield VOLUMES
         if CSI_NODES in state.unread:
             yield CSI_NODES
         elif state.csi_nodes is None or is_csi(driver, state):
@@ -103,18 +118,18 @@ def barred(job: Demand, state: Snapshot, rows: list[list[list[Bar]]]) -> list[li
     drivers, limits_of = needed(job, state), on_nodes(state)
     if not drivers:
         return rows
-    limited = {name for name in drivers if any(own.get(name) is not None for own in limits_of.values())}
-    limited = {name for name in limited if not counts(job, name, state)}
-    by_node = attached(state, limited) if limited else {}
+    alone = {name for name in limited(drivers, state) if not counts(job, name, state)}
+    by_node = attached(state, alone) if alone else {}
     result = []
     for part, row in zip(job.parts, rows, strict=True):
         mounted = {name: own for name, claims in drivers.items() if (own := {*claims} & {*claims_of(part.spec)})}
+        volumes = {name: handles(mounted[name], state) for name in {*mounted} & alone}
         more = []
         for room, bars in zip(state.rooms, row, strict=True):
             here = limits_of.get(room.name, {})
             lacking = [Bar("volume-driver", name) for name in mounted if name not in here]
-            full = [Bar("attach-limit", name) for name in {*mounted} & limited if (most := here.get(name)) is not None
-                    and len(by_node.get((room.name, name), set()) | handles(mounted[name], state)) > most]  # fmt: skip
+            full = [Bar("attach-limit", name) for name, own in volumes.items() if (most := here.get(name)) is not None
+                    and len(by_node.get((room.name, name), set()) | own) > most]  # fmt: skip
             more.append([*bars, *lacking, *full])
         result.append(more)
     return result
@@ -154,21 +169,31 @@ def attached(state: Snapshot, drivers: Iterable[str]) -> dict[tuple[str, str], s
 def counted(job: Demand, state: Snapshot) -> tuple[Demand, Snapshot]:
     """Job and state with volumes among the resources, where nodes have limits and the job's scheduler counts so."""
     limits_of = on_nodes(state)
-    drivers = [name for name in needed(job, state) if counts(job, name, state)
-               and any(own.get(name) is not None for own in limits_of.values())]  # fmt: skip
+    claims_by = needed(job, state)
+    drivers = [name for name in limited(claims_by, state) if counts(job, name, state)]
     if not drivers:
         return job, state
     nodes = tuple(_offering(node, limits_of.get(node["metadata"]["name"], {}), drivers) for node in state.nodes)
+    by_claim = {claim: name for name in drivers for claim in claims_by[name]}
+    asked = [[by_claim[claim] for claim in claims_of(part.spec) if claim in by_claim] for part in job.parts]
+    specs = [_requesting(part.spec, own) for part, own in zip(job.parts, asked, strict=True)]
+    return changed(job, specs), replace(state, nodes=nodes, pods=_mounted(state, tuple(drivers)))
+
+
+def _mounted(state: Snapshot, drivers: tuple[str, ...]) -> Pods:
+    """The pods, each with its volumes of these drivers among its requests."""
+    known = state.pods.mounted.get(drivers)
+    if known and known[0] is state.volumes:
+        return known[1]
     held: dict[str, list[str]] = {}
     for pod, _, driver in mounting(state, drivers):
         held.setdefault(pod["metadata"]["uid"], []).append(driver)
-    pods = tuple(
-        {**pod, "spec": _requesting(pod["spec"], held.get(pod["metadata"]["uid"], []))} for pod in state.pods.items
-    )
-    by_claim = {claim: name for name in drivers for claim in candidates(job, state)[name]}
-    asked = [[by_claim[claim] for claim in claims_of(part.spec) if claim in by_claim] for part in job.parts]
-    specs = [_requesting(part.spec, own) for part, own in zip(job.parts, asked, strict=True)]
-    return changed(job, specs), replace(state, nodes=nodes, pods=Pods(pods))
+    pods = Pods(tuple(
+        {**pod, "spec": _requesting(pod["spec"], own)} if (own := held.get(pod["metadata"]["uid"])) else pod
+        for pod in state.pods.items
+    ))  # fmt: skip
+    state.pods.mounted[drivers] = state.volumes, pods
+    return pods
 
 
 def _offering(node: Json, own: Mapping[str, int | None], drivers: Iterable[str]) -> Json:
@@ -183,10 +208,13 @@ def _requesting(spec: Json, drivers: Sequence[str]) -> Json:
     """A pod's spec whose first container requests a volume of each of these drivers."""
     if not drivers:
         return spec
-    copy: Json = clone(spec)
-    requests = copy["containers"][0].setdefault("resources", {}).setdefault("requests", {})
-    requests |= {ATTACHABLE + name: str(drivers.count(name)) for name in drivers}
-    return copy
+    first, *others = spec["containers"]
+    resources = first.get("resources") or {}
+    requests = {
+        **(resources.get("requests") or {}),
+        **{ATTACHABLE + name: str(drivers.count(name)) for name in drivers},
+    }
+    return {**spec, "containers": [{**first, "resources": {**resources, "requests": requests}}, *others]}
 
 
 def choices(job: Demand, state: Snapshot, rows: Sequence[Sequence[list[Bar]]]) -> Iterator[str]:
@@ -200,10 +228,10 @@ def choices(job: Demand, state: Snapshot, rows: Sequence[Sequence[list[Bar]]]) -
     for name, claims in drivers.items():
         if counts(job, name, state) or len(job.parts) == 1:
             continue
-        by_node = attached(state, [name])
+        by_node, own = attached(state, [name]), handles(claims, state)
         for number, room in enumerate(state.rooms):
             most = limits_of.get(room.name, {}).get(name)
-            together = by_node.get((room.name, name), set()) | handles(claims, state)
+            together = by_node.get((room.name, name), set()) | own
             if most is not None and len(together) > most and any(not row[number] for row in rows):
                 yield f"whether all its volumes of the CSI driver {name} go to one node: {room.name} may have {most}"
                 break

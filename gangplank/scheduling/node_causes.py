@@ -185,6 +185,8 @@ def _cause(bar: Bar, state: Snapshot, question: Question, *, waits: bool, alone:
     """A rule without which the job would have a place."""
     if bar.rule == "volume-driver":
         return _no_driver(bar, state, question, waits=waits)
+    if bar.rule == "attach-limit":
+        return _at_limit(bar, state, question, waits=waits, alone=alone)
     return _rule_cause(bar, question, waits=waits, alone=alone)
 
 
@@ -200,8 +202,15 @@ def _rule_cause(bar: Bar, question: Question, *, waits: bool, alone: bool = True
         evidence.append("without it, the job would still wait for other jobs to end")
     if not alone:
         evidence.append("it is one of several rules that keep the job out together")
-    passing = bar.rule == "attach-limit"
-    return Cause(code, text, tuple(evidence), fix.format(what=bar.what), _removal(bar, waits=waits), passing=passing)
+    return Cause(code, text, tuple(evidence), fix.format(what=bar.what), _removal(bar, waits=waits))
+
+
+def _at_limit(bar: Bar, state: Snapshot, question: Question, *, waits: bool, alone: bool) -> Cause:
+    """What is wrong if nodes may have no more volumes of a driver, or never as many as a pod mounts."""
+    cause, empty = _rule_cause(bar, question, waits=waits, alone=alone), idle(state)
+    passing = not place(question.job, empty.rooms, barred_from(question.job, empty)).short
+    fix = cause.fix if passing else f"mount fewer volumes of {bar.what} in each pod, or use a claim of another class"
+    return replace(cause, fix=fix, passing=passing)
 
 
 def _volume_lost(bar: Bar, state: Snapshot, question: Question, *, waits: bool) -> Cause | None:

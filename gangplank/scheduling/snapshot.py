@@ -87,6 +87,11 @@ class Pods:
                     used[name] = used.get(name, 0) + value
         return by_group
 
+    @cached_property
+    def mounted(self) -> dict[tuple[str, ...], tuple[tuple[Json, ...], Pods]]:
+        """By CSI drivers: the volumes by which these pods were counted, and the pods that request theirs."""
+        return {}
+
 
 @dataclass(frozen=True)
 class Room:

@@ -12,7 +12,7 @@ from gangplank.cluster.snapshot import ignored
 from gangplank.scheduling.fit import Answer, Verdict, fit
 from tests.support.why_stories import Story, manifests
 from tests.unit.scheduling.states import node, queue
-from tests.unit.scheduling.test_drivers import DRIVER, MOUNT, claim, csi_node, volume
+from tests.unit.scheduling.test_drivers import DRIVER, MOUNT, claim, csi_node, late, volume
 
 if TYPE_CHECKING:
     from tests.unit.conftest import Api
@@ -84,6 +84,17 @@ def test_a_team_s_member_who_may_not_read_volumes_gets_the_driver_of_the_claim_s
     assert [cause.code for cause in answer({"volumes": MOUNT}).causes] == ["volume-driver"]
 
 
+@pytest.mark.usefixtures("forbidden")
+def test_what_a_scheduler_ignores_that_is_not_to_be_seen_is_missing(api: Api) -> None:
+    own = late("nfs.example.com/external")
+    api.objects |= {
+        f"/api/v1/namespaces/{SPACE}/persistentvolumeclaims/data": own["claims"][0],
+        f"{STORAGE}/storageclasses/late": own["classes"][0],
+    }
+    assert answer({"volumes": MOUNT}).verdict is Verdict.CANNOT_TELL
+    assert answer({"volumes": MOUNT}).missing == ("deployments of its scheduler (none has vc-scheduler)",)
+
+
 @pytest.mark.parametrize(("words", "names"), [
     (["--ignored-provisioners=a.b,c"], {"a.b", "c"}),
     (["--ignored-provisioners", "a.b", "--ignored-provisioners=c"], {"a.b", "c"}),
@@ -96,4 +107,4 @@ def test_the_provisioners_that_volcano_ignores_are_a_flag_of_its_scheduler(words
 
     other = deployment("registry/other:1", ["--ignored-provisioners=x"])
     assert ignored([deployment("registry/vc-scheduler:v1", words), other]) == frozenset(names)
-    assert ignored(None) is None
+    assert ignored([other]) is None, "that of a mirror with names of its own may ignore any"

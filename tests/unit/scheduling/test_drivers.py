@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from gangplank.scheduling.drivers import counted
 from gangplank.scheduling.fit import Verdict, fit
 from gangplank.scheduling.why import Situation, diagnose
 from tests.unit.scheduling.states import cluster, job, node, pod
@@ -190,6 +191,54 @@ def test_the_volumes_that_a_node_may_have_are_limited(
     assert (answer.verdict, [cause.code for cause in answer.causes]) == (verdict, codes)
     assert not codes or why(asked, now)[1]
     assert fit(asked, state(*nodes, pods=pods, volumes=(volume(), *OTHERS))).verdict is Verdict.YES, "b has no limit"
+
+
+@pytest.mark.parametrize(("count", "passing", "fix"), [(2, True, "wait until"), (0, False, "mount fewer")])
+def test_who_ends_other_pods_gains_nothing_where_a_node_never_has_enough_volumes(
+    count: int, passing: bool, fix: str
+) -> None:
+    pods, volumes = (user(0, "a"), user(1, "a")), (volume(), *OTHERS)
+    now = state(csi_node("a", DRIVER, count=count), nodes=(node("a"),), pods=pods, volumes=volumes)
+    (cause,) = fit(job("indexed", volumes=MOUNT), now).causes
+    assert (cause.code, cause.passing) == ("attach-limit", passing)
+    assert cause.fix.startswith(fix)
+
+
+def test_a_cluster_without_volumes_keeps_its_pods() -> None:
+    pods = (pod("x", "a", cpu="4"), pod("y", "b", cpu="4"))
+    now = state(csi_node("a", DRIVER, count=5), csi_node("b", DRIVER, count=5), pods=pods, **late(DRIVER))
+    assert [cause.code for cause in fit(job(volumes=MOUNT), now).causes] == ["short"]
+
+
+def test_volumes_are_counted_once_however_often_the_rest_of_a_state_is_altered() -> None:
+    """With ten thousand pods, counting them takes longer than all the rest."""
+    nodes = csi_node("a", DRIVER, count=9), csi_node("b", DRIVER, count=9)
+    now = state(*nodes, pods=(user(0, "a"),), volumes=(volume(), *OTHERS))
+    later = replace(now, nodes=(node("a"),))
+    other = replace(now, volumes=(volume(),))
+    first, again, fewer = (counted(job(volumes=MOUNT), one)[1].pods for one in (now, later, other))
+    assert again is first
+    assert [f"attachable-volumes-csi-{DRIVER}" in pods.taken[0][1] for pods in (first, fewer)] == [True, False]
+
+
+def test_who_may_not_read_volumes_gets_no_driver_that_only_the_claim_s_class_names() -> None:
+    """A provisioner that is not CSI's makes volumes that no scheduler counts once they exist."""
+    classes = late("nfs.example.com/external")["classes"]
+    unread = {"persistentvolumes": NO_RIGHT}
+    bound = state(claims=(claim(storageClassName="late"),), volumes=(), classes=classes, unread=unread)
+    answer = fit(job(volumes=MOUNT), bound)
+    assert (answer.causes, answer.missing) == ((), (f"persistentvolumes ({NO_RIGHT})",))
+    waiting = state(**late("nfs.example.com/external"), unread=unread)
+    assert [cause.code for cause in fit(job(volumes=MOUNT), waiting).causes] == ["volume-driver"]
+
+
+@pytest.mark.parametrize(("count", "missing"), [(5, (f"persistentvolumes ({NO_RIGHT})",)), (None, ())])
+def test_without_the_volumes_of_other_pods_nobody_can_tell_whether_a_node_may_have_more(
+    count: int | None, missing: tuple[str, ...]
+) -> None:
+    nodes = csi_node("a", DRIVER, count=count), csi_node("b", DRIVER, count=count)
+    now = state(*nodes, **late(DRIVER), unread={"persistentvolumes": NO_RIGHT})
+    assert fit(job(volumes=MOUNT), now).missing == missing
 
 
 def test_pods_that_share_a_volume_have_one_for_kubernetes_scheduler_and_each_has_one_for_volcano() -> None:
