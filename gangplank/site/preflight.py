@@ -348,7 +348,9 @@ def component(name: str, facts: Facts, wanted: Wanted) -> Check:
 
 def _storage_check(facts: Facts, wanted: Wanted) -> Check:
     """Which releases of its classes exist; `storage_class` judges the classes."""
-    present = {release_of(item) for item in (*(facts.workloads or ()), *(facts.classes or ()))}
+    if facts.workloads is None or facts.classes is None:
+        return _unread("storage")
+    present = {release_of(item) for item in (*facts.workloads, *facts.classes)}
     own = [(item.name, item.namespace) for item in _storage(wanted)]
     texts = [f"release {name} in {namespace}" for name, namespace in own if (name, namespace) in present]
     return Check("storage", "; ".join(texts) or "nothing of it yet")

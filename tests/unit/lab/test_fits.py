@@ -126,7 +126,8 @@ def test_nodes_together_offer_no_more_than_the_machine_has(machine_gib: int) -> 
 
 def test_a_node_that_joins_takes_a_share_to_spare() -> None:
     two, three = ["node-0", "node-1"], ["node-0", "node-1", "node-2"]
-    before, after = (allocatable(16384, lab_cluster_nodes=names, lab_cluster_shares=3) for names in (two, three))
+    before = allocatable(16384, lab_cluster_nodes=two, lab_cluster_shares="3")  # as -e lab_cluster_shares=3 says it
+    after = allocatable(16384, lab_cluster_nodes=three, lab_cluster_shares=3)
     assert before == after == allocatable(16384, lab_cluster_nodes=three)
     assert allocatable(16384, lab_cluster_nodes=[*three, "node-3"], lab_cluster_shares=3) < after
 

@@ -273,12 +273,18 @@ def test_asks_room_for_the_releases_that_the_classes_have_and_that_do_not_run(ki
     own = [(row["name"], row["namespace"]) for row in releases(classes) if row["classes"]]
     for present, expected in (([], pods), (own, 0)):
         running = [program("example.org/a:1", release) for release in present]
-        found = {check.name: check for check in checks(
+        by_name = {check.name: check for check in checks(
             replace(GOOD, **FULL, workloads=running), Wanted({"storage": STORAGE}, classes))}  # fmt: skip
-        asked = [problem.expected for problem in found["room"].problems]
+        asked = [problem.expected for problem in by_name["room"].problems]
         assert asked == [f"room for {expected} pods, cpu 0.0, memory 0Mi"] * bool(expected)
         text = "; ".join(f"release {name} in {namespace}" for name, namespace in present)
-        assert found["storage"].finding == (text or "nothing of it yet")
+        assert by_name["storage"].finding == (text or "nothing of it yet")
+
+
+@pytest.mark.parametrize("field", ["workloads", "classes"])
+def test_of_releases_that_may_not_be_read_it_does_not_say_that_they_are_not_there(field: str) -> None:
+    by_name = {check.name: check for check in checks(replace(GOOD, **{field: None}), WANTED)}
+    assert by_name["storage"].finding == "not checked: this account may not read what it needs"
 
 
 @pytest.mark.parametrize("name", [name for name in COMPONENTS if name != "storage"])
