@@ -39,6 +39,11 @@ def barred_from(job: Demand, state: Snapshot) -> list[list[list[Bar]]]:
     return drivers.barred(job, state, rows)
 
 
+def attach_limits(job: Demand, state: Snapshot) -> bool:
+    """Whether a node takes no pod of a job since it may have no more volumes."""
+    return any(bar.rule == "attach-limit" for row in barred_from(job, state) for kept in row for bar in kept)
+
+
 def idle(state: Snapshot) -> Snapshot:
     """The cluster without what runs on it."""
     return replace(state, pods=Pods())

@@ -96,7 +96,8 @@ def by_priority(job: Demand, state: Snapshot, lower: Sequence[Json]) -> Displace
     barred = pod_rules.repelled(job, rest, barred)
     if not alike or place(job, rest.rooms, barred).short or any(volume_rules.volume_causes(job, state)):
         return Displaced(unsure="whether its scheduler makes enough room when it ends pods of a lower priority")
-    ended = () if rest.pods.repelling or host_ports(job.parts[0].spec) else needed(job.parts[0], state, rest, barred[0])
+    more = rest.pods.repelling or host_ports(job.parts[0].spec) or node_causes.attach_limits(job, state)
+    ended = () if more else needed(job.parts[0], state, rest, barred[0])  # whose amounts are not all that counts
     return Displaced(place(job, rest.rooms, barred).nodes, named(ended, job.namespace) if ended else (SOME,))
 
 

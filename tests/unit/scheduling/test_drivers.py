@@ -9,6 +9,7 @@ import pytest
 
 from gangplank.scheduling.drivers import counted
 from gangplank.scheduling.fit import Verdict, fit
+from gangplank.scheduling.preemption import SOME
 from gangplank.scheduling.why import Situation, diagnose
 from tests.unit.scheduling.states import cluster, job, node, pod
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 DRIVER = "disk.example.com"
+HIGH = {"metadata": {"name": "high"}, "value": 10}
 MOUNT = [{"claim": "data", "mount": "/data", "on": "all", "access": "ReadWriteMany"}]
 CORDONED = {**node("b"), "spec": {"unschedulable": True}}
 NO_RIGHT = "you may not list them"
@@ -202,6 +204,17 @@ def test_who_ends_other_pods_gains_nothing_where_a_node_never_has_enough_volumes
     (cause,) = fit(job("indexed", volumes=MOUNT), now).causes
     assert (cause.code, cause.passing) == ("attach-limit", passing)
     assert cause.fix.startswith(fix)
+
+
+@pytest.mark.parametrize("count", [None, 1])
+def test_the_pods_that_end_for_a_job_are_not_named_where_some_of_them_end_for_their_volumes(count: int | None) -> None:
+    """That on a takes no room that the job needs, only its volume."""
+    low = (user(0, "a"), pod("x", "b", cpu="3", namespace="vision"))
+    pods = tuple({**one, "spec": {**one["spec"], "priority": 0}} for one in low)
+    nodes = csi_node("a", DRIVER, count=count), csi_node("b", DRIVER)
+    more = {"nodes": (node("a", cpu="3500m"), node("b")), "volumes": (volume(), *OTHERS), "priorities": (HIGH,)}
+    answer = fit(job("indexed", volumes=MOUNT, workers=5, priority="high"), state(*nodes, pods=pods, **more))
+    assert (answer.verdict, answer.ended) == (Verdict.YES, ("vision/x",) if count is None else (SOME,))
 
 
 def test_a_cluster_without_volumes_keeps_its_pods() -> None:

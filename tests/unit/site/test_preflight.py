@@ -283,7 +283,8 @@ def test_asks_room_for_the_releases_that_the_classes_have_and_that_do_not_run(ki
 
 @pytest.mark.parametrize("field", ["workloads", "classes"])
 def test_of_releases_that_may_not_be_read_it_does_not_say_that_they_are_not_there(field: str) -> None:
-    by_name = {check.name: check for check in checks(replace(GOOD, **{field: None}), WANTED)}
+    change: dict[str, Any] = {field: None}
+    by_name = {check.name: check for check in checks(replace(GOOD, **change), WANTED)}
     assert by_name["storage"].finding == "not checked: this account may not read what it needs"
 
 
