@@ -57,17 +57,7 @@ def is_csi(driver: str, state: Snapshot) -> bool:
     """Whether a provisioner is known to be a CSI driver."""
     named = {item["metadata"]["name"] for item in state.csi_drivers}
     having = any((volume["spec"].get("csi") or {}).get("driver") == driver for volume in state.volumes)
-    return having or driver in named or any(driver in limits for limits in on_nodes(state).values())
-
-
-def on_nodes(state: Snapshot) -> dict[str, dict[str, int | None]]:
-    """The drivers of each node, and how many volumes it may have of each; None without a limit."""
-    return {
-        item["metadata"]["name"]: {
-            one["name"]: (one.get("allocatable") or {}).get("count") for one in item["spec"].get("drivers") or ()
-        }
-        for item in state.csi_nodes or ()
-    }
+    return having or driver in named or any(driver in limits for limits in state.drivers_of.values())
 
 
 def counts(job: Demand, driver: str, state: Snapshot) -> bool | None:
@@ -94,7 +84,7 @@ def needed(job: Demand, state: Snapshot) -> dict[str, list[str]]:
 
 def limited(drivers: Iterable[str], state: Snapshot) -> list[str]:
     """Those of some drivers of which a node may have only so many volumes."""
-    limits = on_nodes(state).values()
+    limits = state.drivers_of.values()
     return [name for name in drivers if any(own.get(name) is not None for own in limits)]
 
 
@@ -115,15 +105,15 @@ def unread(job: Demand, state: Snapshot) -> Iterator[str]:
 
 def barred(job: Demand, state: Snapshot, rows: list[list[list[Bar]]]) -> list[list[list[Bar]]]:
     """What keeps each part from each node, with the drivers that the node does not have, or has no room for."""
-    drivers, limits_of = needed(job, state), on_nodes(state)
+    drivers, limits_of = needed(job, state), state.drivers_of
     if not drivers:
         return rows
-    alone = {name for name in limited(drivers, state) if not counts(job, name, state)}
-    by_node = attached(state, alone) if alone else {}
+    bounded = {name for name in limited(drivers, state) if not counts(job, name, state)}
+    by_node = attached(state, bounded) if bounded else {}
     result = []
     for part, row in zip(job.parts, rows, strict=True):
         mounted = {name: own for name, claims in drivers.items() if (own := {*claims} & {*claims_of(part.spec)})}
-        volumes = {name: handles(mounted[name], state) for name in {*mounted} & alone}
+        volumes = {name: handles(mounted[name], state) for name in {*mounted} & bounded}
         more = []
         for room, bars in zip(state.rooms, row, strict=True):
             here = limits_of.get(room.name, {})
@@ -168,7 +158,7 @@ def attached(state: Snapshot, drivers: Iterable[str]) -> dict[tuple[str, str], s
 
 def counted(job: Demand, state: Snapshot) -> tuple[Demand, Snapshot]:
     """Job and state with volumes among the resources, where nodes have limits and the job's scheduler counts so."""
-    limits_of = on_nodes(state)
+    limits_of = state.drivers_of
     claims_by = needed(job, state)
     drivers = [name for name in limited(claims_by, state) if counts(job, name, state)]
     if not drivers:
@@ -219,7 +209,7 @@ def _requesting(spec: Json, drivers: Sequence[str]) -> Json:
 
 def choices(job: Demand, state: Snapshot, rows: Sequence[Sequence[list[Bar]]]) -> Iterator[str]:
     """What nobody can tell where a scheduler may choose nodes that lack a driver, or the volumes of parts add up."""
-    drivers, limits_of = needed(job, state), on_nodes(state)
+    drivers, limits_of = needed(job, state), state.drivers_of
     open_else = [bars for row in rows for bars in row if {one.rule for one in bars} == {"volume-driver"}]
     for name in sorted({bar.what for bars in open_else for bar in bars}):
         if not counts(job, name, state):

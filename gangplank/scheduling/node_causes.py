@@ -241,7 +241,7 @@ def _no_driver(bar: Bar, state: Snapshot, question: Question, *, waits: bool) ->
     """What is wrong if the driver of a volume does not run on the nodes."""
     driver = bar.what
     claim = drivers.needed(question.job, state)[driver][0]
-    having = [name for name, own in drivers.on_nodes(state).items() if driver in own]
+    having = [name for name, own in state.drivers_of.items() if driver in own]
     where = f"on only {len(having)} of {len(state.nodes)} nodes" if having else "on no node"
     text = f"its volume claim {claim} needs the CSI driver {driver}, which runs {where}"
     fix = f"have {driver} run on the nodes (kubectl get csinodes lists where it does), or use a claim of another class"

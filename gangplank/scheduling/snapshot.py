@@ -154,6 +154,16 @@ class Snapshot:
         return result
 
     @cached_property
+    def drivers_of(self) -> dict[str, dict[str, int | None]]:
+        """The CSI drivers of each node, and how many volumes it may have of each; None without a limit."""
+        return {
+            item["metadata"]["name"]: {
+                one["name"]: (one.get("allocatable") or {}).get("count") for one in item["spec"].get("drivers") or ()
+            }
+            for item in self.csi_nodes or ()
+        }
+
+    @cached_property
     def away(self) -> frozenset[str]:
         """The nodes that do not answer."""
         return frozenset(node["metadata"]["name"] for node in self.nodes if not has_condition(node, "Ready"))
