@@ -77,8 +77,8 @@ def needed(job: Demand, state: Snapshot) -> dict[str, list[str]]:
     for driver, claims in candidates(job, state).items():
         if is_csi(driver, state):
             drivers[driver] = claims
-        elif counts(job, driver, state) and (known := [claim for claim in claims if claim not in hidden]):
-            drivers[driver] = known
+        elif counts(job, driver, state) and (own := [claim for claim in claims if claim not in hidden]):
+            drivers[driver] = own
     return drivers
 
 
@@ -172,9 +172,9 @@ def counted(job: Demand, state: Snapshot) -> tuple[Demand, Snapshot]:
 
 def _mounted(state: Snapshot, drivers: tuple[str, ...]) -> Pods:
     """The pods, each with its volumes of these drivers among its requests."""
-    known = state.pods.mounted.get(drivers)
-    if known and known[0] is state.volumes:
-        return known[1]
+    before = state.pods.mounted.get(drivers)
+    if before and before[0] is state.volumes:
+        return before[1]
     held: dict[str, list[str]] = {}
     for pod, _, driver in mounting(state, drivers):
         held.setdefault(pod["metadata"]["uid"], []).append(driver)
