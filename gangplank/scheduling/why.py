@@ -225,7 +225,7 @@ def _not_started(now: Situation) -> Diagnosis:
     held: Amounts = dict(now.held)
     if now.demand is None:
         return Diagnosis(now.name, "cannot tell", missing=("which pods its manifest becomes",))
-    if (name := _stranger(now)) and now.pods and now.age_s > _patience_s(now) and _overlooked(now):
+    if (name := _stranger(now)) and now.pods and now.age_s > BUSY_S and _overlooked(now):
         return _seen(now, "does not start", [_without_scheduler(now, name)])
     answer = fit(now.demand, now.state, held)
     causes = [*now.refusals, *answer.causes]

@@ -391,6 +391,7 @@ def by(component: str) -> tuple[Json, ...]:
 @pytest.mark.parametrize(("name", "more", "code"), [
     ("mine", {}, "scheduler-name"),
     ("mine", {"age_s": 59.0}, None),
+    ("mine", {"age_s": 59.0, "unavailable": ("deployment a/b has no ready pod",)}, None),
     ("mine", {"events": by("mine")}, None),
     ("mine", {"events": by("default-scheduler")}, "scheduler-name"),
     ("mine", {"schedulers": {"mine"}}, "scheduler"),
