@@ -90,7 +90,8 @@ def are_complete(node: str, binds: list[Bind]) -> bool:
         return False
     roots = [mount for mount in mounts if mount.point == "/"]
     latest = {mount.point: mount for mount in mounts}
-    access = dict.fromkeys(("/run", "/mnt", "/var/lib", "/tmp", "/dev", "/proc", "/sys"), "")  # noqa: S108  the node's
+    own = ("/run", "/mnt", "/var/lib", "/tmp", "/etc", "/dev", "/proc", "/sys")  # noqa: S108  the node's
+    access = dict.fromkeys(own, "")
     access |= {bind.target: "rw" if bind.writable else "ro" for bind in binds}
     return (
         len(roots) == 1  # the host's is unmounted
