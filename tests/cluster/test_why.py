@@ -225,7 +225,7 @@ STORIES: dict[str, Story] = {
     "deadline": Story("deadline", {"deadline_s": 5, "max_retries": 0}, backend="indexed"),
     "crash": Story("crash", {"command": ["sh", "-c", "exit 3"]}, backend="indexed", raw=crashing),
     "rendezvous": Story(
-        "rendezvous", {"command": ["sh", "-c", LATE]}, raw=changed(restartPolicy="OnFailure"),
+        "rendezvous", {"command": ["sh", "-c", LATE], "max_retries": 99}, raw=changed(restartPolicy="OnFailure"),
         words="does not run: rendezvous-worker-0 did not join the others within",
     ),
     "rendezvous-indexed": Story("rendezvous", {"command": ["sh", "-c", LATE]}, "indexed", raw=crashing),
