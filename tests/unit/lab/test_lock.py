@@ -105,10 +105,10 @@ def test_d6_the_task_of_a_killed_run_holds_the_lab_until_it_ends(tmp_path: Path)
         try:
             with pytest.raises(LabError, match=rf"process {task} \(.*Fix: wait .* end it \(kill {task} on "):
                 hold(tmp_path / "lab", mine(), lines.append, 0)
+            assert len(lines) == 1
         finally:
             os.kill(task, signal.SIGKILL)
         hold(tmp_path / "lab", mine(), lines.append, 20)
-        assert len(lines) == 1
 
 
 def test_d6_a_run_may_hold_what_it_holds_and_a_torn_record_holds_nothing(tmp_path: Path) -> None:
