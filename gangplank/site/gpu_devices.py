@@ -34,6 +34,8 @@ LOST = re.compile(r"[^:]*: GPU is lost")  # the end of a long chain of errors, w
 # NVIDIA's runtime brings the library into a pod. The first is what v0.19 says without it, the second what v0.18 says.
 NO_LIBRARY = re.compile(r"error_library_not_found|did you configure the nvidia container toolkit", re.IGNORECASE)
 DRIVER_ROOT = "driver-root"  # the chart's volume for a driver in a container: the plugin finds its library there
+# A program that refuses its flags also prints its help, and the two streams of a pod are merged in any order.
+TROUBLE = re.compile(r"(?im)^\S.*\b(?:error|fatal|panic|failed|could not|cannot|invalid|incorrect)\b.*")
 NO_RUNTIME = re.compile(r"no runtime for |runtimeclass.* not found", re.IGNORECASE)
 NO_IMAGE = ("ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName")
 NEVER_RAN = ("StartError", "ContainerCannotRun")  # reasons of an end, for example of NVIDIA's hook without a driver
@@ -320,7 +322,7 @@ def _of_pod(pod: Json, plugin: PluginState) -> Why | None:
         return "GPU lost", f"pod {name} reports: {lost[0].strip()}", fix
     if status.get("phase") != "Running" or not all("running" in state for state in states[-1:]):
         ended = next((_end(part) for part in containers if _end(part)), "")
-        last = log.strip().splitlines()[-1:] or [plugin.message(name) or "it has no log"]
+        last = [*log.strip().splitlines(), *TROUBLE.findall(log)][-1:] or [plugin.message(name) or "it has no log"]
         how = ended or status.get("phase", "not started")
         return "plugin crashed", f"pod {name}, {how}: {last[0]}", "fix what this line names"
     return None

@@ -72,6 +72,13 @@ ENDED = {"terminated": {"reason": "Error", "exitCode": 1}}
 NOT_STARTED = {"terminated": {"reason": "StartError", "exitCode": 128}}
 CREATING = {"waiting": {"reason": "ContainerCreating"}}
 
+HELP = """Error: could not parse "many" as int value for flag num-devices
+USAGE:
+   plugin [options]
+OPTIONS:
+   --fail-on-error      end where a device cannot be read [$FAIL]
+   -v value             number for the log level verbosity (default: 0) [$V]
+"""
 CASES: dict[str, tuple[PluginState, dict[str, Any], str, str]] = {
     "no DaemonSet": (PluginState(None), {}, "no plugin", "does not exist"),
     "a missing RuntimeClass": (
@@ -195,6 +202,12 @@ CASES: dict[str, tuple[PluginState, dict[str, Any], str, str]] = {
         {},
         "plugin crashed",
         "Error, exit code 1: panic: index out of range",
+    ),
+    "a crash whose message comes before the program's help": (
+        PluginState(plugin(), [pod(WAITS, ENDED)], {"gpus-x": HELP}),
+        {},
+        "plugin crashed",
+        'Error, exit code 1: Error: could not parse "many" as int value for flag num-devices',
     ),
     "all devices unhealthy": (
         PluginState(plugin(), [pod(RUNS)]),
