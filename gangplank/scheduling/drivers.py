@@ -72,7 +72,7 @@ def needed(job: Demand, state: Snapshot) -> dict[str, list[str]]:
     if state.csi_nodes is None:
         return {}
     bound = {claim["metadata"]["name"] for claim in state.claims if claim["spec"].get("volumeName")}
-    hidden = bound if VOLUMES in state.unread else set()  # volumes that need not be CSI's, whoever made them
+    hidden = bound if VOLUMES in state.unread else set()  # volumes that need not be CSI's
     drivers = {}
     for driver, claims in candidates(job, state).items():
         if is_csi(driver, state):

@@ -62,10 +62,9 @@ MOUNTS = """
 root=$1 tree=$2; shift 2
 mount --bind "$tree" "$root"
 mount -o remount,ro,bind "$root"
-for own in run mnt var/lib; do mount -t tmpfs -o mode=755 gangplank "$root/$own"; done
+for own in run mnt var/lib etc; do mount -t tmpfs -o mode=755 gangplank "$root/$own"; done
 mount -t tmpfs -o mode=1777 gangplank "$root/tmp"
-mount -t tmpfs -o mode=755 gangplank "$root/etc" # writable: upstream's programs make folders in /etc/kubernetes
-cp -a "$tree/etc/." "$root/etc"
+cp -a "$tree/etc/." "$root/etc" # writable: upstream's programs make folders in /etc/kubernetes
 for shared in /dev /proc /sys; do mount --rbind "$shared" "$root$shared"; done
 while [ $# -gt 0 ]; do
   case $2 in /mnt/*|/run/*|/var/lib/*) mkdir -p "$root$2" ;; esac
