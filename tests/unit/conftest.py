@@ -34,6 +34,7 @@ class Api:
         self.uncounted = 0  # how many new objects the quota could not count, since others were counted at that moment
         self.refuses = ""  # what a webhook says of every job
         self.forbidden: set[str] = set()  # kinds of which this person may make none
+        self.unreadable: set[str] = set()  # paths that this person may not read
 
     def listed(self, where: str) -> bytes:
         """The objects below a path that is a collection, the kinds of an API group, or the server's version."""
@@ -61,6 +62,8 @@ class Api:
         self.bodies.append(body)
         if self.says:
             return self.says[0], json.dumps({"message": self.says[1]}).encode()
+        if where in self.unreadable:
+            return 403, b'{"message": "forbidden"}'
         if method == "GET" and (listed := self.listed(where)):
             return 200, listed
         if where.endswith("/selfsubjectaccessreviews"):

@@ -139,15 +139,9 @@ def test_every_sample_is_of_a_documented_metric_and_no_sample_comes_twice(capsys
 
 
 def test_what_may_not_be_read_is_a_sample(
-    site: Api, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    site: Api, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    usual = site.answer
-    whole = ("/api/v1/pods", f"{VOLCANO}/podgroups", "/apis/batch/v1/jobs", "/api/v1/resourcequotas")
-
-    def answer(method: str, where: str, query: str, body: Json) -> tuple[int, bytes]:
-        return (403, b'{"message": "forbidden"}') if where in whole else usual(method, where, query, body)
-
-    monkeypatch.setattr(site, "answer", answer)
+    site.unreadable = {"/api/v1/pods", f"{VOLCANO}/podgroups", "/apis/batch/v1/jobs", "/api/v1/resourcequotas"}
     now = printed(capsys, "-n", "vision")
     assert {labels["what"] for labels, _ in now["gangplank_unreadable"]} == {
         "what is held and free on nodes", "what waits in queues",
@@ -163,16 +157,10 @@ def test_what_may_not_be_read_is_a_sample(
 
 @pytest.mark.parametrize("readable", [True, False])
 def test_jobs_of_several_namespaces_have_their_pods_without_a_right_to_those_of_all(
-    site: Api, monkeypatch: pytest.MonkeyPatch, readable: bool
+    site: Api, readable: bool
 ) -> None:
     """Jobs of all namespaces but the first passed for waiting."""
-    usual = site.answer
-    refused = ["/api/v1/pods", *([] if readable else ["/api/v1/namespaces/vision/pods"])]
-
-    def answer(method: str, where: str, query: str, body: Json) -> tuple[int, bytes]:
-        return (403, b'{"message": "forbidden"}') if where in refused else usual(method, where, query, body)
-
-    monkeypatch.setattr(site, "answer", answer)
+    site.unreadable = {"/api/v1/pods", *([] if readable else ["/api/v1/namespaces/vision/pods"])}
     now = site_metrics(Kube(site.kubeconfig), ["other", "vision"]).values
     key = tuple(OWN.values())
     assert {labels for labels in now["job_phase"] if labels[:3] == key} == ({(*key, "running")} if readable else set())

@@ -151,16 +151,10 @@ def test_shows_the_progress_of_a_job_and_the_time_that_its_steps_still_take(caps
 
 
 def test_who_may_not_read_something_is_told_so(
-    site: Api, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    site: Api, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """As a team's member, whose rights `teams/access.py` lists."""
-    usual = site.answer
-    whole = ("/api/v1/pods", f"{VOLCANO}/podgroups", "/apis/apps/v1/deployments", "/apis/batch/v1/jobs")
-
-    def answer(method: str, where: str, query: str, body: Json) -> tuple[int, bytes]:
-        return (403, b'{"message": "forbidden"}') if where in whole else usual(method, where, query, body)
-
-    monkeypatch.setattr(site, "answer", answer)
+    site.unreadable = {"/api/v1/pods", f"{VOLCANO}/podgroups", "/apis/apps/v1/deployments", "/apis/batch/v1/jobs"}
     now = screen(capsys, "-n", "vision")
     assert [job["progress"] for job in now["jobs"]] == ["epoch 1, step 40 of 100"]
     assert now["components"] == []
@@ -177,16 +171,10 @@ def test_who_may_not_read_something_is_told_so(
 
 @pytest.mark.parametrize("whole", [True, False])
 def test_how_many_pods_run_that_may_not_be_read_is_unknown(
-    site: Api, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, whole: bool
+    site: Api, capsys: pytest.CaptureFixture[str], tmp_path: Path, whole: bool
 ) -> None:
     """They passed for none. `whole`: those of all namespaces may not be read, and those of the job's may."""
-    usual = site.answer
-    refused = ["/api/v1/pods", *([] if whole else ["/api/v1/namespaces/vision/pods"])]
-
-    def answer(method: str, where: str, query: str, body: Json) -> tuple[int, bytes]:
-        return (403, b'{"message": "forbidden"}') if where in refused else usual(method, where, query, body)
-
-    monkeypatch.setattr(site, "answer", answer)
+    site.unreadable = {"/api/v1/pods", *([] if whole else ["/api/v1/namespaces/vision/pods"])}
     for words in ([], ["-n", "vision"]):
         now = screen(capsys, *words)
         (job,) = now["jobs"]
