@@ -73,7 +73,7 @@ parts: setup ## build what the lab needs, into the cache
 .PHONY: lint
 lint: setup ## ruff, mypy, the layers of gangplank/, yamllint, ansible-lint
 	.venv/bin/ruff check .
-	.venv/bin/mypy gangplank lab plugins tools bench tests
+	.venv/bin/mypy gangplank lab plugins tools bench tests molecule
 	.venv/bin/lint-imports --no-logo --no-cache
 	cd trainer && ../.venv/bin/mypy --config-file mypy.ini .
 	.venv/bin/yamllint --strict .

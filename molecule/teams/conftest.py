@@ -13,7 +13,7 @@ import yaml
 from gangplank.cluster.client import Kube
 from gangplank.teams.quota_ready import settle
 from tests.support.teams_fields import RUNTIME_CLASS
-from tests.support.teams_live import ROOT, answer, gangplank, until
+from tests.support.teams_live import ROOT, gangplank, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -76,7 +76,7 @@ def start_pod(kube: Kube) -> Iterator[Callable[[Json, Callable[[Json], bool]], s
     yield start
     for where in pods:
         kube.call("DELETE", where)
-        until(lambda where=where: "not found" in answer(kube, "GET", where), f"{where} gone")
+        gone(kube, where)
 
 
 @pytest.fixture
@@ -110,18 +110,18 @@ def definitions(kube: Kube) -> Iterator[None]:
     for kind, (part, name) in CRDS.items():
         where = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{kind}"
         if "deletionTimestamp" in (kube.get(where) or {"metadata": {}})["metadata"]:  # of a run that was killed
-            until(lambda where=where: kube.get(where) is None, f"{where} gone")
+            gone(kube, where)
         if kube.get(where) is None:
             command = [sys.executable, "-m", "lab.build", "--show", part]
             folder = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
             kube.call("POST", where.rpartition("/")[0], yaml.safe_load((Path(folder) / name).read_text()))
             installed.append(where)
-        until(lambda where=where: established(kube.call("GET", where)), where)
+        established(kube, where)
     yield
     for where in installed:
         kube.call("DELETE", where)
     for where in installed:  # the next run would take one that is being removed for one that is installed
-        until(lambda where=where: kube.get(where) is None, f"{where} gone")
+        gone(kube, where)
 
 
 @pytest.fixture(scope="session")
@@ -130,10 +130,19 @@ def crds(kube: Kube) -> None:
     assert settle(kube, 90) == []
 
 
-def established(crd: Json) -> bool:
-    """Whether the API serves a kind."""
-    conditions = crd.get("status", {}).get("conditions") or []
-    return any(one["type"] == "Established" and one["status"] == "True" for one in conditions)
+def gone(kube: Kube, where: str) -> None:
+    """Wait until an object is gone."""
+    until(lambda: kube.get(where) is None, f"{where} gone")
+
+
+def established(kube: Kube, where: str) -> None:
+    """Wait until the API serves a kind."""
+
+    def is_served() -> bool:
+        conditions = kube.call("GET", where).get("status", {}).get("conditions") or []
+        return any(one["type"] == "Established" and one["status"] == "True" for one in conditions)
+
+    until(is_served, where)
 
 
 @pytest.fixture

@@ -16,13 +16,13 @@ from tests.support.teams_ways import (
     ADMIN_ACCESS,
     BATCH,
     COMMANDS,
+    EVIL,
     EXPOSURES,
     EXTERNAL_IPS,
     EXTERNAL_IPS_DENIED,
     QUEUE_API,
     SERVICES,
     TEMPLATES,
-    VOLUME,
     WAYS,
     WHERE,
     command,
@@ -95,7 +95,7 @@ def test_a2_a_member_s_service_takes_only_its_own_address(as_member: Callable[[s
 
 def test_a5_a_member_s_pod_mounts_only_image_volumes_of_the_team(as_member: Callable[[str, str], Kube]) -> None:
     bob, manifest = as_member("vision", "bob"), pod("probe", "vision", "vision")
-    for image, refused in ((VOLUME["image"]["reference"], True), ("gangplank.dev/data:1", False)):
+    for image, refused in ((EVIL, True), ("gangplank.dev/data:1", False)):
         manifest["spec"]["volumes"] = [{"name": "x", "image": {"reference": image}}]
         reply = answer(bob, "POST", WHERE["pod"], manifest, dryRun="All")
         assert f'image "{image}" is not one of its images' in reply if refused else not reply
@@ -155,7 +155,7 @@ def test_a7_the_pod_that_reads_evidence_may_run_on_a_gpu_node_without_a_gpu(
     as_member: Callable[[str, str], Kube],
 ) -> None:
     volumes = [{"claim": "data", "mount": "/data", "on": "master"}]
-    job = {"name": "digits", "team": "vision", "image": "gangplank.dev/trainer:0.1.0", "script": "/a.py"}
+    job: Json = {"name": "digits", "team": "vision", "image": "gangplank.dev/trainer:0.1.0", "script": "/a.py"}
     job |= {"output": "/data/out", "volumes": volumes, "resources": {"gpus": 1}}
     manifest = reader(BACKENDS["volcano"].manifests(parse_job(job))[-1])
     assert manifest is not None
@@ -214,8 +214,8 @@ def test_more_than_the_quota_is_refused(kube: Kube) -> None:
     assert "exceeded quota: gangplank-team" in answer(
         kube, "POST", "/api/v1/namespaces/vision/pods", greedy, dryRun="All"
     )
-    claim = {"metadata": {"name": "more"}, "spec": {"accessModes": ["ReadWriteOnce"]}}
-    claim["spec"]["resources"] = {"requests": {"storage": "1Gi"}}
+    wanted = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    claim = {"metadata": {"name": "more"}, "spec": wanted}
     where = "/api/v1/namespaces/vision/persistentvolumeclaims"
     assert "exceeded quota: gangplank-team" in answer(kube, "POST", where, claim, dryRun="All")
 

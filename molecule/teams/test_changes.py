@@ -172,7 +172,7 @@ def test_a_named_team_is_removed_and_its_volume_claims_stay_until_they_are_named
 
 @pytest.mark.usefixtures("restore")
 def test_a_limit_changes_one_team_and_all_teams_are_checked(kube: Kube, tmp_path: Path) -> None:
-    weights = {name: {"weight": 3} for name in ("speech", "vision")}
+    weights: dict[str, Any] = {name: {"weight": 3} for name in ("speech", "vision")}
     changed = edited_copy(tmp_path / "changed", **weights)
     done = teams(changed, "--limit", "vision", "-e", "team_queue_priority=4")
     assert done.returncode == 0, done.stdout

@@ -24,10 +24,10 @@ SELECTS = {"node_selector": {"topology.kubernetes.io/zone": "nowhere"}}
 @pytest.fixture
 def selecting(kube: Kube, tmp_path: Path) -> Iterator[str]:
     """A job of team vision whose node does not exist."""
-    job = {"name": "selecting", "team": "vision", "namespace": "vision", "queue": "vision", "command": ["sleep", "60"]}
+    job: Json = {"name": "selecting", "namespace": "vision", "queue": "vision", "command": ["sleep", "60"]}
     job |= {"image": "gangplank.dev/trainer:0.1.0", "workers": 1, "resources": RESOURCES, "priority": "normal"}
     file = tmp_path / "selecting.yml"
-    file.write_text(yaml.safe_dump({"training_job": {key: v for key, v in (job | SELECTS).items() if key != "team"}}))
+    file.write_text(yaml.safe_dump({"training_job": job | SELECTS}))
     done = gangplank("submit", str(file))
     assert done.returncode == 0, done.stderr
     yield "selecting"

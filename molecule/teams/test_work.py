@@ -7,15 +7,17 @@ import os
 import subprocess
 import sys
 import uuid
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
 
-from gangplank.cluster.lease import Lock, holder
+from gangplank.cluster.lease import Lock
 from gangplank.errors import GangplankError
 from gangplank.proof.claims import CLAIMS
+from gangplank.runs import holder
 from tests.support.teams_live import ROOT, gangplank, pod, until
 
 if TYPE_CHECKING:
@@ -136,10 +138,15 @@ def test_pods_of_a_team_reach_each_other_and_report_whether_other_teams_can(
     assert not ENFORCED, "the lab's own nodes enforce it"
 
 
+def no_pod_left(job: str, pods: Callable[[], Json]) -> None:
+    """Wait until the pods of a deleted job are gone."""
+    until(lambda: not pods()["items"], f"{job}: no pod is left")
+
+
 @pytest.fixture
 def jobs(kube: Kube) -> Iterator[Callable[[str, str, str], Callable[[], int]]]:
     """Start a gang of two pods with one core each in a queue; the result counts its running pods."""
-    started: list[tuple[str, str]] = []
+    started: list[tuple[str, Callable[[], Json]]] = []
 
     def start(what: str, namespace: str, queue: str) -> Callable[[], int]:
         name = f"{what}-{uuid.uuid4().hex[:6]}"  # docs/teams.md, "Two teams at once", explains why each name is new
@@ -150,25 +157,22 @@ def jobs(kube: Kube) -> Iterator[Callable[[str, str, str], Callable[[], int]]]:
         meta = {"name": name}
         body = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": meta, "spec": spec}
         kube.call("POST", JOBS.format(namespace), body)
-        started.append((namespace, name))
         selector = {"labelSelector": f"volcano.sh/job-name={name}"}
+        pods = partial(kube.call, "GET", f"/api/v1/namespaces/{namespace}/pods", query=selector)
+        started.append((f"{JOBS.format(namespace)}/{name}", pods))
 
         def running() -> int:
-            pods = kube.call("GET", f"/api/v1/namespaces/{namespace}/pods", query=selector)["items"]
             return sum(
-                one["status"]["phase"] == "Running" and "deletionTimestamp" not in one["metadata"] for one in pods
+                one["status"]["phase"] == "Running" and "deletionTimestamp" not in one["metadata"]
+                for one in pods()["items"]
             )
 
         return running
 
     yield start
-    for namespace, name in started:
-        where = f"/api/v1/namespaces/{namespace}/pods"
-        kube.call("DELETE", f"{JOBS.format(namespace)}/{name}", {"propagationPolicy": "Foreground"})
-        selector = {"labelSelector": f"volcano.sh/job-name={name}"}
-        until(
-            lambda where=where, selector=selector: not kube.call("GET", where, query=selector)["items"], f"{name} gone"
-        )
+    for job, pods in started:
+        kube.call("DELETE", job, {"propagationPolicy": "Foreground"})
+        no_pod_left(job, pods)
 
 
 def test_a_queue_gets_back_what_it_deserves_from_whole_gangs(
