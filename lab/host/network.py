@@ -6,7 +6,6 @@ Each fact is looked at by itself: a run that was killed between two commands lea
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +14,6 @@ from lab.host.namespaces import NETNS, ensure_netns, netns, run
 
 SWITCH = "gangplank-switch"
 HOST_LINK = "gangplank0"
-
-
-@dataclass(frozen=True)
-class Network:
-    """A node's address and the host's, both CIDR, and its routes {CIDR: "via ADDRESS"}."""
-
-    address: str
-    host_address: str
-    routes: dict[str, str]
 
 
 def _batch(namespace: str | None, lines: list[str]) -> bool:

@@ -1,4 +1,4 @@
-"""A lab node on this machine: a network namespace and a mount namespace, its cgroup, and their removal.
+"""The lab's nodes on this machine: each a network namespace, a mount namespace and a cgroup. And their removal.
 
 The switch is a namespace with a bridge; one veth pair joins each node and the host to it. A node has no default route,
 so nothing in it can reach beyond this machine. Everything is identified by its name, and no state is kept elsewhere:
@@ -9,31 +9,56 @@ from __future__ import annotations
 
 import contextlib
 import shutil
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lab.host.cgroups import ensure_cgroup, members, remove_cgroup
 from lab.host.files import write
 from lab.host.lock import NAME, refuse_foreign
-from lab.host.mounts import are_complete, make_mounts, remove_mounts, unmount
+from lab.host.mounts import Bind, are_complete, make_mounts, remove_mounts, unmount
 from lab.host.namespaces import NETNS, RUN, is_namespace, mntns, netns, run
 from lab.host.network import HOST_LINK, SWITCH, ensure_network, ensure_switch, links
 from lab.host.processes import kill, kill_all, pinned_namespaces, processes_in
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
-
-    from lab.host.mounts import Bind
-    from lab.host.network import Network
 
 STAMP = "tree.path"  # in a node's folder: the tree and the binds of its mounts, once these are complete
 
 
-def ensure_node(node: str, folder: Path, tree: str, network: Network, binds: list[Bind]) -> list[str]:
-    """Create what the node lacks, or the whole node again if its mounts are not complete or are to be others.
+@dataclass(frozen=True)
+class Node:
+    """A node: its address without a prefix length, the CIDR of its pods, and the host's folders that it sees."""
 
-    Return what was not right, a line each.
+    name: str
+    folder: Path
+    address: str
+    pods: str
+    binds: Sequence[Bind]
+    """A source that is not absolute is in the node's folder."""
+
+
+def ensure_nodes(nodes: Sequence[Node], tree: str, host_address: str, services: str) -> dict[str, list[str]]:
+    """Create what the switch and the nodes lack, or a whole node again if its mounts are not complete or to be others.
+
+    `host_address` and `services` are CIDR. Return what was not right: lines by node, and by SWITCH.
     """
-    stamp = folder / STAMP
+    lines = {}
+    if ensure_switch(host_address):
+        lines[SWITCH] = ["it, or the link of this machine to it, was missing or incomplete"]
+    length = host_address.partition("/")[2]
+    for node in nodes:
+        # The control plane's own requests to a Service need a route before kube-proxy's rules redirect them.
+        routes = {services: "dev eth0"} | {other.pods: f"via {other.address}" for other in nodes if other != node}
+        lines[node.name] = _ensure_node(node, tree, f"{node.address}/{length}", routes)
+    return lines
+
+
+def _ensure_node(place: Node, tree: str, address: str, routes: dict[str, str]) -> list[str]:
+    """Create what the node lacks; return what was not right, a line each."""
+    node, stamp = place.name, place.folder / STAMP
+    binds = [Bind(str(place.folder / bind.source), bind.target, bind.writable) for bind in place.binds]
     layout = f"{tree} {binds}"
     removed, lines = "", []
     if mntns(node).exists():
@@ -42,16 +67,14 @@ def ensure_node(node: str, folder: Path, tree: str, network: Network, binds: lis
             if is_namespace(mntns(node)):  # else a reboot left a plain file
                 removed = "its mounts were incomplete" if as_asked else "it had the mounts of another version"
             remove_node(node)
-    if ensure_switch(network.host_address):
-        lines.append("the switch of the nodes, or the link of this machine to it, was missing or incomplete")
-    if ensure_network(node, network.address, network.routes):
+    if ensure_network(node, address, routes):
         lines.append("its network was missing or incomplete")
     if ensure_cgroup(node):
         lines.append("its cgroup was missing or incomplete")
-    folder.mkdir(parents=True, exist_ok=True)
+    place.folder.mkdir(parents=True, exist_ok=True)
     if not mntns(node).exists():
         stamp.unlink(missing_ok=True)  # it says that the mounts are complete
-        make_mounts(node, tree, str(folder / "root"), binds)
+        make_mounts(node, tree, str(place.folder / "root"), binds)
         write(stamp, layout.encode(), 0o644)
         lines.append("its mounts were missing")
     return [removed] if removed else lines

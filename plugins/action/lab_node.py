@@ -1,4 +1,4 @@
-"""Ensure or remove a node of the lab, or the whole lab."""
+"""Ensure the nodes of the lab, remove one, or remove the whole lab."""
 
 from __future__ import annotations
 
@@ -10,48 +10,64 @@ from ansible_collections.gangplank.gangplank.plugins.plugin_utils.lab import Lab
 
 from lab.host import node
 from lab.host.mounts import Bind
-from lab.host.network import Network
+from lab.host.network import SWITCH
 
 
 class ActionModule(LabAction):
     """Documented in plugins/modules/lab_node.py."""
 
     BIND: ClassVar = {
-        "source": {"type": "path", "required": True},
+        "source": {"type": "str", "required": True},
         "target": {"type": "path", "required": True},
         "writable": {"type": "bool", "default": False},
     }
-    OPTIONS: ClassVar = {
-        "name": {"type": "str"},
-        "state": {"type": "str", "choices": ["present", "absent", "no_lab"], "default": "present"},
-        "keep": {"type": "bool", "default": False},
+    NODE: ClassVar = {
+        "name": {"type": "str", "required": True},
         "folder": {"type": "path", "required": True},
-        "tree": {"type": "path"},
-        "address": {"type": "str"},
-        "host_address": {"type": "str"},
-        "routes": {"type": "dict", "default": {}},
+        "address": {"type": "str", "required": True},
+        "pods": {"type": "str", "required": True},
         "binds": {"type": "list", "elements": "dict", "default": [], "options": BIND},
     }
+    OPTIONS: ClassVar = {
+        "state": {"type": "str", "choices": ["present", "absent", "no_lab"], "default": "present"},
+        "nodes": {"type": "list", "elements": "dict", "options": NODE},
+        "tree": {"type": "path"},
+        "host_address": {"type": "str"},
+        "services": {"type": "str"},
+        "name": {"type": "str"},
+        "folder": {"type": "path"},
+        "keep": {"type": "bool", "default": False},
+    }
     REQUIRED_IF: ClassVar = [
-        ("state", "present", ["name", "tree", "address", "host_address"]),
+        ("state", "present", ["nodes", "tree", "host_address", "services"]),
         ("state", "absent", ["name"]),
+        ("state", "no_lab", ["folder"]),
     ]
 
     def act(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """Convert the arguments and call."""
-        name, folder = arguments["name"], Path(arguments["folder"])
         if arguments["state"] == "no_lab":
             remove = node.lab_exists if self.dry else node.remove_lab
-            return {"changed": remove(folder, keep=arguments["keep"])}
-        if self.dry:
-            return {"changed": (name in node.lab_nodes()) != (arguments["state"] == "present")}
+            return {"changed": remove(Path(arguments["folder"]), keep=arguments["keep"])}
         if arguments["state"] == "absent":
-            return {"changed": node.remove_node(name)}
-        binds = [Bind(**bind) for bind in arguments["binds"]]
-        network = Network(arguments["address"], arguments["host_address"], arguments["routes"])
-        new = not (folder / node.STAMP).exists()
-        reasons = node.ensure_node(name, folder, arguments["tree"], network, binds)
-        healed = [] if new else reasons
+            name = arguments["name"]
+            return {"changed": name in node.lab_nodes() if self.dry else node.remove_node(name)}
+        if self.dry:
+            return {"changed": not {item["name"] for item in arguments["nodes"]} <= set(node.lab_nodes())}
+        return self.ensure(arguments)
+
+    @staticmethod
+    def ensure(arguments: dict[str, Any]) -> dict[str, Any]:
+        """Ensure all nodes, and say what those that are not new lacked."""
+        nodes = [
+            node.Node(**{**item, "folder": Path(item["folder"]), "binds": [Bind(**bind) for bind in item["binds"]]})
+            for item in arguments["nodes"]
+        ]
+        new = {item.name for item in nodes if not (item.folder / node.STAMP).exists()}
+        if len(new) == len(nodes):
+            new.add(SWITCH)
+        reasons = node.ensure_nodes(nodes, arguments["tree"], arguments["host_address"], arguments["services"])
+        healed = [f"{name}: {line}" for name, lines in reasons.items() if name not in new for line in lines]
         for line in healed:
-            Display().display(f"    {name}: {line}; it is made again")
-        return {"changed": bool(reasons), "healed": healed}
+            Display().display(f"    {line}; it is made again")
+        return {"changed": any(reasons.values()), "healed": healed}

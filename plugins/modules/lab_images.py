@@ -3,22 +3,22 @@
 DOCUMENTATION = r"""
 ---
 module: lab_images
-short_description: Ensure that a node of the lab has images
+short_description: Ensure that the nodes of the lab have images
 description:
-  - With O(store), places a prepared image store before the node starts. Else imports the images that the store
-    lacks, also those that were removed from it.
+  - With O(prepared), places a prepared image store where a node has none, before it starts.
+  - Else imports the images that a store lacks, also those that were removed from it.
 author:
   - The Gangplank authors (!UNKNOWN)
 options:
-  folder:
-    description: The node's image store.
-    type: path
+  stores:
+    description: Folder of each node's own image store, by the node's name.
+    type: dict
     required: true
-  store:
-    description: A prepared store, placed where O(folder) does not exist.
+  prepared:
+    description: A prepared store.
     type: path
   seen:
-    description: Where the node sees the folder of all stores.
+    description: Where a node sees the folder of all prepared stores.
     type: str
     default: ''
   images:
@@ -26,17 +26,16 @@ options:
     type: list
     elements: dict
     default: []
-  ctr:
-    description: The command that runs containerd's C(ctr) for this node.
-    type: list
-    elements: str
-    default: []
+  commands:
+    description: Folder of containerd's commands, as a node sees it; required with O(images).
+    type: str
+    default: ''
 """
 
 RETURN = r"""
 ---
 imported:
-  description: Names of the imported images.
-  type: list
-  returned: without store
+  description: Names of the imported images, by node.
+  type: dict
+  returned: without prepared
 """

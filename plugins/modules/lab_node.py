@@ -3,17 +3,14 @@
 DOCUMENTATION = r"""
 ---
 module: lab_node
-short_description: Create or remove a node of the lab, or remove the whole lab
+short_description: Ensure the nodes of the lab, remove one, or remove the whole lab
 description:
   - V(present) creates what is missing and starts nothing.
-  - V(absent) ends every process of the node and removes its namespaces and cgroup; its files stay.
+  - V(absent) ends every process of a node and removes its namespaces and cgroup; its files stay.
   - V(no_lab) does so for all nodes, then removes the switch, the host's link and, without O(keep), O(folder).
 author:
   - The Gangplank authors (!UNKNOWN)
 options:
-  name:
-    description: The node; required but with V(no_lab).
-    type: str
   state:
     description: What to ensure.
     type: str
@@ -22,51 +19,70 @@ options:
       - absent
       - no_lab
     default: present
+  nodes:
+    description: All nodes; required with O(state=present).
+    type: list
+    elements: dict
+    suboptions:
+      name:
+        description: Its name.
+        type: str
+        required: true
+      folder:
+        description: Folder of its data.
+        type: path
+        required: true
+      address:
+        description: Its address. The prefix length is that of O(host_address).
+        type: str
+        required: true
+      pods:
+        description: The range of its pods, to which the other nodes get a route.
+        type: str
+        required: true
+      binds:
+        description: Folders of the host that it sees.
+        type: list
+        elements: dict
+        default: []
+        suboptions:
+          source:
+            description: Folder of the host; without a leading C(/), below the folder of the node.
+            type: str
+            required: true
+          target:
+            description: Where the node sees it.
+            type: path
+            required: true
+          writable:
+            description: Whether the node may write to it.
+            type: bool
+            default: false
+  tree:
+    description: Root file system that the nodes show, read-only; required with O(state=present).
+    type: path
+  host_address:
+    description: The host's address on the lab's network, with its prefix length; required with O(state=present).
+    type: str
+  services:
+    description: The range of the cluster's Services; required with O(state=present).
+    type: str
+  name:
+    description: The node to remove; required with O(state=absent).
+    type: str
+  folder:
+    description: Folder of the lab's data; required with O(state=no_lab).
+    type: path
   keep:
     description: Keep O(folder) with V(no_lab).
     type: bool
     default: false
-  folder:
-    description: Folder of the lab's data.
-    type: path
-    required: true
-  tree:
-    description: Root file system that the node shows, read-only; required with O(state=present).
-    type: path
-  address:
-    description: The node's address with its prefix length; required with O(state=present).
-    type: str
-  host_address:
-    description: The host's address on the lab's network, with its prefix length; required with O(state=present).
-    type: str
-  routes:
-    description: 'How ranges are reached, such as C({198.18.65.0/24: via 198.18.0.2}).'
-    type: dict
-    default: {}
-  binds:
-    description: Folders of the host that the node sees.
-    type: list
-    elements: dict
-    default: []
-    suboptions:
-      source:
-        description: Folder of the host.
-        type: path
-        required: true
-      target:
-        description: Where the node sees it.
-        type: path
-        required: true
-      writable:
-        description: Whether the node may write to it.
-        type: bool
-        default: false
 """
 
 RETURN = r"""
 ---
 healed:
-  description: What an existing node lacked and was created again, a line each.
+  description: What existing nodes lacked and was created again, a line each.
   type: list
   returned: with V(present), not in check mode
 """

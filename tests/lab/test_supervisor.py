@@ -72,8 +72,9 @@ def configure(folder: Path, **programs: str) -> Path:
     template = environment.from_string((TEMPLATES / "programs.conf.j2").read_text())
     logs = folder / "logs"
     logs.mkdir(exist_ok=True)
+    node = {"name": "none", "address": ""}
     text = template.render(
-        lab_cluster_nodes=["none"], suffix="", programs=programs, configs={}, trust="", lab_cluster_folder=folder
+        node=node, suffix="", programs=programs, configs={}, trust="", lab_cluster_folder=folder
     )
     text = re.sub(r"command=nsenter .*? -- ", "command=", text)
     head = (

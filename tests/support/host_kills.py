@@ -90,17 +90,15 @@ class Steps:
 
 def make(scratch: Path) -> list[str]:
     """Ensure both nodes; return what was not right."""
-    lines = []
     (scratch / "state").mkdir(parents=True, exist_ok=True)
     (scratch / "state" / lock.NAME).touch()
-    for name, address in NODES.items():
-        others = {other: ip for other, ip in NODES.items() if other != name}
-        routes = {f"10.99.{other[-1]}.0/24": f"via {ip}" for other, ip in others.items()}
-        folder = scratch / "state/nodes" / name
-        binds = [mounts.Bind(str(folder / "etc"), "/mnt/etc"), mounts.Bind(str(folder / "log"), "/var/log", True)]
-        lan = network.Network(f"{address}/24", "192.0.2.254/24", routes)
-        lines += [f"{name}: {line}" for line in node.ensure_node(name, folder, "/", lan, binds)]
-    return lines
+    binds = [mounts.Bind("etc", "/mnt/etc"), mounts.Bind("log", "/var/log", True)]
+    nodes = [
+        node.Node(name, scratch / "state/nodes" / name, address, f"10.99.{name[-1]}.0/24", binds)
+        for name, address in NODES.items()
+    ]
+    wrong = node.ensure_nodes(nodes, "/", "192.0.2.254/24", "10.98.0.0/24")
+    return [f"{name}: {line}" for name, lines in wrong.items() for line in lines]
 
 
 ADMIN = """clusters: [{name: lab, cluster: {server: "https://192.0.2.1", certificate-authority: PKI/ca.crt}}]

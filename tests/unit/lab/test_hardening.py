@@ -23,7 +23,7 @@ def render(template: str, *parts: str) -> str:
         loader=jinja2.FileSystemLoader(ROLE / "templates"), trim_blocks=True, undefined=jinja2.ChainableUndefined,
         autoescape=False,  # noqa: S701  YAML and JSON, as Ansible renders them
     )  # fmt: skip
-    numbers = {"__lab_cluster_number": 0, "__lab_cluster_memory_mib": 8192, "__lab_cluster_node_memory_mib": 2048,
+    numbers = {"__lab_cluster_memory_mib": 8192, "__lab_cluster_node_memory_mib": 2048,
                "__lab_cluster_bin": dict.fromkeys(parts, "/bin")}  # fmt: skip
     return environment.get_template(template).render(load("defaults/main.yml") | numbers)
 
@@ -92,9 +92,8 @@ def test_b7_a_pod_without_privileges_has_no_net_raw() -> None:
 def test_b7_a_kubelet_is_its_node_and_no_more(node: str) -> None:
     loader = jinja2.FileSystemLoader(ROLE / "templates")
     environment = jinja2.Environment(loader=loader, autoescape=False)  # noqa: S701  for YAML
-    environment.filters["regex_search"] = lambda text, _: text.rpartition("-")[2]
     template = environment.get_template("kubelet-certificates.j2")
-    (leaf,) = yaml.safe_load(template.render(lab_cluster_nodes=[node], lab_cluster_node_prefix="x"))
+    (leaf,) = yaml.safe_load(template.render(__lab_cluster_nodes=[{"name": node, "address": "198.18.0.1"}]))
     assert (leaf["common_name"], leaf["organization"]) == (f"system:node:{node}", "system:nodes")
     programs = load("vars/main.yml")["__lab_cluster_control_plane_programs"]["kube-apiserver"]
     assert "--authorization-mode=Node,RBAC" in programs
