@@ -77,7 +77,7 @@ lint: setup ## ruff, mypy, the layers of gangplank/, yamllint, ansible-lint
 	.venv/bin/lint-imports --no-logo --no-cache
 	cd trainer && ../.venv/bin/mypy --config-file mypy.ini .
 	.venv/bin/yamllint --strict .
-	.venv/bin/ansible-lint
+	.venv/bin/python -m tools.lint_ansible
 
 .PHONY: check
 check: setup ## lint, and the tests that need nothing: no root, no network, no cluster, nothing built (under 3 minutes)

@@ -11,3 +11,8 @@ SWEEP = os.environ.get("GANGPLANK_SWEEP", "")  # set by `make sweep`: the name o
 def sweeping(name: str) -> bool:
     """Whether `make sweep NAME=name` runs this."""
     return name == SWEEP
+
+
+def examples(count: int) -> int:
+    """How many random cases a test draws: all of them in `make test-full`, a third in `make check`."""
+    return count if FULL else count // 3

@@ -20,9 +20,10 @@ from gangplank.k8s import names, quantity
 from gangplank.k8s.dump import as_yaml
 from gangplank.k8s.manifest import without_nulls
 from tests.support.strategies import jobs
+from tests.support.sweeps import examples
 
 Json = dict[str, Any]
-SOME = settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+SOME = settings(max_examples=examples(120), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def everything(job: Json) -> tuple[Any, list[Json], list[Json]]:
@@ -155,7 +156,7 @@ anything = st.recursive(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(anything)
 def test_any_value_is_a_job_or_is_refused(value: Any) -> None:
     try:
@@ -182,7 +183,8 @@ def broken(draw: st.DrawFn) -> tuple[str, Json]:
     return backend, manifest
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+@settings(max_examples=examples(400), deadline=None,
+          suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])  # fmt: skip
 @given(broken())
 def test_a_broken_manifest_is_expanded_or_refused(case: tuple[str, Json]) -> None:
     backend, manifest = case

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from gangplank.cluster import pace
 from gangplank.cluster.failure import LAST_CHARACTERS, LastWords
 from gangplank.cluster.stuck import CONTINUES, SAID, Stuck
+from tests.support.sweeps import examples
 from tests.unit.cluster.test_progress import HOSTILE, LINES, MANY
 
 NUMBERS = st.sampled_from(["0", "1", "7", "256", "999", "-9", MANY, "\u0661", "\u00b2", "", "x"])
@@ -34,7 +35,7 @@ def test_d3_a_line_of_another_program_is_no_word_of_a_rank(line: str) -> None:
     assert (pace.is_pace(line), pace.window(line)) == (False, None)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.lists(PRINTED, max_size=12))
 def test_whatever_is_printed_is_read_without_an_error(lines: list[str]) -> None:
     words, stuck = LastWords("a"), Stuck(2)

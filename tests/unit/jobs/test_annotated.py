@@ -15,6 +15,7 @@ from gangplank.backends.base import Site
 from gangplank.jobs.annotated import explained
 from gangplank.jobs.parse import parse_job
 from tests.support.strategies import jobs
+from tests.support.sweeps import examples
 
 ROOT = Path(__file__).resolve().parents[3]
 Json = dict[str, Any]
@@ -36,7 +37,7 @@ def digits(backend: str, **more: Any) -> Json:
     return {**job, "backend": backend, **more}
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(150), deadline=None, suppress_health_check=list(HealthCheck))
 @given(jobs())
 def test_what_is_written_is_what_is_submitted(job: Json) -> None:
     spec = parse_job(job)

@@ -125,10 +125,12 @@ def test_every_role_and_plugin_of_the_playbooks_is_in_the_collection(installed: 
     assert {name for name in roles if not (folder / f"roles/{name}/tasks/main.yml").exists()} == set()
 
 
-@pytest.mark.parametrize("playbook", ["site", "teams", "train", "uninstall", "gpu_nodes"])
-def test_ansible_reads_its_playbooks_by_their_names(installed: Path, playbook: str, tmp_path: Path) -> None:
-    said = play(installed, tmp_path, playbook, "--syntax-check")
+def test_ansible_reads_its_playbooks_by_their_names(installed: Path, tmp_path: Path) -> None:
+    names = ("teams", "train", "uninstall", "gpu_nodes")
+    others = [f"gangplank.gangplank.{name}" for name in names]
+    said = play(installed, tmp_path, "site", *others, "--syntax-check")
     assert (said.returncode, said.stderr) == (0, ""), said.stderr
+    assert re.findall(r"playbook: (\S+)", said.stdout) == ["gangplank.gangplank.site", *others]
 
 
 def play(
@@ -143,8 +145,9 @@ def play(
     return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=False, timeout=120)
 
 
-@pytest.mark.parametrize("playbook", ["site", "teams", "train", "uninstall"])
-@pytest.mark.parametrize("wheel", ["none", "another"])
+@pytest.mark.parametrize(("playbook", "wheel"), [
+    ("site", "none"), ("teams", "none"), ("train", "none"), ("uninstall", "none"), ("site", "another"),
+])  # fmt: skip
 def test_without_the_wheel_of_its_version_it_says_so_in_one_message(
     installed: Path, tmp_path: Path, playbook: str, wheel: str
 ) -> None:
