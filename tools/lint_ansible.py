@@ -45,5 +45,5 @@ class Runner(runner.Runner):
 
 
 if __name__ == "__main__":
-    runner.Runner = Runner  # type: ignore[misc]
+    runner.Runner = Runner  # type: ignore[misc]  # it is the class that its functions start
     sys.exit(main())

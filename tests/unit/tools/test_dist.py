@@ -126,11 +126,11 @@ def test_every_role_and_plugin_of_the_playbooks_is_in_the_collection(installed: 
 
 
 def test_ansible_reads_its_playbooks_by_their_names(installed: Path, tmp_path: Path) -> None:
-    names = ("teams", "train", "uninstall", "gpu_nodes")
-    others = [f"gangplank.gangplank.{name}" for name in names]
-    said = play(installed, tmp_path, "site", *others, "--syntax-check")
+    names = ["site", "teams", "train", "uninstall", "gpu_nodes"]
+    others = [f"gangplank.gangplank.{name}" for name in names[1:]]
+    said = play(installed, tmp_path, names[0], *others, "--syntax-check")
     assert (said.returncode, said.stderr) == (0, ""), said.stderr
-    assert re.findall(r"playbook: (\S+)", said.stdout) == ["gangplank.gangplank.site", *others]
+    assert re.findall(r"playbook: \S*/(\w+)\.yml", said.stdout) == names
 
 
 def play(
