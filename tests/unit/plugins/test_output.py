@@ -11,6 +11,8 @@ import sys
 import time
 from pathlib import Path
 
+from tests.support.processes import descendants
+
 ROOT = Path(__file__).resolve().parents[3]
 PLAYBOOK = "- {hosts: localhost, gather_facts: false, tasks: [{gangplank.gangplank.lab_build: {parts: [pause]}}]}"
 
@@ -43,4 +45,5 @@ def test_progress_is_seen_through_a_pipe_while_the_task_runs(tmp_path: Path) -> 
                 assert b"another build holds the cache" in output, output.decode()
                 assert play.poll() is None
             finally:
-                os.killpg(play.pid, signal.SIGKILL)
+                for pid in [play.pid, *descendants(play.pid)]:  # the task has a session of its own, and would build
+                    os.kill(pid, signal.SIGKILL)
