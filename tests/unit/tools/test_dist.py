@@ -145,9 +145,8 @@ def play(
     return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=False, timeout=120)
 
 
-@pytest.mark.parametrize(("playbook", "wheel"), [
-    ("site", "none"), ("teams", "none"), ("train", "none"), ("uninstall", "none"), ("site", "another"),
-])  # fmt: skip
+@pytest.mark.parametrize("playbook", ["site", "teams", "train", "uninstall"])
+@pytest.mark.parametrize("wheel", ["none", "another"])
 def test_without_the_wheel_of_its_version_it_says_so_in_one_message(
     installed: Path, tmp_path: Path, playbook: str, wheel: str
 ) -> None:
