@@ -13,7 +13,7 @@ import yaml
 from gangplank.cluster.client import Kube
 from gangplank.teams.quota_ready import settle
 from tests.support.teams_fields import RUNTIME_CLASS
-from tests.support.teams_live import ROOT, gangplank, until
+from tests.support.teams_live import ROOT, gangplank, until, until_gone
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -76,7 +76,7 @@ def start_pod(kube: Kube) -> Iterator[Callable[[Json, Callable[[Json], bool]], s
     yield start
     for where in pods:
         kube.call("DELETE", where)
-        gone(kube, where)
+        until_gone(kube, where)
 
 
 @pytest.fixture
@@ -110,7 +110,7 @@ def definitions(kube: Kube) -> Iterator[None]:
     for kind, (part, name) in CRDS.items():
         where = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{kind}"
         if "deletionTimestamp" in (kube.get(where) or {"metadata": {}})["metadata"]:  # of a run that was killed
-            gone(kube, where)
+            until_gone(kube, where)
         if kube.get(where) is None:
             command = [sys.executable, "-m", "lab.build", "--show", part]
             folder = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
@@ -121,18 +121,13 @@ def definitions(kube: Kube) -> Iterator[None]:
     for where in installed:
         kube.call("DELETE", where)
     for where in installed:  # the next run would take one that is being removed for one that is installed
-        gone(kube, where)
+        until_gone(kube, where)
 
 
 @pytest.fixture(scope="session")
 def crds(kube: Kube) -> None:
     """Every quota counts these kinds, as after the next run of playbooks/teams.yml."""
     assert settle(kube, 90) == []
-
-
-def gone(kube: Kube, where: str) -> None:
-    """Wait until an object is gone."""
-    until(lambda: kube.get(where) is None, f"{where} gone")
 
 
 def established(kube: Kube, where: str) -> None:

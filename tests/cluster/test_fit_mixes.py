@@ -21,7 +21,7 @@ from gangplank.jobs.parse import parse_job
 from lab.simulated import kwok, nodes
 from tests.support.fit_mixes import HOME, PRIORITIES, SPECIAL, Mix, mix
 from tests.support.sweeps import FULL, sweeping
-from tests.support.teams_live import gangplank, until
+from tests.support.teams_live import gangplank, until, until_gone
 from tools.fit_figures import UNSURE, Compared, keep
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def gone(kube: Kube, where: str) -> None:
     """Delete an object if it is there, and wait until it is not."""
     if kube.get(where):
         kube.call("DELETE", where)
-        until(lambda: kube.get(where) is None, f"{where} is gone", 180)
+        until_gone(kube, where, 180)
 
 
 def own(kube: Kube, job: Json) -> list[Json]:

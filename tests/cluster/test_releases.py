@@ -17,7 +17,7 @@ import yaml
 
 from tests.cluster.conftest import ROOT, STATE
 from tests.support.api_faults import Proxy
-from tests.support.processes import descendants
+from tests.support.processes import kill_with_descendants
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -178,8 +178,7 @@ def test_d7_an_upgrade_of_the_same_version_that_was_killed_is_not_taken_for_comp
     site.write(config=CONFIG.replace("same", "other"), web=WEB.replace("pause:3.10.1", "no-such-image:1"))
     with subprocess.Popen(site.command(), cwd=ROOT, stdout=subprocess.DEVNULL) as play:
         site.lab.wait("the upgrade", lambda: "pending-upgrade" in site.revisions().values(), 60)
-        for pid in (play.pid, *descendants(play.pid)):
-            os.kill(pid, signal.SIGKILL)
+        kill_with_descendants(play.pid)
     site.write(web=WEB)
     assert [site.changes() for _ in range(2)] == [True, False]
     assert site.get("configmap", "config")["data"]["kept"] == "other"

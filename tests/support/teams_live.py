@@ -98,6 +98,11 @@ def team_of(
         assert done.returncode == 0, done.stdout + done.stderr
 
 
+def until_gone(kube: Kube, where: str, deadline_s: float = DEADLINE_S) -> None:
+    """Wait until an object does not exist."""
+    until(lambda: kube.get(where) is None, f"{where} is gone", deadline_s)
+
+
 def edited_copy(folder: Path, drop: tuple[str, ...] = (), **teams_changes: Json) -> Path:
     """A copy of the lab's inventory without some teams and with some fields changed."""
     specs = {path.stem: fields_of(path) for path in LAB.glob("host_vars/*.yml") if path.stem not in drop}

@@ -5,13 +5,12 @@ from __future__ import annotations
 import fcntl
 import os
 import select
-import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 
-from tests.support.processes import descendants
+from tests.support.processes import kill_with_descendants
 
 ROOT = Path(__file__).resolve().parents[3]
 PLAYBOOK = "- {hosts: localhost, gather_facts: false, tasks: [{gangplank.gangplank.lab_build: {parts: [pause]}}]}"
@@ -36,14 +35,11 @@ def test_progress_is_seen_through_a_pipe_while_the_task_runs(tmp_path: Path) -> 
     env = {"HOME": str(tmp_path), "PATH": os.environ["PATH"], "LC_ALL": "C.UTF-8"}  # no PYTHONUNBUFFERED
     with (cache / "build.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # the task says that it waits for this, and waits
-        with subprocess.Popen(
-            command, cwd=ROOT, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True
-        ) as play:
+        with subprocess.Popen(command, cwd=ROOT, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as play:
             assert play.stdout
             try:
                 output = read_until(play.stdout.fileno(), b"another build holds the cache", 20)
                 assert b"another build holds the cache" in output, output.decode()
                 assert play.poll() is None
             finally:
-                for pid in [play.pid, *descendants(play.pid)]:  # the task has a session of its own, and would build
-                    os.kill(pid, signal.SIGKILL)
+                kill_with_descendants(play.pid)  # the task would build
