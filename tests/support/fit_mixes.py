@@ -96,9 +96,10 @@ def queues_of(subject: str, label: str, cores: int, *, again: bool) -> tuple[Jso
     if subject == "cap":
         return (queue(label, capability={"cpu": str(cores)}),)
     if subject == "guarantee":
-        kept = {"resource": {"cpu": str(cores // 2)}}
-        top = queue(label, capability={"cpu": str(cores + cores // 2)}, guarantee=kept)
-        return top, queue(f"{label}-b", label, guarantee=kept), queue(f"{label}-a", label)
+        half = {"cpu": str(cores // 2)}
+        kept: Json = {"guarantee": {"resource": half}, "deserved": half}  # Volcano's webhook wants no less of the second
+        top = queue(label, capability={"cpu": str(cores + cores // 2)}, **kept)
+        return top, queue(f"{label}-b", label, **kept), queue(f"{label}-a", label)
     if subject == "tree":
         top = queue(label, capability={"cpu": str(cores)})
         return top, queue(f"{label}-b", label), queue(f"{label}-a", label)
