@@ -237,7 +237,12 @@ def locked(path: Path, limit_s: float = LOCK_S) -> Iterator[None]:
 
 
 def ensure(path: Path, name: str, admin: Path | None, *, dry: bool) -> bool:
-    """Add (with `admin`) or remove the context; return whether the file had to change. An emptied file is removed."""
+    """Add (with `admin`) or remove the context; return whether the file had to change. An emptied file is removed.
+
+    The lab's own file, which $KUBECONFIG may name, stays as it is.
+    """
+    if admin and path.resolve() == admin.resolve():
+        return False
     new = entries(admin, name) if admin else None
 
     def changed() -> tuple[str, dict[str, Any]] | None:

@@ -250,6 +250,7 @@ def test_a_persons_own_image_runs_on_every_node(lab: Lab, tmp_path: Path) -> Non
         lab.wait("the pod's end", functools.partial(succeeded, lab, f"mine-{node}"))
         assert lab.kubectl("logs", f"mine-{node}") == "hello from my own image\n"
 
+
 # Three ranks without Volcano and without a claim: what proves them is in their logs or nowhere.
 FOLLOWED: dict[str, Any] = {
     "name": "followed", "backend": "indexed", "image": "gangplank.dev/trainer:0.1.0", "workers": 2,
@@ -546,6 +547,25 @@ def test_a_third_node_is_one_more_line(lab: Lab, tmp_path: Path) -> None:
     test_allocatable_memory_adds_up_to_no_more_than_the_machine_has(lab)
     lab.kubectl("run", "third", "--image=registry.k8s.io/pause:3.10.1", '--overrides={"spec":{"nodeName":"node-2"}}')
     lab.wait("a pod on it", lambda: lab.get("pod", "third")["status"]["phase"] == "Running", 30)
+
+
+def test_nodes_see_a_folder_of_the_machine(lab: Lab, tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data/digits").write_text("here")
+
+    def binds(source: Path, target: str) -> tuple[str, str]:
+        return "-e", json.dumps({"lab_cluster_binds": [{"source": str(source), "target": target}]})
+
+    lab.playbook("playbooks/lab.yml", *binds(tmp_path / "data", "/mnt/data"))
+    for node in ("node-0", "node-1"):
+        assert lab.inside(node, "cat", "/mnt/data/digits") == "here"
+        with pytest.raises(subprocess.CalledProcessError):
+            lab.inside(node, "touch", "/mnt/data/touched")
+    absent, there = tmp_path / "absent", tmp_path / "data"
+    for source, target in ((absent, "/mnt/data"), (there, "/mnt/pki"), (there, "/usr/a")):
+        with pytest.raises(AssertionError, match=f"lab_cluster_binds: got {source} at {target}, expected a folder"):
+            lab.playbook("playbooks/lab.yml", *binds(source, target))
+    assert not absent.exists()
 
 
 def test_removing_the_lab_leaves_the_machine_as_it_was(lab: Lab, before: dict[str, list[str]]) -> None:

@@ -101,6 +101,21 @@ def test_feature_discovery_labels_the_profile(machine: Machine, profile: str) ->
     assert bool(PROFILES[profile]) == ("gpu.count" in labels)
 
 
+def test_the_hook_that_containerd_runs_links_the_drivers_library(built: tuple[Path, str], tmp_path: Path) -> None:
+    """Of a pod with a real GPU; its root is that of an OCI bundle."""
+    (tmp_path / "rootfs/usr/lib64").mkdir(parents=True)
+    (tmp_path / "config.json").write_text(json.dumps({"ociVersion": "1.0.2", "root": {"path": "rootfs"}}))
+    state = {"ociVersion": "1.0.2", "id": "a", "status": "created", "pid": 1, "bundle": str(tmp_path)}
+    command = [
+        str(built[0] / "nvidia-cdi-hook"),
+        "create-symlinks",
+        "--link",
+        "libcuda.so.580::/usr/lib64/libcuda.so.1",
+    ]
+    subprocess.run(command, input=json.dumps(state), text=True, check=True, timeout=30)
+    assert (tmp_path / "rootfs/usr/lib64/libcuda.so.1").readlink() == Path("libcuda.so.580")
+
+
 def test_a_gpu_that_mig_splits_evenly_counts_its_parts(machine: Machine) -> None:
     machine.states(profile="8xa100-80gb", mig="\n".join(f"{gpu} 1g.10gb" for gpu in range(8) for _ in range(7)))
     labels = machine.labels("single")

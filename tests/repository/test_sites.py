@@ -108,9 +108,7 @@ def test_a_job_starts_from_its_teams_values_however_the_site_is_named(
     assert (tmp_path / "default.nobodys.yml").exists()
 
 
-def test_f2_a_kept_manifest_is_for_its_owner_alone(
-    sources: dict[str, list[Path]], tmp_path: Path
-) -> None:
+def test_f2_a_kept_manifest_is_for_its_owner_alone(sources: dict[str, list[Path]], tmp_path: Path) -> None:
     kept = tmp_path / "default.mine.yml"
     kept.touch(mode=0o644)  # from before
     job = {"name": "mine", "script": "/a.py", "image": "own", "env": {"TOKEN": "literal"}}
@@ -130,6 +128,25 @@ def play(book: Path, inventories: list[Path], folder: Path, *words: str) -> str:
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
+
+
+def test_a_lab_with_the_gpus_of_its_machine_follows_from_one_value(tmp_path: Path) -> None:
+    names = ["lab_component_parts", "gpu_device_plugin_source", "gpu_device_plugin_values", "lab_cluster_binds",
+             "training_job_simulated_gpus"]  # fmt: skip
+    values = "{{ dict(names | zip(query('vars', *names))) | to_json }}"
+    copy = {"ansible.builtin.copy": {"dest": "{{ folder }}/values.json", "mode": "0600", "content": values}}
+    book = tmp_path / "show.yml"
+    book.write_text(json.dumps([{"hosts": "localhost", "gather_facts": False, "tasks": [copy]}]))
+    built = {"bin": {"nvidia-programs": "/cache/parts/nvidia-programs-v1-key/bin"}, "charts": {}}
+    wanted = {"lab_gpus": "machine", "lab_gpu_driver": "/d"}
+    extra = json.dumps({"folder": str(tmp_path), "names": names, "lab_parts_built": built, **wanted})
+    play(book, [ROOT / "inventories/lab"], tmp_path, "-e", extra)
+    got = json.loads((tmp_path / "values.json").read_text())
+    assert got["lab_component_parts"]["gpu_device_plugin"] == ["nvidia-device-plugin", "nvidia-programs"]
+    assert (got["gpu_device_plugin_source"], got["training_job_simulated_gpus"]) == ("lab", False)
+    assert got["lab_cluster_binds"] == [{"source": "/d", "target": "/run/nvidia/driver/usr"}]
+    hook = got["gpu_device_plugin_values"]["cdi"]["nvidiaHookPath"]
+    assert hook == "/mnt/parts/nvidia-programs-v1-key/bin/nvidia-cdi-hook"  # where nodes see the parts
 
 
 def test_the_site_to_copy_has_what_a_real_one_has() -> None:

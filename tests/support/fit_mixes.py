@@ -97,7 +97,7 @@ def queues_of(subject: str, label: str, cores: int, *, again: bool) -> tuple[Jso
         return (queue(label, capability={"cpu": str(cores)}),)
     if subject == "guarantee":
         half = {"cpu": str(cores // 2)}
-        kept: Json = {"guarantee": {"resource": half}, "deserved": half}  # Volcano's webhook wants no less of the second
+        kept: Json = {"guarantee": {"resource": half}, "deserved": half}  # the webhook wants both
         top = queue(label, capability={"cpu": str(cores + cores // 2)}, **kept)
         return top, queue(f"{label}-b", label, **kept), queue(f"{label}-a", label)
     if subject == "tree":

@@ -152,3 +152,10 @@ def test_d8_a_form_that_cannot_be_edited_is_left_alone(tmp_path: Path, admin: Pa
     else:
         assert "name: lab" in path.read_text()
     assert not (tmp_path / "config.lock").exists()
+
+
+def test_the_labs_own_file_stays_as_it_is_where_the_environment_names_it(tmp_path: Path, admin: Path) -> None:
+    (tmp_path / "link").symlink_to(admin)
+    before = admin.read_bytes()
+    assert not ensure(tmp_path / "link", "gangplank-lab", admin, dry=False)
+    assert admin.read_bytes() == before
