@@ -2,7 +2,7 @@
 #
 # Budget of `make test` on 2 cores, in minutes (cold caches | warm):
 #   builds            25 | 0   Go modules, Debian roots, images: lab/, into the user's cache
-#   make check         3 | 3   lint, tests/unit golden repository: no root, no network, nothing built
+#   make check         8 | 8   lint, tests/unit golden repository, slow ones too: no root, no network, nothing built
 #   charts, trainer    4 | 4   tests/charts lab trainer: what is built, without a cluster
 #   spine and proof    3 | 3   molecule default: lab up, site, train, idempotence, verify
 #   other scenarios   10 | 10  gpu, indexed, pytorchjob and teams, one after the other in the same lab
@@ -80,12 +80,12 @@ lint: setup ## ruff, mypy, the layers of gangplank/, yamllint, ansible-lint
 	.venv/bin/python -m tools.lint_ansible
 
 .PHONY: check
-check: setup ## lint, and the tests that need nothing: no root, no network, no cluster, nothing built (under 3 minutes)
+check: setup ## lint, and the quick tests that need nothing: no root, no network, no cluster, nothing built (under 3 minutes; ALL=1: slow ones too)
 	@$(MAKE) --no-print-directory -j2 --output-sync=line lint unit
 
 .PHONY: unit
 unit: setup
-	.venv/bin/pytest -n 2 --dist loadfile tests/unit tests/golden tests/repository
+	.venv/bin/pytest $(if $(ALL)$(GANGPLANK_FULL),,-m "not slow") -n 2 --dist loadfile tests/unit tests/golden tests/repository
 
 SCENARIOS ?= default gpu indexed pytorchjob teams
 .PHONY: molecule
@@ -110,6 +110,7 @@ pytest: setup parts
 	GANGPLANK_TRAINER_ROOT=$$(.venv/bin/python -m lab.build --show roots.trainer) .venv/bin/pytest $(TESTS)
 
 .PHONY: test
+test: export ALL := 1
 test: check parts molecule pytest ## all that a contributor must pass
 
 .PHONY: test-full

@@ -1,11 +1,13 @@
 """ansible-lint, with one start of Ansible for the syntax of all playbooks and roles.
 
 By itself it starts Ansible for each of them, which takes two minutes of CPU time. If the one start reports an error,
-each of them is checked alone as before, so that every error has its file and line.
+each of them is checked alone as before, so that every error has its file and line. Nothing is checked if nothing that
+it reads has changed since it passed.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import subprocess
 import sys
@@ -18,6 +20,8 @@ from ansiblelint import runner
 from ansiblelint.__main__ import main
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ansiblelint.errors import MatchError
     from ansiblelint.file_utils import Lintable
 
@@ -44,6 +48,46 @@ class Runner(runner.Runner):
         return super()._map_syntax_check_workers(worker, files)
 
 
+ROOT = Path(__file__).resolve().parents[1]
+PASSED = ROOT / ".ansible/lint-passed"  # the digest of what passed last
+
+
+def is_read(path: str) -> bool:
+    """Whether ansible-lint's verdict can depend on this file of the repository.
+
+    >>> [is_read(path) for path in ("roles/a/tasks/main.yml", "plugins/action/a.py", "lab/host/a.py", "docs/a.md")]
+    [True, True, False, False]
+    """
+    return not path.endswith(".md") and (
+        not path.endswith(".py") or path.startswith("plugins/") or path == "tools/lint_ansible.py"
+    )
+
+
+def digest(root: Path) -> str:
+    """Of the files that ansible-lint reads, also those that are in no commit, and of the installed packages."""
+    listed = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
+    names = subprocess.run(listed, cwd=root, capture_output=True, text=True, check=True).stdout.split("\0")
+    digests = hashlib.sha256()
+    for name in [".venv/stamp", *sorted(filter(is_read, filter(None, names)))]:
+        path = root / name
+        content = path.read_bytes() if path.is_file() else b""
+        digests.update(f"{name} {len(content)}\n".encode() + content)
+    return digests.hexdigest()
+
+
+def unless_passed(lint: Callable[[], int], root: Path, passed: Path) -> int:
+    """The exit status of `lint`, which runs only if something has changed since it was 0."""
+    now = digest(root)
+    if passed.is_file() and passed.read_text() == now:
+        print("ansible-lint: nothing has changed since it passed")
+        return 0
+    status = lint()
+    if not status:
+        passed.parent.mkdir(exist_ok=True)
+        passed.write_text(now)
+    return status
+
+
 if __name__ == "__main__":
     runner.Runner = Runner  # type: ignore[misc]  # it is the class that its functions start
-    sys.exit(main())
+    sys.exit(unless_passed(main, ROOT, PASSED))

@@ -50,6 +50,7 @@ def test_a_job_that_does_not_exist_is_refused_before_setup_with_the_jobs_that_do
     assert all(line.startswith("make: ") for line in rest)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -84,6 +85,7 @@ def test_a_job_of_ours_reaches_ansible(job: Path) -> None:
     assert done.stdout.startswith("ansible-playbook playbooks/lab.yml ")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("words", "message"), [
     (["sweep", "NAME=nosuch"], 'NAME: got "nosuch", expected one of honest, host-kills,'),
     (["sweep", "NAME=honest", "PART=4/3"], 'PART: got "4/3", expected i/n with i from 1 to n. Fix: '),

@@ -33,6 +33,7 @@ def test_the_benchmark_waits_for_tasks_that_exist() -> None:
         assert any(name.startswith(title) for name in names), mark
 
 
+@pytest.mark.slow
 @each_playbook
 def test_ansible_reads_it(playbook: Path) -> None:
     command = [sys.executable, "-m", "ansible", "playbook", "--syntax-check", str(playbook)]

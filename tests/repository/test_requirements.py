@@ -109,6 +109,7 @@ def test_the_range_of_the_collection_has_the_one_that_is_bundled() -> None:
     assert "99.0" not in allowed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("version", "taken"), [("5.4.0", False), ("5.4.1", True), ("6.99.0", True), ("7.0.0", False)])
 def test_ansible_galaxy_reads_the_range_and_takes_what_is_in_it(tmp_path: Path, version: str, taken: bool) -> None:
     """Offline, so that it can only take or refuse the collection that is installed already."""

@@ -36,6 +36,7 @@ def test_there_are_a_lab_and_a_site_to_copy() -> None:
     assert {"lab", "example"} <= {site.name for site in SITES}
 
 
+@pytest.mark.slow
 @each_site
 def test_its_teams_render(site: Path) -> None:
     held, teams = load(str(site))
@@ -63,6 +64,7 @@ def test_every_value_is_an_input_of_a_role(site: Path) -> None:
     assert {name for name in variables - inputs() if name.split("_")[0] not in ALONE and not is_value(name)} == set()
 
 
+@pytest.mark.slow
 @each_site
 def test_its_playbooks_pass_the_syntax_check(site: Path) -> None:
     command = [sys.executable, "-m", "ansible", "playbook", "--syntax-check", "-i", str(site)]
@@ -90,6 +92,7 @@ def sources(tmp_path: Path) -> dict[str, list[Path]]:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "way", ["nothing", "folder", "file", "copied folder", "and hosts without teams", "and a list of hosts"]
 )
@@ -108,6 +111,7 @@ def test_a_job_starts_from_its_teams_values_however_the_site_is_named(
     assert (tmp_path / "default.nobodys.yml").exists()
 
 
+@pytest.mark.slow
 def test_f2_a_kept_manifest_is_for_its_owner_alone(sources: dict[str, list[Path]], tmp_path: Path) -> None:
     kept = tmp_path / "default.mine.yml"
     kept.touch(mode=0o644)  # from before
@@ -130,6 +134,7 @@ def play(book: Path, inventories: list[Path], folder: Path, *words: str) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_a_lab_with_the_gpus_of_its_machine_follows_from_one_value(tmp_path: Path) -> None:
     names = ["lab_component_parts", "gpu_device_plugin_source", "gpu_device_plugin_values", "lab_cluster_binds",
              "training_job_simulated_gpus"]  # fmt: skip

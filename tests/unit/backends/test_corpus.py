@@ -66,6 +66,7 @@ def attempt(job: dict[str, Any]) -> str:
     return ""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("file", JOBS, ids=lambda path: path.stem)
 def test_a_job_wrong_in_any_place_is_refused_with_a_message_or_runs(file: Path) -> None:
     job = yaml.safe_load(file.read_text())
@@ -96,6 +97,7 @@ def test_the_message_names_the_place() -> None:
 RAW: tuple[Any, ...] = (GONE, None, True, -1, 10**9, 0.5, "", "two", LONG, [], [None], ["a"], {}, {"a": None}, {1: 2})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_raw_manifest_wrong_in_any_place_is_refused_with_a_message_or_expands(backend: str) -> None:
     job = yaml.safe_load((ROOT / "jobs/digits-anywhere.yml").read_text())["training_job"]

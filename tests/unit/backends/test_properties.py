@@ -55,6 +55,7 @@ def test_gpus_asked_for_are_gpus_given(job: Json) -> None:
         assert resources["requests"].get("nvidia.com/gpu") == resources.get("limits", {}).get("nvidia.com/gpu")
 
 
+@pytest.mark.slow
 @SOME
 @given(jobs())
 def test_every_name_is_one_that_kubernetes_allows(job: Json) -> None:
@@ -105,6 +106,7 @@ def test_the_gang_is_whole_unless_a_smaller_one_is_asked_for(job: Json) -> None:
         assert groups == []
 
 
+@pytest.mark.slow
 @SOME
 @given(jobs())
 def test_expanding_twice_is_equal_leaves_the_input_alone_and_is_json(job: Json) -> None:
@@ -137,6 +139,7 @@ def test_objects_share_nothing_with_the_manifest_or_each_other(job: Json) -> Non
     walk(again[2])
 
 
+@pytest.mark.slow
 @SOME
 @given(jobs())
 def test_yaml_of_a_manifest_is_read_back_and_expands_alike(job: Json) -> None:
@@ -183,6 +186,7 @@ def broken(draw: st.DrawFn) -> tuple[str, Json]:
     return backend, manifest
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(400), deadline=None,
           suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])  # fmt: skip
 @given(broken())

@@ -85,6 +85,7 @@ def test_completes_commands_options_values_and_files(line: str, offered: list[st
     assert completions(line) == offered
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("jobs")
 def test_completes_the_jobs_of_the_namespace() -> None:
     names("gangplank logs d", ["digits", "docs/"])

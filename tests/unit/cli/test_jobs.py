@@ -109,6 +109,7 @@ def with_nodes(api: Api, queue: Json) -> None:
     api.groups[QUEUES.rpartition("/")[0]] = []
 
 
+@pytest.mark.slow
 def test_who_waits_for_a_job_that_does_not_start_is_told_why_once(
     api: Api, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -169,6 +170,7 @@ def test_who_failed_first_is_one_even_if_its_pod_is_gone_at_the_end(api: Api) ->
     assert "digits-master-0 failed first (Error, exit code 7); its last lines:" in said
 
 
+@pytest.mark.slow
 def test_who_reads_from_a_pipe_reads_each_line_when_it_is_said(api: Api) -> None:
     words = [sys.executable, "-m", "gangplank", "submit", LINEAR, "--wait", "--kubeconfig", api.kubeconfig]
     buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}

@@ -45,6 +45,7 @@ def bare(api: Api) -> Api:
     return api
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["ansible", "plain"])
 def test_the_inventory_says_what_is_wanted(
     bare: Api, tmp_path: Path, how: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
@@ -74,6 +75,7 @@ CLASSES: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("of", CLASSES)
 def test_without_an_inventory_the_cluster_s_own_default_class_will_do(
     api: Api, of: str, capsys: pytest.CaptureFixture[str]
@@ -96,12 +98,14 @@ def test_without_an_inventory_the_default_class_is_that_of_the_role(
     assert bare.objects
 
 
+@pytest.mark.slow
 def test_a_provisioner_of_others_is_refused(bare: Api, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     bare.objects["/apis/storage.k8s.io/v1/storageclasses/a"]["provisioner"] = LOCAL_PATH  # as k3s has it
     place = site(tmp_path, site_components=["storage"])
     assert "another provisioner of them (class a)" in str(preflight(capsys, "--site", place)["class"]["problems"])
 
 
+@pytest.mark.slow
 def test_a_driver_that_the_cluster_lacks_is_refused(
     bare: Api, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

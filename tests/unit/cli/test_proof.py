@@ -367,6 +367,7 @@ def test_a_file_that_never_ends_is_one_line(tmp_path: Path, capsys: pytest.Captu
     assert "Fix: give the folder of the job's `output`, its evidence.jsonl, or saved logs of all ranks" in err
 
 
+@pytest.mark.slow
 def test_a_file_of_a_gibibyte_without_a_line_takes_little_memory(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

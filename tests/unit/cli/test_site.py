@@ -58,6 +58,7 @@ def test_a_job_with_gpus_tolerates_the_site_s_taints(
     assert tolerations(capsys.readouterr().out) == [TOLERATION]
 
 
+@pytest.mark.slow
 def test_nccl_is_refused_where_the_gpus_are_simulated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "job.json").write_text(json.dumps(JOB))
     for command in (["expand"], ["submit", "--kubeconfig", "/nowhere"]):
@@ -75,6 +76,7 @@ def gpu_node(api: Api) -> Api:
     return api
 
 
+@pytest.mark.slow
 def test_fit_and_why_see_the_job_as_the_site_has_it(
     gpu_node: Api, job: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -92,6 +94,7 @@ def test_fit_and_why_see_the_job_as_the_site_has_it(
     assert not [line for line in gpu_node.seen if line.startswith(("POST", "PATCH")) and "dryRun" not in line]
 
 
+@pytest.mark.slow
 def test_fit_refuses_a_job_that_the_site_refuses(
     api: Api, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -130,7 +133,7 @@ def test_without_ansible_a_template_is_refused_by_its_file(
     monkeypatch.setattr(module, "program_of_ansible", lambda _: None)
     assert main(["expand", str(job), "--site", str(ROOT / "inventories/lab")]) == 1
     error = capsys.readouterr().err
-    assert "group_vars/all/gpus.yml: 2 problems" in error
+    assert "group_vars/all/gpus.yml: 3 problems" in error
     assert "training_job_gpu_taints: got a template" in error
 
 
@@ -144,6 +147,7 @@ def test_all_that_is_wrong_with_the_settings_is_reported_together() -> None:
     assert 'training_job_pull_secrets[1]: got "user:password"' in str(caught.value)
 
 
+@pytest.mark.slow
 def test_a_job_without_pull_secrets_has_the_site_s(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -19,6 +19,7 @@ def test_help_knows_the_commands_below_team(capsys: pytest.CaptureFixture[str]) 
     assert "a certificate of a few hours" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_job_takes_its_team_s_values_where_an_inventory_is_given(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
@@ -33,6 +34,7 @@ def test_a_job_takes_its_team_s_values_where_an_inventory_is_given(
     assert 'team: got "visoin", expected a team of the inventory (speech, vision)' in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a7_what_the_team_s_file_does_not_grant_is_refused_offline_with_file_key_and_fix(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

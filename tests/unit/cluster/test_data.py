@@ -141,6 +141,7 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
+@pytest.mark.slow
 def test_every_file_arrives_as_it_is_once_and_nothing_is_left_in_the_namespace(
         cluster: Any, source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(local_files, "PIECE", 10**5)
@@ -504,6 +505,7 @@ def test_the_files_of_a_claim_are_listed_without_following_links(cluster: Any, s
     assert cluster.objects == {}
 
 
+@pytest.mark.slow
 def test_what_is_removed_from_a_claim_is_on_it_and_nothing_else_goes(cluster: Any, source: Path) -> None:
     push(cluster, source, folder="set")
     push(cluster, source, folder="other")

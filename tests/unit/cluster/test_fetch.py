@@ -94,6 +94,7 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
+@pytest.mark.slow
 def test_every_file_arrives_as_it_is_and_what_is_there_is_not_sent_again(
         source: Path, pods: Pods, tmp_path: Path) -> None:
     result = fetched(tmp_path / "here")

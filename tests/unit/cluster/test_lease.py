@@ -157,6 +157,7 @@ def test_d6_a_run_may_hold_what_it_holds(api: Api) -> None:
     assert lock(api).renew(mine)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", ["", "{", "[]", f'{{"pid": {10**30}}}', '{"pid": 1}', '{"pid": "1"}'])
 @pytest.mark.parametrize("name", ["", "somebody"])
 def test_d6_a_lease_without_a_record_counts_by_its_name_until_it_expires(api: Api, text: str, name: str) -> None:
@@ -167,6 +168,7 @@ def test_d6_a_lease_without_a_record_counts_by_its_name_until_it_expires(api: Ap
     assert [line.partition(" is in use by ")[2].split(":")[0] for line in lines] == [name] * bool(name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("differs", [{"boot": "another"}, {"pids": "pid:[1]"}])
 def test_d6_a_run_elsewhere_holds_the_cluster_until_nobody_has_renewed_its_lease(
     api: Api, differs: dict[str, str]
@@ -210,6 +212,7 @@ def test_d6_the_time_in_which_the_api_server_is_away_does_not_count(api: Api, mo
     assert answers >= 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("exists", [False, True])
 def test_d6_of_two_that_take_it_at_once_one_waits(
     api: Api, other: subprocess.Popen[str], monkeypatch: pytest.MonkeyPatch, exists: bool
@@ -398,6 +401,7 @@ def test_d6_a_process_that_was_not_seen_here_is_named_without_a_command_that_end
         lock(api, "digits", "vision").hold(holder(os.getpid(), BOOKS), lambda _: None, 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("times", [{"renewTime": "9999-12-31T23:59:59.000000Z"}, {"renewTime": None}, {}])
 @pytest.mark.parametrize("duration", [2**31 - 1, None])
 @pytest.mark.parametrize("with_record", [True, False])
@@ -516,6 +520,7 @@ def test_d6_a_keeper_that_is_ended_leaves_no_key_on_the_disk(
     assert [*temporary.iterdir()] == []
 
 
+@pytest.mark.slow
 def test_d6_a_keeper_without_a_usable_kubeconfig_can_be_ended_too(tmp_path: Path, other: subprocess.Popen[str]) -> None:
     """It looks again as long as its run lives."""
     facts = json.dumps({"choice": (str(tmp_path / "none"), None), "job": ("", ""), "record": holder(other.pid, BOOKS)})

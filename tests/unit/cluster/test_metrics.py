@@ -247,6 +247,7 @@ def scraped(url: str, accept: str = "") -> tuple[str, str]:
         return answer.headers["Content-Type"], answer.read().decode()
 
 
+@pytest.mark.slow
 def test_an_endpoint_reads_the_cluster_at_each_scrape_and_says_when_it_does_not_answer(site: Api) -> None:
     server, url = endpoint("--kubeconfig", site.kubeconfig)
     try:

@@ -221,6 +221,7 @@ def test_a_long_table_is_cut_on_a_screen_and_nowhere_else(api: Api, capsys: pyte
     assert len(screen(capsys)["nodes"]) == 42
 
 
+@pytest.mark.slow
 def test_watch_draws_the_site_again_on_a_terminal_until_ctrl_c(site: Api) -> None:
     """In a terminal of its own: each screen begins at the top, and shows what has changed."""
     terminal, end = pty.openpty()

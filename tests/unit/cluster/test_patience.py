@@ -275,6 +275,7 @@ ENTRIES = st.lists(st.tuples(st.integers(0, 4000), st.text("ab \u00e9", max_size
 CUTS = st.lists(st.tuples(st.integers(0, 700), st.booleans()), max_size=4)
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(ENTRIES, CUTS)
 def test_every_line_comes_once_wherever_the_connection_ends(
@@ -686,6 +687,7 @@ def test_d14_a_line_of_10_mib_is_read_once_and_not_kept(
 SHARE = 10  # of a minute, and of the million lines that are printed in it
 
 
+@pytest.mark.slow
 def test_d14_a_million_lines_a_minute_are_followed_in_less_than_that_minute(server: Server, kube: Kube) -> None:
     server.pod("digits-a", "terminated")
     lines = 10**6 // SHARE

@@ -175,6 +175,7 @@ LINES = st.one_of(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(300), deadline=None)
 @given(st.lists(LINES, max_size=8), st.randoms(use_true_random=False))
 def test_whatever_is_printed_the_verdict_of_sound_evidence_stays(foreign: list[str], chance: Any) -> None:

@@ -235,6 +235,7 @@ def test_a_pod_that_failed_while_the_controller_was_down_is_removed_so_that_the_
     assert f"{DEFAULT}/pods/digits-master-0" not in api.objects
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("ago_s", "phase", "policies"),
     [(OVERLOOKED_S - 3, "Running", None), (60, "Restarting", None), (60, "Failed", None), (60, "Running", []),

@@ -158,6 +158,7 @@ def test_who_may_not_see_queues_may_use_volcano_all_the_same(api: Api) -> None:
     assert scripts(api) == ["print(1)"]
 
 
+@pytest.mark.slow
 @each_backend
 @pytest.mark.parametrize("unique", [False, True])
 def test_an_object_that_the_quota_could_not_count_at_that_moment_is_submitted_again(

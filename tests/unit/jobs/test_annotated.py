@@ -37,6 +37,7 @@ def digits(backend: str, **more: Any) -> Json:
     return {**job, "backend": backend, **more}
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(150), deadline=None, suppress_health_check=list(HealthCheck))
 @given(jobs())
 def test_what_is_written_is_what_is_submitted(job: Json) -> None:

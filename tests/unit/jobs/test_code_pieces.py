@@ -112,6 +112,7 @@ def test_a_piece_with_other_bytes_is_named_and_nothing_runs(tmp_path: Path) -> N
     assert not (target / lay_out.DONE).exists()
 
 
+@pytest.mark.slow
 def test_an_edit_is_another_job_and_sends_one_piece(folder: Path) -> None:
     before = manifests()
     assert manifests() == before
@@ -134,6 +135,7 @@ def wheel(folder: Path, name: str) -> Path:
     return place
 
 
+@pytest.mark.slow
 def test_requirements_are_installed_from_the_wheels_beside_them_by_their_hashes(folder: Path, tmp_path: Path) -> None:
     place = wheel(folder / "wheels", "carried")
     digest = hashlib.sha256(place.read_bytes()).hexdigest()

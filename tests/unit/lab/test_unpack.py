@@ -96,6 +96,7 @@ def test_nothing_is_written_if_a_name_is_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "folder").exists()
 
 
+@pytest.mark.slow
 def test_no_other_place_extracts_a_tar_archive() -> None:
     listed = subprocess.run(["git", "ls-files", "*.py"], cwd=ROOT, capture_output=True, text=True, check=True)
     calls = {

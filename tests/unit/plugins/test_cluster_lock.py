@@ -62,6 +62,7 @@ def wait_for(api: Api, *objects: str) -> None:
     pytest.fail(f"the cluster has {api.objects}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("book", ["teams.yml", "uninstall.yml", "site.yml"])
 def test_d6_a_playbook_waits_for_another_run_and_fails_with_its_name(
     tmp_path: Path, api: Api, other: subprocess.Popen[bytes], book: str
@@ -78,6 +79,7 @@ def test_d6_a_playbook_waits_for_another_run_and_fails_with_its_name(
     assert "selfsubjectaccessreviews" not in "".join(api.seen), "what the other is just installing was judged"
 
 
+@pytest.mark.slow
 def test_d6_a_job_is_not_submitted_while_another_run_changes_the_cluster(
     tmp_path: Path, api: Api, other: subprocess.Popen[bytes]
 ) -> None:
@@ -90,12 +92,14 @@ def test_d6_a_job_is_not_submitted_while_another_run_changes_the_cluster(
     wait_for(api, WHERE)  # it has freed its job
 
 
+@pytest.mark.slow
 def test_d6_no_time_limit_in_the_inventory_leaves_the_lock_on(tmp_path: Path, api: Api) -> None:
     (tmp_path / "helm").symlink_to("/bin/true")
     play(tmp_path, "uninstall.yml", "-e", json.dumps({"site_lock_timeout_s": None}), K8S_AUTH_KUBECONFIG=api.kubeconfig)
     assert f"POST {WHERE.rpartition('/')[0]}" in "".join(api.seen)
 
 
+@pytest.mark.slow
 def test_d6_a_check_takes_no_lock_and_waits_for_nobody(
     tmp_path: Path, api: Api, other: subprocess.Popen[bytes]
 ) -> None:
@@ -156,6 +160,7 @@ def test_d6_a_killed_run_does_not_keep_the_next_one_waiting(tmp_path: Path, api:
     assert api.objects == {}
 
 
+@pytest.mark.slow
 def test_d6_a_run_that_is_refused_does_not_keep_the_lock(tmp_path: Path, api: Api) -> None:
     api.forbidden = {"queues"}
     done = play(tmp_path, "teams.yml", K8S_AUTH_KUBECONFIG=api.kubeconfig)

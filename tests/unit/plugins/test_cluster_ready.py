@@ -79,6 +79,7 @@ def ports() -> Iterator[list[int]]:
         server.server_close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("missing", range(len(KINDS)))
 def test_the_cluster_is_the_one_that_every_module_takes(tmp_path: Path, ports: list[int], missing: int) -> None:
     (tmp_path / "book.yml").write_text(yaml.safe_dump([{
@@ -102,6 +103,7 @@ def test_the_cluster_is_the_one_that_every_module_takes(tmp_path: Path, ports: l
     assert f"cluster: http://127.0.0.1:{port} (context other of {name})" in said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("book", ["site.yml", "uninstall.yml"])
 def test_without_helm_nothing_is_changed_and_one_message_says_what_to_do(tmp_path: Path, api: Api, book: str) -> None:
     done = play(tmp_path, book, K8S_AUTH_KUBECONFIG=api.kubeconfig)
@@ -114,6 +116,7 @@ def test_without_helm_nothing_is_changed_and_one_message_says_what_to_do(tmp_pat
     assert "Traceback" not in done.stdout + done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("book", PLAYBOOKS)
 def test_every_playbook_names_the_cluster_first(tmp_path: Path, api: Api, book: str) -> None:
     job = ("-e", f"@{ROOT}/jobs/digits.yml") if book == "train.yml" else ()
@@ -125,6 +128,7 @@ def test_every_playbook_names_the_cluster_first(tmp_path: Path, api: Api, book: 
     assert api.objects == {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("book", "kind", "right"),
     [

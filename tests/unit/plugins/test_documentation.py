@@ -60,6 +60,7 @@ def test_the_documented_options_are_those_of_the_action(name: str) -> None:
     assert options(documented, "suboptions") == options(action.OPTIONS, "options")
 
 
+@pytest.mark.slow
 def test_ansible_doc_shows_each_page() -> None:
     pages = shown("-t", "module", "-M", "plugins/modules", *ACTIONS)
     assert sorted(pages) == ACTIONS

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from tests.unit.plugins.test_cluster_ready import play
 
 if TYPE_CHECKING:
@@ -48,6 +50,7 @@ def refusals(api: Api, folder: Path, *cases: tuple[str, str, dict[str, Any]], ve
     return " ".join(done.stdout.replace('\\"', '"').split()).split("TASK [Include it]")[1:]
 
 
+@pytest.mark.slow
 def test_what_cannot_be_installed_is_refused_by_its_input(api: Api, tmp_path: Path) -> None:
     said = refusals(api, tmp_path, *(case[:3] for case in CASES.values()))
     assert [name for name, text in zip(CASES, said, strict=True) if CASES[name][3] not in text] == []

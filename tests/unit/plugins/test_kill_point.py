@@ -38,6 +38,7 @@ def play(folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=False, timeout=60)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("number", "moment"), DONE)
 def test_d6_a_task_that_is_shorter_than_expected_is_killed_at_its_end(
     tmp_path: Path, number: int, moment: str

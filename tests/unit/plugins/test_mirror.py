@@ -51,6 +51,7 @@ def mirror(place: Path, folder: Path) -> subprocess.CompletedProcess[str]:
                           timeout=120)  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("charts", [(), (CHART,)], ids=["image", "chart"])
 def test_other_bytes_in_the_registry_than_those_that_were_sent_are_refused(
     tmp_path: Path, charts: tuple[dict[str, str], ...]
@@ -63,6 +64,7 @@ def test_other_bytes_in_the_registry_than_those_that_were_sent_are_refused(
     assert not (tmp_path / "sources.yml").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("crane", "mode"), [(None, 0), ("\x7fELF of another machine", 0o755)])
 def test_programs_that_do_not_start_are_refused(tmp_path: Path, crane: str | None, mode: int) -> None:
     place = bundle(tmp_path / "bundle", crane, mode)

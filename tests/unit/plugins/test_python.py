@@ -18,6 +18,7 @@ ELSEWHERE = (
 )  # the packages of `make setup`, not this checkout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("playbook", ["lab", "lab-down", "teams", "train", "uninstall"])
 def test_a_python_without_the_library_is_refused_in_one_line_before_any_change(playbook: str) -> None:
     assert ELSEWHERE.parents[1] != Path(sys.prefix)

@@ -35,6 +35,7 @@ def site(folder: Path, group_vars: str, host: str = LOCALHOST, book: str = "play
 pytestmark = pytest.mark.usefixtures("api")  # the cluster, in which nothing is changed
 
 
+@pytest.mark.slow
 @BOOKS
 @pytest.mark.parametrize("host", [LOCALHOST, "{node-0: }"])
 def test_a_misspelt_input_is_told_with_its_file_and_line_and_the_nearest_name(
@@ -46,12 +47,14 @@ def test_a_misspelt_input_is_told_with_its_file_and_line_and_the_nearest_name(
     assert f"{file}:3: volcano_xyz: role volcano has no such input. Fix: remove it" in said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", ["1.12.3", "1.13.2", "1.14.1"])
 def test_a_vulnerable_volcano_is_refused_before_anything_is_changed(tmp_path: Path, version: str) -> None:
     said = site(tmp_path, f"site_components: [volcano]\nvolcano_version: {version}\nvolcano_source: release\n")
     assert f"volcano_version: got {version}, which has CVE-2026-44247" in " ".join(said.split())
 
 
+@pytest.mark.slow
 @BOOKS
 @pytest.mark.parametrize("line", ["site_components: [volcanoo]", "site_component: [volcano]"])
 def test_a_component_that_is_not_known_is_refused_with_the_known_ones(tmp_path: Path, line: str, book: str) -> None:

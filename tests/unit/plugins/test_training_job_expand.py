@@ -62,6 +62,7 @@ def test_an_unknown_team_is_reported_the_same_way(tmp_path: Path) -> None:
     assert "Finalization of" not in output.stdout + output.stderr
 
 
+@pytest.mark.slow
 def test_the_site_s_pull_secrets_reach_a_job_that_names_none(tmp_path: Path) -> None:
     job = tmp_path / "mine.yml"
     job.write_text("training_job: {name: digits, image: i, script: /a.py, workers: 1}\n")

@@ -46,6 +46,7 @@ def test_a_missing_field_fails_a_claim_that_names_record_and_field(kind: str, ke
     assert [claim for claim in verdict.failed if re.search(message, claim.detail)], verdict.text()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", sorted({str(record["kind"]) for record in World().train()}))
 def test_a_field_of_another_type_is_judged_and_shown(kind: str) -> None:
     keys = {key for record in World().train() if record["kind"] == kind for key in record}

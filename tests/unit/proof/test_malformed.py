@@ -50,6 +50,7 @@ def judge(records: Records, expected: Expected) -> None:
             assert "\n" not in str(error)  # either may be raised
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(300), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.tuples(st.sampled_from(FIELDS), anything), min_size=1, max_size=4), st.booleans())
 def test_fields_of_any_value_are_judged(changes: list[tuple[tuple[int, str], Any]], linked: bool) -> None:
@@ -99,6 +100,7 @@ def bomb() -> str:
 BOMB = bomb()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", [
     where("samples", bitmap=BOMB), where("samples", 1, repeats=[2**53] * 10), where("begin", dataset_samples=10**12),
     where("begin", world_size=2**53), where("epoch", epoch=2**53), where("epoch", steps=2**53, exchanges=2**53),

@@ -271,6 +271,7 @@ def test_the_docs_list_the_fields_of_every_kind() -> None:
     assert set(NEEDED) >= OPTIONAL
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["begin", "gradients", "weights", "heads", "end"])
 def test_a_field_of_another_type_is_judged_and_shown(kind: str) -> None:
     keys = {key for record in Observed().train() if record["kind"] == kind for key in record}

@@ -73,6 +73,7 @@ def answered(seed: int) -> tuple[Mix, Answer]:
     return one, fit(demanded(one.jobs[-1]), site(one, tuple(running), tuple(gangs)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("subject", sorted({*SUBJECTS}))
 def test_fit_says_of_every_subject_what_was_meant(subject: str) -> None:
     for seed in SEEDS:
@@ -82,6 +83,7 @@ def test_fit_says_of_every_subject_what_was_meant(subject: str) -> None:
             assert answer.verdict is meant, (seed, answer)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seeds", [range(4), range(12), SEEDS], ids=len)
 def test_enough_jobs_must_wait_on_both_schedulers(seeds: range) -> None:
     answers = [answered(seed) for seed in seeds]

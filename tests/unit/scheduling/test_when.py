@@ -176,6 +176,7 @@ def training(chance: random.Random, seconds: float) -> tuple[list[tuple[float, i
     return points[-60:], total, end + chance.uniform(1, 10) - seconds
 
 
+@pytest.mark.slow
 def test_in_simulated_queues_intervals_hold_what_comes() -> None:
     """A few slots, a job on each, some ahead: four in five starts are in the interval, the guess is near."""
     chance, inside, errors = random.Random(22), 0, list[float]()

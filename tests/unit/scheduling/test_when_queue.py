@@ -141,6 +141,7 @@ def first_guesses(jobs: list[Training], chance: random.Random) -> list[Guess]:
     return list(guesses.values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("noise", "seed"), [(0.05, 22), (0.2, 24)])
 def test_first_answers_hold_what_comes(noise: float, seed: int) -> None:
     """On a calm machine, and on one that other work slows down to half its pace and less, in turns."""

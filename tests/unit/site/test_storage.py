@@ -216,6 +216,7 @@ def test_missing_crds_of_snapshots_are_reported_where_a_class_needs_them(source:
     assert str(problem) == f'storage_snapshot_crds: got "", expected {expected}. Fix: {fix}'
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("version", "warns"), [("0.0.30", True), ("0.0.36", False)])
 def test_c5_the_role_warns_of_a_provisioner_with_known_vulnerabilities(
     version: str, *, warns: bool, tmp_path: Path

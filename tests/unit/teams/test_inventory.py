@@ -68,6 +68,7 @@ def test_ansible_inventory_shows_the_values_of_one_team_as_the_page_says(name: s
     assert "team_cap" in listed
 
 
+@pytest.mark.slow
 def test_the_nearer_file_wins_and_a_group_s_values_are_those_of_each_team(tmp_path: Path) -> None:
     folder = site(
         tmp_path,
@@ -93,6 +94,7 @@ all:
 """
 
 
+@pytest.mark.slow
 def test_a_variable_beside_the_host_is_stronger_than_those_of_its_groups_and_weaker_than_its_file(
     tmp_path: Path,
 ) -> None:
@@ -141,6 +143,7 @@ def test_files_that_all_teams_share_are_not_read_for_each_team(tmp_path: Path, m
     assert reads[0] == reads[1]
 
 
+@pytest.mark.slow
 def test_templates_of_all_teams_are_rendered_by_one_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = "team_members: [{user: '{{ inventory_hostname }}-lead'}]\n" + yaml.safe_dump({"team_cap": CAP})
     folder = site(
@@ -205,6 +208,7 @@ def test_a_team_cannot_have_a_value_of_the_site_for_itself_nor_another_name(tmp_
     assert "group_vars/teams.yml alone" in text
 
 
+@pytest.mark.slow
 def test_a_host_whose_name_no_team_can_have_is_refused(tmp_path: Path) -> None:
     folder = site(tmp_path)
     (folder / "hosts.yml").write_text("all: {children: {teams: {hosts: {Vision: }}}}\n")
@@ -227,6 +231,7 @@ TEMPLATES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", TEMPLATES)
 def test_the_command_reads_templates_through_ansible(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
@@ -259,6 +264,7 @@ def encrypted(folder: Path, text: str) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
+@pytest.mark.slow
 def test_the_command_reads_what_ansible_vault_encrypted_and_without_ansible_refuses_its_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -299,6 +305,7 @@ def train(folder: Path, *words: str) -> tuple[str, list[dict[str, Any]]]:
     return done.stdout + done.stderr, [item for text in kept for item in yaml.safe_load_all(text)]
 
 
+@pytest.mark.slow
 def test_a_playbook_takes_templates_vaulted_values_and_those_of_the_command_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -318,6 +325,7 @@ def test_a_playbook_takes_templates_vaulted_values_and_those_of_the_command_line
     assert "team_weight: got 0" in said
 
 
+@pytest.mark.slow
 def test_a_playbook_names_each_value_that_cannot_be_rendered_or_is_unknown(tmp_path: Path) -> None:
     folder = site(tmp_path, group_vars__teams="team_max_jobs: '{{ nowhere }}'\nteam_namespace: 'x{{ nobody.a }}'\n")
     said, manifests = train(folder)

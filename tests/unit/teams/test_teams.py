@@ -312,6 +312,7 @@ def test_no_member_can_grant_rights_or_change_what_the_admission_reads() -> None
     assert {group for group, _ in writes} & {"*", "rbac.authorization.k8s.io", "networking.k8s.io"} == set()
 
 
+@pytest.mark.slow
 @settings(deadline=None)  # the first example reads the census
 @given(st.permutations(["ada", "bob", "eve"]), st.permutations(["a", "b", "c"]))
 def test_the_same_teams_in_any_order_are_the_same_objects(people: list[str], files: list[str]) -> None:

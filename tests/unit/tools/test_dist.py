@@ -60,6 +60,7 @@ def galaxy(folder: Path, *words: str) -> str:
     return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=True).stdout
 
 
+@pytest.mark.slow
 def test_the_same_commit_gives_the_same_bytes_elsewhere(
     first: Packed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -75,6 +76,7 @@ def test_the_same_commit_gives_the_same_bytes_elsewhere(
     assert second.wheel.read_bytes() == first.wheel.read_bytes()
 
 
+@pytest.mark.slow
 def test_the_files_of_an_archive_are_in_order_have_the_commits_time_and_belong_to_nobody(first: Packed) -> None:
     seconds = int(git(first.checkout, "log", "-1", "--format=%ct"))
     with tarfile.open(first.collection) as archive:
@@ -95,6 +97,7 @@ def test_a_change_that_is_not_committed_is_refused(first: Packed, tmp_path: Path
         dist.exported(tmp_path, tmp_path / "out")
 
 
+@pytest.mark.slow
 def test_ansible_finds_every_file_of_an_installed_collection_as_its_manifest_says(installed: Path) -> None:
     said = galaxy(installed, "verify", "gangplank.gangplank", "--offline", "-p", str(installed))
     assert "Successfully verified" in said
@@ -125,6 +128,7 @@ def test_every_role_and_plugin_of_the_playbooks_is_in_the_collection(installed: 
     assert {name for name in roles if not (folder / f"roles/{name}/tasks/main.yml").exists()} == set()
 
 
+@pytest.mark.slow
 def test_ansible_reads_its_playbooks_by_their_names(installed: Path, tmp_path: Path) -> None:
     names = ["site", "teams", "train", "uninstall", "gpu_nodes"]
     others = [f"gangplank.gangplank.{name}" for name in names[1:]]
@@ -145,6 +149,7 @@ def play(
     return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=False, timeout=120)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("playbook", ["site", "teams", "train", "uninstall"])
 @pytest.mark.parametrize("wheel", ["none", "another"])
 def test_without_the_wheel_of_its_version_it_says_so_in_one_message(
@@ -169,6 +174,7 @@ def test_without_the_wheel_of_its_version_it_says_so_in_one_message(
     ), line
 
 
+@pytest.mark.slow
 def test_with_the_wheel_a_playbook_gets_as_far_as_the_cluster(installed: Path, first: Packed, tmp_path: Path) -> None:
     with zipfile.ZipFile(first.wheel) as archive:
         archive.extractall(tmp_path / "library")  # noqa: S202  our own archive

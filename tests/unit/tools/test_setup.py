@@ -37,6 +37,7 @@ def run(*command: object, cwd: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(words, cwd=cwd, env=environment(), capture_output=True, text=True, check=False, timeout=300)
 
 
+@pytest.mark.slow
 def test_two_checkouts_run_their_own_code_with_the_same_packages(tmp_path: Path) -> None:
     one, two = checkout(tmp_path / "one clone", "1.0.1"), checkout(tmp_path / "two", "2.0.2")
     for folder, version in ((one, "1.0.1"), (two, "2.0.2")):
@@ -54,6 +55,7 @@ def test_two_checkouts_run_their_own_code_with_the_same_packages(tmp_path: Path)
     assert (one / ".venv/stamp").stat().st_mtime_ns == before
 
 
+@pytest.mark.slow
 def test_two_checkouts_that_begin_at_once_set_up_the_packages_once(tmp_path: Path) -> None:
     about, wheel = "ansible_core-9.9.dist-info", tmp_path / "ansible_core-9.9-py3-none-any.whl"
     with zipfile.ZipFile(wheel, "w") as archive:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import doctest
 import hashlib
 import json
+import os
 import subprocess
 from collections import Counter
 from pathlib import Path
@@ -41,8 +42,16 @@ def test_the_parts_run_every_file_and_every_scenario_exactly_once(count: int) ->
 
 
 def test_make_check_runs_the_folders_that_no_part_names() -> None:
-    makefile = (ROOT / "Makefile").read_text()
-    assert f"pytest -n 2 --dist loadfile {' '.join(f'tests/{name}' for name in split_tests.CHECKED)}\n" in makefile
+    folders = " ".join(f"tests/{name}" for name in split_tests.CHECKED)
+
+    def planned(*words: str) -> str:
+        env = {"HOME": os.environ["HOME"], "PATH": os.environ["PATH"]}
+        command = ["make", "-n", *words]
+        return subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=True).stdout
+
+    for words, quick in (("check", True), ("check ALL=1", False), ("check GANGPLANK_FULL=1", False), ("test", False)):
+        assert f" -n 2 --dist loadfile {folders}\n" in planned(*words.split())
+        assert ('-m "not slow"' in planned(*words.split())) == quick, words
 
 
 def test_every_piece_has_its_minutes() -> None:

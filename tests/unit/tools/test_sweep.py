@@ -77,6 +77,7 @@ def tiny(tmp_path: Path) -> Tiny:
     return Tiny(tmp_path)
 
 
+@pytest.mark.slow
 def test_a_run_that_was_killed_continues_with_the_first_unfinished_case(tiny: Tiny) -> None:
     assert tiny.run().returncode == -signal.SIGKILL
     assert (tiny.ran(), tiny.results()) == ([0, 1, 2, 3], {})
@@ -91,6 +92,7 @@ def test_a_run_that_was_killed_continues_with_the_first_unfinished_case(tiny: Ti
     assert (tiny.folder / "removed").exists()
 
 
+@pytest.mark.slow
 def test_a_case_whose_note_was_cut_off_runs_again_and_the_next_note_is_whole(tiny: Tiny) -> None:
     tiny.run()
     (notes,) = (tiny.folder / "notes").glob("*-of-1")
@@ -103,6 +105,7 @@ def test_a_case_whose_note_was_cut_off_runs_again_and_the_next_note_is_whole(tin
     assert tiny.results()["1/1"]["cases"] == 7
 
 
+@pytest.mark.slow
 def test_another_commit_begins_with_the_first_case_and_says_so(tiny: Tiny) -> None:
     tiny.run()
     tiny.ran()
@@ -112,6 +115,7 @@ def test_another_commit_begins_with_the_first_case_and_says_so(tiny: Tiny) -> No
     assert tiny.results()["1/1"]["commit"] == "def"
 
 
+@pytest.mark.slow
 def test_the_parts_of_a_sweep_run_each_case_once_and_another_division_replaces_them(tiny: Tiny) -> None:
     (tiny.folder / "killed").touch()
     codes = [tiny.run(f"{number}/3").returncode for number in (1, 2, 3)]
