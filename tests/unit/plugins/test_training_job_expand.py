@@ -9,6 +9,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[3]
 DIGITS = "{{ lookup('ansible.builtin.file', '" + str(ROOT / "jobs/digits.yml") + "') | from_yaml }}"
 
