@@ -157,7 +157,7 @@ def cells(name: str, backend: str, row: Row) -> list[str]:
 def alone(name: str) -> str:
     """What the page says of a fault that is made on one back-end; "" of others."""
     one = FAULTS[name]
-    return f"“{name}” is made on {one.backends[0]} alone: {one.alone}." if one.alone else ""
+    return f'"{name}" is made on {one.backends[0]} alone: {one.alone}.' if one.alone else ""
 
 
 def write(to: Path, rows: dict[tuple[str, str], list[str]]) -> None:

@@ -45,6 +45,10 @@ def test_ansible_test_leaves_out_every_template_of_a_packed_chart_whichever_its_
     assert left_out == {name for name in templates if not name.startswith("charts/lab-dns/")}
 
 
+def test_no_file_has_the_curly_quotes_that_ansible_test_refuses() -> None:
+    assert lines_with("\u2018|\u2019|\u201c|\u201d", ".") == []
+
+
 def test_every_exemption_in_python_names_its_rule_and_its_reason() -> None:
     marks = lines_with(r"# (noqa|type: ignore)", "*.py")
     mine = [mark for mark in marks if not mark.startswith("tests/repository/test_lint.py")]
