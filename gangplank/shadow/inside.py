@@ -115,11 +115,13 @@ class Question:
         return [(meta["uid"], meta["namespace"], meta["name"]) for meta in metas if meta.get("deletionTimestamp")]
 
     def end_displaced(self, *, count: bool = True) -> None:
-        """Do what a kubelet does with pods that the scheduler removes: end them."""
+        """Do what kubelets and controllers do with pods that the scheduler removes: end them, and let them go."""
         for uid, namespace, name in self.terminating():
             if uid not in self.ending:
                 self.ending.add(uid)
-                self.kube.delete_at(f"/api/v1/namespaces/{namespace}/pods/{name}", uid, grace_s=0)
+                where = f"/api/v1/namespaces/{namespace}/pods/{name}"
+                self.kube.call("PATCH", where, {"metadata": {"uid": uid, "finalizers": None}})  # a Job's pods have one
+                self.kube.delete_at(where, uid, grace_s=0)
                 self.ended += [f"{namespace}/{name}"] if count else []
 
     def own(self) -> list[Json]:

@@ -38,11 +38,12 @@ def job(folder: Path, name: str, workers: int, cpu: str, backend: str = "volcano
 
 
 def running(name: str, cpu: str, host: str) -> tuple[str, Json]:
-    """A pod of low priority that runs."""
+    """A pod of a Job, of low priority, that runs; the Job's controller has to let it go."""
     container = {"name": "a", "image": "a.example/b:1", "resources": {"requests": {"cpu": cpu}}}
     spec = {"nodeName": host, "containers": [container], "priority": -5, "schedulerName": "default-scheduler"}
     fields = {"spec": spec, "status": {"phase": "Running"}}
-    return f"pods/default/{name}", item("v1", "Pod", name, "default", **fields)
+    metadata = {"finalizers": ["batch.kubernetes.io/job-tracking"]}
+    return f"pods/default/{name}", item("v1", "Pod", name, "default", metadata=metadata, **fields)
 
 
 @pytest.fixture(scope="module")
