@@ -129,6 +129,14 @@ test-vm: setup parts ## the lab on cgroup v2 with systemd, and after power cuts,
 bench: setup ## PARTS="gangs expand": figures beside peers and floors, into bench/results and docs/bench.md. Without PARTS: a list
 	@.venv/bin/python -m bench $(PARTS) $(if $(OUT),--out "$(OUT)")
 
+.PHONY: bench-why
+bench-why: PARTS := fit
+bench-why: bench ## how long fit and why take on a large cluster: PARTS=fit
+
+.PHONY: bench-faults
+bench-faults: PARTS := faults
+bench-faults: bench ## how a training ends under each fault of its cluster: PARTS=faults (FAULTS="a rank killed,…": these alone)
+
 .PHONY: gpu-check
 gpu-check: ## the trainer on this machine's GPUs: proof, exact resume, samples per second (PYTHON: one with torch; RESULT=file.json)
 	@$(or $(PYTHON),python3) -m tools.gpu_check $(if $(RESULT),--json "$(RESULT)")

@@ -95,3 +95,10 @@ def test_a_wrong_sweep_or_part_is_refused_before_anything_is_built(words: list[s
     done = run(["make", "-o", "setup", *words], ROOT)
     refusals = [line for line in done.stderr.splitlines() if line.startswith(message)]
     assert (done.returncode, done.stdout, len(refusals)) == (2, "", 1)
+
+
+@pytest.mark.parametrize(("target", "part"), [("bench-why", "fit"), ("bench-faults", "faults")])
+def test_a_target_of_the_bench_measures_its_part(target: str, part: str) -> None:
+    done = run(["make", "-n", "-o", "setup", target], ROOT)
+    assert done.stdout.split() == [".venv/bin/python", "-m", "bench", part]
+    assert re.search(rf"^{target} +\S", run(["make"], ROOT).stdout, re.MULTILINE), "`make` lists it"
