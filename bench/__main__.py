@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import dataclasses
 import datetime as dt
 import os
 import subprocess
@@ -21,20 +22,24 @@ from typing import TYPE_CHECKING
 import pytest
 
 from bench import machine, page
-from bench.figures import Result, compare, number, of_json, ranged, read, to_json
+from bench.figures import Result, compare, not_compared, number, of_json, ranged, read, to_json
 from bench.part import ROOT, STATE, BenchError, Lab, Setting, parts, playbook, run
 from gangplank import text
+from gangplank.disk import rename
 from gangplank.errors import GangplankError, Problem
+from gangplank.wait import late, polls
 from tools import commits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from bench.figures import Figure
     from bench.part import Measure
 
 RESULTS = ROOT / "bench/results"
 WRITTEN = ("bench/results", "docs/bench.md", "docs/bench", "docs/faults.md", "README.md")  # by a run itself
 USUAL, EVERY = "usual", "all"
+QUIET_S = 300.0  # for what the part before has done to leave the load
 
 
 def chosen(words: Sequence[str], every: dict[str, Measure]) -> dict[str, Measure] | list[Problem]:
@@ -99,14 +104,46 @@ def lab(*, needed: bool) -> Iterator[None]:
         playbook("playbooks/lab-down.yml")
 
 
-def measured(name: str, module: Measure, commit: str, out: Path | None) -> Result:
-    """Measure one part."""
-    about, began = machine.described(), time.monotonic()
-    print(f"{name}: {module.PART.title}, about {module.PART.minutes:g} minutes", file=sys.stderr, flush=True)
-    with tempfile.TemporaryDirectory(prefix=f"bench-{name}-") as folder:
-        figures = tuple(module.measure(Setting(Path(folder), out)))
-    minutes = round((time.monotonic() - began) / 60, 1)
-    return Result(dt.datetime.now(dt.UTC).date().isoformat(), commit, about, minutes, figures)
+def quieten(name: str) -> None:
+    """Wait until the machine does nothing else; raises BenchError at the time limit."""
+    busy = 0.0
+    for _ in polls(QUIET_S, 5):
+        busy = machine.load()
+        if busy <= machine.QUIET_LOAD:
+            return
+    expected, fix = f"at most {machine.QUIET_LOAD}", "end other work, then measure this part again"
+    raise BenchError(late(f"machine for {name}", f"load {busy:.2f}", expected, QUIET_S, fix))
+
+
+def measured(name: str, module: Measure, commit: str, folder: Path) -> tuple[Result, list[Figure]]:
+    """Measure one part and keep its result; with the figures that this run has made."""
+    part, path = module.PART, folder / f"{name}.json"
+    if part.quiet and folder == RESULTS:
+        quieten(name)
+    about, began, today = machine.described(), time.monotonic(), dt.datetime.now(dt.UTC).date().isoformat()
+    print(f"{name}: {part.title}, about {part.minutes:g} minutes", file=sys.stderr, flush=True)
+    before = of_json(path.read_text()).figures if part.adds and path.exists() else ()
+    run_facts = {"date": today, "commit": commit, "cores": about["cores"]} if part.adds else {}
+    new: list[Figure] = []
+
+    def result() -> Result:
+        kept = [one for one in before if one.id not in {it.id for it in new}]
+        return Result(today, commit, about, round((time.monotonic() - began) / 60, 1), (*kept, *new))
+
+    with tempfile.TemporaryDirectory(prefix=f"bench-{name}-") as own:
+        for one in module.measure(Setting(Path(own))):
+            new.append(dataclasses.replace(one, facts={**one.facts, **run_facts}))
+            if part.adds:
+                keep(path, result())
+    keep(path, result())
+    return result(), new
+
+
+def keep(path: Path, result: Result) -> None:
+    """Write a result so that an interrupted run leaves the old or the new one."""
+    draft = path.with_suffix(".new")
+    draft.write_text(to_json(result))
+    rename(draft, path)
 
 
 def shown(result: Result) -> str:
@@ -118,6 +155,11 @@ def shown(result: Result) -> str:
         reached = {True: "yes", False: "NO", None: ""}[one.met]
         rows.append([one.title, f"{number(one.value)} {one.unit}", ranged(one.spread), *beside, goal, reached])
     return text.table(rows)
+
+
+def forbidden(one: Figure) -> bool:
+    """Whether a figure counts what must not happen, and it happened."""
+    return one.goal == 0 and not one.met
 
 
 def committed(name: str) -> Result | None:
@@ -134,23 +176,24 @@ def reason(error: BaseException) -> str:
 
 
 def every_part(some: dict[str, Measure], commit: str, folder: Path) -> int:
-    """Measure the parts, one after the other; how many failed, or became slower."""
+    """Measure the parts, one after the other; how many failed, had what must not happen, or became slower."""
     wrong = 0
     for needs in Lab:
         now = {name: module for name, module in some.items() if module.PART.lab is needs}
         with lab(needed=needs is Lab.UP and bool(now)):
             for name, module in now.items():
                 try:
-                    result = measured(name, module, commit, None if folder == RESULTS else folder)
+                    result, new = measured(name, module, commit, folder)
                 except (Exception, pytest.fail.Exception) as e:  # noqa: BLE001  the other parts are measured all the same
                     print(f"{name}: {reason(e)}", file=sys.stderr, flush=True)
                     wrong += 1
                     continue
-                (folder / f"{name}.json").write_text(to_json(result))
                 old = committed(name)
-                slower = compare(old, result) if old else []
-                print("\n".join([shown(result), *(f"SLOWER {line}" for line in slower)]), flush=True)
-                wrong += bool(slower)
+                lines = [f"WRONG {one.id}: got {number(one.value)} {one.unit}" for one in new if forbidden(one)]
+                lines += [f"SLOWER {line}" for line in compare(old, result)] if old else []
+                wrong += bool(lines)
+                lines += filter(None, [not_compared(old, result)]) if old else []
+                print("\n".join([shown(result), *lines]), flush=True)
     return wrong
 
 
@@ -180,7 +223,7 @@ def main(arguments: Sequence[str]) -> int:
         wrong = every_part(some, commit, folder)
     except (BenchError, KeyboardInterrupt) as error:
         print(error, file=sys.stderr)
-        return 1
+        wrong = 1
     if not options.out:
         page.write()
         print(f"the results are in {RESULTS.relative_to(ROOT)}, the page is docs/bench.md: commit both")

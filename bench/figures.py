@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import statistics
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
@@ -71,6 +71,8 @@ class Figure:
     """In the same unit; at most this if less is better, else at least."""
     why: str = ""
     """Where the goal comes from, if it is not a plain number."""
+    facts: dict[str, Any] = field(default_factory=dict)
+    """What a page of its own says besides; with the run that made it, in a result of several runs."""
 
     @property
     def met(self) -> bool | None:
@@ -166,7 +168,11 @@ def rounded(value: Any) -> Any:
 
 def to_json(result: Result) -> str:
     """A result to keep: a line per figure would hide what changed, so each field has its own."""
-    return json.dumps(rounded(dataclasses.asdict(result)), indent=1, ensure_ascii=False) + "\n"
+    value = rounded(dataclasses.asdict(result))
+    for row in value["figures"]:
+        if not row["facts"]:
+            del row["facts"]
+    return json.dumps(value, indent=1, ensure_ascii=False) + "\n"
 
 
 def read(folder: Path) -> dict[str, Result]:
@@ -202,6 +208,13 @@ def compare(old: Result, new: Result) -> list[str]:
         for one in new.figures
         if one.id in before and is_worse(before[one.id], one)
     ]
+
+
+def not_compared(old: Result, new: Result) -> str:
+    """Why two results are not compared; "" if they are."""
+    if same_machine(old.machine, new.machine):
+        return ""
+    return f"not compared: made on another machine ({old.machine['cores']} cores, {old.machine['processor']})"
 
 
 def same_machine(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:

@@ -1,4 +1,4 @@
-"""docs/bench.md with its drawings, and the figures of README.md, all from bench/results.
+"""docs/bench.md with its drawings, the table of docs/faults.md, and the figures of README.md, all from bench/results.
 
 python -m bench.page             # names what is stale, exits 1
 python -m bench.page --write
@@ -18,6 +18,7 @@ import jinja2
 
 from bench.figures import number, ranged, read
 from bench.part import parts
+from bench.parts import faults
 from bench.tuned import TUNED
 from tools.write_docs_tables import table
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from bench.figures import Beside, Figure, Result
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGE, README, DRAWINGS = "docs/bench.md", "README.md", "docs/bench"
+PAGE, FAULTS, README, DRAWINGS = "docs/bench.md", "docs/faults.md", "README.md", "docs/bench"
 BEGIN, END = "<!-- begin: python -m bench.page --write -->", "<!-- end -->"
 # What README.md shows, where it was measured.
 HEADLINES = (
@@ -57,10 +58,15 @@ def beside(one: Figure, it: Beside | None) -> str:
     return f"{it.name}: {number(it.value)} ({ranged(it.spread)}){ratio}"
 
 
+def run_of(one: Figure) -> str:
+    """Which run a figure is of, in a result that several made."""
+    return f" ({one.facts['date']}, `{one.facts['commit']}`)" if "commit" in one.facts else ""
+
+
 def section(name: str, title: str, result: Result) -> str:
     """A part of the page."""
     rows = [
-        (one.title, f"{number(one.value)} {one.unit}", ranged(one.spread), str(one.rounds),
+        (one.title + run_of(one), f"{number(one.value)} {one.unit}", ranged(one.spread), str(one.rounds),
          beside(one, one.peer), beside(one, one.floor), outcome(one))
         for one in result.figures
     ]  # fmt: skip
@@ -119,7 +125,11 @@ def headlines(results: Mapping[str, Result]) -> str:
         for key in HEADLINES
         if key in by_id
     ]  # fmt: skip
-    return table(["figure", "median", "peer", "floor"], rows) if rows else "No result is committed."
+    missing = [f"`{key}`" for key in HEADLINES if key not in by_id]
+    return "\n\n".join(filter(None, [
+        table(["figure", "median", "peer", "floor"], rows) if rows else "",
+        f"Without a result so far: {', '.join(missing)}." if missing else "",
+    ]))  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -189,9 +199,11 @@ def between(text: str, body: str) -> str:
 def files(root: Path = ROOT) -> dict[str, str]:
     """What the generated files hold, by path."""
     results = {name: result for name, result in read(root / "bench/results").items() if name in parts()}
+    text_of_faults = (root / FAULTS).read_text()
     drawings = {f"{DRAWINGS}/{name}.svg": drawing(result.figures) for name, result in results.items()}
     return {
         PAGE: between((root / PAGE).read_text(), page(results)),
+        FAULTS: between(text_of_faults, faults.shown(text_of_faults, results.get("faults"))),
         README: between((root / README).read_text(), headlines(results)),
         **drawings,
     }

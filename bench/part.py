@@ -57,6 +57,8 @@ class Part:
     builds: tuple[str, ...] = ()
     """Parts of lab/versions.yml that are built on demand only."""
     goals: str = ""
+    adds: bool = False
+    """A run may make some of its figures only: each is kept at once, and the others stay as earlier runs made them."""
 
 
 @dataclass(frozen=True)
@@ -65,17 +67,6 @@ class Setting:
 
     folder: Path
     """Empty, and gone afterwards."""
-    out: Path | None = None
-    """The folder of results that are not to be committed."""
-
-    def page(self, path: Path) -> Path:
-        """Where a part writes a page: in docs, or, with results that are not to be committed, a copy beside them."""
-        if not self.out:
-            return path
-        copy = self.out / path.name
-        if not copy.exists():
-            copy.write_text(path.read_text())
-        return copy
 
     def say(self, line: str) -> None:
         """Tell how far the run is."""

@@ -1,8 +1,8 @@
 """Faults of a cluster under a training: how it ends, and how long until the next step.
 
-It runs the faults of tests/cluster/faults.py, each under a job of every back-end at once, and after each it writes the
-table of docs/faults.md. The floor is the least that any restart needs: the fault is noticed, a pod starts, torch is
-imported, ranks meet. FAULTS="a rank killed,…" makes only these; rows of others stay in the page.
+It makes the faults of tests/cluster/faults.py, each under a job of every back-end at once. The floor is the least that
+any restart needs: the fault is noticed, a pod starts, torch is imported, ranks meet. FAULTS="a rank killed,…" makes
+only these; the figures of others stay. A wrong end is a figure too, which misses its goal. docs/faults.md shows all.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import statistics
 import subprocess
 import sys
 import time
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import partial
 from itertools import pairwise
 from textwrap import shorten
@@ -29,18 +29,17 @@ from gangplank.errors import KubeError
 from tests.cluster.conftest import Lab
 from tests.cluster.faults import BACKENDS, COMPONENTS, END_S, FAULTS, TRAINER, Outcome, job, prepared, undergo
 from tests.cluster.jobs import NAMESPACE, Job
+from tools.write_docs_tables import table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import Path
 
-    from bench.figures import Figure
+    from bench.figures import Figure, Result
     from bench.part import Setting
 
-PART = Part("Faults of a cluster under a training", minutes=45, lab=Needs.DOWN, usual=False)
-PAGE = ROOT / "docs/faults.md"
-BEGIN, END = "<!-- begin: make bench PARTS=faults -->", "<!-- end -->"
-HEAD = ["fault", "back-end", "ends", "next step, s", "floor, s", "noticed + pod + import + meet, s", "ratio", "load"]
+PART = Part("Faults of a cluster under a training", minutes=45, lab=Needs.DOWN, usual=False, adds=True)
+HEAD = ["fault", "back-end", "ends", "next step, s", "floor, s", "noticed + pod + import + meet, s", "ratio", "load",
+        "measured"]  # fmt: skip
 GOAL = 1.5
 SHOWN = 100  # characters of a cause
 Row = dict[str, Any]
@@ -141,17 +140,30 @@ def measured(outcome: Outcome, unproven: str, floor: dict[str, float], weights: 
     return {**row, **parts, "floor": whole, "step": step - outcome.made, "ratio": (step - outcome.made) / whole}
 
 
-def cells(name: str, backend: str, row: Row) -> list[str]:
-    """A row of the page's table."""
-    said = row["end"] + (f"; meanwhile: `{shorten(row['cause'], SHOWN)}`" if row.get("cause") else "")
-    load = f"{os.getloadavg()[1]:.0f}"
-    if "pause" in row:
-        return [name, backend, said, f"no restart; longest pause {row['pause']:.1f}", "", "", "", load]
+def kept(name: str, backend: str, row: Row) -> Figure:
+    """The figure of a job under a fault, with what the page says of it: of one id, however it ended."""
+    facts = {"fault": name, "backend": backend, "load": round(os.getloadavg()[1]), **row}
+    id_, title = f"faults.{FAULTS[name].slug}.{backend}", f"{name}, {backend}"
+    if "**" in row["end"] or not {"step", "pause"} & {*row}:
+        return figure(id_, f"{title}, wrong ends", "ends", [1], goal=0, facts=facts)
     if "step" not in row:
-        return [name, backend, said, "", "", "", "", load]
-    parts = " + ".join(f"{row[part]:.1f}" for part in PARTS)
-    ratio = f"{row['ratio']:.1f}" if row["ratio"] <= GOAL else f"**{row['ratio']:.1f}**"
-    return [name, backend, said, f"{row['step']:.1f}", f"{row['floor']:.1f}", parts, ratio, load]
+        return figure(id_, f"{title}, longest pause", "s", [row["pause"]], facts=facts)
+    floor = Beside.of("noticed, a pod, torch, meeting", [row["floor"]])
+    return figure(id_, title, "s", [row["step"]], floor=floor, goal=GOAL * row["floor"], why=f"{GOAL} x the floor",
+                  facts=facts)  # fmt: skip
+
+
+def cells(row: Row) -> list[str]:
+    """A row of the page's table, from the facts of a figure."""
+    said = row["end"] + (f"; meanwhile: `{shorten(row['cause'], SHOWN)}`" if row.get("cause") else "")
+    middle = ["", "", "", ""]
+    if "pause" in row:
+        middle[0] = f"no restart; longest pause {row['pause']:.1f}"
+    elif "step" in row:
+        ratio = f"{row['ratio']:.1f}" if row["ratio"] <= GOAL else f"**{row['ratio']:.1f}**"
+        middle = [f"{row['step']:.1f}", f"{row['floor']:.1f}", " + ".join(f"{row[part]:.1f}" for part in PARTS), ratio]
+    run = f"{row['date']}, `{row['commit']}`, {row['cores']} cores" if "commit" in row else ""
+    return [row["fault"], row["backend"], said, *middle, str(row["load"]), run]
 
 
 def alone(name: str) -> str:
@@ -160,55 +172,44 @@ def alone(name: str) -> str:
     return f'"{name}" is made on {one.backends[0]} alone: {one.alone}.' if one.alone else ""
 
 
-def write(to: Path, rows: dict[tuple[str, str], list[str]]) -> None:
-    """Write the page's table."""
+def shown(text: str, result: Result | None) -> str:
+    """What docs/faults.md, whose text this is, has to show of a result, with the rows that name no commit."""
+    rows = earlier(text) | {
+        (one.facts["fault"], one.facts["backend"]): cells(one.facts) for one in (result.figures if result else ())
+    }
     order = [(name, backend) for name, one in FAULTS.items() for backend in one.backends]
-    table = [HEAD, ["---"] * len(HEAD), *(rows[key] for key in order if key in rows)]
-    lines = [
-        f"Until {datetime.now(UTC):%Y-%m-%d}, on {os.cpu_count()} cores, each row with its floor in the same run.",
-        "",
-        *(f"| {' | '.join(row)} |" for row in table),
-        "",
-        *filter(None, map(alone, FAULTS)),
-    ]
-    before, _, rest = to.read_text().partition(BEGIN)
-    after = rest.partition(END)[2]
-    to.write_text("\n".join([before + BEGIN, "", *lines, "", END + after]))
+    return "\n\n".join([table(HEAD, [rows[key] for key in order if key in rows]), *filter(None, map(alone, FAULTS))])
 
 
-def earlier(of: Path) -> dict[tuple[str, str], list[str]]:
-    """The rows of the page, for the faults that are not made this time."""
-    lines = of.read_text().partition(BEGIN)[2].partition(END)[0].splitlines()
-    table = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines if line.startswith("| ")]
-    return {(row[0], row[1]): row for row in table if row[0] in FAULTS}
+def earlier(text: str) -> dict[tuple[str, str], list[str]]:
+    """The rows of a page that are of before results were kept, and so name no commit."""
+    table_of = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in text.splitlines()]
+    old = [row for row in table_of if len(row) == len(HEAD) and row[0] in FAULTS and "`" not in row[-1]]
+    return {(row[0], row[1]): row for row in old}
 
 
-def made(lab: Lab, names: list[str], to: Path) -> Iterator[tuple[str, str, Row]]:
-    """Make each fault: its name, the back-end, and what the page says."""
-    page, wrong = earlier(to), []
+def made(lab: Lab, names: list[str]) -> Iterator[Figure]:
+    """Make each fault: a figure for each back-end."""
     with prepared(lab):
         floor, weights = floors(lab)
         for name in names:
+            one = FAULTS[name]
             try:
-                outcomes = undergo(lab, FAULTS[name])
-                measurements = {backend: measured(outcome, FAULTS[name].unproven, floor, weights)
-                                for backend, outcome in outcomes.items()}  # fmt: skip
-            # The other faults are measured all the same.
+                outcomes = undergo(lab, one)
+                rows = {backend: measured(outcome, one.unproven, floor, weights)
+                        for backend, outcome in outcomes.items()}  # fmt: skip
+            # The other faults are made all the same.
             except (AssertionError, subprocess.SubprocessError, KubeError, pytest.fail.Exception) as error:
                 print(f"{name}: {error}", file=sys.stderr, flush=True)
-                wrong.append(name)
+                reason = shorten(f"{type(error).__name__}: {error}", SHOWN).replace("`", "'")
+                for backend in one.backends:
+                    yield kept(name, backend, {"end": f"**not as expected**: `{reason}`"})
                 continue
             for backend, outcome in outcomes.items():
-                row = measurements[backend]
-                cause = FAULTS[name].cause or FAULTS[name].warns
-                row["cause"] = next((match[0] for line in outcome.said.splitlines()
-                                     if cause and (match := re.search(f"{cause}.*", line))), "")  # fmt: skip
-                page[name, backend] = cells(name, backend, row)
-                wrong += [f"{name}, {backend}"] if "**" in row["end"] else []
-                yield name, backend, row
-            write(to, page)
-    if wrong:
-        raise BenchError(f"faults: got another end for {'; '.join(wrong)}, expected those of docs/faults.md")
+                cause = one.cause or one.warns
+                rows[backend]["cause"] = next((match[0] for line in outcome.said.splitlines()
+                                               if cause and (match := re.search(f"{cause}.*", line))), "")  # fmt: skip
+                yield kept(name, backend, rows[backend])
 
 
 def measure(setting: Setting) -> Iterator[Figure]:
@@ -221,12 +222,8 @@ def measure(setting: Setting) -> Iterator[Figure]:
     lab.more = (str(ROOT / "tests/cluster/three.yml"),)
     try:
         lab.playbook("playbooks/lab.yml", "playbooks/site.yml", *COMPONENTS)
-        for name, backend, row in made(lab, names, setting.page(PAGE)):
-            setting.say(" | ".join(cells(name, backend, row)))
-            if "step" in row:
-                floor = Beside.of("noticed, a pod, torch, meeting", [row["floor"]])
-                slug = re.sub(r"[^a-z0-9]+", "-", name.lower())
-                yield figure(f"faults.{slug}.{backend}", f"{name}, {backend}", "s", [row["step"]], floor=floor,
-                             goal=GOAL * row["floor"], why=f"{GOAL} x the floor")  # fmt: skip
+        for one in made(lab, names):
+            setting.say(" | ".join(cells(one.facts)))
+            yield one
     finally:
         lab.playbook("playbooks/lab-down.yml")

@@ -40,9 +40,9 @@ class Fake:
     """A part that measures the values it gets, or fails."""
 
     def __init__(
-        self, *figures: Figure, fails: BaseException | None = None, lab: Lab = Lab.ANY, quiet: bool = True
+        self, *figures: Figure, fails: BaseException | None = None, lab: Lab = Lab.ANY, adds: bool = False
     ) -> None:
-        self.PART = Part("fake", 1, lab=lab, quiet=quiet)
+        self.PART = Part("fake", 1, lab=lab, adds=adds)
         self.figures, self.fails = figures, fails
 
     def measure(self, setting: Setting) -> Iterator[Figure]:
@@ -68,7 +68,7 @@ def site(folder: Path) -> Path:
     (folder / "bench/results").mkdir(parents=True)
     (folder / "docs").mkdir()
     (folder / "bench/results/fit.json").write_text(to_json(result()))
-    for name in (page.PAGE, page.README):
+    for name in (page.PAGE, page.FAULTS, page.README):
         (folder / name).write_text(f"before\n{page.BEGIN}\n\n{page.END}\nafter\n")
     return folder
 
@@ -165,9 +165,81 @@ def test_a_run_that_is_slower_than_the_committed_result_says_so_and_fails(
     assert "SLOWER gangs.10x100.running: 11 s (abc) became 20.5 s" in capsys.readouterr().out
 
 
+def test_a_result_of_another_machine_is_not_compared_and_the_run_says_so(
+    fakes: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(machine, "described", lambda: MACHINE | {"processor": "another"})
+    monkeypatch.setattr(bench, "committed", lambda _: result())
+    fakes["good"] = Fake(figure(GANGS.id, "", "s", [20.0, 21.0]))
+    assert bench.main(["good", "--out", str(tmp_path)]) == 0
+    assert "not compared: made on another machine (2 cores, one)\n" in capsys.readouterr().out
+
+
+def test_what_must_not_happen_and_happened_fails_the_run(
+    fakes: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fakes["good"] = Fake(figure("good.lost", "lost", "pods", [2], goal=0))
+    assert bench.main(["good", "--out", str(tmp_path)]) == 1
+    assert "WRONG good.lost: got 2 pods\n" in capsys.readouterr().out
+    fakes["good"] = Fake(figure("good.lost", "lost", "pods", [0], goal=0), GANGS)
+    assert bench.main(["good", "--out", str(tmp_path)]) == 0, "a goal that is missed is no more than that"
+
+
+def test_a_part_that_adds_keeps_each_figure_at_once_and_those_of_earlier_runs(
+    fakes: dict[str, Any], tmp_path: Path
+) -> None:
+    def run(*figures: Figure, commit: str, fails: BaseException | None = None) -> int:
+        fakes["good"] = Fake(*figures, adds=True, fails=fails)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("bench.__main__.commits.git", lambda *_: commit)
+            return bench.main(["good", "--out", str(tmp_path)])
+
+    lost = figure("good.lost", "lost", "pods", [2], goal=0)
+    assert run(GANGS, lost, commit="first") == 1
+    assert run(RATE, commit="second", fails=KeyboardInterrupt()) == 1, "it was killed after its first figure"
+    assert run(dataclasses.replace(GANGS, value=1.0), commit="third") == 0, "what others had is not its end"
+    kept = {one.id: (one.value, one.facts["commit"]) for one in read(tmp_path)["good"].figures}
+    assert kept == {lost.id: (2, "first"), RATE.id: (90.0, "second"), GANGS.id: (1.0, "third")}
+    shown = page.section("good", "Good", read(tmp_path)["good"])
+    assert all(f"`{commit}`) |" in shown for commit in ("first", "second", "third"))
+
+
+def test_each_part_waits_for_the_load_of_the_one_before_and_refuses_one_that_stays(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    loads = iter([2.0, 1.0, 0.4])
+    monkeypatch.setattr(bench, "polls", lambda *_: iter(range(3)))
+    monkeypatch.setattr(machine, "load", lambda: next(loads))
+    bench.quieten("gangs")
+    assert next(loads, None) is None
+    monkeypatch.setattr(machine, "load", lambda: 0.6)
+    with pytest.raises(BenchError, match=r"machine for gangs: got load 0\.60, expected at most 0\.5 within 300 s"):
+        bench.quieten("gangs")
+
+
+@pytest.mark.parametrize("committed", [True, False])
+def test_only_figures_that_are_to_be_committed_need_a_quiet_machine(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, committed: bool
+) -> None:
+    waited: list[str] = []
+    monkeypatch.setattr(bench, "quieten", waited.append)
+    if committed:
+        monkeypatch.setattr(bench, "RESULTS", tmp_path)
+    bench.measured("good", Fake(GANGS), "abc", tmp_path)
+    assert waited == ["good"] * committed
+
+
+def test_the_readme_names_its_figures_that_have_no_result() -> None:
+    every = [figure(key, key, "s", [1.0]) for key in page.HEADLINES]
+    assert page.headlines({"a": result(*every)}).endswith("| 1 s |  |  |")
+    text = page.headlines({"a": result(*every[2:])})
+    assert text.endswith(f"\n\nWithout a result so far: `{page.HEADLINES[0]}`, `{page.HEADLINES[1]}`.")
+    assert page.headlines({}).startswith("Without a result so far: ")
+
+
 def test_page_and_readme_are_stale_until_they_are_written(tmp_path: Path) -> None:
     root = site(tmp_path)
-    assert page.stale(root) == [page.PAGE, page.README, "docs/bench/fit.svg"]
+    assert page.stale(root) == [page.PAGE, page.FAULTS, page.README, "docs/bench/fit.svg"]
     page.write(root)
     assert page.stale(root) == []
     row = "| 10 gangs <of> 100 pods | 11 s | defaults: 30.5 (30 to 31), 0.361 x | a bare client: 8 (8 to 8), 1.38 x |"
@@ -228,14 +300,3 @@ def test_every_part_says_what_it_measures_and_needs(name: str) -> None:
 
 def test_the_usual_parts_take_at_most_an_hour() -> None:
     assert sum(module.PART.minutes for module in parts().values() if module.PART.usual) <= 60
-
-
-def test_a_page_is_written_beside_results_that_are_not_to_be_committed(tmp_path: Path) -> None:
-    page_of_docs, out = tmp_path / "faults.md", tmp_path / "out"
-    page_of_docs.write_text("as committed\n")
-    out.mkdir()
-    assert Setting(tmp_path).page(page_of_docs) == page_of_docs
-    copy = Setting(tmp_path, out).page(page_of_docs)
-    assert (copy, copy.read_text()) == (out / "faults.md", "as committed\n")
-    copy.write_text("measured\n")
-    assert Setting(tmp_path, out).page(page_of_docs).read_text() == "measured\n", "the next fault adds to it"
