@@ -1,8 +1,9 @@
 """The playbooks of a lab's life, each killed at a point of a task, run again, and compared with an undisturbed life.
 
 A round is a life: lab, site, teams, train, uninstall, lab-down. In round n each of them is killed at its n-th point,
-in an order drawn from a seed. The next run has to succeed, the lab has to be as in the undisturbed life, and the run
-after that has to report no more changes than there.
+in an order drawn from a seed. One without so many points is only run, and not even that if none after it has them. The
+next run has to succeed, the lab has to be as in the undisturbed life, and the run after that has to report no more
+changes than there.
 """
 
 from __future__ import annotations
@@ -68,6 +69,15 @@ class Life:
     facts: dict[str, Any] = field(default_factory=dict)
     changes: dict[str, int] = field(default_factory=dict)  # reported by a second run
 
+    @property
+    def rounds(self) -> int:
+        """After how many rounds no playbook has a point left."""
+        return max(map(len, self.points.values()))
+
+    def killed_in(self, number: int) -> list[str]:
+        """The playbooks that have a point left in a round."""
+        return [book for book in BOOKS if number < len(self.points[book])]
+
 
 def play(book: str, point: Point | None = None, notes: Path | None = None) -> subprocess.CompletedProcess[str]:
     """Run a playbook, killed at a point if there is one."""
@@ -122,11 +132,17 @@ def undisturbed() -> Life:
 
 
 def one_round(life: Life, number: int) -> list[dict[str, Any]]:
-    """The number-th point of each playbook, killed there; for each what was not as in the undisturbed life."""
+    """Each playbook that has so many points, killed at this one; for each what was not as in the undisturbed life."""
+    rows: list[dict[str, Any]] = []
+    killed_books = life.killed_in(number)
+    if not killed_books:
+        return rows
     completed("lab-down")
-    rows = []
-    for book in BOOKS:
-        point = life.points[book][number % len(life.points[book])]
+    for book in [*BOOKS][: [*BOOKS].index(killed_books[-1]) + 1]:
+        if book not in killed_books:
+            completed(book)
+            continue
+        point = life.points[book][number]
         done = play(book, point=point)
         killed = done.returncode == -signal.SIGKILL
         problems = [] if killed else [f"it was not killed: status {done.returncode}: {done.stdout[-1000:]}"]
