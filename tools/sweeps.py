@@ -43,8 +43,8 @@ SWEEPS = {
     ),
     "host-kills": Sweep(
         "A run after a SIGKILL of the lab's host code, after a reboot or after a power cut, converges",
-        "each step of making nodes, of removing them, of making them after a reboot, of writing what they need,"
-        " and of starting and changing their programs",
+        "each step of making nodes, of one that joins or leaves, of removing them, of making them around a reboot,"
+        " of writing what they need, and of starting and changing their programs",
         "tests/lab/test_host_kills.py::test_a_run_after_a_kill_converges"
         " tests/lab/test_supervisor_kills.py::test_d1_a_killed_start_or_change_of_the_labs_programs_converges",
     ),

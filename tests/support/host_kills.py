@@ -2,15 +2,16 @@
 
     unshare --mount --net --propagation private python -m tests.support.host_kills WHAT SCRATCH N
 
-WHAT is `make`, `remove`, `reboot`, `configure` or `cut`. The last two are of what a node needs besides: certificates,
-files, the user's kubeconfig, its image store. After `cut` the power fails too: of the files that were written and not
-synced, half are empty, drawn by the number of the step; and all are of before this boot.
+WHAT is `make`, `join` (of the second node), `leave` (again), `remove`, `reboot`, `make-cut`, `configure` or `cut`. The
+last two are of what a node needs besides: certificates, files, the user's kubeconfig, its image store. After a cut the
+power fails too: of the files that were written and not synced, half are empty, drawn by the number of the step; and all
+are of before this boot. What `make-cut` has made in memory is gone then.
 
-A step is an external command (each line of `ip -batch` and of a script counts) or a file that is made, renamed or
-removed. The last line printed is JSON: the steps that an undisturbed run takes,
-what the machine looks like afterwards, and what the runs after the killed one reported. Nothing of a lab
-on this machine is reached: /run is a file system of its own, the links are in a network namespace of its own, and the
-cgroups have another name.
+A step is an external command (each line of `ip -batch` and of a script counts) or a file that is made, linked, renamed
+or removed, or gets another mode, owner or length. The last line printed is JSON: the steps that an undisturbed run
+takes, what the machine looks like afterwards, and what the runs after the killed one reported. Nothing of a lab on this
+machine is reached: /run is a file system of its own, the links are in a network namespace of its own, and the cgroups
+have another name.
 """
 
 from __future__ import annotations
@@ -24,15 +25,24 @@ import subprocess
 import sys
 import traceback
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gangplank import disk
 from gangplank.wait import polls
 from lab.build.image_store import CONTENT, DATABASES, LAYERS, place_store, record_images
 from lab.host import cgroups, files, kubeconfig, lock, mounts, namespaces, network, node, pki
 
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
 real_run = namespaces.run
 NODES = {"node-0": "192.0.2.1", "node-1": "192.0.2.2"}
+# Of the events that change a file: which of their arguments names it. The last one is the folder that a relative name
+# is in, or -1, but for os.truncate.
+CHANGES = {
+    "os.mkdir": 0, "os.remove": 0, "os.rmdir": 0, "os.chmod": 0, "os.chown": 0, "os.truncate": 0,
+    "os.rename": 1, "os.link": 1, "os.symlink": 1,
+}  # fmt: skip
 SYSCTLS = ("ipv4/conf", "ipv4/ip_forward", "ipv6/conf", "bridge")
 
 
@@ -80,22 +90,33 @@ class Steps:
         return output
 
     def hook(self, event: str, arguments: tuple[Any, ...]) -> None:
-        """Take a step before a file is made, renamed or removed: the one before it is complete."""
-        writes = event in ("os.mkdir", "os.rename", "os.remove", "os.rmdir") or (
-            event == "open" and arguments[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)
-        )
-        if writes and isinstance(arguments[0], str | os.PathLike) and str(arguments[0]).startswith(self.places):
+        """Take a step before a file is changed: the one before it is complete."""
+        if event in CHANGES:
+            place = place_of(arguments[CHANGES[event]], -1 if event == "os.truncate" else arguments[-1])
+        elif event == "open" and arguments[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT):
+            place = "" if isinstance(arguments[0], int) else place_of(arguments[0], -1)
+        else:
+            return
+        if place.startswith(self.places):
             self.take()
 
 
-def make(scratch: Path) -> list[str]:
-    """Ensure both nodes; return what was not right."""
+def place_of(name: Any, folder: int) -> str:
+    """The path of a file that a call names by a path, by one in an open folder, or by its open file."""
+    if isinstance(name, int):
+        return str(Path(f"/proc/self/fd/{name}").readlink())
+    return str((Path(f"/proc/self/fd/{folder}").readlink() if folder != -1 else Path()) / os.fsdecode(name))
+
+
+def make(scratch: Path, names: Collection[str] = tuple(NODES)) -> list[str]:
+    """Ensure both nodes, or these; return what was not right."""
     (scratch / "state").mkdir(parents=True, exist_ok=True)
     (scratch / "state" / lock.NAME).touch()
     binds = [mounts.Bind("etc", "/mnt/etc"), mounts.Bind("log", "/var/log", True)]
     nodes = [
         node.Node(name, scratch / "state/nodes" / name, address, f"10.99.{name[-1]}.0/24", binds)
         for name, address in NODES.items()
+        if name in names
     ]
     wrong = node.ensure_nodes(nodes, "/", "192.0.2.254/24", "10.98.0.0/24")
     return [f"{name}: {line}" for name, lines in wrong.items() for line in lines]
@@ -181,10 +202,16 @@ def remove(scratch: Path) -> bool:
     return node.remove_lab(scratch / "state")
 
 
+def leave(_: Path) -> bool:
+    """Remove the second node; return whether it existed."""
+    return node.remove_node("node-1")
+
+
 def reboot() -> None:
     """What a reboot leaves where /run is on the disk: the pins are plain files, and the links are gone."""
     for pin in [*namespaces.NETNS.glob("*"), *(namespaces.RUN / "mnt").glob("*")]:
-        real_run(["umount", str(pin)])
+        if namespaces.is_namespace(pin):  # else a killed run has not pinned it yet
+            real_run(["umount", str(pin)])
     mounts.unmount(namespaces.RUN)
     for _ in polls(5, 0.02):  # the kernel removes it with its other end
         if network.HOST_LINK not in network.links(None):
@@ -293,17 +320,21 @@ def main(what: str, scratch: Path, limit: int) -> dict[str, Any]:
     real_run(["ip", "link", "set", "lo", "up"])
     cgroups.SLICE = f"gangplank-kills-{os.getpid()}"
     count = scratch.with_suffix(".count")
-    action = {"remove": remove, "configure": configure, "cut": configure}.get(what, make)
+    action = {"remove": remove, "leave": leave, "configure": configure, "cut": configure}.get(what, make)
     try:
-        if what in ("remove", "reboot"):
+        if what in ("remove", "leave", "reboot"):
             make(scratch)
+        if what == "join":
+            make(scratch, ("node-0",))
         if what == "reboot":
             reboot()
         if action is configure:
             prepare(scratch)
         before = contents(scratch)
         killed = in_child(action, scratch, limit, count)
-        if what == "cut":
+        if what == "make-cut" and limit:
+            reboot()
+        if what in ("cut", "make-cut") and limit:
             cut_power(scratch, before, scratch.with_suffix(".synced"), limit)
         first = action(scratch)
         after = facts(scratch)
