@@ -114,8 +114,8 @@ test: export ALL := 1
 test: check parts molecule pytest ## all that a contributor must pass
 
 .PHONY: test-full
-test-full: setup ## every scenario and all of tests/, with larger counts; PART=1/3 runs a third of it
-	@.venv/bin/python -m tools.split_tests "$(PART)"
+test-full: setup ## every scenario and all of tests/, with larger counts; PART=1/3 runs a third of it (SEED=n: the order of a noted run)
+	@.venv/bin/python -m tools.split_tests "$(PART)" "$(SEED)"
 
 .PHONY: sweep
 sweep: setup ## NAME=honest PART=1/3: all cases of a test that is sampled elsewhere; the result is to be committed. Without NAME: a list

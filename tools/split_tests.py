@@ -1,4 +1,7 @@
-"""`make test-full PART=i/n`: lint, every scenario and every file of tests/ once, in parts of about equal time."""
+"""`make test-full PART=i/n`: lint, every scenario and every file of tests/ once, in parts of about equal time.
+
+The files of a part run in an order drawn from a seed, so that none needs what another leaves; SEED=… repeats it.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,8 @@ import functools
 import hashlib
 import json
 import os
+import random
+import secrets
 import subprocess
 import sys
 import time
@@ -14,7 +19,7 @@ from typing import TYPE_CHECKING
 
 import yaml
 
-from gangplank.errors import Problem
+from gangplank.errors import Problem, shown
 from tools import commits, part_of, sweep, sweeps
 
 if TYPE_CHECKING:
@@ -28,6 +33,7 @@ CHECK = "check"  # the make target that runs the folders below
 CHECKED = ("unit", "golden", "repository")
 NOTED = ".pytest_cache/v/cache/lastfailed"  # by pytest, of all its runs
 USUAL = 1.0  # minutes of a piece without a row
+SEEDS = 10_000
 
 
 def pieces(root: Path = ROOT) -> list[str]:
@@ -47,6 +53,17 @@ def split(minutes: Mapping[str, float], count: int) -> list[list[str]]:
     for name in sorted(minutes, key=lambda name: (-minutes[name], name)):
         min(parts, key=lambda part: sum(minutes[other] for other in part)).append(name)
     return [[name for name in minutes if name in part] for part in parts]
+
+
+def shuffled(mine: list[str], seed: int) -> list[str]:
+    """The pieces with the files in an order drawn from a seed; tests/cluster/conftest.py still puts some last.
+
+    >>> shuffled(["check", "tests/a.py", "tests/b.py", "tests/c.py"], 1)
+    ['check', 'tests/a.py', 'tests/c.py', 'tests/b.py']
+    """
+    files = [name for name in mine if name.startswith("tests/")]
+    chance = random.Random(seed)  # noqa: S311  an order of tests
+    return [name for name in mine if name not in files] + chance.sample(files, len(files))
 
 
 def stages(mine: list[str]) -> list[list[str]]:
@@ -88,13 +105,14 @@ def failed_files() -> set[str]:
     return {test.partition("::")[0] for test in json.loads(noted.read_text())} if noted.exists() else set()
 
 
-def run(part: Part, mine: list[str]) -> int:
+def run(part: Part, mine: list[str], seed: int) -> int:
     """Run a part; its result is written if it is that of one commit."""
+    print(f"the files run in the order of SEED={seed}", flush=True)
     began, before = time.monotonic(), sweep.commit()
     division = hashlib.sha256(MINUTES.read_bytes()).hexdigest()[:10]
-    kind = functools.partial(sweeps.FullResult, fresh=commits.fresh(), division=division)
+    kind = functools.partial(sweeps.FullResult, fresh=commits.fresh(), division=division, seed=seed)
     (ROOT / NOTED).unlink(missing_ok=True)  # what failed in an earlier run did not fail in this one
-    failed = list(failing(stages(mine)))
+    failed = list(failing(stages(shuffled(mine, seed))))
     minutes, after = (time.monotonic() - began) / 60, sweep.commit()
     if isinstance(before, Problem) or before != after:
         print(f"no result is written: the files tested are not those of one commit, {before} to {after}")
@@ -103,16 +121,19 @@ def run(part: Part, mine: list[str]) -> int:
     return 1 if failed else 0
 
 
-def main(text: str) -> int:
+def main(text: str, seed: str = "") -> int:
     """Run a part, or refuse it."""
     part = part_of.parse(text)
     mine = part if isinstance(part, Problem) else plan(part)
-    if isinstance(mine, Problem) or isinstance(part, Problem):
-        print(mine, file=sys.stderr)
+    problems = [mine] if isinstance(mine, Problem) else []
+    if not seed.isdecimal() and seed:
+        problems.append(Problem("SEED", shown(seed), "a whole number, as a result names it"))
+    if problems or isinstance(mine, Problem) or isinstance(part, Problem):
+        print("\n".join(map(str, problems)), file=sys.stderr)
         return 2
-    return run(part, mine)
+    return run(part, mine, int(seed or secrets.randbelow(SEEDS)))
 
 
 if __name__ == "__main__":
     os.chdir(ROOT)
-    sys.exit(main(sys.argv[1]))
+    sys.exit(main(*sys.argv[1:]))

@@ -136,6 +136,8 @@ class FullResult(Result):
     """Whether the checkout had nothing but its commit when the run began: it was a clone made for it."""
     division: str = ""
     """The hash of tests/minutes.yml, which divides the pieces into parts: parts with another one overlap."""
+    seed: int | None = None
+    """Of the order of its files; SEED=… of `make test-full` repeats it."""
 
 
 def runs(name: str) -> dict[str, list[Result]]:

@@ -216,7 +216,8 @@ def sweeps_table() -> str:
     summary = [(f"`{name}`", sweep.shows, sweep.cases) for name, sweep in sweeps.SWEEPS.items()]
     rows = [result_row(name, part, result) for name in sweeps.SWEEPS for part, result in sweeps.read(name).items()]
     full = [
-        (*result_row(sweeps.FULL, part, result), FRESH[result.fresh], f"`{result.division}`" if result.division else "")
+        (*result_row(sweeps.FULL, part, result), FRESH[result.fresh], f"`{result.division}`" if result.division else "",
+         "" if result.seed is None else str(result.seed))
         for part, own in sweeps.runs(sweeps.FULL).items()
         for result in own
         if isinstance(result, sweeps.FullResult)
@@ -224,7 +225,7 @@ def sweeps_table() -> str:
     head = ["sweep", "part", "date", "commit", "machine", "cases", "passed", "failed", "minutes"]
     missing = [f"`{name}`" for name in sweeps.SWEEPS if not sweeps.read(name)]
     parts = [table(["sweep", "what it shows", "cases"], summary), table(head, rows) if rows else ""]
-    parts.append(table([*head, "fresh clone", "division"], full) if full else "")
+    parts.append(table([*head, "fresh clone", "division", "seed"], full) if full else "")
     kills = list(kill_figures.table(kill_figures.load()))
     parts.append(table(["playbook", "kill points", "tried", "converged", "did not converge"], kills) if kills else "")
     parts.append(f"Without a result: {', '.join(missing)}." if missing else "")

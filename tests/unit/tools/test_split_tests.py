@@ -20,6 +20,8 @@ from tools.part_of import Part
 ROOT = Path(__file__).resolve().parents[3]
 MINUTES = yaml.safe_load(split_tests.MINUTES.read_text())
 
+SEED = 7
+
 
 def run_by(words: list[str]) -> list[str]:
     """The files and scenarios that these arguments make `make` run."""
@@ -80,6 +82,30 @@ def test_a_wrong_part_is_refused_in_one_line(text: str, capsys: pytest.CaptureFi
     assert line.endswith(". Fix: for example PART=1/3")
 
 
+def test_a_wrong_seed_is_refused_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert split_tests.main("1/3", "x") == 2
+    assert capsys.readouterr().err == 'SEED: got "x", expected a whole number, as a result names it\n'
+
+
+def test_the_files_of_a_part_run_in_an_order_that_its_seed_repeats(monkeypatch: pytest.MonkeyPatch) -> None:
+    orders: list[tuple[list[str], int]] = []
+
+    def run(_: Part, mine: list[str], seed: int) -> int:
+        orders.append((split_tests.shuffled(mine, seed), seed))
+        return 0
+
+    monkeypatch.setattr(split_tests, "run", run)
+    for seed in ("", "7", "7", "8"):
+        split_tests.main("1/3", seed)
+    (first, drawn), *others = orders
+    assert [seed for _, seed in others] == [7, 7, 8]
+    assert 0 <= drawn < split_tests.SEEDS
+    assert others[0] == others[1]
+    assert others[0][0] != others[2][0]
+    assert {tuple(sorted(names)) for names, _ in orders} == {tuple(sorted(first))}
+    assert first[0] == "check"
+
+
 class Full:
     """Runs `make test-full` for pieces of the tests' own, without make; which of its calls fail is set."""
 
@@ -106,7 +132,7 @@ class Full:
         return subprocess.CompletedProcess(command, int(command[2] in self.fails))
 
     def run(self) -> int:
-        return split_tests.run(Part(1, 9), ["check", "molecule/gpu", "tests/a/test_a.py", "tests/a/test_b.py"])
+        return split_tests.run(Part(1, 9), ["check", "molecule/gpu", "tests/a/test_a.py", "tests/a/test_b.py"], SEED)
 
 
 @pytest.fixture
@@ -136,6 +162,7 @@ def test_the_last_runs_of_a_part_are_kept_and_say_whether_they_are_comparable(fu
     kept = sweeps.runs(sweeps.FULL)["1/9"]
     assert [one.commit for one in kept] == ["commit 2", "commit 3", "commit 4"]
     assert all(isinstance(one, sweeps.FullResult) for one in kept)
+    assert [one.seed for one in kept if isinstance(one, sweeps.FullResult)] == [SEED] * 3
     rows = [(one.fresh, one.division) for one in kept if isinstance(one, sweeps.FullResult)]
     division = hashlib.sha256(split_tests.MINUTES.read_bytes()).hexdigest()[:10]
     assert rows == [(False, division), (False, division), (True, division)]
