@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bench import growth
+from bench import growth, plane
 from bench.part import BenchError, Setting
 from bench.parts import nodes, teams
+from tests.support import bare_site
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -69,13 +70,51 @@ def test_each_command_is_asked_on_every_number_of_nodes(tmp_path: Path, monkeypa
     monkeypatch.setattr(nodes, "filled", lambda kube, count: filled.append(count) if kube == count else None)
     monkeypatch.setattr(nodes, "installed", lambda: (1.0, 0.0))
     monkeypatch.setattr(nodes, "alone", alone)
+    monkeypatch.setattr(nodes, "start_s", lambda: 5.0)
     rows = {one.id: one for one in nodes.measure(Setting(tmp_path))}
     assert filled == list(nodes.SIZES)
     assert {name.split(".")[0] for name in rows} == {"nodes"}
-    for command in ("status", "preflight", "why", "fit", "site"):
+    for command in ("status", "preflight", "why", "fit", "fit-exact", "site"):
         assert rows[f"nodes.{command}.1000.exponent"].value == pytest.approx(1)
         assert rows[f"nodes.{command}.1000.memory.exponent"].value == pytest.approx(0)
     assert rows["nodes.site.changes"].met
+    floors = {name: one.floor.value for name, one in rows.items() if one.floor}
+    assert floors == {f"nodes.fit-exact.{size}.time": 5.0 for size in nodes.SIZES}
+
+
+def test_the_floor_of_fit_exact_is_the_start_of_its_programs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Until the scheduler has looked at everything once; their versions are not looked up meanwhile."""
+    steps: list[str] = []
+
+    class Plane:
+        def __init__(self, programs: dict[str, str], _: Path) -> None:
+            assert {*programs} == {"etcd", "kube-apiserver", "vc-scheduler"}
+            self.sessions = iter([0.0, 0.0, 1.0, 2.0])
+
+        def __enter__(self) -> Any:
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            steps.append("end")
+
+        def __getattr__(self, name: str) -> Callable[..., None]:
+            return lambda *_: steps.append(name)
+
+        def waiting(self, _: str) -> Iterator[None]:
+            return iter([None] * 9)
+
+        def metric(self, _: str) -> float:
+            return next(self.sessions)
+
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config" / bare_site.CONFIGURATION).write_text("actions: allocate")
+    monkeypatch.setattr(plane, "Plane", Plane)
+    monkeypatch.setattr(plane, "shown", lambda _: tmp_path)
+    monkeypatch.setattr(bare_site, "shown", lambda _: tmp_path)
+    monkeypatch.setattr(plane, "in_a_network", lambda: contextlib.nullcontext(lambda call: call()))
+    monkeypatch.setattr("bench.plane.time.monotonic", iter([1.0, 4.5]).__next__)
+    assert plane.start_s() == 3.5
+    assert steps == ["start_etcd", "load", "start_api", "start_scheduler", "end"]
 
 
 @pytest.mark.parametrize(("status", "text", "kept"), [
