@@ -58,9 +58,12 @@ def fit(args: argparse.Namespace) -> int:
     else:
         unknown = Answer(Verdict.CANNOT_TELL, missing=("which pods its manifest becomes",))
         own = answer_of(now.demand, now.state, dict(now.held)) if now.demand else unknown
-        result = Exact(own, own.ended)
-        if now.demand and own.causes:
+        if now.refusals:  # which no change of the state takes away
+            own = Answer(Verdict.NO, causes=(*now.refusals, *own.causes), missing=own.missing)
+            way = Remedy(own.causes, enough=False)
+        elif now.demand and own.causes:
             way = remedy(now.demand, now.state, own.causes, dict(now.held))
+        result = Exact(own, own.ended)
     answer = result.answer
     if args.output == "json":
         more = {"answered_by": result.answered_by} if args.exact else {}

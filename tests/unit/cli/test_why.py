@@ -107,6 +107,33 @@ def test_what_pods_do_that_may_not_be_read_is_not_guessed(
 
 
 @pytest.mark.usefixtures("readable")
+@pytest.mark.parametrize("cores", ["1", "9"])
+def test_a_job_that_the_api_server_refuses_does_not_fit(
+    api: Api, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path, cores: str
+) -> None:
+    """Whether or not a node has room for it."""
+    usual, reason = api.answer, 'jobs.batch "new" is forbidden: exceeded quota: jobs, requested: count/jobs.batch=1'
+
+    def answer(method: str, where: str, query: str, body: Json) -> tuple[int, bytes]:
+        dry = method == "POST" and "dryRun=All" in query
+        return (403, json.dumps({"message": reason}).encode()) if dry else usual(method, where, query, body)
+
+    monkeypatch.setattr(api, "answer", answer)
+    new = job()
+    new["metadata"]["name"] = "new"
+    new["spec"]["template"]["spec"]["containers"][0]["resources"] = {"requests": {"cpu": cores}}
+    file = tmp_path / "new.json"
+    file.write_text(json.dumps(new))
+    assert main(["fit", str(file), "-o", "json"]) == terminal.NO
+    said = json.loads(capsys.readouterr().out)
+    assert [one["cause"] for one in said["causes"]] == ["refused", *(["pod-too-large"] if cores == "9" else [])]
+    assert reason in said["causes"][0]["text"]
+    assert (said["fits"], said["placement"], said["enough"], said["pods_now"]) == ("no", {}, False, 0)
+    assert main(["fit", str(file)]) == terminal.NO
+    assert "what would" not in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("readable")
 @pytest.mark.parametrize("named", [False, True])
 def test_runtime_classes_are_read_where_a_pod_names_one(api: Api, named: bool) -> None:
     if named:
