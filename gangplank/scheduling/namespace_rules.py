@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 from gangplank.k8s import quantity
 from gangplank.k8s.build import containers
-from gangplank.k8s.pod_resources import usage
-from gangplank.scheduling.amounts import MILLI, amounts, milli, plus, shown
+from gangplank.k8s.pod_resources import Sum, pod_sum, usage
+from gangplank.scheduling.amounts import MILLI, amounts, beyond, milli, plus, shown
 from gangplank.scheduling.cause import Cause
 from gangplank.scheduling.demand import changed, copied
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from gangplank.scheduling.amounts import Amounts
     from gangplank.scheduling.demand import Demand
@@ -30,9 +30,9 @@ def defaulted(job: Demand, state: Snapshot) -> Demand:
 def filled(pod: Json, state: Snapshot) -> Json:
     """A pod's spec with the requests and limits that the API server fills in."""
     spec = sandboxed(copied(pod), state)
-    items = [item for one in state.limits for item in one["spec"]["limits"] if item["type"] == "Container"]
+    items = [item for _, item in rows(state) if item["type"] == "Container"]
     for container in containers(spec, init=True):
-        resources = container.setdefault("resources", {})
+        resources = container["resources"] = container.get("resources") or {}
         for item in items:
             own = set(resources.get("limits") or {})
             for side, field in (("limits", "default"), ("requests", "defaultRequest")):
@@ -43,6 +43,13 @@ def filled(pod: Json, state: Snapshot) -> Json:
         for name, value in (resources.get("limits") or {}).items():
             resources.setdefault("requests", {}).setdefault(name, value)
     return spec
+
+
+def rows(state: Snapshot) -> list[tuple[str, Json]]:
+    """What the namespace's LimitRanges say, each with the name of its LimitRange."""
+    return [
+        (one["metadata"]["name"], item) for one in state.limits for item in (one.get("spec") or {}).get("limits") or ()
+    ]
 
 
 def sandboxed(pod: Json, state: Snapshot) -> Json:
@@ -65,48 +72,57 @@ def sandboxed(pod: Json, state: Snapshot) -> Json:
 
 def limit_causes(job: Demand, state: Snapshot) -> Iterator[Cause]:
     """LimitRanges that refuse the job's pods: its controller then makes none, and only an event says so."""
-    ranges = [(one["metadata"]["name"], item) for one in state.limits for item in one["spec"]["limits"]]
     for part in job.parts:
         for container in containers(part.spec, init=True):
-            for name, item in ranges:
-                if item["type"] == "Container" and (text := _refused(container, item, name)):
-                    yield _limit_cause(text, container["name"])
-                    return
-            resources = container.get("resources") or {}
+            name, resources = container["name"], container["resources"]
             wanted, most = amounts(resources.get("requests")), amounts(resources.get("limits"))
+            if text := _refused("Container", wanted, most, state):
+                yield _limit_cause(f"its container {name} {text}", name)
+                return
             for resource in sorted(wanted):
                 if resource in most and wanted[resource] > most[resource]:
+                    ranges = rows(state)
                     origin = next((n for n, item in ranges if resource in (item.get("default") or {})), "")
                     whose = f"the default of LimitRange {origin}" if origin else "its limit"
                     text = (
-                        f"its container {container['name']} requests {shown(resource, wanted[resource])}, more than "
+                        f"its container {name} requests {shown(resource, wanted[resource])}, more than "
                         f"{whose}, {shown(resource, most[resource])}"
                     )
-                    yield _limit_cause(text, container["name"], resource)
+                    yield _limit_cause(text, name, resource)
                     return
+        of_containers = {**part.spec, "overhead": None}
+        wanted, most = (_amounts_of(pod_sum(of_containers, side)) for side in ("requests", "limits"))
+        if text := _refused("Pod", wanted, most, state):
+            yield _limit_cause(f"one of its pods {text}")
+            return
 
 
-def _refused(container: Json, item: Json, name: str) -> str:
-    """What a row of a LimitRange says against a container."""
-    resources = container.get("resources") or {}
-    wanted, most = amounts(resources.get("requests")), amounts(resources.get("limits"))
-    for resource, value in (item.get("max") or {}).items():
+def _refused(kind: str, wanted: Amounts, most: Amounts, state: Snapshot) -> str:
+    """What the LimitRanges' rows for a kind say against such requests and limits."""
+    for name, item in rows(state):
+        if item["type"] != kind:
+            continue
+        maximum, ratios = amounts(item.get("max")), amounts(item.get("maxLimitRequestRatio"))
         for side, own in (("limit", most), ("request", wanted)):
-            if own.get(resource, 0) > milli(str(value)):
-                has = f"has a {side} of {shown(resource, own[resource])}"
-                allows = f"LimitRange {name} allows {shown(resource, milli(str(value)))}"
-                return f"its container {container['name']} {has}, and {allows}"
-        if resource not in most:
-            return f"its container {container['name']} has no limit of {resource}, which LimitRange {name} demands"
-    for resource, value in (item.get("min") or {}).items():
-        if wanted.get(resource, 0) < milli(str(value)):
-            demands = f"LimitRange {name} demands {shown(resource, milli(str(value)))}"
-            asks = f"requests {shown(resource, wanted.get(resource, 0))}"
-            return f"its container {container['name']} {asks}, and {demands}"
+            for resource in beyond(own, maximum):
+                allowed = shown(resource, maximum[resource])
+                return f"has a {side} of {shown(resource, own[resource])}, and LimitRange {name} allows {allowed}"
+        for resource in (*maximum, *ratios):
+            if resource not in most:
+                return f"has no limit of {resource}, which LimitRange {name} demands"
+        for resource, value in amounts(item.get("min")).items():
+            if (request := wanted.get(resource, 0)) < value:
+                return f"requests {shown(resource, request)}, and LimitRange {name} demands {shown(resource, value)}"
+        for resource, value in ratios.items():
+            request, limit = wanted.get(resource, 0), most[resource]
+            if not request or not limit or limit * MILLI > value * request:
+                times = quantity.canonical(Fraction(value, MILLI))
+                has = f"requests {shown(resource, request)} with a limit of {shown(resource, limit)}"
+                return f"{has}, and LimitRange {name} allows a limit of {times} times the request"
     return ""
 
 
-def _limit_cause(text: str, container: str, resource: str = "") -> Cause:
+def _limit_cause(text: str, container: str = "", resource: str = "") -> Cause:
     what = resource or "its resources"
     fix = f"set limits of {what} in the job, at least as large as its requests, that the LimitRange allows"
 
@@ -226,7 +242,9 @@ def counted(pods: list[Json]) -> Amounts:
     """What pods count as in a quota."""
     total: Amounts = {}
     for pod in pods:
-        total = plus(total, {name: int(one.value * MILLI) for name, one in usage(pod["spec"]).items()})
+        total = plus(total, _amounts_of(usage(pod["spec"])))
     return total
 
 
+def _amounts_of(sums: Mapping[str, Sum]) -> Amounts:
+    return {name: int(one.value * MILLI) for name, one in sums.items()}

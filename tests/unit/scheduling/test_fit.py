@@ -44,7 +44,12 @@ def test_a_job_that_fits_has_a_node_for_every_pod(backend: str) -> None:
     assert set(answer.nodes.values()) <= {"a", "b"}
 
 
-LIMITS = {"metadata": {"name": "defaults"}, "spec": {"limits": [{"type": "Container", "default": {"cpu": "500m"}}]}}
+def limits(*rows: Json) -> tuple[Json, ...]:
+    """A LimitRange of the namespace."""
+    return ({"metadata": {"name": "defaults"}, "spec": {"limits": [*rows]}},)
+
+
+OF_FOUR = {"type": "Container", "default": {"cpu": "4"}}
 HARD, USED = {"hard": {"requests.cpu": "4"}}, {"used": {"requests.cpu": "2"}}
 QUOTA = {"metadata": {"name": "team"}, "spec": HARD, "status": USED}
 MANY = {"accessModes": ["ReadWriteMany"]}
@@ -64,7 +69,32 @@ GPUS: dict[str, Any] = {"nvidia.com_gpu": "4"}
 FLAT = dataclasses.replace(CAPACITY, hierarchy=False)
 CASES: dict[str, tuple[dict[str, Any], Snapshot, str]] = {
     "quota": ({}, cluster(quotas=(QUOTA,)), "quota"),
-    "LimitRange's default below the request": ({}, cluster(limits=(LIMITS,)), "limit-range"),
+    "LimitRange's default below the request": (
+        {},
+        cluster(limits=limits({"type": "Container", "default": {"cpu": "500m"}})),
+        "limit-range",
+    ),
+    "LimitRange's most of a pod": (
+        {},
+        cluster(limits=limits(OF_FOUR, {"type": "Pod", "max": {"cpu": "3"}})),
+        "limit-range",
+    ),
+    "LimitRange's least of a pod": ({}, cluster(limits=limits({"type": "Pod", "min": {"cpu": "2"}})), "limit-range"),
+    "LimitRange's ratio of a pod": (
+        {},
+        cluster(limits=limits(OF_FOUR, {"type": "Pod", "maxLimitRequestRatio": {"cpu": "3"}})),
+        "limit-range",
+    ),
+    "LimitRange's ratio of a container": (
+        {},
+        cluster(limits=limits({**OF_FOUR, "maxLimitRequestRatio": {"cpu": "2500m"}})),
+        "limit-range",
+    ),
+    "LimitRange's ratio of a container without a limit": (
+        {},
+        cluster(limits=limits({"type": "Container", "maxLimitRequestRatio": {"cpu": "2"}})),
+        "limit-range",
+    ),
     "queue missing": ({"queue": "visoin"}, cluster(), "queue-missing"),
     "queue closed": ({}, cluster(queues=(queue("root"), queue("default", state="Closed"))), "queue-closed"),
     "queue with queues below": (
@@ -143,6 +173,19 @@ def test_one_cause_without_which_the_job_starts(name: str) -> None:
     assert starts_without_it(asked, state)
 
 
+@pytest.mark.parametrize("rows", [
+    [OF_FOUR, {"type": "Pod", "max": {"cpu": "4"}, "min": {"cpu": "1"}, "maxLimitRequestRatio": {"cpu": "4"}}],
+    [{**OF_FOUR, "maxLimitRequestRatio": {"cpu": "4"}}],
+    [{"type": "PersistentVolumeClaim", "max": {"storage": "1Gi"}}],
+])  # fmt: skip
+def test_a_job_within_all_rows_of_a_limit_range_starts(rows: list[Json]) -> None:
+    assert fit(job(), cluster(limits=limits(*rows))).verdict is Verdict.YES
+
+
+def test_a_limit_range_without_rows_says_nothing() -> None:
+    assert fit(job(), cluster(limits=({"metadata": {"name": "empty"}, "spec": {"limits": None}},))).causes == ()
+
+
 @pytest.mark.parametrize(("state", "order"), [
     (cluster(node("a", taints=(GPU_TAINT,)), quotas=(QUOTA,)), ["quota", "taint", "volume-missing"]),
     (cluster(pods=(pod("x", "a", cpu="4"), pod("y", "b", cpu="2"))), ["volume-missing", "short"]),
@@ -216,9 +259,7 @@ def test_own_pods_that_hold_the_nodes_are_why_also_where_those_of_others_may_not
     assert [cause.code for cause in fit(job(), cluster(pods=held, unread=unread)).causes] == ["short"]
 
 
-def local(
-    modes: tuple[str, ...] = ("ReadWriteMany",), size: str = "1Gi", kept_for: str = "", **status: Any
-) -> Json:
+def local(modes: tuple[str, ...] = ("ReadWriteMany",), size: str = "1Gi", kept_for: str = "", **status: Any) -> Json:
     """A volume of a class that makes none, perhaps kept for a claim."""
     spec: Json = {"storageClassName": "local", "accessModes": [*modes], "capacity": {"storage": size}}
     spec |= {"claimRef": {**CLAIM["metadata"], "name": kept_for}} if kept_for else {}
