@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from gangplank.k8s import quantity
 from gangplank.k8s.build import containers
-from gangplank.k8s.pod_resources import Sum, pod_sum, usage
-from gangplank.scheduling.amounts import MILLI, amounts, beyond, milli, plus, shown
+from gangplank.k8s.pod_resources import POD_LEVEL, Sum, pod_sum, usage
+from gangplank.scheduling.amounts import MILLI, amounts, beyond, plus, shown
 from gangplank.scheduling.cause import Cause
 from gangplank.scheduling.demand import changed, copied
 
@@ -169,19 +169,15 @@ def in_scope(pod: Json, quota: Json) -> bool | None:
 def quota_causes(job: Demand, state: Snapshot, held: Amounts | None = None) -> Iterator[Cause]:
     """Quotas that the job's minimum exceeds; `held` is what its own pods already count as."""
     for quota in state.quotas:
-        counted, least = [part for part in job.parts if in_scope(part.spec, quota)], Fraction(0)
-        hard = {name: milli(str(value)) for name, value in (quota["spec"].get("hard") or {}).items()}
+        parts = [(part, _amounts_of(usage(part.spec))) for part in job.parts if in_scope(part.spec, quota)]
+        hard = amounts(quota["spec"].get("hard"))
         used = amounts((quota.get("status") or {}).get("used"))
         for name in sorted(hard):
-            wanted = 0
-            for part in counted:
-                of_pod = usage(part.spec)
-                least = of_pod[name].value if name in of_pod else Fraction(0)
-                wanted += int(least * MILLI) * part.minimum
-                unset = name.removeprefix("requests.").removeprefix("limits.")
-                if name not in of_pod and unset in {"cpu", "memory"}:
-                    yield _unset(job, quota, name)
+            for part, _ in parts:
+                if container := _without(part.spec, name):
+                    yield _unset(job, quota, name, container)
                     return
+            wanted = sum(of_pod.get(name, 0) * part.minimum for part, of_pod in parts)
             own = (held or {}).get(name, 0)
             over = used.get(name, 0) - own + wanted - hard[name]
             if wanted and over > 0:
@@ -189,16 +185,32 @@ def quota_causes(job: Demand, state: Snapshot, held: Amounts | None = None) -> I
                 return
 
 
-def _unset(job: Demand, quota: Json, name: str) -> Cause:
-    quota_name, side = quota["metadata"]["name"], "limit" if name.startswith("limits.") else "request"
-    resource = name.removeprefix("requests.").removeprefix("limits.")
-    text = f"quota {quota_name} counts {name}, and its pods have no {side} of {resource}"
+def _without(pod: Json, name: str) -> str:
+    """The first container without the amount that a quota demands of every one; "" if the pod has amounts of its own.
+
+    https://kubernetes.io/docs/concepts/policy/resource-quotas/#requests-compared-to-limits
+    """
+    side, resource = _demanded(name)
+    if resource not in POD_LEVEL or any((pod.get("resources") or {}).get(half) for half in ("requests", "limits")):
+        return ""
+    every = containers(pod, init=True)
+    return next((str(one["name"]) for one in every if resource not in (one["resources"].get(side) or {})), "")
+
+
+def _demanded(name: str) -> tuple[str, str]:
+    side, _, resource = name.rpartition(".")
+    return side or "requests", resource
+
+
+def _unset(job: Demand, quota: Json, name: str, container: str) -> Cause:
+    quota_name, (side, resource) = quota["metadata"]["name"], _demanded(name)
+    text = f"quota {quota_name} counts {name}, and its container {container} has no {side[:-1]} of {resource}"
 
     def removal(job: Demand, state: Snapshot) -> tuple[Demand, Snapshot]:
         rest = tuple(one for one in state.quotas if one["metadata"]["name"] != quota_name)
         return job, replace(state, quotas=rest)
 
-    return Cause("quota", text, (f"namespace {job.namespace}",), f"set a {side} of {resource} in the job", removal)
+    return Cause("quota", text, (f"namespace {job.namespace}",), f"set a {side[:-1]} of {resource} in the job", removal)
 
 
 def _over(job: Demand, quota: Json, name: str, counts: tuple[int, int, int]) -> Cause:

@@ -182,6 +182,29 @@ def test_a_job_within_all_rows_of_a_limit_range_starts(rows: list[Json]) -> None
     assert fit(job(), cluster(limits=limits(*rows))).verdict is Verdict.YES
 
 
+FULL = {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"cpu": "1", "memory": "1Gi"}}
+LARGE = {"metadata": {"name": "team"}, "spec": {"hard": {"requests.cpu": "9", "limits.memory": "9Gi", "pods": "9"}}}
+
+
+@pytest.mark.parametrize(("where", "sidecar", "of_pod", "expected"), [
+    ("containers", FULL, {}, ""),
+    ("containers", {}, {}, "limits.memory, and its container side has no limit of memory"),
+    ("initContainers", {"limits": FULL["limits"]}, {}, ""),
+    ("initContainers", None, {}, "limits.memory, and its container side has no limit of memory"),
+    ("initContainers", {"limits": {"memory": "1Gi"}}, {}, "requests.cpu, and its container side has no request of cpu"),
+    ("containers", {}, FULL, ""),
+])  # fmt: skip
+def test_a_quota_demands_amounts_of_every_container(
+    where: str, sidecar: Json | None, of_pod: Json, expected: str
+) -> None:
+    asked = job("indexed")
+    (main,) = asked.parts[0].spec["containers"]
+    both = {"containers": [{**main, "resources": FULL}]}
+    both[where] = [*both.get(where, ()), {"name": "side", "image": "i", "resources": sidecar}]
+    texts = [cause.text for cause in fit(edited(asked, **both, resources=of_pod), cluster(quotas=(LARGE,))).causes]
+    assert texts == ([f"quota team counts {expected}"] if expected else [])
+
+
 def test_a_limit_range_without_rows_says_nothing() -> None:
     assert fit(job(), cluster(limits=({"metadata": {"name": "empty"}, "spec": {"limits": None}},))).causes == ()
 
