@@ -55,6 +55,7 @@ def fit(
     """
     job = namespace_rules.defaulted(job, state)
     causes = [
+        *namespace_rules.class_causes(job, state),
         *namespace_rules.limit_causes(job, state),
         *namespace_rules.quota_causes(job, state, held),
         *queue_rules.queue_causes(job, state),

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gangplank.k8s import quantity
 from gangplank.k8s.build import containers
 from gangplank.k8s.pod_resources import POD_LEVEL, Sum, pod_sum, usage
 from gangplank.scheduling.amounts import MILLI, amounts, beyond, plus, shown
-from gangplank.scheduling.cause import Cause
+from gangplank.scheduling.cause import Cause, Removal
 from gangplank.scheduling.demand import changed, copied
+from gangplank.scheduling.snapshot import PRIORITIES, RUNTIMES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -21,6 +22,11 @@ if TYPE_CHECKING:
     from gangplank.scheduling.snapshot import Snapshot
     from gangplank.spec import Json
 
+CLASSES = {  # kind and a pod's field that names one: its plural, and the field of a snapshot that has all
+    ("PriorityClass", "priorityClassName"): (PRIORITIES, "priorities"),
+    ("RuntimeClass", "runtimeClassName"): (RUNTIMES, "runtimes"),
+}
+
 
 def defaulted(job: Demand, state: Snapshot) -> Demand:
     """The job as the API server stores its pods: classes and LimitRanges fill in, then requests follow limits."""
@@ -29,7 +35,7 @@ def defaulted(job: Demand, state: Snapshot) -> Demand:
 
 def filled(pod: Json, state: Snapshot) -> Json:
     """A pod's spec with the requests and limits that the API server fills in."""
-    spec = sandboxed(copied(pod), state)
+    spec = ranked(sandboxed(copied(pod), state), state)
     items = [item for _, item in rows(state) if item["type"] == "Container"]
     for container in containers(spec, init=True):
         resources = container["resources"] = container.get("resources") or {}
@@ -68,6 +74,41 @@ def sandboxed(pod: Json, state: Snapshot) -> Json:
             }
             return {**pod, **{key: value for key, value in more.items() if value}}
     return pod
+
+
+def ranked(pod: Json, state: Snapshot) -> Json:
+    """A pod's spec with what its PriorityClass says; one that names none has the cluster's default.
+
+    https://kubernetes.io/docs/concepts/scheduling-eviction/pod-priority-preemption/#priorityclass
+    """
+    name, known = pod.get("priorityClassName"), state.priorities
+    chosen = [one for one in known if (one["metadata"]["name"] == name if name else one.get("globalDefault"))]
+    if not chosen:
+        return pod
+    own = min(chosen, key=lambda one: int(one["value"]))  # of several defaults, the lowest counts
+    policy = {"preemptionPolicy": own["preemptionPolicy"]} if own.get("preemptionPolicy") else {}
+    return {**pod, "priorityClassName": own["metadata"]["name"], **policy}
+
+
+def class_causes(job: Demand, state: Snapshot) -> Iterator[Cause]:
+    """Classes that the job's pods name, and that do not exist: the API server refuses the pods."""
+    for (kind, field), (plural, of_state) in CLASSES.items():
+        known = [one["metadata"]["name"] for one in getattr(state, of_state)]
+        names = {str(part.spec.get(field) or "system-") for part in job.parts} - {*known}
+        for name in sorted(names) if plural not in state.unread else ():
+            if not name.startswith("system-"):  # the cluster's own
+                text = f"its {kind} {name} does not exist"
+                evidence = f"the cluster has {', '.join(sorted(known)) or 'none'}"
+                fix = f"name one of the cluster's {kind}es, or ask an administrator for this one"
+                yield Cause("class-missing", text, (evidence,), fix, _with_class(of_state, name))
+
+
+def _with_class(of_state: str, name: str) -> Removal:
+    def removal(job: Demand, state: Snapshot) -> tuple[Demand, Snapshot]:
+        more: dict[str, Any] = {of_state: (*getattr(state, of_state), {"metadata": {"name": name}, "value": 0})}
+        return job, replace(state, **more)
+
+    return removal
 
 
 def limit_causes(job: Demand, state: Snapshot) -> Iterator[Cause]:

@@ -15,7 +15,7 @@ from gangplank.scheduling import node_causes, pod_rules, volume_rules
 from gangplank.scheduling.amounts import plus
 from gangplank.scheduling.demand import DEFAULT_SCHEDULER
 from gangplank.scheduling.placement import capacity, place
-from gangplank.scheduling.snapshot import GROUPS, PODS, Pods, Snapshot, host_ports
+from gangplank.scheduling.snapshot import GROUPS, PODS, PRIORITIES, Pods, Snapshot, host_ports
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from gangplank.scheduling.rooms import Bar
     from gangplank.spec import Json
 
-PRIORITIES = "priorityclasses"
 ACTIONS = {"preempt", "gangpreempt"}  # of Volcano's scheduler
 TAKEN = {"short", "host-port", "attach-limit", "volume-in-use"}  # causes that end with pods of others
 SOME = "pods of a lower priority; fit --exact says which"
@@ -45,7 +44,7 @@ def priority(name: str, state: Snapshot) -> int | None:
     if PRIORITIES in state.unread:
         return None
     known = {item["metadata"]["name"]: int(item["value"]) for item in state.priorities}
-    usual = next((int(item["value"]) for item in state.priorities if item.get("globalDefault")), 0)
+    usual = min((int(item["value"]) for item in state.priorities if item.get("globalDefault")), default=0)
     return known.get(name) if name else usual
 
 
@@ -55,11 +54,9 @@ def rank(part: Part, state: Snapshot) -> int | None:
     return priority(str(part.spec.get("priorityClassName") or ""), state) if own is None else int(own)
 
 
-def displaces(part: Part, state: Snapshot) -> bool:
+def displaces(part: Part) -> bool:
     """Whether pods of a part may end others."""
-    name = part.spec.get("priorityClassName")
-    of_class = {item["metadata"]["name"]: item.get("preemptionPolicy") for item in state.priorities}
-    return (part.spec.get("preemptionPolicy") or of_class.get(name)) != "Never"
+    return part.spec.get("preemptionPolicy") != "Never"
 
 
 def displaced(job: Demand, state: Snapshot, causes: Collection[Cause]) -> Displaced:
@@ -69,7 +66,7 @@ def displaced(job: Demand, state: Snapshot, causes: Collection[Cause]) -> Displa
         return Displaced()
     if job.scheduler == QUEUE_SYSTEM.scheduler:
         return Displaced(unsure=within_queue(job, state))
-    if not any(displaces(part, state) for part in job.parts):
+    if not any(displaces(part) for part in job.parts):
         return Displaced()
     ranks = [rank(part, state) for part in job.parts]
     known = [one for one in ranks if one is not None]
@@ -92,7 +89,7 @@ def by_priority(job: Demand, state: Snapshot, lower: Sequence[Json]) -> Displace
     most = place(job, rest.rooms, barred)
     if any(volume_rules.volume_causes(job, rest)) or (most.short and most.certain):
         return Displaced()
-    alike = len(job.parts) == 1 and displaces(job.parts[0], state)
+    alike = len(job.parts) == 1 and displaces(job.parts[0])
     barred = pod_rules.repelled(job, rest, barred)
     if not alike or place(job, rest.rooms, barred).short or any(volume_rules.volume_causes(job, state)):
         return Displaced(unsure="whether its scheduler makes enough room when it ends pods of a lower priority")
@@ -130,7 +127,7 @@ def within_queue(job: Demand, state: Snapshot) -> str:
         others = PODS in state.unread or bool(state.pods.by_group)
         return "whether its scheduler ends other jobs for it: you may not read its configuration" if others else ""
     actions = sorted(ACTIONS & set(state.settings.actions))
-    if not actions or not any(displaces(part, state) for part in job.parts):
+    if not actions or not any(displaces(part) for part in job.parts):
         return ""
     text = f"whether its queue's jobs of a lower priority make room by {' or '.join(actions)}"
     own = priority(job.priority, state)

@@ -24,7 +24,7 @@ OF_NAMESPACE = {  # field of a snapshot with objects of one namespace: their plu
     "claims": "persistentvolumeclaims",
     "events": "events",
 }
-RUNTIMES = "runtimeclasses"
+RUNTIMES, PRIORITIES = "runtimeclasses", "priorityclasses"
 NODES, PODS, QUEUES, GROUPS = "nodes", "pods of all namespaces", "queues", "pod groups of all namespaces"
 
 

@@ -20,8 +20,7 @@ from gangplank.backends.queueing import QUEUE_SYSTEM
 from gangplank.scheduling.demand import changed, shape
 from gangplank.scheduling.fit import Verdict, fit
 from gangplank.scheduling.namespace_rules import charged, defaulted
-from gangplank.scheduling.preemption import PRIORITIES
-from gangplank.scheduling.snapshot import Pods
+from gangplank.scheduling.snapshot import PRIORITIES, Pods
 from gangplank.text import listed
 
 if TYPE_CHECKING:

@@ -318,6 +318,33 @@ def test_a_claim_whose_class_makes_no_volumes_needs_a_free_one(volumes: tuple[Js
         assert answer.missing == ("on which node volume claim data gets one of the free volumes of local",)
 
 
+@pytest.mark.parametrize(("field", "kind", "of_state"), [
+    ("priorityClassName", "PriorityClass", "priorities"), ("runtimeClassName", "RuntimeClass", "runtimes"),
+])  # fmt: skip
+def test_a_class_that_does_not_exist_keeps_a_job_out(field: str, kind: str, of_state: str) -> None:
+    """The API server refuses its pods."""
+    asked = edited(job("indexed"), **{field: "mine"})
+    others: dict[str, Any] = {of_state: ({"metadata": {"name": "other"}, "value": 1},)}
+    (cause,) = fit(asked, cluster(**others)).causes
+    assert (cause.code, cause.text) == ("class-missing", f"its {kind} mine does not exist")
+    assert cause.evidence == ("the cluster has other",)
+    assert starts_without_it(asked, cluster(**others))
+    assert fit(asked, cluster(unread={kind.lower() + "es": "no right"})).causes == ()
+
+
+def test_the_classes_of_the_cluster_itself_need_not_be_listed() -> None:
+    assert codes(edited(job("indexed"), priorityClassName="system-node-critical"), cluster()) == []
+
+
+@pytest.mark.parametrize(("default", "expected"), [(True, ["quota"]), (False, [])])
+def test_a_quota_of_the_default_priority_class_counts_pods_that_name_none(default: bool, expected: list[str]) -> None:
+    usual = {"metadata": {"name": "usual"}, "value": 1, "globalDefault": default}
+    scope = {"scopeName": "PriorityClass", "operator": "In", "values": ["usual"]}
+    hard = {"hard": {"pods": "1"}, "scopeSelector": {"matchExpressions": [scope]}}
+    state = cluster(priorities=(usual,), quotas=({"metadata": {"name": "team"}, "spec": hard},))
+    assert codes(job("indexed"), state) == expected
+
+
 SANDBOX = {"key": "sandbox", "value": "gvisor", "effect": "NoSchedule"}
 SANDBOXES = (node("a"), node("b", labels={"sandbox": "gvisor"}, taints=(SANDBOX,)))
 THERE = {"nodeSelector": {"sandbox": "gvisor"}, "tolerations": [{"key": "sandbox", "operator": "Exists"}]}

@@ -54,6 +54,13 @@ def test_the_usual_priority_is_that_of_the_global_default() -> None:
     assert fit(job("indexed"), cluster(pods=FULL, priorities=usual)).verdict is Verdict.YES
 
 
+@pytest.mark.parametrize("more", [(), ({**HIGH, "metadata": {"name": "second"}, "globalDefault": True},)])
+def test_a_global_default_that_displaces_nobody_does_so_for_pods_that_name_no_class(more: tuple[Json, ...]) -> None:
+    """Of two defaults the lower one counts."""
+    usual = (*more, {**POLITE, "value": 5, "globalDefault": True})
+    assert fit(job("indexed"), cluster(pods=FULL, priorities=usual)).verdict is Verdict.NO
+
+
 def test_pods_of_other_namespaces_that_would_end_are_a_sum() -> None:
     pods = (ranked("secret-1", "a", cpu="4"), ranked("secret-2", "b", cpu="4"))
     answer = fit(job("indexed", priority="high", workers=5), cluster(pods=pods, **CLASSES))
