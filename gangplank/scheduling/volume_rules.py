@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from gangplank.scheduling.amounts import milli
 from gangplank.scheduling.cause import Cause, Removal
 from gangplank.scheduling.demand import claims_of
-from gangplank.site.claim_pending import none_free, unbound, why_pending
+from gangplank.site.claim_pending import lost, none_free, unbound, why_pending
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,15 +32,15 @@ def unread(job: Demand, state: Snapshot) -> Iterator[str]:
     claims = [claim for claim in state.claims if claim["metadata"]["name"] in names(job)]
     if VOLUMES in state.unread and any(claim["spec"].get("volumeName") or is_static(claim, state) for claim in claims):
         yield VOLUMES
-    if CLASSES in state.unread and any(unbound(claim, ()) for claim in claims):
+    if CLASSES in state.unread and any(unbound(claim, ()) and not lost(claim) for claim in claims):
         yield CLASSES
 
 
 def late_class(claim: Json, state: Snapshot) -> Json | None:
     """The class of a claim that gets its volume once its first pod has a node; None if it has one, or needs no pod."""
-    name, bound = claim["spec"].get("storageClassName"), (claim.get("status") or {}).get("phase") == "Bound"
+    name, phase = claim["spec"].get("storageClassName"), (claim.get("status") or {}).get("phase")
     own = next((item for item in state.classes if item["metadata"]["name"] == name), {})
-    return own if not bound and own.get("volumeBindingMode") == "WaitForFirstConsumer" else None
+    return own if phase not in {"Bound", "Lost"} and own.get("volumeBindingMode") == "WaitForFirstConsumer" else None
 
 
 def is_static(claim: Json, state: Snapshot) -> bool:
@@ -53,6 +53,7 @@ def suits(volume: Json, claim: Json) -> bool:
     spec, wanted, phase = volume["spec"], claim["spec"], (volume.get("status") or {}).get("phase")
     user = spec.get("claimRef") or {}  # also of a volume that an administrator keeps for a claim
     own = all(user.get(key) == claim["metadata"].get(key) for key in ("name", "namespace"))
+    own = own and user.get("uid") in {None, claim["metadata"].get("uid")}  # not that of a deleted claim of this name
     size = ((wanted.get("resources") or {}).get("requests") or {}).get("storage", "0")
     return (
         (own or (not user and phase not in {"Bound", "Released", "Failed"}))
@@ -120,7 +121,7 @@ def volume_causes(job: Demand, state: Snapshot) -> Iterator[Cause]:
         elif claim["metadata"].get("deletionTimestamp"):
             fix = "wait until its last pod has ended, then create it again; or name another claim"
             yield Cause("volume-terminating", f"its volume claim {name} is being deleted", (), fix, _bound(name))
-        elif unbound(claim, state.classes) and CLASSES not in state.unread:
+        elif unbound(claim, state.classes) and (lost(claim) or CLASSES not in state.unread):
             reason = why_pending(claim, state.classes, state.events, state.pods.items)
             what, _, fix = reason.partition(". Fix: ")
             phase = (claim.get("status") or {}).get("phase") or "without a state"
@@ -128,7 +129,7 @@ def volume_causes(job: Demand, state: Snapshot) -> Iterator[Cause]:
             yield Cause("volume-unbound", text, (what,) if what else (), fix.rstrip("."), _bound(name))
         elif is_static(claim, state) and VOLUMES not in state.unread and not _free(claim, state):
             yield _none_free(claim)
-        elif cause := _alone(job, claim, state):
+        elif cause := _shared(job, claim) or _alone(job, claim, state):
             yield cause
 
 
@@ -139,6 +140,17 @@ def _free(claim: Json, state: Snapshot) -> bool:
 def _none_free(claim: Json) -> Cause:
     name, (evidence, fix) = claim["metadata"]["name"], none_free(claim, claim["spec"]["storageClassName"])
     return Cause("volume-unbound", f"its volume claim {name} is not bound", (evidence,), fix, _bound(name))
+
+
+def _shared(job: Demand, claim: Json) -> Cause | None:
+    """What is wrong with a claim that only one pod may mount, and that several of the job's do."""
+    name = claim["metadata"]["name"]
+    number = sum(part.minimum for part in job.parts if name in claims_of(part.spec))
+    if number < 2 or "ReadWriteOncePod" not in claim["spec"].get("accessModes", ()):
+        return None
+    text = f"its volume claim {name} is ReadWriteOncePod, and {number} of its pods mount it"
+    fix = "name a claim that several pods may mount (ReadWriteMany), or mount it in one pod"
+    return Cause("volume-one-pod", text, (), fix, _bound(name))
 
 
 def _alone(job: Demand, claim: Json, state: Snapshot) -> Cause | None:

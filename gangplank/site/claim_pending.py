@@ -19,12 +19,17 @@ CAPACITY = re.compile(r"no space|insufficient|not enough|capacity|quota|Resource
 SHOWN = 300  # characters of an event that is shown
 
 
+def lost(claim: Json) -> bool:
+    """Whether a claim was bound, and its volume is gone: nothing binds it again."""
+    return bool((claim.get("status") or {}).get("phase") == "Lost")
+
+
 def unbound(claim: Json, classes: Iterable[Json]) -> bool:
     """Whether a claim should be bound and is not; one that waits for its first pod need not be."""
     by_name = {item["metadata"]["name"]: item for item in classes}
     storage_class = by_name.get(claim["spec"].get("storageClassName") or "") or {}
     waits = storage_class.get("volumeBindingMode") == "WaitForFirstConsumer"
-    return (claim.get("status") or {}).get("phase") != "Bound" and not waits
+    return (claim.get("status") or {}).get("phase") != "Bound" and (lost(claim) or not waits)
 
 
 def none_free(claim: Json, name: str) -> tuple[str, str]:
@@ -35,7 +40,10 @@ def none_free(claim: Json, name: str) -> tuple[str, str]:
 
 
 def why_pending(claim: Json, classes: Iterable[Json], events: Sequence[Json], pods: Iterable[Json] = ()) -> str:
-    """One line for a claim that is Pending; "" for any other. `pods` and `events` of other claims are ignored."""
+    """One line for a claim that is Pending or Lost, "" for any other; `pods` and `events` of others are ignored."""
+    if lost(claim):
+        volume = f"its volume {claim['spec'].get('volumeName')} does not exist, or is that of another claim"
+        return f"{claim['metadata']['name']}: {volume}. Fix: delete the claim and create it again, or name another."
     if (claim.get("status") or {}).get("phase") != "Pending":
         return ""
     by_name = {item["metadata"]["name"]: item for item in classes}

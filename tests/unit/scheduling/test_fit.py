@@ -345,6 +345,47 @@ def test_a_quota_of_the_default_priority_class_counts_pods_that_name_none(defaul
     assert codes(job("indexed"), state) == expected
 
 
+@pytest.mark.parametrize(("uid", "expected"), [("old", ["volume-unbound"]), ("new", []), (None, [])])
+def test_the_volume_of_a_deleted_claim_is_not_that_of_a_new_one_of_its_name(
+    uid: str | None, expected: list[str]
+) -> None:
+    classes = {"metadata": {"name": "local"}, "provisioner": "kubernetes.io/no-provisioner",
+               "volumeBindingMode": "WaitForFirstConsumer"}  # fmt: skip
+    spec = {**MANY, "storageClassName": "local", "resources": {"requests": {"storage": "1Gi"}}}
+    claim = {"metadata": {**CLAIM["metadata"], "uid": "new"}, "spec": spec, "status": {"phase": "Pending"}}
+    volume = local(kept_for="data", phase="Released" if expected else "Available")
+    volume["spec"]["claimRef"] |= {"uid": uid} if uid else {}
+    state = cluster(claims=(claim,), classes=(classes,), volumes=(volume,))
+    assert [cause.code for cause in fit(job(volumes=MOUNT), state).causes] == expected
+
+
+@pytest.mark.parametrize("unread", [{}, {"storageclasses": "no right"}])
+@pytest.mark.parametrize("mode", ["Immediate", "WaitForFirstConsumer"])
+def test_a_lost_claim_is_never_mounted(mode: str, unread: dict[str, str]) -> None:
+    classes = {"metadata": {"name": "local"}, "provisioner": "p", "volumeBindingMode": mode}
+    claim = {**BOUND, "spec": {**BOUND["spec"], "storageClassName": "local"}, "status": {"phase": "Lost"}}
+    state = cluster(claims=(claim,), classes=() if unread else (classes,), unread=unread)
+    answer = fit(job(volumes=MOUNT), state)
+    assert answer.verdict is Verdict.NO
+    assert [cause.text for cause in answer.causes] == ["its volume claim data is Lost"]
+    assert answer.causes[0].evidence == ("data: its volume v does not exist, or is that of another claim",)
+    assert answer.causes[0].fix == "delete the claim and create it again, or name another"
+
+
+@pytest.mark.parametrize(("on", "expected"), [("all", ["volume-one-pod"]), ("master", [])])
+def test_a_claim_for_one_pod_keeps_several_of_a_job_out(on: str, expected: list[str]) -> None:
+    claim = {**BOUND, "spec": {"accessModes": ["ReadWriteOncePod"]}}
+    asked, state = job(volumes=[{**MOUNT[0], "on": "master"}]), cluster(claims=(claim,))
+    if on == "all":
+        asked = edited(asked, volumes=[{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}])
+    assert codes(asked, state) == expected
+    if expected:
+        assert starts_without_it(asked, state)
+        assert (
+            fit(asked, state).causes[0].text == "its volume claim data is ReadWriteOncePod, and 3 of its pods mount it"
+        )
+
+
 SANDBOX = {"key": "sandbox", "value": "gvisor", "effect": "NoSchedule"}
 SANDBOXES = (node("a"), node("b", labels={"sandbox": "gvisor"}, taints=(SANDBOX,)))
 THERE = {"nodeSelector": {"sandbox": "gvisor"}, "tolerations": [{"key": "sandbox", "operator": "Exists"}]}

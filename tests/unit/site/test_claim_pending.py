@@ -87,6 +87,11 @@ def test_a_claim_should_be_bound_unless_it_waits_for_its_first_pod() -> None:
     assert unbound(live_claim("x", "Pending"), [live_class("x")])
     assert not unbound(live_claim("x", "Pending"), [live_class("x", **WAITS)])
     assert not unbound(live_claim("x"), [live_class("x")])
+    assert unbound(live_claim("x", "Lost"), [live_class("x", **WAITS)])
+
+
+def test_a_lost_claim_is_explained() -> None:
+    assert why_pending(live_claim("x", "Lost"), [], []).startswith("data: its volume ")
 
 
 def test_a_bound_claim_needs_no_explanation() -> None:
