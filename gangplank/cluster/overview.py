@@ -196,7 +196,7 @@ def waiting_by_queue(state: Snapshot) -> dict[str, tuple[int, Amounts]]:
     """By queue: how many gangs wait in it, and what they need to begin."""
     waiting: dict[str, tuple[int, Amounts]] = {}
     for group in state.groups:
-        spec = group["spec"]
+        spec = group.get("spec") or {}
         if (group.get("status") or {}).get("phase") in {None, "Pending", "Inqueue"}:
             name = str(spec.get("queue") or QUEUE_SYSTEM.default)
             count, amounts = waiting.get(name, (0, {}))

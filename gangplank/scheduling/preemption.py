@@ -135,7 +135,7 @@ def within_queue(job: Demand, state: Snapshot) -> str:
         return text
     ranked = state.settings.ranked or actions == ["gangpreempt"]
     for group in state.groups:
-        meta, spec = group["metadata"], group["spec"]
+        meta, spec = group["metadata"], group.get("spec") or {}
         held = state.pods.by_group.get((meta["namespace"], meta["name"]))
         theirs = priority(str(spec.get("priorityClassName") or ""), state)
         here = held and (spec.get("queue") or QUEUE_SYSTEM.default) == job.queue

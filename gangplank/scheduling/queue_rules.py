@@ -5,9 +5,11 @@ As Volcano's plugins capacity and proportion decide (pkg/scheduler/plugins of 1.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from gangplank.backends.device_claims import RESOURCE
 from gangplank.backends.queueing import QUEUE_SYSTEM
 from gangplank.scheduling.amounts import amounts, plus, shown
 from gangplank.scheduling.cause import Cause, Removal
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from gangplank.spec import Json
 
 OPEN = "Open"
+ZERO_IS_NO_CAP = re.compile(rf"(cpu|memory|{RESOURCE}.*)$")
 
 
 @dataclass
@@ -40,15 +43,25 @@ class Share:
         return str(self.queue["metadata"]["name"])
 
     @property
+    def spec(self) -> Json:
+        """What the queue says; nothing if it has no spec."""
+        return self.queue.get("spec") or {}
+
+    @property
     def parent(self) -> str:
         """The queue above."""
-        own = (self.queue.get("spec") or {}).get("parent")
-        return "" if self.name == QUEUE_SYSTEM.root else str(own or QUEUE_SYSTEM.root)
+        return "" if self.name == QUEUE_SYSTEM.root else str(self.spec.get("parent") or QUEUE_SYSTEM.root)
+
+    @property
+    def cap(self) -> Amounts:
+        """What it may hold at most: a zero bars devices, and says nothing of CPU, memory and devices by claim."""
+        own = amounts(self.spec.get("capability"))
+        return {name: value for name, value in own.items() if value > 0 or not ZERO_IS_NO_CAP.match(name)}
 
     @property
     def deserved(self) -> Amounts:
         """What it deserves: no less than what is guaranteed to it, and no more than it may hold."""
-        own = amounts((self.queue.get("spec") or {}).get("deserved"))
+        own = amounts(self.spec.get("deserved"))
         capped = {name: min(value, self.limit.get(name, value)) for name, value in own.items()}
         return capped | {name: max(value, capped.get(name, 0)) for name, value in self.guarantee.items()}
 
@@ -58,7 +71,7 @@ def shares(state: Snapshot) -> dict[str, Share]:
     by_name = {item["metadata"]["name"]: Share(item) for item in state.queues}
     hierarchy = state.settings is None or state.settings.hierarchy
     for share in by_name.values():
-        share.guarantee = amounts((share.queue["spec"].get("guarantee") or {}).get("resource"))
+        share.guarantee = amounts((share.spec.get("guarantee") or {}).get("resource"))
     for name, held, waiting in held_by_queue(state):
         for above in ancestors(by_name, name) if hierarchy else [by_name[name]] if name in by_name else []:
             above.held = plus(above.held, held)
@@ -66,7 +79,7 @@ def shares(state: Snapshot) -> dict[str, Share]:
     total: Amounts = {}
     top = by_name.get(QUEUE_SYSTEM.root)
     if hierarchy:  # a tree has no limit but its caps: its root takes more than the cluster has
-        total = amounts(((top.queue if top else {}).get("spec") or {}).get("capability"))
+        total = amounts(top.spec.get("capability")) if top else {}
     else:
         for room in state.rooms:
             total = plus(total, room.total)
@@ -87,9 +100,9 @@ def _limit(children: dict[str, list[Share]], parent: str, above: Amounts) -> Non
     for one in below:
         reserved = plus(reserved, one.guarantee)
     for one in below:
-        cap = amounts((one.queue.get("spec") or {}).get("capability"))
+        cap = one.cap
         rest = {name: value - reserved.get(name, 0) + one.guarantee.get(name, 0) for name, value in above.items()}
-        one.limit = {name: min(value, cap[name]) if cap.get(name) else value for name, value in rest.items()}
+        one.limit = {name: min(value, cap.get(name, value)) for name, value in rest.items()}
         one.limit |= {name: value for name, value in cap.items() if name not in rest}
         _limit(children, one.name, one.limit)
 
@@ -114,7 +127,7 @@ def held_by_queue(state: Snapshot) -> Iterator[tuple[str, Amounts, Amounts]]:
                 yield queue["metadata"]["name"], amounts((queue.get("status") or {}).get("allocated")), {}
         return
     for group in state.groups:
-        meta, spec, status = group["metadata"], group["spec"], group.get("status") or {}
+        meta, spec, status = group["metadata"], group.get("spec") or {}, group.get("status") or {}
         held = state.pods.by_group.get((meta["namespace"], meta["name"]), {})
         claim = least_of(spec) or {}
         waiting: Amounts = {}
@@ -166,7 +179,7 @@ def _over(job: Demand, by_name: dict[str, Share], own: Share) -> Iterator[Cause]
 
 def _over_cause(share: Share, name: str, counts: tuple[int, int, int]) -> Cause:
     wanted, taken, limit = counts
-    cap = amounts((share.queue.get("spec") or {}).get("capability")).get(name)
+    cap = share.cap.get(name)
     text = (
         f"its queue {share.name} has {shown(name, max(0, limit - taken))} left of {shown(name, max(limit, 0))} "
         f"that it may hold, and the job needs {shown(name, wanted)}"
@@ -198,7 +211,7 @@ def _over_cause(share: Share, name: str, counts: tuple[int, int, int]) -> Cause:
 
 def _loosened(queue: Json, name: str, *, cap: bool, guarantee: bool) -> Json:
     """A queue without a cap, or without a guarantee, of one resource."""
-    spec = dict(queue["spec"])
+    spec = dict(queue.get("spec") or {})
     if cap:
         spec["capability"] = {key: value for key, value in (spec.get("capability") or {}).items() if key != name}
     if guarantee:
@@ -257,7 +270,7 @@ def reclaimable(job: Demand, state: Snapshot) -> Amounts:
     parents = {one.parent for one in by_name.values()}
     total: Amounts = {}
     for one in by_name.values():
-        reclaims = (one.queue.get("spec") or {}).get("reclaimable") is not False
+        reclaims = one.spec.get("reclaimable") is not False
         if one.name != own.name and one.name not in parents and reclaims:
             deserved = one.deserved if fixed else {}
             surplus = {name: max(0, value - deserved.get(name, 0)) for name, value in one.held.items()}

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from gangplank.cluster.overview import queue_rows
 from gangplank.scheduling.amounts import requests
 from gangplank.scheduling.demand import edited
 from gangplank.scheduling.fit import Verdict, fit
+from gangplank.scheduling.snapshot import Pods
 from gangplank.scheduling.why import Situation, diagnose
 from tests.unit.scheduling.states import CAPACITY, cluster, group, job, node, pod, queue
 
@@ -67,6 +69,9 @@ SMALL = {"requests": {"cpu": "2"}, "limits": {"cpu": "2"}}
 GUARANTEED = (queue("root"), queue("default"), queue("x", guarantee={"resource": {"cpu": "6"}}))
 GPUS: dict[str, Any] = {"nvidia.com_gpu": "4"}
 FLAT = dataclasses.replace(CAPACITY, hierarchy=False)
+NONE = {"cpu": "0", "memory": "0", "deviceclass/gpu.nvidia.com": "0", "nvidia.com/gpu": "0"}
+WITHOUT_GPUS = queue("default", capability=NONE)
+BARE_QUEUE = {"metadata": {"name": "bare"}}  # the API server stores it so
 CASES: dict[str, tuple[dict[str, Any], Snapshot, str]] = {
     "quota": ({}, cluster(quotas=(QUOTA,)), "quota"),
     "LimitRange's default below the request": (
@@ -103,6 +108,21 @@ CASES: dict[str, tuple[dict[str, Any], Snapshot, str]] = {
         "queue-inner",
     ),
     "queue's cap": ({}, cluster(queues=(queue("root"), queue("default", capability={"cpu": "2"}))), "queue-over"),
+    "queue's cap, in a flat cluster": (
+        {},
+        cluster(queues=(queue("root"), queue("default", capability={"cpu": "2"}), BARE_QUEUE), settings=FLAT),
+        "queue-over",
+    ),
+    "queue's cap of no devices": (
+        {"resources": {"cpu": "1", "gpus": 1}},
+        cluster(node("a", **GPUS), queues=(queue("root"), WITHOUT_GPUS)),
+        "queue-over",
+    ),
+    "queue's cap of no devices, in a flat cluster": (
+        {"resources": {"cpu": "1", "gpus": 1}},
+        cluster(node("a", **GPUS), queues=(queue("root"), WITHOUT_GPUS), settings=FLAT),
+        "queue-over",
+    ),
     "cap of the queue above": (
         {"queue": "low"},
         cluster(queues=(queue("root"), queue("default", capability={"cpu": "2"}), queue("low", "default"))),
@@ -259,6 +279,27 @@ def test_others_appear_as_sums_only() -> None:
 def test_a_quota_counts_the_jobs_own_pods_once() -> None:
     assert codes(job(), cluster(quotas=(QUOTA,))) == ["quota"]
     assert fit(job(), cluster(quotas=(QUOTA,)), {"requests.cpu": 1000}).verdict is Verdict.YES
+
+
+@pytest.mark.parametrize("settings", [CAPACITY, FLAT])
+def test_a_queue_with_a_cap_of_no_cores_and_no_memory_has_no_cap_of_them(settings: Any) -> None:
+    """As Volcano has it: only of other resources does a zero bar all."""
+    queues = (queue("root"), WITHOUT_GPUS)
+    assert fit(job(), cluster(queues=queues, settings=settings)).verdict is Verdict.YES
+
+
+def test_queues_and_gangs_without_a_spec_are_as_empty_ones() -> None:
+    gang = {"metadata": {"name": "x", "namespace": "other", "uid": "x"}}
+    queues, preempting = (
+        (queue("root"), queue("default"), BARE_QUEUE),
+        dataclasses.replace(CAPACITY, actions=("preempt",)),
+    )
+    pods = (pod("x", "a", cpu="4", group="x"), pod("y", "b", cpu="4"))
+    state = cluster(queues=queues, groups=(gang,), pods=pods, settings=preempting)
+    assert [cause.code for cause in fit(job(), state).causes] == ["short"]
+    rows = {row["queue"]: row for row in queue_rows(dataclasses.replace(state, pods=Pods()))}
+    assert rows["default"]["gangs waiting"] == 1
+    assert rows["bare"]["gangs waiting"] == 0
 
 
 def test_what_waits_ahead_in_the_queue_has_its_place() -> None:
