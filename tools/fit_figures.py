@@ -72,6 +72,7 @@ def table(answers: Sequence[Compared]) -> Iterator[tuple[str, ...]]:
     classes: dict[str, list[Compared]] = {"": []}
     for one in sorted(answers, key=lambda one: (one.difference, one.seed)):
         classes.setdefault(one.difference, []).append(one)
+    classes[f"fit {UNSURE}"] = [one for one in answers if one.fit == UNSURE]  # also where the copy cannot tell either
     rows = [(kind or "all three agree", own, bool(kind)) for kind, own in classes.items()]
     rows.append(("the job has to wait", [one for one in answers if one.waits], False))
     for title, own, named in rows if answers else ():

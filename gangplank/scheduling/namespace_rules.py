@@ -81,8 +81,8 @@ def ranked(pod: Json, state: Snapshot) -> Json:
 
     https://kubernetes.io/docs/concepts/scheduling-eviction/pod-priority-preemption/#priorityclass
     """
-    name, known = pod.get("priorityClassName"), state.priorities
-    chosen = [one for one in known if (one["metadata"]["name"] == name if name else one.get("globalDefault"))]
+    name, classes = pod.get("priorityClassName"), state.priorities
+    chosen = [one for one in classes if (one["metadata"]["name"] == name if name else one.get("globalDefault"))]
     if not chosen:
         return pod
     own = min(chosen, key=lambda one: int(one["value"]))  # of several defaults, the lowest counts
@@ -93,12 +93,12 @@ def ranked(pod: Json, state: Snapshot) -> Json:
 def class_causes(job: Demand, state: Snapshot) -> Iterator[Cause]:
     """Classes that the job's pods name, and that do not exist: the API server refuses the pods."""
     for (kind, field), (plural, of_state) in CLASSES.items():
-        known = [one["metadata"]["name"] for one in getattr(state, of_state)]
-        names = {str(part.spec.get(field) or "system-") for part in job.parts} - {*known}
+        existing = [one["metadata"]["name"] for one in getattr(state, of_state)]
+        names = {str(part.spec.get(field) or "system-") for part in job.parts} - {*existing}
         for name in sorted(names) if plural not in state.unread else ():
             if not name.startswith("system-"):  # the cluster's own
                 text = f"its {kind} {name} does not exist"
-                evidence = f"the cluster has {', '.join(sorted(known)) or 'none'}"
+                evidence = f"the cluster has {', '.join(sorted(existing)) or 'none'}"
                 fix = f"name one of the cluster's {kind}es, or ask an administrator for this one"
                 yield Cause("class-missing", text, (evidence,), fix, _with_class(of_state, name))
 
@@ -116,46 +116,46 @@ def limit_causes(job: Demand, state: Snapshot) -> Iterator[Cause]:
     for part in job.parts:
         for container in containers(part.spec, init=True):
             name, resources = container["name"], container["resources"]
-            wanted, most = amounts(resources.get("requests")), amounts(resources.get("limits"))
-            if text := _refused("Container", wanted, most, state):
+            requests, limits = amounts(resources.get("requests")), amounts(resources.get("limits"))
+            if text := _refused("Container", requests, limits, state):
                 yield _limit_cause(f"its container {name} {text}", name)
                 return
-            for resource in sorted(wanted):
-                if resource in most and wanted[resource] > most[resource]:
+            for resource in sorted(requests):
+                if resource in limits and requests[resource] > limits[resource]:
                     ranges = rows(state)
                     origin = next((n for n, item in ranges if resource in (item.get("default") or {})), "")
                     whose = f"the default of LimitRange {origin}" if origin else "its limit"
                     text = (
-                        f"its container {name} requests {shown(resource, wanted[resource])}, more than "
-                        f"{whose}, {shown(resource, most[resource])}"
+                        f"its container {name} requests {shown(resource, requests[resource])}, more than "
+                        f"{whose}, {shown(resource, limits[resource])}"
                     )
                     yield _limit_cause(text, name, resource)
                     return
         of_containers = {**part.spec, "overhead": None}
-        wanted, most = (_amounts_of(pod_sum(of_containers, side)) for side in ("requests", "limits"))
-        if text := _refused("Pod", wanted, most, state):
+        requests, limits = (_amounts_of(pod_sum(of_containers, side)) for side in ("requests", "limits"))
+        if text := _refused("Pod", requests, limits, state):
             yield _limit_cause(f"one of its pods {text}")
             return
 
 
-def _refused(kind: str, wanted: Amounts, most: Amounts, state: Snapshot) -> str:
+def _refused(kind: str, requests: Amounts, limits: Amounts, state: Snapshot) -> str:
     """What the LimitRanges' rows for a kind say against such requests and limits."""
     for name, item in rows(state):
         if item["type"] != kind:
             continue
         maximum, ratios = amounts(item.get("max")), amounts(item.get("maxLimitRequestRatio"))
-        for side, own in (("limit", most), ("request", wanted)):
+        for side, own in (("limit", limits), ("request", requests)):
             for resource in beyond(own, maximum):
                 allowed = shown(resource, maximum[resource])
                 return f"has a {side} of {shown(resource, own[resource])}, and LimitRange {name} allows {allowed}"
         for resource in (*maximum, *ratios):
-            if resource not in most:
+            if resource not in limits:
                 return f"has no limit of {resource}, which LimitRange {name} demands"
         for resource, value in amounts(item.get("min")).items():
-            if (request := wanted.get(resource, 0)) < value:
+            if (request := requests.get(resource, 0)) < value:
                 return f"requests {shown(resource, request)}, and LimitRange {name} demands {shown(resource, value)}"
         for resource, value in ratios.items():
-            request, limit = wanted.get(resource, 0), most[resource]
+            request, limit = requests.get(resource, 0), limits[resource]
             if not request or not limit or limit * MILLI > value * request:
                 times = quantity.canonical(Fraction(value, MILLI))
                 has = f"requests {shown(resource, request)} with a limit of {shown(resource, limit)}"
@@ -218,11 +218,11 @@ def quota_causes(job: Demand, state: Snapshot, held: Amounts | None = None) -> I
                 if container := _without(part.spec, name):
                     yield _unset(job, quota, name, container)
                     return
-            wanted = sum(of_pod.get(name, 0) * part.minimum for part, of_pod in parts)
+            needed = sum(of_pod.get(name, 0) * part.minimum for part, of_pod in parts)
             own = (held or {}).get(name, 0)
-            over = used.get(name, 0) - own + wanted - hard[name]
-            if wanted and over > 0:
-                yield _over(job, quota, name, (wanted, used.get(name, 0) - own, hard[name]))
+            over = used.get(name, 0) - own + needed - hard[name]
+            if needed and over > 0:
+                yield _over(job, quota, name, (needed, used.get(name, 0) - own, hard[name]))
                 return
 
 

@@ -37,6 +37,13 @@ def test_each_answer_that_differs_is_listed_with_its_class() -> None:
     assert list(table([])) == []
 
 
+def test_how_often_fit_cannot_tell_has_a_row_of_its_own() -> None:
+    """Also if it always can, and where the copy cannot tell either."""
+    assert ("fit cannot tell", "0", "0.0%", "") in list(table([SAME]))
+    neither = Compared(5, "claims", "cannot tell", "cannot tell", "yes")
+    assert ("fit cannot tell", "2", "66.7%", "3 (reclaim), 5 (claims)") in list(table([SAME, ANSWERS[2], neither]))
+
+
 @pytest.mark.parametrize(("fit", "copy", "live", "difference"), [
     ("yes", "yes", "no", "fit yes, copy yes, live no"),
     ("no", "cannot tell", "no", "copy cannot tell"),
