@@ -464,7 +464,8 @@ def test_a_claim_of_one_pod_that_another_one_mounts_is_waited_for() -> None:
     claim = {"metadata": {"name": "data"}, "spec": spec, "status": {"phase": "Bound"}}
     holder = pod("holder", "a", namespace="vision")
     holder["spec"]["volumes"] = mounts
-    diagnosis = diagnose(situation(demand=scattered(volumes=mounts), state=cluster(pods=(holder,), claims=(claim,))))
+    wanted = edited(job("indexed", workers=0), volumes=mounts)
+    diagnosis = diagnose(situation(demand=wanted, state=cluster(pods=(holder,), claims=(claim,))))
     assert diagnosis.first_line.startswith("digits waits because its volume claim data is ReadWriteOncePod")
     assert "pod holder mounts it" in diagnosis.text()
 
