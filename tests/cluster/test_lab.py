@@ -303,7 +303,7 @@ def train(folder: Path, job: dict[str, Any], *, begun: Callable[[], None] = lamb
     return "".join(lines)
 
 
-def test_a_training_is_followed_over_a_killed_api_server(lab: Lab, namespace: str, tmp_path: Path) -> None:
+def test_d4_a_training_is_followed_over_a_killed_api_server(lab: Lab, namespace: str, tmp_path: Path) -> None:
     def another(old: int) -> bool:
         return lab.programs()["kube-apiserver"]["pid"] not in (0, old)
 
@@ -322,7 +322,7 @@ def test_a_training_is_followed_over_a_killed_api_server(lab: Lab, namespace: st
 
 
 @pytest.mark.usefixtures("lab")
-def test_a_training_among_lines_of_any_kind_is_proven(namespace: str, tmp_path: Path) -> None:
+def test_d3_a_training_among_lines_of_any_kind_is_proven(namespace: str, tmp_path: Path) -> None:
     (tmp_path / "loud.py").write_text(LOUD.format(lines=[line[:20_000] for line in HOSTILE]))
     job = {key: value for key, value in FOLLOWED.items() if key != "hyperparameters"}
     output = train(tmp_path, {**job, "namespace": namespace, "script": "loud.py"})
@@ -371,7 +371,7 @@ def test_each_killed_program_comes_back(lab: Lab) -> None:
     assert lab.get("configmap", "plain")["data"]["key"] == "readable-marker-3141"
 
 
-def test_one_command_brings_back_a_lab_whose_every_process_was_killed(lab: Lab) -> None:
+def test_d2_one_command_brings_back_a_lab_whose_every_process_was_killed(lab: Lab) -> None:
     own = Path("/sys/fs/cgroup/pids/gangplank")
     own = own if own.exists() else Path("/sys/fs/cgroup/gangplank")  # cgroup v1, v2
     while pids := {int(pid) for listing in own.rglob("cgroup.procs") for pid in listing.read_text().split()}:
@@ -379,8 +379,10 @@ def test_one_command_brings_back_a_lab_whose_every_process_was_killed(lab: Lab) 
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
     assert "refused" in lab.kubectl("get", "nodes", check=False)
-    lab.playbook("playbooks/lab.yml")
+    output = lab.playbook("playbooks/lab.yml")
+    assert "no supervisord answered; it is started again with its programs" in output
     lab.wait("the lab as it was", lambda: settled(lab))
+    assert "changed=0" in lab.playbook("playbooks/lab.yml")
     assert lab.get("configmap", "plain")["data"]["key"] == "readable-marker-3141"
 
 
