@@ -228,10 +228,10 @@ def _not_started(now: Situation) -> Diagnosis:
     if (name := _stranger(now)) and now.pods and now.age_s > BUSY_S and _overlooked(now):
         return _seen(now, "does not start", [_without_scheduler(now, name)])
     answer = fit(now.demand, now.state, held)
-    causes = [*now.refusals, *answer.causes]
-    if any(cause.code in ADMISSION for cause in answer.causes):
-        causes = list(answer.causes)  # the arithmetic has the same, with amounts and a removal
-    if causes:
+    refusals = list(now.refusals)
+    if any(cause.code in ADMISSION for cause in answer.causes):  # it has the same, with amounts and a removal
+        refusals = [one for one in refusals if one.code == "webhook"]
+    if causes := [*refusals, *answer.causes]:
         return judged(now, causes, answer)
     if cause := pod_causes.between_pods(now.demand, _scheduler_says(now)):
         missing = tuple(line for line in answer.missing if line not in pod_causes.ANSWERS[cause.code])

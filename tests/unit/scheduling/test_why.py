@@ -250,6 +250,17 @@ def test_a_cause_that_cannot_be_taken_away_is_proven_by_a_refusal_alone() -> Non
     assert judged(dataclasses.replace(now, refusals=(cause,)), [cause], Answer(Verdict.NO)).proof is Proof.REFUSAL
 
 
+@pytest.mark.parametrize(("refused", "first"), [("webhook", "webhook"), ("refused", "quota")])
+def test_a_webhook_that_does_not_answer_comes_before_the_quota_and_other_refusals_are_that_quota_s(
+    refused: str, first: str
+) -> None:
+    """The quota was named, and proven by a removal after which the webhook still did not answer."""
+    refusal = Cause(refused, "the API server refuses it")
+    diagnosis = diagnose(situation(state=cluster(quotas=(QUOTA,)), refusals=(refusal,)))
+    assert [cause.code for cause in (*diagnosis.needed, *diagnosis.also)] == list(dict.fromkeys((first, "quota")))
+    assert diagnosis.proof is (Proof.REFUSAL if first == "webhook" else Proof.REMOVAL)
+
+
 def test_logs_that_are_gone_with_their_pods_are_not_pointed_at() -> None:
     diagnosis = diagnose(situation(ended="failed", reason="Job has reached the specified backoff limit"))
     assert "its pods are gone, and their logs with them" in diagnosis.text()
