@@ -126,6 +126,7 @@ def situation(
         answered=bool(status.get("state") or status.get("conditions") or set(status) - {"state", "conditions"}),
         age_s=age_s(meta.get("creationTimestamp")),
         pods=tuple(pods),
+        placed=tuple(pod for pod, _ in state.pods.taken if pod["metadata"]["uid"] in uids),
         group=group,
         lost_group="" if group else lost_group(kube, job, pods),
         held=namespace_rules.counted(alive),

@@ -51,6 +51,7 @@ class Demand:
     least: Amounts | None = None  # what the queue must have for it to begin; None: the sum of the parts' minimum
     priority: str = ""  # the PriorityClass of its gang
     near: bool = False  # its pods must be near one another in the network
+    placed: int = 0  # pods of it that have a node already, beside those of the parts
 
     @property
     def schedulers(self) -> list[str]:

@@ -45,8 +45,8 @@ def attach_limits(job: Demand, state: Snapshot) -> bool:
 
 
 def idle(state: Snapshot) -> Snapshot:
-    """The cluster without what runs on it."""
-    return replace(state, pods=Pods())
+    """The cluster without what others run on it."""
+    return replace(state, pods=Pods(tuple(pod for pod in state.pods.items if pod["metadata"]["uid"] in state.own)))
 
 
 @dataclass(frozen=True)
@@ -81,13 +81,17 @@ def node_causes(state: Snapshot, question: Question, *, explain: bool = True) ->
     all_rooms, barred = question.rooms, question.barred
     if not explain:
         return [Cause("short", "some of its pods have no place")]
-    empty = [replace(room, free=room.total, ports=frozenset()) for room in all_rooms]
+    kept = idle(state).pods
+    empty = [
+        replace(room, free=plus(room.total, kept.used.get(room.name, {}), -1), ports=kept.ports_of(room.name))
+        for room in all_rooms
+    ]
     without_ports = filtered(barred, lambda bar: bar.rule != "host-port")
     if question.fits(empty, without_ports):
         ports = sorted({bar.what for row in barred for kept in row for bar in kept if bar.rule == "host-port"})
         if ports and question.fits(all_rooms, without_ports):
             return [_port_cause(ports)]
-        return [_short(question)]
+        return [_short(question, empty)]
     for here in (all_rooms, empty):  # a rule may be what keeps it out for good, although it would then wait
         for bar in question.barring():
             if question.fits(here, filtered(barred, bar.__ne__)):
@@ -105,16 +109,19 @@ def filtered(barred: Sequence[Sequence[list[Bar]]], keeps: Callable[[Bar], bool]
     return [[[bar for bar in kept if keeps(bar)] for kept in row] for row in barred]
 
 
-def _short(question: Question) -> Cause:
+def _short(question: Question, empty: Sequence[Room]) -> Cause:
     """The job would fit if others had ended: which resource they hold."""
     job, missing = question.job, question.placement.short
     scarce, wanted = _scarce(question)
     usable = question.usable
     free = sum(max(0, room.free.get(scarce, 0)) for room in usable)
-    held = sum(room.total.get(scarce, 0) - room.free.get(scarce, 0) for room in usable)
+    names = {room.name for room in usable}
+    held = sum(room.free.get(scarce, 0) for room in empty if room.name in names)
+    held -= sum(room.free.get(scarce, 0) for room in usable)
+    have = "has" if missing == 1 else "have"
     text = (
-        f"{missing} of its {job.minimum} pods {'has' if missing == 1 else 'have'} no place: the nodes that it may use "
-        f"have too little {scarce} free"
+        f"{missing} of its {job.placed + job.minimum} pods {have} no place: the nodes that it may use have too little "
+        f"{scarce} free"
     )
     sizes = f"{shown(scarce, free)} free, the job needs {shown(scarce, job.asked.get(scarce, 0))}"
     evidence = (
@@ -345,8 +352,9 @@ def _too_large(question: Question) -> Cause:
         total = plus(total, room.total)
     asked = {name: value for name, value in job.asked.items() if value > total.get(name, 0)}
     what = f"; it asks for {listed(asked)} of {listed({name: total.get(name, 0) for name in asked})}" if asked else ""
-    text = f"the cluster is too small for all its {job.minimum} pods at once, even when nothing else runs"
-    placed = job.minimum - place(job, question.rooms, question.barred).short
+    whole = "the rest of its pods, where the others are" if job.placed else f"all its {job.minimum} pods at once"
+    text = f"the cluster is too small for {whole}, even when nothing else runs"
+    placed = job.placed + job.minimum - place(job, question.rooms, question.barred).short
     evidence = (f"{len(usable)} nodes may be used, and have room for {placed} pods{what}",)
     smaller = f"make the job smaller, {placed} pods at most" if placed else "make the job smaller"
     return Cause("cluster-too-small", text, evidence, f"{smaller}, or add nodes", _larger)

@@ -58,6 +58,10 @@ class Pods:
                 by_node.setdefault(node, set()).update(taken)
         return by_node
 
+    def ports_of(self, node: str) -> frozenset[tuple[str, int]]:
+        """The ports that are taken of a host."""
+        return frozenset(self.ports.get(node, ()))
+
     @cached_property
     def repelling(self) -> list[tuple[Json, list[Json]]]:
         """Pods with a node that refuse to share it, or what is near it, with some others; and with which."""
@@ -141,6 +145,7 @@ class Snapshot:
     schedulers: frozenset[str] | None = None  # who has looked at pods, beside the usual ones; None: nobody asked
     settings: Configuration | None = None  # of the queue system's scheduler; None if it may not be read
     unread: Mapping[str, str] = field(default_factory=dict)  # by what was not read: why
+    own: frozenset[str] = frozenset()  # uids of pods of the job itself, which stay where they are
 
     @cached_property
     def rooms(self) -> list[Room]:
@@ -150,7 +155,7 @@ class Snapshot:
             name, total = node["metadata"]["name"], amounts((node.get("status") or {}).get("allocatable"))
             used = self.pods.used.get(name, {})
             free = {resource: value - used.get(resource, 0) for resource, value in total.items()}
-            result.append(Room(node, free, total, frozenset(self.pods.ports.get(name, ()))))
+            result.append(Room(node, free, total, self.pods.ports_of(name)))
         return result
 
     @cached_property

@@ -15,12 +15,12 @@ from gangplank.scheduling import pod_causes, pod_rules
 from gangplank.scheduling.cause import Cause
 from gangplank.scheduling.fit import Answer, Verdict, fit
 from gangplank.scheduling.remedy import needed, steps
+from gangplank.scheduling.rest import rest
 from gangplank.scheduling.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from gangplank.scheduling.amounts import Amounts
     from gangplank.scheduling.demand import Demand
     from gangplank.spec import Json
 
@@ -55,6 +55,8 @@ class Situation:
     answered: bool = True  # whether its controller has written a status
     age_s: float = 0.0
     pods: tuple[Json, ...] = ()
+    placed: tuple[Json, ...] = ()  # those with a node, with the devices that they hold; if none, as in `pods`
+    standing: str = ""  # how far it has come, if only the rest of its pods is asked about
     group: Json | None = None  # its gang, as the scheduler has it
     lost_group: str = ""  # the gang that its pods wait with, if it does not exist
     held: Mapping[str, int] = field(default_factory=dict)  # what its own pods count as in quotas
@@ -66,6 +68,10 @@ class Situation:
     unread: tuple[str, ...] = ()  # what may not be read of its pods
     unavailable: tuple[str, ...] = ()  # components without a ready pod
     controller: str = "its controller"
+
+    def waits(self, otherwise: str) -> str:
+        """That the rest of its pods waits; `otherwise` if none of them has a node."""
+        return f"{self.standing} waits" if self.standing else otherwise
 
 
 class Proof(StrEnum):
@@ -105,7 +111,7 @@ class Diagnosis:
         if not self.proof:
             return f"{self.job}: cannot tell for certain; probably because {self.cause.text}"
         link = " because" if self.proven else ":"
-        return f"{self.job} {'waits' if self.cause.passing else self.summary}{link} {self.cause.text}"
+        return f"{self.job} {self.summary}{link} {self.cause.text}"
 
     @property
     def needed(self) -> tuple[Cause, ...]:
@@ -188,7 +194,7 @@ def unplaced(now: Situation) -> bool:
 def _seen(now: Situation, summary: str, causes: Sequence[Cause]) -> Diagnosis:
     first, *others = causes
     also = tuple(cause for cause in others[:1] if cause.code not in {"failed", "crash"})  # those say the same again
-    return Diagnosis(now.name, summary, first, Proof.OBSERVED, also)
+    return Diagnosis(now.name, "waits" if first.passing else summary, first, Proof.OBSERVED, also)
 
 
 def _patience_s(now: Situation) -> float:
@@ -222,34 +228,35 @@ def _not_started(now: Situation) -> Diagnosis:
     """Pods do not exist or have no node: refused, or by arithmetic what keeps them out."""
     if now.lost_group:
         return _seen(now, "does not start", [_without_gang(now)])
-    held: Amounts = dict(now.held)
     if now.demand is None:
         return Diagnosis(now.name, "cannot tell", missing=("which pods its manifest becomes",))
     if (name := _stranger(now)) and now.pods and now.age_s > BUSY_S and _overlooked(now):
         return _seen(now, "does not start", [_without_scheduler(now, name)])
-    answer = fit(now.demand, now.state, held)
+    left = rest(now)
+    answer = fit(left.demand or now.demand, left.state, dict(left.held))
     refusals = list(now.refusals)
     if any(cause.code in ADMISSION for cause in answer.causes):  # it has the same, with amounts and a removal
         refusals = [one for one in refusals if one.code == "webhook"]
     if causes := [*refusals, *answer.causes]:
-        return judged(now, causes, answer)
+        return judged(left, causes, answer)
     if cause := pod_causes.between_pods(now.demand, _scheduler_says(now)):
         missing = tuple(line for line in answer.missing if line not in pod_causes.ANSWERS[cause.code])
-        return Diagnosis(now.name, "does not start", cause, Proof.OBSERVED, missing=missing)
+        return Diagnosis(now.name, left.waits("does not start"), cause, Proof.OBSERVED, missing=missing)
     if answer.verdict is Verdict.CANNOT_TELL:
         said = _scheduler_says(now)
         summary = f"cannot tell; its scheduler says: {said[0]}" if said else "cannot tell"
         return Diagnosis(now.name, summary, missing=answer.missing)
     if not now.live:
         return Diagnosis(now.name, "nothing is wrong: it is not submitted, and would start now")
+    would = f"it {left.standing} would start now" if left.standing else "it would start now"
     waited = f"after {now.age_s:.0f} s of waiting"
     if now.age_s > _patience_s(now):
         if _overlooked(now):
             return _seen(now, "does not start", [_silent(now, "scheduler", "its scheduler does not answer")])
         if said := _scheduler_says(now):  # of a moment ago, or for a reason that is not computed here
-            says = f"it would start now, as far as is computed here, {waited}; its scheduler says: {said[0]}"
+            says = f"{would}, as far as is computed here, {waited}; its scheduler says: {said[0]}"
             return Diagnosis(now.name, says, missing=("whether that still holds: ask again, or gangplank fit --exact",))
-    return Diagnosis(now.name, f"nothing is wrong: it would start now, {waited}")
+    return Diagnosis(now.name, f"nothing is wrong: {would}, {waited}")
 
 
 def _without_gang(now: Situation) -> Cause:
@@ -289,7 +296,8 @@ def _overlooked(now: Situation) -> bool:
 def _scheduler_says(now: Situation) -> list[str]:
     """Why its scheduler has not placed its gang, or pods of it."""
     conditions = [*(((now.group or {}).get("status") or {}).get("conditions") or ())]
-    conditions += [one for pod in now.pods for one in (pod.get("status") or {}).get("conditions") or ()]
+    waiting = [pod for pod in now.pods if not pod["spec"].get("nodeName")]
+    conditions += [one for pod in waiting for one in (pod.get("status") or {}).get("conditions") or ()]
     refusing = [one for one in conditions if one.get("status") != "True" or one.get("type") == "Unschedulable"]
     said = [str(one.get("message") or "") for one in refusing]
     return [pod_causes.cut(text) for text in said if text]
@@ -297,12 +305,13 @@ def _scheduler_says(now: Situation) -> list[str]:
 
 def judged(now: Situation, causes: Sequence[Cause], answer: Answer) -> Diagnosis:
     """The first cause without which the job would start; else the first of those that keep it out together."""
-    summary = "does not start" if now.live else "would not start"
+    verb = "does not start" if now.live else "would not start"
     if causes[0] in now.refusals or now.demand is None:  # a refusal comes first
         proof = Proof.REFUSAL if causes[0] in now.refusals else Proof.NONE
-        return Diagnosis(now.name, summary, causes[0], proof, tuple(causes[1:]), answer.missing)
+        return Diagnosis(now.name, now.waits(verb), causes[0], proof, tuple(causes[1:]), answer.missing)
     way = needed(now.demand, now.state, causes, dict(now.held))
     first = way.causes[0]
     proof, together = (Proof.REMOVAL, way.causes[1:]) if way.enough else (Proof.NONE, ())
     others = tuple(one for one in causes if one is not first)
+    summary = now.waits("waits" if first.passing else verb)
     return Diagnosis(now.name, summary, first, proof, others, answer.missing, together)

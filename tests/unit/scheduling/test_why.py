@@ -108,7 +108,8 @@ def test_what_a_scheduler_says_for_long_is_not_called_nothing() -> None:
     diagnosis = diagnose(now)
     assert diagnosis.cause is None
     assert diagnosis.first_line == (
-        f"digits: it would start now, as far as is computed here, after 600 s of waiting; its scheduler says: {UNBOUND}"
+        "digits: it runs with 2 of 3 pods; digits-worker-1 would start now, as far as is computed here, after 600 s of "
+        f"waiting; its scheduler says: {UNBOUND}"
     )
     assert "fit --exact" in diagnosis.missing[0]
     early = diagnose(dataclasses.replace(now, age_s=BUSY_S))
