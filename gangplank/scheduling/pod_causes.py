@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from gangplank.k8s.build import containers
 from gangplank.k8s.events import when
 from gangplank.scheduling import pod_rules
 from gangplank.scheduling.cause import Cause
+from gangplank.scheduling.rest import rank
 from gangplank.text import listed, plain
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 
     from gangplank.scheduling.demand import Demand
     from gangplank.scheduling.why import Failure
@@ -24,6 +27,7 @@ CREATE = {"CreateContainerError", "RunContainerError", "ContainerCannotRun", "St
 STANDS = {  # reasons of events, in the order of the steps that fail: code and text of the cause
     "FailedAttachVolume": ("mount", "a volume of {pod} cannot be attached to its node"),
     "FailedMount": ("mount", "a volume of {pod} cannot be mounted"),
+    "FailedPrepareDynamicResources": ("device", "its node cannot prepare the devices that {pod} claims"),
     "FailedCreatePodSandBox": ("sandbox", "the node cannot make a sandbox for {pod}"),
 }
 BEYOND = ("Pulling", "Pulled", "Created", "Started")  # of events that come after these steps
@@ -91,6 +95,11 @@ def lost(pods: Sequence[Json], away: Container[str]) -> Iterator[Cause]:
 
 def references(pod: Json) -> set[tuple[str, str]]:
     """The Secrets and ConfigMaps without which a pod's containers do not start, as kind and name."""
+    return mounted(pod) | in_environment(pod)
+
+
+def mounted(pod: Json) -> set[tuple[str, str]]:
+    """Those that its volumes name."""
     wanted: set[tuple[str, str]] = set()
     for volume in pod.get("volumes") or ():
         sources = [volume, *((volume.get("projected") or {}).get("sources") or ())]
@@ -99,6 +108,12 @@ def references(pod: Json) -> set[tuple[str, str]]:
                 one = source.get(key) or {}
                 if (name := one.get("secretName") or one.get("name")) and not one.get("optional"):
                     wanted.add((kind, name))
+    return wanted
+
+
+def in_environment(pod: Json) -> set[tuple[str, str]]:
+    """Those that variables of its containers name."""
+    wanted: set[tuple[str, str]] = set()
     for container in containers(pod, init=True):
         values = [variable.get("valueFrom") or {} for variable in container.get("env") or ()]
         for source in [*values, *(container.get("envFrom") or ())]:
@@ -109,35 +124,64 @@ def references(pod: Json) -> set[tuple[str, str]]:
     return wanted
 
 
+@dataclass(frozen=True)
+class Known:
+    """What is known beside the pods themselves."""
+
+    absent: Mapping[tuple[str, str], bool | None]
+    steps: Mapping[str, Json]  # what their kubelets say last, by uid, of pods that have no container
+    own: Collection[str]  # the names of all pods of the job
+
+
 def waiting(
     pods: Sequence[Json], events: Sequence[Json], absent: Mapping[tuple[str, str], bool | None]
 ) -> Iterator[Cause]:
-    """Containers that cannot be created now: what they miss, then their image, their volumes, their sandbox."""
-    pending = [pod for pod in pods if (pod.get("status") or {}).get("phase") == "Pending"]
-    held_up = [pod for pod in pending if pod["spec"].get("nodeName")]
-    stuck = [(pod, _reason(pod)) for pod in [*held_up, *(pod for pod in pods if pod not in held_up)]]
-    for pod, (reason, message) in stuck:
-        name = pod["metadata"]["name"]
-        if reason in IMAGE:
-            image = next((one["image"] for one in statuses(pod) if _waits(one) in IMAGE), "its image")
-            fix = f"correct the image's name, or bring it to node {pod['spec']['nodeName']} (the lab: make lab-load)"
-            yield Cause("image", f"the image {image} cannot be had", (f"{name}: {reason}: {cut(message)}",), fix)
-            return
-    missing = sorted(key for pod in held_up for key in references(pod["spec"]) if absent.get(key))
-    if missing:
-        kind, what = missing[0]
-        evidence = tuple(f"pod {pod['metadata']['name']} needs it" for pod in held_up[:1])
+    """Containers that cannot be created now: for the volumes of a pod, an image, what they need, or a sandbox.
+
+    The outermost cause of all pods, whichever of them has it.
+    """
+    held_up = [pod for pod in pods if _is_held_up(pod)]
+    by_uid: dict[str, list[Json]] = {}
+    for event in events:
+        by_uid.setdefault(event["involvedObject"].get("uid"), []).append(event)
+    ready = (pod["metadata"]["uid"] for pod in held_up if not _has_begun(pod))
+    steps = {uid: step for uid in ready if (step := _step(by_uid.get(uid, ())))}
+    known = Known(absent, steps, {pod["metadata"]["name"] for pod in pods})
+    ordered = [*held_up, *(pod for pod in pods if not _is_held_up(pod))]
+    causes = (cause for kind in KINDS for pod in ordered if (cause := kind(pod, known)))
+    yield from islice(causes, 1)
+
+
+def _is_held_up(pod: Json) -> bool:
+    """Whether a pod has a node, and no container that runs."""
+    return (pod.get("status") or {}).get("phase") == "Pending" and bool(pod["spec"].get("nodeName"))
+
+
+def _no_image(pod: Json, _: Known) -> Cause | None:
+    reason, message = _reason(pod)
+    if reason not in IMAGE:
+        return None
+    image = next((one["image"] for one in statuses(pod) if _waits(one) in IMAGE), "its image")
+    fix = f"correct the image's name, or bring it to node {pod['spec']['nodeName']} (the lab: make lab-load)"
+    evidence = (f"{pod['metadata']['name']}: {reason}: {cut(message)}",)
+    return Cause("image", f"the image {image} cannot be had", evidence, fix)
+
+
+def _absent(pod: Json, wanted: Iterable[tuple[str, str]], known: Known) -> Cause | None:
+    for kind, what in sorted(key for key in wanted if known.absent.get(key)) if _is_held_up(pod) else ():
         fix = f"create the {kind} {what} in the job's namespace, or correct its name in the job"
-        yield Cause(kind.lower(), f"its {kind} {what} does not exist", evidence, fix)
-        return
-    for pod, (reason, message) in stuck:
-        name = pod["metadata"]["name"]
-        if reason in CONFIG | CREATE:
-            code = "config" if reason in CONFIG else "container"
-            text = f"a container of {name} cannot be created: {cut(message)}"
-            yield Cause(code, text, (reason,), "correct what this line names")
-            return
-    yield from _events(held_up, events, {pod["metadata"]["name"] for pod in pods})
+        evidence = (f"pod {pod['metadata']['name']} needs it",)
+        return Cause(kind.lower(), f"its {kind} {what} does not exist", evidence, fix)
+    return None
+
+
+def _no_container(pod: Json, _: Known) -> Cause | None:
+    reason, message = _reason(pod)
+    if reason not in CONFIG | CREATE:
+        return None
+    code = "config" if reason in CONFIG else "container"
+    text = f"a container of {pod['metadata']['name']} cannot be created: {cut(message)}"
+    return Cause(code, text, (reason,), "correct what this line names")
 
 
 def _waits(status: Json) -> str:
@@ -153,29 +197,37 @@ def _reason(pod: Json) -> tuple[str, str]:
     return "", ""
 
 
-def _events(pods: Iterable[Json], events: Sequence[Json], own: set[str]) -> Iterator[Cause]:
-    """What only an event says of a pod that still has no container: its volumes or its sandbox. `own` are all pods.
+def _has_begun(pod: Json) -> bool:
+    """Whether a pod is beyond what only an event says of it: its volumes, its devices, its sandbox."""
+    return any(one.get("containerID") for one in statuses(pod)) or bool(_reason(pod)[0]) or _has_sandbox(pod)
 
-    The kubelet mounts the volumes, then makes the sandbox, then pulls images, so only the newest of these events holds.
+
+def _said(pod: Json, known: Known, codes: Collection[str]) -> Cause | None:
+    """What only an event says of a pod that still has no container, if it is about one of these.
+
+    The kubelet mounts the volumes, prepares devices and makes the sandbox, then pulls images: the newest event holds.
     """
-    for pod in pods:
-        if any(one.get("containerID") for one in statuses(pod)) or _reason(pod)[0] or _has_sandbox(pod):
-            continue
-        uid = pod["metadata"]["uid"]
-        newest = _step([one for one in events if one["involvedObject"].get("uid") == uid])
-        if newest is None or newest["reason"] in BEYOND:
-            continue
-        message = cut(newest.get("message") or "")
-        if elsewhere := ELSEWHERE.match(message):
-            yield _elsewhere(pod, message, elsewhere["pods"] or "", own)
-            return
-        if lacking := NO_DRIVER.search(newest.get("message") or ""):
-            yield _no_driver(pod, newest["reason"], message, lacking[1] or lacking[2])
-            return
-        code, text = STANDS[newest["reason"]]
-        fix = "correct what this line names; the pod is tried again by itself"
-        yield Cause(code, text.format(pod=pod["metadata"]["name"]), (f"{newest['reason']}: {message}",), fix)
-        return
+    newest = known.steps.get(pod["metadata"]["uid"])
+    code, text = STANDS.get(newest["reason"], ("", "")) if newest else ("", "")
+    if newest is None or code not in codes:
+        return None
+    message = cut(newest.get("message") or "")
+    if elsewhere := ELSEWHERE.match(message):
+        return _elsewhere(pod, message, elsewhere["pods"] or "", known.own)
+    if lacking := NO_DRIVER.search(newest.get("message") or ""):
+        return _no_driver(pod, newest["reason"], message, lacking[1] or lacking[2])
+    fix = "correct what this line names; the pod is tried again by itself"
+    return Cause(code, text.format(pod=pod["metadata"]["name"]), (f"{newest['reason']}: {message}",), fix)
+
+
+KINDS: tuple[Callable[[Json, Known], Cause | None], ...] = (  # from the outside in
+    lambda pod, known: _absent(pod, mounted(pod["spec"]), known),
+    lambda pod, known: _said(pod, known, ("mount",)),
+    _no_image,
+    lambda pod, known: _absent(pod, in_environment(pod["spec"]), known),
+    _no_container,
+    lambda pod, known: _said(pod, known, ("device", "sandbox")),
+)
 
 
 def _step(events: Iterable[Json]) -> Json | None:
@@ -194,12 +246,12 @@ def _order(event: Json) -> tuple[str, int]:
     return when(event), STEPS.index(event["reason"]) if event["reason"] in STEPS else 0
 
 
-def _elsewhere(pod: Json, message: str, users: str, own: set[str]) -> Cause:
+def _elsewhere(pod: Json, message: str, users: str, own: Collection[str]) -> Cause:
     """A volume that one node alone may have, and another has."""
     volume, name = VOLUME.findall(message)[0], pod["metadata"]["name"]
     text = f"volume {volume} of {name} is attached to another node, and only one node may have it"
     evidence = (f"FailedAttachVolume: {message}",)
-    if own & set(users.split(", ")):
+    if set(users.split(", ")).intersection(own):
         fix = "use a claim that several nodes can mount (ReadWriteMany), or put all pods that mount it on one node"
         return Cause("volume-elsewhere", text, evidence, fix)
     fix = f"wait until {users + ' has ended' if users else 'it has been detached'}, or name another claim"
@@ -267,6 +319,13 @@ def ended(pods: Sequence[Json], reason_of_job: str = "") -> Iterator[Cause]:
     if DEADLINE.search(reason_of_job):
         evidence = (f"the job says: {reason_of_job}",)
         yield Cause("deadline", "it ran longer than its deadline", evidence, "raise deadline_s in the job")
+
+
+def unreplaced(pods: Iterable[Json]) -> list[Json]:
+    """Pods that failed, and in whose place none runs yet."""
+    phases = [(pod, (pod.get("status") or {}).get("phase")) for pod in pods]
+    running = {rank(pod) for pod, phase in phases if phase in {"Running", "Succeeded"}}
+    return [pod for pod, phase in phases if phase == "Failed" and rank(pod) not in running]
 
 
 def _memory_limit(pod: Json, name: str) -> str:

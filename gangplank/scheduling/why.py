@@ -164,16 +164,24 @@ def diagnose(now: Situation) -> Diagnosis:
         return _seen(now, "does not start", [_silent(now, "controller", f"{now.controller} does not answer")])
     if now.unread and not now.pods:
         return Diagnosis(now.name, f"cannot tell: it is {now.phase}", missing=now.unread)
+    inside = _inside(now)
     if unplaced(now) or not now.live:
-        return _not_started(now)
-    inside = [*pod_causes.lost(now.pods, now.state.away), *pod_causes.waiting(now.pods, now.events, now.absent)]
-    if crashed := [*pod_causes.crashed(now.pods, now.failure)]:
-        inside += [*pod_causes.ended(now.pods), *([now.ranks] if now.ranks else []), *crashed]
+        outside = _not_started(now)
+        if outside.cause or not inside:
+            return outside
     if inside:
         return _seen(now, "does not run", inside)
     if now.ranks:
         return _seen(now, RUNNING.get(now.ranks.code, "does not run"), [now.ranks])
     return _well(now)
+
+
+def _inside(now: Situation) -> list[Cause]:
+    """What is wrong with pods that have a node."""
+    causes = [*pod_causes.lost(now.pods, now.state.away), *pod_causes.waiting(now.pods, now.events, now.absent)]
+    crashed = [*pod_causes.crashed(now.pods, now.failure)]
+    causes += pod_causes.ended(now.pods if crashed else pod_causes.unreplaced(now.pods))
+    return [*causes, *([now.ranks] if now.ranks and crashed else []), *crashed]
 
 
 def _well(now: Situation) -> Diagnosis:
