@@ -14,6 +14,7 @@ from gangplank.cluster import failure, pace, ranks
 from gangplank.cluster.client import path
 from gangplank.cluster.failure import LastWords
 from gangplank.cluster.progress import Phase, first_failure, phase
+from gangplank.cluster.retries import used_up
 from gangplank.cluster.site import PRIORITIES, priorities_of, site_of
 from gangplank.cluster.snapshot import DEVICES, FORBIDDEN, items, snapshot, with_drivers, with_runtimes
 from gangplank.cluster.standstill import lost_group
@@ -134,6 +135,7 @@ def situation(
         absent=absent(kube, namespace, pods),
         events=events,
         failure=seen or first(pods, words),
+        retries=used_up(job, pods) if now.failed else "",
         ranks=ranks.meeting(words),
         unread=unread,
         unavailable=unavailable(kube),

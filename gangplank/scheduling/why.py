@@ -64,6 +64,7 @@ class Situation:
     absent: Mapping[tuple[str, str], bool | None] = field(default_factory=dict)  # Secrets, ConfigMaps; None: unread
     events: tuple[Json, ...] = ()  # about its own objects
     failure: Failure | None = None
+    retries: str = ""  # that they are used up, and how often it failed
     ranks: Cause | None = None  # what the logs of its ranks say of one another
     unread: tuple[str, ...] = ()  # what may not be read of its pods
     unavailable: tuple[str, ...] = ()  # components without a ready pod
@@ -217,6 +218,7 @@ def _silent(now: Situation, code: str, text: str) -> Cause:
 
 def _failed(now: Situation) -> Cause:
     what = f"{now.failure.who} failed first: {now.failure.how}" if now.failure else now.reason or f"it is {now.phase}"
+    what += f"; {now.retries}" if now.retries else ""
     lines = tuple(now.failure.lines) if now.failure else ()
     reason = (f"the job says: {now.reason}",) if now.reason else ()
     if not (now.pods or now.failure or now.unread):

@@ -263,6 +263,14 @@ def test_a_webhook_that_does_not_answer_comes_before_the_quota_and_other_refusal
     assert diagnosis.proof is (Proof.REFUSAL if first == "webhook" else Proof.REMOVAL)
 
 
+def test_that_retries_are_used_up_stands_beside_the_rank_that_failed_first() -> None:
+    used_up = "it failed 3 times, its `max_retries` are used up"
+    now = situation(ended="failed", failure=Failure("rank 2 (digits-2)", "exit code 7"), retries=used_up)
+    assert diagnose(now).first_line == f"digits failed: rank 2 (digits-2) failed first: exit code 7; {used_up}"
+    gone = dataclasses.replace(now, failure=None, reason="Job has reached the specified backoff limit")
+    assert diagnose(gone).first_line == f"digits failed: Job has reached the specified backoff limit; {used_up}"
+
+
 def test_logs_that_are_gone_with_their_pods_are_not_pointed_at() -> None:
     diagnosis = diagnose(situation(ended="failed", reason="Job has reached the specified backoff limit"))
     assert "its pods are gone, and their logs with them" in diagnosis.text()
