@@ -549,6 +549,7 @@ def test_the_command_says_the_same_as_text_and_as_json(kubeconfig: str) -> None:
     fields = json.loads(data.stdout)
     assert text.stdout.splitlines()[0] == fields["summary"]
     assert (fields["cause"], fields["proven"]) == ("selector", True)
+    assert fields["summary"] == f"selector does not start because {fields['because']}"
     assert gangplank("fit", *words[1:], kubeconfig=kubeconfig).returncode == 5
 
 

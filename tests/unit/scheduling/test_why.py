@@ -236,7 +236,10 @@ def test_only_what_its_removal_or_a_refusal_proves_is_said_with_because(name: st
     refused = name == "webhook"
     assert diagnosis.proof is (Proof.REFUSAL if refused else Proof.OBSERVED)
     assert (" because " in diagnosis.first_line, diagnosis.proven) == (refused, refused)
-    assert diagnosis.fields()["proof"] == ("refusal" if refused else "observation")
+    fields = diagnosis.fields()
+    assert fields["proof"] == ("refusal" if refused else "observation")
+    assert diagnosis.cause
+    assert (fields["text"], fields["because"]) == (diagnosis.cause.text, diagnosis.cause.text if refused else None)
 
 
 def test_what_is_observed_is_said_after_a_colon() -> None:
