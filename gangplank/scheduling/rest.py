@@ -21,8 +21,8 @@ def rest(now: Situation) -> Situation:
     """The same job, asked for its pods without a node alone; the others are back in the state.
 
     Pods that exist have passed the quotas and limits of their namespace. A queue looks at each pod again: Volcano gives
-    none a node while the queue is closed or over its cap, also of a gang that runs
-    (AllocatableFn in pkg/scheduler/plugins/capacity of 1.15; it does not look at who is ahead in line).
+    none a node while the queue is closed or over its cap, also of a gang that runs. It does not look at who is ahead in
+    line (AllocatableFn in pkg/scheduler/plugins/capacity of 1.15).
     """
     if now.demand is None:
         return now

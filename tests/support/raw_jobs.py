@@ -65,6 +65,18 @@ spec:
         command: [sleep, "900"]
         resources: {requests: {cpu: 10m, memory: 32Mi}}
 """
+TRAINJOB = """
+apiVersion: trainer.kubeflow.org/v1alpha1
+kind: TrainJob
+metadata: {name: by-hand}
+spec:
+  runtimeRef: {name: torch-distributed}
+  trainer:
+    image: gangplank.dev/trainer:0.1.0
+    command: [sleep, "900"]
+    numNodes: 2
+    resourcesPerNode: {requests: {cpu: 10m, memory: 32Mi}}
+"""
 
 
 def by_hand(text: str, change: Callable[[Json], None] | None = None) -> Json:

@@ -9,7 +9,7 @@ import pytest
 from gangplank.cluster.client import Kube
 from gangplank.cluster.situation import situation
 from gangplank.scheduling.why import Diagnosis, Proof, diagnose
-from tests.support.raw_jobs import INDEXED_JOB, PYTORCHJOB, VOLCANO_JOB, by_hand
+from tests.support.raw_jobs import INDEXED_JOB, PYTORCHJOB, TRAINJOB, VOLCANO_JOB, by_hand
 from tests.support.why_stories import changed, in_container
 
 if TYPE_CHECKING:
@@ -79,6 +79,27 @@ def test_a_job_written_by_hand_is_told_its_cause(
 ) -> None:
     diagnosis = asked(site, by_hand(text, change), status, queued="Inqueue" if text == VOLCANO_JOB else "")
     assert (diagnosis.cause.code if diagnosis.cause else None) == code, diagnosis.text()
+
+
+def larger(manifest: Json) -> None:
+    manifest["spec"]["trainer"]["resourcesPerNode"]["requests"]["cpu"] = "9"
+
+
+def selecting(manifest: Json) -> None:
+    """As people choose nodes for a TrainJob: a patch of its runtime."""
+    template = {"spec": {"template": {"spec": {"nodeSelector": {"disk": "ssd"}}}}}
+    patched = {"template": {"spec": {"replicatedJobs": [{"name": "node", "template": template}]}}}
+    manifest["spec"]["runtimePatches"] = [{"manager": "a.b/c", "trainingRuntimeSpec": patched}]
+
+
+@pytest.mark.parametrize(("change", "code"), [(selecting, "selector"), (larger, "pod-too-large"), (None, None)])
+def test_a_trainjob_written_by_hand_is_read_as_the_others_are(
+    site: Api, change: Callable[[Json], None] | None, code: str | None
+) -> None:
+    condition = {"type": "Created", "status": "True", "reason": "JobSetCreated", "message": ""}
+    diagnosis = asked(site, by_hand(TRAINJOB, change), {"conditions": [condition]}, queued="")
+    assert (diagnosis.cause.code if diagnosis.cause else None) == code, diagnosis.text()
+    assert diagnosis.proof is (Proof.REMOVAL if code else Proof.NONE)
 
 
 def test_a_job_of_a_queue_that_nobody_has_written_by_hand(site: Api) -> None:

@@ -44,7 +44,7 @@ def partly(state: Snapshot, pods: tuple[Json, ...] | None = None, **more: Any) -
     (NODE_A, {}), (CORDONED, {}), (TAINTED, {}), (NODE_A, SELECTS), (NODE_A, GANG), (CORDONED, GANG),
 ], ids=["nothing", "a cordon", "a taint", "a label that is gone", "a gang", "a gang on a cordoned node"])  # fmt: skip
 def test_what_has_changed_since_the_others_started_is_not_named(first: Json, more: Json) -> None:
-    """The cordon, taint or label was named, and proven: its pods were all planned anew."""
+    """The cordon, taint or label was named, and proven: its pods were all planned again."""
     labelled = node("b", cpu="1", labels={"gpu": "yes"})
     diagnosis = diagnose(partly(cluster(first, labelled, pods=(OTHER,)), **more))
     who = "digits-worker-1" if more is GANG else "digits-2"
@@ -61,7 +61,7 @@ def test_what_keeps_the_rest_out_for_good_is_named() -> None:
 
 
 def test_a_master_that_runs_on_the_only_large_node_is_not_moved() -> None:
-    """Nothing was wrong: planned anew, the worker fits there, and the master beside it."""
+    """Nothing was wrong: planned again, the worker fits there, and the master beside it."""
     large = {"containers": [{"name": "a", "resources": {"requests": {"cpu": "4"}}}]}
     master = job("indexed").parts[0].spec
     wanted = replace(job("indexed"), parts=(Part(("digits-0",), master, 1), Part(("digits-1",), large, 1)))
