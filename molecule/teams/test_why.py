@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
 
+from gangplank.k8s import quantity
 from tests.support.teams_live import gangplank, until
 
 if TYPE_CHECKING:
@@ -68,6 +70,53 @@ def test_administrator_viewer_and_stranger(
     assert gangplank("fit", str(nobody), kubeconfig=kubeconfigs("vision", "eve")).returncode == 6
 
 
-def test_other_teams_are_sums(selecting: str, kubeconfigs: Callable[[str, str], str]) -> None:
-    text = json.dumps(answered(selecting, kubeconfigs("vision", "eve")))
-    assert "speech" not in text
+CORE = {"request": "1", "limit": "1"}
+HELD = re.compile(r"other pods hold (\d+m?) cpu")
+
+
+@pytest.fixture
+def crowded(kube: Kube, kubeconfigs: Callable[[str, str], str], tmp_path: Path) -> Iterator[str]:
+    """A job of team vision that waits for the core of a job of team speech, which vision's queue does not reclaim."""
+    queue = "/apis/scheduling.volcano.sh/v1beta1/queues/speech"
+    reclaims = kube.call("GET", queue)["spec"].get("reclaimable")
+    job: Json = {"command": ["sleep", "600"], "image": "gangplank.dev/trainer:0.1.0"}
+    job["resources"] = {**RESOURCES, "cpu": CORE}
+    holder = job | {"name": "quiet-whale", "namespace": "speech", "queue": "speech", "workers": 0}
+    waiter = job | {"name": "crowded", "namespace": "vision", "queue": "vision", "workers": 1, "priority": "normal"}
+    submitted: list[Json] = []
+
+    def submit(one: Json, kubeconfig: str | None = None) -> None:
+        file = tmp_path / f"{one['name']}.yml"
+        file.write_text(yaml.safe_dump({"training_job": one}))
+        done = gangplank("submit", str(file), kubeconfig=kubeconfig)
+        assert done.returncode == 0, done.stderr
+        submitted.append(one)
+
+    def runs() -> bool:
+        pods = kube.call("GET", "/api/v1/namespaces/speech/pods")["items"]
+        return [pod["status"]["phase"] for pod in pods if "quiet-whale" in pod["metadata"]["name"]] == ["Running"]
+
+    kube.call("PATCH", queue, {"spec": {"reclaimable": False}})
+    try:
+        submit(holder, kubeconfigs("speech", "zoe"))
+        until(runs, "the job of speech runs")
+        submit(waiter)
+        yield "crowded"
+    finally:
+        for one in submitted:
+            kube.call("DELETE", f"{JOBS}/{one['namespace']}/jobs/{one['name']}")
+        kube.call("PATCH", queue, {"spec": {"reclaimable": reclaims}})
+
+
+def test_other_teams_are_sums(crowded: str, kubeconfigs: Callable[[str, str], str]) -> None:
+    until(lambda: answered(crowded)["cause"] == "short", "an administrator is given the cause")
+    administrator, viewer = answered(crowded), answered(crowded, kubeconfigs("vision", "eve"))
+    assert administrator["proven"]
+    assert administrator["waits_for_others"]
+    (held,) = HELD.findall(json.dumps(administrator["evidence"]))
+    assert quantity.parse(held) >= 1, "what speech's job holds is in the sum"
+    for answer in (administrator, viewer):
+        text = json.dumps(answer)
+        assert not [name for name in ("speech", "quiet", "whale", "zoe") if name in text], text
+    assert viewer["exit"] == 6
+    assert "pods of all namespaces (you may not list them)" in viewer["cannot_tell"]

@@ -5,28 +5,24 @@ With GANGPLANK_GOLDEN=write, what was scraped becomes the recording of tests/cha
 
 from __future__ import annotations
 
-import base64
 import contextlib
-import json
 import os
 import re
 import subprocess
 import time
 import urllib.request
-from pathlib import Path
 from typing import TYPE_CHECKING
-
-import yaml
 
 from gangplank.wait import polls
 from tests.cluster.conftest import ROOT
 from tests.support import known_events
 from tests.support.known_events import NOBODY, STORIES
 from tests.support.recorded import FIXTURE, INTERVAL_S, Recording, judged
-from tests.support.why_stories import begin, under_way
+from tests.support.why_stories import begin, kubeconfig_of_nobody, under_way
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from tests.cluster.conftest import Lab
 
@@ -53,24 +49,6 @@ def endpoint(kubeconfig: str) -> Iterator[Callable[[], str]]:
             server.terminate()
             _, errors = server.communicate(timeout=60)
             assert "Traceback" not in errors
-
-
-def kubeconfig_of_nobody(lab: Lab, kubeconfig: str, folder: Path) -> str:
-    """Of an account to which nothing is granted."""
-    admin = yaml.safe_load(Path(kubeconfig).read_text())
-    cluster = admin["clusters"][0]["cluster"]
-    if "certificate-authority" in cluster:
-        authority = Path(cluster.pop("certificate-authority")).read_bytes()
-        cluster["certificate-authority-data"] = base64.b64encode(authority).decode()
-    token = lab.kubectl("create", "token", "default", "-n", "why-over", "--duration=1h").strip()
-    context = {"name": "nobody", "context": {"cluster": "lab", "user": "nobody"}}
-    body = {
-        "apiVersion": "v1", "kind": "Config", "current-context": "nobody", "contexts": [context],
-        "clusters": [{"name": "lab", "cluster": cluster}], "users": [{"name": "nobody", "user": {"token": token}}],
-    }  # fmt: skip
-    file = folder / "nobody.kubeconfig"
-    file.write_text(json.dumps(body))
-    return str(file)
 
 
 class Prometheus:
@@ -112,8 +90,7 @@ def all_begun(recording: Recording) -> bool:
 def test_every_panel_and_every_alert_gives_the_known_answer(lab: Lab, kubeconfig: str, tmp_path: Path) -> None:
     first = {name: story for name, story in STORIES.items() if name != "fails"}
     with under_way(lab, first), contextlib.ExitStack() as stack:
-        lab.wait("an account", lambda: lab.kubectl("get", "serviceaccount", "default", "-n", "why-over"))
-        nobody = kubeconfig_of_nobody(lab, kubeconfig, tmp_path)
+        nobody = kubeconfig_of_nobody(lab, kubeconfig, tmp_path, "why-over")
         scrapes = {"admin": stack.enter_context(endpoint(kubeconfig)), "nobody": stack.enter_context(endpoint(nobody))}
         one = scrapes["admin"]
         lab.wait("a training says how far it is", lambda: one().count("gangplank_rank_step{") == 2, 180)

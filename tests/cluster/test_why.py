@@ -37,6 +37,7 @@ from tests.support.why_stories import (
     healthy,
     holder,
     in_container,
+    kubeconfig_of_nobody,
     manifests,
     mounting,
     named,
@@ -328,6 +329,7 @@ def test_a_queue_that_is_closed_is_named(lab: Lab, kube: Kube) -> None:
         lab.wait("it is closed", lambda: closed(lab, "why-closed"))
         diagnosis = named_cause(kube, job, "queue-closed", live=False)
         assert diagnosis.first_line == "closed would not start because its queue why-closed is Closed"
+        is_shown("closed", diagnosis)
 
 
 def code_of(diagnosis: Diagnosis) -> str:
@@ -354,6 +356,18 @@ def test_a_pod_that_its_node_refuses_is_named(lab: Lab, kube: Kube) -> None:
             pod["status"].get("reason") == "OutOfcpu" for pod in lab.get("pods", "-n", "why-refused-there")
         ))  # fmt: skip
         assert "OutOfcpu" in named_cause(kube, job, "device").first_line
+
+
+@pytest.mark.usefixtures("kubeconfig")
+@pytest.mark.parametrize("backend", ["volcano", "indexed"])
+def test_that_the_retries_of_a_job_are_used_up_is_said(lab: Lab, kube: Kube, backend: str) -> None:
+    """An Indexed Job that fails removes its pods, and with them the exit code."""
+    one = Story("failed", {"command": ["sh", "-c", "exit 7"], "max_retries": 1}, backend)
+    with story(lab, f"used-up-{backend}", one) as job:
+        lab.wait("it has failed", lambda: code_of(asked(kube, job)) == "failed", LIMIT_S)
+        line = asked(kube, job).first_line
+        assert line.endswith("; it failed 2 times, its `max_retries` are used up")
+        assert backend == "indexed" or " failed first: Error, exit code 7; " in line
 
 
 @pytest.mark.usefixtures("kubeconfig")
@@ -551,6 +565,17 @@ def test_the_command_says_the_same_as_text_and_as_json(kubeconfig: str) -> None:
     assert (fields["cause"], fields["proven"]) == ("selector", True)
     assert fields["summary"] == f"selector does not start because {fields['because']}"
     assert gangplank("fit", *words[1:], kubeconfig=kubeconfig).returncode == 5
+
+
+@pytest.mark.usefixtures("stories")
+@pytest.mark.parametrize("command", ["why", "fit", "when"])
+def test_an_account_without_any_rights_cannot_tell(
+    lab: Lab, kubeconfig: str, tmp_path: Path, command: str
+) -> None:
+    nobody = kubeconfig_of_nobody(lab, kubeconfig, tmp_path, "why-selector")
+    done = gangplank(command, "selector", "-n", "why-selector", kubeconfig=nobody)
+    said = "selector: cannot tell: you may not read jobs in namespace why-selector\n"
+    assert (done.returncode, done.stdout) == (6, said), done.stderr
 
 
 def test_who_submits_a_job_and_waits_is_told_why(lab: Lab, kubeconfig: str, tmp_path: Path) -> None:

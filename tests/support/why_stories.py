@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import json
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import yaml
 
 from gangplank.backends import BACKENDS
 from gangplank.backends.pod_template import JOB_LABEL
@@ -271,6 +275,25 @@ def healthy(lab: Lab, kube: Kube, backend: str) -> None:
             assert diagnosis.cause is None, diagnosis.text()
             lines.append(diagnosis.first_line)
             time.sleep(0.5)
+
+
+def kubeconfig_of_nobody(lab: Lab, kubeconfig: str, folder: Path, namespace: str) -> str:
+    """Of an account to which nothing is granted: the namespace's own."""
+    lab.wait("an account", lambda: lab.kubectl("get", "serviceaccount", "default", "-n", namespace))
+    admin = yaml.safe_load(Path(kubeconfig).read_text())
+    cluster = admin["clusters"][0]["cluster"]
+    if "certificate-authority" in cluster:
+        authority = Path(cluster.pop("certificate-authority")).read_bytes()
+        cluster["certificate-authority-data"] = base64.b64encode(authority).decode()
+    token = lab.kubectl("create", "token", "default", "-n", namespace, "--duration=1h").strip()
+    context = {"name": "nobody", "context": {"cluster": "lab", "user": "nobody"}}
+    body = {
+        "apiVersion": "v1", "kind": "Config", "current-context": "nobody", "contexts": [context],
+        "clusters": [{"name": "lab", "cluster": cluster}], "users": [{"name": "nobody", "user": {"token": token}}],
+    }  # fmt: skip
+    file = folder / "nobody.kubeconfig"
+    file.write_text(json.dumps(body))
+    return str(file)
 
 
 @contextlib.contextmanager

@@ -132,6 +132,22 @@ def crashing() -> tuple[Json, ...]:
     )
 
 
+def ended(name: str, **status: Any) -> tuple[Json, ...]:
+    """The first pod of an Indexed Job."""
+    return ({**pod(f"{name}-0-abcde", "node-0"), "status": status},)
+
+
+AGAIN: Json = {
+    "name": "a", "restartCount": 2, "state": {"waiting": {"reason": "CrashLoopBackOff"}},
+    "lastState": {"terminated": {"reason": "Error", "exitCode": 3}},
+}  # fmt: skip
+NO_SANDBOX: Json = {
+    "type": "Warning", "reason": "FailedCreatePodSandBox", "message": "Failed to create pod sandbox: no runtime",
+    "involvedObject": {"kind": "Pod", "uid": "sandbox-master-0"},
+}  # fmt: skip
+TERMINATING = {**UNBOUND, "metadata": {"name": "data", "deletionTimestamp": "2026-11-24T12:00:00Z"}}
+
+
 def last_words(name: str, *lines: str) -> LastWords:
     words = LastWords(name)
     for line in lines:
@@ -203,6 +219,22 @@ CASES: dict[str, tuple[Story, Json]] = {
     "config-map": (Story("", raw=mounting(configMap={"name": "no-such-map"})), {
         "pods": "needing", "absent": {("ConfigMap", "no-such-map"): True},
     }),
+    "queue-missing": (Story("", {"queue": "why-nowhere"}), {"live": False}),
+    "closed": (Story("", {"queue": "why-closed"}), {"live": False, "state": room(
+        queues=(queue("root"), queue("default"), queue("why-closed", state="Closed")),
+    )}),
+    "volume-terminating": (Story("", MOUNT), {"state": room(claims=(TERMINATING,))}),
+    "key": (Story(""), {"pods": begun(
+        "key", "CreateContainerConfigError", "couldn't find key other in Secret why-key/more",
+    )}),
+    "sandbox": (Story(""), {"pods": begun("sandbox", "ContainerCreating"), "events": (NO_SANDBOX,)}),
+    "crash": (Story("", {"workers": 0}, "indexed"), {
+        "pods": ended("crash", phase="Running", containerStatuses=[AGAIN]),
+    }),
+    "evicted": (Story("", {"workers": 0}, "indexed"), {"ended": "failed", "pods": ended(
+        "evicted", phase="Failed", reason="Evicted",
+        message='Usage of EmptyDir volume "more" exceeds the limit "1Mi".',
+    )}),
     "suspended": (Story("", backend="indexed", raw=suspended), {"suspended": "it is suspended (spec.suspend is true)"}),
     "memory": (Story("", {"workers": 0}), {"ended": "failed", "pods": killed()}),
     "deadline": (Story("", backend="indexed"), {
