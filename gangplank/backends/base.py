@@ -145,6 +145,13 @@ class Addition(NamedTuple):
     why: str
 
 
+class Retries(NamedTuple):
+    """What limits the retries of a job, and how to see that they are used up."""
+
+    field: str  # of the manifest
+    failures: Callable[[Json, int], int]  # of a live job, of its restarts: how often it failed; 0 if retries are left
+
+
 class Maker(NamedTuple):
     """Who makes a kind of object in addition to the job's own pods, and why."""
 
@@ -184,6 +191,7 @@ class Backend:
     adds: tuple[Addition, ...]  # who adds what to the job and its pods, and why
     makes: Mapping[str, Maker]  # by kind: what is made in addition to the pods of the templates
     ends: Ends
+    retries: Retries
     overlooks: Callable[[Json], bool]  # whether this live job restarts for a failed pod, but not if it failed unseen
     queue: Callable[[Json], Queue]  # where a manifest names its queue, NO_QUEUE where it goes to none
     without_queues: Callable[[Json], str]  # how to run a job that names the queue system's scheduler without it, or ""
@@ -202,6 +210,16 @@ def always(_item: Json) -> bool:
 def never(_item: Json) -> bool:
     """False: the controller looks at pods as they are, also after it was down."""
     return False
+
+
+def failed_for(live: Json, words: str) -> bool:
+    """Whether a condition of a job that holds has these words, as its reason or in its message.
+
+    >>> failed_for({"status": {"conditions": [{"status": "True", "reason": "Gone"}]}}, "Gone")
+    True
+    """
+    conditions = [one for one in (live.get("status") or {}).get("conditions") or () if one.get("status") == "True"]
+    return any(words in f"{one.get('reason')}: {one.get('message')}" for one in conditions)
 
 
 def no_way(_item: Json) -> str:

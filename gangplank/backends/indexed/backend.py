@@ -12,9 +12,11 @@ from gangplank.backends.base import (
     Ends,
     JobKinds,
     Refusal,
+    Retries,
     Site,
     Template,
     Wiring,
+    failed_for,
     never,
     no_way,
     unscalable,
@@ -22,6 +24,7 @@ from gangplank.backends.base import (
 from gangplank.backends.indexed.block import read_block
 from gangplank.backends.indexed.manifests import manifests
 from gangplank.backends.indexed.objects import admitted, objects
+from gangplank.backends.pod_template import JOB_LABEL
 from gangplank.backends.queueing import NO_QUEUE, Queue
 
 if TYPE_CHECKING:
@@ -36,6 +39,18 @@ NO_GANG = "leave it out, or use volcano or pytorchjob"
 def queue(_: Json) -> Queue:
     """None: a plain Job has no queue."""
     return NO_QUEUE
+
+
+def failures(live: Json, _: int) -> int:
+    """As its limit has them: where containers restart in place, all of them count, and every rank of ours restarts."""
+    spec = live["spec"]
+    most = spec.get("backoffLimit") or 0
+    if not most or not failed_for(live, "BackoffLimitExceeded"):
+        return 0
+    if spec["template"]["spec"].get("restartPolicy") != "OnFailure":
+        return int(live["status"].get("failed") or 0)
+    together = spec.get("parallelism") or 1 if JOB_LABEL in (live["metadata"].get("labels") or {}) else 1
+    return int(-(-most // together))
 
 
 def evidence_id(live: Json) -> str | None:
@@ -115,6 +130,7 @@ BACKEND = Backend(
     # SuccessCriteriaMet comes first: all indexes have ended, their pods may still be terminating.
     ends=Ends(succeeded=frozenset({"Complete", "SuccessCriteriaMet"}), failed=frozenset({"Failed"}),
               early={"SuccessCriteriaMet": "Complete"}),
+    retries=Retries("spec.backoffLimit", failures),
     overlooks=never,
     queue=queue,
     without_queues=no_way,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from gangplank.backends import gang
 from gangplank.backends.admission import PROBE_POD
-from gangplank.backends.base import Addition, Backend, Ends, JobKinds, Maker, Path, Wiring, always, never
+from gangplank.backends.base import Addition, Backend, Ends, JobKinds, Maker, Path, Retries, Wiring, always, never
 from gangplank.backends.pytorchjob.block import no_gang, read_block
 from gangplank.backends.pytorchjob.manifests import manifests
 from gangplank.backends.pytorchjob.objects import objects
-from gangplank.backends.pytorchjob.raw import evidence_id, pitfalls, queue, scale, templates, without_queues
+from gangplank.backends.pytorchjob.raw import evidence_id, failures, pitfalls, queue, scale, templates, without_queues
 
 OPERATOR = "the training operator"
 WITH_GANG = f"{OPERATOR} with --gang-scheduler-name=volcano"
@@ -63,6 +63,7 @@ BACKEND = Backend(
         "HorizontalPodAutoscaler": Maker(OPERATOR, "elasticPolicy.metrics asks for it"),
     },
     ends=Ends(succeeded=frozenset({"Succeeded"}), failed=frozenset({"Failed"})),
+    retries=Retries("spec.runPolicy.backoffLimit", failures),
     overlooks=never,
     queue=queue,
     without_queues=without_queues,

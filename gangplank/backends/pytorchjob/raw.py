@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gangplank.backends.base import RESUBMIT, Site, Template, unscalable
+from gangplank.backends.base import RESUBMIT, Site, Template, failed_for, unscalable
 from gangplank.backends.gang import unrequested
 from gangplank.backends.pytorchjob.objects import LABEL, admitted
 from gangplank.backends.queueing import NO_QUEUE, VOLCANO, Queue
@@ -26,6 +26,12 @@ def pitfalls(manifest: Json) -> Iterator[str]:
     if processes and processes.isdigit() and int(processes) > 1:
         yield "WORLD_SIZE counts processes and RANK counts nodes: that is right for torchrun only"
     yield from unrequested(replicas.items(), limits_count=True)
+
+
+def failures(live: Json, restarts: int) -> int:
+    """Its operator counts restarts of containers."""
+    most = (live["spec"].get("runPolicy") or {}).get("backoffLimit") or 0
+    return restarts if most and failed_for(live, "has reached the specified backoff limit") else 0
 
 
 def templates(manifest: Json, _: Site) -> tuple[Json, list[Template]]:

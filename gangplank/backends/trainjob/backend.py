@@ -12,10 +12,12 @@ from gangplank.backends.base import (
     Maker,
     Path,
     Refusal,
+    Retries,
     Site,
     Template,
     Wiring,
     always,
+    failed_for,
     never,
     no_way,
     unscalable,
@@ -36,6 +38,11 @@ RUNTIME_PATCHES = "object.spec.?runtimePatches.orValue([])"  # Trainer 2.3; befo
 NAMED = f"?annotations[?'{VOLCANO.annotations[0]}'].orValue('')"
 PATCHED = "p.?trainingRuntimeSpec.?template"
 PATCHED_JOBS = f"{PATCHED}.?spec.?replicatedJobs.orValue([])"
+
+
+def failures(live: Json, restarts: int) -> int:
+    """A TrainJob has the conditions of its JobSet."""
+    return restarts + 1 if failed_for(live, "ReachedMaxRestarts") else 0
 
 
 def queue(_: Json) -> Queue:
@@ -121,6 +128,7 @@ BACKEND = Backend(
         "Pod": Maker("Kubernetes' Job controller", "one for each node; only its index differs"),
     },
     ends=Ends(succeeded=frozenset({"Complete"}), failed=frozenset({"Failed"})),
+    retries=Retries("failurePolicy.maxRestarts", failures),  # of its runtime
     overlooks=never,
     queue=queue,
     without_queues=no_way,

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from gangplank.backends import gang
-from gangplank.backends.base import Addition, Backend, Ends, JobKinds, Maker, Refusal, Wiring, always, no_way
+from gangplank.backends.base import Addition, Backend, Ends, JobKinds, Maker, Refusal, Retries, Wiring, always, no_way
 from gangplank.backends.volcano import admission, rules
 from gangplank.backends.volcano.block import read_block
 from gangplank.backends.volcano.manifests import manifests
 from gangplank.backends.volcano.objects import objects
 from gangplank.backends.volcano.plugins import SVC_MOUNT
-from gangplank.backends.volcano.raw import evidence_id, overlooks, pitfalls, queue, scale, templates
+from gangplank.backends.volcano.raw import evidence_id, failures, overlooks, pitfalls, queue, scale, templates
 
 CONTROLLER, WEBHOOK = "Volcano's job controller", "Volcano's admission webhook"
 SVC, PYTORCH, ENV, SSH = (f"Volcano's plugin {name}" for name in ("svc", "pytorch", "env", "ssh"))
@@ -76,6 +76,7 @@ BACKEND = Backend(
         "PersistentVolumeClaim": Maker(CONTROLLER, "the job's own volumes (spec.volumes)"),
     },
     ends=Ends(succeeded=frozenset({"Completed"}), failed=frozenset({"Failed", "Aborted", "Terminated"})),
+    retries=Retries("spec.maxRetry", failures),
     overlooks=overlooks,
     queue=queue,
     without_queues=no_way,

@@ -85,6 +85,15 @@ def scale(job: Json, workers: int) -> Json:
 RESTARTED_BY = {"PodFailed", "PodEvicted"}  # the second one is also for pods that were removed
 
 
+def failures(live: Json, _: int) -> int:
+    """Its controller counts them, the last one too, after which nothing begins again.
+
+    https://github.com/volcano-sh/volcano/blob/v1.15.0/pkg/controllers/job/state/restarting.go
+    """
+    most, times = live["spec"].get("maxRetry") or 0, (live.get("status") or {}).get("retryCount") or 0
+    return int(times) if times >= most > 1 else 0
+
+
 def overlooks(job: Json) -> bool:
     """Whether a live job's controller restarts the gang for each failed pod whatever its exit status, if it sees it."""
     if ((job.get("status") or {}).get("state") or {}).get("phase") not in {"Pending", "Running"}:

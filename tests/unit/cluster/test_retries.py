@@ -51,7 +51,6 @@ TWICE = "it failed 2 times, its `max_retries` are used up"
     (made("pytorchjob", max_retries=2), {"conditions": [DEADLINE]}, [pod(1), pod(2)], ""),
     (made("trainjob"), {"conditions": [OF_JOBSET]}, [pod(attempt=1)],
      "it failed 2 times, its `failurePolicy.maxRestarts` is used up"),
-    (made("trainjob"), {"conditions": [OF_JOBSET]}, [], "it failed: its `failurePolicy.maxRestarts` is used up"),
     (limited(VOLCANO_JOB, maxRetry=3), {"retryCount": 3}, [], "it failed 3 times, its `spec.maxRetry` is used up"),
     (limited(INDEXED_JOB, backoffLimit=6), {"failed": 7, "conditions": [OF_JOB]}, [],
      "it failed 7 times, its `spec.backoffLimit` is used up"),
