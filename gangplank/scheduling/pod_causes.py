@@ -100,32 +100,32 @@ def references(pod: Json) -> set[tuple[str, str]]:
 
 def mounted(pod: Json) -> set[tuple[str, str]]:
     """Those that its volumes name."""
-    wanted: set[tuple[str, str]] = set()
+    keys: set[tuple[str, str]] = set()
     for volume in pod.get("volumes") or ():
         sources = [volume, *((volume.get("projected") or {}).get("sources") or ())]
         for source in sources:
             for kind, key in (("Secret", "secret"), ("ConfigMap", "configMap")):
                 one = source.get(key) or {}
                 if (name := one.get("secretName") or one.get("name")) and not one.get("optional"):
-                    wanted.add((kind, name))
-    return wanted
+                    keys.add((kind, name))
+    return keys
 
 
 def in_environment(pod: Json) -> set[tuple[str, str]]:
     """Those that variables of its containers name."""
-    wanted: set[tuple[str, str]] = set()
+    keys: set[tuple[str, str]] = set()
     for container in containers(pod, init=True):
         values = [variable.get("valueFrom") or {} for variable in container.get("env") or ()]
         for source in [*values, *(container.get("envFrom") or ())]:
             for key, kind in FROM.items():
                 one = source.get(key) or {}
                 if one.get("name") and not one.get("optional"):
-                    wanted.add((kind, one["name"]))
-    return wanted
+                    keys.add((kind, one["name"]))
+    return keys
 
 
 @dataclass(frozen=True)
-class Known:
+class OfJob:
     """What is known beside the pods themselves."""
 
     absent: Mapping[tuple[str, str], bool | None]
@@ -146,9 +146,9 @@ def waiting(
         by_uid.setdefault(event["involvedObject"].get("uid"), []).append(event)
     ready = (pod["metadata"]["uid"] for pod in held_up if not _has_begun(pod))
     steps = {uid: step for uid in ready if (step := _step(by_uid.get(uid, ())))}
-    known = Known(absent, steps, {pod["metadata"]["name"] for pod in pods})
+    job = OfJob(absent, steps, {pod["metadata"]["name"] for pod in pods})
     ordered = [*held_up, *(pod for pod in pods if not _is_held_up(pod))]
-    causes = (cause for kind in KINDS for pod in ordered if (cause := kind(pod, known)))
+    causes = (cause for kind in KINDS for pod in ordered if (cause := kind(pod, job)))
     yield from islice(causes, 1)
 
 
@@ -157,7 +157,7 @@ def _is_held_up(pod: Json) -> bool:
     return (pod.get("status") or {}).get("phase") == "Pending" and bool(pod["spec"].get("nodeName"))
 
 
-def _no_image(pod: Json, _: Known) -> Cause | None:
+def _no_image(pod: Json, _: OfJob) -> Cause | None:
     reason, message = _reason(pod)
     if reason not in IMAGE:
         return None
@@ -167,15 +167,15 @@ def _no_image(pod: Json, _: Known) -> Cause | None:
     return Cause("image", f"the image {image} cannot be had", evidence, fix)
 
 
-def _absent(pod: Json, wanted: Iterable[tuple[str, str]], known: Known) -> Cause | None:
-    for kind, what in sorted(key for key in wanted if known.absent.get(key)) if _is_held_up(pod) else ():
+def _absent(pod: Json, keys: Iterable[tuple[str, str]], job: OfJob) -> Cause | None:
+    for kind, what in sorted(key for key in keys if job.absent.get(key)) if _is_held_up(pod) else ():
         fix = f"create the {kind} {what} in the job's namespace, or correct its name in the job"
         evidence = (f"pod {pod['metadata']['name']} needs it",)
         return Cause(kind.lower(), f"its {kind} {what} does not exist", evidence, fix)
     return None
 
 
-def _no_container(pod: Json, _: Known) -> Cause | None:
+def _no_container(pod: Json, _: OfJob) -> Cause | None:
     reason, message = _reason(pod)
     if reason not in CONFIG | CREATE:
         return None
@@ -202,31 +202,31 @@ def _has_begun(pod: Json) -> bool:
     return any(one.get("containerID") for one in statuses(pod)) or bool(_reason(pod)[0]) or _has_sandbox(pod)
 
 
-def _said(pod: Json, known: Known, codes: Collection[str]) -> Cause | None:
+def _said(pod: Json, job: OfJob, codes: Collection[str]) -> Cause | None:
     """What only an event says of a pod that still has no container, if it is about one of these.
 
     The kubelet mounts the volumes, prepares devices and makes the sandbox, then pulls images: the newest event holds.
     """
-    newest = known.steps.get(pod["metadata"]["uid"])
+    newest = job.steps.get(pod["metadata"]["uid"])
     code, text = STANDS.get(newest["reason"], ("", "")) if newest else ("", "")
     if newest is None or code not in codes:
         return None
     message = cut(newest.get("message") or "")
     if elsewhere := ELSEWHERE.match(message):
-        return _elsewhere(pod, message, elsewhere["pods"] or "", known.own)
+        return _elsewhere(pod, message, elsewhere["pods"] or "", job.own)
     if lacking := NO_DRIVER.search(newest.get("message") or ""):
         return _no_driver(pod, newest["reason"], message, lacking[1] or lacking[2])
     fix = "correct what this line names; the pod is tried again by itself"
     return Cause(code, text.format(pod=pod["metadata"]["name"]), (f"{newest['reason']}: {message}",), fix)
 
 
-KINDS: tuple[Callable[[Json, Known], Cause | None], ...] = (  # from the outside in
-    lambda pod, known: _absent(pod, mounted(pod["spec"]), known),
-    lambda pod, known: _said(pod, known, ("mount",)),
+KINDS: tuple[Callable[[Json, OfJob], Cause | None], ...] = (  # from the outside in
+    lambda pod, job: _absent(pod, mounted(pod["spec"]), job),
+    lambda pod, job: _said(pod, job, ("mount",)),
     _no_image,
-    lambda pod, known: _absent(pod, in_environment(pod["spec"]), known),
+    lambda pod, job: _absent(pod, in_environment(pod["spec"]), job),
     _no_container,
-    lambda pod, known: _said(pod, known, ("device", "sandbox")),
+    lambda pod, job: _said(pod, job, ("device", "sandbox")),
 )
 
 

@@ -31,10 +31,10 @@ def rest(now: Situation) -> Situation:
     job = shrunk(now.demand, settled, {rank(pod) for pod in waiting})
     state = now.state
     if job.placed:
-        there = now.placed or tuple(pod for pod in settled if not has_ended(pod))
+        placed = now.placed or tuple(pod for pod in settled if not has_ended(pod))
         groups = tuple({**one, "status": {}} for one in (*state.groups, *([now.group] if now.group else [])))
-        own = frozenset(pod["metadata"]["uid"] for pod in there)
-        state = replace(state, pods=Pods((*state.pods.items, *there)), groups=groups, own=own)
+        own = frozenset(pod["metadata"]["uid"] for pod in placed)
+        state = replace(state, pods=Pods((*state.pods.items, *placed)), groups=groups, own=own)
     if len(waiting) >= job.size:
         job, state = defaulted(job, state), replace(state, quotas=(), limits=())
     held = counted(waiting) if job.placed else now.held
@@ -53,18 +53,18 @@ def shrunk(job: Demand, settled: Sequence[Json], waiting: Collection[str]) -> De
     What keeps a gang of its minimum from growing is asked of all that is left.
     """
     names = {name.removesuffix(RANDOM).rstrip("-"): name for part in job.parts for name in part.pods}
-    found = [rank(pod) for pod in settled if rank(pod) not in waiting]
-    gone = {names[name] for name in found if name in names}
+    ranks = [rank(pod) for pod in settled if rank(pod) not in waiting]
+    gone = {names[key] for key in ranks if key in names}
     others = [name for key, name in names.items() if name not in gone and key not in waiting]
-    gone |= set(others[: sum(name not in names for name in found)])  # of names that nobody foresees
+    gone |= set(others[: sum(key not in names for key in ranks)])  # of names that nobody foresees
     left = [replace(part, pods=tuple(name for name in part.pods if name not in gone)) for part in job.parts]
     size = sum(len(part.pods) for part in left)
     if not gone or not size:
         return job
-    wanted, parts = max(0, job.minimum - len(gone)) or size, []
+    needed, parts = max(0, job.minimum - len(gone)) or size, []
     for part in left:
-        parts += [replace(part, minimum=min(wanted, len(part.pods)))] if part.pods else []
-        wanted -= min(wanted, len(part.pods))
+        parts += [replace(part, minimum=min(needed, len(part.pods)))] if part.pods else []
+        needed -= min(needed, len(part.pods))
     return replace(job, parts=tuple(parts), least=None, placed=len(gone))
 
 
