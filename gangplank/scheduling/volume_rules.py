@@ -53,7 +53,8 @@ def suits(volume: Json, claim: Json) -> bool:
     spec, wanted, phase = volume["spec"], claim["spec"], (volume.get("status") or {}).get("phase")
     user = spec.get("claimRef") or {}  # also of a volume that an administrator keeps for a claim
     own = all(user.get(key) == claim["metadata"].get(key) for key in ("name", "namespace"))
-    own = own and (user.get("uid") or None) in {None, claim["metadata"].get("uid")}  # not that of a deleted claim of this name
+    # A deleted claim may have had this name.
+    own = own and (user.get("uid") or None) in {None, claim["metadata"].get("uid")}
     size = ((wanted.get("resources") or {}).get("requests") or {}).get("storage", "0")
     return (
         (own or (not user and phase not in {"Bound", "Released", "Failed"}))

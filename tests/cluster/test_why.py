@@ -269,7 +269,8 @@ def test_the_first_line_names_the_cause_and_no_other(kube: Kube, name: str) -> N
 @pytest.mark.parametrize("name", [name for name in shown() if name in STORIES])
 def test_the_page_on_troubleshooting_shows_what_why_says(kube: Kube, name: str) -> None:
     """GANGPLANK_GOLDEN=write rewrites the page. The tests of causes that come alone compare theirs themselves."""
-    is_shown(name, named_cause(kube, manifests(name, STORIES[name])[-1], STORIES[name].code))
+    story = STORIES[name]
+    is_shown(name, named_cause(kube, manifests(name, story)[-1], story.code, live=story.submitted))
 
 
 ON_NODE_1 = {"node_selector": {"kubernetes.io/hostname": "node-1"}}
