@@ -115,7 +115,7 @@ class Question:
         return [(meta["uid"], meta["namespace"], meta["name"]) for meta in metas if meta.get("deletionTimestamp")]
 
     def end_displaced(self, *, count: bool = True) -> None:
-        """Do what kubelets and controllers do with pods that the scheduler removes: end them, and let them go."""
+        """Do what kubelets and controllers do with pods that the scheduler removes: end them, and release them."""
         for uid, namespace, name in self.terminating():
             if uid not in self.ending:
                 self.ending.add(uid)

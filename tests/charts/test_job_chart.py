@@ -76,7 +76,6 @@ def generated(backend: str) -> Iterator[Json]:
         max_examples=2 * GENERATED,
         derandomize=True,
         database=None,
-        deadline=None,
         phases=[Phase.generate],
         suppress_health_check=list(HealthCheck),
     )

@@ -47,7 +47,6 @@ def generated(backend: str, cluster: Cluster, count: int = COUNT) -> list[Json]:
         max_examples=count,
         derandomize=True,
         database=None,
-        deadline=None,
         phases=[Phase.generate],
         suppress_health_check=list(HealthCheck),
     )

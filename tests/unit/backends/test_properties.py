@@ -23,7 +23,7 @@ from tests.support.strategies import jobs
 from tests.support.sweeps import examples
 
 Json = dict[str, Any]
-SOME = settings(max_examples=examples(120), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+SOME = settings(max_examples=examples(120), suppress_health_check=[HealthCheck.too_slow])
 
 
 def everything(job: Json) -> tuple[Any, list[Json], list[Json]]:
@@ -159,7 +159,7 @@ anything = st.recursive(
 )
 
 
-@settings(max_examples=examples(300), deadline=None)
+@settings(max_examples=examples(300))
 @given(anything)
 def test_any_value_is_a_job_or_is_refused(value: Any) -> None:
     try:
@@ -187,7 +187,7 @@ def broken(draw: st.DrawFn) -> tuple[str, Json]:
 
 
 @pytest.mark.slow
-@settings(max_examples=examples(400), deadline=None,
+@settings(max_examples=examples(400),
           suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])  # fmt: skip
 @given(broken())
 def test_a_broken_manifest_is_expanded_or_refused(case: tuple[str, Json]) -> None:

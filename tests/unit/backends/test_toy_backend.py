@@ -260,7 +260,7 @@ def test_its_kept_manifest_says_who_adds_what() -> None:
 
 
 def test_jobs_are_drawn_for_it() -> None:
-    @settings(max_examples=40, deadline=None)
+    @settings(max_examples=40)
     @given(jobs("toy"))
     def check(job: Json) -> None:
         spec = parse_job(job)

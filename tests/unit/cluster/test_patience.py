@@ -276,7 +276,7 @@ CUTS = st.lists(st.tuples(st.integers(0, 700), st.booleans()), max_size=4)
 
 
 @pytest.mark.slow
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(ENTRIES, CUTS)
 def test_every_line_comes_once_wherever_the_connection_ends(
     server: Server, kube: Kube, entries: list[tuple[float, str]], cuts: list[tuple[int, bool]]
@@ -537,7 +537,7 @@ def test_d4_a_command_says_after_a_while_that_the_server_stays_busy(
     monkeypatch.setattr(patience, "BUSY_S", 0.2)
     server.says = [503] * 1000
     assert main(["status", "digits", "--kubeconfig", server.config(tmp_path)]) == 4
-    assert capsys.readouterr().err == "gangplank: waited 0 s; the cluster says: later\n"
+    assert re.fullmatch(r"gangplank: waited \d+ s; the cluster says: later\n", capsys.readouterr().err)
 
 
 def test_d4_a_command_outlasts_connections_that_break(server: Server, kube: Kube) -> None:

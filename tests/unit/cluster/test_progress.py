@@ -176,7 +176,7 @@ LINES = st.one_of(
 
 
 @pytest.mark.slow
-@settings(max_examples=examples(300), deadline=None)
+@settings(max_examples=examples(300))
 @given(st.lists(LINES, max_size=8), st.randoms(use_true_random=False))
 def test_whatever_is_printed_the_verdict_of_sound_evidence_stays(foreign: list[str], chance: Any) -> None:
     lines = [*OURS]
@@ -188,7 +188,7 @@ def test_whatever_is_printed_the_verdict_of_sound_evidence_stays(foreign: list[s
     table(progress.rows).encode()
 
 
-@settings(max_examples=examples(100), deadline=None)
+@settings(max_examples=examples(100))
 @given(st.sampled_from(range(len(SOUND))), st.sampled_from(NAMES), JSON_VALUES, st.booleans())
 def test_a_lie_with_the_right_hash_is_judged_and_shown(at: int, key: str, value: Any, new: bool) -> None:
     """Evidence is also read from files that anybody can write; its world and data stay as small as they were."""

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gangplank.backends import BACKENDS
@@ -151,7 +151,6 @@ def test_every_escape_of_go_is_read(quoted: str, says: str) -> None:
     assert standstill.words(f'err: &errors.StatusError{{Message:"{quoted}", Code:422}}') == says
 
 
-@settings(deadline=None)
 @given(st.text())
 def test_any_message_is_read(message: str) -> None:
     standstill.words(message)

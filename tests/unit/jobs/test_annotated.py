@@ -38,7 +38,7 @@ def digits(backend: str, **more: Any) -> Json:
 
 
 @pytest.mark.slow
-@settings(max_examples=examples(150), deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(150), suppress_health_check=list(HealthCheck))
 @given(jobs())
 def test_what_is_written_is_what_is_submitted(job: Json) -> None:
     spec = parse_job(job)

@@ -51,7 +51,7 @@ def judge(records: Records, expected: Expected) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=examples(300), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(300), suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.tuples(st.sampled_from(FIELDS), anything), min_size=1, max_size=4), st.booleans())
 def test_fields_of_any_value_are_judged(changes: list[tuple[tuple[int, str], Any]], linked: bool) -> None:
     """With right hashes; chained anew if `linked`, so that the changed records are the ones that are judged."""
@@ -79,7 +79,7 @@ def written(record: dict[str, Any]) -> str:
         return ""
 
 
-@settings(max_examples=examples(200), deadline=None)
+@settings(max_examples=examples(200))
 @given(st.lists(st.text() | anything.map(lambda value: json.dumps(value, default=str)[:500]), max_size=5))
 def test_lines_of_any_text_are_judged(lines: list[str]) -> None:
     records = read_records("\n".join([*lines, '{"event":"evidence",' + "[" * 3000, "{" * 3000 + '"hash"']))
