@@ -52,11 +52,12 @@ def elsewhere() -> Json:
     return {"type": "Warning", "reason": "FailedAttachVolume", "message": words, "involvedObject": about}
 
 
-def unplaced(rule: str) -> tuple[Json, ...]:
-    """A pod that its scheduler has refused."""
-    item = {**pod("refused", ""), "spec": {"containers": []}}
+def unplaced(name: str, rule: str) -> tuple[Json, ...]:
+    """A pod on each node, and one that the scheduler has refused."""
+    item = {**pod(f"{name}-2-x1x1x", ""), "spec": {"containers": []}}
     condition = {"type": "PodScheduled", "status": "False", "message": f"2 node(s) didn't match pod {rule}"}
-    return ({**item, "status": {"phase": "Pending", "conditions": [condition]}},)
+    refused = {**item, "status": {"phase": "Pending", "conditions": [condition]}}
+    return (*(pod(f"{name}-{rank}-x1x1x", f"node-{rank}") for rank in range(2)), refused)
 
 
 def unlooked() -> tuple[Json, ...]:
@@ -202,10 +203,12 @@ CASES: dict[str, tuple[Story, Json]] = {
     "volume-driver": (Story("", MOUNT), {"state": room(
         claims=(BOUND,), volumes=(DRIVERLESS,), csi_nodes=(), ignored=frozenset(),
     )}),
-    "spread-indexed": (Story("", backend="indexed", raw=changed(topologySpreadConstraints=[
+    "spread-indexed": (Story("", {"workers": 3}, "indexed", raw=changed(topologySpreadConstraints=[
         {"whenUnsatisfiable": "DoNotSchedule"},
-    ])), {"pods": unplaced("topology spread constraints")}),
-    "apart-indexed": (Story("", backend="indexed", raw=APART.raw), {"pods": unplaced("anti-affinity rules")}),
+    ])), {"pods": unplaced("spread-indexed", "topology spread constraints")}),
+    "apart-indexed": (Story("", {"workers": 3}, "indexed", raw=APART.raw), {
+        "pods": unplaced("apart-indexed", "anti-affinity rules"),
+    }),
     "volume-elsewhere": (Story("", {"workers": 0}), {
         "pods": begun("volume-elsewhere", "ContainerCreating")[:1], "events": (elsewhere(),),
     }),
