@@ -156,15 +156,22 @@ def test_strangers_are_not_answered() -> None:
             assert refused.value.code == 401
 
 
-def test_secrets_are_encrypted_at_rest(lab: Lab) -> None:
+@pytest.fixture(scope="module")
+def objects_that_stay(lab: Lab) -> None:
+    """Whatever happens to the lab."""
     lab.kubectl("create", "configmap", "plain", "--from-literal=key=readable-marker-3141")
     lab.kubectl("create", "secret", "generic", "hidden", "--from-literal=key=hidden-marker-2718")
+
+
+@pytest.mark.usefixtures("objects_that_stay")
+def test_secrets_are_encrypted_at_rest() -> None:
     written = b"".join(path.read_bytes() for path in (STATE / "etcd").rglob("*") if path.is_file())
     assert b"readable-marker-3141" in written
     assert b"hidden-marker-2718" not in written
     assert b"k8s:enc:secretbox" in written
 
 
+@pytest.mark.usefixtures("objects_that_stay")
 def test_requests_that_change_something_are_audited_without_their_content(lab: Lab) -> None:
     audit = lab.wait("the audit log", (STATE / "audit/audit.log").read_text)
     assert '"verb":"create"' in audit
@@ -361,6 +368,7 @@ def test_an_edited_script_is_refused_and_runs_when_it_replaces_the_job(lab: Lab,
     lab.kubectl("delete", "namespace", "edited", "--timeout=60s")
 
 
+@pytest.mark.usefixtures("objects_that_stay")
 def test_each_killed_program_comes_back(lab: Lab) -> None:
     names = [*PROGRAMS, *(f"{name}-{node}" for name in ON_NODES for node in ("node-0", "node-1"))]
     killed = {name: lab.programs()[name]["pid"] for name in names}
@@ -371,6 +379,7 @@ def test_each_killed_program_comes_back(lab: Lab) -> None:
     assert lab.get("configmap", "plain")["data"]["key"] == "readable-marker-3141"
 
 
+@pytest.mark.usefixtures("objects_that_stay")
 def test_d2_one_command_brings_back_a_lab_whose_every_process_was_killed(lab: Lab) -> None:
     own = Path("/sys/fs/cgroup/pids/gangplank")
     own = own if own.exists() else Path("/sys/fs/cgroup/gangplank")  # cgroup v1, v2
@@ -493,6 +502,7 @@ spec:
 """
 
 
+@pytest.mark.usefixtures("objects_that_stay")
 def test_a_lab_that_was_asked_to_keep_its_data_comes_back_as_the_same_cluster(
     lab: Lab, before: dict[str, list[str]]
 ) -> None:
