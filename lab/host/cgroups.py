@@ -83,13 +83,18 @@ def _hierarchies() -> list[Path]:
     return [*controllers(), *([unified] if unified.is_dir() else [])]
 
 
+def _whole(top: Path) -> list[Path]:
+    """A cgroup with all below it, leaves first. A runtime removes its own meanwhile: os.walk passes over those."""
+    return [Path(folder) for folder, _, _ in os.walk(top, topdown=False)]
+
+
 def members(name: str = "") -> set[int]:
     """The ids of the processes in gangplank/<name>, or in all of gangplank, and below."""
     pids: set[int] = set()
     for base in _hierarchies():
-        for listing in (base / SLICE / name).rglob("cgroup.procs"):
+        for folder in _whole(base / SLICE / name):
             with contextlib.suppress(OSError):
-                pids.update(int(pid) for pid in listing.read_text().split())
+                pids.update(int(pid) for pid in (folder / "cgroup.procs").read_text().split())
     return pids
 
 
@@ -98,8 +103,7 @@ def remove_cgroup(name: str = "") -> None:
     for base in _hierarchies():
         top = base / SLICE / name if name else base / SLICE
         lent = set() if name else _lent(top)  # the other nodes keep theirs
-        folders = [*sorted((p for p in top.rglob("*") if p.is_dir()), key=lambda p: -len(p.parts)), top]
-        for folder in folders:
+        for folder in _whole(top):
             busy = ""
             for _ in polls(CGROUP_S, 0.02):
                 if not folder.exists():
