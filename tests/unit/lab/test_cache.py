@@ -186,7 +186,8 @@ def test_an_interrupted_step_ends_with_all_its_children(tmp_path: Path, monkeypa
     def interrupt(_: str) -> None:
         raise KeyboardInterrupt
 
-    script = "sleep 61.5 & echo $! > child; (sleep 62.5 & echo $! > grandchild; wait) & echo started; wait"
+    script = "sleep 61.5 & echo $! > child; (sleep 62.5 & echo $! > grandchild; wait) & "
+    script += "until test -s grandchild; do sleep 0.02; done; echo started; wait"
     with pytest.raises(KeyboardInterrupt):
         run_shown(["sh", "-c", script], "x", interrupt, cwd=tmp_path, env=dict(os.environ))
     end = time.monotonic() + 5
