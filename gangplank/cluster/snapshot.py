@@ -9,7 +9,8 @@ from gangplank.backends import device_claims
 from gangplank.backends.queueing import QUEUE_SYSTEM
 from gangplank.cluster.client import group_path
 from gangplank.cluster.deployed import flags_in
-from gangplank.cluster.site import DEPLOYMENTS, PRIORITIES
+from gangplank.cluster.site import DEPLOYMENTS
+from gangplank.cluster.site import PRIORITIES as PRIORITIES_PATH
 from gangplank.errors import KubeError
 from gangplank.scheduling import claimed_devices, drivers, settings
 from gangplank.scheduling.snapshot import (
@@ -17,6 +18,7 @@ from gangplank.scheduling.snapshot import (
     NODES,
     OF_NAMESPACE,
     PODS,
+    PRIORITIES,
     QUEUES,
     RUNTIMES,
     Snapshot,
@@ -44,7 +46,7 @@ CLUSTER = {  # field of a snapshot: its name in messages, its path
     "groups": (GROUPS, f"/apis/{QUEUE_SYSTEM.pod_group.api_version}/{QUEUE_SYSTEM.pod_group.plural}"),
     "volumes": (VOLUMES, "/api/v1/persistentvolumes"),
     "classes": (CLASSES, f"{STORAGE}/storageclasses"),
-    "priorities": ("priorityclasses", PRIORITIES),
+    "priorities": (PRIORITIES, PRIORITIES_PATH),
 }
 
 

@@ -47,12 +47,17 @@ def rank(pod: Json) -> str:
     return str(meta.get("generateName") or meta["name"]).rstrip("-")
 
 
+def foreseen(name: str) -> str:
+    """What is known of a pod's name before it exists: its `rank`."""
+    return name.removesuffix(RANDOM).rstrip("-")
+
+
 def shrunk(job: Demand, settled: Sequence[Json], waiting: Collection[str]) -> Demand:
     """A job without its pods that have a node; as it is if all are needed, or if none would be left.
 
     What keeps a gang of its minimum from growing is asked of all that is left.
     """
-    names = {name.removesuffix(RANDOM).rstrip("-"): name for part in job.parts for name in part.pods}
+    names = {foreseen(name): name for part in job.parts for name in part.pods}
     ranks = [rank(pod) for pod in settled if rank(pod) not in waiting]
     gone = {names[key] for key in ranks if key in names}
     others = [name for key, name in names.items() if name not in gone and key not in waiting]
@@ -71,6 +76,6 @@ def shrunk(job: Demand, settled: Sequence[Json], waiting: Collection[str]) -> De
 def standing(job: Demand, settled: Sequence[Json]) -> str:
     """How far a job has come, and who waits, as the beginning of "… waits because …"."""
     running = all((pod.get("status") or {}).get("phase") in {"Running", "Succeeded"} for pod in settled)
-    names = [name.removesuffix(RANDOM).rstrip("-") for part in job.parts for name in part.pods]
+    names = [foreseen(name) for part in job.parts for name in part.pods]
     who = names[0] if len(names) == 1 else "the rest"
     return f"{'runs with' if running else 'has nodes for'} {job.placed} of {job.placed + job.size} pods; {who}"

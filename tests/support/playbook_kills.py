@@ -1,7 +1,7 @@
 """The playbooks of a lab's life, each killed at a point of a task, run again, and compared with an undisturbed life.
 
 A round is a life: lab, site, teams, train, uninstall, lab-down. In round n each of them is killed at its n-th point,
-in an order drawn from a seed. One without so many points is only run, and not even that if none after it has them. The
+in an order drawn from a seed. A playbook with fewer points runs unkilled, and only if a later one still has points. The
 next run has to succeed, the lab has to be as in the undisturbed life, and the run after that has to report no more
 changes than there.
 """

@@ -73,7 +73,8 @@ def test_what_ends_otherwise_is_kept_as_such_and_the_next_fault_is_made(monkeypa
     monkeypatch.setattr(faults, "floors", lambda _: ({}, ""))
     monkeypatch.setattr(faults, "undergo", undergo)
     monkeypatch.setattr(faults, "measured", lambda *_: dict(CALM))
-    rows = list(faults.made(SimpleNamespace(), ["etcd killed", "a rank killed"]))  # type: ignore[arg-type]  # no lab
+    no_lab: Any = SimpleNamespace()
+    rows = list(faults.made(no_lab, ["etcd killed", "a rank killed"]))
     assert [one.id.split(".")[1] for one in rows] == ["etcd-killed"] * 2 + ["a-rank-killed"] * 2
     assert [one.goal for one in rows] == [0, 0, None, None]
     assert "| **not as expected**: `AssertionError: no \\| 'end' after 300 s` |" in faults.shown("", result(*rows))
