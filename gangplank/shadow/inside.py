@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 FOLDER = Path("/dev/shm")  # noqa: S108  in memory, and mounted for this process and its children alone
 SETTLED = 3  # sessions without a change: one may have begun before the job was there, and one may still bind
+UNSEEN = 30  # as many if the scheduler has said nothing of some pods: on a busy machine it hears of them late
 ANSWER_S = 300
 MESSAGES = 3
 SCHEDULED = "PodScheduled"
@@ -143,7 +144,7 @@ class Question:
             now = (sorted(placement), (group.get("status") or {}).get("phase"), len(self.ended))
             if now != last:
                 last, since = now, sessions
-            elif self.refused(pods, group) and (not self.queueing or sessions >= since + SETTLED):
+            elif self.refused(pods, group) and (not self.queueing or sessions >= since + settled(pods)):
                 return {"verdict": "no", "placement": {}, "messages": self.messages(pods, group), "ended": []}
         raise AssertionError
 
@@ -177,6 +178,11 @@ def conditions_of(pod: Json) -> list[Json]:
     """What a scheduler has said of a pod."""
     conditions = (pod.get("status") or {}).get("conditions") or []
     return [one for one in conditions if one["type"] == SCHEDULED and one["status"] == "False"]
+
+
+def settled(pods: list[Json]) -> int:
+    """How many sessions without a change are an answer: Volcano's scheduler says in each of which pods it knows."""
+    return SETTLED if all(pod["spec"].get("nodeName") or conditions_of(pod) for pod in pods) else UNSEEN
 
 
 def looked_at(pod: Json) -> bool:
