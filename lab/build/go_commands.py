@@ -64,7 +64,7 @@ def build_commands(part: Part, go: Path, out: Path, say: Say, compiler: Path | N
             command = [*inside, str(go), "build", *flags, "-o", f"{raw}{os.sep}", *packages]
             run_shown(command, where, say, cwd=source, env=env, unit="packages compiled")
         for name, package in part.commands.items():
-            shutil.copy2(_binary_of(raw, package, where), out / "bin" / name)
+            (out / "bin" / name).hardlink_to(_binary_of(raw, package, where))
         for name, code in part.libraries.items():
             headers = _in_module(part, part.headers, go, source)
             command = [*inside, *GCC, f"-Wl,-soname,{name}", f"-I{headers}", "-o", str(out / "bin" / name), code]

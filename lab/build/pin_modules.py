@@ -72,8 +72,9 @@ def pin(part: Part, kubernetes: str) -> None:
     go = find_go(load_pins(), cache_home(), print)
     copied = part.copy.place(folder, str(go), go_environment(go)) if part.copy else None
     if part.commands:
-        _go(["get", "-tool", *(f"{c}@{part.owner(c)[1]}" for c in sorted(part.commands.values()))], folder)
         packages = sorted(set(part.commands.values()))
+        upstream = [package for package in packages if not package.startswith("gangplank/")]
+        _go(["get", "-tool", *(f"{package}@{part.owner(package)[1]}" for package in upstream)], folder)
         _go(["list", "-deps", *packages], folder, cgo=bool(part.compiler))  # adds the checksums that builds need
     _go(["mod", "download", *modules], folder)  # and those of modules used for their charts only
     _go(["mod", "edit", "-fmt"], folder)
