@@ -74,13 +74,18 @@ def main(index_file: str, pieces: str, folder: str, *command: str) -> None:
     target, text = Path(folder), Path(index_file).read_bytes()
     done, mark = target / DONE, hashlib.sha256(text).hexdigest()
     if not done.exists() or done.read_text() != mark:
-        for path in target.iterdir():
-            shutil.rmtree(str(path)) if path.is_dir() else path.unlink()
         index = json.loads(text)
-        lay_out(index, Path(pieces), target)
-        if index.get("requirements"):
-            install(index["requirements"], target)
-        done.write_text(mark)
+        try:
+            for path in target.iterdir():
+                shutil.rmtree(str(path)) if path.is_dir() else path.unlink()
+            lay_out(index, Path(pieces), target)
+            if index.get("requirements"):
+                install(index["requirements"], target)
+            done.write_text(mark)
+        except OSError as error:
+            size = sum(file[1] for file in index["files"])
+            stop(str(error.strerror) + ": " + str(error.filename or folder),
+                 "room for " + str(size) + " bytes of code on the pod's node", "free space there, or use another node")
     os.execvp(command[0], command)  # noqa: S606  the container's own process
 
 

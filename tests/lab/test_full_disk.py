@@ -159,3 +159,51 @@ def test_d11_what_is_the_users_is_whole_on_a_full_disk(tmp_path: Path, owner: st
     assert all(kept for _, kept, _, _ in outcomes), outcomes
     assert not any(names for _, _, names, _ in outcomes), "no draft and no lock is left"
     assert all(again for *_, again in outcomes), "with space it is as it would have been"
+
+
+# It lays code out as a pod does, in a folder with more room each time; then it removes the rest of the last attempt.
+LAYS_OUT = """
+import hashlib, json, subprocess, sys
+from pathlib import Path
+from gangplank.backends import lay_out
+folder, outside, pages = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])
+pieces = outside / "pieces"
+pieces.mkdir()
+files = {f"lib/{number}.py": bytes([number]) * 9000 for number in range(4)}
+index = [[name, 9000, hashlib.sha256(data).hexdigest(), [[name[4:], 0, 9000]]] for name, data in files.items()]
+for name, data in files.items():
+    (pieces / name[4:]).write_bytes(data)
+(outside / "index").write_text(json.dumps({"files": index}))
+outcomes = []
+for free in range(1, pages):
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={free * 4}k", "full", str(folder)], check=True)
+    line = [sys.executable, "-I", lay_out.__file__, str(outside / "index"), str(pieces), str(folder), "echo", "it runs"]
+    done = subprocess.run(line, capture_output=True, text=True)
+    mark = folder / lay_out.DONE
+    outcomes.append([done.returncode, done.stdout, done.stderr, mark.exists() and mark.read_text() != ""])
+    if done.returncode:
+        subprocess.run(["mount", "-o", f"remount,size={pages * 4}k", str(folder)], check=True)
+        again = subprocess.run(line, capture_output=True, text=True)
+        assert again.stdout == "it runs\\n", again.stderr
+    assert all((folder / name).read_bytes() == data for name, data in files.items())
+    subprocess.run(["umount", str(folder)], check=True)
+print(json.dumps(outcomes))
+"""
+
+
+def test_d11_code_that_finds_no_room_in_its_pod_is_one_message_and_laid_out_again(tmp_path: Path) -> None:
+    places = [tmp_path / "disk", tmp_path / "outside"]
+    for place in places:
+        place.mkdir()
+    isolated = ["unshare", "--mount", "--propagation", "private", sys.executable, "-c", LAYS_OUT]
+    done = subprocess.run(
+        [*isolated, *map(str, places), str(PAGES)], cwd=ROOT, capture_output=True, text=True, check=False, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    outcomes = json.loads(done.stdout)
+    assert {code for code, *_ in outcomes} == {0, 1}
+    for code, said, problem, complete in outcomes:
+        expected = f"gangplank: code: got No space left on device: {places[0]}"
+        assert (said, complete) == (("", False) if code else ("it runs\n", True))
+        assert not code or (problem.startswith(expected) and len(problem.splitlines()) == 1), problem
+        assert not code or "expected room for 36000 bytes of code on the pod's node" in problem
