@@ -98,6 +98,13 @@ SWEEPS = {
         "tests/cluster/test_fit_mixes.py",
         PARTS,
     ),
+    "causes": Sweep(
+        "How soon `why` names a cause, and that it names no other before",
+        "every cause that a test makes real in an unchanged lab, and those that a taint, a cordon, a silent node or"
+        " component, a closed queue or another job makes; each alone",
+        "tests/cluster/test_causes.py",
+        PARTS,
+    ),
     "gangs": Sweep(
         "Gangs of other shapes, and on ten times as many nodes, start whole, and how fast",
         "500 gangs of 20 pods and 1 of 1,000 on 100 simulated nodes, 10 of 100 and 100 of 10 on 1,000;"

@@ -27,7 +27,7 @@ from gangplank.cluster.metrics import FAMILIES
 from gangplank.proof.claims import CLAIMS
 from gangplank.site.storage import KINDS
 from gangplank.spec import JobSpec, Script
-from tools import fit_figures, gang_figures, kill_figures, sweeps, when_figures
+from tools import cause_figures, fit_figures, gang_figures, kill_figures, sweeps, when_figures
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -276,6 +276,14 @@ def fit_table() -> str:
     return table(("the answers", "jobs", "share", "which mixes"), rows) if rows else "No result is committed."
 
 
+def causes_table() -> str:
+    """How soon `gangplank why` named the causes of the last sweep."""
+    rows = cause_figures.load()
+    head = ("seconds from", "causes", "median", f"at most {cause_figures.GOAL_S:g} s", "the slowest")
+    own = list(cause_figures.table(rows))
+    return f"{cause_figures.summary(rows)}\n\n{table(head, own)}" if rows else "No result is committed."
+
+
 def gangs_table() -> str:
     """How fast gangs started in the last sweep of them."""
     rows = list(gang_figures.table(gang_figures.load()))
@@ -292,6 +300,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "docs/metrics.md": metrics_table,
     "docs/storage.md": storage_table,
     "docs/testing.md": sweeps_table,
+    "docs/troubleshooting.md": causes_table,
     "docs/proof.md": claims_table,
     "docs/scripts.md": scripts_table,
     "docs/when.md": when_table,

@@ -8,7 +8,6 @@ import json
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,29 +15,26 @@ import yaml
 
 from gangplank.backends import BACKENDS
 from gangplank.backends.pod_template import JOB_LABEL
-from gangplank.backends.queueing import QUEUE_SYSTEM
 from gangplank.cluster.situation import situation
 from gangplank.jobs.parse import parse_job
 from gangplank.scheduling.why import Diagnosis, diagnose
 from gangplank.wait import polls
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
 
     from gangplank.cluster.client import Kube
     from tests.cluster.conftest import Lab
 
 Json = dict[str, Any]
 IMAGE = "gangplank.dev/trainer:0.1.0"
-GANG = QUEUE_SYSTEM.pod_group
 LIMIT_S = 120.0
-NOTED_S = 10.0  # in which a scheduler that tries a job says so; it notes no attempt of a gang that may not queue
 SMALL = {"cpu": "10m", "memory": "32Mi"}
 RESOURCE = {"requests": {"cpu": "10m", "memory": "32Mi"}}
 WAITING = ["sleep", "900"]
 OF_THE_CLUSTER = {"Queue": "queues.scheduling.volcano.sh", "PersistentVolume": "pv"}  # kinds, as kubectl names them
-OF_THE_CLUSTER |= {"RuntimeClass": "runtimeclass", "Node": "node", "CSIDriver": "csidriver"}
-OF_THE_CLUSTER |= {"StorageClass": "storageclass"}
+OF_THE_CLUSTER |= {"RuntimeClass": "runtimeclass", "CSIDriver": "csidriver", "StorageClass": "storageclass"}
 HARD = "requiredDuringSchedulingIgnoredDuringExecution"
 JOBS = {"matchExpressions": [{"key": JOB_LABEL, "operator": "Exists"}]}  # all pods of jobs
 
@@ -56,6 +52,7 @@ class Story:
     labels: Json = field(default_factory=dict)  # of the namespace
     submitted: bool = True
     words: str = ""  # that the first line has
+    around: Callable[[Lab], AbstractContextManager[object]] = contextlib.nullcontext  # changes the cluster meanwhile
 
 
 def pods_of(manifest: Json) -> Iterator[Json]:
@@ -162,7 +159,7 @@ def begin(lab: Lab, name: str, story: Story) -> None:
     lab.kubectl("apply", "-f", "-", stdin=json.dumps({"apiVersion": "v1", "kind": "Namespace", "metadata": meta}))
     for item in story.beside:
         lab.kubectl("apply", "-n", space, "-f", "-", stdin=json.dumps(item))
-    if name == "volume-terminating":
+    if story.code == "volume-terminating":
         lab.kubectl("delete", "pvc", "data", "-n", space, "--wait=false")
     if story.submitted:
         submit(lab, name, story)
@@ -177,7 +174,7 @@ def submit(lab: Lab, name: str, story: Story) -> None:
 def end(lab: Lab, name: str, story: Story) -> None:
     """Remove all of it."""
     space = f"why-{name}"
-    if name == "volume-terminating":
+    if story.code == "volume-terminating":
         freed = ("--type=merge", "-p", '{"metadata":{"finalizers":null}}')
         lab.kubectl("patch", "pvc", "data", "-n", space, *freed, check=False)
     lab.kubectl("delete", "namespace", space, "--wait=false", "--ignore-not-found", check=False)
@@ -211,57 +208,15 @@ def named_cause(kube: Kube, job: Json, code: str, *, live: bool = True, limit_s:
     raise AssertionError(diagnosis.text())
 
 
-def named_after_s(kube: Kube, job: Json, code: str) -> float | None:
-    """Seconds from the scheduler's first attempt to the cause's name; below 0 if it was named before, None without one.
-
-    The first answer after that attempt names the cause, and none before it another.
-    """
-    named_at: datetime | None = None
-    for _ in polls(LIMIT_S, 0.1):
-        tried_at = first_attempt(kube, job)
-        diagnosis = checked(asked(kube, job), code)
-        assert diagnosis.cause or not tried_at, f"its scheduler has tried it, and why says: {diagnosis.text()}"
-        now = datetime.now(UTC)
-        named_at = named_at or (now if diagnosis.cause else None)
-        if named_at and tried_at:
-            return (named_at - tried_at).total_seconds()
-        if named_at and (now - named_at).total_seconds() > NOTED_S:
-            return None
-    raise AssertionError(diagnosis.text())
-
-
-def first_attempt(kube: Kube, job: Json) -> datetime | None:
-    """When a scheduler first found no place for a job, once it has said so of each pod that waits; None before."""
-    namespace = job["metadata"]["namespace"]
-    pods, groups = kube.items("v1", "Pod", namespace), kube.items(GANG.api_version, GANG.kind, namespace)
-    return attempted(pods, groups)
-
-
-def attempted(pods: Iterable[Json], groups: Iterable[Json]) -> datetime | None:
-    """The first time in the conditions of pods without a node, or of a gang that may not queue; it has whole seconds.
-
-    Volcano says of a gang that has queued, and has no pods yet, that they have no place: nobody has tried them.
-    """
-    waiting = [pod for pod in pods if not pod["spec"].get("nodeName")]
-    if not waiting:
-        waiting = [group for group in groups if (group.get("status") or {}).get("phase") == "Pending"]
-    refusing = {("PodScheduled", "False"), ("Unschedulable", "True")}
-    times = [
-        [one["lastTransitionTime"] for one in (item.get("status") or {}).get("conditions") or ()
-         if (one["type"], one["status"]) in refusing]
-        for item in waiting
-    ]  # fmt: skip
-    return datetime.fromisoformat(min(map(min, times))) if times and all(times) else None
-
-
 @contextlib.contextmanager
 def story(lab: Lab, name: str, one: Story) -> Iterator[Json]:
     """One story by itself."""
-    try:
-        begin(lab, name, one)
-        yield manifests(name, one)[-1]
-    finally:
-        end(lab, name, one)
+    with one.around(lab):
+        try:
+            begin(lab, name, one)
+            yield manifests(name, one)[-1]
+        finally:
+            end(lab, name, one)
 
 
 def healthy(lab: Lab, kube: Kube, backend: str) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -13,7 +12,6 @@ from gangplank.scheduling.demand import Demand, changed, edited
 from gangplank.scheduling.fit import Answer, Verdict, fit
 from gangplank.scheduling.pod_causes import waiting
 from gangplank.scheduling.why import BUSY_S, Failure, Proof, Situation, diagnose, judged
-from tests.support.why_stories import attempted
 from tests.unit.scheduling.states import cluster, job, node, pod, queue
 
 Json = dict[str, Any]
@@ -198,36 +196,6 @@ POD_CASES: dict[str, tuple[Situation, str]] = {
 def test_names_the_cause(name: str) -> None:
     now, expected = POD_CASES[name]
     assert code(now) == expected
-
-
-def noted(kind: str, status: str, second: int, **more: Any) -> Json:
-    """A pod or a gang with one condition."""
-    condition = {"type": kind, "status": status, "lastTransitionTime": f"2026-11-24T12:00:0{second}Z"}
-    return {"spec": {}, "status": {**more, "conditions": [condition]}}
-
-
-TRIED = noted("PodScheduled", "False", 3)
-NOT_QUEUED = noted("Unschedulable", "True", 4, phase="Pending")
-
-
-@pytest.mark.parametrize(("pods", "groups", "second"), [
-    ([TRIED, noted("PodScheduled", "False", 5)], [], 3),
-    ([TRIED, {**noted("PodScheduled", "True", 1), "spec": {"nodeName": "a"}}], [], 3),
-    ([TRIED, {"spec": {}}], [], None),
-    ([{"spec": {}}], [NOT_QUEUED], None),
-    ([], [NOT_QUEUED], 4),
-    ([], [noted("Unschedulable", "True", 4, phase="Inqueue")], None),
-    ([], [noted("Scheduled", "True", 2, phase="Pending")], None),
-    ([], [], None),
-], ids=[
-    "all", "those that wait", "not all", "no pod", "a gang that may not queue", "a gang without pods", "not refused",
-    "nothing",
-])  # fmt: skip
-def test_the_first_attempt_of_a_scheduler_is_when_it_first_found_no_place(
-    pods: list[Json], groups: list[Json], second: int | None
-) -> None:
-    expected = datetime(2026, 11, 24, 12, 0, second, tzinfo=UTC) if second else None
-    assert attempted(pods, groups) == expected
 
 
 @pytest.mark.parametrize("name", POD_CASES)

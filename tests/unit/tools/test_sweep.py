@@ -12,7 +12,17 @@ from typing import Any
 
 import pytest
 
-from tools import commits, fit_figures, gang_figures, kill_figures, sweep, sweeps, when_figures, write_docs_tables
+from tools import (
+    cause_figures,
+    commits,
+    fit_figures,
+    gang_figures,
+    kill_figures,
+    sweep,
+    sweeps,
+    when_figures,
+    write_docs_tables,
+)  # fmt: skip
 from tools.sweeps import SWEEPS
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -197,7 +207,9 @@ def test_every_results_file_is_of_a_sweep_and_the_table_has_a_row_for_each_part(
 
 
 def test_the_answers_of_when_do_not_keep_its_sweep_from_going_on() -> None:
-    figures = (one.FIGURES for one in (when_figures, fit_figures, gang_figures, kill_figures))
+    kept = (when_figures, fit_figures, gang_figures, kill_figures, cause_figures)
+    figures = (one.FIGURES for one in kept)
     for path in (*figures, sweeps.RESULTS):
         assert path.is_relative_to(sweeps.ROOT / sweep.WRITTEN[0])
-    assert {"docs/when.md", "docs/fit.md", "docs/bench.md", "docs/testing.md"} <= {*sweep.WRITTEN}
+    pages = ("when", "fit", "bench", "testing", "troubleshooting")
+    assert {f"docs/{page}.md" for page in pages} <= {*sweep.WRITTEN}
