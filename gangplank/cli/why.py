@@ -15,7 +15,8 @@ from gangplank.errors import KubeError, Problem
 from gangplank.scheduling.fit import Answer, Verdict
 from gangplank.scheduling.fit import fit as answer_of
 from gangplank.scheduling.remedy import Remedy, remedy, steps
-from gangplank.scheduling.why import Diagnosis, diagnose
+from gangplank.scheduling.rest import rest
+from gangplank.scheduling.why import Diagnosis, Situation, diagnose
 from gangplank.shadow.exact import Exact, exact
 from gangplank.text import plain_lines
 
@@ -44,7 +45,7 @@ def why(args: argparse.Namespace) -> int:
 
 
 def fit(args: argparse.Namespace) -> int:
-    """Say whether a job would start now."""
+    """Say whether a job would start now, or what of it has no node yet."""
     kube = cluster_of(args)
     chosen = meant(kube, args)
     if isinstance(chosen, Unread):
@@ -56,6 +57,7 @@ def fit(args: argparse.Namespace) -> int:
         _, objects = asked(kube, chosen.job, chosen.others)
         result = exact(kube, now, objects, args.programs, args.scheduler_config)
     else:
+        now = rest(now)
         unknown = Answer(Verdict.CANNOT_TELL, missing=("which pods its manifest becomes",))
         own = answer_of(now.demand, now.state, dict(now.held)) if now.demand else unknown
         if now.refusals:  # which no change of the state takes away
@@ -69,21 +71,23 @@ def fit(args: argparse.Namespace) -> int:
         more = {"answered_by": result.answered_by} if args.exact else {}
         print(json.dumps(fields(now.name, answer, way) | {"ends": list(result.ended)} | more, indent=2))
     else:
-        print(written(now.name, answer, result.ended, result.answered_by, way))
+        print(written(now, answer, result.ended, result.answered_by, way))
     codes = {Verdict.YES: terminal.OK, Verdict.NO: terminal.NO, Verdict.CANNOT_TELL: terminal.CANNOT_TELL}
     return codes[answer.verdict]
 
 
 def written(
-    name: str, answer: Answer, ended: Sequence[str] = (), answered_by: str = "", way: Remedy | None = None
+    now: Situation, answer: Answer, ended: Sequence[str] = (), answered_by: str = "", way: Remedy | None = None
 ) -> str:
-    """An answer as text."""
+    """An answer as text, which says how far the job has come if only the rest of it was asked about."""
     if answer.verdict is Verdict.YES:
         placement = sorted(answer.nodes.items())
-        lines = [f"{name}: yes, it would start now", *(f"  {pod} on {node}" for pod, node in placement)]
+        lines = [f"{now.name}: yes, {now.would}", *(f"  {pod} on {node}" for pod, node in placement)]
         lines += [f"  its scheduler would end {pod} for it" for pod in ended]
     else:
-        lines = [f"{name}: {answer.verdict.value}", *(f"  {cause.text}" for cause in answer.causes)]
+        standing = now.waits("")
+        lines = [f"{now.name}: {answer.verdict.value}" + (f", it {standing}" if standing else "")]
+        lines += [f"  {cause.text}" for cause in answer.causes]
         lines += [f"  cannot tell: {text}" for text in answer.missing]
         lines += what_would_do(way or Remedy(answer.causes))
     lines += [f"answered by: {answered_by}"] if answered_by else []

@@ -74,6 +74,11 @@ class Situation:
         """That the rest of its pods waits; `otherwise` if none of them has a node."""
         return f"{self.standing} waits" if self.standing else otherwise
 
+    @property
+    def would(self) -> str:
+        """That it would start, or the rest of its pods."""
+        return f"it {self.standing} would start now" if self.standing else "it would start now"
+
 
 class Proof(StrEnum):
     """How far a cause is known to be one."""
@@ -259,15 +264,14 @@ def _not_started(now: Situation) -> Diagnosis:
         return Diagnosis(now.name, summary, missing=answer.missing)
     if not now.live:
         return Diagnosis(now.name, "nothing is wrong: it is not submitted, and would start now")
-    would = f"it {left.standing} would start now" if left.standing else "it would start now"
     waited = f"after {now.age_s:.0f} s of waiting"
     if now.age_s > _patience_s(now):
         if _overlooked(now):
             return _seen(now, "does not start", [_silent(now, "scheduler", "its scheduler does not answer")])
         if said := _scheduler_says(now):  # of a moment ago, or for a reason that is not computed here
-            says = f"{would}, as far as is computed here, {waited}; its scheduler says: {said[0]}"
+            says = f"{left.would}, as far as is computed here, {waited}; its scheduler says: {said[0]}"
             return Diagnosis(now.name, says, missing=("whether that still holds: ask again, or gangplank fit --exact",))
-    return Diagnosis(now.name, f"nothing is wrong: {would}, {waited}")
+    return Diagnosis(now.name, f"nothing is wrong: {left.would}, {waited}")
 
 
 def _without_gang(now: Situation) -> Cause:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gangplank.backends import BACKENDS, submitted_kinds
+from gangplank.backends.pod_template import JOB_LABEL
 from gangplank.cli import main, terminal
 from gangplank.cluster.client import path
 from gangplank.jobs.parse import parse_job
@@ -141,3 +142,31 @@ def test_runtime_classes_are_read_where_a_pod_names_one(api: Api, named: bool) -
         live["spec"]["template"]["spec"]["runtimeClassName"] = "sandboxed"
     main(["fit", "large", "-n", "vision"])
     assert any("runtimeclasses" in request for request in api.seen) is named
+
+
+@pytest.mark.usefixtures("readable")
+@pytest.mark.parametrize("room", [True, False])
+def test_only_the_rest_of_a_job_of_which_pods_run_has_to_fit(
+    api: Api, capsys: pytest.CaptureFixture[str], room: bool
+) -> None:
+    """Its first two pods run on a node that is cordoned now. All three were planned again, and had no place."""
+    api.objects["/api/v1/nodes/a"] = {**node("a"), "spec": {"unschedulable": True}}
+    api.objects["/api/v1/nodes/b"] = node("b", cpu="1" if room else "500m")
+    live = api.objects["/apis/batch/v1/namespaces/vision/jobs/large"]
+    live["spec"] |= {"completions": 3, "parallelism": 3}
+    template = live["spec"]["template"]["spec"]
+    template["containers"][0]["resources"] = {"requests": {"cpu": "1"}}
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "large", "uid": "u", "controller": True}
+    for index, where in enumerate(("a", "a", "")):
+        own: Json = {"name": f"large-{index}-xyz", "namespace": "vision", "uid": f"u{index}"}
+        own |= {"ownerReferences": [owner], "generateName": f"large-{index}-", "labels": {JOB_LABEL: "large"}}
+        pod: Json = {"metadata": own, "spec": {**template, **({"nodeName": where} if where else {})}}
+        pod["status"] = {"phase": "Running" if where else "Pending"}
+        api.objects[f"/api/v1/namespaces/vision/pods/{own['name']}"] = pod
+    assert main(["fit", "large", "-n", "vision"]) == (terminal.OK if room else terminal.NO)
+    lines = capsys.readouterr().out.splitlines()
+    if room:
+        assert lines == ["large: yes, it runs with 2 of 3 pods; large-2 would start now", "  large-2-<random> on b"]
+    else:
+        assert lines[0] == "large: no, it runs with 2 of 3 pods; large-2 waits"
+        assert lines[-1] == "what would start now: a job of 2 pods (workers: 1)"

@@ -11,6 +11,7 @@ from gangplank.cli.why import fields, what_would_do, written
 from gangplank.scheduling.cause import Cause
 from gangplank.scheduling.fit import Answer, Verdict, fit
 from gangplank.scheduling.remedy import Remedy, largest, remedy, smaller
+from gangplank.scheduling.why import Situation
 from tests.unit.scheduling.states import Json, cluster, job, node, pod, queue
 
 if TYPE_CHECKING:
@@ -93,11 +94,11 @@ def test_amounts_are_named() -> None:
 
 def test_a_yes_names_what_ends_and_a_no_what_would_do() -> None:
     yes = Answer(Verdict.YES, nodes={"digits-0": "a"}, ended=("vision/x",))
-    assert written("digits", yes, yes.ended).splitlines() == [
+    assert written(Situation("digits"), yes, yes.ended).splitlines() == [
         "digits: yes, it would start now", "  digits-0 on a", "  its scheduler would end vision/x for it",
     ]  # fmt: skip
     no = Answer(Verdict.NO, causes=(QUOTA, OPEN))
-    assert written("digits", no, way=Remedy((OPEN,), pods=2)).splitlines()[-2:] == [
+    assert written(Situation("digits"), no, way=Remedy((OPEN,), pods=2)).splitlines()[-2:] == [
         "what would do: open it", "what would start now: a job of 2 pods (workers: 1)",
     ]  # fmt: skip
     assert fields("digits", no, Remedy((OPEN,), pods=2))["needed"] == ["queue-closed"]
