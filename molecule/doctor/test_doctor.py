@@ -8,9 +8,23 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gangplank.backends import BACKENDS
-from tests.support.raw_jobs import PYTORCHJOB, by_hand
+from tests.support.raw_jobs import PYTORCHJOB, TRAINJOB, by_hand, selecting
 from tests.support.teams_live import gangplank
-from tests.support.why_stories import APART, SMALL, Story, healthy, manifests, named, named_cause, under_way
+from tests.support.why_stories import (
+    APART,
+    SMALL,
+    Story,
+    accepted,
+    healthy,
+    ignored,
+    manifests,
+    named,
+    named_cause,
+    silent,
+    story,
+    submit,
+    under_way,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,6 +44,19 @@ CAUSES: dict[str, Story] = {
     "secret": Story("secret", {"secrets": ["no-such-secret"]}),
     "exit-code": Story("failed|crash", {"command": ["sh", "-c", "echo last words; exit 7"]}, words="exit code 7"),
 }
+OPERATORS = {  # their Deployments, and the webhooks that these serve
+    "pytorchjob": (
+        ("kubeflow", "training-operator"),
+        ("validatingwebhookconfiguration/validator.training-operator.kubeflow.org",),
+    ),
+    "trainjob": (
+        ("kubeflow-system", "kubeflow-trainer-controller-manager"),
+        (
+            "validatingwebhookconfiguration/validator.trainer.kubeflow.org",
+            "mutatingwebhookconfiguration/defaulter.trainer.kubeflow.org",
+        ),
+    ),
+}
 STORIES = {
     f"{name}-{backend}": Story(one.code, one.change, backend, one.beside, one.raw, words=one.words)
     for name, one in CAUSES.items()
@@ -38,6 +65,7 @@ STORIES = {
     if one.raw is None or backend != "trainjob"  # its manifest has no pod
 }
 STORIES["pytorchjob-by-hand"] = Story("no-device", written=by_hand(PYTORCHJOB), words="nvidia.com/gpu")
+STORIES["trainjob-by-hand"] = Story("selector", written=by_hand(TRAINJOB, selecting), words="disk=ssd")
 # Its pods restart in place; the Job's controller removes them, and their logs, when the retries are used up.
 STORIES["exit-code-indexed"].words = ""
 
@@ -72,3 +100,19 @@ def test_the_command_says_it_as_json_too(kubeconfig: str, backend: str) -> None:
     fields = json.loads(done.stdout)
     assert (done.returncode, fields["cause"], fields["proven"]) == (0, "selector", True), done.stderr
     assert gangplank("fit", *words[:3], kubeconfig=kubeconfig).returncode == 5
+
+
+@pytest.mark.parametrize("backend", OPERATORS)
+def test_an_operator_that_does_not_answer_is_named(lab: Lab, kube: Kube, backend: str) -> None:
+    """A new job is refused, since its webhook is away too. Where that is ignored, no controller looks at the job."""
+    deployment, webhooks = OPERATORS[backend]
+    name, one = f"silent-{backend}", Story("controller", backend=backend, submitted=False)
+    with silent(lab, kube, *deployment, backend), story(lab, name, one) as job:
+        diagnosis = named_cause(kube, job, "webhook", live=False)
+        assert "failed calling webhook" in diagnosis.text()
+        with ignored(lab, *webhooks):
+            accepted(kube, backend)
+            submit(lab, name, one)
+        diagnosis = named_cause(kube, job, one.code)
+        assert diagnosis.first_line == f"{name} does not start: the controller of {job['kind']}s does not answer"
+        assert f"deployment {'/'.join(deployment)} has no ready pod" in diagnosis.text()

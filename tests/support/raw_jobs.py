@@ -85,3 +85,10 @@ def by_hand(text: str, change: Callable[[Json], None] | None = None) -> Json:
     if change:
         change(manifest)
     return manifest
+
+
+def selecting(manifest: Json) -> None:
+    """As people choose nodes for a TrainJob: a patch of its runtime."""
+    template = {"spec": {"template": {"spec": {"nodeSelector": {"disk": "ssd"}}}}}
+    patched = {"template": {"spec": {"replicatedJobs": [{"name": "node", "template": template}]}}}
+    manifest["spec"]["runtimePatches"] = [{"manager": "example.com/me", "trainingRuntimeSpec": patched}]

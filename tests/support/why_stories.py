@@ -138,15 +138,20 @@ def affine(key: str) -> Json:
     return {"nodeSelectorTerms": terms}
 
 
+def described(name: str, story: Story) -> Json:
+    """The story's job, as people describe it."""
+    fields: Json = {"name": name, "namespace": f"why-{name}", "image": IMAGE, "command": WAITING}
+    fields |= {"backend": story.backend, "workers": 1, "resources": SMALL}
+    if "max_retries" not in BACKENDS[story.backend].refuses:
+        fields["max_retries"] = 0
+    return {**fields, **story.change}
+
+
 def manifests(name: str, story: Story) -> list[Json]:
     """What the story submits, the job last."""
     if story.written:
         return [{**story.written, "metadata": {"name": name, "namespace": f"why-{name}"}}]
-    described: Json = {"name": name, "namespace": f"why-{name}", "image": IMAGE, "command": WAITING}
-    described |= {"backend": story.backend, "workers": 1, "resources": SMALL}
-    if "max_retries" not in BACKENDS[story.backend].refuses:
-        described["max_retries"] = 0
-    *beside, job = BACKENDS[story.backend].manifests(parse_job({**described, **story.change}))
+    *beside, job = BACKENDS[story.backend].manifests(parse_job(described(name, story)))
     if story.raw:
         story.raw(job)
     return [*beside, job]
@@ -217,6 +222,45 @@ def story(lab: Lab, name: str, one: Story) -> Iterator[Json]:
             yield manifests(name, one)[-1]
         finally:
             end(lab, name, one)
+
+
+@contextlib.contextmanager
+def silent(lab: Lab, kube: Kube, namespace: str, deployment: str, backend: str = "volcano") -> Iterator[None]:
+    """A component without pods; on exit it has one again, and a job of the back-end is accepted."""
+    where = ("deployment", deployment, "-n", namespace)
+    labels = lab.get(*where)["spec"]["selector"]["matchLabels"]
+    pods = ("pods", "-n", namespace, "-l", ",".join(f"{key}={value}" for key, value in labels.items()))
+    lab.kubectl("scale", *where, "--replicas=0")
+    try:
+        lab.wait(f"{deployment} has no pod", lambda: not lab.get(*pods))
+        yield
+    finally:
+        lab.kubectl("scale", *where, "--replicas=1")
+        lab.kubectl("rollout", "status", *where, "--timeout=90s")
+        accepted(kube, backend)
+
+
+def accepted(kube: Kube, backend: str) -> None:
+    """Wait until the API server and its webhooks accept a job of a back-end."""
+    after = manifests("after", Story("", backend=backend))[-1]
+    kube.accepts(after | {"metadata": {"name": "after", "namespace": "default"}}, 90)
+
+
+@contextlib.contextmanager
+def ignored(lab: Lab, *configurations: str) -> Iterator[None]:
+    """Webhooks, by KIND/NAME, without whose answer the API server accepts objects; on exit it refuses them again."""
+
+    def write(policy: str) -> None:
+        for one in configurations:
+            paths = [f"/webhooks/{number}/failurePolicy" for number in range(len(lab.get(one)["webhooks"]))]
+            change = [{"op": "replace", "path": where, "value": policy} for where in paths]
+            lab.kubectl("patch", one, "--type=json", "-p", json.dumps(change))
+
+    try:
+        write("Ignore")
+        yield
+    finally:
+        write("Fail")
 
 
 def healthy(lab: Lab, kube: Kube, backend: str) -> None:

@@ -9,7 +9,7 @@ import pytest
 from gangplank.cluster.client import Kube
 from gangplank.cluster.situation import situation
 from gangplank.scheduling.why import Diagnosis, Proof, diagnose
-from tests.support.raw_jobs import INDEXED_JOB, PYTORCHJOB, TRAINJOB, VOLCANO_JOB, by_hand
+from tests.support.raw_jobs import INDEXED_JOB, PYTORCHJOB, TRAINJOB, VOLCANO_JOB, by_hand, selecting
 from tests.support.why_stories import changed, in_container
 
 if TYPE_CHECKING:
@@ -83,13 +83,6 @@ def test_a_job_written_by_hand_is_told_its_cause(
 
 def larger(manifest: Json) -> None:
     manifest["spec"]["trainer"]["resourcesPerNode"]["requests"]["cpu"] = "9"
-
-
-def selecting(manifest: Json) -> None:
-    """As people choose nodes for a TrainJob: a patch of its runtime."""
-    template = {"spec": {"template": {"spec": {"nodeSelector": {"disk": "ssd"}}}}}
-    patched = {"template": {"spec": {"replicatedJobs": [{"name": "node", "template": template}]}}}
-    manifest["spec"]["runtimePatches"] = [{"manager": "a.b/c", "trainingRuntimeSpec": patched}]
 
 
 @pytest.mark.parametrize(("change", "code"), [(selecting, "selector"), (larger, "pod-too-large"), (None, None)])
