@@ -20,6 +20,8 @@ from gangplank.k8s.plan import Plan
 from gangplank.scheduling.fit import Verdict, fit
 from tests.cluster.differential.compare import IMAGE
 from tests.cluster.differential.live import Cluster, opened
+from tests.support.why_page import is_shown
+from tests.support.why_stories import named_cause
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -187,3 +189,12 @@ def test_fit_and_why_say_what_the_scheduler_does(cluster: Cluster, nodes: list[s
     start(cluster, "asked", len(nodes), EACH)
     cluster.wait(lambda: waits(cluster, "asked"), "PodGroup")
     assert placed(cluster, "asked") == []
+
+
+def test_devices_whose_driver_does_not_run_on_their_node_are_named(cluster: Cluster) -> None:
+    """As where the driver's pod does not run: the kubelet knows no driver that would prepare them."""
+    job = start(cluster, "device", 1, 1)
+    cluster.wait(lambda: len(placed(cluster, "device")) == 1, "Pod")
+    diagnosis = named_cause(cluster.kube, job, "device")
+    assert f"DRA driver {CLASS} is not registered" in diagnosis.text()
+    is_shown("device", diagnosis)

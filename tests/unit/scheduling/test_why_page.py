@@ -146,6 +146,10 @@ NO_SANDBOX: Json = {
     "type": "Warning", "reason": "FailedCreatePodSandBox", "message": "Failed to create pod sandbox: no runtime",
     "involvedObject": {"kind": "Pod", "uid": "sandbox-master-0"},
 }  # fmt: skip
+NO_DEVICES: Json = {
+    "type": "Warning", "reason": "FailedPrepareDynamicResources", "message": "DRA driver a is not registered",
+    "involvedObject": {"kind": "Pod", "uid": "device-master-0"},
+}  # fmt: skip
 TERMINATING = {**UNBOUND, "metadata": {"name": "data", "deletionTimestamp": "2026-11-24T12:00:00Z"}}
 
 
@@ -231,6 +235,9 @@ CASES: dict[str, tuple[Story, Json]] = {
         "key", "CreateContainerConfigError", "couldn't find key other in Secret why-key/more",
     )}),
     "sandbox": (Story(""), {"pods": begun("sandbox", "ContainerCreating"), "events": (NO_SANDBOX,)}),
+    "device": (Story("", {"workers": 0}), {
+        "pods": begun("device", "ContainerCreating")[:1], "events": (NO_DEVICES,),
+    }),
     "crash": (Story("", {"workers": 0}, "indexed"), {
         "pods": ended("crash", phase="Running", containerStatuses=[AGAIN]),
     }),
