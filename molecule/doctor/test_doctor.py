@@ -107,11 +107,11 @@ def test_an_operator_that_does_not_answer_is_named(lab: Lab, kube: Kube, backend
     """A new job is refused, since its webhook is away too. Where that is ignored, no controller looks at the job."""
     deployment, webhooks = OPERATORS[backend]
     name, one = f"silent-{backend}", Story("controller", backend=backend, submitted=False)
-    with silent(lab, kube, *deployment, backend), story(lab, name, one) as job:
+    with silent(lab, *deployment, backend), story(lab, name, one) as job:
         diagnosis = named_cause(kube, job, "webhook", live=False)
         assert "failed calling webhook" in diagnosis.text()
         with ignored(lab, *webhooks):
-            accepted(kube, backend)
+            accepted(lab, backend)
             submit(lab, name, one)
         diagnosis = named_cause(kube, job, one.code)
         assert diagnosis.first_line == f"{name} does not start: the controller of {job['kind']}s does not answer"

@@ -6,25 +6,35 @@ come one after the other.
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import re
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from gangplank.cluster.pace import is_pace, window
 from gangplank.errors import KubeError
+from tests.cluster.conftest import INVENTORY
 from tests.cluster.faults import program
 from tests.support.teams_live import ROOT, gangplank, until
 from tests.support.why_causes import (
     ABSENT,
+    DATA,
+    FULL,
     HERE,
     MOUNT,
+    MOUNTED,
+    MOUNTING,
     ON_NODE_1,
     ONE_BY_ONE,
+    ONE_POD,
     STORIES,
     TORCHRUN,
     TRAINS,
@@ -39,13 +49,14 @@ from tests.support.why_stories import (
     asked,
     changed,
     claim,
+    described,
     healthy,
     holder,
     in_container,
     kubeconfig_of_nobody,
     manifests,
-    mounting,
     named_cause,
+    silent,
     story,
     submit,
     under_way,
@@ -61,11 +72,12 @@ if TYPE_CHECKING:
     from tests.cluster.conftest import Lab
 
 Json = dict[str, Any]
-MOUNTING = {"volumeMounts": [{"name": "more", "mountPath": "/more"}]}  # in a container
-DATA = {"volumes": [{"name": "more", "persistentVolumeClaim": {"claimName": "data"}}]}
-MOUNTED = mounting(persistentVolumeClaim={"claimName": "data"})  # by the job
 EQUAL = TRAINS.replace("LATE", "True").replace("STEPS", "90")
-REASON = r"(?m)^ *(\d+) s  waits: waits does not start because too few nodes have the label disk=ssd"
+WAITS = Story("", {"node_selector": {"disk": "ssd"}}, submitted=False)
+FAILS = replace(STORIES["exit-code"], submitted=False)
+REASON = r"(?m)^ *(\d+) s  {0}: {0} does not start because too few nodes have the label disk=ssd"
+FAILED = r"(?m)^ *why: {0} failed: (\S+) failed first: Error, exit code 7$"
+PLAYED_S = 40  # the play waits so long for a job; after 30 s it asks why
 DIGITS = TORCHRUN.replace("timeout=15", "timeout=300").replace(
     "/tmp/a.py", "/opt/gangplank/trainer/train.py --epochs 9999 --batch-size 128 --log-interval 0 --threads 1"
 )
@@ -148,8 +160,7 @@ def test_that_the_retries_of_a_job_are_used_up_is_said(lab: Lab, kube: Kube, bac
 
 @pytest.mark.usefixtures("kubeconfig")
 def test_a_claim_of_one_pod_that_another_one_mounts_is_named(lab: Lab, kube: Kube) -> None:
-    once = {"accessModes": ["ReadWriteOncePod"], "storageClassName": ""}
-    bound = claim(spec={**once, "volumeName": "why-once"})
+    bound = claim(spec={**ONE_POD, "volumeName": "why-once"})
     beside = (volume("why-once", "ReadWriteOncePod", **HERE), bound, holder(MOUNTING, **DATA))
     one = Story("volume-in-use", {"workers": 0}, beside=beside, raw=MOUNTED, submitted=False)
     with story(lab, "in-use", one) as job:
@@ -180,14 +191,16 @@ def attach(lab: Lab, node: str) -> None:
 
 
 @pytest.fixture
-def registered(lab: Lab, kubeconfig: str) -> Iterator[None]:  # noqa: ARG001  the fixture: the cluster has Volcano
+def registered(request: pytest.FixtureRequest, lab: Lab) -> Iterator[None]:
     """The volume's driver on both nodes: without it Volcano counts no place for such a volume on any."""
+    request.getfixturevalue("kubeconfig")  # the cluster has Volcano
+    of_driver = {"topologyKeys": [], **getattr(request, "param", {})}
     others = {node: [one for one in lab.get("csinode", node)["spec"]["drivers"] or () if one["name"] != DRIVER]
               for node in ("node-0", "node-1")}  # fmt: skip
 
     def have(*drivers: str) -> None:
         for node, before in others.items():
-            every = [*before, *({"name": name, "nodeID": node, "topologyKeys": []} for name in drivers)]
+            every = [*before, *({"name": name, "nodeID": node, **of_driver} for name in drivers)]
             lab.kubectl("patch", "csinode", node, "--type=merge", "-p", json.dumps({"spec": {"drivers": every}}))
 
     have(DRIVER)
@@ -213,6 +226,37 @@ def test_a_volume_of_one_node_that_another_one_has_is_named_until_it_is_detached
     lab.wait("the volume is detached", lambda: not attachments(lab))
 
 
+@pytest.mark.usefixtures("registered")
+@pytest.mark.parametrize("registered", [{"allocatable": {"count": 0}}], indirect=True)
+def test_a_driver_of_which_a_node_may_have_no_volume_is_named(lab: Lab, kube: Kube) -> None:
+    one = Story("attach-limit", {"workers": 0}, "indexed", beside=(ATTACHED, BOUND_ONCE), raw=MOUNTED)
+    with story(lab, "attach-limit", one) as job:
+        lab.wait("the claim is bound", lambda: code_of(asked(kube, job)) == one.code)
+        assert f"at the limit of volumes of the CSI driver {DRIVER}" in asked(kube, job).first_line
+
+
+@pytest.mark.usefixtures("kubeconfig")
+def test_a_volume_on_a_node_without_room_for_all_pods_is_named(lab: Lab, kube: Kube) -> None:
+    there = {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": ["node-1"]}]}
+    home = volume("why-home", "ReadWriteMany", **HERE, nodeAffinity={"required": {"nodeSelectorTerms": [there]}})
+    bound = claim(spec={"storageClassName": "", "volumeName": "why-home"})
+    one = Story("volume-node", {**MOUNT, **FULL}, beside=(home, bound), submitted=False)
+    with story(lab, "volume-home", one) as job:
+        lab.wait("the claim is bound", lambda: code_of(asked(kube, job, live=False)) == one.code)
+
+
+@pytest.mark.usefixtures("kubeconfig")
+def test_a_class_that_makes_no_volumes_for_any_node_is_named(lab: Lab, kube: Kube) -> None:
+    zoned: Json = {
+        "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "why-zoned"},
+        "provisioner": "zoned.gangplank.dev/external", "volumeBindingMode": "WaitForFirstConsumer",
+        "allowedTopologies": [{"matchLabelExpressions": [{"key": "why-zone", "values": ["nowhere"]}]}],
+    }  # fmt: skip
+    one = Story("volume-topology", MOUNT, "indexed", beside=(zoned, claim(spec={"storageClassName": "why-zoned"})))
+    with story(lab, "zoned", one) as job:
+        assert named_cause(kube, job, one.code).proven
+
+
 @pytest.mark.usefixtures("kubeconfig")
 def test_a_driver_that_the_kubelet_lacks_is_named_once_kubernetes_scheduler_has_bound_the_pods(
     lab: Lab, kube: Kube
@@ -235,6 +279,18 @@ def test_a_provisioner_that_volcano_does_not_know_for_one_without_csi_is_named(l
         diagnosis = named_cause(kube, job, one.code)
         assert diagnosis.proven
         assert "volcano_ignored_provisioners" in diagnosis.text()
+
+
+@pytest.mark.usefixtures("kubeconfig")
+def test_a_podgroup_that_is_gone_is_named_until_its_controller_makes_it_again(lab: Lab, kube: Kube) -> None:
+    space = ("-n", "why-gang-lost")
+    with story(lab, "gang-lost", Story("selector", {"node_selector": {"disk": "ssd"}})) as job:
+        lab.wait("its pods wait", lambda: len(lab.get("pods", *space)) == 2)
+        with silent(lab, "volcano-system", "volcano-controllers"):
+            lab.kubectl("delete", "podgroups.scheduling.volcano.sh", "--all", *space)
+            lab.wait("that is named", lambda: code_of(asked(kube, job)) == "gang-lost")
+            is_shown("gang-lost", asked(kube, job))
+        lab.wait("there is another", lambda: code_of(asked(kube, job)) == "selector")
 
 
 @pytest.mark.usefixtures("kubeconfig")
@@ -306,9 +362,7 @@ def test_an_account_without_any_rights_cannot_tell(
 def test_who_submits_a_job_and_waits_is_told_why(lab: Lab, kubeconfig: str, tmp_path: Path) -> None:
     """After 30 s if it does not start, and at its end if it fails; line by line, also behind a pipe or in a file."""
     told = tmp_path / "told"
-    waits = Story("", {"node_selector": {"disk": "ssd"}}, submitted=False)
-    fails = Story("", STORIES["exit-code"].change, submitted=False)
-    with story(lab, "waits", waits) as waiting, story(lab, "fails", fails) as failing:
+    with story(lab, "waits", WAITS) as waiting, story(lab, "fails", FAILS) as failing:
         for job in (waiting, failing):
             (tmp_path / job["metadata"]["name"]).write_text(json.dumps(job))
         words = [sys.executable, "-m", "gangplank", "submit", str(tmp_path / "waits"), "--wait"]
@@ -316,18 +370,47 @@ def test_who_submits_a_job_and_waits_is_told_why(lab: Lab, kubeconfig: str, tmp_
             follower = subprocess.Popen([*words, f"--kubeconfig={kubeconfig}"], cwd=ROOT, stdout=file)
         try:
             done = gangplank("submit", str(tmp_path / "fails"), "--wait", kubeconfig=kubeconfig)
-            until(lambda: re.search(REASON, told.read_text()), told.read_text, 50)
+            until(lambda: re.search(REASON.format("waits"), told.read_text()), told.read_text, 50)
         finally:
             follower.terminate()
             follower.wait(10)
     assert done.returncode == 1
-    answer = re.search(r"^why: fails failed: (\S+) failed first: Error, exit code 7$", done.stderr, re.MULTILINE)
+    answer = re.search(FAILED.format("fails"), done.stderr)
     assert answer, done.stderr
     assert f"{answer[1]} failed first (Error, exit code 7); its last lines:" in done.stderr
     assert "last words" in done.stderr
-    after_s = re.search(REASON, told.read_text())
+    after_s = re.search(REASON.format("waits"), told.read_text())
     assert after_s is not None
     assert 30 <= int(after_s[1]) < 45
+
+
+def test_the_playbook_prints_why_a_job_waits_while_it_waits_and_why_one_failed(
+    lab: Lab, kubeconfig: str, tmp_path: Path
+) -> None:
+    stories = {"played-waits": WAITS, "played-fails": FAILS}
+
+    def played(name: str) -> str:
+        """What playbooks/train.yml prints of a job that does not end well."""
+        values: Json = {"training_job": described(name, stories[name]), "training_job_kubeconfig": kubeconfig}
+        values |= {"training_job_report_folder": str(tmp_path), "training_job_timeout_s": PLAYED_S}
+        words = ["playbook", "-i", str(INVENTORY), "playbooks/train.yml", "-e", json.dumps(values)]
+        environment = os.environ | {"ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"), "ANSIBLE_NOCOLOR": "1"}
+        pipe: Json = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+        done = subprocess.run([sys.executable, "-m", "ansible", *words], cwd=ROOT, env=environment, check=False, **pipe)
+        assert done.returncode == 2, done.stdout
+        return str(done.stdout)
+
+    with contextlib.ExitStack() as stack, ThreadPoolExecutor() as pool:
+        for item in stories.items():
+            stack.enter_context(story(lab, *item))
+        waited, failed = pool.map(played, stories)
+    said = re.search(REASON.format("played-waits"), waited)
+    assert said, waited
+    assert f"did not end within {PLAYED_S} s" in waited[said.end() :]
+    answer = re.search(FAILED.format("played-fails"), failed)
+    assert answer, failed
+    assert f"{answer[1]} failed first (Error, exit code 7); its last lines:" in failed
+    assert re.search(r"(?m)^ +last words$", failed)
 
 
 @pytest.mark.usefixtures("stories")

@@ -21,11 +21,11 @@ from tests.support.why_stories import (
     crashing,
     holder,
     in_container,
-    manifests,
     mounting,
     named,
     near,
     queue,
+    silent,
     story,
     suspended,
     volume,
@@ -33,6 +33,7 @@ from tests.support.why_stories import (
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from contextlib import AbstractContextManager
 
     from tests.cluster.conftest import Lab
 
@@ -40,6 +41,10 @@ Json = dict[str, Any]
 MOUNT = {"volumes": [{"claim": "data", "mount": "/data", "on": "all", "access": "ReadWriteMany"}]}
 MISSING_CLASS = claim(spec={"storageClassName": "no-such-class"})
 HERE = {"hostPath": {"path": "/tmp"}}
+MOUNTING = {"volumeMounts": [{"name": "more", "mountPath": "/more"}]}  # in a container
+DATA = {"volumes": [{"name": "more", "persistentVolumeClaim": {"claimName": "data"}}]}
+MOUNTED = mounting(persistentVolumeClaim={"claimName": "data"})  # by the job
+ONE_POD = {"accessModes": ["ReadWriteOncePod"], "storageClassName": ""}
 ELSEWHERE = volume("why-elsewhere", "ReadWriteMany", **HERE, nodeAffinity={"required": affine("no-such-label")})
 BOUND_ELSEWHERE = claim(spec={"storageClassName": "", "volumeName": "why-elsewhere"})
 ABSENT = "absent.gangplank.dev"  # a CSI driver that runs nowhere
@@ -124,6 +129,10 @@ STORIES: dict[str, Story] = {
     "priority": Story(
         "refused", backend="indexed", raw=changed(priorityClassName="no-such-class"), words="no-such-class"
     ),
+    "class": Story(
+        "class-missing", backend="indexed", raw=changed(priorityClassName="no-such-class"), submitted=False,
+        words="class would not start because its PriorityClass no-such-class does not exist",
+    ),
     "queue-over": Story("queue-over", {"queue": "why-cap"}, beside=(queue("why-cap", capability={"cpu": "15m"}),)),
     "queue-missing": Story("queue-missing", {"queue": "why-nowhere"}, submitted=False),
     "queue-inner": Story("queue-inner", {"queue": "why-inner"}, submitted=False, beside=(
@@ -157,6 +166,9 @@ STORIES: dict[str, Story] = {
         "volume-driver", MOUNT, "indexed", beside=(UNATTACHED, *driverless("why-driver-indexed")),
         words=f"needs the CSI driver {ABSENT}, which",
     ),
+    "volume-one-pod": Story("volume-one-pod", raw=MOUNTED, submitted=False, beside=(
+        volume("why-one-pod", "ReadWriteOncePod", **HERE), claim(spec={**ONE_POD, "volumeName": "why-one-pod"}),
+    )),
     "image": Story("image", {"image": "gangplank.dev/no-such-image:1"}),
     "secret": Story("secret", {"secrets": ["no-such-secret"]}),
     "config-map": Story("configmap", raw=mounting(configMap={"name": "no-such-map"})),
@@ -259,20 +271,9 @@ def closed_queue(lab: Lab) -> Iterator[None]:
         lab.kubectl("delete", kind, name, "--wait=false", check=False)
 
 
-@contextlib.contextmanager
-def without(deployment: str, lab: Lab) -> Iterator[None]:
+def without(deployment: str, lab: Lab) -> AbstractContextManager[None]:
     """A component of Volcano is away."""
-    space = ("-n", "volcano-system")
-    lab.kubectl("scale", "deployment", deployment, "--replicas=0", *space)
-    try:
-        label = f"app={deployment.replace('controllers', 'controller')}"
-        lab.kubectl("wait", "pod", "-l", label, "--for=delete", "--timeout=60s", *space)
-        yield
-    finally:
-        lab.kubectl("scale", "deployment", deployment, "--replicas=1", *space)
-        lab.kubectl("rollout", "status", "deployment", deployment, "--timeout=90s", *space)
-        job = json.dumps(manifests("after", Story(""))[-1] | {"metadata": {"name": "after", "namespace": "default"}})
-        lab.wait("jobs are accepted", lambda: lab.kubectl("create", "--dry-run=server", "-f", "-", stdin=job))
+    return silent(lab, "volcano-system", deployment)
 
 
 FULL = {"workers": 1, "resources": {"cpu": "1200m", "memory": "32Mi"}}  # a job on both nodes; no room for another

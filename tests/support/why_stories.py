@@ -225,7 +225,7 @@ def story(lab: Lab, name: str, one: Story) -> Iterator[Json]:
 
 
 @contextlib.contextmanager
-def silent(lab: Lab, kube: Kube, namespace: str, deployment: str, backend: str = "volcano") -> Iterator[None]:
+def silent(lab: Lab, namespace: str, deployment: str, backend: str = "volcano") -> Iterator[None]:
     """A component without pods; on exit it has one again, and a job of the back-end is accepted."""
     where = ("deployment", deployment, "-n", namespace)
     labels = lab.get(*where)["spec"]["selector"]["matchLabels"]
@@ -237,13 +237,14 @@ def silent(lab: Lab, kube: Kube, namespace: str, deployment: str, backend: str =
     finally:
         lab.kubectl("scale", *where, "--replicas=1")
         lab.kubectl("rollout", "status", *where, "--timeout=90s")
-        accepted(kube, backend)
+        accepted(lab, backend)
 
 
-def accepted(kube: Kube, backend: str) -> None:
+def accepted(lab: Lab, backend: str) -> None:
     """Wait until the API server and its webhooks accept a job of a back-end."""
     after = manifests("after", Story("", backend=backend))[-1]
-    kube.accepts(after | {"metadata": {"name": "after", "namespace": "default"}}, 90)
+    text = json.dumps(after | {"metadata": {"name": "after", "namespace": "default"}})
+    lab.wait("jobs are accepted", lambda: lab.kubectl("create", "--dry-run=server", "-f", "-", stdin=text))
 
 
 @contextlib.contextmanager
