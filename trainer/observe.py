@@ -47,7 +47,7 @@ GATHERED = 64  # ranks: beyond, their records are in their own logs alone
 ATOMIC_BYTES = 4096  # as in log.py
 MOST_MODELS = 64
 PACE_S = 30.0  # where the time of the steps since then went, in a line
-TIMED_S = 0.25  # after so long, the exchange of one more step is timed: of long steps each, of short ones a few
+TIMED = 40  # steps of each such time of which the exchange is timed: of long steps each, of short ones a few
 MAIN = "GANGPLANK_OBSERVED_PID"  # the rank's own process; what it starts is not a rank
 HOOKS = "torch.distributed.algorithms.ddp_comm_hooks.default_hooks"
 COLLECTIVES = ("all_reduce", "reduce", "broadcast", "gather", "scatter", "all_gather", "all_gather_into_tensor",
@@ -501,7 +501,8 @@ class Observer:
         self.timed, self.waited = 0, 0.0  # such steps, and seconds from there to the end of their backward passes
         self.loading = self.exchanging = 0.0  # seconds, since
         self.paced, self.paced_steps = -math.inf, 0  # the last line about steps, or the first step
-        self.pace_s = PACE_S
+        self.pace_s = math.inf  # until the rank has joined, and where nobody asks for such lines
+        self.next = math.inf  # when there is a step to time, or a line to say
 
     def stand_down(self) -> None:
         """A script that writes its own evidence, or a fork of a rank: nothing more is observed."""
@@ -545,7 +546,9 @@ class Observer:
         attempt = self.store.compare_set("attempt", "", secrets.token_hex(8)).decode()  # the first one's, for all
         self.begin(dist.get_rank(), dist.get_world_size(), attempt)
         self.uncountable = not one_count()
-        self.pace_s = float(os.environ.get("GANGPLANK_PACE_S") or PACE_S) or math.inf
+        if self.pace_s == math.inf > (pace_s := float(os.environ.get("GANGPLANK_PACE_S") or PACE_S) or math.inf):
+            self.pace_s, self.next = pace_s, 0.0
+            time_of(dataloader._BaseDataLoaderIter, "__next__", "loading")
 
     @careful
     def wraps(self, ddp: DistributedDataParallel) -> None:
@@ -598,20 +601,25 @@ class Observer:
     def stepped(self, optimizer: Any) -> None:
         """An optimizer has."""
         self.steps += 1
-        now = perf_counter()
-        if now >= self.timed_at:
-            self.begin_timing(now)
-        if now - self.paced >= self.pace_s:
-            self.say_pace(now)
+        if self.next < math.inf and (now := perf_counter()) >= self.next:
+            self.is_due(now)
         if self.chain:
             seen = self.stepper(optimizer).seen
             for model, exchanges in seen.items():
                 seen[model] = model.stepped(exchanges)
 
+    def is_due(self, now: float) -> None:
+        """Time a step, or say where the time of the last ones went."""
+        if now >= self.timed_at:
+            self.begin_timing(now)
+        if now - self.paced >= self.pace_s:
+            self.say_pace(now)
+        self.next = min(self.timed_at, self.paced + self.pace_s)
+
     @safe
     def begin_timing(self, now: float) -> None:
         """Time the exchange of the next step."""
-        self.timed_at = now + TIMED_S
+        self.timed_at = now + self.pace_s / TIMED
         self.timing = [unhook for model in self.models if model.parallel
                        for unhook in model.watch(model.ends(), self.has_own)]
 
@@ -656,7 +664,7 @@ class Observer:
             emit(f"gangplank: rank {self.chain.rank}: {steps} steps in {seconds:.3f} s: data {data:.3f} s, {shares}\n")
         self.paced, self.paced_steps, self.loading, self.exchanging = now, self.steps, 0.0, 0.0
         self.timed, self.waited = 0, 0.0
-        if self.timed_at == math.inf > self.pace_s:
+        if self.timed_at == math.inf:
             self.begin_timing(now)
 
     def operations(self) -> int:
@@ -906,7 +914,6 @@ def install(began: float) -> None:
             replace(name, counting(name, seen))
     DistributedDataParallel.__init__ = around(
         DistributedDataParallel, "__init__", after=lambda ddp, *_, **__: OBSERVER.wraps(ddp))
-    time_of(dataloader._BaseDataLoaderIter, "__next__", "loading")
     time_of(DistributedDataParallel, "_sync_buffers", "exchanging")  # those of BatchNorm, before a forward pass
     is_compiling, steppers = torch.compiler.is_compiling, OBSERVER.steppers
 

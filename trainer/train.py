@@ -75,12 +75,11 @@ class Clock:
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
 
-    @contextlib.contextmanager
-    def measure(self, kind: str):  # type: ignore[no-untyped-def]  # a context manager
-        """Add the duration of the body to `kind`."""
-        began = time.perf_counter()
-        yield
-        self.seconds[kind] = self.seconds.get(kind, 0.0) + time.perf_counter() - began
+    def add(self, kind: str, began: float) -> float:
+        """Add the time since then to `kind`; returns now, when the next kind begins."""
+        now = time.perf_counter()
+        self.seconds[kind] = self.seconds.get(kind, 0.0) + now - began
+        return now
 
     def take(self) -> dict[str, float]:
         """What was measured since the last call."""
@@ -199,8 +198,9 @@ class Training:
             if config.checkpoint_interval and progress.step % config.checkpoint_interval == 0 and number < len(batches):
                 self._save()
 
-        with self.clock.measure("evaluate"):
-            test_loss, accuracy = self._evaluate()
+        began = time.perf_counter()
+        test_loss, accuracy = self._evaluate()
+        self.clock.add("evaluate", began)
         own.loss = own.epoch_loss_sum / max(1, own.epoch_samples)
         if config.on_gpu:
             self.clock.seconds["allreduce"] = own.epoch_steps * mean_exchange_s(self.ddp)
@@ -233,33 +233,32 @@ class Training:
             group["lr"] = learning_rate(config, progress.epoch + min(1.0, middle / len(self.y)))
         self.ddp.zero_grad()
         stop, own_loss = self.stop_wanted, torch.zeros((), device=self.device)
-        micro_batches = batch.split(config.batch_size)
+        micro_batches, began = batch.split(config.batch_size), time.perf_counter()
         for number, ids in enumerate(micro_batches, start=1):
-            with self.clock.measure("data"):
-                at = ids.to(self.device)
-                x, y = self.x[at], self.y[at]  # [n, 1, h, w], [n]
-                self.evidence.saw(ids)
-            with self.clock.measure("compute"):
-                # Gradients of all but the last micro-batch add up on this rank alone.
-                with contextlib.nullcontext() if number == len(micro_batches) else self.ddp.no_sync():
-                    with self._autocast():
-                        loss = self.ddp(x, y, len(batch), stop)
-                    loss.backward()
-                if not config.on_gpu and number == len(micro_batches):
-                    exchange_s = time.perf_counter() - self.ready
-                    self.clock.seconds["allreduce"] = self.clock.seconds.get("allreduce", 0.0) + exchange_s
-                own_loss += loss.detach()
+            at = ids.to(self.device)
+            x, y = self.x[at], self.y[at]  # [n, 1, h, w], [n]
+            self.evidence.saw(ids)
+            began = self.clock.add("data", began)
+            # Gradients of all but the last micro-batch add up on this rank alone.
+            with contextlib.nullcontext() if number == len(micro_batches) else self.ddp.no_sync():
+                with self._autocast():
+                    loss = self.ddp(x, y, len(batch), stop)
+                loss.backward()
+            if not config.on_gpu and number == len(micro_batches):
+                self.clock.add("allreduce", self.ready)
+            own_loss += loss.detach()
             self.batches += 1
-        with self.clock.measure("update"):
-            norm = get_total_norm([p.grad for p in self.net.parameters() if p.grad is not None])
-            passengers = self.trainee.passengers.grad
-            mean_loss, wishes, norm_value, loss_value = torch.stack(
-                [passengers[0], passengers[1], norm, own_loss]).tolist()  # a CPU-GPU sync point
-            if not (math.isfinite(mean_loss) and math.isfinite(norm_value)):
-                raise NotFiniteError(f"step {progress.step + 1}: got mean loss {mean_loss} and gradient norm "
-                                     f"{norm_value}, expected finite numbers. "
-                                     "Fix: lower --learning-rate, or add --warmup-epochs")
-            self.optimizer.step()
+            began = self.clock.add("compute", began)
+        norm = get_total_norm([p.grad for p in self.net.parameters() if p.grad is not None])
+        passengers = self.trainee.passengers.grad
+        mean_loss, wishes, norm_value, loss_value = torch.stack(
+            [passengers[0], passengers[1], norm, own_loss]).tolist()  # a CPU-GPU sync point
+        if not (math.isfinite(mean_loss) and math.isfinite(norm_value)):
+            raise NotFiniteError(f"step {progress.step + 1}: got mean loss {mean_loss} and gradient norm "
+                                 f"{norm_value}, expected finite numbers. "
+                                 "Fix: lower --learning-rate, or add --warmup-epochs")
+        self.optimizer.step()
+        self.clock.add("update", began)
         own = progress.own
         progress.step, progress.position = progress.step + 1, progress.position + world_size * len(batch)
         own.steps, own.epoch_steps = own.steps + 1, own.epoch_steps + 1
@@ -293,12 +292,13 @@ class Training:
         """A checkpoint of this instant; the step loop waits for the copy only."""
         if not self.config.output:
             return
-        with self.clock.measure("checkpoint"):
-            self.saver.wait()  # the thread may still be at the mark of the save before
-            self.progress.own.epoch_exchanges += self.watch.take_exchanges()
-            self.evidence.mark(self.progress.epoch + 1)
-            self._watch_state()  # if no step was left to do
-            self.saver.save(functools.partial(self._collect, snapshot(self.progress), random_state(self.device)))
+        began = time.perf_counter()
+        self.saver.wait()  # the thread may still be at the mark of the save before
+        self.progress.own.epoch_exchanges += self.watch.take_exchanges()
+        self.evidence.mark(self.progress.epoch + 1)
+        self._watch_state()  # if no step was left to do
+        self.saver.save(functools.partial(self._collect, snapshot(self.progress), random_state(self.device)))
+        self.clock.add("checkpoint", began)
 
     def _collect(self, progress: Progress, random: dict[str, torch.Tensor],
                  ) -> tuple[dict[str, torch.Tensor], dict[str, object], bytes] | None:

@@ -229,9 +229,10 @@ def test_ranks_that_torchrun_starts_are_proven(
 CALLS = 22  # of Python or C functions at a step: 19 of less than a microsecond each; a look has some 250
 
 
-def test_the_observer_works_little_at_steps_that_it_does_not_look_at(root: Root) -> None:
+@pytest.mark.parametrize("pace_s", ["0", "3600"])  # no step is timed, or the first one alone
+def test_the_observer_works_little_at_steps_that_it_does_not_look_at(root: Root, pace_s: str) -> None:
     """Counted in calls, which are the same on a busy machine; `make bench PARTS=evidence` measures CPU time."""
-    ranks = root.train(2, script="/tests/inside/work.py", env={**ON, "GANGPLANK_PACE_S": "0"})  # no step is timed
+    ranks = root.train(2, script="/tests/inside/work.py", env={**ON, "GANGPLANK_PACE_S": pace_s})
     assert {rank.code for rank in ranks} == {0}, ranks[0].text
     assert judge(ranks, 2).word == "PROVEN"
     calls = json.loads(next(line for line in ranks[0].text.splitlines() if line.startswith('{"calls"')))["calls"]
