@@ -1,7 +1,8 @@
-"""A script of somebody's, observed or not: `observer_cpu.py with|without SCRIPT ARGUMENTS…`; prints the CPU seconds.
+"""A script that knows nothing of the observer, with or without it: `observer_cpu.py KIND SCRIPT ARGUMENTS…`.
 
-User and system, of this process and all its threads, the observer's own included: `run` from after torch's import to
-the end, `process` from the process's own begin.
+Prints the CPU seconds, user and system, of this process and all its threads, the observer's own included: `run` from
+after torch's import to the end, `process` from the process's own begin. KIND is with, evidence (the observer writes
+evidence, and says neither where a rank stands still nor where its time goes), or without.
 """
 
 from __future__ import annotations
@@ -26,7 +27,10 @@ def main() -> None:
         os.sched_setaffinity(0, {int(core)})
     began, loading = spent(), 0.0
     watching: Any = None
-    if sys.argv[1] == "with":
+    kind = sys.argv[1]
+    if kind == "evidence":
+        os.environ |= {"GANGPLANK_STUCK_S": "0", "GANGPLANK_PACE_S": "0"}
+    if kind != "without":
         import gangplank_observe  # type: ignore[import-not-found]  # in the image
 
         os.environ["GANGPLANK_OBSERVE"] = "1"

@@ -1,10 +1,13 @@
-"""What evidence costs: the trainer's own, and the observer's of a script that knows nothing of it.
+"""What evidence and observation cost: the trainer's own, and the observer's of a script that knows nothing of it.
 
-By pairs: the same training with and without it, by the CPU time (user and system) of all ranks without torch's import.
-Both run at the same time on the same core, and another pair on the other core: what slows a core down for a while slows
-both of a pair. One after the other, or each on a core of its own, they differ by some percent, as other guests of a
-host come and go. And by what the code counts of itself. Short trainings show what is spent once, long ones what is
-spent at every step.
+Evidence is what `gangplank proof` reads. Observation is what `gangplank why` reads: where a rank stands still, and
+where the time of its steps goes.
+
+In threes: the same training with both, with evidence alone, and without, by the CPU time (user and system) of all ranks
+without torch's import. All run at the same time on the same core, and another three on the other core: what slows a
+core down for a while slows all of them. One after the other, or each on a core of its own, they differ by some percent,
+as other guests of a host come and go. And by what the code counts of its evidence. Short trainings show what is spent
+once, long ones what is spent at every step.
 
 A run's CPU time is more: each rank's interpreter and its imports. The ranks here are forks that inherit both, so they
 are measured apart, once in each round, and added: a rank of a pod pays for them.
@@ -30,10 +33,18 @@ if TYPE_CHECKING:
     from bench.part import Setting
     from tests.trainer.harness import Root, Running
 
-PART = Part("What evidence costs", minutes=15, lab=Lab.DOWN, usual=False)
+PART = Part("What evidence and observation cost", minutes=17, lab=Lab.DOWN, usual=False)
 ROUNDS = 10
 RANKS = 2
+KINDS = ("with", "evidence", "without")
 GOAL = 1  # percent of a run's CPU time, imports included; without them it is the same goal, and a stricter one
+COSTS = {
+    "observation": "observation",
+    "evidence": "evidence",
+    "counted": "evidence, as it counts itself",
+    "added": "both",
+}
+"""What is shown of each training, in percent. Each of the two has the goal; both together have it for a whole run."""
 SCRIPT = ["32", "0.05", "0.9"]  # batch of each rank, learning rate, momentum
 
 
@@ -44,21 +55,21 @@ class Training(NamedTuple):
     arguments: Sequence[str]
     observed: bool = False
     goal: bool = True
-    """Of a training that is too short for it, the cost without imports is shown without the goal."""
+    """Of a training that is too short for it, the costs without imports are shown without the goal."""
 
 
 LARGE = ["--data", "synthetic", "--model", "large", "--learning-rate", "0.01", "--batch-size", "64"]
 TRAININGS = {
     "digits": Training("digits, 12 epochs", ["--data", "digits", "--batch-size", "48", "--epochs", "12"], goal=False),
-    "digits-long": Training("digits, 100 epochs", ["--data", "digits", "--batch-size", "48", "--epochs", "100"]),
-    "large": Training("1.1 million parameters, 4 epochs", [*LARGE, "--epochs", "4"]),
+    "digits-long": Training("digits, 70 epochs", ["--data", "digits", "--batch-size", "48", "--epochs", "70"]),
+    "large": Training("1.1 million parameters, 3 epochs", [*LARGE, "--epochs", "3"]),
     "script": Training("a plain script, 6 epochs", ["6", *SCRIPT], observed=True, goal=False),
-    "script-long": Training("a plain script, 60 epochs", ["60", *SCRIPT], observed=True),
+    "script-long": Training("a plain script, 45 epochs", ["45", *SCRIPT], observed=True),
 }
 
 
 def start(root: Root, one: Training, kind: str, core: int, port: object) -> Running:
-    """Start a training with or without it, both ranks on one core."""
+    """Start a training of one of KINDS, both ranks on one core."""
     env = {"BENCH_CORE": str(core)}
     if not one.observed:
         flags = [kind, *one.arguments, *QUIET, "--output", root.new()]
@@ -68,11 +79,20 @@ def start(root: Root, one: Training, kind: str, core: int, port: object) -> Runn
                       env=env)  # fmt: skip
 
 
-def pairs(root: Root, name: str, cores: Sequence[int]) -> dict[str, float]:
-    """A round of a training: on each core one with and one without it, all at the same time."""
-    spent, whole, counted, loading = {"with": 0.0, "without": 0.0}, {"with": 0.0, "without": 0.0}, 0.0, 0.0
-    stores = [root.store() for _ in cores for _ in spent]
-    places = [(core, kind) for core in cores for kind in spent]
+def percent(more: float, less: float, bare: float) -> float:
+    """What one run takes more than another, of the run with neither evidence nor observation.
+
+    >>> percent(2.02, 2.01, 2.0)
+    0.5
+    """
+    return round(100 * (more - less) / bare, 6)
+
+
+def threes(root: Root, name: str, cores: Sequence[int]) -> dict[str, float]:
+    """A round of a training: on each core one of each kind, all at the same time."""
+    spent, whole, counted, loading = dict.fromkeys(KINDS, 0.0), dict.fromkeys(KINDS, 0.0), 0.0, 0.0
+    stores = [root.store() for _ in cores for _ in KINDS]
+    places = [(core, kind) for core in cores for kind in KINDS]
     began = [start(root, TRAININGS[name], kind, core, store["port"])
              for (core, kind), store in zip(places, stores, strict=True)]  # fmt: skip
     for (_, kind), running in zip(places, began, strict=True):
@@ -84,10 +104,13 @@ def pairs(root: Root, name: str, cores: Sequence[int]) -> dict[str, float]:
             loading += sum(row.get("loading", 0.0) for row in rows)
     for store in stores:
         root.close_store(store)
+    bare = spent["without"]
     return {
         f"{name}.cpu": spent["with"] / len(cores),
-        f"{name}.without": spent["without"] / len(cores),
-        f"{name}.added": 100 * (spent["with"] / spent["without"] - 1),
+        f"{name}.without": bare / len(cores),
+        f"{name}.added": percent(spent["with"], bare, bare),
+        f"{name}.observation": percent(spent["with"], spent["evidence"], bare),
+        f"{name}.evidence": percent(spent["evidence"], bare, bare),
         f"{name}.counted": 100 * counted / spent["with"],
         f"{name}.loading": 1000 * loading / (RANKS * len(cores)),
         f"{name}.process.with": whole["with"] / len(cores),
@@ -105,7 +128,7 @@ def imports(root: Root) -> dict[str, float]:
 
 
 def whole_percent(spent: float, bare: float, imports_s: float) -> float:
-    """What evidence adds to the CPU time of a whole run of both ranks, imports included.
+    """What both add to the CPU time of a whole run of both ranks, imports included.
 
     >>> whole_percent(3.0, 2.0, 1.0)
     25.0
@@ -120,10 +143,11 @@ def figures(values: dict[str, list[float]]) -> Iterator[Figure]:
         bare = Beside.of("without", values[f"{name}.without"])
         yield figure(f"evidence.{name}.cpu", f"CPU time of both ranks, {one.title}", "s", values[f"{name}.cpu"],
                      floor=bare)  # fmt: skip
-        for key, title in {"added": "added, by pairs", "counted": "as it counts itself"}.items():
-            yield figure(f"evidence.{name}.{key}", f"{title}, {one.title}", "%", values[f"{name}.{key}"], goal=goal)
+        for key, title in COSTS.items():
+            yield figure(f"evidence.{name}.{key}", f"{title}, {one.title}", "%", values[f"{name}.{key}"],
+                         goal=None if key == "added" else goal)  # fmt: skip
         rounds = zip(values[f"{name}.process.with"], values[f"{name}.process.without"], values["imports"], strict=True)
-        yield figure(f"evidence.{name}.whole", f"added to the whole run with its imports, {one.title}", "%",
+        yield figure(f"evidence.{name}.whole", f"both, of the whole run with its imports, {one.title}", "%",
                      [whole_percent(*row) for row in rounds], goal=GOAL)  # fmt: skip
         if one.observed:
             yield figure(f"evidence.{name}.loading", f"to load the observer, {one.title}", "ms",
@@ -136,8 +160,9 @@ def measure(setting: Setting) -> Iterator[Figure]:
     cores = sorted(os.sched_getaffinity(0))[:2]
     if len(cores) < 2:
         fix = "measure on a machine with two cores"
-        raise BenchError(str(Problem("cores of this machine", str(len(cores)), "2, one for each pair", fix)))
+        raise BenchError(str(Problem("cores of this machine", str(len(cores)), "2, one for each three", fix)))
     with training(setting) as root:
-        works = [functools.partial(imports, root), *(functools.partial(pairs, root, name, cores) for name in TRAININGS)]
+        rows = (functools.partial(threes, root, name, cores) for name in TRAININGS)
+        works = [functools.partial(imports, root), *rows]
         rounds = in_rounds(ROUNDS, works, setting.say)
     yield from figures(rounds)

@@ -196,14 +196,17 @@ def test_the_evidence_does_nothing_at_steps_that_are_not_looked_at(root: Root) -
     assert all(calls[step - 1] > CALLS for step in busy), calls
 
 
-def test_the_weights_are_the_same_to_the_last_bit_with_evidence_and_without(root: Root) -> None:
+def test_the_weights_are_the_same_to_the_last_bit_with_evidence_and_observation_and_without(root: Root) -> None:
     shutil.copy(Path(__file__).parents[2] / "bench/inside/evidence_cpu.py", root.out)
     flags = ["--epochs", "2", "--batch-size", "32", "--dropout", "0.1", "--accumulate", "2"]
     models = []
-    for kind in ("with", "without"):
+    for kind in ("with", "evidence", "without"):
         out = root.new()
         ranks = root.train(3, kind, *flags, "--output", out, script="/out/evidence_cpu.py")
         assert {rank.code for rank in ranks} == {0}, ranks[0].text
         models.append((root.host(out) / "model.safetensors").read_bytes())
-        assert bool(read_records("\n".join(rank.text for rank in ranks))) == (kind == "with")
-    assert models[0] == models[1]
+        assert bool(read_records("\n".join(rank.text for rank in ranks))) == (kind != "without")
+        spent = [rank.event("epoch")["seconds"].keys() for rank in ranks]
+        kinds = {"data", "compute", "allreduce", "update", "evaluate"} if kind == "with" else set()
+        assert [one - {"checkpoint"} for one in spent] == 3 * [kinds]
+    assert models[0] == models[1] == models[2]

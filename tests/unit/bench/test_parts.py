@@ -77,19 +77,21 @@ def test_a_start_is_held_against_the_sum_of_its_floors() -> None:
     assert {f"start.{name}" for name in floor} == {name for name in rows if name.startswith("start.floor.")}
 
 
-def test_what_evidence_adds_has_a_goal_where_it_is_not_spent_once() -> None:
-    keys = ("cpu", "without", "added", "counted", "loading", "process.with", "process.without")
+def test_evidence_and_observation_each_have_a_goal_where_they_are_not_spent_once() -> None:
+    keys = ("cpu", "without", *evidence.COSTS, "loading", "process.with", "process.without")
     values = {f"{name}.{key}": [0.5, 1.5] for name in evidence.TRAININGS for key in keys} | {"imports": [1.0, 1.0]}
     rows = {one.id: one for one in evidence.figures(values)}
-    assert rows["evidence.digits-long.added"].met
-    assert rows["evidence.digits.added"].goal is None
+    for key in ("observation", "evidence", "counted"):
+        assert rows[f"evidence.digits-long.{key}"].met
+        assert rows[f"evidence.digits.{key}"].goal is None
+    assert rows["evidence.digits-long.added"].goal is None, "the sum has it for a whole run"
     assert rows["evidence.script-long.cpu"].floor is not None
     assert "evidence.script.loading" in rows
     assert "evidence.large.loading" not in rows
 
 
-def test_what_evidence_adds_to_a_whole_run_counts_the_imports_of_both_ranks() -> None:
-    keys = ("cpu", "without", "added", "counted", "loading")
+def test_what_both_add_to_a_whole_run_counts_the_imports_of_both_ranks() -> None:
+    keys = ("cpu", "without", *evidence.COSTS, "loading")
     values = {f"{name}.{key}": [1.0] for name in evidence.TRAININGS for key in keys}
     for name in evidence.TRAININGS:
         values |= {f"{name}.process.with": [2.03], f"{name}.process.without": [2.0]}
