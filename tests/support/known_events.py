@@ -1,7 +1,8 @@
 """A run with known events, and what every panel and every alert has to say of it.
 
-A gang waits for more than the cluster has. A training stops, since one of its ranks does. A job fails after two
-retries; a queue holds twice what it deserves, and its team all of its quota. At the end, the API server is silent.
+The oldest job has ended, and the limit of the run's exporter leaves it out. A gang waits for more than the cluster
+has. A training stops, since one of its ranks does. A job fails after two retries; a queue holds twice what it deserves,
+and its team all of its quota. At the end, the API server is silent.
 """
 
 from __future__ import annotations
@@ -28,11 +29,13 @@ QUOTA: Json = {
     "spec": {"hard": {"requests.cpu": "20m", "pods": "10"}},
 }
 STORIES = {
+    "old": Story("", {"command": ["true"]}),
     "waits": Story("short", {"workers": 20, "resources": {"cpu": "900m", "memory": "32Mi"}}),
     "stops": Story("", {"command": ["sh", "-c", DIGITS]}),
     "fails": Story("failed", {"command": ["sh", "-c", "sleep 20; exit 3"], "max_retries": 2}),
     "over": Story("", {"queue": "shared"}, beside=(SHARE, QUOTA)),
 }
+MOST_JOBS = len(STORIES) - 1  # of a scrape
 ADMIN, NOBODY = ({"instance": name, "job": "gangplank"} for name in ("admin", "nobody"))
 VARIABLES = {"namespace": f"why-({'|'.join(STORIES)})", "resource": "cpu"}
 OF_JOB = {"namespace": "why-stops", "job": "stops"}
@@ -71,6 +74,7 @@ def panels(recording: Recording) -> dict[str, Answer]:
         for name in ("step", "steps_planned", "loss", "step_seconds", "last_seen_timestamp_seconds")
     )
     stops, now = named("stops") | ADMIN, recording.time("known")
+    omitted = {NAME: "gangplank_omitted", "kind": "jobs", **ADMIN}
 
     def by_rank(name: str, some: dict[str, float]) -> Answer:
         more = {NAME: f"gangplank_rank_{name}"} if name else {}
@@ -99,7 +103,7 @@ def panels(recording: Recording) -> dict[str, Answer]:
         f"{site}: Teams: quota used: A": [({**team, "resource": name}, one) for name, one in
                                           (("pods", 0.2), ("requests.cpu", 1))],
         f"{site}: What is missing: A": [({NAME: "gangplank_unreadable", **NOBODY, "what": what}, 1) for what in HIDDEN],
-        f"{site}: What is missing: B": [],
+        f"{site}: What is missing: B": [(omitted, value(recording, "known", "gangplank_omitted", kind="jobs"))],
         f"{site}: What is missing: C": [],
         f"{job}: Steps done: A": by_rank("", {rank: step[rank] / planned[rank] for rank in step}),
         f"{job}: Loss: A": by_rank("loss", loss),
@@ -117,6 +121,8 @@ def panels(recording: Recording) -> dict[str, Answer]:
 def check(recording: Recording) -> None:
     """What is recorded is of the run that is described, whatever promtool says of it."""
     assert value(recording, "known", "gangplank_job_waiting_seconds", job_name="waits") > PERIOD_S
+    assert value(recording, "known", "gangplank_omitted", kind="jobs") >= 1  # ended before, and so may others have
+    assert not recording.at("known", "gangplank_job_info", job_name="old")
     now, since = recording.time("known"), recording.time("stopped")
     seen = ranks(recording, "gangplank_rank_last_seen_timestamp_seconds")
     assert seen.keys() == {"0", "1"}

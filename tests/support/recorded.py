@@ -37,6 +37,7 @@ class Recording:
     marks: dict[str, int] = field(default_factory=dict)  # moments of the run, by the number of their scrape
     series: list[tuple[Labels, list[float | None]]] = field(default_factory=list)
     length: int = 0
+    note: str = ""  # what is not as it was scraped
 
     def add(self, text: str, **more: str) -> None:
         """One scrape at the present moment; `more` are the labels that Prometheus adds."""
