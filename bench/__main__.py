@@ -57,8 +57,9 @@ def chosen(words: Sequence[str], every: dict[str, Measure]) -> dict[str, Measure
 def hindrances(some: dict[str, Measure], out: Path | None) -> list[Problem]:
     """What keeps these parts from being measured here and now."""
     problems = []
-    if [module for module in some.values() if module.PART.lab is not Lab.ANY] and os.geteuid() != 0:
-        problems.append(Problem("user", f"uid {os.geteuid()}", "root, as a lab needs", "sudo make bench"))
+    root = [name for name, module in some.items() if module.PART.root or module.PART.lab is not Lab.ANY]
+    if root and os.geteuid() != 0:
+        problems.append(Problem(f"user for {', '.join(root)}", f"uid {os.geteuid()}", "root", "sudo make bench"))
     down = [name for name, module in some.items() if module.PART.lab is Lab.DOWN]
     if down and STATE.exists():
         got = f"a lab that is up, at {STATE}"

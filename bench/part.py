@@ -56,6 +56,8 @@ class Part:
     """It belongs to `make bench PARTS=usual`."""
     builds: tuple[str, ...] = ()
     """Parts of lab/versions.yml that are built on demand only."""
+    root: bool = False
+    """It starts programs in a network of their own. A part that needs a lab needs root anyway."""
     goals: str = ""
     adds: bool = False
     """A run may make some of its figures only: each is kept at once, and the others stay as earlier runs made them."""

@@ -1,13 +1,11 @@
 """How time and memory of a site's commands grow with its nodes, ten pods on each: 10, 100 and 1,000 simulated nodes.
 
-`gangplank status`, `preflight`, `why` of a gang that waits, `fit` and `fit --exact` of one that would start, each as a
-user runs it; and playbooks/site.yml where nothing has to change. Memory is that of the largest process. The floor of
-`fit --exact` is the start of the programs of its copy, without a state.
+`gangplank status`, `preflight`, `why` of a gang that waits, and `fit` of one that would start, each as a user runs it;
+and playbooks/site.yml where nothing has to change. Memory is that of the largest process.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import json
 import re
@@ -16,14 +14,13 @@ import sys
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
-from bench.figures import Beside, figure
+from bench.figures import figure
 from bench.gangs.jobs import described, template, volcano_job
 from bench.gangs.place import HOME, LIMIT_S, POD_GROUPS, VOLCANO_JOBS
 from bench.gangs.site import prepared
 from bench.gangs.start import started
 from bench.growth import alone, grown, of_programs
 from bench.part import ROOT, BenchError, Lab, Part, playbook
-from bench.plane import start_s
 from gangplank.errors import Problem
 from gangplank.k8s.conditions import has_condition
 from gangplank.wait import late, polls
@@ -37,11 +34,10 @@ if TYPE_CHECKING:
     from bench.part import Setting
     from gangplank.cluster.client import Kube
 
-PART = Part("How the time of a site's commands grows with its nodes", 18, lab=Lab.UP, usual=False, builds=("kwok",))
+PART = Part("How the time of a site's commands grows with its nodes", 15, lab=Lab.UP, usual=False, builds=("kwok",))
 SIZES = (10, 100, 1000)
 GANG = 100  # pods of each gang that runs; there is one for every ten nodes
 ROUNDS = 3
-EXACT = "fit-exact"
 WAITS, LARGE_CPU = "waits", "17"  # a job whose pods no node has room for
 
 
@@ -61,7 +57,6 @@ def commands(job: Path) -> dict[str, Command]:
         "preflight": Command(("preflight", "--components=volcano,storage"), (0, 1), "room"),
         "why": Command(("why", WAITS, f"--namespace={HOME}"), (0, 6), WAITS),
         "fit": Command(("fit", str(job)), (0,), "yes"),
-        EXACT: Command(("fit", "--exact", str(job)), (0,), "yes"),
     }
 
 
@@ -106,7 +101,7 @@ def measure(setting: Setting) -> Iterator[Figure]:
     }
     every["site"] = installed
     rounds: dict[str, dict[int, list[Cost]]] = {name: {size: [] for size in SIZES} for name in every}
-    changes, starts = [], [start_s()]
+    changes = []
     for size in SIZES:
         with prepared(setting, nodes=size) as volcano:
             filled(volcano.kube, size)
@@ -114,13 +109,9 @@ def measure(setting: Setting) -> Iterator[Figure]:
             for number in range(ROUNDS):
                 for name, work in every.items():
                     rounds[name][size].append(alone(functools.partial(of_programs, work), size))
-                starts.append(start_s())
                 now = (f"{name} {costs[size][-1][0]:.2f} s" for name, costs in rounds.items())
                 setting.say(f"{size} nodes, round {number + 1}: {', '.join(now)}")
-    floor = Beside.of("the programs of the copy, without a state", starts)
     for name, costs in rounds.items():
-        what = {"site": "playbooks/site.yml, second run", EXACT: "gangplank fit --exact"}.get(name, f"gangplank {name}")
-        for one in grown(f"nodes.{name}", f"nodes, {what}", costs):
-            timed = name == EXACT and one.unit == "s"
-            yield dataclasses.replace(one, floor=floor) if timed else one
+        what = "playbooks/site.yml, second run" if name == "site" else f"gangplank {name}"
+        yield from grown(f"nodes.{name}", f"nodes, {what}", costs)
     yield figure("nodes.site.changes", "changes of a second run of playbooks/site.yml", "changes", changes, goal=0)

@@ -116,8 +116,17 @@ def test_a_busy_machine_a_running_lab_and_changes_are_refused_together(
     monkeypatch.setattr("bench.__main__.commits.commit", lambda *_: Problem("make bench", "changes", "a commit"))
     assert bench.main(["good", "last"]) == 2
     assert [line.split(":")[0] for line in capsys.readouterr().err.splitlines()] == [
-        "make bench", "user", "lab for good", "machine for good, last",
+        "make bench", "user for good", "lab for good", "machine for good, last",
     ]  # fmt: skip
+
+
+def test_a_part_that_needs_root_without_a_lab_is_refused_by_name(
+    fakes: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("bench.__main__.os.geteuid", lambda: 1000)
+    fakes["last"].PART = dataclasses.replace(fakes["last"].PART, root=True)
+    assert bench.main(["good", "last", "--out", str(tmp_path)]) == 2
+    assert "user for last: got uid 1000, expected root. Fix: sudo make bench" in capsys.readouterr().err
 
 
 def test_a_part_that_fails_leaves_no_result_and_the_others_are_measured(

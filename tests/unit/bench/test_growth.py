@@ -70,16 +70,13 @@ def test_each_command_is_asked_on_every_number_of_nodes(tmp_path: Path, monkeypa
     monkeypatch.setattr(nodes, "filled", lambda kube, count: filled.append(count) if kube == count else None)
     monkeypatch.setattr(nodes, "installed", lambda: (1.0, 0.0))
     monkeypatch.setattr(nodes, "alone", alone)
-    monkeypatch.setattr(nodes, "start_s", lambda: 5.0)
     rows = {one.id: one for one in nodes.measure(Setting(tmp_path))}
     assert filled == list(nodes.SIZES)
     assert {name.split(".")[0] for name in rows} == {"nodes"}
-    for command in ("status", "preflight", "why", "fit", "fit-exact", "site"):
+    for command in ("status", "preflight", "why", "fit", "site"):
         assert rows[f"nodes.{command}.1000.exponent"].value == pytest.approx(1)
         assert rows[f"nodes.{command}.1000.memory.exponent"].value == pytest.approx(0)
     assert rows["nodes.site.changes"].met
-    floors = {name: one.floor.value for name, one in rows.items() if one.floor}
-    assert floors == {f"nodes.fit-exact.{size}.time": 5.0 for size in nodes.SIZES}
 
 
 def test_the_floor_of_fit_exact_is_the_start_of_its_programs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
