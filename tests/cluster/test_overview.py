@@ -1,8 +1,12 @@
-"""`gangplank status` without a job on a live cluster: as its administrator, and as a user with nothing granted."""
+"""`gangplank status` without a job on a live cluster: as its administrator, and as a user with nothing granted.
+
+With GANGPLANK_GOLDEN=write, docs/pictures/status.png becomes a picture of what the administrator sees.
+"""
 
 from __future__ import annotations
 
 import json
+import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,6 +14,7 @@ import pytest
 from gangplank.cli.overview import fields
 from gangplank.cluster.overview import overview
 from gangplank.teams.access import CLUSTER, role_name, roles
+from tests.support import site_page
 from tests.support.teams_live import gangplank
 from tests.support.why_stories import WAITING, Story, asked, story
 
@@ -59,6 +64,8 @@ def test_an_administrator_sees_what_holds_what_waits_and_how_long_a_training_tak
         assert [line.split()[0] for line in done.stdout.splitlines() if line.startswith(("QUEUE", "JOB", "NODE"))] == [
             "QUEUE", "JOB", "NODE",
         ]  # fmt: skip
+    if os.environ.get("GANGPLANK_GOLDEN") == "write":
+        site_page.take(now)
 
 
 def bound(kind: str, role: str, **place: str) -> Json:

@@ -1,61 +1,67 @@
-"""A site as `gangplank status` reads it: trainings that run, a gang that waits, a node that is cordoned.
+"""docs/pictures/status.png: the page of `gangplank status --html`, as Chromium draws it.
 
-docs/pictures/status.png is its page: `python -m tests.support.site_page > site.html`, and then
-`chromium --headless --hide-scrollbars --window-size=1310,1010 --screenshot=docs/pictures/status.png site.html`.
+The site is site_status.json, as `gangplank status -o json` prints it: an invented one, until a lab's takes its place.
+`GANGPLANK_GOLDEN=write .venv/bin/pytest tests/cluster/test_overview.py` takes the picture of a lab. So does any site:
+`gangplank status -o json > tests/support/site_status.json`, then `.venv/bin/python -m tests.support.site_page` as root.
 """
 
 from __future__ import annotations
 
-import sys
+import hashlib
+import json
+import re
+import struct
+import zlib
+from pathlib import Path
 from typing import Any
 
 from gangplank.cli.overview import page
-from gangplank.cluster.overview import JOB_COLUMNS, Overview, Section
+from gangplank.cluster.overview import Overview, Section
+from gangplank.scheduling.amounts import amounts
 
-GIB = 1000 * 2**30  # amounts are thousandths
-
-
-def some(cpu: int, gib: int, gpus: int = 0) -> dict[str, int]:
-    """Amounts as a row has them."""
-    return {"cpu": 1000 * cpu, "memory": gib * GIB} | ({"nvidia.com/gpu": 1000 * gpus} if gpus else {})
-
-
-def rows(columns: tuple[str, ...], *values: tuple[Any, ...]) -> tuple[dict[str, Any], ...]:
-    return tuple(dict(zip(columns, row, strict=True)) for row in values)
+Json = dict[str, Any]
+STATUS = Path(__file__).with_name("site_status.json")
+PICTURE = Path(__file__).parents[2] / "docs/pictures/status.png"
+WIDTH = 1310
+OF_THE_WHOLE = ("cluster", "version", "cannot_tell")
 
 
-COLUMNS = {
-    "components": ("component", "version", "ready", "pods"),
-    "queues": ("queue", "state", "held", "gangs waiting", "wanted", "free"),
-    "jobs": JOB_COLUMNS,
-    "gpus": ("device", "nodes", "total", "held", "free"),
-    "nodes": ("node", "state", "held", "free"),
-}
-ROWS: dict[str, tuple[tuple[Any, ...], ...]] = {
-    "components": (("Volcano", "v1.15.1", "yes", "3 of 3"), ("training operator", "v1.9.4", "yes", "1 of 1")),
-    "queues": (
-        ("default", "Open", {}, 0, {}, "no limit"),
-        ("speech", "Open", some(24, 96, 8), 1, some(48, 192, 16), some(8, 160)),
-        ("vision", "Open", some(12, 48, 4), 0, {}, some(20, 208, 4)),
-    ),
-    "jobs": (
-        ("asr-large", "speech", "pytorchjob", "Created", 0, 4, "", None, "2026-11-24T09:58:12Z"),
-        ("asr", "speech", "volcano", "Running", 2, 2, "epoch 3, step 1840 of 6000", 7320.0, "2026-11-24T08:40:30Z"),
-        ("detector", "vision", "indexed", "Running", 4, 4, "epoch 11, step 905 of 960", 95.0, "2026-11-24T07:12:09Z"),
-        ("digits", "vision", "trainjob", "Complete", None, None, "", None, "2026-11-24T06:01:47Z"),
-    ),
-    "gpus": (("nvidia.com/gpu", 3, 24, 12, 12),),
-    "nodes": (
-        ("gpu-3", "cordoned", {}, some(32, 256, 8)),
-        ("gpu-1", "ready", some(24, 96, 8), some(8, 160)),
-        ("gpu-2", "ready", some(12, 48, 4), some(20, 208, 4)),
-    ),
-}
-SITE = Overview(
-    "https://api.example.com:6443",
-    "v1.35.4",
-    tuple(Section(name, columns, rows(columns, *ROWS[name])) for name, columns in COLUMNS.items()),
-)
+def site(status: Json) -> Overview:
+    """The site whose status is this; a table without rows has no columns."""
+
+    def row(values: Json) -> Json:
+        return {name: amounts(value) if isinstance(value, dict) else value for name, value in values.items()}
+
+    sections = tuple(
+        Section(name, tuple(rows[0]) if rows else (), tuple(map(row, rows)))
+        for name, rows in status.items()
+        if name not in OF_THE_WHOLE
+    )
+    return Overview(status["cluster"], status["version"], sections, tuple(status["cannot_tell"]))
+
+
+def stamp(html: str) -> bytes:
+    """What the picture of a page has in it: the digest of all but the time.
+
+    >>> stamp("<p>Kubernetes v1, at 12:00</p>") == stamp("<p>Kubernetes v1, at 13:00</p>") != stamp("<p>v1</p>")
+    True
+    """
+    untimed = re.sub(r"(<p>Kubernetes [^<]*), at [^<]*", r"\1", html)
+    return b"tEXtSource\0" + hashlib.sha256(untimed.encode()).hexdigest().encode()
+
+
+def take(status: Json) -> None:
+    """Keep a status, and draw its page."""
+    from tests.trainer.browser import picture
+
+    STATUS.write_text(json.dumps(status, indent=2) + "\n")
+    html = page(site(status))
+    png, chunk = picture(html, WIDTH), stamp(html)
+    stamped = struct.pack(">I", len(chunk) - 4) + chunk + struct.pack(">I", zlib.crc32(chunk))
+    PICTURE.write_bytes(png[:-12] + stamped + png[-12:])  # before the chunk of twelve bytes that ends a picture
+
+
+SITE = site(json.loads(STATUS.read_text()))
 
 if __name__ == "__main__":
-    sys.stdout.write(page(SITE))
+    take(json.loads(STATUS.read_text()))

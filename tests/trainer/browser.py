@@ -5,19 +5,21 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from typing import TYPE_CHECKING, Any
+import tempfile
+from pathlib import Path
+from typing import Any
 
 from lab.build.cache import cache_home, one_at_a_time
 from lab.build.parts import Workshop
 from lab.build.versions import load_pins
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
+PICTURE = "picture.png"
 # Which curves are drawn, how long they are on the screen, whether all of them lies inside their picture, and how.
 LOOK = """
 <script>
-const view = {title: document.title, curves: [], rows: {}, wide: document.documentElement.scrollWidth > innerWidth};
+const whole = document.documentElement;
+const view = {title: document.title, curves: [], rows: {}, wide: whole.scrollWidth > innerWidth,
+  height: whole.offsetHeight};
 for (const line of document.querySelectorAll("svg polyline")) {
   const own = line.getBoundingClientRect(), picture = line.ownerSVGElement.getBoundingClientRect();
   const style = getComputedStyle(line);
@@ -40,7 +42,7 @@ mount -t proc proc "$WORK/merged/proc"
 mount --bind /dev "$WORK/merged/dev"
 cp "$WORK/page.html" "$WORK/merged/page.html"
 exec env -i HOME=/tmp /usr/sbin/chroot "$WORK/merged" /usr/lib/chromium/chromium-headless-shell --no-sandbox \\
-  --disable-gpu --window-size=1100,2000 --dump-dom file:///page.html
+  --disable-gpu "$@" file:///page.html
 """
 
 
@@ -51,13 +53,29 @@ def browser_root() -> Path:
         return Workshop(home, load_pins(), print, dry=False).root("browser") / "tree"
 
 
-def look(page: Path, work: Path) -> dict[str, Any]:
-    """What LOOK reports of a page; `work` is an empty folder."""
-    (work / "page.html").write_text(page.read_text().replace("</body>", f"{LOOK}</body>"))
-    env = {**os.environ, "ROOT": str(browser_root()), "WORK": str(work)}
-    command = ["unshare", "--mount", "--net", "--pid", "--fork", "--propagation", "private", "sh", "-c", OPEN]
-    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=60)
-    assert done.returncode == 0, done.stderr
-    assert "<pre>" in done.stdout, done.stdout[-2000:] + done.stderr[-2000:]
-    view: dict[str, Any] = json.loads(done.stdout.split("<pre>")[1].split("</pre>")[0])
+def drawn(html: str, *words: str) -> tuple[str, bytes]:
+    """What Chromium prints of a page, and its picture, if the words ask for one."""
+    with tempfile.TemporaryDirectory() as folder:
+        work = Path(folder)
+        (work / "page.html").write_text(html)
+        env = {**os.environ, "ROOT": str(browser_root()), "WORK": str(work)}
+        spaces = ["unshare", "--mount", "--net", "--pid", "--fork", "--propagation", "private"]
+        command = [*spaces, "sh", "-c", OPEN, "sh", *words]
+        done = subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=60)
+        assert done.returncode == 0, done.stderr
+        png = work / "upper" / PICTURE
+        return done.stdout, png.read_bytes() if png.exists() else b""
+
+
+def look(html: str, width: int = 1100) -> dict[str, Any]:
+    """What LOOK reports of a page."""
+    dom, _ = drawn(html.replace("</body>", f"{LOOK}</body>"), f"--window-size={width},2000", "--dump-dom")
+    assert "<pre>" in dom, dom[-2000:]
+    view: dict[str, Any] = json.loads(dom.split("<pre>")[1].split("</pre>")[0])
     return view
+
+
+def picture(html: str, width: int) -> bytes:
+    """A whole page as a PNG file."""
+    size = f"--window-size={width},{look(html, width)['height']}"
+    return drawn(html, "--hide-scrollbars", size, f"--screenshot=/{PICTURE}")[1]

@@ -8,7 +8,7 @@ from gangplank.cli import main
 from gangplank.cli.overview import page as site_page
 from gangplank.cluster.overview import Overview, Section
 from gangplank.proof.claims import CLAIMS
-from tests.support.site_page import ROWS, SITE
+from tests.support.site_page import SITE, WIDTH
 from tests.trainer.browser import look
 
 if TYPE_CHECKING:
@@ -29,8 +29,7 @@ def test_chromium_draws_the_curves_of_every_rank(
     assert main(["report", "--file", str(root.host(out)), "-o", str(page)]) == 0
     assert capsys.readouterr().out == f"report: {page}\n"
 
-    (tmp_path / "work").mkdir()
-    view = look(page, tmp_path / "work")
+    view = look(page.read_text())
     assert view["title"].endswith(": proven")
     assert not view["wide"], "nothing is cut off at the right"
     curves = view["curves"]
@@ -41,7 +40,7 @@ def test_chromium_draws_the_curves_of_every_rank(
     assert view["rows"] == {"proof": len(CLAIMS), "wiring": 4, "time": 7, "samples": 4, "starts": 2}
 
 
-def test_a_browser_draws_the_page_of_a_site_and_cuts_nothing_off(tmp_path: Path) -> None:
+def test_a_browser_draws_the_page_of_a_site_and_cuts_nothing_off() -> None:
     amounts = {"cpu": 63_500, "memory": 1000 * 2**38, "nvidia.com/gpu": 8_000}
     node = {"node": "a-node-with-a-rather-long-name.example.com", "state": "ready", "held": amounts, "free": amounts}
     job = {"job": "<b>", "namespace": "vision", "left": 90.0}
@@ -50,18 +49,13 @@ def test_a_browser_draws_the_page_of_a_site_and_cuts_nothing_off(tmp_path: Path)
         Section("gpus", ("device",), ()),
         Section("nodes", ("node", "state", "held", "free"), (node, node)),
     )
-    page = tmp_path / "site.html"
-    page.write_text(site_page(Overview("lab", "v1.35.4", sections, ("queues: you may not list them",))))
-    assert "<td>&lt;b&gt;</td><td>vision</td><td>1 min 30 s</td>" in page.read_text()
-    (tmp_path / "work").mkdir()
-    view = look(page, tmp_path / "work")
+    page = site_page(Overview("lab", "v1.35.4", sections, ("queues: you may not list them",)))
+    assert "<td>&lt;b&gt;</td><td>vision</td><td>1 min 30 s</td>" in page
+    view = look(page)
     assert (view["title"], view["rows"], view["wide"]) == ("lab", {"jobs": 2, "nodes": 3}, False)
 
 
-def test_a_browser_draws_the_site_of_the_picture_in_docs(tmp_path: Path) -> None:
-    page = tmp_path / "site.html"
-    page.write_text(site_page(SITE))
-    (tmp_path / "work").mkdir()
-    view = look(page, tmp_path / "work")
-    assert view["rows"] == {name: len(rows) + 1 for name, rows in ROWS.items()}
+def test_a_browser_draws_the_site_of_the_picture_in_docs() -> None:
+    view = look(site_page(SITE), WIDTH)
+    assert view["rows"] == {one.name: len(one.rows) + 1 for one in SITE.sections if one.rows}
     assert not view["wide"]

@@ -10,19 +10,21 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from gangplank.cli import main
 from gangplank.cli.overview import CLEAR
+from gangplank.cli.overview import page as page_of
 from gangplank.cli.terminal import INTERRUPTED
 from gangplank.cluster.client import Kube
 from gangplank.cluster.overview import overview, readings
-from tests.support.site_page import SITE
+from tests.support.site_page import PICTURE, SITE, stamp
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.unit.conftest import Api
 
 Json = dict[str, Any]
@@ -205,10 +207,12 @@ def test_the_page_has_every_row_and_needs_no_other_file(capsys: pytest.CaptureFi
 
 
 def test_the_picture_of_the_page_has_the_tables_of_a_site_and_is_small(site: Api) -> None:
-    now = overview(Kube(site.kubeconfig))
-    assert [(one.name, one.columns) for one in SITE.sections] == [(one.name, one.columns) for one in now.sections]
-    picture = Path(__file__).parents[3] / "docs/pictures/status.png"
-    assert 10_000 < picture.stat().st_size < 150 * 1024, "see tests/support/site_page.py"
+    columns = {one.name: one.columns for one in overview(Kube(site.kubeconfig)).sections}
+    assert [one.name for one in SITE.sections] == [*columns]
+    assert all(one.columns == columns[one.name] for one in SITE.sections if one.rows)
+    picture = PICTURE.read_bytes()
+    assert 10_000 < len(picture) < 150 * 1024
+    assert stamp(page_of(SITE)) in picture, "the page is another now: see tests/support/site_page.py"
 
 
 @pytest.mark.usefixtures("site")
