@@ -124,6 +124,7 @@ def playbook(*words: str, before: Sequence[str] = (), **variables: Any) -> str:
     return run(*before, ROOT / ".venv/bin/ansible-playbook", "-i", INVENTORY, *words, *extra)
 
 
+@functools.cache
 def shown(place: str) -> Path:
     """Where a part of lab/versions.yml lies; it is built if it is missing."""
     return Path(run(sys.executable, "-m", "lab.build", "--show", place).strip())

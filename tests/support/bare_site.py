@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 import itertools
 import subprocess
 import sys
@@ -37,6 +38,7 @@ PLACE, CONFIGURATION = "/volcano.scheduler", "volcano-scheduler.conf"
 NUMBERS = itertools.count()
 
 
+@functools.cache
 def shown(place: str) -> Path:
     """Where a part of lab/versions.yml lies; it is built if it is missing."""
     command = [sys.executable, "-m", "lab.build", "--show", place]

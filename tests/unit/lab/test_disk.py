@@ -50,7 +50,7 @@ def test_c6_content_is_synced_before_the_rename_and_the_name_after_it(tmp_path: 
     folder = tmp_path / "folder"
     folder.mkdir()
     program = f"from pathlib import Path; folder = Path({str(folder)!r})\n{code}"
-    command = ["strace", "-f", "-y", "-o", str(tmp_path / "calls"), "-e", f"trace={CALLS}", sys.executable, "-c"]
+    command = ["strace", "-f", "-y", "-o", str(tmp_path / "calls"), "-e", f"trace={CALLS}", sys.executable, "-Bc"]
     done = subprocess.run([*command, program], cwd=ROOT, capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 0, done.stderr
     calls = []

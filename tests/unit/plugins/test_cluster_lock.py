@@ -112,6 +112,7 @@ def test_d6_a_check_takes_no_lock_and_waits_for_nobody(
     assert "/leases" not in "".join(api.seen)
 
 
+@pytest.mark.slow
 def test_d6_neither_to_take_nor_to_free_the_lock_is_a_change(tmp_path: Path, api: Api) -> None:
     look = {"name": "Wait", "ansible.builtin.pause": {"seconds": 1}}
     output = ""
@@ -141,6 +142,7 @@ def test_d6_a_play_that_fails_frees_the_lock(tmp_path: Path, api: Api) -> None:
     wait_for(api)
 
 
+@pytest.mark.slow
 def test_d6_a_killed_run_does_not_keep_the_next_one_waiting(tmp_path: Path, api: Api) -> None:
     sleep = {"name": "Sleep", "ansible.builtin.pause": {"seconds": 60}}
     with start(tmp_path, api, sleep) as killed:
@@ -169,6 +171,7 @@ def test_d6_a_run_that_is_refused_does_not_keep_the_lock(tmp_path: Path, api: Ap
     assert api.objects == {}
 
 
+@pytest.mark.slow
 def test_d6_another_cluster_than_the_inventorys_is_not_locked(tmp_path: Path, api: Api) -> None:
     named = ("-e", "site_cluster=https://other.example.org")
     assert play(tmp_path, "teams.yml", *named, K8S_AUTH_KUBECONFIG=api.kubeconfig).returncode != 0

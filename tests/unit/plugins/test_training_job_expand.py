@@ -36,6 +36,7 @@ def expanded(folder: Path, job: object) -> dict[str, Any]:
     return dict(json.loads(result.read_text()))
 
 
+@pytest.mark.slow
 def test_makes_manifests_and_describes_the_job_with_its_pods_in_the_order_of_their_ranks(tmp_path: Path) -> None:
     expansion = expanded(tmp_path, DIGITS)
     assert [manifest["kind"] for manifest in expansion["manifests"]] == ["Job"]
@@ -56,6 +57,7 @@ def test_a_refused_job_is_reported_with_its_file_and_all_its_lines_and_no_words_
         assert words not in output.stdout + output.stderr
 
 
+@pytest.mark.slow
 def test_an_unknown_team_is_reported_the_same_way(tmp_path: Path) -> None:
     job = tmp_path / "mine.yml"
     job.write_text("training_job: {name: digits, image: i, script: /a.py, team: nobody}\n")

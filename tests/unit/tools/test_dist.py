@@ -41,9 +41,13 @@ def packed(checkout: Path, folder: Path) -> Packed:
 
 
 @pytest.fixture(scope="module")
-def first(tmp_path_factory: pytest.TempPathFactory) -> Packed:
-    folder = tmp_path_factory.mktemp("first")
-    return packed(copy_checkout(folder / "checkout"), folder)
+def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return copy_checkout(tmp_path_factory.mktemp("first") / "checkout")
+
+
+@pytest.fixture(scope="module")
+def first(checkout: Path) -> Packed:
+    return packed(checkout, checkout.parent)
 
 
 @pytest.fixture(scope="module")
@@ -88,8 +92,8 @@ def test_the_files_of_an_archive_are_in_order_have_the_commits_time_and_belong_t
     assert names == sorted(names)
 
 
-def test_a_change_that_is_not_committed_is_refused(first: Packed, tmp_path: Path) -> None:
-    git(tmp_path, "clone", "--quiet", str(first.checkout), "clone")
+def test_a_change_that_is_not_committed_is_refused(checkout: Path, tmp_path: Path) -> None:
+    git(tmp_path, "clone", "--quiet", str(checkout), "clone")
     (tmp_path / "clone/README.md").write_text("other\n")
     with pytest.raises(dist.DistError, match=r"^git status: got README\.md, expected no change that is not committed"):
         dist.exported(tmp_path / "clone", tmp_path / "out")
@@ -103,6 +107,7 @@ def test_ansible_finds_every_file_of_an_installed_collection_as_its_manifest_say
     assert "Successfully verified" in said
 
 
+@pytest.mark.slow
 def test_the_lab_stays_in_the_checkout_and_nothing_else_asks_for_it(installed: Path) -> None:
     folder = installed / "ansible_collections/gangplank/gangplank"
     assert {path.name for path in folder.iterdir()} == {
@@ -117,6 +122,7 @@ def test_the_lab_stays_in_the_checkout_and_nothing_else_asks_for_it(installed: P
         assert len(list((folder / part).iterdir())) >= kept
 
 
+@pytest.mark.slow
 def test_every_role_and_plugin_of_the_playbooks_is_in_the_collection(installed: Path) -> None:
     folder = installed / "ansible_collections/gangplank/gangplank"
     text = "\n".join(path.read_text() for name in ("playbooks", "roles") for path in (folder / name).rglob("*.yml"))
@@ -182,6 +188,7 @@ def test_with_the_wheel_a_playbook_gets_as_far_as_the_cluster(installed: Path, f
     assert f"kubeconfig {tmp_path}/none: got " in said.stdout + said.stderr
 
 
+@pytest.mark.slow
 def test_the_wheel_has_every_file_of_the_library_and_no_other(first: Packed) -> None:
     with zipfile.ZipFile(first.wheel) as archive:
         names = {name for name in archive.namelist() if not name.startswith(f"gangplank-{__version__}.dist-info/")}
