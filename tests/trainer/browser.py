@@ -54,7 +54,7 @@ def browser_root() -> Path:
 
 
 def drawn(html: str, *words: str) -> tuple[str, bytes]:
-    """What Chromium prints of a page, and its picture, if the words ask for one."""
+    """What Chromium prints of a page, and the picture that the words may ask for."""
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)
         (work / "page.html").write_text(html)
