@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from typing import TYPE_CHECKING, NoReturn
 
 import pytest
@@ -74,9 +75,11 @@ def test_a_lab_that_does_not_run_is_named_at_once_and_nothing_is_sent_to_its_add
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: str
 ) -> None:
     attempts: list[object] = []
+    own = threading.current_thread()
 
     def connect(*words: object, **_: object) -> NoReturn:
-        attempts.append(words[0])
+        if threading.current_thread() is own:  # a watch of another test may still ask for its server
+            attempts.append(words[0])
         raise OSError
 
     monkeypatch.setattr(connection, "create_connection", connect)
