@@ -46,6 +46,10 @@ FROM = {  # sources of variables, and their kinds
 NO_DRIVER = re.compile(
     r"driver name (\S+) not found in the list of registered CSI drivers|CSINode \S+ does not contain driver (\S+)"
 )
+# What a kubelet has not heard of yet, and the certificate that a new namespace gets by itself: the next try has them
+# https://github.com/kubernetes/kubernetes/blob/v1.35.0/pkg/kubelet/util/manager/watch_based_manager.go
+SOON = re.compile(r'failed to sync \w+ cache: timed out|object "\S+"/"\S+" not registered|"kube-root-ca.crt" not found')
+TRIES = 3  # from then on it is a cause too
 SHOWN = 300  # characters of a message
 
 
@@ -232,13 +236,19 @@ KINDS: tuple[Callable[[Json, OfJob], Cause | None], ...] = (  # from the outside
 
 def _step(events: Iterable[Json]) -> Json | None:
     """The newest step of a pod. A volume that is not attached is said once, and is why a mount then takes too long."""
-    own = sorted((one for one in events if one["reason"] in {*STEPS, *ATTACHES}), key=_order)
+    own = sorted((one for one in events if one["reason"] in {*STEPS, *ATTACHES} and not _passes(one)), key=_order)
     attached = {tuple(VOLUME.findall(one.get("message") or "")): one for one in own if one["reason"] in ATTACHES}
     away = [one for one in attached.values() if one["reason"] == "FailedAttachVolume"]
     newest = next((one for one in reversed(own) if one["reason"] not in ATTACHES), None)
     if away and (newest is None or newest["reason"] == "FailedMount" or _order(away[-1]) > _order(newest)):
         return away[-1]
     return newest
+
+
+def _passes(event: Json) -> bool:
+    """Whether the next tries will probably succeed."""
+    count = (event.get("series") or {}).get("count") or event.get("count") or 1
+    return bool(SOON.search(event.get("message") or "")) and count < TRIES
 
 
 def _order(event: Json) -> tuple[str, int]:

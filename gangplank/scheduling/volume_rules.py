@@ -58,7 +58,7 @@ def suits(volume: Json, claim: Json) -> bool:
     size = ((wanted.get("resources") or {}).get("requests") or {}).get("storage", "0")
     return (
         (own or (not user and phase not in {"Bound", "Released", "Failed"}))
-        and spec.get("storageClassName") == wanted.get("storageClassName")
+        and (spec.get("storageClassName") or "") == (wanted.get("storageClassName") or "")
         and milli(str((spec.get("capacity") or {}).get("storage", "0"))) >= milli(str(size))
         and {*wanted.get("accessModes", ())} <= {*spec.get("accessModes", ())}
     )
@@ -122,7 +122,9 @@ def volume_causes(job: Demand, state: Snapshot) -> Iterator[Cause]:
         elif claim["metadata"].get("deletionTimestamp"):
             fix = "wait until its last pod has ended, then create it again; or name another claim"
             yield Cause("volume-terminating", f"its volume claim {name} is being deleted", (), fix, _bound(name))
-        elif unbound(claim, state.classes) and (lost(claim) or CLASSES not in state.unread):
+        elif cause := _shared(job, claim):
+            yield cause
+        elif is_stuck(claim, state):
             reason = why_pending(claim, state.classes, state.events, state.pods.items)
             what, _, fix = reason.partition(". Fix: ")
             phase = (claim.get("status") or {}).get("phase") or "without a state"
@@ -130,8 +132,17 @@ def volume_causes(job: Demand, state: Snapshot) -> Iterator[Cause]:
             yield Cause("volume-unbound", text, (what,) if what else (), fix.rstrip("."), _bound(name))
         elif is_static(claim, state) and VOLUMES not in state.unread and not _free(claim, state):
             yield _none_free(claim)
-        elif cause := _shared(job, claim) or _alone(job, claim, state):
+        elif cause := _alone(job, claim, state):
             yield cause
+
+
+def is_stuck(claim: Json, state: Snapshot) -> bool:
+    """Whether a claim should be bound and is not. One that names a free, suitable volume will be within seconds."""
+    if lost(claim):
+        return True
+    name = claim["spec"].get("volumeName")
+    soon = any(one["metadata"]["name"] == name and suits(one, claim) for one in state.volumes)
+    return not soon and CLASSES not in state.unread and unbound(claim, state.classes)
 
 
 def _free(claim: Json, state: Snapshot) -> bool:

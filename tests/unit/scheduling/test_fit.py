@@ -400,6 +400,22 @@ def test_the_volume_of_a_deleted_claim_is_not_that_of_a_new_one_of_its_name(
     assert [cause.code for cause in fit(job(volumes=MOUNT), state).causes] == expected
 
 
+@pytest.mark.parametrize(("volumes", "expected"), [
+    ((local(),), []), ((local(kept_for="data"),), []), ((local(kept_for="other"),), ["volume-unbound"]),
+    ((local(size="1Mi"),), ["volume-unbound"]), ((local(phase="Released"),), ["volume-unbound"]),
+    ((), ["volume-unbound"]),
+])  # fmt: skip
+def test_a_claim_that_names_a_free_volume_is_bound_within_seconds(
+    volumes: tuple[Json, ...], expected: list[str]
+) -> None:
+    """The controller of volumes takes up to 15 s."""
+    spec = {**MANY, "storageClassName": "", "volumeName": "v", "resources": {"requests": {"storage": "1Gi"}}}
+    claim = {**CLAIM, "spec": spec, "status": {"phase": "Pending"}}
+    for volume in volumes:
+        del volume["spec"]["storageClassName"]  # as the API server has it
+    assert codes(job(volumes=MOUNT), cluster(claims=(claim,), volumes=volumes)) == expected
+
+
 @pytest.mark.parametrize("unread", [{}, {"storageclasses": "no right"}])
 @pytest.mark.parametrize("mode", ["Immediate", "WaitForFirstConsumer"])
 def test_a_lost_claim_is_never_mounted(mode: str, unread: dict[str, str]) -> None:
@@ -413,9 +429,11 @@ def test_a_lost_claim_is_never_mounted(mode: str, unread: dict[str, str]) -> Non
     assert answer.causes[0].fix == "delete the claim and create it again, or name another"
 
 
-@pytest.mark.parametrize(("on", "expected"), [("all", ["volume-one-pod"]), ("master", [])])
-def test_a_claim_for_one_pod_keeps_several_of_a_job_out(on: str, expected: list[str]) -> None:
-    claim = {**BOUND, "spec": {"accessModes": ["ReadWriteOncePod"]}}
+@pytest.mark.parametrize(("on", "phase", "expected"), [
+    ("all", "Bound", ["volume-one-pod"]), ("all", "Pending", ["volume-one-pod"]), ("master", "Bound", []),
+])  # fmt: skip
+def test_a_claim_for_one_pod_keeps_several_of_a_job_out(on: str, phase: str, expected: list[str]) -> None:
+    claim = {**BOUND, "spec": {"accessModes": ["ReadWriteOncePod"]}, "status": {"phase": phase}}
     asked, state = job(volumes=[{**MOUNT[0], "on": "master"}]), cluster(claims=(claim,))
     if on == "all":
         asked = edited(asked, volumes=[{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}])

@@ -307,6 +307,20 @@ def test_the_address_of_a_pod_that_shares_its_host_s_says_nothing_of_its_volumes
     assert code(situation(pods=running(creating), events=(UNMOUNTED,))) == "mount"
 
 
+@pytest.mark.parametrize(("words", "count", "expected"), [
+    ("failed to sync configmap cache: timed out waiting for the condition", 1, None),
+    ('object "vision"/"digits-svc" not registered', 2, None),
+    ('configmap "kube-root-ca.crt" not found', 1, None),
+    ('configmap "kube-root-ca.crt" not found', 3, "mount"),
+    ('configmap "mine" not found', 1, "mount"),
+])  # fmt: skip
+def test_what_a_kubelet_has_not_heard_of_yet_is_no_cause_before_it_has_tried_again(
+    words: str, count: int, expected: str | None
+) -> None:
+    one = event("FailedMount", f'MountVolume.SetUp failed for volume "v" : {words}', count=count)
+    assert code(situation(pods=running(waits("ContainerCreating")), events=(one,))) == expected
+
+
 # https://github.com/kubernetes/kubernetes/blob/v1.35.0/pkg/controller/volume/attachdetach/reconciler/reconciler.go
 def multi_attach(words: str) -> Json:
     return event("FailedAttachVolume", f'Multi-Attach error for volume "pvc-7c"  Volume is already {words}', at=1)
