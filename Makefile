@@ -85,10 +85,8 @@ check: setup ## lint, and the quick tests that need nothing: no root, no network
 
 .PHONY: unit
 # Compiled tests are kept, whatever the environment says: pytest takes longer to compile them than to collect them.
-unit: export PYTHONDONTWRITEBYTECODE =
-unit: export PYTHONPYCACHEPREFIX = $(CACHE)/bytecode
 unit: setup
-	.venv/bin/pytest $(if $(ALL)$(GANGPLANK_FULL),,-m "not slow") -n 2 --dist loadfile tests/unit tests/golden tests/repository
+	PYTHONDONTWRITEBYTECODE= .venv/bin/pytest $(if $(ALL)$(GANGPLANK_FULL),,-m "not slow") -n 2 --dist loadfile tests/unit tests/golden tests/repository
 
 SCENARIOS ?= default gpu indexed pytorchjob teams
 .PHONY: molecule

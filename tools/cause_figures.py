@@ -9,7 +9,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Container, Iterator, Mapping, Sequence
 
 FIGURES = Path(__file__).resolve().parents[1] / "tests/sweeps/causes.json"
 GOAL_S = 5.0
@@ -45,9 +45,10 @@ def load(path: Path = FIGURES) -> list[Timed]:
     return [Timed(**fields) for fields in json.loads(path.read_text())] if path.exists() else []
 
 
-def keep(row: Timed, path: Path = FIGURES) -> None:
-    """Put a cause beside the others, instead of an older row of its story: a sweep may run in parts."""
-    rows = sorted([*(one for one in load(path) if one.story != row.story), row], key=lambda one: one.story)
+def keep(row: Timed, stories: Container[str], path: Path = FIGURES) -> None:
+    """Put a cause beside those of the other stories, instead of an older row of its own: a sweep may run in parts."""
+    others = (one for one in load(path) if one.story != row.story and one.story in stories)
+    rows = sorted([*others, row], key=lambda one: one.story)
     path.write_text(json.dumps([asdict(one) for one in rows], indent=1) + "\n")
 
 
@@ -56,6 +57,8 @@ def summary(rows: Sequence[Timed]) -> str:
     wrong = [f"`{row.story}` ({row.other})" for row in rows if row.other]
     codes = len({row.code for row in rows})
     end = f"Another cause was named of {', '.join(wrong)}." if wrong else "No answer named another cause."
+    if blank := [f"`{row.story}`" for row in rows if row.blank]:
+        end += f" None was named at first, after the scheduler's first attempt, of {', '.join(blank)}."
     return f"{len(rows)} causes of {codes} codes. {end}"
 
 

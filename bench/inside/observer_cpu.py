@@ -2,7 +2,8 @@
 
 Prints the CPU seconds, user and system, of this process and all its threads, the observer's own included: `run` from
 after torch's import to the end, `process` from the process's own begin. KIND is with, evidence (the observer writes
-evidence, and says neither where a rank stands still nor where its time goes), or without.
+evidence, and says neither where a rank stands still nor where its time goes; it still reads the clock at each
+collective), or without.
 """
 
 from __future__ import annotations

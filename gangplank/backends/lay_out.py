@@ -9,6 +9,7 @@ it complete. This text travels with the index, so it uses the standard library a
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import importlib.util
 import json
@@ -64,6 +65,8 @@ def install(requirements: str, folder: Path) -> None:
     done = subprocess.run([*line, *source], stdout=subprocess.PIPE, stderr=both, cwd=str(folder), check=False)
     if done.returncode:
         said = " ".join(done.stdout.decode("utf-8", "replace")[-SHOWN:].split())
+        if os.strerror(errno.ENOSPC) in said:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(folder / PACKAGES))
         stop(requirements + ", which pip could not install (" + said + ")", "a wheel of each of them",
              "pip download --require-hashes --only-binary :all: -r " + requirements
              + " -d WHEELS, with the image's version of Python, and carry that folder in `code`")
@@ -84,8 +87,11 @@ def main(index_file: str, pieces: str, folder: str, *command: str) -> None:
             done.write_text(mark)
         except OSError as error:
             size = sum(file[1] for file in index["files"])
-            stop(str(error.strerror) + ": " + str(error.filename or folder),
-                 "room for " + str(size) + " bytes of code on the pod's node", "free space there, or use another node")
+            got = str(error.strerror or error) + ": " + str(error.filename or folder)
+            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                stop(got, "room for " + str(size) + " bytes of code on the pod's node",
+                     "free space there, or use another node")
+            stop(got, "a folder that the container's user may write, and all pieces", "submit the job again")
     os.execvp(command[0], command)  # noqa: S606  the container's own process
 
 

@@ -69,6 +69,7 @@ def fit(args: argparse.Namespace) -> int:
     answer = result.answer
     if args.output == "json":
         more = {"answered_by": result.answered_by} if args.exact else {}
+        more |= {"standing": now.standing} if now.standing else {}
         print(json.dumps(fields(now.name, answer, way) | {"ends": list(result.ended)} | more, indent=2))
     else:
         print(written(now, answer, result.ended, result.answered_by, way))
@@ -89,18 +90,19 @@ def written(
         lines = [f"{now.name}: {answer.verdict.value}" + (f", it {standing}" if standing else "")]
         lines += [f"  {cause.text}" for cause in answer.causes]
         lines += [f"  cannot tell: {text}" for text in answer.missing]
-        lines += what_would_do(way or Remedy(answer.causes))
+        lines += what_would_do(way or Remedy(answer.causes), rest=bool(standing))
     lines += [f"answered by: {answered_by}"] if answered_by else []
     return plain_lines("\n".join(lines))
 
 
-def what_would_do(way: Remedy) -> list[str]:
-    """The lines about what helps."""
+def what_would_do(way: Remedy, *, rest: bool = False) -> list[str]:
+    """The lines about what helps a job, or the rest of one that runs in part."""
     if way.enough:
         lines = steps("what would do", way.causes)
     else:
         lines = steps("what is needed, and perhaps more", way.causes, more="")
-    now = f"a job of {way.pods} pod{'s' if way.pods > 1 else ''} (workers: {way.pods - 1})"
+    pods = f"pod{'s' if way.pods > 1 else ''}"
+    now = f"{way.pods} more {pods}" if rest else f"a job of {way.pods} {pods} (workers: {way.pods - 1})"
     return [*lines, f"what would start now: {now}"] if way.pods else lines
 
 

@@ -70,14 +70,14 @@ def smaller(job: Demand, pods: int) -> Demand:
 
 
 def largest(job: Demand, state: Snapshot, held: Amounts | None = None) -> int:
-    """The most pods with which the job could run now, with those placed: its largest part shrinks. 0: none is known."""
+    """The most pods of the job that would start now, beside those that run: its largest part shrinks. 0: none."""
     low, high = 0, max((part.minimum for part in job.parts), default=0)
     fits = 0
     while low < high:  # low - 1 is known to fit, and high is known not to
         middle = (low + high) // 2
         less = smaller(job, middle)
         if not less.parts or fit(less, state, held, explain=False).verdict is Verdict.YES:
-            low, fits = middle + 1, job.placed + less.size
+            low, fits = middle + 1, less.size
         else:
             high = middle
     return fits

@@ -12,6 +12,7 @@ import re
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 FOLDER = Path("/dev/shm")  # noqa: S108  in memory, and mounted for this process and its children alone
 SETTLED = 3  # sessions without a change: one may have begun before the job was there, and one may still bind
-UNSEEN = 30  # as many if the scheduler has said nothing of some pods: on a busy machine it hears of them late
+UNSEEN_S = 20  # at least, if the scheduler has said nothing of some pods: on a busy machine it hears of them late
 ANSWER_S = 300
 MESSAGES = 3
 SCHEDULED = "PodScheduled"
@@ -133,7 +134,7 @@ class Question:
     def answer(self) -> Json:
         """Yes once enough pods have a node; no once the scheduler has refused and nothing changes any more."""
         last: Any = None
-        since = 0.0
+        since, at = 0.0, 0.0
         for sessions in self.turns("the scheduler's answer"):
             self.end_displaced()
             pods, group = self.own(), self.group()
@@ -143,8 +144,10 @@ class Question:
                 return {"verdict": "yes", "placement": placement, "messages": [], "ended": self.ended}
             now = (sorted(placement), (group.get("status") or {}).get("phase"), len(self.ended))
             if now != last:
-                last, since = now, sessions
-            elif self.refused(pods, group) and (not self.queueing or sessions >= since + settled(pods)):
+                last, since, at = now, sessions, time.monotonic()
+            elif self.refused(pods, group) and (
+                not self.queueing or settled(pods, sessions - since, time.monotonic() - at)
+            ):
                 return {"verdict": "no", "placement": {}, "messages": self.messages(pods, group), "ended": []}
         raise AssertionError
 
@@ -180,9 +183,10 @@ def conditions_of(pod: Json) -> list[Json]:
     return [one for one in conditions if one["type"] == SCHEDULED and one["status"] == "False"]
 
 
-def settled(pods: list[Json]) -> int:
-    """How many sessions without a change are an answer: Volcano's scheduler says in each of which pods it knows."""
-    return SETTLED if all(pod["spec"].get("nodeName") or conditions_of(pod) for pod in pods) else UNSEEN
+def settled(pods: list[Json], sessions: float, seconds: float) -> bool:
+    """Whether so long without a change is an answer. In each session, Volcano's scheduler refuses all pods it knows."""
+    seen = all(pod["spec"].get("nodeName") or conditions_of(pod) for pod in pods)
+    return sessions >= SETTLED and (seen or seconds >= UNSEEN_S)
 
 
 def looked_at(pod: Json) -> bool:

@@ -74,7 +74,8 @@ def pin(part: Part, kubernetes: str) -> None:
     if part.commands:
         packages = sorted(set(part.commands.values()))
         upstream = [package for package in packages if not package.startswith("gangplank/")]
-        _go(["get", "-tool", *(f"{package}@{part.owner(package)[1]}" for package in upstream)], folder)
+        if upstream:
+            _go(["get", "-tool", *(f"{package}@{part.owner(package)[1]}" for package in upstream)], folder)
         _go(["list", "-deps", *packages], folder, cgo=bool(part.compiler))  # adds the checksums that builds need
     _go(["mod", "download", *modules], folder)  # and those of modules used for their charts only
     _go(["mod", "edit", "-fmt"], folder)

@@ -36,7 +36,7 @@ def test_the_first_answer_after_the_scheduler_s_first_attempt_names_the_cause_an
     with story(lab, f"soon-{name}", one) as job:
         row = timed(kube, name, one, job)
     if sweeping("causes"):
-        keep(row)
+        keep(row, EVERY)
     with capsys.disabled():
         beyond = " (beyond the goal)" if row.seconds > GOAL_S else ""
         print(f"\n{name}: named {row.seconds:.1f} s after {SINCE[row.since]}{beyond}")

@@ -25,7 +25,7 @@ from pathlib import Path
 from lab.build import go_commands, lock, parts, versions
 folder = Path(sys.argv[1])
 module = sys.argv[2]
-part = versions.Part("tiny", "v1", module, commands={"tiny": module})
+part = versions.Part("tiny", "v1", module, commands={"also": module, "tiny": module})
 real = versions.load_pins()
 root = versions.Root("node", "trixie", "essential", [])
 pins = versions.Pins(real.go_version, real.go_sha256, {"tiny": part}, {"node": root})
@@ -81,6 +81,7 @@ def test_a_tiny_part_is_built_once(tiny: Path) -> None:
     (name,) = parts(tiny)
     binary = tiny / "cache/gangplank/parts" / name / "bin/tiny"
     assert subprocess.run([binary], capture_output=True, text=True, check=True).stdout == "tiny\n"
+    assert binary.samefile(binary.with_name("also")), "commands of one package are one file"
     again = run(tiny)
     assert (again.returncode, again.stderr) == (0, "")
     assert sorted(path.name for path in binary.parents[1].iterdir()) == ["bin", "digests.json"]
@@ -89,7 +90,8 @@ def test_a_tiny_part_is_built_once(tiny: Path) -> None:
 def lock_with(folder: Path, digest: str) -> Path:
     """Lock the part that was built with this digest of its one command."""
     lock = folder / "lock.json"
-    entry = {"key": parts(folder)[0].rpartition("-")[2], "digests": {"bin/tiny": digest}}
+    digests = {"bin/also": digest, "bin/tiny": digest}
+    entry = {"key": parts(folder)[0].rpartition("-")[2], "digests": digests}
     lock.write_text(json.dumps({"parts": {"tiny": entry}}))
     return lock
 

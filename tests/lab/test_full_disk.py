@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from gangplank.backends import lay_out
+from lab.build import cache
+from tests.unit.jobs.test_code_pieces import wheel
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = 24  # more than any of the writers needs
@@ -207,3 +212,23 @@ def test_d11_code_that_finds_no_room_in_its_pod_is_one_message_and_laid_out_agai
         assert (said, complete) == (("", False) if code else ("it runs\n", True))
         assert not code or (problem.startswith(expected) and len(problem.splitlines()) == 1), problem
         assert not code or "expected room for 36000 bytes of code on the pod's node" in problem
+
+
+def test_d11_packages_that_find_no_room_in_their_pod_are_the_same_message(tmp_path: Path) -> None:
+    place, code = tmp_path / "disk", tmp_path / "code"
+    place.mkdir()
+    carried = wheel(code, "carried", "ANSWER = 42\n" + 99_000 * "#")
+    pinned = f"carried==1.0 --hash=sha256:{cache.sha256_file(carried)}\n".encode()
+    files = {carried.name: carried.read_bytes(), "requirements.txt": pinned}
+    (code / "requirements.txt").write_bytes(pinned)
+    rows = [[name, len(data), hashlib.sha256(data).hexdigest(), [[name, 0, len(data)]]] for name, data in files.items()]
+    index = tmp_path / "index"
+    index.write_text(json.dumps({"files": rows, "requirements": "requirements.txt"}))
+    mount = f'mount -t tmpfs -o size=140k full {place}; exec "$@"'
+    line = [sys.executable, "-I", lay_out.__file__, index, code, place, "echo", "it runs"]
+    isolated = ["unshare", "--mount", "--propagation", "private", "sh", "-euc", mount, "sh", *map(str, line)]
+    done = subprocess.run(isolated, capture_output=True, text=True, check=False, timeout=120)
+    assert (done.returncode, done.stdout) == (1, "")
+    full = f"gangplank: code: got No space left on device: {place}/.packages, expected room for "
+    assert done.stderr.startswith(full)
+    assert len(done.stderr.splitlines()) == 1

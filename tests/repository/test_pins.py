@@ -111,6 +111,13 @@ def test_the_lock_has_digests_of_every_part_and_of_no_other() -> None:
         assert all(re.fullmatch(r"[0-9a-f]{64}", digest) for digest in entry["digests"].values())
 
 
+def test_the_programs_in_the_one_binary_of_kubernetes_are_those_that_it_can_be_called_as() -> None:
+    ours = [name for name, package in BUILT["kubernetes"].commands.items() if package == "gangplank/lab/kubernetes"]
+    text = (MODULES / "kubernetes/main.go").read_text()
+    assert sorted(re.findall(r'^\t"([a-z-]+)": +func', text, re.MULTILINE)) == sorted(ours)
+    assert len({lock()["parts"]["kubernetes"]["digests"][f"bin/{name}"] for name in ours}) == 1
+
+
 def test_an_upgrade_begins_with_an_older_version_and_ends_with_the_current_one() -> None:
     before = {name: part for name, part in UPSTREAM.items() if name.endswith("-before")}
     assert before

@@ -298,7 +298,8 @@ def kubeconfig_of_nobody(lab: Lab, kubeconfig: str, folder: Path, namespace: str
 
 @contextlib.contextmanager
 def under_way(lab: Lab, stories: dict[str, Story]) -> Iterator[None]:
-    """All stories at once."""
+    """All stories at once, none of which changes the cluster."""
+    assert all(one.around is contextlib.nullcontext for one in stories.values())
     try:
         with ThreadPoolExecutor(4) as pool:
             list(pool.map(lambda item: begin(lab, *item), stories.items()))

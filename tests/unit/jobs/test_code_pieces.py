@@ -122,13 +122,13 @@ def test_an_edit_is_another_job_and_sends_one_piece(folder: Path) -> None:
     assert after[-2]["metadata"]["name"] != before[-2]["metadata"]["name"], "its own ConfigMap, the index"
 
 
-def wheel(folder: Path, name: str) -> Path:
+def wheel(folder: Path, name: str, text: str = "ANSWER = 42\n") -> Path:
     """A wheel of one module."""
     folder.mkdir(exist_ok=True)
     place = folder / f"{name}-1.0-py3-none-any.whl"
     about = f"{name}-1.0.dist-info"
     with zipfile.ZipFile(place, "w") as archive:
-        archive.writestr(f"{name}.py", "ANSWER = 42\n")
+        archive.writestr(f"{name}.py", text)
         archive.writestr(f"{about}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
         archive.writestr(f"{about}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
         archive.writestr(f"{about}/RECORD", "")

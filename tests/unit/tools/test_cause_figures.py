@@ -24,8 +24,10 @@ def test_a_row_replaces_the_one_of_its_story(tmp_path: Path) -> None:
     path = tmp_path / "causes.json"
     assert load(path) == []
     for row in (SPREAD, replace(IMAGE, other="mount"), SELECTOR, IMAGE, AFFINITY):
-        keep(row, path)
+        keep(row, {one.story for one in ROWS}, path)
     assert load(path) == ROWS
+    keep(IMAGE, {"image", "spread"}, path)
+    assert load(path) == [IMAGE, SPREAD], "stories that are no more"
 
 
 def test_the_table_counts_from_the_moment_of_each_and_names_the_slowest() -> None:
@@ -40,6 +42,7 @@ def test_another_cause_is_named_in_the_summary() -> None:
     assert summary(ROWS) == "4 causes of 3 codes. No answer named another cause."
     wrong = [replace(IMAGE, other="mount"), SPREAD]
     assert summary(wrong) == "2 causes of 2 codes. Another cause was named of `image` (mount)."
+    assert summary([replace(SPREAD, blank=2)]).endswith(" after the scheduler's first attempt, of `spread`.")
 
 
 def test_the_page_has_the_sums_and_without_a_result_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
