@@ -41,7 +41,7 @@ def note(home: Path, result: dict[str, Any], checkout: Path = CHECKOUT) -> None:
     content = {"checkout": str(checkout), "uses": {**before["uses"], **uses}}
     if content == before and path.exists():
         return
-    with contextlib.suppress(PermissionError):  # whoever may not write to a cache removes nothing from it either
+    with contextlib.suppress(PermissionError):  # who may not write to a cache removes nothing from it either
         path.parent.mkdir(parents=True, exist_ok=True)
         draft, name = tempfile.mkstemp(prefix=".", dir=path.parent)
         with os.fdopen(draft, "w") as file:

@@ -38,7 +38,7 @@ def job(folder: Path, name: str, workers: int, cpu: str, backend: str = "volcano
 
 
 def running(name: str, cpu: str, host: str) -> tuple[str, Json]:
-    """A pod of a Job, of low priority, that runs; the Job's controller has to let it go."""
+    """A pod of a Job, of low priority, that runs; the Job's controller has to release it."""
     container = {"name": "a", "image": "a.example/b:1", "resources": {"requests": {"cpu": cpu}}}
     spec = {"nodeName": host, "containers": [container], "priority": -5, "schedulerName": "default-scheduler"}
     fields = {"spec": spec, "status": {"phase": "Running"}}

@@ -97,7 +97,7 @@ def short_of_memory(lab: Lab) -> Job:
 
 
 def full_claim(lab: Lab) -> Job:
-    """A volume that takes two checkpoints and not the results too; with more room the next job goes on."""
+    """A volume that takes two checkpoints and not the results too; with more room the next job continues."""
     lab.inside(SMALL["node"], "mkdir", "-p", SMALL["path"])
     lab.inside(SMALL["node"], "mount", "-t", "tmpfs", "-o", f"mode=777,size={SMALL['size']}", "small", SMALL["path"])
     where = {"key": "kubernetes.io/hostname", "operator": "In", "values": [SMALL["node"]]}

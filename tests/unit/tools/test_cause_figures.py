@@ -27,7 +27,7 @@ def test_a_row_replaces_the_one_of_its_story(tmp_path: Path) -> None:
         keep(row, {one.story for one in ROWS}, path)
     assert load(path) == ROWS
     keep(IMAGE, {"image", "spread"}, path)
-    assert load(path) == [IMAGE, SPREAD], "stories that are no more"
+    assert load(path) == [IMAGE, SPREAD], "rows of stories that were removed"
 
 
 def test_the_table_counts_from_the_moment_of_each_and_names_the_slowest() -> None:
