@@ -5,14 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from tests.support.why_causes import ONE_BY_ONE, STORIES
 from tools import write_docs_tables
-from tools.cause_figures import Timed, keep, load, summary, table
+from tools.cause_figures import GOAL_S, Timed, keep, load, summary, table
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     import pytest
 
+CODES = 25  # at least
+LATE: dict[str, str] = {}  # stories that take longer than GOAL_S, and the reason of each
 IMAGE = Timed("image", "image", "volcano", "sign", {"bound": 3.0, "sign": 6.2})
 SPREAD = Timed("spread", "topology", "volcano", "attempt", {"attempt": 0.4, "submitted": 2.0})
 SELECTOR = Timed("selector", "selector", "volcano", "attempt", {"attempt": -0.2, "submitted": 0.5})
@@ -52,3 +55,12 @@ def test_the_page_has_the_sums_and_without_a_result_says_so(monkeypatch: pytest.
     text = write_docs_tables.causes_table()
     assert text.startswith("4 causes of 3 codes. ")
     assert "| the scheduler's first attempt | 3 | 0.0 s | 3 | `spread`, 0.4 s |" in text.splitlines()
+
+
+def test_the_last_sweep_has_every_story_and_names_in_time_what_a_scheduler_has_tried() -> None:
+    rows = load()
+    late = {row.story for row in rows if row.since == "attempt" and row.seconds > GOAL_S}
+    assert {row.story for row in rows} == {*STORIES, *ONE_BY_ONE}
+    assert len({row.code for row in rows}) >= CODES
+    assert [row for row in rows if row.other or row.blank] == []
+    assert late == set(LATE)
