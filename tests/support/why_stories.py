@@ -160,8 +160,8 @@ def manifests(name: str, story: Story) -> list[Json]:
 def begin(lab: Lab, name: str, story: Story) -> None:
     """Make the namespace and all that the story needs, and submit its job."""
     space = f"why-{name}"
-    meta = {"name": space, "labels": story.labels}
-    lab.kubectl("apply", "-f", "-", stdin=json.dumps({"apiVersion": "v1", "kind": "Namespace", "metadata": meta}))
+    text = json.dumps({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": space, "labels": story.labels}})
+    lab.wait(f"namespace {space} of an earlier test is gone", lambda: lab.kubectl("create", "-f", "-", stdin=text))
     for item in story.beside:
         lab.kubectl("apply", "-n", space, "-f", "-", stdin=json.dumps(item))
     if story.code == "volume-terminating":
