@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from bench.part import Setting
     from tests.trainer.harness import Root, Running
 
-PART = Part("What evidence and observation cost", minutes=17, lab=Lab.DOWN, usual=False)
+PART = Part("What evidence and observation cost", minutes=27, lab=Lab.DOWN, usual=False)
 ROUNDS = 10
 RANKS = 2
 KINDS = ("with", "evidence", "without")

@@ -41,12 +41,12 @@ def test_the_usual_parts_take_at_most_an_hour_as_measured() -> None:
 def test_the_page_of_the_proof_shows_the_committed_figures_of_evidence() -> None:
     figures = {one.id: one.value for one in read(ROOT / "bench/results")["evidence"].figures}
     page_of_proof = (ROOT / "docs/proof.md").read_text()
-    table = page_of_proof.partition("| added to the whole run |\n")[2].partition("\n\n")[0].splitlines()[1:]
+    table = page_of_proof.partition("| both, of the whole run |\n")[2].partition("\n\n")[0].splitlines()[1:]
     cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in table]
     names = {name: None for key in figures if (name := re.sub(r"^evidence\.(.+)\.cpu$", r"\1", key)) != key}
     assert [[cpu, *percents] for _, cpu, _, *percents in cells] == [
         [f"{figures[f'evidence.{name}.cpu']:.1f} s",
-         *(f"{figures[f'evidence.{name}.{key}']:.1f} %" for key in ("added", "counted", "whole"))]
+         *(f"{figures[f'evidence.{name}.{key}']:.1f} %" for key in ("observation", "evidence", "counted", "whole"))]
         for name in names
     ]  # fmt: skip
 
