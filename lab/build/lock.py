@@ -43,7 +43,8 @@ def write_lock(lock: dict[str, dict[str, Entry]]) -> None:
 def digests_in(folder: Path, pattern: str) -> dict[str, str]:
     """{path in the folder: sha256} of the matching files; several names of one file cost it once."""
     files = {path: (path.stat().st_dev, path.stat().st_ino) for path in sorted(folder.glob(pattern))}
-    digests = {file: sha256_file(path) for file, path in {file: path for path, file in files.items()}.items()}
+    one_name = {file: path for path, file in files.items()}
+    digests = {file: sha256_file(path) for file, path in one_name.items()}
     return {str(path.relative_to(folder)): digests[file] for path, file in files.items()}
 
 

@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -62,15 +63,23 @@ print(json.dumps(outcomes))
 """
 
 
+def isolated(*command: str) -> subprocess.CompletedProcess[str]:
+    """A command, in a mount namespace of its own."""
+    line = ["unshare", "--mount", "--propagation", "private", *command]
+    return subprocess.run(line, cwd=ROOT, capture_output=True, text=True, check=False, timeout=120)
+
+
+def outcomes_of(script: str, *places: Path) -> Any:
+    """What a script prints about its folders, each with so many pages at most."""
+    done = isolated(sys.executable, "-c", script, *map(str, places), str(PAGES))
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
 @pytest.mark.parametrize("writer", WRITERS)
 def test_d11_a_full_disk_at_any_write_is_one_error_and_leaves_no_half_file(tmp_path: Path, writer: str) -> None:
     script = SCRIPT.replace("WORK", WRITERS[writer])
-    isolated = ["unshare", "--mount", "--propagation", "private", sys.executable, "-c", script]
-    done = subprocess.run(
-        [*isolated, str(tmp_path), str(PAGES)], cwd=ROOT, capture_output=True, text=True, check=False, timeout=120
-    )
-    assert done.returncode == 0, done.stderr  # with space again, each of them succeeded
-    outcomes = json.loads(done.stdout)
+    outcomes = outcomes_of(script, tmp_path)  # with space again, each of them succeeded
     full = [problem for problem, _, _ in outcomes if problem]
     assert full
     assert outcomes[-1][0] == "", "there is space for all of it"
@@ -151,12 +160,7 @@ def test_d11_what_is_the_users_is_whole_on_a_full_disk(tmp_path: Path, owner: st
     for place in places:
         place.mkdir()
     script = OWNER_SCRIPT.replace("OWNER", OWNERS[owner])
-    isolated = ["unshare", "--mount", "--propagation", "private", sys.executable, "-c", script]
-    done = subprocess.run(
-        [*isolated, *map(str, places), str(PAGES)], cwd=ROOT, capture_output=True, text=True, check=False, timeout=120
-    )
-    assert done.returncode == 0, done.stderr
-    outcomes = json.loads(done.stdout)
+    outcomes = outcomes_of(script, *places)
     problems = [problem for problem, *_ in outcomes if problem]
     assert problems
     assert all(problem.startswith(f"No space left on device: {places[0]}") for problem in problems), problems
@@ -200,12 +204,7 @@ def test_d11_code_that_finds_no_room_in_its_pod_is_one_message_and_laid_out_agai
     places = [tmp_path / "disk", tmp_path / "outside"]
     for place in places:
         place.mkdir()
-    isolated = ["unshare", "--mount", "--propagation", "private", sys.executable, "-c", LAYS_OUT]
-    done = subprocess.run(
-        [*isolated, *map(str, places), str(PAGES)], cwd=ROOT, capture_output=True, text=True, check=False, timeout=120
-    )
-    assert done.returncode == 0, done.stderr
-    outcomes = json.loads(done.stdout)
+    outcomes = outcomes_of(LAYS_OUT, *places)
     assert {code for code, *_ in outcomes} == {0, 1}
     for code, said, problem, complete in outcomes:
         expected = f"gangplank: code: got No space left on device: {places[0]}"
@@ -226,8 +225,7 @@ def test_d11_packages_that_find_no_room_in_their_pod_are_the_same_message(tmp_pa
     index.write_text(json.dumps({"files": rows, "requirements": "requirements.txt"}))
     mount = f'mount -t tmpfs -o size=140k full {place}; exec "$@"'
     line = [sys.executable, "-I", lay_out.__file__, index, code, place, "echo", "it runs"]
-    isolated = ["unshare", "--mount", "--propagation", "private", "sh", "-euc", mount, "sh", *map(str, line)]
-    done = subprocess.run(isolated, capture_output=True, text=True, check=False, timeout=120)
+    done = isolated("sh", "-euc", mount, "sh", *map(str, line))
     assert (done.returncode, done.stdout) == (1, "")
     full = f"gangplank: code: got No space left on device: {place}/.packages, expected room for "
     assert done.stderr.startswith(full)
