@@ -88,7 +88,7 @@ def test_a_tiny_part_is_built_once(tiny: Path) -> None:
 
 
 def lock_with(folder: Path, digest: str) -> Path:
-    """Lock the part that was built with this digest of its one command."""
+    """Lock the part that was built with this digest of its one program, which has two names."""
     lock = folder / "lock.json"
     digests = {"bin/also": digest, "bin/tiny": digest}
     entry = {"key": parts(folder)[0].rpartition("-")[2], "digests": digests}
@@ -133,7 +133,7 @@ def test_c1_a_flipped_byte_of_a_cached_program_is_built_again(tiny: Path, locked
     binary.write_bytes(altered)
     done = run(tiny)
     assert done.returncode == 0, done.stderr
-    difference = f"bin/tiny: got {hashlib.sha256(altered).hexdigest()}, expected {digest}"
+    difference = f"bin/also: got {hashlib.sha256(altered).hexdigest()}, expected {digest}"  # the first of its two names
     assert f"tiny v1: altered in the cache, so it is built again: {difference}\n" in done.stderr
     assert done.stderr.count("altered") == 1
     assert binary.read_bytes() == content
