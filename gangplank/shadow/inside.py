@@ -13,6 +13,7 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +33,8 @@ SETTLED = 3  # sessions without a change: one may have begun before the job was 
 UNSEEN_S = 20  # at least, if the scheduler has said nothing of some pods: on a busy machine it hears of them late
 ANSWER_S = 300
 MESSAGES = 3
+THREADS = 8  # pods that are created at once
+WAITING = {None, "", "Pending"}  # phases of a gang that its queue has not let in
 SCHEDULED = "PodScheduled"
 COUNTS = re.compile("^pod group is not ready|tasks in gang unschedulable: pod group is not ready")  # only how many
 
@@ -86,6 +89,8 @@ class Question:
 
     def settle(self) -> None:
         """Wait until the scheduler has looked at everything that waits already."""
+        if not self.waiting_pods() and not self.waiting_groups():
+            return  # the scheduler starts while the job is created
         for sessions in self.turns("the scheduler's first look"):
             self.end_displaced(count=False)
             if self.queueing and sessions >= SETTLED:
@@ -100,15 +105,30 @@ class Question:
         pods = self.kube.call("GET", "/api/v1/pods", query=query)["items"] or ()
         return [pod for pod in pods if not pod["spec"].get("schedulingGates")]
 
+    def waiting_groups(self) -> list[Json]:
+        """The gangs of all namespaces that have not been let in, also those without pods."""
+        if not self.queueing:
+            return []
+        kind = QUEUE_SYSTEM.pod_group
+        groups = self.kube.call("GET", f"/apis/{kind.api_version}/{kind.plural}")["items"]
+        return [group for group in groups if (group.get("status") or {}).get("phase") in WAITING]
+
     def submit(self) -> str:
         """Create what the job's controllers would; why the API server refuses, "" if it does not."""
-        for where, item in self.order["create"]:
-            try:
-                self.kube.call("POST", where, item)
-            except KubeError as error:
-                if error.outage:
-                    raise
-                return f"the API server refuses {item['kind']} {item['metadata']['name']}: {error}"
+        orders = self.order["create"]
+        group, pods = ([one for one in orders if (one[1]["kind"] == "Pod") is pod] for pod in (False, True))
+        with ThreadPoolExecutor(THREADS) as pool:
+            return next(filter(None, (*map(self.create, group), *pool.map(self.create, pods))), "")
+
+    def create(self, order: tuple[str, Json]) -> str:
+        """Create one object; why the API server refuses, "" if it does not."""
+        where, item = order
+        try:
+            self.kube.call("POST", where, item)
+        except KubeError as error:
+            if error.outage:
+                raise
+            return f"the API server refuses {item['kind']} {item['metadata']['name']}: {error}"
         return ""
 
     def terminating(self) -> list[tuple[str, str, str]]:

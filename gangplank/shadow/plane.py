@@ -10,6 +10,7 @@ import base64
 import contextlib
 import fcntl
 import json
+import os
 import secrets
 import socket
 import struct
@@ -34,6 +35,7 @@ STORE = "/registry"
 BATCH = 256  # objects of one write
 START_S, POLL_S = 120, 0.05
 LINES = 5  # of the log of a program that ended
+MEMORY = {"GOGC": "400", "GOMEMLIMIT": "1GiB"}  # programs that live for seconds need not collect what they drop
 LO_UP = struct.pack("16sH", b"lo", 1)  # ifreq with IFF_UP
 SIOCSIFFLAGS = 0x8914
 
@@ -63,8 +65,9 @@ class Plane:
         """Start a program; what it prints goes to a file of its name."""
         with (self.folder / f"{name}.log").open("wb") as log:
             self.running[name] = subprocess.Popen(
-                [self.programs[name], *words], stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.folder
-            )
+                [self.programs[name], *words], stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.folder,
+                env=os.environ | MEMORY,
+            )  # fmt: skip
 
     def alive(self) -> None:
         """Refuse to wait for a program that has ended; the message has its last lines."""
