@@ -493,7 +493,7 @@ class Observer:
         self.sharding = True  # whether there is a model of which each rank holds a part, or may be one
         self.counts = dict.fromkeys(COLLECTIVES, 0)
         self.status: object = None
-        self.watched = False
+        self.watched = self.joining = False
         self.timing: list[Callable[[], None]] = []  # what ends the hooks of a step whose exchange is timed
         self.timed_at = math.inf  # when the next one will be
         self.ready = 0.0  # when DDP had the last gradient of a backward pass of such a step; 0 once that has ended
@@ -516,12 +516,13 @@ class Observer:
         if not self.watched:
             self.watched, standstill = True, beside("standstill")
             if (limit_s := standstill.limit_s()) > 0:
-                standstill.begin(limit_s, self.progress, emit, lambda: self.active)
+                standstill.begin(limit_s, self.progress, emit, lambda: self.active, lambda: self.joining)
 
-    def progress(self) -> tuple[int, int, int]:
+    def progress(self) -> tuple[int, int, int, int]:
         """What grows while a training goes forward."""
         models = list(self.models)
-        return self.steps, sum(self.counts.values()), sum(model.exchanges + model.operations() for model in models)
+        exchanges = sum(model.exchanges + model.operations() for model in models)
+        return self.joining, self.steps, sum(self.counts.values()), exchanges
 
     def begin(self, rank: int, world_size: int, attempt: str) -> None:
         """Who takes part."""
@@ -538,6 +539,12 @@ class Observer:
                        pid=os.getpid(), local_rank=int(env.get("LOCAL_RANK") or 0), attempt=attempt,
                        master=f"{env.get('MASTER_ADDR')}:{env.get('MASTER_PORT')}", script=script.name,
                        settings=settings, resumed=None)
+
+    @safe
+    def will_join(self) -> None:
+        """The script makes the process group: from now on the others wait for this rank, or it for them."""
+        self.joining = True
+        self.watch()
 
     @careful
     def joins(self) -> None:
@@ -904,7 +911,8 @@ def install(began: float) -> None:
         setattr(c10d, name, function)
 
     replace("init_process_group", around(
-        c10d, "init_process_group", before=lambda *_, **__: OBSERVER.watch(), after=lambda *_, **__: OBSERVER.joins()))
+        c10d, "init_process_group", before=lambda *_, **__: OBSERVER.will_join(),
+        after=lambda *_, **__: OBSERVER.joins()))
     replace("destroy_process_group", around(
         c10d, "destroy_process_group", before=lambda *a, **w: OBSERVER.leaves() if is_world(*a, **w) else None))
     for name in COLLECTIVES:
@@ -937,3 +945,5 @@ def install(began: float) -> None:
     os.register_at_fork(after_in_child=OBSERVER.stand_down)
     atexit.register(OBSERVER.end)
     OBSERVER.seconds += time.thread_time() - began
+    if os.environ[MAIN] == str(os.getpid()) and int(os.environ["WORLD_SIZE"]) > 1:
+        OBSERVER.watch()

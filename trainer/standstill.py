@@ -85,20 +85,24 @@ def where() -> list[str]:
 
 
 def watch(limit_s: float, progress: Callable[[], object], say: Callable[[str], None],
-          goes_on: Callable[[], bool] = lambda: True) -> None:
-    """Say where this rank is when `progress` has been the same for so long, and when that has ended; for a thread."""
+          goes_on: Callable[[], bool] = lambda: True, joins: Callable[[], bool] = lambda: True) -> None:
+    """Say where this rank is when `progress` has been the same for so long, and when that has ended; for a thread.
+
+    A rank has twice as long until it joins the others (`joins`): it may have much to prepare.
+    """
     rank = os.environ.get("RANK", "?")
-    last, since, due_s = progress(), time.monotonic(), limit_s
+    last, since, due_s, says = progress(), time.monotonic(), limit_s * (1 if joins() else 2), False
     while goes_on():
         time.sleep(limit_s / 8)
         if (now := progress()) != last:
-            if due_s > limit_s:
+            if says:
                 say(f"gangplank: rank {rank}: it continues\n")
-            last, since, due_s = now, time.monotonic(), limit_s
+            last, since, due_s, says = now, time.monotonic(), limit_s, False
         elif (idle_s := time.monotonic() - since) >= due_s:
-            due_s = 2 * due_s
+            due_s, says = 2 * due_s, True
             place, *frames = where()
-            lines = [f"no step and no exchange for {idle_s:.0f} s; it is at {place}", *frames]
+            what = "no step and no exchange" if joins() else "not joined"
+            lines = [f"{what} for {idle_s:.0f} s; it is at {place}", *frames]
             say("".join(f"gangplank: rank {rank}: {line}\n" for line in lines))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from gangplank.cluster.stuck import FIX, Stuck
+from gangplank.cluster.stuck import Stuck
 from gangplank.scheduling.cause import Cause
 from gangplank.text import listed
 
@@ -54,4 +54,4 @@ def idle(logs: Mapping[str, Sequence[str]], world_size: int) -> Cause | None:
     for lines in logs.values():
         for line in lines:
             ranks.take(line, 0.0)
-    return Cause("stuck", f"there was {ranks.summary()}", tuple(ranks.callers()), FIX) if ranks.places else None
+    return Cause("stuck", f"there was {ranks.summary()}", tuple(ranks.callers()), ranks.fix) if ranks.waits else None

@@ -10,9 +10,10 @@ from gangplank.text import listed
 
 # What the rank prints; a test compares them.
 # A script may print them too: numbers are short, and a place is cut.
-SAID = re.compile(r"gangplank: rank (\d{1,9}): no step and no exchange for (\d{1,9}) s; it is at (.*)")
+SAID = re.compile(r"gangplank: rank (\d{1,9}): (?:no step and no exchange|(not joined)) for (\d{1,9}) s; it is at (.*)")
 CONTINUES = re.compile(r"gangplank: rank (\d{1,9}): it continues$")
 FIX = "all ranks have to call the same collectives in the same order"
+JOIN = "every rank has to come to init_process_group"
 MAIN = "MainThread"
 OWN = re.compile(r"[^/<\s].*:\d+, in ")  # a frame of the script's folder: other files have their whole path
 MOST = 3  # places in a message
@@ -26,6 +27,7 @@ class Stuck:
     world_size: int
     wait_s: float = 10.0  # from the first rank that says so: their clocks began together, and their lines travel
     places: dict[int, str] = field(default_factory=dict)
+    apart: set[int] = field(default_factory=set)  # those that have not joined the others
     frames: dict[int, list[str]] = field(default_factory=dict)  # of the script, in a rank's main thread
     idle_s: int = 0
     since: float = 0.0
@@ -42,10 +44,21 @@ class Stuck:
         if match is None or int(match[1]) >= self.world_size:
             return False
         self.since = self.since if self.places else now
-        self.places[int(match[1])] = match[3][:LAST_CHARACTERS]
-        self.frames[int(match[1])] = []
-        self.idle_s = max(self.idle_s, int(match[2]))
+        rank = int(match[1])
+        self.places[rank], self.frames[rank] = match[4][:LAST_CHARACTERS], []
+        self.apart = self.apart | {rank} if match[2] else self.apart - {rank}
+        self.idle_s = max(self.idle_s, int(match[3]))
         return True
+
+    @property
+    def waits(self) -> bool:
+        """Whether a rank waits for others; ranks of which none has joined may only have much to prepare."""
+        return not self.places.keys() <= self.apart
+
+    @property
+    def fix(self) -> str:
+        """What has to be corrected."""
+        return JOIN if self.places.keys() & self.apart else FIX
 
     def frame(self, rank: int, thread: str, text: str) -> None:
         """Keep a frame of the script of a rank that has said that it stands still."""
@@ -72,9 +85,9 @@ class Stuck:
         no step and no exchange for 120 s: rank 0 is at a.py:4, in train: dist.barrier(); rank 1 is at a.py:2, \
 in load: os.read(3, 9). Fix: all ranks have to call the same collectives in the same order
         """
-        if not self.places or (len(self.places) < self.world_size and now < self.since + self.wait_s):
+        if not self.waits or (len(self.places) < self.world_size and now < self.since + self.wait_s):
             return ""
-        text = f"{self.summary()}. Fix: {FIX}"
+        text = f"{self.summary()}. Fix: {self.fix}"
         self.places, self.idle_s = {}, 0
         return text
 
@@ -82,7 +95,7 @@ in load: os.read(3, 9). Fix: all ranks have to call the same collectives in the 
         """Where all of them are."""
         ranks: dict[str, list[int]] = {}
         for rank, place in sorted(self.places.items()):
-            ranks.setdefault(place, []).append(rank)
+            ranks.setdefault(f"{place}, before joining" if rank in self.apart else place, []).append(rank)
         parts = [f"rank{'s' if len(own) > 1 else ''} {listed(own)} {'are' if len(own) > 1 else 'is'} at {place}"
                  for place, own in list(ranks.items())[:MOST]]
         silent = [rank for rank in range(self.world_size) if rank not in self.places]

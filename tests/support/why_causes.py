@@ -95,6 +95,13 @@ dist.all_reduce(torch.ones(1))
 END
 export GANGPLANK_STUCK_S=5
 """
+PREPARES = """cat > /tmp/a.py <<'END'
+import os, time, torch, torch.distributed as dist
+time.sleep(900 if os.environ["RANK"] == "1" else 9)  # the first one reports when the other has
+dist.init_process_group("gloo")
+END
+export GANGPLANK_STUCK_S=5
+"""
 TRAINS = """cat > /tmp/a.py <<'END'
 import os, time, torch, torch.distributed as dist
 from torch.utils.data import DataLoader, Dataset
@@ -199,6 +206,10 @@ STORIES: dict[str, Story] = {
     ),
     "rendezvous-indexed": Story("rendezvous", {"command": ["sh", "-c", LATE]}, "indexed", raw=crashing),
     "stuck": Story("stuck", {"command": ["sh", "-c", HANGS + TORCHRUN]}, words="a.py:4, in <module>: time.sleep(900)"),
+    "stuck-apart": Story(
+        "stuck", {"command": ["sh", "-c", PREPARES + TORCHRUN]}, "indexed",
+        words="the first one reports when the other has, before joining",
+    ),
     "slow": Story(
         "slow", {"command": ["sh", "-c", SLOW + TORCHRUN]},
         words="slow is slow: rank 1 (slow-worker-0) is behind the others by 0.",

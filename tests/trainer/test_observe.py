@@ -168,6 +168,21 @@ def test_a_rank_that_does_nothing_for_long_says_where_it_is(root: Root) -> None:
     assert "gangplank: rank" not in "".join(rank.text for rank in run(root, "ddp"))
 
 
+def test_a_rank_that_is_late_to_join_says_where_it_is_and_so_do_those_that_wait_for_it(root: Root) -> None:
+    """It has twice as long as a rank that has joined; a process that it starts is no rank."""
+    ranks = run(root, "late-to-join", env={"GANGPLANK_STUCK_S": "2"})
+    assert {rank.code for rank in ranks} == {0}, ranks[0].text
+    places = [re.findall(r"gangplank: rank \d: (.*) for \d+ s; it is at own.py:\d+, in <module>: (.*)", rank.text)
+              for rank in ranks]  # fmt: skip
+    waits = ("no step and no exchange", 'dist.init_process_group("gloo", timeout=timedelta(seconds=30))')
+    assert set(places[0]) == set(places[2]) == {waits}
+    assert {what for what, _ in places[1]} == {"not joined"}
+    assert ("not joined", "time.sleep(9)") in places[1]
+    assert [rank.text.count("it is at") for rank in ranks] == list(map(len, places))
+    assert all(f"gangplank: rank {number}: it continues" in rank.text for number, rank in enumerate(ranks))
+    assert judge(ranks).word == "PROVEN"
+
+
 @pytest.mark.parametrize("kind", ["slow", "slow-hand"])
 def test_each_rank_says_where_the_time_of_its_steps_goes(root: Root, kind: str) -> None:
     """Rank 1 waits at least 0.2 s for each of its batches; the others wait for it, also where BatchNorm's sums are."""

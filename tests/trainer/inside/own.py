@@ -7,6 +7,7 @@ import contextlib
 import hashlib
 import os
 import random
+import subprocess
 import sys
 import time
 from datetime import timedelta
@@ -37,6 +38,12 @@ elif kind != "alone":
         for _ in range(30):
             early(torch.ones(1, 8)).sum().backward()
             early_optimizer.step()
+    if kind == "late-to-join" and rank == 1:  # it prepares something, with a process that is no rank
+        words = [sys.executable, "-c", "import os, time, torch; os.close(2); time.sleep(60)"]
+        other = subprocess.Popen(words, stderr=subprocess.PIPE)
+        other.stderr.read()
+        time.sleep(9)
+        other.kill()
     dist.init_process_group("gloo", timeout=timedelta(seconds=30))
 
 if kind == "send-receive":  # a smoke test: a number goes round
@@ -161,7 +168,7 @@ def train() -> object:  # noqa: C901  # each kind is one line of it
                 "stops", "slow", "broadcast-hook", "loader", "same-samples", "several-worlds", "own-optimizer",
                 "own-groups", "idle-rank", "zero-loss", "next-to-nothing", "scaled-copy", "own-noise", "never-applied",
                 "two", "two-one-bypassed", "two-one-unwrapped", "two-in-pairs", "between", "each-batch", "named-hook",
-                "alone-first"}:
+                "alone-first", "late-to-join"}:
         model = DistributedDataParallel(net, process_group=None if kind == "two-in-pairs" else group)
     if kind.startswith("two"):  # models in one group, in turns
         second_net = network()

@@ -44,6 +44,19 @@ def test_a_rank_that_goes_on_is_no_longer_named() -> None:
     assert ranks.message(60.0) == ""
 
 
+def test_a_rank_that_has_not_joined_is_named_with_those_that_wait_for_it() -> None:
+    ranks = Stuck(2)
+    ranks.take("gangplank: rank 1: not joined for 240 s; it is at a.py:2, in <module>: fetch()", 5.0)
+    assert ranks.message(60.0) == "", "alone, it may have much to prepare"
+    ranks.take(LINE.format(0, 120, "a.py:3, in <module>: dist.init_process_group()"), 61.0)
+    assert ranks.message(61.0) == (
+        "no step and no exchange for 240 s: rank 0 is at a.py:3, in <module>: dist.init_process_group(); rank 1 is at "
+        "a.py:2, in <module>: fetch(), before joining. Fix: every rank has to come to init_process_group"
+    )
+    ranks.take(LINE.format(1, 120, HERE), 400.0)
+    assert ranks.message(410.0).endswith("Fix: all ranks have to call the same collectives in the same order")
+
+
 def test_a_script_s_own_lines_are_not_taken() -> None:
     assert not Stuck(3).take("rank 0: no step and no exchange for 120 s", 0.0)
 
