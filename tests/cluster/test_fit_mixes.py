@@ -100,9 +100,17 @@ def spoken(kube: Kube, job: Json, pods: list[Json]) -> bool:
     events = kube.call("GET", f"{SPACE}/events", query=query)["items"]
     if any(f"{one['involvedObject']['name']}-".startswith(f"{job['name']}-") for one in events):
         return True
-    conditions = [one for pod in pods for one in (pod.get("status") or {}).get("conditions") or ()]
+    statuses = [pod.get("status") or {} for pod in pods]
+    if any(status.get("nominatedNodeName") for status in statuses) or ending(kube):
+        return False  # the scheduler ends others for them
+    conditions = [one for status in statuses for one in status.get("conditions") or ()]
     refused = any(one["type"] == "PodScheduled" and one["status"] == "False" for one in conditions)
     return refused and job["backend"] != "volcano"
+
+
+def ending(kube: Kube) -> bool:
+    """Whether pods of any job of the mix are being removed."""
+    return any(pod["metadata"].get("deletionTimestamp") for pod in kube.call("GET", PODS)["items"])
 
 
 def is_open(kube: Kube, queue: str) -> bool:
