@@ -60,3 +60,12 @@ def listed(items: Sequence[object], limit: int = 6) -> str:
     """
     text = ", ".join(str(item) for item in items[:limit])
     return text + (f" and {len(items) - limit} more" if len(items) > limit else "")
+
+
+def others(number: int, what: str) -> list[str]:
+    """Jobs or pods of other namespaces, which no message names.
+
+    >>> others(2, "pod"), others(0, "pod")
+    (['2 pods of other namespaces'], [])
+    """
+    return [f"{number} {what}{'s' if number > 1 else ''} of other namespaces"] if number else []

@@ -23,12 +23,14 @@ from gangplank.scheduling.when import (
     by_running,
     closing,
     left,
+    named,
     opening,
     outlook,
     rest_of,
     spread,
     starting,
 )  # fmt: skip
+from gangplank.text import listed
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -88,18 +90,21 @@ def answer(kube: Kube, job: Json, *, live: bool, others: Sequence[Json] = ()) ->
         rest = known.left.get(key_of(job))
         why = "" if rest else "its ranks do not say how many steps they have left, or no longer report any"
         return Answer(meta["name"], "running", Outlook(Interval(0, 0, 0), rest, why=why), tuple(missing))
-    holders, took = [held(state, one, pods.of(one), known.left.get(key_of(one))) for one in lasting], known.lasts
+    holders = [held(state, one, pods.of(one), known.left.get(key_of(one)), namespace) for one in lasting]
+    took = known.lasts
     own = waiting(kube, state, job, pods.of(job) if live else [], took, readable_site(kube, tuple(others)), others)
     if own is None:
         return Answer(meta["name"], "waiting", Outlook(why="what it asks for cannot be foreseen"), tuple(missing))
-    site, queue = readable_site(kube, ()), list[Waiting]()
+    site, queue, unforeseen = readable_site(kube, ()), list[Waiting](), list[str]()
     for item in alive:
         if key_of(item) in running or (live and key_of(item) == key_of(job)) or suspension(item, phase(item).name):
             continue
         if one := waiting(kube, state, item, pods.of(item), took, site):
-            queue.append(doubtful(one, own, state))
+            named_job = replace(one.job, name=name_in(namespace, item))
+            queue.append(doubtful(replace(one, job=named_job), own, state))
         else:
-            missing.append(f"what {item['metadata']['name']} asks for, which waits, too")
+            unforeseen.append(name_in(namespace, item))
+    missing += [f"what {listed(named(unforeseen))} asks for, which waits, too"] if unforeseen else []
     queue.sort(key=lambda one: one.turn)
     state = with_runtimes(kube, state, [own.job, *(one.job for one in queue)])
     ahead = [one for one in queue if one.turn < own.turn or one.unsure]
@@ -224,11 +229,17 @@ def said_by(kube: Kube, pods: Sequence[Json], missing: list[str], away: Collecti
     return overview.reading(kube, overview.first(running), missing, away).get(0) if running else None
 
 
-def held(state: Snapshot, job: Json, pods: Sequence[Json], rest: Interval | None) -> Holder:
-    """A job that runs."""
+def name_in(namespace: str, job: Json) -> str:
+    """The name of a job for who asks about one of a namespace; "" of those of other namespaces, which are sums."""
+    meta = job["metadata"]
+    return str(meta["name"]) if meta["namespace"] == namespace else ""
+
+
+def held(state: Snapshot, job: Json, pods: Sequence[Json], rest: Interval | None, namespace: str) -> Holder:
+    """A job that runs, for who asks about one of a namespace."""
     group = own_group(state, job, pods)
     uids = frozenset(pod["metadata"]["uid"] for pod in pods)
-    return Holder(job["metadata"]["name"], uids, group["metadata"]["uid"] if group else "", rest)
+    return Holder(name_in(namespace, job), uids, group["metadata"]["uid"] if group else "", rest)
 
 
 def waiting(

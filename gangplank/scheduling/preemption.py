@@ -16,6 +16,7 @@ from gangplank.scheduling.amounts import plus
 from gangplank.scheduling.demand import DEFAULT_SCHEDULER
 from gangplank.scheduling.placement import capacity, place
 from gangplank.scheduling.snapshot import GROUPS, PODS, PRIORITIES, Pods, Snapshot, host_ports
+from gangplank.text import others
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -124,8 +125,8 @@ def needed(part: Part, state: Snapshot, rest: Snapshot, barred: Sequence[list[Ba
 def within_queue(job: Demand, state: Snapshot) -> str:
     """What nobody can tell of jobs of the queue that Volcano's scheduler may end for this one; "" if it ends none."""
     if state.settings is None:
-        others = PODS in state.unread or bool(state.pods.by_group)
-        return "whether its scheduler ends other jobs for it: you may not read its configuration" if others else ""
+        some = PODS in state.unread or bool(state.pods.by_group)
+        return "whether its scheduler ends other jobs for it: you may not read its configuration" if some else ""
     actions = sorted(ACTIONS & set(state.settings.actions))
     if not actions or not any(displaces(part) for part in job.parts):
         return ""
@@ -147,6 +148,4 @@ def within_queue(job: Demand, state: Snapshot) -> str:
 def named(pods: Sequence[Json], namespace: str) -> tuple[str, ...]:
     """The pods of a namespace by name, and the others as a sum."""
     own = sorted(pod["metadata"]["name"] for pod in pods if pod["metadata"]["namespace"] == namespace)
-    others = len(pods) - len(own)
-    sums = [f"{others} pod{'s' if others > 1 else ''} of other namespaces"] if others else []
-    return (*(f"{namespace}/{name}" for name in own), *sums)
+    return (*(f"{namespace}/{name}" for name in own), *others(len(pods) - len(own), "pod"))

@@ -1,7 +1,7 @@
 """When a job would start, and end, by what ranks of running jobs say they have left. Intervals, not promises. Pure.
 
 The future is played three times: as early, as likely and as late as each job may end. Whenever one ends, the jobs that
-wait are tried in their order, as a scheduler does, by `fit`.
+wait are tried in their order, as a scheduler does, by `fit`. Jobs of other namespaces have no name here.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from gangplank.scheduling.demand import changed, shape
 from gangplank.scheduling.fit import Verdict, fit
 from gangplank.scheduling.namespace_rules import charged, defaulted
 from gangplank.scheduling.snapshot import PRIORITIES, Pods
-from gangplank.text import listed
+from gangplank.text import listed, others
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from gangplank.scheduling.demand import Demand
     from gangplank.scheduling.fit import Answer
@@ -179,7 +179,7 @@ def block_paces(points: Sequence[tuple[float, int]]) -> Iterator[float]:
 class Holder:
     """A job that holds something, and when it frees it."""
 
-    name: str
+    name: str  # "" for one of another namespace
     uids: frozenset[str]  # of its pods
     group: str = ""  # uid of its gang
     left: Interval | None = None  # None: nobody knows
@@ -210,7 +210,7 @@ class Outlook:
 
     start: Interval | None = None
     end: Interval | None = None
-    after: tuple[str, ...] = ()  # jobs that end before it starts, in their order
+    after: tuple[str, ...] = ()  # jobs that end before it starts, in their order; those of other namespaces as a sum
     why: str = ""
     unsure: tuple[str, ...] = ()  # what would have to be known for a narrower interval, one line each
 
@@ -222,7 +222,7 @@ class Course:
     state: Snapshot
     case: int  # early, likely, late
     homes: dict[str, Snapshot]  # by namespace: what it allows its jobs
-    unsure: dict[str, list[str]] = field(default_factory=dict)  # jobs by why nobody knows whether they start first
+    unsure: dict[str, list[Waiting]] = field(default_factory=dict)  # by why nobody knows whether they start first
     seconds: float = 0.0
     ended: list[str] = field(default_factory=list)
     numbers: Iterator[int] = field(default_factory=count)
@@ -268,8 +268,8 @@ class Course:
 
     def note(self, one: Waiting, reason: str) -> None:
         """Keep why nobody knows whether a job starts first."""
-        names = self.unsure.setdefault(reason, [])
-        names += [] if one.job.name in names else [one.job.name]
+        jobs = self.unsure.setdefault(reason, [])
+        jobs += [] if any(other is one for other in jobs) else [one]
 
     def pods_of(self, uids: frozenset[str]) -> list[Json]:
         """The pods of a job."""
@@ -347,15 +347,16 @@ def outlook(
         course = Course(state, case, {**homes, own.job.namespace: state.home}, opening=opening)
         seconds, reason = begins(own, course, holders, ahead, () if case == EARLY else behind)
         if seconds is None:
-            return Outlook(after=tuple(course.ended), why=reason)
+            return Outlook(after=named(course.ended), why=reason)
         starts.append(seconds)
         courses.append(course)
     start = Interval(*sorted(starts))
-    unsure = [f"whether {listed(names)} starts first: {reason}" for reason, names in courses[-1].unsure.items()]
+    doubts = {reason: named(one.job.name for one in jobs) for reason, jobs in courses[-1].unsure.items()}
+    unsure = [f"whether {listed(names)} starts first: {reason}" for reason, names in doubts.items()]
     silent = sum(holder.left is None for holder in holders)
     if silent and start.high > opening.high:
         unsure.append(f"when {silent} that hold something end: it may start earlier")
-    return Outlook(start, start + own.lasts if own.lasts else None, tuple(courses[1].ended), unsure=tuple(unsure))
+    return Outlook(start, start + own.lasts if own.lasts else None, named(courses[1].ended), unsure=tuple(unsure))
 
 
 def begins(
@@ -376,7 +377,7 @@ def begins(
                 continue
             answer = course.try_ahead(one, own) if id(one) in first else course.try_to_start(one)
             if answer.verdict is Verdict.CANNOT_TELL and id(one) not in last:
-                whose = "" if one is own else f"whether {one.job.name}, which is ahead of it, starts: "
+                whose = "" if one is own else f"whether {named([one.job.name])[0]}, which is ahead of it, starts: "
                 return None, whose + ("; ".join(answer.missing) or "whether it would start")
             if answer.verdict is not Verdict.YES:
                 refused.add(alike)
@@ -395,11 +396,22 @@ def begins(
         course.remove(holder.uids, holder.group, ended=True)
 
 
+def named(names: Iterable[str]) -> tuple[str, ...]:
+    """The names of jobs, with those that have none as a sum.
+
+    >>> named(["", "digits", ""])
+    ('digits', '2 jobs of other namespaces')
+    """
+    every = list(names)
+    own = [name for name in every if name]
+    return (*own, *others(len(every) - len(own), "job"))
+
+
 def unknown(holders: Sequence[Holder], ahead: Sequence[Waiting]) -> str:
     """Why nobody knows when there is room."""
     silent = sum(holder.left is None for holder in holders)
     new = sum(one.lasts is None for one in ahead)
     parts = [f"{silent} that hold something do not say how long they still take"] if silent else []
     parts += [f"{new} are ahead of it, and nobody knows how long they take"] if new else []
-    others = f": of the others, {' and '.join(parts)}" if parts else ""
-    return f"the jobs that say when they end free too little{others}"
+    rest = f": of the others, {' and '.join(parts)}" if parts else ""
+    return f"the jobs that say when they end free too little{rest}"

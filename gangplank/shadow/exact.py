@@ -23,6 +23,7 @@ from gangplank.scheduling import settings, volume_rules
 from gangplank.scheduling.cause import Cause
 from gangplank.scheduling.demand import DEFAULT_SCHEDULER
 from gangplank.scheduling.fit import Answer, Verdict
+from gangplank.scheduling.preemption import named
 from gangplank.shadow import programs, state
 from gangplank.shadow.inside import FOLDER
 from gangplank.shadow.plane import HERE, METRICS
@@ -68,7 +69,7 @@ class Exact:
     """An answer, and who gave it."""
 
     answer: Answer
-    ended: tuple[str, ...] = ()  # pods that the scheduler would end for the job
+    ended: tuple[str, ...] = ()  # pods that the scheduler would end for the job; those of other namespaces as a sum
     answered_by: str = ""
 
 
@@ -105,7 +106,7 @@ def exact(
     if result["verdict"] == "yes":
         titles = {decided(name): name for part in now.demand.parts for name in part.pods}
         nodes = {titles.get(name, name): node for name, node in result["placement"].items()}
-        return Exact(Answer(Verdict.YES, nodes=nodes), tuple(result["ended"]), who)
+        return Exact(Answer(Verdict.YES, nodes=nodes), named(result["ended"], now.demand.namespace), who)
     said = "; ".join(result["messages"]) or "nothing"
     return Exact(Answer(Verdict.NO, causes=(Cause("scheduler", f"the scheduler says: {said}"),)), answered_by=who)
 

@@ -80,7 +80,7 @@ class Question:
         self.queueing = order["scheduler"]["program"] == QUEUE_SYSTEM.program
         self.pods_here = f"/api/v1/namespaces/{order['namespace']}/pods"
         self.ending = {uid for uid, _, _ in self.terminating()}
-        self.ended: list[str] = []
+        self.ended: list[Json] = []
 
     def turns(self, what: str) -> Iterator[float]:
         """Poll; yields the number of the scheduler's sessions so far."""
@@ -144,7 +144,7 @@ class Question:
                 where = f"/api/v1/namespaces/{namespace}/pods/{name}"
                 self.kube.call("PATCH", where, {"metadata": {"uid": uid, "finalizers": None}})  # a Job's pods have one
                 self.kube.delete_at(where, uid, grace_s=0)
-                self.ended += [f"{namespace}/{name}"] if count else []
+                self.ended += [{"metadata": {"namespace": namespace, "name": name}}] if count else []
 
     def own(self) -> list[Json]:
         """The job's pods."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -109,7 +110,7 @@ def elsewhere(site: Api) -> None:
 def test_jobs_ahead_are_judged_by_their_own_namespace(site: Api, capsys: pytest.CaptureFixture[str]) -> None:
     elsewhere(site)
     code, said = asked(capsys, "second")
-    assert (code, said["after"]) == (0, ["first", "other"])
+    assert (code, said["after"]) == (0, ["first", "1 job of other namespaces"])
     assert round(said["start"]["likely"]) == 35 + 60 + 5
 
 
@@ -120,6 +121,45 @@ def urgent(site: Api, name: str, created_s: float, policy: str = "Never") -> Non
     site.objects[where + name]["spec"]["template"]["spec"]["priorityClassName"] = "urgent"
     kind = "/apis/scheduling.k8s.io/v1/priorityclasses/urgent"
     site.objects[kind] = {"metadata": {"name": "urgent"}, "value": 100, "preemptionPolicy": policy}
+
+
+OTHERS: dict[str, str] = {  # job of another namespace: what is said of it
+    "first": "after 1 job of other namespaces",
+    "third": "whether 1 job of other namespaces starts first: priorityclasses",
+    "gated": "whether 1 job of other namespaces, which is ahead of it, starts: when its scheduling",
+    "empty": "what 1 job of other namespaces asks for, which waits, too",
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_jobs_of_other_namespaces_are_a_sum_and_never_named(
+    site: Api, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    """One runs, one has a priority that may not be read, one cannot be computed, one cannot be foreseen."""
+    vision = "/apis/batch/v1/namespaces/vision/jobs/"
+    if name == "third":
+        urgent(site, "third", 1)
+        site.unreadable = {"/apis/scheduling.k8s.io/v1/priorityclasses"}
+    elif name != "first":
+        site.objects[f"{vision}{name}"] = job(name, 30, active=1)
+        spec = site.objects[f"{vision}{name}"]["spec"]
+        spec["template"]["spec"] |= {"schedulingGates": [{"name": "g"}]} if name == "gated" else {}
+        spec |= {"parallelism": 0, "completions": 0} if name == "empty" else {}
+    moved = {where: item for where, item in site.objects.items() if f"/{name}" in where}
+    for where, item in moved.items():
+        del site.objects[where]
+        text = json.dumps([where, item]).replace(f'"{name}', '"quiet-whale').replace(f"/{name}", "/quiet-whale")
+        new, other = json.loads(text.replace("vision", "speech"))
+        site.objects[new] = other
+    log = site.logs.pop("/api/v1/namespaces/vision/pods/first-0/log") if name == "first" else b""
+    site.logs["/api/v1/namespaces/speech/pods/quiet-whale-0/log"] = log
+    answers = []
+    for more in ([], ["-o", "json"]):
+        main(["when", "second", "-n", "vision", *more])
+        answers.append(capsys.readouterr().out)
+    assert OTHERS[name] in answers[0]
+    assert OTHERS[name].removeprefix("after ") in answers[1]
+    assert not re.search("quiet|whale|speech", "".join(answers)), answers
 
 
 def test_a_younger_job_of_a_higher_priority_is_ahead(site: Api, capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import json
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from gangplank.scheduling.fit import Verdict
 from gangplank.scheduling.snapshot import Snapshot
 from gangplank.scheduling.why import Situation
 from gangplank.shadow.exact import exact, scheduler_of, submission
+from gangplank.shadow.inside import Question
 from gangplank.shadow.programs import ANY, BUILT, find
 from gangplank.shadow.state import copied
 from lab.build.parts import Workshop
@@ -233,3 +235,22 @@ def test_it_looks_where_the_build_of_the_lab_puts_its_programs(tmp_path: Path) -
         place = shop.place(shop.pins.parts[name])
         assert place.parent == tmp_path / "parts"
         assert fnmatch.fnmatch(f"{place.name}/bin", BUILT)
+
+
+def test_pods_that_end_for_it_are_named_in_its_own_namespace_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    metas = [("default", "a-old"), ("speech", "quiet-0"), ("speech", "quiet-1")]
+    leaving = [{"metadata": {"uid": name, "namespace": space, "name": name}} for space, name in metas]
+    pods: list[list[Json]] = [[], [{"metadata": {**one["metadata"], "deletionTimestamp": "now"}} for one in leaving]]
+
+    def call(method: str, *_: Any, **__: Any) -> Json:
+        return {"items": pods.pop(0)} if method == "GET" else {}
+
+    kube: Any = SimpleNamespace(call=call, delete_at=lambda *_, **__: None)
+    plane: Any = SimpleNamespace()
+    question = Question(plane, kube, {"scheduler": {"program": "kube-scheduler"}, "namespace": "default"})
+    question.end_displaced()
+    result = {"verdict": "yes", "placement": {}, "ended": question.ended}
+    monkeypatch.setattr("gangplank.shadow.exact.asked", lambda _: json.loads(json.dumps(result)))
+    monkeypatch.setattr("gangplank.shadow.programs.find", lambda *_: ({}, []))
+    said = exact(cluster({}), *situation("indexed"))
+    assert said.ended == ("default/a-old", "2 pods of other namespaces")
