@@ -1,9 +1,10 @@
-"""`why` and `fit` as an administrator, a team's viewer and a stranger: what may not be read is said, never guessed."""
+"""`why`, `fit` and `when` as an administrator, a team's viewer and a stranger: what may not be read is said."""
 
 from __future__ import annotations
 
 import json
 import re
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 JOBS = "/apis/batch.volcano.sh/v1alpha1/namespaces"
+UNREAD = "pods of all namespaces (you may not list them)"
 SELECTS = {"node_selector": {"topology.kubernetes.io/zone": "nowhere"}}
 
 
@@ -39,9 +41,9 @@ def selecting(kube: Kube, tmp_path: Path) -> Iterator[str]:
 RESOURCES = {"cpu": {"request": "50m", "limit": "50m"}, "memory": {"request": "64Mi", "limit": "64Mi"}}
 
 
-def answered(job: str, kubeconfig: str | None = None) -> Json:
-    """What `why` says."""
-    done = gangplank("why", job, "-n", "vision", "-o", "json", kubeconfig=kubeconfig)
+def answered(job: str, kubeconfig: str | None = None, command: str = "why") -> Json:
+    """What `why` says, or another command."""
+    done = gangplank(command, job, "-n", "vision", "-o", "json", kubeconfig=kubeconfig)
     return json.loads(done.stdout) | {"exit": done.returncode} if done.stdout.startswith("{") else {"text": done.stdout}
 
 
@@ -55,9 +57,16 @@ def test_administrator_viewer_and_stranger(
     assert viewer["cause"] == "selector"
     assert not viewer["proven"]
     assert "cannot tell for certain; probably because too few nodes have the label" in viewer["summary"]
-    assert viewer["cannot_tell"][0] == "pods of all namespaces (you may not list them)"
+    assert viewer["cannot_tell"][0] == UNREAD
     assert "nodes" not in " ".join(viewer["cannot_tell"]).replace("nodes that", "")
     assert viewer["exit"] == 6
+    fit, when = (answered(selecting, kubeconfigs("vision", "eve"), command) for command in ("fit", "when"))
+    assert (fit["exit"], fit["fits"], fit["causes"][0]["cause"]) == (5, "no", "selector")
+    assert UNREAD in fit["cannot_tell"]
+    assert (when["exit"], when["state"], when["start"]) == (6, "waiting", None)
+    assert when["why"].startswith("the jobs that say when they end free too little")
+    others = "jobs of other namespaces than vision: you may not list them; name yours with -n"
+    assert others in when["cannot_tell"]
 
     stranger = kubeconfigs("speech", "zoe")  # a member of another team: as good as none here
     done = gangplank("why", selecting, "-n", "vision", kubeconfig=stranger)
@@ -115,8 +124,15 @@ def test_other_teams_are_sums(crowded: str, kubeconfigs: Callable[[str, str], st
     assert administrator["waits_for_others"]
     (held,) = HELD.findall(json.dumps(administrator["evidence"]))
     assert quantity.parse(held) >= 1, "what speech's job holds is in the sum"
-    for answer in (administrator, viewer):
+    rows = [(who, command) for command in ("fit", "when") for who in (None, kubeconfigs("vision", "eve"))]
+    with ThreadPoolExecutor() as pool:
+        fit, own_fit, when, own_when = pool.map(lambda row: answered(crowded, *row), rows)
+    for answer in (administrator, viewer, fit, own_fit, when, own_when):
         text = json.dumps(answer)
         assert not [name for name in ("speech", "quiet", "whale", "zoe") if name in text], text
     assert viewer["exit"] == 6
-    assert "pods of all namespaces (you may not list them)" in viewer["cannot_tell"]
+    assert UNREAD in viewer["cannot_tell"]
+    assert (own_fit["exit"], own_fit["fits"]) == (6, "cannot tell")
+    assert UNREAD in own_fit["cannot_tell"]
+    assert (own_when["exit"], own_when["state"], own_when["start"]) == (6, "waiting", None)
+    assert UNREAD in own_when["why"]
