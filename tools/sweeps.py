@@ -105,6 +105,12 @@ SWEEPS = {
         "tests/cluster/test_causes.py",
         PARTS,
     ),
+    "nobody-blamed": Sweep(
+        "`why` blames no job that is healthy or merely waits, at any moment of its life",
+        "100 jobs of four back-ends, 8 at a time, asked about twice a second until each has ended, on the lab",
+        "tests/cluster/test_nobody_blamed.py",
+        PARTS,
+    ),
     "gangs": Sweep(
         "Gangs of other shapes, and on ten times as many nodes, start whole, and how fast",
         "500 gangs of 20 pods and 1 of 1,000 on 100 simulated nodes, 10 of 100 and 100 of 10 on 1,000;"

@@ -27,7 +27,7 @@ from gangplank.cluster.metrics import FAMILIES
 from gangplank.proof.claims import CLAIMS
 from gangplank.site.storage import KINDS
 from gangplank.spec import JobSpec, Script
-from tools import cause_figures, fit_figures, gang_figures, kill_figures, sweeps, when_figures
+from tools import blame_figures, cause_figures, fit_figures, gang_figures, kill_figures, sweeps, when_figures
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -284,6 +284,18 @@ def causes_table() -> str:
     return f"{cause_figures.summary(rows)}\n\n{table(head, own)}" if rows else "No result is committed."
 
 
+def blame_table() -> str:
+    """Whom `gangplank why` blamed in the last sweep of jobs that nothing is wrong with."""
+    rows = blame_figures.load()
+    own = table(("while it", "jobs", "answers"), list(blame_figures.table(rows)))
+    return f"{blame_figures.summary(rows)}\n\n{own}" if rows else "No result is committed."
+
+
+def why_tables() -> str:
+    """What both sweeps say of `gangplank why`."""
+    return f"{causes_table()}\n\n{blame_table()}"
+
+
 def gangs_table() -> str:
     """How fast gangs started in the last sweep of them."""
     rows = list(gang_figures.table(gang_figures.load()))
@@ -300,7 +312,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "docs/metrics.md": metrics_table,
     "docs/storage.md": storage_table,
     "docs/testing.md": sweeps_table,
-    "docs/troubleshooting.md": causes_table,
+    "docs/troubleshooting.md": why_tables,
     "docs/proof.md": claims_table,
     "docs/scripts.md": scripts_table,
     "docs/when.md": when_table,

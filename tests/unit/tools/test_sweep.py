@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from tools import (
+    blame_figures,
     cause_figures,
     commits,
     fit_figures,
@@ -207,7 +208,7 @@ def test_every_results_file_is_of_a_sweep_and_the_table_has_a_row_for_each_part(
 
 
 def test_the_answers_of_when_do_not_keep_its_sweep_from_going_on() -> None:
-    kept = (when_figures, fit_figures, gang_figures, kill_figures, cause_figures)
+    kept = (when_figures, fit_figures, gang_figures, kill_figures, cause_figures, blame_figures)
     figures = (one.FIGURES for one in kept)
     for path in (*figures, sweeps.RESULTS):
         assert path.is_relative_to(sweeps.ROOT / sweep.WRITTEN[0])
