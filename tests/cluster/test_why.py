@@ -150,12 +150,14 @@ def test_a_pod_that_its_node_refuses_is_named(lab: Lab, kube: Kube) -> None:
 @pytest.mark.parametrize("backend", ["volcano", "indexed"])
 def test_that_the_retries_of_a_job_are_used_up_is_said(lab: Lab, kube: Kube, backend: str) -> None:
     """An Indexed Job that fails removes its pods, and with them the exit code."""
-    one = Story("failed", {"command": ["sh", "-c", "exit 7"], "max_retries": 1}, backend)
+    one = Story("failed", {"command": ["sh", "-c", "echo last words; exit 7"], "max_retries": 1}, backend)
     with story(lab, f"used-up-{backend}", one) as job:
         lab.wait("it has failed", lambda: code_of(asked(kube, job)) == "failed", LIMIT_S)
-        line = asked(kube, job).first_line
-        assert line.endswith("; it failed 2 times, its `max_retries` are used up")
-        assert backend == "indexed" or " failed first: Error, exit code 7; " in line
+        diagnosis = asked(kube, job)
+        assert diagnosis.first_line.endswith("; it failed 2 times, its `max_retries` are used up")
+        if backend == "volcano":
+            assert " failed first: Error, exit code 7; " in diagnosis.first_line
+            is_shown("used-up-volcano", diagnosis)
 
 
 @pytest.mark.usefixtures("kubeconfig")
@@ -168,6 +170,7 @@ def test_a_claim_of_one_pod_that_another_one_mounts_is_named(lab: Lab, kube: Kub
         lab.wait("the holder runs", lambda: lab.get(*place)["status"]["phase"] == "Running")
         diagnosis = named_cause(kube, job, "volume-in-use", live=False)
         assert diagnosis.first_line.startswith("in-use waits because its volume claim data is ReadWriteOncePod")
+        is_shown("in-use", diagnosis)
 
 
 # Of a driver that nobody runs: the test says in its place that the volume is attached
@@ -232,7 +235,9 @@ def test_a_driver_of_which_a_node_may_have_no_volume_is_named(lab: Lab, kube: Ku
     one = Story("attach-limit", {"workers": 0}, "indexed", beside=(ATTACHED, BOUND_ONCE), raw=MOUNTED)
     with story(lab, "attach-limit", one) as job:
         lab.wait("the claim is bound", lambda: code_of(asked(kube, job)) == one.code)
-        assert f"at the limit of volumes of the CSI driver {DRIVER}" in asked(kube, job).first_line
+        diagnosis = asked(kube, job)
+        assert f"at the limit of volumes of the CSI driver {DRIVER}" in diagnosis.first_line
+        is_shown("attach-limit", diagnosis)
 
 
 @pytest.mark.usefixtures("kubeconfig")

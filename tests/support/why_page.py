@@ -14,14 +14,15 @@ if TYPE_CHECKING:
 PAGE = ROOT / "docs/troubleshooting.md"
 BLOCK = re.compile(r"<!-- why: (?P<name>\S+) -->\n```\n(?P<text>.*?)```\n", re.DOTALL)
 # What is other each time or on each machine: seconds, a node, what is free; words of kubelet, webhook and scheduler.
-# A random name, the UID in that of a PodGroup, how often a pod has started, which queues there are, and whether placed
-# pods run by now.
+# A random name, the UID in that of a PodGroup, how often a pod has started, which queues there are, whether placed pods
+# run by now, and which of several pods failed first.
 VARIES = re.compile(
     r"\d+\.\d+|\b\d+ s\b|\bnode-\d|(?<=they have )\S+|(?<=pods hold )\S+|(?<=wait until )\S+"
     r"|(?:ErrImagePull|ImagePullBackOff): .*|waited \d+ s; the cluster says: |(?<=failed calling webhook ).*"
     r"|(?<=scheduler says: ).*|(?<=  the cluster has ).*|(?<=FailedCreatePodSandBox: ).*"
     r"|(?<=FailedPrepareDynamicResources: ).*"
-    r"|(?<=PodGroup )\S+|(?<=-)\d-[a-z0-9]{5}\b|(?<=has started )\d+|\b(?:runs with|has nodes for)(?= \d)"
+    r"|(?<=PodGroup )\S+|(?<=-)\d-[a-z0-9]{5}\b|(?<=has started )\d+|\S+(?= failed first)"
+    r"|\b(?:runs with|has nodes for)(?= \d)"
 )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -12,9 +13,21 @@ from gangplank.cluster.pace import behind
 from gangplank.cluster.ranks import idle, meeting
 from gangplank.scheduling.cause import Cause
 from gangplank.scheduling.demand import demand
-from gangplank.scheduling.why import Situation, diagnose
+from gangplank.scheduling.why import Failure, Situation, diagnose
+from tests.support.teams_live import ROOT
+from tests.support.why_causes import ONE_BY_ONE, STORIES
 from tests.support.why_page import PAGE, alike, shown
-from tests.support.why_stories import APART, IMAGE, Story, changed, in_container, manifests, mounting, suspended
+from tests.support.why_stories import (
+    APART,
+    HARD,
+    IMAGE,
+    Story,
+    changed,
+    in_container,
+    manifests,
+    mounting,
+    suspended,
+)  # fmt: skip
 from tests.unit.scheduling.states import cluster, node, pod, queue
 
 Json = dict[str, Any]
@@ -150,6 +163,18 @@ NO_DEVICES: Json = {
     "type": "Warning", "reason": "FailedPrepareDynamicResources", "message": "DRA driver a is not registered",
     "involvedObject": {"kind": "Pod", "uid": "device-master-0"},
 }  # fmt: skip
+CLAIMED = mounting(persistentVolumeClaim={"claimName": "data"})
+HOLDER = pod("holder", "node-0", namespace="why-in-use")
+HOLDER["spec"]["volumes"] = [{"name": "more", "persistentVolumeClaim": {"claimName": "data"}}]
+ONE_POD = {**BOUND, "spec": {"accessModes": ["ReadWriteOncePod"], "volumeName": "v"}}
+ATTACHED = {"metadata": {"name": "v"}, "spec": {"csi": {"driver": "attached.gangplank.dev"}}}
+FULL = tuple(
+    {"metadata": {"name": f"node-{number}"},
+     "spec": {"drivers": [{"name": "attached.gangplank.dev", "allocatable": {"count": 0}}]}}
+    for number in (0, 1)
+)  # fmt: skip
+CRITICAL = tuple({"metadata": {"name": f"system-{of}-critical"}, "value": 2 * 10**9} for of in ("cluster", "node"))
+NOWHERE = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "no-such-label", "operator": "Exists"}]}]}
 TERMINATING = {**UNBOUND, "metadata": {"name": "data", "deletionTimestamp": "2026-11-24T12:00:00Z"}}
 
 
@@ -200,6 +225,20 @@ CASES: dict[str, tuple[Story, Json]] = {
     "too-large": (Story("", {"resources": {"cpu": "9", "memory": "32Mi"}}), {}),
     "no-device": (Story("", {"resources": {"cpu": "10m", "memory": "32Mi", "gpus": 1}}), {}),
     "selector": (Story("", {"node_selector": {"disk": "ssd"}}), {}),
+    "affinity": (Story("", raw=changed(affinity={"nodeAffinity": {HARD: NOWHERE}})), {}),
+    "class": (Story("", backend="indexed", raw=changed(priorityClassName="no-such-class")), {
+        "live": False, "state": room(priorities=CRITICAL),
+    }),
+    "in-use": (Story("", {"workers": 0}, raw=CLAIMED), {
+        "live": False, "state": room(claims=(ONE_POD,), pods=(HOLDER,)),
+    }),
+    "attach-limit": (Story("", {"workers": 0}, "indexed", raw=CLAIMED), {"state": room(
+        claims=(BOUND,), volumes=(ATTACHED,), csi_nodes=FULL, ignored=frozenset(),
+    )}),
+    "used-up-volcano": (Story(""), {
+        "ended": "failed", "failure": Failure("used-up-volcano-master-0", "Error, exit code 7", ("last words",)),
+        "retries": "it failed 2 times, its `max_retries` are used up",
+    }),
     "volume-missing": (Story("", MOUNT), {}),
     "volume-unbound": (Story("", MOUNT), {"state": room(
         claims=(UNBOUND,), classes=tuple({"metadata": {"name": f"local-{kind}"}} for kind in ("path", "shared")),
@@ -274,6 +313,13 @@ def test_the_page_shows_what_why_says(name: str) -> None:
 
 def test_each_block_of_the_page_is_compared_here() -> None:
     assert set(shown()) == set(CASES)
+
+
+def test_each_block_of_the_page_is_compared_with_an_answer_of_the_lab() -> None:
+    """By a story of its name, or by a test that takes it."""
+    texts = [file.read_text() for file in (ROOT / "tests/cluster").glob("test_*.py")]
+    taken = {name for text in texts for name in re.findall(r'\bis_shown\("([^"]+)", ', text)}
+    assert taken <= set(shown()) <= {*STORIES, *ONE_BY_ONE, *taken}
 
 
 def test_no_name_is_shown_twice() -> None:
