@@ -23,7 +23,7 @@ class Ordinary:
     backend: str
     answers: Mapping[str, int]  # by moment of the job's life
     blamed: str = ""  # the first line that blames it, or that cannot tell
-    unsure: int = 0  # answers that name no cause, and end with what could not be told
+    unsure: int = 0  # answers that name no cause, and leave something open
 
 
 def load(path: Path = FIGURES) -> list[Ordinary]:
@@ -43,7 +43,7 @@ def summary(rows: Sequence[Ordinary]) -> str:
     blamed = [f"`{row.job}` ({row.blamed})" for row in rows if row.blamed]
     end = f"{len(blamed)} were blamed: {', '.join(blamed)}." if blamed else "None was blamed."
     unsure = sum(row.unsure for row in rows)
-    end += f" {unsure} answers named no cause, and ended with what could not be told." if unsure else ""
+    end += f" {unsure} answers named no cause, and left something open." if unsure else ""
     return f"{len(rows)} healthy jobs, some of which had to wait for the others. {end}"
 
 

@@ -285,7 +285,7 @@ def causes_table() -> str:
 
 
 def blame_table() -> str:
-    """Whom `gangplank why` blamed in the last sweep of jobs that nothing is wrong with."""
+    """Which jobs that nothing is wrong with `gangplank why` blamed in the last sweep of them."""
     rows = blame_figures.load()
     own = table(("while it", "jobs", "answers"), list(blame_figures.table(rows)))
     return f"{blame_figures.summary(rows)}\n\n{own}" if rows else "No result is committed."

@@ -230,13 +230,13 @@ def said_by(kube: Kube, pods: Sequence[Json], missing: list[str], away: Collecti
 
 
 def name_in(namespace: str, job: Json) -> str:
-    """The name of a job for who asks about one of a namespace; "" of those of other namespaces, which are sums."""
+    """The name of a job in an answer about one of a namespace; "" of those of other namespaces, which are sums."""
     meta = job["metadata"]
     return str(meta["name"]) if meta["namespace"] == namespace else ""
 
 
 def held(state: Snapshot, job: Json, pods: Sequence[Json], rest: Interval | None, namespace: str) -> Holder:
-    """A job that runs, for who asks about one of a namespace."""
+    """A job that runs, in an answer about one of a namespace."""
     group = own_group(state, job, pods)
     uids = frozenset(pod["metadata"]["uid"] for pod in pods)
     return Holder(name_in(namespace, job), uids, group["metadata"]["uid"] if group else "", rest)

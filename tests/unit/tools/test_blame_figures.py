@@ -30,7 +30,7 @@ def test_a_row_replaces_the_one_of_its_job(tmp_path: Path) -> None:
 
 def test_who_is_blamed_is_named_and_unsure_answers_are_counted() -> None:
     assert summary([CALM]).endswith(" None was blamed.")
-    assert summary([LATE]).endswith(" 2 answers named no cause, and ended with what could not be told.")
+    assert summary([LATE]).endswith(" 2 answers named no cause, and left something open.")
     assert "1 were blamed: `ordinary-1` (ordinary-1 does not run: its image cannot be had)." in summary([BLAMED, LATE])
 
 
