@@ -22,6 +22,7 @@ READ = (
     "topologySpreadConstraints",
 )  # fmt: skip
 DEFAULT_SCHEDULER = "default-scheduler"
+UNFORESEEN = "which pods its manifest becomes"  # cannot be said of a job without a demand
 
 
 @dataclass(frozen=True)

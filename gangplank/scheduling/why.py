@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from gangplank.scheduling import pod_causes, pod_rules
 from gangplank.scheduling.cause import Cause
+from gangplank.scheduling.demand import UNFORESEEN
 from gangplank.scheduling.fit import Answer, Verdict, fit
 from gangplank.scheduling.remedy import needed, steps
 from gangplank.scheduling.rest import rest
@@ -245,7 +246,9 @@ def _not_started(now: Situation) -> Diagnosis:
     if now.lost_group:
         return _seen(now, "does not start", [_without_gang(now)])
     if now.demand is None:
-        return Diagnosis(now.name, "cannot tell", missing=("which pods its manifest becomes",))
+        if now.refusals:
+            return _refused(now, now.refusals, (UNFORESEEN,))
+        return Diagnosis(now.name, "cannot tell", missing=(UNFORESEEN,))
     if (name := _stranger(now)) and now.pods and now.age_s > BUSY_S and _overlooked(now):
         return _seen(now, "does not start", [_without_scheduler(now, name)])
     left = rest(now)
@@ -253,11 +256,18 @@ def _not_started(now: Situation) -> Diagnosis:
     refusals = list(now.refusals)
     if any(cause.code in ADMISSION for cause in answer.causes):  # it has the same, with amounts and a removal
         refusals = [one for one in refusals if one.code == "webhook"]
-    if causes := [*refusals, *answer.causes]:
-        return judged(left, causes, answer)
-    if cause := pod_causes.between_pods(now.demand, _scheduler_says(now)):
+    if refusals:
+        return _refused(left, [*refusals, *answer.causes], answer.missing)
+    if answer.causes:
+        return judged(left, left.demand or now.demand, answer)
+    return _without_cause(left, now.demand, answer)
+
+
+def _without_cause(now: Situation, job: Demand, answer: Answer) -> Diagnosis:
+    """What is said of a job whose rest would start, as far as is computed here; `job` is all of it."""
+    if cause := pod_causes.between_pods(job, _scheduler_says(now)):
         missing = tuple(line for line in answer.missing if line not in pod_causes.ANSWERS[cause.code])
-        return Diagnosis(now.name, left.waits("does not start"), cause, Proof.OBSERVED, missing=missing)
+        return Diagnosis(now.name, now.waits("does not start"), cause, Proof.OBSERVED, missing=missing)
     if answer.verdict is Verdict.CANNOT_TELL:
         said = _scheduler_says(now)
         summary = f"cannot tell; its scheduler says: {said[0]}" if said else "cannot tell"
@@ -269,9 +279,9 @@ def _not_started(now: Situation) -> Diagnosis:
         if _overlooked(now):
             return _seen(now, "does not start", [_silent(now, "scheduler", "its scheduler does not answer")])
         if said := _scheduler_says(now):  # of a moment ago, or for a reason that is not computed here
-            says = f"{left.would}, as far as is computed here, {waited}; its scheduler says: {said[0]}"
+            says = f"{now.would}, as far as is computed here, {waited}; its scheduler says: {said[0]}"
             return Diagnosis(now.name, says, missing=("whether that still holds: ask again, or gangplank fit --exact",))
-    return Diagnosis(now.name, f"nothing is wrong: {left.would}, {waited}")
+    return Diagnosis(now.name, f"nothing is wrong: {now.would}, {waited}")
 
 
 def _without_gang(now: Situation) -> Cause:
@@ -318,15 +328,20 @@ def _scheduler_says(now: Situation) -> list[str]:
     return [pod_causes.cut(text) for text in said if text]
 
 
-def judged(now: Situation, causes: Sequence[Cause], answer: Answer) -> Diagnosis:
+def _refused(now: Situation, causes: Sequence[Cause], missing: tuple[str, ...]) -> Diagnosis:
+    """What the API server refuses, which no change of the state takes away; the other causes are beside it."""
+    return Diagnosis(now.name, now.waits(_verb(now)), causes[0], Proof.REFUSAL, tuple(causes[1:]), missing)
+
+
+def judged(now: Situation, job: Demand, answer: Answer) -> Diagnosis:
     """The first cause without which the job would start; else the first of those that keep it out together."""
-    verb = "does not start" if now.live else "would not start"
-    if causes[0] in now.refusals or now.demand is None:  # a refusal comes first
-        proof = Proof.REFUSAL if causes[0] in now.refusals else Proof.NONE
-        return Diagnosis(now.name, now.waits(verb), causes[0], proof, tuple(causes[1:]), answer.missing)
-    way = needed(now.demand, now.state, causes, dict(now.held))
+    way = needed(job, now.state, answer.causes, dict(now.held))
     first = way.causes[0]
     proof, together = (Proof.REMOVAL, way.causes[1:]) if way.enough else (Proof.NONE, ())
-    others = tuple(one for one in causes if one is not first)
-    summary = now.waits("waits" if first.passing else verb)
+    others = tuple(one for one in answer.causes if one is not first)
+    summary = now.waits("waits" if first.passing else _verb(now))
     return Diagnosis(now.name, summary, first, proof, others, answer.missing, together)
+
+
+def _verb(now: Situation) -> str:
+    return "does not start" if now.live else "would not start"

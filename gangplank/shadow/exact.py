@@ -21,7 +21,7 @@ from gangplank.cluster.snapshot import DENIED, items, taint_rules
 from gangplank.errors import GangplankError, Problem, Unreadable
 from gangplank.scheduling import settings, volume_rules
 from gangplank.scheduling.cause import Cause
-from gangplank.scheduling.demand import DEFAULT_SCHEDULER
+from gangplank.scheduling.demand import DEFAULT_SCHEDULER, UNFORESEEN
 from gangplank.scheduling.fit import Answer, Verdict
 from gangplank.scheduling.preemption import named
 from gangplank.shadow import programs, state
@@ -77,10 +77,10 @@ def exact(
     kube: Kube, now: Situation, objects: Sequence[Json], folder: str | None = None, configuration: str | None = None
 ) -> Exact:
     """Whether a job would start now, as the site's own scheduler says."""
-    if now.demand is None or not now.demand.parts:
-        return unsure("which pods its manifest becomes")
     if now.refusals:
         return Exact(Answer(Verdict.NO, causes=now.refusals), answered_by="the site's API server, by a dry run")
+    if now.demand is None or not now.demand.parts:
+        return unsure(UNFORESEEN)
     scheduler = scheduler_of(kube, now.demand.scheduler, configuration)
     placed = any(pod["spec"].get("nodeName") for pod in now.pods)
     group = [now.group["metadata"]["uid"]] if now.group else []

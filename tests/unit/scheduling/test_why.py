@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gangplank.scheduling.cause import Cause
-from gangplank.scheduling.demand import Demand, changed, edited
+from gangplank.scheduling.demand import UNFORESEEN, Demand, changed, edited
 from gangplank.scheduling.fit import Answer, Verdict, fit
 from gangplank.scheduling.pod_causes import waiting
 from gangplank.scheduling.why import BUSY_S, Failure, Proof, Situation, diagnose, judged
@@ -133,8 +133,8 @@ def test_the_next_step_is_all_that_has_to_go_together_and_no_more() -> None:
 def test_a_cause_without_which_the_job_would_still_need_the_others_is_not_said_with_because() -> None:
     harmless = Cause("harmless", "a is odd", fix="leave it", removal=lambda job, state: (job, state))
     now = situation(state=cluster(queues=CLOSED, quotas=(QUOTA,)))
-    causes = [harmless, *fit(job(), now.state).causes]
-    diagnosis = judged(now, causes, Answer(Verdict.NO))
+    causes = (harmless, *fit(job(), now.state).causes)
+    diagnosis = judged(now, job(), Answer(Verdict.NO, causes=causes))
     assert diagnosis.proof is Proof.REMOVAL
     assert [cause.code for cause in diagnosis.needed] == ["quota", "queue-closed"]
     assert [cause.code for cause in diagnosis.also] == ["harmless", "queue-closed"]
@@ -219,8 +219,18 @@ def test_a_cause_that_cannot_be_taken_away_is_proven_by_a_refusal_alone() -> Non
     """Every cause without a removal passed for proven."""
     now = situation()
     cause = Cause("someone", "someone says so")
-    assert judged(now, [cause], Answer(Verdict.NO)).proof is Proof.NONE
-    assert judged(dataclasses.replace(now, refusals=(cause,)), [cause], Answer(Verdict.NO)).proof is Proof.REFUSAL
+    assert judged(now, job(), Answer(Verdict.NO, causes=(cause,))).proof is Proof.NONE
+    assert diagnose(dataclasses.replace(now, refusals=(cause,))).proof is Proof.REFUSAL
+
+
+def test_a_refusal_is_said_of_a_job_whose_pods_nobody_can_foresee() -> None:
+    """Why said only that it cannot tell which pods the manifest becomes."""
+    refusal = Cause("refused", "the API server refuses the job: quantities must match", fix="correct it")
+    now = situation(demand=None, live=False, refusals=(refusal,))
+    diagnosis = diagnose(now)
+    assert diagnosis.first_line == f"digits would not start because {refusal.text}"
+    assert (diagnosis.proof, diagnosis.missing) == (Proof.REFUSAL, (UNFORESEEN,))
+    assert diagnose(dataclasses.replace(now, refusals=())).first_line == "digits: cannot tell"
 
 
 @pytest.mark.parametrize(("refused", "first"), [("webhook", "webhook"), ("refused", "quota")])
