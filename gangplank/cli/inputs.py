@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,11 +13,13 @@ from gangplank.reading.files import JOB_FILE, read
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from gangplank.errors import Problem
+    from gangplank.errors import GangplankError, Problem
     from gangplank.jobs.site_settings import Settings
     from gangplank.spec import JobSpec, Json
     from gangplank.teams.spec import TeamSpec
 
+METADATA = "write it as Kubernetes has it, e.g. metadata: {name: digits, labels: {team: vision}}"
+PATHS = (".yml", ".yaml", ".json")  # ends of a word that is more likely a path than the name of a job
 ROOT = Path(__file__).resolve().parents[2]  # of a checkout; jobs name their scripts from there
 
 
@@ -33,6 +36,26 @@ def jobless(source: str, other_kinds: Sequence[str] = ()) -> Problem:
     from gangplank.errors import Problem
 
     return Problem(source, f"no job, only {', '.join(other_kinds)}" if other_kinds else "no job", kinds(), JOB_FILE)
+
+
+def is_path(word: str) -> bool:
+    """Whether a word means a file, not the name of a job. With a slash it can be no name, so the file is missing.
+
+    >>> is_path("jobs/none.yml"), is_path("digits"), is_path("none.yml")
+    (True, False, False)
+    """
+    return "/" in word or Path(word).is_file()
+
+
+def nothing(word: str, namespace: str, otherwise: str) -> GangplankError:
+    """The error about a word that is neither a file nor the name of a job; `otherwise` ends its fix."""
+    from gangplank.errors import KubeError, Problem, Unreadable
+
+    if word.endswith(PATHS):
+        got = f"no such file, and no job of this name in namespace {namespace}"
+        return Unreadable(str(Problem(word, got, "a job file, or the name of a job", JOB_FILE)))
+    fix = f"name a job that `gangplank status -n {namespace}` lists, or another namespace with -n, or {otherwise}"
+    return KubeError(Problem(f"job {word}", f"nothing in namespace {namespace}", "a job of this name", fix), 404)
 
 
 def read_scripts(job: object, root: Path | None = None) -> dict[str, str]:
@@ -138,13 +161,9 @@ def gather(
     `grants` that is not checked: a job that exists was allowed once. `namespace` is of those without one.
     """
     from gangplank.backends import backend_of
-    from gangplank.errors import Problem, SpecError, shown
+    from gangplank.errors import Problem, SpecError
 
     submitted = [item for name in names for item in read_objects(name, backend, site, namespace, grants=grants)]
-    for number, item in enumerate(submitted, start=1):
-        if not isinstance(item, dict) or not isinstance(item.get("kind"), str):
-            problem = Problem(f"document {number}", shown(item), "an object with apiVersion and kind")
-            raise SpecError([problem], names[0])
     by_backend = [(backend_of(item), item) for item in submitted]
     jobs = [(name, item) for name, item in by_backend if name]
     if backend and any(name != backend for name, _ in jobs):
@@ -170,11 +189,11 @@ def read_objects(
     if any(isinstance(item, dict) and "apiVersion" in item for item in raw):
         for item in raw:
             objects += item.get("items") or [] if is_list(item) else [item]
+        check_objects(objects, name)
         if site and grants:
             from gangplank.teams.grants import check_manifests
 
-            complete = [item for item in objects if isinstance(item, dict)]
-            check_manifests(complete, site_teams(site), name, namespace or "")
+            check_manifests(objects, site_teams(site), name, namespace or "")
         return objects
     jobs = documents(text, name, strict=True)
     specs = site_teams(site) if site else None
@@ -188,6 +207,23 @@ def read_objects(
             granted(spec, specs, name)
         objects += BACKENDS[spec.backend].manifests(spec)
     return objects
+
+
+def check_objects(objects: Sequence[Any], source: str) -> None:
+    """Refuse what is no object of Kubernetes with a name, with all problems at once."""
+    from gangplank.errors import Problem, SpecError, shown
+    from gangplank.k8s.manifest import META, Named, check, without_nulls
+
+    problems: list[Problem] = []
+    for number, item in enumerate(objects, start=1):
+        place, own = f"document {number}", list[Problem]()
+        if isinstance(item, dict) and all(isinstance(item.get(key), str) for key in ("apiVersion", "kind")):
+            check(without_nulls(item.get("metadata")), Named(META), f"{place}, {item['kind']}.metadata", own)
+            problems += [replace(one, fix=METADATA) for one in own]
+        else:
+            problems.append(Problem(place, shown(item), "an object with apiVersion and kind", "write both, as text"))
+    if problems:
+        raise SpecError(problems, source)
 
 
 def is_list(item: object) -> bool:

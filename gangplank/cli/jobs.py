@@ -7,7 +7,6 @@ import sys
 import threading
 from functools import partial
 from itertools import chain
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gangplank.backends import BACKENDS, backend_of, is_submitted_job, submitted_kinds
@@ -109,7 +108,7 @@ def scale(args: argparse.Namespace) -> int:
 
 def locate(kube: Kube, args: argparse.Namespace) -> tuple[Json, list[Json]]:
     """The live job that a file or a name means; for a file, also everything that would be submitted from it."""
-    if Path(args.job).is_file():
+    if inputs.is_path(args.job):
         submitted, jobs, other_kinds = inputs.gather([args.job], None, args.site, args.namespace, grants=False)
         if not jobs:
             raise KubeError(str(inputs.jobless(args.job, other_kinds)))
@@ -122,9 +121,7 @@ def locate(kube: Kube, args: argparse.Namespace) -> tuple[Json, list[Json]]:
     namespace = namespace or args.namespace or "default"
     live = kube.find(namespace, name, kinds)
     if live is None:
-        fix = f"name a job that `gangplank status -n {namespace}` lists, or another namespace with -n, or submit it"
-        problem = Problem(f"job {name}", f"nothing in namespace {namespace}", "a job of this name", fix)
-        raise KubeError(str(problem), 404)
+        raise inputs.nothing(name, namespace, "submit it")
     return live, submitted
 
 

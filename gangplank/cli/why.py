@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gangplank.backends import submitted_kinds
@@ -12,13 +11,14 @@ from gangplank.cli import inputs, terminal
 from gangplank.cli.cluster import cluster_of
 from gangplank.cluster.situation import asked, situation
 from gangplank.errors import KubeError, Problem
+from gangplank.scheduling.demand import UNFORESEEN
 from gangplank.scheduling.fit import Answer, Verdict
 from gangplank.scheduling.fit import fit as answer_of
 from gangplank.scheduling.remedy import Remedy, remedy, steps
 from gangplank.scheduling.rest import rest
 from gangplank.scheduling.why import Diagnosis, Situation, diagnose
 from gangplank.shadow.exact import Exact, exact
-from gangplank.text import plain_lines
+from gangplank.text import listed, plain_lines
 
 if TYPE_CHECKING:
     import argparse
@@ -46,6 +46,10 @@ def why(args: argparse.Namespace) -> int:
 
 def fit(args: argparse.Namespace) -> int:
     """Say whether a job would start now, or what of it has no node yet."""
+    options = {"--programs": args.programs, "--scheduler-config": args.scheduler_config}
+    if (idle := [name for name, value in options.items() if value is not None]) and not args.exact:
+        problem = Problem(listed(idle), "no --exact", "--exact beside it", f"add --exact, or leave out {listed(idle)}")
+        raise terminal.UsageError(str(problem))
     kube = cluster_of(args)
     chosen = meant(kube, args)
     if isinstance(chosen, Unread):
@@ -58,7 +62,7 @@ def fit(args: argparse.Namespace) -> int:
         result = exact(kube, now, objects, args.programs, args.scheduler_config)
     else:
         now = rest(now)
-        unknown = Answer(Verdict.CANNOT_TELL, missing=("which pods its manifest becomes",))
+        unknown = Answer(Verdict.CANNOT_TELL, missing=(UNFORESEEN,))
         own = answer_of(now.demand, now.state, dict(now.held)) if now.demand else unknown
         if now.refusals:  # which no change of the state takes away
             own = Answer(Verdict.NO, causes=(*now.refusals, *own.causes), missing=own.missing)
@@ -145,13 +149,13 @@ def meant(kube: Kube, args: argparse.Namespace) -> Meant | Unread:
     """The job that a file or a name means."""
     others: list[Json] = []
     job: Json | None = None
-    if Path(args.job).is_file():
+    if inputs.is_path(args.job):
         others, jobs, other_kinds = inputs.gather([args.job], None, args.site, args.namespace)
         if not jobs:
             raise KubeError(str(inputs.jobless(args.job, other_kinds)))
         job = jobs[-1][1]
-        job["metadata"].setdefault("namespace", args.namespace or "default")
-        name, namespace = job["metadata"]["name"], job["metadata"]["namespace"]
+        name, namespace = job["metadata"]["name"], job["metadata"].get("namespace") or args.namespace or "default"
+        job["metadata"]["namespace"] = namespace
         kinds = [(job["apiVersion"], job["kind"])]
     else:
         name, namespace, kinds = args.job, args.namespace or "default", list(submitted_kinds())
@@ -162,7 +166,5 @@ def meant(kube: Kube, args: argparse.Namespace) -> Meant | Unread:
             raise
         return Unread(name, f"you may not read jobs in namespace {namespace}")
     if live is None and job is None:
-        fix = f"name a job that `gangplank status -n {namespace}` lists, or another namespace with -n, or its file"
-        problem = Problem(f"job {name}", f"nothing in namespace {namespace}", "a job of this name", fix)
-        raise KubeError(str(problem), 404)
+        raise inputs.nothing(name, namespace, "its file")
     return Meant(live or job or {}, live is not None, others)

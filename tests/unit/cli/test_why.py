@@ -108,11 +108,11 @@ def test_what_pods_do_that_may_not_be_read_is_not_guessed(
 
 
 @pytest.mark.usefixtures("readable")
-@pytest.mark.parametrize("cores", ["1", "9"])
+@pytest.mark.parametrize("cores", ["1", "9", "lots"])
 def test_a_job_that_the_api_server_refuses_does_not_fit(
     api: Api, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path, cores: str
 ) -> None:
-    """Whether or not a node has room for it."""
+    """Whether or not a node has room for it, and anyone can foresee its pods. Of `lots`, why said it cannot tell."""
     usual, reason = api.answer, 'jobs.batch "new" is forbidden: exceeded quota: jobs, requested: count/jobs.batch=1'
 
     def answer(method: str, where: str, query: str, body: Json) -> tuple[int, bytes]:
@@ -132,6 +132,10 @@ def test_a_job_that_the_api_server_refuses_does_not_fit(
     assert (said["fits"], said["placement"], said["enough"], said["pods_now"]) == ("no", {}, False, 0)
     assert main(["fit", str(file)]) == terminal.NO
     assert "what would" not in capsys.readouterr().out
+    assert main(["fit", str(file), "--exact"]) == terminal.NO
+    assert reason in capsys.readouterr().out
+    assert main(["why", str(file)]) == terminal.OK
+    assert capsys.readouterr().out.startswith(f"new would not start because the API server refuses the job: {reason}\n")
 
 
 @pytest.mark.usefixtures("readable")
@@ -172,3 +176,77 @@ def test_only_the_rest_of_a_job_of_which_pods_run_has_to_fit(
         assert not any("what would start now" in line for line in lines), "nothing more has a place"
     main(["fit", "large", "-n", "vision", "-o", "json"])
     assert json.loads(capsys.readouterr().out)["standing"] == "runs with 2 of 3 pods; large-2"
+
+
+@pytest.mark.usefixtures("readable")
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_manifest_without_a_name_is_refused_with_all_that_is_wrong(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, command: str
+) -> None:
+    """Each of these documents was a traceback."""
+    kind = "apiVersion: batch/v1\nkind: Job\n"
+    metadata = ("", "metadata: digits\n", "metadata: {namespace: vision}\n", "metadata: {name: digits, labels: a}\n")
+    file = tmp_path / "raw.yml"
+    file.write_text("---\n".join([*(kind + one for one in metadata), "kind: Job\n"]))
+    assert main([command, str(file)]) == terminal.REFUSED
+    head, *lines = capsys.readouterr().err.splitlines()
+    assert head == f"gangplank: {file}: 5 problems"
+    said = [
+        "Job.metadata: got nothing, expected a mapping",
+        'Job.metadata: got "digits", expected a mapping',
+        "Job.metadata.name: got nothing, expected a name",
+        'Job.metadata.labels: got "a", expected a mapping',
+    ]
+    fix = "write it as Kubernetes has it, e.g. metadata: {name: digits, labels: {team: vision}}"
+    assert lines[:-1] == [f"  document {number}, {one}. Fix: {fix}" for number, one in enumerate(said, start=1)]
+    assert lines[-1].startswith('  document 5: got {"kind": "Job"}, expected an object with apiVersion and kind. Fix: ')
+
+
+@pytest.mark.usefixtures("readable")
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_manifest_whose_namespace_is_null_has_the_one_that_is_asked_for(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, command: str
+) -> None:
+    """As for kubectl. It was looked for without a namespace, and said not to exist."""
+    manifest = job()
+    manifest["metadata"]["namespace"] = None
+    file = tmp_path / "large.json"
+    file.write_text(json.dumps(manifest))
+    words = ("-n", "vision", "-o", "json")
+    main([command, "large", *words])
+    by_name = capsys.readouterr().out
+    main([command, str(file), *words])
+    assert capsys.readouterr().out == by_name
+
+
+@pytest.mark.parametrize("command", [*COMMANDS, "status", "logs"])
+@pytest.mark.parametrize("name", ["none.yml", "none.yaml", "none.json", "jobs/none"])
+@pytest.mark.usefixtures("api")
+def test_a_path_without_a_file_is_not_the_name_of_a_job(
+    capsys: pytest.CaptureFixture[str], command: str, name: str
+) -> None:
+    assert main([command, name, "-n", "vision"]) == terminal.UNREADABLE
+    said = capsys.readouterr().err
+    missing = "no such file, and no job of this name in namespace vision, expected a job file, or the name of a job"
+    assert f"{name}: got {'No such file or directory' if '/' in name else missing}" in said
+    assert "Fix: give the path of a job file" in said
+
+
+@pytest.mark.usefixtures("readable")
+def test_a_job_may_have_a_name_that_ends_as_a_file_does(api: Api, capsys: pytest.CaptureFixture[str]) -> None:
+    jobs = "/apis/batch/v1/namespaces/vision/jobs/"
+    api.objects[f"{jobs}large.yml"] = api.objects.pop(f"{jobs}large")
+    api.objects[f"{jobs}large.yml"]["metadata"]["name"] = "large.yml"
+    main(["why", "large.yml", "-n", "vision"])
+    assert capsys.readouterr().out.startswith("large.yml: ")
+
+
+@pytest.mark.parametrize("options", [["--programs"], ["--scheduler-config"], ["--programs", "--scheduler-config"]])
+def test_options_that_only_exact_reads_are_refused_without_it(
+    api: Api, capsys: pytest.CaptureFixture[str], options: list[str]
+) -> None:
+    assert main(["fit", "large", *(word for option in options for word in (option, "/nope"))]) == 2
+    said = ", ".join(options)
+    fix = f"add --exact, or leave out {said}"
+    assert capsys.readouterr().err == f"gangplank: {said}: got no --exact, expected --exact beside it. Fix: {fix}\n"
+    assert api.seen == []
