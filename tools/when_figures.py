@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+import random
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
 FIGURES = Path(__file__).resolve().parents[1] / "tests/sweeps/when.json"
+EPOCHS, JOBS = (16, 24, 32), 10  # of the trainings of a sweep, and of a round
 LEAST_S = 1.0  # times below are not compared with one another
 
 
@@ -35,6 +37,12 @@ class Guess:
     def error(self) -> float:
         """How far the guess was off, of the time that passed."""
         return abs(self.likely - self.real) / max(self.real, LEAST_S)
+
+
+def lengths(number: int, jobs: int = JOBS, epochs: Sequence[int] = EPOCHS) -> list[int]:
+    """The epochs of each training of a round."""
+    chance = random.Random(22 + number)  # noqa: S311  not a secret
+    return [chance.choice(epochs) for _ in range(jobs)]
 
 
 def load() -> list[Guess]:

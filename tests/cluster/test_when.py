@@ -8,7 +8,6 @@ queues of ten, each a case of its own: one that fails or is killed leaves the an
 from __future__ import annotations
 
 import json
-import random
 import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
@@ -22,7 +21,8 @@ from gangplank.jobs.parse import parse_job
 from tests.support.sweeps import sweeping
 from tests.support.teams_live import gangplank
 from tests.support.why_stories import IMAGE, SMALL, queue
-from tools.when_figures import FIGURES, Guess, load, summary
+from tools import when_figures
+from tools.when_figures import FIGURES, Guess, lengths, load, summary
 
 if TYPE_CHECKING:
     from gangplank.cluster.client import Kube
@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 KIND = ("batch.volcano.sh/v1alpha1", "Job")
-ROUNDS, JOBS, SLOTS, EPOCHS = (5, 10, 4, (16, 24, 32)) if sweeping("when") else (1, 6, 2, (16, 32))
+WHOLE = (5, when_figures.JOBS, 4, when_figures.EPOCHS)
+ROUNDS, JOBS, SLOTS, EPOCHS = WHOLE if sweeping("when") else (1, 6, 2, (16, 32))
 LIMIT_S = 700  # of a round: all of them within an hour
 PAUSE_S = 4  # between two times of asking, which takes time from the trainings
 # As torchrun sets it for one rank: without torchrun itself, a training begins in half the time
@@ -114,8 +115,8 @@ def keep(home: str, guesses: list[Guess]) -> None:
 
 @pytest.mark.parametrize("number", range(ROUNDS))
 def test_jobs_start_and_end_when_it_is_said(lab: Lab, kube: Kube, kubeconfig: str, number: int) -> None:
-    home, chance = f"when-{number}", random.Random(22 + number)
-    sets = [training(home, job, chance.choice(EPOCHS)) for job in range(JOBS)]
+    home = f"when-{number}"
+    sets = [training(home, job, epochs) for job, epochs in enumerate(lengths(number, JOBS, EPOCHS))]
     watched = Watched(kube, home)
     lab.kubectl("create", "namespace", home)
     share = queue(home, capability={"cpu": f"{10 * SLOTS}m"})

@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from bench.__main__ import RESULTS
+from bench.figures import read
 from bench.part import INVENTORY, ROOT
 from bench.parts import evidence, idle, joining, lab, start, trainer
 from gangplank.backends import BACKENDS
@@ -88,6 +90,12 @@ def test_evidence_and_observation_each_have_a_goal_where_they_are_not_spent_once
     assert rows["evidence.script-long.cpu"].floor is not None
     assert "evidence.script.loading" in rows
     assert "evidence.large.loading" not in rows
+
+
+@pytest.mark.parametrize("name", evidence.TRAININGS)
+def test_observation_costs_less_than_its_goal_in_the_committed_result(name: str) -> None:
+    rows = {one.id: one for one in read(RESULTS)["evidence"].figures}
+    assert rows[f"evidence.{name}.observation"].value < evidence.GOAL
 
 
 def test_what_both_add_to_a_whole_run_counts_the_imports_of_both_ranks() -> None:
