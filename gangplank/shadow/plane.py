@@ -120,7 +120,7 @@ class Plane:
             with self.ask(request, timeout=START_S) as answer:
                 answer.read()
 
-    def start_api(self) -> Kube:
+    def start_api(self, *more: str) -> Kube:
         """The API server. Its one token allows everything, and nobody but these programs can reach it."""
         token, tokens = secrets.token_hex(16), self.folder / "tokens.csv"
         tokens.write_text(f"{token},shadow,shadow,system:masters\n")
@@ -132,7 +132,7 @@ class Plane:
             "--endpoint-reconciler-type=none", f"--service-cluster-ip-range={NOBODY}/24",
             f"--token-auth-file={tokens}", "--authorization-mode=AlwaysAllow",
             "--service-account-issuer=https://shadow", f"--service-account-key-file={key}",
-            f"--service-account-signing-key-file={key}", "--profiling=false",
+            f"--service-account-signing-key-file={key}", "--profiling=false", *more,
         ])  # fmt: skip
         certificate = self.folder / "certificates/apiserver.crt"
         cluster = {"server": f"https://{HERE}:{API}", "certificate-authority": str(certificate)}

@@ -10,6 +10,7 @@ import contextlib
 import ctypes
 import functools
 import itertools
+import json
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -36,6 +37,9 @@ CLONE_NEWNET = 0x40000000
 BEFORE = "2026-01-01T00:00:00Z"
 PLACE, CONFIGURATION = "/volcano.scheduler", "volcano-scheduler.conf"
 NUMBERS = itertools.count()
+AUDIT, ACCOUNT = "audit.log", "shadow"  # a file of an audited site, and who its kubeconfig is for
+METHODS = {"list": "GET", "watch": "GET", "create": "POST", "update": "PUT", "deletecollection": "DELETE"}
+POLICY = {"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "rules": [{"level": "Metadata"}]}
 
 
 @functools.cache
@@ -116,6 +120,12 @@ class BareSite:
         """Run the command as a user does."""
         return subprocess.run(self.command(*words), cwd=ROOT, capture_output=True, text=True, check=False, timeout=420)
 
+    def requests(self) -> list[str]:
+        """The requests of those with a kubeconfig, each with its method. The API server notes one before it answers."""
+        entries = map(json.loads, (self.plane.folder / AUDIT).read_text().splitlines())
+        return [f"{METHODS.get(entry['verb'], entry['verb'].upper())} {entry['requestURI']}" for entry in entries
+                if entry["stage"] == "RequestReceived" and entry["user"]["username"] == ACCOUNT]
+
     def schedule(self, name: str, configuration: str = "") -> None:
         """Start a scheduler of the site."""
         here = [f"--bind-address={HERE}", "--leader-elect=false", "--authentication-skip-lookup=true"]
@@ -137,8 +147,13 @@ def in_a_network() -> Iterator[Callable[[Callable[[], T]], T]]:
 
 
 @contextlib.contextmanager
-def bare_site(folder: Path, state: list[tuple[str, Json]], version: str = "") -> Iterator[BareSite]:
-    """A site with a state, of the versions that the lab pins; its Deployment may say another version of Volcano's."""
+def bare_site(
+    folder: Path, state: list[tuple[str, Json]], version: str = "", *, audited: bool = False
+) -> Iterator[BareSite]:
+    """A site with a state, of the versions that the lab pins; its Deployment may say another version of Volcano's.
+
+    One that is audited keeps all requests.
+    """
     here = {name: str(shown(part) / name) for name, part in (
         ("etcd", "bin.etcd"), ("kube-apiserver", "bin.kubernetes"), (KUBERNETES, "bin.kubernetes"),
         (VOLCANO, "bin.volcano"),
@@ -148,6 +163,9 @@ def bare_site(folder: Path, state: list[tuple[str, Json]], version: str = "") ->
     with Plane(here, folder) as plane:
         plane.start_etcd()
         plane.load([*volcano(own, configuration), *namespace("default"), *state])
-        site = BareSite(plane, plane.start_api())
+        policy, log = folder / "audit-policy.json", folder / AUDIT
+        policy.write_text(json.dumps(POLICY))
+        words = [f"--audit-policy-file={policy}", f"--audit-log-path={log}"] if audited else []
+        site = BareSite(plane, plane.start_api(*words))
         yield site
 

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-import re
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qs
 
 import pytest
 
 from gangplank.backends import BACKENDS
 from gangplank.cli import main, terminal
 from gangplank.jobs.parse import parse_job
+from tests.support.requests_that_read import reads
 from tests.unit.scheduling.states import node
 
 if TYPE_CHECKING:
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 BATCH, CORE = "/apis/batch/v1/namespaces/vision", "/api/v1/namespaces/vision"
-OWN_RIGHTS = re.compile(r"/apis/authorization\.k8s\.io/v1/selfsubject(access|rules)reviews")
 ANSWERS = {terminal.OK, terminal.NO, terminal.CANNOT_TELL}
 FAILED = {"failed": 1, "conditions": [{"type": "Failed", "status": "True", "message": "it failed"}]}
 STATES: dict[str, Json] = {
@@ -31,14 +29,6 @@ STATES: dict[str, Json] = {
     "ended": FAILED,
     "stopped": {"active": 0},
 }
-
-
-def reads(request: str) -> bool:
-    """Whether a request changes nothing. A DELETE has its dryRun in its body: the API server ignores its query."""
-    method, _, address = request.partition(" ")
-    where, _, query = address.partition("?")
-    dry = method in {"POST", "PATCH"} and parse_qs(query).get("dryRun") == ["All"]
-    return method in {"GET", "HEAD"} or dry or (method == "POST" and bool(OWN_RIGHTS.fullmatch(where)))
 
 
 @pytest.mark.parametrize(("request_line", "expected"), [
