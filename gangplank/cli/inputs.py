@@ -210,7 +210,7 @@ def read_objects(
 
 
 def check_objects(objects: Sequence[Any], source: str) -> None:
-    """Refuse what is no object of Kubernetes with a name, with all problems at once."""
+    """Refuse documents that are not objects of Kubernetes, or have no name; all problems at once."""
     from gangplank.errors import Problem, SpecError, shown
     from gangplank.k8s.manifest import META, Named, check, without_nulls
 
