@@ -60,6 +60,8 @@ class Wiring:
     master: str  # the name under which every replica finds rank 0
     longest: str  # the longest name that is derived from a job's, of {job}, {role}, {last} and {world}
     longest_is: str  # what that names
+    job_name: str  # the label by which its controller says whose pods they are: the job's name
+    index: str  # the annotation with a pod's rank, where its environment does not have it; "" if none has it
     job_uid: str  # the pod's field that identifies its run of the job; "" if none does
     unbuffered: bool  # the controller itself sets PYTHONUNBUFFERED
     mounts: tuple[str, ...]  # where the controller mounts files of the wiring

@@ -42,6 +42,7 @@ class QueueSystem:
     admission: tuple[Path, ...]  # where its own kinds name what a team's admission judges
 
 
+JOB_NAME = "volcano.sh/job-name"  # label and annotation of the pods of Volcano's Jobs
 SSH = "-ssh"  # ends the name of the Secret that Volcano's plugin ssh makes
 VOLCANO = QueueSystem(
     title="Volcano",
@@ -71,7 +72,7 @@ VOLCANO = QueueSystem(
         "volcano.sh/jdb-max-unavailable",
     ),
     commanded="batch.volcano.sh/v1alpha1 Job",
-    ssh_keys=f"o.?metadata.?labels[?'volcano.sh/job-name'].orValue('') + '{SSH}'",
+    ssh_keys=f"o.?metadata.?labels[?'{JOB_NAME}'].orValue('') + '{SSH}'",
     ssh_suffix=SSH,
     admission=(
         Path(

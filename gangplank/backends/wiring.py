@@ -151,6 +151,21 @@ def environment(pod: Json, container: Json) -> dict[str, str]:
     return values
 
 
+def rank(pod: Json) -> str:
+    """The rank of a pod's node, from its environment or from what its controller writes on it; "" if unknown.
+
+    >>> of_job = {"name": "a", "labels": {"batch.kubernetes.io/job-name": "a"}}
+    >>> rank({"metadata": {**of_job, "annotations": {"batch.kubernetes.io/job-completion-index": "2"}}, "spec": {}})
+    '2'
+    """
+    if own := pod_wiring(pod)["rank"]:
+        return own
+    labels = pod["metadata"].get("labels") or {}
+    wirings = [backend.wiring for backend in BACKENDS.values() if backend.wiring.job_name in labels]
+    keys = {one.index for one in wirings}  # two: the pods of a TrainJob are those of a Job, too
+    return str((pod["metadata"].get("annotations") or {}).get(keys.pop(), "")) if len(keys) == 1 else ""
+
+
 def pod_wiring(pod: Json) -> dict[str, str]:
     """What a pod's first container knows of the job: rank of its node, master, WORLD_SIZE; "" if unknown.
 

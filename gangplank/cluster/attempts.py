@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from gangplank.backends import BACKENDS, backend_of
 from gangplank.cluster.client import rank_of
 from gangplank.cluster.logs import restarts
+from gangplank.scheduling import rest
 from gangplank.text import listed
 
 if TYPE_CHECKING:
@@ -34,16 +35,22 @@ def attempts(job: Json, pods: Iterable[Json]) -> list[Attempt]:
     backend = backend_of(job)
     counter = BACKENDS[backend].attempt if backend else ""
     runs: list[Attempt] = []
-    ended: dict[int | None, int] = {}  # by rank: how many runs there were
+    ended: dict[int | str, int] = {}  # by rank, or by pod where nothing says it: how many runs there were
     for pod in sorted(pods, key=lambda pod: (str(pod["metadata"].get("creationTimestamp", "")))):
-        rank, meta = rank_of(pod), pod["metadata"]
+        key, meta = place(pod), pod["metadata"]
         text = str({**(meta.get("labels") or {}), **(meta.get("annotations") or {})}.get(counter, ""))
-        first = max(ended.get(rank, 0), int(text) if text.isdecimal() else 0) + 1
+        first = max(ended.get(key, 0), int(text) if text.isdecimal() else 0) + 1
         last = first + restarts(pod, "")
         runs += [Attempt(pod, last - 1, before=True)] if last > first else []
         runs.append(Attempt(pod, last, before=False))
-        ended[rank] = last
-    return sorted(runs, key=lambda run: (rank_of(run.pod) is None, rank_of(run.pod) or 0, run.number))
+        ended[key] = last
+    return sorted(runs, key=lambda run: (rank_of(run.pod) is None, place(run.pod), run.number))
+
+
+def place(pod: Json) -> int | str:
+    """Equal for a pod and for the one that takes its place: its rank, else its name without a random end."""
+    number = rank_of(pod)
+    return rest.rank(pod) if number is None else number
 
 
 def gone(shown: Mapping[int | None, Iterable[int]]) -> str:

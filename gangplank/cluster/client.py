@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from gangplank.backends import BACKENDS, backend_of, device_claims, wiring
-from gangplank.backends.pod_template import JOB_LABEL
 from gangplank.backends.queueing import QUEUE_SYSTEM
 from gangplank.cluster import answers, queues
 from gangplank.cluster.lab_route import leaves
@@ -407,19 +406,18 @@ class Kube:
 
     def pods(self, job: Json) -> list[Json]:
         """A live job's pods in the order of their ranks; a label alone does not make a pod the job's."""
-        meta = job["metadata"]
-        pods = self.items("v1", "Pod", meta["namespace"], f"{JOB_LABEL}={meta['name']}")
+        meta, label = job["metadata"], BACKENDS[str(backend_of(job))].wiring.job_name
+        pods = self.items("v1", "Pod", meta["namespace"], f"{label}={meta['name']}")
         pods = [pod for pod in pods if self._owns(job, pod)]
         return sorted(pods, key=lambda pod: (rank_of(pod) is None, rank_of(pod) or 0, pod["metadata"]["name"]))
 
     def _owns(self, job: Json, item: Json, levels: int = OWNERS) -> bool:
         """Whether controllers made an object for this very job: its own, or one of an object that it owns."""
-        meta, uid = item["metadata"], job["metadata"]["uid"]
-        owner = next((owner for owner in meta.get("ownerReferences") or [] if owner.get("controller")), None)
-        if owner is None or levels == 0:
+        meta, uid, owner = item["metadata"], job["metadata"]["uid"], controller_of(item)
+        if not may_own(job, owner) or levels == 0:
             return False
-        if owner["uid"] == uid or (owner["apiVersion"], owner["kind"]) == (job["apiVersion"], job["kind"]):
-            return bool(owner["uid"] == uid)
+        if owner["uid"] == uid:
+            return True
         if (uid, owner["uid"]) not in self.owners:
             named = {**owner, "metadata": {"name": owner["name"], "namespace": meta["namespace"]}}
             try:
@@ -532,9 +530,21 @@ def in_cluster() -> bool:
     return Path("/var/run/secrets/kubernetes.io/serviceaccount/token").exists()
 
 
+def controller_of(item: Json) -> Json:
+    """The reference to the object for which a controller made this one; empty if none did."""
+    owners: list[Json] = item["metadata"].get("ownerReferences") or []
+    return next((owner for owner in owners if owner.get("controller")), {})
+
+
+def may_own(job: Json, owner: Json) -> bool:
+    """Whether the controller's owner of an object is a job, or something else, which the job may own."""
+    other = (owner.get("apiVersion"), owner.get("kind")) != (job["apiVersion"], job["kind"])
+    return bool(owner) and (other or bool(owner["uid"] == job["metadata"]["uid"]))
+
+
 def rank_of(pod: Json) -> int | None:
-    """The rank of a pod's node, None if its environment does not contain it."""
-    text = wiring.pod_wiring(pod)["rank"]
+    """The rank of a pod's node, None if nothing says it."""
+    text = wiring.rank(pod)
     return int(text) if text.isdigit() else None
 
 

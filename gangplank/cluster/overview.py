@@ -11,11 +11,10 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from gangplank.backends import backend_of, is_submitted_job, submitted_kinds
-from gangplank.backends.pod_template import JOB_LABEL
+from gangplank.backends import BACKENDS, backend_of, is_submitted_job, submitted_kinds
 from gangplank.backends.queueing import QUEUE_SYSTEM
 from gangplank.cluster import pace
-from gangplank.cluster.client import path, rank_of
+from gangplank.cluster.client import controller_of, may_own, path, rank_of
 from gangplank.cluster.progress import phase
 from gangplank.cluster.snapshot import FORBIDDEN, items, snapshot
 from gangplank.cluster.standstill import size_of
@@ -281,18 +280,22 @@ def unread_pods(namespaces: Iterable[str]) -> list[str]:
 
 
 class PodsOfJobs:
-    """The pods that have not ended, or those that have, by their jobs."""
+    """The pods that have not ended, or those that have, by their jobs, as label and owner say: nothing more is read."""
 
     def __init__(self, state: Snapshot, *, ended: bool = False) -> None:
-        self.pods: dict[tuple[str, str], list[Json]] = {}
+        self.pods: dict[tuple[str, str, str], list[Json]] = {}
+        keys = [backend.wiring.job_name for backend in BACKENDS.values()]
         for pod in state.ended if ended else state.pods.items:
             meta = pod["metadata"]
-            key = meta.get("namespace", ""), (meta.get("labels") or {}).get(JOB_LABEL, "")
-            self.pods.setdefault(key, []).append(pod)
+            labels = meta.get("labels") or {}
+            for key in filter(labels.__contains__, keys):
+                self.pods.setdefault((meta.get("namespace", ""), key, labels[key]), []).append(pod)
 
     def of(self, job: Json) -> list[Json]:
         """Those of one job."""
-        return self.pods.get((job["metadata"].get("namespace", ""), job["metadata"]["name"]), [])
+        meta, key = job["metadata"], BACKENDS[str(backend_of(job))].wiring.job_name
+        pods = self.pods.get((meta.get("namespace", ""), key, meta["name"]), [])
+        return [pod for pod in pods if may_own(job, controller_of(pod))]
 
 
 def runs(pod: Json) -> bool:

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
 
     from gangplank.spec import Json
 
+JOB_NAME = "batch.kubernetes.io/job-name"  # label of a Job's pods
 COMPLETION_INDEX = "batch.kubernetes.io/job-completion-index"  # label and annotation of an Indexed Job's pods
 
 

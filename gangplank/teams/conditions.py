@@ -13,6 +13,7 @@ from gangplank.backends.pod_template import GPU_TOLERATION, JOB_LABEL, ROLE_LABE
 from gangplank.backends.queueing import QUEUE_SYSTEM
 from gangplank.cluster.lease import HOLDER
 from gangplank.cluster.reader import READER_LIMITS
+from gangplank.k8s.build import JOB_NAME
 from gangplank.teams.census import load
 
 if TYPE_CHECKING:
@@ -98,7 +99,7 @@ KEYS = (
     USED,
     HOLDER,  # of the lock of a job
     "batch.kubernetes.io/controller-uid",  # the API server sets both in the template of a Job
-    "batch.kubernetes.io/job-name",
+    JOB_NAME,
     "kubernetes.io/limit-ranger",  # the API server notes which requests it filled in
     "sidecar.istio.io/inject",  # keeps the proxy of a service mesh out of a gang
 )

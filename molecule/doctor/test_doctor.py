@@ -12,14 +12,19 @@ from tests.support.raw_jobs import PYTORCHJOB, TRAINJOB, by_hand, selecting
 from tests.support.teams_live import gangplank
 from tests.support.why_stories import (
     APART,
+    NO_IMAGE,
+    RESOURCE,
     SMALL,
+    WAITING,
     Story,
     accepted,
     healthy,
     ignored,
+    in_container,
     manifests,
     named,
     named_cause,
+    runs_by_hand,
     silent,
     story,
     submit,
@@ -40,7 +45,7 @@ CAUSES: dict[str, Story] = {
     "quota": Story("quota", beside=(named("ResourceQuota", spec={"hard": {"requests.cpu": "15m"}}),)),
     "too-large": Story("pod-too-large", {"resources": {"cpu": "9", "memory": "32Mi"}}),
     "apart": APART,
-    "image": Story("image", {"image": "gangplank.dev/no-such-image:1"}),
+    "image": Story("image", {"image": NO_IMAGE}),
     "secret": Story("secret", {"secrets": ["no-such-secret"]}),
     "exit-code": Story("failed|crash", {"command": ["sh", "-c", "echo last words; exit 7"]}, words="exit code 7"),
 }
@@ -66,6 +71,16 @@ STORIES = {
 }
 STORIES["pytorchjob-by-hand"] = Story("no-device", written=by_hand(PYTORCHJOB), words="nvidia.com/gpu")
 STORIES["trainjob-by-hand"] = Story("selector", written=by_hand(TRAINJOB, selecting), words="disk=ssd")
+STORIES["pytorchjob-by-hand-image"] = Story(
+    "image", written=by_hand(PYTORCHJOB, in_container(image=NO_IMAGE, resources=RESOURCE))
+)
+STORIES["trainjob-by-hand-image"] = Story(
+    "image", written=by_hand(TRAINJOB, lambda manifest: manifest["spec"]["trainer"].update(image=NO_IMAGE))
+)
+WELL = {
+    "pytorchjob-runs": by_hand(PYTORCHJOB, in_container(command=WAITING, args=[], resources=RESOURCE)),
+    "trainjob-runs": by_hand(TRAINJOB),
+}
 # Its pods restart in place; the Job's controller removes them, and their logs, when the retries are used up.
 STORIES["exit-code-indexed"].words = ""
 
@@ -90,6 +105,11 @@ def test_the_first_line_names_the_cause_and_no_other(kube: Kube, name: str) -> N
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_healthy_job_is_blamed_at_no_moment(lab: Lab, kube: Kube, backend: str) -> None:
     healthy(lab, kube, backend)
+
+
+@pytest.mark.parametrize("name", WELL)
+def test_a_job_by_hand_that_runs_is_well_and_its_pods_are_counted(lab: Lab, kube: Kube, name: str) -> None:
+    runs_by_hand(lab, kube, name, WELL[name])
 
 
 @pytest.mark.usefixtures("stories")

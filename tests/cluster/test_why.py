@@ -23,6 +23,7 @@ from gangplank.cluster.pace import is_pace, window
 from gangplank.errors import KubeError
 from tests.cluster.conftest import INVENTORY
 from tests.cluster.faults import program
+from tests.support.raw_jobs import INDEXED_JOB, VOLCANO_JOB, by_hand
 from tests.support.teams_live import ROOT, gangplank, until
 from tests.support.why_causes import (
     ABSENT,
@@ -44,6 +45,7 @@ from tests.support.why_causes import (
 from tests.support.why_page import is_shown, shown
 from tests.support.why_stories import (
     LIMIT_S,
+    NO_IMAGE,
     SMALL,
     Story,
     asked,
@@ -56,6 +58,7 @@ from tests.support.why_stories import (
     kubeconfig_of_nobody,
     manifests,
     named_cause,
+    runs_by_hand,
     silent,
     story,
     submit,
@@ -74,6 +77,25 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 EQUAL = TRAINS.replace("LATE", "True").replace("STEPS", "90")
 WAITS = Story("", {"node_selector": {"disk": "ssd"}}, submitted=False)
+FAILED_FIRST = " failed first: Error, exit code 7"
+LAST_WORDS = in_container(command=["sh", "-c", "echo last words; exit 7"])
+UNPULLED = in_container(image=NO_IMAGE)
+
+
+def failing_once(manifest: Json) -> None:
+    """Both pods fail, and no other is made."""
+    LAST_WORDS(manifest)
+    manifest["spec"]["backoffLimit"] = 0
+
+
+BY_HAND = {  # jobs that kubectl submits, whose pods have the labels of their controllers alone
+    "volcano-image": Story("image", written=by_hand(VOLCANO_JOB, UNPULLED)),
+    "indexed-image": Story("image", written=by_hand(INDEXED_JOB, UNPULLED)),
+    "volcano-exit-code": Story("failed", written=by_hand(VOLCANO_JOB, LAST_WORDS), words=FAILED_FIRST),
+    "indexed-exit-code": Story("failed", written=by_hand(INDEXED_JOB, failing_once), words=FAILED_FIRST),
+}
+WELL = {"volcano-runs": by_hand(VOLCANO_JOB), "indexed-runs": by_hand(INDEXED_JOB)}
+EVERY = STORIES | BY_HAND
 FAILS = replace(STORIES["exit-code"], submitted=False)
 REASON = r"(?m)^ *(\d+) s  {0}: {0} does not start because too few nodes have the label disk=ssd"
 FAILED = r"(?m)^ *why: {0} failed: (\S+) failed first: Error, exit code 7$"
@@ -92,14 +114,14 @@ def throttled(manifest: Json) -> None:
 @pytest.fixture(scope="module")
 def stories(lab: Lab, kubeconfig: str) -> Iterator[None]:  # noqa: ARG001  the site is installed before
     """All stories under way at once."""
-    with under_way(lab, STORIES):
+    with under_way(lab, EVERY):
         yield
 
 
 @pytest.mark.usefixtures("stories")
-@pytest.mark.parametrize("name", STORIES)
+@pytest.mark.parametrize("name", EVERY)
 def test_the_first_line_names_the_cause_and_no_other(kube: Kube, name: str) -> None:
-    story = STORIES[name]
+    story = EVERY[name]
     diagnosis = named_cause(kube, manifests(name, story)[-1], story.code, live=story.submitted)
     assert diagnosis.cause is not None
     assert diagnosis.cause.text in diagnosis.first_line
@@ -123,6 +145,20 @@ def test_a_cause_that_changes_the_cluster_is_named(lab: Lab, kube: Kube, name: s
         diagnosis = named_cause(kube, job, one.code, live=one.submitted)
         if name in shown():
             is_shown(name, diagnosis)
+
+
+@pytest.mark.usefixtures("stories")
+@pytest.mark.parametrize("name", [name for name, one in BY_HAND.items() if one.code == "failed"])
+def test_the_last_lines_of_a_job_by_hand_that_failed_are_shown(kube: Kube, name: str) -> None:
+    diagnosis = named_cause(kube, manifests(name, BY_HAND[name])[-1], "failed")
+    assert diagnosis.cause
+    assert "last words" in diagnosis.cause.evidence
+
+
+@pytest.mark.usefixtures("kubeconfig")
+@pytest.mark.parametrize("name", WELL)
+def test_a_job_by_hand_that_runs_is_well_and_its_pods_are_counted(lab: Lab, kube: Kube, name: str) -> None:
+    runs_by_hand(lab, kube, name, WELL[name])
 
 
 def code_of(diagnosis: Diagnosis) -> str:

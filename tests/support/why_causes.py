@@ -13,6 +13,7 @@ from tests.support.teams_ways import command
 from tests.support.why_stories import (
     APART,
     JOBS,
+    NO_IMAGE,
     SMALL,
     Story,
     affine,
@@ -176,7 +177,7 @@ STORIES: dict[str, Story] = {
     "volume-one-pod": Story("volume-one-pod", raw=MOUNTED, submitted=False, beside=(
         volume("why-one-pod", "ReadWriteOncePod", **HERE), claim(spec={**ONE_POD, "volumeName": "why-one-pod"}),
     )),
-    "image": Story("image", {"image": "gangplank.dev/no-such-image:1"}),
+    "image": Story("image", {"image": NO_IMAGE}),
     "secret": Story("secret", {"secrets": ["no-such-secret"]}),
     "config-map": Story("configmap", raw=mounting(configMap={"name": "no-such-map"})),
     "key": Story("config", beside=(named("Secret", stringData={"a": "b"}),), raw=in_container(

@@ -15,6 +15,7 @@ import yaml
 
 from gangplank.backends import BACKENDS
 from gangplank.backends.pod_template import JOB_LABEL
+from gangplank.cluster.overview import overview
 from gangplank.cluster.situation import situation
 from gangplank.jobs.parse import parse_job
 from gangplank.scheduling.why import Diagnosis, diagnose
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 IMAGE = "gangplank.dev/trainer:0.1.0"
+NO_IMAGE = "gangplank.dev/no-such-image:1"
 LIMIT_S = 120.0
 SMALL = {"cpu": "10m", "memory": "32Mi"}
 RESOURCE = {"requests": {"cpu": "10m", "memory": "32Mi"}}
@@ -275,6 +277,19 @@ def healthy(lab: Lab, kube: Kube, backend: str) -> None:
             assert diagnosis.cause is None, diagnosis.text()
             lines.append(diagnosis.first_line)
             time.sleep(0.5)
+
+
+def runs_by_hand(lab: Lab, kube: Kube, name: str, written: Json) -> None:
+    """A job that kubectl submitted: it is blamed at no moment until both of its pods run, and status counts them."""
+    with story(lab, name, Story("", written=written)) as job:
+        for _ in polls(LIMIT_S, 1.0):
+            line = checked(asked(kube, job), "").first_line
+            if line.endswith(", 2 of 2 pods run"):
+                break
+        assert line.startswith(f"{name}: nothing is wrong: it is "), line
+        assert line.endswith(", 2 of 2 pods run"), line
+        jobs = next(one for one in overview(kube, f"why-{name}").sections if one.name == "jobs")
+        assert [(row["job"], row["running"], row["pods"]) for row in jobs.rows] == [(name, 2, 2)]
 
 
 def kubeconfig_of_nobody(lab: Lab, kubeconfig: str, folder: Path, namespace: str) -> str:

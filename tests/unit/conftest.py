@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 Json = dict[str, Any]
+TERM = re.compile(r"(!?)([\w./-]+) *(==|=|!=|in|notin|) *(.*)")  # of a label selector
 
 
 class Api:
@@ -36,8 +37,8 @@ class Api:
         self.forbidden: set[str] = set()  # kinds of which this person may make none
         self.unreadable: set[str] = set()  # paths that this person may not read
 
-    def listed(self, where: str) -> bytes:
-        """The objects below a path that is a collection, the kinds of an API group, or the server's version."""
+    def listed(self, where: str, selector: str = "") -> bytes:
+        """The objects with some labels below a path that is a collection, an API group's kinds, or the version."""
         if where in self.groups:
             return json.dumps({"resources": self.groups[where]}).encode()
         below = [item for key, item in self.objects.items() if key.startswith(f"{where}/")]
@@ -45,7 +46,7 @@ class Api:
             below += [item for key, item in self.objects.items() if "/namespaces/" in key
                       and re.sub(r"/namespaces/[^/]+(?=/.)", "", key).startswith(f"{where}/")]
         if below or where.endswith(("/pods", "/configmaps")):
-            return json.dumps({"items": below}).encode()
+            return json.dumps({"items": [item for item in below if selected(item, selector)]}).encode()
         return b'{"gitVersion": "v1.35.4"}' if where == "/version" else b""
 
     def refusal(self) -> tuple[int, bytes] | None:
@@ -64,7 +65,7 @@ class Api:
             return self.says[0], json.dumps({"message": self.says[1]}).encode()
         if where in self.unreadable:
             return 403, b'{"message": "forbidden"}'
-        if method == "GET" and (listed := self.listed(where)):
+        if method == "GET" and (listed := self.listed(where, dict(parse_qsl(query)).get("labelSelector", ""))):
             return 200, listed
         if where.endswith("/selfsubjectaccessreviews"):
             kind = body["spec"]["resourceAttributes"]["resource"]
@@ -137,6 +138,25 @@ class Api:
         if not dry_run:
             self.write(key, item)
         return 200, json.dumps(item).encode()
+
+
+def selected(item: Json, selector: str) -> bool:
+    """Whether an object's labels are as a selector wants them; a comma in brackets separates values.
+
+    >>> item = {"metadata": {"labels": {"a": "1"}}}
+    >>> [selected(item, one) for one in ("", "a", "!b", "a=1", "a==1,b!=2", "a in (1, 2)", "b notin (1)")]
+    [True, True, True, True, True, True, True]
+    >>> [selected(item, one) for one in ("b", "!a", "a=2", "a=1,b=2", "a!=1", "a in (2,3)", "a notin (1)", "b in (1)")]
+    [False, False, False, False, False, False, False, False]
+    """
+    labels = item.get("metadata", {}).get("labels") or {}
+    for term in filter(None, map(str.strip, re.split(r",(?![^(]*\))", selector))):
+        negative, key, operator, text = TERM.fullmatch(term).groups()  # type: ignore[union-attr]  # else the test's fault
+        values = {value.strip() for value in text.strip("()").split(",")}
+        fits = labels.get(key) in values if operator else key in labels
+        if fits is bool(negative or operator in {"!=", "notin"}):
+            return False
+    return True
 
 
 def with_uid(item: Json, where: str, version: int | None = None) -> Json:

@@ -26,6 +26,7 @@ from gangplank.backends.indexed.manifests import manifests
 from gangplank.backends.indexed.objects import admitted, objects
 from gangplank.backends.pod_template import JOB_LABEL
 from gangplank.backends.queueing import NO_QUEUE, Queue
+from gangplank.k8s.build import COMPLETION_INDEX, JOB_NAME
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -99,6 +100,8 @@ BACKEND = Backend(
         master="{job}-0.{job}",
         longest="{job}-{world}",
         longest_is="host name",
+        job_name=JOB_NAME,
+        index=COMPLETION_INDEX,
         job_uid="metadata.labels['batch.kubernetes.io/controller-uid']",
         unbuffered=False,
         mounts=(),

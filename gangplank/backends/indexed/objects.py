@@ -11,7 +11,7 @@ from gangplank.backends.base import RANDOM, Site, acyclic, refuse
 from gangplank.errors import Problem, shown
 from gangplank.k8s import manifest as shape
 from gangplank.k8s import names
-from gangplank.k8s.build import COMPLETION_INDEX, add_env, clone, containers, namespace, owner
+from gangplank.k8s.build import COMPLETION_INDEX, JOB_NAME, add_env, clone, containers, namespace, owner
 from gangplank.k8s.manifest import Count
 
 if TYPE_CHECKING:
@@ -58,8 +58,8 @@ def admitted(manifest: Json, site: Site) -> Json:
     meta = spec["template"].setdefault("metadata", {})
     if not spec.get("manualSelector"):
         labels = meta.setdefault("labels", {})
-        for key, text in (("job-name", name), ("controller-uid", site.uid)):
-            labels[key] = labels[f"batch.kubernetes.io/{key}"] = text
+        for key, text in ((JOB_NAME, name), ("batch.kubernetes.io/controller-uid", site.uid)):
+            labels[key.rpartition("/")[2]] = labels[key] = text
     return job
 
 

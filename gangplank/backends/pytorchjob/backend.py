@@ -7,7 +7,7 @@ from gangplank.backends.admission import PROBE_POD
 from gangplank.backends.base import Addition, Backend, Ends, JobKinds, Maker, Path, Retries, Wiring, always, never
 from gangplank.backends.pytorchjob.block import no_gang, read_block
 from gangplank.backends.pytorchjob.manifests import manifests
-from gangplank.backends.pytorchjob.objects import objects
+from gangplank.backends.pytorchjob.objects import JOB_NAME, objects
 from gangplank.backends.pytorchjob.raw import evidence_id, failures, pitfalls, queue, scale, templates, without_queues
 
 OPERATOR = "the training operator"
@@ -31,6 +31,8 @@ BACKEND = Backend(
         master="{job}-master-0",
         longest="{job}-{role}-{last}",
         longest_is="pod and Service name",
+        job_name=JOB_NAME,
+        index="",
         job_uid="",  # the operator gives its pods no uid
         unbuffered=True,
         mounts=(),

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 DEFAULT_PORT = 23456
 LABEL = "training.kubeflow.org"
+JOB_NAME = f"{LABEL}/job-name"
 REPLICA = {"replicas": Count, "restartPolicy": str, "template": shape.TEMPLATE}
 ELASTIC = {
     "minReplicas": Count,
@@ -193,7 +194,7 @@ def labels_of(job: Json, kind: str, index: int) -> dict[str, str]:
     """The labels that a replica and its Service share."""
     return {
         f"{LABEL}/operator-name": "pytorchjob-controller",
-        f"{LABEL}/job-name": job["metadata"]["name"],
+        JOB_NAME: job["metadata"]["name"],
         f"{LABEL}/replica-type": kind.lower(),
         f"{LABEL}/replica-index": str(index),
     }

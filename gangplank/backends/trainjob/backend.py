@@ -24,6 +24,7 @@ from gangplank.backends.base import (
 )
 from gangplank.backends.queueing import NO_QUEUE, VOLCANO, Queue
 from gangplank.backends.trainjob.block import PORT, read_block, something_to_run
+from gangplank.backends.trainjob.jobset import JOBSET_NAME
 from gangplank.backends.trainjob.manifests import manifests
 from gangplank.backends.trainjob.objects import objects
 
@@ -88,6 +89,8 @@ BACKEND = Backend(
         master="{job}-node-0-0.{job}",
         longest="{job}-node-0-{world}-12345",  # with its five random characters
         longest_is="pod name",
+        job_name=JOBSET_NAME,
+        index="",  # initializers have one, too
         job_uid="metadata.labels['batch.kubernetes.io/controller-uid']",
         unbuffered=False,
         mounts=(),

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from gangplank.spec import Json
 
 PREFIX = "jobset.sigs.k8s.io"
+JOBSET_NAME = f"{PREFIX}/jobset-name"
 
 
 def defaulted(manifest: Json) -> Json:
@@ -46,7 +47,6 @@ def marks(jobset: Json, part: Json, index: int, uid: str) -> dict[str, str]:
     before_in_group = sum(other["replicas"] for other in group[: group.index(part)])
     key = f"{namespace(jobset)}/{name}-{part['name']}-{index}"
     values = {
-        "jobset-name": name,
         "jobset-uid": uid,
         "replicatedjob-name": part["name"],
         "restart-attempt": "0",
@@ -59,7 +59,7 @@ def marks(jobset: Json, part: Json, index: int, uid: str) -> dict[str, str]:
         "group-replicas": str(sum(other["replicas"] for other in group)),
         "job-group-index": str(before_in_group + index),
     }
-    return {f"{PREFIX}/{name}": text for name, text in values.items()}
+    return {JOBSET_NAME: name, **{f"{PREFIX}/{key}": text for key, text in values.items()}}
 
 
 def job_of(jobset: Json, part: Json, index: int, site: Site) -> Json:
@@ -87,7 +87,7 @@ def objects(manifest: Json, site: Site) -> list[Json]:
         where = {"name": name, "namespace": namespace(jobset), "ownerReferences": owner(jobset, site.uid)}
         service = {
             "clusterIP": "None",
-            "selector": {f"{PREFIX}/jobset-name": jobset["metadata"]["name"]},
+            "selector": {JOBSET_NAME: jobset["metadata"]["name"]},
             "publishNotReadyAddresses": jobset["spec"]["network"]["publishNotReadyAddresses"],
         }
         items.append({"apiVersion": "v1", "kind": "Service", "metadata": where, "spec": service})

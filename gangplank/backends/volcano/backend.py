@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gangplank.backends import gang
 from gangplank.backends.base import Addition, Backend, Ends, JobKinds, Maker, Refusal, Retries, Wiring, always, no_way
+from gangplank.backends.queueing import JOB_NAME
 from gangplank.backends.volcano import admission, rules
 from gangplank.backends.volcano.block import read_block
 from gangplank.backends.volcano.manifests import manifests
@@ -30,6 +31,8 @@ BACKEND = Backend(
         master="{job}-master-0.{job}",
         longest="{job}-{role}-{last}",
         longest_is="pod and host name",
+        job_name=JOB_NAME,
+        index="",  # it has one of the task, of which there may be several
         job_uid="metadata.annotations['scheduling.k8s.io/group-name']",  # <job>-<uid>
         unbuffered=False,
         mounts=(SVC_MOUNT,),

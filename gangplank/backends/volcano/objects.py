@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from gangplank.backends import gang
 from gangplank.backends.base import RANDOM, Site, acyclic, refuse
-from gangplank.backends.queueing import VOLCANO
+from gangplank.backends.queueing import JOB_NAME, VOLCANO
 from gangplank.backends.volcano import plugins, policies
 from gangplank.backends.volcano.block import NOT_YET
 from gangplank.errors import Problem, shown
@@ -142,7 +142,7 @@ def pod_of(job: Json, task: Json, index: int, site: Site) -> Json:
         "volcano.sh/task-index": str(index),
         "volcano.sh/task-spec": task["name"],
         VOLCANO.group: f"{name}-{site.uid}",
-        "volcano.sh/job-name": name,
+        JOB_NAME: name,
         "volcano.sh/queue-name": spec["queue"],
         "volcano.sh/job-version": "0",
         "volcano.sh/job-retry-count": "0",
@@ -156,7 +156,7 @@ def pod_of(job: Json, task: Json, index: int, site: Site) -> Json:
     annotations |= {key: own[key] for key in budget[:1]}
     labels |= {
         "volcano.sh/task-index": str(index),
-        "volcano.sh/job-name": name,
+        JOB_NAME: name,
         "volcano.sh/task-spec": task["name"],
         "volcano.sh/job-namespace": namespace(job),
         "volcano.sh/queue-name": spec["queue"],

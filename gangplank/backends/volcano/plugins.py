@@ -10,6 +10,7 @@ import base64
 from typing import TYPE_CHECKING
 
 from gangplank.backends.base import RANDOM
+from gangplank.backends.queueing import JOB_NAME
 from gangplank.backends.volcano import go_flags
 from gangplank.k8s.build import add_env, add_mount, containers, namespace, owner, value
 
@@ -65,7 +66,7 @@ def hosts(job: Json, task: Json) -> list[tuple[str, str]]:
 
 def selector(job: Json) -> dict[str, str]:
     """The labels that all pods of a job have."""
-    return {"volcano.sh/job-name": job["metadata"]["name"], "volcano.sh/job-namespace": namespace(job)}
+    return {JOB_NAME: job["metadata"]["name"], "volcano.sh/job-namespace": namespace(job)}
 
 
 def meta(job: Json, name: str, uid: str) -> Json:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gangplank.backends import BACKENDS, submitted_kinds
-from gangplank.backends.pod_template import JOB_LABEL
 from gangplank.cli import main, terminal
 from gangplank.cluster.client import path
 from gangplank.jobs.parse import parse_job
+from gangplank.k8s.build import JOB_NAME
 from tests.unit.scheduling.states import node
 
 if TYPE_CHECKING:
@@ -163,7 +163,7 @@ def test_only_the_rest_of_a_job_of_which_pods_run_has_to_fit(
     owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "large", "uid": "u", "controller": True}
     for index, where in enumerate(("a", "a", "")):
         own: Json = {"name": f"large-{index}-xyz", "namespace": "vision", "uid": f"u{index}"}
-        own |= {"ownerReferences": [owner], "generateName": f"large-{index}-", "labels": {JOB_LABEL: "large"}}
+        own |= {"ownerReferences": [owner], "generateName": f"large-{index}-", "labels": {JOB_NAME: "large"}}
         pod: Json = {"metadata": own, "spec": {**template, **({"nodeName": where} if where else {})}}
         pod["status"] = {"phase": "Running" if where else "Pending"}
         api.objects[f"/api/v1/namespaces/vision/pods/{own['name']}"] = pod

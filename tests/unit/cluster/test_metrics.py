@@ -17,6 +17,7 @@ from gangplank.cli import main
 from gangplank.cluster import metrics
 from gangplank.cluster.client import Kube
 from gangplank.cluster.metrics import FAMILIES, retries_of, site_metrics, waiting_s
+from gangplank.k8s.build import JOB_NAME
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 Samples = dict[str, list[tuple[Json, float]]]
 VOLCANO = "/apis/scheduling.volcano.sh/v1beta1"
+OWNER = {"apiVersion": "batch/v1", "kind": "Job", "name": "digits", "uid": "u", "controller": True}
 OWN = {"namespace": "vision", "job_name": "digits", "backend": "indexed"}
 STEP = {"event": "step", "epoch": 1, "steps_total": 100, "loss": 0.5, "mean_loss": 1, "gradient_norm": 1}
 
@@ -54,7 +56,7 @@ def log(*steps: tuple[int, int, int]) -> bytes:
 
 
 def pod(name: str, phase: str = "Running", **more: Any) -> Json:
-    meta = {"name": name, "namespace": "vision", "labels": {"gangplank.dev/job": "digits"}, **more}
+    meta = {"name": name, "namespace": "vision", "labels": {JOB_NAME: "digits"}, "ownerReferences": [OWNER], **more}
     meta["annotations"] = {"scheduling.k8s.io/group-name": "digits"}
     spec = {"nodeName": "a", "containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "500m"}}}]}
     status = {"phase": phase, "conditions": [{"type": "Ready", "status": str(phase == "Running")}]}

@@ -20,6 +20,7 @@ from gangplank.cli.overview import page as page_of
 from gangplank.cli.terminal import INTERRUPTED
 from gangplank.cluster.client import Kube
 from gangplank.cluster.overview import overview, readings
+from gangplank.k8s.build import JOB_NAME
 from tests.support.site_page import PICTURE, SITE, stamp
 
 if TYPE_CHECKING:
@@ -48,7 +49,10 @@ def screen(capsys: pytest.CaptureFixture[str], *words: str) -> Json:
 
 def pod(name: str, node: str, *, job: str = "", group: str = "", **requests: str) -> Json:
     annotations = {"scheduling.k8s.io/group-name": group} if group else {}
-    meta = {"name": name, "namespace": "vision", "labels": {"gangplank.dev/job": job}, "annotations": annotations}
+    meta: Json = {"name": name, "namespace": "vision", "annotations": annotations}
+    if job:
+        owner = {"apiVersion": "batch/v1", "kind": "Job", "name": job, "uid": "u", "controller": True}
+        meta |= {"labels": {JOB_NAME: job}, "ownerReferences": [owner]}
     containers = [{"name": "c", "image": "i", "resources": {"requests": requests}}]
     return {"metadata": meta, "spec": {"nodeName": node, "containers": containers}, "status": {"phase": "Running"}}
 

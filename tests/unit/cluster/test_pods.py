@@ -32,7 +32,7 @@ def live(api: Api, backend: str, uid: str = "u") -> Json:
 
 
 def pod(api: Api, pod_name: str, /, **owner: object) -> None:
-    labels = {"gangplank.dev/job": "digits"}
+    labels = {backend.wiring.job_name: "digits" for backend in BACKENDS.values()}
     meta: Json = {"name": pod_name, "namespace": "default", "uid": f"uid-{pod_name}", "labels": labels}
     if owner:
         meta["ownerReferences"] = [{"uid": "s", "kind": "Service", "name": "s", "apiVersion": "v1"},

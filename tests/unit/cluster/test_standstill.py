@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from gangplank.backends import BACKENDS
 from gangplank.backends.pod_template import LOST_NODE_S
+from gangplank.backends.queueing import JOB_NAME
 from gangplank.cluster import standstill
 from gangplank.cluster.client import Kube
 from gangplank.cluster.follow import JobWatch, follow
@@ -42,7 +43,7 @@ def job(api: Api) -> Json:
 def pod(api: Api, name: str, node: str, *, overdue_s: float | None = None, **state: Json) -> Json:
     """A pod of the job, perhaps one whose grace period has passed."""
     owner = {"uid": "u", "controller": True, "kind": "Job", "name": "digits", "apiVersion": "batch.volcano.sh/v1alpha1"}
-    meta: Json = {"name": name, "namespace": "default", "uid": f"uid-{name}", "labels": {"gangplank.dev/job": "digits"},
+    meta: Json = {"name": name, "namespace": "default", "uid": f"uid-{name}", "labels": {JOB_NAME: "digits"},
                   "ownerReferences": [owner]}  # fmt: skip
     if overdue_s is not None:
         meta["deletionTimestamp"] = (datetime.now(UTC) - timedelta(seconds=overdue_s)).isoformat()

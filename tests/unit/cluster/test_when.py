@@ -14,6 +14,7 @@ from gangplank.cli import main
 from gangplank.cluster.runs import lasted, run_of
 from gangplank.cluster.when import likeness
 from gangplank.jobs.parse import parse_job
+from gangplank.k8s.build import JOB_NAME
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -41,7 +42,7 @@ def job(name: str, created_s: float, **status: Any) -> Json:
 
 
 def pod(name: str, of: str, **more: Any) -> Json:
-    labels = {"gangplank.dev/job": of, "batch.kubernetes.io/job-name": of}
+    labels = {JOB_NAME: of}
     owner = {"apiVersion": "batch/v1", "kind": "Job", "name": of, "uid": of, "controller": True}
     meta = {"name": name, "namespace": "vision", "uid": f"pod-{name}", "labels": labels, "ownerReferences": [owner]}
     return {"metadata": meta, "spec": {**SPEC, **more}, "status": {"phase": "Running" if more else "Pending"}}
