@@ -134,7 +134,7 @@ def test_d7_a_missing_or_changed_object_is_noticed(api: Api, live: dict[str, Any
 def test_d7_a_crd_that_another_wrote_is_noticed(
     api: Api, name: str, manager: str, fields: str, expected: list[str]
 ) -> None:
-    meta = {"name": name, "managedFields": [{"manager": manager, "fieldsV1": {fields: {}}}]}
+    meta = {"name": name, "labels": LABELS, "managedFields": [{"manager": manager, "fieldsV1": {fields: {}}}]}
     api.objects[f"{CRDS}/customresourcedefinitions/{name}"] = {"metadata": meta}
     assert suspects(api, CRD) == expected
 
