@@ -35,6 +35,6 @@ def test_only_an_openshift_site_has_constraints(
         f"/apis/{GROUP}/v1": {"kind": "APIResourceList", "resources": [RESOURCE]},
         f"/apis/{GROUP}/v1/securitycontextconstraints": {"kind": f"{KIND}List", "items": items},
     }
-    monkeypatch.setattr(api, "listed", lambda where: json.dumps(answers[where]).encode() if where in answers else b"")
+    monkeypatch.setattr(api, "listed", lambda at, _: json.dumps(answers[at]).encode() if at in answers else b"")
     listed = constraints(api.kubeconfig)
     assert (listed if listed is None else [item["metadata"]["name"] for item in listed]) == names

@@ -13,6 +13,7 @@ from gangplank.cluster import evidence, submit
 from gangplank.cluster.client import Kube, path
 from gangplank.errors import GangplankError
 from gangplank.teams import kubeconfig, quota_ready
+from gangplank.teams.metadata import TEAM_PART
 from gangplank.wait import Pause, polls
 from lab.build import image_store
 from lab.host import cgroups, processes, ready, supervisor
@@ -121,7 +122,8 @@ def test_an_object_that_is_not_accepted(api: Api, pauses: list[float]) -> None:
 
 
 def test_quotas_that_do_not_count(api: Api, pauses: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
-    quota = {"metadata": {"name": "q", "namespace": "vision"}, "spec": {"hard": {"pods": 1}}, "status": {}}
+    meta = {"name": "q", "namespace": "vision", "labels": TEAM_PART}
+    quota = {"metadata": meta, "spec": {"hard": {"pods": 1}}, "status": {}}
     api.objects["/api/v1/resourcequotas"] = {"items": [quota]}
     api.objects["/api/v1/namespaces/vision/resourcequotas/q"] = quota
 
