@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.support.fit_mixes import mix
 from tools.fit_figures import Compared, keep, load, summary, table
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ ANSWERS = [
     Compared(3, "reclaim", "cannot tell", "yes", "yes", "whether its queue reclaims 4 cpu"),
     Compared(4, "gpus", "no", "yes", "yes"),
 ]
-WAITING, DIFFERENT = 0.3, 0.01  # at least, and at most
+MIXES, WAITING, DIFFERENT = 300, 0.3, 0.01  # so many; at least, and at most
 
 
 def test_the_classes_of_differences_are_counted() -> None:
@@ -61,9 +62,10 @@ def test_a_later_answer_replaces_the_one_about_its_seed(tmp_path: Path) -> None:
     assert load(path) == ANSWERS[:2]
 
 
-def test_the_last_sweep_has_enough_jobs_that_wait_and_few_differences() -> None:
+def test_the_last_sweep_has_every_mix_enough_jobs_that_wait_both_schedulers_and_few_differences() -> None:
     answers = load()
-    if answers:
-        sums = summary(answers)
-        assert sums["waits"] >= WAITING, sums
-        assert sums["differs"] <= DIFFERENT, sums
+    sums = summary(answers)
+    assert [one.seed for one in answers] == list(range(MIXES))
+    assert sums["waits"] >= WAITING, sums
+    assert sums["differs"] <= DIFFERENT, sums
+    assert {mix(one.seed).jobs[-1]["backend"] for one in answers} == {"volcano", "indexed"}
