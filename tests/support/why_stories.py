@@ -8,6 +8,7 @@ import json
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -166,6 +167,9 @@ def begin(lab: Lab, name: str, story: Story) -> None:
     lab.wait(f"namespace {space} of an earlier test is gone", lambda: lab.kubectl("create", "-f", "-", stdin=text))
     for item in story.beside:
         lab.kubectl("apply", "-n", space, "-f", "-", stdin=json.dumps(item))
+        if item["kind"] == "Queue":
+            own = ("queues.scheduling.volcano.sh", item["metadata"]["name"], "-o", "jsonpath={.status.state}")
+            lab.wait(f"queue {own[1]} is open", partial(lab.kubectl, "get", *own))
     if story.code == "volume-terminating":
         lab.kubectl("delete", "pvc", "data", "-n", space, "--wait=false")
     if story.submitted:
