@@ -15,7 +15,7 @@ import yaml
 from bench.__main__ import RESULTS
 from bench.figures import read
 from bench.part import INVENTORY, ROOT
-from bench.parts import evidence, idle, joining, lab, start, trainer
+from bench.parts import evidence, fit, idle, joining, lab, start, trainer
 from gangplank.backends import BACKENDS
 from gangplank.wait import polls
 from tests.trainer.harness import Rank
@@ -96,6 +96,14 @@ def test_evidence_and_observation_each_have_a_goal_where_they_are_not_spent_once
 def test_observation_costs_less_than_its_goal_in_the_committed_result(name: str) -> None:
     rows = {one.id: one for one in read(RESULTS)["evidence"].figures}
     assert rows[f"evidence.{name}.observation"].value < evidence.GOAL
+
+
+def test_fit_answers_within_its_goals_in_the_committed_result() -> None:
+    rows = {one.id: one for one in read(RESULTS)["fit"].figures}
+    for name in fit.CASES:
+        assert rows[f"fit.{name}"].value <= fit.LIMIT_S
+    for nodes, limit_s in fit.EXACT_LIMIT_S.items():
+        assert rows[f"fit.exact.{nodes}"].value <= limit_s
 
 
 def test_what_both_add_to_a_whole_run_counts_the_imports_of_both_ranks() -> None:
