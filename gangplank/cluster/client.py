@@ -406,7 +406,7 @@ class Kube:
 
     def pods(self, job: Json) -> list[Json]:
         """A live job's pods in the order of their ranks; a label alone does not make a pod the job's."""
-        meta, label = job["metadata"], BACKENDS[str(backend_of(job))].wiring.job_name
+        meta, label = job["metadata"], pod_label(job)
         pods = self.items("v1", "Pod", meta["namespace"], f"{label}={meta['name']}")
         pods = [pod for pod in pods if self._owns(job, pod)]
         return sorted(pods, key=lambda pod: (rank_of(pod) is None, rank_of(pod) or 0, pod["metadata"]["name"]))
@@ -528,6 +528,11 @@ class Kube:
 def in_cluster() -> bool:
     """Whether this runs in a pod that has an account of its own."""
     return Path("/var/run/secrets/kubernetes.io/serviceaccount/token").exists()
+
+
+def pod_label(job: Json) -> str:
+    """The label by which a job's controller says whose pods they are."""
+    return BACKENDS[str(backend_of(job))].wiring.job_name
 
 
 def controller_of(item: Json) -> Json:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from gangplank.backends import BACKENDS, backend_of, is_submitted_job, submitted_kinds
 from gangplank.backends.queueing import QUEUE_SYSTEM
 from gangplank.cluster import pace
-from gangplank.cluster.client import controller_of, may_own, path, rank_of
+from gangplank.cluster.client import controller_of, may_own, path, pod_label, rank_of
 from gangplank.cluster.progress import phase
 from gangplank.cluster.snapshot import FORBIDDEN, items, snapshot
 from gangplank.cluster.standstill import size_of
@@ -293,8 +293,8 @@ class PodsOfJobs:
 
     def of(self, job: Json) -> list[Json]:
         """Those of one job."""
-        meta, key = job["metadata"], BACKENDS[str(backend_of(job))].wiring.job_name
-        pods = self.pods.get((meta.get("namespace", ""), key, meta["name"]), [])
+        meta = job["metadata"]
+        pods = self.pods.get((meta.get("namespace", ""), pod_label(job), meta["name"]), [])
         return [pod for pod in pods if may_own(job, controller_of(pod))]
 
 

@@ -124,7 +124,7 @@ def test_other_teams_are_sums(crowded: str, kubeconfigs: Callable[[str, str], st
     assert administrator["waits_for_others"]
     (held,) = HELD.findall(json.dumps(administrator["evidence"]))
     assert quantity.parse(held) >= 1, "what speech's job holds is in the sum"
-    rows = [(who, command) for command in ("fit", "when") for who in (None, kubeconfigs("vision", "eve"))]
+    rows = [(config, command) for command in ("fit", "when") for config in (None, kubeconfigs("vision", "eve"))]
     with ThreadPoolExecutor() as pool:
         fit, own_fit, when, own_when = pool.map(lambda row: answered(crowded, *row), rows)
     for answer in (administrator, viewer, fit, own_fit, when, own_when):
