@@ -216,7 +216,7 @@ def train() -> object:  # noqa: C901  # each kind is one line of it
                 time.sleep(15)
             if kind == "each-batch" and rank == 1:  # all exchange gradients after each of three batches of a step
                 time.sleep(0.07)
-            if kind == "late" and step == 12:
+            if kind.startswith("late") and step == 12:
                 time.sleep(1)  # so that it is seen to continue
             quiet = (not apply and kind != "each-batch") or kind == "no-sync" or (kind == "stops" and step > 5)
             with model.no_sync() if quiet and isinstance(model, DistributedDataParallel) else contextlib.nullcontext():
