@@ -21,9 +21,10 @@ from bench.figures import exponent, figure
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from bench.figures import Figure
+    from bench.figures import Beside, Figure
 
 Cost = tuple[float, float]  # seconds and MiB
+WHY = "n log n"
 # Words before a command: a small process starts it, and writes how large the largest of its processes was. A process
 # keeps as its peak what was in memory before its program was loaded, which is its parent's.
 LARGEST = """import resource, subprocess, sys
@@ -33,13 +34,22 @@ with open(sys.argv[1], "w") as file:
 sys.exit(status)"""
 
 
+def n_log_n(small: int, large: int) -> float:
+    """How many times as much n log n is at the large size: the goal of every growth.
+
+    >>> round(n_log_n(1000, 10_000), 1)
+    13.3
+    """
+    return large * math.log(large) / (small * math.log(small))
+
+
 def limit(small: int, large: int) -> float:
     """The exponent of n log n between two sizes.
 
     >>> round(limit(100, 1000), 3)
     1.176
     """
-    return 1 + math.log(math.log(large) / math.log(small)) / math.log(large / small)
+    return math.log(n_log_n(small, large)) / math.log(large / small)
 
 
 def of_programs(work: Callable[[Sequence[str]], tuple[float, object]], _: int) -> Cost:
@@ -61,10 +71,13 @@ def alone(work: Callable[[int], Cost], size: int) -> Cost:
         return pool.submit(work, size).result()
 
 
-def grown(name: str, title: str, rounds: Mapping[int, list[Cost]]) -> Iterator[Figure]:
-    """Time and memory at each size, and the exponents between two; their ids begin with the name."""
+def grown(
+    name: str, title: str, rounds: Mapping[int, list[Cost]], floors: Mapping[int, Beside] | None = None
+) -> Iterator[Figure]:
+    """Time, beside its floor, and memory at each size, and the exponents between two; their ids begin with the name."""
     for size, costs in rounds.items():
-        yield figure(f"{name}.{size}.time", f"{size:,} {title}", "s", [seconds for seconds, _ in costs])
+        yield figure(f"{name}.{size}.time", f"{size:,} {title}", "s", [seconds for seconds, _ in costs],
+                     floor=floors[size] if floors else None)  # fmt: skip
         yield figure(f"{name}.{size}.memory", f"{size:,} {title}", "MiB", [mib for _, mib in costs])
     for small, large in pairwise(rounds):
         for at, id_ in enumerate(("exponent", "memory.exponent")):
@@ -73,7 +86,7 @@ def grown(name: str, title: str, rounds: Mapping[int, list[Cost]]) -> Iterator[F
                 for before, after in zip(rounds[small], rounds[large], strict=True)
             ]
             what = f"{'memory of ' if at else ''}{small:,} to {large:,} {title}"
-            yield figure(f"{name}.{large}.{id_}", what, "exponent", exponents, goal=limit(small, large), why="n log n")
+            yield figure(f"{name}.{large}.{id_}", what, "exponent", exponents, goal=limit(small, large), why=WHY)
     low, *_, high = rounds
     mib = {size: statistics.median(mib for _, mib in rounds[size]) for size in (low, high)}
     bytes_each = (mib[high] - mib[low]) * 2**20 / (high - low)

@@ -1,7 +1,8 @@
 """How time and memory of a site's commands grow with its nodes, ten pods on each: 10, 100 and 1,000 simulated nodes.
 
-`gangplank status`, `preflight`, `why` of a gang that waits, and `fit` of one that would start, each as a user runs it;
-and playbooks/site.yml where nothing has to change. Memory is that of the largest process.
+`gangplank status`, `preflight`, `why` of a gang that waits, and `fit` of one that would start, each as a user runs it.
+Their floor is kubectl, which reads all nodes and pods as text. And the playbooks of the lab and of its site, where
+nothing has to change. Memory is that of the largest process.
 """
 
 from __future__ import annotations
@@ -14,13 +15,13 @@ import sys
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
-from bench.figures import figure
+from bench.figures import Beside, figure
 from bench.gangs.jobs import described, template, volcano_job
 from bench.gangs.place import HOME, LIMIT_S, POD_GROUPS, VOLCANO_JOBS
 from bench.gangs.site import prepared
 from bench.gangs.start import started
 from bench.growth import alone, grown, of_programs
-from bench.part import ROOT, BenchError, Lab, Part, playbook
+from bench.part import ROOT, BenchError, Lab, Part, playbook, run, shown
 from gangplank.errors import Problem
 from gangplank.k8s.conditions import has_condition
 from gangplank.wait import late, polls
@@ -34,10 +35,12 @@ if TYPE_CHECKING:
     from bench.part import Setting
     from gangplank.cluster.client import Kube
 
-PART = Part("How the time of a site's commands grows with its nodes", 15, lab=Lab.UP, usual=False, builds=("kwok",))
+PART = Part("How the time of a site's commands grows with its nodes", 18, lab=Lab.UP, usual=False, builds=("kwok",))
 SIZES = (10, 100, 1000)
 GANG = 100  # pods of each gang that runs; there is one for every ten nodes
 ROUNDS = 3
+PLAYBOOKS = {"site": "playbooks/site.yml", "lab": "playbooks/lab.yml"}
+READ = ("/api/v1/nodes", "/api/v1/pods")
 WAITS, LARGE_CPU = "waits", "17"  # a job whose pods no node has room for
 
 
@@ -73,11 +76,20 @@ def answered(command: Command, kubeconfig: str, before: Sequence[str] = ()) -> t
     return seconds, done.stdout
 
 
-def installed(before: Sequence[str] = ()) -> tuple[float, float]:
-    """Seconds of one more run of playbooks/site.yml, and what it changed; with words that stand before the command."""
+def again(name: str, before: Sequence[str] = ()) -> tuple[float, float]:
+    """Seconds of one more run of a playbook, and what it changed; with words that stand before the command."""
     begin = time.monotonic()
-    text = playbook("playbooks/site.yml", before=before)
+    text = playbook(PLAYBOOKS[name], before=before)
     return time.monotonic() - begin, sum(map(float, re.findall(r"changed=(\d+)", text)))
+
+
+def read_s(kubeconfig: str) -> float:
+    """The floor: seconds of kubectl."""
+    kubectl = shown("bin.kubernetes") / "kubectl"
+    begin = time.monotonic()
+    for path in READ:
+        run(kubectl, f"--kubeconfig={kubeconfig}", "get", "--raw", path)
+    return time.monotonic() - begin
 
 
 def filled(kube: Kube, nodes: int) -> None:
@@ -99,19 +111,28 @@ def measure(setting: Setting) -> Iterator[Figure]:
     every: dict[str, Callable[[Sequence[str]], tuple[float, object]]] = {
         name: functools.partial(answered, one, setting.kubeconfig) for name, one in commands(job).items()
     }
-    every["site"] = installed
+    every |= {name: functools.partial(again, name) for name in PLAYBOOKS}
     rounds: dict[str, dict[int, list[Cost]]] = {name: {size: [] for size in SIZES} for name in every}
-    changes = []
+    changes: dict[str, list[float]] = {name: [] for name in PLAYBOOKS}
+    floors: dict[int, Beside] = {}
     for size in SIZES:
         with prepared(setting, nodes=size) as volcano:
             filled(volcano.kube, size)
-            changes.append(installed()[1])
+            for name, counts in changes.items():
+                counts.append(again(name)[1])
+            bare = []
             for number in range(ROUNDS):
                 for name, work in every.items():
                     rounds[name][size].append(alone(functools.partial(of_programs, work), size))
+                bare.append(read_s(setting.kubeconfig))
                 now = (f"{name} {costs[size][-1][0]:.2f} s" for name, costs in rounds.items())
                 setting.say(f"{size} nodes, round {number + 1}: {', '.join(now)}")
+            floors[size] = Beside.of("kubectl reads nodes and pods", bare)
     for name, costs in rounds.items():
-        what = "playbooks/site.yml, second run" if name == "site" else f"gangplank {name}"
-        yield from grown(f"nodes.{name}", f"nodes, {what}", costs)
-    yield figure("nodes.site.changes", "changes of a second run of playbooks/site.yml", "changes", changes, goal=0)
+        if name in PLAYBOOKS:
+            yield from grown(f"nodes.{name}", f"nodes, {PLAYBOOKS[name]}, second run", costs)
+        else:
+            yield from grown(f"nodes.{name}", f"nodes, gangplank {name}", costs, floors)
+    for name, counts in changes.items():
+        title = f"changes of a second run of {PLAYBOOKS[name]}"
+        yield figure(f"nodes.{name}.changes", title, "changes", counts, goal=0)

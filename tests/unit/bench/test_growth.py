@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import math
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -12,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from bench import growth, plane
+from bench.figures import exponent
 from bench.part import BenchError, Setting
-from bench.parts import nodes, teams
+from bench.parts import expand, nodes, teams
 from tests.support import bare_site
 
 if TYPE_CHECKING:
@@ -30,6 +32,28 @@ def test_growth_beyond_n_log_n_misses_its_goal(power: float, reached: bool) -> N
     assert {one.met for name, one in exponents.items() if "memory" not in name} == {reached}
     assert [one.value for name, one in exponents.items() if "memory" in name] == pytest.approx([1, 1])
     assert rows["growth.x.each"].value == pytest.approx(1024)  # a MiB of memory for each
+
+
+@pytest.mark.parametrize("sizes", [(10, 100), (1000, 10_000), (100, 500)])
+def test_what_grows_as_n_log_n_is_at_its_goal(sizes: tuple[int, int]) -> None:
+    small, large = sizes
+    times = growth.n_log_n(small, large)
+    assert times == pytest.approx(large * math.log2(large) / (small * math.log2(small)))
+    assert exponent((small, 1.0), (large, times)) == pytest.approx(growth.limit(small, large))
+
+
+def test_the_growth_of_expand_is_held_against_n_log_n(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seconds = {3: 0.002, 1000: 0.1, 10_000: 1.3}
+    monkeypatch.setattr(expand, "ROUNDS", 1)
+    monkeypatch.setattr(expand, "expand", lambda _, replicas: [{"replicas": replicas}])
+    monkeypatch.setattr(expand, "thousand_s", lambda _: seconds[1000])
+    monkeypatch.setattr(expand, "cpu_s", lambda work: seconds[work()[0]["replicas"]])
+    monkeypatch.setattr(expand, "python_ms", lambda *_: 1.0)
+    rows = {one.id: one for one in expand.measure(Setting(tmp_path))}
+    one, few = rows["expand.volcano.growth"], rows["expand.volcano.3"]
+    assert (one.value, one.goal) == pytest.approx((13, 40 / 3))
+    assert (one.why, one.met) == ("n log n", True)
+    assert (few.value, few.peer and few.peer.value) == (2.0, 2.0)
 
 
 def program(mib: int, before: list[str]) -> tuple[float, str]:
@@ -56,10 +80,15 @@ def test_the_memory_of_a_process_of_its_own_is_not_that_of_the_process_that_star
 
 def test_each_command_is_asked_on_every_number_of_nodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     filled: list[int] = []
+    asked: list[str] = []
 
     @contextlib.contextmanager
     def prepared(_: Setting, nodes: int) -> Iterator[Any]:
         yield SimpleNamespace(kube=nodes)
+
+    def again(name: str) -> tuple[float, float]:
+        asked.append(nodes.PLAYBOOKS[name])
+        return 1.0, 0.0
 
     def alone(work: Callable[[int], growth.Cost], size: int) -> growth.Cost:
         assert filled[-1] == size
@@ -68,15 +97,20 @@ def test_each_command_is_asked_on_every_number_of_nodes(tmp_path: Path, monkeypa
 
     monkeypatch.setattr(nodes, "prepared", prepared)
     monkeypatch.setattr(nodes, "filled", lambda kube, count: filled.append(count) if kube == count else None)
-    monkeypatch.setattr(nodes, "installed", lambda: (1.0, 0.0))
+    monkeypatch.setattr(nodes, "again", again)
+    monkeypatch.setattr(nodes, "read_s", lambda _: 0.5)
     monkeypatch.setattr(nodes, "alone", alone)
     rows = {one.id: one for one in nodes.measure(Setting(tmp_path))}
     assert filled == list(nodes.SIZES)
     assert {name.split(".")[0] for name in rows} == {"nodes"}
-    for command in ("status", "preflight", "why", "fit", "site"):
+    for command in ("status", "preflight", "why", "fit", "site", "lab"):
         assert rows[f"nodes.{command}.1000.exponent"].value == pytest.approx(1)
         assert rows[f"nodes.{command}.1000.memory.exponent"].value == pytest.approx(0)
+        floor = rows[f"nodes.{command}.1000.time"].floor
+        assert (floor and floor.value) == (None if command in nodes.PLAYBOOKS else 0.5)
+    assert asked == ["playbooks/site.yml", "playbooks/lab.yml"] * len(nodes.SIZES)
     assert rows["nodes.site.changes"].met
+    assert rows["nodes.lab.changes"].met
 
 
 def test_the_floor_of_fit_exact_is_the_start_of_its_programs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
