@@ -10,7 +10,8 @@ from bench.gangs.place import LIMIT_S
 from bench.part import ROOT, STATE, BenchError, run
 from bench.tuned import volcano
 from gangplank.errors import Problem
-from gangplank.wait import polls
+from gangplank.k8s.conditions import has_condition
+from gangplank.wait import late, polls
 
 if TYPE_CHECKING:
     from bench.part import Setting
@@ -19,6 +20,12 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 RELEASE, SYSTEM = "volcano", "volcano-system"
 DEPLOYMENTS = f"/apis/apps/v1/namespaces/{SYSTEM}/deployments"
+PROGRAMS, SCHEDULER = f"/api/v1/namespaces/{SYSTEM}/pods", {"labelSelector": "app=volcano-scheduler"}
+
+
+def configuration(values: Json) -> Any:
+    """That of the scheduler: it is in a ConfigMap, and no program starts again because that has changed."""
+    return values.get("custom", {}).get("scheduler_config_override")
 
 
 def others(custom: Json) -> list[str]:
@@ -57,14 +64,24 @@ class Volcano:
             return False
         file = self.folder / "values.json"
         file.write_text(json.dumps(values))
+        before, self.now = self.now, {}  # unknown, if this is interrupted
         self.ask("upgrade", RELEASE, self.chart, f"--values={file}", "--reset-values", "--wait",
                  f"--post-renderer={ROOT / 'roles/volcano/files/keep-crds'}")  # fmt: skip
+        if configuration(values) != configuration(before):  # its program would read the new one a minute later
+            self.kube.call("DELETE", PROGRAMS, query=SCHEDULER, repeat=True)
+        self.settle()
+        self.kube.accepts(volcano_job("probe", 1), LIMIT_S)
         self.now = values
-        for _ in polls(LIMIT_S, 0.5):
-            pods = self.kube.call("GET", f"/api/v1/namespaces/{SYSTEM}/pods")["items"]
-            wanted = len(self.kube.call("GET", DEPLOYMENTS)["items"])
-            if sum(pod["status"]["phase"] in ("Running", "Pending") for pod in pods) == wanted:
-                break  # those of the earlier release have ended
-        job = volcano_job("probe", 1)
-        self.kube.accepts(job, LIMIT_S)
         return True
+
+    def settle(self) -> None:
+        """Wait until the programs of this release run, and those of the earlier one have ended."""
+        for _ in polls(LIMIT_S, 0.5):
+            items = self.kube.call("GET", PROGRAMS)["items"]
+            pods = [pod for pod in items if pod["status"]["phase"] in ("Running", "Pending")]
+            new = [pod for pod in pods if has_condition(pod, "Ready") and "deletionTimestamp" not in pod["metadata"]]
+            wanted = len(self.kube.call("GET", DEPLOYMENTS)["items"])
+            if len(pods) == len(new) == wanted:
+                return
+        got, expected = f"{len(pods)} pods, {len(new)} ready", f"{wanted}, all ready"
+        raise BenchError(late(f"release {RELEASE}", got, expected, LIMIT_S))

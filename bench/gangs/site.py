@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 def prepared(setting: Setting, lasts: str = "", nodes: int = NODES) -> Iterator[Volcano]:
     """The namespace and the simulated nodes, with `lasts` of simulated.kwok; the release is as before afterwards."""
     kube = setting.kube.patient(seconds=LIMIT_S)  # it repeats reads, and what may be done twice
+    volcano = Volcano(kube, setting)
     removed(kube)  # what a killed run has left
     kube.call("POST", "/api/v1/namespaces", {"metadata": {"name": HOME}})
-    volcano = Volcano(kube, setting)
     try:
         with (
             simulated.kwok(setting.kubeconfig, setting.folder, lasts),

@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import yaml
+
 from bench.figures import Beside, figure
 from bench.gangs.site import prepared
 from bench.gangs.ways import gangs, once
@@ -17,14 +19,14 @@ from bench.parts.gangs import SHAPES
 from bench.tuned import TUNED
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from bench.figures import Figure
     from bench.gangs.start import Start
     from bench.part import Setting
 
 Json = dict[str, Any]
-PART = Part("What each tuned default of Volcano brings", minutes=30, lab=Lab.UP, usual=False, builds=("kwok",))
+PART = Part("What each tuned default of Volcano brings", minutes=54, lab=Lab.UP, usual=False, builds=("kwok",))
 ROUNDS = 3
 OURS = "ours"
 DEFAULTS = {name: one for name, one in TUNED.items() if one.home == "roles/volcano"}
@@ -35,14 +37,52 @@ class Tried(NamedTuple):
 
     title: str
     values: Mapping[str, Any]
+    """By name: a value, or a function of the role's own, which is "" without one."""
 
 
-QUIET = "1"  # in place of the first number: more may follow it, see roles/volcano/vars/main.yml
+def short(level: str) -> str:
+    """A log level of 1; what follows the number stays, see roles/volcano/vars/main.yml.
+
+    >>> short(""), short("4 --flag")
+    ('1', '1 --flag')
+    """
+    return re.sub(r"^\d*", "1", level)
+
+
+def without_scores(configuration: Json) -> None:
+    """No plugin compares the nodes that have room."""
+    for tier in configuration["tiers"]:
+        tier["plugins"] = [one for one in tier["plugins"] if one["name"] not in {"nodeorder", "binpack"}]
+
+
+def least_actions(configuration: Json) -> None:
+    """Nothing but what starts a gang."""
+    configuration["actions"] = "enqueue, allocate"
+
+
+def configured(change: Callable[[Json], None]) -> dict[str, Any]:
+    """The scheduler's configuration with a change; a label of its pod shows that the role did not set it."""
+
+    def of(own: str) -> str:
+        configuration = yaml.safe_load(own)
+        change(configuration)
+        return yaml.safe_dump(configuration)
+
+    return {"scheduler_config_override": of, "scheduler_podLabels": {"gangplank.dev/tried": change.__name__}}
+
+
 TRIED = {
     "workers": Tried("10 workers", {
         "controller_worker_threads": 10, "controller_worker_threads_for_podgroup": 10}),
     "period": Tried("a period of 200 ms", {"scheduler_schedule_period": "200ms"}),
-    "logs": Tried("short logs", {f"{name}_log_level": QUIET for name in ("admission", "controller", "scheduler")}),
+    "logs": Tried("short logs", {f"{name}_log_level": short for name in ("admission", "controller", "scheduler")}),
+    "scores": Tried("no node scores", configured(without_scores)),
+    "actions": Tried("two actions", configured(least_actions)),
+    "nodes": Tried("10 of 100 nodes", {  # upstream compares at least 100; the chart has no value for that flag
+        "scheduler_percentage_nodes_to_find": 10,
+        "scheduler_log_level": "3\n            - --minimum-feasible-nodes=10"}),
+    "rate": Tried("scheduler qps x 5", {
+        "scheduler_kube_api_qps": 10_000, "scheduler_kube_api_burst": 10_000}),
 }  # fmt: skip
 
 
@@ -52,11 +92,10 @@ def without(own: Json, names: Mapping[str, object]) -> Json:
 
 
 def changed(own: Json, values: Mapping[str, Any]) -> Json:
-    """The role's values with others; of a log level, what follows the number stays."""
+    """The role's values with others."""
     custom = own["custom"]
-    kept = {name: re.sub(r"^\d+", value, str(custom.get(name, value))) for name, value in values.items()
-            if name.endswith("_log_level")}  # fmt: skip
-    return own | {"custom": {**custom, **values, **kept}}
+    new = {name: value(str(custom.get(name, ""))) if callable(value) else value for name, value in values.items()}
+    return own | {"custom": {**custom, **new}}
 
 
 def variants(own: Json) -> dict[str, Json]:

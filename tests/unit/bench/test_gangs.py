@@ -7,6 +7,7 @@ import threading
 from typing import Any, ClassVar
 
 import pytest
+import yaml
 
 from bench.gangs import bare_client, place, ways
 from bench.gangs.bare_client import MANY, targets
@@ -116,7 +117,10 @@ def test_a_release_has_changed_and_started_a_gang_before_cpu_time_is_counted(mon
     assert release.now == "upstream", "what starts no gang of Volcano's leaves the release as it is"
 
 
-OWN: dict[str, Any] = {"basic": {"image_tag_version": "v1"}, "custom": volcano()}
+CONFIGURATION = 'actions: "enqueue, allocate, backfill"\ntiers:\n- plugins: [{name: gang}, {name: binpack}]\n'
+OWN: dict[str, Any] = {
+    "basic": {"image_tag_version": "v1"}, "custom": volcano() | {"scheduler_config_override": CONFIGURATION},
+}  # fmt: skip
 
 
 def test_before_a_tuned_default_all_other_values_are_the_role_s() -> None:
@@ -137,6 +141,17 @@ def test_a_shorter_log_keeps_the_flag_that_stands_behind_its_level() -> None:
     short = tuning.variants(OWN)["logs"]["custom"]["controller_log_level"]
     assert short == OWN["custom"]["controller_log_level"].replace("4", "1", 1)
     assert "--max-requeue-num=-1" in short
+
+
+@pytest.mark.parametrize(("name", "actions", "plugins"), [
+    ("scores", "enqueue, allocate, backfill", [{"name": "gang"}]),
+    ("actions", "enqueue, allocate", [{"name": "gang"}, {"name": "binpack"}]),
+])  # fmt: skip
+def test_a_configuration_that_was_tried_is_the_role_s_but_for_one_change(
+    name: str, actions: str, plugins: list[dict[str, str]]
+) -> None:
+    text = tuning.variants(OWN)[name]["custom"]["scheduler_config_override"]
+    assert yaml.safe_load(text) == {"actions": actions, "tiers": [{"plugins": plugins}]}
 
 
 def test_a_tuned_default_has_its_before_and_after_and_what_was_tried_the_role_s_values_beside_it() -> None:
