@@ -35,6 +35,7 @@ ROUNDS, JOBS, WORKERS = 3, 100, 2
 FLAGS = {"our": {}, "upstream's": TUNED["operator"].upstream}
 DEADLINE_S = 300
 LIKE_APPLY, FASTER = 1.2, 3
+Words = tuple[str, ...]  # a program, and which cluster it asks
 CONTAINER = {"name": "pytorch", "image": "registry.k8s.io/pause:3.10.1"}
 # No node has the label: the pods are created, and take no node's time.
 TEMPLATE = {"spec": {"containers": [CONTAINER], "nodeSelector": {"gangplank.dev/nowhere": "true"}}}
@@ -48,33 +49,33 @@ def timed(*commands: tuple[str, ...]) -> float:
     return time.monotonic() - begin
 
 
-def installing(helm: str, kubectl: str, folder: Path) -> Figure:
+def installing(helm: Words, kubectl: Words, folder: Path) -> Figure:
     """How long an install takes."""
     kubernetes = f"--kube-version={'.'.join(map(str, NEWEST))}"  # the chart refuses Helm's own default
-    text = run(helm, "template", kubernetes, NAME, str(CHART), "--namespace", "default")
+    text = run(*helm, "template", kubernetes, NAME, str(CHART), "--namespace", "default")
     objects = list(yaml.safe_load_all(text))
     first = [item for item in objects if item and item["kind"] == "Namespace"]
     (folder / "namespace.json").write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": first}))
     rest = [item for item in objects if item and item["kind"] != "Namespace"]
     (folder / "rest.json").write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": rest}))
-    apply = [(kubectl, "apply", "-f", f"{folder}/{name}.json") for name in ("namespace", "rest")]
-    wait = (kubectl, "wait", "-n", NAMESPACE, "--for=condition=Available", f"deployment/{NAME}", "--timeout=120s")
-    install = (helm, "install", NAME, str(CHART), "--namespace", "default", "--wait")
+    apply = [(*kubectl, "apply", "-f", f"{folder}/{name}.json") for name in ("namespace", "rest")]
+    wait = (*kubectl, "wait", "-n", NAMESPACE, "--for=condition=Available", f"deployment/{NAME}", "--timeout=120s")
+    install = (*helm, "install", NAME, str(CHART), "--namespace", "default", "--wait")
     ours, peers = [], []
     for _ in range(ROUNDS):
         ours.append(timed(install))
-        run(helm, "uninstall", NAME, "--namespace", "default", "--wait")
+        run(*helm, "uninstall", NAME, "--namespace", "default", "--wait")
         gone(kubectl)
         peers.append(timed(*apply, wait))
-        run(kubectl, "delete", "-f", f"{folder}/rest.json", "-f", f"{folder}/namespace.json")
+        run(*kubectl, "delete", "-f", f"{folder}/rest.json", "-f", f"{folder}/namespace.json")
     peer = Beside.of("kubectl apply and wait", peers)
     return figure("operator.install", "helm install --wait", "s", ours, peer=peer, goal=LIKE_APPLY * peer.value,
                   why=f"{LIKE_APPLY} x kubectl")  # fmt: skip
 
 
-def gone(kubectl: str) -> None:
+def gone(kubectl: Words) -> None:
     """Wait until the operator's namespace is gone."""
-    run(kubectl, "wait", "--for=delete", f"namespace/{NAMESPACE}", "--timeout=120s")
+    run(*kubectl, "wait", "--for=delete", f"namespace/{NAMESPACE}", "--timeout=120s")
 
 
 def jobs() -> list[dict[str, Any]]:
@@ -87,28 +88,29 @@ def jobs() -> list[dict[str, Any]]:
     ]
 
 
-def making(helm: str, kubectl: str, folder: Path, flags: Mapping[str, int]) -> float:
+def making(helm: Words, kubectl: Words, folder: Path, flags: Mapping[str, int]) -> float:
     """Seconds from the first job to the last pod."""
     words = [f"--set={key}={value}" for key, value in flags.items()]
-    run(helm, "install", NAME, str(CHART), "--namespace", "default", "--wait", *words)
+    run(*helm, "install", NAME, str(CHART), "--namespace", "default", "--wait", *words)
     namespace = "bench-jobs"
-    run(kubectl, "create", "namespace", namespace)
+    run(*kubectl, "create", "namespace", namespace)
     (folder / "jobs.json").write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": jobs()}))
     kube, pods = Kube(str(STATE / "admin.kubeconfig")), JOBS * (1 + WORKERS)
     first = jobs()[0]
     first["metadata"]["namespace"] = namespace
     kube.accepts(first, DEADLINE_S)  # the webhook's Service may take a second more than its pod
     begin = time.monotonic()
-    with subprocess.Popen([kubectl, "create", "-n", namespace, "-f", f"{folder}/jobs.json"], stdout=subprocess.DEVNULL):
+    create = [*kubectl, "create", "-n", namespace, "-f", f"{folder}/jobs.json"]
+    with subprocess.Popen(create, stdout=subprocess.DEVNULL):
         for _ in polls(DEADLINE_S, 0.25):
             if (count := len(kube.items("v1", "Pod", namespace))) >= pods:
                 break
         else:
             raise BenchError(late("training operator", f"{count} pods", f"{pods}", DEADLINE_S))
     seconds = time.monotonic() - begin
-    run(kubectl, "delete", "pytorchjobs", "--all", "-n", namespace)
-    run(kubectl, "delete", "namespace", namespace, "--timeout=300s")
-    run(helm, "uninstall", NAME, "--namespace", "default", "--wait")
+    run(*kubectl, "delete", "pytorchjobs", "--all", "-n", namespace)
+    run(*kubectl, "delete", "namespace", namespace, "--timeout=300s")
+    run(*helm, "uninstall", NAME, "--namespace", "default", "--wait")
     gone(kubectl)
     return seconds
 
@@ -116,12 +118,12 @@ def making(helm: str, kubectl: str, folder: Path, flags: Mapping[str, int]) -> f
 def measure(setting: Setting) -> Iterator[Figure]:
     """Bring up the lab, measure, remove it."""
     components = ["training_operator"]  # the lab has the operator's image, and no operator
-    admin = f"--kubeconfig={STATE / 'admin.kubeconfig'}"
+    admin = f"--kubeconfig={STATE / 'admin.kubeconfig'}"  # the user's may name another cluster
     try:
         playbook("playbooks/lab.yml", site_components=components)
         built = json.loads((STATE / "parts.json").read_text())
-        helm, kubectl = f"{built['bin']['helm']}/helm", f"{built['bin']['kubernetes']}/kubectl"
-        run(kubectl, admin, "apply", "--server-side", "-k", built["charts"]["training-operator-crds"])
+        helm, kubectl = (f"{built['bin']['helm']}/helm", admin), (f"{built['bin']['kubernetes']}/kubectl", admin)
+        run(*kubectl, "apply", "--server-side", "-k", built["charts"]["training-operator-crds"])
         yield installing(helm, kubectl, setting.folder)
         timings: dict[str, list[float]] = {name: [] for name in FLAGS}
         for number in range(ROUNDS):

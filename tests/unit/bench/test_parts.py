@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
 
 from bench.__main__ import RESULTS
 from bench.figures import read
-from bench.part import INVENTORY, ROOT
-from bench.parts import evidence, fit, idle, joining, lab, start, trainer
+from bench.part import INVENTORY, ROOT, Setting
+from bench.parts import evidence, fit, idle, joining, lab, operator, start, trainer
 from gangplank.backends import BACKENDS
 from gangplank.wait import polls
 from tests.trainer.harness import Rank
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 ANSIBLE = Path(sys.executable).parent
 
@@ -189,6 +195,48 @@ def test_the_bare_loop_leaves_nothing_running_and_kills_nothing_that_it_did_not_
             assert running(other.pid)
         finally:
             other.kill()
+
+
+def test_the_first_round_from_nothing_finds_everything_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    steps: list[str] = []
+    names = ("nodes Ready", "Volcano accepts jobs", "finished", "second", "bare", "changed")
+
+    def once() -> dict[str, float]:
+        steps.append("round")
+        return dict.fromkeys(names, 1.0)
+
+    monkeypatch.setattr(lab, "playbook", lambda *words: steps.append(" ".join(words)))
+    monkeypatch.setattr(lab, "once", once)
+    assert [*lab.measure(Setting(tmp_path))]
+    assert steps == ["playbooks/lab.yml --tags=parts", *["round"] * lab.ROUNDS]
+
+
+def test_the_operator_is_installed_on_the_lab_whatever_cluster_the_user_works_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commands: list[list[str]] = []
+    pods = operator.JOBS * (1 + operator.WORKERS)
+    kube = SimpleNamespace(accepts=lambda *_: "", items=lambda *_: [None] * pods)
+
+    def run(*words: str) -> str:
+        commands.append([*words])
+        return "kind: Namespace\n---\nkind: Deployment\n"
+
+    @contextlib.contextmanager
+    def process(words: list[str], **_: object) -> Iterator[None]:
+        commands.append(words)
+        yield
+
+    built = {"bin": {"helm": "/bin", "kubernetes": "/bin"}, "charts": {"training-operator-crds": "/crds"}}
+    (tmp_path / "parts.json").write_text(json.dumps(built))
+    monkeypatch.setattr(operator, "STATE", tmp_path)
+    monkeypatch.setattr(operator, "playbook", lambda *_, **__: "")
+    monkeypatch.setattr(operator, "Kube", lambda _: kube)
+    monkeypatch.setattr(operator, "run", run)
+    monkeypatch.setattr("bench.parts.operator.subprocess.Popen", process)
+    assert [one.id for one in operator.measure(Setting(tmp_path))] == ["operator.install", "operator.pods"]
+    assert {words[0] for words in commands} == {"/bin/helm", "/bin/kubectl"}
+    assert {words[1] for words in commands} == {f"--kubeconfig={tmp_path}/admin.kubeconfig"}
 
 
 def test_the_bare_loop_starts_a_runtime_and_waits_for_it_before_the_kubelet() -> None:
