@@ -58,7 +58,8 @@ class Part:
     """Parts of lab/versions.yml that are built on demand only."""
     root: bool = False
     """It starts programs in a network of their own. A part that needs a lab needs root anyway."""
-    goals: str = ""
+    first: bool = False
+    """It runs before the others that need the same of the lab: what these leave in memory would be in its figures."""
     adds: bool = False
     """A run may make some of its figures only: each is kept at once, and the others stay as earlier runs made them."""
 
@@ -103,7 +104,7 @@ def parts() -> dict[str, Measure]:
     names = sorted(info.name for info in pkgutil.iter_modules(bench.parts.__path__))
     modules = {name: cast("Measure", importlib.import_module(f"bench.parts.{name}")) for name in names}
     order = list(Lab)  # nothing else runs beside what needs no lab
-    return dict(sorted(modules.items(), key=lambda item: order.index(item[1].PART.lab)))
+    return dict(sorted(modules.items(), key=lambda item: (order.index(item[1].PART.lab), not item[1].PART.first)))
 
 
 def run(*words: object, stdin: str = "", **environment: str) -> str:

@@ -1,7 +1,8 @@
 """What the lab uses while nothing trains: memory and CPU of every process in its cgroups, those of pods included.
 
 Memory is Pss, in which a page that several processes share counts once; the page cache is not in it. CPU is what the
-cgroup counts. The lab has Volcano and storage, a training has just ended, and its last pods are gone.
+cgroup counts. The lab has Volcano and storage, a training has just ended, and its last pods are gone. The floor is the
+share of Kubernetes itself without any pods, in the same spans.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bench.figures import figure
+from bench.figures import Beside, figure
 from bench.part import BenchError, Lab, Part, playbook
 from bench.programs import memory, spent, ticks
 
@@ -20,11 +21,15 @@ if TYPE_CHECKING:
     from bench.figures import Figure
     from bench.part import Setting
 
-PART = Part("What the lab uses while nothing trains", minutes=5, lab=Lab.UP)
+Span = tuple[dict[str, float], dict[str, float], float]  # MiB and percent by program, and of all together
+PART = Part("What the lab uses while nothing trains", minutes=5, lab=Lab.UP, first=True)
 SETTLE_S, SPAN_S, ROUNDS = 90, 30, 4
 MEMORY_MIB, CPU_PERCENT = 1024, 10
 CPU = ("/sys/fs/cgroup/cpuacct/gangplank", "/sys/fs/cgroup/cpu,cpuacct/gangplank", "/sys/fs/cgroup/gangplank")
 LEAST_MIB, LEAST_PERCENT = 10, 0.2  # what has a line of its own
+KUBERNETES = {
+    "etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kube-proxy", "containerd",
+}  # fmt: skip
 
 
 def used_s() -> float:
@@ -37,7 +42,7 @@ def used_s() -> float:
     raise BenchError(f"cgroup of the lab: got none at {', '.join(CPU)}, expected one. Fix: make lab")
 
 
-def span() -> tuple[dict[str, float], dict[str, float], float]:
+def span() -> Span:
     """MiB by program, and over some seconds the percents of a core by program, and of all together."""
     began, whole, each = time.monotonic(), used_s(), ticks()
     time.sleep(SPAN_S)
@@ -54,12 +59,23 @@ def measure(setting: Setting) -> Iterator[Figure]:
     for _ in range(ROUNDS):
         spans.append(span())
         setting.say(f"{sum(spans[-1][0].values()):.0f} MiB, {spans[-1][2]:.1f} % of a core")
-    yield figure("idle.memory", "memory of all that the lab runs", "MiB",
-                 [sum(sizes.values()) for sizes, _, _ in spans], goal=MEMORY_MIB)  # fmt: skip
-    yield figure("idle.cpu", "CPU of all that the lab runs", "% of a core", [whole for _, _, whole in spans],
+    yield from figures(spans)
+
+
+def figures(spans: Sequence[Span]) -> Iterator[Figure]:
+    """All programs together, beside those of Kubernetes itself; and each of them."""
+    sizes, percents, whole = zip(*spans, strict=True)
+    yield figure("idle.memory", "memory of all that the lab runs", "MiB", [sum(one.values()) for one in sizes],
+                 floor=itself(sizes), goal=MEMORY_MIB)  # fmt: skip
+    yield figure("idle.cpu", "CPU of all that the lab runs", "% of a core", whole, floor=itself(percents),
                  goal=CPU_PERCENT)  # fmt: skip
-    yield from largest("memory", "MiB", LEAST_MIB, [sizes for sizes, _, _ in spans])
-    yield from largest("cpu", "% of a core", LEAST_PERCENT, [percent for _, percent, _ in spans])
+    yield from largest("memory", "MiB", LEAST_MIB, sizes)
+    yield from largest("cpu", "% of a core", LEAST_PERCENT, percents)
+
+
+def itself(spans: Sequence[dict[str, float]]) -> Beside:
+    """The share of Kubernetes itself."""
+    return Beside.of("Kubernetes itself", [sum(one.get(name, 0.0) for name in KUBERNETES) for one in spans])
 
 
 def largest(kind: str, unit: str, least: float, spans: Sequence[dict[str, float]]) -> Iterator[Figure]:

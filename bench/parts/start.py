@@ -2,8 +2,8 @@
 
 The floor is measured in turns with it, by as many bare pods of the same image at once, without a controller: until all
 exist, until Kubernetes' own scheduler has placed them, and until the last program begins. Then, in these pods, the
-import of torch, a connection to a store, and the first step of one process. Times are of the machine's clock, which
-nodes and pods share.
+import of torch, a connection to a store, data and network, and the first step of one process. Times are of the
+machine's clock, which nodes and pods share.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ STAGES = {  # of a job, each from the end of the one before
 SAID = ("started", "imported", '"event":"start"', '"kind":"begin"', '"event":"step"')  # ends of all later stages
 FLOORS = {  # one after the other, as a start has them: of which stage each is the floor
     "api": "api", "scheduling": "scheduling", "container": "container", "import": "import", "connect": "meeting",
-    "step": "step",
+    "data": "data", "step": "step",
 }  # fmt: skip
 TRAINER = "/opt/gangplank/trainer"
 NEW = "import os,time; print('started', time.time(), flush=True); os.execvp('python3', ['python3', {words}])"
@@ -194,7 +194,7 @@ def bare(kube: Kube, node: str) -> dict[str, float]:
     last(kube, names, '"event": "alone"')
     alone = [json.loads(line) for name in names for _, line in lines(kube, name) if line.startswith("{")]
     gone(kube)
-    each = {f"floor.{name}": max(row[name] for row in alone) for name in ("import", "connect", "step")}
+    each = {f"floor.{name}": max(row[name] for row in alone) for name in ("import", "connect", "data", "step")}
     stages = {"api": exist - begin, "scheduling": placed - exist, "container": started - placed}
     return {f"floor.{name}": value for name, value in stages.items()} | each
 

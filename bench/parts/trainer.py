@@ -54,6 +54,7 @@ BOUND = 0.95
 UNOBSERVED = {"GANGPLANK_OBSERVE": "0"}  # a script that is no trainer of ours would be watched, as in a pod
 TIMED = "/out/step.py"
 STEP = ("data", "compute", "update")
+ALONE = {"import": "import torch", "connect": "connect to a store", "data": "data and network", "step": "first step"}
 TARGET = 0.95  # accuracy on digits that both scripts have to reach
 PEER_BATCH, RATE, MOMENTUM = 32, "0.05", "0.9"  # of each rank, as in jobs/digits.yml
 
@@ -182,8 +183,8 @@ def checkpoint(root: Root, model: str) -> dict[str, float]:
 
 def start(root: Root) -> dict[str, float]:
     """A round: two pods' torchrun, cold, from their start to the first step; beside its parts measured alone."""
-    parts = root.command(["python3", "/out/alone.py", "start", "small"])
-    output = subprocess.run(parts, capture_output=True, text=True, check=True).stdout
+    command = root.command(["python3", "/out/alone.py", "start", "small"])
+    output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     alone = Rank(0, output).event("alone")
     port, began, pods, logs = root.free_port(), time.monotonic(), [], []
     for rank in range(2):
@@ -192,18 +193,17 @@ def start(root: Root) -> dict[str, float]:
         command = ["python3", "/opt/gangplank/trainer/start.py", "--epochs", "1", "--log-interval", "1"]
         with logs[-1].open("w") as file:
             pods.append(subprocess.Popen(root.command(command, wiring), stdout=file, stderr=subprocess.STDOUT))
-    Root.wait_for(lambda: '"event":"step"' in logs[0].read_text(), "the first step")
-    took = time.monotonic() - began
-    for pod in pods:
-        pod.wait()
-    parts_s = alone["import"] + alone["connect"] + alone["step"]
-    return {
-        "start.import": alone["import"],
-        "start.connect": alone["connect"],
-        "start.step": alone["step"],
-        "start.first": took,
-        "start.parts": parts_s,
-    }
+    try:
+        Root.wait_for(lambda: '"event":"step"' in logs[0].read_text(), "the first step")
+        took = time.monotonic() - began
+        for pod in pods:
+            pod.wait()
+    finally:
+        for pod in pods:
+            pod.terminate()  # no pod of a start that took too long is left
+            pod.wait(60)
+    parts = {f"start.{name}": alone[name] for name in ALONE}
+    return parts | {"start.first": took, "start.parts": sum(parts.values())}
 
 
 @dataclass(frozen=True)
@@ -242,7 +242,7 @@ def rows() -> Iterator[tuple[str, Row]]:
     yield "accuracy.imports", Row("interpreter and imports before that", "s", peer=imports)
     whole = ("sum of its parts", "start.parts")
     yield "start.first", Row("torchrun to the first step", "s", floor=whole, times=1.3)
-    for name, title in {"import": "import torch", "connect": "connect to a store", "step": "first step"}.items():
+    for name, title in ALONE.items():
         yield f"start.{name}", Row(f"{title}, alone", "s")
 
 

@@ -35,6 +35,14 @@ def test_programs_that_use_almost_nothing_have_no_line_of_their_own() -> None:
     assert [(one.id, one.value) for one in rows] == [("idle.memory.kubelet", 130.0), ("idle.memory.etcd", 100.0)]
 
 
+def test_the_floor_of_an_idle_lab_is_kubernetes_itself() -> None:
+    span = {"etcd": 60.0, "kubelet": 80.0, "vc-scheduler": 70.0}, {"etcd": 1.0, "coredns": 0.5}, 2.5
+    rows = {one.id: one for one in idle.figures([span])}
+    floors = {kind: one.floor.value for kind in ("memory", "cpu") if (one := rows[f"idle.{kind}"]).floor}
+    assert floors == {"memory": 140.0, "cpu": 1.0}
+    assert (rows["idle.memory"].value, rows["idle.cpu"].value) == (210.0, 2.5)
+
+
 def test_the_stages_of_a_start_follow_one_another() -> None:
     split = start.Marks(1.0, 1.5, 4.5, 8.5, 9.5, 10.0, 10.25).split()
     assert split == {
@@ -69,7 +77,7 @@ def test_the_import_of_torch_is_shown_apart_from_rendezvous_in_a_trainer_as_ship
 def test_a_start_is_held_against_the_sum_of_its_floors() -> None:
     floor = {
         "floor.api": 0.25, "floor.scheduling": 0.25, "floor.container": 1.5,
-        "floor.import": 3.0, "floor.connect": 0.5, "floor.step": 0.5,
+        "floor.import": 3.0, "floor.connect": 0.5, "floor.data": 0.25, "floor.step": 0.25,
     }  # fmt: skip
     stages = {f"{backend}.{stage}": 1.5 for backend in BACKENDS for stage in start.STAGES}
     rows = {one.id: one for one in start.figures({name: [value] for name, value in (floor | stages).items()})}
@@ -78,7 +86,7 @@ def test_a_start_is_held_against_the_sum_of_its_floors() -> None:
     assert (whole.value, whole.floor.value, whole.met) == (10.5, 6.0, False)
     beside = {stage: rows[f"start.volcano.{stage}"].floor for stage in start.STAGES}
     assert {stage: it and it.value for stage, it in beside.items()} == {
-        "api": 0.25, "scheduling": 0.25, "container": 1.5, "import": 3.0, "meeting": 0.5, "data": None, "step": 0.5,
+        "api": 0.25, "scheduling": 0.25, "container": 1.5, "import": 3.0, "meeting": 0.5, "data": 0.25, "step": 0.25,
     }  # fmt: skip
     assert whole.goal == pytest.approx(7.8)
     assert {f"start.{backend}" for backend in BACKENDS} <= set(rows)
@@ -171,6 +179,41 @@ def test_a_step_is_timed_whole_and_the_first_epoch_does_not_count(tmp_path: Path
     done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 3, done.stderr
     assert 20 <= trainer.whole_ms(Rank(0, done.stdout)) < 150
+
+
+class Pods:
+    """A root whose commands are programs of this machine."""
+
+    def __init__(self, folder: Path, pod: str) -> None:
+        self.out, self.pod = folder, pod
+
+    def command(self, words: list[str], wiring: dict[str, str] | None = None) -> list[str]:
+        seconds = {name: float(at) for at, name in enumerate(trainer.ALONE)}
+        alone = json.dumps({"event": "alone", **seconds})
+        return ["sh", "-c", self.pod if wiring else f"echo '{alone}'", *words]
+
+    def free_port(self) -> int:
+        return 1
+
+
+def test_the_parts_of_a_start_are_summed_up(tmp_path: Path) -> None:
+    root: Any = Pods(tmp_path, """echo '{"event":"step"}'""")
+    values = trainer.start(root)
+    assert values["start.parts"] == sum(values[f"start.{name}"] for name in trainer.ALONE) == 6
+    assert 0 < values["start.first"] < 10
+
+
+def test_pods_whose_start_takes_too_long_are_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def late(*_: object) -> None:
+        assert any(len((tmp_path / "pids").read_text().split()) == 2 for _ in polls(10, 0.01))
+        raise AssertionError("within 120 s: the first step")
+
+    (tmp_path / "pids").touch()
+    root: Any = Pods(tmp_path, f"echo $$ >>{tmp_path}/pids; exec sleep 60")
+    monkeypatch.setattr("bench.parts.trainer.Root.wait_for", staticmethod(late))
+    with pytest.raises(AssertionError, match="the first step"):
+        trainer.start(root)
+    assert not any(running(int(pid)) for pid in (tmp_path / "pids").read_text().split())
 
 
 def running(pid: int) -> bool:
