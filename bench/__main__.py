@@ -54,7 +54,7 @@ def chosen(words: Sequence[str], every: dict[str, Measure]) -> dict[str, Measure
     return wrong or {name: module for name, module in every.items() if name in names}
 
 
-def hindrances(some: dict[str, Measure], out: Path | None) -> list[Problem]:
+def hindrances(some: dict[str, Measure]) -> list[Problem]:
     """What keeps these parts from being measured here and now."""
     problems = []
     root = [name for name, module in some.items() if module.PART.root or module.PART.lab is not Lab.ANY]
@@ -64,12 +64,6 @@ def hindrances(some: dict[str, Measure], out: Path | None) -> list[Problem]:
     if down and STATE.exists():
         got = f"a lab that is up, at {STATE}"
         problems.append(Problem(f"lab for {', '.join(down)}", got, "none", "make down, then run it again"))
-    quiet = [name for name, module in some.items() if module.PART.quiet]
-    busy = machine.load()
-    if quiet and not out and busy > machine.QUIET_LOAD:
-        fix = "end other work and wait a minute, or keep the figures out of bench/results with OUT=FOLDER"
-        got, expected = f"load {busy:.2f}", f"at most {machine.QUIET_LOAD} before anything is measured"
-        problems.append(Problem(f"machine for {', '.join(quiet)}", got, expected, fix))
     return problems
 
 
@@ -107,12 +101,13 @@ def lab(*, needed: bool) -> Iterator[None]:
 
 def quieten(name: str) -> None:
     """Wait until the machine does nothing else; raises BenchError at the time limit."""
-    busy = 0.0
-    for _ in polls(QUIET_S, 5):
-        busy = machine.load()
-        if busy <= machine.QUIET_LOAD:
+    expected = f"at most {machine.QUIET_LOAD}"
+    for tries, _ in enumerate(polls(QUIET_S, 5)):
+        if (busy := machine.load()) <= machine.QUIET_LOAD:
             return
-    expected, fix = f"at most {machine.QUIET_LOAD}", "end other work, then measure this part again"
+        if not tries:
+            print(f"{name}: waits until the load is {expected}; it is {busy:.2f}", file=sys.stderr, flush=True)
+    fix = "end other work, or keep the figures out of bench/results with OUT=FOLDER"
     raise BenchError(late(f"machine for {name}", f"load {busy:.2f}", expected, QUIET_S, fix))
 
 
@@ -136,7 +131,8 @@ def measured(name: str, module: Measure, commit: str, folder: Path) -> tuple[Res
             new.append(dataclasses.replace(one, facts={**one.facts, **run_facts}))
             if part.adds:
                 keep(path, result())
-    keep(path, result())
+    if not part.adds:
+        keep(path, result())
     return result(), new
 
 
@@ -211,7 +207,7 @@ def main(arguments: Sequence[str]) -> int:
     some = chosen(options.parts, every)
     commit = commits.git("rev-parse", "--short=10", "HEAD") if options.out else commits.commit("make bench", WRITTEN)
     problems = [one for one in (commit,) if isinstance(one, Problem)]
-    problems += some if isinstance(some, list) else hindrances(some, options.out)
+    problems += some if isinstance(some, list) else hindrances(some)
     if problems or isinstance(some, list) or isinstance(commit, Problem):
         print("\n".join(map(str, problems)), file=sys.stderr)
         return 2
@@ -223,7 +219,7 @@ def main(arguments: Sequence[str]) -> int:
             run(sys.executable, "-m", "lab.build", *wanted)
         wrong = every_part(some, commit, folder)
     except (BenchError, KeyboardInterrupt) as error:
-        print(error, file=sys.stderr)
+        print(str(error) or "interrupted: the parts before are kept", file=sys.stderr)
         wrong = 1
     if not options.out:
         page.write()

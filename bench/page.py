@@ -175,7 +175,7 @@ def drawing(figures: Sequence[Figure]) -> str:
         groups.append({"unit": unit, "top": top, "log": bool(scale.low), "rows": [
             {
                 "top": top + 22 + ROW * at, "title": one.title, "text": f"{number(one.value)} {one.unit}",
-                "bar": scale.at(one.value), "low": scale.at(one.spread[0]), "high": scale.at(one.spread[1]),
+                "bar": max(scale.at(one.value), 0), "low": scale.at(one.spread[0]), "high": scale.at(one.spread[1]),
                 "marks": {kind: scale.at(it.value) for kind, it in marks(one).items()},
                 "goal": None if one.goal is None else scale.at(one.goal), "missed": one.met is False,
             }

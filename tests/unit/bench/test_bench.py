@@ -106,17 +106,16 @@ def test_without_a_name_the_parts_are_listed_and_nothing_is_measured(
     assert words[:4] == ["PART", *fakes]
 
 
-def test_a_busy_machine_a_running_lab_and_changes_are_refused_together(
+def test_a_running_lab_another_user_and_changes_are_refused_together(
     fakes: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     fakes["good"] = Fake(GANGS, lab=Lab.DOWN)
     monkeypatch.setattr(bench, "STATE", tmp_path)
-    monkeypatch.setattr(machine, "load", lambda: 3.0)
     monkeypatch.setattr("bench.__main__.os.geteuid", lambda: 1000)
     monkeypatch.setattr("bench.__main__.commits.commit", lambda *_: Problem("make bench", "changes", "a commit"))
     assert bench.main(["good", "last"]) == 2
     assert [line.split(":")[0] for line in capsys.readouterr().err.splitlines()] == [
-        "make bench", "user for good", "lab for good", "machine for good, last",
+        "make bench", "user for good", "lab for good",
     ]  # fmt: skip
 
 
@@ -213,14 +212,23 @@ def test_a_part_that_adds_keeps_each_figure_at_once_and_those_of_earlier_runs(
     assert all(f"`{commit}`) |" in shown for commit in ("first", "second", "third"))
 
 
+@pytest.mark.parametrize("adds", [True, False])
+def test_a_figure_is_written_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, adds: bool) -> None:
+    kept: list[list[str]] = []
+    monkeypatch.setattr(bench, "keep", lambda _, one: kept.append([it.id for it in one.figures]))
+    bench.measured("good", Fake(GANGS, RATE, adds=adds), "abc", tmp_path)
+    assert kept == ([[GANGS.id], [GANGS.id, RATE.id]] if adds else [[GANGS.id, RATE.id]])
+
+
 def test_each_part_waits_for_the_load_of_the_one_before_and_refuses_one_that_stays(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     loads = iter([2.0, 1.0, 0.4])
     monkeypatch.setattr(bench, "polls", lambda *_: iter(range(3)))
     monkeypatch.setattr(machine, "load", lambda: next(loads))
     bench.quieten("gangs")
     assert next(loads, None) is None
+    assert capsys.readouterr().err == "gangs: waits until the load is at most 0.5; it is 2.00\n"
     monkeypatch.setattr(machine, "load", lambda: 0.6)
     with pytest.raises(BenchError, match=r"machine for gangs: got load 0\.60, expected at most 0\.5 within 300 s"):
         bench.quieten("gangs")
@@ -290,8 +298,15 @@ def test_a_drawing_is_svg_that_shows_every_figure_with_what_is_beside_it() -> No
     assert sorted(filter(None, titles)) == ["floor", "goal", "goal", "peer"]
 
 
+def test_a_bar_is_not_narrower_than_nothing() -> None:
+    """Memory that shrank is less than zero percent more."""
+    drawn = ET.fromstring(page.drawing([figure("churn.memory.etcd", "", "%", [-2.0], goal=10)]))  # noqa: S314  as above
+    widths = [node.get("width", "") for node in drawn.iter("{http://www.w3.org/2000/svg}rect")]
+    assert widths == ["100%", "0"]
+
+
 @pytest.mark.parametrize("name", [
-    "bench.figures", "bench.page", "bench.gangs.place", "bench.growth", "bench.parts.evidence",
+    "bench.figures", "bench.page", "bench.gangs.place", "bench.growth", "bench.parts.evidence", "bench.parts.tuning",
 ])  # fmt: skip
 def test_examples(name: str) -> None:
     done = doctest.testmod(importlib.import_module(name))
@@ -305,6 +320,10 @@ def test_every_part_says_what_it_measures_and_needs(name: str) -> None:
     assert part.title[0].isupper() or part.title.startswith(("fit", "playbooks/"))
     assert part.minutes > 0
     assert callable(parts()[name].measure)
+
+
+def test_what_an_idle_lab_uses_is_measured_before_others_fill_its_memory() -> None:
+    assert next(name for name, module in parts().items() if module.PART.lab is Lab.UP) == "idle"
 
 
 def test_the_usual_parts_take_at_most_an_hour() -> None:
