@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 // Who opened a connection to whom decides, not who sent a packet: the kernel tracks connections, and every packet of one
@@ -32,14 +33,12 @@ func (s *state) rules(node string) (string, map[string]string, bool) {
 	if len(s.kinds) < 3 {
 		return "", nil, false
 	}
-	pods, policies := s.reachable(), s.kinds["/apis/networking.k8s.io/v1/networkpolicies"]
+	pods, policies := s.reachable(node), s.kinds["/apis/networking.k8s.io/v1/networkpolicies"]
+	everywhere := sync.OnceValue(func() map[string]object { return s.reachable("") }) // a node without guarded pods needs none
 	addresses := map[string]string{}
 	var chains, out strings.Builder
 	for _, key := range slices.Sorted(maps.Keys(pods)) {
 		pod := pods[key]
-		if pod.Spec.NodeName != node {
-			continue
-		}
 		address := pod.Status.PodIP
 		addresses[pod.Metadata.UID] = address
 		for _, way := range []string{"Ingress", "Egress"} {
@@ -49,7 +48,7 @@ func (s *state) rules(node string) (string, map[string]string, bool) {
 				same := policy.Metadata.Namespace == pod.Metadata.Namespace
 				if same && slices.Contains(policy.Spec.PolicyTypes, way) && policy.Spec.PodSelector.matches(pod.Metadata.Labels) {
 					guarded = true
-					allowed = append(allowed, s.allowed(pods, policy, pod, way)...)
+					allowed = append(allowed, s.allowed(everywhere(), policy, pod, way)...)
 				}
 			}
 			if !guarded {
@@ -78,22 +77,6 @@ func (s *state) rules(node string) (string, map[string]string, bool) {
 	}
 	first, rest, _ := strings.Cut(head, "-A INPUT")
 	return first + chains.String() + "-A INPUT" + rest + out.String() + "COMMIT\n", addresses, true
-}
-
-// reachable gives the pods that have an address of their own.
-func (s *state) reachable() map[string]object {
-	found := map[string]object{}
-	for key, pod := range s.kinds[podsPath] {
-		if own, ok := s.starting[pod.Metadata.UID]; ok { // after a node's restart, the API server has the old one
-			pod.Status.PodIP = own.address
-		}
-		ended := pod.Status.Phase == "Succeeded" || pod.Status.Phase == "Failed"
-		address, err := netip.ParseAddr(pod.Status.PodIP)
-		if !pod.Spec.HostNetwork && !ended && err == nil && address.Is4() {
-			found[key] = pod
-		}
-	}
-	return found
 }
 
 // allowed gives the matches of all that a policy lets in or out of one pod.

@@ -105,3 +105,48 @@ func TestB3TheNewAddressOfARestartedSandboxCounts(t *testing.T) {
 		t.Errorf("got %v, expected nothing of a pod that is gone", state.starting)
 	}
 }
+
+func TestOnlyAChangeThatMayAlterARuleIsTold(t *testing.T) {
+	state := cluster(t, denyAll)
+	told := func() bool {
+		select {
+		case <-state.changed:
+			return true
+		default:
+			return false
+		}
+	}
+	told()
+	for _, step := range []struct {
+		what, pod string
+		gone, due bool
+	}{
+		{"created", `{"metadata": {"uid": "x", "name": "x"}}`, false, false},
+		{"on a node", `{"metadata": {"uid": "x", "name": "x"}, "spec": {"nodeName": "m"}}`, false, false},
+		{"an address", `{"metadata": {"uid": "x", "name": "x"}, "status": {"podIP": "198.18.65.2"}}`, false, true},
+		{"ready", `{"metadata": {"uid": "x", "name": "x", "resourceVersion": "9"}, "status": {"podIP": "198.18.65.2"}}`, false, false},
+		{"a label", `{"metadata": {"uid": "x", "name": "x", "labels": {"a": "b"}}, "status": {"podIP": "198.18.65.2"}}`, false, true},
+		{"ended", `{"metadata": {"uid": "x", "name": "x"}, "status": {"podIP": "198.18.65.2", "phase": "Failed"}}`, false, true},
+		{"gone", `{"metadata": {"uid": "x", "name": "x"}, "status": {"podIP": "198.18.65.2", "phase": "Failed"}}`, true, false},
+		{"gone with an address", `{"metadata": {"namespace": "a", "name": "server", "uid": "s"}, "status": {"podIP": "198.18.64.7"}}`, true, true},
+		{"bound late", `{"metadata": {"namespace": "a", "name": "fresh", "uid": "f"}, "spec": {"nodeName": "m"}}`, false, true},
+	} {
+		if step.what == "bound late" { // its sandbox was there first
+			state.begin("f", "198.18.64.8")
+			told()
+		}
+		var pod object
+		if err := json.Unmarshal([]byte(step.pod), &pod); err != nil {
+			t.Fatal(err)
+		}
+		state.set(podsPath, pod, step.gone)
+		if got := told(); got != step.due {
+			t.Errorf("%s: got %v, expected %v", step.what, got, step.due)
+		}
+	}
+	var policy object
+	policy.Metadata.Name = "q"
+	if state.set("/apis/networking.k8s.io/v1/networkpolicies", policy, false); !told() {
+		t.Error("got nothing of a new policy, expected a new table")
+	}
+}

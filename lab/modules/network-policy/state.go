@@ -3,6 +3,8 @@ package main
 import (
 	"encoding/json"
 	"maps"
+	"net/netip"
+	"reflect"
 	"slices"
 	"sync"
 )
@@ -176,9 +178,18 @@ func (s *state) replace(kind string, items []object) {
 	s.tell()
 }
 
+// set keeps a changed object. Most changes of a pod alter no rule: it has no address yet, or all that counts stays.
 func (s *state) set(kind string, item object, gone bool) {
 	key := item.Metadata.Namespace + "/" + item.Metadata.Name
+	item.Metadata.ResourceVersion = ""
 	s.lock.Lock()
+	old := s.kinds[kind][key]
+	same := !gone && reflect.DeepEqual(old, item)
+	if kind == podsPath {
+		_, before := s.address(old)
+		_, after := s.address(item)
+		same = same || !before && !after
+	}
 	if gone {
 		delete(s.kinds[kind], key)
 		delete(s.starting, item.Metadata.UID)
@@ -186,5 +197,33 @@ func (s *state) set(kind string, item object, gone bool) {
 		s.kinds[kind][key] = item
 	}
 	s.lock.Unlock()
-	s.tell()
+	if !same {
+		s.tell()
+	}
+}
+
+// address gives a pod's own one, if it has one.
+func (s *state) address(pod object) (string, bool) {
+	text := pod.Status.PodIP
+	if own, ok := s.starting[pod.Metadata.UID]; ok { // after a node's restart, the API server has the old one
+		text = own.address
+	}
+	ended := pod.Status.Phase == "Succeeded" || pod.Status.Phase == "Failed"
+	address, err := netip.ParseAddr(text)
+	return text, !pod.Spec.HostNetwork && !ended && err == nil && address.Is4()
+}
+
+// reachable gives the pods that have an address of their own, on one node or ("") on all.
+func (s *state) reachable(node string) map[string]object {
+	pods := map[string]object{}
+	for key, pod := range s.kinds[podsPath] {
+		if node != "" && pod.Spec.NodeName != node {
+			continue
+		}
+		if address, ok := s.address(pod); ok {
+			pod.Status.PodIP = address
+			pods[key] = pod
+		}
+	}
+	return pods
 }
