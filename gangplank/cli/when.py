@@ -34,7 +34,9 @@ def when(args: argparse.Namespace) -> int:
 def text(said: Answer) -> str:
     """The answer as text."""
     one, name = said.outlook, said.name
-    if said.running:
+    if said.ended:
+        lines = [f"{name}: {one.why}"]
+    elif said.running:
         unsure = f"{name}: cannot tell when it ends: {one.why}"
         lines = [f"{name} runs, and would end {words(one.end)}" if one.end else unsure]
     elif one.start is None:

@@ -13,6 +13,7 @@ from gangplank.cluster.progress import phase
 from gangplank.cluster.runs import lasted, run_of
 from gangplank.cluster.situation import foreseen, own_group, readable_site, suspension
 from gangplank.cluster.snapshot import home, snapshot, with_drivers, with_runtimes
+from gangplank.scheduling.pod_causes import cut
 from gangplank.scheduling.when import (
     CLOSING,
     Holder,
@@ -54,6 +55,7 @@ class Answer:
     state: str  # "running", "waiting" or its end
     outlook: Outlook
     missing: tuple[str, ...] = ()
+    ended: bool = False
 
     @property
     def running(self) -> bool:
@@ -63,7 +65,7 @@ class Answer:
     @property
     def known(self) -> bool:
         """Whether what was asked is answered."""
-        return (self.outlook.end if self.running else self.outlook.start) is not None
+        return self.ended or (self.outlook.end if self.running else self.outlook.start) is not None
 
 
 def answer(kube: Kube, job: Json, *, live: bool, others: Sequence[Json] = ()) -> Answer:
@@ -72,7 +74,8 @@ def answer(kube: Kube, job: Json, *, live: bool, others: Sequence[Json] = ()) ->
     namespace = meta.get("namespace") or "default"
     missing: list[str] = []
     if live and now.ended:
-        return Answer(meta["name"], now.name, Outlook(why=f"it is {now.name}"))
+        how = f"{now.name}: {cut(now.reason)}" if now.failed and now.reason else now.name
+        return Answer(meta["name"], now.name, Outlook(why=f"it has ended: it is {how}"), ended=True)
     if live and (reason := suspension(job, now.name)):
         return Answer(meta["name"], "suspended", Outlook(why=reason))
     state = snapshot(kube, namespace)

@@ -253,11 +253,23 @@ def test_jobs_of_the_file_s_namespace_are_ahead_for_who_may_list_jobs_there_alon
     assert (code, said["after"]) == (0, ["first", "second"])
 
 
-def test_a_job_that_has_ended_has_nothing_ahead_of_it(site: Api, capsys: pytest.CaptureFixture[str]) -> None:
-    done = job("first", 40, conditions=[{"type": "Complete", "status": "True"}])
+@pytest.mark.parametrize(
+    ("state", "reason", "how"),
+    [
+        ("Complete", "Reached expected number of succeeded pods", "Complete"),
+        ("Failed", "Job has reached\nits backoff limit", "Failed: Job has reached its backoff limit"),
+        ("Failed", "", "Failed"),
+    ],
+)
+def test_a_job_that_has_ended_is_known_to_have_and_how(
+    site: Api, capsys: pytest.CaptureFixture[str], state: str, reason: str, how: str
+) -> None:
+    done = job("first", 40, conditions=[{"type": state, "status": "True", "message": reason}])
     site.objects["/apis/batch/v1/namespaces/vision/jobs/first"] = done
     code, said = asked(capsys, "first")
-    assert (code, said["why"]) == (6, "it is Complete")
+    assert (code, said["state"], said["why"], said["cannot_tell"]) == (0, state, f"it has ended: it is {how}", [])
+    assert main(["when", "first", "-n", "vision"]) == 0
+    assert capsys.readouterr().out == f"first: it has ended: it is {how}\n"
 
 
 def test_a_job_is_like_another_that_runs_the_same_and_lasted_from_running_to_its_end() -> None:
