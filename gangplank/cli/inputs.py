@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from gangplank.reading.files import JOB_FILE, read
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Sequence
 
     from gangplank.errors import GangplankError, Problem
@@ -45,6 +46,16 @@ def is_path(word: str) -> bool:
     (True, False, False)
     """
     return "/" in word or Path(word).is_file()
+
+
+def refuse_site(args: argparse.Namespace) -> None:
+    """Refuse a site's inventory without a job file: it decides nothing about a job that exists."""
+    if args.site:
+        from gangplank.cli.terminal import UsageError
+        from gangplank.errors import Problem
+
+        got = f"it with {args.job}, which is not a file" if args.job else "it without a job"
+        raise UsageError(str(Problem("--site", got, "it with a job file", "leave out --site, or name the job's file")))
 
 
 def nothing(word: str, namespace: str, otherwise: str) -> GangplankError:

@@ -116,6 +116,7 @@ def locate(kube: Kube, args: argparse.Namespace) -> tuple[Json, list[Json]]:
         kinds = [(job["apiVersion"], job["kind"])]
         name, namespace = job["metadata"]["name"], job["metadata"].get("namespace")
     else:
+        inputs.refuse_site(args)
         submitted, kinds = [], list(submitted_kinds())
         name, namespace = args.job, None
     namespace = namespace or args.namespace or "default"
@@ -131,9 +132,10 @@ def status(args: argparse.Namespace) -> int:
         option = "--watch" if args.watch else "--output" if args.output else "--html"
         fix = f"leave out {option}, or the job"
         raise terminal.UsageError(str(Problem(option, f"it with job {args.job}", "it without a job", fix)))
-    kube = cluster_of(args)
     if args.job is None:
-        return overview.site(kube, args)
+        inputs.refuse_site(args)
+        return overview.site(cluster_of(args), args)
+    kube = cluster_of(args)
     job, _ = locate(kube, args)
     meta = job["metadata"]
     pods = kube.pods(job)

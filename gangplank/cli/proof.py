@@ -73,6 +73,8 @@ def refusal(name: str, records: Records, verdict: Verdict) -> str:
 def evidence(args: argparse.Namespace) -> tuple[str, Records, Expected]:
     """A job's name, its evidence, and what the evidence must show."""
     if args.file:
+        if not args.job:
+            inputs.refuse_site(args)
         name, records, expectation = from_file(Path(args.file), args.job, args.site)
         return name, records, replace(expectation, **named(args))
     if args.world_size or args.pods:

@@ -158,6 +158,7 @@ def meant(kube: Kube, args: argparse.Namespace) -> Meant | Unread:
         job["metadata"]["namespace"] = namespace
         kinds = [(job["apiVersion"], job["kind"])]
     else:
+        inputs.refuse_site(args)
         name, namespace, kinds = args.job, args.namespace or "default", list(submitted_kinds())
     try:
         live = kube.find(namespace, name, kinds)

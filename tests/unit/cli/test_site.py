@@ -105,6 +105,19 @@ def test_fit_refuses_a_job_that_the_site_refuses(
     assert api.seen == []
 
 
+BY_NAME = ("status j", "why j", "fit j", "when j", "logs j", "fetch j", "scale j 2", "delete j", "proof j", "report j")
+
+
+@pytest.mark.parametrize("words", [*BY_NAME, "status", "proof --file evidence.jsonl", "report --file evidence.jsonl"])
+def test_a_site_without_a_job_file_is_refused(api: Api, capsys: pytest.CaptureFixture[str], words: str) -> None:
+    """It was ignored, although the job's own file with this site may mean another namespace."""
+    assert main([*words.split(), "--site", "nowhere"]) == 2
+    got = "it with j, which is not a file" if "j" in words.split() else "it without a job"
+    expected = f"--site: got {got}, expected it with a job file. Fix: leave out --site, or name the job's file\n"
+    assert capsys.readouterr().err.endswith(expected)
+    assert api.seen == []
+
+
 def test_run_takes_the_site_s_settings_before_it_asks_a_cluster(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
