@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gangplank.backends import BACKENDS
 from gangplank.cli import inputs, terminal
 from gangplank.cli.cluster import cluster_of
 from gangplank.cli.jobs import locate
@@ -105,7 +106,8 @@ def named(args: argparse.Namespace) -> dict[str, Any]:
         items = items.get("items", [items])
         return {**facts, "pods": {pod["metadata"]["uid"]: pod["spec"].get("nodeName", "") for pod in items}}
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
-        fix = "write it with: kubectl get pods -l gangplank.dev/job=JOB -o json"
+        labels = ", ".join(f"{backend.wiring.job_name} ({backend.title})" for backend in BACKENDS.values())
+        fix = f"write it with: kubectl get pods -l LABEL=JOB -o json, where LABEL is {labels}"
         raise Unreadable(str(Problem(args.pods, "something else", "a list of pods as JSON", fix))) from None
 
 

@@ -406,7 +406,9 @@ def test_pods_that_cannot_be_read_are_one_line(
     (tmp_path / "pods").write_text(text)
     code, out, err = run(capsys, "proof", "--file", folder(tmp_path, World().train()), "--pods", str(tmp_path / "pods"))
     assert (code, out, err.count("\n")) == (3, "", 1)
-    assert "expected a list of pods as JSON. Fix: write it with: kubectl get pods" in err
+    assert "expected a list of pods as JSON. Fix: write it with: kubectl get pods -l LABEL=JOB -o json" in err
+    for backend in BACKENDS.values():  # a raw manifest has its controller's label alone
+        assert f"{backend.wiring.job_name} ({backend.title})" in err
 
 
 def test_options_of_files_are_refused_for_a_cluster(capsys: pytest.CaptureFixture[str]) -> None:
