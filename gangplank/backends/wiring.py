@@ -160,10 +160,15 @@ def rank(pod: Json) -> str:
     """
     if own := pod_wiring(pod)["rank"]:
         return own
-    labels = pod["metadata"].get("labels") or {}
-    wirings = [backend.wiring for backend in BACKENDS.values() if backend.wiring.job_name in labels]
-    keys = {one.index for one in wirings}  # two: the pods of a TrainJob are those of a Job, too
-    return str((pod["metadata"].get("annotations") or {}).get(keys.pop(), "")) if len(keys) == 1 else ""
+    meta = pod["metadata"]
+    labels = meta.get("labels") or {}
+    owners = {(one.get("apiVersion"), one.get("kind")) for one in meta.get("ownerReferences") or ()}
+    keys = {
+        one.wiring.index  # two: the pods of a TrainJob are those of a Job, too
+        for one in BACKENDS.values()
+        if one.wiring.job_name in labels or (one.api_version, one.kind) in owners
+    }
+    return str((meta.get("annotations") or {}).get(keys.pop(), "")) if len(keys) == 1 else ""
 
 
 def pod_wiring(pod: Json) -> dict[str, str]:

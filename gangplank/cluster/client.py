@@ -407,7 +407,8 @@ class Kube:
     def pods(self, job: Json) -> list[Json]:
         """A live job's pods in the order of their ranks; a label alone does not make a pod the job's."""
         meta, label = job["metadata"], pod_label(job)
-        pods = self.items("v1", "Pod", meta["namespace"], f"{label}={meta['name']}")
+        labels = {label: meta["name"]} if label else (job["spec"].get("selector") or {}).get("matchLabels") or {}
+        pods = self.items("v1", "Pod", meta["namespace"], ",".join(f"{key}={value}" for key, value in labels.items()))
         pods = [pod for pod in pods if self._owns(job, pod)]
         return sorted(pods, key=lambda pod: (rank_of(pod) is None, rank_of(pod) or 0, pod["metadata"]["name"]))
 
@@ -531,8 +532,12 @@ def in_cluster() -> bool:
 
 
 def pod_label(job: Json) -> str:
-    """The label by which a job's controller says whose pods they are."""
-    return BACKENDS[str(backend_of(job))].wiring.job_name
+    """The label by which a job's controller says whose pods they are; "" if it adds none, as beside a manual selector.
+
+    https://kubernetes.io/docs/concepts/workloads/controllers/job/#specifying-your-own-pod-selector
+    """
+    manual = (job.get("spec") or {}).get("manualSelector")
+    return "" if manual else BACKENDS[str(backend_of(job))].wiring.job_name
 
 
 def controller_of(item: Json) -> Json:

@@ -283,9 +283,10 @@ class PodsOfJobs:
     """The pods that have not ended, or those that have, by their jobs, as label and owner say: nothing more is read."""
 
     def __init__(self, state: Snapshot, *, ended: bool = False) -> None:
+        self.every = state.ended if ended else state.pods.items
         self.pods: dict[tuple[str, str, str], list[Json]] = {}
         keys = [backend.wiring.job_name for backend in BACKENDS.values()]
-        for pod in state.ended if ended else state.pods.items:
+        for pod in self.every:
             meta = pod["metadata"]
             labels = meta.get("labels") or {}
             for key in filter(labels.__contains__, keys):
@@ -293,8 +294,10 @@ class PodsOfJobs:
 
     def of(self, job: Json) -> list[Json]:
         """Those of one job."""
-        meta = job["metadata"]
-        pods = self.pods.get((meta.get("namespace", ""), pod_label(job), meta["name"]), [])
+        meta, label = job["metadata"], pod_label(job)
+        if not label:  # a Job that selects its pods itself has no other object between them and itself
+            return [pod for pod in self.every if controller_of(pod).get("uid") == meta["uid"]]
+        pods = self.pods.get((meta.get("namespace", ""), label, meta["name"]), [])
         return [pod for pod in pods if may_own(job, controller_of(pod))]
 
 

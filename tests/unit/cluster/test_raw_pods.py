@@ -27,6 +27,7 @@ QUEUES = "/apis/scheduling.volcano.sh/v1beta1/queues"
 VISION = "/api/v1/namespaces/vision"
 BETWEEN = {"JobSet": ("jobset.x-k8s.io/v1alpha2", "jobsets"), "Job": ("batch/v1", "jobs")}  # a TrainJob and its pods
 TEXTS = {"volcano": VOLCANO_JOB, "pytorchjob": PYTORCHJOB, "trainjob": TRAINJOB, "indexed": INDEXED_JOB}
+MANUAL = "indexed with a selector of its own"
 
 
 def condition(name: str, message: str = "") -> Json:
@@ -61,10 +62,17 @@ class Raw(NamedTuple):
             pod["status"] = {"phase": pod_phase, "containerStatuses": [container], "conditions": ready}
 
 
-@pytest.fixture(params=TEXTS)
+def choose_labels(job: Json) -> None:
+    """Have the Job select its pods by labels of the user's, to which the API server adds none."""
+    labels = {"app": "mine"}
+    job["spec"] |= {"manualSelector": True, "selector": {"matchLabels": labels}}
+    job["spec"]["template"]["metadata"] = {"labels": labels}
+
+
+@pytest.fixture(params=[*TEXTS, MANUAL])
 def raw(request: pytest.FixtureRequest, api: Api) -> Raw:
     """Its two pods are on the node."""
-    job = by_hand(TEXTS[request.param])
+    job = by_hand(INDEXED_JOB, choose_labels) if request.param == MANUAL else by_hand(TEXTS[request.param])
     job["metadata"] |= {"namespace": "vision", "uid": "u", "creationTimestamp": OLD}
     return placed(api, job)
 
