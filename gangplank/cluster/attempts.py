@@ -34,17 +34,15 @@ def attempts(job: Json, pods: Iterable[Json]) -> list[Attempt]:
     """The runs of which the cluster has a log, rank by rank, oldest first."""
     backend = backend_of(job)
     counter = BACKENDS[backend].attempt if backend else ""
-    runs: list[Attempt] = []
-    ended: dict[int | str, int] = {}  # by rank, or by pod where nothing says it: how many runs there were
+    runs: dict[int | str, list[Attempt]] = {}  # by rank, or by pod where nothing says it
     for pod in sorted(pods, key=lambda pod: (str(pod["metadata"].get("creationTimestamp", "")))):
-        key, meta = place(pod), pod["metadata"]
+        own, meta = runs.setdefault(place(pod), []), pod["metadata"]
         text = str({**(meta.get("labels") or {}), **(meta.get("annotations") or {})}.get(counter, ""))
-        first = max(ended.get(key, 0), int(text) if text.isdecimal() else 0) + 1
+        first = max(own[-1].number if own else 0, int(text) if text.isdecimal() else 0) + 1
         last = first + restarts(pod, "")
-        runs += [Attempt(pod, last - 1, before=True)] if last > first else []
-        runs.append(Attempt(pod, last, before=False))
-        ended[key] = last
-    return sorted(runs, key=lambda run: (rank_of(run.pod) is None, place(run.pod), run.number))
+        own += [Attempt(pod, last - 1, before=True)] if last > first else []
+        own.append(Attempt(pod, last, before=False))
+    return [run for key in sorted(runs, key=lambda key: (isinstance(key, str), key)) for run in runs[key]]
 
 
 def place(pod: Json) -> int | str:
