@@ -238,7 +238,8 @@ def surplus(desired: Sequence[Json], live: Sequence[Json], leaving: Collection[s
         and item["kind"] not in KEPT
         and (item["kind"] not in GUARDS or item["metadata"].get("namespace", "") in spaces)
     ]
-    parents = {item["metadata"]["name"]: item["spec"].get("parent", "") for item in live if item["kind"] == "Queue"}
+    queues = [item for item in live if item["kind"] == "Queue"]
+    parents = {item["metadata"]["name"]: (item.get("spec") or {}).get("parent", "") for item in queues}
 
     def height(item: Json) -> int:
         name, count = item["metadata"]["name"], 0
@@ -280,13 +281,14 @@ def lowered_queues(work: Sequence[Json], live_objects: Mapping[Identity, Json]) 
         live = live_objects.get(identity(item))
         if item["kind"] != "Queue" or live is None:
             continue
-        body = {**live["spec"]}
+        before = live.get("spec") or {}
+        body = {**before}
         for part, absent_is_none in (("deserved", True), ("capability", False)):
             body[part] = least(body.get(part) or {}, item["spec"].get(part) or {}, absent_is_none=absent_is_none)
-        old, new = (one["spec"].get("guarantee", {}).get("resource") or {} for one in (live, item))
+        old, new = ((one.get("guarantee") or {}).get("resource") or {} for one in (before, item["spec"]))
         body["guarantee"] = {"resource": least(old, new, absent_is_none=True)}
         if (
-            any(body[part] != (live["spec"].get(part) or {}) for part in ("deserved", "capability"))
+            any(body[part] != (before.get(part) or {}) for part in ("deserved", "capability"))
             or body["guarantee"]["resource"] != old
         ):
             spec = {key: value for key, value in body.items() if value not in ({}, None)}

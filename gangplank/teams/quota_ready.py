@@ -39,7 +39,8 @@ def uncounted(kube: Kube) -> list[tuple[Json, list[str]]]:
     """The teams' quotas that do not count all they limit, with these kinds, except kinds that the cluster lacks."""
     query = {"labelSelector": f"{PART_LABEL}={TEAM_PART[PART_LABEL]}"}
     quotas: list[Json] = kube.call("GET", "/api/v1/resourcequotas", query=query)["items"]
-    late = [(quota, quota["spec"]["hard"].keys() - ((quota.get("status") or {}).get("used") or {})) for quota in quotas]
+    hard = [(quota, (quota.get("spec") or {}).get("hard") or {}) for quota in quotas]
+    late = [(quota, limits.keys() - ((quota.get("status") or {}).get("used") or {})) for quota, limits in hard]
     served = {key for key in set().union(*(keys for _, keys in late)) if is_served(kube, key)}  # one request for each
     return [(quota, sorted(keys & served)) for quota, keys in late if keys & served]
 

@@ -145,5 +145,5 @@ def in_queues(kube: Kube, queues: Collection[str]) -> list[str]:
         f"queue {item['spec']['queue']} leaves its file and has work: {item['metadata']['namespace']}/"
         f"{item['metadata']['name']}"
         for item in groups
-        if item["spec"].get("queue") in queues
+        if (item.get("spec") or {}).get("queue") in queues
     ]

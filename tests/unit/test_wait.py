@@ -135,6 +135,12 @@ def test_quotas_that_do_not_count(api: Api, pauses: list[float], monkeypatch: py
     assert set(pauses) == {quota_ready.POLL_S}
 
 
+def test_a_quota_without_limits_counts_all_of_them(api: Api) -> None:
+    meta = {"name": "q", "namespace": "vision", "labels": TEAM_PART}
+    api.objects["/api/v1/resourcequotas"] = {"items": [{"metadata": meta, "spec": {}}]}
+    assert quota_ready.settle(Kube(), 60) == []
+
+
 def test_a_certificate_that_nobody_signs(pauses: list[float]) -> None:
     kube: Any = type("Unsigning", (), {
         "post": lambda *_, unique: {"metadata": {"name": "gangplank-team-x", "uid": "u"}},  # noqa: ARG005  by its name

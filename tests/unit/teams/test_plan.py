@@ -140,6 +140,18 @@ def test_moving_an_amount_takes_it_away_first() -> None:
     assert {item["metadata"]["name"] for item in todo.write} == {"a", "b"}
 
 
+def test_a_queue_without_a_spec_gets_one_or_is_removed() -> None:
+    """An administrator may have cleared it: the API requires no field of it."""
+    live, desired = rendered(a={"queues": [{"name": "x"}]}), rendered(a={})
+    for queue in (item for item in live if item["kind"] == "Queue"):
+        del queue["spec"]
+    todo = plan(desired, live)
+    queues = [item for item in desired if item["kind"] == "Queue"]
+    assert [item for item in todo.write if item["kind"] == "Queue"] == queues
+    assert names(todo.remove) == ["Queue a-x"]
+    assert names(todo.lower) == ["Queue a"], "it had no limit"
+
+
 def test_objects_are_written_in_an_order_that_the_cluster_accepts() -> None:
     claims = {"claims": [{"name": "data", "size": "1Gi"}]}
     live = rendered(a={"deserved": {"cpu": 3}}, b={"deserved": {"cpu": 1}})

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from gangplank.cluster.client import Kube
 from gangplank.errors import SpecError
 from gangplank.teams import kubeconfig, read_cluster
 from gangplank.teams.idle_fields import idle_fields
@@ -13,6 +14,9 @@ from gangplank.teams.objects import team_objects
 from gangplank.teams.parse import parse_teams
 from gangplank.teams.plan import plan
 from gangplank.teams.removal import ORDER, removal
+
+if TYPE_CHECKING:
+    from tests.unit.conftest import Api
 
 Json = dict[str, Any]
 CAP: Json = {"cpu": 4, "memory": "16Gi", "ephemeral_storage": "50Gi"}
@@ -155,3 +159,12 @@ def test_an_unfinished_job_of_any_kind_keeps_its_team(
     own, kube = f"/apis/{group}/namespaces/vision/{plural}", Cluster()
     left = [] if ended else [f"{plural}.{group.rpartition('/')[0]}/x"]
     assert read_cluster.unfinished(kube, "vision") == left  # type: ignore[arg-type]  # two methods of it are enough
+
+
+def test_a_gang_without_a_spec_keeps_no_queue(api: Api) -> None:
+    """Anyone may create one: the API requires no field of it."""
+    where = "/apis/scheduling.volcano.sh/v1beta1/namespaces/vision/podgroups/"
+    for name, more in (("empty", {}), ("works", {"spec": {"queue": "vision"}})):
+        api.objects[where + name] = {"metadata": {"name": name, "namespace": "vision"}, **more}
+    (line,) = read_cluster.in_queues(Kube(), ["vision"])
+    assert line == "queue vision leaves its file and has work: vision/works"
