@@ -91,6 +91,7 @@ def volumes(state_of: Mapping[str, Sequence[Json]]) -> dict[str, Any]:
         "volumes": tuple({
             "metadata": {"name": f"v-{name}"},
             "spec": {"claimRef": {"namespace": namespace, "name": name}, "csi": {"driver": DRIVER}},
+            "status": {"phase": "Bound"},
         } for namespace, name in users),
         "csi_nodes": tuple({"metadata": one["metadata"], "spec": {"drivers": having}} for one in state_of["nodes"]),
         "ignored": frozenset[str](),

@@ -136,7 +136,8 @@ def mounting(state: Snapshot, drivers: Iterable[str]) -> Iterator[tuple[Json, st
     chosen, users = {*drivers}, dict[tuple[str, str], tuple[str, str]]()
     for volume in state.volumes:
         driver, user = (volume["spec"].get("csi") or {}).get("driver"), volume["spec"].get("claimRef") or {}
-        if driver in chosen:
+        bound = (volume.get("status") or {}).get("phase") == "Bound"  # one that is released keeps its claim's name
+        if driver in chosen and bound:
             users[user.get("namespace", ""), user.get("name", "")] = volume["metadata"]["name"], driver
     for pod in state.pods.items:
         meta, spec = pod["metadata"], pod["spec"]

@@ -31,8 +31,8 @@ def claim(name: str = "data", namespace: str = "vision", **spec: Any) -> Json:
 
 
 def volume(name: str = "data", namespace: str = "vision", **source: Any) -> Json:
-    user = {"name": name, "namespace": namespace}
-    return {"metadata": {"name": f"v-{name}"}, "spec": {"claimRef": user, **(source or {"csi": {"driver": DRIVER}})}}
+    spec = {"claimRef": {"name": name, "namespace": namespace}, **(source or {"csi": {"driver": DRIVER}})}
+    return {"metadata": {"name": f"v-{name}"}, "spec": spec, "status": {"phase": "Bound"}}
 
 
 def late(provisioner: str, **parameters: str) -> dict[str, tuple[Json, ...]]:
@@ -193,6 +193,20 @@ def test_the_volumes_that_a_node_may_have_are_limited(
     assert (answer.verdict, [cause.code for cause in answer.causes]) == (verdict, codes)
     assert not codes or why(asked, now)[1]
     assert fit(asked, state(*nodes, pods=pods, volumes=(volume(), *OTHERS))).verdict is Verdict.YES, "b has no limit"
+
+
+@pytest.mark.parametrize("own", [True, False])
+@pytest.mark.parametrize("phase", ["Released", "Available"])
+def test_the_former_volume_of_a_claim_that_was_created_again_takes_no_room(phase: str, own: bool) -> None:
+    """It counted as what the pods of the new claim mount, which is the job's own volume, or none of the driver's."""
+    name, space = ("data", "vision") if own else ("other-0", "other")
+    users = [user(0, "a", name)]
+    users[0]["metadata"]["namespace"] = space
+    new = volume(name, space) if own else volume(name, space, nfs={})
+    old = {**volume(name, space), "metadata": {"name": "v-old"}, "status": {"phase": phase}}
+    volumes = (*((new,) if own else (volume(), new)), old)
+    now = state(csi_node("a", DRIVER, count=1), nodes=(node("a"),), pods=(*users,), volumes=volumes)
+    assert fit(job("indexed", volumes=MOUNT), now).verdict is Verdict.YES
 
 
 @pytest.mark.parametrize(("count", "passing", "fix"), [(2, True, "wait until"), (0, False, "mount fewer")])
