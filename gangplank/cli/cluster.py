@@ -22,3 +22,8 @@ def cluster_of(
     if changes:
         terminal.note(f"cluster: {kube}")
     return kube
+
+
+def namespace_of(args: argparse.Namespace, kube: Kube) -> str:
+    """The namespace of what names none: that of -n, else of the kubeconfig's context, else `default`."""
+    return args.namespace or kube.namespace

@@ -13,7 +13,7 @@ from gangplank.backends import BACKENDS, backend_of, is_submitted_job, submitted
 from gangplank.backends.code_pieces import is_piece
 from gangplank.backends.device_claims import is_template
 from gangplank.cli import inputs, overview, terminal
-from gangplank.cli.cluster import cluster_of
+from gangplank.cli.cluster import cluster_of, namespace_of
 from gangplank.cluster import code, operators, reader, standstill
 from gangplank.cluster import submit as submission
 from gangplank.cluster.attempts import attempts, gone
@@ -71,7 +71,7 @@ def submit(args: argparse.Namespace) -> int:
         return terminal.complain(str(inputs.jobless(", ".join(args.jobs), other_kinds)), terminal.REFUSED)
     kube = cluster_of(args, changes=not args.dry_run)
     for item in submitted:
-        item["metadata"].setdefault("namespace", args.namespace or "default")
+        item["metadata"].setdefault("namespace", namespace_of(args, kube))
     if not args.dry_run:
         wait_for_runs(kube)
     for _, job in jobs:
@@ -119,7 +119,7 @@ def locate(kube: Kube, args: argparse.Namespace) -> tuple[Json, list[Json]]:
         inputs.refuse_site(args)
         submitted, kinds = [], list(submitted_kinds())
         name, namespace = args.job, None
-    namespace = namespace or args.namespace or "default"
+    namespace = namespace or namespace_of(args, kube)
     live = kube.find(namespace, name, kinds)
     if live is None:
         raise inputs.nothing(name, namespace, "submit it")

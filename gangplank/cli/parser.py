@@ -30,6 +30,7 @@ TEAM_EXAMPLES = """examples:
 
 """
 IMAGE = "gangplank.dev/trainer:0.1.0"
+OWN = "that of the kubeconfig's context, else default"
 SITE_HELP = (
     "a site's inventory: a job gets its settings (GPU taints, pull secrets); one that names its team starts from that"
     " team's job_defaults, and is refused what the team's variables do not grant"
@@ -244,7 +245,7 @@ def add_data(commands: Any) -> None:
     data.add_argument("--queue", default="", help="the queue of the pod that writes; default: the team's first")
     image = f"an image with Python 3.11 or newer, for s3:// with s3fs; default: {IMAGE}"
     data.add_argument("--image", default=IMAGE, help=image)
-    data.add_argument("-n", "--namespace", help="namespace of the claim; default: default")
+    data.add_argument("-n", "--namespace", help=f"namespace of the claim; default: {OWN}")
     add_cluster(data)
 
 
@@ -346,7 +347,7 @@ def add_site(command: argparse.ArgumentParser, text: str = SITE_HELP) -> None:
 
 def add_access(command: argparse.ArgumentParser) -> None:
     """Which cluster and namespace a command asks."""
-    command.add_argument("-n", "--namespace", help="namespace of jobs that do not name one; default: default")
+    command.add_argument("-n", "--namespace", help=f"namespace of jobs that do not name one; default: {OWN}")
     add_cluster(command)
 
 

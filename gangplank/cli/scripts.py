@@ -55,9 +55,10 @@ def run(args: argparse.Namespace) -> int:
     spec = parse(args.script, job)
     if args.site:
         spec = on_site(spec, site_settings(args.site), args.script)
+    kube = cluster_of(args, changes=True)
+    spec = replace(spec, namespace=job["training_job"].setdefault("namespace", kube.namespace))
     if args.save:
         save(Path(args.save), job)
-    kube = cluster_of(args, changes=True)
     manifests = BACKENDS[spec.backend].manifests(spec)
     wait_for_runs(kube)
     examine(kube, manifests[-1], args.script)

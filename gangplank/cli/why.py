@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from gangplank.backends import submitted_kinds
 from gangplank.cli import inputs, terminal
-from gangplank.cli.cluster import cluster_of
+from gangplank.cli.cluster import cluster_of, namespace_of
 from gangplank.cluster.situation import asked, situation
 from gangplank.errors import KubeError, Problem
 from gangplank.scheduling.demand import UNFORESEEN
@@ -154,12 +154,12 @@ def meant(kube: Kube, args: argparse.Namespace) -> Meant | Unread:
         if not jobs:
             raise KubeError(str(inputs.jobless(args.job, other_kinds)))
         job = jobs[-1][1]
-        name, namespace = job["metadata"]["name"], job["metadata"].get("namespace") or args.namespace or "default"
+        name, namespace = job["metadata"]["name"], job["metadata"].get("namespace") or namespace_of(args, kube)
         job["metadata"]["namespace"] = namespace
         kinds = [(job["apiVersion"], job["kind"])]
     else:
         inputs.refuse_site(args)
-        name, namespace, kinds = args.job, args.namespace or "default", list(submitted_kinds())
+        name, namespace, kinds = args.job, namespace_of(args, kube), list(submitted_kinds())
     try:
         live = kube.find(namespace, name, kinds)
     except KubeError as error:

@@ -91,9 +91,11 @@ class Kube:
         # kubernetes 35 reads NO_PROXY and then forgets it: Configuration.__init__ sets no_proxy to None two lines later
         settings.no_proxy = os.environ.get("no_proxy") or os.environ.get("NO_PROXY")
         try:
-            _, current = config.list_kube_config_contexts(config_file=kubeconfig)
+            contexts, current = config.list_kube_config_contexts(config_file=kubeconfig)
             self.api: Any = config.new_client_from_config(kubeconfig, context, client_configuration=settings)
-            self.origin = f"context {context or current['name']} of {files}"
+            own = next(one for one in contexts if one["name"] == (context or current["name"]))
+            self.origin = f"context {own['name']} of {files}"
+            self.namespace = own["context"].get("namespace") or "default"  # of what names none, as for kubectl
         except (config.ConfigException, OSError, ValueError, TypeError, YAMLError) as error:
             if kubeconfig or context or not in_cluster():
                 reason = " ".join(str(error).split()).rstrip(".")
@@ -101,7 +103,7 @@ class Kube:
                 raise KubeError(Problem(f"kubeconfig {files}", reason, expected, fix)) from None
             config.load_incluster_config(client_configuration=settings)
             self.api = client.ApiClient(settings)
-            self.origin = "this pod's own account"
+            self.origin, self.namespace = "this pod's own account", "default"
         self.owners: dict[tuple[str, str], bool] = {}  # by uid: whether a job owns an object that owns others
         self.groups: dict[str, list[Json]] = {}  # the kinds of an API group, from discovery
         self.refused: Any = client.exceptions.ApiException

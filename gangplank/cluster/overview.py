@@ -126,7 +126,7 @@ def readings(lines: Iterable[str]) -> dict[int, Reading]:
 
 def overview(kube: Kube, namespace: str = "") -> Overview:
     """The site as this user may see it; with a namespace, only the jobs in that one."""
-    state = snapshot(kube, namespace or "default")
+    state = snapshot(kube, namespace or kube.namespace)
     missing: list[str] = []
     jobs = tuple(job_rows(kube, namespace, state, missing))
     sections = (
@@ -255,7 +255,7 @@ def node_rows(state: Snapshot) -> Iterator[Json]:
     yield from sorted(rows, key=lambda row: (row["state"] == "ready", row["node"]))
 
 
-def submitted(kube: Kube, namespaces: Sequence[str], missing: list[str], home: str = "default") -> list[Json]:
+def submitted(kube: Kube, namespaces: Sequence[str], missing: list[str], home: str = "") -> list[Json]:
     """The jobs that users submitted, as `listed`: those that have not ended first, then the newest."""
     jobs = [job for job in listed(kube, namespaces, missing, home) if is_submitted_job(job)]
     jobs.sort(key=lambda job: str(job["metadata"].get("creationTimestamp", "")), reverse=True)
@@ -335,16 +335,17 @@ def job_rows(kube: Kube, namespace: str, state: Snapshot, missing: list[str]) ->
 
 
 def listed(kube: Kube, namespaces: Sequence[str], missing: list[str], home: str) -> Iterator[Json]:
-    """All jobs of some namespaces; without any, of all, else of that one."""
+    """All jobs of some namespaces; without any, of all, else of `home`, or the user's own."""
     for version, kind in submitted_kinds():
         for answer in items_in(kube, namespaces, "jobs", path(version, kind, ""), missing, home):
             yield {"apiVersion": version, "kind": kind, **answer}
 
 
 def items_in(
-    kube: Kube, namespaces: Sequence[str], what: str, whole: str, missing: list[str], home: str = "default"
+    kube: Kube, namespaces: Sequence[str], what: str, whole: str, missing: list[str], home: str = ""
 ) -> Iterator[Json]:
-    """The objects of some namespaces by the path of all; without any, of all, else of that one."""
+    """The objects of some namespaces by the path of all; without any, of all, else of `home`, or the user's own."""
+    home = home or kube.namespace
 
     def note(text: str) -> None:
         missing.extend([] if text in missing else [text])

@@ -6,6 +6,7 @@ import http.server
 import json
 import re
 import threading
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
@@ -13,7 +14,6 @@ import pytest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 Json = dict[str, Any]
 TERM = re.compile(r"(!?)([\w./-]+) *(==|=|!=|in|notin|) *(.*)")  # of a label selector
@@ -36,6 +36,13 @@ class Api:
         self.refuses = ""  # what a webhook says of every job
         self.forbidden: set[str] = set()  # kinds of which this person may make none
         self.unreadable: set[str] = set()  # paths that this person may not read
+
+    def set_namespace(self, namespace: str) -> None:
+        """Give the kubeconfig's context a namespace."""
+        place = Path(self.kubeconfig)
+        config = json.loads(place.read_text())
+        config["contexts"][0]["context"]["namespace"] = namespace
+        place.write_text(json.dumps(config))
 
     def listed(self, where: str, selector: str = "") -> bytes:
         """The objects with some labels below a path that is a collection, an API group's kinds, or the version."""

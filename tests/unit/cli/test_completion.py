@@ -95,11 +95,13 @@ def test_completes_the_jobs_of_the_namespace() -> None:
 
 @pytest.mark.usefixtures("jobs")
 def test_a_shell_that_shows_descriptions_gets_back_end_and_state(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    api: Api, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(completion, "CLUSTER_S", 60)
     args = command_line().parse_args(["status"])
     assert completion.files_and_jobs("dig", args) == {"digits": "volcano, Running", "linear": "indexed, Pending"}
+    api.set_namespace("vision")
+    assert completion.files_and_jobs("fac", args) == {"faces": "volcano, Pending"}
     assert capsys.readouterr() == ("", "")
 
 

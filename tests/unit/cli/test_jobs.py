@@ -482,6 +482,32 @@ def test_a_job_that_is_not_there_is_code_4(api: Api, capsys: pytest.CaptureFixtu
     assert api.seen
 
 
+@pytest.mark.parametrize("words", [
+    ["status", "nope"], ["why", "nope"], ["fit", "nope"], ["when", "nope"], ["logs", "nope"], ["fetch", "nope"],
+    ["scale", "nope", "1"], ["delete", "nope"], ["proof", "nope"], ["report", "nope"], ["data", "ls", "nope"]])
+def test_a_name_is_looked_for_in_the_namespace_of_the_kubeconfig_unless_another_is_named(
+        api: Api, capsys: pytest.CaptureFixture[str], words: list[str]) -> None:
+    api.set_namespace("vision")
+    for more, namespace in (([], "vision"), (["-n", "speech"], "speech")):
+        api.seen.clear()
+        assert run(capsys, *words, *more)[0] == 4
+        assert {line.partition("/namespaces/")[2].partition("/")[0] for line in api.seen} == {namespace}
+
+
+def test_a_raw_manifest_goes_to_the_namespace_of_the_kubeconfig_and_a_job_file_does_not(
+        api: Api, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    job = {"name": "raw", "image": "i", "command": ["true"], "backend": "volcano"}
+    raw = BACKENDS["volcano"].manifests(parse_job(job))[-1]
+    del raw["metadata"]["namespace"]
+    (tmp_path / "raw.json").write_text(json.dumps(raw))
+    (tmp_path / "job.json").write_text(json.dumps(job | {"name": "described"}))
+    api.set_namespace("vision")
+    for name in ("raw", "job"):
+        assert run(capsys, "submit", str(tmp_path / f"{name}.json"))[0] == 0
+    assert {*api.objects} == {JOBS.replace("default", "vision") + "/raw", f"{JOBS}/described"}
+    assert run(capsys, "status", str(tmp_path / "raw.json"))[0] == 0
+
+
 def test_what_the_cluster_says_is_told_in_one_line(api: Api, capsys: pytest.CaptureFixture[str]) -> None:
     api.says = (400, "admission webhook denied:\n queue is closed;")
     code, _, err = run(capsys, "submit", DIGITS)

@@ -114,6 +114,18 @@ def test_a_result_goes_to_a_claim_or_bucket_and_the_command_that_brings_it_is_na
     assert container["args"] == ["--output", "/data/out", "--lr", "1"], "a script of yours may know no other flag"
 
 
+@pytest.mark.parametrize(("words", "namespace"), [([], "vision"), (["-n", "speech"], "speech")])
+def test_a_script_runs_in_the_namespace_of_the_kubeconfig_unless_another_is_named(
+        api: Api, script: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, words: list[str],
+        namespace: str) -> None:
+    monkeypatch.setattr(scripts, "follow", lambda _: Phase("Failed"))
+    api.set_namespace("vision")
+    main(["run", script, *words, "--save", "job.yml"])
+    (job,) = (item for item in api.objects.values() if item["kind"] == "Job")
+    saved = yaml.safe_load((tmp_path / "job.yml").read_text())["training_job"]
+    assert (job["metadata"]["namespace"], saved["namespace"]) == (namespace, namespace)
+
+
 @pytest.mark.parametrize(("words", "expected"), [
     ([], 0), (["--max-retries", "2"], 2), (["--backend", "indexed"], 0), (["--backend", "trainjob"], None)])
 def test_a_script_that_failed_is_not_run_again_unless_asked(

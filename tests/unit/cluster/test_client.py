@@ -70,6 +70,16 @@ def missing() -> None:
     raise OSError("no kubeconfig")
 
 
+def test_the_namespace_is_that_of_the_context(tmp_path: Path) -> None:
+    contexts = [{"name": name, "context": {"cluster": "c", "user": "u", **more}}
+                for name, more in (("ada@vision", {"namespace": "vision"}), ("admin", {}))]
+    config = {"current-context": "ada@vision", "contexts": contexts, "users": [{"name": "u", "user": {}}],
+              "clusters": [{"name": "c", "cluster": {"server": NOBODY}}]}
+    place = tmp_path / "config"
+    place.write_text(json.dumps(config))
+    assert [Kube(str(place), context).namespace for context in (None, "admin")] == ["vision", "default"]
+
+
 @pytest.mark.parametrize("address", ["https://198.18.1.1:6443", "http://198.19.255.254:80"])
 def test_a_lab_that_does_not_run_is_named_at_once_and_nothing_is_sent_to_its_address(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: str

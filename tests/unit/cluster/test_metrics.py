@@ -155,6 +155,8 @@ def test_what_may_not_be_read_is_a_sample(
     assert "gangplank_job_phase" not in now
     what = {labels["what"] for labels, _ in now["gangplank_unreadable"]}
     assert {"jobs of other namespaces than default", "quotas of other namespaces than default"} < what
+    site.set_namespace("vision")
+    assert "gangplank_job_phase" in printed(capsys)
 
 
 @pytest.mark.parametrize("readable", [True, False])

@@ -173,6 +173,10 @@ def test_who_may_not_read_something_is_told_so(
     now = screen(capsys)
     assert now["jobs"] == []
     assert "jobs of other namespaces than default: you may not list them; name yours with -n" in now["cannot_tell"]
+    site.set_namespace("vision")
+    now = screen(capsys)
+    assert [job["job"] for job in now["jobs"]] == ["digits"]
+    assert "jobs of other namespaces than vision: you may not list them; name yours with -n" in now["cannot_tell"]
 
 
 @pytest.mark.parametrize("whole", [True, False])
