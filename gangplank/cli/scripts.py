@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from gangplank.backends import BACKENDS, DEFAULT
 from gangplank.cli import terminal
 from gangplank.cli.cluster import cluster_of
-from gangplank.cli.inputs import read_scripts, site_settings
+from gangplank.cli.inputs import from_team, granted, read_scripts, site_settings, site_teams
 from gangplank.cli.jobs import examine, prefix, wait_for_runs
 from gangplank.cli.proof import NO_EVIDENCE
 from gangplank.cluster import submit as submission
@@ -32,6 +32,7 @@ from gangplank.proof import log_lines
 from gangplank.proof.expected import expected
 from gangplank.proof.verdict import ALONE, prove
 from gangplank.reading import files
+from gangplank.spec import Resources
 from gangplank.text import plain
 from gangplank.wait import polls
 
@@ -52,11 +53,10 @@ NAME = 40  # characters of a script's name that a job takes over
 def run(args: argparse.Namespace) -> int:
     """Submit a script, print what its ranks print until they have ended, and say where the result is."""
     job = description(args)
-    spec = parse(args.script, job)
-    if args.site:
-        spec = on_site(spec, site_settings(args.site), args.script)
+    spec = parse(args.script, job, args.site)
     kube = cluster_of(args, changes=True)
-    spec = replace(spec, namespace=job["training_job"].setdefault("namespace", kube.namespace))
+    if not args.team:
+        spec = replace(spec, namespace=job["training_job"].setdefault("namespace", kube.namespace))
     if args.save:
         save(Path(args.save), job)
     manifests = BACKENDS[spec.backend].manifests(spec)
@@ -83,10 +83,15 @@ def description(args: argparse.Namespace) -> dict[str, Any]:
         raise Unreadable(str(Problem(args.script, "no such file", "a script of yours", fix)))
     stem = re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")[:NAME].strip("-")
     name = args.name or f"{stem if stem[:1].isalpha() else f'run-{stem}'.strip('-')}-{secrets.token_hex(3)}"
-    chosen = {"backend": args.backend, "namespace": args.namespace, "workers": args.workers,
-              "processes_per_node": args.processes_per_node, "output": args.output, "max_retries": args.max_retries}
+    chosen: dict[str, Any] = {
+        "team": args.team, "queue": args.queue, "backend": args.backend, "namespace": args.namespace,
+        "workers": args.workers, "processes_per_node": args.processes_per_node, "output": args.output,
+        "max_retries": args.max_retries}
     if args.max_retries is None and "max_retries" not in BACKENDS[args.backend or DEFAULT].refuses:
         chosen["max_retries"] = 0
+    if args.team and not args.site:  # its namespace limits a container that sets no limits to less than these requests
+        chosen["resources"] = {name: {"request": amount.request, "limit": amount.request}
+                               for name, amount in (("cpu", Resources.cpu), ("memory", Resources.memory))}
     job = {"name": name, "image": args.image, "script": os.path.relpath(args.script)}
     if args.code:
         if not Path(args.script).resolve().is_relative_to(Path(args.code).resolve()):
@@ -136,9 +141,15 @@ def entry(folder: str) -> str:
     return scripts[0]
 
 
-def parse(script: str, job: dict[str, Any]) -> JobSpec:
-    """The job, checked as a job file is."""
-    return parse_job(job, script, read_scripts(job))
+def parse(script: str, job: dict[str, Any], site: str | None = None) -> JobSpec:
+    """The job, checked as a job file is, and as its team and the site have it."""
+    if not site:
+        return parse_job(job, script, read_scripts(job))
+    teams = site_teams(site) if "team" in job["training_job"] else ()
+    spec = parse_job(from_team(job, teams, script), script, read_scripts(job))
+    spec = on_site(spec, site_settings(site), script)
+    granted(spec, teams, script)
+    return spec
 
 
 def save(target: Path, job: dict[str, Any]) -> None:

@@ -126,6 +126,23 @@ def test_a_script_runs_in_the_namespace_of_the_kubeconfig_unless_another_is_name
     assert (job["metadata"]["namespace"], saved["namespace"]) == (namespace, namespace)
 
 
+@pytest.mark.parametrize(("words", "namespace", "queue"), [
+    ([], "vision", "vision"), (["-n", "their-own", "--queue", "vision-b"], "their-own", "vision-b")])
+def test_a_script_of_a_team_s_member_is_a_job_of_the_team(
+        api: Api, script: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, words: list[str], namespace: str,
+        queue: str) -> None:
+    monkeypatch.setattr(scripts, "follow", lambda _: Phase("Failed"))
+    api.set_namespace("elsewhere")
+    main(["run", script, "--team", "vision", *words, "--save", "job.yml"])
+    (job,) = (item for item in api.objects.values() if item["kind"] == "Job")
+    assert (job["metadata"]["namespace"], job["spec"]["queue"]) == (namespace, queue)
+    assert job["metadata"]["labels"]["gangplank.dev/team"] == "vision"
+    container = job["spec"]["tasks"][0]["template"]["spec"]["containers"][0]
+    assert container["resources"] == {key: {"cpu": "500m", "memory": "1Gi"} for key in ("requests", "limits")}
+    saved = parse_job(yaml.safe_load((tmp_path / "job.yml").read_text()), scripts={script: "print(1)\n"})
+    assert BACKENDS["volcano"].manifests(saved)[-1]["spec"] == job["spec"]
+
+
 @pytest.mark.parametrize(("words", "expected"), [
     ([], 0), (["--max-retries", "2"], 2), (["--backend", "indexed"], 0), (["--backend", "trainjob"], None)])
 def test_a_script_that_failed_is_not_run_again_unless_asked(

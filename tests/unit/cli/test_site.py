@@ -14,6 +14,7 @@ from gangplank.cluster.progress import Phase
 from gangplank.errors import SpecError
 from gangplank.jobs.site_settings import read_settings
 from gangplank.teams import inventory as module
+from tests.support.inventories import write_inventory
 
 if TYPE_CHECKING:
     from tests.unit.conftest import Api
@@ -172,3 +173,22 @@ def test_a_job_without_pull_secrets_has_the_site_s(
         (manifest,) = yaml.safe_load_all(capsys.readouterr().out)
         pod = manifest["spec"]["tasks"][0]["template"]["spec"]
         assert pod["imagePullSecrets"] == [{"name": expected}]
+
+
+def test_run_starts_from_the_values_of_a_team_and_is_refused_what_they_do_not_grant(
+    api: Api, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a.py").write_text("")
+    monkeypatch.setattr(module, "program_of_ansible", lambda _: None)  # which would take seconds for each command
+    monkeypatch.setattr(scripts, "follow", lambda _: Phase("Failed"))
+    (tmp_path / "site/group_vars/all").mkdir(parents=True)
+    team = {"members": [{"user": "ada", "role": "lead"}], "namespace": "their-own", "images": ["a.b/*"],
+            "cap": {"cpu": "8", "memory": "8Gi", "ephemeral_storage": "8Gi"}, "job_defaults": {"workers": 5}}
+    place = str(write_inventory(tmp_path / "site", {"vision": team}))
+    words = ["run", str(tmp_path / "a.py"), "--team", "vision", "--site", place]
+    assert main(words) == 1
+    assert "training_job.image: got" in capsys.readouterr().err
+    assert main([*words, "--image", "a.b/c:1"]) == 1, "as the job fails"
+    (job,) = (item for item in api.objects.values() if item["kind"] == "Job")
+    assert (job["metadata"]["namespace"], job["spec"]["queue"]) == ("their-own", "vision")
+    assert job["spec"]["minAvailable"] == 6
