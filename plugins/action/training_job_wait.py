@@ -27,9 +27,13 @@ class ActionModule(ClusterAction):
         """Convert and call."""
         watch = JobWatch(args["manifest"], self.kube)
         end = follow(watch, self.say, args["timeout_s"])
+        if end is None:
+            what = f"did not end within {args['timeout_s']:.0f} s, and continues"
+            fix = "run the same command again to follow it; -e training_job_timeout_s=SECONDS sets another limit"
+        elif end.failed:
+            what = f"{end.name} {end.reason}"
+            fix = "correct what these lines name, and run the job again with -e training_job_replace=true"
         if end is None or end.failed:
-            what = f"did not end within {args['timeout_s']:.0f} s" if end is None else f"{end.name} {end.reason}"
-            fix = "correct what these lines name; run a failed job again with -e training_job_replace=true"
             raise KubeError(f"job {watch.name}: {what}\n{watch.trouble()}\nFix: {fix}")
         rows = watch.progress().rows
         records = gather(self.kube, watch.job, watch.records, args["world_size"])

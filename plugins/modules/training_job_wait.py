@@ -20,7 +20,7 @@ options:
     type: int
     required: true
   timeout_s:
-    description: Seconds to wait for the job's end.
+    description: Seconds to wait for the job's end. The task fails then, and the job continues.
     type: float
     required: true
 """
@@ -31,7 +31,7 @@ EXAMPLES = r"""
   gangplank.gangplank.training_job_wait:
     manifest: "{{ expanded.manifests[-1] }}"
     world_size: 3
-    timeout_s: 1800
+    timeout_s: 86400
   register: waited
 """
 
