@@ -52,7 +52,7 @@ EXAMPLES = (
     "gangplank fetch digits checkpoints -o results",
     "gangplank data mnist/ mnist",
     "gangplank data https://example.org/train-images-idx3-ubyte.gz mnist:raw",
-    "gangplank scale digits 3",
+    "gangplank scale digits-elastic 3",
     "gangplank delete digits",
     "gangplank proof digits",
     "gangplank proof jobs/digits.yml --file output/digits",

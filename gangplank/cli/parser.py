@@ -144,7 +144,7 @@ def add_run(commands: Any) -> None:
     retries = "how often all ranks start again after a failure; default: 0, as a mistake in a script repeats itself"
     run.add_argument("--max-retries", metavar="N", type=whole_number, help=retries)
     run.add_argument("--image", default=IMAGE, help=f"default: {IMAGE}")
-    place = "s3://bucket/path or a folder below a --volume: where the result goes, given to the script as --output"
+    place = "where the result goes, as the script's --output: s3://bucket/path, gs://bucket/path or below a --volume"
     run.add_argument("--output", metavar="PLACE", help=place)
     volume = "a claim of the namespace and where it is mounted; :master is the first pod alone, :ReadWriteMany all pods"
     run.add_argument("--volume", metavar="CLAIM:/PLACE[:HOW]", action="append", default=[], help=volume)
@@ -246,7 +246,7 @@ def add_data(commands: Any) -> None:
     access = "a Secret with the address and credentials of the bucket, as `secrets` of a job; can be repeated"
     data.add_argument("--secret", metavar="NAME", action="append", default=[], help=access)
     data.add_argument("--queue", default="", help="the queue of the pod that writes; default: the team's first")
-    image = f"an image with Python 3.11 or newer, for s3:// with s3fs; default: {IMAGE}"
+    image = f"an image with Python 3.11 or newer, with s3fs for s3://, gcsfs for gs://; default: {IMAGE}"
     data.add_argument("--image", default=IMAGE, help=image)
     data.add_argument("-n", "--namespace", help=f"namespace of the claim; default: {OWN}")
     add_cluster(data)

@@ -105,7 +105,7 @@ def description(args: argparse.Namespace) -> dict[str, Any]:
         job["volumes"] = [mounted(text) for text in args.volume]
     elif (args.output or "").startswith("/"):
         fix = "name a claim: --volume CLAIM:/PLACE"
-        where = "a folder below a --volume, or s3://bucket/path (anywhere else it is lost with the pod)"
+        where = "a folder below a --volume, s3://bucket/path or gs://bucket/path (elsewhere it is lost with the pod)"
         raise Unreadable(str(Problem("--output", args.output, where, fix)))
     if args.secret:
         job["secrets"] = args.secret

@@ -135,7 +135,7 @@ def read_job(fields: Fields, scripts: Mapping[str, str]) -> JobSpec:
         node_selector=fields.pairs("node_selector", label_problem),
         shm_size=fields.quantity("shm_size", "1Gi" if gpus else ""),
         hyperparameters=read_hyperparameters(fields.inner("hyperparameters")),
-        output=fields.text("output", what="an absolute path in the container, or s3://bucket/path", ok=names.PLACE),
+        output=fields.text("output", what=names.PLACE_RULE, ok=names.PLACE),
         block=read_blocks(fields)[backend],
     )
 
@@ -311,7 +311,7 @@ def read_hyperparameters(fields: Fields) -> dict[str, int | float | str]:
             fields.bad(name, None, "a number", "leave the line out to get the trainer's default")
     fields.known.extend(HYPERPARAMETERS)
     for name in PLACES:
-        if place := fields.text(name, what="an absolute path in the container, or s3://bucket/path", ok=names.PLACE):
+        if place := fields.text(name, what=names.PLACE_RULE, ok=names.PLACE):
             values[name] = place
     fields.done()
     return values

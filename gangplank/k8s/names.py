@@ -17,6 +17,7 @@ IMAGE = re.compile(r"[A-Za-z0-9][\w.\-/:@]{0,510}", re.ASCII)
 ABSOLUTE = re.compile(r"/[^\x00:]{0,4095}")
 # A folder of the container, or one of a bucket.
 PLACE = re.compile(r"/[^\x00:]{0,4095}|(s3|gs)://[a-z0-9][-a-z0-9.]{1,61}[a-z0-9](/[^\x00\s]{0,1023})?")
+PLACE_RULE = "an absolute path in the container, s3://bucket/path or gs://bucket/path"
 RESOURCE = re.compile(  # an extended one, e.g. nvidia.com/gpu
     r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?", re.ASCII
 )

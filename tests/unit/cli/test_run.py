@@ -258,7 +258,8 @@ def test_a_folder_without_one_usual_script_is_refused(
 @pytest.mark.parametrize(("words", "code", "message"), [
     (["missing.py"], 3, "missing.py: got no such file, expected a script of yours. Fix: "),
     (["My_Train.py", "--output", "here"], 1, 'training_job.output: got "here"'),
-    (["My_Train.py", "--output", "/out"], 3, "--output: got /out, expected a folder below a --volume, or s3://"),
+    (["My_Train.py", "--output", "/out"], 3, "--output: got /out, expected a folder below a --volume, s3://"),
+    (["My_Train.py", "--output", "/out"], 3, "s3://bucket/path or gs://bucket/path (elsewhere it is lost"),
     (["My_Train.py", "--volume", "data:out"], 1, 'training_job.volumes[0].mount: got "out"'),
     (["My_Train.py", "--volume", "data:/out:both"], 1, 'training_job.volumes[0].access: got "both"'),
     (["My_Train.py", "--volume", "data:/out"], 1, "a claim that many nodes can mount. Fix: mount it `on: master`"),
