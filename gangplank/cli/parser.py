@@ -280,7 +280,7 @@ def add_team_commands(commands: Any) -> None:
         examples=TEAM_EXAMPLES,
     )
     kubeconfig.add_argument("team", metavar="TEAM", help="the team, created by playbooks/teams.yml")
-    kubeconfig.add_argument("member", metavar="MEMBER", help="a user of the team's file")
+    kubeconfig.add_argument("member", metavar="MEMBER", help="a user of the team's team_members")
     kubeconfig.add_argument("--ttl", metavar="TIME", default="8h", help="10m to 8h; default: 8h")
     kubeconfig.add_argument("-o", "--output", metavar="FILE", help="default: TEAM-MEMBER.kubeconfig")
     drift = add_command(

@@ -82,7 +82,7 @@ def place_of(kube: Kube, namespace: str, claim: str, image: str, queue: str, sec
     if live is None:
         names = sorted(item["metadata"]["name"] for item in kube.items(*CLAIMS, namespace))
         expected = f"a claim of the namespace, which has {listed(names) or 'none'}"
-        fix = "create it (storage_claims, or the team's file), or name another"
+        fix = "create it (storage_claims, or team_claims), or name another"
         raise KubeError(str(Problem(title, "nothing", expected, fix)), 404)
     modes = live["spec"]["accessModes"]
     if set(modes) <= {READ_ONLY}:

@@ -127,7 +127,7 @@ def mount_problems(volumes: Sequence[Fields], live: Iterable[Json]) -> list[Prob
         where, claim = f"training_job.volumes[{at}]", volume["claim"]
         modes = modes_by_name.get(claim)
         if modes is None:
-            fix = "create it (storage_claims, or the team's file), or name an existing one"
+            fix = "create it (storage_claims, or team_claims), or name an existing one"
             expected = f"a claim of the job's namespace, which has {', '.join(sorted(modes_by_name)) or 'none'}"
             problems.append(Problem(f"{where}.claim", shown(claim), expected, fix))
         elif volume["access"] and volume["access"] not in modes:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gangplank.scheduling.settings import Configuration, read
+from gangplank.text import listed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -38,7 +39,7 @@ NEEDS: tuple[Row, ...] = (
         "volcano_queue_plugin: capacity",
     ),
     (
-        "deserved, once another has taken it,",
+        "deserved, once another has taken it",
         lambda queue: bool(queue.share.deserved),
         lambda scheduler: bool({"reclaim", "gangreclaim"} & {*scheduler.actions}),
         "gangreclaim in volcano_actions",
@@ -50,7 +51,7 @@ NEEDS: tuple[Row, ...] = (
         "volcano_queue_plugin: proportion",
     ),
     (
-        "parent, and the tree of queues,",
+        "parent, and the tree of queues",
         lambda queue: bool(queue.parent),
         lambda scheduler: scheduler.hierarchy,
         "volcano_queue_plugin: capacity",
@@ -64,10 +65,12 @@ def idle_fields(teams: Sequence[TeamSpec], site: SiteSpec, text: str) -> list[st
     queues = [*site.queues, *(queue for team in teams for queue in team.queues)]
     notes = []
     for field, uses, honours, needs in NEEDS:
-        names = [queue.name for queue in queues if uses(queue)]
-        if names and not honours(scheduler):
-            some = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
-            notes.append(f"{field} of {some}: the scheduler ignores it. It needs {needs} (playbooks/site.yml)")
+        name, comma, more = field.partition(",")
+        used = [f"{queue.variable(name).replace('].parent', ']')} of {queue.name}" for queue in queues if uses(queue)]
+        if used and not honours(scheduler):
+            some = listed(used, 5) + comma + more
+            notes.append(f"{some}: the scheduler ignores it. It needs {needs} (playbooks/site.yml)")
     if any(team.priorities for team in teams) and not {"preempt", "gangpreempt"} & {*scheduler.actions}:
-        notes.append("priorities order what waits; to displace running pods they need gangpreempt in volcano_actions")
+        needs = "gangpreempt in volcano_actions"
+        notes.append(f"team_priorities order what waits; to displace running pods they need {needs}")
     return notes

@@ -83,7 +83,7 @@ def check_member(kube: Kube, namespace: str, team: str, member: str) -> None:
     users = sorted({one["name"] for item in bindings for one in item.get("subjects") or [] if one["kind"] == "User"})
     if member not in users or member.startswith("system:"):
         expected = f"one of {', '.join(users) or 'nobody yet'}"
-        fix = "add the user to the team's file and run playbooks/teams.yml"
+        fix = "add the user to the team's team_members and run playbooks/teams.yml"
         raise SpecError([Problem("MEMBER", shown(member), expected, fix)], f"team {team}")
 
 

@@ -45,7 +45,7 @@ def taken(desired: Json, live: Json | None) -> str:
     label = "label --overwrite" if PART_LABEL in of_live else "label"
     ours = desired["metadata"]["labels"]
     own = " ".join(f"{key}={ours[key]}" for key in (PART_LABEL, TEAM_LABEL) if key in ours)
-    place = " under team.namespace" if desired["kind"] == "Namespace" else ""
+    place = " under team_namespace" if desired["kind"] == "Namespace" else ""
     return (
         f"{f'team {team}' if team else 'all teams'}: {word}: got {shown(name)}, which exists and {belongs}, expected a "
         f"{word} of the {'team' if team else 'site'}'s own. Fix: choose another name{place}, or hand it over: "

@@ -64,21 +64,21 @@ RULES = (
         f"variables.templates.map(t, t.spec.?schedulerName.orValue('{labels.SCHEDULER}')))"
         ".filter(s, !(s in variables.schedulers))",
         granted(labels.SCHEDULERS),
-        f"set schedulerName: {QUEUE_SYSTEM.scheduler}, or have the team file grant it under schedulers",
+        f"set schedulerName: {QUEUE_SYSTEM.scheduler}, or have the team file grant it under team_schedulers",
     ),
     Rule(
         "priority",
         "priorities",
         lambda path: of_pods("priorityClassName", "priorities", path.priorities),
         granted(labels.PRIORITIES),
-        "leave it out, or have the team file grant it under priorities",
+        "leave it out, or have the team file grant it under team_priorities",
     ),
     Rule(
         "service account",
         "accounts",
         lambda _: of_pods("serviceAccountName", "accounts"),
         granted(labels.ACCOUNTS),
-        "leave it out, or have the team file grant it under service_accounts",
+        "leave it out, or have the team file grant it under team_service_accounts",
     ),
     # A pod that names its node bypasses every scheduler and queue. On update, the scheduler itself names the node.
     Rule(
@@ -93,7 +93,7 @@ RULES = (
         "images",
         cel.images,
         granted(labels.IMAGES),
-        "use one that matches, or have the team file grant it under images",
+        "use one that matches, or have the team file grant it under team_images",
     ),
     Rule(
         "mark",
@@ -107,7 +107,7 @@ RULES = (
         "domains",
         cel.domains,
         f"{cel.quoted(*cel.DOMAINS)} + {granted(labels.DOMAINS)}",
-        "leave it out, or have the team file grant its domain under annotation_domains",
+        "leave it out, or have the team file grant its domain under team_annotation_domains",
         of_members=True,
     ),
     Rule(
@@ -139,21 +139,21 @@ RULES = (
         "tolerations",
         cel.tolerations,
         granted(labels.TOLERATIONS),
-        "leave it out, or have the team file grant the taint under tolerations",
+        "leave it out, or have the team file grant the taint under team_tolerations",
     ),
     Rule(
         "node label",
         "nodeLabels",
         cel.node_labels,
         f"{cel.quoted(*cel.NODE_LABELS)} + {granted(labels.NODE_LABELS)}",
-        "leave it out, or have the team file grant it under node_labels",
+        "leave it out, or have the team file grant it under team_node_labels",
     ),
     Rule(
         "runtime class",
         "runtimeClasses",
         lambda _: of_pods("runtimeClassName", "runtimeClasses"),
         granted(labels.RUNTIME_CLASSES),
-        "leave it out, or have the team file grant it under runtime_classes",
+        "leave it out, or have the team file grant it under team_runtime_classes",
     ),
     Rule(
         "grace period",
@@ -174,7 +174,7 @@ RULES = (
         "resources",
         cel.resources,
         f"{cel.quoted(*cel.RESOURCES)} + {granted(labels.RESOURCES)}",
-        "leave it out, or have the team file give an amount of it under cap",
+        "leave it out, or have the team file give an amount of it under team_cap",
     ),
     Rule(
         "amount",
@@ -188,7 +188,7 @@ RULES = (
         "podCounts",
         cel.pod_counts,
         f"[({granted(labels.PODS)} + ['{cel.MOST_PODS}'])[0]].map(n, n + ' or less')",
-        "ask for fewer replicas, or have the team file give more pods under cap",
+        "ask for fewer replicas, or have the team file give more pods under team_cap",
     ),
     Rule(
         "name",
@@ -203,7 +203,7 @@ RULES = (
         "secrets",
         cel.secrets,
         granted(labels.SECRETS),
-        "leave it out, or have the team file grant it under secrets",
+        "leave it out, or have the team file grant it under team_secrets",
     ),
     Rule(
         "field",
@@ -217,7 +217,7 @@ RULES = (
         "deviceClasses",
         cel.device_classes,
         granted(labels.DEVICE_CLASSES),
-        "ask for a number of devices of one of these, or have the team file give an amount of it under cap",
+        "ask for a number of devices of one of these, or have the team file give an amount of it under team_cap",
     ),
     Rule(
         "target",

@@ -146,13 +146,15 @@ def sum_problems(owned: Sequence[Owned], capacity: Mapping[str, Fraction] | None
     by_name = {queue.name: (source, queue) for source, queue in owned}
     children: dict[str, list[QueueSpec]] = {}
     for source, queue in owned:
-        share, path = queue.share, queue.path
+        share, path, variable = queue.share, queue.path, queue.variable
         children.setdefault(queue.parent, []).append(queue)
-        yield from excess(source, f"{path}.guaranteed", exact(share.guaranteed), exact(share.deserved), "its deserved")
         deserved, cap = exact(share.deserved), limited(queue, share.cap)
-        yield from excess(source, f"{path}.deserved", deserved, limited(queue, deserved), "its cap")
+        guaranteed = exact(share.guaranteed)
+        yield from excess(source, f"{path}.guaranteed", guaranteed, deserved, f"its {variable('deserved')}")
+        yield from excess(source, f"{path}.deserved", deserved, limited(queue, deserved), f"its {variable('cap')}")
         for above, limits in caps_above(queue, by_name):
-            yield from excess(source, f"{path}.cap", cap, limits, f"the cap of {above} above it")
+            origin = f"{by_name[above][1].variable('cap')} of {above} above it"
+            yield from excess(source, f"{path}.cap", cap, limits, origin)
     for parent, below in children.items():
         if parent not in by_name:
             continue
@@ -161,13 +163,15 @@ def sum_problems(owned: Sequence[Owned], capacity: Mapping[str, Fraction] | None
             sums, own = total(below, part), exact(getattr(queue.share, part))
             names_below = ", ".join(child.name for child in below)
             limits = {name: own.get(name, Fraction(0)) for name in sums}
-            path = f"{queue.path}.{part} of {names_below} together"
-            yield from excess(source, path, sums, limits, f"the share of {parent}")
+            path = f"{below[0].path}.{part} of {names_below} together"
+            yield from excess(source, path, sums, limits, f"{queue.variable(part)} of {parent}")
     if capacity is not None:
         top = children.get("", [])
         sums = total(top, "guaranteed")
-        top_names = ", ".join(queue.name for queue in top if queue.share.guaranteed)
+        some = [queue for queue in top if queue.share.guaranteed]
+        top_names = ", ".join(queue.name for queue in some)
         # How many devices a class has, only the scheduler knows: it evaluates the class's expressions.
         limits = {name: capacity.get(name, Fraction(0)) for name in sums if not device_class(name) or name in capacity}
         source = next((source for source, queue in owned if not queue.parent), "teams")
-        yield from excess(source, f"guaranteed of {top_names} together", sums, limits, "what the cluster has")
+        path = f"{some[0].path}.guaranteed of {top_names} together" if some else ""
+        yield from excess(source, path, sums, limits, "what the cluster has")

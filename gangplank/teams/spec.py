@@ -61,6 +61,15 @@ class QueueSpec:
     parent: str = ""  # empty: root
     path: str = ""  # the place in its file, for messages
 
+    def variable(self, field: str) -> str:
+        """A field of it as the inventory names it.
+
+        >>> QueueSpec("vision", path="team").variable("cap"), QueueSpec("all", path="site.queues[0]").variable("cap")
+        ('team_cap', 'team_site_queues[0].cap')
+        """
+        start, _, rest = f"{self.path}.{field}".partition(".")
+        return f"{'team_site_' if start == 'site' else 'team_'}{rest}"
+
 
 @dataclass(frozen=True)
 class Claim:

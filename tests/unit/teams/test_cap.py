@@ -203,14 +203,14 @@ def refused(site: object, **fields: Any) -> str:
 
 def test_a3_what_a_cap_does_not_name_can_be_neither_deserved_nor_below_it() -> None:
     text = refused(None, deserved={"gpus": 1}, queues=[{"name": "x", "cap": CAP | {"example.com/fpga": 1}}])
-    assert "team.deserved.nvidia.com/gpu: got 1, expected at most 0, its cap" in text
-    assert "team.queues[0].cap.example.com/fpga: got 1, expected at most 0, the cap of vision above it" in text
+    assert "team.deserved.nvidia.com/gpu: got 1, expected at most 0, its team_cap" in text
+    assert "team.queues[0].cap.example.com/fpga: got 1, expected at most 0, team_cap of vision above it" in text
 
 
 def test_a3_without_a_cap_of_its_own_a_queue_has_that_of_the_queue_above_it() -> None:
     site = {"site": {"queues": [{"name": "research", "cap": CAP}]}}
     text = refused(site, parent="research", cap=CAP | {"gpus": 1})
-    assert "team.cap.nvidia.com/gpu: got 1, expected at most 0, the cap of research above it" in text
+    assert "team.cap.nvidia.com/gpu: got 1, expected at most 0, team_site_queues[0].cap of research above it" in text
     assert parse_teams({"a.yml": team(parent="research", queues=[{"name": "x"}])}, site)
     free = {"site": {"queues": [{"name": "research"}]}}
     assert "capability" not in made("Queue", free, parent="research", cap=CAP)["spec"]  # research itself comes first

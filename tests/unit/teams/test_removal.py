@@ -99,14 +99,14 @@ PROPORTION = "{actions: allocate, tiers: [{plugins: [{name: proportion}]}]}"
 @pytest.mark.parametrize(
     ("fields", "text", "ignored"),
     [
-        ({"weight": 2}, CAPACITY, ["weight"]),
+        ({"weight": 2}, CAPACITY, ["team_weight"]),
         ({"weight": 2}, PROPORTION, []),
-        ({"deserved": {"cpu": 1}}, PROPORTION, ["deserved", "deserved"]),
+        ({"deserved": {"cpu": 1}}, PROPORTION, ["team_deserved", "team_deserved"]),
         ({"deserved": {"cpu": 1}}, CAPACITY, []),
-        ({"queues": [{"name": "x"}]}, PROPORTION, ["parent"]),
+        ({"queues": [{"name": "x"}]}, PROPORTION, ["team_queues[0]"]),
         ({"queues": [{"name": "x"}]}, CAPACITY, []),
-        ({"priorities": ["high"]}, PROPORTION, ["priorities"]),
-        ({"guaranteed": {"cpu": 1}}, "", ["cap", "guaranteed", "deserved"]),
+        ({"priorities": ["high"]}, PROPORTION, ["team_priorities"]),
+        ({"guaranteed": {"cpu": 1}}, "", ["team_cap", "team_guaranteed", "team_deserved"]),
     ],
 )
 def test_reports_fields_that_the_scheduler_ignores(fields: Json, text: str, ignored: list[str]) -> None:

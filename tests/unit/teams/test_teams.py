@@ -147,14 +147,14 @@ def test_refuses_a_circle_of_queues_and_a_tree_that_is_too_deep() -> None:
 
 def test_guaranteed_is_at_most_deserved_and_deserved_at_most_the_cap() -> None:
     text = refused({"a.yml": team(guaranteed={"cpu": 3}, deserved={"cpu": 2}, cap=CAP | {"cpu": 1})})
-    assert "team.guaranteed.cpu: got 3, expected at most 2, its deserved" in text
-    assert "team.deserved.cpu: got 2, expected at most 1, its cap" in text
+    assert "team.guaranteed.cpu: got 3, expected at most 2, its team_deserved" in text
+    assert "team.deserved.cpu: got 2, expected at most 1, its team_cap" in text
 
 
 def test_the_sum_of_guarantees_is_at_most_what_the_cluster_has() -> None:
     half = {"guaranteed": {"cpu": 3, "memory": "1Gi"}}
     files = {"a.yml": team("a", **half), "b.yml": team("b", **half)}
-    assert "guaranteed of a, b together.cpu: got 6, expected at most 5, what the cluster has" in refused(
+    assert "team.guaranteed of a, b together.cpu: got 6, expected at most 5, what the cluster has" in refused(
         files, {"site": {"capacity": {"cpu": 5, "memory": "2Gi"}}}
     )
     assert parse_teams(files, {"site": {"capacity": {"cpu": 6, "memory": "2Gi"}}})
@@ -166,8 +166,8 @@ def test_children_together_get_no_more_than_their_parent() -> None:
     site = {"site": {"queues": [{"name": "research", "guaranteed": {"cpu": 4}, "cap": CAP | {"cpu": 8}}]}}
     fields: Json = {"parent": "research", "guaranteed": {"cpu": 3}}
     text = refused({"a.yml": team("a", **fields), "b.yml": team("b", **fields, cap=CAP | {"cpu": 9})}, site)
-    assert "guaranteed of a, b together.cpu: got 6, expected at most 4, the share of research" in text
-    assert "team.cap.cpu: got 9, expected at most 8, the cap of research above it" in text
+    assert "of a, b together.cpu: got 6, expected at most 4, team_site_queues[0].guaranteed of research" in text
+    assert "team.cap.cpu: got 9, expected at most 8, team_site_queues[0].cap of research above it" in text
 
 
 def test_a_cap_is_at_most_that_of_the_nearest_queue_above_that_sets_the_resource() -> None:
@@ -178,14 +178,13 @@ def test_a_cap_is_at_most_that_of_the_nearest_queue_above_that_sets_the_resource
     ]
     files = {"a.yml": team("a", parent="research", cap=CAP | {"cpu": 9, "memory": "9Gi"}, queues=[{"name": "x"}])}
     assert refused(files, {"site": {"queues": queues}}).splitlines()[1:] == [
-        "  team.cap.cpu: got 9, expected at most 4, the cap of research above it",
-        "  team.cap.memory: got 9Gi, expected at most 8Gi, the cap of all above it",
+        "  team.cap.cpu: got 9, expected at most 4, team_site_queues[1].cap of research above it",
+        "  team.cap.memory: got 9Gi, expected at most 8Gi, team_site_queues[0].cap of all above it",
     ]
     child: Json = {"name": "x", "cap": CAP | {"memory": "9Gi"}}
     files = {"a.yml": team("a", parent="research", cap=CAP | {"memory": "unlimited"}, queues=[child])}
-    assert "team.queues[0].cap.memory: got 9Gi, expected at most 8Gi, the cap of all above it" in refused(
-        files, {"site": {"queues": queues}}
-    )
+    text = refused(files, {"site": {"queues": queues}})
+    assert "team.queues[0].cap.memory: got 9Gi, expected at most 8Gi, team_site_queues[0].cap of all above it" in text
     assert parse_teams({"a.yml": team("a", parent="research", cap=CAP | {"memory": "8Gi"})}, {
         "site": {"queues": queues}})  # fmt: skip
 
