@@ -39,8 +39,8 @@ MODULES = {  # of gangplank/cli, by command; each has a function of the command'
     "completion": "completion",
 }
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
-# Optional packages and the extra that brings them; every other one is for talking to a cluster
-EXTRAS = {"jinja2": "report", "tensorboardX": "report", "prometheus_client": "metrics"}
+# Has every optional package
+PACKAGES = "-m pip install --require-hashes -r requirements-site.txt, which lies beside the wheel and in a checkout"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -56,8 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except GangplankError as error:
         return complain(str(error), error.exit_code)
     except ImportError as error:
-        extra = EXTRAS.get(error.name or "", "cluster")
-        expected, fix = f"it installed, as {args.command} needs it", f"pip install 'gangplank[{extra}]'"
+        expected, fix = f"it installed, as {args.command} needs it", f"{sys.executable} {PACKAGES}"
         return complain(str(Problem(f"package {error.name}", "nothing", expected, fix)), CLUSTER)
     except BrokenPipeError:
         leave_output()  # the reader has gone

@@ -199,3 +199,16 @@ def test_help_loads_nothing_heavy() -> None:
     for module in ("'yaml'", "'gangplank.jobs.parse'", "'hypothesis'", "'kubernetes'", "'ansible'"):
         assert module not in loaded
     assert "exit codes:" in done.stdout
+
+
+def test_a_missing_package_is_one_of_a_file_that_a_checkout_and_a_wheel_come_with(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "kubernetes", None)
+    code, _, err = run(capsys, "status")
+    assert code == 4
+    assert f"Fix: {sys.executable} -m pip install --require-hashes -r requirements-site.txt, which lies beside" in err
+    locked = (ROOT / "requirements-site.txt").read_text()
+    assert {"cryptography", "jinja2", "kubernetes", "prometheus-client", "tensorboardx"} <= {
+        line.partition("==")[0] for line in locked.splitlines()
+    }
