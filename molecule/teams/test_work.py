@@ -67,7 +67,7 @@ def test_a_member_trains_from_the_job_file_to_the_proof(
     assert "may not lock" not in done.stdout, done.stdout
     assert "epochs: 1 to 3 on every rank" in " ".join(done.stdout.split())
     for words in (("status", "digits"), ("logs", "digits"), ("proof", "digits"), ("delete", "digits")):
-        result = gangplank(*words, "-n", "vision", kubeconfig=bob)
+        result = gangplank(*words, kubeconfig=bob)  # in the namespace of bob's context
         assert result.returncode == 0, (words, result.stdout, result.stderr)
     assert gangplank("status", "digits", "-n", "speech", kubeconfig=bob).returncode == 4
 
@@ -90,6 +90,17 @@ def test_a_member_sends_code_that_is_more_than_one_config_map_holds(
     logs = gangplank("logs", "pieces", "-n", "vision", kubeconfig=bob)
     assert f"{2**20} characters" in logs.stdout, logs.stdout + logs.stderr
     assert gangplank("delete", "pieces", "-n", "vision", kubeconfig=bob).returncode == 0
+
+
+@pytest.mark.parametrize("site", [(), ("--site", "inventories/lab")])
+def test_a_member_runs_a_script_in_the_team_s_queue(
+    kubeconfigs: Callable[[str, str], str], tmp_path: Path, site: tuple[str, ...]
+) -> None:
+    (tmp_path / "hello.py").write_text("print('hello from', __import__('os').environ['RANK'])\n")
+    words = ("run", str(tmp_path / "hello.py"), "--team", "vision", "--workers", "1", *site)
+    done = gangplank(*words, kubeconfig=kubeconfigs("vision", "bob"))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert {"hello from 0", "hello from 1"} <= {line[-12:] for line in done.stdout.splitlines()}, done.stdout
 
 
 def test_a_trainer_s_run_keeps_that_of_a_lead_out_and_a_viewer_locks_nothing(
