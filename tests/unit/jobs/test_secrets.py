@@ -45,7 +45,7 @@ def test_an_output_is_a_folder_or_in_a_bucket(output: str) -> None:
 
 @pytest.mark.parametrize("output", ["s3://", "s3://A/b", "http://host/a", "s3://b/a c", "out"])
 def test_an_output_that_is_neither_is_refused(output: str) -> None:
-    with pytest.raises(SpecError, match=r"training_job\.output: got .*, expected an absolute path .* or s3://"):
+    with pytest.raises(SpecError, match=r"training_job\.output: got .*, expected an absolute path .*s3://.* or gs://"):
         job(output=output)
 
 
