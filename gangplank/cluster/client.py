@@ -45,6 +45,7 @@ WRITER = "gangplank"  # owner of the fields that we write, for server-side apply
 POLL_S = 0.5
 OWNERS = 4  # levels from a pod to its job: a TrainJob has a JobSet, which has Jobs
 FORBIDDEN, NOT_FOUND, CONFLICT = 403, 404, 409
+ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")  # of the pod that this runs in
 JSON = "application/json, */*"
 METADATA = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"  # of a list, without spec and status
 CONNECT_S = 5  # to connect
@@ -103,7 +104,7 @@ class Kube:
                 raise KubeError(Problem(f"kubeconfig {files}", reason, expected, fix)) from None
             config.load_incluster_config(client_configuration=settings)
             self.api = client.ApiClient(settings)
-            self.origin, self.namespace = "this pod's own account", "default"
+            self.origin, self.namespace = "this pod's own account", (ACCOUNT / "namespace").read_text().strip()
         self.owners: dict[tuple[str, str], bool] = {}  # by uid: whether a job owns an object that owns others
         self.groups: dict[str, list[Json]] = {}  # the kinds of an API group, from discovery
         self.refused: Any = client.exceptions.ApiException
@@ -530,7 +531,7 @@ class Kube:
 
 def in_cluster() -> bool:
     """Whether this runs in a pod that has an account of its own."""
-    return Path("/var/run/secrets/kubernetes.io/serviceaccount/token").exists()
+    return (ACCOUNT / "token").exists()
 
 
 def pod_label(job: Json) -> str:

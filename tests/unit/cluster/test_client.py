@@ -50,7 +50,7 @@ def test_the_proxy_is_used_for_every_other_server(monkeypatch: pytest.MonkeyPatc
         Kube().call("GET", "/version")
 
 
-def test_a_pods_own_account_honours_it_too(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pods_own_account_honours_it_too(api: Api, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def incluster(client_configuration: object = None) -> None:
         """What kubernetes.config does in a pod, without a pod."""
         assert client_configuration is not None, "the settings would be lost"
@@ -60,10 +60,14 @@ def test_a_pods_own_account_honours_it_too(api: Api, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("HTTP_PROXY", NOBODY)
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     monkeypatch.setattr("kubernetes.config.load_incluster_config", incluster)
-    monkeypatch.setattr("gangplank.cluster.client.in_cluster", lambda: True)
+    (tmp_path / "token").touch()
+    (tmp_path / "namespace").write_text("vision")
+    monkeypatch.setattr("gangplank.cluster.client.ACCOUNT", tmp_path)
     monkeypatch.setattr("kubernetes.config.list_kube_config_contexts", lambda **_: missing())
-    assert Kube().call("GET", "/version")["gitVersion"]
+    kube = Kube()
+    assert kube.call("GET", "/version")["gitVersion"]
     assert api.seen == ["GET /version"]
+    assert kube.namespace == "vision"
 
 
 def missing() -> None:
