@@ -143,14 +143,14 @@ def add_run(commands: Any) -> None:
     run.add_argument("--processes-per-node", metavar="N", type=whole_number, help="ranks in each pod; default: 1")
     retries = "how often all ranks start again after a failure; default: 0, as a mistake in a script repeats itself"
     run.add_argument("--max-retries", metavar="N", type=whole_number, help=retries)
-    run.add_argument("--image", default=IMAGE, help=f"default: {IMAGE}")
+    run.add_argument("--image", help=f"default: {IMAGE}")
     place = "where the result goes, as the script's --output: s3://bucket/path, gs://bucket/path or below a --volume"
     run.add_argument("--output", metavar="PLACE", help=place)
     volume = "a claim of the namespace and where it is mounted; :master is the first pod alone, :ReadWriteMany all pods"
     run.add_argument("--volume", metavar="CLAIM:/PLACE[:HOW]", action="append", default=[], help=volume)
     keys = "a Secret of the namespace whose keys become environment variables, such as a bucket's credentials"
     run.add_argument("--secret", metavar="NAME", action="append", default=[], help=keys)
-    team = "as `team` of a job file: namespace, label and queue; without --site, also limits equal to the requests"
+    team = "as `team` of a job file: namespace, label and queue; with --site, its job_defaults come before those here"
     run.add_argument("--team", metavar="NAME", help=team)
     run.add_argument("--queue", metavar="NAME", help="a queue of the cluster; default: the team's, else default")
     run.add_argument("--name", help="the job's name; default: the script's, with an end that no other run has")

@@ -18,6 +18,7 @@ from gangplank.cli import terminal
 from gangplank.cli.cluster import cluster_of
 from gangplank.cli.inputs import from_team, granted, read_scripts, site_settings, site_teams
 from gangplank.cli.jobs import examine, prefix, wait_for_runs
+from gangplank.cli.parser import IMAGE
 from gangplank.cli.proof import NO_EVIDENCE
 from gangplank.cluster import submit as submission
 from gangplank.cluster.evidence import known
@@ -38,22 +39,28 @@ from gangplank.wait import polls
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from gangplank.cluster.progress import Phase
     from gangplank.spec import JobSpec, Json
+    from gangplank.teams.spec import TeamSpec
 
 POLL_S = 0.5
 TOGETHER = "call torch.distributed.init_process_group, and exchange gradients, e.g. by DistributedDataParallel"
 FAILED = 1  # of a training whose containers gave no exit code
 ENTRIES = ("__main__.py", "train.py")  # of a folder
+FLAGS = ("hyperparameters", "output")  # defaults of a team that a script gets as flags: one of yours may not know them
 NAME = 40  # characters of a script's name that a job takes over
 
 
 def run(args: argparse.Namespace) -> int:
     """Submit a script, print what its ranks print until they have ended, and say where the result is."""
-    job = description(args)
-    spec = parse(args.script, job, args.site)
+    teams = site_teams(args.site) if args.team and args.site else None
+    job = description(args, teams)
+    spec = parse(args.script, job)
+    if args.site:
+        spec = on_site(spec, site_settings(args.site), args.script)
+        granted(spec, teams or (), args.script)
     kube = cluster_of(args, changes=True)
     if not args.team:
         spec = replace(spec, namespace=job["training_job"].setdefault("namespace", kube.namespace))
@@ -72,8 +79,8 @@ def run(args: argparse.Namespace) -> int:
     return ended(watch, phase, spec)
 
 
-def description(args: argparse.Namespace) -> dict[str, Any]:
-    """The job file of a command line."""
+def description(args: argparse.Namespace, teams: Sequence[TeamSpec] | None = None) -> dict[str, Any]:
+    """The job file of a command line; what that does not name is as the job's team in the inventory has it."""
     title = Path(args.script).stem
     if Path(args.script).is_dir():
         title = Path(args.script).resolve().name
@@ -83,16 +90,10 @@ def description(args: argparse.Namespace) -> dict[str, Any]:
         raise Unreadable(str(Problem(args.script, "no such file", "a script of yours", fix)))
     stem = re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")[:NAME].strip("-")
     name = args.name or f"{stem if stem[:1].isalpha() else f'run-{stem}'.strip('-')}-{secrets.token_hex(3)}"
-    chosen: dict[str, Any] = {
-        "team": args.team, "queue": args.queue, "backend": args.backend, "namespace": args.namespace,
-        "workers": args.workers, "processes_per_node": args.processes_per_node, "output": args.output,
-        "max_retries": args.max_retries}
-    if args.max_retries is None and "max_retries" not in BACKENDS[args.backend or DEFAULT].refuses:
-        chosen["max_retries"] = 0
-    if args.team and not args.site:  # its namespace limits a container that sets no limits to less than these requests
-        chosen["resources"] = {name: {"request": amount.request, "limit": amount.request}
-                               for name, amount in (("cpu", Resources.cpu), ("memory", Resources.memory))}
-    job = {"name": name, "image": args.image, "script": os.path.relpath(args.script)}
+    chosen = {"image": args.image, "team": args.team, "queue": args.queue, "backend": args.backend,
+              "namespace": args.namespace, "workers": args.workers, "processes_per_node": args.processes_per_node,
+              "output": args.output, "max_retries": args.max_retries}
+    job: dict[str, Any] = {"name": name, "script": os.path.relpath(args.script)}
     if args.code:
         if not Path(args.script).resolve().is_relative_to(Path(args.code).resolve()):
             problem = Problem(args.script, f"a file outside {args.code}", "one in it", "name another --code")
@@ -109,7 +110,23 @@ def description(args: argparse.Namespace) -> dict[str, Any]:
         raise Unreadable(str(Problem("--output", args.output, where, fix)))
     if args.secret:
         job["secrets"] = args.secret
-    return {"training_job": {**job, **({"args": args.arguments} if args.arguments else {})}}
+    if args.arguments:
+        job["args"] = args.arguments
+    return {"training_job": with_defaults(job, teams, args.script)}
+
+
+def with_defaults(job: dict[str, Any], teams: Sequence[TeamSpec] | None, script: str) -> dict[str, Any]:
+    """The job with the defaults of its team in the inventory, if there is one, then with those of `run`."""
+    if teams is not None:
+        own = from_team(job, teams, script)
+        job = {field: value for field, value in own.items() if field in job or field not in FLAGS}
+    elif "team" in job:  # its namespace limits a container that sets no limits to less than these requests
+        amounts = {"cpu": Resources.cpu.request, "memory": Resources.memory.request}
+        job = job | {"resources": {key: {"request": amount, "limit": amount} for key, amount in amounts.items()}}
+    job.setdefault("image", IMAGE)
+    if "max_retries" not in BACKENDS[job.get("backend", DEFAULT)].refuses:
+        job.setdefault("max_retries", 0)
+    return job
 
 
 def mounted(text: str) -> dict[str, str]:
@@ -141,15 +158,9 @@ def entry(folder: str) -> str:
     return scripts[0]
 
 
-def parse(script: str, job: dict[str, Any], site: str | None = None) -> JobSpec:
-    """The job, checked as a job file is, and as its team and the site have it."""
-    if not site:
-        return parse_job(job, script, read_scripts(job))
-    teams = site_teams(site) if "team" in job["training_job"] else ()
-    spec = parse_job(from_team(job, teams, script), script, read_scripts(job))
-    spec = on_site(spec, site_settings(site), script)
-    granted(spec, teams, script)
-    return spec
+def parse(script: str, job: dict[str, Any]) -> JobSpec:
+    """The job, checked as a job file is."""
+    return parse_job(job, script, read_scripts(job))
 
 
 def save(target: Path, job: dict[str, Any]) -> None:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
 
 from gangplank.cli import main, scripts
+from gangplank.cli.inputs import site_teams
+from gangplank.cli.parser import command_line
 from gangplank.cluster.progress import Phase
 from gangplank.errors import SpecError
+from gangplank.jobs.parse import parse_job
 from gangplank.jobs.site_settings import read_settings
 from gangplank.teams import inventory as module
 from tests.support.inventories import write_inventory
@@ -175,20 +178,55 @@ def test_a_job_without_pull_secrets_has_the_site_s(
         assert pod["imagePullSecrets"] == [{"name": expected}]
 
 
+def run_of_vision(folder: Path, monkeypatch: pytest.MonkeyPatch, defaults: dict[str, Any]) -> list[str]:
+    """The words that run a script of a team with these defaults for its jobs."""
+    (folder / "a.py").write_text("")
+    monkeypatch.setattr(module, "program_of_ansible", lambda _: None)  # which would take seconds for each command
+    monkeypatch.setattr(scripts, "follow", lambda _: Phase("Failed"))
+    (folder / "site/group_vars/all").mkdir(parents=True)
+    team = {"members": [{"user": "ada", "role": "lead"}], "namespace": "their-own", "images": ["a.b/*"],
+            "cap": {"cpu": "8", "memory": "8Gi", "ephemeral_storage": "8Gi"}, "job_defaults": defaults}
+    place = write_inventory(folder / "site", {"vision": team})
+    return ["run", str(folder / "a.py"), "--team", "vision", "--site", str(place)]
+
+
 def test_run_starts_from_the_values_of_a_team_and_is_refused_what_they_do_not_grant(
     api: Api, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "a.py").write_text("")
-    monkeypatch.setattr(module, "program_of_ansible", lambda _: None)  # which would take seconds for each command
-    monkeypatch.setattr(scripts, "follow", lambda _: Phase("Failed"))
-    (tmp_path / "site/group_vars/all").mkdir(parents=True)
-    team = {"members": [{"user": "ada", "role": "lead"}], "namespace": "their-own", "images": ["a.b/*"],
-            "cap": {"cpu": "8", "memory": "8Gi", "ephemeral_storage": "8Gi"}, "job_defaults": {"workers": 5}}
-    place = str(write_inventory(tmp_path / "site", {"vision": team}))
-    words = ["run", str(tmp_path / "a.py"), "--team", "vision", "--site", place]
+    words = run_of_vision(tmp_path, monkeypatch, {"workers": 5})
     assert main(words) == 1
     assert "training_job.image: got" in capsys.readouterr().err
     assert main([*words, "--image", "a.b/c:1"]) == 1, "as the job fails"
     (job,) = (item for item in api.objects.values() if item["kind"] == "Job")
     assert (job["metadata"]["namespace"], job["spec"]["queue"]) == ("their-own", "vision")
     assert job["spec"]["minAvailable"] == 6
+
+
+@pytest.mark.parametrize(("defaults", "more", "image", "retries"), [
+    ({"max_retries": 2}, [], "a.b/c:1", 2),
+    ({"max_retries": 2}, ["--image", "a.b/c:2", "--max-retries", "1"], "a.b/c:2", 1),
+    ({"backend": "trainjob"}, ["--backend", "volcano"], "a.b/c:1", 0),
+    ({"hyperparameters": {"epochs": 3}, "output": "s3://bucket/out"}, [], "a.b/c:1", 0),
+])
+def test_run_has_the_team_s_defaults_before_its_own_but_no_flag_that_a_script_may_not_know(
+    api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, defaults: dict[str, Any], more: list[str], image: str,
+    retries: int
+) -> None:
+    words = run_of_vision(tmp_path, monkeypatch, {"image": "a.b/c:1", **defaults})
+    main([*words, *more, "--save", str(tmp_path / "job.yml"), "--", "--lr", "1"])
+    (job,) = (item for item in api.objects.values() if item["kind"] == "Job")
+    container = job["spec"]["tasks"][0]["template"]["spec"]["containers"][0]
+    assert (container["image"], job["spec"]["maxRetry"]) == (image, retries + 1)
+    assert container["args"] == ["--lr", "1"]
+    described = yaml.safe_load((tmp_path / "job.yml").read_text())
+    saved = parse_job(described, scripts={described["training_job"]["script"]: ""})
+    assert (saved.namespace, saved.image, saved.max_retries) == ("their-own", image, retries)
+
+
+def test_run_with_a_back_end_of_its_team_that_counts_no_retries_names_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = run_of_vision(tmp_path, monkeypatch, {"image": "a.b/c:1", "backend": "trainjob"})
+    args = command_line().parse_args(words)
+    args.arguments = []
+    assert "max_retries" not in scripts.description(args, site_teams(args.site))["training_job"]
