@@ -104,7 +104,9 @@ class Kube:
                 raise KubeError(Problem(f"kubeconfig {files}", reason, expected, fix)) from None
             config.load_incluster_config(client_configuration=settings)
             self.api = client.ApiClient(settings)
-            self.origin, self.namespace = "this pod's own account", (ACCOUNT / "namespace").read_text().strip()
+            own_space = ACCOUNT / "namespace"  # a projected volume of the user's may lack it
+            self.namespace = own_space.read_text().strip() if own_space.exists() else "default"
+            self.origin = "this pod's own account"
         self.owners: dict[tuple[str, str], bool] = {}  # by uid: whether a job owns an object that owns others
         self.groups: dict[str, list[Json]] = {}  # the kinds of an API group, from discovery
         self.refused: Any = client.exceptions.ApiException

@@ -68,6 +68,8 @@ def test_a_pods_own_account_honours_it_too(api: Api, monkeypatch: pytest.MonkeyP
     assert kube.call("GET", "/version")["gitVersion"]
     assert api.seen == ["GET /version"]
     assert kube.namespace == "vision"
+    (tmp_path / "namespace").unlink()
+    assert Kube().namespace == "default"
 
 
 def missing() -> None:
