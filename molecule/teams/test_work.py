@@ -54,7 +54,8 @@ def test_a_member_trains_from_the_job_file_to_the_proof(
     (tmp_path / "job.json").write_text(text)
     expanded = gangplank("expand", str(tmp_path / "job.json"), "--site", "inventories/lab", kubeconfig=bob)
     assert expanded.stdout.startswith("digits in vision on volcano: 3 pods, a gang of 3"), expanded.stderr
-    inputs = json.dumps({"training_job_kubeconfig": bob, "training_job_report_folder": str(tmp_path)})
+    inputs = json.dumps({"training_job_kubeconfig": bob, "training_job_report_folder": str(tmp_path),
+                         "training_job_timeout_s": 1800})  # fmt: skip
     command = [sys.executable, "-m", "ansible", "playbook", "playbooks/train.yml", "-e", text, "-e", inputs]
     environment = os.environ | {
         "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),

@@ -298,6 +298,7 @@ def train(folder: Path, job: dict[str, Any], *, begun: Callable[[], None] = lamb
     (folder / "job.yml").write_text(yaml.safe_dump({"training_job": job}))
     command = [str(ROOT / ".venv/bin/ansible-playbook"), "-i", str(INVENTORY), str(ROOT / "playbooks/train.yml")]
     command += ["-e", f"@{folder}/job.yml", "-e", f"training_job_report_folder={folder}/reports"]
+    command += ["-e", "training_job_timeout_s=1800"]
     config = os.environ | {"ANSIBLE_CONFIG": str(ROOT / "ansible.cfg")}
     lines: list[str] = []
     pipe: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
