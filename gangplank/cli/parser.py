@@ -35,7 +35,7 @@ SITE_HELP = (
     "a site's inventory: a job gets its settings (GPU taints, pull secrets); one that names its team starts from that"
     " team's job_defaults, and is refused what the team's variables do not grant"
 )
-FROM_SITE_HELP = "with a job file: the inventory of `submit --site`, if it had one; it has the namespace of the team"
+FROM_SITE_HELP = "with a job file: the inventory of `submit --site`, if it had one; it names the team's namespace"
 CLUSTER_HELP = (
     "read the settings of the cluster's controllers, so that the objects are those that they make there: the"
     " training operator's flags and template, the queue system's webhooks and their settings, Trainer's runtimes,"

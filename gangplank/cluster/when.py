@@ -75,7 +75,7 @@ def answer(kube: Kube, job: Json, *, live: bool, others: Sequence[Json] = ()) ->
     missing: list[str] = []
     if live and now.ended:
         how = f"{now.name}: {cut(now.reason)}" if now.failed and now.reason else now.name
-        return Answer(meta["name"], now.name, Outlook(why=f"it has ended: it is {how}"), ended=True)
+        return Answer(meta["name"], now.name, Outlook(why=f"it has ended: {how}"), ended=True)
     if live and (reason := suspension(job, now.name)):
         return Answer(meta["name"], "suspended", Outlook(why=reason))
     state = snapshot(kube, namespace)

@@ -98,8 +98,10 @@ def test_a_member_runs_a_script_in_the_team_s_queue(
     kubeconfigs: Callable[[str, str], str], tmp_path: Path, site: tuple[str, ...]
 ) -> None:
     (tmp_path / "hello.py").write_text("print('hello from', __import__('os').environ['RANK'])\n")
-    words = ("run", str(tmp_path / "hello.py"), "--team", "vision", "--workers", "1", *site)
-    done = gangplank(*words, kubeconfig=kubeconfigs("vision", "bob"))
+    bob, name = kubeconfigs("vision", "bob"), f"hello-{len(site)}"
+    words = ("run", str(tmp_path / "hello.py"), "--team", "vision", "--workers", "1", "--name", name, *site)
+    done = gangplank(*words, kubeconfig=bob)
+    assert gangplank("delete", name, kubeconfig=bob).returncode == 0
     assert done.returncode == 0, done.stdout + done.stderr
     assert {"hello from 0", "hello from 1"} <= {line[-12:] for line in done.stdout.splitlines()}, done.stdout
 

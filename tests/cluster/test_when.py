@@ -142,7 +142,7 @@ def test_jobs_start_and_end_when_it_is_said(lab: Lab, kube: Kube, kubeconfig: st
     print(json.dumps(summary(guesses)))
     assert not watched.failed
     assert len(watched.ends) == JOBS, watched.ends
-    assert (done.returncode, done.stdout) == (0, f"{last}: it has ended: it is Completed\n"), done.stderr
+    assert (done.returncode, done.stdout) == (0, f"{last}: it has ended: Completed\n"), done.stderr
     assert {one.job for one in guesses if one.kind == "end"}, watched.silent
     starts = [one for one in guesses if one.kind == "start"]
     assert len(starts) >= JOBS // 3, (starts, watched.silent)

@@ -106,9 +106,9 @@ func TestB3TheNewAddressOfARestartedSandboxCounts(t *testing.T) {
 	}
 }
 
-func TestOnlyAChangeThatMayAlterARuleIsTold(t *testing.T) {
+func TestOnlyAChangeThatMayAlterARuleWakesTheLoop(t *testing.T) {
 	state := cluster(t, denyAll)
-	told := func() bool {
+	woken := func() bool {
 		select {
 		case <-state.changed:
 			return true
@@ -116,7 +116,12 @@ func TestOnlyAChangeThatMayAlterARuleIsTold(t *testing.T) {
 			return false
 		}
 	}
-	told()
+	table := func() string {
+		one, _, _ := state.rules("n")
+		other, _, _ := state.rules("m")
+		return one + other
+	}
+	woken()
 	for _, step := range []struct {
 		what, pod string
 		gone, due bool
@@ -133,20 +138,24 @@ func TestOnlyAChangeThatMayAlterARuleIsTold(t *testing.T) {
 	} {
 		if step.what == "bound late" { // its sandbox was there first
 			state.begin("f", "198.18.64.8")
-			told()
+			woken()
 		}
 		var pod object
 		if err := json.Unmarshal([]byte(step.pod), &pod); err != nil {
 			t.Fatal(err)
 		}
+		before := table()
 		state.set(podsPath, pod, step.gone)
-		if got := told(); got != step.due {
+		if got := woken(); got != step.due {
 			t.Errorf("%s: got %v, expected %v", step.what, got, step.due)
+		}
+		if !step.due && table() != before {
+			t.Errorf("%s: got another table, expected the same", step.what)
 		}
 	}
 	var policy object
 	policy.Metadata.Name = "q"
-	if state.set("/apis/networking.k8s.io/v1/networkpolicies", policy, false); !told() {
+	if state.set("/apis/networking.k8s.io/v1/networkpolicies", policy, false); !woken() {
 		t.Error("got nothing of a new policy, expected a new table")
 	}
 }

@@ -267,9 +267,9 @@ def test_a_job_that_has_ended_is_known_to_have_and_how(
     done = job("first", 40, conditions=[{"type": state, "status": "True", "message": reason}])
     site.objects["/apis/batch/v1/namespaces/vision/jobs/first"] = done
     code, said = asked(capsys, "first")
-    assert (code, said["state"], said["why"], said["cannot_tell"]) == (0, state, f"it has ended: it is {how}", [])
+    assert (code, said["state"], said["why"], said["cannot_tell"]) == (0, state, f"it has ended: {how}", [])
     assert main(["when", "first", "-n", "vision"]) == 0
-    assert capsys.readouterr().out == f"first: it has ended: it is {how}\n"
+    assert capsys.readouterr().out == f"first: it has ended: {how}\n"
 
 
 def test_a_job_is_like_another_that_runs_the_same_and_lasted_from_running_to_its_end() -> None:
