@@ -1,13 +1,21 @@
-"""What the lab's processes use, those of pods included: memory and CPU by program."""
+"""What the lab's processes use, those of pods included: memory and CPU by program, and requests to the API server."""
 
 from __future__ import annotations
 
 import contextlib
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+from prometheus_client.parser import text_string_to_metric_families
 
 from lab.host.cgroups import members
 
+if TYPE_CHECKING:
+    from gangplank.cluster.client import Kube
+
+REQUESTS = b"apiserver_request_total{"
+LASTING = {"WATCH", "CONNECT"}  # no requests that a gang waits for
 PSS = re.compile(r"^Pss:\s+(\d+)", re.MULTILINE)
 
 
@@ -50,3 +58,17 @@ def spent(before: dict[tuple[int, str], float], after: dict[tuple[int, str], flo
     for key in before.keys() & after.keys():
         seconds[key[1]] = seconds.get(key[1], 0.0) + after[key] - before[key]
     return seconds
+
+
+def requests(kube: Kube) -> dict[str, float]:
+    """Requests that the API server has answered so far, by what they did: "POST pods/binding"."""
+    with contextlib.closing(kube.open("GET", "/metrics")) as answer:
+        lines = [line for line in answer.read().splitlines() if line.startswith(REQUESTS)]
+    counts: dict[str, float] = {}
+    for family in text_string_to_metric_families(b"\n".join(lines).decode() + "\n"):
+        for sample in family.samples:
+            labels = sample.labels
+            if labels["verb"] not in LASTING:
+                name = f"{labels['verb']} {'/'.join(filter(None, (labels['resource'], labels['subresource'])))}"
+                counts[name] = counts.get(name, 0.0) + sample.value
+    return counts

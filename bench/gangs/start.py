@@ -34,6 +34,8 @@ class Start:
     partial: int
     cpu_s: Mapping[str, float] = field(default_factory=dict)
     """CPU time of the lab's programs meanwhile."""
+    requests: Mapping[str, float] = field(default_factory=dict)
+    """Requests to the API server meanwhile, by what they did."""
 
 
 def started(kube: Kube, path: str, shape: tuple[int, int], make: Callable[[str, int], Json]) -> Start:

@@ -11,7 +11,7 @@ from bench.gangs.bare_client import replayed
 from bench.gangs.jobs import plain_job, volcano_job
 from bench.gangs.place import JOBS, VOLCANO_JOBS, cleared
 from bench.gangs.start import Start, started
-from bench.programs import spent, ticks
+from bench.programs import requests, spent, ticks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,15 +46,17 @@ def ways(volcano: Volcano) -> dict[str, Way]:
 
 
 def once(volcano: Volcano, way: Way, shape: tuple[int, int]) -> Start:
-    """Start gangs in one way, count the CPU time of the lab's programs meanwhile, and leave nothing.
+    """Start gangs in one way, count the lab's CPU time and requests meanwhile, and leave nothing.
 
     A release that changes has started new programs before anything is counted or timed, and they have started a gang.
     """
     if way.values is not None and volcano.use(way.values):
         way.start((1, 1))
         cleared(volcano.kube)
-    before = ticks()
+    before, asked = ticks(), requests(volcano.kube)
     start = way.start(shape)
-    start = dataclasses.replace(start, cpu_s=spent(before, ticks()))
+    cpu_s, now = spent(before, ticks()), requests(volcano.kube)
+    more = {name: count - asked.get(name, 0.0) for name, count in now.items()}
+    start = dataclasses.replace(start, cpu_s=cpu_s, requests=more)
     cleared(volcano.kube)
     return start

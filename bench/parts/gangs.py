@@ -16,7 +16,7 @@ from bench.gangs.ways import once, ways
 from bench.part import Lab, Part
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from bench.figures import Figure
     from bench.gangs.start import Start
@@ -26,7 +26,7 @@ PART = Part("Gangs on 100 simulated nodes", minutes=19, lab=Lab.UP, builds=("kwo
 SHAPES = {"10x100": (10, 100), "100x10": (100, 10)}  # gangs, and pods of each
 ROUNDS = 3
 TIMES, SHARE = 3, 0.8  # the goal: so many times upstream's rate, or this share of the floor's where that is less
-LEAST_CPU_S = 1  # of what has a line of its own
+LEAST_CPU_S, LEAST_REQUESTS = 1, 200  # of what has a line of its own
 
 
 def measure(setting: Setting) -> Iterator[Figure]:
@@ -70,11 +70,18 @@ def figures(shape: str, starts: Mapping[str, Sequence[Start]]) -> Iterator[Figur
 
 
 def where_it_goes(shape: str, title: str, starts: Mapping[str, Sequence[Start]]) -> Iterator[Figure]:
-    """CPU time of each program that takes a share worth naming."""
-    ours = merged(one.cpu_s for one in starts["ours"])
-    for name in sorted(ours, key=lambda name: -max(ours[name])):
-        if max(ours[name]) >= LEAST_CPU_S:
-            others = {way: [one.cpu_s.get(name, 0.0) for one in starts[way]] for way in ("upstream", "floor")}
-            yield figure(f"gangs.{shape}.cpu.{name}", f"{title}, CPU time of {name}", "s", ours[name],
-                         peer=Beside.of("upstream's values", others["upstream"]),
-                         floor=Beside.of("bare client", others["floor"]))  # fmt: skip
+    """Requests to the API server, and CPU time of programs: all, and each that has a share worth naming."""
+    kinds: tuple[tuple[str, str, str, float, Callable[[Start], Mapping[str, float]]], ...] = (
+        ("requests", "requests", "", LEAST_REQUESTS, lambda one: one.requests),
+        ("cpu", "CPU time", "s", LEAST_CPU_S, lambda one: one.cpu_s),
+    )
+    for kind, what, unit, least, of in kinds:
+        every = {way: merged({"all": sum(of(one).values()), **of(one)} for one in starts[way])
+                 for way in ("ours", "upstream", "floor")}  # fmt: skip
+        ours = every["ours"]
+        for name in sorted(ours, key=lambda name: -max(ours[name])):
+            if max(ours[name]) >= least:
+                nothing = [0.0] * len(ours[name])
+                yield figure(f"gangs.{shape}.{kind}.{name}", f"{title}, {what}: {name}", unit, ours[name],
+                             peer=Beside.of("upstream's values", every["upstream"].get(name, nothing)),
+                             floor=Beside.of("bare client", every["floor"].get(name, nothing)))  # fmt: skip

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import sys
 import threading
+from io import BytesIO
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
 import yaml
 
+from bench import programs
 from bench.gangs import bare_client, place, ways
 from bench.gangs.bare_client import MANY, targets
 from bench.gangs.jobs import plain_job, volcano_job
@@ -105,16 +108,33 @@ def test_a_release_has_changed_and_started_a_gang_before_cpu_time_is_counted(mon
         return {(1, "etcd"): float(len(done))}
 
     monkeypatch.setattr(ways, "ticks", ticks)
+    monkeypatch.setattr(ways, "requests", lambda _: {"POST pods": 2.0 * len(done), "GET pods": 1.0})
     monkeypatch.setattr(ways, "cleared", lambda _: done.append("cleared"))
     release: Any = Release(done)
     values: Any = "upstream"
     for _ in range(2):
-        assert once(release, Way(start, values), (10, 100)).cpu_s == {"etcd": 2.0}
+        one = once(release, Way(start, values), (10, 100))
+        assert (one.cpu_s, one.requests) == ({"etcd": 2.0}, {"POST pods": 4.0, "GET pods": 0.0})
     assert done == ["use upstream", (1, 1), "cleared", "ticks", (10, 100), "ticks", "cleared",
                     "use upstream", "ticks", (10, 100), "ticks", "cleared"]  # fmt: skip
     once(release, Way(start), (10, 100))
     assert done[-4:] == ["ticks", (10, 100), "ticks", "cleared"]
     assert release.now == "upstream", "what starts no gang of Volcano's leaves the release as it is"
+
+
+METRICS = b"""# HELP apiserver_request_total Counter of apiserver requests
+# TYPE apiserver_request_total counter
+apiserver_request_total{code="201",verb="POST",resource="pods",subresource=""} 3
+apiserver_request_total{code="409",verb="POST",resource="pods",subresource=""} 2
+apiserver_request_total{code="201",verb="POST",resource="pods",subresource="binding"} 1
+apiserver_request_total{code="200",verb="WATCH",resource="pods",subresource=""} 9
+apiserver_requested_deprecated_apis{group="",version="v1"} 1
+"""
+
+
+def test_requests_are_counted_by_what_they_do() -> None:
+    kube: Any = SimpleNamespace(open=lambda *_: BytesIO(METRICS))
+    assert programs.requests(kube) == {"POST pods": 5.0, "POST pods/binding": 1.0}
 
 
 CONFIGURATION = 'actions: "enqueue, allocate, backfill"\ntiers:\n- plugins: [{name: gang}, {name: binpack}]\n'
