@@ -28,6 +28,10 @@ KEY = "kwok.x-k8s.io/node"
 TAINT = {"key": KEY, "value": "fake", "effect": "NoSchedule"}
 TOLERATION = {"key": KEY, "operator": "Exists"}
 READY_S = 120
+SETTINGS = {  # by default four pods start at once: the nodes would be slower than the scheduler
+    "apiVersion": "config.kwok.x-k8s.io/v1alpha1", "kind": "KwokConfiguration",
+    "options": {"podPlayStageParallelism": 16, "nodePlayStageParallelism": 16},
+}  # fmt: skip
 
 
 def stages(folder: Path, lasts: str) -> Iterator[Json]:
@@ -48,7 +52,7 @@ def kwok(kubeconfig: str, folder: Path, lasts: str = "") -> Iterator[int]:
     """
     built = build(["kwok"], lambda line: print(line, file=sys.stderr, flush=True), roots=())
     config = folder / "kwok.yaml"
-    config.write_text(yaml.safe_dump_all(list(stages(Path(built["charts"]["kwok-stages"]), lasts))))
+    config.write_text(yaml.safe_dump_all([SETTINGS, *stages(Path(built["charts"]["kwok-stages"]), lasts)]))
     command = [
         f"{built['bin']['kwok']}/kwok", f"--kubeconfig={kubeconfig}", f"--config={config}",
         "--manage-all-nodes=false", f"--manage-nodes-with-annotation-selector={KEY}=fake",
