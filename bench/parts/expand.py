@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from bench.figures import Figure
     from bench.part import Setting
 
-PART = Part("From a job of 10,000 replicas to all its objects", minutes=3)
+PART = Part("From a job of 10,000 replicas to all its objects", minutes=2)
 ROUNDS = 9
 SMALL, THOUSAND, MANY = 3, 1000, 10_000
 PEER = "the same objects read from JSON"

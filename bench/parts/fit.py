@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from bench.figures import Figure
     from bench.part import Setting
 
-PART = Part("fit, why and fit --exact on up to 1,000 nodes", minutes=4, root=True)
+PART = Part("fit, why and fit --exact on up to 1,000 nodes", minutes=2.5, root=True)
 NODES, PODS, QUEUES, WORKERS, ROUNDS = 1000, 10_000, 100, 99, 5
 LIMIT_S = 1.0
 EXACT = {100: 500, 1000: 10_000}  # pods by nodes

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from bench.part import Setting
 
 Span = tuple[dict[str, float], dict[str, float], float]  # MiB and percent by program, and of all together
-PART = Part("What the lab uses while nothing trains", minutes=5, lab=Lab.UP, first=True)
+PART = Part("What the lab uses while nothing trains", minutes=4, lab=Lab.UP, first=True)
 SETTLE_S, SPAN_S, ROUNDS = 90, 30, 4
 MEMORY_MIB, CPU_PERCENT = 1024, 10
 CPU = ("/sys/fs/cgroup/cpuacct/gangplank", "/sys/fs/cgroup/cpu,cpuacct/gangplank", "/sys/fs/cgroup/gangplank")

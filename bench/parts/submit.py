@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from bench.figures import Figure
     from bench.part import Setting
 
-PART = Part("Submitting a job, as dry runs", minutes=2, lab=Lab.UP)
+PART = Part("Submitting a job, as dry runs", minutes=1, lab=Lab.UP)
 ROUNDS = 5
 GOAL = 2  # times kubectl create
 JOB = {"name": "bench", "image": "img", "script": "/a.py"}
