@@ -62,10 +62,19 @@ def listed(items: Sequence[object], limit: int = 6) -> str:
     return text + (f" and {len(items) - limit} more" if len(items) > limit else "")
 
 
+def counted(number: int, what: str) -> str:
+    """A number of things.
+
+    >>> counted(1, "pod"), counted(2, "pod")
+    ('1 pod', '2 pods')
+    """
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
 def others(number: int, what: str) -> list[str]:
     """Jobs or pods of other namespaces, which no message names.
 
     >>> others(2, "pod"), others(0, "pod")
     (['2 pods of other namespaces'], [])
     """
-    return [f"{number} {what}{'s' if number > 1 else ''} of other namespaces"] if number else []
+    return [f"{counted(number, what)} of other namespaces"] if number else []

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from gangplank.backends import BACKENDS, wiring
 from gangplank.k8s.build import namespace
-from gangplank.text import table
+from gangplank.text import counted, table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -81,7 +81,7 @@ def note(item: Json) -> str:
         resources = ", ".join(
             f"{name} {spec['minResources'][name]}" for name in spec.get("minResources", {}) if "." not in name
         )
-        return f"{spec['minMember']} pods or none, queue {spec.get('queue', 'default')}; {resources}"
+        return f"{counted(spec['minMember'], 'pod')} or none, queue {spec.get('queue', 'default')}; {resources}"
     if item["kind"] == "Service":
         return "headless" + (", also for pods that are not ready" if spec.get("publishNotReadyAddresses") else "")
     if item["kind"] == "NetworkPolicy":
@@ -98,4 +98,4 @@ def heading(backend: str, manifest: Json, objects: Sequence[Json]) -> str:
     count = sum(item["kind"] == "Pod" for item in objects)
     group = next((item["spec"]["minMember"] for item in objects if item["kind"] == "PodGroup"), None)
     gang = "no gang: pods start one by one" if group is None else f"a gang of {group}"
-    return f"{meta['name']} in {meta.get('namespace') or 'default'} on {backend}: {count} pods, {gang}"
+    return f"{meta['name']} in {meta.get('namespace') or 'default'} on {backend}: {counted(count, 'pod')}, {gang}"

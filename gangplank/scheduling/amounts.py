@@ -67,8 +67,8 @@ def beyond(wanted: Mapping[str, int], limit: Mapping[str, int]) -> Amounts:
 def shown(name: str, value: int) -> str:
     """An amount for a message.
 
-    >>> shown("cpu", 1500), shown("memory", 3 * 2**30 * 1000), shown("nvidia.com/gpu", 2000)
-    ('1500m cpu', '3Gi memory', '2 nvidia.com/gpu')
+    >>> shown("cpu", 1500), shown("memory", 3 * 2**30 * 1000), shown("nvidia.com/gpu", 2000), shown("pods", 1000)
+    ('1500m cpu', '3Gi memory', '2 nvidia.com/gpu', '1 pod')
     """
     amount = Fraction(value, MILLI)
     if name.rpartition(".")[2] in {"memory", "ephemeral-storage", "storage"} and amount >= MI:
@@ -76,7 +76,7 @@ def shown(name: str, value: int) -> str:
         text = f"{float(amount / size):.2f}".rstrip("0").rstrip(".") + unit
     else:
         text = quantity.canonical(amount)
-    return f"{text} {name}"
+    return f"{text} {'pod' if (name, text) == ('pods', '1') else name}"
 
 
 def listed(some: Mapping[str, int]) -> str:

@@ -14,6 +14,7 @@ from gangplank.scheduling.namespace_rules import defaulted
 from gangplank.scheduling.placement import Placement, place
 from gangplank.scheduling.rooms import Bar, bars, ready, selected, written
 from gangplank.scheduling.snapshot import Pods, Room, Snapshot
+from gangplank.text import counted
 from gangplank.text import listed as listed_names
 
 if TYPE_CHECKING:
@@ -355,8 +356,8 @@ def _too_large(question: Question) -> Cause:
     whole = "the rest of its pods, where the others are" if job.placed else f"all its {job.minimum} pods at once"
     text = f"the cluster is too small for {whole}, even when nothing else runs"
     placed = job.placed + job.minimum - place(job, question.rooms, question.barred).short
-    evidence = (f"{len(usable)} nodes may be used, and have room for {placed} pods{what}",)
-    smaller = f"make the job smaller, {placed} pods at most" if placed else "make the job smaller"
+    evidence = (f"{len(usable)} nodes may be used, and have room for {counted(placed, 'pod')}{what}",)
+    smaller = f"make the job smaller, {counted(placed, 'pod')} at most" if placed else "make the job smaller"
     return Cause("cluster-too-small", text, evidence, f"{smaller}, or add nodes", _larger)
 
 

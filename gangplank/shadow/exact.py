@@ -27,6 +27,7 @@ from gangplank.scheduling.preemption import named
 from gangplank.shadow import programs, state
 from gangplank.shadow.inside import FOLDER
 from gangplank.shadow.plane import HERE, METRICS
+from gangplank.text import counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -101,7 +102,7 @@ def exact(
         "namespace": now.demand.namespace,
     }
     result = asked(order)
-    size = f"{copy.count('minions')} nodes and {copy.count('pods')} pods"
+    size = f"{counted(copy.count('minions'), 'node')} and {counted(copy.count('pods'), 'pod')}"
     who = f"{scheduler.program} {scheduler.version or release}, in a copy of the site with {size}"
     if result["verdict"] == "yes":
         titles = {decided(name): name for part in now.demand.parts for name in part.pods}

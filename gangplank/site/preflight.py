@@ -14,7 +14,7 @@ from gangplank.site.components import COMPONENTS
 from gangplank.site.gpu_devices import devices, is_gpu, publishers
 from gangplank.site.storage import class_problems, is_default, needed
 from gangplank.site.storage import names as names_of
-from gangplank.text import listed
+from gangplank.text import counted, listed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -288,7 +288,7 @@ def room(facts: Facts, wanted: Wanted) -> Check:
 
 
 def _amounts(values: Mapping[str, float]) -> str:
-    return f"{values['pods']:.0f} pods, cpu {values['cpu']:.1f}, memory {values['memory'] / 2**20:.0f}Mi"
+    return f"{counted(round(values['pods']), 'pod')}, cpu {values['cpu']:.1f}, memory {values['memory'] / 2**20:.0f}Mi"
 
 
 def _takes_pods(node: Json) -> bool:

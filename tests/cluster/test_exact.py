@@ -111,7 +111,7 @@ def test_the_schedulers_answer_is_yes_with_a_placement_and_the_site_is_only_read
     assert sorted(answer["placement"].values()) == ["n0", "n0", "n1", "n1"]
     program = {"volcano": "vc-scheduler", "indexed": "kube-scheduler"}[backend]
     assert answer["answered_by"].startswith(f"{program} v")
-    assert answer["answered_by"].endswith("3 nodes and 1 pods")
+    assert answer["answered_by"].endswith("3 nodes and 1 pod")
 
 
 @pytest.mark.parametrize(("backend", "words"), [("volcano", "overused cpu"), ("indexed", "Insufficient cpu")])

@@ -115,7 +115,7 @@ def test_asks_no_room_for_what_runs_already() -> None:
     assert problems(replace(GOOD, **FULL, workloads=runs)) == []
     (problem,) = problems(replace(GOOD, **FULL, workloads=[*runs[:2], LOCAL_PATH]))
     assert "expected room for 4 pods" in problem
-    assert "expected room for 1 pods" in problems(replace(GOOD, **FULL, workloads=runs[:3]))[0]
+    assert "expected room for 1 pod," in problems(replace(GOOD, **FULL, workloads=runs[:3]))[0]
 
 
 @pytest.mark.parametrize(
@@ -276,7 +276,7 @@ def test_asks_room_for_the_releases_that_the_classes_have_and_that_do_not_run(ki
         by_name = {check.name: check for check in checks(
             replace(GOOD, **FULL, workloads=running), Wanted({"storage": STORAGE}, classes))}  # fmt: skip
         asked = [problem.expected for problem in by_name["room"].problems]
-        assert asked == [f"room for {expected} pods, cpu 0.0, memory 0Mi"] * bool(expected)
+        assert asked == [f"room for {expected} pod{'s' * (expected > 1)}, cpu 0.0, memory 0Mi"] * bool(expected)
         text = "; ".join(f"release {name} in {namespace}" for name, namespace in present)
         assert by_name["storage"].finding == (text or "nothing of it yet")
 
