@@ -589,7 +589,7 @@ QUEUE_OBJECT: Json = {
     "apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue", "metadata": {"name": QUEUE},
     "spec": {"weight": 1, "reclaimable": True}}  # fmt: skip
 TAINT = "node-role.kubernetes.io/control-plane:NoSchedule"
-EPOCHS = 30
+EPOCHS = 60  # on two quiet cores, 30 had ended before a playbook made the fault
 ARGS = ("--checkpoint-interval", "20", "--collective-timeout", "20", "--rendezvous-timeout", "30")
 BEYOND = 40  # steps before a fault: past the second checkpoint
 CAUSE_S = 300.0  # a lost node is noticed after 50 s, and its pods are gone after a minute more
@@ -704,6 +704,8 @@ def undergo(lab: Lab, one: Fault) -> dict[str, Outcome]:
         for outcome in outcomes.values():
             outcome.made = made
         with one.make(lab, jobs):
+            early = [outcome.job.name for outcome in outcomes.values() if outcome.end]
+            assert not early, f"{', '.join(early)}: got an end before {one.name}, expected a training"
             for outcome in outcomes.values():
                 if one.cause:
                     lab.wait(f"the cause of {one.name}", functools.partial(outcome.names, one.cause), CAUSE_S)
