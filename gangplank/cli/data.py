@@ -15,7 +15,7 @@ from gangplank.cluster.local_files import local_files
 from gangplank.cluster.origins import BUCKET, WEB, base_name
 from gangplank.errors import Problem, shown
 from gangplank.reading.files import read
-from gangplank.text import plain
+from gangplank.text import counted, plain
 
 if TYPE_CHECKING:
     import argparse
@@ -42,7 +42,7 @@ def data(args: argparse.Namespace) -> int:
         order = bringing.Order(place, folder, local, tuple(remote), sums, tuple(args.replace))
         result = bringing.bring(kube, order, meter.show)
     meter.close()
-    files = f"{result.files} file{'' if result.files == 1 else 's'} ({mib(result.size)})"
+    files = f"{counted(result.files, 'file')} ({mib(result.size)})"
     print(f"{order.title}: {files}, {result.new} brought now")
     for name, sha256 in sorted(result.sums.items()) if len(result.sums) <= SHOWN else []:
         print(f"  {sha256}  {plain(name)}")
@@ -65,7 +65,7 @@ def on_claim(args: argparse.Namespace, verb: str, claim: str, name: str) -> int:
         order = bringing.Order(place, name)
         result = bringing.about(kube, order, verb, meter.show)
     meter.close()
-    files = f"{result['files']} file{'' if result['files'] == 1 else 's'} ({mib(result['bytes'])})"
+    files = f"{counted(result['files'], 'file')} ({mib(result['bytes'])})"
     if removes:
         print(f"{order.title}: removed, {files}")
         return terminal.OK

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from gangplank.backends import BACKENDS, backend_of
 from gangplank.backends.pod_template import JOB_LABEL
 from gangplank.cluster.attempts import attempts
+from gangplank.text import counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,4 +30,4 @@ def used_up(job: Json, pods: Sequence[Json]) -> str:
     times = backend.retries.failures(job, restarts)
     ours = JOB_LABEL in (job["metadata"].get("labels") or {}) and "max_retries" not in backend.refuses
     limit = "`max_retries` are" if ours else f"`{backend.retries.field}` is"
-    return f"it failed {times} time{'s' if times > 1 else ''}, its {limit} used up" if times else ""
+    return f"it failed {counted(times, 'time')}, its {limit} used up" if times else ""

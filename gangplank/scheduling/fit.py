@@ -14,6 +14,7 @@ from gangplank.scheduling.amounts import listed
 from gangplank.scheduling.placement import place
 from gangplank.scheduling.preemption import Displaced, displaced
 from gangplank.scheduling.snapshot import GROUPS, NODES, PODS, QUEUES, RUNTIMES
+from gangplank.text import counted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -126,7 +127,7 @@ def unread(job: Demand, state: Snapshot) -> tuple[str, ...]:
     for name in pod_rules.strangers(job, state):
         lines.append(f"whether a scheduler named {name} runs, and what it does: it has looked at no pod")
     if number := state.pods.promised:
-        lines.append(f"what {number} pod{'s' if number > 1 else ''} will leave for which a scheduler makes room now")
+        lines.append(f"what {counted(number, 'pod')} will leave for which a scheduler makes room now")
     if job.near:
         lines.append("what its network topology of mode hard leaves (not computed here)")
     for part in job.parts:
