@@ -135,7 +135,8 @@ def measured(outcome: Outcome, unproven: str, floor: dict[str, float], weights: 
     held = outcome.healed - outcome.made
     # What lasts has to be over before pods can start, unless they started meanwhile.
     lasts = held if step > outcome.healed else 0.0
-    parts = {"noticed": max(noticed(outcome), lasts), **floor}
+    lost = max(0.0, outcome.lost - outcome.made)  # no pod can replace that of a node before
+    parts = {"noticed": max(noticed(outcome), lasts, lost), **floor}
     whole = sum(parts.values())
     return {**row, **parts, "floor": whole, "step": step - outcome.made, "ratio": (step - outcome.made) / whole}
 

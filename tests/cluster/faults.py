@@ -20,6 +20,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -428,6 +429,13 @@ def _volume(lab: Lab, _: Sequence[Job]) -> Iterator[None]:
     yield from lost(lab, SMALL)
 
 
+def taken_for_lost(lab: Lab) -> float:
+    """When Kubernetes took the last node for lost, in seconds since 1970; 0 if it takes none for it now."""
+    conditions = [one for node in lab.get("nodes") for one in node["status"]["conditions"]]
+    return max((datetime.fromisoformat(one["lastTransitionTime"]).timestamp() for one in conditions
+                if (one["type"], one["status"]) == ("Ready", "Unknown")), default=0.0)  # fmt: skip
+
+
 def lost(lab: Lab, node: str) -> Iterator[None]:
     """End all that runs in a node, as if it was switched off; and switch it on again."""
     lab.playbook("tests/cluster/lose.yml", "-e", f"lose_node={node}")
@@ -637,6 +645,8 @@ class Outcome:
     made: float = 0.0
     """When the fault was made, in seconds since 1970."""
     healed: float = 0.0
+    lost: float = 0.0
+    """When Kubernetes took the fault's node for lost, 0 if it was not or is back."""
     lines: list[tuple[float, str]] = field(default_factory=list)
     """What who follows the job reads, and when."""
     said: str = ""
@@ -713,6 +723,8 @@ def undergo(lab: Lab, one: Fault) -> dict[str, Outcome]:
                     lab.wait(f"a word on {one.name}", functools.partial(outcome.warned, one.warns), CAUSE_S)
             if one.forever:
                 wait(followed)
+                for outcome in outcomes.values():
+                    outcome.lost = taken_for_lost(lab)
             time.sleep(max(0.0, made + one.hold_s - time.time()))  # the fault lasts that long
         for outcome in outcomes.values():
             outcome.healed = time.time()

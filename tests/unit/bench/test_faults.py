@@ -10,6 +10,7 @@ import pytest
 
 from bench.figures import Result
 from bench.parts import faults
+from tests.cluster.faults import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -78,3 +79,19 @@ def test_what_ends_otherwise_is_kept_as_such_and_the_next_fault_is_made(monkeypa
     assert [one.id.split(".")[1] for one in rows] == ["etcd-killed"] * 2 + ["a-rank-killed"] * 2
     assert [one.goal for one in rows] == [0, 0, None, None]
     assert "| **not as expected**: `AssertionError: no \\| 'end' after 300 s` |" in faults.shown("", result(*rows))
+
+
+@pytest.mark.parametrize(("healed", "lost", "noticed"), [
+    (100.0, 0.0, 4.0), (131.0, 0.0, 31.0), (300.0, 147.0, 47.0),
+], ids=["at once", "once it is healed", "once the node counts as lost"])  # fmt: skip
+def test_the_floor_counts_what_has_to_be_over_before_a_pod_can_start(
+    healed: float, lost: float, noticed: float
+) -> None:
+    records = [{"kind": "begin", "time": 160.0}, {"kind": "gradients", "time": 161.0}]
+    job: Any = SimpleNamespace(weights=lambda: "w", records=lambda: records, command=lambda _: SimpleNamespace(
+        returncode=0, stdout="PROVEN", stderr=""))  # fmt: skip
+    lines = [(104.0, "train: Running, 1/2 pods ready")]
+    end: Any = SimpleNamespace(succeeded=True)
+    outcome = Outcome(job, made=100.0, healed=healed, lost=lost, lines=lines, end=end)
+    row = faults.measured(outcome, "", {"pod": 1.0, "import": 3.0, "meet": 2.0}, "w")
+    assert (row["noticed"], row["step"], row["floor"]) == (noticed, 61.0, noticed + 6.0)
