@@ -123,7 +123,7 @@ sweep: setup ## NAME=honest PART=1/3: all cases of a test that is sampled elsewh
 	@.venv/bin/python -m tools.sweep "$(NAME)" "$(PART)"
 
 .PHONY: test-vm
-test-vm: setup parts ## the lab on cgroup v2 with systemd, and after power cuts, in a user-mode Linux (an hour; x86_64, gcc, Debian packages)
+test-vm: setup parts ## the lab on cgroup v2 with systemd, and after power cuts, in a user-mode Linux (20 minutes; x86_64, gcc, Debian packages)
 	GANGPLANK_VM=1 .venv/bin/pytest tests/vm
 
 .PHONY: bench

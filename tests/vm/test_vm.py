@@ -1,4 +1,4 @@
-"""The lab on a machine with systemd and cgroup v2, and after power cuts: `make test-vm` (about an hour).
+"""The lab on a machine with systemd and cgroup v2, and after power cuts: `make test-vm` (about 20 minutes).
 
 The machine is a user-mode Linux, see guest.py: real programs and a real kernel, one processor, no cpuset controller.
 """
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 pytestmark = [
-    pytest.mark.skipif(not os.environ.get("GANGPLANK_VM"), reason="it is `make test-vm`, which takes an hour"),
+    pytest.mark.skipif(not os.environ.get("GANGPLANK_VM"), reason="it is `make test-vm`, which takes 20 minutes"),
     pytest.mark.skipif(os.uname().machine != "x86_64", reason="user-mode Linux is for x86_64"),
 ]
 SEED, CUTS = 20261122, 3
