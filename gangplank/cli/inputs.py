@@ -12,7 +12,7 @@ from gangplank.reading.files import JOB_FILE, read
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from gangplank.errors import GangplankError, Problem
     from gangplank.jobs.site_settings import Settings
@@ -162,14 +162,15 @@ def is_utf8(name: str) -> bool:
 
 
 def gather(
-    names: Sequence[str], backend: str | None, site: str | None = None, namespace: str | None = None,
+    names: Sequence[str], backend: str | None, site: str | None = None, namespace: Callable[[], str] = str,
     *, grants: bool = True,
 ) -> tuple[list[Json], list[tuple[str, Json]], list[str]]:
     """What files hold: everything that would be submitted, the jobs in it by back-end, and the kinds of the rest.
 
     `site` is its inventory, whose settings the jobs get. A job that names its team starts from
     that team's values, and is refused what they do not grant; so is a raw manifest in a team's namespace. Without
-    `grants` that is not checked: a job that exists was allowed once. `namespace` is of those without one.
+    `grants` that is not checked: a job that exists was allowed once. `namespace` returns that of manifests that name
+    none; "" where nobody knows it.
     """
     from gangplank.backends import backend_of
     from gangplank.errors import Problem, SpecError
@@ -183,7 +184,7 @@ def gather(
 
 
 def read_objects(
-    name: str, backend: str | None, site: str | None, namespace: str | None = None, *, grants: bool = True
+    name: str, backend: str | None, site: str | None, namespace: Callable[[], str] = str, *, grants: bool = True
 ) -> list[Any]:
     """What one file submits: raw manifests as they are, or the manifests of its jobs."""
     from gangplank.backends import BACKENDS
@@ -204,7 +205,7 @@ def read_objects(
         if site and grants:
             from gangplank.teams.grants import check_manifests
 
-            check_manifests(objects, site_teams(site), name, namespace or "")
+            check_manifests(objects, site_teams(site), name, namespace)
         return objects
     jobs = documents(text, name, strict=True)
     specs = site_teams(site) if site else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 import threading
-from functools import partial
+from functools import cache, partial
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -66,12 +66,17 @@ def examine(kube: Kube, job: Json, origin: str) -> None:
 
 def submit(args: argparse.Namespace) -> int:
     """Submit jobs that do not exist yet, with the objects that they need."""
-    submitted, jobs, other_kinds = inputs.gather(args.jobs, args.backend, args.site, args.namespace)
+    cluster = cache(partial(cluster_of, args, changes=not args.dry_run))  # a mistake in a job file needs none
+
+    def namespace() -> str:
+        return namespace_of(args, cluster())
+
+    submitted, jobs, other_kinds = inputs.gather(args.jobs, args.backend, args.site, namespace)
     if not jobs:
         return terminal.complain(str(inputs.jobless(", ".join(args.jobs), other_kinds)), terminal.REFUSED)
-    kube = cluster_of(args, changes=not args.dry_run)
+    kube = cluster()
     for item in submitted:
-        item["metadata"].setdefault("namespace", namespace_of(args, kube))
+        item["metadata"]["namespace"] = item["metadata"].get("namespace") or namespace()
     if not args.dry_run:
         wait_for_runs(kube)
     for _, job in jobs:
@@ -109,7 +114,7 @@ def scale(args: argparse.Namespace) -> int:
 def locate(kube: Kube, args: argparse.Namespace) -> tuple[Json, list[Json]]:
     """The live job that a file or a name means; for a file, also everything that would be submitted from it."""
     if inputs.is_path(args.job):
-        submitted, jobs, other_kinds = inputs.gather([args.job], None, args.site, args.namespace, grants=False)
+        submitted, jobs, other_kinds = inputs.gather([args.job], None, args.site, grants=False)
         if not jobs:
             raise KubeError(str(inputs.jobless(args.job, other_kinds)))
         job = jobs[-1][1]

@@ -150,7 +150,7 @@ def meant(kube: Kube, args: argparse.Namespace) -> Meant | Unread:
     others: list[Json] = []
     job: Json | None = None
     if inputs.is_path(args.job):
-        others, jobs, other_kinds = inputs.gather([args.job], None, args.site, namespace_of(args, kube))
+        others, jobs, other_kinds = inputs.gather([args.job], None, args.site, lambda: namespace_of(args, kube))
         if not jobs:
             raise KubeError(str(inputs.jobless(args.job, other_kinds)))
         job = jobs[-1][1]

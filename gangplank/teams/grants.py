@@ -214,12 +214,17 @@ def check_job(spec: JobSpec, teams: Sequence[TeamSpec], source: str) -> None:
     refuse([(of_job(spec), team) for team in teams if team.name == spec.team], source)
 
 
-def check_manifests(manifests: Iterable[Json], teams: Sequence[TeamSpec], source: str, namespace: str = "") -> None:
-    """Refuse raw manifests that ask for what the team of their namespace does not have; others are left alone."""
+def check_manifests(
+    manifests: Iterable[Json], teams: Sequence[TeamSpec], source: str, namespace: Callable[[], str] = str
+) -> None:
+    """Refuse raw manifests that ask for what the team of their namespace does not have; others are left alone.
+
+    `namespace` returns that of manifests that name none. If it is "", their label names their team.
+    """
     pairs = []
     for manifest in manifests:
         meta = manifest.get("metadata") or {}
-        space, label = meta.get("namespace") or namespace, (meta.get("labels") or {}).get(TEAM_LABEL)
+        space, label = meta.get("namespace") or namespace(), (meta.get("labels") or {}).get(TEAM_LABEL)
         team = next((team for team in teams if team.namespace == space or (not space and team.name == label)), None)
         if team:
             pairs.append((of_manifest(manifest), team))

@@ -508,6 +508,28 @@ def test_a_raw_manifest_goes_to_the_namespace_of_the_kubeconfig_and_a_job_file_d
     assert run(capsys, "status", str(tmp_path / "raw.json"))[0] == 0
 
 
+@pytest.mark.parametrize(("namespace", "label", "words", "refused"), [
+    ("their-own", "", [], True), ("elsewhere", "vision", [], False),
+    ("elsewhere", "", ["-n", "their-own"], True), ("their-own", "vision", ["-n", "elsewhere"], False)])
+def test_a_raw_manifest_needs_the_grants_of_the_team_in_whose_namespace_it_is_created(
+        api: Api, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+        namespace: str, label: str, words: list[str], refused: bool) -> None:
+    monkeypatch.setattr(inventory, "program_of_ansible", lambda _: None)
+    (tmp_path / "site/group_vars/all").mkdir(parents=True)
+    team = {"members": [{"user": "ada"}], "namespace": "their-own", "images": ["a.b/*"],
+            "cap": {"cpu": "8", "memory": "8Gi", "ephemeral_storage": "8Gi"}}
+    place = write_inventory(tmp_path / "site", {"vision": team})
+    job = {"name": "raw", "image": "i", "command": ["true"], "backend": "volcano", "queue": "vision"}
+    raw = BACKENDS["volcano"].manifests(parse_job(job))[-1]
+    raw["metadata"] = {"name": "raw", "namespace": None, "labels": {"gangplank.dev/team": label}}
+    (tmp_path / "raw.json").write_text(json.dumps(raw))
+    api.set_namespace(namespace)
+    code, _, err = run(capsys, "submit", str(tmp_path / "raw.json"), "--site", str(place), *words)
+    assert ("that the file of team vision grants under team_images (a.b/*)" in err) is refused, err
+    assert (code, bool(api.seen)) == (int(refused), not refused)
+    assert [*api.objects] == ([] if refused else [JOBS.replace("default", "elsewhere") + "/raw"])
+
+
 def test_what_the_cluster_says_is_told_in_one_line(api: Api, capsys: pytest.CaptureFixture[str]) -> None:
     api.says = (400, "admission webhook denied:\n queue is closed;")
     code, _, err = run(capsys, "submit", DIGITS)

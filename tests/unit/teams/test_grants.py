@@ -134,4 +134,4 @@ def test_a_manifest_of_another_namespace_is_left_alone() -> None:
     elsewhere["metadata"] = {"name": "j"}
     check_manifests([elsewhere], [team()], "job.yaml")
     with pytest.raises(SpecError, match="7 problems"):
-        check_manifests([elsewhere], [team()], "job.yaml", "vision")
+        check_manifests([elsewhere], [team()], "job.yaml", lambda: "vision")
