@@ -49,7 +49,8 @@ POLL_S = 0.5
 TOGETHER = "call torch.distributed.init_process_group, and exchange gradients, e.g. by DistributedDataParallel"
 FAILED = 1  # of a training whose containers gave no exit code
 ENTRIES = ("__main__.py", "train.py")  # of a folder
-FLAGS = ("hyperparameters", "output")  # defaults of a team that a script gets as flags: one of yours may not know them
+# Defaults of a team that a script gets as flags: one of yours may not know them, so the job says that it has none
+FLAGS = {"hyperparameters": None, "output": ""}
 NAME = 40  # characters of a script's name that a job takes over
 
 
@@ -57,15 +58,16 @@ def run(args: argparse.Namespace) -> int:
     """Submit a script, print what its ranks print until they have ended, and say where the result is."""
     teams = site_teams(args.site) if args.team and args.site else None
     job = description(args, teams)
-    spec = parse(args.script, job)
+    spec = described = parse(args.script, job)
     if args.site:
-        spec = on_site(spec, site_settings(args.site), args.script)
+        spec = on_site(described, site_settings(args.site), args.script)
         granted(spec, teams or (), args.script)
+    site = args.site if spec != described else None  # what it adds is not in the description
     kube = cluster_of(args, changes=True)
     if not args.team:
         spec = replace(spec, namespace=job["training_job"].setdefault("namespace", kube.namespace))
     if args.save:
-        save(Path(args.save), job)
+        save(Path(args.save), job, site)
     manifests = BACKENDS[spec.backend].manifests(spec)
     wait_for_runs(kube)
     examine(kube, manifests[-1], args.script)
@@ -119,7 +121,7 @@ def with_defaults(job: dict[str, Any], teams: Sequence[TeamSpec] | None, script:
     """The job with the defaults of its team in the inventory, if there is one, then with those of `run`."""
     if teams is not None:
         own = from_team(job, teams, script)
-        job = {field: value for field, value in own.items() if field in job or field not in FLAGS}
+        job = own | {field: none for field, none in FLAGS.items() if field in own and field not in job}
     elif "team" in job:  # its namespace limits a container that sets no limits to less than these requests
         amounts = {"cpu": Resources.cpu.request, "memory": Resources.memory.request}
         job = job | {"resources": {key: {"request": amount, "limit": amount} for key, amount in amounts.items()}}
@@ -163,12 +165,13 @@ def parse(script: str, job: dict[str, Any]) -> JobSpec:
     return parse_job(job, script, read_scripts(job))
 
 
-def save(target: Path, job: dict[str, Any]) -> None:
-    """Keep the description, to run it again or to change it."""
+def save(target: Path, job: dict[str, Any], site: str | None = None) -> None:
+    """Keep the description, to run it again or to change it; its first line is the command that submits it."""
     from gangplank.k8s.dump import as_yaml
 
+    command = shlex.join(["gangplank", "submit", str(target), *(["--site", site] if site else [])])
     try:
-        files.write(target, f"# gangplank submit {shlex.quote(str(target))}\n{as_yaml([job])}")
+        files.write(target, f"# {command}\n{as_yaml([job])}")
     except OSError as error:
         problem = Problem(str(target), error.strerror or str(error), "a place that can be written", "name another file")
         raise Unreadable(str(problem)) from None

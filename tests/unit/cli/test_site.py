@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -200,6 +201,27 @@ def test_run_starts_from_the_values_of_a_team_and_is_refused_what_they_do_not_gr
     (job,) = (item for item in api.objects.values() if item["kind"] == "Job")
     assert (job["metadata"]["namespace"], job["spec"]["queue"]) == ("their-own", "vision")
     assert job["spec"]["minAvailable"] == 6
+
+
+@pytest.mark.parametrize("settings", ["training_job_pull_secrets: [registry]\n", "{}\n"], ids=["changed", "unchanged"])
+@pytest.mark.parametrize("defaults", [{}, {"hyperparameters": {"epochs": 3}, "output": "s3://bucket/out"}],
+                         ids=["no flags", "flags"])  # fmt: skip
+def test_the_command_in_a_saved_job_file_submits_the_same_job(
+    api: Api, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, settings: str,
+    defaults: dict[str, Any]
+) -> None:
+    folder, target = tmp_path / "my sites", tmp_path / "my job.yml"
+    folder.mkdir()
+    words = run_of_vision(folder, monkeypatch, {"image": "a.b/c:1", **defaults})
+    (folder / "site/group_vars/all/secrets.yml").write_text(settings)
+    main([*words, "--save", str(target), "--", "--lr", "1"])
+    (before,) = (item for item in api.objects.values() if item["kind"] == "Job")
+    api.objects.clear()
+    start, *command = shlex.split(target.read_text().splitlines()[0].removeprefix("# "))
+    assert (start, "--site" in command) == ("gangplank", settings != "{}\n")
+    assert main(command) == 0, capsys.readouterr().err
+    (after,) = (item for item in api.objects.values() if item["kind"] == "Job")
+    assert after == before
 
 
 @pytest.mark.parametrize(("defaults", "more", "image", "retries"), [
