@@ -106,15 +106,16 @@ def description(args: argparse.Namespace, teams: Sequence[TeamSpec] | None = Non
     job |= {field: value for field, value in chosen.items() if value is not None}
     if args.volume:
         job["volumes"] = [mounted(text) for text in args.volume]
-    elif (args.output or "").startswith("/"):
-        fix = "name a claim: --volume CLAIM:/PLACE"
-        where = "a folder below a --volume, s3://bucket/path or gs://bucket/path (elsewhere it is lost with the pod)"
-        raise Unreadable(str(Problem("--output", args.output, where, fix)))
     if args.secret:
         job["secrets"] = args.secret
     if args.arguments:
         job["args"] = args.arguments
-    return {"training_job": with_defaults(job, teams, args.script)}
+    job = with_defaults(job, teams, args.script)
+    if (args.output or "").startswith("/") and not job.get("volumes"):
+        fix = "name a claim: --volume CLAIM:/PLACE"
+        where = "a folder below a --volume, s3://bucket/path or gs://bucket/path (elsewhere it is lost with the pod)"
+        raise Unreadable(str(Problem("--output", args.output, where, fix)))
+    return {"training_job": job}
 
 
 def with_defaults(job: dict[str, Any], teams: Sequence[TeamSpec] | None, script: str) -> dict[str, Any]:

@@ -245,6 +245,24 @@ def test_run_has_the_team_s_defaults_before_its_own_but_no_flag_that_a_script_ma
     assert (saved.namespace, saved.image, saved.max_retries) == ("their-own", image, retries)
 
 
+@pytest.mark.parametrize(("defaults", "code", "message"), [
+    ({"volumes": [{"claim": "data", "mount": "/data", "on": "master"}]}, 1, ""),
+    ({"volumes": [{"claim": "data", "mount": "/other", "on": "master"}]}, 1,
+     'training_job.output: got "/data/out", expected a folder below one of the volumes\' mounts'),
+    ({}, 3, "--output: got /data/out, expected a folder below a --volume, s3://"),
+], ids=["there", "elsewhere", "none"])  # fmt: skip
+def test_the_result_of_run_may_go_to_a_volume_that_the_team_s_jobs_mount(
+    api: Api, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
+    defaults: dict[str, Any], code: int, message: str
+) -> None:
+    words = run_of_vision(tmp_path, monkeypatch, {"image": "a.b/c:1", **defaults})
+    assert main([*words, "--output", "/data/out"]) == code
+    assert (message or "Failed") in capsys.readouterr().err
+    args = [item["spec"]["tasks"][0]["template"]["spec"]["containers"][0]["args"]
+            for item in api.objects.values() if item["kind"] == "Job"]  # fmt: skip
+    assert args == ([] if message else [["--output", "/data/out"]])
+
+
 def test_run_with_a_back_end_of_its_team_that_counts_no_retries_names_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
