@@ -150,7 +150,10 @@ def add_run(commands: Any) -> None:
     run.add_argument("--volume", metavar="CLAIM:/PLACE[:HOW]", action="append", default=[], help=volume)
     keys = "a Secret of the namespace whose keys become environment variables, such as a bucket's credentials"
     run.add_argument("--secret", metavar="NAME", action="append", default=[], help=keys)
-    team = "as `team` of a job file: namespace, label and queue; with --site, its job_defaults come before those here"
+    team = (
+        "as `team` of a job file: label, queue and, without -n, the namespace of that name; with --site, the team's own"
+        " namespace, and its job_defaults come before those here"
+    )
     run.add_argument("--team", metavar="NAME", help=team)
     run.add_argument("--queue", metavar="NAME", help="a queue of the cluster; default: the team's, else default")
     run.add_argument("--name", help="the job's name; default: the script's, with an end that no other run has")
