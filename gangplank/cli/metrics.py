@@ -59,6 +59,10 @@ class Collector:
 
 def metrics(args: argparse.Namespace) -> int:
     """Print the samples, serve them, or write the rules and dashboards for them."""
+    if args.site and (args.namespace or args.write):
+        option = "-n" if args.namespace else "--write"
+        fix = f"leave out --site, or {option}"
+        raise terminal.UsageError(str(Problem("--site", f"it with {option}", f"it without {option}", fix)))
     if args.write:
         return write(Path(args.write))
     from prometheus_client import CollectorRegistry, generate_latest
@@ -80,12 +84,15 @@ def metrics(args: argparse.Namespace) -> int:
 
 
 def namespaces_of(args: argparse.Namespace) -> list[str]:
-    """The namespace of the command line, else those of the site's teams; none means all."""
-    if args.namespace or not args.site:
+    """The namespace of the command line, or those of the site's teams; none means all."""
+    if not args.site:
         return [args.namespace] if args.namespace else []
     from gangplank.teams.load import load
 
     _, teams = load(args.site)
+    if not teams:
+        got, fix = f"{args.site}, which has no teams", "leave out --site to see all namespaces that you may read"
+        raise terminal.UsageError(str(Problem("--site", got, "an inventory with teams", fix)))
     return sorted(team.namespace for team in teams)
 
 

@@ -18,6 +18,7 @@ from gangplank.cluster import metrics
 from gangplank.cluster.client import Kube
 from gangplank.cluster.metrics import FAMILIES, retries_of, site_metrics, waiting_s
 from gangplank.k8s.build import JOB_NAME
+from gangplank.teams import inventory
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -186,6 +187,23 @@ def test_a_site_is_the_namespaces_of_its_teams(
     own = printed(capsys, "--site", str(tmp_path))
     assert {labels["namespace"] for labels, _ in own["gangplank_job_info"]} == {"vision"}
     assert not any(line.startswith("GET /apis/batch/v1/jobs") for line in site.seen[len(site.seen) // 2 :])
+
+
+@pytest.mark.parametrize(("words", "message"), [
+    (["-n", "vision"], "--site: got it with -n, expected it without -n. Fix: leave out --site, or -n"),
+    (["--write", "monitoring"], "--site: got it with --write, expected it without --write. Fix: leave out"),
+    ([], "which has no teams, expected an inventory with teams. Fix: leave out --site to see all namespaces"),
+])
+def test_a_site_that_would_decide_nothing_is_refused(
+    api: Api, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str],
+    message: str
+) -> None:
+    monkeypatch.setattr(inventory, "program_of_ansible", lambda _: None)  # which would take seconds
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "hosts.yml").write_text("all: {}\n")
+    assert main(["metrics", "--site", str(tmp_path), *words]) == 2
+    assert message in capsys.readouterr().err
+    assert (api.seen, [path.name for path in tmp_path.glob("monitoring/*")]) == ([], [])
 
 
 def test_what_is_beyond_the_limits_is_left_out_and_counted(
