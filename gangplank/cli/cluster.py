@@ -25,5 +25,5 @@ def cluster_of(
 
 
 def namespace_of(args: argparse.Namespace, kube: Kube) -> str:
-    """The namespace of what names none: that of -n, else of the kubeconfig's context, else `default`."""
-    return args.namespace or kube.namespace
+    """The namespace of what names none: that of -n, else the user's own."""
+    return kube.namespace_of(args.namespace)

@@ -114,7 +114,7 @@ def unanswered() -> Samples:
 
 def site_metrics(kube: Kube, namespaces: Sequence[str] = ()) -> Samples:
     """The site as this user may see it; with namespaces, only the jobs and quotas in those."""
-    state = snapshot(kube, namespaces[0] if namespaces else kube.namespace)
+    state = snapshot(kube, kube.namespace_of(*namespaces[:1]))
     samples = Samples()
     missing: list[str] = []
     put_queues(samples, state)

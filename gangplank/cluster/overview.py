@@ -126,7 +126,7 @@ def readings(lines: Iterable[str]) -> dict[int, Reading]:
 
 def overview(kube: Kube, namespace: str = "") -> Overview:
     """The site as this user may see it; with a namespace, only the jobs in that one."""
-    state = snapshot(kube, namespace or kube.namespace)
+    state = snapshot(kube, kube.namespace_of(namespace))
     missing: list[str] = []
     jobs = tuple(job_rows(kube, namespace, state, missing))
     sections = (
@@ -345,7 +345,7 @@ def items_in(
     kube: Kube, namespaces: Sequence[str], what: str, whole: str, missing: list[str], home: str = ""
 ) -> Iterator[Json]:
     """The objects of some namespaces by the path of all; without any, of all, else of `home`, or the user's own."""
-    home = home or kube.namespace
+    home = kube.namespace_of(home)
 
     def note(text: str) -> None:
         missing.extend([] if text in missing else [text])
