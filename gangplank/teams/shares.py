@@ -113,13 +113,24 @@ def spelled(name: str, value: Fraction) -> str:
     return quantity.canonical(value, binary=name in {"memory", "ephemeral-storage"} or name.startswith("hugepages-"))
 
 
-def total(queues: Sequence[QueueSpec], part: str) -> Exact:
+def total(owned: Sequence[Owned], part: str) -> Exact:
     """The sum of one part of several queues' shares."""
     totals: Exact = {}
-    for queue in queues:
+    for _, queue in owned:
         for name, value in exact(getattr(queue.share, part)).items():
             totals[name] = totals.get(name, Fraction(0)) + value
     return totals
+
+
+def excess_together(
+    owned: Sequence[Owned], part: str, sums: Exact, limits: Mapping[str, Fraction], origin: str
+) -> Iterator[tuple[str, Problem]]:
+    """Every sum of one part of several queues' shares that exceeds its limit, with the queues that have some of it."""
+    for name, value in sums.items():
+        some = [(source, queue) for source, queue in owned if name in getattr(queue.share, part)]
+        source, first = some[0]
+        path = f"{first.path}.{part} of {', '.join(queue.name for _, queue in some)}"
+        yield from excess(source, path + (" together" if len(some) > 1 else ""), {name: value}, limits, origin)
 
 
 def caps_above(queue: QueueSpec, by_name: Mapping[str, Owned]) -> Iterator[tuple[str, Exact]]:
@@ -144,10 +155,10 @@ def limited(queue: QueueSpec, resources: Iterable[str]) -> Exact:
 def sum_problems(owned: Sequence[Owned], capacity: Mapping[str, Fraction] | None) -> Iterator[tuple[str, Problem]]:
     """Guaranteed <= deserved <= cap <= caps above; children together at most their parent, all at most the cluster."""
     by_name = {queue.name: (source, queue) for source, queue in owned}
-    children: dict[str, list[QueueSpec]] = {}
+    children: dict[str, list[Owned]] = {}
     for source, queue in owned:
         share, path, variable = queue.share, queue.path, queue.variable
-        children.setdefault(queue.parent, []).append(queue)
+        children.setdefault(queue.parent, []).append((source, queue))
         deserved, cap = exact(share.deserved), limited(queue, share.cap)
         guaranteed = exact(share.guaranteed)
         yield from excess(source, f"{path}.guaranteed", guaranteed, deserved, f"its {variable('deserved')}")
@@ -158,20 +169,14 @@ def sum_problems(owned: Sequence[Owned], capacity: Mapping[str, Fraction] | None
     for parent, below in children.items():
         if parent not in by_name:
             continue
-        source, queue = by_name[parent]
+        _, queue = by_name[parent]
         for part in ("guaranteed", "deserved"):
             sums, own = total(below, part), exact(getattr(queue.share, part))
-            names_below = ", ".join(child.name for child in below)
             limits = {name: own.get(name, Fraction(0)) for name in sums}
-            path = f"{below[0].path}.{part} of {names_below} together"
-            yield from excess(source, path, sums, limits, f"{queue.variable(part)} of {parent}")
+            yield from excess_together(below, part, sums, limits, f"{queue.variable(part)} of {parent}")
     if capacity is not None:
         top = children.get("", [])
         sums = total(top, "guaranteed")
-        some = [queue for queue in top if queue.share.guaranteed]
-        top_names = ", ".join(queue.name for queue in some)
         # How many devices a class has, only the scheduler knows: it evaluates the class's expressions.
         limits = {name: capacity.get(name, Fraction(0)) for name in sums if not device_class(name) or name in capacity}
-        source = next((source for source, queue in owned if not queue.parent), "teams")
-        path = f"{some[0].path}.guaranteed of {top_names} together" if some else ""
-        yield from excess(source, path, sums, limits, "what the cluster has")
+        yield from excess_together(top, "guaranteed", sums, limits, "what the cluster has")

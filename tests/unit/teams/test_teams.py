@@ -170,6 +170,27 @@ def test_children_together_get_no_more_than_their_parent() -> None:
     assert "team.cap.cpu: got 9, expected at most 8, team_site_queues[0].cap of research above it" in text
 
 
+def test_a_sum_that_is_too_large_names_the_queues_that_have_a_part_of_it_under_the_file_of_the_first() -> None:
+    queue = {"name": "research", "guaranteed": {"cpu": 4, "memory": "4Gi"}, "deserved": {"cpu": 9, "memory": "9Gi"}}
+    shares: list[Json] = [{}, {"memory": "3Gi"}, {"cpu": 5, "memory": "3Gi"}]
+    of_research = "team_site_queues[0].guaranteed of research"
+
+    def files(**fields: str) -> Json:
+        return {f"{name}.yml": team(name, guaranteed=own, cap=CAP | {"cpu": 9}, **fields)
+                for name, own in zip("abc", shares, strict=True)}  # fmt: skip
+
+    assert set(refused(files(parent="research"), {"site": {"queues": [queue]}}).splitlines()) == {
+        "b.yml: 1 problem",
+        f"  team.guaranteed of b, c together.memory: got 6Gi, expected at most 4Gi, {of_research}",
+        "c.yml: 1 problem",
+        f"  team.guaranteed of c.cpu: got 5, expected at most 4, {of_research}",
+    }
+    assert refused(files(), {"site": {"capacity": {"cpu": 9, "memory": "4Gi"}}}).splitlines() == [
+        "b.yml: 1 problem",
+        "  team.guaranteed of b, c together.memory: got 6Gi, expected at most 4Gi, what the cluster has",
+    ]
+
+
 def test_a_cap_is_at_most_that_of_the_nearest_queue_above_that_sets_the_resource() -> None:
     """As in Volcano's webhook: a parent whose memory is unlimited leaves it to its own parent."""
     queues: list[Json] = [
