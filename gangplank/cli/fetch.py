@@ -20,7 +20,7 @@ from gangplank.errors import GangplankError, KubeError, Problem
 from gangplank.proof.expected import EVIDENCE, expected
 from gangplank.proof.records import complete, select
 from gangplank.reading import files
-from gangplank.text import listed, plain
+from gangplank.text import counted, listed, plain
 
 if TYPE_CHECKING:
     import argparse
@@ -44,7 +44,8 @@ def fetch(args: argparse.Namespace) -> int:
         result = fetching.fetch(kube.patient(terminal.note), job, args.path or "", target, meter.show)
     meter.close()
     size = sum(file.size for file in result.new)
-    print(f"{name}: {len(result.files)} files in {folder}, {len(result.new)} of them fetched now ({mib(size)})")
+    brought = f"{len(result.new)} of them fetched now ({mib(size)})"
+    print(f"{name}: {counted(len(result.files), 'file')} in {folder}, {brought}")
     if result.links:
         terminal.note(f"left out, links to files of the output: {listed(list(map(plain, result.links)), NAMES)}")
     if not args.path and EVIDENCE not in {file.name for file in result.files}:
@@ -53,7 +54,7 @@ def fetch(args: argparse.Namespace) -> int:
         return terminal.OK
     rows = [f"  {path}: {why}" for path, why in list(result.left.items())[:NAMES]]
     more = [f"  and {len(result.left) - NAMES} more"] if len(result.left) > NAMES else []
-    head = str(Problem(f"job {name}", f"{len(result.left)} files that are not fetched", "files of the output alone"))
+    head = str(Problem(f"job {name}", f"{counted(len(result.left), 'file')} not fetched", "files of the output alone"))
     raise GangplankError("\n".join([head, *rows, *more]))
 
 

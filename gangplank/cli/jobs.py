@@ -27,7 +27,7 @@ from gangplank.cluster.submit import title
 from gangplank.errors import KubeError, Problem, SpecError
 from gangplank.k8s.plan import Plan
 from gangplank.proof import log_lines
-from gangplank.text import plain, table
+from gangplank.text import counted, plain, table
 
 if TYPE_CHECKING:
     import argparse
@@ -107,7 +107,7 @@ def scale(args: argparse.Namespace) -> int:
     kube = cluster_of(args, changes=True)
     job, _ = locate(kube, args)
     kube.patch(job, BACKENDS[str(backend_of(job))].scale(job, args.workers))
-    print(f"{title(job)} scaled to {args.workers} workers")
+    print(f"{title(job)} scaled to {counted(args.workers, 'worker')}")
     return terminal.OK
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from gangplank.text import listed
+from gangplank.text import counted, listed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -51,7 +51,7 @@ def problem(name: str, folder: Mapping[str, str], job: Mapping[str, Any]) -> tup
     if not list(lines(folder[name])):
         return f"{name} without a requirement", "at least one", "remove the field"
     if bad := unlocked(folder[name]):
-        got = f"{name} with {len(bad)} lines that are not locked ({listed(bad, NAMED)})"
+        got = f"{name} with {counted(len(bad), 'line')} not locked ({listed(bad, NAMED)})"
         return got, "name==version --hash=sha256:… in each, and no options", LOCK.format(name)
     env = job.get("env") or {}
     if any(file.endswith(".whl") for file in folder) or job.get("secrets") or any(key in env for key in SOURCES):

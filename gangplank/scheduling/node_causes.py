@@ -347,7 +347,7 @@ def _too_large(question: Question) -> Cause:
                 return Cause("no-device", f"no node that it may use has {name}", (asks,), fix, _larger)
             text = f"no node is large enough: {asks}, the largest has {shown(name, largest)}"
             fix = f"ask for at most {shown(name, largest)} a pod, or add a larger node"
-            return Cause("pod-too-large", text, (f"{len(usable)} nodes may be used",), fix, _larger)
+            return Cause("pod-too-large", text, (f"{counted(len(usable), 'node')} may be used",), fix, _larger)
     total: Amounts = {}
     for room in usable:
         total = plus(total, room.total)
@@ -356,7 +356,7 @@ def _too_large(question: Question) -> Cause:
     whole = "the rest of its pods, where the others are" if job.placed else f"all its {job.minimum} pods at once"
     text = f"the cluster is too small for {whole}, even when nothing else runs"
     placed = job.placed + job.minimum - place(job, question.rooms, question.barred).short
-    evidence = (f"{len(usable)} nodes may be used, and have room for {counted(placed, 'pod')}{what}",)
+    evidence = (f"{counted(len(usable), 'node')} may be used, with room for {counted(placed, 'pod')}{what}",)
     smaller = f"make the job smaller, {counted(placed, 'pod')} at most" if placed else "make the job smaller"
     return Cause("cluster-too-small", text, evidence, f"{smaller}, or add nodes", _larger)
 

@@ -244,7 +244,7 @@ def gpus(facts: Facts, wanted: Wanted) -> Check:
     if others and without and component not in wanted.releases:
         fix = "playbooks/gpu_nodes.yml reports what they lack: driver, container toolkit, runtime"
         return Check("gpus", problems=(Problem("GPU nodes", f"no devices on {listed(without)}", "some on each", fix),))
-    return Check("gpus", f"{len(nodes)} nodes with a label of GPU nodes")
+    return Check("gpus", f"{counted(len(nodes), 'node')} with a label of GPU nodes")
 
 
 def _gpus_of(node: Json) -> int:
@@ -278,7 +278,7 @@ def room(facts: Facts, wanted: Wanted) -> Check:
         "cpu": sum(item.cpu_millis for item in lacking) / 1000,
         "memory": sum(item.memory_mib for item in lacking) * 2**20,
     }
-    text = f"{len(nodes)} nodes take pods; free: {_amounts(free)}"
+    text = f"{counted(len(nodes), 'schedulable node')}; free: {_amounts(free)}"
     short = [name for name, amount in amounts.items() if amount and free[name] < amount]
     if not nodes or short:
         fix = "add a node, or remove pods"

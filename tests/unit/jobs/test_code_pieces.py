@@ -171,7 +171,7 @@ def test_what_is_not_locked_is_named_with_its_line(text: str, expected: list[str
 
 
 @pytest.mark.parametrize(("text", "change", "message"), [
-    ("six==1.17.0\n", {}, r"requirements: got .*1 lines that are not locked \(line 1: six==1.17.0\).*Fix: pip-compile"),
+    ("six==1.17.0\n", {}, r"requirements: got .*with 1 line not locked \(line 1: six==1.17.0\).*Fix: pip-compile"),
     (LOCKED, {}, r"requirements: got .*and no wheels\", expected wheels in `code`, or PIP_INDEX_URL in `env`"),
     ("", {}, "requirements: got .*without a requirement"),
     (LOCKED, {"requirements": "other.txt"}, r'requirements: got "other.txt", expected a file of `code`'),

@@ -317,6 +317,13 @@ def test_cannot_tell_without_the_pods_of_others_but_knows_what_can_never_fit() -
     assert codes(job(resources={"cpu": "5"}), cluster(unread=unread)) == ["pod-too-large"]
 
 
+@pytest.mark.parametrize(("fields", "evidence"), [
+    ({"resources": {"cpu": "5"}}, "1 node may be used"), ({}, "1 node may be used, with room for 2 pods;")])
+def test_evidence_counts_one_node(fields: Json, evidence: str) -> None:
+    (cause,) = fit(job(**fields), cluster(node("a", cpu="2"))).causes
+    assert cause.evidence[0].startswith(evidence)
+
+
 def test_own_pods_that_hold_the_nodes_are_why_also_where_those_of_others_may_not_be_read() -> None:
     unread = {"pods of all namespaces": "you may not list them"}
     held = (pod("x", "a", cpu="4"), pod("y", "b", cpu="4"))

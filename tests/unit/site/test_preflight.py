@@ -88,7 +88,7 @@ def test_accepts(change: dict[str, Any]) -> None:
         ({"ready_services": frozenset()}, "no ready endpoint of kube-system/kube-dns"),
         ({"webhooks": [named("a", kind="V", webhooks=[HOOK])]}, "webhook a.example.org: got no ready endpoint of n/s"),
         ({"pod_refusal": "the cluster says: no"}, "pods: got the cluster says: no"),
-        ({"nodes": [node(spec=TAINT)]}, "room: got 0 nodes take pods"),
+        ({"nodes": [node(spec=TAINT)]}, "room: got 0 schedulable nodes; free"),
         ({"nodes": [node(status={**node()["status"], "allocatable": {"cpu": "2", "memory": "4Gi", "pods": "3"}})]},
          "expected room for 5 pods"),
         ({"workloads": [program(VOLCANO[0])]}, "half of one (Deployment batch/vc-scheduler; no vc-controller-manager"),
@@ -132,7 +132,7 @@ def test_asks_no_room_for_what_runs_already() -> None:
 def test_a_pod_takes_all_that_the_scheduler_reserves_for_it(spec: dict[str, Any]) -> None:
     pods = [{"spec": {"nodeName": "a", **spec}}]
     (problem,) = problems(replace(GOOD, pods=pods), Wanted({"trainer_v2": ("kubeflow-trainer", "kubeflow-system")}))
-    assert "room: got 1 nodes take pods; free: 109 pods, cpu 2.0, memory 96Mi" in problem
+    assert "room: got 1 schedulable node; free: 109 pods, cpu 2.0, memory 96Mi" in problem
 
 
 def gpu_node(**resources: str) -> dict[str, Any]:
@@ -157,7 +157,9 @@ def slices(driver: str, *devices: str) -> list[dict[str, Any]]:
     ],
 )
 def test_a_node_whose_gpus_have_another_name_has_devices(resources: dict[str, str]) -> None:
-    assert problems(replace(GOOD, nodes=[gpu_node(**resources)], workloads=[program(PLUGIN)])) == []
+    facts = replace(GOOD, nodes=[gpu_node(**resources)], workloads=[program(PLUGIN)])
+    assert problems(facts) == []
+    assert "1 node with a label of GPU nodes" in [check.finding for check in checks(facts, WANTED)]
 
 
 @pytest.mark.parametrize("component", ["gpu_device_plugin", "gpu_dra_driver"])
