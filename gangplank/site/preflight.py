@@ -280,7 +280,7 @@ def room(facts: Facts, wanted: Wanted) -> Check:
     }
     text = f"{counted(len(nodes), 'schedulable node')}; free: {_amounts(free)}"
     short = [name for name, amount in amounts.items() if amount and free[name] < amount]
-    if not nodes or short:
+    if short:
         fix = "add a node, or remove pods"
         problem = Problem("room", text, f"room for {_amounts(amounts)}", fix)
         return Check("room", problems=(problem,), starting=not nodes)

@@ -116,6 +116,8 @@ def test_asks_no_room_for_what_runs_already() -> None:
     (problem,) = problems(replace(GOOD, **FULL, workloads=[*runs[:2], LOCAL_PATH]))
     assert "expected room for 4 pods" in problem
     assert "expected room for 1 pod," in problems(replace(GOOD, **FULL, workloads=runs[:3]))[0]
+    tainted = [node(spec=TAINT)]  # as on a site whose every node is a GPU node, once it is installed
+    assert problems(replace(GOOD, nodes=tainted, workloads=runs)) == []
 
 
 @pytest.mark.parametrize(
