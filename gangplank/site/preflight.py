@@ -392,7 +392,11 @@ def _foreign(
         got, fix = f"half of one ({places}; no {', '.join(missing)})", f"complete or remove it, or {leave}"
         return Problem(what.title, got, "all of it, or nothing", fix)
     releases = sorted({release for item in present if (release := release_of(item))})
-    adopt = [f"{name}_release: {release} and {name}_namespace: {space}" for release, space in releases]
+    adopt = [
+        " and ".join(f"{name}_{part}: {value}" for part, value in place.items() if part in what.inputs)
+        for place in ({"release": release, "namespace": space} for release, space in releases)
+        if "release" in what.inputs or place["release"] == own[0]  # else the role sets the release's name
+    ]
     fix = f"{leave}, or {f'adopt it ({adopt[0]})' if adopt else 'remove it'}"
     got = f"a third-party one ({places})"
     return Problem(what.title, got, f"none, or Helm's release {own[0]} in {own[1]}", fix)

@@ -106,6 +106,19 @@ def test_refuses(change: dict[str, Any], words: str) -> None:
     assert words in problem
 
 
+@pytest.mark.parametrize(
+    ("release", "fix"),
+    [
+        (("nvdp", "gpu"), "or remove it"),  # as NVIDIA's README calls it; the role's is always nvidia-device-plugin
+        (("nvidia-device-plugin", "gpu"), "or adopt it (gpu_device_plugin_namespace: gpu)"),
+    ],
+)
+def test_offers_only_inputs_of_the_role_to_adopt_a_component(release: tuple[str, str], fix: str) -> None:
+    wanted = Wanted({"gpu_device_plugin": ("nvidia-device-plugin", "gpu-device-plugin")})
+    (problem,) = problems(replace(GOOD, workloads=[program(PLUGIN, release)]), wanted)
+    assert problem.endswith(f"(take gpu_device_plugin out of site_components), {fix}")
+
+
 FULL: dict[str, Any] = {"nodes": [node()], "pods": [{"spec": {"nodeName": "a"}}] * 110}
 LOCAL_PATH = program("docker.io/rancher/local-path-provisioner:v1", STORAGE)
 
