@@ -92,11 +92,14 @@ class Kube:
         # kubernetes 35 reads NO_PROXY and then forgets it: Configuration.__init__ sets no_proxy to None two lines later
         settings.no_proxy = os.environ.get("no_proxy") or os.environ.get("NO_PROXY")
         try:
-            contexts, current = config.list_kube_config_contexts(config_file=kubeconfig)
-            self.api: Any = config.new_client_from_config(kubeconfig, context, client_configuration=settings)
-            own = next(one for one in contexts if one["name"] == (context or current["name"]))
-            self.origin = f"context {own['name']} of {files}"
-            self.namespace = own["context"].get("namespace") or "default"  # of what names none, as for kubectl
+            merged = config.kube_config.KubeConfigMerger(files)
+            # kubectl and Helm take the current context of the first file that has one; kubernetes 35 that of the last
+            currents = filter(None, (file.get("current-context") for file in merged.config_files.values()))
+            name = context or next(currents, None)
+            self.api: Any = config.new_client_from_config(kubeconfig, name, client_configuration=settings)
+            own = merged.config["contexts"].get_with_name(name).value["context"]
+            self.origin = f"context {name} of {files}"
+            self.namespace = own.get("namespace") or "default"  # of what names none, as for kubectl
         except (config.ConfigException, OSError, ValueError, TypeError, YAMLError) as error:
             if kubeconfig or context or not in_cluster():
                 reason = " ".join(str(error).split()).rstrip(".")

@@ -63,7 +63,7 @@ def test_a_pods_own_account_honours_it_too(api: Api, monkeypatch: pytest.MonkeyP
     (tmp_path / "token").touch()
     (tmp_path / "namespace").write_text("vision")
     monkeypatch.setattr("gangplank.cluster.client.ACCOUNT", tmp_path)
-    monkeypatch.setattr("kubernetes.config.list_kube_config_contexts", lambda **_: missing())
+    monkeypatch.setattr("kubernetes.config.kube_config.KubeConfigMerger", lambda _: missing())
     kube = Kube()
     assert kube.call("GET", "/version")["gitVersion"]
     assert api.seen == ["GET /version"]
@@ -84,6 +84,31 @@ def test_the_namespace_is_that_of_the_context(tmp_path: Path) -> None:
     place = tmp_path / "config"
     place.write_text(json.dumps(config))
     assert [Kube(str(place), context).namespace for context in (None, "admin")] == ["vision", "default"]
+
+
+def written(place: Path, name: str, current: str | None) -> str:
+    """A kubeconfig with one context, which has the name of its cluster and namespace; its path."""
+    content = {"contexts": [{"name": name, "context": {"cluster": name, "user": name, "namespace": name}}],
+               "users": [{"name": name, "user": {}}], "clusters": [{"name": name, "cluster": {"server": NOBODY}}],
+               **({} if current is None else {"current-context": current})}  # fmt: skip
+    place.write_text(json.dumps(content))
+    return str(place)
+
+
+@pytest.mark.parametrize("current", ["a", "", None])
+def test_the_current_context_is_that_of_the_first_file_that_has_one(tmp_path: Path, current: str | None) -> None:
+    """As kubectl and Helm choose it."""
+    files = [written(tmp_path / name, name, value) for name, value in (("a", current), ("b", "b"), ("c", "c"))]
+    assert Kube(":".join([str(tmp_path / "missing"), *files])).namespace == (current or "b")
+    assert Kube(":".join(files), "c").namespace == "c"
+
+
+@pytest.mark.parametrize("current", [None, "", "removed"])
+def test_a_named_context_needs_no_current_one(tmp_path: Path, current: str | None) -> None:
+    file = written(tmp_path / "config", "a", current)
+    assert Kube(file, "a").namespace == "a"
+    with pytest.raises(KubeError, match=rf"kubeconfig {file}: got Invalid kube-config file"):
+        Kube(file)
 
 
 @pytest.mark.parametrize("address", ["https://198.18.1.1:6443", "http://198.19.255.254:80"])
