@@ -171,6 +171,7 @@ def test_the_roles_install_the_versions_that_the_lab_builds() -> None:
     assert storage["storage_helper_image"] in IMAGES
     operator, trainer = load("roles/training_operator/defaults/main.yml"), load("roles/trainer_v2/defaults/main.yml")
     assert f"v{operator['training_operator_version']}" == PINS.parts["training-operator"].version
+    assert operator["training_operator_init_image"] in IMAGES
     assert operator["training_operator_probe_image"] in IMAGES
     assert f"v{trainer['trainer_v2_version']}" == PINS.parts["trainer-v2"].version
     assert f"v{trainer['trainer_v2_jobset_version']}" == PINS.parts["trainer-v2"].beside["sigs.k8s.io/jobset"]

@@ -1,4 +1,4 @@
-"""playbooks/mirror.yml before it sends anything: a bundle whose programs do not start is refused with the fix."""
+"""playbooks/mirror.yml: what it refuses before it sends anything, and what the roles take from the registry then."""
 
 from __future__ import annotations
 
@@ -8,8 +8,11 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+from ansible.parsing.dataloader import DataLoader
+from ansible.template import Templar, trust_as_template
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -25,9 +28,9 @@ esac
 """
 
 
-def bundle(folder: Path, crane: str | None, mode: int, charts: tuple[dict[str, str], ...] = ()) -> Path:
+def bundle(folder: Path, crane: str | None, mode: int, charts: tuple[dict[str, str], ...] = (), **about: Any) -> Path:
     """A bundle with one image, or with charts instead, a Helm that starts, and this crane."""
-    about = {"components": ["volcano"], "charts": charts, "images": [] if charts else [IMAGE]}
+    about = {"components": ["volcano"], "charts": charts, "images": [] if charts else [IMAGE], **about}
     (folder / "bin").mkdir(parents=True)
     (folder / "bundle.json").write_text(json.dumps(about))
     (folder / "bin/helm").write_text("#!/bin/sh\n")
@@ -74,3 +77,19 @@ def test_programs_that_do_not_start_are_refused(tmp_path: Path, crane: str | Non
     assert "Fix: unpack the bundle where programs may run" in done.stdout.replace("\n", " ")
     assert "Push |" not in done.stdout
     assert not (tmp_path / "sources.yml").exists()
+
+
+@pytest.mark.slow
+def test_the_workers_of_a_pytorchjob_wait_with_an_image_of_the_sites_registry(tmp_path: Path) -> None:
+    names = ("library/busybox", "kubeflow/training-v1/training-operator", "trainer")
+    images = [{**IMAGE, "path": name, "digest": f"sha256:{'0' * 64}"} for name in names]
+    crane = f"#!/bin/sh\necho sha256:{'0' * 64}\n"
+    done = mirror(bundle(tmp_path / "bundle", crane, 0o755, components=["training_operator"], images=images), tmp_path)
+    assert done.returncode == 0, done.stdout
+    files = [ROOT / f"roles/training_operator/{name}/main.yml" for name in ("defaults", "vars")]
+    variables: dict[str, Any] = {}
+    for file in (*files, tmp_path / "sources.yml"):
+        variables |= DataLoader().load_from_file(str(file), trusted_as_template=True)
+    values = Templar(DataLoader(), variables).template(trust_as_template("{{ __training_operator_values }}"))
+    expected = {"repository": "registry.invalid/library/busybox", "tag": f"1@sha256:{'0' * 64}"}
+    assert values["initContainer"]["image"] == expected
