@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 PENDING = "pending-"  # begins a revision's status while Helm works on it, and stays if that is killed
 LIVING_S = 600  # after so long, or the release's own time limit, a Helm elsewhere counts as dead
+ELSEWHERE = ("HELM_KUBECONTEXT", "HELM_KUBEAPISERVER", "HELM_KUBETOKEN")  # with them Helm takes another cluster
 WORKLOADS = ("Deployment", "DaemonSet", "StatefulSet")
 
 
@@ -100,7 +101,7 @@ class ActionModule(ClusterAction):
     def helm_environment(self) -> dict[str, str]:
         """The variables with which the program helm takes the same cluster."""
         chosen = {"KUBECONFIG": self.kubeconfig, "HELM_KUBECONTEXT": self.environment.get("K8S_AUTH_CONTEXT")}
-        return {name: value for name, value in chosen.items() if value}
+        return dict.fromkeys(ELSEWHERE, "") | {name: value for name, value in chosen.items() if value}
 
     def mark(self, secret: dict[str, Any], content: str) -> None:
         """Note in a revision's Secret of which content of the chart it is."""

@@ -16,8 +16,10 @@ from gangplank.cluster import lease_keeper
 from gangplank.cluster.choice import chosen
 from gangplank.cluster.client import Kube
 from gangplank.cluster.lease import PATIENCE_S, Lock
-from gangplank.errors import KubeError
+from gangplank.errors import KubeError, Problem
 
+# With these, as AWX sets them, kubernetes.core's module of Helm takes another cluster or account than the kubeconfig's.
+ELSEWHERE = ("K8S_AUTH_HOST", "K8S_AUTH_API_KEY")
 KUBECONFIG: dict[str, Any] = {"kubeconfig": {"type": "path"}}
 
 
@@ -71,6 +73,10 @@ class ClusterAction(LibraryAction):
     @property
     def choice(self) -> tuple[str | None, str | None]:
         """The kubeconfig and its context; None stands for the file in the home, and for its current context."""
+        if others := [name for name in ELSEWHERE if self.environment.get(name)]:
+            expected = "none, because Helm would change another cluster than that of the kubeconfig"
+            fix = "write address and token into a kubeconfig, name it in K8S_AUTH_KUBECONFIG, and unset these"
+            raise KubeError(Problem(", ".join(others), "a value in the environment", expected, fix))
         return chosen(self._task.args.get("kubeconfig"), None, self.environment)
 
     def hold(self, timeout_s: float | None, job: str = "", namespace: str = "") -> None:

@@ -41,6 +41,17 @@ def writes(api: Api) -> list[str]:
     return [line for line in api.seen if not line.startswith("GET")]
 
 
+@pytest.mark.parametrize("name", ["K8S_AUTH_HOST", "K8S_AUTH_API_KEY"])
+def test_a_variable_that_takes_helm_alone_to_another_cluster_is_refused(
+    api: Api, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setenv(name, "secret")
+    message = run("cluster_ready")["msg"]
+    assert f"{name}: got a value in the environment, expected none, because Helm would change another" in message
+    assert "secret" not in message
+    assert api.seen == []
+
+
 @pytest.fixture
 def maps(api: Api) -> Api:
     """A cluster with three ConfigMaps."""

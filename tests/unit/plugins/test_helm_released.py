@@ -7,9 +7,11 @@ import json
 import subprocess
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import yaml
 
 from gangplank.cluster.helm_processes import Note, Place, running
 from gangplank.errors import GangplankError
@@ -19,6 +21,7 @@ from plugins.action.helm_released import ActionModule, wait_for_helm, wait_for_o
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+ROOT = Path(__file__).resolve().parents[3]
 SERVER = "https://api.example.org:6443"
 VOLCANO = Place(SERVER, "volcano-system", "volcano")
 
@@ -142,3 +145,16 @@ def test_d6_what_an_interrupted_helm_of_this_machine_left_is_not_waited_for(acti
     for text in ("", "{", "1"):  # torn
         note.path.write_text(text)
         assert action.living(VOLCANO, note, 300)
+
+
+@pytest.mark.parametrize("context", ["", "training"])
+def test_helm_takes_the_cluster_of_the_kubeconfig_whatever_its_own_variables_say(action: Any, context: str) -> None:
+    own = {"HELM_KUBECONTEXT": "production", "HELM_KUBEAPISERVER": SERVER, "HELM_KUBETOKEN": "t"}
+    action._task = SimpleNamespace(args={})
+    action.environment = {**own, "KUBECONFIG": "/a", "K8S_AUTH_CONTEXT": context}
+    expected = {"KUBECONFIG": "/a", "HELM_KUBECONTEXT": context, "HELM_KUBEAPISERVER": "", "HELM_KUBETOKEN": ""}
+    assert action.helm_environment() == expected
+    for file in sorted((ROOT / "roles/helm_release/tasks").glob("calls-*.yml")):
+        for task in yaml.safe_load(file.read_text()):
+            if {"kubernetes.core.helm", "ansible.builtin.command"} & task.keys():
+                assert task["environment"] == "{{ __helm_release_state.environment }}", task["name"]
