@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from gangplank.cluster.client import WRITER
 from gangplank.cluster.helm_failures import temporary
 from gangplank.cluster.progress import waiting_reasons
+from gangplank.k8s.helm import release_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -26,6 +28,26 @@ def leftover_objects(leftovers: Iterable[Json], namespace: str) -> list[Json]:
             "metadata": {"name": item["name"], "namespace": namespace},
         }
         for item in leftovers
+    ]
+
+
+def own_crds(crds: Iterable[Json], release: str, namespace: str) -> list[Json]:
+    """The CRDs of a release, and those that its role has applied; those of another installation are not among them.
+
+    >>> notes = {"meta.helm.sh/release-name": "volcano", "meta.helm.sh/release-namespace": "volcano-system"}
+    >>> crds = [{"metadata": {"name": "a", "annotations": notes}},
+    ...         {"metadata": {"name": "b", "managedFields": [{"manager": "gangplank"}]}},
+    ...         {"metadata": {"name": "c", "managedFields": [{"manager": "kubectl"}]}}]
+    >>> [crd["metadata"]["name"] for crd in own_crds(crds, "volcano", "volcano-system")]
+    ['a', 'b']
+    >>> [crd["metadata"]["name"] for crd in own_crds(crds, "volcano", "default")]
+    ['b']
+    """
+    return [
+        crd
+        for crd in crds
+        if release_of(crd) == (release, namespace)
+        or WRITER in (part.get("manager") for part in crd["metadata"].get("managedFields") or [])
     ]
 
 
@@ -100,6 +122,7 @@ class FilterModule:
         """The filters by name."""
         return {
             "leftover_objects": leftover_objects,
+            "own_crds": own_crds,
             "crd_paths": crd_paths,
             "remaining_objects": remaining_objects,
             "helm_outage": helm_outage,

@@ -1,0 +1,64 @@
+"""uninstall.yml removes what the roles have written, and nothing that others have installed."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.unit.plugins.test_cluster_ready import play
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.unit.conftest import Api
+
+CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+TRAINER = "/apis/trainer.kubeflow.org/v1alpha1"
+JOBS = f"{CRDS}/pytorchjobs.kubeflow.org"
+RUNTIME = f"{TRAINER}/clustertrainingruntimes/torch-distributed"
+CLASS = "/apis/node.k8s.io/v1/runtimeclasses/nvidia"
+OURS = {"app.kubernetes.io/managed-by": "gangplank"}
+
+
+def left(api: Api, folder: Path, writers: list[str], labels: dict[str, str]) -> set[str]:
+    """What is left of some objects with these writers and labels, once it is over."""
+
+    def item(kind: str, path: str, **more: Any) -> None:
+        meta = {"name": path.rpartition("/")[2], "managedFields": [{"manager": name} for name in writers]}
+        api.objects[path] = {"kind": kind, "metadata": {**meta, "labels": labels}, **more}
+
+    names = {"plural": "pytorchjobs", "kind": "PyTorchJob"}
+    spec = {"group": "kubeflow.org", "names": names, "versions": [{"name": "v1", "storage": True}]}
+    item("CustomResourceDefinition", JOBS, spec=spec)
+    item("ClusterTrainingRuntime", RUNTIME)
+    item("RuntimeClass", CLASS)
+    api.groups[TRAINER] = [{"kind": "ClusterTrainingRuntime", "name": "clustertrainingruntimes", "namespaced": False}]
+    api.groups["/apis/coordination.k8s.io/v1"] = [{"kind": "Lease", "name": "leases", "namespaced": True}]
+    helm = folder / "bin/helm"  # it knows no release
+    helm.parent.mkdir()
+    helm.write_text("#!/bin/sh\n")
+    helm.chmod(0o755)
+    components = ["gpu_device_plugin", "training_operator", "trainer_v2"]
+    values = {"site_components": components, "gpu_device_plugin_nodes": []}
+    path = f"{helm.parent}:/usr/bin:/bin"
+    done = play(folder, "uninstall.yml", "-e", json.dumps(values), K8S_AUTH_KUBECONFIG=api.kubeconfig, PATH=path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return {JOBS, RUNTIME, CLASS} & api.objects.keys()
+
+
+@pytest.mark.slow
+def test_what_the_roles_have_written_is_removed(api: Api, tmp_path: Path) -> None:
+    assert left(api, tmp_path, ["gangplank"], OURS) == set()
+
+
+@pytest.mark.slow
+def test_what_others_have_installed_stays(api: Api, tmp_path: Path) -> None:
+    assert left(api, tmp_path, ["kubectl"], {}) == {JOBS, RUNTIME, CLASS}
+
+
+@pytest.mark.slow
+def test_a_runtime_class_that_was_there_before_stays(api: Api, tmp_path: Path) -> None:
+    """The role's apply joins the writers of an object; k3s comes with a class of this name."""
+    assert left(api, tmp_path, ["k3s", "gangplank"], OURS) == {CLASS}
