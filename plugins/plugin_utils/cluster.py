@@ -43,7 +43,9 @@ class ClusterAction(LibraryAction):
         """The environment that modules get: a play's may have numbers and booleans."""
         of_play: dict[str, Any] = {}
         self._compute_environment_string(of_play)
-        return {**os.environ, **{name: str(value) for name, value in of_play.items()}}
+        # Of this task's process, a fork: for what is fetched through a proxy, and for programs that a kubeconfig calls.
+        os.environ.update({name: str(value) for name, value in of_play.items()})
+        return dict(os.environ)
 
     def answer(self, path: str) -> dict[str, Any] | None:
         """What the API has at a path, as `kubectl get --raw` takes it: an object, a list of them, or None."""

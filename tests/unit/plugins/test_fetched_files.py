@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,6 +11,7 @@ import yaml
 
 from tests.support.loopback import served
 from tests.unit.plugins.test_cluster_actions import KINDS, config_map, run, writes
+from tests.unit.plugins.test_cluster_ready import play
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -70,3 +72,17 @@ def test_c4_addresses_without_a_hash_are_refused_together_and_nothing_is_fetched
     assert [line.partition(": got ")[0] for line in result["msg"].splitlines()] == names
     assert "got an address without a sha256, expected the sha256 of its content. Fix: " in result["msg"]
     assert writes(maps) == []
+
+
+@pytest.mark.slow
+def test_the_proxy_of_a_plays_environment_is_used(maps: Api, site: str, hashes: dict[str, str], tmp_path: Path) -> None:
+    place = tmp_path / "http:/crds.invalid"  # the path that a proxy is asked for
+    place.mkdir(parents=True)
+    (tmp_path / "a.yaml").rename(place / "a.yaml")
+    step = {"gangplank.gangplank.cluster_apply": {"files": ["http://crds.invalid/a.yaml"], "sha256": hashes}}
+    environment = {"http_proxy": site, "no_proxy": "127.0.0.1"}
+    book = tmp_path / "play.yml"
+    book.write_text(json.dumps([{"hosts": "localhost", "environment": environment, "tasks": [step]}]))
+    done = play(tmp_path, book, K8S_AUTH_KUBECONFIG=maps.kubeconfig)
+    assert done.returncode == 0, done.stdout
+    assert len(writes(maps)) == 1
