@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from gangplank.backends import BACKENDS, backend_of, device_claims, wiring
 from gangplank.backends.queueing import QUEUE_SYSTEM
 from gangplank.cluster import answers, queues
+from gangplank.cluster.kubeconfig import load
 from gangplank.cluster.lab_route import leaves
 from gangplank.cluster.patience import OUTAGE_S, Patience, silent
 from gangplank.errors import KubeError, Problem
@@ -45,6 +46,7 @@ WRITER = "gangplank"  # owner of the fields that we write, for server-side apply
 POLL_S = 0.5
 OWNERS = 4  # levels from a pod to its job: a TrainJob has a JobSet, which has Jobs
 FORBIDDEN, NOT_FOUND, CONFLICT = 403, 404, 409
+HOME = "~/.kube/config"
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")  # of the pod that this runs in
 JSON = "application/json, */*"
 METADATA = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"  # of a list, without spec and status
@@ -86,20 +88,16 @@ class Kube:
         from kubernetes import client, config
         from yaml import YAMLError
 
-        files = kubeconfig or config.kube_config.KUBE_CONFIG_DEFAULT_LOCATION
+        files = kubeconfig or config.kube_config.KUBE_CONFIG_DEFAULT_LOCATION or HOME
         settings = client.Configuration()
         settings.retries = False  # `patience` decides what is asked again, and for how long
         # kubernetes 35 reads NO_PROXY and then forgets it: Configuration.__init__ sets no_proxy to None two lines later
         settings.no_proxy = os.environ.get("no_proxy") or os.environ.get("NO_PROXY")
         try:
-            merged = config.kube_config.KubeConfigMerger(files)
-            # kubectl and Helm take the current context of the first file that has one; kubernetes 35 that of the last
-            currents = filter(None, (file.get("current-context") for file in merged.config_files.values()))
-            name = context or next(currents, None)
-            self.api: Any = config.new_client_from_config(kubeconfig, name, client_configuration=settings)
-            own = merged.config["contexts"].get_with_name(name).value["context"]
-            self.origin = f"context {name} of {files}"
-            self.namespace = own.get("namespace") or "default"  # of what names none, as for kubectl
+            own = load(files, context, settings)
+            self.api: Any = client.ApiClient(settings)
+            self.origin = f"context {own['name']} of {files}"
+            self.namespace = own["context"].get("namespace") or "default"  # of what names none, as for kubectl
         except (config.ConfigException, OSError, ValueError, TypeError, YAMLError) as error:
             if kubeconfig or context or not in_cluster():
                 reason = " ".join(str(error).split()).rstrip(".")
@@ -125,10 +123,6 @@ class Kube:
         other = copy.copy(self)
         other.patience = Patience(seconds, time.monotonic() + limit_s, say)
         return other
-
-    def namespace_of(self, namespace: str | None = None) -> str:
-        """The namespace of what may name one: this one, else that of the kubeconfig's context, else `default`."""
-        return namespace or self.namespace
 
     def __str__(self) -> str:
         return f"{self.api.configuration.host} ({self.origin})"

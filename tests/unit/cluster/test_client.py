@@ -63,17 +63,13 @@ def test_a_pods_own_account_honours_it_too(api: Api, monkeypatch: pytest.MonkeyP
     (tmp_path / "token").touch()
     (tmp_path / "namespace").write_text("vision")
     monkeypatch.setattr("gangplank.cluster.client.ACCOUNT", tmp_path)
-    monkeypatch.setattr("kubernetes.config.kube_config.KubeConfigMerger", lambda _: missing())
+    monkeypatch.setattr("kubernetes.config.kube_config.KUBE_CONFIG_DEFAULT_LOCATION", str(tmp_path / "none"))
     kube = Kube()
     assert kube.call("GET", "/version")["gitVersion"]
     assert api.seen == ["GET /version"]
     assert kube.namespace == "vision"
     (tmp_path / "namespace").unlink()
     assert Kube().namespace == "default"
-
-
-def missing() -> None:
-    raise OSError("no kubeconfig")
 
 
 def test_the_namespace_is_that_of_the_context(tmp_path: Path) -> None:
@@ -84,31 +80,6 @@ def test_the_namespace_is_that_of_the_context(tmp_path: Path) -> None:
     place = tmp_path / "config"
     place.write_text(json.dumps(config))
     assert [Kube(str(place), context).namespace for context in (None, "admin")] == ["vision", "default"]
-
-
-def written(place: Path, name: str, current: str | None) -> str:
-    """A kubeconfig with one context, which has the name of its cluster and namespace; its path."""
-    content = {"contexts": [{"name": name, "context": {"cluster": name, "user": name, "namespace": name}}],
-               "users": [{"name": name, "user": {}}], "clusters": [{"name": name, "cluster": {"server": NOBODY}}],
-               **({} if current is None else {"current-context": current})}  # fmt: skip
-    place.write_text(json.dumps(content))
-    return str(place)
-
-
-@pytest.mark.parametrize("current", ["a", "", None])
-def test_the_current_context_is_that_of_the_first_file_that_has_one(tmp_path: Path, current: str | None) -> None:
-    """As kubectl and Helm choose it."""
-    files = [written(tmp_path / name, name, value) for name, value in (("a", current), ("b", "b"), ("c", "c"))]
-    assert Kube(":".join([str(tmp_path / "missing"), *files])).namespace == (current or "b")
-    assert Kube(":".join(files), "c").namespace == "c"
-
-
-@pytest.mark.parametrize("current", [None, "", "removed"])
-def test_a_named_context_needs_no_current_one(tmp_path: Path, current: str | None) -> None:
-    file = written(tmp_path / "config", "a", current)
-    assert Kube(file, "a").namespace == "a"
-    with pytest.raises(KubeError, match=rf"kubeconfig {file}: got Invalid kube-config file"):
-        Kube(file)
 
 
 @pytest.mark.parametrize("address", ["https://198.18.1.1:6443", "http://198.19.255.254:80"])
@@ -138,3 +109,61 @@ def test_a_lab_that_does_not_run_is_named_at_once_and_nothing_is_sent_to_its_add
     with pytest.raises(KubeError, match="got no answer"):
         Kube(str(place)).call("GET", "/version")
     assert attempts == [("127.0.0.1", 9)]
+
+
+def kubeconfig(place: Path, server: str, current: str | None = None, user: object = None, **cluster: object) -> str:
+    """A kubeconfig with one context, which has the name of the file."""
+    name = place.name
+    config = {"contexts": [{"name": name, "context": {"cluster": name, "user": name}}],
+              "users": [{"name": name, "user": user or {"token": "t"}}],
+              "clusters": [{"name": name, "cluster": {"server": server, **cluster}}],
+              **({} if current is None else {"current-context": current})}  # fmt: skip
+    place.write_text(json.dumps(config))
+    return str(place)
+
+
+@pytest.mark.parametrize("current", [None, "", "removed"])
+def test_a_context_that_is_named_needs_no_current_one(tmp_path: Path, current: str | None) -> None:
+    assert "context lab of" in str(Kube(kubeconfig(tmp_path / "lab", NOBODY, current), "lab"))
+
+
+@pytest.mark.parametrize(("currents", "expected"), [(("a", "b"), "a"), (("", "b"), "b"), ((None, "b"), "b"),
+                                                    (("a", ""), "a")])  # fmt: skip
+def test_of_several_files_the_first_current_context_counts_as_for_kubectl(
+    tmp_path: Path, currents: tuple[str | None, str], expected: str
+) -> None:
+    files = [kubeconfig(tmp_path / name, NOBODY, current) for name, current in zip("ab", currents, strict=True)]
+    assert f"context {expected} of" in str(Kube(":".join(files)))
+
+
+def test_an_empty_kubeconfig_variable_stands_for_the_file_in_the_home(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / ".kube").mkdir()
+    kubeconfig(tmp_path / ".kube/config", NOBODY, "config")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setattr("kubernetes.config.kube_config.KUBE_CONFIG_DEFAULT_LOCATION", "")  # as KUBECONFIG= makes it
+    assert "context config of ~/.kube/config" in str(Kube())
+
+
+@pytest.mark.parametrize("excepted", ["", "198.51.100.1"])
+def test_the_proxy_of_a_kubeconfig_is_used_whatever_the_environment_says(
+    api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, excepted: str
+) -> None:
+    monkeypatch.setenv("NO_PROXY", excepted)
+    proxy = Kube(api.kubeconfig).api.configuration.host
+    place = kubeconfig(tmp_path / "far", "http://198.51.100.1", "far", **{"proxy-url": proxy})
+    with pytest.raises(KubeError, match="not found"):  # as the small API server is not a proxy
+        Kube(place).call("GET", "/version")
+    assert api.seen == ["GET http://198.51.100.1/version"]
+
+
+def test_a_token_file_may_end_with_a_newline_and_is_read_again_as_its_token_rotates(api: Api, tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("one\n")
+    host = Kube(api.kubeconfig).api.configuration.host
+    kube = Kube(kubeconfig(tmp_path / "job", host, "job", {"tokenFile": "token"}))
+    assert kube.call("GET", "/version")["gitVersion"]
+    assert kube.api.configuration.get_api_key_with_prefix("authorization") == "Bearer one"
+    token.write_text("two\n")
+    assert kube.api.configuration.get_api_key_with_prefix("authorization") == "Bearer two"
