@@ -298,3 +298,13 @@ def test_the_pace_is_that_of_the_last_start() -> None:
     assert said.keys() == {0}
     assert (said[0].left_s, said[0].text) == (78.0, "epoch 1, step 11 of 50")
     assert said[0].seen == 1795392032.0
+
+
+@pytest.mark.parametrize("zone", ["Z", "+00:00", "+09:00", "-03:30"])
+def test_a_node_writes_the_times_of_logs_in_its_own_time_zone(
+    site: Api, capsys: pytest.CaptureFixture[str], zone: str
+) -> None:
+    log = "/api/v1/namespaces/vision/pods/digits-0/log"
+    site.logs[log] = site.logs[log].replace(b".0Z ", f".123456789{zone} ".encode())
+    (job,) = screen(capsys)["jobs"]
+    assert (job["progress"], job["left"]) == ("epoch 1, step 40 of 100", 60.0)
