@@ -17,7 +17,7 @@ from gangplank.cli.cluster import cluster_of, namespace_of
 from gangplank.cluster import code, operators, reader, standstill
 from gangplank.cluster import submit as submission
 from gangplank.cluster.attempts import attempts, gone
-from gangplank.cluster.client import rank_of
+from gangplank.cluster.client import default_container, rank_of
 from gangplank.cluster.gaps import Gaps, Numbers
 from gangplank.cluster.lease import PATIENCE_S, Lock
 from gangplank.cluster.logs import GONE, Buffer, follow
@@ -238,7 +238,7 @@ def all_attempts(kube: Kube, job: Json, pods: list[Json]) -> int:
         meta, start = run.pod["metadata"], prefix(run.pod, colour=terminal.coloured(sys.stdout), attempt=run.number)
         numbers = shown.setdefault(rank_of(run.pod), [])
         try:
-            lines = kube.log(meta["namespace"], meta["name"], previous=run.before)
+            lines = kube.log(meta["namespace"], meta["name"], default_container(run.pod), previous=run.before)
         except KubeError as error:
             if not (run.before and error.status in GONE):
                 print(f"{start}({error})")

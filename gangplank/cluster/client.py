@@ -48,6 +48,7 @@ OWNERS = 4  # levels from a pod to its job: a TrainJob has a JobSet, which has J
 FORBIDDEN, NOT_FOUND, CONFLICT = 403, 404, 409
 HOME = "~/.kube/config"
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")  # of the pod that this runs in
+DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"  # annotation of a pod
 JSON = "application/json, */*"
 METADATA = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"  # of a list, without spec and status
 CONNECT_S = 5  # to connect
@@ -562,6 +563,16 @@ def rank_of(pod: Json) -> int | None:
     """The rank of a pod's node, None if nothing says it."""
     text = wiring.rank(pod)
     return int(text) if text.isdigit() else None
+
+
+def default_container(pod: Json) -> str:
+    """The container whose log is meant where none is named, as for kubectl; "" if the pod has one only.
+
+    The API server does not choose one of several.
+    """
+    names = [one["name"] for one in (pod.get("spec") or {}).get("containers") or ()]
+    marked: str = (pod["metadata"].get("annotations") or {}).get(DEFAULT_CONTAINER, "")
+    return "" if len(names) < 2 else marked if marked in names else names[0]
 
 
 def uncounted(error: KubeError) -> bool:

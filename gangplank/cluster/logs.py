@@ -14,7 +14,7 @@ from collections import Counter, deque
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from gangplank.cluster.client import path
+from gangplank.cluster.client import default_container, path
 from gangplank.errors import KubeError
 from gangplank.reading.files import LONGEST
 from gangplank.wait import Pause
@@ -149,13 +149,14 @@ def if_any(lines: Iterator[str]) -> Iterator[str]:
 def follow(
     kube: Kube, pod: Json, container: str = "", *, on: bool = True, enough: Callable[[], bool] = never
 ) -> Iterator[str]:
-    """The lines of one run of a container (the only one, if not named) to its end, as they are written.
+    """The lines of one run of a container (the default one, if not named) to its end, as they are written.
 
     Without `on`, only those until now. `enough` is asked at the end of each answer: whether that was all.
     Raises KubeError if the log does not exist, or if the API server is down for longer than `kube` is patient.
     """
     from urllib3.exceptions import HTTPError
 
+    container = container or default_container(pod)
     meta, run = pod["metadata"], restarts(pod, container)
     where = path("v1", "Pod", meta["namespace"], meta["name"])
     place, begun, pause = Place(), False, Pause(*PAUSES_S)
@@ -199,7 +200,8 @@ def follow(
 
 
 def status_of(pod: Json, container: str) -> Json:
-    """A container's status in its pod, the first container's if none is named; empty if the pod has no status yet."""
+    """A container's status in its pod, the default one's if none is named; empty if the pod has no status yet."""
+    container = container or default_container(pod)
     statuses = (pod.get("status") or {}).get("containerStatuses") or []
     status: Json = next((item for item in statuses if container in ("", item.get("name"))), {})
     return status

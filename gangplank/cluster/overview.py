@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from gangplank.backends import BACKENDS, backend_of, is_submitted_job, submitted_kinds
 from gangplank.backends.queueing import QUEUE_SYSTEM
 from gangplank.cluster import pace
-from gangplank.cluster.client import controller_of, may_own, path, pod_label, rank_of
+from gangplank.cluster.client import controller_of, default_container, may_own, path, pod_label, rank_of
 from gangplank.cluster.progress import phase
 from gangplank.cluster.snapshot import FORBIDDEN, items, snapshot
 from gangplank.cluster.standstill import size_of
@@ -369,6 +369,7 @@ def reading(kube: Kube, pod: Json, missing: list[str], away: Collection[str] = (
     meta, node = pod["metadata"], pod["spec"].get("nodeName")
     what = f"progress of jobs in {meta['namespace']}"
     query = {"tailLines": str(LINES), "timestamps": "true"}
+    query |= {"container": name} if (name := default_container(pod)) else {}
     if node in away:
         missing.append(f"{what}: node {node} does not answer")
         return {}

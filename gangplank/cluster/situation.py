@@ -11,7 +11,7 @@ from gangplank.backends.base import RANDOM, UID, Site
 from gangplank.backends.device_claims import is_template
 from gangplank.backends.queueing import QUEUE_SYSTEM
 from gangplank.cluster import failure, pace, ranks
-from gangplank.cluster.client import path
+from gangplank.cluster.client import default_container, path
 from gangplank.cluster.failure import LastWords
 from gangplank.cluster.progress import Phase, first_failure, phase
 from gangplank.cluster.retries import used_up
@@ -258,9 +258,10 @@ def last_words(kube: Kube, pods: Sequence[Json]) -> list[LastWords]:
     words, kube = [], kube.patient(limit_s=LOGS_S)
     for pod in pods[:MOST_LOGS]:
         log = LastWords(pod["metadata"]["name"])
+        place = (pod["metadata"]["namespace"], log.pod, default_container(pod))
         for previous in (False, True):
             try:
-                lines = kube.log(pod["metadata"]["namespace"], log.pod, last=LINES, previous=previous, most=MOST_BYTES)
+                lines = kube.log(*place, last=LINES, previous=previous, most=MOST_BYTES)
             except KubeError:
                 continue
             for line in lines:
@@ -301,7 +302,8 @@ def standstill(
     for pod in pods[:MOST_LOGS]:
         try:
             name = pod["metadata"]["name"]
-            logs[name] = kube.log(job["metadata"]["namespace"], name, last=MORE_LINES, most=MOST_BYTES)
+            place = (job["metadata"]["namespace"], name, default_container(pod))
+            logs[name] = kube.log(*place, last=MORE_LINES, most=MOST_BYTES)
         except KubeError as error:
             if error.status == FORBIDDEN:
                 return None, ("whether its ranks stand still, or one is behind: you may not read their logs",)

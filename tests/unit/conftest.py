@@ -118,6 +118,11 @@ class Api:
 
     def log(self, where: str, options: dict[str, str]) -> tuple[int, bytes]:
         """The log at a path: its last lines, and of these the first bytes."""
+        pod = self.objects.get(where.removesuffix("/log"), {})
+        names = [one["name"] for one in pod.get("spec", {}).get("containers", ())]
+        if len(names) > 1 and "container" not in options:
+            return 400, json.dumps({"message": f"a container name must be specified, choose one of: {names}"}).encode()
+        where += f"?{options['container']}" if options.get("container") in names[1:] else ""
         where += "?previous" if options.get("previous") == "true" else ""
         if where not in self.logs:
             return 404, b"{}"

@@ -27,6 +27,8 @@ QUEUES = "/apis/scheduling.volcano.sh/v1beta1/queues"
 VISION = "/api/v1/namespaces/vision"
 BETWEEN = {"JobSet": ("jobset.x-k8s.io/v1alpha2", "jobsets"), "Job": ("batch/v1", "jobs")}  # a TrainJob and its pods
 TEXTS = {"volcano": VOLCANO_JOB, "pytorchjob": PYTORCHJOB, "trainjob": TRAINJOB, "indexed": INDEXED_JOB}
+STEP = '{"event":"step","rank":0,"epoch":1,"step":4,"steps_total":9,"loss":1,"mean_loss":1,"gradient_norm":1}'
+STUCK = "gangplank: rank 0: no step and no exchange for 120 s; it is at a.py:2, in load: f()"
 MANUAL = "indexed with a selector of its own"
 
 
@@ -191,3 +193,35 @@ def test_a_pod_that_only_has_the_label_is_not_counted(raw: Raw, capsys: pytest.C
         raw.api.objects[f"{VISION}/pods/other-{number}"] = other
     assert main(["status", "-o", "json"]) == terminal.OK
     assert json.loads(capsys.readouterr().out)["jobs"][0]["running"] == 2
+
+
+DEFAULT = "kubectl.kubernetes.io/default-container"
+
+
+@pytest.mark.parametrize("annotation", ["", "trainer", "removed"])
+def test_of_several_containers_the_log_is_the_default_one_s_as_for_kubectl(
+    raw: Raw, capsys: pytest.CaptureFixture[str], annotation: str
+) -> None:
+    """The API server refuses to choose one. It lists their states by name."""
+    raw.become(True, "Failed", terminated={"exitCode": 7, "reason": "Error", "finishedAt": OLD})
+    names, own = (("proxy", "trainer"), "?trainer") if annotation == "trainer" else (("trainer", "proxy"), "")
+    for pod in raw.pods:
+        name, statuses = pod["metadata"]["name"], pod["status"]["containerStatuses"]
+        pod["spec"]["containers"] = [{"name": container, "image": "i"} for container in names]
+        pod["metadata"].setdefault("annotations", {})[DEFAULT] = annotation
+        statuses.insert(0, {**clone(statuses[0]), "name": "proxy", "restartCount": 3})
+        statuses[1]["name"] = "trainer"
+        raw.api.logs[f"{VISION}/pods/{name}/log{own}"] = f"last words of {name}".encode()
+    for words in ((), ("--previous",)):
+        assert main(["logs", "by-hand", "-n", "vision", *words]) == terminal.OK
+        assert capsys.readouterr().out.count("last words of ") == 2
+    assert {run.number for run in attempts(raw.job, raw.pods)} == {1}
+    assert any(line.startswith("last words of ") for line in said(capsys, "why")["evidence"])
+    raw.become(False, "Running", running={})
+    for pod in raw.pods:
+        raw.api.logs[f"{VISION}/pods/{pod['metadata']['name']}/log{own}"] = f"{OLD} {STEP}".encode()
+    assert main(["status", "-o", "json"]) == terminal.OK
+    assert json.loads(capsys.readouterr().out)["jobs"][0]["progress"] == "epoch 1, step 4 of 9"
+    for pod in raw.pods:
+        raw.api.logs[f"{VISION}/pods/{pod['metadata']['name']}/log{own}"] = STUCK.encode()
+    assert said(capsys, "why")["cause"] == "stuck"
