@@ -98,7 +98,8 @@ def wait(kube: Kube, job: Json) -> int:
     watch = JobWatch(job, kube)
     end = follow_job(watch, partial(print, flush=True), math.inf)  # a pipe's reader follows it, too
     if end is None or end.failed:
-        return terminal.complain(f"job {watch.name}: {end.name if end else ''}\n{watch.trouble()}", terminal.REFUSED)
+        how = f"{end.name}: {end.reason}".removesuffix(": ") if end else ""
+        return terminal.complain(f"job {watch.name}: {how}\n{watch.trouble()}".rstrip(), terminal.REFUSED)
     return terminal.OK
 
 

@@ -85,10 +85,10 @@ class JobWatch:
     def poll(self) -> Phase:
         """Read the job and its pods once, and start to follow new containers; raises KubeError."""
         job = self.kube.find(self.namespace, self.name, [self.kind])
-        if job is None:
-            return Phase("Failed", f"{self.kind[1]} {self.namespace}/{self.name} does not exist (deleted?)")
-        if self.job and job["metadata"]["uid"] != self.job["metadata"]["uid"]:
-            return Phase("Failed", f"{self.kind[1]} {self.namespace}/{self.name} was deleted and submitted again")
+        if job is None or (self.job and job["metadata"]["uid"] != self.job["metadata"]["uid"]):
+            how = "was deleted and submitted again" if job else "does not exist (deleted?)"
+            self.job = {}  # its last state does not explain its end
+            return Phase("Failed", f"{self.kind[1]} {self.namespace}/{self.name} {how}")
         self.job, self.pods = job, self.kube.pods(job)
         self.nodes |= nodes_by_uid(self.pods)
         self.failure = self.failure or first_failure(self.pods)  # kept, since the pod itself may be gone at the end

@@ -153,6 +153,21 @@ def test_who_waits_for_a_job_that_fails_is_told_why(
     assert "gangplank submit FILE --wait" in err
 
 
+def test_who_waits_for_a_job_that_is_deleted_meanwhile_reads_that_and_no_cause(
+    api: Api, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_nodes(api, {**CLOSED, "status": {"state": "Open"}})
+
+    def deleted(*_: object) -> str:
+        api.objects.pop(f"{JOBS}/linear", None)
+        api.objects[f"{QUEUES}/queues/default"] = CLOSED  # which explains nothing any more
+        return ""
+
+    monkeypatch.setattr(following.JobWatch, "why", deleted)
+    code, _, err = run(capsys, "submit", LINEAR, "--wait")
+    assert (code, err) == (1, "gangplank: job linear: Failed: Job default/linear does not exist (deleted?)\n")
+
+
 def test_who_failed_first_is_one_even_if_its_pod_is_gone_at_the_end(api: Api) -> None:
     """The controller removes pods as the job fails, and another one's end is then the first that is left."""
     running(api)
