@@ -18,6 +18,7 @@ from gangplank.cluster.progress import Phase, Progress, first_failure, nodes_by_
 from gangplank.cluster.situation import explanation, of_container, of_process
 from gangplank.errors import KubeError, Problem
 from gangplank.k8s.conditions import has_condition
+from gangplank.k8s.events import when
 from gangplank.proof import log_lines
 from gangplank.proof.expected import job_uid
 from gangplank.proof.records import record
@@ -233,8 +234,10 @@ class JobWatch:
             events = self.kube.items("v1", "Event", self.namespace)
         except KubeError:
             return []
-        named = [(item["involvedObject"].get("name"), item) for item in events if item.get("type") == "Warning"]
-        warnings = [(name, item) for name, item in named if name in mine]
+        uids = {None, *self.nodes, (self.job.get("metadata") or {}).get("uid")}  # the job before had the same names
+        named = [(item["involvedObject"], item) for item in sorted(events, key=when) if item.get("type") == "Warning"]
+        warnings = [(about["name"], item) for about, item in named
+                    if about.get("name") in mine and about.get("uid") in uids]  # fmt: skip
         return [f"event {standstill.said(name, item)[:MOST]}" for name, item in warnings[-8:]]
 
 

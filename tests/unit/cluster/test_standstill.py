@@ -180,6 +180,20 @@ def test_an_event_may_lack_every_field_that_the_api_leaves_out_when_empty(
     assert len(watch._events()) == (1 if "type" in without else 2)
 
 
+def test_the_events_of_a_failed_job_are_the_newest_and_none_of_the_job_before(api: Api, job: Json) -> None:
+    """Kubernetes keeps them for an hour, and a Volcano Job that is submitted again has pods of the same names."""
+    pod(api, "digits-master-0", "node-1")
+    for number in sorted(range(12), key=lambda number: 7 * number % 12):  # the API server lists them by name
+        warning(api, f"digits-{7 * number % 12:x}", "u", f"2026-11-22T05:00:{number:02}Z", f"number {number}")
+    event(api, "z", "2026-11-22T04:59:00Z", "Pod", "BackOff", "the job before", "digits-master-0", "Warning")
+    event(api, "0", "2026-11-22T05:01:00Z", "Pod", "BackOff", "restarts", "digits-master-0", "Warning")
+    api.objects[f"{DEFAULT}/events/0"]["involvedObject"]["uid"] = "uid-digits-master-0"
+    watch = JobWatch(job, Kube(api.kubeconfig))
+    watch.poll()
+    newest = [f"event digits: FailedCreate: number {number}" for number in range(5, 12)]
+    assert watch._events() == [*newest, "event digits-master-0: BackOff: restarts"]
+
+
 def test_old_warnings_about_a_job_whose_pods_are_all_there_are_no_reason(api: Api, job: Json) -> None:
     warning(api, "a", "u", "2026-11-22T05:00:01Z", "an older one")
     pods = [pod(api, "digits-master-0", "node-1", running={}), pod(api, "digits-worker-0", "node-2", running={})]
