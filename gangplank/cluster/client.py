@@ -9,6 +9,8 @@ import math
 import os
 import time
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -112,6 +114,7 @@ class Kube:
         self.owners: dict[tuple[str, str], bool] = {}  # by uid: whether a job owns an object that owns others
         self.groups: dict[str, list[Json]] = {}  # the kinds of an API group, from discovery
         self.refused: Any = client.exceptions.ApiException
+        self.ahead = timedelta()  # of our clock, before that of the API server
         self.patience = Patience()  # little: at a terminal, a server that is not there is reported at once
 
     def patient(
@@ -189,7 +192,7 @@ class Kube:
         kinds = {"PATCH": "application/apply-patch+yaml" if apply else "application/merge-patch+json"}
         headers = {"Accept": accept, "Content-Type": kinds.get(method, "application/json")}
         with self._kube_errors():
-            return self.api.call_api(
+            answer = self.api.call_api(
                 where,
                 method,
                 query_params=list((query or {}).items()),
@@ -199,6 +202,13 @@ class Kube:
                 _preload_content=False,
                 _request_timeout=(CONNECT_S, TIMEOUT_S),
             )[0]
+        with contextlib.suppress(TypeError, ValueError):  # a proxy may leave the time out
+            self.ahead = datetime.now(UTC) - parsedate_to_datetime(answer.headers.get("Date"))
+        return answer
+
+    def now(self) -> datetime:
+        """The time by the API server's clock, of its last answer: times in objects are by that one, not by ours."""
+        return datetime.now(UTC) - self.ahead
 
     @contextlib.contextmanager
     def _kube_errors(self) -> Iterator[None]:

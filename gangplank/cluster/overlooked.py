@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 OVERLOOKED_S = 5.0  # the controller restarts a gang within a second
 
 
-def pods(job: Json, every: Sequence[Json], now: datetime | None = None) -> list[Json]:
+def pods(job: Json, every: Sequence[Json], now: datetime) -> list[Json]:
     """Those of a running job's pods that failed some time ago, although the job restarts for a failed pod."""
     name = backend_of(job)
     if name is None or not BACKENDS[name].overlooks(job):
@@ -33,7 +33,7 @@ def pods(job: Json, every: Sequence[Json], now: datetime | None = None) -> list[
     return [pod for pod in every if failed_s(pod, now) > OVERLOOKED_S and not pod["metadata"].get("deletionTimestamp")]
 
 
-def failed_s(pod: Json, now: datetime | None = None) -> float:
+def failed_s(pod: Json, now: datetime) -> float:
     """Seconds since a pod failed, 0 if it did not."""
     status = pod.get("status") or {}
     states = [item.get("state") or {} for item in status.get("containerStatuses") or []]
@@ -43,7 +43,7 @@ def failed_s(pod: Json, now: datetime | None = None) -> float:
     return age_s(max(ends), now)
 
 
-def group(every: Sequence[Json], now: datetime | None = None) -> str:
+def group(every: Sequence[Json], now: datetime) -> str:
     """The PodGroup that some of a job's pods have waited for a node with for some time, "" if there is none."""
     for pod in every:
         meta = pod["metadata"]

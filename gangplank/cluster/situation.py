@@ -125,7 +125,7 @@ def situation(
         ended="succeeded" if now.succeeded else "failed" if now.failed else "",
         suspended=suspension(job, now.name),
         answered=bool(status.get("state") or status.get("conditions") or set(status) - {"state", "conditions"}),
-        age_s=age_s(meta.get("creationTimestamp")),
+        age_s=age_s(meta.get("creationTimestamp"), kube.now()),
         pods=tuple(pods),
         placed=tuple(pod for pod, _ in state.pods.taken if pod["metadata"]["uid"] in uids),
         group=group,

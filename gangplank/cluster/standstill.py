@@ -42,8 +42,8 @@ def reasons(kube: Kube, job: Json, pods: Sequence[Json], size: int) -> list[str]
 
     `size` is that of the job: see `size_of`.
     """
-    why = waiting_reasons(pods) + [left(pod) for pod in pods if overdue_s(pod) > LOST_NODE_S]
-    why += map(overlooked.reason, overlooked.pods(job, pods))
+    why = waiting_reasons(pods) + [left(pod) for pod in pods if overdue_s(pod, kube.now()) > LOST_NODE_S]
+    why += map(overlooked.reason, overlooked.pods(job, pods, kube.now()))
     if why or len(pods) >= size:
         return why
     try:
@@ -124,7 +124,7 @@ def seconds_between(early: Json, late: Json) -> float:
     return (times[1] - times[0]).total_seconds() if len(times) == 2 else 0.0
 
 
-def overdue_s(pod: Json, now: datetime | None = None) -> float:
+def overdue_s(pod: Json, now: datetime) -> float:
     """Seconds that a pod has been Terminating beyond its grace period; not above 0 if it is not."""
     return age_s(pod["metadata"].get("deletionTimestamp"), now)
 
@@ -147,7 +147,7 @@ def release(kube: Kube, pods: Sequence[Json], nodes: Mapping[str, str]) -> list[
     for pod in pods:
         name = pod["metadata"]["name"]
         alone = set(nodes.values()) - {""} <= {pod["spec"].get("nodeName", "")}
-        if alone or overdue_s(pod) <= LOST_NODE_S:
+        if alone or overdue_s(pod, kube.now()) <= LOST_NODE_S:
             continue
         if removed(kube, pod):
             done.append(f"{name} is removed: its node {pod['spec'].get('nodeName')} does not answer")
@@ -157,7 +157,7 @@ def release(kube: Kube, pods: Sequence[Json], nodes: Mapping[str, str]) -> list[
 def restart(kube: Kube, job: Json, pods: Sequence[Json]) -> list[str]:
     """Remove the pods of a gang that failed while its controller was down, so that it restarts; one line each."""
     return [f"{pod['metadata']['name']} is removed: it failed, and its job's controller did not restart the job"
-            for pod in overlooked.pods(job, pods) if removed(kube, pod)]  # fmt: skip
+            for pod in overlooked.pods(job, pods, kube.now()) if removed(kube, pod)]  # fmt: skip
 
 
 def lost_group(kube: Kube, job: Json, pods: Sequence[Json]) -> str:
@@ -167,7 +167,7 @@ def lost_group(kube: Kube, job: Json, pods: Sequence[Json]) -> str:
     """
     if f"{job['apiVersion']} {job['kind']}" != QUEUE_SYSTEM.commanded:
         return ""
-    name, namespace = overlooked.group(pods), job["metadata"]["namespace"]
+    name, namespace = overlooked.group(pods, kube.now()), job["metadata"]["namespace"]
     try:
         return "" if not name or kube.get(path(*QUEUE_SYSTEM.pod_group[:2], namespace, name)) else name
     except KubeError as error:

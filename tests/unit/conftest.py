@@ -6,6 +6,7 @@ import http.server
 import json
 import re
 import threading
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
@@ -32,6 +33,7 @@ class Api:
         self.seen: list[str] = []
         self.bodies: list[Json] = []
         self.says: tuple[int, str] | None = None
+        self.clock_s = 0.0  # by how much its clock is ahead of ours
         self.uncounted = 0  # how many new objects the quota could not count, since others were counted at that moment
         self.refuses = ""  # what a webhook says of every job
         self.forbidden: set[str] = set()  # kinds of which this person may make none
@@ -193,6 +195,9 @@ def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Api]:
             self.wfile.write(data)
 
         do_GET = do_POST = do_PATCH = do_DELETE = handle_any  # noqa: N815  the names that http.server calls
+
+        def date_time_string(self, timestamp: float | None = None) -> str:
+            return super().date_time_string((timestamp or time.time()) + state.clock_s)
 
         def log_message(self, *_words: object) -> None:
             """Say nothing."""

@@ -40,13 +40,17 @@ def job(api: Api) -> Json:
     return job
 
 
+def ago(seconds: float) -> str:
+    return (datetime.now(UTC) - timedelta(seconds=seconds)).isoformat()
+
+
 def pod(api: Api, name: str, node: str, *, overdue_s: float | None = None, **state: Json) -> Json:
     """A pod of the job, perhaps one whose grace period has passed."""
     owner = {"uid": "u", "controller": True, "kind": "Job", "name": "digits", "apiVersion": "batch.volcano.sh/v1alpha1"}
     meta: Json = {"name": name, "namespace": "default", "uid": f"uid-{name}", "labels": {JOB_NAME: "digits"},
                   "ownerReferences": [owner]}  # fmt: skip
     if overdue_s is not None:
-        meta["deletionTimestamp"] = (datetime.now(UTC) - timedelta(seconds=overdue_s)).isoformat()
+        meta["deletionTimestamp"] = ago(overdue_s)
     status = {"containerStatuses": [{"name": "c", "state": state}] if state else []}
     item = {"metadata": meta, "spec": {"nodeName": node, "containers": [{"name": "c"}]}, "status": status}
     api.objects[f"{DEFAULT}/pods/{name}"] = item
@@ -233,9 +237,8 @@ def test_a_pod_stays(api: Api, job: Json, other: str, overdue_s: float) -> None:
 def failed(api: Api, job: Json, ago_s: float, phase: str = "Running") -> Json:
     """A running worker, and a master that failed."""
     job["status"]["state"]["phase"] = phase
-    when = (datetime.now(UTC) - timedelta(seconds=ago_s)).isoformat()
     pod(api, "digits-worker-0", "node-2", running={})
-    master = pod(api, "digits-master-0", "node-1", terminated={"exitCode": 1, "finishedAt": when})
+    master = pod(api, "digits-master-0", "node-1", terminated={"exitCode": 1, "finishedAt": ago(ago_s)})
     master["status"]["phase"] = "Failed"
     return master
 
@@ -268,6 +271,22 @@ def test_a_failed_pod_stays(api: Api, job: Json, ago_s: float, phase: str, polic
     assert f"{DEFAULT}/pods/digits-master-0" in api.objects
 
 
+@pytest.mark.parametrize("ahead_s", [-3600.0, 0.0, 3600.0])
+def test_the_times_of_the_api_server_are_judged_by_its_own_clock(api: Api, job: Json, ahead_s: float) -> None:
+    """With ours an hour ahead, pods that were still ending lost their time to save a checkpoint."""
+    api.clock_s = ahead_s
+    failed(api, job, ago_s=OVERLOOKED_S - 4 - ahead_s)
+    pod(api, "digits-worker-0", "node-2", overdue_s=-ahead_s - 20, running={})
+    assert not [line for line in lines(api, job) if "does not answer" in line or "did not restart" in line]
+    api.objects[f"{DEFAULT}/pods/digits-worker-0"]["metadata"]["deletionTimestamp"] = ago(LOST_NODE_S + 1 - ahead_s)
+    end = api.objects[f"{DEFAULT}/pods/digits-master-0"]["status"]["containerStatuses"][0]["state"]["terminated"]
+    end["finishedAt"] = ago(OVERLOOKED_S + 1 - ahead_s)
+    assert sorted(line for line in lines(api, job) if "removed" in line) == [
+        "digits-master-0 is removed: it failed, and its job's controller did not restart the job",
+        "digits-worker-0 is removed: its node node-2 does not answer",
+    ]
+
+
 GROUP = "digits-u"
 PLACES = {"group": "/apis/scheduling.volcano.sh/v1beta1/namespaces/default/podgroups/digits-u",
           "commands": "/apis/bus.volcano.sh/v1alpha1/namespaces/default/commands"}  # fmt: skip
@@ -276,8 +295,7 @@ PLACES = {"group": "/apis/scheduling.volcano.sh/v1beta1/namespaces/default/podgr
 def waiting(api: Api, ago_s: float, node: str = "") -> Json:
     """A pod that waits with its gang."""
     item = pod(api, "digits-master-0", node)
-    begin = (datetime.now(UTC) - timedelta(seconds=ago_s)).isoformat()
-    item["metadata"] |= {"creationTimestamp": begin, "annotations": {"scheduling.k8s.io/group-name": GROUP}}
+    item["metadata"] |= {"creationTimestamp": ago(ago_s), "annotations": {"scheduling.k8s.io/group-name": GROUP}}
     return item
 
 
