@@ -22,6 +22,7 @@ from gangplank.cluster.lab_route import leaves
 from gangplank.cluster.patience import OUTAGE_S, Patience, silent
 from gangplank.errors import KubeError, Problem
 from gangplank.k8s.diff import differences
+from gangplank.k8s.names import SUBDOMAIN
 from gangplank.wait import late, polls
 
 if TYPE_CHECKING:
@@ -392,6 +393,8 @@ class Kube:
 
         Raises KubeError if this user may not read some kinds, and none of the others has such a job.
         """
+        if not (SUBDOMAIN.fullmatch(name) and SUBDOMAIN.fullmatch(namespace)):
+            return None  # the path of another object, or of a list
         denied: KubeError | None = None
         for api_version, kind in kinds:
             try:

@@ -489,6 +489,19 @@ def test_a_team_s_job_is_looked_for_where_submit_put_it(
     assert where not in api.objects
 
 
+@pytest.mark.parametrize("command", ["status", "delete", "why"])
+@pytest.mark.parametrize("words", [[""], ["digits?"], ["digits#old"], [".."], ["digits", "-n", "default?"]])
+def test_no_other_job_is_taken_for_one_whose_name_no_job_can_have(
+    api: Api, capsys: pytest.CaptureFixture[str], command: str, words: list[str]
+) -> None:
+    running(api)
+    api.objects["/api/v1/namespaces/default"] = {"metadata": {"name": "default"}}
+    before = copy.deepcopy(api.objects)
+    code, out, err = run(capsys, command, *words)
+    assert (code, out, api.objects) == (4, "", before)
+    assert "got nothing in namespace default" in err
+
+
 @pytest.mark.parametrize("words", [["status", "nope"], ["logs", "nope"], ["delete", "nope"]])
 def test_a_job_that_is_not_there_is_code_4(api: Api, capsys: pytest.CaptureFixture[str], words: list[str]) -> None:
     code, _, err = run(capsys, *words)
