@@ -70,7 +70,9 @@ def phase(job: Mapping[str, Any]) -> Phase:
             return end
     if true:
         return Phase(true[-1]["type"], true[-1].get("message") or "")
-    return Phase("Running" if status.get("active") else "Pending")
+    # A TrainJob has no condition while it runs, only its JobSet's count of Jobs whose pods are all ready
+    begun = status.get("active") or any(one.get("ready") for one in status.get("jobsStatus") or [])
+    return Phase("Running" if begun else "Pending")
 
 
 def events(text: str) -> list[dict[str, Any]]:

@@ -39,7 +39,7 @@ def condition(name: str, message: str = "") -> Json:
 STATES: dict[str, tuple[Json, Json]] = {  # the job's status while it runs, and after it failed
     "volcano": ({"state": {"phase": "Running"}}, {"state": {"phase": "Failed"}}),
     "pytorchjob": (condition("Running"), condition("Failed", "PyTorchJob by-hand is failed")),
-    "trainjob": ({**condition("Created"), "jobsStatus": []}, condition("Failed", "jobset failed")),
+    "trainjob": ({"jobsStatus": [{"name": "node", "active": 1, "ready": 1}]}, condition("Failed", "jobset failed")),
     "indexed": ({"active": 2, "ready": 2}, condition("Failed", "Job has reached the specified backoff limit")),
 }
 
@@ -140,6 +140,7 @@ def test_status_counts_its_pods_and_shows_each(raw: Raw, capsys: pytest.CaptureF
     assert main(["status", "by-hand", "-n", "vision"]) == terminal.OK
     out = capsys.readouterr().out
     assert all(pod["metadata"]["name"] in out for pod in raw.pods), out
+    assert out.startswith(f"by-hand in vision on {raw.backend}: Running\n")
 
 
 def test_metrics_count_them(raw: Raw, capsys: pytest.CaptureFixture[str]) -> None:
