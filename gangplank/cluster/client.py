@@ -129,6 +129,10 @@ class Kube:
         other.patience = Patience(seconds, time.monotonic() + limit_s, say)
         return other
 
+    def namespace_of(self, namespace: str | None = None) -> str:
+        """The namespace of what may name one: this one, else that of the kubeconfig's context, else `default`."""
+        return namespace or self.namespace
+
     def __str__(self) -> str:
         return f"{self.api.configuration.host} ({self.origin})"
 
