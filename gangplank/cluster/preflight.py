@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
+import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from gangplank.cluster.choice import ORDER, ca_hashes, other_cluster
-from gangplank.cluster.client import CONFLICT
+from gangplank.cluster.client import CONFLICT, NOT_FOUND
 from gangplank.errors import KubeError, Problem
 from gangplank.site.components import COMPONENTS
 from gangplank.site.preflight import INSTALL, Check, Facts, checks, programs
@@ -21,12 +23,13 @@ if TYPE_CHECKING:
     from gangplank.spec import Json
 
 THREADS = 8
+HELM_S = 20  # until it has said its version
 ADMISSION = "/apis/admissionregistration.k8s.io/v1"
 # A pod of Pod Security's strictest level, as jobs have them; a dry run stores nothing.
 POD: Json = {
     "apiVersion": "v1",
     "kind": "Pod",
-    "metadata": {"name": "gangplank-preflight", "namespace": "default"},
+    "metadata": {"name": "gangplank-preflight"},
     "spec": {
         "restartPolicy": "Never",
         "automountServiceAccountToken": False,
@@ -64,12 +67,23 @@ def unanswered(error: KubeError, wanted: Wanted, path: str) -> list[Check]:
 
 def of_machine(wanted: Wanted, path: str) -> Check:
     """The check of this machine's programs."""
-    return programs(Facts(version="", programs=located(path)), wanted)
+    places = located(path)
+    return programs(Facts(version="", programs=places, helm_version=helm_version(places)), wanted)
 
 
 def located(path: str) -> dict[str, str | None]:
     """Where the programs are that a site needs; None for those that are missing."""
     return {name: shutil.which(name, path=path) for name in INSTALL}
+
+
+def helm_version(places: Mapping[str, str | None]) -> str:
+    """What Helm says of itself, such as v3.19.0+g3d8990f; "" if there is none, or it does not answer."""
+    if not (place := places.get("helm")):
+        return ""
+    with contextlib.suppress(OSError, subprocess.SubprocessError):
+        command = [place, "version", "--short"]
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=HELM_S).stdout.strip()
+    return ""
 
 
 def gather(kube: Kube, wanted: Wanted, path: str, version: str) -> Facts:
@@ -100,9 +114,12 @@ def gather(kube: Kube, wanted: Wanted, path: str, version: str) -> Facts:
             if error.status != 403:
                 raise
             known = None
+    space, refusal = _refusal(kube)
+    places = located(path)
     return Facts(
         version=version,
-        programs=located(path),
+        programs=places,
+        helm_version=helm_version(places),
         denied=denied,
         classes=found["classes"],
         drivers=found["drivers"],
@@ -116,7 +133,8 @@ def gather(kube: Kube, wanted: Wanted, path: str, version: str) -> Facts:
         nodes=found["nodes"],
         pods=found["pods"],
         slices=found["slices"],
-        pod_refusal=_refusal(kube),
+        pod_space=space,
+        pod_refusal=refusal,
     )
 
 
@@ -168,10 +186,15 @@ def _ready(slices: Iterable[Json]) -> Iterable[str]:
             yield f"{item['metadata']['namespace']}/{service}"
 
 
-def _refusal(kube: Kube) -> str:
-    try:
-        kube.call("POST", "/api/v1/namespaces/default/pods", POD, {"dryRun": "All"})
-    except KubeError as error:
-        unable = error.status == 403 and "cannot create resource" in str(error)  # `rights` reports that
-        return "" if unable or error.status == CONFLICT else str(error)
-    return ""
+def _refusal(kube: Kube) -> tuple[str, str]:
+    """The namespace of the kubeconfig, or `default` until that exists, and why it refuses a pod as jobs have them."""
+    for space in dict.fromkeys((kube.namespace, "default")):
+        try:
+            kube.call("POST", f"/api/v1/namespaces/{space}/pods", POD, {"dryRun": "All"})
+        except KubeError as error:
+            if error.status == NOT_FOUND and space != "default":
+                continue
+            unable = error.status == 403 and "cannot create resource" in str(error)  # `rights` reports that
+            return space, "" if unable or error.status == CONFLICT else str(error)
+        break
+    return space, ""

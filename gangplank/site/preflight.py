@@ -82,6 +82,7 @@ class Facts:
 
     version: str
     programs: Mapping[str, str | None]  # program -> its path
+    helm_version: str = ""  # as Helm says it: v3.19.0+g3d8990f
     denied: Sequence[str] = ()  # of those of gangplank/site/rights.py
     classes: Sequence[Json] | None = None
     drivers: Sequence[Json] | None = None  # of CSI
@@ -93,7 +94,8 @@ class Facts:
     nodes: Sequence[Json] | None = None
     pods: Sequence[Json] | None = None
     slices: Sequence[Json] | None = None  # devices that drivers publish for claims
-    pod_refusal: str = ""  # why the cluster refuses a pod as jobs make them
+    pod_space: str = "default"  # the namespace that a pod was tried in
+    pod_refusal: str = ""  # why it refuses a pod as jobs make them
 
 
 @dataclass(frozen=True)
@@ -129,6 +131,9 @@ def programs(facts: Facts, _: Wanted) -> Check:
     """Helm, which the roles call, and kubectl, which people do."""
     missing = [name for name in NEEDED if not facts.programs.get(name)]
     problems = [Problem(name, "none on PATH", f"the program {name}", INSTALL[name]) for name in missing]
+    if (major := re.match(r"v(\d+)\.", facts.helm_version)) and major[1] != "3":
+        expected = "Helm 3: the role volcano gives Helm a program as its post-renderer, which Helm 4 does not take"
+        problems.append(Problem("helm", facts.helm_version, expected, INSTALL["helm"]))
     texts = [f"{name}: {place or f'none on PATH ({INSTALL[name]})'}" for name, place in facts.programs.items()]
     return Check("programs", "; ".join(texts), tuple(problems))
 
@@ -180,14 +185,15 @@ def storage_class(facts: Facts, wanted: Wanted) -> Check:
 
 
 def pod_security(facts: Facts, _: Wanted) -> Check:
-    """Whether the namespace `default` admits pods as jobs have them."""
+    """Whether a namespace admits pods as jobs have them."""
     if not facts.pod_refusal:
-        return Check("pods", "the namespace default admits pods as jobs have them")
+        return Check("pods", f"the namespace {facts.pod_space} admits pods as jobs have them")
     if silent := SILENT.search(facts.pod_refusal):
         fix = f"repair what serves it, or remove its configuration ({silent[1]})"
         return Check("pods", problems=(Problem("pods", facts.pod_refusal, "a webhook that answers", fix),))
-    fix = "change the admission policy that it names, or train in another namespace"
-    problem = Problem("pods", facts.pod_refusal, "pods of Pod Security `restricted`", fix)
+    fix = ("change the admission policy that it names, or have another namespace tried: `kubectl config set-context "
+           "--current --namespace=NAME`")  # fmt: skip
+    problem = Problem(f"pods in {facts.pod_space}", facts.pod_refusal, "pods of Pod Security `restricted`", fix)
     return Check("pods", problems=(problem,), starting=YOUNG in facts.pod_refusal)
 
 

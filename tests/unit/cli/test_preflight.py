@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,7 @@ import pytest
 import yaml
 
 from gangplank.cli import main
+from gangplank.errors import Problem
 from gangplank.site.components import COMPONENTS
 from gangplank.site.preflight import ROLE_CLASSES, VARIABLES, wanted_of
 from gangplank.site.storage import DEFAULT, LOCAL_PATH
@@ -199,3 +201,40 @@ def test_gpus_by_claim_are_the_inventory_s() -> None:
     assert "training_job_gpu_allocation" in SITE["gangplank.gangplank.cluster_ready"]["gpu_allocation"]
     assert wanted_of({"training_job_gpu_allocation": "dra"}, []).by_claim
     assert not wanted_of({}, []).by_claim
+
+
+@pytest.mark.parametrize("exists", [True, False])
+def test_a_pod_is_tried_in_the_kubeconfig_s_namespace_once_that_exists(
+    api: Api, exists: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Policies of many clusters forbid pods in `default`."""
+    api.set_namespace("train")
+    answer = api.answer
+
+    def refuses(method: str, where: str, query: str, body: Any) -> tuple[int, bytes]:
+        if (method, where) == ("POST", "/api/v1/namespaces/default/pods"):
+            return 400, b'{"message": "admission webhook denied the request: no pods in default"}'
+        if method == "POST" and where.startswith("/api/v1/namespaces/") and not exists:
+            return 404, b'{"message": "namespaces \\"train\\" not found"}'
+        return answer(method, where, query, body)
+
+    monkeypatch.setattr(api, "answer", refuses)
+    check = preflight(capsys)["pods"]
+    if exists:
+        assert check["finding"] == "the namespace train admits pods as jobs have them"
+    else:
+        (problem,) = check["problems"]
+        assert problem["path"] == "pods in default"
+        assert "no pods in default" in problem["got"]
+
+
+def test_another_helm_than_3_is_refused_before_anything_is_installed(
+    api: Api, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    helm = tmp_path / "helm"
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    for version, words in (("v3.19.0+g3d8990f", "[]"), ("v4.0.1+g12500dd", "got='v4.0.1")):
+        helm.write_text(f"#!/bin/sh\necho {version}\n")
+        helm.chmod(0o755)
+        assert words in str([Problem(**one) for one in preflight(capsys)["programs"]["problems"]])
+    assert api.seen

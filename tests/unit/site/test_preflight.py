@@ -83,11 +83,12 @@ def test_accepts(change: dict[str, Any]) -> None:
     ("change", "words"),
     [
         ({"programs": {"helm": None}}, "helm: got none on PATH"),
+        ({"helm_version": "v4.0.1+g12500dd"}, "helm: got v4.0.1+g12500dd, expected Helm 3"),
         ({"version": "v1.29.14"}, "Kubernetes: got v1.29.14, expected 1.30 to 1.35. Fix: upgrade"),
         ({"denied": ["create namespaces"]}, "may not create namespaces"),
         ({"ready_services": frozenset()}, "no ready endpoint of kube-system/kube-dns"),
         ({"webhooks": [named("a", kind="V", webhooks=[HOOK])]}, "webhook a.example.org: got no ready endpoint of n/s"),
-        ({"pod_refusal": "the cluster says: no"}, "pods: got the cluster says: no"),
+        ({"pod_refusal": "the cluster says: no"}, "pods in default: got the cluster says: no"),
         ({"nodes": [node(spec=TAINT)]}, "room: got 0 schedulable nodes; free"),
         ({"nodes": [node(status={**node()["status"], "allocatable": {"cpu": "2", "memory": "4Gi", "pods": "3"}})]},
          "expected room for 5 pods"),
