@@ -132,7 +132,7 @@ def programs(facts: Facts, _: Wanted) -> Check:
     missing = [name for name in NEEDED if not facts.programs.get(name)]
     problems = [Problem(name, "none on PATH", f"the program {name}", INSTALL[name]) for name in missing]
     if (major := re.match(r"v(\d+)\.", facts.helm_version)) and major[1] != "3":
-        expected = "Helm 3: the role volcano gives Helm a program as its post-renderer, which Helm 4 does not take"
+        expected = "Helm 3: a role gives Helm a program as its post-renderer, which Helm 4 does not take"
         problems.append(Problem("helm", facts.helm_version, expected, INSTALL["helm"]))
     texts = [f"{name}: {place or f'none on PATH ({INSTALL[name]})'}" for name, place in facts.programs.items()]
     return Check("programs", "; ".join(texts), tuple(problems))

@@ -140,7 +140,7 @@ def test_every_figure_of_the_trainer_stands_beside_what_it_names() -> None:
     rows = {one.id: one for one in trainer.figures(values)}
     assert len(rows) == len(names) == len({*names})
     assert rows["trainer.save.large.stall"].goal == pytest.approx(1.5 * 4.5)
-    assert rows["trainer.accuracy"].goal == pytest.approx(0.25 * 4.5)
+    assert rows["trainer.accuracy"].goal == pytest.approx(4.5)
     assert rows["trainer.accuracy.imports"].goal is None
 
 
