@@ -19,6 +19,7 @@ from gangplank.cluster.progress import waiting_reasons
 from gangplank.errors import GangplankError, KubeError
 from gangplank.k8s.age import age_s
 from gangplank.k8s.events import when
+from gangplank.k8s.nodes import UNREACHABLE
 from gangplank.proof import expected
 
 if TYPE_CHECKING:
@@ -137,20 +138,30 @@ def left(pod: Json) -> str:
     return f"{name}: cannot end: its node {node} does not answer. Fix: {fix}"
 
 
+def lost(kube: Kube, node: str) -> bool:
+    """Whether Kubernetes takes a node for lost; False if this account may not read it."""
+    try:
+        item = kube.get(f"/api/v1/nodes/{node}") or {}
+    except KubeError:
+        return False
+    return any(taint["key"] == UNREACHABLE for taint in (item.get("spec") or {}).get("taints") or ())
+
+
 def release(kube: Kube, pods: Sequence[Json], nodes: Mapping[str, str]) -> list[str]:
     """Remove the pods that a lost node keeps, so that others can take their names; what was done, one line each.
 
+    They have had their grace period, and half a minute more unless Kubernetes takes their node for lost too.
     A rank cannot train without those on other nodes, so one that still runs there does no harm. If all `nodes` of the
     job's pods, by the pods' UID, are one node, the whole gang may still run there: then no pod is removed.
     """
     done: list[str] = []
     for pod in pods:
         name = pod["metadata"]["name"]
-        alone = set(nodes.values()) - {""} <= {pod["spec"].get("nodeName", "")}
-        if alone or overdue_s(pod, kube.now()) <= LOST_NODE_S:
+        node, late_s = pod["spec"].get("nodeName", ""), overdue_s(pod, kube.now())
+        if late_s <= 0 or set(nodes.values()) - {""} <= {node}:
             continue
-        if removed(kube, pod):
-            done.append(f"{name} is removed: its node {pod['spec'].get('nodeName')} does not answer")
+        if (late_s > LOST_NODE_S or lost(kube, node)) and removed(kube, pod):
+            done.append(f"{name} is removed: its node {node} does not answer")
     return done
 
 

@@ -9,6 +9,8 @@ if TYPE_CHECKING:
 
     from gangplank.spec import Json
 
+UNREACHABLE = "node.kubernetes.io/unreachable"  # the taint of a node that Kubernetes takes for lost
+
 
 def node_patch(node: Json, labels: Mapping[str, str], taints: Sequence[Json], *, present: bool) -> Json:
     """A JSON merge patch; empty if the node is as it should be. All other labels and taints stay.

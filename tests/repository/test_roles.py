@@ -11,6 +11,7 @@ import pytest
 import yaml
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
+from gangplank.backends.pod_template import LOST_NODE
 from gangplank.site import gpu_devices
 from gangplank.teams.inventory import ROLE_INPUTS
 from tools import write_role_readmes as readme
@@ -246,3 +247,16 @@ def test_the_job_of_a_device_plugin_is_that_of_claims() -> None:
     assert same(own["nvml"]["nvml_job"]) == same(own["dra"]["dra_job"])
     assert same(own["gpu"]["gpu_job"]) == same(own["dra"]["dra_training"])
     assert own["dra"]["dra_job"]["resources"]["gpus"] == 2
+
+
+@pytest.mark.parametrize(("role", "variable", "program"), [
+    ("volcano", "__volcano_own_values", "custom.default_tolerations"),
+    ("training_operator", "__training_operator_values", "tolerations"),
+    ("trainer_v2", "__trainer_v2_own_values", "manager.tolerations"),
+    ("trainer_v2", "__trainer_v2_own_values", "jobset.controller.tolerations"),
+])  # fmt: skip
+def test_programs_leave_a_lost_node_when_the_pods_of_jobs_do(role: str, variable: str, program: str) -> None:
+    value = mapping(ROOT / f"roles/{role}/vars/main.yml")[variable]
+    for name in program.split("."):
+        value = value[name]
+    assert value == [*LOST_NODE]

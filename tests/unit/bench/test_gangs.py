@@ -189,7 +189,7 @@ def test_a_tuned_default_has_its_before_and_after_and_what_was_tried_the_role_s_
 
 def test_every_value_of_the_role_that_is_tuned_for_speed_has_a_before() -> None:
     """The others are there for what Volcano does, not for how fast."""
-    others = {"ignored_provisioners", "scheduler_config_override", "controller_log_level"}
+    others = {"ignored_provisioners", "scheduler_config_override", "controller_log_level", "default_tolerations"}
     tuned = {name for one in tuning.DEFAULTS.values() for name in one.upstream}
     assert volcano().keys() - others == tuned
     for one in TUNED.values():

@@ -234,6 +234,20 @@ def test_a_pod_stays(api: Api, job: Json, other: str, overdue_s: float) -> None:
     assert any(fix in line for line in said) == (overdue_s > LOST_NODE_S)
 
 
+@pytest.mark.parametrize("key", ["node.kubernetes.io/unreachable", "node.kubernetes.io/not-ready"])
+def test_a_node_that_kubernetes_takes_for_lost_keeps_no_pod_beyond_its_grace_period(
+    api: Api, job: Json, key: str
+) -> None:
+    api.objects["/api/v1/nodes/node-1"] = {"metadata": {"name": "node-1"}, "spec": {"taints": [{"key": key}]}}
+    pod(api, "digits-master-0", "node-2", running={})
+    pod(api, "digits-worker-0", "node-1", overdue_s=-5, running={})
+    lines(api, job)
+    assert f"{DEFAULT}/pods/digits-worker-0" in api.objects
+    pod(api, "digits-worker-0", "node-1", overdue_s=5, running={})
+    lines(api, job)
+    assert (f"{DEFAULT}/pods/digits-worker-0" in api.objects) == key.endswith("not-ready")
+
+
 def failed(api: Api, job: Json, ago_s: float, phase: str = "Running") -> Json:
     """A running worker, and a master that failed."""
     job["status"]["state"]["phase"] = phase
