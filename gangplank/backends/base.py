@@ -39,6 +39,7 @@ class Site:
     queues: Mapping[str, str] = field(default_factory=dict)  # by namespace, of PodGroups that name none
     groups: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)  # by namespace: queue_webhooks.ResourceGroup
     others: tuple[Any, ...] = ()  # further manifests: Trainer's runtimes
+    at_once: bool = False  # only the pods that exist together, of those that a Job makes one after another
 
 
 class Expand(Protocol):

@@ -25,6 +25,7 @@ from gangplank.scheduling import claimed_devices, namespace_rules
 from gangplank.scheduling.cause import Cause
 from gangplank.scheduling.demand import Demand, demand
 from gangplank.scheduling.pod_causes import cut, references
+from gangplank.scheduling.rest import present
 from gangplank.scheduling.why import Failure, Situation, diagnose, unplaced
 from gangplank.site.components import COMPONENTS
 
@@ -60,7 +61,7 @@ def asked(
     if not name:
         return None, []
     backend = BACKENDS[name]
-    site = replace(site or readable_site(kube, tuple(others)), uid=meta.get("uid") or UID)
+    site = replace(site or readable_site(kube, tuple(others)), uid=meta.get("uid") or UID, at_once=True)
     try:
         objects = backend.objects(job, site)
     except GangplankError:
@@ -115,7 +116,9 @@ def situation(
     answering = [pod for pod in pods if pod["spec"].get("nodeName") not in state.away]  # of others there is no log
     words = last_words(kube, answering) if now.failed or first_failure(pods) else []
     alive = [pod for pod in pods if (pod.get("status") or {}).get("phase") not in {"Succeeded", "Failed"}]
-    missing = [item for item in objects if item["kind"] == "Pod"] if len(pods) < (wanted.size if wanted else 0) else []
+    current = pods if now.ended else present(pods, wanted)
+    due = wanted.size if wanted else 0
+    missing = [item for item in objects if item["kind"] == "Pod"] if len(current) < due else []
     known = Situation(
         name,
         wanted,
@@ -126,7 +129,7 @@ def situation(
         suspended=suspension(job, now.name),
         answered=bool(status.get("state") or status.get("conditions") or set(status) - {"state", "conditions"}),
         age_s=age_s(meta.get("creationTimestamp"), kube.now()),
-        pods=tuple(pods),
+        pods=tuple(current),
         placed=tuple(pod for pod, _ in state.pods.taken if pod["metadata"]["uid"] in uids),
         group=group,
         lost_group="" if group else lost_group(kube, job, pods),

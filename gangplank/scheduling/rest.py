@@ -52,6 +52,14 @@ def foreseen(name: str) -> str:
     return name.removesuffix(RANDOM).rstrip("-")
 
 
+def present(pods: Sequence[Json], job: Demand | None) -> list[Json]:
+    """A job's pods without those that have ended, and that its controller needs no more: others take their turn."""
+    if job is None:
+        return list(pods)
+    ranks = {foreseen(name) for part in job.parts for name in part.pods}
+    return [pod for pod in pods if not has_ended(pod) or rank(pod) in ranks]
+
+
 def shrunk(job: Demand, settled: Sequence[Json], waiting: Collection[str]) -> Demand:
     """A job without its pods that have a node; as it is if all are needed, or if none would be left.
 

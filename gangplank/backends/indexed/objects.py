@@ -104,6 +104,20 @@ def pod_of(job: Json, index: int, site: Site) -> Json:
     }
 
 
+def left(job: Json) -> list[int]:
+    """The indexes that have not ended, by the status of a live Job.
+
+    >>> left({"spec": {"completions": 8}, "status": {"completedIndexes": "0-2,5", "failedIndexes": "7"}})
+    [3, 4, 6]
+    """
+    status, ended = job.get("status") or {}, set[int]()
+    for key in ("completedIndexes", "failedIndexes"):
+        for part in filter(None, str(status.get(key) or "").split(",")):
+            first, _, last = part.partition("-")
+            ended.update(range(int(first), int(last or first) + 1))
+    return [index for index in range(job["spec"]["completions"]) if index not in ended]
+
+
 @acyclic
 def objects(manifest: Json, site: Site | None = None) -> list[Json]:
     """The pods of an Indexed Job, one per index; nothing while it is suspended."""
@@ -111,4 +125,6 @@ def objects(manifest: Json, site: Site | None = None) -> list[Json]:
     job = admitted(manifest, site)
     if job["spec"].get("suspend") or job["spec"].get("parallelism") == 0:
         return []
-    return [pod_of(job, index, site) for index in range(job["spec"]["completions"])]
+    size, together = job["spec"]["completions"], job["spec"].get("parallelism", 1)
+    chosen = left(job)[:together] if site.at_once and together < size else range(size)
+    return [pod_of(job, index, site) for index in chosen]

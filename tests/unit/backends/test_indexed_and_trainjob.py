@@ -50,6 +50,25 @@ def test_a_limit_per_index_is_counted_on_the_pods() -> None:
     assert pod["metadata"]["annotations"]["batch.kubernetes.io/job-index-failure-count"] == "0"
 
 
+@pytest.mark.parametrize(
+    ("spec", "status", "indexes"),
+    [
+        ({"completions": 9, "parallelism": 2}, {}, ["0", "1"]),
+        ({"completions": 9, "parallelism": None}, {}, ["0"]),  # 1, as the API server has it
+        ({"completions": 9, "parallelism": 3}, {"completedIndexes": "0,2-3", "failedIndexes": "5"}, ["1", "4", "6"]),
+        ({"completions": 2, "parallelism": 4}, {"completedIndexes": "0"}, ["0", "1"]),
+    ],
+)
+def test_of_pods_that_a_job_makes_one_after_another_so_many_exist_at_once(
+    spec: Json, status: Json, indexes: list[str]
+) -> None:
+    live = {**indexed(**spec), "status": status}
+    label = "batch.kubernetes.io/job-completion-index"
+    pods = objects.objects(live, Site(at_once=True))
+    assert [pod["metadata"]["labels"][label] for pod in pods] == indexes
+    assert len(objects.objects(live)) == spec["completions"]
+
+
 @pytest.mark.parametrize("spec", [{"suspend": True}, {"parallelism": 0}])
 def test_a_job_that_may_not_run_has_no_pods(spec: Json) -> None:
     assert objects.objects(indexed(**spec)) == []

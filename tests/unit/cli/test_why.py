@@ -179,6 +179,37 @@ def test_only_the_rest_of_a_job_of_which_pods_run_has_to_fit(
 
 
 @pytest.mark.usefixtures("readable")
+@pytest.mark.parametrize("waits", [False, True])
+def test_a_job_that_makes_its_pods_one_after_another_waits_for_its_next_pod_alone(
+    api: Api, capsys: pytest.CaptureFixture[str], waits: bool
+) -> None:
+    """All of its 20 pods were to have a place at once."""
+    live = api.objects["/apis/batch/v1/namespaces/vision/jobs/large"]
+    live["spec"] |= {"completions": 20, "parallelism": 2}
+    live["status"] = {"active": 2, "succeeded": 3, "completedIndexes": "0-1,3"}
+    template = live["spec"]["template"]["spec"]
+    template["containers"][0]["resources"] = {"requests": {"cpu": "3"}}
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "large", "uid": "u", "controller": True}
+    api.objects["/api/v1/nodes/b"] = node("b")
+    for index in range(5):
+        phase = "Succeeded" if index in {0, 1, 3} else "Pending" if waits and index == 4 else "Running"
+        own: Json = {"name": f"large-{index}-xyz", "namespace": "vision", "uid": f"u{index}"}
+        own |= {"ownerReferences": [owner], "generateName": f"large-{index}-", "labels": {JOB_NAME: "large"}}
+        spec = {**template, **({} if phase == "Pending" else {"nodeName": "a" if index < 3 else "b"})}
+        api.objects[f"/api/v1/namespaces/vision/pods/{own['name']}"] = {
+            "metadata": own, "spec": spec, "status": {"phase": phase}
+        }  # fmt: skip
+    if waits:
+        api.objects["/api/v1/nodes/b"] = node("b", cpu="1")
+    assert main(["why", "large", "-n", "vision"]) == terminal.OK
+    said = capsys.readouterr().out
+    if waits:
+        assert said.startswith("large runs with 1 of 2 pods; large-4 waits because the cluster is too small")
+    else:
+        assert said == "large: nothing is wrong: it is Running, 2 of 2 pods run\n"
+
+
+@pytest.mark.usefixtures("readable")
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_manifest_without_a_name_is_refused_with_all_that_is_wrong(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, command: str
