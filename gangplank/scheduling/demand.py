@@ -53,6 +53,7 @@ class Demand:
     priority: str = ""  # the PriorityClass of its gang
     near: bool = False  # its pods must be near one another in the network
     placed: int = 0  # pods of it that have a node already, beside those of the parts
+    in_line: bool = False  # its scheduler has put its gang in line
 
     @property
     def schedulers(self) -> list[str]:

@@ -17,11 +17,12 @@ from gangplank.scheduling.snapshot import GROUPS, NODES, PODS, QUEUES, RUNTIMES
 from gangplank.text import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from gangplank.scheduling.amounts import Amounts
     from gangplank.scheduling.cause import Cause
     from gangplank.scheduling.demand import Demand
+    from gangplank.scheduling.rooms import Bar
     from gangplank.scheduling.snapshot import Snapshot
 
 NAMESPACED = ("resourcequotas", "limitranges", "persistentvolumeclaims")
@@ -71,7 +72,7 @@ def fit(
         barred = node_causes.barred_from(job, state)
         placement = place(job, state.rooms, barred)
         nodes = placement.nodes
-        missing = (*missing, *(() if placement.short else drivers.choices(job, state, barred)))
+        missing = (*missing, *(() if placement.short else _undecided(job, state, barred)))
         if placement.short and (placement.certain or _never_fits(job, state)):
             question = node_causes.Question(job, state.rooms, barred, placement)
             shortage = node_causes.node_causes(state, question, explain=explain)
@@ -102,6 +103,12 @@ def fit(
     if missing:
         return Answer(Verdict.CANNOT_TELL, missing=missing)
     return Answer(Verdict.YES, nodes=nodes)
+
+
+def _undecided(job: Demand, state: Snapshot, barred: Sequence[Sequence[list[Bar]]]) -> Iterator[str]:
+    """What may keep a job out that has a place, and is not computed here."""
+    yield from drivers.choices(job, state, barred)
+    yield from queue_rules.weighed(job, state)
 
 
 def _never_fits(job: Demand, state: Snapshot) -> bool:

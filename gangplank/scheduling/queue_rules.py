@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from gangplank.backends.device_claims import RESOURCE
 from gangplank.backends.queueing import QUEUE_SYSTEM
-from gangplank.scheduling.amounts import amounts, plus, shown
+from gangplank.scheduling.amounts import amounts, plus, requests, shown
 from gangplank.scheduling.cause import Cause, Removal
 from gangplank.scheduling.demand import least as least_of
-from gangplank.scheduling.snapshot import GROUPS, PODS, Snapshot
+from gangplank.scheduling.snapshot import GROUPS, NODES, PODS, Snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -133,7 +134,7 @@ def held_by_queue(state: Snapshot) -> Iterator[tuple[str, Amounts, Amounts]]:
         waiting: Amounts = {}
         if status.get("phase") == "Inqueue":
             waiting = {name: max(0, value - held.get(name, 0)) for name, value in claim.items()}
-        yield str(spec.get("queue") or QUEUE_SYSTEM.default), held, waiting
+        yield _queue_of(group), held, waiting
 
 
 def queue_causes(job: Demand, state: Snapshot) -> Iterator[Cause]:
@@ -158,6 +159,67 @@ def queue_causes(job: Demand, state: Snapshot) -> Iterator[Cause]:
         yield Cause("queue-inner", text, (), f"name one of {', '.join(children)}", _with_queue(job.queue, leaf=True))
         return
     yield from _over(job, by_name, own)
+    yield from _behind(job, state)
+
+
+def _behind(job: Demand, state: Snapshot) -> Iterator[Cause]:
+    """What is wrong if the scheduler does not put a gang in line, behind others that it has put there.
+
+    The pods of a Volcano Job do not exist before, and no condition says so (pkg/scheduler/plugins/overcommit of 1.15).
+    """
+    times = state.settings.line if state.settings else None
+    if times is None or job.in_line or not job.gang or NODES in state.unread:
+        return
+    ahead: Amounts = {}
+    for group in state.groups:
+        if (group.get("status") or {}).get("phase") == "Inqueue":
+            ahead = plus(ahead, least_of(group.get("spec") or {}) or {})
+    rooms = [room for room in state.rooms if room.name not in state.away]
+    wanted = job.least if job.least is not None else job.asked
+    for name, value in sorted(wanted.items()):
+        total = sum(room.total.get(name, 0) for room in rooms)
+        most = int(total * times) - sum(room.total.get(name, 0) - room.free.get(name, 0) for room in rooms)
+        waiting = ahead.get(name, 0)
+        if name != "pods" and value <= most < waiting + value:
+            evidence = (
+                f"{shown(name, most)} is left of {float(times):g} times the cluster's {shown(name, total)}",
+                f"gangs that are ahead in line ask for {shown(name, waiting)}, and the job needs {shown(name, value)}",
+            )
+            text, fix = "its scheduler lets no more jobs wait in line", "wait until one that is ahead starts or ends"
+            yield Cause("queue-line", text, evidence, fix, _in_line, passing=True)
+            return
+
+
+def _in_line(job: Demand, state: Snapshot) -> tuple[Demand, Snapshot]:
+    return replace(job, in_line=True), state
+
+
+def weighed(job: Demand, state: Snapshot) -> Iterator[str]:
+    """What the plugin proportion may leave a queue for its weight, if more is asked for than the cluster has.
+
+    A queue deserves at least its weight's part of the cluster, and gets no more than it deserves.
+    """
+    if not job.queue or state.settings is None or "proportion" not in state.settings.plugins or PODS in state.unread:
+        return
+    queues = {(one["metadata"]["namespace"], one["metadata"]["name"]): _queue_of(one) for one in state.groups}
+    asked, held = dict(job.asked), dict[str, int]()
+    for pod in state.pods.items:
+        meta, needs = pod["metadata"], requests(pod["spec"])
+        queue = queues.get((meta["namespace"], (meta.get("annotations") or {}).get(QUEUE_SYSTEM.group, "")))
+        asked = plus(asked, needs) if queue else asked
+        held = plus(held, needs) if queue == job.queue and pod["spec"].get("nodeName") else held
+    used = {*queues.values(), job.queue}
+    weights = {one["metadata"]["name"]: (one.get("spec") or {}).get("weight") or 1 for one in state.queues}
+    part = Fraction(weights.get(job.queue, 1), sum(weights.get(name, 1) for name in used))
+    for name, value in sorted(job.asked.items()):
+        total = sum(room.total.get(name, 0) for room in state.rooms if room.name not in state.away)
+        if name != "pods" and asked[name] > total and held.get(name, 0) + value > total * part:
+            yield f"what the weight of its queue {job.queue} leaves it: more {name} is asked for than the cluster has"
+            return
+
+
+def _queue_of(group: Json) -> str:
+    return str((group.get("spec") or {}).get("queue") or QUEUE_SYSTEM.default)
 
 
 def _over(job: Demand, by_name: dict[str, Share], own: Share) -> Iterator[Cause]:

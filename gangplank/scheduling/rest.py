@@ -28,7 +28,8 @@ def rest(now: Situation) -> Situation:
         return now
     waiting = [pod for pod in now.pods if not pod["spec"].get("nodeName")]
     settled = [pod for pod in now.pods if pod["spec"].get("nodeName")]
-    job = shrunk(now.demand, settled, {rank(pod) for pod in waiting})
+    phase = ((now.group or {}).get("status") or {}).get("phase") or "Pending"
+    job = replace(shrunk(now.demand, settled, {rank(pod) for pod in waiting}), in_line=phase != "Pending")
     state = now.state
     if job.placed:
         placed = now.placed or tuple(pod for pod in settled if not has_ended(pod))

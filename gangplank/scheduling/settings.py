@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 import yaml
 
 LEVELS = "ancestorReclaimLevel"
+OVERCOMMIT, FACTOR = "overcommit", "overcommit-factor"  # a plugin, and its argument
+USUAL = 1.2  # times the cluster
 
 
 @dataclass(frozen=True)
@@ -19,13 +22,17 @@ class Configuration:
     hierarchy: bool  # of the plugin capacity
     ranked: bool = True  # a job displaces only jobs of a lower priority
     levels: int = 0  # of the plugin capacity: the queues above whose deserved amounts count as the queue's own
+    line: Fraction | None = None  # times the cluster that may run or be in line together; None: no limit
 
 
 def read(text: str) -> Configuration:
     """The configuration in a text; one that cannot be parsed is empty.
 
-    >>> read('{actions: "enqueue, reclaim", tiers: [{plugins: [{name: capacity, enableHierarchy: true}]}]}')
-    Configuration(actions=('enqueue', 'reclaim'), plugins=('capacity',), hierarchy=True, ranked=False, levels=0)
+    >>> settings = read('{actions: "enqueue, reclaim", tiers: [{plugins: [{name: capacity, enableHierarchy: true}]}]}')
+    >>> settings.actions, settings.plugins, settings.hierarchy, settings.ranked
+    (('enqueue', 'reclaim'), ('capacity',), True, False)
+    >>> read("tiers: [{plugins: [{name: overcommit, arguments: {overcommit-factor: 1.5}}]}]").line
+    Fraction(3, 2)
     """
     try:
         value: Any = yaml.safe_load(text)
@@ -35,6 +42,8 @@ def read(text: str) -> Configuration:
     tiers = [tier.get("plugins") or [] for tier in settings.get("tiers") or []]
     plugins = [item for tier in tiers for item in tier]
     levels = [(item.get("arguments") or {}).get(LEVELS) for item in plugins]
+    lines = [(item.get("arguments") or {}).get(FACTOR) for item in plugins if item["name"] == OVERCOMMIT]
+    factors = [one if isinstance(one, int | float) and one >= 1 else USUAL for one in lines]
     return Configuration(
         actions=tuple(word.strip() for word in str(settings.get("actions", "")).split(",")),
         plugins=tuple(item["name"] for item in plugins),
@@ -43,4 +52,5 @@ def read(text: str) -> Configuration:
         ranked=len(tiers) == 1
         and any(item["name"] == "priority" and item.get("enablePreemptable") is not False for item in plugins),
         levels=max([0, *(level for level in levels if isinstance(level, int))]),
+        line=Fraction(str(factors[0])) if factors else None,
     )

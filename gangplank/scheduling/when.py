@@ -235,14 +235,19 @@ class Course:
         if pods:
             home = replace(home, quotas=charged(home.quotas, pods, -1))
         state = self.state.without(one.uids, one.group).within(home)
-        return fit(one.job, state, explain=False, displacing=PRIORITIES not in state.unread)
+        job = replace(one.job, in_line=self.in_line(one))
+        return fit(job, state, explain=False, displacing=PRIORITIES not in state.unread)
 
     def alike(self, one: Waiting) -> str:
         """Equal for jobs of which a scheduler says the same now; "" for one that has something of its own."""
-        if one.unsure or one.uids or any(item["metadata"].get("uid") == one.group for item in self.reserving):
+        if one.unsure or one.uids or self.in_line(one):
             return ""
         parts = [(shape(part.spec), part.minimum, len(part.pods)) for part in one.job.parts]
         return repr((one.job.namespace, one.job.queue, one.job.gang, one.job.least, parts))
+
+    def in_line(self, one: Waiting) -> bool:
+        """Whether a job's gang has a place in line."""
+        return any(item["metadata"].get("uid") == one.group for item in self.reserving)
 
     @cached_property
     def reserving(self) -> list[Json]:

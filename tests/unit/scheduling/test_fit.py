@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import random
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -308,6 +309,53 @@ def test_what_waits_ahead_in_the_queue_has_its_place() -> None:
     ahead["spec"] = {**ahead["spec"], "minResources": {"cpu": "3"}}
     assert codes(job(), cluster(queues=queues, groups=(ahead,))) == ["queue-over"]
     assert fit(job(), cluster(queues=queues)).verdict is Verdict.YES
+
+
+LINED = dataclasses.replace(CAPACITY, line=Fraction(6, 5))
+
+
+def test_who_waits_in_line_keeps_out_what_would_go_beyond_its_limit() -> None:
+    """The line may ask for 1.2 x 8 cores: 5 and 3 of the job are too many beside 2 of pods that run."""
+    ahead = group("x", "default", phase="Inqueue")
+    ahead["spec"]["minResources"] = {"cpu": "5"}
+    busy = (pod("y", "a", cpu="2"),)
+    state = cluster(groups=(ahead,), pods=busy, settings=LINED)
+    (cause,) = fit(job(), state).causes
+    assert (cause.code, cause.passing) == ("queue-line", True)
+    assert cause.evidence == (
+        "7600m cpu is left of 1.2 times the cluster's 8 cpu",
+        "gangs that are ahead in line ask for 5 cpu, and the job needs 3 cpu",
+    )
+    assert starts_without_it(job(), state)
+    free = [
+        cluster(groups=(ahead,), settings=LINED),
+        cluster(groups=(ahead,), pods=busy),
+        cluster(groups=({**ahead, "status": {"phase": "Pending"}},), pods=busy, settings=LINED),
+    ]
+    assert [fit(job(), one).verdict for one in free] == [Verdict.YES] * 3
+    assert fit(job("indexed"), state).verdict is Verdict.YES, "it has no gang"
+    live = Situation("digits", job(), state, age_s=300.0, group={"status": {"phase": "Pending"}})
+    assert diagnose(live).cause == cause, "it was the scheduler that does not answer"
+    in_line = dataclasses.replace(live, group={"status": {"phase": "Inqueue"}})
+    assert diagnose(in_line).cause is None
+
+
+@pytest.mark.parametrize(("weight", "verdict"), [(1, Verdict.CANNOT_TELL), (4, Verdict.YES)])
+def test_what_a_weight_leaves_a_queue_is_not_known_where_more_is_asked_for_than_there_is(
+    weight: int, verdict: Verdict
+) -> None:
+    """Of 8 cores, a half is below the 5 that the queue would have with the job, and four fifths are above."""
+    queues = (queue("root"), queue("default", weight=weight), queue("other"))
+    groups = (group("mine", "default"), group("x", "other"))
+    waits = pod("x", "", cpu="6", group="x")
+    own = pod("mine", "a", cpu="2", group="mine")
+    settings = dataclasses.replace(FLAT, plugins=("priority", "gang", "proportion"))
+    state = cluster(queues=queues, groups=groups, pods=(waits, own), settings=settings)
+    answer = fit(job(), state)
+    said = "what the weight of its queue default leaves it: more cpu is asked for than the cluster has"
+    assert (answer.verdict, answer.missing) == (verdict, () if verdict is Verdict.YES else (said,))
+    assert fit(job(), dataclasses.replace(state, settings=FLAT)).verdict is Verdict.YES
+    assert fit(job(), dataclasses.replace(state, pods=Pods((own,)))).verdict is Verdict.YES
 
 
 def test_cannot_tell_without_the_pods_of_others_but_knows_what_can_never_fit() -> None:
