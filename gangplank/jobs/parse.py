@@ -10,6 +10,7 @@ from gangplank.backends import BACKENDS, DEFAULT, code_pieces, pod_template, wir
 from gangplank.errors import Problem, SpecError, shown
 from gangplank.jobs import requirements, rules
 from gangplank.k8s import names
+from gangplank.k8s.nodes import EFFECTS
 from gangplank.reading.fields import Fields, Problems, plain
 from gangplank.spec import Amount, Elastic, JobSpec, Json, Resources, Script, Volume
 
@@ -130,8 +131,8 @@ def read_job(fields: Fields, scripts: Mapping[str, str]) -> JobSpec:
         secrets=read_secrets(fields, "secrets"),
         annotations=fields.pairs("annotations", annotation_problem),
         labels=fields.pairs("labels", label_problem),
-        tolerations=fields.mappings("tolerations"),
-        gpu_tolerations=fields.mappings("gpu_tolerations"),
+        tolerations=read_tolerations(fields, "tolerations"),
+        gpu_tolerations=read_tolerations(fields, "gpu_tolerations"),
         node_selector=fields.pairs("node_selector", label_problem),
         shm_size=fields.quantity("shm_size", "1Gi" if gpus else ""),
         hyperparameters=read_hyperparameters(fields.inner("hyperparameters")),
@@ -269,6 +270,22 @@ def read_secrets(fields: Fields, field: str) -> tuple[str, ...]:
         elif name in secrets[:index]:  # Kubernetes refuses some of these lists, and accepts others
             fields.bad(f"{field}[{index}]", name, "each Secret once", "remove the second")
     return secrets
+
+
+def read_tolerations(fields: Fields, field: str) -> tuple[Json, ...]:
+    """Tolerations as Kubernetes has them: some back-ends' pods are refused for one long after the submission."""
+    tolerations = fields.mappings(field)
+    for index, item in enumerate(tolerations):
+        inner = Fields(item, fields.at(f"{field}[{index}]"), fields.problems)
+        inner.text("key", what="a taint's key")
+        inner.choice("operator", "Equal", ("Exists", "Equal"))
+        inner.text("value", what="a taint's value")
+        inner.choice("effect", "", EFFECTS)
+        seconds = inner.raw("tolerationSeconds")
+        if isinstance(seconds, bool) or not isinstance(seconds, int | None):
+            inner.bad("tolerationSeconds", seconds, "a whole number")
+        inner.done()
+    return tolerations
 
 
 def read_elastic(fields: Fields) -> Elastic | None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from gangplank.backends import wiring
 from gangplank.jobs import parse
 from gangplank.k8s import names, quantity
+from gangplank.k8s.nodes import EFFECTS
 from gangplank.reading.fields import Fields
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ TOLERATION = {
         "key": {"type": "string"},
         "operator": {"enum": ["Exists", "Equal"]},
         "value": {"type": "string"},
-        "effect": {"enum": ["NoSchedule", "PreferNoSchedule", "NoExecute"]},
+        "effect": {"enum": [*EFFECTS]},
         "tolerationSeconds": {"type": "integer"},
     },
 }

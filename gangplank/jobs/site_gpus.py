@@ -12,6 +12,7 @@ from gangplank.backends.device_claims import RESOURCE, device_class
 from gangplank.errors import Problem, SpecError, shown
 from gangplank.jobs import rules
 from gangplank.k8s import names
+from gangplank.k8s.nodes import EFFECTS
 from gangplank.reading.fields import Fields
 from gangplank.spec import Resources
 
@@ -36,7 +37,6 @@ ALLOCATIONS = ("device-plugin", "dra")
 VARIABLES = tuple(
     f"training_job_{name}" for name in ("gpu_taints", "simulated_gpus", "gpu_allocation", "gpu_device_class")
 )
-EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
 
 def read_gpus(variables: Mapping[str, Any], source: str) -> Gpus:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from gangplank.errors import Problem, shown
 from gangplank.k8s import names, quantity
@@ -20,6 +20,20 @@ class Each(dict[str, Any]):
 
 class Named(dict[str, Any]):
     """A mapping of forms that must have a name, which identifies it in its list."""
+
+    needs: ClassVar[Mapping[str, str]] = {"name": "a name"}
+
+
+class Expression(Named):
+    """A condition on labels."""
+
+    needs: ClassVar[Mapping[str, str]] = {"key": "a label's key", "operator": "an operator, e.g. In or Exists"}
+
+
+class Near(Named):
+    """What is near other pods, or away from them."""
+
+    needs: ClassVar[Mapping[str, str]] = {"topologyKey": "a label of nodes, e.g. kubernetes.io/hostname"}
 
 
 def each(form: Any) -> Each:
@@ -61,15 +75,28 @@ CONTAINER = {
     "command": [str],
     "args": [str],
     "env": ENV,
-    "ports": [{"name": str, "containerPort": Count}],
+    "ports": [{"name": str, "containerPort": Count, "hostPort": Count}],
     "resources": RESOURCES,
     "volumeMounts": [Named(name=str, mountPath=str)],
     "restartPolicy": str,
 }
+EXPRESSION = Expression(key=str, operator=str, values=[str])
+TERM = {"matchExpressions": [EXPRESSION], "matchFields": [EXPRESSION]}
+HARD = "requiredDuringSchedulingIgnoredDuringExecution"
+NEAR = {HARD: [Near(topologyKey=str, labelSelector={"matchLabels": TEXTS, "matchExpressions": [EXPRESSION]})]}
+TOLERATION = {"key": str, "operator": str, "value": str, "effect": str, "tolerationSeconds": int}
 POD = {
     "containers": [Named(CONTAINER)],
     "initContainers": [Named(CONTAINER)],
-    "volumes": [Named(name=str)],
+    "volumes": [Named(name=str, persistentVolumeClaim={"claimName": str})],
+    "nodeName": str,
+    "nodeSelector": TEXTS,
+    "affinity": {"nodeAffinity": {HARD: {"nodeSelectorTerms": [TERM]}}, "podAffinity": NEAR, "podAntiAffinity": NEAR},
+    "tolerations": [TOLERATION],
+    "topologySpreadConstraints": [{"whenUnsatisfiable": str}],
+    "schedulingGates": [Named(name=str)],
+    "resourceClaims": [Named(name=str)],
+    "runtimeClassName": str,
     "hostname": str,
     "subdomain": str,
     "schedulerName": str,
@@ -130,8 +157,8 @@ def check(value: Any, form: Any, path: str, problems: Problems) -> None:
         if not isinstance(value, dict):
             bad("a mapping")
             return
-        if isinstance(form, Named) and not value.get("name"):
-            problems.append(Problem(f"{path}.name", "nothing", "a name"))
+        needs = form.needs.items() if isinstance(form, Named) else ()
+        problems += [Problem(f"{path}.{key}", "nothing", expected) for key, expected in needs if not value.get(key)]
         for key, item in value.items():
             if not isinstance(key, str):
                 problems.append(Problem(path, f"the key {shown(key)}", "keys that are text"))

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from gangplank.spec import Json
 
 UNREACHABLE = "node.kubernetes.io/unreachable"  # the taint of a node that Kubernetes takes for lost
+EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")  # of a taint
 
 
 def node_patch(node: Json, labels: Mapping[str, str], taints: Sequence[Json], *, present: bool) -> Json:

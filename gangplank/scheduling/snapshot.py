@@ -115,7 +115,7 @@ class Room:
 def host_ports(pod: Json) -> set[tuple[str, int]]:
     """Protocol and number of the ports of its host that a pod takes."""
     return {
-        (port.get("protocol") or "TCP", int(port.get("hostPort") or port["containerPort"]))
+        (port.get("protocol") or "TCP", int(port.get("hostPort") or port.get("containerPort") or 0))
         for container in pod["containers"]
         for port in container.get("ports") or ()
         if port.get("hostPort") or pod.get("hostNetwork")

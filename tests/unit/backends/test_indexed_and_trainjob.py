@@ -90,6 +90,35 @@ def test_refuses_jobs_without_ranks(spec: Json, said: str) -> None:
     assert said in str(caught.value)
 
 
+HARD = "requiredDuringSchedulingIgnoredDuringExecution"
+RULES = {HARD: {"nodeSelectorTerms": [{"matchExpressions": [{"key": "a"}]}]}}
+AWAY = {HARD: [{"labelSelector": {}}]}
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "said"),
+    [
+        ("nodeSelector", {"gpu": True}, "nodeSelector.gpu: got true, expected text"),
+        ("nodeSelector", ["gpu"], "expected a mapping"),
+        ("tolerations", {"key": "gpu"}, "expected a list"),
+        ("affinity", "gpu", "expected a mapping"),
+        ("affinity", {"nodeAffinity": RULES}, "matchExpressions[0].operator: got nothing"),
+        ("affinity", {"podAntiAffinity": AWAY}, "topologyKey: got nothing"),
+        ("topologySpreadConstraints", ["zone"], "expected a mapping"),
+        ("schedulingGates", ["mine"], "expected a mapping"),
+        ("resourceClaims", ["gpus"], "expected a mapping"),
+        ("volumes", [{"name": "a", "persistentVolumeClaim": "data"}], "persistentVolumeClaim: got"),
+    ],
+)
+def test_refuses_rules_for_nodes_that_are_no_rules(field: str, value: Any, said: str) -> None:
+    """Each but the first was a traceback of `gangplank fit`."""
+    manifest = indexed()
+    manifest["spec"]["template"]["spec"][field] = value
+    with pytest.raises(SpecError) as caught:
+        objects.objects(manifest)
+    assert said in str(caught.value)
+
+
 def trainjob(trainer: Json | None = None, **spec: Any) -> Json:
     body: Json = {"runtimeRef": {"name": "torch-distributed"}, **spec}
     if trainer is not None:
