@@ -64,8 +64,8 @@ def fit(
     ]
     shortage: list[Cause] = []
     missing = unread(job, state)
-    if not job.parts:
-        return Answer(Verdict.CANNOT_TELL, missing=("the job has no pods, as far as its manifest says",))
+    if unasked := _unasked(job):
+        return Answer(Verdict.CANNOT_TELL, missing=unasked)
     job, state = drivers.counted(job, state)
     nodes: Mapping[str, str] = {}
     if NODES not in state.unread:
@@ -103,6 +103,14 @@ def fit(
     if missing:
         return Answer(Verdict.CANNOT_TELL, missing=missing)
     return Answer(Verdict.YES, nodes=nodes)
+
+
+def _unasked(job: Demand) -> tuple[str, ...]:
+    """Why no scheduler is asked about a job."""
+    if not job.parts:
+        return ("the job has no pods, as far as its manifest says",)
+    named = ", ".join(sorted({str(part.spec["nodeName"]) for part in job.parts if part.spec.get("nodeName")}))
+    return (f"whether {named} takes its pods, which name it (nodeName): no scheduler looks at them",) if named else ()
 
 
 def _undecided(job: Demand, state: Snapshot, barred: Sequence[Sequence[list[Bar]]]) -> Iterator[str]:

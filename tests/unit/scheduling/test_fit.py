@@ -311,6 +311,13 @@ def test_what_waits_ahead_in_the_queue_has_its_place() -> None:
     assert fit(job(), cluster(queues=queues)).verdict is Verdict.YES
 
 
+def test_no_scheduler_places_a_pod_that_names_its_node() -> None:
+    """They had a place on node a."""
+    answer = fit(edited(job("indexed"), nodeName="b"), cluster())
+    said = "whether b takes its pods, which name it (nodeName): no scheduler looks at them"
+    assert (answer.verdict, answer.nodes, answer.missing) == (Verdict.CANNOT_TELL, {}, (said,))
+
+
 LINED = dataclasses.replace(CAPACITY, line=Fraction(6, 5))
 
 
