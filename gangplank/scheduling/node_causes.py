@@ -194,6 +194,12 @@ PROBLEMS: Mapping[str, tuple[str, str, str]] = {
 }
 
 
+# Begin the keys of taints by which Kubernetes says what is wrong with a node: of some, a kubelet refuses all pods,
+# also those that tolerate the taint (pkg/kubelet/eviction/eviction_manager.go)
+TROUBLE = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
+RECOVER = "correct what is wrong with the nodes: kubectl describe node NODE says it"
+
+
 def _cause(bar: Bar, state: Snapshot, question: Question, *, waits: bool, alone: bool = True) -> Cause:
     """A rule without which the job would have a place."""
     if bar.rule == "volume-driver":
@@ -206,6 +212,7 @@ def _cause(bar: Bar, state: Snapshot, question: Question, *, waits: bool, alone:
 def _rule_cause(bar: Bar, question: Question, *, waits: bool, alone: bool = True) -> Cause:
     """The cause with the rule's own words."""
     text, fix, code = PROBLEMS[bar.rule]
+    fix = RECOVER if bar.rule == "taint" and bar.what.startswith(TROUBLE) else fix
     count = max(sum(bar in kept for kept in row) for row in question.barred)
     total = len(question.rooms)
     are, nodes = ("is", "node") if count == 1 else ("are", "nodes")

@@ -311,6 +311,15 @@ def test_what_waits_ahead_in_the_queue_has_its_place() -> None:
     assert fit(job(), cluster(queues=queues)).verdict is Verdict.YES
 
 
+def test_a_node_in_trouble_is_not_helped_by_a_toleration() -> None:
+    """Its kubelet refuses all pods while its disk is full."""
+    full, kept = ({"key": key, "effect": "NoSchedule"} for key in ("node.kubernetes.io/disk-pressure", "flyte/gpu"))
+    (cause,) = fit(job(), cluster(node("a", taints=(full,)), node("b", taints=(full,)))).causes
+    assert (cause.code, "toleration" in cause.fix, "describe node" in cause.fix) == ("taint", False, True)
+    (cause,) = fit(job(), cluster(node("a", taints=(kept,)), node("b", taints=(kept,)))).causes
+    assert cause.fix == "add a toleration of flyte/gpu:NoSchedule to the job"
+
+
 def test_no_scheduler_places_a_pod_that_names_its_node() -> None:
     """They had a place on node a."""
     answer = fit(edited(job("indexed"), nodeName="b"), cluster())
