@@ -26,7 +26,7 @@ from gangplank.scheduling.cause import Cause
 from gangplank.scheduling.demand import Demand, demand
 from gangplank.scheduling.pod_causes import cut, references
 from gangplank.scheduling.rest import present
-from gangplank.scheduling.why import Failure, Situation, diagnose, unplaced
+from gangplank.scheduling.why import HELD, Failure, Situation, diagnose, unplaced
 from gangplank.site.components import COMPONENTS
 
 if TYPE_CHECKING:
@@ -41,6 +41,7 @@ TEMPLATES = "resourceclaimtemplates"
 NAMESPACES = {component.namespace for component in COMPONENTS.values()}
 REFUSED = re.compile(r"^FailedCreate")  # reasons of events about pods that were not created
 WEBHOOK = re.compile(r"failed calling webhook")
+KUEUE = "kueue.x-k8s.io/queue-name"  # label of a job that Kueue suspends until this queue admits it
 RIGHTS = re.compile(r'User "[^"]*" cannot ')
 NAME = "gangplank-why-"  # of pods that are never created
 PROBE = re.compile(rf'pods "{NAME}[^"]*" is forbidden: ')
@@ -179,7 +180,8 @@ def suspension(job: Json, name: str) -> str:
     """How a job was suspended, "" if it was not."""
     spec = job.get("spec") or {}
     if spec.get("suspend") or (spec.get("runPolicy") or {}).get("suspend"):
-        return "it is suspended (spec.suspend is true)"
+        queue = (job["metadata"].get("labels") or {}).get(KUEUE)
+        return f"{HELD} {queue} admits it" if queue else "it is suspended (spec.suspend is true)"
     return f"it was aborted by a command, and is {name}" if name in {"Aborting", "Aborted"} else ""
 
 

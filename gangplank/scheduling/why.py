@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 ADMISSION = {"limit-range", "quota", "queue-missing", "queue-closed", "queue-inner"}  # what a refusal is about, too
 RUNNING = {"stuck": "stands still", "slow": "is slow"}  # what a job does whose ranks say so
+HELD = "Kueue suspends it until its queue"  # begins why a job is suspended
 PATIENCE_S = 10.0  # before a controller or scheduler that has no ready pod, and has not answered, is a cause
 BUSY_S = 60.0  # before one is that has a ready pod, or whose pods may not be read
 
@@ -166,7 +167,9 @@ def diagnose(now: Situation) -> Diagnosis:
         ranks = [now.ranks] if now.ranks else []
         return _seen(now, "failed", [*pod_causes.ended(now.pods, now.reason), *ranks, _failed(now)])
     if now.suspended:
-        cause = Cause("suspended", now.suspended, fix="resume it, or delete it and submit it again")
+        held = "kubectl describe workloads.kueue.x-k8s.io says why; if others resume the job, Kueue suspends it again"
+        fix = held if now.suspended.startswith(HELD) else "resume it, or delete it and submit it again"
+        cause = Cause("suspended", now.suspended, fix=fix)
         return _seen(now, "does not run", [cause])
     if not now.answered and now.age_s > _patience_s(now):
         return _seen(now, "does not start", [_silent(now, "controller", f"{now.controller} does not answer")])

@@ -21,11 +21,13 @@ from gangplank.cluster.situation import (
     refusals_of,
     situation,
     standstill,
+    suspension,
 )
 from gangplank.cluster.snapshot import snapshot
 from gangplank.errors import KubeError, SpecError
 from gangplank.jobs.parse import parse_job
 from gangplank.scheduling.pod_causes import waiting
+from gangplank.scheduling.why import Situation, diagnose
 
 if TYPE_CHECKING:
     from tests.unit.conftest import Api
@@ -40,6 +42,17 @@ def test_a_job_whose_pods_are_being_removed_has_failed() -> None:
     target = {"type": "FailureTarget", "status": "True", "reason": "DeadlineExceeded", "message": "was too long"}
     assert ending({"status": {"active": 1, "conditions": [target]}}).failed
     assert ending({"status": {"active": 1, "conditions": [target]}}).reason == "was too long"
+
+
+@pytest.mark.parametrize("spec", [{"suspend": True}, {"runPolicy": {"suspend": True}}])
+def test_a_job_that_kueue_suspends_is_not_to_be_resumed_by_hand(spec: dict[str, Any]) -> None:
+    meta = {"name": "digits", "labels": {"kueue.x-k8s.io/queue-name": "vision"}}
+    how = suspension({"metadata": meta, "spec": spec}, "Suspended")
+    assert how == "Kueue suspends it until its queue vision admits it"
+    assert suspension({"metadata": {"name": "digits"}, "spec": spec}, "") == "it is suspended (spec.suspend is true)"
+    said = diagnose(Situation("digits", suspended=how)).text()
+    assert "describe workloads.kueue.x-k8s.io" in said
+    assert "resume it, or" not in said
 
 
 def test_a_pod_that_is_only_tried_has_nothing_that_a_controller_would_choose() -> None:
