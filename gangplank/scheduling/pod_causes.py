@@ -299,6 +299,7 @@ def crashed(pods: Sequence[Json], failure: Failure | None) -> Iterator[Cause]:
 
 
 DEADLINE = re.compile(r"active longer than specified deadline|DeadlineExceeded|beyond its deadline", re.IGNORECASE)
+SHUTDOWN = re.compile(r"node shutdown|node is shutting down")  # kubelets' words (pkg/kubelet/nodeshutdown of 1.35)
 ADMISSION = re.compile(r"UnexpectedAdmissionError|^OutOf|NodeAffinity|Topology")
 
 
@@ -310,6 +311,10 @@ def ended(pods: Sequence[Json], reason_of_job: str = "") -> Iterator[Cause]:
         if reason == "Evicted":
             fix = "request what the job really uses, so that its node keeps room for it"
             yield Cause("evicted", f"{name} was evicted from its node: {message}", (), fix)
+            return
+        if SHUTDOWN.search(message):
+            fix = "submit it again; max_retries says how often a job starts again by itself"
+            yield Cause("node-shutdown", f"the node of {name} was shut down", (f"{reason}: {message}",), fix)
             return
         if reason == "DeadlineExceeded":
             yield Cause("deadline", f"{name} ran longer than its deadline", (message,), "raise deadline_s in the job")

@@ -175,6 +175,9 @@ POD_CASES: dict[str, tuple[Situation, str]] = {
     "suspended": (situation(suspended="it is suspended (spec.suspend is true)"), "suspended"),
     "scheduler": (situation(group={"status": {}}, age_s=61.0), "scheduler"),
     "evicted": (situation(ended="failed", pods=(own(phase="Failed", reason="Evicted", message="full"),)), "evicted"),
+    "node shut down": (situation(ended="failed", failure=Failure("digits-0", "Error, exit code 143"), pods=(own(
+        phase="Failed", reason="Terminated", message="Pod was terminated in response to imminent node shutdown.",
+    ),)), "node-shutdown"),
     "memory": (situation(
         ended="failed", pods=(own(containerStatuses=[container(terminated={"reason": "OOMKilled", "exitCode": 137})]),)
     ), "memory"),
