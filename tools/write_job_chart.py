@@ -16,8 +16,8 @@ from gangplank import spec
 from gangplank.backends import BACKENDS, device_claims, pod_template, wiring
 from gangplank.jobs import parse, schema
 from gangplank.jobs.parse import HYPERPARAMETERS, PLACES, SCRIPT_LIMIT
-from gangplank.jobs.site_gpus import EFFECTS
 from gangplank.k8s import names
+from gangplank.k8s.nodes import EFFECTS
 
 Json = dict[str, Any]
 ROOT = Path(__file__).resolve().parents[1]

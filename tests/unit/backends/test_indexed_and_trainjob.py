@@ -92,7 +92,7 @@ def test_refuses_jobs_without_ranks(spec: Json, said: str) -> None:
 
 HARD = "requiredDuringSchedulingIgnoredDuringExecution"
 RULES = {HARD: {"nodeSelectorTerms": [{"matchExpressions": [{"key": "a"}]}]}}
-AWAY = {HARD: [{"labelSelector": {}}]}
+AWAY: Json = {HARD: [{"labelSelector": {}}]}
 
 
 @pytest.mark.parametrize(

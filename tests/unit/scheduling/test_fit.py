@@ -358,7 +358,7 @@ def test_who_waits_in_line_keeps_out_what_would_go_beyond_its_limit() -> None:
 
 @pytest.mark.parametrize(("weight", "verdict"), [(1, Verdict.CANNOT_TELL), (4, Verdict.YES)])
 def test_what_a_weight_leaves_a_queue_is_not_known_where_more_is_asked_for_than_there_is(
-    weight: int, verdict: Verdict
+    weight: Any, verdict: Verdict
 ) -> None:
     """Of 8 cores, a half is below the 5 that the queue would have with the job, and four fifths are above."""
     queues = (queue("root"), queue("default", weight=weight), queue("other"))
