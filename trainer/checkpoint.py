@@ -39,6 +39,10 @@ class CheckpointError(RuntimeError):
     """No checkpoint can be used although one was demanded: why, and the fix."""
 
 
+class VolumeError(RuntimeError):
+    """The volume does not show which checkpoints it has: why, and the fix."""
+
+
 @dataclass(frozen=True)
 class Checkpoint:
     """The verified bytes of one checkpoint."""
@@ -141,11 +145,11 @@ def restore(folder: Path) -> None:
 
 
 def read(path: Path) -> Checkpoint:
-    """One checkpoint, every byte verified; raises ValueError with what is wrong with it."""
+    """One checkpoint, every byte verified; ValueError says what is wrong with it, OSError that the volume fails."""
     try:
         contents = {file: (path / file).read_bytes() for file in FILES}
         sums = (path / "SHA256SUMS").read_bytes()
-    except OSError as error:
+    except (FileNotFoundError, NotADirectoryError) as error:
         raise ValueError(f"cannot be read ({error.strerror}: {Path(str(error.filename)).name})") from error
     expected = "".join(f"{hashlib.sha256(data).hexdigest()}  {file}\n" for file, data in contents.items()).encode()
     if sums != expected:
@@ -163,19 +167,28 @@ def step_name(step: int) -> str:
     return f"step-{step:08d}"
 
 
+def steps_in(folder: Path) -> list[Path]:
+    """The checkpoints of a folder by step, which may be missing; Path.glob would also show none if it is unreadable."""
+    try:
+        return sorted(path for path in folder.iterdir() if path.name.startswith("step-"))
+    except FileNotFoundError:
+        return []
+
+
 def find(folder: Path, resume: str, job_uid: str | None, identity: Mapping[str, object],
          loose: frozenset[str]) -> Checkpoint | None:
     """The newest good checkpoint of this run.
 
     `auto` takes this job's own, with every setting equal; `must` also takes another job's, and settings in `loose` may
-    differ. What is passed over is reported, with the reason. Raises CheckpointError for `must` when nothing is left.
+    differ. What is passed over is reported, with the reason. Raises CheckpointError for `must` when nothing is left,
+    OSError if the volume fails: a run from an earlier step would remove the checkpoints of later ones.
     """
     if resume == "never":
         return None
     restore(folder)
     usable: list[Checkpoint] = []
     refused = []
-    for path in sorted(folder.glob("step-*"), reverse=True):
+    for path in reversed(steps_in(folder)):
         try:
             checkpoint = read(path)
             _check_identity(checkpoint.meta, resume, job_uid, identity, loose)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
-from checkpoint import Checkpoint, CheckpointError, find
+from checkpoint import Checkpoint, CheckpointError, VolumeError, find
 from evidence import Evidence, canonical, parameter_sample, read_lines
 from exchange import broadcast_bytes
 from log import say
@@ -128,7 +128,7 @@ def restore_random(tensors: dict[str, torch.Tensor], rank: int, device: torch.de
 
 def agree_on_checkpoint(config: Config, data: Data, wiring: Wiring) -> Checkpoint | None:
     """Rank 0 looks for a checkpoint and gives it to all: the others need not reach the volume."""
-    checkpoint, error = None, ""
+    checkpoint, error, lost = None, "", ""
     if wiring.rank == 0 and config.output:
         settings = identity(config, data)
         try:
@@ -136,8 +136,15 @@ def agree_on_checkpoint(config: Config, data: Data, wiring: Wiring) -> Checkpoin
                               frozenset(settings) - FIXED)
         except CheckpointError as problem:
             error = str(problem)
+        except OSError as problem:
+            where = problem.filename or config.output
+            lost = (f"{where} cannot be read ({problem.strerror}); the checkpoints are kept. "
+                    "Fix: check the volume, or remove what cannot be read, and start again")
     name, meta = (checkpoint.name, checkpoint.meta) if checkpoint else ("", {})
-    header = json.loads(broadcast_bytes(json.dumps({"error": error, "name": name, "meta": meta}).encode()))
+    sent = {"error": error, "lost": lost, "name": name, "meta": meta}
+    header = json.loads(broadcast_bytes(json.dumps(sent).encode()))
+    if header["lost"]:
+        raise VolumeError(header["lost"])
     if header["error"]:
         raise CheckpointError(header["error"])
     if not header["name"]:

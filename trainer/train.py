@@ -27,7 +27,7 @@ import standstill
 import torch
 import torch.distributed as dist
 from bucket import staged
-from checkpoint import Buffer, CheckpointError, Saver, safetensors, write_file
+from checkpoint import Buffer, CheckpointError, Saver, VolumeError, safetensors, write_file
 from config import Config, ConfigError, parse_args
 from data import DataError, load, shard
 from events import Events
@@ -378,7 +378,7 @@ def main(argv: list[str]) -> int:
         return refuse(error, 2)
     except StoppedError as error:
         return refuse(error, 128 + signal.SIGTERM)
-    except (NotFiniteError, OutputError) as error:
+    except (NotFiniteError, OutputError, VolumeError) as error:
         return refuse(error, 1)
     except RuntimeError as error:
         if not lost_peer(error):

@@ -104,6 +104,33 @@ def test_the_newest_good_checkpoint_is_used_when_a_newer_one_is_bad(
     assert weights[0] == weights[1], "a run that resumes from the checkpoint before must end with the same weights"
 
 
+def unread_file(checkpoints: Path) -> Path:
+    """A file that the volume has and does not hand out; as root, a link to itself is one."""
+    return checkpoints / "step-00000008/state.safetensors"
+
+
+def unread_folder(checkpoints: Path) -> Path:
+    return checkpoints
+
+
+@pytest.mark.parametrize("place", [unread_file, unread_folder])
+def test_a_volume_that_cannot_be_read_ends_the_start_and_costs_no_checkpoint(
+    root: Root, trained: str, place: Callable[[Path], Path]
+) -> None:
+    out = copy(root, trained)
+    path = place(root.host(out) / "checkpoints")
+    kept = path.rename(path.with_name("kept"))
+    path.symlink_to(path.name)
+    ranks = root.train(2, *FLAGS, "--output", out)
+    for rank in ranks:
+        assert rank.code == 1, rank.text
+        assert f"{path.name} cannot be read (Too many levels of symbolic links)" in rank.text.splitlines()[-1]
+    path.unlink()
+    kept.rename(path)  # the volume is back
+    ranks = root.train(2, *FLAGS, "--output", out)
+    assert [rank.event("resume")["step"] for rank in ranks] == [8, 8]
+
+
 def test_a_renamed_checkpoint_is_refused(root: Root, trained: str) -> None:
     out = copy(root, trained)
     (root.host(out) / "checkpoints/step-00000008").rename(root.host(out) / "checkpoints/step-00000099")
