@@ -40,17 +40,23 @@ def start():
 class AfterTorch(importlib.abc.MetaPathFinder):
     """Acts once, when torch has been executed; costs nothing in any other program."""
 
+    asks = False  # whether it looks for torch itself
+
     def find_spec(self, name, _path, _target=None):
-        """Answer for one module only, and only once."""
-        if name != "torch":
+        """Answer for one module only; a program may ask whether there is one, and import it later or never."""
+        if name != "torch" or self.asks:
             return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(name)
+        self.asks = True
+        try:
+            spec = importlib.util.find_spec(name)
+        finally:
+            self.asks = False
         if spec is None:
             return None
         execute = spec.loader.exec_module
 
         def exec_module(module):
+            sys.meta_path.remove(self)
             execute(module)
             start()
 
