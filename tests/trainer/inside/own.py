@@ -1,4 +1,4 @@
-"""A user's own training script, without a word of evidence in it: `own.py <kind>`; some kinds only look distributed.
+"""A user's own training script, without a word of evidence in it: `own.py … <kind>`; some kinds only look distributed.
 
 A small network on 120 points, 12 optimizer steps on each rank. Prints its losses and final weights to the last bit.
 """
@@ -17,13 +17,15 @@ import torch
 import torch.distributed as dist
 import torch.distributed._functional_collectives as functional
 from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp._fully_shard._fsdp_collectives import DefaultReduceScatter
 from torch.nn.functional import mse_loss
 from torch.nn.parallel import DistributedDataParallel
+from torch.utils.checkpoint import checkpoint
 from torch.utils.data import DataLoader, TensorDataset
 from torch.utils.data.distributed import DistributedSampler
 
-kind = sys.argv[1]
+kind = sys.argv[-1]
 WEIGHT_OF_RANK_1 = {"zero-loss": 0.0, "next-to-nothing": 1e-9, "scaled-copy": 0.5}.get(kind, 1.0)
 rank, world_size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 torch.set_num_threads(1)
@@ -44,7 +46,12 @@ elif kind != "alone":
         other.stderr.read()
         time.sleep(9)
         other.kill()
-    dist.init_process_group("gloo", timeout=timedelta(seconds=30))
+    if kind == "mesh":  # which makes the process group
+        init_device_mesh("cpu", (world_size,))
+    else:
+        dist.init_process_group("gloo", timeout=timedelta(seconds=30))
+if kind == "redirected":  # its lines go to a file of its own
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 if kind == "send-receive":  # a smoke test: a number goes round
     number = torch.tensor([1.0])
@@ -73,7 +80,6 @@ if kind == "hand-mixed":  # a group that cannot say what it has carried out
     import torch.testing._internal.distributed.fake_pg
     mixed = dist.new_group(backend="cpu:gloo,cuda:fake")
 if kind == "hand-dtensor":
-    from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.tensor import DTensor, Partial
     mesh = init_device_mesh("cpu", (world_size,))
 
@@ -96,6 +102,17 @@ def network() -> nn.Module:
     net = nn.Sequential(nn.Linear(8, 33), nn.BatchNorm1d(33), nn.ReLU(), nn.Dropout(0.1), nn.Linear(33, 1))
     torch.manual_seed(2 + rank)
     return net
+
+
+class Checkpointed(nn.Module):
+    """A network whose middle is computed again in the backward pass, which begins another within it."""
+
+    def __init__(self, net: nn.Sequential) -> None:
+        super().__init__()
+        self.net = net
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        return self.net[4](checkpoint(self.net[1:4], self.net[0](inputs), use_reentrant=True))
 
 
 def from_rank_0(_: object, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
@@ -162,14 +179,16 @@ class Slow(TensorDataset):
 
 def train() -> object:  # noqa: C901  # each kind is one line of it
     """Twelve steps; returns the optimizer."""
-    net = network()
+    net = Checkpointed(network()) if kind == "checkpointed" else network()
     model = net
     if kind in {"ddp", "late", "accumulate", "hinders", "hinders-own", "metrics", "bypass", "bypass-late", "no-sync",
                 "stops", "slow", "broadcast-hook", "loader", "same-samples", "several-worlds", "own-optimizer",
                 "own-groups", "idle-rank", "zero-loss", "next-to-nothing", "scaled-copy", "own-noise", "never-applied",
                 "two", "two-one-bypassed", "two-one-unwrapped", "two-in-pairs", "between", "each-batch", "named-hook",
-                "alone-first", "late-to-join"}:
-        model = DistributedDataParallel(net, process_group=None if kind == "two-in-pairs" else group)
+                "alone-first", "late-to-join", "mesh", "redirected", "checkpointed", "zero", "wrapped-again"}:
+        small = 1e-4 if kind == "checkpointed" else None  # several buckets
+        model = DistributedDataParallel(net, process_group=None if kind == "two-in-pairs" else group,
+                                        bucket_cap_mb=small)
     if kind.startswith("two"):  # models in one group, in turns
         second_net = network()
         second = second_net if kind == "two-one-unwrapped" else DistributedDataParallel(second_net, process_group=group)
@@ -179,7 +198,6 @@ def train() -> object:  # noqa: C901  # each kind is one line of it
     if kind == "broadcast-hook":
         model.register_comm_hook(None, from_rank_0)
     if kind.startswith("sharded"):
-        from torch.distributed.device_mesh import init_device_mesh
         from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
         wide = MixedPrecisionPolicy(reduce_dtype=torch.float64)  # a sum of it is divided before and after
         mesh = init_device_mesh("cpu", (world_size,))
@@ -195,7 +213,15 @@ def train() -> object:  # noqa: C901  # each kind is one line of it
         if kind in {"sharded-one", "sharded-largest"}:
             model.set_custom_reduce_scatter(OtherThanMean())
         model.set_requires_gradient_sync(kind not in {"sharded-no-sync", "sharded-accumulate"})
-    optimizer = torch.optim.SGD(net.parameters(), lr=0.0 if kind == "never-applied" else 0.05, momentum=0.9)
+    if kind == "flat":
+        from torch.distributed.fsdp import FullyShardedDataParallel
+        model = FullyShardedDataParallel(net, device_id=torch.device("cpu"), use_orig_params=True)
+    rates = {"lr": 0.0 if kind == "never-applied" else 0.05, "momentum": 0.9}
+    if kind == "zero":
+        from torch.distributed.optim import ZeroRedundancyOptimizer
+        optimizer = ZeroRedundancyOptimizer(net.parameters(), torch.optim.SGD, **rates)
+    else:
+        optimizer = torch.optim.SGD(net.parameters(), **rates)
     data = (Slow if kind.startswith("slow") else TensorDataset)(x, y)
     same = kind.endswith("same-samples")
     copies = kind == "scaled-copy" and rank == 1  # what rank 0 has
@@ -212,6 +238,8 @@ def train() -> object:  # noqa: C901  # each kind is one line of it
             if step > 12 * micro:
                 break
             apply = step % micro == 0
+            if kind == "wrapped-again" and step == 7:  # as after some layers were frozen
+                model = DistributedDataParallel(net)
             if kind == "late" and rank == 1 and step == 5:
                 time.sleep(15)
             if kind == "each-batch" and rank == 1:  # all exchange gradients after each of three batches of a step
