@@ -897,6 +897,13 @@ def time_of(owner: Any, name: str, kind: str) -> None:
     setattr(owner, name, timed)
 
 
+def replace(name: str, function: Any) -> None:
+    """Put a function into torch.distributed, and where torch has taken the original from there."""
+    for module in (dist, dist.distributed_c10d, sys.modules.get("torch.distributed.device_mesh")):
+        if hasattr(module, name):
+            setattr(module, name, function)
+
+
 def install(began: float) -> None:
     """Watch this process; `began` is when its thread's CPU began to work for that."""
     if not dist.is_available():
@@ -905,10 +912,6 @@ def install(began: float) -> None:
 
     def is_world(group: object = None, **words: object) -> bool:
         return words.get("group", group) in (None, dist.group.WORLD)
-
-    def replace(name: str, function: Any) -> None:
-        setattr(dist, name, function)
-        setattr(c10d, name, function)
 
     replace("init_process_group", around(
         c10d, "init_process_group", before=lambda *_, **__: OBSERVER.will_join(),
