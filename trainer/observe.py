@@ -19,6 +19,7 @@ import importlib.util
 import json
 import math
 import os
+import re
 import secrets
 import socket
 import sys
@@ -48,6 +49,8 @@ ATOMIC_BYTES = 4096  # as in log.py
 MOST_MODELS = 64
 PACE_S = 30.0  # where the time of the steps since then went, in a line
 TIMED = 40  # steps of each such time of which the exchange is timed: of long steps each, of short ones a few
+OUTPUT = os.dup(1)  # a script may send its own lines elsewhere, or close that file
+RANK_FLAG = re.compile(r"--?((local|global|node|machine)[-_])?rank(=.*)?")
 MAIN = "GANGPLANK_OBSERVED_PID"  # the rank's own process; what it starts is not a rank
 HOOKS = "torch.distributed.algorithms.ddp_comm_hooks.default_hooks"
 COLLECTIVES = ("all_reduce", "reduce", "broadcast", "gather", "scatter", "all_gather", "all_gather_into_tensor",
@@ -85,15 +88,15 @@ def careful(action: Callable[..., Any]) -> Callable[..., None]:
 
 
 def emit(line: str) -> None:
-    """One line on the process's standard output, past whatever the script does to sys.stdout."""
+    """One line where this process's standard output leads at first, whatever the script does to it."""
     raw = line.encode()
     if len(raw) <= ATOMIC_BYTES:
-        os.write(1, raw)
+        os.write(OUTPUT, raw)
         return
     with Path(__file__).open("rb") as turn:  # each process opens it itself, so the lock is between processes
         fcntl.flock(turn, fcntl.LOCK_EX)
         while raw:
-            raw = raw[os.write(1, raw):]
+            raw = raw[os.write(OUTPUT, raw):]
 
 
 class Chain:
