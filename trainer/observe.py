@@ -135,6 +135,13 @@ def due_after(number: int) -> int:
     return number + 1 if number < 2 else 2 << (number.bit_length() // 2 * 2)
 
 
+def of_all_ranks(words: list[str]) -> list[str]:
+    """A script's arguments without those that name a rank, as --rank 1 and --local-rank=1 do."""
+    flags = [RANK_FLAG.fullmatch(word) for word in words]
+    values = [flag is not None and not flag[3] for flag in [None, *flags]]  # of the flag before, if it has none
+    return [word for word, flag, value in zip(words, flags, values, strict=False) if not (flag or value)]
+
+
 def hook(leaf: torch.Tensor, action: Callable[[torch.Tensor], None]) -> Callable[[], None]:
     """Hear of a leaf's gradient, before it is added up; returns what ends that."""
     ref, handle = weakref.ref(leaf), leaf.register_hook(unserializable_hook(action))
@@ -532,7 +539,7 @@ class Observer:
         env, host = os.environ, socket.gethostname()
         script = Path(getattr(sys.modules["__main__"], "__file__", None) or sys.argv[0])
         text = script.read_bytes() if script.is_file() else b""
-        settings = hashlib.sha256(json.dumps([hashlib.sha256(text).hexdigest(), sys.argv[1:]]).encode()).hexdigest()
+        settings = json.dumps([hashlib.sha256(text).hexdigest(), of_all_ranks(sys.argv[1:])])
         if self.chain is None or self.chain.rank != rank:
             self.chain = Chain(rank)
         self.world_size = world_size
@@ -541,7 +548,7 @@ class Observer:
                        pod_uid=env.get("GANGPLANK_POD_UID") or None, job_uid=env.get("GANGPLANK_JOB_UID") or None,
                        pid=os.getpid(), local_rank=int(env.get("LOCAL_RANK") or 0), attempt=attempt,
                        master=f"{env.get('MASTER_ADDR')}:{env.get('MASTER_PORT')}", script=script.name,
-                       settings=settings, resumed=None)
+                       settings=hashlib.sha256(settings.encode()).hexdigest(), resumed=None)
 
     @safe
     def will_join(self) -> None:

@@ -72,6 +72,19 @@ def test_an_honest_script_is_proven_without_an_edit(root: Root, kind: str) -> No
     assert [(m["exchanges"], m["idle"]) for end in ends for m in models(end)] == [(12, 0)] * 3
 
 
+@pytest.mark.parametrize(("words", "word"), [
+    (["--rank", "{}", "--local_rank={}"], "PROVEN"), (["--learning-rate", "{}"], "NOT PROVEN")])
+def test_the_ranks_have_the_same_arguments_but_for_those_that_name_a_rank(
+        root: Root, words: list[str], word: str) -> None:
+    store = root.store()
+    started = [root.start([rank], 3, *(text.format(rank) for text in words), "ddp", port=store["port"], script=OWN,
+                          env=ON) for rank in range(3)]
+    verdict = judge([rank for one in started for rank in one.wait()])
+    root.close_store(store)
+    assert verdict.word == word, verdict.text()
+    assert ("3 different scripts or arguments among the ranks" in verdict.text()) == (word != "PROVEN")
+
+
 def test_two_models_in_one_group_exchange_each_for_itself(root: Root) -> None:
     ranks = run(root, "two")
     assert {rank.code for rank in ranks} == {0}, ranks[0].text
@@ -226,7 +239,8 @@ ELASTIC = ["--nnodes=1:2", "--rdzv-backend=c10d", "--rdzv-endpoint=127.0.0.1:{}"
     (["-m", "torch.distributed.run"], STATIC, {}),
     (["-m", "torch.distributed.run"], ELASTIC, {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}),  # rank 0 serves the store
     (["/opt/gangplank/trainer/torchrun.py"], STATIC, {}),
-], ids=["a fixed world", "an elastic rendezvous", "forked ranks"])
+    (["-m", "torch.distributed.launch"], STATIC, {}),  # adds --local-rank to the arguments
+], ids=["a fixed world", "an elastic rendezvous", "forked ranks", "the old launcher"])
 def test_ranks_that_torchrun_starts_are_proven(
         root: Root, launcher: list[str], meeting: list[str], env: dict[str, str]) -> None:
     """Their script asks whether there is a torch before it imports it, as many libraries do."""
