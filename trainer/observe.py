@@ -341,6 +341,8 @@ class Model:
     @careful
     def backward_ended(self) -> None:
         """The gradients are averages now, if DDP was to exchange them in this pass and its group has worked."""
+        if torch._C._current_autograd_node() is not None:
+            return  # a pass within another, as torch.utils.checkpoint begins: that one has not ended
         ddp = self.owner()
         if ddp is None or self.operations() == self.begun:
             self.synced = False
