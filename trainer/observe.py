@@ -243,7 +243,7 @@ class Model:
         self.due = 1  # the exchange that is looked at next, or the first after it at which that is possible
         self.queued = self.missed = -1  # the pass at whose end there will be a look; one that nobody can look at
         self.signs: torch.Tensor | None = None
-        self.looking = self.looked = False
+        self.looking = False
         self.hooks: list[Callable[[], None]] = []  # what ends them
         group = owner.process_group if self.parallel else None
         size = dist.get_world_size(group)
@@ -398,7 +398,8 @@ class Model:
 
     def note(self, **fields: object) -> None:
         """One look at an exchange, and no more until another is due."""
-        self.looks, self.looked, self.looking = self.looks + 1, True, False
+        self.looks, self.looking = self.looks + 1, False
+        OBSERVER.looked.add(self)
         for unhook in self.hooks:
             unhook()
         self.own, self.hooks = {}, []
@@ -428,9 +429,6 @@ class Model:
             self.settle()
         self.steps += 1
         self.idle += seen == self.exchanges
-        if self.looked:
-            self.looked = False
-            self.weights(SAMPLE, False)
         return self.exchanges
 
     @careful
@@ -495,6 +493,8 @@ class Observer:
         self.scatters: Scatters | None = None  # where a look at fully_shard's exchange is due
         self.scattering = False
         self.models: list[Model] = []
+        self.looked: set[Model] = set()  # whose weights are read after the next step
+        self.outermost = 0  # the id of the optimizer of that step: one may call another's, and then bring weights
         self.handles: list[Any] = []  # of the hooks of all optimizers
         self.steppers: dict[int, Stepper] = {}  # by the optimizer's id
         self.depth = 0  # of operations of the script's own: one may call another
@@ -626,6 +626,11 @@ class Observer:
             seen = self.stepper(optimizer).seen
             for model, exchanges in seen.items():
                 seen[model] = model.stepped(exchanges)
+            if self.looked and self.outermost == id(optimizer):
+                self.outermost = 0
+                for model in [model for model in seen if model in self.looked]:
+                    self.looked.remove(model)
+                    model.weights(SAMPLE, False)
 
     def is_due(self, now: float) -> None:
         """Time a step, or say where the time of the last ones went."""
@@ -941,8 +946,12 @@ def install(began: float) -> None:
     is_compiling, steppers = torch.compiler.is_compiling, OBSERVER.steppers
 
     def before_step(one: Any, *_: object) -> None:
-        if not is_compiling() and (OBSERVER.timing or (known := steppers.get(id(one))) is None or known.early):
+        if is_compiling():
+            return
+        if OBSERVER.timing or (known := steppers.get(id(one))) is None or known.early:
             OBSERVER.before_step(one)
+        if OBSERVER.looked and not OBSERVER.outermost:
+            OBSERVER.outermost = id(one)
 
     OBSERVER.handles = [optimizer.register_optimizer_step_pre_hook(before_step),
                         optimizer.register_optimizer_step_post_hook(

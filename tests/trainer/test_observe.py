@@ -72,6 +72,20 @@ def test_an_honest_script_is_proven_without_an_edit(root: Root, kind: str) -> No
     assert [(m["exchanges"], m["idle"]) for end in ends for m in models(end)] == [(12, 0)] * 3
 
 
+@pytest.mark.parametrize(("kind", "steps", "exchanges"), [
+    ("zero", 24, [(24, 12, 0)]),  # each step is also one of the optimizer that has this rank's part
+])
+def test_an_optimizer_in_parts_and_a_model_that_is_wrapped_again_are_proven(
+        root: Root, kind: str, steps: int, exchanges: list[tuple[int, int, int]]) -> None:
+    ranks = run(root, kind)
+    assert {rank.code for rank in ranks} == {0}, ranks[0].text
+    verdict = judge(ranks)
+    assert verdict.word == "PROVEN", verdict.text()
+    ends = [record for record in records_of(ranks[:1]) if record["kind"] == "end"]
+    assert [end["steps"] for end in ends] == [steps] * 3
+    assert [[(m["steps"], m["exchanges"], m["idle"]) for m in models(end)] for end in ends] == [exchanges] * 3
+
+
 @pytest.mark.parametrize(("words", "word"), [
     (["--rank", "{}", "--local_rank={}"], "PROVEN"), (["--learning-rate", "{}"], "NOT PROVEN")])
 def test_the_ranks_have_the_same_arguments_but_for_those_that_name_a_rank(
