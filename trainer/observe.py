@@ -231,7 +231,8 @@ class Model:
         self.elements = sum(parameter.numel() for parameter in parameters)
         self.stride = max(1, -(-self.elements // SAMPLE))
         self.sharded = any(map(sharded, parameters))
-        self.owner = weakref.ref(owner, lambda _: self.last_weights())
+        self.owner: Callable[[], Any] = weakref.ref(
+            owner, lambda _: self.give_up() if self.parallel else self.last_weights())
         self.steps = self.idle = self.exchanges = self.looks = self.weights_at = self.sent = 0
         self.worked = self.uncounted = 0  # without DDP: the groups' operations, and steps that had no others
         self.task = -1  # of autograd's: the last backward pass that was heard of
@@ -450,6 +451,17 @@ class Model:
             self.weights_at = self.steps
             self.weights(LAST_SAMPLE, True)
 
+    @safe
+    def give_up(self) -> None:
+        """Its DistributedDataParallel is gone, or another has its parameters: these belong to it no longer."""
+        self.last_weights()
+        for unhook in self.hooks:
+            unhook()
+        self.refs, self.hooks, self.own, self.looking, self.owner = [], [], {}, False, lambda: None
+        OBSERVER.looked.discard(self)
+        for one in OBSERVER.steppers.values():
+            one.size, one.early = [], True  # which models it steps is asked again
+
     def facts(self) -> dict[str, object]:
         """What a claim needs of its totals."""
         return {"model": self.number, "by": "DistributedDataParallel" if self.parallel else "hand",
@@ -574,6 +586,10 @@ class Observer:
         """A model is exchanged by DDP from now on."""
         if self.chain and len(self.models) < MOST_MODELS:
             parameters = [p for p in ddp.parameters() if p.requires_grad]
+            held = set(map(id, parameters))
+            for model in self.models:
+                if any(id(ref()) in held for ref in model.refs):
+                    model.give_up()
             self.add(parameters, ddp)
 
     def add(self, parameters: list[torch.Tensor], owner: Any) -> Model:

@@ -74,6 +74,7 @@ def test_an_honest_script_is_proven_without_an_edit(root: Root, kind: str) -> No
 
 @pytest.mark.parametrize(("kind", "steps", "exchanges"), [
     ("zero", 24, [(24, 12, 0)]),  # each step is also one of the optimizer that has this rank's part
+    ("wrapped-again", 12, [(6, 6, 0), (6, 6, 0)]),
 ])
 def test_an_optimizer_in_parts_and_a_model_that_is_wrapped_again_are_proven(
         root: Root, kind: str, steps: int, exchanges: list[tuple[int, int, int]]) -> None:
