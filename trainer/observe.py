@@ -253,6 +253,8 @@ class Model:
             meshes = [getattr(parameter, "device_mesh", None) for parameter in parameters]
             self.whole = all(mesh is not None and mesh.ndim == 1 and mesh.size() == dist.get_world_size()
                              for mesh in meshes)
+        # FullyShardedDataParallel lays parameters out flat, where a rank's part of one may be empty.
+        self.visible = self.whole and not any(getattr(parameter, "_fsdp_flattened", False) for parameter in parameters)
         if self.parallel:
             self.countable = one_count(group)
             self.settled = self.operations()
@@ -312,7 +314,7 @@ class Model:
         if self.sharded:
             one = sum(model.sharded for model in OBSERVER.models) == 1  # whose scatter it is, a call does not say
             OBSERVER.scatters = Scatters(dist.get_world_size(), self.stride) if self.whole and one else None
-        elif self.whole:
+        elif self.visible:
             self.looking, self.own = True, {}
             self.missed = torch._C._current_graph_task_id()  # a pass that has begun without these hooks
             self.hooks = self.watch(range(len(self.refs)), self.gradient)
@@ -436,7 +438,7 @@ class Model:
     def weights(self, most: int, last: bool) -> None:
         """Record the weights, or a sample of them; nothing once they are gone."""
         parameters = [parameter for ref in self.refs if (parameter := ref()) is not None]
-        if not self.whole or len(parameters) < len(self.refs):
+        if not self.visible or len(parameters) < len(self.refs):
             return
         stride = max(1, -(-self.elements // most))
         values = joined([self.pick(parameter, stride) for parameter in parameters])

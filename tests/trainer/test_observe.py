@@ -140,6 +140,7 @@ UNCOUNTED = "before 12 of 12 steps of rank 0, a process group worked by no call 
     ("own-optimizer", "no step of an optimizer of torch was seen"),
     ("alone-first", "30 of 42 steps of rank 0 were of no model that was watched: before the rank joined"),
     ("sharded-hybrid", "gradients are exchanged within a part of the ranks"),
+    ("flat", "no exchange of gradients could be looked at (model 1)"),
     ("hand-functional", UNCOUNTED),
     ("hand-dtensor", UNCOUNTED),
     ("hand-group", UNCOUNTED),
