@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from gangplank.backends import BACKENDS, code_pieces, device_claims, wiring
 from gangplank.backends.lay_out import PACKAGES
 from gangplank.k8s import quantity
+from gangplank.k8s.nodes import AWAY
 
 if TYPE_CHECKING:
     from gangplank.spec import JobSpec, Json, Resources, Script
@@ -29,8 +30,7 @@ USER_ID = 1000  # the image needs no such user: nothing looks it up
 GPU_TOLERATION: Json = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
 LOST_NODE_S = 30  # from "the node does not answer" to other pods elsewhere; without these, Kubernetes waits 300 s
 LOST_NODE: tuple[Json, ...] = tuple(
-    {"key": f"node.kubernetes.io/{state}", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": seconds}
-    for state, seconds in (("not-ready", LOST_NODE_S), ("unreachable", LOST_NODE_S))
+    {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": LOST_NODE_S} for key in AWAY
 )
 
 POD_SECURITY: Json = {

@@ -22,8 +22,3 @@ def cluster_of(
     if changes:
         terminal.note(f"cluster: {kube}")
     return kube
-
-
-def namespace_of(args: argparse.Namespace, kube: Kube) -> str:
-    """The namespace of what names none: that of -n, else the user's own."""
-    return kube.namespace_of(args.namespace)

@@ -45,11 +45,11 @@ def files_and_jobs(prefix: str, parsed_args: argparse.Namespace, **_: object) ->
 def ask_cluster(args: argparse.Namespace, answer: queue.SimpleQueue[dict[str, str]]) -> None:
     """Put the jobs of the namespace, by name, into `answer`; none if the cluster cannot be asked."""
     try:
-        from gangplank.cli.cluster import cluster_of, namespace_of
+        from gangplank.cli.cluster import cluster_of
         from gangplank.cli.jobs import summaries
 
         kube = cluster_of(args)
-        rows = summaries(kube, namespace_of(args, kube))
+        rows = summaries(kube, kube.namespace_of(args.namespace))
         answer.put({name: f"{backend}, {state}" for name, backend, state, _ in rows})
     except Exception:  # noqa: BLE001  a shell that completes a word has no place for messages
         answer.put({})

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gangplank.cli import terminal
-from gangplank.cli.cluster import cluster_of, namespace_of
+from gangplank.cli.cluster import cluster_of
 from gangplank.cli.fetch import Meter, interrupted_by_term, mib
 from gangplank.cluster import data as bringing
 from gangplank.cluster.landing import problem
@@ -37,7 +37,7 @@ def data(args: argparse.Namespace) -> int:
     kube = cluster_of(args, changes=True).patient(terminal.note)
     meter = Meter(claim)
     with interrupted_by_term():
-        place = bringing.place_of(kube, namespace_of(args, kube), claim, args.image, args.queue, args.secret)
+        place = bringing.place_of(kube, kube.namespace_of(args.namespace), claim, args.image, args.queue, args.secret)
         local = () if remote else local_files([Path(source) for source in args.sources], meter.show)
         order = bringing.Order(place, folder, local, tuple(remote), sums, tuple(args.replace))
         result = bringing.bring(kube, order, meter.show)
@@ -61,7 +61,7 @@ def on_claim(args: argparse.Namespace, verb: str, claim: str, name: str) -> int:
     kube = cluster_of(args, changes=removes).patient(terminal.note)
     meter = Meter(claim)
     with interrupted_by_term():
-        place = bringing.place_of(kube, namespace_of(args, kube), claim, args.image, args.queue, ())
+        place = bringing.place_of(kube, kube.namespace_of(args.namespace), claim, args.image, args.queue, ())
         order = bringing.Order(place, name)
         result = bringing.about(kube, order, verb, meter.show)
     meter.close()

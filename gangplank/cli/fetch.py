@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gangplank.cli import inputs, terminal
-from gangplank.cli.cluster import cluster_of, namespace_of
+from gangplank.cli.cluster import cluster_of
 from gangplank.cli.jobs import locate
 from gangplank.cluster import evidence
 from gangplank.cluster import fetch as fetching
@@ -66,7 +66,7 @@ def source(kube: Kube, args: argparse.Namespace) -> Json:
         if error.status != 404 or not Path(args.job).is_file():
             raise
     job = inputs.gather([args.job], None, args.site, grants=False)[1][-1][1]
-    job["metadata"].setdefault("namespace", namespace_of(args, kube))
+    job["metadata"].setdefault("namespace", kube.namespace_of(args.namespace))
     return job
 
 

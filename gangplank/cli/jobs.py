@@ -13,11 +13,11 @@ from gangplank.backends import BACKENDS, backend_of, is_submitted_job, submitted
 from gangplank.backends.code_pieces import is_piece
 from gangplank.backends.device_claims import is_template
 from gangplank.cli import inputs, overview, terminal
-from gangplank.cli.cluster import cluster_of, namespace_of
+from gangplank.cli.cluster import cluster_of
 from gangplank.cluster import code, operators, reader, standstill
 from gangplank.cluster import submit as submission
 from gangplank.cluster.attempts import attempts, gone
-from gangplank.cluster.client import default_container, rank_of
+from gangplank.cluster.client import rank_of
 from gangplank.cluster.gaps import Gaps, Numbers
 from gangplank.cluster.lease import PATIENCE_S, Lock
 from gangplank.cluster.logs import GONE, Buffer, follow
@@ -69,7 +69,7 @@ def submit(args: argparse.Namespace) -> int:
     cluster = cache(partial(cluster_of, args, changes=not args.dry_run))  # a mistake in a job file needs none
 
     def namespace() -> str:
-        return namespace_of(args, cluster())
+        return cluster().namespace_of(args.namespace)
 
     submitted, jobs, other_kinds = inputs.gather(args.jobs, args.backend, args.site, namespace)
     if not jobs:
@@ -125,7 +125,7 @@ def locate(kube: Kube, args: argparse.Namespace) -> tuple[Json, list[Json]]:
         inputs.refuse_site(args)
         submitted, kinds = [], list(submitted_kinds())
         name, namespace = args.job, None
-    namespace = namespace or namespace_of(args, kube)
+    namespace = namespace or kube.namespace_of(args.namespace)
     live = kube.find(namespace, name, kinds)
     if live is None:
         raise inputs.nothing(name, namespace, "submit it")
@@ -236,10 +236,10 @@ def all_attempts(kube: Kube, job: Json, pods: list[Json]) -> int:
     """Print the log of each attempt that the cluster has, and on standard error which it has no more."""
     shown: dict[int | None, list[int]] = {}
     for run in attempts(job, pods):
-        meta, start = run.pod["metadata"], prefix(run.pod, colour=terminal.coloured(sys.stdout), attempt=run.number)
+        start = prefix(run.pod, colour=terminal.coloured(sys.stdout), attempt=run.number)
         numbers = shown.setdefault(rank_of(run.pod), [])
         try:
-            lines = kube.log(meta["namespace"], meta["name"], default_container(run.pod), previous=run.before)
+            lines = kube.log(run.pod, previous=run.before)
         except KubeError as error:
             if not (run.before and error.status in GONE):
                 print(f"{start}({error})")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from gangplank.backends import submitted_kinds
 from gangplank.cli import inputs, terminal
-from gangplank.cli.cluster import cluster_of, namespace_of
+from gangplank.cli.cluster import cluster_of
 from gangplank.cluster.situation import asked, situation
 from gangplank.errors import KubeError, Problem
 from gangplank.scheduling.demand import UNFORESEEN
@@ -149,17 +149,18 @@ def meant(kube: Kube, args: argparse.Namespace) -> Meant | Unread:
     """The job that a file or a name means."""
     others: list[Json] = []
     job: Json | None = None
+    own = kube.namespace_of(args.namespace)
     if inputs.is_path(args.job):
-        others, jobs, other_kinds = inputs.gather([args.job], None, args.site, lambda: namespace_of(args, kube))
+        others, jobs, other_kinds = inputs.gather([args.job], None, args.site, lambda: own)
         if not jobs:
             raise KubeError(str(inputs.jobless(args.job, other_kinds)))
         job = jobs[-1][1]
-        name, namespace = job["metadata"]["name"], job["metadata"].get("namespace") or namespace_of(args, kube)
+        name, namespace = job["metadata"]["name"], job["metadata"].get("namespace") or own
         job["metadata"]["namespace"] = namespace
         kinds = [(job["apiVersion"], job["kind"])]
     else:
         inputs.refuse_site(args)
-        name, namespace, kinds = args.job, namespace_of(args, kube), list(submitted_kinds())
+        name, namespace, kinds = args.job, own, list(submitted_kinds())
     try:
         live = kube.find(namespace, name, kinds)
     except KubeError as error:

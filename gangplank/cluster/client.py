@@ -458,18 +458,20 @@ class Kube:
         return self.owners[uid, owner["uid"]]
 
     def log(
-        self, namespace: str, pod: str, container: str = "", last: int = 0, *, previous: bool = False, most: int = 0
+        self, pod: Json, container: str = "", last: int = 0, *, previous: bool = False, most: int = 0
     ) -> list[str]:
         """The lines of a pod's log so far, or only the last ones, or of its run before; logs.py follows one.
 
+        It is that of the default container, if none is named.
         Of the last ones, fewer if they are longer than `most` bytes together; of a single one that is, its beginning.
         """
+        container = container or default_container(pod)
         query = {"container": container} if container else {}
         query |= {"previous": "true"} if previous else {}
         if last:
             query["tailLines"] = str(last)
         query |= {"limitBytes": str(most)} if most else {}
-        where = f"{path('v1', 'Pod', namespace, pod)}/log"
+        where = f"{path('v1', 'Pod', pod['metadata']['namespace'], pod['metadata']['name'])}/log"
         data = self.read("GET", where, query=query)
         while most and len(data) >= most and last > 1:  # the server's limit leaves the newest lines out
             last = max(last // 10, 1)

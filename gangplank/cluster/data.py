@@ -312,7 +312,7 @@ def answer_of(kube: Kube, live: Json, title: str) -> Json:
         raise KubeError(str(Problem(title, got, "one that can run Python", "name another image with --image")))
     if "again" in last:
         raise AgainError(str(last["again"]))
-    said = kube.log(live["metadata"]["namespace"], live["metadata"]["name"], CONTAINER, 1) if end else []
+    said = kube.log(live, CONTAINER, 1) if end else []
     why = f"{status.get('reason') or end.get('reason') or status.get('message') or 'no reason'}"
     why += f", exit code {end['exitCode']}: {shown(said[-1])}" if said else ""
     raise AgainError(str(Problem(title, f"its end ({why})", "all of its work done", "try again: it continues")))
@@ -320,9 +320,8 @@ def answer_of(kube: Kube, live: Json, title: str) -> Json:
 
 def lines_of(kube: Kube, body: Json, last: int) -> list[Json]:
     """What the pod has printed, or only the last lines."""
-    meta = body["metadata"]
     parsed = []
-    for line in kube.log(meta["namespace"], meta["name"], CONTAINER, last):
+    for line in kube.log(body, CONTAINER, last):
         with contextlib.suppress(ValueError, RecursionError):
             parsed.append(json.loads(line))
     return [line for line in parsed if isinstance(line, dict)]

@@ -227,7 +227,7 @@ def ended(kube: Kube, pod: Json, container: str) -> Json:
 def read_lines(kube: Kube, pod: Json, container: str, end: Json) -> list[Json]:
     """What a container printed, the line with the key `end` last."""
     meta = pod["metadata"]
-    lines = list(map(parsed, kube.log(meta["namespace"], meta["name"], container)))
+    lines = list(map(parsed, kube.log(pod, container)))
     lines = [line for line in lines if line]
     if lines and "end" in lines[-1]:
         return lines

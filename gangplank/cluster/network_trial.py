@@ -117,8 +117,9 @@ def answer(kube: Kube, image: str, limit_s: float) -> str:
         if all(addresses.values()):
             start(kube, "asks", image, ["python3", "-c", ASK, addresses["open"], addresses["closed"]])
             pods["asks"] = kube.get(f"{PODS}/asks")
-            if (pods["asks"] or {}).get("status", {}).get("phase") in ("Succeeded", "Failed"):
-                return (kube.log(SPACE, "asks", last=1) or ["no line"])[0]
+            asks = pods["asks"]
+            if asks and asks.get("status", {}).get("phase") in ("Succeeded", "Failed"):
+                return (kube.log(asks, last=1) or ["no line"])[0]
         waiting = next((why for pod in pods.values() if pod and (why := state(pod))), waiting)
     return f"pods that did not run within {limit_s:.0f} s ({waiting})"
 

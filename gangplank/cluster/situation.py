@@ -11,7 +11,7 @@ from gangplank.backends.base import RANDOM, UID, Site
 from gangplank.backends.device_claims import is_template
 from gangplank.backends.queueing import QUEUE_SYSTEM
 from gangplank.cluster import failure, pace, ranks
-from gangplank.cluster.client import default_container, path
+from gangplank.cluster.client import path
 from gangplank.cluster.failure import LastWords
 from gangplank.cluster.progress import Phase, first_failure, phase
 from gangplank.cluster.retries import used_up
@@ -147,7 +147,7 @@ def situation(
     )
     if words or known.ended or unplaced(known) or answering != pods:
         return known
-    still, unread = standstill(kube, job, pods, expected(job).world_size if wanted else None)
+    still, unread = standstill(kube, pods, expected(job).world_size if wanted else None)
     return replace(known, ranks=still, unread=unread)
 
 
@@ -263,10 +263,9 @@ def last_words(kube: Kube, pods: Sequence[Json]) -> list[LastWords]:
     words, kube = [], kube.patient(limit_s=LOGS_S)
     for pod in pods[:MOST_LOGS]:
         log = LastWords(pod["metadata"]["name"])
-        place = (pod["metadata"]["namespace"], log.pod, default_container(pod))
         for previous in (False, True):
             try:
-                lines = kube.log(*place, last=LINES, previous=previous, most=MOST_BYTES)
+                lines = kube.log(pod, last=LINES, previous=previous, most=MOST_BYTES)
             except KubeError:
                 continue
             for line in lines:
@@ -300,15 +299,13 @@ def of_container(end: tuple[str, str], lines: Iterable[str]) -> Failure:
 
 
 def standstill(
-    kube: Kube, job: Json, pods: Sequence[Json], world_size: int | None
+    kube: Kube, pods: Sequence[Json], world_size: int | None
 ) -> tuple[Cause | None, tuple[str, ...]]:
     """Where the ranks of a job that runs stand still, else which is behind, and what could not be read of it."""
     logs, kube = {}, kube.patient(limit_s=LOGS_S)
     for pod in pods[:MOST_LOGS]:
         try:
-            name = pod["metadata"]["name"]
-            place = (job["metadata"]["namespace"], name, default_container(pod))
-            logs[name] = kube.log(*place, last=MORE_LINES, most=MOST_BYTES)
+            logs[pod["metadata"]["name"]] = kube.log(pod, last=MORE_LINES, most=MOST_BYTES)
         except KubeError as error:
             if error.status == FORBIDDEN:
                 return None, ("whether its ranks stand still, or one is behind: you may not read their logs",)

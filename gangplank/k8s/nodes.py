@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from gangplank.spec import Json
 
 UNREACHABLE = "node.kubernetes.io/unreachable"  # the taint of a node that Kubernetes takes for lost
+AWAY = ("node.kubernetes.io/not-ready", UNREACHABLE)  # those of a node that runs no pods now
 EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")  # of a taint
 
 

@@ -14,6 +14,7 @@ from gangplank.backends.queueing import QUEUE_SYSTEM
 from gangplank.cluster.lease import HOLDER
 from gangplank.cluster.reader import READER_LIMITS
 from gangplank.k8s.build import JOB_NAME
+from gangplank.k8s.nodes import AWAY
 from gangplank.teams.census import load
 
 if TYPE_CHECKING:
@@ -162,7 +163,6 @@ READS = f"({CONTAINERS}).all(c, c.?env.orValue([]).exists(e, {WITHOUT_GPUS})" + 
     f" && !quantity(string(c.resources.limits['{name}'])).isGreaterThan(quantity('{most}'))"
     for name, most in READER_LIMITS.items()
 ) + ")"
-UNREACHABLE = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")  # DefaultTolerationSeconds adds both
 
 
 def tolerations(path: Path) -> str:
@@ -172,7 +172,7 @@ def tolerations(path: Path) -> str:
     known = (
         f"{key} in variables.tolerations",
         f"{operator} in ['', 'Equal'] && {key} + '=' + {value} in variables.tolerations",
-        f"{key} in {quoted(*UNREACHABLE)} && {effect} == 'NoExecute'",
+        f"{key} in {quoted(*AWAY)} && {effect} == 'NoExecute'",
         # of parts of pods nobody knows yet what they ask for, but their pods are judged again
         f"{key} == '{GPU_TOLERATION['key']}'" + ("" if path.patches != "[]" else f" && ({gpus} || {READS})"),
     )

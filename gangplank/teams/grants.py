@@ -14,7 +14,8 @@ from gangplank.backends.base import Site
 from gangplank.backends.device_claims import claimed, is_template
 from gangplank.backends.pod_template import GPU_TOLERATION, TEAM_LABEL
 from gangplank.errors import Problem, SpecError, shown
-from gangplank.teams.conditions import DOMAINS, KEYS, NODE_LABELS, UNREACHABLE
+from gangplank.k8s.nodes import AWAY
+from gangplank.teams.conditions import DOMAINS, KEYS, NODE_LABELS
 from gangplank.teams.metadata import SCHEDULER
 
 if TYPE_CHECKING:
@@ -109,7 +110,7 @@ def taints(path: str, tolerations: Iterable[Mapping[str, object]], *, gpus: bool
     """The taints that tolerations name, but for those that every pod may tolerate."""
     for number, item in enumerate(tolerations):
         key, value = str(item.get("key") or ""), str(item.get("value") or "")
-        node_lost = key in UNREACHABLE and item.get("effect") == "NoExecute"
+        node_lost = key in AWAY and item.get("effect") == "NoExecute"
         if not node_lost and not (gpus and key == GPU_TOLERATION["key"]):
             yield Wish(f"{path}[{number}]", (key or "*") + (f"={value}" if value else ""), "tolerations")
 

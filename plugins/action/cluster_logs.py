@@ -32,7 +32,7 @@ class ActionModule(ClusterAction):
         """The log of a pod's last container; None if it has none."""
         meta, container = pod["metadata"], pod["spec"]["containers"][-1]["name"]
         try:
-            return "\n".join(map(plain, self.kube.log(meta["namespace"], meta["name"], container, lines)))
+            return "\n".join(map(plain, self.kube.log(pod, container, lines)))
         except KubeError as error:
             if error.status in GONE:
                 return None

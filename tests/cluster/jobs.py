@@ -112,7 +112,7 @@ class Job:
         """What a pod's container has said, "" if it has not said anything yet."""
         with contextlib.suppress(KubeError, HTTPError):
             if pod := self.pod(role):
-                return "\n".join(self.kube.log(NAMESPACE, pod["metadata"]["name"]))
+                return "\n".join(self.kube.log(pod))
         return ""
 
     def events(self, kind: str, log: str = "") -> list[Json]:

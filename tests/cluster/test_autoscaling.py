@@ -108,7 +108,7 @@ def running(cluster: Cluster, name: str) -> list[str]:
 def events(cluster: Cluster, pod: str, kind: str) -> list[Json]:
     """What a pod's ranks have said of one kind; nothing before it runs."""
     with contextlib.suppress(KubeError):
-        lines = cluster.kube.log(cluster.namespace, pod)
+        lines = cluster.kube.log({"metadata": {"name": pod, "namespace": cluster.namespace}})
         said = [json.loads(line) for line in lines if line.startswith('{"event"')]
         return [event for event in said if event["event"] == kind]
     return []

@@ -161,7 +161,7 @@ def web(kube: Kube, member: Callable[[str], str]) -> str:
     kube.create(pod)
     place = f"{OBJECTS}/pods/web"
     until(lambda: kube.call("GET", place)["status"].get("phase") == "Running", "the server runs", 120)
-    until(lambda: "Serving" in "".join(kube.log(TEAM, "web")), "the server serves", 120)
+    until(lambda: "Serving" in "".join(kube.log(pod)), "the server serves", 120)
     return f"http://{kube.call('GET', place)['status']['podIP']}:8000"
 
 

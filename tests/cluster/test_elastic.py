@@ -69,7 +69,8 @@ class Elastic:
     def events(self, worker: int, kind: str) -> list[Json]:
         """What a worker's ranks have said of one kind; nothing before it runs."""
         with contextlib.suppress(KubeError):
-            lines = self.cluster.kube.log(self.cluster.namespace, f"{NAME}-worker-{worker}")
+            meta = {"name": f"{NAME}-worker-{worker}", "namespace": self.cluster.namespace}
+            lines = self.cluster.kube.log({"metadata": meta})
             events = [json.loads(line) for line in lines if line.startswith('{"event"')]
             return [event for event in events if event["event"] == kind]
         return []

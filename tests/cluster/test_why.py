@@ -370,7 +370,7 @@ def test_where_all_ranks_take_long_none_is_behind(lab: Lab, kube: Kube) -> None:
         while "it is Complete" not in (diagnosis := asked(kube, job)).first_line and time.monotonic() < until:
             assert diagnosis.cause is None, diagnosis.text()
             for pod in kube.items("v1", "Pod", "why-equal") if "2 of 2 pods run" in diagnosis.first_line else ():
-                said |= set(filter(is_pace, kube.log("why-equal", pod["metadata"]["name"])))
+                said |= set(filter(is_pace, kube.log(pod)))
             time.sleep(1)
         assert "it is Complete" in diagnosis.first_line
         ranks = [one.rank for one in map(window, said) if one]

@@ -96,8 +96,9 @@ class Cluster:
     def delete(self, item: Json) -> None:
         self.objects.pop((item["kind"], item["metadata"]["name"]), None)
 
-    def log(self, _namespace: str, pod: str, _container: str, last: int = 0) -> list[str]:
-        return self.logs[pod][-last:] if last else self.logs[pod]
+    def log(self, pod: Json, _container: str, last: int = 0) -> list[str]:
+        lines = self.logs[pod["metadata"]["name"]]
+        return lines[-last:] if last else lines
 
     def queues(self) -> list[Json]:
         return self.all_queues

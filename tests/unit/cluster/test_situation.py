@@ -129,7 +129,7 @@ def test_of_ranks_that_print_long_lines_fewer_are_read_and_always_the_newest(api
             read.append(len(data))
             return data
 
-    cause, unread = standstill(Counting(api.kubeconfig), {"metadata": {"namespace": "n"}}, pods, 2)
+    cause, unread = standstill(Counting(api.kubeconfig), pods, 2)
     assert cause is not None
     assert "ranks 0, 1 are at a.py:4" in cause.text
     assert unread == ()
@@ -143,7 +143,7 @@ def test_logs_of_a_node_that_does_not_answer_are_waited_for_once(
     monkeypatch.setattr("gangplank.cluster.situation.LOGS_S", 2.0)
     api.says = (500, "dial tcp 192.0.2.1:10250: connection refused")
     pods = [{"metadata": {"name": f"a-{rank}", "namespace": "n"}} for rank in range(4)]
-    assert standstill(Kube(api.kubeconfig).patient(), {"metadata": {"namespace": "n"}}, pods, 4) == (None, ())
+    assert standstill(Kube(api.kubeconfig).patient(), pods, 4) == (None, ())
     asked = [request.split("?")[0].split("/")[-2] for request in api.seen]
     assert asked[-3:] == ["a-1", "a-2", "a-3"]
     assert asked.count("a-0") > 1
@@ -151,9 +151,9 @@ def test_logs_of_a_node_that_does_not_answer_are_waited_for_once(
 
 def test_a_last_line_that_is_longer_than_what_is_read_is_its_beginning(api: Api) -> None:
     api.logs["/api/v1/namespaces/n/pods/a/log"] = b"one\n" + b"x" * 100
-    kube = Kube(api.kubeconfig)
-    assert kube.log("n", "a", last=1000, most=50) == ["x" * 50]
-    assert kube.log("n", "a", last=1000, most=200) == ["one", "x" * 100]
+    kube, own = Kube(api.kubeconfig), {"metadata": {"name": "a", "namespace": "n"}}
+    assert kube.log(own, last=1000, most=50) == ["x" * 50]
+    assert kube.log(own, last=1000, most=200) == ["one", "x" * 100]
 
 
 def test_who_has_tried_a_pod_is_known_to_run_and_who_has_left_all_alone_is_not(api: Api) -> None:
