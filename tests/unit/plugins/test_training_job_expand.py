@@ -10,14 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 ROOT = Path(__file__).resolve().parents[3]
 DIGITS = "{{ lookup('ansible.builtin.file', '" + str(ROOT / "jobs/digits.yml") + "') | from_yaml }}"
 
 
-def ansible(*words: str | Path) -> subprocess.CompletedProcess[str]:
+def ansible(*words: str | Path, more: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
     command = [Path(sys.executable).with_name("ansible-playbook"), "-i", "localhost,", *words]
-    env = os.environ | {"ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"), "NO_COLOR": "1", "COLUMNS": "400"}
+    env = os.environ | {"ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"), "NO_COLOR": "1", "COLUMNS": "400"} | (more or {})
     return subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False, timeout=120)
 
 
@@ -64,6 +65,29 @@ def test_an_unknown_team_is_reported_the_same_way(tmp_path: Path) -> None:
     output = ansible("playbooks/train.yml", "--tags", "manifests", "-e", f"@{job}", "-i", ROOT / "inventories/example")
     assert f'Action failed: {job}: 1 problem\n  team: got "nobody", expected a team of the inventory' in output.stdout
     assert "Finalization of" not in output.stdout + output.stderr
+
+
+@pytest.mark.slow
+def test_an_inventory_with_a_localhost_uses_the_interpreter_that_has_the_packages(tmp_path: Path) -> None:
+    """Otherwise, Ansible takes the first python3 of PATH there: a shim that runs nothing, or one without packages."""
+    for name in ("python3", *(f"python3.{minor}" for minor in range(8, 16))):
+        shim = tmp_path / "shims" / name
+        shim.parent.mkdir(exist_ok=True)
+        shim.write_text("#!/bin/sh\necho this version is not set >&2\nexit 127\n")
+        shim.chmod(0o755)
+    job = tmp_path / "mine.yml"
+    job.write_text("training_job: {name: digits, image: i, script: /a.py, workers: 1}\n")
+    done = ansible("playbooks/train.yml", "--tags", "manifests", "-e", f"@{job}", "-i", ROOT / "inventories/example",
+                   "-e", f"training_job_manifest_dir={tmp_path}",
+                   more={"PATH": f"{tmp_path / 'shims'}:{os.environ['PATH']}"})  # fmt: skip
+    assert done.returncode == 0, done.stdout
+    assert list(tmp_path.glob("*digits.yml"))
+
+
+def test_every_playbook_of_a_site_runs_beside_an_inventory_s_localhost() -> None:
+    for name in ("site", "teams", "train", "uninstall", "mirror"):
+        for play in yaml.safe_load((ROOT / f"playbooks/{name}.yml").read_text()):
+            assert play.get("connection") == "local", play["name"]
 
 
 @pytest.mark.slow
