@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 FOLDER = "monitoring"  # of this package: alert rules and dashboards
 KINDS = (".yml", ".json")
 PORTS = range(65536)
+CONTRARY = (("--site", "-n"), ("--site", "--write"), ("-n", "--write"), ("-o", "--write"))  # one would decide nothing
 
 
 def families(samples: Samples) -> Iterator[Metric]:
@@ -59,10 +60,11 @@ class Collector:
 
 def metrics(args: argparse.Namespace) -> int:
     """Print the samples, serve them, or write the rules and dashboards for them."""
-    if args.site and (args.namespace or args.write):
-        option = "-n" if args.namespace else "--write"
-        fix = f"leave out --site, or {option}"
-        raise terminal.UsageError(str(Problem("--site", f"it with {option}", f"it without {option}", fix)))
+    options = {"--site": args.site, "-n": args.namespace, "-o": args.output, "--write": args.write}
+    for option, other in CONTRARY:
+        if options[option] and options[other]:
+            fix = f"leave out {option}, or {other}"
+            raise terminal.UsageError(str(Problem(option, f"it with {other}", f"it without {other}", fix)))
     if args.write:
         return write(Path(args.write))
     from prometheus_client import CollectorRegistry, generate_latest

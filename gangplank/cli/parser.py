@@ -217,7 +217,7 @@ def add_metrics(commands: Any) -> None:
     what.add_argument("--listen", metavar="ADDRESS:PORT", help="read the cluster at each scrape, until interrupted")
     what.add_argument("--write", metavar="FOLDER", help="write the alert rules and dashboards; asks no cluster")
     forms = "of a single answer; default: prometheus. With --listen, the scraper chooses"
-    metrics.add_argument("-o", "--output", choices=("prometheus", "openmetrics"), default="prometheus", help=forms)
+    metrics.add_argument("-o", "--output", choices=("prometheus", "openmetrics"), help=forms)
     add_site(metrics, "a site's inventory: only the namespaces of its teams; without -n")
     metrics.add_argument("-n", "--namespace", help="only this namespace; default: all that you may read")
     add_cluster(metrics)

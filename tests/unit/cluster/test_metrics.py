@@ -220,6 +220,16 @@ def test_what_is_beyond_the_limits_is_left_out_and_counted(
     assert {labels["kind"]: value for labels, value in now["gangplank_omitted"]} == {"jobs": 1, "logs": 1, "ranks": 3}
 
 
+@pytest.mark.parametrize(("option", "value"), [("-n", "vision"), ("-o", "openmetrics"), ("-o", "prometheus")])
+def test_an_option_that_would_decide_nothing_of_what_is_written_is_refused(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, option: str, value: str
+) -> None:
+    assert main(["metrics", "--write", str(tmp_path / "new"), option, value]) == 2
+    message = f"{option}: got it with --write, expected it without --write. Fix: leave out {option}, or --write"
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "new").exists()
+
+
 @pytest.mark.parametrize(
     ("created", "pods", "retries", "waits_s"),
     [
