@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
 
 PENDING = "pending-"  # begins a revision's status while Helm works on it, and stays if that is killed
 LIVING_S = 600  # after so long, or the release's own time limit, a Helm elsewhere counts as dead
-ELSEWHERE = ("HELM_KUBECONTEXT", "HELM_KUBEAPISERVER", "HELM_KUBETOKEN")  # with them Helm takes another cluster
+# With these, Helm takes another cluster, or its module opens the files `a:b` of K8S_AUTH_KUBECONFIG as one.
+OVERRIDES = ("K8S_AUTH_KUBECONFIG", "HELM_KUBECONTEXT", "HELM_KUBEAPISERVER", "HELM_KUBETOKEN")
 WORKLOADS = ("Deployment", "DaemonSet", "StatefulSet")
 
 
@@ -100,8 +102,9 @@ class ActionModule(ClusterAction):
 
     def helm_environment(self) -> dict[str, str]:
         """The variables with which the program helm takes the same cluster."""
-        chosen = {"KUBECONFIG": self.kubeconfig, "HELM_KUBECONTEXT": self.environment.get("K8S_AUTH_CONTEXT")}
-        return dict.fromkeys(ELSEWHERE, "") | {name: value for name, value in chosen.items() if value}
+        context, files = self.environment.get("K8S_AUTH_CONTEXT"), (self.kubeconfig or "").split(os.pathsep)
+        chosen = {"KUBECONFIG": os.pathsep.join(map(os.path.expanduser, files)), "HELM_KUBECONTEXT": context}
+        return dict.fromkeys(OVERRIDES, "") | {name: value for name, value in chosen.items() if value}
 
     def mark(self, secret: dict[str, Any], content: str) -> None:
         """Note in a revision's Secret of which content of the chart it is."""

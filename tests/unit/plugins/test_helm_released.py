@@ -151,9 +151,10 @@ def test_d6_what_an_interrupted_helm_of_this_machine_left_is_not_waited_for(acti
 def test_helm_takes_the_cluster_of_the_kubeconfig_whatever_its_own_variables_say(action: Any, context: str) -> None:
     own = {"HELM_KUBECONTEXT": "production", "HELM_KUBEAPISERVER": SERVER, "HELM_KUBETOKEN": "t"}
     action._task = SimpleNamespace(args={})
-    action.environment = {**own, "KUBECONFIG": "/a", "K8S_AUTH_CONTEXT": context}
-    expected = {"KUBECONFIG": "/a", "HELM_KUBECONTEXT": context, "HELM_KUBEAPISERVER": "", "HELM_KUBETOKEN": ""}
-    assert action.helm_environment() == expected
+    action.environment = {**own, "K8S_AUTH_KUBECONFIG": "~/a:/b", "KUBECONFIG": "/c", "K8S_AUTH_CONTEXT": context}
+    expected = dict.fromkeys(("K8S_AUTH_KUBECONFIG", "HELM_KUBEAPISERVER", "HELM_KUBETOKEN"), "")
+    files = {"KUBECONFIG": f"{Path.home()}/a:/b"}
+    assert action.helm_environment() == {**expected, **files, "HELM_KUBECONTEXT": context}
     for file in sorted((ROOT / "roles/helm_release/tasks").glob("calls-*.yml")):
         for task in yaml.safe_load(file.read_text()):
             if {"kubernetes.core.helm", "ansible.builtin.command"} & task.keys():

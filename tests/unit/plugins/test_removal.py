@@ -22,7 +22,7 @@ CLASS = "/apis/node.k8s.io/v1/runtimeclasses/nvidia"
 OURS = {"app.kubernetes.io/managed-by": "gangplank"}
 
 
-def left(api: Api, folder: Path, writers: list[str], labels: dict[str, str]) -> set[str]:
+def left(api: Api, folder: Path, writers: list[str], labels: dict[str, str], kubeconfig: str = "") -> set[str]:
     """What is left of some objects with these writers and labels, once it is over."""
 
     def item(kind: str, path: str, **more: Any) -> None:
@@ -43,7 +43,8 @@ def left(api: Api, folder: Path, writers: list[str], labels: dict[str, str]) -> 
     components = ["gpu_device_plugin", "training_operator", "trainer_v2"]
     values = {"site_components": components, "gpu_device_plugin_nodes": []}
     path = f"{helm.parent}:/usr/bin:/bin"
-    done = play(folder, "uninstall.yml", "-e", json.dumps(values), K8S_AUTH_KUBECONFIG=api.kubeconfig, PATH=path)
+    environment = {"K8S_AUTH_KUBECONFIG": kubeconfig or api.kubeconfig, "PATH": path}
+    done = play(folder, "uninstall.yml", "-e", json.dumps(values), **environment)
     assert done.returncode == 0, done.stdout + done.stderr
     return {JOBS, RUNTIME, CLASS} & api.objects.keys()
 
@@ -51,6 +52,11 @@ def left(api: Api, folder: Path, writers: list[str], labels: dict[str, str]) -> 
 @pytest.mark.slow
 def test_what_the_roles_have_written_is_removed(api: Api, tmp_path: Path) -> None:
     assert left(api, tmp_path, ["gangplank"], OURS) == set()
+
+
+@pytest.mark.slow
+def test_several_kubeconfigs_are_one_for_helm_too(api: Api, tmp_path: Path) -> None:
+    assert left(api, tmp_path, ["gangplank"], OURS, f"~/none:{api.kubeconfig}") == set()
 
 
 @pytest.mark.slow
