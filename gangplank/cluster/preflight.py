@@ -6,6 +6,7 @@ import contextlib
 import shutil
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from gangplank.cluster.choice import ORDER, ca_hashes, other_cluster
@@ -67,23 +68,18 @@ def unanswered(error: KubeError, wanted: Wanted, path: str) -> list[Check]:
 
 def of_machine(wanted: Wanted, path: str) -> Check:
     """The check of this machine's programs."""
-    places = located(path)
-    return programs(Facts(version="", programs=places, helm_version=helm_version(places)), wanted)
+    return programs(machine(path), wanted)
 
 
-def located(path: str) -> dict[str, str | None]:
-    """Where the programs are that a site needs; None for those that are missing."""
-    return {name: shutil.which(name, path=path) for name in INSTALL}
-
-
-def helm_version(places: Mapping[str, str | None]) -> str:
-    """What Helm says of itself, such as v3.19.0+g3d8990f; "" if there is none, or it does not answer."""
-    if not (place := places.get("helm")):
-        return ""
-    with contextlib.suppress(OSError, subprocess.SubprocessError):
-        command = [place, "version", "--short"]
-        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=HELM_S).stdout.strip()
-    return ""
+def machine(path: str) -> Facts:
+    """The facts of this machine alone: where its programs are, and the version of Helm, "" without an answer."""
+    places = {name: shutil.which(name, path=path) for name in INSTALL}
+    answer = ""
+    if helm := places["helm"]:
+        with contextlib.suppress(OSError, subprocess.SubprocessError):
+            command = [helm, "version", "--short"]
+            answer = subprocess.run(command, capture_output=True, text=True, check=True, timeout=HELM_S).stdout.strip()
+    return Facts(version="", programs=places, helm_version=answer)
 
 
 def gather(kube: Kube, wanted: Wanted, path: str, version: str) -> Facts:
@@ -115,11 +111,9 @@ def gather(kube: Kube, wanted: Wanted, path: str, version: str) -> Facts:
                 raise
             known = None
     space, refusal = _refusal(kube)
-    places = located(path)
-    return Facts(
+    return replace(
+        machine(path),
         version=version,
-        programs=places,
-        helm_version=helm_version(places),
         denied=denied,
         classes=found["classes"],
         drivers=found["drivers"],
