@@ -38,7 +38,7 @@ class ActionModule(ClusterAction):
         "programs": {"type": "list", "elements": "str", "default": []},
         "may": {"type": "list", "elements": "str", "default": []},
         "run": {"type": "str", "choices": ["teams", "uninstall"]},
-        "removes": {"type": "list", "elements": "str", "default": []},
+        "removes": {"type": "list", "elements": "str", "choices": list(COMPONENTS), "default": []},
         "try_network": {"type": "str", "default": ""},
         "lock": {"type": "bool", "default": False},
         "lock_timeout_s": {"type": "int"},
@@ -47,7 +47,7 @@ class ActionModule(ClusterAction):
 
     def act(self, args: dict[str, Any]) -> dict[str, Any]:
         """Look at this machine and ask the cluster."""
-        problems: list[str] = [*self.missing(args["programs"])]
+        problems: list[str] = [*self.missing(args["programs"]), *self.selected(args["run"])]
         held = False
         try:
             Display().display(f"    cluster: {self.present_kube}")
@@ -111,6 +111,15 @@ class ActionModule(ClusterAction):
             if not shutil.which(name, path=path):
                 fix = f"{INSTALL[name]}, or add its folder to PATH in the inventory's site_environment"
                 yield str(Problem(name, f"none on PATH ({path})", f"the program {name}", fix))
+
+    def selected(self, run: str | None) -> Iterator[str]:
+        """A line for tags by which a removal would remove nothing, or all the same: its components have none."""
+        tags, skipped = (set(self.variables.get(f"ansible_{name}_tags") or ()) for name in ("run", "skip"))
+        for option, names in (("--tags", tags - {"all"}), ("--skip-tags", skipped & COMPONENTS.keys())):
+            if names and run == "uninstall":
+                expected = "no tags, because uninstall.yml removes all of site_components"
+                fix = """name what it shall remove, for example -e '{"site_components": ["volcano"]}'"""
+                yield str(Problem(option, ",".join(sorted(names)), expected, fix))
 
     def forbidden(self, rights: Iterable[str]) -> Iterator[str]:
         """A line for the rights that the account lacks."""

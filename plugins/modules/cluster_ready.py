@@ -47,13 +47,15 @@ options:
     elements: str
     default: []
   run:
-    description: A playbook whose rights the account must have in the whole cluster, besides O(may).
+    description: A playbook whose rights the account must have in the whole cluster, besides O(may). C(uninstall)
+      refuses tags of components.
     type: str
     choices: [teams, uninstall]
   removes:
     description: The components that O(run=uninstall) removes.
     type: list
     elements: str
+    choices: [volcano, gpu_device_plugin, gpu_dra_driver, storage, training_operator, trainer_v2]
     default: []
   try_network:
     description: An image with python3, to try whether the cluster's network enforces NetworkPolicies; that takes three

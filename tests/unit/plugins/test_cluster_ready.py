@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 import yaml
+from ansible.errors import AnsibleActionFail
 
 from tests.unit.plugins.test_cluster_actions import run
 
@@ -148,6 +149,21 @@ def test_each_playbook_asks_for_its_own_rights_and_says_together_what_is_missing
     assert "create namespaces" not in done.stdout
     assert ("helm: got none on PATH" in done.stdout) == (book != "teams.yml")
     assert "changed=0" in done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("option", ["--tags", "--skip-tags"])
+def test_a_removal_refuses_the_tags_of_components(tmp_path: Path, api: Api, option: str) -> None:
+    done = play(tmp_path, "uninstall.yml", option, "storage", K8S_AUTH_KUBECONFIG=api.kubeconfig)
+    assert done.returncode != 0
+    said = " ".join(done.stdout.split())
+    assert f"{option}: got storage, expected no tags, because uninstall.yml removes all of site_components" in said
+    assert "changed=0" in said
+
+
+def test_a_removal_refuses_an_unknown_component(api: Api) -> None:
+    with pytest.raises(AnsibleActionFail, match="Got no match for: vulcano"):
+        run("cluster_ready", run="uninstall", removes=["vulcano"], kubeconfig=api.kubeconfig)
 
 
 BROKEN = {"missing": None, "empty": "", "not YAML": "a: [", "no kubeconfig": "a: 1"}
