@@ -111,6 +111,11 @@ def tolerated(taint: Mapping[str, Any], tolerations: Iterable[Mapping[str, Any]]
     )
 
 
+def taint_text(taint: Mapping[str, Any]) -> str:
+    """A taint as `kubectl taint` takes it."""
+    return f"{taint['key']}={taint.get('value') or ''}:{taint['effect']}"
+
+
 def devices(node: Json, resource: str, side: str = "allocatable") -> int:
     """How many devices a node can give to pods ("allocatable"), or has in all ("capacity")."""
     return int(quantity.parse(str((node.get("status") or {}).get(side, {}).get(resource, 0))))
@@ -274,10 +279,9 @@ def _kept_out(node: Json, plugin: PluginState) -> Why | None:
     tolerations = [*plugin.template.get("tolerations", []), *OWN_TOLERATIONS]
     for taint in node["spec"].get("taints", []):
         if taint["effect"] in KEEPS_OUT and not tolerated(taint, tolerations):
-            text = f"{taint['key']}={taint.get('value') or ''}:{taint['effect']}"
             return (
                 "plugin not scheduled because of a taint",
-                f"the node has the taint {text}, which DaemonSet {name} does not tolerate",
+                f"the node has the taint {taint_text(taint)}, which DaemonSet {name} does not tolerate",
                 f"add the taint to {plugin.role}_taints, or remove it from the node",
             )
     labels = node["metadata"].get("labels", {})

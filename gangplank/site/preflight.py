@@ -11,7 +11,7 @@ from gangplank.k8s.helm import release_of
 from gangplank.k8s.pod_resources import pod_sum
 from gangplank.k8s.quantity import parse
 from gangplank.site.components import COMPONENTS
-from gangplank.site.gpu_devices import devices, is_gpu, publishers
+from gangplank.site.gpu_devices import KEEPS_OUT, devices, is_gpu, publishers, taint_text, tolerated
 from gangplank.site.storage import class_problems, is_default, needed
 from gangplank.site.storage import names as names_of
 from gangplank.text import counted, listed
@@ -50,14 +50,17 @@ class Wanted:
     classes: Sequence[Mapping[str, Any]] | None = None  # those of the inventory; None: there is no inventory to judge
     jobset: bool = True  # whether Trainer v2 brings JobSet; if not, the cluster has it
     by_claim: bool = False  # whether the site's nodes give out GPUs by claim, and not by a device plugin
+    tolerations: Mapping[str, Sequence[Json]] = field(default_factory=dict)  # that its values give a component's pods
 
 
 ROLE_CLASSES = ({"name": "local-path", "kind": "local", "folder": "/opt/local-path-provisioner", "default": True},)
+VALUES = tuple(name for name, what in COMPONENTS.items() if what.pods)  # in which tolerations count
 VARIABLES = (
     "storage_classes",
     "trainer_v2_jobset",
     "training_job_gpu_allocation",
     *(f"{name}_{part}" for name, what in COMPONENTS.items() for part in what.inputs),
+    *(f"{name}_values" for name in VALUES),
 )
 
 
@@ -73,7 +76,21 @@ def wanted_of(inventory: Mapping[str, Any] | None, names: Iterable[str]) -> Want
     }
     classes = None if inventory is None else site.get("storage_classes", ROLE_CLASSES) if "storage" in releases else ()
     jobset = str(site.get("trainer_v2_jobset", True)).lower() not in OFF
-    return Wanted(releases, classes, jobset, site.get("training_job_gpu_allocation") == "dra")
+    tolerations = {name: tolerations_of(site.get(f"{name}_values")) for name in VALUES}
+    return Wanted(releases, classes, jobset, site.get("training_job_gpu_allocation") == "dra", tolerations)
+
+
+def tolerations_of(values: Any) -> list[Json]:
+    """All tolerations in a chart's values, for whichever of its pods.
+
+    >>> tolerations_of({"custom": {"default_tolerations": [{"key": "a"}]}, "tolerations": None})
+    [{'key': 'a'}]
+    """
+    if not isinstance(values, dict):
+        return []
+    nested = [item for value in values.values() for item in tolerations_of(value)]
+    lists = (value for name, value in values.items() if str(name).endswith("tolerations") and isinstance(value, list))
+    return nested + [item for items in lists for item in items if isinstance(item, dict)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -264,13 +281,19 @@ def _allocatable(node: Json) -> Mapping[str, str]:
 
 
 def room(facts: Facts, wanted: Wanted) -> Check:
-    """Whether the components that do not run yet fit on the nodes that take any pod, beside the existing pods."""
+    """Whether the components that do not run yet fit on the nodes that take their pods, beside the existing pods."""
     if facts.nodes is None or facts.pods is None:
         return _unread("room")
-    lacking = [COMPONENTS[name] for name, own in wanted.releases.items() if not _complete(name, own, facts.workloads)]
+    missing = [name for name, own in wanted.releases.items() if not _complete(name, own, facts.workloads)]
+    lacking = [COMPONENTS[name] for name in missing]
     storage = {(item.name, item.namespace): item.pods for item in _storage(wanted)}
     running = {release_of(item) for item in facts.workloads or ()}
-    nodes = {node["metadata"]["name"]: node for node in facts.nodes if _takes_pods(node)}
+    storage_pods = sum(storage[own] for own in storage.keys() - running)
+    placed = [*(name for name in missing if name in VALUES), *(["storage"] if storage_pods else [])]
+    tolerations = [wanted.tolerations.get(name, ()) for name in placed]  # storage has no input for them
+    ready = {node["metadata"]["name"]: node for node in facts.nodes if _is_ready(node)}
+    kept_out = {name: text for name, node in ready.items() if (text := _not_tolerated(node, tolerations or [()]))}
+    nodes = {name: node for name, node in ready.items() if name not in kept_out}
     pods = [pod for pod in facts.pods if pod["spec"].get("nodeName") in nodes
             and pod.get("status", {}).get("phase") not in ("Succeeded", "Failed")]  # fmt: skip
     requests = [pod_sum(pod["spec"], "requests") for pod in pods]
@@ -280,7 +303,7 @@ def room(facts: Facts, wanted: Wanted) -> Check:
         "memory": _total(nodes.values(), "memory") - _sum(requests, "memory"),
     }
     amounts = {
-        "pods": sum(item.pods for item in lacking) + sum(storage[own] for own in storage.keys() - running),
+        "pods": sum(item.pods for item in lacking) + storage_pods,
         "cpu": sum(item.cpu_millis for item in lacking) / 1000,
         "memory": sum(item.memory_mib for item in lacking) * 2**20,
     }
@@ -288,6 +311,10 @@ def room(facts: Facts, wanted: Wanted) -> Check:
     short = [name for name, amount in amounts.items() if amount and free[name] < amount]
     if short:
         fix = "add a node, or remove pods"
+        if kept_out:
+            text += f"; with taints: {listed([f'{name} ({taints})' for name, taints in kept_out.items()])}"
+            inputs = ", or tolerate it in " + " and ".join(f"{name}_values" for name in placed)
+            fix = f"{fix}, or remove the taint of a node{'' if storage_pods else inputs}"
         problem = Problem("room", text, f"room for {_amounts(amounts)}", fix)
         return Check("room", problems=(problem,), starting=not nodes)
     return Check("room", text)
@@ -297,10 +324,15 @@ def _amounts(values: Mapping[str, float]) -> str:
     return f"{counted(round(values['pods']), 'pod')}, cpu {values['cpu']:.1f}, memory {values['memory'] / 2**20:.0f}Mi"
 
 
-def _takes_pods(node: Json) -> bool:
+def _is_ready(node: Json) -> bool:
     conditions = {item["type"]: item["status"] for item in node.get("status", {}).get("conditions") or []}
-    taints = node["spec"].get("taints") or []
-    return conditions.get("Ready") == "True" and not any(item["effect"] != "PreferNoSchedule" for item in taints)
+    return conditions.get("Ready") == "True"
+
+
+def _not_tolerated(node: Json, tolerations: Iterable[Sequence[Json]]) -> str:
+    """The taints of a node that keep out pods with some of these tolerations."""
+    taints = [taint for taint in node["spec"].get("taints") or [] if taint["effect"] in KEEPS_OUT]
+    return ", ".join(taint_text(item) for item in taints if not all(tolerated(item, some) for some in tolerations))
 
 
 def _total(nodes: Iterable[Json], name: str) -> float:

@@ -14,7 +14,7 @@ from gangplank.cluster.preflight import preflight
 from gangplank.errors import KubeError, Problem
 from gangplank.jobs.site_gpus import ALLOCATIONS, Gpus
 from gangplank.site.components import COMPONENTS
-from gangplank.site.preflight import INSTALL, SHOWN, Wanted
+from gangplank.site.preflight import INSTALL, SHOWN, Wanted, tolerations_of
 from gangplank.site.rights import removal
 from gangplank.teams import read_cluster
 from gangplank.text import listed
@@ -90,7 +90,9 @@ class ActionModule(ClusterAction):
         usual = {name: {"release": what.release, "namespace": what.namespace} for name, what in COMPONENTS.items()}
         places = {name: usual[name] | own for name, own in args["components"].items()}
         releases = {name: (str(place["release"]), str(place["namespace"])) for name, place in places.items()}
-        wanted = Wanted(releases, args["storage_classes"], args["jobset"], args["gpu_allocation"] == "dra")
+        tolerations = {name: tolerations_of(place.get("values")) for name, place in places.items()}
+        by_claim = args["gpu_allocation"] == "dra"
+        wanted = Wanted(releases, args["storage_classes"], args["jobset"], by_claim, tolerations)
         waits = False
         for _attempt in polls(STARTING_S, POLL_S):
             checks = preflight(self.present_kube, wanted, self.environment.get("PATH", ""), args["cluster"])

@@ -18,8 +18,9 @@ options:
     type: str
     default: ""
   components:
-    description: The components to install, each with C(release) and C(namespace) if they are not the usual ones. With
-      them the whole cluster is examined, as C(gangplank preflight) does.
+    description: The components to install, each with C(release) and C(namespace) if they are not the usual ones, and
+      with C(values) of its chart, of which the tolerations count. With them the whole cluster is examined, as
+      C(gangplank preflight) does.
     type: dict
     default: {}
   storage_classes:

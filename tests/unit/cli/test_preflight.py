@@ -14,7 +14,7 @@ import yaml
 from gangplank.cli import main
 from gangplank.errors import Problem
 from gangplank.site.components import COMPONENTS
-from gangplank.site.preflight import ROLE_CLASSES, VARIABLES, wanted_of
+from gangplank.site.preflight import ROLE_CLASSES, VALUES, VARIABLES, wanted_of
 from gangplank.site.storage import DEFAULT, LOCAL_PATH
 from gangplank.teams import inventory as module
 from tests.support.storage import NFS
@@ -195,6 +195,16 @@ def test_whether_trainer_brings_jobset_is_the_inventory_s() -> None:
     assert wanted_of({}, []).jobset == role["trainer_v2_jobset"]
     for value in (False, "false", "no", "n", "f"):
         assert not wanted_of({"trainer_v2_jobset": value}, []).jobset
+
+
+def test_tolerations_are_those_of_the_inventory_s_values() -> None:
+    own = {name: SITE["vars"]["site_releases"][name].get("values") for name in COMPONENTS}
+    assert {name: value for name, value in own.items() if value} == {
+        name: f"{{{{ {name}_values }}}}" for name in VALUES
+    }
+    items = [{"key": "dedicated", "operator": "Exists"}]
+    values = {"volcano_values": {"custom": {"default_tolerations": items}}, "trainer_v2_values": {"manager": []}}
+    assert wanted_of(values, COMPONENTS).tolerations == {name: [] for name in VALUES} | {"volcano": items}
 
 
 def test_gpus_by_claim_are_the_inventory_s() -> None:

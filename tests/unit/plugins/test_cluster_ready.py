@@ -166,6 +166,20 @@ def test_a_removal_refuses_an_unknown_component(api: Api) -> None:
         run("cluster_ready", run="uninstall", removes=["vulcano"], kubeconfig=api.kubeconfig)
 
 
+def test_a_node_whose_taint_the_values_of_a_component_tolerate_takes_it(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("plugins.action.cluster_ready.STARTING_S", 0)
+    status = {"conditions": [{"type": "Ready", "status": "True"}], "allocatable": {"pods": "9"}}
+    spec = {"taints": [{"key": "dedicated", "value": "ml", "effect": "NoSchedule"}]}
+    api.objects["/api/v1/nodes/a"] = {"metadata": {"name": "a"}, "spec": spec, "status": status}
+    values = {"custom": {"default_tolerations": [{"key": "dedicated", "value": "ml"}]}}
+    assert not run("cluster_ready", components={"volcano": {"values": values}}, kubeconfig=api.kubeconfig).get("failed")
+    message = run("cluster_ready", components={"volcano": {"values": {}}}, kubeconfig=api.kubeconfig)["msg"]
+    assert "with taints: a (dedicated=ml:NoSchedule), expected room for 4 pods" in message
+    assert "or tolerate it in volcano_values" in message
+
+
 BROKEN = {"missing": None, "empty": "", "not YAML": "a: [", "no kubeconfig": "a: 1"}
 
 

@@ -124,6 +124,32 @@ FULL: dict[str, Any] = {"nodes": [node()], "pods": [{"spec": {"nodeName": "a"}}]
 LOCAL_PATH = program("docker.io/rancher/local-path-provisioner:v1", STORAGE)
 
 
+TOLERATED = {"volcano": [{"key": "a", "operator": "Exists"}], "training_operator": [{"key": "a"}]}
+OPERATOR = {"volcano": OWN, "training_operator": ("training-operator", "kubeflow")}
+TAINTED = "room: got 0 schedulable nodes; free: 0 pods, cpu 0.0, memory 0Mi; with taints: a (a=:NoSchedule), expected"
+FIX = "Fix: add a node, or remove pods, or remove the taint of a node"
+
+
+@pytest.mark.parametrize(
+    ("releases", "tolerations", "fix"),
+    [
+        (OPERATOR, TOLERATED, None),
+        (OPERATOR, {"volcano": TOLERATED["volcano"]},
+         f"{FIX}, or tolerate it in volcano_values and training_operator_values"),
+        ({**OPERATOR, "storage": STORAGE}, TOLERATED, FIX),  # its provisioner tolerates no taint
+    ],
+)  # fmt: skip
+def test_a_node_takes_pods_that_tolerate_its_taints(
+    releases: dict[str, tuple[str, str]], tolerations: dict[str, Any], fix: str | None
+) -> None:
+    wanted = Wanted(releases, [LOCAL] if "storage" in releases else [], tolerations=tolerations)
+    classes = [] if "storage" in releases else [DEFAULT]
+    text = "".join(problems(replace(GOOD, nodes=[node(spec=TAINT)], classes=classes), wanted))
+    assert text.startswith(TAINTED if fix else "")
+    assert text.endswith(fix or text)
+    assert bool(text) == bool(fix)
+
+
 def test_asks_no_room_for_what_runs_already() -> None:
     runs = [*(program(image, OWN) for image in VOLCANO), LOCAL_PATH]
     assert problems(replace(GOOD, **FULL, workloads=runs)) == []
