@@ -94,10 +94,10 @@ class ActionModule(ClusterAction):
         by_claim = args["gpu_allocation"] == "dra"
         wanted = Wanted(releases, args["storage_classes"], args["jobset"], by_claim, tolerations)
         waits = False
+        present = bool(args["programs"]) and not any(self.missing(args["programs"]))  # else it is reported already
         for _attempt in polls(STARTING_S, POLL_S):
             checks = preflight(self.present_kube, wanted, self.environment.get("PATH", ""), args["cluster"])
-            # Those of this machine are reported even if no cluster answers.
-            wrong = [check for check in checks if check.name != "programs" and check.problems]
+            wrong = [check for check in checks if check.problems and (check.name != "programs" or present)]
             if not wrong or not all(check.starting for check in wrong):
                 break
             if not waits:

@@ -180,6 +180,17 @@ def test_a_node_whose_taint_the_values_of_a_component_tolerate_takes_it(
     assert "or tolerate it in volcano_values" in message
 
 
+def test_another_helm_than_3_is_refused_and_a_missing_one_is_named_once(
+    tmp_path: Path, api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    words = {"components": {"storage": {}}, "programs": ["helm"], "kubeconfig": api.kubeconfig}
+    assert run("cluster_ready", **words)["msg"].count("helm: got none on PATH") == 1
+    (tmp_path / "helm").write_text("#!/bin/sh\necho v4.0.1+g12500dd\n")
+    (tmp_path / "helm").chmod(0o755)
+    assert "helm: got v4.0.1+g12500dd, expected Helm 3" in run("cluster_ready", **words)["msg"]
+
+
 BROKEN = {"missing": None, "empty": "", "not YAML": "a: [", "no kubeconfig": "a: 1"}
 
 
