@@ -429,7 +429,7 @@ def gradients_differ_before(run: Run, expected: Expected) -> Judgement:
     Fails for: the same samples on several ranks*, a model not wrapped in DDP*, looks at other steps than those due.
     """
     table = steps.looks(run)
-    unseen = observed.no_look(run) if run.observed else ""
+    unseen, blind = (observed.no_look(run), observed.blind(run)) if run.observed else ("", "")
     if unseen and not table:
         return None, unseen
     if run.format >= FULL and not run.observed:
@@ -444,7 +444,7 @@ def gradients_differ_before(run: Run, expected: Expected) -> Judgement:
                     for epoch in sorted(older - epochs)]
     for checked in table:
         rows = checked.rows
-        if checked.absent:
+        if checked.absent and not blind:
             problems.append(f"{checked.where}: no gradients of rank {checked.absent}")
         gradients = {record.text("before") for record in rows.values()}
         if len(gradients) < len(rows):
@@ -507,7 +507,7 @@ def gradients_are_averaged(run: Run, _: Expected) -> Judgement:
     averages at some steps alone*.
     """
     table = steps.looks(run)
-    unseen = observed.no_look(run) if run.observed else ""
+    unseen, blind = (observed.no_look(run), observed.blind(run)) if run.observed else ("", "")
     if unseen and not table:
         return None, unseen
     every = steps.samples(run) if run.format >= FULL and not run.observed else []
@@ -515,10 +515,10 @@ def gradients_are_averaged(run: Run, _: Expected) -> Judgement:
                 for checked in table for rank, record in checked.rows.items() if not steps.norm(record)]
     problems += steps.repeats({"steps": table, "samples": every})
     for checked in [*table, *every]:
-        if checked.absent:
-            problems.append(f"{checked.where}: no gradient of rank {checked.absent}")
-        else:
+        if not checked.absent:
             problems += steps.off_the_mean(checked)
+        elif not blind:
+            problems.append(f"{checked.where}: no gradient of rank {checked.absent}")
     for checks in (table, every) if run.format >= FULL else ():
         problems += [line for line in steps.next_to_nothing(checks) if line not in problems]
     if unseen and not problems:

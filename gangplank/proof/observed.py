@@ -112,6 +112,8 @@ def exchanged_at_every_step(run: Run) -> Judgement:
 
 def no_look(run: Run) -> str:
     """Of which model the gradients were not looked at, or at its first exchanges alone, and why; "" if all were."""
+    if reason := blind(run):
+        return NOT_CLAIMED + reason
     models = [model for end in ends(run).values() for model in models_of(end) if model.whole("steps")]
     looks = dict[int, int]()
     for record in run.of("gradients"):
@@ -130,7 +132,7 @@ def no_look(run: Run) -> str:
         else:
             reason = f"no exchange of gradients could be looked at (model {number})"
         break
-    return NOT_CLAIMED + (blind(run) or reason) if reason else ""
+    return NOT_CLAIMED + reason if reason else ""
 
 
 def factor(after: Sequence[Sequence[float]], means: Sequence[float]) -> float:
@@ -162,18 +164,19 @@ def weights_agree(run: Run) -> Judgement:
         reads.setdefault(key, {})[record.whole("rank")] = record.text("parameters")
         if record.get("part") is True:
             parts.add(record.whole("epoch"))
+    reason = blind(run)
     problems = [f"{len(set(hashes.values()))} different sets of weights after exchange {step} of model {model}"
                 for (model, step, _), hashes in reads.items() if model not in parts and len(set(hashes.values())) > 1]
     final = {model for (model, _, last), hashes in reads.items() if last and hashes.keys() >= run.chains.keys()}
     problems += [f"rank {rank} does not show its weights after exchange {step} of model {model}"
-                 for (model, step, last), hashes in reads.items() if not last and not blind(run)
+                 for (model, step, last), hashes in reads.items() if not last and not reason
                  for rank in sorted(run.chains.keys() - hashes.keys())]
     for model in sorted({model for model, _, _ in reads}):
         looks = [hashes for (number, _, last), hashes in sorted(reads.items()) if number == model and not last]
         if len(looks) > 1 and set(looks[0].values()) == set(looks[-1].values()):
             problems.append(f"the weights of model {model} never changed: nothing was learned")
-    if not reads:
-        return None, NOT_CLAIMED + (blind(run) or "no rank held all weights when they could be read")
+    if not reads or (reason and not problems):
+        return None, NOT_CLAIMED + (reason or "no rank held all weights when they could be read")
     stepped = {model.whole("model") for end in ends(run).values() for model in models_of(end) if model.whole("steps")}
     if not problems and (missing := sorted(stepped - {model for model, _, _ in reads})):
         return None, f"{NOT_CLAIMED}the weights of model {listed(missing)} were not read"

@@ -68,6 +68,13 @@ def unseen_others(record: Record) -> None:
         record["heads"] = [None, record["prev"], None]
 
 
+def ends_early(record: Record) -> None:
+    """Rank 1 was observed until its first look."""
+    where("end", 1, blind="OSError: no")(record)
+    if record["rank"] == 1 and record["kind"] in {"gradients", "weights"} and record["step"] == 2:
+        record["kind"] = "other"
+
+
 def of_hand(record: Record, scale: float) -> None:
     """A script that hands out rank 0's gradient times a number, which another factor makes good."""
     if record["kind"] == "gradients":
@@ -150,6 +157,7 @@ def test_a_rank_that_adds_next_to_nothing_is_named(norm: float, word: str) -> No
 
 @pytest.mark.parametrize(("change", "reason"), [
     (every("end", blind="OSError: no"), "rank 0 could not be observed to its end (OSError: no)"),
+    (ends_early, "rank 1 could not be observed to its end (OSError: no)"),
     (every("end", steps=0, models=[]), "no step of an optimizer of torch was seen"),
 ])
 def test_what_was_not_seen_is_not_claimed(change: Callable[[Record], None], reason: str) -> None:
