@@ -254,7 +254,8 @@ class Model:
             self.whole = all(mesh is not None and mesh.ndim == 1 and mesh.size() == dist.get_world_size()
                              for mesh in meshes)
         # FullyShardedDataParallel lays parameters out flat, where a rank's part of one may be empty.
-        self.visible = self.whole and not any(getattr(parameter, "_fsdp_flattened", False) for parameter in parameters)
+        flat = any(getattr(parameter, "_fsdp_flattened", False) for parameter in parameters)
+        self.visible = self.whole and not flat and not OBSERVER.uneven
         if self.parallel:
             self.countable = one_count(group)
             self.settled = self.operations()
@@ -401,15 +402,19 @@ class Model:
 
     def note(self, **fields: object) -> None:
         """One look at an exchange, and no more until another is due."""
-        self.looks, self.looking = self.looks + 1, False
+        self.looks += 1
         OBSERVER.looked.add(self)
-        for unhook in self.hooks:
-            unhook()
-        self.own, self.hooks = {}, []
+        self.end_look()
         step = self.exchanges + self.parallel  # DDP's is counted when an optimizer asks
         self.due = due_after(step)
         OBSERVER.chain.add("gradients", epoch=self.number, step=step, of=self.elements, **fields)
         OBSERVER.exchange_heads(f"{self.number}/{self.looks}", f"{self.number}/{self.looks - 1}", 0.0)
+
+    def end_look(self) -> None:
+        """Hear of no more gradients."""
+        for unhook in self.hooks:
+            unhook()
+        self.own, self.hooks, self.looking = {}, [], False
 
     def before_step(self) -> None:
         """Without DDP, what an optimizer is about to apply is what the script has made of all ranks' gradients.
@@ -457,9 +462,8 @@ class Model:
     def give_up(self) -> None:
         """Its DistributedDataParallel is gone, or another has its parameters: these belong to it no longer."""
         self.last_weights()
-        for unhook in self.hooks:
-            unhook()
-        self.refs, self.hooks, self.own, self.looking, self.owner = [], [], {}, False, lambda: None
+        self.end_look()
+        self.refs, self.owner = [], lambda: None
         OBSERVER.looked.discard(self)
         for one in OBSERVER.steppers.values():
             one.size, one.early = [], True  # which models it steps is asked again
@@ -499,6 +503,7 @@ class Observer:
 
     def __init__(self) -> None:
         self.active, self.blind = True, ""
+        self.uneven = False  # whether this rank had fewer inputs than others, within Join
         self.seconds = 0.0
         self.chain: Any = None  # a Chain, once the rank has joined
         self.store: Any = None
@@ -649,6 +654,17 @@ class Observer:
                 for model in [model for model in seen if model in self.looked]:
                     self.looked.remove(model)
                     model.weights(SAMPLE, False)
+
+    @safe
+    def shadows(self) -> None:
+        """Within Join, this rank has no input left and takes part in an exchange of the others.
+
+        From now on its exchanges have other numbers than theirs, so that nobody can compare them.
+        """
+        self.uneven = True
+        for model in self.models:
+            model.visible = False
+            model.end_look()
 
     def is_due(self, now: float) -> None:
         """Time a step, or say where the time of the last ones went."""
@@ -818,6 +834,7 @@ class Observer:
         if self.chain is None:
             self.begin(int(os.environ["RANK"]), 1, secrets.token_hex(8))
         counts = {name: count for name, count in self.counts.items() if count}
+        blind = blind or ("its inputs ended before those of others, within Join" if self.uneven else "")
         self.chain.add("end", steps=self.steps, collectives=counts, models=[model.facts() for model in self.models],
                        blind=blind or None, evidence_seconds=round(self.seconds, 4),
                        cpu_seconds=round(time.process_time(), 3))
@@ -960,6 +977,9 @@ def install(began: float) -> None:
             replace(name, counting(name, seen))
     DistributedDataParallel.__init__ = around(
         DistributedDataParallel, "__init__", after=lambda ddp, *_, **__: OBSERVER.wraps(ddp))
+    join_hook = getattr(sys.modules[DistributedDataParallel.__module__], "_DDPJoinHook", None)
+    if join_hook:
+        join_hook.main_hook = around(join_hook, "main_hook", before=lambda _: OBSERVER.shadows())
     time_of(DistributedDataParallel, "_sync_buffers", "exchanging")  # those of BatchNorm, before a forward pass
     is_compiling, steppers = torch.compiler.is_compiling, OBSERVER.steppers
 

@@ -58,7 +58,7 @@ def own_words(rank: Rank) -> list[str]:
 
 @pytest.mark.parametrize("kind", ["ddp", "accumulate", "metrics", "hand", "hand-clip", "sum", "loader", "hand-flat",
                                   "hand-async", "hand-scatter", "hand-coalesced", "hand-mixed", "hand-kept", "mesh",
-                                  "redirected", "checkpointed"])
+                                  "redirected", "checkpointed", "join"])
 def test_an_honest_script_is_proven_without_an_edit(root: Root, kind: str) -> None:
     ranks = run(root, kind)
     assert {rank.code for rank in ranks} == {0}, ranks[0].text
@@ -141,6 +141,7 @@ UNCOUNTED = "before 12 of 12 steps of rank 0, a process group worked by no call 
     ("alone-first", "30 of 42 steps of rank 0 were of no model that was watched: before the rank joined"),
     ("sharded-hybrid", "gradients are exchanged within a part of the ranks"),
     ("flat", "no exchange of gradients could be looked at (model 1)"),
+    ("join-uneven", "could not be observed to its end (its inputs ended before those of others, within Join)"),
     ("hand-functional", UNCOUNTED),
     ("hand-dtensor", UNCOUNTED),
     ("hand-group", UNCOUNTED),

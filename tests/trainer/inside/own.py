@@ -185,7 +185,8 @@ def train() -> object:  # noqa: C901  # each kind is one line of it
                 "stops", "slow", "broadcast-hook", "loader", "same-samples", "several-worlds", "own-optimizer",
                 "own-groups", "idle-rank", "zero-loss", "next-to-nothing", "scaled-copy", "own-noise", "never-applied",
                 "two", "two-one-bypassed", "two-one-unwrapped", "two-in-pairs", "between", "each-batch", "named-hook",
-                "alone-first", "late-to-join", "mesh", "redirected", "checkpointed", "zero", "wrapped-again"}:
+                "alone-first", "late-to-join", "mesh", "redirected", "checkpointed", "zero", "wrapped-again",
+                "join", "join-uneven"}:
         small = 1e-4 if kind == "checkpointed" else None  # several buckets
         model = DistributedDataParallel(net, process_group=None if kind == "two-in-pairs" else group,
                                         bucket_cap_mb=small)
@@ -233,7 +234,13 @@ def train() -> object:  # noqa: C901  # each kind is one line of it
     while step < 12 * micro:
         sampler.set_epoch(epoch)
         epoch += 1
+        joining = contextlib.ExitStack()
+        if kind.startswith("join"):
+            joining.enter_context(model.join())
         for inputs, targets in loader:
+            if kind == "join-uneven" and rank == 1 and epoch == 1 and step == 5:
+                step = 8  # it has five inputs fewer than the others in this epoch, and two more in the next
+                break
             step += 1
             if step > 12 * micro:
                 break
@@ -295,6 +302,7 @@ def train() -> object:  # noqa: C901  # each kind is one line of it
                 if kind.startswith("two"):
                     second_optimizer.step()
                     second_optimizer.zero_grad()
+        joining.close()
     held = [p.to_local() if kind.startswith("sharded") else p for p in net.parameters()]
     weights = b"".join(p.detach().numpy().tobytes() for p in held)
     print("losses", *losses)
