@@ -23,6 +23,7 @@ import re
 import secrets
 import socket
 import sys
+import threading
 import time
 import weakref
 from pathlib import Path
@@ -37,6 +38,7 @@ from torch.utils.hooks import unserializable_hook
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+    from types import CodeType
 
 FORMAT = 5  # as in evidence.py; docs/proof.md says what each means
 SAMPLE = 1 << 13  # elements of a model that one look takes
@@ -52,6 +54,7 @@ TIMED = 40  # steps of each such time of which the exchange is timed: of long st
 OUTPUT = os.dup(1)  # a script may send its own lines elsewhere, or close that file
 RANK_FLAG = re.compile(r"--?((local|global|node|machine)[-_])?rank(=.*)?")
 MAIN = "GANGPLANK_OBSERVED_PID"  # the rank's own process; what it starts is not a rank
+MONITORS = (4, 3)  # numbers of sys.monitoring's tools that Python reserves for no kind of tool
 HOOKS = "torch.distributed.algorithms.ddp_comm_hooks.default_hooks"
 COLLECTIVES = ("all_reduce", "reduce", "broadcast", "gather", "scatter", "all_gather", "all_gather_into_tensor",
                "all_gather_single", "all_gather_coalesced", "all_reduce_coalesced", "reduce_scatter",
@@ -855,7 +858,7 @@ OBSERVER = Observer()
 
 
 def stand_down() -> None:
-    """For evidence.py: this script writes its own."""
+    """For evidence.py: this script writes its own; and for torchrun.py, whose rank has failed."""
     OBSERVER.stand_down()
 
 
@@ -956,6 +959,25 @@ def replace(name: str, function: Any) -> None:
             setattr(module, name, function)
 
 
+def watch_exit() -> None:
+    """Note the status of a SystemExit that ends the program: what runs at Python's exit cannot ask for it."""
+    monitoring: Any = sys.monitoring  # type: ignore[attr-defined,unused-ignore]  # the image's Python has it
+    frame = sys._current_frames()[threading.main_thread().ident or 0]
+    while frame.f_back:
+        frame = frame.f_back
+    program = frame.f_code
+
+    def unwinds(code: CodeType, _offset: int, error: BaseException) -> None:
+        if code is program and isinstance(error, SystemExit):
+            OBSERVER.status = error.code
+
+    tool = next((one for one in MONITORS if monitoring.get_tool(one) is None), None)
+    if tool is not None:
+        monitoring.use_tool_id(tool, "gangplank")
+        monitoring.register_callback(tool, monitoring.events.PY_UNWIND, unwinds)
+        monitoring.set_events(tool, monitoring.events.PY_UNWIND)
+
+
 def install(began: float) -> None:
     """Watch this process; `began` is when its thread's CPU began to work for that."""
     if not dist.is_available():
@@ -995,14 +1017,7 @@ def install(began: float) -> None:
                         optimizer.register_optimizer_step_post_hook(
                             lambda one, *_: None if is_compiling() else OBSERVER.stepped(one))]
 
-    leave = sys.exit
-
-    @functools.wraps(leave)
-    def leave_observed(status: object = None, /) -> None:
-        OBSERVER.status = status
-        leave(status)  # type: ignore[arg-type]  # whatever the script gave
-
-    sys.exit = leave_observed  # type: ignore[assignment]  # it never returns either
+    watch_exit()
     os.environ.setdefault(MAIN, str(os.getpid()))
     os.register_at_fork(after_in_child=OBSERVER.stand_down)
     atexit.register(OBSERVER.end)

@@ -30,14 +30,18 @@ def rank(script: str, *flags: str) -> None:
         stream.reconfigure(line_buffering=True, write_through=False)  # type: ignore[union-attr]  # text streams of an interpreter
     sys.argv, sys.path[0] = [script, *flags], str(Path(script).parent)
     observer = None if Path(script) == Path(__file__).with_name("train.py") else observe()
+    ended_well = False
     try:
         runpy.run_path(script, run_name="__main__")
+        ended_well = True
     except SystemExit as leaving:
-        if observer and leaving.code in {None, 0}:
-            observer.end()
+        ended_well = leaving.code in (None, 0)
         raise
-    if observer:
-        observer.end()
+    finally:
+        if observer and ended_well:
+            observer.end()
+        elif observer:
+            observer.stand_down()
 
 
 def observe() -> Any:

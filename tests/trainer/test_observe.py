@@ -277,6 +277,24 @@ def test_ranks_that_torchrun_starts_are_proven(
     assert {end["rank"] for end in ends if end.number("evidence_seconds") > 0} == {0, 1}
 
 
+@pytest.mark.parametrize("launcher", [[], ["/opt/gangplank/trainer/torchrun.py", *STATIC]], ids=["one", "forked"])
+@pytest.mark.parametrize(("ending", "ended_well"), [
+    ("raise SystemExit(0)", True), ("try:\n    sys.exit(1)\nexcept SystemExit:\n    pass", True),
+    ("def main():\n    raise SystemExit(1)\nmain()", False), ("raise SystemExit('no data')", False),
+    ("sys.exit('no data')", False), ("1 / 0", False),
+])
+def test_a_script_that_exits_with_a_failure_writes_no_last_record(
+        root: Root, launcher: list[str], ending: str, ended_well: bool) -> None:
+    folder = root.new()
+    (root.host(folder) / "own.py").write_text(f"import sys\nimport torch\n{ending}\n")
+    env = {} if launcher else {"RANK": "0", "WORLD_SIZE": "1", "TORCHELASTIC_RUN_ID": "test"}
+    line = ["python3", *(word.format(root.free_port()) for word in launcher), f"{folder}/own.py"]
+    done = subprocess.run(root.command(line, {**env, "GANGPLANK_OBSERVE": "1"}), capture_output=True, text=True,
+                          check=False, timeout=400)
+    assert (done.returncode == 0) == ended_well, done.stderr
+    assert [record["kind"] for record in read_records(done.stdout)] == ["begin", "end", "heads"] * ended_well
+
+
 CALLS = 22  # of Python or C functions at a step: 19 of less than a microsecond each; a look has some 250
 
 
