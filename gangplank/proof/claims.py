@@ -15,7 +15,7 @@ from gangplank.proof import observed, steps
 from gangplank.proof.judgement import Judgement, judged
 from gangplank.proof.plan import parts, shortfalls, starts_of
 from gangplank.proof.records import Record, Run, ids_in, unpack_bits
-from gangplank.text import listed
+from gangplank.text import counted, listed
 
 # Clocks of two nodes, or of a node and the API server, may differ by this much.
 CLOCK_TOLERANCE_S = 5.0
@@ -79,7 +79,7 @@ def records_are_whole(run: Run, _: Expected) -> Judgement:
     """
     count = sum(map(len, run.chains.values())) + len(run.earlier)
     problems = [f"{name} was altered" for name in run.altered] + list(run.gaps)
-    return judged(problems, f"{count} records, every hash and every link holds", proven=count > 0)
+    return judged(problems, f"{counted(count, 'record')}, every hash and every link holds", proven=count > 0)
 
 
 @claim("one job")
@@ -147,8 +147,8 @@ def pods_are_the_jobs(run: Run, expected: Expected) -> Judgement:
     elif strangers and not problems:
         return None, f"not asked: {listed(strangers)}, but pods of the job are gone and nobody watched them"
     before = {str(begin.get("pod_uid")) for begin in run.begins} - set(nodes)
-    note = f"; not asked of {len(before)} pods of earlier starts, which are gone" if before else ""
-    return judged(problems, f"{ranks} ranks in pods of this job{note}", proven=ranks > 0)
+    note = f"; not asked of {counted(len(before), 'pod')} of earlier starts, which are gone" if before else ""
+    return judged(problems, f"{counted(ranks, 'rank')} in pods of this job{note}", proven=ranks > 0)
 
 
 @claim("more than one rank")
@@ -167,7 +167,7 @@ def more_than_one_rank(run: Run, expected: Expected) -> Judgement:
                         "init_process_group), so each trained alone")
     if begins and size > 1 and len(pods) == 1 and (expected.processes_per_pod or 1) < size:
         problems.append(f"all {len(begins)} ranks ran in one pod, which no job asked for")
-    return judged(problems, f"{len(begins)} ranks in {len(pods)} pods", proven=bool(begins))
+    return judged(problems, f"{counted(len(begins), 'rank')} in {counted(len(pods), 'pod')}", proven=bool(begins))
 
 
 def uid_of(begin: Record) -> str:
@@ -200,14 +200,15 @@ def every_rank_took_part(run: Run, expected: Expected) -> Judgement:
         f"rank {rank} never finished" + ("" if rank in begun else f" ({GONE})") for rank in islice(absent, MOST_NAMED)
     ]
     if missing > MOST_NAMED:
-        problems.append(f"{missing - MOST_NAMED} more ranks never finished")
-    problems += [f"rank {rank} is outside a world of {size} ranks" for rank in sorted(run.finals) if rank >= size]
+        problems.append(f"{counted(missing - MOST_NAMED, 'more rank')} never finished")
+    problems += [f"rank {rank} is outside a world of {counted(size, 'rank')}"
+                 for rank in sorted(run.finals) if rank >= size]
     begins = [run.last_begin(rank) for rank in run.chains]
     sizes = sorted({begin.whole("world_size") for begin in begins})
     problems += [f"a rank reports a world of {other}, expected {size}" for other in sizes if other != size]
     pods = Counter(map(pod_of, begins))
     problems += [
-        f"{count} ranks ran in pod {pod}, expected {expected.processes_per_pod}"
+        f"{counted(count, 'rank')} ran in pod {pod}, expected {expected.processes_per_pod}"
         for pod, count in sorted(pods.items())
         if expected.processes_per_pod not in {None, count}
     ]
@@ -218,7 +219,7 @@ def every_rank_took_part(run: Run, expected: Expected) -> Judgement:
     source = "" if expected.processes_per_pod else "; how many ranks a pod should have, no job says"
     if expected.unsized:
         source += f"; that {size} are all, the evidence alone says. Fix: give --world-size"
-    return judged(problems, f"0 to {size - 1}, each once, in {len(pods)} pods on {listed(nodes)}{source}")
+    return judged(problems, f"0 to {size - 1}, each once, in {counted(len(pods), 'pod')} on {listed(nodes)}{source}")
 
 
 def slow_clock(run: Run) -> str:
@@ -247,7 +248,8 @@ def one_attempt_at_a_time(run: Run, _: Expected) -> Judgement:
     late = [record.name for record in run.abandoned if record.number("time") > began + CLOCK_TOLERANCE_S]
     problems = [f"another process wrote {listed(late)} while the ranks were training"] if late else []
     resumes = sum(begin.get("resumed") is not None for begin in run.of("begin", min(run.chains)))
-    return judged(problems, f"{resumes} resumes, {len(run.abandoned)} records of work abandoned before the last start")
+    abandoned = counted(len(run.abandoned), "record")
+    return judged(problems, f"{counted(resumes, 'resume')}, {abandoned} of work abandoned before the last start")
 
 
 def other_heads(run: Run) -> list[str]:
@@ -288,7 +290,8 @@ def ranks_attest_each_other(run: Run, _: Expected) -> Judgement:
     if run.observed:  # ranks do not wait for each other's hashes while they train, and may leave before the last ones
         problems += [f"rank {rank} never saw evidence of rank {other}" for rank in run.chains for other in run.chains
                      if (rank, other) not in seen]
-    return judged(problems, f"{exchanges} exchanges: each rank saw these records of the others", proven=exchanges > 0)
+    detail = f"{counted(exchanges, 'exchange')}: each rank saw these records of the others"
+    return judged(problems, detail, proven=exchanges > 0)
 
 
 def epochs_of(run: Run) -> list[int]:
@@ -417,7 +420,7 @@ def gradients_exchanged_at_every_step(run: Run, _: Expected) -> Judgement:
                             f"epoch {record['epoch']}")
     if run.format >= FULL:
         problems += [*steps.gaps(run), *steps.too_few_samples(run)]
-    return judged(problems, f"{total} exchanges, one for each step of each rank", proven=total > 0)
+    return judged(problems, f"{counted(total, 'exchange')}, one for each step of each rank", proven=total > 0)
 
 
 @claim("gradients differ before the all-reduce")
@@ -461,7 +464,7 @@ def gradients_differ_before(run: Run, expected: Expected) -> Judgement:
         return None, unseen
     if expected.world_size == 1:
         return judged(problems, "one rank: nothing to compare")
-    return judged(problems, f"different on every rank at {len(table)} checked steps", proven=bool(table))
+    return judged(problems, f"different on every rank at {counted(len(table), 'checked step')}", proven=bool(table))
 
 
 @claim("gradients agree after the all-reduce")
@@ -492,7 +495,7 @@ def gradients_agree_after(run: Run, _: Expected) -> Judgement:
         ]
     if unseen and not problems:
         return None, unseen
-    detail = f"equal on all ranks after the all-reduce at {len(table)} checked steps"
+    detail = f"equal on all ranks after the all-reduce at {counted(len(table), 'checked step')}"
     return judged(problems, detail, proven=bool(table))
 
 
@@ -525,7 +528,8 @@ def gradients_are_averaged(run: Run, _: Expected) -> Judgement:
         return None, unseen
     sampled = sum(max(row.whole("sampled") for row in checked.rows.values()) for checked in every)
     note = f", and a sample of {sampled} others" if every else ""
-    return judged(problems, f"the mean of all ranks' at {len(table)} checked steps{note}", proven=bool(table))
+    detail = f"the mean of all ranks' at {counted(len(table), 'checked step')}{note}"
+    return judged(problems, detail, proven=bool(table))
 
 
 @claim("weights agree")
@@ -560,4 +564,4 @@ def weights_agree(run: Run, _: Expected) -> Judgement:
         problems.append("the weights of two epochs are equal, or those of one and of the beginning: nothing was "
                         "learned between them")
     count = len(hashes) - began
-    return judged(problems, f"the same on every rank after each of {count} epochs", proven=count > 0)
+    return judged(problems, f"the same on every rank after each of {counted(count, 'epoch')}", proven=count > 0)

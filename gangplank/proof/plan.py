@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from gangplank.proof.records import Record, unpack_bits
-from gangplank.text import listed
+from gangplank.text import counted, listed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -35,7 +35,7 @@ class Start:
     attempt: str = ""
 
     def __str__(self) -> str:
-        return f"sample {self.position} of epoch {self.epoch}, with {self.world_size} ranks"
+        return f"sample {self.position} of epoch {self.epoch}, with {counted(self.world_size, 'rank')}"
 
 
 def start_of(begin: Record) -> Start:
@@ -135,7 +135,8 @@ def idlers(run: Run, plan: Mapping[int, Sequence[Part]]) -> list[str]:
     for epoch, own in plan.items():
         for part in own:
             share, size, row = part.share[1], part.start.world_size, seen.get((part.start, epoch), {})
-            where = f"in epoch {epoch}" + (f" ({size} ranks, samples {part.begin} to {part.end})" if own[1:] else "")
+            of_part = f" ({counted(size, 'rank')}, samples {part.begin} to {part.end})" if own[1:] else ""
+            where = f"in epoch {epoch}{of_part}"
             for rank in sorted({*row, *ranks[part.start]}):
                 if row.get(rank, 0) != share:
                     what = f"saw {row[rank]} samples" if rank in row else "had nothing to do"

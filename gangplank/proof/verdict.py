@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from gangplank.proof.claims import CLAIMS, Expected
 from gangplank.proof.observed import NOT_CLAIMED
 from gangplank.proof.records import EvidenceError, read_records, select
-from gangplank.text import listed, plain
+from gangplank.text import counted, listed, plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -115,8 +115,8 @@ class Verdict:
         """
         lines = [claim.text() for claim in self.claims]
         held = len(self.asked) - len(self.failed)
-        counted = f"{held} of {len(self.asked)} claims hold{self.not_asked}"
-        return "\n".join([*lines, f"{self.word}: {counted}"])
+        summary = f"{held} of {len(self.asked)} claims hold{self.not_asked}"
+        return "\n".join([*lines, f"{self.word}: {summary}"])
 
 
 def prove(records: Iterable[Mapping[str, object]], expected: Expected) -> Verdict:
@@ -157,12 +157,12 @@ def compare(single: Mapping[str, Any], distributed: Mapping[str, Any], tolerance
             Outcome(
                 "steps are shared",
                 all(count * size == alone for count in steps),
-                f"{alone} steps alone, {listed(steps)} on {size} ranks",
+                f"{alone} steps alone, {listed(steps)} on {counted(size, 'rank')}",
             ),
             Outcome(
                 "same accuracy",
                 abs(accuracies[0] - accuracies[1]) <= tolerance,
-                f"{accuracies[0]:.4f} alone, {accuracies[1]:.4f} on {size} ranks, tolerance {tolerance}",
+                f"{accuracies[0]:.4f} alone, {accuracies[1]:.4f} on {counted(size, 'rank')}, tolerance {tolerance}",
             ),
         )
     )

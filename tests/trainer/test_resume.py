@@ -65,7 +65,7 @@ def killed_and_resumed(root: Root, whole: str, flags: list[str], batch: int = 96
     evidence = read_records((root.host(broken) / "evidence.jsonl").read_text())
     verdict = prove(evidence, Expected(3, epochs=4, global_batch=batch, job_uid="job-1"))
     assert verdict.passed, verdict.text()
-    assert "1 resumes" in verdict.text()
+    assert "1 resume," in verdict.text()
 
 
 def test_sigterm_to_one_rank_saves_at_the_next_step_and_all_ranks_leave(root: Root, whole: str) -> None:

@@ -6,6 +6,7 @@ import base64
 import itertools
 import json
 import math
+import re
 import zlib
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -164,6 +165,12 @@ def test_a_name_is_registered_once() -> None:
 def test_every_size_of_world_is_proven(size: int) -> None:
     verdict = prove(World(size).train(), Expected(size, epochs=2, global_batch=10 * size))
     assert verdict.passed, verdict.text()
+
+
+def test_one_thing_is_counted_as_one() -> None:
+    text = prove(World(1, epochs=1).train(), Expected(1, epochs=1, pods={"uid-0": "n"})).text()
+    assert "1 rank in pods of this job" in text
+    assert not re.findall(r"\b1 \w+s\b", text)
 
 
 def test_no_evidence_proves_nothing() -> None:
@@ -375,7 +382,7 @@ def test_a_run_that_was_finished_and_resumed_is_proven_from_its_logs(size: int) 
     for records in ([*first.records(), *second.records()], [*second.records(), *first.records()]):
         verdict = prove(records, replace(EXPECTED, world_size=size, global_batch=10 * size))
         assert verdict.passed, verdict.text()
-        assert "1 resumes, 6 records of work abandoned" in verdict.text()
+        assert "1 resume, 6 records of work abandoned" in verdict.text()
 
 
 def test_a_rank_that_finished_beside_a_smaller_world_is_not_of_an_earlier_one() -> None:
@@ -398,7 +405,7 @@ def test_a_resumed_run_is_proven_also_from_logs_with_abandoned_work(after: int) 
     world, lost = interrupted(after)
     verdict = prove(world.records() + lost, Expected(after, epochs=2, global_batch=10 * after, job_uid="job-1"))
     assert verdict.passed, verdict.text()
-    assert "1 resumes, 6 records of work abandoned before the last start" in verdict.text()
+    assert "1 resume, 6 records of work abandoned before the last start" in verdict.text()
 
 
 @pytest.mark.parametrize(("sizes", "positions"), [
