@@ -279,7 +279,7 @@ class Saver:
 
     def _rotate(self, newest: int) -> None:
         """Remove this job's checkpoints beyond the last `keep`; those of later steps belong to abandoned work."""
-        own = [path for path in sorted(self.folder.glob("step-*")) if self._is_own(path)]
+        own = [path for path in steps_in(self.folder) if self._is_own(path)]
         past = [path for path in own if path.name <= step_name(newest)]
         for path in [*past[: -self.keep], *own[len(past):]]:
             shutil.rmtree(path)

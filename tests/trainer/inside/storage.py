@@ -89,7 +89,7 @@ def lines() -> dict[str, object]:
 
 
 def rotate() -> dict[str, object]:
-    """A save after which the removal of an old checkpoint fails."""
+    """A save after which the removal of an old checkpoint fails, and one after which the folder cannot be read."""
     import checkpoint
     import torch
 
@@ -106,6 +106,16 @@ def rotate() -> dict[str, object]:
         saver.save(lambda step=step: (tensors, {"step": step, "job_uid": "job"}, b""))
     saver.wait()
     checkpoint.shutil.rmtree = real
+    unreadable = True
+
+    def hook(event: str, words: tuple[object, ...]) -> None:
+        if unreadable and event in {"os.listdir", "os.scandir"} and str(words[0]).rstrip("/") == str(folder):
+            raise OSError(errno.EIO, "Input/output error", str(folder))
+
+    sys.addaudithook(hook)
+    saver.save(lambda: (tensors, {"step": 3, "job_uid": "job"}, b""))
+    saver.wait()
+    unreadable = False
     return {"failure": str(saver.failure or ""), "names": sorted(path.name for path in folder.iterdir())}
 
 
