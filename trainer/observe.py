@@ -961,7 +961,9 @@ def replace(name: str, function: Any) -> None:
 
 def watch_exit() -> None:
     """Note the status of a SystemExit that ends the program: what runs at Python's exit cannot ask for it."""
-    monitoring: Any = sys.monitoring  # type: ignore[attr-defined,unused-ignore]  # the image's Python has it
+    monitoring: Any = getattr(sys, "monitoring", None)
+    if monitoring is None:  # Python 3.11, in an image of your own: the pod's exit status alone shows the failure
+        return
     frame = sys._current_frames()[threading.main_thread().ident or 0]
     while frame.f_back:
         frame = frame.f_back
