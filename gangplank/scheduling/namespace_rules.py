@@ -37,18 +37,38 @@ def filled(pod: Json, state: Snapshot) -> Json:
     """A pod's spec with the requests and limits that the API server fills in."""
     spec = ranked(sandboxed(copied(pod), state), state)
     items = [item for _, item in rows(state) if item["type"] == "Container"]
-    for container in containers(spec, init=True):
-        resources = container["resources"] = container.get("resources") or {}
+    every = [*containers(spec, init=True)]
+    for container in every:
+        container["resources"] = container.get("resources") or {}
+        _request_limits(container["resources"])
+    _request_of_whole(spec)
+    for resources in (container["resources"] for container in every):
         for item in items:
-            own = set(resources.get("limits") or {})
             for side, field in (("limits", "default"), ("requests", "defaultRequest")):
                 for name, value in (item.get(field) or {}).items():
-                    if side == "requests" and name in own and name not in (resources.get("requests") or {}):
-                        continue  # a limit of its own becomes the request
                     resources.setdefault(side, {}).setdefault(name, value)
-        for name, value in (resources.get("limits") or {}).items():
-            resources.setdefault("requests", {}).setdefault(name, value)
+            _request_limits(resources)
     return spec
+
+
+def _request_limits(resources: Json) -> None:
+    """Make limits the requests that are missing, in place."""
+    for name, value in (resources.get("limits") or {}).items():
+        resources.setdefault("requests", {}).setdefault(name, value)
+
+
+def _request_of_whole(spec: Json) -> None:
+    """Fill in, in place, the requests of a whole pod that has limits: those of its containers, else its limits.
+
+    LimitRanges come later: defaultPodRequests in pkg/apis/core/v1/defaults.go of kubernetes/kubernetes.
+    """
+    resources = spec.get("resources") or {}
+    if resources.get("limits"):
+        parts = {key: spec.get(key) or [] for key in ("containers", "initContainers")}
+        for name, amount in pod_sum(parts, "requests").items():
+            if name in POD_LEVEL:
+                resources.setdefault("requests", {}).setdefault(name, str(amount))
+        _request_limits(resources)
 
 
 def rows(state: Snapshot) -> list[tuple[str, Json]]:

@@ -226,6 +226,29 @@ def test_a_quota_demands_amounts_of_every_container(
     assert texts == ([f"quota team counts {expected}"] if expected else [])
 
 
+@pytest.mark.parametrize(("of_pod", "of_container", "starts"), [
+    ({"limits": {"cpu": "9"}}, {}, False),
+    ({"limits": {"cpu": "9"}, "requests": {"cpu": "1"}}, {}, True),
+    ({"limits": {"cpu": "9"}}, {"requests": {"cpu": "1"}}, True),
+    ({"limits": {"cpu": "9"}}, {"limits": {"cpu": "8"}}, False),
+    ({"limits": {"memory": "1Gi"}}, {"requests": {"cpu": "1"}}, True),
+])  # fmt: skip
+def test_limits_of_a_whole_pod_become_its_requests_unless_its_containers_have_some(
+    of_pod: Json, of_container: Json, starts: bool
+) -> None:
+    asked = job("indexed")
+    (main,) = asked.parts[0].spec["containers"]
+    asked = edited(asked, containers=[{**main, "resources": of_container}], resources=of_pod)
+    assert codes(asked, cluster()) == ([] if starts else ["pod-too-large"])
+
+
+def test_a_limit_range_does_not_raise_the_requests_of_a_whole_pod() -> None:
+    asked = job("indexed")
+    (main,) = asked.parts[0].spec["containers"]
+    asked = edited(asked, containers=[{**main, "resources": {}}], resources={"limits": {"cpu": "1"}})
+    assert codes(asked, cluster(limits=limits({"type": "Container", "defaultRequest": {"cpu": "9"}}))) == []
+
+
 def test_a_limit_range_without_rows_says_nothing() -> None:
     assert fit(job(), cluster(limits=({"metadata": {"name": "empty"}, "spec": {"limits": None}},))).causes == ()
 
