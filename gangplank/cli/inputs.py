@@ -201,7 +201,7 @@ def read_objects(
     if any(isinstance(item, dict) and "apiVersion" in item for item in raw):
         for item in raw:
             objects += item.get("items") or [] if is_list(item) else [item]
-        check_objects(objects, name)
+        check_objects(objects, name, new=grants)
         if site and grants:
             from gangplank.teams.grants import check_manifests
 
@@ -221,10 +221,13 @@ def read_objects(
     return objects
 
 
-def check_objects(objects: Sequence[Any], source: str) -> None:
-    """Refuse documents that are not objects of Kubernetes, or have no name; all problems at once."""
+def check_objects(objects: Sequence[Any], source: str, *, new: bool = False) -> None:
+    """Refuse documents that are not objects of Kubernetes, or have no name; all problems at once.
+
+    Pods of `new` objects also must not ask for a fraction of a device, which the API server refuses.
+    """
     from gangplank.errors import Problem, SpecError, shown
-    from gangplank.k8s.manifest import META, Named, check, without_nulls
+    from gangplank.k8s.manifest import META, Named, check, check_devices, without_nulls
 
     problems: list[Problem] = []
     for number, item in enumerate(objects, start=1):
@@ -232,6 +235,8 @@ def check_objects(objects: Sequence[Any], source: str) -> None:
         if isinstance(item, dict) and all(isinstance(item.get(key), str) for key in ("apiVersion", "kind")):
             check(without_nulls(item.get("metadata")), Named(META), f"{place}, {item['kind']}.metadata", own)
             problems += [replace(one, fix=METADATA) for one in own]
+            if new:
+                check_devices(without_nulls(item.get("spec")), f"{place}, {item['kind']}.spec", problems)
         else:
             problems.append(Problem(place, shown(item), "an object with apiVersion and kind", "write both, as text"))
     if problems:

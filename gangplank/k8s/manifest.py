@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from gangplank.errors import Problem, shown
 from gangplank.k8s import names, quantity
+from gangplank.k8s.pod_resources import is_extended
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -16,6 +17,13 @@ if TYPE_CHECKING:
 
 class Each(dict[str, Any]):
     """A mapping with any keys whose values all have one form, held under the empty key."""
+
+
+class Devices(dict[str, Any]):
+    """A list of resources of which those with a domain of their own are whole numbers, and others are not read.
+
+    The API server refuses fractions of them (pkg/apis/core/validation/validation.go of kubernetes/kubernetes).
+    """
 
 
 class Named(dict[str, Any]):
@@ -51,6 +59,12 @@ class Amount(str):
     __slots__ = ()
 
 
+class Whole(Amount):
+    """A quantity without a fraction."""
+
+    __slots__ = ()
+
+
 # What a pod and a container may have; the API server silently drops other keys of a stored pod template.
 # https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1/
 POD_KEYS = frozenset(
@@ -68,6 +82,7 @@ CONTAINER_KEYS = frozenset(
 )
 TEXTS = each(str)
 RESOURCES = {"requests": each(Amount), "limits": each(Amount)}
+CREATED = {"resources": {"requests": Devices(), "limits": Devices()}}
 ENV = [Named(name=str, value=str, valueFrom={"fieldRef": {"fieldPath": str}})]
 CONTAINER = {
     "name": str,
@@ -144,8 +159,8 @@ def prune(value: Any) -> None:
 def check(value: Any, form: Any, path: str, problems: Problems) -> None:
     """Compare a value with a form: a type, a list of a form, or a mapping of forms; other keys are not read."""
 
-    def bad(expected: str) -> None:
-        problems.append(Problem(path, shown(value), expected))
+    def bad(expected: str, fix: str = "") -> None:
+        problems.append(Problem(path, shown(value), expected, fix))
 
     if isinstance(form, list):
         if not isinstance(value, list):
@@ -164,6 +179,8 @@ def check(value: Any, form: Any, path: str, problems: Problems) -> None:
                 problems.append(Problem(path, f"the key {shown(key)}", "keys that are text"))
             elif isinstance(form, Each) or key in form:
                 check(item, form["" if isinstance(form, Each) else key], f"{path}.{key}", problems)
+            elif isinstance(form, Devices) and is_extended(key):
+                check(item, Whole, f"{path}.{key}", problems)
     else:
         _scalar(value, form, bad)
 
@@ -176,13 +193,28 @@ def _scalar(value: Any, form: Any, bad: Any) -> None:
     elif form is int:
         if isinstance(value, bool) or not isinstance(value, int):
             bad("a whole number")
-    elif form is Amount:
+    elif form in {Amount, Whole}:
         try:
-            quantity.parse(value if isinstance(value, str) else repr(value))
+            amount = quantity.parse(value if isinstance(value, str) else repr(value))
         except ValueError:
             bad("a quantity")
+        else:
+            if form is Whole and amount.denominator != 1:
+                bad("a whole number", "ask for whole devices: Kubernetes does not divide them")
     elif not isinstance(value, form):
         bad({str: "text", bool: "true or false"}.get(form, form.__name__))
+
+
+def check_devices(value: Any, path: str, problems: Problems) -> None:
+    """Check how many devices all pods in a manifest that will be created ask for."""
+    if isinstance(value, list):
+        for index, item in enumerate(value):
+            check_devices(item, f"{path}[{index}]", problems)
+    elif isinstance(value, dict) and "containers" in value:
+        check(value, {**CREATED, "containers": [CREATED], "initContainers": [CREATED]}, path, problems)
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            check_devices(item, f"{path}.{key}", problems)
 
 
 def manifest(raw: Mapping[str, Any], form: Json, problems: Problems) -> Json:

@@ -90,6 +90,14 @@ def test_carries_a_script_from_the_checkout_wherever_it_is_called(
     assert next(yaml.safe_load_all(out))["data"]["linear.py"] == "print('mine')\n"
 
 
+HALF_A_GPU = """apiVersion: batch/v1
+kind: Job
+metadata: {{name: a}}
+spec: {{template: {{spec: {{containers: [{{name: a, resources: {{limits: {{nvidia.com/gpu: {}, cpu: 500m}}}}}}]}}}}}}
+"""
+OF_GPU = ": 1 problem\n  document 1, Job.spec.template.spec.containers[0].resources.limits.nvidia.com/gpu"
+
+
 @pytest.mark.parametrize(
     ("text", "code", "said"),
     [
@@ -108,6 +116,9 @@ def test_carries_a_script_from_the_checkout_wherever_it_is_called(
         ("apiVersion: v1\n", 1, "apiVersion and kind"),
         ("apiVersion: kubeflow.org/v1\nkind: PyTorchJob\nmetadata: {name: a}\n", 1, "PyTorchJob.spec"),
         ("apiVersion: batch/v1\nkind: Job\nmetadata: []\nspec: {}\n", 1, "a mapping"),
+        (HALF_A_GPU.format("0.5"), 1, f"{OF_GPU}: got 0.5, expected a whole number. Fix: ask for whole devices"),
+        (HALF_A_GPU.format("1500m"), 1, f'{OF_GPU}: got "1500m", expected a whole number. Fix: ask for whole devices'),
+        (HALF_A_GPU.format("one"), 1, f'{OF_GPU}: got "one", expected a quantity'),
     ],
 )
 def test_a_bad_file_is_one_message_and_a_code(
