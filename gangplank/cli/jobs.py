@@ -22,9 +22,10 @@ from gangplank.cluster.gaps import Gaps, Numbers
 from gangplank.cluster.lease import PATIENCE_S, Lock
 from gangplank.cluster.logs import GONE, Buffer, follow
 from gangplank.cluster.patience import silent
-from gangplank.cluster.progress import phase
+from gangplank.cluster.progress import first_failure, phase
 from gangplank.cluster.submit import title
 from gangplank.errors import KubeError, Problem, SpecError
+from gangplank.k8s.conditions import failed_init
 from gangplank.k8s.plan import Plan
 from gangplank.proof import log_lines
 from gangplank.text import counted, plain, table
@@ -203,6 +204,7 @@ def logs(args: argparse.Namespace) -> int:
         got = "no pod" if args.rank is None else f"no pod of rank {args.rank}"
         fix = f"try again once `gangplank status {meta['name']} -n {meta['namespace']}` shows it"
         raise KubeError(str(Problem(f"job {meta['name']}", got, "a pod that writes a log", fix)))
+    note_init(pods)
     if args.previous:
         return all_attempts(kube, job, pods)
 
@@ -230,6 +232,13 @@ def logs(args: argparse.Namespace) -> int:
     for lines in together([read(pod, patient) for pod, patient in zip(pods, patience, strict=True)]):
         show(lines)
     return terminal.OK
+
+
+def note_init(pods: Iterable[Json]) -> None:
+    """Say on standard error of which pods the log is that of an init container, which failed."""
+    for pod in filter(failed_init, pods):
+        name, how = first_failure([pod]) or ("", "")
+        terminal.note(f"{name}: {how}; this is the log of that container")
 
 
 def all_attempts(kube: Kube, job: Json, pods: list[Json]) -> int:

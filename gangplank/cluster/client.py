@@ -21,6 +21,7 @@ from gangplank.cluster.kubeconfig import load
 from gangplank.cluster.lab_route import leaves
 from gangplank.cluster.patience import OUTAGE_S, Patience, silent
 from gangplank.errors import KubeError, Problem
+from gangplank.k8s.conditions import failed_init
 from gangplank.k8s.diff import differences
 from gangplank.k8s.names import SUBDOMAIN
 from gangplank.wait import late, polls
@@ -587,8 +588,10 @@ def rank_of(pod: Json) -> int | None:
 def default_container(pod: Json) -> str:
     """The container whose log is meant where none is named, as for kubectl; "" if the pod has one only.
 
-    The API server does not choose one of several.
+    The API server does not choose one of several. After an init container has failed, only that one has a log.
     """
+    for status in failed_init(pod):
+        return str(status["name"])
     names = [one["name"] for one in (pod.get("spec") or {}).get("containers") or ()]
     marked: str = (pod["metadata"].get("annotations") or {}).get(DEFAULT_CONTAINER, "")
     return "" if len(names) < 2 else marked if marked in names else names[0]

@@ -17,7 +17,7 @@ from gangplank.cluster.gaps import Gaps, Numbers
 from gangplank.cluster.progress import Phase, Progress, first_failure, nodes_by_uid, phase
 from gangplank.cluster.situation import explanation, of_container, of_process
 from gangplank.errors import KubeError, Problem
-from gangplank.k8s.conditions import has_condition
+from gangplank.k8s.conditions import failed_init, has_condition
 from gangplank.k8s.events import when
 from gangplank.proof import log_lines
 from gangplank.proof.expected import job_uid
@@ -92,9 +92,11 @@ class JobWatch:
             return Phase("Failed", f"{self.kind[1]} {self.namespace}/{self.name} {how}")
         self.job, self.pods = job, self.kube.pods(job)
         self.nodes |= nodes_by_uid(self.pods)
-        self.failure = self.failure or first_failure(self.pods)  # kept, since the pod itself may be gone at the end
+        # One that is Pending may recover: its init container starts again
+        begun = [pod for pod in self.pods if (pod.get("status") or {}).get("phase") != "Pending"]
+        self.failure = self.failure or first_failure(begun)  # kept, since the pod itself may be gone at the end
         for pod in self.pods:
-            for container in (pod.get("status") or {}).get("containerStatuses") or []:
+            for container in [*failed_init(pod), *((pod.get("status") or {}).get("containerStatuses") or [])]:
                 state = container.get("state") or {}
                 if "running" in state or "terminated" in state:
                     self._follow(pod, container)

@@ -202,7 +202,8 @@ def follow(
 def status_of(pod: Json, container: str) -> Json:
     """A container's status in its pod, the default one's if none is named; empty if the pod has no status yet."""
     container = container or default_container(pod)
-    statuses = (pod.get("status") or {}).get("containerStatuses") or []
+    own = pod.get("status") or {}
+    statuses = [*(own.get("containerStatuses") or ()), *(own.get("initContainerStatuses") or ())]
     status: Json = next((item for item in statuses if container in ("", item.get("name"))), {})
     return status
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping
 
     from gangplank.spec import Json
 
@@ -49,6 +49,23 @@ def unmet(item: Json, types: Collection[str]) -> str:
     conditions = (item.get("status") or {}).get("conditions") or []
     reports = [f"{one['type']} is {one['status']}{reason(one)}" for one in conditions]
     return ", ".join(reports) or "no condition"
+
+
+def failed_init(pod: Mapping[str, Any]) -> list[Json]:
+    """The status of the init container that has failed, for which the pod's other containers wait; none otherwise.
+
+    >>> spec = {"initContainers": [{"name": "fetch"}], "containers": [{"name": "main"}]}
+    >>> ends = [{"name": "fetch", "state": {"terminated": {"exitCode": code}}} for code in (7, 0)]
+    >>> [len(failed_init({"spec": spec, "status": {"initContainerStatuses": [end]}})) for end in ends]
+    [1, 0]
+    """
+    parts = (pod.get("spec") or {}).get("initContainers") or ()
+    sidecars = {one["name"] for one in parts if one.get("restartPolicy") == "Always"}  # no other waits for their end
+    for one in (pod.get("status") or {}).get("initContainerStatuses") or ():
+        ends = [(one.get(key) or {}).get("terminated") for key in ("state", "lastState")]
+        if one["name"] not in sidecars and (next(filter(None, ends), None) or {}).get("exitCode"):
+            return [one]
+    return []
 
 
 def reason(condition: Json) -> str:

@@ -8,6 +8,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from gangplank.k8s.build import containers
+from gangplank.k8s.conditions import failed_init
 from gangplank.k8s.events import when
 from gangplank.scheduling import pod_rules
 from gangplank.scheduling.cause import Cause
@@ -294,7 +295,9 @@ def crashed(pods: Sequence[Json], failure: Failure | None) -> Iterator[Cause]:
                 who = failure.who if failure else pod["metadata"]["name"]
                 lines = failure.lines if failure else ()
                 restarts = f"{pod['metadata']['name']} has started {status.get('restartCount', 0) + 1} times"
-                yield Cause("crash", f"{who} ends again and again: {how}", (restarts, *lines), "correct the script")
+                init = [f"init container {one['name']}" for one in failed_init(pod)]
+                fix = f"correct the {(init or ['script'])[0]}"
+                yield Cause("crash", f"{who} ends again and again: {how}", (restarts, *lines), fix)
                 return
 
 

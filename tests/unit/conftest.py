@@ -124,7 +124,8 @@ class Api:
         names = [one["name"] for one in pod.get("spec", {}).get("containers", ())]
         if len(names) > 1 and "container" not in options:
             return 400, json.dumps({"message": f"a container name must be specified, choose one of: {names}"}).encode()
-        where += f"?{options['container']}" if options.get("container") in names[1:] else ""
+        starts = [one["name"] for one in pod.get("spec", {}).get("initContainers", ())]
+        where += f"?{options['container']}" if options.get("container") in [*starts, *names[1:]] else ""
         where += "?previous" if options.get("previous") == "true" else ""
         if where not in self.logs:
             return 404, b"{}"

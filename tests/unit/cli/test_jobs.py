@@ -421,6 +421,73 @@ def test_a_pod_that_failed_and_the_one_in_its_place_are_two_attempts(
     assert out.splitlines()[:2] == ["[rank 1, attempt 1] crashed", "[rank 1, attempt 2] hello from digits-worker-0"]
 
 
+ENDED = {"terminated": {"exitCode": 7, "reason": "Error", "finishedAt": "2026-11-25T04:00:00Z"}}
+AGAIN = {"state": {"waiting": {"reason": "CrashLoopBackOff"}}, "lastState": ENDED}
+DONE = {"state": {"terminated": {"exitCode": 0}}, "lastState": ENDED}
+
+
+def starting(api: Api, phase: str, *, alone: bool = True, **more: Any) -> None:
+    """A pod with an init container that failed and has a log, `alone` or beside those that run."""
+    running(api)
+    for name in ("master-0", "worker-1") if alone else ():
+        del api.objects[f"{PODS}/digits-{name}"]
+    pod = api.objects[f"{PODS}/digits-worker-0"]
+    pod["spec"]["initContainers"] = [{"name": "fetch", "image": "i"}]
+    wait = {"name": "trainer", "state": {"waiting": {"reason": "PodInitializing"}}}
+    first = {"name": "fetch", "restartCount": 1, **more}
+    pod["status"] = {"phase": phase, "initContainerStatuses": [first], "containerStatuses": [wait]}
+    api.logs[f"{PODS}/digits-worker-0/log?fetch"] = b"fetching\nno such bucket"
+
+
+@pytest.mark.parametrize(("phase", "status"), [("Failed", {"state": ENDED}), ("Pending", AGAIN)])
+@pytest.mark.parametrize("words", [[], ["-f"], ["--previous"]])
+def test_logs_show_the_init_container_that_failed(
+        api: Api, capsys: pytest.CaptureFixture[str], phase: str, status: Json, words: list[str]) -> None:
+    starting(api, phase, **status)
+    code, out, err = run(capsys, "logs", "digits", "--rank", "1", *words)
+    assert (code, out.splitlines()[-1].partition("]")[2]) == (0, " no such bucket")
+    assert "digits-worker-0: init container fetch: Error, exit code 7; this is the log of that container\n" in err
+
+
+def test_logs_show_the_rank_once_its_init_container_has_succeeded(
+        api: Api, capsys: pytest.CaptureFixture[str]) -> None:
+    starting(api, "Running", **DONE)
+    code, out, err = run(capsys, "logs", "digits", "--rank", "1")
+    assert (code, out, err) == (0, "[rank 1] hello from digits-worker-0\n[rank 1] bye\n", "")
+
+
+def test_why_names_the_init_container_that_fails_again_and_again(
+        api: Api, capsys: pytest.CaptureFixture[str]) -> None:
+    starting(api, "Pending", alone=False, **AGAIN)
+    with_nodes(api, {**CLOSED, "status": {"state": "Open"}})
+    api.objects["/api/v1/namespaces/default/configmaps/digits-svc"] = {}
+    lines = run(capsys, "why", "digits")[1].splitlines()
+    assert "digits-worker-0 ends again and again: init container fetch: Error, exit code 7" in lines[0]
+    assert any("no such bucket" in line for line in lines)
+    assert any("correct the init container fetch" in line for line in lines)
+
+
+def test_who_waits_for_a_job_whose_init_container_failed_reads_the_end_of_its_log(api: Api) -> None:
+    starting(api, "Failed", state=ENDED)
+    with_nodes(api, {**CLOSED, "status": {"state": "Open"}})
+    api.objects[f"{JOBS}/digits"]["status"] = {"state": {"phase": "Failed"}}
+    watch = following.JobWatch(api.objects[f"{JOBS}/digits"], Kube(api.kubeconfig))
+    watch.poll()
+    watch.drain()
+    said = watch.trouble().splitlines()
+    assert said[0] == "why: digits failed: digits-worker-0 failed first: init container fetch: Error, exit code 7"
+    first = said.index("digits-worker-0 failed first (init container fetch: Error, exit code 7); its last lines:")
+    assert said[first + 1 : first + 3] == ["  fetching", "  no such bucket"]
+
+
+@pytest.mark.parametrize(("phase", "status"), [("Pending", AGAIN), ("Running", DONE)])
+def test_who_waits_blames_no_init_container_that_may_recover(api: Api, phase: str, status: Json) -> None:
+    starting(api, phase, **status)
+    watch = following.JobWatch(api.objects[f"{JOBS}/digits"], Kube(api.kubeconfig))
+    watch.poll()
+    assert watch.failure is None
+
+
 def test_logs_of_one_rank(api: Api, capsys: pytest.CaptureFixture[str]) -> None:
     running(api)
     assert run(capsys, "logs", "digits", "--rank", "1")[1] == "[rank 1] hello from digits-worker-0\n[rank 1] bye\n"
