@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 
 VOLUMES, CLASSES = "persistentvolumes", "storageclasses"
+# As volumezone of Kubernetes' scheduler; nodes that have the older labels have these, too
+ZONES = {f"{group}/{name}": f"topology.kubernetes.io/{name}" for name in ("zone", "region")
+         for group in ("topology.kubernetes.io", "failure-domain.beta.kubernetes.io")}  # fmt: skip
 NODE_NAMES = {"matchExpressions": "kubernetes.io/hostname", "matchFields": "metadata.name"}
 
 
@@ -77,10 +80,19 @@ def pinned(job: Demand, state: Snapshot) -> dict[str, Json]:
     volumes = {item["metadata"]["name"]: item for item in state.volumes}
     selectors = {}
     for claim in state.claims:
-        volume = volumes.get(claim["spec"].get("volumeName") or "")
-        required = ((volume or {}).get("spec") or {}).get("nodeAffinity") or {}
-        if required.get("required"):
-            selectors[claim["metadata"]["name"]] = required["required"]
+        volume = volumes.get(claim["spec"].get("volumeName") or "") or {}
+        required = ((volume.get("spec") or {}).get("nodeAffinity") or {}).get("required")
+        labels = (volume.get("metadata") or {}).get("labels") or {}
+        zones = [{"key": new, "operator": "In", "values": labels[key].split("__")}
+                 for key, new in ZONES.items() if key in labels]  # fmt: skip
+        if zones:  # which keep a pod from no node that has none
+            none = [{"key": key, "operator": "DoesNotExist"} for key in ZONES]
+            required = {"nodeSelectorTerms": [
+                {**term, "matchExpressions": [*(term.get("matchExpressions") or ()), *rules]}
+                for term in (required or {"nodeSelectorTerms": [{}]})["nodeSelectorTerms"] for rules in (zones, none)
+            ]}  # fmt: skip
+        if required:
+            selectors[claim["metadata"]["name"]] = required
     return {name: selectors[name] for name in names(job) if name in selectors}
 
 

@@ -480,6 +480,28 @@ def test_a_quota_of_the_default_priority_class_counts_pods_that_name_none(defaul
     assert codes(job("indexed"), state) == expected
 
 
+ZONE, OLD = "topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone"
+
+
+@pytest.mark.parametrize(("labels", "zone", "fits"), [
+    ({ZONE: "east"}, {ZONE: "east"}, True), ({ZONE: "east"}, {ZONE: "west"}, False), ({ZONE: "east"}, {}, True),
+    ({ZONE: "east__west"}, {ZONE: "west"}, True), ({OLD: "east"}, {ZONE: "west"}, False),
+    ({OLD: "east"}, {ZONE: "east"}, True), ({"topology.kubernetes.io/region": "r"}, {ZONE: "east"}, False),
+    ({"disk": "fast"}, {ZONE: "east"}, True),
+])  # fmt: skip
+@pytest.mark.parametrize("where", ["a", "b"])
+def test_a_volume_with_labels_of_a_zone_is_mounted_on_its_nodes_alone(
+    labels: Json, zone: Json, where: str, fits: bool
+) -> None:
+    """As Kubernetes' plugin VolumeZone, beside the volume's node affinity if it has one; that is for node a."""
+    pinned = {"nodeAffinity": PINNED} if where == "b" else {}
+    volume = {"metadata": {"name": "v", "labels": labels}, "spec": pinned}
+    one = node(where)
+    one["metadata"]["labels"] |= zone
+    state = cluster(one, claims=(BOUND,), volumes=(volume,))
+    assert (fit(job(volumes=MOUNT), state).verdict is Verdict.YES) is (fits and where == "a")
+
+
 @pytest.mark.parametrize(("uid", "expected"), [("old", ["volume-unbound"]), ("new", []), (None, [])])
 def test_the_volume_of_a_deleted_claim_is_not_that_of_a_new_one_of_its_name(
     uid: str | None, expected: list[str]
