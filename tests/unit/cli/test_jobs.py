@@ -423,7 +423,7 @@ def test_a_pod_that_failed_and_the_one_in_its_place_are_two_attempts(
 
 ENDED = {"terminated": {"exitCode": 7, "reason": "Error", "finishedAt": "2026-11-25T04:00:00Z"}}
 AGAIN = {"state": {"waiting": {"reason": "CrashLoopBackOff"}}, "lastState": ENDED}
-DONE = {"state": {"terminated": {"exitCode": 0}}, "lastState": ENDED}
+DONE: Json = {"state": {"terminated": {"exitCode": 0}}, "lastState": ENDED}
 
 
 def starting(api: Api, phase: str, *, alone: bool = True, **more: Any) -> None:

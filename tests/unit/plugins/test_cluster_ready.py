@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
@@ -184,7 +184,7 @@ def test_another_helm_than_3_is_refused_and_a_missing_one_is_named_once(
     tmp_path: Path, api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    words = {"components": {"storage": {}}, "programs": ["helm"], "kubeconfig": api.kubeconfig}
+    words: dict[str, Any] = {"components": {"storage": {}}, "programs": ["helm"], "kubeconfig": api.kubeconfig}
     assert run("cluster_ready", **words)["msg"].count("helm: got none on PATH") == 1
     (tmp_path / "helm").write_text("#!/bin/sh\necho v4.0.1+g12500dd\n")
     (tmp_path / "helm").chmod(0o755)
