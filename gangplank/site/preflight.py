@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from gangplank.errors import Problem
+from gangplank.k8s.conditions import has_condition
 from gangplank.k8s.helm import release_of
 from gangplank.k8s.pod_resources import pod_sum
 from gangplank.k8s.quantity import parse
@@ -291,7 +292,7 @@ def room(facts: Facts, wanted: Wanted) -> Check:
     storage_pods = sum(storage[own] for own in storage.keys() - running)
     placed = [*(name for name in missing if name in VALUES), *(["storage"] if storage_pods else [])]
     tolerations = [wanted.tolerations.get(name, ()) for name in placed]  # storage has no input for them
-    ready = {node["metadata"]["name"]: node for node in facts.nodes if _is_ready(node)}
+    ready = {node["metadata"]["name"]: node for node in facts.nodes if has_condition(node, "Ready")}
     kept_out = {name: text for name, node in ready.items() if (text := _not_tolerated(node, tolerations or [()]))}
     nodes = {name: node for name, node in ready.items() if name not in kept_out}
     pods = [pod for pod in facts.pods if pod["spec"].get("nodeName") in nodes
@@ -322,11 +323,6 @@ def room(facts: Facts, wanted: Wanted) -> Check:
 
 def _amounts(values: Mapping[str, float]) -> str:
     return f"{counted(round(values['pods']), 'pod')}, cpu {values['cpu']:.1f}, memory {values['memory'] / 2**20:.0f}Mi"
-
-
-def _is_ready(node: Json) -> bool:
-    conditions = {item["type"]: item["status"] for item in node.get("status", {}).get("conditions") or []}
-    return conditions.get("Ready") == "True"
 
 
 def _not_tolerated(node: Json, tolerations: Iterable[Sequence[Json]]) -> str:
