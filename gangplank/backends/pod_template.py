@@ -28,9 +28,11 @@ KEY_LENGTH = 100  # characters of a file's name in its ConfigMap's key
 DIGEST_LENGTH = 10  # hexadecimal digits of a script's digest in the name of its ConfigMap
 USER_ID = 1000  # the image needs no such user: nothing looks it up
 GPU_TOLERATION: Json = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
-LOST_NODE_S = 30  # from "the node does not answer" to other pods elsewhere; without these, Kubernetes waits 300 s
+LOST_NODE_S = 30  # from "the node is not ready" to other pods elsewhere; without these, Kubernetes waits 300 s
+UNREACHABLE_S = 20  # the same, of a node that has said nothing for 50 s: so long is --node-monitor-grace-period
 LOST_NODE: tuple[Json, ...] = tuple(
-    {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": LOST_NODE_S} for key in AWAY
+    {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": seconds}
+    for key, seconds in zip(AWAY, (LOST_NODE_S, UNREACHABLE_S), strict=True)
 )
 
 POD_SECURITY: Json = {

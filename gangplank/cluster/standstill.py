@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from gangplank.spec import Json
 
 FORBIDDEN = 403
+ENDING_S = 5.0  # in which most pods that shall end have done so: their nodes are not asked for
 SUMMARY = "PodGroupPending"  # of Volcano's controller: what the scheduler says of the job's PodGroup
 NOT_QUEUED = ("Normal", "Unschedulable")  # type and reason, of a PodGroup that the scheduler does not let queue
 # https://pkg.go.dev/strconv#Quote
@@ -150,18 +151,22 @@ def lost(kube: Kube, node: str) -> bool:
 def release(kube: Kube, pods: Sequence[Json], nodes: Mapping[str, str]) -> list[str]:
     """Remove the pods that a lost node keeps, so that others can take their names; what was done, one line each.
 
-    They have had their grace period, and half a minute more unless Kubernetes takes their node for lost too.
-    A rank cannot train without those on other nodes, so one that still runs there does no harm. If all `nodes` of the
-    job's pods, by the pods' UID, are one node, the whole gang may still run there: then no pod is removed.
+    A node that Kubernetes takes for lost does not learn that a pod shall end, so no grace period begins there. Others
+    get it, and half a minute more. A rank cannot train without those on other nodes, so one that still runs there does
+    no harm. If all `nodes` of the job's pods, by the pods' UID, are one node, the whole gang may still run there: then
+    no pod is removed.
     """
     done: list[str] = []
+    away: dict[str, bool] = {}  # node -> whether it is lost
     for pod in pods:
-        name = pod["metadata"]["name"]
-        node, late_s = pod["spec"].get("nodeName", ""), overdue_s(pod, kube.now())
-        if late_s <= 0 or set(nodes.values()) - {""} <= {node}:
+        meta, node, late_s = pod["metadata"], pod["spec"].get("nodeName", ""), overdue_s(pod, kube.now())
+        ending_s = late_s + (meta.get("deletionGracePeriodSeconds") or 0)
+        if not meta.get("deletionTimestamp") or ending_s < ENDING_S or set(nodes.values()) - {""} <= {node}:
             continue
-        if (late_s > LOST_NODE_S or lost(kube, node)) and removed(kube, pod):
-            done.append(f"{name} is removed: its node {node} does not answer")
+        if late_s <= LOST_NODE_S and node not in away:
+            away[node] = lost(kube, node)
+        if (late_s > LOST_NODE_S or away[node]) and removed(kube, pod):
+            done.append(f"{meta['name']} is removed: its node {node} does not answer")
     return done
 
 

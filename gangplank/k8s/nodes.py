@@ -1,17 +1,43 @@
-"""What to change in a node so that it has, or no longer has, some labels and taints."""
+"""Taints of nodes: which keep a pod out, and what to change so that a node has some, or labels, or no longer has."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from gangplank.spec import Json
 
 UNREACHABLE = "node.kubernetes.io/unreachable"  # the taint of a node that Kubernetes takes for lost
 AWAY = ("node.kubernetes.io/not-ready", UNREACHABLE)  # those of a node that runs no pods now
 EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")  # of a taint
+KEEPS_OUT = ("NoSchedule", "NoExecute")
+
+
+def tolerated(taint: Mapping[str, Any], tolerations: Iterable[Mapping[str, Any]]) -> bool:
+    """Whether one of the tolerations lets a pod onto a node with this taint (core/v1, ToleratesTaint).
+
+    >>> taint = {"key": "flyte/gpu", "value": "dedicated", "effect": "NoSchedule"}
+    >>> tolerated(taint, [{"key": "flyte/gpu", "operator": "Exists"}]), tolerated(taint, [{"key": "flyte/gpu"}])
+    (True, False)
+    """
+    return any(
+        item.get("effect") in (None, "", taint["effect"])
+        and (item.get("key") or taint["key"]) == taint["key"]
+        and (item.get("operator") == "Exists" or (item.get("value") or "") == (taint.get("value") or ""))
+        for item in tolerations
+    )
+
+
+def taint_text(taint: Mapping[str, Any]) -> str:
+    """A taint as kubectl writes and takes it.
+
+    >>> taint_text({"key": "flyte/gpu", "value": "dedicated", "effect": "NoSchedule"})
+    'flyte/gpu=dedicated:NoSchedule'
+    """
+    value = f"={taint['value']}" if taint.get("value") else ""
+    return f"{taint['key']}{value}:{taint['effect']}"
 
 
 def node_patch(node: Json, labels: Mapping[str, str], taints: Sequence[Json], *, present: bool) -> Json:

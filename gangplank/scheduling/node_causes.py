@@ -6,13 +6,14 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from gangplank.k8s.nodes import taint_text
 from gangplank.scheduling import drivers, volume_rules
 from gangplank.scheduling.amounts import listed, plus, shown
 from gangplank.scheduling.cause import Cause
 from gangplank.scheduling.demand import changed, copied
 from gangplank.scheduling.namespace_rules import defaulted
 from gangplank.scheduling.placement import Placement, place
-from gangplank.scheduling.rooms import Bar, bars, ready, selected, written
+from gangplank.scheduling.rooms import Bar, bars, ready, selected
 from gangplank.scheduling.snapshot import Pods, Room, Snapshot
 from gangplank.text import counted
 from gangplank.text import listed as listed_names
@@ -321,7 +322,7 @@ def _loosened(pod: Json, bar: Bar) -> Json:
 
 
 def _untainted(node: Json, what: str) -> Json:
-    taints = [taint for taint in node["spec"].get("taints") or () if written(taint) != what]
+    taints = [taint for taint in node["spec"].get("taints") or () if taint_text(taint) != what]
     return {**node, "spec": {**node["spec"], "taints": taints}}
 
 

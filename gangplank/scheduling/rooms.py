@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from gangplank.k8s.conditions import has_condition
+from gangplank.k8s.nodes import KEEPS_OUT, taint_text, tolerated
 from gangplank.scheduling.demand import claims_of
 from gangplank.scheduling.snapshot import host_ports
-from gangplank.site.gpu_devices import KEEPS_OUT, tolerated
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -49,7 +49,7 @@ def bars(pod: Json, room: Room, pinned: Mapping[str, Json], allowed: Mapping[str
     for taint in node["spec"].get("taints") or ():
         own = taint["key"] in OWN_TAINTS
         if taint["effect"] in KEEPS_OUT and not own and not tolerated(taint, tolerations):
-            kept.append(Bar("taint", written(taint)))
+            kept.append(Bar("taint", taint_text(taint)))
     for key, value in (pod.get("nodeSelector") or {}).items():
         if labels.get(key) != value:
             kept.append(Bar("selector", f"{key}={value}"))
@@ -65,16 +65,6 @@ def bars(pod: Json, room: Room, pinned: Mapping[str, Json], allowed: Mapping[str
     taken = host_ports(pod) & room.ports
     kept += [Bar("host-port", str(port)) for _, port in sorted(taken)]
     return kept
-
-
-def written(taint: Json) -> str:
-    """A taint as kubectl writes it.
-
-    >>> written({"key": "flyte/gpu", "value": "dedicated", "effect": "NoSchedule"})
-    'flyte/gpu=dedicated:NoSchedule'
-    """
-    value = f"={taint['value']}" if taint.get("value") else ""
-    return f"{taint['key']}{value}:{taint['effect']}"
 
 
 def selected(selector: Json, node: Json) -> bool:

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gangplank.errors import Problem
 from gangplank.k8s import quantity
+from gangplank.k8s.nodes import KEEPS_OUT, taint_text, tolerated
 from gangplank.text import plain
 
 if TYPE_CHECKING:
@@ -25,7 +26,6 @@ OWN_TOLERATIONS: list[Json] = [
     {"key": f"node.kubernetes.io/{name}", "operator": "Exists"}
     for name in ("not-ready", "unreachable", "disk-pressure", "memory-pressure", "pid-pressure", "unschedulable")
 ]
-KEEPS_OUT = ("NoSchedule", "NoExecute")
 # The last: a folder of the node that a driver in a container fills, such as the GPU operator's /run/nvidia/driver.
 NO_DRIVER = re.compile(
     r"nvml init failed|failed to initialize nvml|libnvidia-ml|driver not loaded|volume \"driver-root\"", re.IGNORECASE
@@ -94,26 +94,6 @@ class PluginState:
         """The message of the last event of an object that matches the pattern, if any."""
         texts = [event.get("message") or "" for event in self.events if event["involvedObject"].get("name") == name]
         return next((text.strip() for text in reversed(texts) if not pattern or pattern.search(text)), "")
-
-
-def tolerated(taint: Mapping[str, Any], tolerations: Iterable[Mapping[str, Any]]) -> bool:
-    """Whether one of the tolerations lets a pod onto a node with this taint (core/v1, ToleratesTaint).
-
-    >>> taint = {"key": "flyte/gpu", "value": "dedicated", "effect": "NoSchedule"}
-    >>> tolerated(taint, [{"key": "flyte/gpu", "operator": "Exists"}]), tolerated(taint, [{"key": "flyte/gpu"}])
-    (True, False)
-    """
-    return any(
-        item.get("effect") in (None, "", taint["effect"])
-        and (item.get("key") or taint["key"]) == taint["key"]
-        and (item.get("operator") == "Exists" or (item.get("value") or "") == (taint.get("value") or ""))
-        for item in tolerations
-    )
-
-
-def taint_text(taint: Mapping[str, Any]) -> str:
-    """A taint as `kubectl taint` takes it."""
-    return f"{taint['key']}={taint.get('value') or ''}:{taint['effect']}"
 
 
 def devices(node: Json, resource: str, side: str = "allocatable") -> int:

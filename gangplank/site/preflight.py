@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 from gangplank.errors import Problem
 from gangplank.k8s.conditions import has_condition
 from gangplank.k8s.helm import release_of
+from gangplank.k8s.nodes import KEEPS_OUT, taint_text, tolerated
 from gangplank.k8s.pod_resources import pod_sum
 from gangplank.k8s.quantity import parse
 from gangplank.site.components import COMPONENTS
-from gangplank.site.gpu_devices import KEEPS_OUT, devices, is_gpu, publishers, taint_text, tolerated
+from gangplank.site.gpu_devices import devices, is_gpu, publishers
 from gangplank.site.storage import class_problems, is_default, needed
 from gangplank.site.storage import names as names_of
 from gangplank.text import counted, listed
@@ -55,13 +56,15 @@ class Wanted:
 
 
 ROLE_CLASSES = ({"name": "local-path", "kind": "local", "folder": "/opt/local-path-provisioner", "default": True},)
-VALUES = tuple(name for name, what in COMPONENTS.items() if what.pods)  # in which tolerations count
+# The variables in which a site gives a component's pods tolerations
+TOLERATED_IN = {name: f"{name}_values" for name, what in COMPONENTS.items() if what.pods}
+TOLERATED_IN["storage"] = "storage_tolerations"
 VARIABLES = (
     "storage_classes",
     "trainer_v2_jobset",
     "training_job_gpu_allocation",
     *(f"{name}_{part}" for name, what in COMPONENTS.items() for part in what.inputs),
-    *(f"{name}_values" for name in VALUES),
+    *TOLERATED_IN.values(),
 )
 
 
@@ -77,7 +80,7 @@ def wanted_of(inventory: Mapping[str, Any] | None, names: Iterable[str]) -> Want
     }
     classes = None if inventory is None else site.get("storage_classes", ROLE_CLASSES) if "storage" in releases else ()
     jobset = str(site.get("trainer_v2_jobset", True)).lower() not in OFF
-    tolerations = {name: tolerations_of(site.get(f"{name}_values")) for name in VALUES}
+    tolerations = {name: tolerations_of({place: site.get(place)}) for name, place in TOLERATED_IN.items()}
     return Wanted(releases, classes, jobset, site.get("training_job_gpu_allocation") == "dra", tolerations)
 
 
@@ -290,8 +293,8 @@ def room(facts: Facts, wanted: Wanted) -> Check:
     storage = {(item.name, item.namespace): item.pods for item in _storage(wanted)}
     running = {release_of(item) for item in facts.workloads or ()}
     storage_pods = sum(storage[own] for own in storage.keys() - running)
-    placed = [*(name for name in missing if name in VALUES), *(["storage"] if storage_pods else [])]
-    tolerations = [wanted.tolerations.get(name, ()) for name in placed]  # storage has no input for them
+    placed = [*(name for name in missing if COMPONENTS[name].pods), *(["storage"] if storage_pods else [])]
+    tolerations = [wanted.tolerations.get(name, ()) for name in placed]
     ready = {node["metadata"]["name"]: node for node in facts.nodes if has_condition(node, "Ready")}
     kept_out = {name: text for name, node in ready.items() if (text := _not_tolerated(node, tolerations or [()]))}
     nodes = {name: node for name, node in ready.items() if name not in kept_out}
@@ -314,8 +317,8 @@ def room(facts: Facts, wanted: Wanted) -> Check:
         fix = "add a node, or remove pods"
         if kept_out:
             text += f"; with taints: {listed([f'{name} ({taints})' for name, taints in kept_out.items()])}"
-            inputs = ", or tolerate it in " + " and ".join(f"{name}_values" for name in placed)
-            fix = f"{fix}, or remove the taint of a node{'' if storage_pods else inputs}"
+            inputs = listed([TOLERATED_IN[name] for name in placed])
+            fix += f", or remove the taint of a node, or tolerate it in {inputs}"
         problem = Problem("room", text, f"room for {_amounts(amounts)}", fix)
         return Check("room", problems=(problem,), starting=not nodes)
     return Check("room", text)

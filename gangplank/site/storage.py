@@ -73,6 +73,7 @@ def _local_path_values(classes: Mapping[str, Json], inputs: Fields) -> Json:
         "nodePathMap": [],  # each class has its own
         "storageClassConfigs": dict(classes),
         "resources": {"requests": {"cpu": "10m", "memory": "32Mi"}},
+        "tolerations": inputs["tolerations"],
     }
 
 
@@ -140,7 +141,8 @@ def loop_class(item: Fields) -> Json:
 
 
 def _loop_values(classes: Mapping[str, Json], inputs: Fields) -> Json:
-    return {"classes": list(classes.values()), "loop": {"enabled": True, "folder": inputs["loop_folder"]}}
+    loop = {"enabled": True, "folder": inputs["loop_folder"], "tolerations": inputs["tolerations"]}
+    return {"classes": list(classes.values()), "loop": loop}
 
 
 def _loop_problems(inputs: Fields) -> Iterator[Problem]:

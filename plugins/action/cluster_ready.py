@@ -47,12 +47,14 @@ class ActionModule(ClusterAction):
 
     def act(self, args: dict[str, Any]) -> dict[str, Any]:
         """Look at this machine and ask the cluster."""
-        problems: list[str] = [*self.missing(args["programs"]), *self.selected(args["run"])]
+        missing = [*self.missing(args["programs"])]
+        problems: list[str] = [*missing, *self.selected(args["run"])]
         held = False
         try:
             Display().display(f"    cluster: {self.present_kube}")
             held = not problems and args["lock"] and self.locked(args["cluster"], args["lock_timeout_s"])
-            problems += self.examined(args) if args["components"] else self.answered(args)
+            needs = bool(args["programs"]) and not missing  # else it is reported already
+            problems += self.examined(args, needs) if args["components"] else self.answered(args)
         except KubeError as error:
             problems.append(f"{error} (playbooks take the kubeconfig of {ORDER})")
         if problems:
@@ -85,8 +87,8 @@ class ActionModule(ClusterAction):
         of_run = {"teams": read_cluster.rights(), "uninstall": removal(args["removes"])}
         return [*self.forbidden([*args["may"], *of_run.get(args["run"], ())])]
 
-    def examined(self, args: dict[str, Any]) -> list[str]:
-        """What is wrong with the cluster for these components."""
+    def examined(self, args: dict[str, Any], programs: bool) -> list[str]:
+        """What is wrong with the cluster for these components, and perhaps with this machine's programs."""
         usual = {name: {"release": what.release, "namespace": what.namespace} for name, what in COMPONENTS.items()}
         places = {name: usual[name] | own for name, own in args["components"].items()}
         releases = {name: (str(place["release"]), str(place["namespace"])) for name, place in places.items()}
@@ -94,10 +96,9 @@ class ActionModule(ClusterAction):
         by_claim = args["gpu_allocation"] == "dra"
         wanted = Wanted(releases, args["storage_classes"], args["jobset"], by_claim, tolerations)
         waits = False
-        present = bool(args["programs"]) and not any(self.missing(args["programs"]))  # else it is reported already
         for _attempt in polls(STARTING_S, POLL_S):
             checks = preflight(self.present_kube, wanted, self.environment.get("PATH", ""), args["cluster"])
-            wrong = [check for check in checks if check.problems and (check.name != "programs" or present)]
+            wrong = [check for check in checks if check.problems and (check.name != "programs" or programs)]
             if not wrong or not all(check.starting for check in wrong):
                 break
             if not waits:

@@ -11,7 +11,8 @@ import pytest
 import yaml
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
-from gangplank.backends.pod_template import LOST_NODE
+from gangplank.backends.pod_template import LOST_NODE, LOST_NODE_S
+from gangplank.k8s.nodes import UNREACHABLE
 from gangplank.site import gpu_devices
 from gangplank.teams.inventory import ROLE_INPUTS
 from tools import write_role_readmes as readme
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 ROLES = readme.roles()
+LAB_CLUSTER = ROOT / "roles/lab_cluster/vars/main.yml"
+LEAVE_S = {UNREACHABLE: 10}  # that programs may stay on a node that Kubernetes has just taken for lost
 each_role = pytest.mark.parametrize("role", ROLES, ids=lambda role: role.name)
 BLOCKS = ("block", "rescue", "always")
 INCLUDE = "ansible.builtin.include_role"
@@ -254,9 +257,13 @@ def test_the_job_of_a_device_plugin_is_that_of_claims() -> None:
     ("training_operator", "__training_operator_values", "tolerations"),
     ("trainer_v2", "__trainer_v2_own_values", "manager.tolerations"),
     ("trainer_v2", "__trainer_v2_own_values", "jobset.controller.tolerations"),
+    ("storage", "__storage_lost_node", ""),
 ])  # fmt: skip
-def test_programs_leave_a_lost_node_when_the_pods_of_jobs_do(role: str, variable: str, program: str) -> None:
+def test_programs_leave_a_lost_node_before_the_pods_of_jobs_do(role: str, variable: str, program: str) -> None:
+    """Without Volcano's webhook, no pod of a gang is created; without DNS, no rank finds the master."""
     value = mapping(ROOT / f"roles/{role}/vars/main.yml")[variable]
-    for name in program.split("."):
+    for name in filter(None, program.split(".")):
         value = value[name]
-    assert value == [*LOST_NODE]
+    assert value == [{**one, "tolerationSeconds": LEAVE_S.get(one["key"], LOST_NODE_S)} for one in LOST_NODE]
+    (api_server,) = re.findall(r"--default-unreachable-toleration-seconds=(\d+)", LAB_CLUSTER.read_text())
+    assert int(api_server) == LEAVE_S[UNREACHABLE], "other pods of the lab, such as CoreDNS"

@@ -14,7 +14,7 @@ import yaml
 from gangplank.cli import main
 from gangplank.errors import Problem
 from gangplank.site.components import COMPONENTS
-from gangplank.site.preflight import ROLE_CLASSES, VALUES, VARIABLES, wanted_of
+from gangplank.site.preflight import ROLE_CLASSES, TOLERATED_IN, VARIABLES, wanted_of
 from gangplank.site.storage import DEFAULT, LOCAL_PATH
 from gangplank.teams import inventory as module
 from tests.support.storage import NFS
@@ -199,12 +199,14 @@ def test_whether_trainer_brings_jobset_is_the_inventory_s() -> None:
 
 def test_tolerations_are_those_of_the_inventory_s_values() -> None:
     own = {name: SITE["vars"]["site_releases"][name].get("values") for name in COMPONENTS}
-    assert {name: value for name, value in own.items() if value} == {
-        name: f"{{{{ {name}_values }}}}" for name in VALUES
-    }
+    expected: dict[str, Any] = {name: f"{{{{ {variable} }}}}" for name, variable in TOLERATED_IN.items()}
+    expected["storage"] = {"tolerations": expected["storage"]}
+    assert {name: value for name, value in own.items() if value} == expected
     items = [{"key": "dedicated", "operator": "Exists"}]
-    values = {"volcano_values": {"custom": {"default_tolerations": items}}, "trainer_v2_values": {"manager": []}}
-    assert wanted_of(values, COMPONENTS).tolerations == {name: [] for name in VALUES} | {"volcano": items}
+    values = {"volcano_values": {"custom": {"default_tolerations": items}}, "trainer_v2_values": {"manager": []},
+              "storage_tolerations": items}  # fmt: skip
+    tolerations = wanted_of(values, COMPONENTS).tolerations
+    assert tolerations == {name: [] for name in TOLERATED_IN} | {"volcano": items, "storage": items}
 
 
 def test_gpus_by_claim_are_the_inventory_s() -> None:

@@ -68,7 +68,8 @@ def of_volcano() -> list[Room]:
 def of_storage() -> list[Room]:
     inputs = {"charts": "charts", "source": "lab", "local_path_chart": "chart", "local_path_version": "1"}
     classes = load("inventories/lab/group_vars/all/site.yml")["storage_classes"]
-    installed = releases(classes, {**inputs, "helper_image": "helper:1", "local_path_image": "provisioner"})
+    images = {"helper_image": "helper:1", "local_path_image": "provisioner"}
+    installed = releases(classes, {**inputs, **images, "tolerations": []})
     return [requested(item["values"]["resources"]["requests"]) for item in installed if item["classes"]]
 
 

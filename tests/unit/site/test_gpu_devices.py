@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gangplank.site.gpu_devices import Finding, PluginState, devices, tolerated, without_devices
+from gangplank.site.gpu_devices import Finding, PluginState, devices, without_devices
 
 GPU = "nvidia.com/gpu"
 TAINT = {"key": "flyte/gpu", "value": "dedicated", "effect": "NoSchedule"}
@@ -264,22 +264,6 @@ def test_nothing_is_changed() -> None:
     before = copy.deepcopy((nodes, state))
     without_devices(nodes, state, GPU)
     assert (nodes, state) == before
-
-
-@pytest.mark.parametrize(
-    ("toleration", "expected"),
-    [
-        ({"key": "flyte/gpu", "operator": "Exists"}, True),
-        ({"operator": "Exists"}, True),
-        ({"key": "flyte/gpu", "value": "dedicated"}, True),
-        ({"key": "flyte/gpu", "operator": "Equal", "value": "dedicated", "effect": "NoSchedule"}, True),
-        ({"key": "flyte/gpu", "operator": "Equal", "value": "other"}, False),
-        ({"key": "flyte/gpu", "operator": "Exists", "effect": "NoExecute"}, False),
-        ({"key": "nvidia.com/gpu", "operator": "Exists"}, False),
-    ],
-)
-def test_a_toleration_is_read_as_the_scheduler_reads_it(toleration: dict[str, str], *, expected: bool) -> None:
-    assert tolerated(TAINT, [toleration]) is expected
 
 
 def test_devices_are_counted_on_both_sides() -> None:

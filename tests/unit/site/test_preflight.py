@@ -126,7 +126,7 @@ LOCAL_PATH = program("docker.io/rancher/local-path-provisioner:v1", STORAGE)
 
 TOLERATED = {"volcano": [{"key": "a", "operator": "Exists"}], "training_operator": [{"key": "a"}]}
 OPERATOR = {"volcano": OWN, "training_operator": ("training-operator", "kubeflow")}
-TAINTED = "room: got 0 schedulable nodes; free: 0 pods, cpu 0.0, memory 0Mi; with taints: a (a=:NoSchedule), expected"
+TAINTED = "room: got 0 schedulable nodes; free: 0 pods, cpu 0.0, memory 0Mi; with taints: a (a:NoSchedule), expected"
 FIX = "Fix: add a node, or remove pods, or remove the taint of a node"
 
 
@@ -135,8 +135,10 @@ FIX = "Fix: add a node, or remove pods, or remove the taint of a node"
     [
         (OPERATOR, TOLERATED, None),
         (OPERATOR, {"volcano": TOLERATED["volcano"]},
-         f"{FIX}, or tolerate it in volcano_values and training_operator_values"),
-        ({**OPERATOR, "storage": STORAGE}, TOLERATED, FIX),  # its provisioner tolerates no taint
+         f"{FIX}, or tolerate it in volcano_values, training_operator_values"),
+        ({**OPERATOR, "storage": STORAGE}, TOLERATED | {"storage": [{"key": "a"}]}, None),
+        ({**OPERATOR, "storage": STORAGE}, TOLERATED,
+         f"{FIX}, or tolerate it in volcano_values, training_operator_values, storage_tolerations"),
     ],
 )  # fmt: skip
 def test_a_node_takes_pods_that_tolerate_its_taints(

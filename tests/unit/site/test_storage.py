@@ -37,6 +37,7 @@ INPUTS = {
     "helper_image": "mirror.example:5000/busybox:1.37",
     "loop_folder": "/mnt/loop",
     "snapshot_crds": "/c/snapshot-crds",
+    "tolerations": [{"key": "flyte/gpu", "operator": "Exists"}],
     "local_path_image": "mirror.example:5000/rancher/local-path-provisioner",
 }
 
@@ -159,6 +160,7 @@ def test_releases_install_the_classes_with_the_same_values_as_ever() -> None:
                 },
             },
             "resources": {"requests": {"cpu": "10m", "memory": "32Mi"}},
+            "tolerations": INPUTS["tolerations"],
         },
     }
     assert csi == {
@@ -174,7 +176,10 @@ def test_releases_install_the_classes_with_the_same_values_as_ever() -> None:
         "namespace": "local-path-storage",
         "classes": ["loop"],
         "chart": "/repo/charts/storage",
-        "values": {"classes": [item], "loop": {"enabled": True, "folder": "/mnt/loop"}},
+        "values": {
+            "classes": [item],
+            "loop": {"enabled": True, "folder": "/mnt/loop", "tolerations": INPUTS["tolerations"]},
+        },
     }
 
 

@@ -96,7 +96,8 @@ def test_the_documentation_has_its_row() -> None:
 
 
 def test_the_roles_filters_install_and_remove_its_release() -> None:
-    inputs = {"charts": "/c", "source": "lab", "local_path_chart": "/l", "local_path_version": "1"}
+    inputs: Json = {"charts": "/c", "source": "lab", "local_path_chart": "/l", "local_path_version": "1"}
+    inputs["tolerations"] = []
     inputs["helper_image"] = "busybox:1"
     inputs["local_path_image"] = "provisioner"
     local_path, csi, _, toys = run_filter("storage_releases", [LOCAL, SHELF], inputs)
