@@ -55,7 +55,7 @@ COMPONENTS = {
         release="nvidia-device-plugin",
         namespace="gpu-device-plugin",
         inputs=("namespace",),
-        kinds=(*RELEASE, "daemonsets.apps", "runtimeclasses.node.k8s.io"),
+        kinds=(*RELEASE, *CLUSTER_WIDE, "daemonsets.apps", "runtimeclasses.node.k8s.io"),
         programs=("k8s-device-plugin",),
     ),
     "gpu_dra_driver": Component(
@@ -63,7 +63,7 @@ COMPONENTS = {
         release="dra-example-driver",
         namespace="gpu-dra-driver",
         inputs=("namespace",),
-        kinds=(*RELEASE, *CLUSTER_WIDE, *POLICIES, "daemonsets.apps", "deviceclasses.resource.k8s.io"),
+        kinds=(*RELEASE, *CLUSTER_WIDE, *POLICIES, "services", "daemonsets.apps", "deviceclasses.resource.k8s.io"),
         programs=("dra-example-driver",),
         rivals=("k8s-dra-driver-gpu", "dra-driver-nvidia-gpu"),  # NVIDIA's, as published by NVIDIA and by Kubernetes
     ),

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 NODES = ("gpu_device_plugin", "gpu_dra_driver")  # components that label and taint nodes
+ELECTING = ("training_operator", "trainer_v2")  # components whose programs leave a Lease of their election
 WRITE = ("create", "patch", "delete")  # an upgrade also removes what the new version does not have
 # What keeps two runs apart takes (cluster/lease.py), in the namespace default or that of a job. No playbook asks for it
 # before: a run without these rights says so and continues. Members of teams have them in their namespace.
@@ -29,6 +30,8 @@ def removal(components: Iterable[str]) -> tuple[str, ...]:
     """What uninstall.yml does; it keeps volume claims."""
     names = list(components)
     more = ["delete resourceslices.resource.k8s.io"] if "gpu_dra_driver" in names else []
+    more += [f"delete {'.'.join(reversed(LEASES))}"] if set(names) & set(ELECTING) else []
+    more += ["list pods", "list cronjobs.batch"] if names else []  # which keep a namespace
     return (*_on_each(("delete",), names), *more, *_beside(names))
 
 

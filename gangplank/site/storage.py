@@ -293,7 +293,7 @@ def class_problems(
     if problems:
         return problems
     live = list(live)
-    problems += _foreign(classes, live)
+    problems += [*_foreign(classes, live), *_changed(classes, live)]
     own = [item["name"] for item in classes]
     for at, item in enumerate(classes):
         where = f"storage_classes[{at}]"
@@ -333,6 +333,32 @@ def _foreign(classes: Sequence[Fields], live: Iterable[Json]) -> Iterator[Proble
             fix = "give it another name, or take it out and use the cluster's own"
             got = f"{shown(name)}, a class of the cluster that this site did not install"
             yield Problem(f"{places[name]}.name", got, "a name that is free", fix)
+
+
+def _changed(classes: Sequence[Fields], live: Iterable[Json]) -> Iterator[Problem]:
+    """What a class would change of one that this site has installed, and the API server keeps as it is."""
+    ours = {(kind.release.name, kind.release.namespace) for kind in KINDS.values()}
+    installed = {item["metadata"]["name"]: item for item in live if release_of(item) in ours}
+    for at, item in enumerate(classes):
+        kind, old = KINDS.get(item["kind"]), installed.get(item["name"])
+        if kind is None or old is None:
+            continue
+        release = (kind.release.name, kind.release.namespace)
+        new: Json = {
+            "reclaim_policy": item.get("reclaim_policy") or "Delete",
+            "binding_mode": item.get("binding_mode") or kind.binding_modes[0],
+        }
+        before: Json = {"reclaim_policy": old.get("reclaimPolicy"), "binding_mode": old.get("volumeBindingMode")}
+        if release_of(old) != release or kind.provisioner not in ("", old.get("provisioner")):
+            new, before = {"kind": item["kind"]}, {"kind": f"another, of {old.get('provisioner')}"}
+        elif not kind.provisioner:
+            new |= {"provisioner": item.get("provisioner"), "parameters": item.get("parameters") or {}}
+            before |= {"provisioner": old.get("provisioner"), "parameters": old.get("parameters") or {}}
+        for field, value in new.items():
+            if before[field] not in (None, value):
+                fix = "give the class another name; or remove the old one, which keeps its claims and volumes"
+                expected = f"{shown(before[field])}, as it is installed: Kubernetes changes it in no class"
+                yield Problem(f"storage_classes[{at}].{field}", shown(value), expected, fix)
 
 
 def _class_problems(where: str, item: Fields, drivers: Sequence[str] | None) -> Iterator[Problem]:

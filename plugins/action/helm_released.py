@@ -23,7 +23,6 @@ PENDING = "pending-"  # begins a revision's status while Helm works on it, and s
 LIVING_S = 600  # after so long, or the release's own time limit, a Helm elsewhere counts as dead
 # With these, Helm takes another cluster, or its module opens the files `a:b` of K8S_AUTH_KUBECONFIG as one.
 OVERRIDES = ("K8S_AUTH_KUBECONFIG", "HELM_KUBECONTEXT", "HELM_KUBEAPISERVER", "HELM_KUBETOKEN")
-WORKLOADS = ("Deployment", "DaemonSet", "StatefulSet")
 
 
 class ActionModule(ClusterAction):
@@ -80,9 +79,9 @@ class ActionModule(ClusterAction):
             "pending": pending,
             "uninstalling": status == "uninstalling",
             "as_asked": as_asked,
-            "again": same and not as_asked and status in ("deployed", "failed"),
+            "again": status == "failed" or (same and not as_asked and status == "deployed"),
             "environment": self.helm_environment(),
-            "workloads": [self.kube.where(after) for _before, after in repaired if after["kind"] in WORKLOADS],
+            "deployments": [self.kube.where(after) for _before, after in repaired if after["kind"] == "Deployment"],
         }
 
     def revisions(self, place: Place) -> list[dict[str, Any]]:

@@ -82,16 +82,16 @@ as_asked:
   returned: always
 again:
   description:
-    - Whether Helm has to upgrade to a chart of the same name, version and values, because its content is another or the
-      last attempt failed. M(kubernetes.core.helm) sees no reason to.
+    - Whether Helm has to upgrade because the last attempt failed, or to a chart of the same name, version and values
+      because its content is another. M(kubernetes.core.helm) sees no reason to.
   type: bool
   returned: always
 environment:
   description: The variables with which the program helm takes the same cluster.
   type: dict
   returned: always
-workloads:
-  description: Paths of the Deployments, DaemonSets and StatefulSets that were repaired.
+deployments:
+  description: Paths of the Deployments that were repaired.
   type: list
   returned: always
 """

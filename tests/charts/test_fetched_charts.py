@@ -13,11 +13,13 @@ import yaml
 
 from bench.parts.tuning import TRIED
 from bench.tuned import TUNED
+from gangplank.site.rights import installation
 from lab.build.cache import cache_home
 from lab.build.go_commands import module_folder
 from lab.build.parts import Workshop, build
 from lab.build.versions import MODULES, load_pins
 from tests.support.helm import KUBERNETES
+from tests.unit.site.test_rights import plural
 
 ROOT = Path(__file__).resolve().parents[2]
 REQUESTS = ("admission_resources", "controller_resources", "scheduler_resources")  # one pod each
@@ -55,7 +57,9 @@ NAMES = {
 
 
 @pytest.mark.parametrize("role", IMAGES)
-def test_c4_images_have_the_digests_of_the_site(role: str, helm: Path, tmp_path: Path) -> None:
+def test_c4_images_have_the_digests_of_the_site_and_every_kind_is_asked_for(
+    role: str, helm: Path, tmp_path: Path
+) -> None:
     part, chart, values = IMAGES[role]
     inner = INNER.get(role, f"__{role}_own_values")
     files = [str(ROOT / "roles" / role / folder / "main.yml") for folder in ("defaults", "vars")]
@@ -75,6 +79,8 @@ def test_c4_images_have_the_digests_of_the_site(role: str, helm: Path, tmp_path:
     text = subprocess.run(words, capture_output=True, text=True, check=True, timeout=60).stdout
     images = {line.rpartition("/")[2].strip('"') for line in text.splitlines() if " image: " in line}
     assert images >= set(NAMES[role])
+    asked = {right.partition(" ")[2].partition(".")[0] for right in installation([role])}
+    assert {plural(item["kind"]) for item in yaml.safe_load_all(text) if item} <= asked
 
 
 def pinned(role: str, name: str) -> dict[str, dict[str, str]]:

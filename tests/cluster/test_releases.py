@@ -52,6 +52,7 @@ class Site:
         self.lab, self.folder, self.chart = lab, folder, folder / "chart"
         (self.chart / "templates").mkdir(parents=True)
         (self.chart / "Chart.yaml").write_text("{apiVersion: v2, name: small, version: 1.0.0}\n")
+        self.source = self.chart
         self.write(config=CONFIG, web=WEB)
         self.helm = [f"{lab.parts['bin']['helm']}/helm", f"--kubeconfig={STATE}/admin.kubeconfig",
                      f"--namespace={NAMESPACE}"]
@@ -73,7 +74,7 @@ class Site:
 
     def command(self, *words: str, tasks: str = "main") -> list[str]:
         """Write a play of the role; what runs it."""
-        values = {"name": "small", "namespace": NAMESPACE, "chart": str(self.chart), "values": {"word": "first"},
+        values = {"name": "small", "namespace": NAMESPACE, "chart": str(self.source), "values": {"word": "first"},
                   "timeout_s": 60}
         role = {"name": "helm_release", "tasks_from": tasks}
         variables = {f"helm_release_{name}": value for name, value in values.items()}
@@ -85,6 +86,11 @@ class Site:
             "tasks": [{"name": "Do it", "ansible.builtin.include_role": role, "vars": variables}],
         }]))
         return [str(Path(sys.executable).with_name("ansible-playbook")), str(book), *words]
+
+    def pack(self) -> None:
+        """Install the chart as it is now from an archive, as from a repository, from now on."""
+        subprocess.run([*self.helm, "package", self.chart, "--destination", self.folder], check=True, timeout=60)
+        self.source = self.folder / "small-1.0.0.tgz"
 
     def changes(self, *words: str) -> bool:
         """Whether the role reports a change."""
@@ -140,6 +146,37 @@ def test_d7_objects_that_are_gone_or_changed_are_repaired(site: Site) -> None:
     assert site.revisions() == before, "Helm had nothing to do"
 
 
+def test_d7_a_daemonset_is_repaired_though_it_has_no_condition_to_wait_for(site: Site) -> None:
+    site.write(web=WEB.replace("kind: Deployment", "kind: DaemonSet"))
+    assert site.changes()
+    site.lab.kubectl("--namespace", NAMESPACE, "delete", "daemonset", "web")
+    assert [site.changes() for _ in range(2)] == [True, False]
+
+
+@pytest.mark.parametrize("words", [
+    ("cronjob", "others", "--image=registry.k8s.io/pause:3.10.1", "--schedule=0 0 1 1 *"),
+    ("secret", "generic", "others"), ("configmap", "others"), ("service", "clusterip", "others", "--tcp=80"),
+], ids=["CronJob", "Secret", "ConfigMap", "Service"])  # fmt: skip
+def test_a_namespace_that_holds_what_others_made_outlives_the_release(site: Site, words: tuple[str, ...]) -> None:
+    site.play()
+    site.lab.kubectl("--namespace", NAMESPACE, "create", *words)
+    said = " ".join(site.play(tasks="remove")[1].split())
+    assert f"The namespace {NAMESPACE} stays, because of these objects: others" in said
+    assert site.revisions() == {}
+    site.lab.kubectl("--namespace", NAMESPACE, "delete", words[0], "others")
+    site.play(tasks="remove")
+    assert "NotFound" in site.lab.kubectl("get", "namespace", NAMESPACE, check=False)
+
+
+def test_a_namespace_with_another_release_outlives_this_one(site: Site) -> None:
+    """Its record is all that a release of storage classes has there: without it, Helm cannot remove them."""
+    site.play()
+    site.write(config="", web="")
+    subprocess.run([*site.helm, "install", "other", site.chart], check=True, stdout=subprocess.DEVNULL, timeout=60)
+    site.play(tasks="remove")
+    assert list(site.revisions()) == ["sh.helm.release.v1.other.v1"]
+
+
 def test_a_release_whose_pods_do_not_start_says_which_and_why(site: Site) -> None:
     site.write(web=WEB.replace("registry.k8s.io/pause:3.10.1", "registry.example.org/none:1"))
     with pytest.raises(AssertionError) as failure:
@@ -151,8 +188,12 @@ def test_a_release_whose_pods_do_not_start_says_which_and_why(site: Site) -> Non
     assert [site.changes() for _ in range(2)] == [True, False]
 
 
-def test_d7_a_failed_release_of_the_same_chart_and_values_is_tried_again(site: Site) -> None:
+@pytest.mark.parametrize("packed", [False, True], ids=["of a folder", "of an archive"])
+def test_d7_a_failed_release_of_the_same_chart_and_values_is_tried_again(site: Site, *, packed: bool) -> None:
+    """Helm's module takes a failed revision for up to date, and an archive's content is not compared."""
     site.write(late=CONFIG.replace("name: config", "name: config, namespace: later"))
+    if packed:
+        site.pack()
     with pytest.raises(AssertionError, match="later"):
         site.play()
     assert list(site.revisions().values()) == ["failed"]

@@ -115,12 +115,14 @@ def test_a_job_starts_from_its_teams_values_however_the_site_is_named(
 def test_f2_a_kept_manifest_is_for_its_owner_alone(sources: dict[str, list[Path]], tmp_path: Path) -> None:
     kept = tmp_path / "default.mine.yml"
     kept.touch(mode=0o644)  # from before
+    tmp_path.chmod(0o2770)
     job = {"name": "mine", "script": "/a.py", "image": "own", "env": {"TOKEN": "literal"}}
     (tmp_path / "job.json").write_text(json.dumps({"training_job": job, "training_job_manifest_dir": str(tmp_path)}))
     words = ("--tags", "manifests", "-e", f"@{tmp_path}/job.json")
     play(ROOT / "playbooks/train.yml", sources["folder"], tmp_path, *words)
     assert "literal" in kept.read_text()
     assert kept.stat().st_mode & 0o777 == 0o600
+    assert tmp_path.stat().st_mode & 0o7777 == 0o2770, "the folder is the user's"
 
 
 def play(book: Path, inventories: list[Path], folder: Path, *words: str) -> str:

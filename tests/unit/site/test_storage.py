@@ -118,7 +118,29 @@ def test_a_second_default_class_can_be_left_out_where_the_cluster_has_one() -> N
 def test_a_class_of_others_is_not_taken_over(classes: list[dict[str, Any]], live: dict[str, Any], got: str) -> None:
     (problem,) = class_problems(classes, [live])
     assert got in problem.got
-    assert class_problems(classes, [installed(live)]) == []
+    assert not any(got in problem.got for problem in class_problems(classes, [installed(live)]))
+
+
+@pytest.mark.parametrize(
+    ("change", "live", "field", "got"),
+    [
+        ({"reclaim_policy": "Retain"}, {}, "reclaim_policy", '"Retain"'),
+        ({}, {"reclaimPolicy": "Retain"}, "reclaim_policy", '"Delete"'),
+        ({"binding_mode": "WaitForFirstConsumer"}, {}, "binding_mode", '"WaitForFirstConsumer"'),
+        ({"parameters": {"share": "/b"}}, {"parameters": {"share": "/a"}}, "parameters", '{"share": "/b"}'),
+        ({"provisioner": "x.csi"}, {}, "provisioner", '"x.csi"'),
+        ({"kind": "loop", "provisioner": None, "access_modes": None}, {}, "kind", '"loop"'),
+    ],
+)
+def test_what_kubernetes_changes_in_no_class_is_refused_before(
+    change: dict[str, Any], live: dict[str, Any], field: str, got: str
+) -> None:
+    """Helm would fail half-way, and every later run with it."""
+    usual = {"reclaimPolicy": "Delete", "volumeBindingMode": "Immediate"}
+    old = installed(live_class("nfs", "nfs.csi.k8s.io", **usual | live), CSI_RELEASE)
+    (problem,) = class_problems([LOCAL, NFS | change], [old])
+    assert (problem.path, problem.got) == (f"storage_classes[1].{field}", got)
+    assert problem.fix.startswith("give the class another name")
 
 
 def test_a_class_without_a_name_or_a_kind_is_refused() -> None:
