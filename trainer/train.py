@@ -69,6 +69,10 @@ class StoppedError(RuntimeError):
     """A rank received SIGTERM; every rank has saved and leaves."""
 
 
+class LostRanksError(RuntimeError):
+    """Other ranks are gone, which is reported: the process group's own clean-up would wait for them."""
+
+
 class Clock:
     """Seconds per kind of work in an epoch."""
 
@@ -386,9 +390,9 @@ def main(argv: list[str]) -> int:
         if training is not None:
             with contextlib.suppress(RuntimeError):  # a save that was waiting for the lost rank
                 training.saver.wait()
-        code = refuse(f"rank {wiring.rank} lost the others ({str(error).splitlines()[0]}); "
-                      "all ranks restart together from the last checkpoint", 1)
-        os._exit(code)  # the process group's own clean-up would wait for the ranks that are gone
+        refuse(f"rank {wiring.rank} lost the others ({str(error).splitlines()[0]}); "
+               "all ranks restart together from the last checkpoint", 1)
+        raise LostRanksError from error
     return 0
 
 
@@ -399,4 +403,8 @@ def refuse(error: object, code: int) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(staged(main, sys.argv[1:]))  # s3://… in the arguments becomes a folder for the time of the run
+    try:
+        status = staged(main, sys.argv[1:])  # s3://… in the arguments becomes a folder for the time of the run
+    except LostRanksError:
+        os._exit(1)
+    sys.exit(status)

@@ -254,6 +254,27 @@ def test_an_interrupted_run_resumes_from_the_bucket_and_ends_the_same(root: Root
     assert ended == (root.host(folder) / "model.safetensors").read_bytes()
 
 
+def test_what_is_saved_when_the_others_are_lost_reaches_the_bucket(root: Root, store: Store) -> None:
+    """Before, the rank left at once, and what was not uploaded by then was lost with it."""
+    at, checkpoints = root.store(), store.folder / "runs/left/checkpoints"
+    running = root.start([0, 1], 2, "--output", store.at("runs/left"), "--epochs", "400", *FLAGS[2:], port=at["port"],
+                         env=store.env)
+    try:
+        wait_for(lambda: list(checkpoints.glob("step-*/SHA256SUMS")), "a checkpoint")
+        os.kill(store.process.pid, signal.SIGSTOP)
+        before = running.text(0).count('"event":"checkpoint"')
+        wait_for(lambda: running.text(0).count('"event":"checkpoint"') > before + 1, "others, which are not uploaded")
+        running.kill(1, signal.SIGKILL)
+        wait_for(lambda: "lost the others" in running.text(0), "rank 0 gives rank 1 up")
+        os.kill(store.process.pid, signal.SIGCONT)
+        rank, _ = running.wait()
+    finally:
+        os.kill(store.process.pid, signal.SIGCONT)
+        root.close_store(at)
+    assert rank.code == 1, rank.text
+    assert (checkpoints / str(rank.event("checkpoint")["checkpoint"]) / "SHA256SUMS").exists()
+
+
 def test_checkpoints_that_the_run_removed_leave_the_bucket(root: Root, store: Store) -> None:
     where = ("--output", store.at("runs/few"), "--keep-checkpoints", "1", *FLAGS)
     assert root.train(1, *where, env=store.env)[0].code == 0
