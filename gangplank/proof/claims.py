@@ -416,8 +416,8 @@ def gradients_exchanged_at_every_step(run: Run, _: Expected) -> Judgement:
         count, exchanges = record.whole("steps"), record.whole("exchanges")
         total += exchanges
         if exchanges != count:
-            problems.append(f"rank {record['rank']} exchanged gradients {exchanges} times in the {count} steps of "
-                            f"epoch {record['epoch']}")
+            problems.append(f"rank {record['rank']} exchanged gradients {counted(exchanges, 'time')} in the "
+                            f"{counted(count, 'step')} of epoch {record['epoch']}")
     if run.format >= FULL:
         problems += [*steps.gaps(run), *steps.too_few_samples(run)]
     return judged(problems, f"{counted(total, 'exchange')}, one for each step of each rank", proven=total > 0)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from gangplank.proof.judgement import Judgement, judged
 from gangplank.proof.log_lines import count
 from gangplank.proof.records import Record
-from gangplank.text import listed
+from gangplank.text import counted, listed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -184,4 +184,4 @@ def weights_agree(run: Run) -> Judgement:
         return None, f"{NOT_CLAIMED}each rank holds a part of the weights, which no other has"
     unread = sorted({model for model, _, _ in reads} - final)
     note = f"; not at the end: model {listed(unread)} was gone by then" if unread else ", the end included"
-    return judged(problems, f"the same on every rank, read {len(reads)} times{note}")
+    return judged(problems, f"the same on every rank, read {counted(len(reads), 'time')}{note}")

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from gangplank.proof import observed
 from gangplank.proof.log_lines import amount
 from gangplank.proof.records import Record
-from gangplank.text import listed
+from gangplank.text import counted, listed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -175,8 +175,8 @@ def gaps(run: Run) -> list[str]:
             if first != number + 1:
                 problems.append(f"rank {rank} shows {steps_of(record)} after step {number}")
             if exchanges != count:
-                problems.append(f"rank {rank} exchanged gradients {exchanges} times in the {count} steps {first} to "
-                                f"{first + count - 1}")
+                problems.append(f"rank {rank} exchanged gradients {counted(exchanges, 'time')} in the "
+                                f"{counted(count, 'step')} {first} to {first + count - 1}")
             number = first + count - 1
             shown[rank] += count
     for record in run.of("epoch"):

@@ -240,16 +240,22 @@ def _volume_lost(bar: Bar, state: Snapshot, question: Question, *, waits: bool) 
         return None
     for claim, selector in volume_rules.pinned(question.job, state).items():
         rooms = [room for room in question.rooms if selected(selector, room.node)]
-        where = listed_names([room.name for room in rooms] or volume_rules.homes(selector) or ["a node of its own"])
+        homes = volume_rules.homes(selector)
+        where = listed_names([room.name for room in rooms] or homes or ["a node of its own"])
         if rooms and bar.rule == "not-ready" and not any(ready(room.node) for room in rooms):
-            text = f"its volume claim {claim} is on {where} alone, and that does not answer"
+            silent = "that does" if len(rooms) == 1 else "they do"
+            text = f"its volume claim {claim} is on {where} alone, and {silent} not answer"
         elif not rooms and bar == Bar("volume-node", claim):
             text = f"its volume claim {claim} is on {where} alone, and the cluster has no such node"
         else:
             continue
-        evidence = (f"the files on that claim are on no other node: persistentvolume {_volume(claim, state)}",)
-        fix = f"bring {where} back; if it is off for good, its files are lost: submit the job with another claim"
-        return Cause("volume-node-lost", text, evidence, fix, _removal(bar, waits=waits))
+        if homes or not rooms:
+            evidence = f"the files on that claim are on no other node: persistentvolume {_volume(claim, state)}"
+            fix = f"bring {where} back; if it is off for good, its files are lost: submit the job with another claim"
+        else:  # a disk of their zone, for example
+            evidence = f"no other node can mount that claim: persistentvolume {_volume(claim, state)}"
+            fix = f"bring {'it' if len(rooms) == 1 else 'one of them'} back, or add a node with the same labels"
+        return Cause("volume-node-lost", text, (evidence,), fix, _removal(bar, waits=waits))
     return None
 
 

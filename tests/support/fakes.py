@@ -85,7 +85,7 @@ WRITTEN = (
     Written("zero-loss", frozenset({MEAN}), "step 1: the gradient of rank 1 is zero"),
     Written("broadcast", frozenset({MEAN}), f"what rank 0 holds {NO_MEAN}"),
     Written("no-sync", frozenset({EVERY_STEP, MEAN, WEIGHTS}),
-            "rank 0 exchanged gradients 1 times in the 4 steps of epoch 2"),
+            "rank 0 exchanged gradients 1 time in the 4 steps of epoch 2"),
     Written("checked-only", frozenset({WEIGHTS}), "the ranks had 3 different weights"),
     Written("one-in-two", frozenset({MEAN, AFTER, WEIGHTS}), f"what rank 0 holds {NO_MEAN}"),
     Written("scaled-copy", frozenset({BEFORE}), "gradient of rank 1 is that of rank 0, times 0.5"),

@@ -286,6 +286,17 @@ def test_d4_a_volume_that_another_node_has_too_is_not_lost() -> None:
     assert codes(job(volumes=ON_MASTER), small) == ["node-not-ready"]
 
 
+def test_d4_a_disk_of_a_zone_is_not_lost_with_the_nodes_of_that_zone() -> None:
+    zone = {"topology.kubernetes.io/zone": "z"}
+    rule = {"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["z"]}
+    disk = {**VOLUME, "spec": {"nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [rule]}]}}}}
+    silent = [{**DOWN, "metadata": node(name, labels=zone)["metadata"]} for name in "ac"]
+    (cause,) = fit(job(volumes=ON_MASTER), cluster(*silent, node("b"), claims=(BOUND,), volumes=(disk,))).causes
+    assert cause.text == "its volume claim data is on a, c alone, and they do not answer"
+    assert cause.evidence == ("no other node can mount that claim: persistentvolume v",)
+    assert cause.fix == "bring one of them back, or add a node with the same labels"
+
+
 def test_nobody_waits_for_a_rule_when_others_hold_what_is_allowed() -> None:
     tainted = node("c", taints=(GPU_TAINT,))
     state = cluster(node("a"), tainted, pods=(pod("x", "a", cpu="3"),))
