@@ -140,9 +140,13 @@ def volumes(spec: JobSpec, bad: Bad) -> None:
             bad(f"volumes[{index}].access", volume.access or "ReadWriteOnce", "a claim that many nodes can mount", fix)
     for name, place in (("output", spec.output), ("hyperparameters.dir", str(spec.hyperparameters.get("dir", "")))):
         inside = place.startswith("/")  # of the container; a bucket needs no volume
-        if inside and spec.volumes and not any(_under(place, volume.mount) for volume in spec.volumes):
+        above = [volume for volume in spec.volumes if _under(place, volume.mount)]
+        if inside and spec.volumes and not above:
             expected = "a folder below one of the volumes' mounts (anywhere else it is lost with the pod)"
             bad(name, place, expected, "choose such a folder, or mount a volume there")
+        elif inside and above and max(above, key=lambda volume: len(volume.mount.rstrip("/"))).read_only:
+            fix = "choose another folder, or leave read_only out"
+            bad(name, place, "a folder of a volume that is not read_only", fix)
 
 
 def _under(path: str, folder: str) -> bool:

@@ -147,7 +147,7 @@ def asking(job: Demand, templates: Iterable[Json], nodes: Iterable[Json]) -> Dem
 
 def countable(claim: Json, known: Iterable[str]) -> bool:
     """Whether all that a claim asks for are numbers of whole devices of classes that can be counted."""
-    return all(
+    return not (claim.get("devices") or {}).get("constraints") and all(
         (exactly := request.get("exactly") or {})
         and exactly.get("allocationMode") in (None, "ExactCount")
         and not any(exactly.get(name) for name in ("selectors", "adminAccess", "tolerations", "capacity"))

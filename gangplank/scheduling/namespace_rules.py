@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from gangplank.scheduling.snapshot import Snapshot
     from gangplank.spec import Json
 
+SIDES = ("requests", "limits")
 CLASSES = {  # kind and a pod's field that names one: its plural, and the field of a snapshot that has all
     ("PriorityClass", "priorityClassName"): (PRIORITIES, "priorities"),
     ("RuntimeClass", "runtimeClassName"): (RUNTIMES, "runtimes"),
@@ -152,7 +153,7 @@ def limit_causes(job: Demand, state: Snapshot) -> Iterator[Cause]:
                     yield _limit_cause(text, name, resource)
                     return
         of_containers = {**part.spec, "overhead": None}
-        requests, limits = (_amounts_of(pod_sum(of_containers, side)) for side in ("requests", "limits"))
+        requests, limits = (_amounts_of(pod_sum(of_containers, side)) for side in SIDES)
         if text := _refused("Pod", requests, limits, state):
             yield _limit_cause(f"one of its pods {text}")
             return
@@ -217,14 +218,24 @@ def in_scope(pod: Json, quota: Json) -> bool | None:
             if (pod.get("activeDeadlineSeconds") is not None) != (name == "Terminating"):
                 return False
         elif name in {"BestEffort", "NotBestEffort"}:
-            best_effort = not any(
-                (one.get("resources") or {}).get(side) for one in containers(pod) for side in ("requests", "limits")
-            )
-            if best_effort != (name == "BestEffort"):
+            if best_effort(pod) != (name == "BestEffort"):
                 return False
         else:
             return None
     return True
+
+
+def best_effort(pod: Json) -> bool:
+    """Whether a pod asks for neither cpu nor memory (pkg/apis/core/v1/helper/qos, ComputePodQOS).
+
+    >>> best_effort({"containers": [{"resources": {"limits": {"nvidia.com/gpu": "1"}}}]})
+    True
+    """
+    whole = pod.get("resources") or {}
+    parts = [whole] if any(whole.get(side) for side in SIDES) else [
+        one.get("resources") or {} for one in containers(pod, init=True)]
+    return not any(quantity.parse(str(amount)) > 0 for part in parts for side in SIDES
+                   for name, amount in (part.get(side) or {}).items() if name in {"cpu", "memory"})  # fmt: skip
 
 
 def quota_causes(job: Demand, state: Snapshot, held: Amounts | None = None) -> Iterator[Cause]:
@@ -252,7 +263,7 @@ def _without(pod: Json, name: str) -> str:
     https://kubernetes.io/docs/concepts/policy/resource-quotas/#requests-compared-to-limits
     """
     side, resource = _demanded(name)
-    if resource not in POD_LEVEL or any((pod.get("resources") or {}).get(half) for half in ("requests", "limits")):
+    if resource not in POD_LEVEL or any((pod.get("resources") or {}).get(half) for half in SIDES):
         return ""
     every = containers(pod, init=True)
     return next((str(one["name"]) for one in every if resource not in (one["resources"].get(side) or {})), "")

@@ -146,6 +146,10 @@ REFUSED: dict[str, tuple[Json, str]] = {
     "a claim of one node everywhere": ({"volumes": [CLAIM]}, "many nodes"),
     "events beside the volumes": (
         {"volumes": [{**CLAIM, "on": "master"}], "hyperparameters": {"dir": "/other"}}, "hyperparameters.dir"),
+    "output on a volume that is read-only": (
+        {"volumes": [{**CLAIM, "on": "master", "read_only": True}], "output": f"{CLAIM['mount']}/out"},
+        "a folder of a volume that is not read_only",
+    ),
     "output beside the volumes": ({"volumes": [{**CLAIM, "on": "master"}], "output": "/other"}, "lost with the pod"),
     "a deadline on volcano": ({"deadline_s": 1}, "deadline_s on volcano"),
     "another back-end": ({"backend": "indexed"}, job_chart.INSTEAD),

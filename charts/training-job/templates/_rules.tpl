@@ -120,5 +120,19 @@
 {{- $expected := "a folder below one of the volumes' mounts; elsewhere it is lost with the pod" -}}
 {{- include "training-job.refuse" (list (printf "training_job.%s" $name) $place $expected "change it or a mount") -}}
 {{- end -}}
+{{- $nearest := "" -}}
+{{- $readOnly := false -}}
+{{- range $volume := $job.volumes -}}
+{{- $mount := trimSuffix "/" $volume.mount -}}
+{{- $above := hasPrefix (printf "%s/" $mount) (printf "%s/" (trimSuffix "/" ($place | default ""))) -}}
+{{- if and $above (ge (len $mount) (len $nearest)) -}}
+{{- $nearest = $mount -}}
+{{- $readOnly = $volume.read_only | default false -}}
+{{- end -}}
+{{- end -}}
+{{- if $readOnly -}}
+{{- $fix := "choose another folder, or leave read_only out" -}}
+{{- include "training-job.refuse" (list (printf "training_job.%s" $name) $place "a folder of a volume that is not read_only" $fix) -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}

@@ -262,6 +262,9 @@ def test_a_command_goes_as_it_is_and_one_template_back_ends_give_it_the_usual_wi
         ({"backend": "indexed", "name": "d" * 62}, "shorten it by 1"),
         ({"backend": "trainjob", "name": "d" * 49}, "shorten it by 1"),
         ({"output": "/elsewhere", "volumes": [{"claim": "c", "mount": "/o", "on": "master"}]}, "lost with the pod"),
+        ({"output": "/o/in/out", "volumes": [{"claim": "c", "mount": "/o", "on": "master"},
+                                             {"claim": "d", "mount": "/o/in", "on": "master", "read_only": True}]},
+         "a folder of a volume that is not read_only"),
     ],
 )
 def test_refuses_contradictions(changes: Json, said: str) -> None:

@@ -115,6 +115,13 @@ def test_parts_taints_and_sharing_of_devices_cannot_be_told(special: Json) -> No
     assert answer(1, [slice_of("b", 4, **special)]).verdict is Verdict.CANNOT_TELL
 
 
+def test_devices_that_have_to_match_cannot_be_told() -> None:
+    asked, (template,) = job(2)
+    template["spec"]["spec"]["devices"]["constraints"] = [{"matchAttribute": f"{CLASS}/model"}]
+    nodes = offering((node("a"),), [device_class()], [slice_of("a", 4)])
+    assert fit(asking(asked, [template], nodes), cluster(*nodes)).verdict is Verdict.CANNOT_TELL
+
+
 def test_a_claim_without_its_template_cannot_be_told() -> None:
     asked, _ = job()
     nodes = offering((node("a"),), [device_class()], [slice_of("a", 4)])

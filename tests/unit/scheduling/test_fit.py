@@ -491,6 +491,18 @@ def test_a_quota_of_the_default_priority_class_counts_pods_that_name_none(defaul
     assert codes(job("indexed"), state) == expected
 
 
+@pytest.mark.parametrize(("resources", "best_effort"), [
+    ({}, True), ({"limits": {"nvidia.com/gpu": "0"}}, True), ({"requests": {"cpu": "0"}}, True),
+    ({"requests": {"cpu": "1m"}}, False), ({"limits": {"memory": "1Mi"}}, False),
+])  # fmt: skip
+def test_a_quota_counts_pods_by_what_they_ask_of_cpu_and_memory(resources: Json, *, best_effort: bool) -> None:
+    asked = edited(job("indexed"), containers=[{"name": "c", "image": "i", "resources": resources}])
+    for scope, counts in (("BestEffort", best_effort), ("NotBestEffort", not best_effort)):
+        spec = {"hard": {"pods": "1"}, "scopes": [scope]}
+        state = cluster(quotas=({"metadata": {"name": "team"}, "spec": spec},))
+        assert codes(asked, state) == (["quota"] if counts else [])
+
+
 ZONE, OLD = "topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone"
 
 
