@@ -139,6 +139,8 @@ def staged(run: Callable[[list[str]], int], arguments: list[str]) -> int:
             words = [localize(at, arguments, Path(folder, str(at)), outputs) for at in range(len(arguments))]
         except BucketError as error:
             return refuse(error, 2)
+        for mirror in outputs:  # no earlier: a folder that goes after a refusal must not empty its address
+            mirror.thread.start()
         code = 1
         try:
             code = run(words)
@@ -166,7 +168,6 @@ def localize(at: int, arguments: list[str], folder: Path, outputs: list[Mirror])
     if not mirror.download("checkpoints" if is_output else "") and not is_output:
         raise BucketError(f"{mirror.address} has no files. Fix: upload the data")
     if is_output:
-        mirror.thread.start()
         outputs.append(mirror)
     return local
 

@@ -32,17 +32,21 @@ class Attempt:
 
 def attempts(job: Json, pods: Iterable[Json]) -> list[Attempt]:
     """The runs of which the cluster has a log, rank by rank, oldest first."""
-    backend = backend_of(job)
-    counter = BACKENDS[backend].attempt if backend else ""
     runs: dict[int | str, list[Attempt]] = {}  # by rank, or by pod where nothing says it
     for pod in sorted(pods, key=lambda pod: (str(pod["metadata"].get("creationTimestamp", "")))):
-        own, meta = runs.setdefault(place(pod), []), pod["metadata"]
-        text = str({**(meta.get("labels") or {}), **(meta.get("annotations") or {})}.get(counter, ""))
+        own, text = runs.setdefault(place(pod), []), replaced(job, pod)
         first = max(own[-1].number if own else 0, int(text) if text.isdecimal() else 0) + 1
         last = first + restarts(pod, "")
         own += [Attempt(pod, last - 1, before=True)] if last > first else []
         own.append(Attempt(pod, last, before=False))
     return [run for key in sorted(runs, key=lambda key: (isinstance(key, str), key)) for run in runs[key]]
+
+
+def replaced(job: Json, pod: Json) -> str:
+    """How often a job's controller had replaced all pods before it made this one, as it says; "" where it does not."""
+    backend, meta = backend_of(job), pod["metadata"]
+    counter = BACKENDS[backend].attempt if backend else ""
+    return str({**(meta.get("labels") or {}), **(meta.get("annotations") or {})}.get(counter, ""))
 
 
 def place(pod: Json) -> int | str:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from gangplank.cluster import failure, logs, standstill
+from gangplank.cluster.attempts import replaced
 from gangplank.cluster.failure import LastWords
 from gangplank.cluster.gaps import Gaps, Numbers
 from gangplank.cluster.progress import Phase, Progress, first_failure, nodes_by_uid, phase
@@ -66,6 +67,7 @@ class JobWatch:
         self.job: Json = {}
         self.pods: list[Json] = []
         self.nodes: dict[str, str] = {}  # of every pod that was seen, by uid
+        self.gangs: dict[str, str] = {}  # of every such pod, by uid: how often all were replaced before it
         self.failure: tuple[str, str] | None = None
         self.logs: dict[str, Log] = {}  # pod uid/container/restart
         self.fresh = logs.Buffer()  # lines not yet processed
@@ -92,6 +94,7 @@ class JobWatch:
             return Phase("Failed", f"{self.kind[1]} {self.namespace}/{self.name} {how}")
         self.job, self.pods = job, self.kube.pods(job)
         self.nodes |= nodes_by_uid(self.pods)
+        self.gangs |= {pod["metadata"]["uid"]: replaced(job, pod) for pod in self.pods}
         # One that is Pending may recover: its init container starts again
         begun = [pod for pod in self.pods if (pod.get("status") or {}).get("phase") != "Pending"]
         self.failure = self.failure or first_failure(begun)  # kept, since the pod itself may be gone at the end
@@ -195,7 +198,9 @@ class JobWatch:
 
     def restart(self, waited_s: float) -> list[str]:
         """Take away what keeps the job from starting again; what was done, one line each."""
-        done = standstill.release(self.kube, self.pods, self.nodes)
+        now = {self.gangs[pod["metadata"]["uid"]] for pod in self.pods}
+        nodes = {uid: node for uid, node in self.nodes.items() if self.gangs[uid] in now}
+        done = standstill.release(self.kube, self.pods, nodes)
         done += standstill.restart(self.kube, self.job, self.pods)
         if self.job and waited_s >= self.next_regroup_s:
             self.next_regroup_s = waited_s + REGROUPED_S

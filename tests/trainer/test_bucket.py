@@ -317,6 +317,17 @@ def test_what_is_not_there_is_one_line(root: Root, store: Store, flag: str, plac
     assert message.format(store.scheme) in refusal(rank)
 
 
+def test_a_refusal_leaves_the_checkpoints_in_the_bucket(root: Root, store: Store) -> None:
+    """An upload that had begun before could take the emptied folder for the run's, and remove them."""
+    kept = [f"runs/refused/checkpoints/step-00000004/{name}" for name in ("state.safetensors", "SHA256SUMS")]
+    for name in kept:
+        store.put(name, b"x")
+    where = ("--output", store.at("runs/refused"), "--data", f"mnist:{store.at('datasets/empty')}")
+    (rank,) = root.train(1, *where, env=store.env)
+    assert "has no files" in refusal(rank)
+    assert all((store.folder / name).exists() for name in kept)
+
+
 def test_a_store_that_does_not_answer_or_refuses_is_one_line(root: Root, store: Store) -> None:
     for env, message in store.unusable:
         (rank,) = root.train(1, "--output", store.at("runs/a"), env=store.env | env)

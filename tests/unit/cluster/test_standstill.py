@@ -17,6 +17,7 @@ from gangplank.cluster.client import Kube
 from gangplank.cluster.follow import JobWatch, follow
 from gangplank.cluster.overlooked import OVERLOOKED_S
 from gangplank.jobs.parse import parse_job
+from gangplank.k8s.nodes import UNREACHABLE
 
 if TYPE_CHECKING:
     from tests.unit.conftest import Api
@@ -232,6 +233,21 @@ def test_a_pod_stays(api: Api, job: Json, other: str, overdue_s: float) -> None:
     assert f"{DEFAULT}/pods/digits-worker-0" in api.objects
     fix = "Fix: kubectl taint node node-1 node.kubernetes.io/out-of-service=nodeshutdown:NoExecute, once node-1 is off"
     assert any(fix in line for line in said) == (overdue_s > LOST_NODE_S)
+
+
+def test_a_gang_that_is_now_on_one_node_keeps_its_pods_wherever_it_was_before(api: Api, job: Json) -> None:
+    """It may train on, beside the one that would take its place."""
+    attempt = BACKENDS["volcano"].attempt
+    api.objects["/api/v1/nodes/node-1"] = {"metadata": {"name": "node-1"}, "spec": {"taints": [{"key": UNREACHABLE}]}}
+    watch = JobWatch(job, Kube(api.kubeconfig))
+    for number, other in enumerate(["node-2", "node-1"]):
+        for name, node in (("digits-master-0", other), ("digits-worker-0", "node-1")):
+            late = {"overdue_s": 5} if number else {}
+            meta = pod(api, name, node, running={}, **late)["metadata"]
+            meta |= {"uid": f"{name}-{number}", "annotations": {attempt: str(number)}}
+        watch.poll()
+    assert watch.restart(0) == []
+    assert {f"{DEFAULT}/pods/digits-master-0", f"{DEFAULT}/pods/digits-worker-0"} <= api.objects.keys()
 
 
 @pytest.mark.parametrize("key", ["node.kubernetes.io/unreachable", "node.kubernetes.io/not-ready"])
