@@ -242,8 +242,7 @@ def test_a_gang_that_is_now_on_one_node_keeps_its_pods_wherever_it_was_before(ap
     watch = JobWatch(job, Kube(api.kubeconfig))
     for number, other in enumerate(["node-2", "node-1"]):
         for name, node in (("digits-master-0", other), ("digits-worker-0", "node-1")):
-            late = {"overdue_s": 5} if number else {}
-            meta = pod(api, name, node, running={}, **late)["metadata"]
+            meta = pod(api, name, node, overdue_s=5 if number else None, running={})["metadata"]
             meta |= {"uid": f"{name}-{number}", "annotations": {attempt: str(number)}}
         watch.poll()
     assert watch.restart(0) == []
