@@ -115,7 +115,10 @@ def readings(lines: Iterable[str]) -> dict[int, Reading]:
     """What the ranks of a pod say of their training, by the lines of its log, each of which begins with the time."""
     ranks: dict[int, Reading] = {}
     for match in filter(None, map(STAMP.match, lines)):
-        when, line = datetime.fromisoformat(match[1]).timestamp(), match[2]
+        try:
+            when, line = datetime.fromisoformat(match[1]).timestamp(), match[2]
+        except ValueError:  # a script's own time, where the log begins in the middle of a line
+            continue
         if pace.is_pace(line) and (window := pace.window(line)):
             rank = ranks.setdefault(window.rank, Reading())
             rank.seen, rank.window = when, window
@@ -382,7 +385,7 @@ def reading(kube: Kube, pod: Json, missing: list[str], away: Collection[str] = (
         elif error.outage:  # the API server asks the node
             missing.append(f"{what}: node {node} does not answer")
         return {}  # it has just begun, or ended
-    return readings(text.decode("utf-8", "replace").splitlines())
+    return readings(text.decode("utf-8", "replace").split("\n"))
 
 
 def first(pods: Iterable[Json]) -> Json:

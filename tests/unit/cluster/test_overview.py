@@ -300,6 +300,16 @@ def test_the_pace_is_that_of_the_last_start() -> None:
     assert said[0].seen == 1795392032.0
 
 
+@pytest.mark.parametrize("words", [
+    b"loading\rT-00:30 left", b"\rXYZ done", "a\x85T-00:30 b".encode(), "a\u2028XYZ b".encode(), b"a\nXYZ b",
+], ids=repr)  # fmt: skip
+def test_what_a_rank_prints_is_no_time_of_its_log(site: Api, capsys: pytest.CaptureFixture[str], words: bytes) -> None:
+    log = "/api/v1/namespaces/vision/pods/digits-0/log"
+    site.logs[log] = b"2026-11-23T00:00:00.0Z " + words + b"\n" + site.logs[log]
+    (job,) = screen(capsys)["jobs"]
+    assert (job["progress"], job["left"]) == ("epoch 1, step 40 of 100", 60.0)
+
+
 @pytest.mark.parametrize("zone", ["Z", "+00:00", "+09:00", "-03:30"])
 def test_a_node_writes_the_times_of_logs_in_its_own_time_zone(
     site: Api, capsys: pytest.CaptureFixture[str], zone: str
