@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gangplank.backends import BACKENDS
+from gangplank.backends import BACKENDS, backend_of
 from gangplank.cli import inputs, terminal
 from gangplank.cli.cluster import cluster_of
 from gangplank.cli.jobs import locate
@@ -87,7 +87,8 @@ def evidence(args: argparse.Namespace) -> tuple[str, Records, Expected]:
         raise terminal.UsageError(str(Problem("JOB", "nothing", "a job file, the name of a job, or --file", fix)))
     kube = cluster_of(args)
     job, submitted = locate(kube, args)
-    manifest = submitted[-1] if submitted else job  # a file is what the user wants, a live job only what was submitted
+    # A file is what the user wants, a live job only what was submitted.
+    manifest = next((item for item in reversed(submitted) if backend_of(item)), job)
     pods = kube.pods(job)
     expectation = known(expected(manifest), job, pods)
     records = from_cluster(kube.patient(terminal.note), job, pods, expectation.world_size)

@@ -80,6 +80,7 @@ OTHERS: dict[str, Shape] = {
     "checkpoint_refused": {"rank": count, "checkpoint": name, "reason": words},
     "rotation_failed": {"rank": count, "step": count, "reason": words},
     "upload_failed": {"rank": count, "reason": words},
+    "events_failed": {"rank": count, "reason": words},
     "stopped": {"rank": count, "step": count},
     "end": {"rank": count, "world_size": count, "steps": count},
 }

@@ -200,6 +200,19 @@ def test_from_the_pods_that_are_there(api: Api, capsys: pytest.CaptureFixture[st
     assert not [line for line in api.seen if line.startswith("POST")]
 
 
+def test_a_file_may_have_more_after_the_job(api: Api, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The last document was taken for the job, so that a world of no ranks was expected."""
+    world = World(job="digits-u")
+    world.train()
+    manifest = live(api)
+    logs(api, world)
+    service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"}, "spec": {"ports": [{"port": 80}]}}
+    file = tmp_path / "raw.json"
+    file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [manifest, service]}))
+    code, out, err = run(capsys, "proof", str(file))
+    assert (code, err) == (0, ""), out
+
+
 def test_from_the_claim_where_workers_are_gone(
     api: Api, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

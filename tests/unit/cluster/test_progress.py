@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gangplank.cluster.progress import Progress, events, table
+from gangplank.proof.log_lines import EVENTS, OTHERS
 from gangplank.proof.records import record_hash
 from gangplank.proof.report.page import page
 from gangplank.proof.verdict import prove, read_records
@@ -94,6 +97,13 @@ def shown(lines: list[str]) -> Progress:
     for event in events("\n".join(lines)):
         progress.take(event)
     return progress
+
+
+def test_every_event_of_the_trainer_is_known() -> None:
+    """The number of one that is not would seem to be a line that its node has lost."""
+    programs = sorted((Path(__file__).resolve().parents[3] / "trainer").glob("*.py"))
+    said = {kind for program in programs for kind in re.findall(r"\bsay\(\s*\"(\w+)\"", program.read_text())}
+    assert said == {*EVENTS, *OTHERS}
 
 
 def test_the_trainers_lines_add_up() -> None:
