@@ -183,11 +183,14 @@ def follow(watch: JobWatch) -> Phase:
     """Print the ranks' lines as they are written, until the job has ended."""
     watch.kube = watch.kube.patient(terminal.note)
     stuck: Stuck | None = None
+    start = time.monotonic()
     for _ in polls(math.inf, POLL_S):
         phase = watch.poll()
         stuck = stuck or Stuck(expected(watch.job).world_size)  # nobody knows the job before the first poll
         show(watch.finish() if phase.ended else watch.lines(), stuck)
-        for message in [*watch.losses(), stuck.message(time.monotonic())]:
+        now = time.monotonic()
+        repairs = [] if phase.ended else watch.restart(now - start)
+        for message in [*repairs, *watch.losses(), stuck.message(now)]:
             if message:
                 terminal.note(message)
         if phase.ended:

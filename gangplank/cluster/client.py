@@ -301,7 +301,7 @@ class Kube:
         `unique` as for `post`. With `strict`, a field that the server would drop is an error.
         """
         meta = manifest["metadata"]
-        where = path(manifest["apiVersion"], manifest["kind"], meta["namespace"])
+        where = self.collection(manifest)
         if manifest["kind"] in {"ConfigMap", "Service", device_claims.TEMPLATE}:
             self._apply(f"{where}/{meta['name']}", manifest, dry_run=dry_run)
             return "applied"

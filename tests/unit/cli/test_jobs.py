@@ -603,6 +603,19 @@ def test_a_raw_manifest_goes_to_the_namespace_of_the_kubeconfig_and_a_job_file_d
     assert run(capsys, "status", str(tmp_path / "raw.json"))[0] == 0
 
 
+def test_a_raw_file_may_bring_objects_of_any_kind(
+        api: Api, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """A Secret was a traceback: only the kinds of jobs and their helpers were known."""
+    job = {"name": "raw", "image": "i", "command": ["true"], "backend": "volcano"}
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "key"}}
+    items = [secret, BACKENDS["volcano"].manifests(parse_job(job))[-1]]
+    (tmp_path / "raw.json").write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
+    api.groups["/api/v1"] = [{"kind": "Secret", "name": "secrets", "namespaced": True}]
+    code, _, err = run(capsys, "submit", str(tmp_path / "raw.json"))
+    assert (code, err) == (0, "")
+    assert {*api.objects} == {"/api/v1/namespaces/default/secrets/key", f"{JOBS}/raw"}
+
+
 @pytest.mark.parametrize(("namespace", "label", "words", "refused"), [
     ("their-own", "", [], True), ("elsewhere", "vision", [], False),
     ("elsewhere", "", ["-n", "their-own"], True), ("their-own", "vision", ["-n", "elsewhere"], False)])

@@ -283,6 +283,38 @@ def test_the_name_of_a_job_is_one_that_kubernetes_takes(
     assert re.fullmatch(rf"{start}[0-9a-f]{{6}}", submitted(api)["metadata"]["name"])
 
 
+@pytest.mark.parametrize("phase", ["Pending", "Completed"])
+def test_a_gang_that_is_stuck_is_repaired_until_the_job_has_ended(
+        api: Api, script: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+        phase: str) -> None:
+    commands = "/apis/bus.volcano.sh/v1alpha1/namespaces/default/commands"
+    ends(api, monkeypatch, phase, {})
+    finish = scripts.follow
+
+    def lost(watch: JobWatch) -> Phase:
+        """Its pods have waited for a while without their PodGroup, and it ends once it was asked to look."""
+        poll = watch.poll
+
+        def looked() -> Phase:
+            for key, item in api.objects.items():
+                if "/pods/" in key:
+                    item["metadata"] |= {"creationTimestamp": "2026-01-01T00:00:00Z",
+                                         "annotations": {"scheduling.k8s.io/group-name": "gone"}}
+                    item["status"] = {"phase": "Pending"}
+            if any(key.startswith(commands) for key in api.objects):
+                api.objects[f"{JOBS}/{watch.name}"]["status"]["state"]["phase"] = "Completed"
+            return poll()
+
+        monkeypatch.setattr(watch, "poll", looked)
+        return finish(watch)
+
+    monkeypatch.setattr(scripts, "POLL_S", 0.0)
+    monkeypatch.setattr(scripts, "follow", lost)
+    assert main(["run", script, "--kubeconfig", api.kubeconfig]) == 0
+    said = "PodGroup gone does not exist: the job's controller is asked to make it again"
+    assert capsys.readouterr().err.count(said) == (phase == "Pending")
+
+
 def test_ranks_that_stand_still_are_one_message_also_if_their_lines_do_not_come_together(
         monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     job = {"name": "a", "image": "img", "script": "a.py", "workers": 1, "backend": "indexed"}
@@ -309,6 +341,9 @@ def test_ranks_that_stand_still_are_one_message_also_if_their_lines_do_not_come_
 
         def finish(self) -> Iterator[tuple[Json, str]]:
             return iter(())
+
+        def restart(self, _: float) -> list[str]:
+            return []
 
         def losses(self) -> list[str]:
             return []
