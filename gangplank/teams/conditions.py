@@ -12,7 +12,7 @@ from gangplank.backends.code_pieces import LABEL, USED
 from gangplank.backends.pod_template import GPU_TOLERATION, JOB_LABEL, ROLE_LABEL, TEAM_LABEL
 from gangplank.backends.queueing import QUEUE_SYSTEM
 from gangplank.cluster.lease import HOLDER
-from gangplank.cluster.reader import DEADLINE_S, READER_LIMITS
+from gangplank.cluster.reader import READER_LIMITS
 from gangplank.k8s.build import JOB_NAME
 from gangplank.k8s.nodes import AWAY
 from gangplank.teams.census import load
@@ -163,25 +163,18 @@ READS = f"({CONTAINERS}).all(c, c.?env.orValue([]).exists(e, {WITHOUT_GPUS})" + 
     f" && !quantity(string(c.resources.limits['{name}'])).isGreaterThan(quantity('{most}'))"
     for name, most in READER_LIMITS.items()
 ) + ")"
-# One pod that a member makes, which ends by itself: a job's pods would be many, for as long as the job runs.
-ENDS = (
-    f"o.?metadata.?ownerReferences.orValue([]).size() == 0 && o.?spec.?activeDeadlineSeconds.orValue(0) > 0"
-    f" && o.spec.activeDeadlineSeconds <= {DEADLINE_S} && o.?spec.?restartPolicy.orValue('') == 'Never'"
-    " && o.?spec.?volumes.orValue([]).exists(v, v.?persistentVolumeClaim.hasValue())"
-)
 
 
 def tolerations(path: Path) -> str:
     """Tolerations of taints that the team was not granted, as key or as key=value."""
     key, value, operator, effect = (f"x.?{part}.orValue('')" for part in ("key", "value", "operator", "effect"))
     gpus = f"({CONTAINERS}).exists(c, {ASKS_FOR_GPUS})"
-    reads = f" || {READS} && {ENDS}" if path.name == PODS else ""
     known = (
         f"{key} in variables.tolerations",
         f"{operator} in ['', 'Equal'] && {key} + '=' + {value} in variables.tolerations",
         f"{key} in {quoted(*AWAY)} && {effect} == 'NoExecute'",
         # of parts of pods nobody knows yet what they ask for, but their pods are judged again
-        f"{key} == '{GPU_TOLERATION['key']}'" + ("" if path.patches != "[]" else f" && ({gpus}{reads})"),
+        f"{key} == '{GPU_TOLERATION['key']}'" + ("" if path.patches != "[]" else f" && ({gpus} || {READS})"),
     )
     unknown = " && ".join(f"!({text})" for text in known)
     text = f"({key} == '' ? '*' : {key}) + ({value} == '' ? '' : '=' + {value})"

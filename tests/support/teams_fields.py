@@ -185,7 +185,6 @@ IN_PODS: tuple[Hostile, ...] = (
             ([NO_GPUS], {"cpu": "101m", "memory": "64Mi"}),
             ([], READER_LIMITS),
             ([{"name": "NVIDIA_VISIBLE_DEVICES", "value": "none"}], READER_LIMITS),
-            ([NO_GPUS], READER_LIMITS),  # it mounts no claim, and nothing ends it
         )
     ),
     Hostile(
