@@ -38,7 +38,7 @@ LINES = 200  # of the log of a job's first rank, from its end
 THREADS = 8
 JOB_COLUMNS = ("job", "namespace", "back-end", "state", "running", "pods", "progress", "left", "created")
 NOT_COUNTED = re.compile(r"^(pods|ephemeral-storage|hugepages-.*|attachable-volumes-.*|count/.*)$")
-STAMP = re.compile(r"^(\S+(?:Z|[+-]\d\d:\d\d)) (.*)$")  # in the time zone of the node
+STAMP = re.compile(r"^(\S+(?:Z|[+-]\d\d:\d\d)) (.*?)\r?$")  # in the node's time zone; a terminal adds \r
 TAG = re.compile(r":([^:/@]+)(?:@.*)?$")  # of an image
 
 
