@@ -75,6 +75,7 @@ class JobWatch:
         self.training = Progress()
         self.gaps = Gaps(self.name, self.namespace)
         self.unsaved = False  # whether it is reported that the last checkpoint was not written
+        self.refused = {""}  # the reasons why a bucket could not be written that are reported
         self.size: tuple[Any, int] = (None, 0)  # of which generation of the job, and how many pods that has
         self.next_why_s = EXPLAINED_S  # seconds after the start
         self.last_why = ""
@@ -164,11 +165,16 @@ class JobWatch:
             yield log.pod, line
 
     def losses(self) -> list[str]:
-        """What did not reach its place since the last call: lines of logs, and the first checkpoint of several."""
+        """What did not reach its place since the last call: lines of logs, the first checkpoint of several, uploads."""
         texts = self.gaps.texts()
         if self.training.unsaved and not self.unsaved:
             texts.append(f"{self.training.unsaved}. Fix: free space on the volume of `output`; the training continues")
         self.unsaved = bool(self.training.unsaved)
+        if self.training.refused not in self.refused:
+            self.refused.add(self.training.refused)
+            why, _, fix = self.training.refused.partition(". Fix: ")
+            fix = fix or "check the bucket's credentials and its address"
+            texts.append(f"output is not uploaded: {why}. Fix: {fix}; the training continues, and its end tries again")
         return texts
 
     def running(self) -> int:

@@ -100,7 +100,9 @@ class Progress:
     accuracy: float | None = None
     rows: list[dict[str, Any]] = field(default_factory=list)
     unsaved: str = ""
-    """Why the last checkpoint was not written, or not uploaded; "" if it was."""
+    """Why the last checkpoint was not written; "" if it was."""
+    refused: str = ""
+    """Why a bucket could not be written, the last time that it could not."""
 
     def take(self, event: Mapping[str, Any]) -> None:
         """Fold in one event, of the shape that log_lines.py checks."""
@@ -120,6 +122,8 @@ class Progress:
             self.unsaved = ""
         elif kind == "checkpoint_failed":
             self.unsaved = f"the checkpoint of step {event['step']} is not written: {event['reason']}"
+        elif kind == "upload_failed":
+            self.refused = event["reason"]
 
     def text(self) -> str:
         """The training's part of a progress line, '' before a rank has started."""

@@ -385,6 +385,22 @@ def test_d11_a_checkpoint_that_is_not_written_is_said_once_while_the_training_go
     assert times == [1, 0, 0, 1]
 
 
+def test_a_bucket_that_refuses_uploads_is_said_once_for_each_reason(server: Server, kube: Kube) -> None:
+    lost, local = "s3://runs/a cannot be written: no such bucket", "[Errno 13] Permission denied: '/tmp/a'"
+    reasons = {1: f"{lost}. Fix: create it, or correct the address", 3: local}
+    refused = [event("upload_failed", number, reason=reason) for number, reason in reasons.items()]
+    saved = event("checkpoint", 2, step=60, checkpoint="step-00000060", write_seconds=0.1)
+    end = "; the training continues, and its end tries again"
+    (said,) = [line for line in followed(server, kube, refused[0], saved) if "upload" in line]
+    assert said == f"output is not uploaded: {lost}. Fix: create it, or correct the address{end}"
+    watch, texts = follow.JobWatch(manifest(server, "Running"), kube), []
+    for line in (refused[0], saved, refused[0], refused[1], refused[0]):
+        watch.training.take(json.loads(line))
+        texts.append(watch.losses())
+    other = f"output is not uploaded: {local}. Fix: check the bucket's credentials and its address{end}"
+    assert texts == [[said], [], [], [other], []]
+
+
 def test_half_a_line_of_a_pod_that_is_gone_is_no_line(server: Server, kube: Kube) -> None:
     pod = server.pod("a")
     server.prints("a", "one", "two")
