@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gangplank.cluster.landing import File, problem
@@ -13,7 +15,6 @@ from gangplank.text import listed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
-    from pathlib import Path
 
 PIECE, PIECES = 2**20 - 4096, 8  # bytes of a ConfigMap, which may have 1 MiB; ConfigMaps of a pod, beside its own
 MOST_BYTES, MOST_FILES = 256 * 2**20, 4000  # all of it passes through the cluster's etcd
@@ -58,9 +59,15 @@ def named_files(places: Sequence[Path]) -> dict[str, Path]:
     """The files below some places, by the names that they will have."""
     names: dict[str, Path] = {}
     problems: list[Problem] = []
+
+    def unread(error: OSError) -> None:
+        fix = "change its mode, or move it elsewhere"
+        problems.append(Problem(str(error.filename), error.strerror or str(error), "a folder that can be read", fix))
+
     for top in places:
-        every = sorted(top.rglob("*")) if top.is_dir() else [top]
-        for at in every:
+        walk = os.walk(top, onerror=unread) if top.is_dir() else ()
+        every = sorted(Path(at, name) for at, folders, files in walk for name in [*folders, *files])
+        for at in every if top.is_dir() else [top]:
             name = str(at.relative_to(top)) if top.is_dir() else top.name
             if got := unfit(at, name):
                 fix = "correct the name" if got == "nothing" else "leave it out, or replace it by a file"

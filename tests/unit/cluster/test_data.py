@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import errno
 import hashlib
 import http.server
 import json
+import os
 import random
 import subprocess
 import sys
@@ -343,6 +345,26 @@ def test_what_cannot_be_brought_from_here_is_said_together(tmp_path: Path, monke
     monkeypatch.setattr(local_files, "MOST_BYTES", 0)
     with pytest.raises(GangplankError, match="got 1 files with 1 bytes, expected at most 4000 files and 0 bytes"):
         read_files([tmp_path / "x"], quiet)
+
+
+def test_folders_that_cannot_be_read_are_said_with_the_rest(
+        source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (source / "link").symlink_to("/etc/passwd")
+    (source / "deep/er").mkdir(parents=True)
+    closed, scan = {str(source / "raw"), str(source / "deep/er")}, os.scandir
+
+    def refuse(place: Any) -> Any:
+        if str(place) in closed:
+            raise PermissionError(errno.EACCES, "Permission denied", str(place))
+        return scan(place)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    with pytest.raises(Unreadable) as error:
+        read_files([source], quiet)
+    said = [line.strip() for line in str(error.value).splitlines()]
+    assert said.pop().startswith(f"{source}/link: got a link")
+    denied = "got Permission denied, expected a folder that can be read. Fix: change its mode, or move it elsewhere"
+    assert sorted(said) == [f"{place}: {denied}" for place in sorted(closed)]
 
 
 @pytest.mark.parametrize("sums", [{"images.gz": "0" * 64}, {"other": "0" * 64}])
