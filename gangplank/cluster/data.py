@@ -291,6 +291,9 @@ def follow(kube: Kube, body: Json, say: Say) -> Json:
                     say(str(line["phase"]), int(line["done"]), int(line["total"]))
         elif waited_s > START_S:
             break
+    if started:  # its time is over, as with DeadlineExceeded
+        got = f"no end within {PULL_S} s"
+        raise AgainError(str(Problem(title, got, "all of its work done", "try again: it continues")))
     reason = listed(waiting_reasons([live]), 2) or str(live["status"].get("phase"))
     fix = "free a place on the claim's node, then try again"
     raise KubeError(late(f"{title}, which writes to the claim", reason, "its start", START_S, fix))

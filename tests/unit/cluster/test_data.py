@@ -183,6 +183,29 @@ def test_a_pod_that_always_dies_ends_the_command_with_its_reason(cluster: Any, s
     assert cluster.objects == {}
 
 
+@pytest.mark.parametrize("slow", [1, 99])
+def test_a_pod_that_works_for_as_long_as_it_may_is_followed_by_one_that_continues(
+        cluster: Any, source: Path, monkeypatch: pytest.MonkeyPatch, slow: int) -> None:
+    monkeypatch.setattr(data, "PULL_S", 0)
+    monkeypatch.setattr(data, "POLL_S", 0)
+    run = cluster.run
+
+    def late(pod: Json) -> None:
+        run(pod)
+        if len(cluster.pods) <= slow:
+            pod["status"] = {"phase": "Running", "containerStatuses": [{"state": {"running": {}}}]}
+
+    cluster.run = late
+    if slow == 1:
+        assert push(cluster, source).files == 4
+        assert contents(cluster.folder / "claim") == contents(source)
+    else:
+        with pytest.raises(KubeError, match="pod vision/data-mnist: got no end within 0 s, expected all of its work"):
+            push(cluster, source)
+        assert len(cluster.pods) == data.TRIES + 1
+    assert cluster.objects == {}
+
+
 def test_a_pod_that_does_not_start_ends_the_command_with_its_reason(
         cluster: Any, source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(data, "START_S", 0)
