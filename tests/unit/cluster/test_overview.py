@@ -300,6 +300,11 @@ def test_the_pace_is_that_of_the_last_start() -> None:
     assert said[0].seen == 1795392032.0
 
 
+def test_a_line_of_a_terminal_is_read_as_any_other() -> None:
+    pace = "gangplank: rank 1: 60 steps in 30.0 s: data 6.0 s, compute 12.0 s, exchange 12.0 s"
+    assert readings([f"2026-11-23T00:00:01Z {pace}\r"])[1].step_s == 0.5
+
+
 @pytest.mark.parametrize("words", [
     b"loading\rT-00:30 left", b"\rXYZ done", "a\x85T-00:30 b".encode(), "a\u2028XYZ b".encode(), b"a\nXYZ b",
 ], ids=repr)  # fmt: skip
