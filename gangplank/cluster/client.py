@@ -81,6 +81,11 @@ def path(api_version: str, kind: str, namespace: str, name: str = "") -> str:
     return f"{collection}/{name}" if name else collection
 
 
+def is_ours(manifest: Json) -> bool:
+    """Whether it is of a kind whose path we know without discovery."""
+    return bool(backend_of(manifest)) or (manifest["apiVersion"], manifest["kind"]) in PLURALS
+
+
 def unknown_kind(kind: str, api_version: str, fix: str) -> KubeError:
     """The error for a kind that the cluster does not have."""
     return KubeError(str(Problem(f"{kind} of {api_version}", "no such kind", "one that the cluster has", fix)), 404)
@@ -300,9 +305,10 @@ class Kube:
 
         `unique` as for `post`. With `strict`, a field that the server would drop is an error.
         """
-        meta = manifest["metadata"]
-        where = self.collection(manifest)
-        if manifest["kind"] in {"ConfigMap", "Service", device_claims.TEMPLATE}:
+        meta, where = manifest["metadata"], self.collection(manifest)
+        if "/namespaces/" not in where:  # a kind of the whole cluster
+            manifest = {**manifest, "metadata": {key: value for key, value in meta.items() if key != "namespace"}}
+        if manifest["kind"] in {"ConfigMap", "Service", device_claims.TEMPLATE} or not is_ours(manifest):
             self._apply(f"{where}/{meta['name']}", manifest, dry_run=dry_run)
             return "applied"
         query = {"dryRun": "All"} if dry_run else {}
@@ -312,9 +318,8 @@ class Kube:
 
     def collection(self, manifest: Json) -> str:
         """Where objects of its kind are, asking the cluster only about a kind that is not ours."""
-        api_version, kind = manifest["apiVersion"], manifest["kind"]
-        if backend_of(manifest) or (api_version, kind) in PLURALS:
-            return path(api_version, kind, manifest["metadata"]["namespace"])
+        if is_ours(manifest):
+            return path(manifest["apiVersion"], manifest["kind"], manifest["metadata"]["namespace"])
         return self.where(manifest).rpartition("/")[0]
 
     def where(self, manifest: Json) -> str:

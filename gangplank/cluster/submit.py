@@ -10,7 +10,7 @@ from gangplank.backends.device_claims import is_template
 from gangplank.backends.pod_template import JOB_LABEL, carried_by
 from gangplank.backends.queueing import QUEUE_SYSTEM
 from gangplank.cluster import code, queues
-from gangplank.cluster.client import group_path, unknown_kind
+from gangplank.cluster.client import group_path, is_ours, unknown_kind
 from gangplank.cluster.patience import silent
 from gangplank.cluster.progress import phase
 from gangplank.errors import KubeError, Problem, shown
@@ -226,7 +226,7 @@ def submit_object(kube: Kube, item: Json, *, dry_run: bool) -> str:
             expected = "a job whose pods can claim devices (this cluster's API drops what it does not know)"
             fix = "update the CRDs of its operator, or choose another back-end with --backend"
             raise KubeError(str(Problem(title(item), str(error), expected, fix)), error.status) from None
-        if error.status == 409 and (live := live_object(kube, item)):
+        if error.status == 409 and is_ours(item) and (live := live_object(kube, item)):
             raise ExistsError(exists(item, live), 409) from None
         if error.status == 404 and "namespaces" not in str(error):
             fix = "install its operator, or choose another back-end with --backend (gangplank expand --help)"

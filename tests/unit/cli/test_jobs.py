@@ -88,6 +88,29 @@ def test_submits_what_a_job_needs_and_then_the_job(api: Api, capsys: pytest.Capt
     assert "force=true" in api.seen[4]  # a script applied by other means is taken over
 
 
+def test_raw_objects_of_any_kind_are_applied_before_the_job(
+    api: Api, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    kinds = ("Secret", "ServiceAccount", "Namespace")
+    api.groups["/api/v1"] = [{"kind": kind, "name": f"{kind.lower()}s", "namespaced": kind != "Namespace"}
+                             for kind in kinds]
+    items = [{"apiVersion": "v1", "kind": kind, "metadata": {"name": "mine"}} for kind in kinds]
+    job = BACKENDS["indexed"].manifests(parse_job(yaml.safe_load(Path(DIGITS).read_text())))[-1]
+    (tmp_path / "raw.yml").write_text(yaml.safe_dump_all([*items, job]))
+    for tail in (["--dry-run"], []):
+        code, out, err = run(capsys, "submit", str(tmp_path / "raw.yml"), *tail)
+        assert (code, err) == (0, "")
+        assert out.count(" applied") == 3
+    scope = "/api/v1/namespaces"
+    assert list(api.objects)[:3] == [f"{scope}/default/secrets/mine", f"{scope}/default/serviceaccounts/mine",
+                                     f"{scope}/mine"]
+    assert "namespace" not in api.objects[f"{scope}/mine"]["metadata"]
+    items[0]["kind"] = "Secrte"
+    (tmp_path / "raw.yml").write_text(yaml.safe_dump_all([*items, job]))
+    code, _, err = run(capsys, "submit", str(tmp_path / "raw.yml"))
+    assert (code, "Secrte of v1: got no such kind" in err) == (4, True)
+
+
 def test_a_dry_run_makes_nothing(api: Api, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = run(capsys, "submit", LINEAR, "--dry-run")
     assert (code, api.objects) == (0, {})
@@ -601,19 +624,6 @@ def test_a_raw_manifest_goes_to_the_namespace_of_the_kubeconfig_and_a_job_file_d
         assert run(capsys, "submit", str(tmp_path / f"{name}.json"))[0] == 0
     assert {*api.objects} == {JOBS.replace("default", "vision") + "/raw", f"{JOBS}/described"}
     assert run(capsys, "status", str(tmp_path / "raw.json"))[0] == 0
-
-
-def test_a_raw_file_may_bring_objects_of_any_kind(
-        api: Api, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """A Secret was a traceback: only the kinds of jobs and their helpers were known."""
-    job = {"name": "raw", "image": "i", "command": ["true"], "backend": "volcano"}
-    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "key"}}
-    items = [secret, BACKENDS["volcano"].manifests(parse_job(job))[-1]]
-    (tmp_path / "raw.json").write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
-    api.groups["/api/v1"] = [{"kind": "Secret", "name": "secrets", "namespaced": True}]
-    code, _, err = run(capsys, "submit", str(tmp_path / "raw.json"))
-    assert (code, err) == (0, "")
-    assert {*api.objects} == {"/api/v1/namespaces/default/secrets/key", f"{JOBS}/raw"}
 
 
 @pytest.mark.parametrize(("namespace", "label", "words", "refused"), [
