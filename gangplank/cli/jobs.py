@@ -10,8 +10,6 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from gangplank.backends import BACKENDS, backend_of, is_submitted_job, submitted_kinds
-from gangplank.backends.code_pieces import is_piece
-from gangplank.backends.device_claims import is_template
 from gangplank.cli import inputs, overview, terminal
 from gangplank.cli.cluster import cluster_of
 from gangplank.cluster import code, operators, reader, standstill
@@ -286,13 +284,10 @@ def delete(args: argparse.Namespace) -> int:
     kube = cluster_of(args, changes=True)
     job, submitted = locate(kube, args)
     meta = job["metadata"]
-    kinds = BACKENDS[str(backend_of(job))].beside
-    beside = [item for item in submitted
-              if (item["apiVersion"], item["kind"]) in {("v1", "ConfigMap"), *kinds} and not is_piece(item)]
-    beside += filter(is_template, submitted)
+    beside = submission.belonging(job, submitted)
     beside += submission.scripts_of(job, except_for=beside)
     if not submitted:
-        beside += [{"apiVersion": version, "kind": kind, "metadata": meta} for version, kind in kinds]
+        beside += submission.made_for(kube, job, BACKENDS[str(backend_of(job))].beside)
     for item in [job, *beside]:
         item["metadata"].setdefault("namespace", meta["namespace"])
         if kube.delete(item):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from gangplank.backends import BACKENDS, backend_of
 from gangplank.backends.code_pieces import is_piece
-from gangplank.backends.device_claims import is_template
+from gangplank.backends.device_claims import TEMPLATE, is_template
 from gangplank.backends.pod_template import JOB_LABEL, carried_by
 from gangplank.backends.queueing import QUEUE_SYSTEM
 from gangplank.cluster import code, queues
@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 GONE_S = 120  # for a job and its pods to disappear
 POLL_S = 0.5
 CLAIM = ("v1", "PersistentVolumeClaim")
+# The kind of what a field of a pod names: a field of the object below it, or its own text
+NAMED_BY = {"configMap": "ConfigMap", "configMapRef": "ConfigMap", "configMapKeyRef": "ConfigMap",
+            "resourceClaimTemplateName": TEMPLATE, "subdomain": "Service"}  # fmt: skip
 
 
 def title(item: Json) -> str:
@@ -121,6 +124,52 @@ def scripts_of(live: Json, except_for: Sequence[Json] = ()) -> list[Json]:
     if not name or name in {item["metadata"]["name"] for item in except_for}:
         return []
     return [{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": meta["namespace"]}}]
+
+
+def named_in(manifest: object) -> set[tuple[str, str]]:
+    """Kind and name of what a job's pods use.
+
+    >>> sorted(named_in({"subdomain": "web", "volumes": [{"configMap": {"name": "script"}}]}))
+    [('ConfigMap', 'script'), ('Service', 'web')]
+    """
+    if isinstance(manifest, dict):
+        own = {(NAMED_BY[key], str(value.get("name") if isinstance(value, dict) else value))
+               for key, value in manifest.items() if key in NAMED_BY}  # fmt: skip
+        return own.union(*map(named_in, manifest.values()))
+    return set().union(*map(named_in, manifest)) if isinstance(manifest, list) else set()
+
+
+def belonging(live: Json, submitted: Sequence[Json]) -> list[Json]:
+    """What a file has for a live job: what has its label; without a label, what of the file's jobs only it uses."""
+    meta, backend = live["metadata"], BACKENDS[str(backend_of(live))]
+    kinds = {("v1", "ConfigMap"), *backend.beside}
+
+    def identity(item: Json) -> tuple[str, str, str]:
+        return item["kind"], item["metadata"]["name"], item["metadata"].get("namespace") or meta["namespace"]
+
+    others = [item for item in submitted if backend_of(item) and identity(item) != identity(live)]
+    used = named_in(live) | {(kind, meta["name"]) for _, kind in backend.beside}
+    used -= set().union(*map(named_in, others))
+
+    def own(item: Json) -> bool:
+        kind, name, namespace = identity(item)
+        label = (item["metadata"].get("labels") or {}).get(JOB_LABEL)
+        return namespace == meta["namespace"] and (label == meta["name"] if label else (kind, name) in used)
+
+    return [item for item in submitted if is_template(item) or (item["apiVersion"], item["kind"]) in kinds
+            if own(item) and not is_piece(item)]  # fmt: skip
+
+
+def made_for(kube: Kube, job: Json, kinds: Sequence[tuple[str, str]]) -> list[Json]:
+    """The live objects of some kinds and a job's name that have its label, or that it owns."""
+    meta = job["metadata"]
+
+    def own(item: Json) -> bool:
+        labelled = (item["metadata"].get("labels") or {}).get(JOB_LABEL) == meta["name"]
+        return labelled or meta["uid"] in [one["uid"] for one in item["metadata"].get("ownerReferences") or ()]
+
+    named = (live_object(kube, {"apiVersion": version, "kind": kind, "metadata": meta}) for version, kind in kinds)
+    return [item for item in named if item and own(item)]
 
 
 def live_object(kube: Kube, item: Json) -> Json | None:

@@ -534,6 +534,45 @@ def test_delete_takes_the_script_along(api: Api, capsys: pytest.CaptureFixture[s
     assert out.splitlines() == ["Job default/linear removed", f"ConfigMap default/{script} removed"]
 
 
+def web(name: str, *used: str) -> Json:
+    """A raw Indexed Job whose pods use ConfigMaps."""
+    job = BACKENDS["indexed"].manifests(parse_job({"name": name, "image": "i", "script": "/a.py"}))[-1]
+    pod = job["spec"]["template"]["spec"]
+    pod["volumes"] = [{"name": f"v{number}", "configMap": {"name": one}} for number, one in enumerate(used)]
+    return job
+
+
+def test_delete_of_a_file_with_two_jobs_leaves_what_the_other_job_needs(
+    api: Api, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    labels = {"of-a": {"gangplank.dev/job": "a"}, "of-b": {"gangplank.dev/job": "b"}}
+    maps = [{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "labels": labels.get(name, {})}}
+            for name in ("of-a", "of-b", "raw-a", "raw-b", "both", "nobody")]
+    services = [{"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}} for name in "ab"]
+    described = [*maps, *services, web("a", "raw-a", "both", "of-a"), web("b", "raw-b", "both")]
+    (tmp_path / "raw.yml").write_text(yaml.safe_dump_all(described))
+    assert run(capsys, "submit", str(tmp_path / "raw.yml"))[0] == 0
+    before = set(api.objects)
+    code, _, err = run(capsys, "delete", str(tmp_path / "raw.yml"))
+    assert (code, err) == (0, "")
+    assert {where.partition("/default/")[2] for where in before - set(api.objects)} == {
+        "jobs/b", "configmaps/of-b", "configmaps/raw-b", "services/b"}
+
+
+@pytest.mark.parametrize(("meta", "stays"), [
+    ({}, True), ({"labels": {"gangplank.dev/job": "other"}}, True), ({"ownerReferences": [{"uid": "other"}]}, True),
+    ({"labels": {"gangplank.dev/job": "web"}}, False), ({"ownerReferences": [{"uid": UID}]}, False)])
+def test_delete_of_a_name_removes_only_a_service_that_is_the_job_s(
+    api: Api, capsys: pytest.CaptureFixture[str], meta: Json, stays: bool
+) -> None:
+    job, service = web("web"), "/api/v1/namespaces/default/services/web"
+    job["metadata"]["uid"] = UID
+    api.objects["/apis/batch/v1/namespaces/default/jobs/web"] = job
+    api.objects[service] = {"metadata": {"name": "web", "namespace": "default", **meta}}
+    assert run(capsys, "delete", "web")[0] == 0
+    assert [*api.objects] == [service] * stays
+
+
 def test_delete_takes_the_pods_along_and_minds_no_absent_script(api: Api, capsys: pytest.CaptureFixture[str]) -> None:
     running(api)
     uid = api.objects[f"{JOBS}/digits"]["metadata"]["uid"]
