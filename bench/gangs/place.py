@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from bench.part import BenchError
+from gangplank.backends import BACKENDS
 from gangplank.errors import KubeError
 from gangplank.wait import late, polls
 
@@ -24,6 +25,7 @@ PODS = f"/api/v1/namespaces/{HOME}/pods"
 VOLCANO_JOBS = f"/apis/batch.volcano.sh/v1alpha1/namespaces/{HOME}/jobs"
 JOBS = f"/apis/batch/v1/namespaces/{HOME}/jobs"
 POD_GROUPS = f"/apis/scheduling.volcano.sh/v1beta1/namespaces/{HOME}/podgroups"
+WITH_PODS = {"propagationPolicy": BACKENDS["volcano"].propagation}
 CLIENTS = 16  # connections that create, and of the bare client
 LIMIT_S, LEAST_RATE = 300, 5  # pods a second: more pods have more time
 EMPTY_S = 1200  # for 10,000 pods
@@ -51,7 +53,8 @@ def cleared(kube: Kube) -> None:
     """No job, no pod, no event is left of the last run."""
     empty = 0
     for _ in polls(EMPTY_S, 0.5):
-        for path in (VOLCANO_JOBS, JOBS, POD_GROUPS):
+        kube.call("DELETE", VOLCANO_JOBS, WITH_PODS, repeat=True)
+        for path in (JOBS, POD_GROUPS):
             kube.call("DELETE", path, {"propagationPolicy": "Background"}, repeat=True)
         kube.call("DELETE", PODS, {"gracePeriodSeconds": 0}, PAGE, repeat=True)
         items = kube.call("GET", PODS, query=PAGE)["items"]

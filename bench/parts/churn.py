@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Self
 from bench.figures import Beside, figure
 from bench.gangs.bare_client import replayed
 from bench.gangs.jobs import template
-from bench.gangs.place import LIMIT_S, PODS, VOLCANO_JOBS, cleared
+from bench.gangs.place import LIMIT_S, PODS, VOLCANO_JOBS, WITH_PODS, cleared
 from bench.gangs.site import prepared
 from bench.gangs.start import Start
 from bench.gangs.watch import Watch
@@ -94,7 +94,7 @@ def probe(kube: Kube) -> Start:
         kube.call("POST", VOLCANO_JOBS, gang(name, PROBE, PROBE_CPU, LIMIT_S))
         watch.wait()
     pods = watch.seen.pods.values()
-    kube.call("DELETE", f"{VOLCANO_JOBS}/{name}", {"propagationPolicy": "Background"})
+    kube.call("DELETE", f"{VOLCANO_JOBS}/{name}", WITH_PODS)
     return Start(max(pod.bound for pod in pods) - begin, max(pod.running for pod in pods) - begin, 0,
                  len(watch.seen.partial | watch.seen.torn))  # fmt: skip
 

@@ -194,6 +194,7 @@ class Backend:
     adds: tuple[Addition, ...]  # who adds what to the job and its pods, and why
     makes: Mapping[str, Maker]  # by kind: what is made in addition to the pods of the templates
     ends: Ends
+    propagation: str  # of its deletion; Foreground keeps the job until its pods are gone
     retries: Retries
     overlooks: Callable[[Json], bool]  # whether this live job restarts for a failed pod, but not if it failed unseen
     queue: Callable[[Json], Queue]  # where a manifest names its queue, NO_QUEUE where it goes to none

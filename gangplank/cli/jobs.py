@@ -283,15 +283,19 @@ def delete(args: argparse.Namespace) -> int:
     """Remove a job with its pods, its script and its Service; volume claims and their data stay."""
     kube = cluster_of(args, changes=True)
     job, submitted = locate(kube, args)
-    meta = job["metadata"]
+    meta, backend = job["metadata"], BACKENDS[str(backend_of(job))]
     beside = submission.belonging(job, submitted)
     beside += submission.scripts_of(job, except_for=beside)
     if not submitted:
-        beside += submission.made_for(kube, job, BACKENDS[str(backend_of(job))].beside)
-    for item in [job, *beside]:
+        beside += submission.made_for(kube, job, backend.beside)
+    removed = [job] if kube.delete(job, backend.propagation) else []
+    for item in beside:
         item["metadata"].setdefault("namespace", meta["namespace"])
         if kube.delete(item):
-            print(f"{title(item)} removed")
+            removed.append(item)
+    submission.wait_until_gone(kube, job, terminal.note)
+    for item in removed:
+        print(f"{title(item)} removed")
     reader.remove_ended(kube, job, also_running=True)
     for name in code.remove_unused(kube, meta["namespace"], job):
         print(f"ConfigMap {meta['namespace']}/{name} removed")

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from gangplank.spec import Json
 
 GONE_S = 120  # for a job and its pods to disappear
-POLL_S = 0.5
+POLL_S, LONG = 0.5, 6  # seconds between two looks, and after how many one is reported
 CLAIM = ("v1", "PersistentVolumeClaim")
 # The kind of what a field of a pod names: a field of the object below it, or its own text
 NAMED_BY = {"configMap": "ConfigMap", "configMapRef": "ConfigMap", "configMapKeyRef": "ConfigMap",
@@ -255,13 +255,16 @@ def removal_helps(item: Json, error: KubeError) -> bool:
     return error.status == 409 or "exceeded quota" in str(error) or item["kind"] == "ConfigMap"
 
 
-def wait_until_gone(kube: Kube, item: Json) -> None:
-    """Wait until what was removed is gone, a job with its pods."""
-    patient = kube.patient(limit_s=GONE_S)
-    for _ in polls(GONE_S, POLL_S):
-        if not live_object(patient, item):
+def wait_until_gone(kube: Kube, item: Json, report: Callable[[str], None] = silent) -> None:
+    """Wait until what was removed is gone, a job with its pods; one of its name that is there by then is another."""
+    patient, uid = kube.patient(limit_s=GONE_S), item["metadata"].get("uid")
+    for number, _ in enumerate(polls(GONE_S, POLL_S)):
+        live = live_object(patient, item)
+        if not live or (uid and live["metadata"].get("uid") != uid):
             return
-    fix = "look at its pods' finalizers"
+        if number == LONG:
+            report(f"{title(item)}: waits until its pods have ended")
+    fix = "look at its pods: at their finalizers, and whether their nodes answer"
     raise KubeError(late(title(item), "an object that still exists", "its removal", GONE_S, fix))
 
 

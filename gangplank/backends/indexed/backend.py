@@ -133,6 +133,7 @@ BACKEND = Backend(
     # SuccessCriteriaMet comes first: all indexes have ended, their pods may still be terminating.
     ends=Ends(succeeded=frozenset({"Complete", "SuccessCriteriaMet"}), failed=frozenset({"Failed"}),
               early={"SuccessCriteriaMet": "Complete"}),
+    propagation="Background",
     retries=Retries("spec.backoffLimit", failures),
     overlooks=never,
     queue=queue,

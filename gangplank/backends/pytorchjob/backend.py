@@ -65,6 +65,7 @@ BACKEND = Backend(
         "HorizontalPodAutoscaler": Maker(OPERATOR, "elasticPolicy.metrics asks for it"),
     },
     ends=Ends(succeeded=frozenset({"Succeeded"}), failed=frozenset({"Failed"})),
+    propagation="Background",
     retries=Retries("spec.runPolicy.backoffLimit", failures),
     overlooks=never,
     queue=queue,

@@ -131,6 +131,7 @@ BACKEND = Backend(
         "Pod": Maker("Kubernetes' Job controller", "one for each node; only its index differs"),
     },
     ends=Ends(succeeded=frozenset({"Complete"}), failed=frozenset({"Failed"})),
+    propagation="Background",
     retries=Retries("failurePolicy.maxRestarts", failures),  # of its runtime
     overlooks=never,
     queue=queue,

@@ -79,6 +79,9 @@ BACKEND = Backend(
         "PersistentVolumeClaim": Maker(CONTROLLER, "the job's own volumes (spec.volumes)"),
     },
     ends=Ends(succeeded=frozenset({"Completed"}), failed=frozenset({"Failed", "Aborted", "Terminated"})),
+    # Deleted at once while its status is written, it stays in its controller's memory, which makes its pods again and
+    # again, until it restarts: https://github.com/volcano-sh/volcano/issues/3357
+    propagation="Foreground",
     retries=Retries("spec.maxRetry", failures),
     overlooks=overlooks,
     queue=queue,

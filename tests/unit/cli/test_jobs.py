@@ -20,6 +20,7 @@ from gangplank.backends.base import UID, Site
 from gangplank.cli import jobs, main
 from gangplank.cli.inputs import read_scripts
 from gangplank.cluster import follow as following
+from gangplank.cluster import submit as submission
 from gangplank.cluster.client import Kube
 from gangplank.cluster.situation import explanation
 from gangplank.jobs.parse import parse_job
@@ -579,7 +580,20 @@ def test_delete_takes_the_pods_along_and_minds_no_absent_script(api: Api, capsys
     code, out, err = run(capsys, "delete", "digits")
     assert (code, out, err) == (0, "Job default/digits removed\n", "")
     deleted = [body for line, body in zip(api.seen, api.bodies, strict=True) if line == f"DELETE {JOBS}/digits"]
-    assert deleted == [{"propagationPolicy": "Background", "preconditions": {"uid": uid}}]
+    # until its pods are gone: Volcano's controller may forget the deletion of a job whose status it writes
+    assert deleted == [{"propagationPolicy": "Foreground", "preconditions": {"uid": uid}}]
+
+
+def test_delete_waits_for_the_job_that_it_removes_and_for_no_other_of_its_name(
+        api: Api, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    running(api)
+    uid = api.objects[f"{JOBS}/digits"]["metadata"]["uid"]
+    looks = iter([*[uid] * 8, "another"])
+    monkeypatch.setattr(submission, "POLL_S", 0)
+    monkeypatch.setattr(submission, "live_object", lambda *_: {"metadata": {"uid": next(looks)}})
+    code, out, err = run(capsys, "delete", "digits")
+    said = "Job default/digits: waits until its pods have ended\n"
+    assert (code, out, err, [*looks]) == (0, "Job default/digits removed\n", said, [])
 
 
 def test_ranks_are_in_the_order_of_numbers(api: Api, capsys: pytest.CaptureFixture[str]) -> None:
