@@ -494,6 +494,7 @@ class Stepper:
         self.size: list[int] = []
         self.seen: dict[Model, int] = {}
         self.early = True  # whether there is something to do before a step, too
+        self.partial = False  # whether it has parameters of no model, as there are too many of those
 
 
 def size_of(optimizer: Any) -> list[int]:
@@ -511,6 +512,7 @@ class Observer:
         self.chain: Any = None  # a Chain, once the rank has joined
         self.store: Any = None
         self.world_size, self.steps = 1, 0
+        self.unwatched = 0  # steps before the rank joined, and those of parameters of no model
         self.sent = self.scattered = 0  # operations that bring data to others, and those that fully_shard averages by
         self.scatters: Scatters | None = None  # where a look at fully_shard's exchange is due
         self.scattering = False
@@ -623,10 +625,12 @@ class Observer:
                 models.append(model)
             for name in held:
                 del left[name]
-        if left and len(self.models) < MOST_MODELS:
+        partial = bool(left) and len(self.models) >= MOST_MODELS
+        if left and not partial:
             models.append(self.add(list(left.values()), optimizer))
         if one is None:
             one = self.steppers[key] = Stepper(optimizer, lambda _: self.steppers.__delitem__(key))
+        one.partial = partial
         one.size = size_of(optimizer)
         one.seen = {model: one.seen.get(model, 0) for model in models}
         one.early = not all(model.parallel for model in models)
@@ -648,8 +652,12 @@ class Observer:
         self.steps += 1
         if self.next < math.inf and (now := perf_counter()) >= self.next:
             self.is_due(now)
-        if self.chain:
-            seen = self.stepper(optimizer).seen
+        if not self.chain:
+            self.unwatched += 1
+        else:
+            one = self.stepper(optimizer)
+            seen = one.seen
+            self.unwatched += one.partial
             for model, exchanges in seen.items():
                 seen[model] = model.stepped(exchanges)
             if self.looked and self.outermost == id(optimizer):
@@ -838,9 +846,9 @@ class Observer:
             self.begin(int(os.environ["RANK"]), 1, secrets.token_hex(8))
         counts = {name: count for name, count in self.counts.items() if count}
         blind = blind or ("its inputs ended before those of others, within Join" if self.uneven else "")
-        self.chain.add("end", steps=self.steps, collectives=counts, models=[model.facts() for model in self.models],
-                       blind=blind or None, evidence_seconds=round(self.seconds, 4),
-                       cpu_seconds=round(time.process_time(), 3))
+        self.chain.add("end", steps=self.steps, unwatched=self.unwatched, collectives=counts,
+                       models=[model.facts() for model in self.models], blind=blind or None,
+                       evidence_seconds=round(self.seconds, 4), cpu_seconds=round(time.process_time(), 3))
         rank = self.chain.rank
         try:
             if self.store is not None:

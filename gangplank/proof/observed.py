@@ -93,7 +93,9 @@ def exchanged_at_every_step(run: Run) -> Judgement:
         models = models_of(end)
         if not any(model.whole("steps") for model in models):
             problems.append(f"rank {rank} exchanged nothing in {end['steps']} steps")
-        unwatched.setdefault(end.whole("steps") - sum(model.whole("steps") for model in models), end)
+        # A step of several models counts for each, so the difference may hide steps that older evidence does not name.
+        least = end.whole("steps") - sum(model.whole("steps") for model in models)
+        unwatched.setdefault(max(least, end.whole("unwatched") if "unwatched" in end else 0), end)
         for model in models:
             steps, exchanges = steps + model.whole("steps"), exchanges + model.whole("exchanges")
             if model["steps"] and not model["exchanges"] and not model.whole("idle"):

@@ -139,6 +139,7 @@ UNCOUNTED = "before 12 of 12 steps of rank 0, a process group worked by no call 
     ("send-receive", "no step of an optimizer of torch was seen"),
     ("own-optimizer", "no step of an optimizer of torch was seen"),
     ("alone-first", "30 of 42 steps of rank 0 were of no model that was watched: before the rank joined"),
+    ("two-alone-first", "30 of 42 steps of rank 0 were of no model that was watched: before the rank joined"),
     ("sharded-hybrid", "gradients are exchanged within a part of the ranks"),
     ("flat", "no exchange of gradients could be looked at (model 1)"),
     ("join-uneven", "could not be observed to its end (its inputs ended before those of others, within Join)"),

@@ -34,7 +34,7 @@ if kind == "several-worlds":  # each a rank 0 of one
     rank, world_size = 0, 1
     dist.init_process_group("gloo", store=store, rank=0, world_size=1)
 elif kind != "alone":
-    if kind == "alone-first":  # most of its steps before it joins, with nobody
+    if kind.endswith("alone-first"):  # most of its steps before it joins, with nobody
         early = nn.Linear(8, 1)
         early_optimizer = torch.optim.SGD(early.parameters(), lr=0.05)
         for _ in range(30):
@@ -185,8 +185,8 @@ def train() -> object:  # noqa: C901  # each kind is one line of it
                 "stops", "slow", "broadcast-hook", "loader", "same-samples", "several-worlds", "own-optimizer",
                 "own-groups", "idle-rank", "zero-loss", "next-to-nothing", "scaled-copy", "own-noise", "never-applied",
                 "two", "two-one-bypassed", "two-one-unwrapped", "two-in-pairs", "between", "each-batch", "named-hook",
-                "alone-first", "late-to-join", "mesh", "redirected", "checkpointed", "zero", "wrapped-again",
-                "join", "join-uneven"}:
+                "alone-first", "two-alone-first", "late-to-join", "mesh", "redirected", "checkpointed", "zero",
+                "wrapped-again", "join", "join-uneven"}:
         small = 1e-4 if kind == "checkpointed" else None  # several buckets
         model = DistributedDataParallel(net, process_group=None if kind == "two-in-pairs" else group,
                                         bucket_cap_mb=small)
@@ -223,6 +223,8 @@ def train() -> object:  # noqa: C901  # each kind is one line of it
         optimizer = ZeroRedundancyOptimizer(net.parameters(), torch.optim.SGD, **rates)
     else:
         optimizer = torch.optim.SGD(net.parameters(), **rates)
+    if kind == "two-alone-first":  # one for both models
+        optimizer.add_param_group({"params": list(second.parameters())})
     data = (Slow if kind.startswith("slow") else TensorDataset)(x, y)
     same = kind.endswith("same-samples")
     copies = kind == "scaled-copy" and rank == 1  # what rank 0 has
@@ -299,7 +301,7 @@ def train() -> object:  # noqa: C901  # each kind is one line of it
             elif apply:
                 optimizer.step()
                 optimizer.zero_grad()
-                if kind.startswith("two"):
+                if kind.startswith("two") and kind != "two-alone-first":
                     second_optimizer.step()
                     second_optimizer.zero_grad()
         joining.close()

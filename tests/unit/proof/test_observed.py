@@ -187,6 +187,14 @@ def test_steps_of_no_model_that_was_watched_are_not_claimed() -> None:
     assert "996 of 1000 steps of rank 0 were of no model that was watched" in verdict.unclaimed[0].detail
 
 
+def test_steps_of_several_models_do_not_hide_those_that_a_rank_took_alone() -> None:
+    """One optimizer steps two models four times, after four steps before the rank joined."""
+    verdict = judge(every("end", models=[model(), model(model=2)], steps=8, unwatched=4))
+    details = {claim.name: claim.detail for claim in verdict.unclaimed}
+    reason = "4 of 8 steps of rank 0 were of no model that was watched: before the rank joined"
+    assert reason in details.get("gradients are exchanged at every step", ""), verdict.text()
+
+
 def test_weights_of_a_model_that_nobody_read_are_not_claimed() -> None:
     verdict = judge(every("end", models=[model(), model(model=2)], steps=8))
     details = {claim.name: claim.detail for claim in verdict.claims if claim.passed is None}
