@@ -74,10 +74,13 @@ def keep_evidence(kube: Kube, job: Json, folder: Path) -> None:
     """Write the evidence of a script that was observed: only the ranks' logs have it."""
     if "uid" not in job["metadata"]:
         return
-    records = evidence.logged(kube, kube.pods(job))
+    unread: list[KubeError] = []
+    records = evidence.logged(kube, kube.pods(job), unread)
     if complete(select(records), expected(job).world_size):
         files.write(folder / EVIDENCE, "".join(f"{json.dumps(record)}\n" for record in records))
         terminal.note(f"evidence, from the logs of all ranks: gangplank proof --file {folder}")
+    elif unread:
+        raise unread[0]
 
 
 def mib(size: int) -> str:

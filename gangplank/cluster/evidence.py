@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 READER_S = 120  # for the reading pod: its image is on the node already
 POLL_S = 0.2
+SERVER_ERROR = 500  # and above: what the API server says of a log if the kubelet does not answer it
 
 
 def known(expectation: Expected, job: Json, pods: Iterable[Json]) -> Expected:
@@ -43,12 +44,27 @@ def created(job: Json) -> float | None:
 
 def from_cluster(kube: Kube, job: Json, pods: Iterable[Json], world_size: int) -> Records:
     """From the pods' logs if those of all ranks exist, else from what rank 0 left on the job's volume claim."""
-    return gather(kube, job, logged(kube, pods), world_size)
+    unread: list[KubeError] = []
+    own = logged(kube, pods, unread)
+    records = gather(kube, job, own, world_size)
+    if unread and records is own and not complete(select(own), world_size):
+        raise unread[0]
+    return records
 
 
-def logged(kube: Kube, pods: Iterable[Json]) -> Records:
-    """The evidence in the logs of some pods."""
-    return records_of(line for pod in pods for line in logs.if_any(logs.follow(kube, pod, on=False)))
+def logged(kube: Kube, pods: Iterable[Json], unread: list[KubeError]) -> Records:
+    """The evidence in the logs of some pods; why others' could not be read, as those of a lost node, is added."""
+    records: Records = []
+    for pod in pods:
+        try:
+            for line in logs.if_any(logs.follow(kube, pod, on=False)):
+                records += records_of([line])
+        except KubeError as error:
+            if error.status < SERVER_ERROR:
+                raise
+            unread.append(error)
+            kube = kube.patient(seconds=0)  # one such log has been waited for
+    return records
 
 
 def gather(kube: Kube, job: Json, logged: Records, world_size: int) -> Records:

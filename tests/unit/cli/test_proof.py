@@ -15,7 +15,7 @@ from gangplank.backends import BACKENDS
 from gangplank.backends.pod_template import GPU_TOLERATION, LOST_NODE
 from gangplank.cli import main
 from gangplank.cli import proof as proof_command
-from gangplank.cluster import evidence
+from gangplank.cluster import evidence, patience
 from gangplank.cluster.reader import READER_LIMITS
 from gangplank.jobs.parse import parse_job
 from gangplank.proof import expected
@@ -224,6 +224,30 @@ def test_from_the_claim_where_workers_are_gone(
     (pod,) = [line.split()[1] for line in api.seen if line.startswith("DELETE")]
     assert pod.startswith(f"{PODS}/digits-evidence-")
     assert pod not in api.objects, "the pod that read it is removed"
+
+
+@pytest.mark.parametrize("claim", [True, False])
+def test_a_log_on_a_lost_node_does_not_hide_what_the_claim_has(
+    api: Api, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, claim: bool
+) -> None:
+    """Its kubelet does not answer the API server; without evidence elsewhere, that is the error."""
+    world, unreachable = World(job="digits-u"), "dial tcp 10.0.0.3:10250: connect: no route to host"
+    live(api)
+    records = world.train()
+    on_claim(api, monkeypatch, text(records) if claim else "")
+    logs(api, world)
+    answer = api.answer
+
+    def without_kubelet(method: str, path: str, query: str, body: Json) -> tuple[int, bytes]:
+        if path == f"{PODS}/digits-worker-0/log":
+            return 500, json.dumps({"message": unreachable}).encode()
+        return answer(method, path, query, body)
+
+    monkeypatch.setattr(api, "answer", without_kubelet)
+    monkeypatch.setattr(patience, "polls", lambda *_: iter(()))  # nobody waits
+    code, out, err = run(capsys, "proof", "digits")
+    assert code == (0 if claim else 4), out + err
+    assert claim or err.endswith(f"{unreachable}\n")
 
 
 @pytest.mark.parametrize("phase", ["Running", "Restarting"])
