@@ -6,7 +6,8 @@ import re
 from typing import TYPE_CHECKING
 
 from gangplank.backends import BACKENDS, backend_of
-from gangplank.backends.wiring import environment, pod_wiring
+from gangplank.backends.wiring import environment, is_launcher, pod_wiring
+from gangplank.k8s.pod_resources import amounts
 from gangplank.proof.claims import Expected
 from gangplank.proof.records import select
 
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from gangplank.spec import Json
 
 EVIDENCE = "evidence.jsonl"  # the trainer's name for it, in the folder that --output names
+PER_GPU = {"auto", "gpu"}  # how torchrun is asked for a process per GPU; of a pod without one, the node has the number
+SHELLS = {"sh", "bash", "dash", "ash"}
 
 
 def pods(manifest: Json) -> list[Json]:
@@ -51,12 +54,26 @@ def integer(text: str | None) -> int | None:
     return int(text) if text and re.fullmatch(r"[0-9]+", text) else None
 
 
+def processes_of(pod: Json) -> int:
+    """How many processes torchrun starts in a pod, also from a shell; 1 where only the pod itself could say."""
+    container = pod["spec"]["containers"][0]
+    line = words(pod)
+    if line and line[0].rsplit("/", 1)[-1] in SHELLS:
+        line = re.sub("['\"]", "", " ".join(line)).split()
+    own, env = flag(line, "nproc-per-node"), environment(pod, container).get("PET_NPROC_PER_NODE")
+    if number := integer(own) or (integer(env) if own not in PER_GPU else None):
+        return number
+    if own in PER_GPU or (env in PER_GPU and any(is_launcher((word,)) for word in line)):
+        limits = amounts((container.get("resources") or {}).get("limits"))
+        return max(1, int(sum(amount.value for name, amount in limits.items() if name.endswith("/gpu"))))
+    return 1
+
+
 def expected(manifest: Json) -> Expected:
     """What the evidence of a job has to show, from its manifest; None where it does not say."""
     replicas = pods(manifest)
     line = words(replicas[0]) if replicas else []
-    env = environment(replicas[0], replicas[0]["spec"]["containers"][0]) if replicas else {}
-    processes = integer(flag(line, "nproc-per-node")) or integer(env.get("PET_NPROC_PER_NODE")) or 1
+    processes = processes_of(replicas[0]) if replicas else 1
     batch = integer(flag(line, "batch-size"))
     world_size = len(replicas) * processes
     return Expected(

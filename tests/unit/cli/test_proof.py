@@ -278,6 +278,36 @@ def test_accumulated_batches_and_processes_of_a_pod_count() -> None:
     assert (facts.world_size, facts.processes_per_pod, facts.global_batch, facts.epochs) == (6, 2, 10 * 4 * 6, 2)
 
 
+RUN = ["torchrun", "--nnodes=3", "a.py"]
+
+
+@pytest.mark.parametrize(("command", "nproc", "processes"), [
+    (["torchrun", "--nproc_per_node=auto", "a.py"], None, 4),
+    (["torchrun", "--nproc-per-node", "gpu", "a.py"], "2", 4),
+    (RUN, "auto", 4),
+    (RUN, None, 4),  # the operator makes it `auto`
+    (RUN, "2", 2),
+    (["python3", "a.py"], "auto", 1),  # no torchrun, and nobody reads it
+    (None, "auto", 1),  # trainer/start.py takes it for 1
+    (["bash", "-c", "cd /app && exec torchrun --nproc_per_node='2' a.py"], None, 2),
+    (["/bin/sh", "-c", "torchrun \\\n  --nproc-per-node 2 \\\n  a.py"], None, 2),
+    (["sh", "-c", "torchrun --nproc_per_node=$N a.py"], "2", 2),
+    (["sh", "-c", "torchrun a.py"], "auto", 4),
+])
+def test_processes_of_a_pod_are_those_that_torchrun_starts(
+    command: list[str] | None, nproc: str | None, processes: int
+) -> None:
+    limits = {"nvidia.com/gpu": 4, "cpu": "8"}
+    container: Json = {"name": "pytorch", "image": "img", "resources": {"limits": limits}}
+    container |= {"command": command} if command else {}
+    replica = {"template": {"spec": {"containers": [container]}}}
+    spec: Json = {"pytorchReplicaSpecs": {"Master": {**replica, "replicas": 1}, "Worker": {**replica, "replicas": 2}}}
+    spec |= {"nprocPerNode": nproc} if nproc else {}
+    job = {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "metadata": {"name": "a", "namespace": "b"}}
+    facts = expected.expected({**job, "spec": spec})
+    assert (facts.world_size, facts.processes_per_pod) == (3 * processes, processes)
+
+
 @pytest.mark.parametrize("backend", list(BACKENDS))
 def test_every_back_ends_manifest_says_the_same(backend: str) -> None:
     job = {key: value for key, value in JOB.items() if key not in {"output", "volumes"}} | {"backend": backend}
