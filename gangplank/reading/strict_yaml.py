@@ -38,6 +38,14 @@ TRAPS: tuple[tuple[re.Pattern[str], str], ...] = (
 class Loader(yaml.SafeLoader):
     """PyYAML's safe loader that refuses duplicate keys, and makes text of dates and of =."""
 
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:  # noqa: FBT001, FBT002  # as PyYAML has it
+        """The value of a node; PyYAML checks no value against a tag that the text names, as in !!bool 3."""
+        try:
+            return super().construct_object(node, deep)
+        except (AttributeError, LookupError, TypeError) as error:
+            what = f"a value that its tag {node.tag.rpartition(':')[2]} does not have"
+            raise yaml.constructor.ConstructorError(None, None, what, node.start_mark) from error
+
 
 Loader.yaml_implicit_resolvers = {
     first: [(tag, pattern) for tag, pattern in resolvers if not tag.endswith((":timestamp", ":value"))]
@@ -100,6 +108,8 @@ def _problem_of(error: yaml.MarkedYAMLError) -> Problem:
     what = error.problem or error.context or "something"
     if "twice" in what:
         return Problem(where, what, "each key once (a later value would silently win)", "remove one of them")
+    if " tag " in what:
+        return Problem(where, what, "YAML without tags", "remove the word that begins with !")
     if "\\t" in what:
         return Problem(where, what, "YAML, in which tabs do not indent", "indent with spaces")
     return Problem(where, f"text that is not YAML ({what})", "YAML", "look for a missing quote, bracket or colon")
