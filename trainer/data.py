@@ -9,6 +9,7 @@ import gzip
 import hashlib
 import importlib.util
 import struct
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -105,7 +106,7 @@ def read_idx(path: Path, dimensions: int) -> np.ndarray[tuple[int, ...], np.dtyp
     """One idx file of unsigned bytes: 2 zero bytes, type 8, rank, then each size as big-endian u32, then the bytes."""
     try:
         raw = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-    except (OSError, EOFError) as error:
+    except (OSError, EOFError, zlib.error) as error:
         raise DataError(f"{path}: cannot be read ({error}). Fix: fetch it again") from error
     header = 4 + 4 * dimensions
     if len(raw) < header or raw[:4] != bytes((0, 0, 8, dimensions)):

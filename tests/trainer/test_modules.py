@@ -78,6 +78,7 @@ def test_mnist_files_are_read_plain_and_gzipped(facts: Facts) -> None:
     ("wrong_magic", "starts with 00000d03, expected 00000803"),
     ("count", "train has 4 images and 3 labels"),
     ("label", "train has label 77, expected 0 to 9"),
+    ("broken", "idx3-ubyte.gz: cannot be read (Error -3 while decompressing data: invalid block type). Fix: fetch it"),
 ])
 def test_refuses_mnist_files_that_are_not(facts: Facts, case: str, reason: str) -> None:
     assert reason in facts["mnist"][case]

@@ -69,14 +69,14 @@ def mnist() -> dict[str, object]:
                  "t10k-images-idx3-ubyte": idx_file((4, 28, 28), images),
                  "t10k-labels-idx1-ubyte": idx_file((4,), bytes((5, 9, 2, 6)))}
 
-        def put(replaced: str = "", content: bytes | None = b"") -> str:
+        def put(replaced: str = "", content: bytes | None = b"", ending: str = "") -> str:
             for file, raw in files.items():
                 (folder / file).unlink(missing_ok=True)
                 (folder / f"{file}.gz").unlink(missing_ok=True)
                 if file != replaced:
                     (folder / f"{file}.gz").write_bytes(gzip.compress(raw))
                 elif content is not None:
-                    (folder / file).write_bytes(content)
+                    (folder / f"{file}{ending}").write_bytes(content)
             try:
                 loaded = data.load(f"mnist:{folder}", 1)
             except data.DataError as error:
@@ -91,6 +91,7 @@ def mnist() -> dict[str, object]:
             "missing": put(label, None), "empty": put(label, b""), "short": put(image, files[image][:-1]),
             "wrong_magic": put(image, idx_file((4, 28, 28), images, magic=bytes((0, 0, 13, 3)))),
             "count": put(label, idx_file((3,), bytes(3))), "label": put(label, idx_file((4,), bytes((3, 1, 4, 77)))),
+            "broken": put(image, gzip.compress(b"")[:10] + bytes((255,)) * 20, ".gz"),
         }
 
 
