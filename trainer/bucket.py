@@ -11,6 +11,7 @@ fsspec does the work: https://filesystem-spec.readthedocs.io.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import re
@@ -82,7 +83,8 @@ class Mirror:
                     self.files.put_file(str(self.folder / name), f"{self.root}/{name}")
                     self.uploaded[name] = stamp
             for name in self.uploaded.keys() - stamps.keys():
-                self.files.rm_file(f"{self.root}/{name}")
+                with contextlib.suppress(FileNotFoundError):  # a rule of the bucket, or a person, was faster
+                    self.files.rm_file(f"{self.root}/{name}")
                 del self.uploaded[name]
         self._ask("written", copy)
 

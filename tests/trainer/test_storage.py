@@ -40,6 +40,10 @@ def test_d12_the_upload_goes_on_after_any_error_and_reports_it(root: Root, kind:
     assert reason in events[0]["reason"]
 
 
+def test_d12_an_object_that_is_gone_already_can_be_removed(root: Root) -> None:
+    assert outcome(root, "gone")[0] == {"refusal": "", "left": []}
+
+
 def test_d13_lines_of_the_processes_of_a_pod_never_mix(root: Root) -> None:
     assert outcome(root, "lines")[0] == {"codes": [0, 0, 0], "lines": 120, "broken": 0}
 

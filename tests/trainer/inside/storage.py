@@ -65,6 +65,25 @@ def thread(kind: str) -> dict[str, object]:
     return {"alive": mirror.thread.is_alive(), "uploaded": "/runs/a" in files.store}
 
 
+def gone() -> dict[str, object]:
+    """A file that the run removes when its object is gone already; the refusal, and what is left."""
+    files, folder = MemoryFileSystem(), Path(tempfile.mkdtemp())
+    mirror = bucket.Mirror("memory://runs", folder)
+    mirror.root = "/runs"
+    for name in ("a", "b"):
+        (folder / name).write_text("content")
+    mirror.upload()
+    files.rm_file("/runs/a")
+    for name in ("a", "b"):
+        (folder / name).unlink()
+    refusal = ""
+    try:
+        mirror.upload()
+    except bucket.BucketError as error:
+        refusal = str(error)
+    return {"refusal": refusal, "left": [path for path in files.store if path.startswith("/runs/")]}
+
+
 def lines() -> dict[str, object]:
     """Processes that print short and long lines to one slow pipe."""
     code = ("import sys, time; sys.path.insert(0, '/opt/gangplank/trainer'); from log import say\n"
@@ -156,5 +175,5 @@ def replace() -> dict[str, object]:
     return {"outcomes": outcomes}
 
 
-print(json.dumps({"keys": keys, "thread": thread, "lines": lines, "rotate": rotate, "replace": replace}[sys.argv[1]](
-    *sys.argv[2:])))
+CASES = {"keys": keys, "thread": thread, "gone": gone, "lines": lines, "rotate": rotate, "replace": replace}
+print(json.dumps(CASES[sys.argv[1]](*sys.argv[2:])))
