@@ -13,6 +13,8 @@ Points = tuple[tuple[float, float], ...]
 WIDTH, HEIGHT = 640.0, 240.0  # of the plot itself, in SVG units
 MOST_POINTS = 400  # of one line: more cannot be distinguished on this width
 
+SAME = 1e-11  # of two numbers: nearer ones have no ticks of their own
+
 
 @dataclass(frozen=True)
 class Tick:
@@ -52,7 +54,8 @@ def ticks(low: float, high: float, count: int = 5) -> list[float]:
     >>> ticks(10, 60, count=2)
     [0.0, 50.0, 100.0]
     """
-    span = (high - low) or max(1.0, abs(low) * 1e-6)
+    size = max(1.0, abs(low), abs(high))
+    span = high - low if high - low > SAME * size else max(1.0, size * 1e-6)
     raw = span / count
     power = 10.0 ** math.floor(math.log10(raw))
     step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= raw * 0.999)

@@ -144,7 +144,9 @@ def test_the_same_evidence_makes_the_same_page() -> None:
     assert rendered()[0] == rendered(list(reversed(World().train())))[0]
 
 
-@pytest.mark.parametrize("points", [[(0.0, 1e-9), (1.0, 2e-9)], [(5.0, 3.0)], [(0.0, -2.0), (1e6, 4.0)]])
+@pytest.mark.parametrize("points", [[(0.0, 1e-9), (1.0, 2e-9)], [(5.0, 3.0)], [(0.0, -2.0), (1e6, 4.0)],
+                                    [(1.0, 0.3), (2.0, 0.1 + 0.2)], [(1.0, 1e-14), (2.0, 0.0)],
+                                    [(2.0**53 - 1, 1.0), (2.0**53, 2.0)]])
 def test_every_point_lies_inside_the_chart(points: list[tuple[float, float]]) -> None:
     plot = chart("loss", "step", {"a": points}, zero=False)
     assert plot is not None
