@@ -96,10 +96,11 @@ def read_claim(kube: Kube, pod: Json, world_size: int) -> Records:
         for _ in polls(READER_S, POLL_S):
             live = kube.call("GET", path("v1", "Pod", namespace, name))
             status = live.get("status", {})
-            if status.get("phase") in {"Succeeded", "Failed"} or logs.runs(live, READER):
+            ended = status.get("phase") in {"Succeeded", "Failed"}
+            if ended or logs.runs(live, READER):
                 for line in logs.if_any(logs.follow(kube, live, READER, enough=enough)):
                     records += records_of([line])
-                if time.monotonic() <= end:
+                if ended or time.monotonic() <= end or complete(select(records), world_size):
                     return records
                 break
     finally:

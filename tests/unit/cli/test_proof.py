@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import threading
 import tracemalloc
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -224,6 +226,17 @@ def test_from_the_claim_where_workers_are_gone(
     (pod,) = [line.split()[1] for line in api.seen if line.startswith("DELETE")]
     assert pod.startswith(f"{PODS}/digits-evidence-")
     assert pod not in api.objects, "the pod that read it is removed"
+
+
+def test_a_claim_that_is_read_whole_but_slowly_is_judged(
+    api: Api, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    live(api, pods=1)
+    on_claim(api, monkeypatch, text(World(job="digits-u").train()))
+    times = itertools.chain([0.0], itertools.repeat(evidence.READER_S + 1.0))
+    monkeypatch.setattr(evidence, "time", SimpleNamespace(monotonic=lambda: next(times)))
+    code, _, err = run(capsys, "proof", "digits")
+    assert (code, err) == (0, "")
 
 
 @pytest.mark.parametrize("claim", [True, False])
