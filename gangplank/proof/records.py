@@ -255,6 +255,7 @@ def select(records: Iterable[Mapping[str, object]]) -> Run:
     for item in sorted(by_hash.values(), key=lambda r: (r.number("time"), r.text("hash"))):
         if item["kind"] == "heads" and item.get("epoch") is None:
             tips.setdefault(item.whole("rank"), []).append(item)
+    tips = without_failed(tips, by_hash)
     chains = {rank: follow(own[-1], by_hash, gaps) for rank, own in sorted(tips.items())}
     for rank in left_before(chains):
         del chains[rank], tips[rank]
@@ -269,6 +270,33 @@ def select(records: Iterable[Mapping[str, object]]) -> Run:
     used = {r["hash"] for chain in chains.values() for r in chain} | set(unique_earlier)
     abandoned = [r for key, r in by_hash.items() if key not in used]
     return Run(chains, finals, list(unique_earlier.values()), abandoned, altered, gaps)
+
+
+def start_of(record: Record, by_hash: Mapping[str, Record]) -> Record:
+    """The `begin` of the process that wrote a record; where the chain is cut off, the oldest record that is left."""
+    while record["kind"] != "begin" and (before := by_hash.get(record.text("prev"))):
+        record = before
+    return record
+
+
+def without_failed(tips: Mapping[int, list[Record]], by_hash: Mapping[str, Record]) -> dict[int, list[Record]]:
+    """The ranks' ends, but for those of a start that not all its ranks ended, and after which the rank began again.
+
+    A rank may fail when others have finished already: then the job starts again, and all train once more.
+    """
+    starts = {tip.text("hash"): start_of(tip, by_hash) for own in tips.values() for tip in own}
+    ended: dict[str, set[int]] = {}
+    for rank, own in tips.items():
+        for tip in own:
+            ended.setdefault(str(starts[tip.text("hash")].get("attempt")), set()).add(rank)
+
+    def failed(tip: Record, last: Record) -> bool:
+        start, again = starts[tip.text("hash")], starts[last.text("hash")]
+        size = start.get("world_size")
+        return (log_lines.count(size) and len(ended[str(start.get("attempt"))]) < size
+                and again["kind"] == "begin" and tip.number("time") < again.number("time"))
+
+    return {rank: [*(tip for tip in own[:-1] if not failed(tip, own[-1])), own[-1]] for rank, own in tips.items()}
 
 
 def others(tips: Sequence[Record], chain: Sequence[Record], by_hash: Mapping[str, Record]) -> int:

@@ -195,6 +195,19 @@ def test_steps_of_several_models_do_not_hide_those_that_a_rank_took_alone() -> N
     assert reason in details.get("gradients are exchanged at every step", ""), verdict.text()
 
 
+@pytest.mark.parametrize(("began", "lost", "word"), [(2000.0, {0}, "PROVEN"), (2000.0, set(), "NOT PROVEN"),
+                                                      (1000.0, {0}, "NOT PROVEN")])
+def test_a_start_that_one_rank_did_not_end_is_followed_by_another(began: float, lost: set[int], word: str) -> None:
+    """Rank 0 failed when the others had finished; but not two trainings that ended, or that ran at a time."""
+    first, second = Observed(clock=1000.0), Observed(clock=began, attempt="a2")
+    first.train()
+    for rank in lost:
+        del first.chains[rank][-2:]
+    verdict = prove([*first.records(), *second.train()], EXPECTED)
+    assert verdict.word == word, verdict.text()
+    assert ("rank 1 finished 2 times" in verdict.text()) == (word != "PROVEN")
+
+
 def test_weights_of_a_model_that_nobody_read_are_not_claimed() -> None:
     verdict = judge(every("end", models=[model(), model(model=2)], steps=8))
     details = {claim.name: claim.detail for claim in verdict.claims if claim.passed is None}
