@@ -208,6 +208,13 @@ def test_a_start_that_one_rank_did_not_end_is_followed_by_another(began: float, 
     assert ("rank 1 finished 2 times" in verdict.text()) == (word != "PROVEN")
 
 
+def test_the_page_of_what_is_not_claimed_names_it_and_no_failure() -> None:
+    text = page("own", Observed(change=every("end", blind="OSError: no")).train(), EXPECTED)
+    assert '<span class="bad">Not claimed</span>: ' in text
+    assert "among them gradients are exchanged at every step; gradients are averaged." in text
+    assert "claims fail" not in text
+
+
 def test_weights_of_a_model_that_nobody_read_are_not_claimed() -> None:
     verdict = judge(every("end", models=[model(), model(model=2)], steps=8))
     details = {claim.name: claim.detail for claim in verdict.claims if claim.passed is None}
