@@ -13,7 +13,9 @@ from gangplank.cli import inputs, terminal
 from gangplank.cli.cluster import cluster_of
 from gangplank.cli.jobs import locate
 from gangplank.cluster.evidence import from_cluster, known
-from gangplank.errors import Problem, Unreadable
+from gangplank.cluster.progress import phase
+from gangplank.cluster.reader import output_of
+from gangplank.errors import GangplankError, Problem, Unreadable
 from gangplank.proof.expected import EVIDENCE, claimed, expected
 from gangplank.proof.records import records_of
 from gangplank.proof.verdict import prove
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from gangplank.proof.claims import Expected
     from gangplank.proof.records import Records
     from gangplank.proof.verdict import Verdict
+    from gangplank.spec import Json
 
 NO_EVIDENCE = "use an image that is built on the trainer's, whose Python observes scripts, and leave `observe` at true"
 MOST = 1 << 30  # bytes of evidence that are judged; in memory they take a few times as many
@@ -92,7 +95,18 @@ def evidence(args: argparse.Namespace) -> tuple[str, Records, Expected]:
     pods = kube.pods(job)
     expectation = known(expected(manifest), job, pods)
     records = from_cluster(kube.patient(terminal.note), job, pods, expectation.world_size)
-    return str(job["metadata"]["name"]), records, expectation
+    name = str(job["metadata"]["name"])
+    if not records and not pods and phase(job).ended:
+        raise GangplankError(gone(name, job))
+    return name, records, expectation
+
+
+def gone(name: str, job: Json) -> str:
+    """Why a job without pods is not proven, in a line."""
+    fix = "judge a training before its pods go, or keep its evidence with an `output` on a volume"
+    if (output := output_of(job)) and not output.claim:
+        fix = f"gangplank fetch {name} brings the output here; then gangplank proof --file {name}"
+    return f"{name}: not proven: no evidence: its pods are gone, and their logs with them. Fix: {fix}"
 
 
 def named(args: argparse.Namespace) -> dict[str, Any]:

@@ -158,9 +158,9 @@ def test_a_training_that_is_not_proven_is_reported_all_the_same(
     assert "Not proven" in (tmp_path / "r.html").read_text()
 
 
-def live(api: Api, phase: str = "Completed", pods: int = 3) -> Json:
+def live(api: Api, phase: str = "Completed", pods: int = 3, **fields: Any) -> Json:
     """The job JOB as a cluster has it, with so many of its pods left."""
-    manifest = BACKENDS["volcano"].manifests(parse_job(JOB))[-1]
+    manifest = BACKENDS["volcano"].manifests(parse_job(JOB | fields))[-1]
     manifest["metadata"]["uid"] = "u"
     api.objects[f"{test_jobs.JOBS}/digits"] = {**manifest, "status": {"state": {"phase": phase}}}
     for rank, pod in enumerate(expected.pods(manifest)[:pods]):
@@ -226,6 +226,20 @@ def test_from_the_claim_where_workers_are_gone(
     (pod,) = [line.split()[1] for line in api.seen if line.startswith("DELETE")]
     assert pod.startswith(f"{PODS}/digits-evidence-")
     assert pod not in api.objects, "the pod that read it is removed"
+
+
+@pytest.mark.parametrize(("output", "fix"), [
+    ({}, "judge a training before its pods go, or keep its evidence with an `output` on a volume"),
+    ({"output": "s3://runs/digits", "volumes": []},
+     "gangplank fetch digits brings the output here; then gangplank proof --file digits"),
+])
+def test_pods_that_are_gone_are_the_cause_and_not_the_image(
+    api: Api, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, output: Json, fix: str
+) -> None:
+    live(api, pods=0, **output)
+    on_claim(api, monkeypatch, "")
+    cause = "no evidence: its pods are gone, and their logs with them"
+    assert run(capsys, "proof", "digits") == (1, "", f"gangplank: digits: not proven: {cause}. Fix: {fix}\n")
 
 
 def test_a_claim_that_is_read_whole_but_slowly_is_judged(
