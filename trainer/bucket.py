@@ -82,7 +82,10 @@ class Mirror:
                 if self.uploaded.get(name) != stamp:
                     self.files.put_file(str(self.folder / name), f"{self.root}/{name}")
                     self.uploaded[name] = stamp
-            for name in self.uploaded.keys() - stamps.keys():
+            now = self._stamps()
+            if any(self.uploaded.get(name) != stamp for name, stamp in now.items()):
+                return  # a look beside a save may have missed the new checkpoint, and the old one is gone already
+            for name in self.uploaded.keys() - now.keys():
                 with contextlib.suppress(FileNotFoundError):  # a rule of the bucket, or a person, was faster
                     self.files.rm_file(f"{self.root}/{name}")
                 del self.uploaded[name]

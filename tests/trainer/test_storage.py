@@ -44,6 +44,10 @@ def test_d12_an_object_that_is_gone_already_can_be_removed(root: Root) -> None:
     assert outcome(root, "gone")[0] == {"refusal": "", "left": []}
 
 
+def test_d12_an_old_checkpoint_stays_in_the_bucket_until_the_new_one_is_there(root: Root) -> None:
+    assert outcome(root, "beside")[0]["after"] == [["/runs/old"], ["/runs/new"]]
+
+
 def test_d13_lines_of_the_processes_of_a_pod_never_mix(root: Root) -> None:
     assert outcome(root, "lines")[0] == {"codes": [0, 0, 0], "lines": 120, "broken": 0}
 

@@ -84,6 +84,28 @@ def gone() -> dict[str, object]:
     return {"refusal": refusal, "left": [path for path in files.store if path.startswith("/runs/")]}
 
 
+def beside() -> dict[str, object]:
+    """A look that saw neither the new checkpoint nor the old one, which it replaced: the bucket after each upload."""
+    files, folder = MemoryFileSystem(), Path(tempfile.mkdtemp())
+    mirror = bucket.Mirror("memory://runs", folder)
+    mirror.root = "/runs"
+    (folder / "old").write_text("content")
+    mirror.upload()
+    (folder / "old").rename(folder / "new")
+    look, looks = mirror._stamps, []
+
+    def miss_once() -> dict[str, tuple[int, int]]:
+        looks.append(look())
+        return looks[-1] if looks[1:] else {}
+
+    mirror._stamps = miss_once
+    after = []
+    for _ in range(2):
+        mirror.upload()
+        after.append(sorted(path for path in files.store if path.startswith("/runs/")))
+    return {"after": after}
+
+
 def lines() -> dict[str, object]:
     """Processes that print short and long lines to one slow pipe."""
     code = ("import sys, time; sys.path.insert(0, '/opt/gangplank/trainer'); from log import say\n"
@@ -175,5 +197,6 @@ def replace() -> dict[str, object]:
     return {"outcomes": outcomes}
 
 
-CASES = {"keys": keys, "thread": thread, "gone": gone, "lines": lines, "rotate": rotate, "replace": replace}
+CASES = {"keys": keys, "thread": thread, "gone": gone, "beside": beside, "lines": lines, "rotate": rotate,
+         "replace": replace}
 print(json.dumps(CASES[sys.argv[1]](*sys.argv[2:])))
