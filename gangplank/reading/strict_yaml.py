@@ -38,7 +38,7 @@ TRAPS: tuple[tuple[re.Pattern[str], str], ...] = (
 class Loader(yaml.SafeLoader):
     """PyYAML's safe loader that refuses duplicate keys, and makes text of dates and of =."""
 
-    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:  # noqa: FBT001, FBT002  # as PyYAML has it
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
         """The value of a node; PyYAML checks no value against a tag that the text names, as in !!bool 3."""
         try:
             return super().construct_object(node, deep)
