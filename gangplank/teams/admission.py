@@ -32,19 +32,21 @@ DELETIONS, GUARDS = "deletions", "network-policies"
 
 
 def of_service(*fields: str) -> str:
-    """How a Service is reached: its type, and every address in these fields, in externalIPs and in clusterIP.
+    """How a Service is reached: its type, and every address in these fields, in externalIPs and new in clusterIPs.
 
     A free address may be one that others still use, such as the name server's while that is installed again. The API
-    server has filled in an address where none was asked for: nobody owns that field.
+    server has filled in an address where none was asked for: nobody owns that field. An object whose managedFields are
+    empty shows no owner of any field: the API server clears those that it cannot convert.
     """
     texts = "".join(
         f" + [object.spec.?{name}.orValue('')].filter(v, v != '').map(v, '{name}: ' + v)" for name in fields
     )
     addresses = "object.spec.?externalIPs.orValue([]).map(v, 'externalIPs: ' + v)"
     chosen = " || ".join(f"m.?fieldsV1[?'f:spec'][?'f:{name}'].hasValue()" for name in ("clusterIP", "clusterIPs"))
-    own = f"oldObject == null && object.metadata.?managedFields.orValue([]).exists(m, {chosen})"
-    texts += f" + ({own} ? [object.spec.?clusterIP.orValue('')] : [])"
-    texts += ".filter(v, !(v in ['', 'None'])).map(v, 'clusterIP: ' + v)"
+    owners = "object.metadata.?managedFields.orValue([])"
+    own = f"{owners}.size() == 0 || {owners}.exists(m, {chosen})"
+    new = "v != 'None' && (oldObject == null || !(v in oldObject.spec.?clusterIPs.orValue([])))"
+    texts += f" + ({own} ? object.spec.?clusterIPs.orValue([]) : []).filter(v, {new}).map(v, 'clusterIP: ' + v)"
     return f"['type: ' + object.spec.?type.orValue('ClusterIP')] + {addresses}{texts}"
 
 

@@ -186,6 +186,11 @@ MUTANTS: tuple[Mutant, ...] = (
         without_text(("'f:clusterIP'", "'f:none'"), ("'f:clusterIPs'", "'f:none'")),
         ending("Service: clusterIP", "Service: clusterIPs"),
     ),
+    (
+        "no address of a Service without owners",
+        without_text(("managedFields.orValue([]).size() == 0", "managedFields.orValue([]).size() < 0")),
+        ending("Service: clusterIP without owners"),
+    ),
     *(
         (
             f"no marks in {part}",

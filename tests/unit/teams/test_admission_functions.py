@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from gangplank.k8s import quantity
 from gangplank.site.preflight import OLDEST
-from gangplank.teams.admission import policies
+from gangplank.teams.admission import of_service, policies
 from gangplank.teams.conditions import MOST_AMOUNT
 from tests.support.teams_ways import WRONG
 
@@ -47,3 +47,9 @@ def test_the_most_of_an_amount_fits_into_the_scheduler_s_64_bits_and_the_hostile
     assert quantity.parse(MOST_AMOUNT) * 1000 < 2**63
     _, amount, _ = WRONG[-1]
     assert 2**63 < int(amount.removesuffix("P")) * 10**15 < 2**64, "as 64 bits, it is below 0"
+
+
+def test_an_address_of_a_service_is_judged_where_no_owner_of_a_field_is_listed_and_when_one_is_added() -> None:
+    text = of_service()
+    assert "managedFields.orValue([]).size() == 0 ||" in text, "the API server clears those that it cannot convert"
+    assert "oldObject.spec.?clusterIPs" in text, "a Service takes its second address when it is changed"
