@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from gangplank.k8s import quantity
 from gangplank.site.preflight import OLDEST
-from gangplank.teams.admission import of_service, policies
+from gangplank.teams.admission import OWN, of_service, policies
 from gangplank.teams.conditions import MOST_AMOUNT
 from tests.support.teams_ways import WRONG
 
@@ -53,3 +53,9 @@ def test_an_address_of_a_service_is_judged_where_no_owner_of_a_field_is_listed_a
     text = of_service()
     assert "managedFields.orValue([]).size() == 0 ||" in text, "the API server clears those that it cannot convert"
     assert "oldObject.spec.?clusterIPs" in text, "a Service takes its second address when it is changed"
+
+
+def test_a_claim_without_requests_is_judged_as_one_of_no_device() -> None:
+    devices = {path.name: path.devices for path in OWN if path.devices != "[]"}
+    assert sorted(devices) == ["resourceclaims", "resourceclaimtemplates"]
+    assert all(".size() == 0 ? ['no device'] :" in text for text in devices.values())
