@@ -312,6 +312,18 @@ def secrets(path: Path) -> str:
     return f"{ungranted(path.secrets, 'secrets')} + {each('pods', f'({in_containers} + {in_volumes})')}"
 
 
+VOLUME_TYPES = ("configMap", "downwardAPI", "emptyDir", "image", "persistentVolumeClaim", "projected", "secret")
+LEVEL = "pod-security.kubernetes.io/enforce"  # label of a namespace
+
+
+def volume_types(_: Path) -> str:
+    """Types of volumes that the kubelet mounts from its node: Pod Security admits them below `restricted`."""
+    types = [field.name for field in load().verdicts if "volume type" in load().rules(field)]
+    chosen = "".join(f"v.?{name}.hasValue() ? '{name}' : " for name in types)
+    in_pods = each("pods", f"{VOLUMES}.map(v, {chosen}'').filter(t, t != '')")
+    return f"{NAMESPACE}.labels[?'{LEVEL}'].orValue('') == 'privileged' ? [] : {in_pods}"
+
+
 IN_TERMS = "{0}.?" + REQUIRED + ".orValue([]).exists(x, x.?FIELD.hasValue())"
 IN_TERMS += " || {0}.?" + PREFERRED + ".orValue([]).exists(x, x.podAffinityTerm.?FIELD.hasValue())"
 # What the kubelet asks of a container, from the node, past every NetworkPolicy

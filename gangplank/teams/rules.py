@@ -213,6 +213,13 @@ RULES = (
         "leave it out: no team may set it",
     ),
     Rule(
+        "volume type",
+        "volumeTypes",
+        cel.volume_types,
+        cel.quoted(*cel.VOLUME_TYPES),
+        "mount a volume claim: the kubelet mounts this type from its node, past every NetworkPolicy",
+    ),
+    Rule(
         "device class",
         "deviceClasses",
         cel.device_classes,

@@ -328,6 +328,15 @@ MUTANTS: tuple[Mutant, ...] = (
         if str(field) not in {*ELSEWHERE, "ResourceRequirements.claims", BY_THE_API_SERVER}
         and field.type != "FlowProbe"
     ),
+    *(
+        (
+            f"no volume type {field.name}",
+            without_text((f"v.?{field.name}.hasValue() ? ", "false ? ")),
+            named(f"Volcano Job: {field}"),
+        )
+        for field in load().verdicts
+        if "volume type" in load().rules(field)
+    ),
     ("no init containers", without_text(("initContainers", "none")), named("pod: image of an init container")),
 )
 ALL = sweeping("mutants")

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 from gangplank.backends.queueing import QUEUE_SYSTEM
 from gangplank.cluster.lease import HOLDER
 from gangplank.teams.admission import paths
+from gangplank.teams.census import Field, load
 from gangplank.teams.conditions import HANDLERS, OTHER_VARIABLES
-from tests.support.teams_fields import CLAIM, IN_TEMPLATES, NO, OWNER, hostile_pods, replaced
+from tests.support.teams_fields import CLAIM, IN_PODS, IN_TEMPLATES, NO, OWNER, hostile_pods, replaced
 from tests.support.teams_live import pod
 
 if TYPE_CHECKING:
@@ -368,6 +369,7 @@ def other_violations() -> Iterator[Violation]:
         yield Violation(f"{way}: {field}", "field", WHERE[way], manifest, f'field "{field}" {NO} fields', field)
     yield from claim_violations()
     yield from host_violations()
+    yield from volume_violations()
     for path in (("template",), ("template", "spec", "replicatedJobs", 0, "template")):
         manifest = patched_pods("vision")
         at = ("spec", "runtimePatches", 0, "trainingRuntimeSpec", *path, "metadata", "annotations", CALICO)
@@ -399,6 +401,17 @@ def host_violations() -> Iterator[Violation]:
         message = f'field "{field}Action.host" {NO} fields (none)'
         name = f"Volcano Job: {handler} {action}: {field}Action.host"
         yield Violation(name, "field", WHERE["Volcano Job"], manifest, message, f"{field}Action.host")
+
+
+def volume_violations() -> Iterator[Violation]:
+    """Jobs whose pods have volumes of other systems. Pod Security does not judge jobs."""
+    build = next(build for name, _, build, _ in WAYS if name == "Volcano Job")
+    for item in IN_PODS:
+        field = Field(*item.field.split("."))
+        if "volume type" in load().rules(field):
+            manifest = replaced(build("vision"), ("spec", *TASK, "template", *item.path), item.value)
+            message = f'volume type "{field.name}" {NO} volumeTypes (configMap, '
+            yield Violation(f"Volcano Job: {field}", "volume type", WHERE["Volcano Job"], manifest, message, item.field)
 
 
 CLAIMS, TEMPLATES = (f"/apis/resource.k8s.io/v1/namespaces/vision/resourceclaim{end}" for end in ("s", "templates"))

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from gangplank.k8s import quantity
 from gangplank.site.preflight import OLDEST
 from gangplank.teams.admission import OWN, of_service, policies
-from gangplank.teams.conditions import MOST_AMOUNT
+from gangplank.teams.census import load
+from gangplank.teams.conditions import MOST_AMOUNT, VOLUME_TYPES, volume_types
 from tests.support.teams_ways import WRONG
 
 if TYPE_CHECKING:
@@ -59,3 +60,12 @@ def test_a_claim_without_requests_is_judged_as_one_of_no_device() -> None:
     devices = {path.name: path.devices for path in OWN if path.devices != "[]"}
     assert sorted(devices) == ["resourceclaims", "resourceclaimtemplates"]
     assert all(".size() == 0 ? ['no device'] :" in text for text in devices.values())
+
+
+def test_every_type_of_volume_is_an_ordinary_one_refused_to_all_or_judged() -> None:
+    verdicts = {field.name: verdict for field, verdict in load().verdicts.items() if field.type == "Volume"}
+    refused = {name for name, verdict in verdicts.items() if verdict.startswith("refused")}
+    assert refused == {"csi", "ephemeral", "hostPath"}, "Pod Security refuses host paths below privileged"
+    judged = set(re.findall(r"hasValue\(\) \? '(\w+)'", volume_types(OWN[0])))
+    assert {*verdicts} - refused - {*VOLUME_TYPES, "name"} == judged
+    assert {"nfs", "iscsi"} < judged
