@@ -370,10 +370,10 @@ def read_outside(fields: Fields) -> tuple[Outside, ...]:
     for inner in fields.each("to"):
         cidr = inner.text("cidr", "0.0.0.0/0", need=True, what="addresses, e.g. 192.0.2.0/24")
         try:
-            ipaddress.ip_network(cidr)
+            cidr = str(ipaddress.ip_network(cidr))  # a single address gets a prefix: the API server wants one
         except ValueError as error:
             inner.bad("cidr", cidr, f"addresses, e.g. 192.0.2.0/24 ({error})")
-        ports = tuple(port for port in inner.items("ports") if isinstance(port, int) and 0 < port < 2**16)
+        ports = tuple(port for port in inner.items("ports") if type(port) is int and 0 < port < 2**16)
         if len(ports) != len(inner.map.get("ports") or []):
             inner.bad("ports", inner.map["ports"], "ports from 1 to 65535")
         inner.done()

@@ -87,6 +87,7 @@ def test_needs_no_more_than_a_name_a_member_and_a_cap() -> None:
         ),
         ({"network": {"to": [{"cidr": "10.0.0.1/8"}]}}, "team.network.to[0].cidr"),
         ({"network": {"to": [{"cidr": "10.0.0.0/8", "ports": [0]}]}}, "team.network.to[0].ports"),
+        ({"network": {"to": [{"cidr": "10.0.0.0/8", "ports": [True]}]}}, "team.network.to[0].ports"),
         ({"network": {"form": ["x"]}}, "team.network.form"),
         ({"job_defaults": {"workers": "two"}}, "team.job_defaults.workers"),
         ({"job_defaults": {"name": "x"}}, "team.job_defaults.name"),
@@ -99,6 +100,20 @@ def test_needs_no_more_than_a_name_a_member_and_a_cap() -> None:
 )
 def test_refuses(fields: Json, path: str) -> None:
     assert path in [problem.split(": ")[0] for problem in problems(team(**fields))]
+
+
+@pytest.mark.parametrize(
+    ("text", "cidr"),
+    [
+        ("192.0.2.7", "192.0.2.7/32"),
+        ("2001:DB8::7", "2001:db8::7/128"),
+        ("192.0.2.0/255.255.255.0", "192.0.2.0/24"),
+        ("10.0.0.0/8", "10.0.0.0/8"),
+    ],
+)
+def test_addresses_outside_are_written_as_the_api_server_takes_them(text: str, cidr: str) -> None:
+    (outside,) = parse_team(team(network={"to": [{"cidr": text}]})).talk_out
+    assert outside.cidr == cidr
 
 
 def test_reports_every_problem_of_every_file() -> None:
