@@ -93,7 +93,8 @@ def claims_of(pod: Json) -> list[str]:
 def shape(pod: Json) -> str:
     """Equal for pods that a scheduler cannot tell apart."""
     containers = [(one.get("resources"), one.get("ports")) for one in pod["containers"]]
-    start = [(one.get("resources"), one.get("restartPolicy")) for one in pod.get("initContainers") or ()]
+    start = [(one.get("resources"), one.get("restartPolicy"), one.get("ports"))
+             for one in pod.get("initContainers") or ()]  # fmt: skip
     return repr((containers, start, claims_of(pod), [pod.get(name) for name in READ]))
 
 

@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from gangplank.k8s.build import containers
 from gangplank.k8s.nodes import taint_text
 from gangplank.scheduling import drivers, volume_rules
 from gangplank.scheduling.amounts import listed, plus, shown
@@ -322,7 +323,7 @@ def _loosened(pod: Json, bar: Bar) -> Json:
     elif bar.rule == "affinity":
         spec["affinity"] = {name: value for name, value in spec["affinity"].items() if name != "nodeAffinity"}
     elif bar.rule == "host-port":
-        for container in spec["containers"]:
+        for container in containers(spec, init=True):
             container["ports"] = []
     return spec
 

@@ -113,10 +113,11 @@ class Room:
 
 
 def host_ports(pod: Json) -> set[tuple[str, int]]:
-    """Protocol and number of the ports of its host that a pod takes."""
+    """Protocol and number of the ports of its host that a pod takes, those of its sidecars included."""
+    sidecars = [one for one in pod.get("initContainers") or () if one.get("restartPolicy") == "Always"]
     return {
         (port.get("protocol") or "TCP", int(port.get("hostPort") or port.get("containerPort") or 0))
-        for container in pod["containers"]
+        for container in (*pod["containers"], *sidecars)
         for port in container.get("ports") or ()
         if port.get("hostPort") or pod.get("hostNetwork")
     }

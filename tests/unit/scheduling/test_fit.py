@@ -758,6 +758,15 @@ def test_pods_of_one_job_do_not_share_a_port_of_a_host() -> None:
     assert codes(with_port(job(workers=2)), cluster()) == ["cluster-too-small"]
 
 
+def test_the_ports_of_sidecars_count_and_those_of_other_init_containers_do_not() -> None:
+    (part,) = job(workers=1).parts
+    first = {**part.spec["containers"][0], "name": "first", "ports": [{"containerPort": 80, "hostPort": 8080}]}
+    for policy, places in (("Always", 2), (None, 1)):
+        asked = edited(job(workers=1), initContainers=[first | ({"restartPolicy": policy} if policy else {})])
+        answer = fit(asked, cluster())
+        assert (answer.verdict, len(set(answer.nodes.values()))) == (Verdict.YES, places)
+
+
 def test_a_packing_that_is_hard_to_see_is_no_sure_no() -> None:
     """Only if the master is on c, there is room for both workers, on a."""
     asked = job(workers=2, resources={"cpu": "4"}, master_resources={"cpu": "5"})
