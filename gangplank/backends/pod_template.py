@@ -24,6 +24,7 @@ TEAM_LABEL = "gangplank.dev/team"
 MANAGED_BY = {"app.kubernetes.io/managed-by": "gangplank"}
 SCRIPT_FOLDER = "/opt/gangplank/script"  # where a carried script is mounted
 SCRIPT_VOLUME = "script"  # the volume it is mounted from
+SHM_FOLDER = "/dev/shm"  # noqa: S108  NCCL's and the data loaders' own place
 KEY_LENGTH = 100  # characters of a file's name in its ConfigMap's key
 DIGEST_LENGTH = 10  # hexadecimal digits of a script's digest in the name of its ConfigMap
 USER_ID = 1000  # the image needs no such user: nothing looks it up
@@ -167,7 +168,7 @@ def mounts(spec: JobSpec, role: str) -> tuple[list[Json], list[Json]]:
         where.append({"name": SCRIPT_VOLUME, "mountPath": place, "readOnly": True})
     if spec.shm_size:
         volumes.append({"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": spec.shm_size}})
-        where.append({"name": "shm", "mountPath": "/dev/shm"})  # noqa: S108  NCCL's and the data loaders' own place
+        where.append({"name": "shm", "mountPath": SHM_FOLDER})
     return volumes, where
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from gangplank.backends import BACKENDS, wiring
 from gangplank.backends.device_claims import claimed
+from gangplank.backends.pod_template import SCRIPT_FOLDER, SHM_FOLDER
 from gangplank.backends.queueing import QUEUE_SYSTEM
 from gangplank.errors import Problem, shown
 from gangplank.k8s import names, quantity
@@ -117,14 +118,16 @@ def claims(spec: JobSpec, bad: Bad) -> None:
 
 def volumes(spec: JobSpec, bad: Bad) -> None:
     """Every mount has its own path, and a claim that one node can mount stays on one node."""
-    places: dict[str, int] = {}
+    places = {SHM_FOLDER: "shm_size"} if spec.shm_size else {}
+    if spec.script and spec.script.text is not None:
+        places[SCRIPT_FOLDER] = "the script, which travels with the job"
     for index, volume in enumerate(spec.volumes):
         mount = volume.mount.rstrip("/") or "/"
         if mount == "/":
             bad(f"volumes[{index}].mount", volume.mount, "a folder below /")
         if mount in places:
-            bad(f"volumes[{index}].mount", volume.mount, f"another path than that of volumes[{places[mount]}]")
-        places[mount] = index
+            bad(f"volumes[{index}].mount", volume.mount, f"another path than that of {places[mount]}")
+        places[mount] = f"volumes[{index}]"
         if volume.on == "master" and BACKENDS[spec.backend].one_template:
             others = " or ".join(name for name, backend in BACKENDS.items() if not backend.one_template)
             fix = f"mount it on all replicas with a ReadWriteMany claim, or use {others}"

@@ -143,6 +143,8 @@ REFUSED: dict[str, tuple[Json, str]] = {
     "a gang larger than the job": ({"min_available": 4}, "at most the job's 3"),
     "the root queue": ({"queue": "root"}, "leaf queue"),
     "two volumes at one place": ({"volumes": [{**CLAIM, "on": "master"}] * 2}, "no other volume"),
+    "a volume in the place of shm_size": (
+        {"volumes": [{"claim": "data", "mount": "/dev/shm", "on": "master"}], "shm_size": "1Gi"}, "no other volume"),
     "a claim of one node everywhere": ({"volumes": [CLAIM]}, "many nodes"),
     "events beside the volumes": (
         {"volumes": [{**CLAIM, "on": "master"}], "hyperparameters": {"dir": "/other"}}, "hyperparameters.dir"),

@@ -93,10 +93,13 @@
 {{- end -}}
 
 {{- $mounts := list -}}
+{{- $taken := list -}}
+{{- if $job.shm_size }}{{ $taken = append $taken "/dev/shm" }}{{ end -}}
+{{- if $context.Values.script }}{{ $taken = append $taken $library.scriptFolder }}{{ end -}}
 {{- range $index, $volume := $job.volumes -}}
 {{- $path := printf "training_job.volumes[%d]" $index -}}
 {{- $mount := trimSuffix "/" $volume.mount -}}
-{{- if or (not $mount) (has $mount $mounts) -}}
+{{- if or (not $mount) (has $mount $mounts) (has $mount $taken) -}}
 {{- $expected := "a folder below / that no other volume has" -}}
 {{- include "training-job.refuse" (list (printf "%s.mount" $path) $volume.mount $expected "mount it elsewhere") -}}
 {{- end -}}

@@ -92,6 +92,8 @@ def test_names_all_problems_at_once() -> None:
         ({"script": None, "command": ["python3", "a.py"], "processes_per_node": 2}, "torchrun"),
         ({"volumes": [{"claim": "data", "mount": "/data"}]}, "mount it `on: master`"),
         ({"volumes": [{"claim": "data", "mount": "data", "on": "master"}]}, "absolute path"),
+        ({"volumes": [{"claim": "data", "mount": "/dev/shm/", "on": "master"}], "shm_size": "1Gi"},
+         "another path than that of shm_size"),
         ({"volumes": "data"}, "expected a list"),
         ({"script": "train.py"}, "absolute path"),
         ({"script": "/bin/sh"}, "ends in .py"),
