@@ -277,13 +277,19 @@ def read_tolerations(fields: Fields, field: str) -> tuple[Json, ...]:
     tolerations = fields.mappings(field)
     for index, item in enumerate(tolerations):
         inner = Fields(item, fields.at(f"{field}[{index}]"), fields.problems)
-        inner.text("key", what="a taint's key")
-        inner.choice("operator", "Equal", ("Exists", "Equal"))
-        inner.text("value", what="a taint's value")
-        inner.choice("effect", "", EFFECTS)
+        key = inner.text("key", what="a taint's key")
+        operator = inner.choice("operator", "Equal", ("Exists", "Equal"))
+        value = inner.text("value", what="a taint's value")
+        effect = inner.choice("effect", "", EFFECTS)
         seconds = inner.raw("tolerationSeconds")
         if isinstance(seconds, bool) or not isinstance(seconds, int | None):
             inner.bad("tolerationSeconds", seconds, "a whole number")
+        elif seconds is not None and effect != "NoExecute":
+            inner.bad("effect", effect, "NoExecute with tolerationSeconds", "set it, or leave the seconds out")
+        if operator == "Equal" and not key:
+            inner.bad("operator", operator, "Exists for a toleration without a key", "name the taint's key")
+        if operator == "Exists" and value:
+            inner.bad("value", value, "no value with the operator Exists", "remove one of them")
         inner.done()
     return tolerations
 
