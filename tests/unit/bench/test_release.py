@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, cast
+from pathlib import Path
+from typing import Any, cast
 
 import jinja2
 import pytest
@@ -12,9 +13,7 @@ from bench.gangs import release
 from bench.part import ROOT, BenchError, Setting
 from bench.parts.tuning import variants
 from bench.tuned import volcano
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from gangplank.cluster.releases import MARK, digest
 
 
 @pytest.fixture
@@ -55,8 +54,15 @@ class Cluster:
 
     def __init__(self) -> None:
         self.names, self.ending, self.asked = ["scheduler-0", "controllers-0"], list[str](), list[str]()
+        self.marks: list[Any] = []
 
-    def call(self, method: str, where: str, query: Any = None, **_: bool) -> Any:
+    def call(self, method: str, where: str, body: Any = None, query: Any = None, **_: bool) -> Any:
+        if method == "PATCH":
+            self.marks.append((where, body))
+            return {}
+        if where == release.REVISIONS:
+            assert query == {"labelSelector": "owner=helm,name=volcano,status=deployed"}
+            return {"items": [{"metadata": {"name": "sh.helm.release.v1.volcano.v3"}}]}
         if where == release.DEPLOYMENTS:
             return {"items": [None] * 2}
         if method == "DELETE":
@@ -115,3 +121,19 @@ def test_a_release_whose_change_was_interrupted_gets_its_own_values_again(
         one.use(one.upstream)
     assert one.use(one.own)
     assert changes == [one.upstream, one.own]
+
+
+def test_a_release_with_its_own_values_again_is_the_one_that_the_playbook_knows(
+    built: Setting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without the mark of the chart's content, the next run of site.yml would install the release once more."""
+    cluster = Cluster()
+    kube: Any = cluster
+    monkeypatch.setattr("gangplank.wait.time.sleep", lambda _: None)
+    monkeypatch.setattr(release, "run", lambda *_: json.dumps(of_role()))
+    one = release.Volcano(kube, built)
+    one.use(one.upstream)
+    assert not cluster.marks
+    one.use(one.own)
+    mark = {"metadata": {"annotations": {MARK: digest(Path(one.chart))}}}
+    assert cluster.marks == [(f"{release.REVISIONS}/sh.helm.release.v1.volcano.v3", mark)]
