@@ -45,7 +45,8 @@ class ActionModule(ClusterAction):
         place = Place(self.kube.api.configuration.host, args["namespace"], name)
         note = Note(place, self.environment)
         if args["ended"]:
-            note.forget()
+            if not self.dry:  # in check mode Helm changed nothing: what an earlier run left is still ours
+                note.forget()
             return {"changed": False}
         wait_for_helm(place, args["timeout_s"])
         if not self.dry:

@@ -13,13 +13,18 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
+from gangplank.cluster.client import Kube
 from gangplank.cluster.helm_processes import Note, Place, running
 from gangplank.errors import GangplankError
 from gangplank.wait import polls
 from plugins.action.helm_released import ActionModule, wait_for_helm, wait_for_others
+from tests.unit.plugins.test_cluster_actions import run
+from tests.unit.plugins.test_cluster_ready import play
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from tests.unit.conftest import Api
 
 ROOT = Path(__file__).resolve().parents[3]
 SERVER = "https://api.example.org:6443"
@@ -145,6 +150,40 @@ def test_d6_what_an_interrupted_helm_of_this_machine_left_is_not_waited_for(acti
     for text in ("", "{", "1"):  # torn
         note.path.write_text(text)
         assert action.living(VOLCANO, note, 300)
+
+
+def test_check_mode_keeps_the_note_of_an_interrupted_run(
+    api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without the note, the next run would wait ten minutes for a Helm elsewhere."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    note = Note(Place(Kube(api.kubeconfig).api.configuration.host, "volcano-system", "volcano"))
+    note.write(["sh.helm.release.v1.volcano.v1"])
+    named = {"kubeconfig": api.kubeconfig, "name": "volcano", "namespace": "volcano-system", "chart": "", "ended": True}
+    for check, left in ((True, ["v2"]), (False, [])):
+        assert not run("helm_released", check=check, **named)["changed"]
+        assert note.left(["v2"]) == left
+
+
+@pytest.mark.slow
+def test_check_mode_passes_over_a_pending_revision(api: Api, tmp_path: Path) -> None:
+    """Helm refuses even a dry run while a revision is pending."""
+    secrets = "/api/v1/namespaces/a/secrets"
+    api.objects["/api/v1/namespaces/a"] = {"metadata": {"name": "a"}}
+    for number, status in ((1, "failed"), (2, "pending-upgrade")):
+        secret = {"kind": "Secret", **revision(number, status)}
+        secret["metadata"]["labels"] |= {"owner": "helm", "name": "volcano"}
+        api.objects[f"{secrets}/{secret['metadata']['name']}"] = secret
+    (tmp_path / "helm").write_text("#!/bin/sh\necho another operation is in progress >&2\nexit 1\n")
+    (tmp_path / "helm").chmod(0o755)
+    values = {"helm_release_name": "volcano", "helm_release_namespace": "a", "helm_release_chart": "/none"}
+    book = [{"hosts": "localhost", "connection": "local", "roles": [str(ROOT / "roles/helm_release")], "vars": values}]
+    (tmp_path / "book.yml").write_text(json.dumps(book))
+    path = {"K8S_AUTH_KUBECONFIG": api.kubeconfig, "PATH": f"{tmp_path}:/usr/bin:/bin"}
+    done = play(tmp_path, tmp_path / "book.yml", "--check", **path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "changed=1 " in done.stdout
+    assert len(api.objects) == 3
 
 
 @pytest.mark.parametrize("context", ["", "training"])
