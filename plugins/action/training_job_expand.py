@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ansible import context
+from ansible.parsing.dataloader import DataLoader
 from ansible_collections.gangplank.gangplank.plugins.plugin_utils.base import LibraryAction
 from ansible_collections.gangplank.gangplank.plugins.plugin_utils.teams import inventory_of
 
@@ -60,7 +61,9 @@ class ActionModule(LibraryAction):
 def job_file() -> str:
     """The name of the job in messages: the file of -e @FILE that holds it, else the variable."""
     for words in reversed(context.CLIARGS.get("extra_vars") or ()):
-        if words.startswith("@") and re.search(r"(?m)^training_job\s*:", Path(words[1:]).read_text(errors="replace")):
+        # Where Ansible has read it: a shell leaves the ~ of `@~/mine.yml` as it is.
+        file = Path(DataLoader().path_dwim(words[1:])) if words.startswith("@") else None
+        if file and re.search(r"(?m)^training_job\s*:", file.read_text(errors="replace")):
             return str(words[1:])
     return "training_job"
 

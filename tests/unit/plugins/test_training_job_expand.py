@@ -11,6 +11,9 @@ from typing import Any
 
 import pytest
 import yaml
+from ansible import context
+
+from plugins.action.training_job_expand import job_file
 
 ROOT = Path(__file__).resolve().parents[3]
 DIGITS = "{{ lookup('ansible.builtin.file', '" + str(ROOT / "jobs/digits.yml") + "') | from_yaml }}"
@@ -56,6 +59,15 @@ def test_a_refused_job_is_reported_with_its_file_and_all_its_lines_and_no_words_
     assert "training_job.workers: got " in output.stdout
     for words in ("Finalization of", "Error while resolving", "filter plugin", "Traceback"):
         assert words not in output.stdout + output.stderr
+
+
+def test_a_job_file_below_the_home_is_found_as_ansible_finds_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "mine.yml").write_text("training_job: {}\n")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setattr(context, "CLIARGS", {"extra_vars": ["@~/mine.yml", "training_job_wait=false"]})
+    assert job_file() == "~/mine.yml"
 
 
 @pytest.mark.slow
