@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,11 +38,20 @@ def parse_mounts(mountinfo: str) -> list[Mount]:
     >>> parse_mounts("30 1 254:0 /a /mnt ro,noatime shared:7 - ext4 /dev/vda rw")[0].shared
     True
     """
-    lines = [line.partition(" - ")[0].split() for line in mountinfo.splitlines()]
+    lines = [[_plain(word) for word in line.partition(" - ")[0].split()] for line in mountinfo.splitlines()]
     return [
         Mount(words[4], words[3], frozenset(words[5].split(",")), any(word.startswith("shared:") for word in words[6:]))
         for words in lines
     ]
+
+
+def _plain(word: str) -> str:
+    r"""A word of mountinfo, in which blanks and backslashes are octal numbers.
+
+    >>> _plain(r"/mnt/my\040data")
+    '/mnt/my data'
+    """
+    return re.sub(r"\\([0-7]{3})", lambda digits: chr(int(digits[1], 8)), word)
 
 
 def mounts_below(path: Path) -> list[str]:

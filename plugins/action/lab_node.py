@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -60,7 +61,7 @@ class ActionModule(LabAction):
     def ensure(arguments: dict[str, Any]) -> dict[str, Any]:
         """Ensure all nodes, and say what those that are not new lacked."""
         nodes = [
-            node.Node(**{**item, "folder": Path(item["folder"]), "binds": [Bind(**bind) for bind in item["binds"]]})
+            node.Node(**{**item, "folder": Path(item["folder"]), "binds": [*map(bind_of, item["binds"])]})
             for item in arguments["nodes"]
         ]
         new = {item.name for item in nodes if not (item.folder / node.STAMP).exists()}
@@ -71,3 +72,8 @@ class ActionModule(LabAction):
         for line in healed:
             Display().display(f"    {line}; it is made again")
         return {"changed": any(reasons.values()), "healed": healed}
+
+
+def bind_of(bind: dict[str, Any]) -> Bind:
+    """A bind with its target as the kernel names it: with a slash at its end, its mount would never be seen."""
+    return Bind(**{**bind, "target": os.path.normpath(bind["target"])})

@@ -22,12 +22,12 @@ def parts(etcd: str, kubernetes: str) -> dict[str, object]:
     return {"bin": folders, "charts": {}, "images": [], "roots": {"node": "/none"}, "store": "/none"}
 
 
-def check(folder: Path, etcd: str, kubernetes: str) -> str:
-    """The output of a check run of these versions over data of etcd 3.6.8 and Kubernetes 1.35.4."""
+def check(folder: Path, etcd: str, kubernetes: str, **more: object) -> str:
+    """The output of a check run of these versions, with more inputs, over data of etcd 3.6.8 and Kubernetes 1.35.4."""
     (folder / "lab").mkdir()
     (folder / "lab/parts.json").write_text(json.dumps(parts("3.6.8", "1.35.4")))
     (folder / "hosts.yml").write_text(INVENTORY)
-    inputs = {"folder": str(folder / "lab"), "nodes": ["node-0"], "parts": parts(etcd, kubernetes), "context": ""}
+    inputs = {"folder": str(folder / "lab"), "nodes": ["node-0"], "parts": parts(etcd, kubernetes), "context": "", **more}
     variables = {f"lab_cluster_{name}": value for name, value in inputs.items()}
     play = {"hosts": "all", "gather_facts": False, "roles": ["lab_cluster"], "vars": variables}
     (folder / "play.yml").write_text(json.dumps([play]))
@@ -59,3 +59,13 @@ def test_data_of_a_newer_version_are_refused_with_the_fix(
 @pytest.mark.parametrize(("etcd", "kubernetes"), [("3.6.1", "1.35.0"), ("3.10.0", "1.36.1")])
 def test_the_same_and_a_newer_version_continue(tmp_path: Path, etcd: str, kubernetes: str) -> None:
     assert "Ensure the certificates" in check(tmp_path, etcd, kubernetes)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("target", "refused"), [("/mnt/../usr", True), ("/mnt/pki/", True), ("/mnt/data/", False)])
+def test_a_folder_at_a_path_of_the_nodes_own_is_refused_however_that_is_written(
+    tmp_path: Path, target: str, *, refused: bool
+) -> None:
+    output = check(tmp_path, "3.6.8", "1.35.4", binds=[{"source": str(tmp_path), "target": target}])
+    assert (f"got {tmp_path} at {target}, expected a folder of this machine" in " ".join(output.split())) == refused
+    assert ("Ensure the certificates" in output) != refused
