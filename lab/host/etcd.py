@@ -6,6 +6,7 @@ https://etcd.io/docs/v3.6/op-guide/maintenance/#space-quota
 
 from __future__ import annotations
 
+import contextlib
 import json
 import ssl
 import urllib.error
@@ -89,6 +90,24 @@ def heal(etcd: Etcd, timeout_s: float) -> str:
     alarms = [alarm for alarm in wait(etcd, timeout_s) if alarm["alarm"] == SPACE]
     if not alarms:
         return ""
+    try:
+        return _make_space(etcd, alarms)
+    except OSError as error:
+        fix = "free as much of the disk as its file has, or correct what logs/etcd.log in the lab's folder reports"
+        problem = Problem("etcd", _reason(error), "space in its file", f"{fix}, then run it again")
+        raise LabError(str(problem)) from error
+
+
+def _reason(error: OSError) -> str:
+    """Why a request failed: what etcd says of it, if it answered."""
+    if isinstance(error, urllib.error.HTTPError):
+        with contextlib.suppress(OSError, ValueError, LookupError, TypeError), error:
+            return str(json.loads(error.read())["message"])
+    return str(error)
+
+
+def _make_space(etcd: Etcd, alarms: list[dict[str, Any]]) -> str:
+    """Compact, defragment, disarm; what was done. Raises OSError."""
     before, quota = etcd.size()
     etcd.compact()
     etcd.call("maintenance/defragment")
