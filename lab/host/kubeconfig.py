@@ -39,8 +39,11 @@ def user_file() -> Path:
 
 
 def read(path: Path) -> str:
-    """The file's text, or an empty kubeconfig without a file."""
-    text = path.read_bytes().decode() if path.exists() else ""
+    """The file's text, or an empty kubeconfig without a file; raises KubeconfigError."""
+    try:
+        text = path.read_bytes().decode() if path.exists() else ""
+    except UnicodeDecodeError as error:  # PowerShell writes UTF-16
+        raise KubeconfigError(str(Problem(str(path), "other bytes than UTF-8", "a kubeconfig", FIX))) from error
     return text if text.strip() else EMPTY
 
 

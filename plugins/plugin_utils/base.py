@@ -7,6 +7,7 @@ plugins/modules/<name>.py documents what each takes and returns, for ansible-doc
 from __future__ import annotations
 
 import abc
+import errno
 import io
 import sys
 from collections.abc import Mapping
@@ -32,6 +33,9 @@ filter_loader.get("gangplank.gangplank.claim_paths")  # and all of this collecti
 # minutes. This is the process that prints, the parent of every task.
 if isinstance(sys.stdout, io.TextIOWrapper):
     sys.stdout.reconfigure(line_buffering=True)
+
+SPACE, PERMISSIONS = "free some space", "correct its permissions"
+FIXES = dict.fromkeys((errno.ENOSPC, errno.EDQUOT), SPACE) | dict.fromkeys((errno.EACCES, errno.EPERM), PERMISSIONS)
 
 
 def plain(value: Any) -> Any:
@@ -64,8 +68,9 @@ class LibraryAction(ActionBase):
         except GangplankError as error:
             return result | {"failed": True, "msg": plain_lines(str(error))}
         except OSError as error:
-            fix = "free some space or correct its permissions, then run it again"
-            return result | {"failed": True, "msg": f"{error.filename or self._task.action}: {error.strerror}; {fix}"}
+            place, reason = error.filename or self._task.action, error.strerror or error
+            fix = f"{FIXES.get(error.errno or 0, 'correct or restore it')}, then run it again"
+            return result | {"failed": True, "msg": f"{place}: {reason}; {fix}"}
 
     @property
     def dry(self) -> bool:

@@ -154,6 +154,14 @@ def test_d8_a_form_that_cannot_be_edited_is_left_alone(tmp_path: Path, admin: Pa
     assert not (tmp_path / "config.lock").exists()
 
 
+def test_a_file_that_is_not_utf_8_is_left_alone(tmp_path: Path, admin: Path) -> None:
+    path = tmp_path / "config"
+    path.write_bytes(MINE.encode("utf-16"))
+    with pytest.raises(KubeconfigError, match=r"config: got other bytes than UTF-8, expected a kubeconfig\. Fix: "):
+        ensure(path, "lab", admin, dry=False)
+    assert path.read_bytes() == MINE.encode("utf-16")
+
+
 def test_the_labs_own_file_stays_as_it_is_where_the_environment_names_it(tmp_path: Path, admin: Path) -> None:
     (tmp_path / "link").symlink_to(admin)
     before = admin.read_bytes()
