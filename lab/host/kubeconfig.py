@@ -260,11 +260,25 @@ def ensure(path: Path, name: str, admin: Path | None, *, dry: bool) -> bool:
         return False
     if dry:
         return True
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    _make_folder(path.parent)
     with locked(path):
         if change := changed():
             _write(path, *change, adding=bool(admin))
     return True
+
+
+def _make_folder(folder: Path) -> None:
+    """Make a folder and those above it; each gets the owner of the one above: with `sudo -E`, not root."""
+    if not folder.exists():
+        _make_folder(folder.parent)
+        folder.mkdir(exist_ok=True, mode=0o700)
+        _give(folder, folder.parent.stat())
+
+
+def _give(path: Path, owner: os.stat_result) -> None:
+    """Give a file or folder that root has made to an owner."""
+    if os.geteuid() == 0:
+        os.chown(path, owner.st_uid, owner.st_gid)
 
 
 def _write(path: Path, text: str, after: dict[str, Any], *, adding: bool) -> None:
@@ -283,5 +297,4 @@ def _write(path: Path, text: str, after: dict[str, Any], *, adding: bool) -> Non
     target = path.resolve()
     old = target.stat() if target.exists() else None
     write(target, result.encode(), old.st_mode & 0o7777 if old else 0o600)
-    if old:
-        os.chown(target, old.st_uid, old.st_gid)
+    _give(target, old or target.parent.stat())

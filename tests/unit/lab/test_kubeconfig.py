@@ -154,6 +154,18 @@ def test_d8_a_form_that_cannot_be_edited_is_left_alone(tmp_path: Path, admin: Pa
     assert not (tmp_path / "config.lock").exists()
 
 
+def test_a_new_file_belongs_to_the_owner_of_the_home(
+    tmp_path: Path, admin: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`sudo -E make lab` keeps HOME: the user's own kubectl could not read a file of root's."""
+    owners: dict[str, tuple[int, int]] = {}
+    monkeypatch.setattr("lab.host.kubeconfig.os.geteuid", lambda: 0)
+    monkeypatch.setattr("lab.host.kubeconfig.os.chown", lambda path, uid, gid: owners.update({path.name: (uid, gid)}))
+    assert ensure(tmp_path / ".kube/config", "lab", admin, dry=False)
+    home = tmp_path.stat()
+    assert owners == dict.fromkeys((".kube", "config"), (home.st_uid, home.st_gid))
+
+
 def test_a_file_that_is_not_utf_8_is_left_alone(tmp_path: Path, admin: Path) -> None:
     path = tmp_path / "config"
     path.write_bytes(MINE.encode("utf-16"))
