@@ -150,6 +150,7 @@ class Workshop:
         if packages != locked:
             self._report_moved(name, locked, packages)
             if not locked_target.exists():
+                locked_target.unlink(missing_ok=True)  # a link to a root that is gone, as `make verify` leaves it
                 locked_target.symlink_to(target.name)  # the lock stays as it is, and the next run uses this root
         return target
 

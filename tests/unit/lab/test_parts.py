@@ -86,3 +86,26 @@ def test_c1_other_bytes_under_the_locked_key_are_refused_unless_they_are_to_be_l
     shutil.rmtree(folder)
     assert build(shop(relocking=True, **other)) == folder
     assert lines[-1].endswith(f"expected {'0' * 64} by the lock until now")
+
+
+def test_a_root_that_is_gone_is_built_again_when_the_archive_has_moved_on_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The link from the locked root to it is what `make verify` leaves of it."""
+    packages: dict[str, list[str]] = {}
+    root = Root("bare", "trixie", "extract", ["a"])
+    monkeypatch.setattr(builder, "build_root", lambda *arguments: arguments[3].write_bytes(b"tar"))
+    monkeypatch.setattr(builder.Debs, "fetch", lambda *_: dict(packages))
+
+    def build() -> Path:
+        shop = Workshop(tmp_path, Pins("1", {}, {}, {"bare": root}), print, dry=False)
+        shop.lock = {"parts": {}, "roots": {"bare": {"packages": {"a": ["1", "0"]}}}, "images": {}}
+        return shop.root("bare")
+
+    packages["a"] = ["2", "0"]
+    first = build()
+    shutil.rmtree(first)
+    packages["a"] = ["3", "0"]
+    second = build()
+    assert second != first
+    assert build() == second, "the next run uses it"
