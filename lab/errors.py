@@ -19,6 +19,11 @@ KNOWN = (
         "free some space (`make clean` empties this project's cache), then run it again; finished parts are kept",
     ),
     (
+        r"containerd\.sock|cannot open /run/(netns|gangplank)/",
+        "containerd of the lab does not answer",
+        "start the lab again (make lab), which names what it lacks, then run it again",
+    ),
+    (
         (
             r"no such host|i/o timeout|connection refused|connection timed out|Temporary failure resolving"
             r"|TLS handshake"

@@ -6,9 +6,11 @@ Importing the trainer image takes half a minute, and would be needed on every no
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import shutil
 import subprocess
+import tarfile
 import tempfile
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
@@ -140,8 +142,32 @@ def missing_images(
         image
         for image in images
         if have.get(image["name"]) != image["digest"]
+        or any(have.get(origin, image["digest"]) != image["digest"] for origin in origins(image))
         or (names is not None and image["name"] != image["archive"] and image["name"] not in names)
     ]
+
+
+def origins(image: dict[str, str]) -> list[str]:
+    """Under what a node's store records which archive each of its images is from: another archive may replace it."""
+    own = image["name"] == image.get("archive")
+    return [f"archive of {name}" for name in names_in(Path(image["name"]))] if own else []
+
+
+@functools.cache
+def names_in(archive: Path) -> tuple[str, ...]:
+    """The names of the images in an OCI or docker-save archive; none if it cannot be read: containerd says why."""
+    try:
+        with tarfile.open(archive) as content:
+            members = {member.name.removeprefix("./"): member for member in content}
+            indexes = [name for name in ("index.json", "manifest.json") if name in members]
+            stream = content.extractfile(members[indexes[0]]) if indexes else None
+            index = json.load(stream) if stream else []
+        if isinstance(index, list):
+            return tuple(name for entry in index for name in entry["RepoTags"] or ())
+        notes = [entry.get("annotations") or {} for entry in index["manifests"]]
+        return tuple(filter(None, (note.get("io.containerd.image.name") for note in notes)))
+    except (OSError, EOFError, ValueError, LookupError, TypeError, AttributeError, tarfile.TarError):
+        return ()
 
 
 def image_names(ctr: list[str]) -> set[str] | None:
@@ -155,7 +181,9 @@ def record_images(folder: Path, images: list[dict[str, str]]) -> None:
     record = folder / "images.json"
     have = json.loads(record.read_text()) if record.exists() else {}
     draft = record.with_suffix(".new")
-    draft.write_text(json.dumps(have | {image["name"]: image["digest"] for image in images}, indent=1))
+    for image in images:
+        have |= dict.fromkeys((image["name"], *origins(image)), image["digest"])
+    draft.write_text(json.dumps(have, indent=1))
     rename(draft, record)
 
 

@@ -69,3 +69,15 @@ def test_a_folder_at_a_path_of_the_nodes_own_is_refused_however_that_is_written(
     output = check(tmp_path, "3.6.8", "1.35.4", binds=[{"source": str(tmp_path), "target": target}])
     assert (f"got {tmp_path} at {target}, expected a folder of this machine" in " ".join(output.split())) == refused
     assert ("Ensure the certificates" in output) != refused
+
+
+@pytest.mark.slow
+def test_an_image_for_no_lab_is_refused_and_makes_no_folder(tmp_path: Path) -> None:
+    (tmp_path / "mine.tar").touch()
+    values = {"lab_cluster_folder": str(tmp_path / "lab"), "lab_cluster_load": str(tmp_path / "mine.tar")}
+    environment = os.environ | {"ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"), "NO_COLOR": "1", "COLUMNS": "400"}
+    command = [sys.executable, "-m", "ansible", "playbook", "-i", "inventories/lab/hosts.yml", "playbooks/lab-load.yml"]
+    done = subprocess.run([*command, "-e", json.dumps(values)], cwd=ROOT, env=environment, capture_output=True, text=True,
+                          check=False)  # fmt: skip
+    assert f"got {tmp_path}/lab, where no lab is" in " ".join(done.stdout.split())
+    assert not (tmp_path / "lab").exists()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import hashlib
+import io
 import json
 import os
 import shutil
@@ -15,7 +16,7 @@ from typing import Any
 import pytest
 
 from lab.build.checkouts import note, used_by_others
-from lab.build.image_store import make_store, missing_images, place_store, record_images
+from lab.build.image_store import make_store, missing_images, names_in, place_store, record_images
 from lab.build.oci_archive import Layer, read_image, write_image, write_layer
 from lab.build.own_image import main, own_files, write_own_image
 from lab.build.parts import sweep_images
@@ -351,3 +352,43 @@ def test_what_another_checkout_uses_stays_until_it_uses_something_else_or_is_gon
     use(other, "a")
     assert sweep() == "a"
     assert tmp_path / "stores/1" in used_by_others(tmp_path, mine)
+
+
+def loaded(archive: Path, **files: object) -> dict[str, str]:
+    """What lab-load is given: an archive with these files."""
+    with tarfile.open(archive, "w") as content:
+        for name, value in files.items():
+            data = json.dumps(value).encode()
+            about = tarfile.TarInfo(f"{name}.json")
+            about.size = len(data)
+            content.addfile(about, io.BytesIO(data))
+    return {"name": str(archive), "archive": str(archive), "digest": archive.name}
+
+
+@pytest.mark.parametrize("files", [
+    {"index": {"manifests": [{"annotations": {"io.containerd.image.name": "example.org/mine:1"}}]}},
+    {"manifest": [{"RepoTags": ["mine:1"]}, {"RepoTags": None}]},
+], ids=["oci", "docker"])  # fmt: skip
+def test_an_archive_is_loaded_again_after_another_with_an_image_of_the_same_name(
+    tmp_path: Path, files: dict[str, object]
+) -> None:
+    """Otherwise the nodes would keep the image of the second, without a word."""
+    node = tmp_path / "node"
+    node.mkdir()
+    first, second = (loaded(tmp_path / name, **files) for name in ("first.tar", "second.tar"))
+    other = loaded(tmp_path / "other.tar", manifest=[{"RepoTags": ["other:1"]}])
+    for image in (first, second, other):
+        assert missing_images(node, [image]) == [image]
+        record_images(node, [image])
+    assert missing_images(node, [second, other]) == []
+    assert missing_images(node, [first]) == [first]
+    record_images(node, [first])
+    assert missing_images(node, [first, other]) == []
+    assert missing_images(node, [second]) == [second]
+
+
+def test_an_archive_of_another_form_is_left_to_containerd(tmp_path: Path) -> None:
+    (tmp_path / "bytes").write_bytes(b"no archive")
+    loaded(tmp_path / "list.tar", index=[1])
+    loaded(tmp_path / "empty.tar")
+    assert {names_in(tmp_path / name) for name in ("none", "bytes", "list.tar", "empty.tar")} == {()}
