@@ -11,6 +11,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gangplank.cluster.lab_route import of_lab
+
 if TYPE_CHECKING:
     from gangplank.spec import Json
 
@@ -31,6 +33,8 @@ def load(files: str, context: str | None, settings: Any) -> Json:
     cluster = merged.config["clusters"].get_with_name(own["context"]["cluster"]).value["cluster"]
     if proxy := cluster.get("proxy-url"):
         settings.proxy, settings.no_proxy = proxy, None  # NO_PROXY is about the environment's
+    elif of_lab(settings.host):
+        settings.proxy = None  # the environment's cannot reach this machine's own lab
     user = merged.config["users"].get_with_name(own["context"].get("user"), safe=True)
     if user and (token_file := (user.value.get("user") or {}).get("tokenFile")):
         settings.refresh_api_key_hook = partial(read_token, Path(user.path).absolute().parent / token_file)

@@ -11,6 +11,7 @@ from ansible.utils.display import Display
 from ansible_collections.gangplank.gangplank.plugins.plugin_utils.cluster import KUBECONFIG, ClusterAction, title
 
 from gangplank.cluster.helm_processes import Note, Place, running
+from gangplank.cluster.lab_route import BENCHMARK, of_lab
 from gangplank.cluster.releases import MARK, Release, digest, same_version, unpacked
 from gangplank.errors import GangplankError
 from gangplank.k8s.age import age_s
@@ -104,6 +105,9 @@ class ActionModule(ClusterAction):
         """The variables with which the program helm takes the same cluster."""
         context, files = self.environment.get("K8S_AUTH_CONTEXT"), (self.kubeconfig or "").split(os.pathsep)
         chosen = {"KUBECONFIG": os.pathsep.join(map(os.path.expanduser, files)), "HELM_KUBECONTEXT": context}
+        if of_lab(self.kube.api.configuration.host):  # a proxy cannot reach this machine's own lab
+            others = self.environment.get("no_proxy") or self.environment.get("NO_PROXY")
+            chosen |= dict.fromkeys(("no_proxy", "NO_PROXY"), ",".join(filter(None, (others, str(BENCHMARK)))))
         return dict.fromkeys(OVERRIDES, "") | {name: value for name, value in chosen.items() if value}
 
     def mark(self, secret: dict[str, Any], content: str) -> None:

@@ -50,6 +50,21 @@ def test_the_proxy_is_used_for_every_other_server(monkeypatch: pytest.MonkeyPatc
         Kube().call("GET", "/version")
 
 
+@pytest.mark.parametrize(("server", "own", "expected"), [
+    ("https://198.18.0.1:6443", "", None), ("https://198.18.0.1:6443", "http://127.0.0.1:8", "http://127.0.0.1:8"),
+    ("https://192.0.2.1:6443", "", NOBODY),
+])  # fmt: skip
+def test_the_environments_proxy_is_not_used_for_this_machines_own_lab(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, server: str, own: str, expected: str | None
+) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", NOBODY)
+    cluster = {"server": server, **({"proxy-url": own} if own else {})}
+    named = {"clusters": [{"name": "c", "cluster": cluster}], "users": [{"name": "u", "user": {"token": "t"}}]}
+    contexts = [{"name": "c", "context": {"cluster": "c", "user": "u"}}]
+    (tmp_path / "config").write_text(json.dumps({**named, "contexts": contexts, "current-context": "c"}))
+    assert Kube(str(tmp_path / "config")).api.configuration.proxy == expected
+
+
 def test_a_pods_own_account_honours_it_too(api: Api, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def incluster(client_configuration: object = None) -> None:
         """What kubernetes.config does in a pod, without a pod."""

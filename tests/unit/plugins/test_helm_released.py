@@ -186,10 +186,23 @@ def test_check_mode_passes_over_a_pending_revision(api: Api, tmp_path: Path) -> 
     assert len(api.objects) == 3
 
 
+def cluster_at(server: str) -> Any:
+    """A client that only has an address."""
+    return SimpleNamespace(api=SimpleNamespace(configuration=SimpleNamespace(host=server)))
+
+
+def test_helm_takes_no_proxy_to_this_machines_own_lab(action: Any) -> None:
+    action._task, action.kube = SimpleNamespace(args={}), cluster_at("https://198.18.0.1:6443")
+    action.environment = {"HTTPS_PROXY": "http://proxy.example.org:3128", "NO_PROXY": "example.org"}
+    environment = action.helm_environment()
+    assert {environment[name] for name in ("NO_PROXY", "no_proxy")} == {"example.org,198.18.0.0/15"}
+
+
 @pytest.mark.parametrize("context", ["", "training"])
 def test_helm_takes_the_cluster_of_the_kubeconfig_whatever_its_own_variables_say(action: Any, context: str) -> None:
     own = {"HELM_KUBECONTEXT": "production", "HELM_KUBEAPISERVER": SERVER, "HELM_KUBETOKEN": "t"}
     action._task = SimpleNamespace(args={})
+    action.kube = cluster_at(SERVER)
     action.environment = {**own, "K8S_AUTH_KUBECONFIG": "~/a:/b", "KUBECONFIG": "/c", "K8S_AUTH_CONTEXT": context}
     expected = dict.fromkeys(("K8S_AUTH_KUBECONFIG", "HELM_KUBEAPISERVER", "HELM_KUBETOKEN"), "")
     files = {"KUBECONFIG": f"{Path.home()}/a:/b"}
