@@ -52,7 +52,8 @@ class Api:
             return json.dumps({"resources": self.groups[where]}).encode()
         below = [item for key, item in self.objects.items() if key.startswith(f"{where}/")]
         if "/namespaces/" not in where:  # those of all namespaces
-            below += [item for key, item in self.objects.items() if "/namespaces/" in key
+            below += [item for key, item in self.objects.items()
+                      if "/namespaces/" in key and not key.startswith(f"{where}/")
                       and re.sub(r"/namespaces/[^/]+(?=/.)", "", key).startswith(f"{where}/")]
         if below or where.endswith(("/pods", "/configmaps")):
             return json.dumps({"items": [item for item in below if selected(item, selector)]}).encode()

@@ -34,6 +34,12 @@ def left(api: Api, folder: Path, writers: list[str], labels: dict[str, str], kub
     item("CustomResourceDefinition", JOBS, spec=spec)
     item("ClusterTrainingRuntime", RUNTIME)
     item("RuntimeClass", CLASS)
+    uninstall(api, folder, kubeconfig)
+    return {JOBS, RUNTIME, CLASS} & api.objects.keys()
+
+
+def uninstall(api: Api, folder: Path, kubeconfig: str = "") -> None:
+    """Remove three components."""
     api.groups[TRAINER] = [{"kind": "ClusterTrainingRuntime", "name": "clustertrainingruntimes", "namespaced": False}]
     api.groups["/apis/coordination.k8s.io/v1"] = [{"kind": "Lease", "name": "leases", "namespaced": True}]
     helm = folder / "bin/helm"  # it knows no release
@@ -46,7 +52,6 @@ def left(api: Api, folder: Path, writers: list[str], labels: dict[str, str], kub
     environment = {"K8S_AUTH_KUBECONFIG": kubeconfig or api.kubeconfig, "PATH": path}
     done = play(folder, "uninstall.yml", "-e", json.dumps(values), **environment)
     assert done.returncode == 0, done.stdout + done.stderr
-    return {JOBS, RUNTIME, CLASS} & api.objects.keys()
 
 
 @pytest.mark.slow
@@ -68,3 +73,19 @@ def test_what_others_have_installed_stays(api: Api, tmp_path: Path) -> None:
 def test_a_runtime_class_that_was_there_before_stays(api: Api, tmp_path: Path) -> None:
     """The role's apply joins the writers of an object; k3s comes with a class of this name."""
     assert left(api, tmp_path, ["k3s", "gangplank"], OURS) == {CLASS}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("job", [
+    "/apis/batch.volcano.sh/v1alpha1/namespaces/kubeflow/jobs/mine", "",
+])  # fmt: skip
+def test_a_namespace_with_a_job_of_another_component_stays(api: Api, tmp_path: Path, job: str) -> None:
+    """Its pods belong to it, so that none of them keeps the namespace."""
+    space = "/api/v1/namespaces/kubeflow"
+    api.objects[space] = {"kind": "Namespace", "metadata": {"name": "kubeflow", "labels": OURS}}
+    owner = [{"kind": "Job", "name": "mine", "uid": "1"}]
+    if job:
+        api.objects[job] = {"kind": "Job", "metadata": {"name": "mine"}}
+        api.objects[f"{space}/pods/mine-0"] = {"kind": "Pod", "metadata": {"name": "mine-0", "ownerReferences": owner}}
+    uninstall(api, tmp_path)
+    assert (space in api.objects) == bool(job)
