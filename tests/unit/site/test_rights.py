@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from gangplank.backends import BACKENDS
 from gangplank.site.components import COMPONENTS
 from gangplank.site.rights import installation, removal
 
@@ -39,6 +40,14 @@ def test_every_component_has_its_rights(component: str) -> None:
     assert "update secrets" in rights
     assert ("patch nodes" in rights) == component.startswith("gpu_") == ("patch nodes" in removal([component]))
     assert {right.split()[0] for right in removal([component])} <= {"delete", "update", "patch", "list"}
+
+
+def test_the_jobs_that_keep_a_namespace_may_be_listed() -> None:
+    text = (ROOT / "roles/helm_release/tasks/remove.yml").read_text()
+    jobs = re.findall(r"- /apis/([a-z.0-9-]+/\w+)/namespaces/.*/(\w+)$", text, re.MULTILINE)
+    assert {(one.api_version, one.plural) for one in BACKENDS.values()} <= {*jobs}
+    custom = [(version.partition("/")[0], kind) for version, kind in jobs if "." in version]
+    assert {f"list {kind}.{group}" for group, kind in custom} <= {*removal(["storage"])}
 
 
 def test_volume_claims_are_never_removed() -> None:
