@@ -5,16 +5,15 @@ from __future__ import annotations
 import subprocess
 import sys
 import xmlrpc.client
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from gangplank.errors import Problem
 from gangplank.wait import late, polls
 from lab.errors import LabError
 from lab.host.cgroups import ensure_cgroup, join_cgroup
+from lab.host.namespaces import RUN
 from lab.host.processes import kill_members
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 POLL_S = 0.05
 DOWN = ("STOPPED", "EXITED", "FATAL", "BACKOFF")  # BACKOFF: it ended at once, and the pauses before it grow
@@ -22,6 +21,8 @@ BY_ITSELF = (60, 70)  # supervisor.xmlrpc.Faults ALREADY_STARTED and NOT_RUNNING
 STILL_RUNNING = 91  # supervisor.xmlrpc.Faults
 END_S = 30  # more than stopwaitsecs, after which supervisord kills a program
 OUTPUT = "supervisord.out"  # beside its configuration, from its first start
+MODULE = "supervisor.supervisord"
+PID = RUN / "supervisord.pid"  # as supervisord.conf.j2 has it
 SYSTEM = "system"  # the cgroup of supervisord and of its programs
 
 
@@ -43,12 +44,32 @@ def answers(socket: Path) -> bool:
         return False
 
 
+def running_config(pid_file: Path) -> Path | None:
+    """The configuration of the supervisord that runs, from its command; None if none does."""
+    try:
+        words = Path(f"/proc/{int(pid_file.read_text())}/cmdline").read_bytes().decode().split("\0")
+        own = words[words.index(MODULE) :]
+        return Path(own[own.index("-c") + 1])
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def refuse_other(folder: Path, pid_file: Path = PID) -> None:
+    """Raise LabError if the lab of this machine runs from another folder: its nodes would be made again, empty."""
+    config = running_config(pid_file)
+    if config and (other := config.parents[1]).resolve() != folder.resolve():
+        down = f"ansible-playbook -i inventories/lab playbooks/lab-down.yml -e lab_cluster_folder={other}"
+        fix = f"name that folder, or remove its lab first: {down}"
+        expected = f"{other}, from which this machine's lab runs"
+        raise LabError(str(Problem("lab_cluster_folder", str(folder), expected, fix)))
+
+
 def start(config: Path, socket: Path, deadline_s: float = 15.0) -> None:
     """Start supervisord in its cgroup, outside the caller's session and environment; wait until it answers."""
     ensure_cgroup(SYSTEM)
     socket.unlink(missing_ok=True)
     environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root", "LANG": "C.UTF-8"}
-    program = [sys.executable, "-m", "supervisor.supervisord", "--nodaemon", "-c", str(config)]
+    program = [sys.executable, "-m", MODULE, "--nodaemon", "-c", str(config)]
     log = config.parent / OUTPUT
     with log.open("wb") as out:
         process = subprocess.Popen(

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from ansible.utils.display import Display
 from ansible_collections.gangplank.gangplank.plugins.plugin_utils.lab import LabAction
 
-from lab.host import lock
+from lab.host import lock, supervisor
 
 
 class ActionModule(LabAction):
@@ -28,6 +28,8 @@ class ActionModule(LabAction):
             lock.free(folder, record["pid"])
             return {"changed": False}
         lock.refuse_foreign(folder)
+        if not self.dry:
+            supervisor.refuse_other(folder)
         if not self.dry and (args["create"] or folder.exists()):
             lock.hold(folder, record, lambda line: Display().display(f"    {line}"), args["timeout_s"])
         return {"changed": False}

@@ -5,16 +5,19 @@ from __future__ import annotations
 import gc
 import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from gangplank.wait import polls
+from lab.errors import LabError
 from lab.host import supervisor
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[3]
 
 # supervisor's own transport leaves its sockets to the garbage collector.
 pytestmark = pytest.mark.filterwarnings(
@@ -84,6 +87,28 @@ def test_a_program_that_cannot_be_started_is_a_failure(socket: Path, monkeypatch
     monkeypatch.setattr(supervisor, "connect", lambda _socket: Wrong())
     with pytest.raises(Exception, match="BAD_NAME"):
         supervisor.apply(socket)
+
+
+def test_a_lab_that_runs_from_another_folder_is_not_replaced(tmp_path: Path) -> None:
+    """Its nodes would be made again over another folder: an empty cluster, while the data are in the old one."""
+    template = ROOT / "roles/lab_cluster/templates/supervisord.conf.j2"
+    assert f"pidfile={supervisor.PID}\n" in template.read_text()
+    config, pid_file = tmp_path / "one/supervisor/supervisord.conf", tmp_path / "pid"
+    supervisor.refuse_other(tmp_path / "two", pid_file)
+    sleep = [sys.executable, "-c", "import time; time.sleep(60)", supervisor.MODULE, "--nodaemon", "-c", str(config)]
+    with subprocess.Popen(sleep) as process:
+        pid_file.write_text(f"{process.pid}\n")
+        try:
+            for _ in polls(10, 0.01):  # the kernel shows its command a moment after Popen returns
+                if supervisor.running_config(pid_file):
+                    break
+            supervisor.refuse_other(tmp_path / "one", pid_file)
+            expected = f"got {tmp_path}/two, expected {tmp_path}/one, from which this machine's lab runs"
+            with pytest.raises(LabError, match=expected):
+                supervisor.refuse_other(tmp_path / "two", pid_file)
+        finally:
+            process.kill()
+    supervisor.refuse_other(tmp_path / "two", pid_file)
 
 
 PARTNER = """
