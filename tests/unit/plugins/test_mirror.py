@@ -43,7 +43,7 @@ def bundle(folder: Path, crane: str | None, mode: int, charts: tuple[dict[str, s
     return folder
 
 
-def mirror(place: Path, folder: Path) -> subprocess.CompletedProcess[str]:
+def mirror(place: Path | str, folder: Path) -> subprocess.CompletedProcess[str]:
     """Run the playbook with a bundle."""
     values = [f"mirror_bundle={place}", "mirror_registry=registry.invalid", f"mirror_values={folder}/sources.yml",
               f"ansible_python_interpreter={sys.executable}"]  # fmt: skip
@@ -65,6 +65,15 @@ def test_other_bytes_in_the_registry_than_those_that_were_sent_are_refused(
     assert "got sha256:1, expected sha256:0" in " ".join(done.stdout.split())
     assert "Fix: " in done.stdout
     assert not (tmp_path / "sources.yml").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("place", ["bundle", ".", "~/bundle"])
+def test_a_relative_path_is_refused(tmp_path: Path, place: str) -> None:
+    """It would be below the folder of the playbook, and be written into the site's values."""
+    bundle(tmp_path / "bundle", OTHER, 0o755)
+    done = mirror(place, tmp_path)
+    assert f'mirror_bundle: got "{place}", expected an absolute path; nothing was sent.' in " ".join(done.stdout.split())
 
 
 @pytest.mark.slow
