@@ -151,8 +151,8 @@ OUTPUTS = [
     ("go: x: reading http://p.example/x: 403 Forbidden", "registry does not answer"),
     ("Err:1 http://deb.example x InRelease\n  Temporary failure resolving 'deb.example'", "registry does not answer"),
     ("  Could not connect to deb.example:80 (192.0.2.1). - connect (111: refused)", "registry does not answer"),
-    ('ctr: failed to dial "/run/containerd/containerd.sock": context deadline exceeded', "containerd of the lab does not"),
-    ("nsenter: cannot open /run/netns/gangplank-node-0: No such file or directory", "containerd of the lab does not"),
+    ('ctr: failed to dial "/run/containerd/containerd.sock": context deadline exceeded', "containerd of the lab"),
+    ("nsenter: cannot open /run/netns/gangplank-node-0: No such file or directory", "containerd of the lab"),
     ("k8s.io/api/core/v1: /go/pkg/tool/compile: signal: killed", "because memory ran out"),
 ]
 

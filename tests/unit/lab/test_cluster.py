@@ -27,8 +27,8 @@ def check(folder: Path, etcd: str, kubernetes: str, **more: object) -> str:
     (folder / "lab").mkdir()
     (folder / "lab/parts.json").write_text(json.dumps(parts("3.6.8", "1.35.4")))
     (folder / "hosts.yml").write_text(INVENTORY)
-    inputs = {"folder": str(folder / "lab"), "nodes": ["node-0"], "parts": parts(etcd, kubernetes), "context": "", **more}
-    variables = {f"lab_cluster_{name}": value for name, value in inputs.items()}
+    inputs = {"folder": str(folder / "lab"), "nodes": ["node-0"], "parts": parts(etcd, kubernetes), "context": ""}
+    variables = {f"lab_cluster_{name}": value for name, value in (inputs | more).items()}
     play = {"hosts": "all", "gather_facts": False, "roles": ["lab_cluster"], "vars": variables}
     (folder / "play.yml").write_text(json.dumps([play]))
     environment = os.environ | {"ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"), "NO_COLOR": "1", "COLUMNS": "400"}
@@ -77,7 +77,7 @@ def test_an_image_for_no_lab_is_refused_and_makes_no_folder(tmp_path: Path) -> N
     values = {"lab_cluster_folder": str(tmp_path / "lab"), "lab_cluster_load": str(tmp_path / "mine.tar")}
     environment = os.environ | {"ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"), "NO_COLOR": "1", "COLUMNS": "400"}
     command = [sys.executable, "-m", "ansible", "playbook", "-i", "inventories/lab/hosts.yml", "playbooks/lab-load.yml"]
-    done = subprocess.run([*command, "-e", json.dumps(values)], cwd=ROOT, env=environment, capture_output=True, text=True,
-                          check=False)  # fmt: skip
+    command += ["-e", json.dumps(values)]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     assert f"got {tmp_path}/lab, where no lab is" in " ".join(done.stdout.split())
     assert not (tmp_path / "lab").exists()

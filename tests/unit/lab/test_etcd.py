@@ -37,4 +37,4 @@ class Full(Etcd):
 def test_d11_an_etcd_that_cannot_defragment_is_named_with_its_reason(failure: OSError, reason: str) -> None:
     with pytest.raises(LabError) as refusal:
         heal(Full(failure), 0)
-    assert str(refusal.value).startswith(f"etcd: got {reason}, expected space in its file. Fix: free as much of the disk")
+    assert str(refusal.value).startswith(f"etcd: got {reason}, expected space in its file. Fix: free as much of")

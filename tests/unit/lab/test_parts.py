@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lab.build import parts as builder
+from lab.build.debian_root import Debs
 from lab.build.lock import key_of
 from lab.build.parts import Workshop, main, with_shared_trees
 from lab.build.versions import Image, Part, Pins, Root, load_pins
@@ -95,7 +96,7 @@ def test_a_root_that_is_gone_is_built_again_when_the_archive_has_moved_on_twice(
     packages: dict[str, list[str]] = {}
     root = Root("bare", "trixie", "extract", ["a"])
     monkeypatch.setattr(builder, "build_root", lambda *arguments: arguments[3].write_bytes(b"tar"))
-    monkeypatch.setattr(builder.Debs, "fetch", lambda *_: dict(packages))
+    monkeypatch.setattr(Debs, "fetch", lambda *_: dict(packages))
 
     def build() -> Path:
         shop = Workshop(tmp_path, Pins("1", {}, {}, {"bare": root}), print, dry=False)

@@ -12,7 +12,7 @@ from plugins.action.lab_node import bind_of
 if TYPE_CHECKING:
     from pathlib import Path
 
-OWN = ("/run", "/mnt", "/var/lib", "/tmp", "/etc", "/dev", "/proc", "/sys")  # noqa: S108  the node's
+OWN = ("/run", "/mnt", "/var/lib", "/tmp", "/etc", "/dev", "/proc", "/sys")
 
 
 @pytest.mark.parametrize(("target", "point"), [

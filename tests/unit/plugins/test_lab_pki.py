@@ -29,7 +29,7 @@ def test_f1_the_result_has_names_and_no_keys(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("failure", "message"), [
-    (OSError(errno.ENOSPC, "No space left on device", "/a"), "/a: No space left on device; free some space, then run it again"),
+    (OSError(errno.ENOSPC, "No space left on device", "/a"), "/a: No space left on device; free some space, then"),
     (PermissionError(errno.EACCES, "Permission denied", "/a"), "/a: Permission denied; correct its permissions, then"),
     (TimeoutError("timed out"), "lab_pki: timed out; correct or restore it, then run it again"),
 ])  # fmt: skip

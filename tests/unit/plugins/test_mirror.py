@@ -73,7 +73,7 @@ def test_a_relative_path_is_refused(tmp_path: Path, place: str) -> None:
     """It would be below the folder of the playbook, and be written into the site's values."""
     bundle(tmp_path / "bundle", OTHER, 0o755)
     done = mirror(place, tmp_path)
-    assert f'mirror_bundle: got "{place}", expected an absolute path; nothing was sent.' in " ".join(done.stdout.split())
+    assert f'mirror_bundle: got "{place}", expected an absolute path' in " ".join(done.stdout.split())
 
 
 @pytest.mark.slow
