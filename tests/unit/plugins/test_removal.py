@@ -65,6 +65,16 @@ def test_several_kubeconfigs_are_one_for_helm_too(api: Api, tmp_path: Path) -> N
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(("job", "stays"), [("gangplank-probe", set()), ("mine", {JOBS})])
+def test_the_job_of_a_failed_verification_keeps_nothing(api: Api, tmp_path: Path, job: str, stays: set[str]) -> None:
+    meta = {"name": job, "namespace": "kubeflow", "uid": "1"}
+    path = f"/apis/kubeflow.org/v1/namespaces/kubeflow/pytorchjobs/{job}"
+    api.objects[path] = {"kind": "PyTorchJob", "metadata": meta}
+    assert left(api, tmp_path, ["gangplank"], OURS) == stays
+    assert (path in api.objects) == bool(stays)
+
+
+@pytest.mark.slow
 def test_what_others_have_installed_stays(api: Api, tmp_path: Path) -> None:
     assert left(api, tmp_path, ["kubectl"], {}) == {JOBS, RUNTIME, CLASS}
 
