@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from gangplank.backends import device_claims
 from gangplank.backends.queueing import QUEUE_SYSTEM
 from gangplank.cluster.client import group_path
-from gangplank.cluster.deployed import flags_in
+from gangplank.cluster.deployed import flags_in, mounted
 from gangplank.cluster.site import DEPLOYMENTS
 from gangplank.cluster.site import PRIORITIES as PRIORITIES_PATH
 from gangplank.errors import KubeError
@@ -50,11 +51,24 @@ CLUSTER = {  # field of a snapshot: its name in messages, its path
 }
 
 
-def scheduler_configuration(kube: Kube) -> str:
-    """The queue system's scheduler configuration; empty if the cluster has none."""
+def scheduler_configuration(kube: Kube) -> str | None:
+    """The queue system's scheduler configuration; "" if the cluster has no such scheduler, None if nobody can read it.
+
+    A release of another name has its ConfigMap under another name: the scheduler's Deployment mounts it.
+    """
     query = {"fieldSelector": f"metadata.name={QUEUE_SYSTEM.configuration}"}
-    maps = kube.call("GET", "/api/v1/configmaps", query=query)["items"]
-    return "\n".join(text for item in maps for text in (item.get("data") or {}).values())
+    maps = [item for item in kube.call("GET", "/api/v1/configmaps", query=query)["items"]
+            if item["metadata"]["name"] == QUEUE_SYSTEM.configuration]  # fmt: skip
+    if len(maps) == 1:
+        return "\n".join((maps[0].get("data") or {}).values())
+    deployments = items(kube, DEPLOYMENTS)
+    for item in deployments or ():
+        container = item["spec"]["template"]["spec"]["containers"][0]
+        words = [*(container.get("command") or ()), *(container.get("args") or ())]
+        if QUEUE_SYSTEM.program in str(container.get("image")):
+            places = [value for _, value in flags_in(words, ["scheduler-conf"]) if value]
+            return (mounted(kube, item, PurePosixPath(places[-1])) if places else "") or None
+    return None if deployments is None else ""
 
 
 def items(kube: Kube, where: str) -> list[Json] | None:
@@ -82,7 +96,8 @@ def snapshot(kube: Kube, namespace: str) -> Snapshot:
             unread[title] = DENIED
         fields[name] = tuple(answer or ())
     try:
-        configuration = settings.read(scheduler_configuration(kube))
+        text = scheduler_configuration(kube)
+        configuration = None if text is None else settings.read(text)
     except KubeError as error:
         if error.status != FORBIDDEN:
             raise

@@ -126,7 +126,7 @@ def within_queue(job: Demand, state: Snapshot) -> str:
     """What nobody can tell of jobs of the queue that Volcano's scheduler may end for this one; "" if it ends none."""
     if state.settings is None:
         some = PODS in state.unread or bool(state.pods.by_group)
-        return "whether its scheduler ends other jobs for it: you may not read its configuration" if some else ""
+        return "whether its scheduler ends other jobs for it: its configuration cannot be read" if some else ""
     actions = sorted(ACTIONS & set(state.settings.actions))
     if not actions or not any(displaces(part) for part in job.parts):
         return ""

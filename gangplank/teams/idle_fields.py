@@ -51,8 +51,10 @@ NEEDS = (
 )  # fmt: skip
 
 
-def idle_fields(teams: Sequence[TeamSpec], site: SiteSpec, text: str) -> list[str]:
-    """A line for every field in use that the scheduler, with this configuration, ignores."""
+def idle_fields(teams: Sequence[TeamSpec], site: SiteSpec, text: str | None) -> list[str]:
+    """A line for every field in use that the scheduler, with this configuration, ignores; none if it is not known."""
+    if text is None:
+        return []
     scheduler = read(text)
     queues = [*site.queues, *(queue for team in teams for queue in team.queues)]
     notes = []

@@ -177,3 +177,33 @@ def test_a_cluster_that_does_not_answer_is_no_cluster_without_rights() -> None:
     fields = {"name": "a", "image": "i", "script": "/a.py", "backend": "pytorchjob"}
     with pytest.raises(KubeError):
         asked(cluster(status=503), BACKENDS["pytorchjob"].manifests(parse_job(fields))[-1])
+
+
+@pytest.mark.parametrize(("flags", "unreadable", "actions"), [
+    (["--scheduler-conf=/conf/own.conf"], "", ("enqueue", "reclaim")),
+    (["--scheduler-conf", "/conf/own.conf"], "", ("enqueue", "reclaim")),
+    (["--scheduler-conf=/conf/own.conf"], "/api/v1/namespaces/batch/configmaps/batch-scheduler-configmap", None),
+    (["--scheduler-conf=/conf/own.conf"], "/apis/apps/v1/deployments", None),
+    ([], "", None),
+])  # fmt: skip
+@pytest.mark.parametrize("copies", [0, 2])
+def test_a_release_of_another_name_has_its_configuration_where_its_deployment_mounts_it(
+    api: Api, flags: list[str], unreadable: str, actions: tuple[str, ...] | None, copies: int
+) -> None:
+    """Its queues passed for ones that no plugin looks at, and nobody for one who gives back what another deserves."""
+    mount, source = {"name": "conf", "mountPath": "/conf"}, {"name": "batch-scheduler-configmap"}
+    container = {"image": "r/vc-scheduler:v1.15.1", "args": flags, "volumeMounts": [mount]}
+    spec = {"containers": [container], "volumes": [{"name": "conf", "configMap": source}]}
+    meta = {"name": "batch-scheduler", "namespace": "batch"}
+    api.objects["/apis/apps/v1/namespaces/batch/deployments/batch-scheduler"] = {
+        "metadata": meta, "spec": {"template": {"spec": spec}},
+    }  # fmt: skip
+    held = {"metadata": {**source, "namespace": "batch"}, "data": {"own.conf": 'actions: "enqueue, reclaim"'}}
+    api.objects["/api/v1/namespaces/batch/configmaps/batch-scheduler-configmap"] = held
+    for number in range(copies):  # of which none says that the scheduler reads it
+        other = {"name": "volcano-scheduler-configmap", "namespace": f"team-{number}"}
+        where = f"/api/v1/namespaces/team-{number}/configmaps/volcano-scheduler-configmap"
+        api.objects[where] = {"metadata": other, "data": {"own.conf": "actions: allocate"}}
+    api.unreadable |= {unreadable}
+    settings = snapshot(Kube(api.kubeconfig), "vision").settings
+    assert (settings and settings.actions) == actions
