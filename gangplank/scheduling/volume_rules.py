@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import chain, product
 from typing import TYPE_CHECKING
 
 from gangplank.scheduling.amounts import milli
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 
 VOLUMES, CLASSES = "persistentvolumes", "storageclasses"
-# As volumezone of Kubernetes' scheduler; nodes that have the older labels have these, too
+# As volumezone of Kubernetes' scheduler: by a volume's label, the one that counts on a node without that label
 ZONES = {f"{group}/{name}": f"topology.kubernetes.io/{name}" for name in ("zone", "region")
          for group in ("topology.kubernetes.io", "failure-domain.beta.kubernetes.io")}  # fmt: skip
 NODE_NAMES = {"matchExpressions": "kubernetes.io/hostname", "matchFields": "metadata.name"}
@@ -75,6 +76,13 @@ def unplaced(job: Demand, state: Snapshot) -> Iterator[str]:
             yield f"on which node volume claim {name} gets one of the free volumes of {of_class}"
 
 
+def in_zone(key: str, values: list[str]) -> list[list[Json]]:
+    """What labels of a node have to say, one list or another, for a volume with this label of a zone."""
+    newer, rule = ZONES[key], {"key": key, "operator": "In", "values": values}
+    without = [] if newer == key else [[{"key": key, "operator": "DoesNotExist"}, {**rule, "key": newer}]]
+    return [[rule], *without]
+
+
 def pinned(job: Demand, state: Snapshot) -> dict[str, Json]:
     """The node selectors of the volumes behind the job's claims."""
     volumes = {item["metadata"]["name"]: item for item in state.volumes}
@@ -83,13 +91,13 @@ def pinned(job: Demand, state: Snapshot) -> dict[str, Json]:
         volume = volumes.get(claim["spec"].get("volumeName") or "") or {}
         required = ((volume.get("spec") or {}).get("nodeAffinity") or {}).get("required")
         labels = (volume.get("metadata") or {}).get("labels") or {}
-        zones = [{"key": new, "operator": "In", "values": labels[key].split("__")}
-                 for key, new in ZONES.items() if key in labels]  # fmt: skip
+        zones = [in_zone(key, labels[key].split("__")) for key in ZONES if key in labels]
         if zones:  # which keep a pod from no node that has none
             none = [{"key": key, "operator": "DoesNotExist"} for key in ZONES]
             required = {"nodeSelectorTerms": [
                 {**term, "matchExpressions": [*(term.get("matchExpressions") or ()), *rules]}
-                for term in (required or {"nodeSelectorTerms": [{}]})["nodeSelectorTerms"] for rules in (zones, none)
+                for term in (required or {"nodeSelectorTerms": [{}]})["nodeSelectorTerms"]
+                for rules in [*(list(chain(*one)) for one in product(*zones)), none]
             ]}  # fmt: skip
         if required:
             selectors[claim["metadata"]["name"]] = required

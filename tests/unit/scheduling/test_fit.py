@@ -511,6 +511,8 @@ ZONE, OLD = "topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zo
     ({ZONE: "east__west"}, {ZONE: "west"}, True), ({OLD: "east"}, {ZONE: "west"}, False),
     ({OLD: "east"}, {ZONE: "east"}, True), ({"topology.kubernetes.io/region": "r"}, {ZONE: "east"}, False),
     ({"disk": "fast"}, {ZONE: "east"}, True),
+    ({OLD: "east"}, {OLD: "east"}, True), ({OLD: "east"}, {OLD: "west"}, False), ({ZONE: "east"}, {OLD: "east"}, False),
+    ({OLD: "east"}, {OLD: "west", ZONE: "east"}, False), ({OLD: "east", ZONE: "east"}, {OLD: "east"}, False),
 ])  # fmt: skip
 @pytest.mark.parametrize("where", ["a", "b"])
 def test_a_volume_with_labels_of_a_zone_is_mounted_on_its_nodes_alone(
