@@ -54,6 +54,9 @@ def why_pending(claim: Json, classes: Iterable[Json], events: Sequence[Json], po
 def _cause(claim: Json, classes: dict[str, Json], events: Sequence[Json], pods: list[Json]) -> tuple[str, str, str]:
     name = claim["spec"].get("storageClassName")
     existing = ", ".join(sorted(classes)) or "no class"
+    if name == "":  # written by hand, as for a volume that an administrator has made: no class makes one for it
+        evidence, _ = none_free(claim, "no class")
+        return "capacity", evidence, "create a PersistentVolume for it that names no class"
     if not name and not any(is_default(item) for item in classes.values()):
         evidence = f"it names none, and no class is the default; the cluster has {existing}"
         return "no class", evidence, "name a class, or mark a default"

@@ -21,6 +21,12 @@ def pod(message: str = "", node: str = "", namespace: str = "a") -> dict[str, An
     return {"metadata": {"namespace": namespace, "name": "p"}, "spec": spec, "status": {"conditions": [condition]}}
 
 
+def without_class() -> dict[str, Any]:
+    claim = live_claim("", "Pending")
+    del claim["spec"]["storageClassName"]
+    return claim
+
+
 WAITS = {"volumeBindingMode": "WaitForFirstConsumer"}
 BY_HAND = "kubernetes.io/no-provisioner"
 MODES = "NodePath only supports ReadWriteOnce and ReadWriteOncePod (1.22+) access modes"
@@ -67,7 +73,8 @@ MODES = "NodePath only supports ReadWriteOnce and ReadWriteOncePod (1.22+) acces
     ],
 )
 def test_a_pending_claim_is_explained(cls: str, classes: Any, events: Any, pods: Any, cause: str) -> None:
-    line = why_pending(live_claim(cls, "Pending"), classes, events, pods)
+    claim = live_claim(cls, "Pending") if cls else without_class()
+    line = why_pending(claim, classes, events, pods)
     assert line.startswith(f"data: {cause}")
     assert "Fix: " in line
 
@@ -99,6 +106,15 @@ def test_a_bound_claim_needs_no_explanation() -> None:
 
 
 def test_a_claim_of_the_default_class_names_that_class() -> None:
-    claim = live_claim("", "Pending")
-    line = why_pending(claim, [live_class("x", "no.such", default=True)], [])
+    line = why_pending(without_class(), [live_class("x", "no.such", default=True)], [])
     assert "nobody answers for no.such, which the class x names" in line
+
+
+@pytest.mark.parametrize("default", [True, False])
+def test_a_claim_whose_class_is_empty_waits_for_a_volume_without_one(default: bool) -> None:
+    """It was explained by the provisioner of the default class, which never sees it."""
+    line = why_pending(live_claim("", "Pending"), [live_class("x", "no.such", default=default)], [])
+    assert line == (
+        "data: capacity: no free volume of no class has 10Gi and ReadWriteOnce. "
+        "Fix: create a PersistentVolume for it that names no class."
+    )
