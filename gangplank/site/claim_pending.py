@@ -33,10 +33,10 @@ def unbound(claim: Json, classes: Iterable[Json]) -> bool:
 
 
 def none_free(claim: Json, name: str) -> tuple[str, str]:
-    """Evidence and fix for a claim of this class, which creates no volumes, where no free volume suits it."""
+    """Evidence and fix for a claim of this class, or of none, where nobody makes volumes and no free one suits it."""
     size, modes = claim["spec"]["resources"]["requests"]["storage"], ", ".join(claim["spec"]["accessModes"])
-    fix = "create a PersistentVolume for it: this class creates none"
-    return f"no free volume of {name} has {size} and {modes}", fix
+    fix = "create a PersistentVolume for it" + (": this class creates none" if name else " that names no class")
+    return f"no free volume {f'of {name}' if name else 'without a class'} has {size} and {modes}", fix
 
 
 def why_pending(claim: Json, classes: Iterable[Json], events: Sequence[Json], pods: Iterable[Json] = ()) -> str:
@@ -55,8 +55,7 @@ def _cause(claim: Json, classes: dict[str, Json], events: Sequence[Json], pods: 
     name = claim["spec"].get("storageClassName")
     existing = ", ".join(sorted(classes)) or "no class"
     if name == "":  # written by hand, as for a volume that an administrator has made: no class makes one for it
-        evidence, _ = none_free(claim, "no class")
-        return "capacity", evidence, "create a PersistentVolume for it that names no class"
+        return "capacity", *none_free(claim, name)
     if not name and not any(is_default(item) for item in classes.values()):
         evidence = f"it names none, and no class is the default; the cluster has {existing}"
         return "no class", evidence, "name a class, or mark a default"

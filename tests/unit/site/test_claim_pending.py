@@ -115,6 +115,6 @@ def test_a_claim_whose_class_is_empty_waits_for_a_volume_without_one(default: bo
     """It was explained by the provisioner of the default class, which never sees it."""
     line = why_pending(live_claim("", "Pending"), [live_class("x", "no.such", default=default)], [])
     assert line == (
-        "data: capacity: no free volume of no class has 10Gi and ReadWriteOnce. "
+        "data: capacity: no free volume without a class has 10Gi and ReadWriteOnce. "
         "Fix: create a PersistentVolume for it that names no class."
     )
