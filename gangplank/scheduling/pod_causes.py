@@ -13,6 +13,7 @@ from gangplank.k8s.events import when
 from gangplank.scheduling import pod_rules
 from gangplank.scheduling.cause import Cause
 from gangplank.scheduling.rest import rank
+from gangplank.scheduling.snapshot import has_ended
 from gangplank.text import listed, plain
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 IMAGE = {"ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName", "ImageInspectError"}
 CONFIG = {"CreateContainerConfigError"}
+STARTING = {"", "ContainerCreating", "PodInitializing"}  # of a container of which nothing is known yet
 CREATE = {"CreateContainerError", "RunContainerError", "ContainerCannotRun", "StartError"}
 STANDS = {  # reasons of events, in the order of the steps that fail: code and text of the cause
     "FailedAttachVolume": ("mount", "a volume of {pod} cannot be attached to its node"),
@@ -60,6 +62,10 @@ def statuses(pod: Json) -> list[Json]:
     return [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
 
 
+def _phase(pod: Json) -> str:
+    return str((pod.get("status") or {}).get("phase") or "")
+
+
 def cut(text: str) -> str:
     """A message of the cluster, in one readable line."""
     return plain(" ".join(text.split()))[:SHOWN]
@@ -89,10 +95,13 @@ def between_pods(job: Demand, said: Iterable[str]) -> Cause | None:
 
 
 def lost(pods: Sequence[Json], away: Container[str]) -> Iterator[Cause]:
-    """Pods on nodes that do not answer."""
-    names = sorted({pod["spec"]["nodeName"] for pod in pods if pod["spec"].get("nodeName") in away})
-    if names:
-        on_them = [pod["metadata"]["name"] for pod in pods if pod["spec"].get("nodeName") in names]
+    """Pods on nodes that do not answer; of those that have ended there, or have a successor elsewhere, nothing is lost."""
+    running = {rank(pod) for pod in pods if _phase(pod) == "Running" and pod["spec"].get("nodeName") not in away}
+    there = [pod for pod in pods if pod["spec"].get("nodeName") in away and not has_ended(pod)]
+    there = [pod for pod in there if not (pod["metadata"].get("deletionTimestamp") and rank(pod) in running)]
+    if there:
+        names = sorted({pod["spec"]["nodeName"] for pod in there})
+        on_them = [pod["metadata"]["name"] for pod in there]
         taint = "node.kubernetes.io/out-of-service=nodeshutdown:NoExecute"
         fix = f"bring the node back; if it is off for good: kubectl taint node {names[0]} {taint}"
         yield Cause("node-lost", f"its node {', '.join(names)} does not answer", (f"pods: {listed(on_them)}",), fix)
@@ -159,17 +168,16 @@ def waiting(
 
 def _is_held_up(pod: Json) -> bool:
     """Whether a pod has a node, and no container that runs."""
-    return (pod.get("status") or {}).get("phase") == "Pending" and bool(pod["spec"].get("nodeName"))
+    return _phase(pod) == "Pending" and bool(pod["spec"].get("nodeName"))
 
 
 def _no_image(pod: Json, _: OfJob) -> Cause | None:
-    reason, message = _reason(pod)
-    if reason not in IMAGE:
+    one, reason, message = _waiting(pod, IMAGE)
+    if not reason:
         return None
-    image = next((one["image"] for one in statuses(pod) if _waits(one) in IMAGE), "its image")
     fix = f"correct the image's name, or bring it to node {pod['spec']['nodeName']} (the lab: make lab-load)"
     evidence = (f"{pod['metadata']['name']}: {reason}: {cut(message)}",)
-    return Cause("image", f"the image {image} cannot be had", evidence, fix)
+    return Cause("image", f"the image {one.get('image') or 'of a container'} cannot be had", evidence, fix)
 
 
 def _absent(pod: Json, keys: Iterable[tuple[str, str]], job: OfJob) -> Cause | None:
@@ -181,8 +189,8 @@ def _absent(pod: Json, keys: Iterable[tuple[str, str]], job: OfJob) -> Cause | N
 
 
 def _no_container(pod: Json, _: OfJob) -> Cause | None:
-    reason, message = _reason(pod)
-    if reason not in CONFIG | CREATE:
+    _, reason, message = _waiting(pod, CONFIG | CREATE)
+    if not reason:
         return None
     code = "config" if reason in CONFIG else "container"
     text = f"a container of {pod['metadata']['name']} cannot be created: {cut(message)}"
@@ -193,18 +201,18 @@ def _waits(status: Json) -> str:
     return str(((status.get("state") or {}).get("waiting") or {}).get("reason") or "")
 
 
-def _reason(pod: Json) -> tuple[str, str]:
-    """Why a pod's first waiting container waits."""
+def _waiting(pod: Json, reasons: Collection[str]) -> tuple[Json, str, str]:
+    """The first container that waits for one of these reasons, that reason and what it says; empty if none does."""
     for status in statuses(pod):
-        state = (status.get("state") or {}).get("waiting") or {}
-        if state.get("reason") not in (None, "ContainerCreating", "PodInitializing"):
-            return str(state["reason"]), str(state.get("message") or "")
-    return "", ""
+        if (reason := _waits(status)) in reasons:
+            return status, reason, str(status["state"]["waiting"].get("message") or "")
+    return {}, "", ""
 
 
 def _has_begun(pod: Json) -> bool:
     """Whether a pod is beyond what only an event says of it: its volumes, its devices, its sandbox."""
-    return any(one.get("containerID") for one in statuses(pod)) or bool(_reason(pod)[0]) or _has_sandbox(pod)
+    begun = any(one.get("containerID") or _waits(one) not in STARTING for one in statuses(pod))
+    return begun or _has_sandbox(pod)
 
 
 def _said(pod: Json, job: OfJob, codes: Collection[str]) -> Cause | None:
@@ -341,7 +349,7 @@ def ended(pods: Sequence[Json], reason_of_job: str = "") -> Iterator[Cause]:
 
 def unreplaced(pods: Iterable[Json]) -> list[Json]:
     """Pods that failed, and in whose place none runs yet."""
-    phases = [(pod, (pod.get("status") or {}).get("phase")) for pod in pods]
+    phases = [(pod, _phase(pod)) for pod in pods]
     running = {rank(pod) for pod, phase in phases if phase in {"Running", "Succeeded"}}
     return [pod for pod, phase in phases if phase == "Failed" and rank(pod) not in running]
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from gangplank.k8s.conditions import failed_init
 from gangplank.scheduling import pod_causes, pod_rules
 from gangplank.scheduling.cause import Cause
 from gangplank.scheduling.demand import UNFORESEEN
@@ -164,8 +165,7 @@ def diagnose(now: Situation) -> Diagnosis:
             causes = _not_started(now)
             if causes.cause and causes.cause.code in ADMISSION:
                 return causes
-        ranks = [now.ranks] if now.ranks else []
-        return _seen(now, "failed", [*pod_causes.ended(now.pods, now.reason), *ranks, _failed(now)])
+        return _seen(now, "failed", [*pod_causes.ended(now.pods, now.reason), *_meeting(now), _failed(now)])
     if now.suspended:
         held = "kubectl describe workloads.kueue.x-k8s.io says why; if others resume the job, Kueue suspends it again"
         fix = held if now.suspended.startswith(HELD) else "resume it, or delete it and submit it again"
@@ -192,7 +192,12 @@ def _inside(now: Situation) -> list[Cause]:
     causes = [*pod_causes.lost(now.pods, now.state.away), *pod_causes.waiting(now.pods, now.events, now.absent)]
     crashed = [*pod_causes.crashed(now.pods, now.failure)]
     causes += pod_causes.ended(now.pods if crashed else pod_causes.unreplaced(now.pods))
-    return [*causes, *([now.ranks] if now.ranks and crashed else []), *crashed]
+    return [*causes, *(_meeting(now) if crashed else []), *crashed]
+
+
+def _meeting(now: Situation) -> list[Cause]:
+    """What ranks say of one another; a rank that did not join since its init container failed is not what was first."""
+    return [now.ranks] if now.ranks and not any(map(failed_init, now.pods)) else []
 
 
 def _well(now: Situation) -> Diagnosis:

@@ -190,9 +190,47 @@ POD_CASES: dict[str, tuple[Situation, str]] = {
     "rendezvous that ended": (situation(
         ended="failed", failure=Failure("a", "exit code 1"), ranks=Cause("rendezvous", "a")
     ), "rendezvous"),
+    "init container before a rendezvous": (situation(
+        pods=running(own(phase="Pending", initContainerStatuses=[CRASHED])), ranks=Cause("rendezvous", "a")
+    ), "crash"),
+    "init container before a rendezvous that ended": (situation(
+        ended="failed", failure=Failure("digits-0", "init container pytorch: Error, exit code 1"),
+        pods=running(own(phase="Failed", initContainerStatuses=[container(terminated={"exitCode": 1})])),
+        ranks=Cause("rendezvous", "a"),
+    ), "failed"),
+    "image of the second container": (situation(pods=running(own(phase="Pending", containerStatuses=[
+        CRASHED, container(waiting={"reason": "ImagePullBackOff"}),
+    ]))), "image"),
+    "configuration of the second container": (situation(pods=running(own(phase="Pending", containerStatuses=[
+        CRASHED, container(waiting={"reason": "CreateContainerConfigError"}),
+    ]))), "config"),
     "stuck": (situation(pods=running(), ranks=Cause("stuck", "a")), "stuck"),
     "webhook": (situation(refusals=(Cause("webhook", "a webhook does not answer"),)), "webhook"),
 }  # fmt: skip
+
+
+AWAY = cluster({**node("b"), "status": {"conditions": []}})
+
+
+def on(node: str, phase: str = "Running", **meta: Any) -> Json:
+    """A pod of rank 0 on a node; its controller adds the end of its name."""
+    item = own(phase=phase)
+    item["metadata"] |= {"generateName": "digits-0-", **meta}
+    item["spec"]["nodeName"] = node
+    return item
+
+
+@pytest.mark.parametrize(("pods", "lost"), [
+    ([on("b")], True),
+    ([on("b", "Succeeded")], False),
+    ([on("b", "Failed"), on("a", name="digits-0-x")], False),
+    ([on("b", deletionTimestamp="2026-11-24T12:00:00Z")], True),
+    ([on("b", deletionTimestamp="2026-11-24T12:00:00Z"), on("a", name="digits-0-x")], False),
+])  # fmt: skip
+def test_a_node_is_lost_for_a_job_only_with_a_pod_that_nothing_replaces(pods: list[Json], lost: bool) -> None:
+    """A job that ran was called one that does not, for a pod of an earlier attempt."""
+    now = situation(pods=(*pods, own(1), own(2)), state=AWAY)
+    assert code(now) == ("node-lost" if lost else None)
 
 
 @pytest.mark.parametrize("name", POD_CASES)
