@@ -20,7 +20,7 @@ from gangplank.cluster import in_pod, landing
 from gangplank.cluster.client import path
 from gangplank.cluster.landing import File
 from gangplank.cluster.progress import waiting_reasons
-from gangplank.cluster.reader import output_of, reader, remove_ended
+from gangplank.cluster.reader import DEADLINE_S, output_of, reader, remove_ended
 from gangplank.errors import GangplankError, KubeError, Problem
 from gangplank.text import listed
 from gangplank.wait import late, polls
@@ -216,9 +216,12 @@ def ended(kube: Kube, pod: Json, container: str) -> Json:
             why = status.get("reason") or status.get("message") or "no reason"
             raise IncompleteError(str(Problem(title, f"its end ({why})", "all that it reads", "try again")))
         if any("running" in state or "terminated" in state for state in states.values()):
-            limit_s = float("inf")  # the kubelet ends it in time
+            limit_s = float(START_S + DEADLINE_S)  # the kubelet ends it before, if its node answers
         if waited_s > limit_s:
             break
+    if limit_s > START_S:
+        fix = f"see whether its node {(live.get('spec') or {}).get('nodeName')} answers, then try again"
+        raise KubeError(late(title, "no end", "its end", limit_s, fix))
     reason = listed(waiting_reasons([live]), 2) or str(live["status"].get("phase"))
     fix = "free a place on the claim's node, then try again"
     raise KubeError(late(f"{title}, which reads the output", reason, "its start", START_S, fix))

@@ -9,6 +9,7 @@ import os
 import random
 import subprocess
 import sys
+import time
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from unittest.mock import Mock
@@ -21,6 +22,7 @@ from gangplank.cluster import fetch, in_pod, landing, reader
 from gangplank.cluster.landing import PARTS, File, Landing
 from gangplank.errors import GangplankError, KubeError, Unreadable
 from gangplank.jobs.parse import parse_job
+from gangplank.wait import polls
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -152,6 +154,23 @@ def test_a_lost_pod_is_replaced_and_one_that_is_lost_each_time_is_not(pods: Pods
         with pytest.raises(fetch.IncompleteError):
             fetch.fetch(KUBE, job(), "", target, lambda *_: None)
     assert len(pods.commands) == fetch.TRIES
+
+
+@pytest.mark.parametrize(("state", "expected"), [("running", "a: got no end, expected its end"), ("waiting", "start")])
+def test_a_pod_on_a_node_that_is_lost_is_not_waited_for_without_end(
+    monkeypatch: pytest.MonkeyPatch, state: str, expected: str
+) -> None:
+    """The API server shows it as it was, for as long as the node does not answer."""
+    monkeypatch.setattr(fetch, "START_S", 0)
+    monkeypatch.setattr(fetch, "DEADLINE_S", 0.5)
+    monkeypatch.setattr(fetch, "polls", lambda limit_s, _: polls(min(limit_s, 10), 0.01))
+    status = {"phase": "Running", "containerStatuses": [{"name": "reader", "state": {state: {}}}]}
+    pod = {"metadata": {"namespace": "default", "name": "a"}, "spec": {"nodeName": "node-1"}, "status": status}
+    kube: Any = SimpleNamespace(get=lambda _: pod)
+    started = time.monotonic()
+    with pytest.raises(KubeError, match=expected):
+        fetch.ended(kube, pod, "reader")
+    assert time.monotonic() - started < 5
 
 
 def test_a_file_that_changes_while_it_is_read_is_not_kept(
