@@ -30,6 +30,7 @@ class QueueSystem:
     elsewhere: tuple[str, ...]  # plugins of its scheduler that ask a server of the site
     groups: tuple[str, ...]  # API groups of what its scheduler reads beside Kubernetes' own kinds
     configuration: str  # the ConfigMap with its scheduler's configuration, under the chart's usual release name
+    built_in: str  # what its scheduler does without one (DefaultSchedulerConf in pkg/scheduler/util.go of 1.15)
     namespaces: str  # a regular expression: where it is installed
     default: str  # the queue of work that names none
     root: str  # the queue above all others, which takes no work
@@ -59,6 +60,12 @@ VOLCANO = QueueSystem(
     elsewhere=("extender", "usage"),
     groups=("scheduling.volcano.sh", "topology.volcano.sh", "nodeinfo.volcano.sh", "shard.volcano.sh"),
     configuration="volcano-scheduler-configmap",
+    built_in="""
+actions: "enqueue, allocate, backfill"
+tiers:
+- plugins: [{name: priority}, {name: gang}, {name: conformance}]
+- plugins: [{name: overcommit}, {name: drf}, {name: predicates}, {name: proportion}, {name: nodeorder}]
+""",
     namespaces="volcano-.*",
     default="default",
     root="root",

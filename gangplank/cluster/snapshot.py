@@ -67,7 +67,7 @@ def scheduler_configuration(kube: Kube) -> str | None:
         words = [*(container.get("command") or ()), *(container.get("args") or ())]
         if QUEUE_SYSTEM.program in str(container.get("image")):
             places = [value for _, value in flags_in(words, ["scheduler-conf"]) if value]
-            return (mounted(kube, item, PurePosixPath(places[-1])) if places else "") or None
+            return (mounted(kube, item, PurePosixPath(places[-1])) or None) if places else QUEUE_SYSTEM.built_in
     return None if deployments is None else ""
 
 

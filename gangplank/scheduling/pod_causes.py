@@ -95,7 +95,7 @@ def between_pods(job: Demand, said: Iterable[str]) -> Cause | None:
 
 
 def lost(pods: Sequence[Json], away: Container[str]) -> Iterator[Cause]:
-    """Pods on nodes that do not answer; of those that have ended there, or have a successor elsewhere, nothing is lost."""
+    """Pods on nodes that do not answer, without those that have ended there or have a successor elsewhere."""
     running = {rank(pod) for pod in pods if _phase(pod) == "Running" and pod["spec"].get("nodeName") not in away}
     there = [pod for pod in pods if pod["spec"].get("nodeName") in away and not has_ended(pod)]
     there = [pod for pod in there if not (pod["metadata"].get("deletionTimestamp") and rank(pod) in running)]

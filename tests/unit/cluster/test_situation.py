@@ -184,7 +184,7 @@ def test_a_cluster_that_does_not_answer_is_no_cluster_without_rights() -> None:
     (["--scheduler-conf", "/conf/own.conf"], "", ("enqueue", "reclaim")),
     (["--scheduler-conf=/conf/own.conf"], "/api/v1/namespaces/batch/configmaps/batch-scheduler-configmap", None),
     (["--scheduler-conf=/conf/own.conf"], "/apis/apps/v1/deployments", None),
-    ([], "", None),
+    ([], "", ("enqueue", "allocate", "backfill")),
 ])  # fmt: skip
 @pytest.mark.parametrize("copies", [0, 2])
 def test_a_release_of_another_name_has_its_configuration_where_its_deployment_mounts_it(
