@@ -207,13 +207,7 @@ def logs(args: argparse.Namespace) -> int:
         return all_attempts(kube, job, pods)
 
     gaps, numbers = Gaps(meta["name"], meta["namespace"]), {pod["metadata"]["name"]: Numbers() for pod in pods}
-
-    def read(pod: Json, patient: Kube) -> Iterator[tuple[Json, str]]:
-        try:
-            for line in follow(patient, pod, on=args.follow):
-                yield pod, line
-        except KubeError as error:
-            yield pod, f"({error})"
+    unread: dict[str, KubeError] = {}
 
     def show(lines: Iterable[tuple[Json, str]]) -> None:
         for pod, line in lines:
@@ -224,12 +218,23 @@ def logs(args: argparse.Namespace) -> int:
             terminal.note(text)
 
     if not args.follow:
-        show(chain.from_iterable(read(pod, kube) for pod in pods))
-        return terminal.OK
+        show(chain.from_iterable(read(kube, pod, unread, on=False) for pod in pods))
+        return terminal.CLUSTER if len(unread) == len(pods) else terminal.OK
     patience = (kube.patient(terminal.note if pod is pods[0] else silent) for pod in pods)
-    for lines in together([read(pod, patient) for pod, patient in zip(pods, patience, strict=True)]):
+    for lines in together([read(patient, pod, unread, on=True) for pod, patient in zip(pods, patience, strict=True)]):
         show(lines)
-    return terminal.OK
+    return terminal.CLUSTER if len(unread) == len(pods) else terminal.OK
+
+
+def read(kube: Kube, pod: Json, unread: dict[str, KubeError], *, on: bool) -> Iterator[tuple[Json, str]]:
+    """The lines of a pod's log; why it cannot be read, if it exists, is noted too."""
+    try:
+        for line in follow(kube, pod, on=on):
+            yield pod, line
+    except KubeError as error:
+        if error.status not in GONE:
+            unread[pod["metadata"]["name"]] = error
+        yield pod, f"({error})"
 
 
 def note_init(pods: Iterable[Json]) -> None:

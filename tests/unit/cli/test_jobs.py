@@ -381,6 +381,18 @@ def test_logs_carry_their_rank(api: Api, capsys: pytest.CaptureFixture[str], fol
 
 
 @pytest.mark.parametrize("follow", [[], ["-f"]])
+@pytest.mark.parametrize(("names", "code"), [(["master-0", "worker-0", "worker-1"], 4), (["master-0"], 0)])
+def test_logs_of_which_none_may_be_read_are_no_success(
+        api: Api, capsys: pytest.CaptureFixture[str], follow: list[str], names: list[str], code: int) -> None:
+    running(api)
+    for item in api.objects.values():
+        for container in item.get("status", {}).get("containerStatuses", []):
+            container["state"] = {"terminated": {"exitCode": 0}}
+    api.unreadable |= {f"{PODS}/digits-{name}/log" for name in names}
+    assert run(capsys, "logs", "digits", *follow)[0] == code
+
+
+@pytest.mark.parametrize("follow", [[], ["-f"]])
 def test_logs_report_numbered_lines_that_did_not_come_as_submit_does(
         api: Api, capsys: pytest.CaptureFixture[str], follow: list[str]) -> None:
     running(api)
@@ -484,7 +496,7 @@ def test_why_names_the_init_container_that_fails_again_and_again(
         api: Api, capsys: pytest.CaptureFixture[str]) -> None:
     starting(api, "Pending", alone=False, **AGAIN)
     with_nodes(api, {**CLOSED, "status": {"state": "Open"}})
-    api.objects["/api/v1/namespaces/default/configmaps/digits-svc"] = {}
+    api.objects["/api/v1/namespaces/default/configmaps/digits-svc"] = {"metadata": {"name": "digits-svc"}}
     lines = run(capsys, "why", "digits")[1].splitlines()
     assert "digits-worker-0 ends again and again: init container fetch: Error, exit code 7" in lines[0]
     assert any("no such bucket" in line for line in lines)
