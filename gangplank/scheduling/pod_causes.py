@@ -189,7 +189,7 @@ def _absent(pod: Json, keys: Iterable[tuple[str, str]], job: OfJob) -> Cause | N
 
 
 def _no_container(pod: Json, _: OfJob) -> Cause | None:
-    _, reason, message = _waiting(pod, CONFIG | CREATE)
+    reason, message = _waiting(pod, CONFIG | CREATE)[1:]
     if not reason:
         return None
     code = "config" if reason in CONFIG else "container"

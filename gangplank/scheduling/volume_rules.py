@@ -78,7 +78,8 @@ def unplaced(job: Demand, state: Snapshot) -> Iterator[str]:
 
 def in_zone(key: str, values: list[str]) -> list[list[Json]]:
     """What labels of a node have to say, one list or another, for a volume with this label of a zone."""
-    newer, rule = ZONES[key], {"key": key, "operator": "In", "values": values}
+    newer = ZONES[key]
+    rule: Json = {"key": key, "operator": "In", "values": values}
     without = [] if newer == key else [[{"key": key, "operator": "DoesNotExist"}, {**rule, "key": newer}]]
     return [[rule], *without]
 
