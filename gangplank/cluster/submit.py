@@ -256,7 +256,7 @@ def removal_helps(item: Json, error: KubeError) -> bool:
 
 
 def wait_until_gone(kube: Kube, item: Json, report: Callable[[str], None] = silent) -> None:
-    """Wait until what was removed is gone, a job with its pods; one of its name that is there by then is another."""
+    """Wait until what was removed is gone, a job with its pods; a new one of its name does not count."""
     patient, uid = kube.patient(limit_s=GONE_S), item["metadata"].get("uid")
     for number, _ in enumerate(polls(GONE_S, POLL_S)):
         live = live_object(patient, item)
