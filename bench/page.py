@@ -88,7 +88,8 @@ def tuned(results: Mapping[str, Result]) -> str:
     by_id = {one.id: one for result in results.values() for one in result.figures}
 
     def listed(values: Mapping[str, Any]) -> str:
-        return ", ".join(f"`{name}` {value}" for name, value in values.items())
+        # roles/volcano/vars/main.yml adds a flag to a value, in a second line
+        return ", ".join(f"`{name}` {str(value).split()[0]}" for name, value in values.items())
 
     rows = []
     for one in TUNED.values():

@@ -48,5 +48,9 @@ TUNED = {
         "roles/volcano", {"controller_kube_api_qps": 50, "controller_kube_api_burst": 100},
         tuple(f"{part}.{shape}.running" for shape in SHAPES for part in ("tuning.requests", "gangs")),
     ),
+    "logs": Tuned(
+        "roles/volcano", {"admission_log_level": 4, "scheduler_log_level": 3, "controller_log_level": 4},
+        tuple(f"tuning.logs.{shape}.running" for shape in SHAPES),
+    ),
     "operator": Tuned("charts/training-operator", {"qps": 20, "burst": 30, "threads": 1}, ("operator.pods",)),
 }  # fmt: skip

@@ -6,7 +6,6 @@ stands beside the role's values as they are. The CPU time is that of all of the 
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import yaml
@@ -40,15 +39,6 @@ class Tried(NamedTuple):
     """By name: a value, or a function of the role's own, which is "" without one."""
 
 
-def short(level: str) -> str:
-    """A log level of 1; what follows the number stays, see roles/volcano/vars/main.yml.
-
-    >>> short(""), short("4 --flag")
-    ('1', '1 --flag')
-    """
-    return re.sub(r"^\d*", "1", level)
-
-
 def without_scores(configuration: Json) -> None:
     """No plugin compares the nodes that have room."""
     for tier in configuration["tiers"]:
@@ -75,12 +65,11 @@ TRIED = {
     "workers": Tried("10 workers", {
         "controller_worker_threads": 10, "controller_worker_threads_for_podgroup": 10}),
     "period": Tried("a period of 200 ms", {"scheduler_schedule_period": "200ms"}),
-    "logs": Tried("short logs", {f"{name}_log_level": short for name in ("admission", "controller", "scheduler")}),
     "scores": Tried("no node scores", configured(without_scores)),
     "actions": Tried("two actions", configured(least_actions)),
     "nodes": Tried("10 of 100 nodes", {  # upstream compares at least 100; the chart has no value for that flag
         "scheduler_percentage_nodes_to_find": 10,
-        "scheduler_log_level": "3\n            - --minimum-feasible-nodes=10"}),
+        "scheduler_log_level": "1\n            - --minimum-feasible-nodes=10"}),
     "rate": Tried("scheduler qps x 5", {
         "scheduler_kube_api_qps": 10_000, "scheduler_kube_api_burst": 10_000}),
 }  # fmt: skip

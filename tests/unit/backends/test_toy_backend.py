@@ -170,6 +170,7 @@ TOY = Backend(
         Addition(r"", "the toy maker", "as it likes"),
     ),
     makes={"ToyBox": Maker("the toy maker", "toys lie in it")},
+    propagation="Background",
     ends=Ends(succeeded=frozenset({"Tidied"}), failed=frozenset({"Broken"})),
     queue=lambda manifest: Queue("spec.line", manifest["spec"]["line"]),
     retries=Retries("spec.retries", lambda _live, restarts: restarts),

@@ -306,7 +306,7 @@ def test_a_bar_is_not_narrower_than_nothing() -> None:
 
 
 @pytest.mark.parametrize("name", [
-    "bench.figures", "bench.page", "bench.gangs.place", "bench.growth", "bench.parts.evidence", "bench.parts.tuning",
+    "bench.figures", "bench.page", "bench.gangs.place", "bench.growth", "bench.parts.evidence", "bench.parts.nodes",
 ])  # fmt: skip
 def test_examples(name: str) -> None:
     done = doctest.testmod(importlib.import_module(name))

@@ -157,12 +157,6 @@ def test_before_a_tuned_default_all_other_values_are_the_role_s() -> None:
         }  # fmt: skip
 
 
-def test_a_shorter_log_keeps_the_flag_that_stands_behind_its_level() -> None:
-    short = tuning.variants(OWN)["logs"]["custom"]["controller_log_level"]
-    assert short == OWN["custom"]["controller_log_level"].replace("4", "1", 1)
-    assert "--max-requeue-num=-1" in short
-
-
 @pytest.mark.parametrize(("name", "actions", "plugins"), [
     ("scores", "enqueue, allocate, backfill", [{"name": "gang"}]),
     ("actions", "enqueue, allocate", [{"name": "gang"}, {"name": "binpack"}]),
@@ -175,13 +169,14 @@ def test_a_configuration_that_was_tried_is_the_role_s_but_for_one_change(
 
 
 def test_a_tuned_default_has_its_before_and_after_and_what_was_tried_the_role_s_values_beside_it() -> None:
-    seconds = {"ours": [10.0, 12.0, 11.0], "requests": [20.0, 24.0, 22.0], **{name: [9.0] for name in tuning.TRIED}}
+    before = {name: [20.0, 24.0, 22.0] for name in tuning.DEFAULTS}
+    seconds = {"ours": [10.0, 12.0, 11.0], **before, **{name: [9.0] for name in tuning.TRIED}}
     starts = {name: [Start(1.0, s, 0, 0, {"etcd": s, "kubelet": 1.0}) for s in rows] for name, rows in seconds.items()}
     rows = {one.id: one for shape in SHAPES for one in tuning.figures(shape, starts)}
     one = rows["tuning.requests.100x10.running"]
     assert one.peer is not None
     assert (one.value, one.peer.value, one.goal, one.met) == (11.0, 22.0, 20.0, True)
-    tried = rows["tuning.logs.10x100.running"]
+    tried = rows["tuning.workers.10x100.running"]
     assert tried.peer is not None
     assert (tried.value, tried.peer.value, tried.goal) == (9.0, 11.0, None)
     assert rows["tuning.requests.10x100.cpu"].value == 12.0
@@ -189,7 +184,7 @@ def test_a_tuned_default_has_its_before_and_after_and_what_was_tried_the_role_s_
 
 def test_every_value_of_the_role_that_is_tuned_for_speed_has_a_before() -> None:
     """The others are there for what Volcano does, not for how fast."""
-    others = {"ignored_provisioners", "scheduler_config_override", "controller_log_level", "default_tolerations"}
+    others = {"ignored_provisioners", "scheduler_config_override", "default_tolerations"}
     tuned = {name for one in tuning.DEFAULTS.values() for name in one.upstream}
     assert volcano().keys() - others == tuned
     for one in TUNED.values():

@@ -86,9 +86,9 @@ def test_each_command_is_asked_on_every_number_of_nodes(tmp_path: Path, monkeypa
     def prepared(_: Setting, nodes: int) -> Iterator[Any]:
         yield SimpleNamespace(kube=nodes)
 
-    def again(name: str) -> tuple[float, float]:
+    def again(name: str) -> tuple[float, list[str]]:
         asked.append(nodes.PLAYBOOKS[name])
-        return 1.0, 0.0
+        return 1.0, []
 
     def alone(work: Callable[[int], growth.Cost], size: int) -> growth.Cost:
         assert filled[-1] == size
