@@ -5,8 +5,8 @@ per rank, without Python's start and torch's import except where a figure says s
 
 Two ranks that exchange their gradients cannot be as fast as two independent ones where both cores are busy: an exchange
 takes time of these cores, too. So a step stands beside the bound: computing and a bare exchange of the same bytes, side
-by side on the same cores (bench/inside/bound.py). Where computing dominates, independent ranks are a goal as well. A plain
-script with DDP shows what the trainer adds to it: losses and norms of all ranks, the wish to stop, evidence.
+by side on the same cores (bench/inside/bound.py). Where computing dominates, independent ranks are a goal as well. A
+plain script with DDP shows what the trainer adds to it: losses and norms of all ranks, the wish to stop, evidence.
 """
 
 from __future__ import annotations
