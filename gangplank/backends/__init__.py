@@ -63,6 +63,11 @@ def submitted_kinds() -> Iterator[tuple[str, str]]:
     return ((backend.api_version, backend.kind) for backend in BACKENDS.values())
 
 
+def job_resources() -> list[str]:
+    """The kinds of jobs as RBAC calls them, such as jobs.batch."""
+    return [f"{one.plural}.{one.api_version.partition('/')[0]}" for one in BACKENDS.values()]
+
+
 def is_submitted_job(item: Json) -> bool:
     """Whether an object is a training job that a user submitted, not one that a controller created for another job."""
     return BACKENDS[str(backend_of(item))].is_job(item) and not item["metadata"].get("ownerReferences")

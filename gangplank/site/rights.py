@@ -11,11 +11,8 @@ if TYPE_CHECKING:
 
 NODES = ("gpu_device_plugin", "gpu_dra_driver")  # components that label and taint nodes
 ELECTING = ("training_operator", "trainer_v2")  # components whose programs leave a Lease of their election
-# What keeps a namespace, besides what the components have: roles/helm_release/tasks/remove.yml reads all of it.
-KEEPING = (
-    *("pods", "cronjobs.batch", "jobs.batch.volcano.sh", "pytorchjobs.kubeflow.org"),
-    *("trainjobs.trainer.kubeflow.org", "jobsets.jobset.x-k8s.io"),
-)
+# What keeps a namespace, besides jobs and what the components have: roles/helm_release/tasks/remove.yml reads it.
+KEEPING = ("pods", "cronjobs.batch", "jobsets.jobset.x-k8s.io")
 WRITE = ("create", "patch", "delete")  # an upgrade also removes what the new version does not have
 # What keeps two runs apart takes (cluster/lease.py), in the namespace default or that of a job. No playbook asks for it
 # before: a run without these rights says so and continues. Members of teams have them in their namespace.
@@ -31,12 +28,12 @@ def installation(components: Iterable[str]) -> tuple[str, ...]:
     return (*_on_each(WRITE, names), *more, *_beside(names))
 
 
-def removal(components: Iterable[str]) -> tuple[str, ...]:
-    """What uninstall.yml does; it keeps volume claims."""
+def removal(components: Iterable[str], jobs: Iterable[str]) -> tuple[str, ...]:
+    """What uninstall.yml does; it keeps volume claims, and namespaces with jobs of these resources."""
     names = list(components)
     more = ["delete resourceslices.resource.k8s.io"] if "gpu_dra_driver" in names else []
     more += [f"delete {'.'.join(reversed(LEASES))}"] if set(names) & set(ELECTING) else []
-    more += [f"list {kind}" for kind in KEEPING] if names else []
+    more += [f"list {kind}" for kind in (*KEEPING, *jobs)] if names else []
     return (*_on_each(("delete",), names), *more, *_beside(names))
 
 

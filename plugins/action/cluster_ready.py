@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from ansible.utils.display import Display
 from ansible_collections.gangplank.gangplank.plugins.plugin_utils.cluster import KUBECONFIG, ClusterAction
 
+from gangplank.backends import job_resources
 from gangplank.cluster.choice import ORDER, other_cluster
 from gangplank.cluster.network_trial import trial
 from gangplank.cluster.preflight import preflight
@@ -84,7 +85,7 @@ class ActionModule(ClusterAction):
         if args["try_network"]:
             self.say("trying whether its network enforces NetworkPolicies, with three pods")
             return [str(problem) for problem in trial(self.present_kube, args["try_network"]).problems]
-        of_run = {"teams": read_cluster.rights(), "uninstall": removal(args["removes"])}
+        of_run = {"teams": read_cluster.rights(), "uninstall": removal(args["removes"], job_resources())}
         return [*self.forbidden([*args["may"], *of_run.get(args["run"], ())])]
 
     def examined(self, args: dict[str, Any], programs: bool) -> list[str]:

@@ -92,7 +92,7 @@ def late(what: str, ask: Any) -> str:
 
 def test_an_object_that_does_not_go(api: Api, pauses: list[float]) -> None:
     api.objects[path("v1", "Pod", "default", "a")] = POD
-    fix = "look at its pods' finalizers"
+    fix = "look at its pods: at their finalizers, and whether their nodes answer"
     expected = f"Pod default/a: got an object that still exists, expected its removal within 120 s. Fix: {fix}"
     late(expected, lambda: submit.wait_until_gone(Kube(), POD))
     assert set(pauses) == {submit.POLL_S}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gangplank.backends import BACKENDS
+from gangplank.backends import BACKENDS, job_resources
 from gangplank.site.components import COMPONENTS
 from gangplank.site.rights import installation, removal
 
@@ -38,8 +38,8 @@ def test_every_component_has_its_rights(component: str) -> None:
     kinds = COMPONENTS[component].kinds
     assert {f"{verb} {kind}" for kind in kinds for verb in ("create", "patch", "delete")} <= {*rights}
     assert "update secrets" in rights
-    assert ("patch nodes" in rights) == component.startswith("gpu_") == ("patch nodes" in removal([component]))
-    assert {right.split()[0] for right in removal([component])} <= {"delete", "update", "patch", "list"}
+    assert ("patch nodes" in rights) == component.startswith("gpu_") == ("patch nodes" in removal([component], []))
+    assert {right.split()[0] for right in removal([component], [])} <= {"delete", "update", "patch", "list"}
 
 
 def test_the_jobs_that_keep_a_namespace_may_be_listed() -> None:
@@ -47,13 +47,13 @@ def test_the_jobs_that_keep_a_namespace_may_be_listed() -> None:
     jobs = re.findall(r"- /apis/([a-z.0-9-]+/\w+)/namespaces/.*/(\w+)$", text, re.MULTILINE)
     assert {(one.api_version, one.plural) for one in BACKENDS.values()} <= {*jobs}
     custom = [(version.partition("/")[0], kind) for version, kind in jobs if "." in version]
-    assert {f"list {kind}.{group}" for group, kind in custom} <= {*removal(["storage"])}
+    assert {f"list {kind}.{group}" for group, kind in custom} <= {*removal(["storage"], job_resources())}
 
 
 def test_volume_claims_are_never_removed() -> None:
     assert "create persistentvolumeclaims" in installation(["storage"])
-    assert "delete persistentvolumeclaims" not in (*installation(COMPONENTS), *removal(COMPONENTS))
+    assert "delete persistentvolumeclaims" not in (*installation(COMPONENTS), *removal(COMPONENTS, job_resources()))
 
 
 def test_a_site_without_components_needs_no_rights() -> None:
-    assert installation([]) == removal([]) == ()
+    assert installation([]) == removal([], job_resources()) == ()
