@@ -59,9 +59,7 @@ def of_claims(name: str, kind: str, requests: str, spec: Json, inner: str = "[]"
         name,
         "resource.k8s.io",
         (name,),
-        # a pod that claims something passes for one with GPUs, which may go to their nodes
-        devices=f"{requests}.orValue([]).size() == 0 ? ['no device'] : "
-        f"{requests}.orValue([]).map(r, ({mode} == 'All' ? 'all of ' : '') + {name_of})",
+        devices=f"{requests}.orValue([]).map(r, ({mode} == 'All' ? 'all of ' : '') + {name_of})",
         inner=inner,
         probe={"apiVersion": "resource.k8s.io/v1", "kind": kind, "spec": spec},
     )

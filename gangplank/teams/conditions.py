@@ -318,7 +318,7 @@ LEVEL = "pod-security.kubernetes.io/enforce"  # label of a namespace
 
 def volume_types(_: Path) -> str:
     """Types of volumes that the kubelet mounts from its node: Pod Security admits them below `restricted`."""
-    types = [field.name for field in load().verdicts if "volume type" in load().rules(field)]
+    types = [field.name for field in load().with_verdict("refused by volume type")]
     chosen = "".join(f"v.?{name}.hasValue() ? '{name}' : " for name in types)
     in_pods = each("pods", f"{VOLUMES}.map(v, {chosen}'').filter(t, t != '')")
     return f"{NAMESPACE}.labels[?'{LEVEL}'].orValue('') == 'privileged' ? [] : {in_pods}"

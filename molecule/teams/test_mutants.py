@@ -224,11 +224,6 @@ MUTANTS: tuple[Mutant, ...] = (
         without_text((f"quantity('{MOST_AMOUNT}')", "quantity('1e30')")),
         lambda violation: "above 8P" in violation.name,
     ),
-    (
-        "no claims of no device",
-        without_text((".size() == 0 ? ['no device']", ".size() < 0 ? ['no device']")),
-        ending(" of no device"),
-    ),
     ("no variables of an object", without_part("variables"), ending(": variable")),
     ("no secrets of a TrainJob", without_part("secrets"), ending("secret of dataset", "secret of model")),
     (

@@ -455,12 +455,6 @@ def claim_violations() -> Iterator[Violation]:
         yield Violation(f"claims: {field} in a template", rule, TEMPLATES, template_of, message, field)
         claim = obj("resource.k8s.io/v1", "ResourceClaim", template_of["spec"]["spec"])
         yield Violation(f"claims: {field}", rule, CLAIMS, claim, message, field)
-    nothing: Json = {"spec": {"devices": {}}}
-    message = f'device class "no device" {NO} deviceClasses ({OF_CLASS})'
-    rows = ((TEMPLATES, "ResourceClaimTemplate", nothing), (CLAIMS, "ResourceClaim", nothing["spec"]))
-    for where, kind, spec in rows:
-        manifest = obj("resource.k8s.io/v1", kind, spec)
-        yield Violation(f"claims: {kind} of no device", "device class", where, manifest, message)
     # The API server refuses it too, where an administrator has not labelled the namespace: test_admission.py does.
     field, message = "ExactDeviceRequest.adminAccess", "admin access to devices requires"
     yield Violation(f"claims: {field}", "API server", TEMPLATES, ADMIN_ACCESS, message, field)

@@ -46,14 +46,14 @@ def test_every_reason_is_explained_and_every_verdict_is_one_of_a_few() -> None:
         kinds.setdefault(verdict, set()).add(rest)
     assert sorted(kinds) == sorted(VERDICTS)
     assert kinds["harmless"] == set(CENSUS.reasons)
-    assert kinds["refused"] == {"", "by pod security", "by API server"}
+    assert kinds["refused"] == {"", "by pod security", "by API server", "by volume type"}
     assert kinds["controller"] == {""}
     assert kinds["inside"] == {field.type for field in CENSUS.verdicts} - {kind.type for kind in CENSUS.kinds}
 
 
 def test_every_rule_judges_a_field_and_every_judged_field_has_its_rule() -> None:
     judged = {rule for field in CENSUS.verdicts for rule in CENSUS.rules(field)}
-    assert {*judged, "field"} == {rule.name for rule in RULES}  # that one judges what is refused
+    assert {*judged, "field", "volume type"} == {rule.name for rule in RULES}  # these judge what is refused
 
 
 def test_every_kind_of_the_census_has_a_policy() -> None:
