@@ -73,7 +73,10 @@ def scale(job: Json, workers: int) -> Json:
     if elastic is None:
         expected = "a job with elastic (without it, ranks and WORLD_SIZE are fixed)"
         raise unscalable(job, workers, expected, RESUBMIT)
-    count = job["spec"]["pytorchReplicaSpecs"]["Worker"].get("replicas", 1)
+    replicas = job["spec"]["pytorchReplicaSpecs"]
+    if "Worker" not in replicas:
+        raise unscalable(job, workers, f"a Worker among its replicas, which are {', '.join(replicas)}", "")
+    count = replicas["Worker"].get("replicas", 1)
     least, most = elastic.get("minReplicas", count), elastic.get("maxReplicas", count)
     if not least <= workers <= most:
         raise unscalable(job, workers, f"from elastic.min {least} to elastic.max {most} workers", "")

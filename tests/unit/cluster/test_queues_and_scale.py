@@ -90,6 +90,13 @@ def test_an_elastic_job_that_may_not_restart_is_not_scaled() -> None:
         scaled(rigid, 3)
 
 
+def test_an_elastic_job_without_workers_is_not_scaled() -> None:
+    job = elastic()
+    job["spec"]["pytorchReplicaSpecs"] = {"Master": job["spec"]["pytorchReplicaSpecs"].pop("Worker")}
+    with pytest.raises(SpecError, match="a Worker among its replicas, which are Master"):
+        scaled(job, 2)
+
+
 @pytest.mark.parametrize(
     ("job", "reason"),
     [
