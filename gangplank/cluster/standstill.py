@@ -44,7 +44,9 @@ def reasons(kube: Kube, job: Json, pods: Sequence[Json], size: int) -> list[str]
 
     `size` is that of the job: see `size_of`.
     """
-    why = waiting_reasons(pods) + [left(pod) for pod in pods if overdue_s(pod, kube.now()) > LOST_NODE_S]
+    late = [pod for pod in pods if overdue_s(pod, kube.now()) > LOST_NODE_S]
+    away = {node: lost(kube, node) for node in {node_of(pod) for pod in late}}
+    why = waiting_reasons(pods) + [left(pod, away=away[node_of(pod)]) for pod in late]
     why += map(overlooked.reason, overlooked.pods(job, pods, kube.now()))
     if why or len(pods) >= size:
         return why
@@ -131,12 +133,23 @@ def overdue_s(pod: Json, now: datetime) -> float:
     return age_s(pod["metadata"].get("deletionTimestamp"), now)
 
 
-def left(pod: Json) -> str:
-    """What a message says of a pod that does not end."""
-    node = pod["spec"].get("nodeName", "")
-    name = pod["metadata"]["name"]
-    fix = f"kubectl taint node {node} node.kubernetes.io/out-of-service=nodeshutdown:NoExecute, once {node} is off"
-    return f"{name}: cannot end: its node {node} does not answer. Fix: {fix}"
+def node_of(pod: Json) -> str:
+    """The node of a pod, "" before it has one."""
+    return str(pod["spec"].get("nodeName") or "")
+
+
+def left(pod: Json, *, away: bool) -> str:
+    """What a message says of a pod that does not end; `away` is whether its node is lost."""
+    node, meta = node_of(pod), pod["metadata"]
+    if away:
+        fix = f"kubectl taint node {node} node.kubernetes.io/out-of-service=nodeshutdown:NoExecute, once {node} is off"
+        return f"{meta['name']}: cannot end: its node {node} does not answer. Fix: {fix}"
+    if finalizers := meta.get("finalizers"):
+        fix = "check that the controller that removes them runs"
+        return f"{meta['name']}: its finalizers {', '.join(finalizers)} keep it. Fix: {fix}"
+    show = f"kubectl describe pod {meta['name']} -n {meta['namespace']}"
+    fix = f"look there for a volume that cannot be unmounted or a process that does not end: {show}"
+    return f"{meta['name']}: does not end on {node}. Fix: {fix}"
 
 
 def lost(kube: Kube, node: str) -> bool:
@@ -149,7 +162,7 @@ def lost(kube: Kube, node: str) -> bool:
 
 
 def release(kube: Kube, pods: Sequence[Json], nodes: Mapping[str, str]) -> list[str]:
-    """Remove the pods that a lost node keeps, so that others can take their names; what was done, one line each.
+    """Remove the pods that do not end, so that others can take their names; what was done, one line each.
 
     A node that Kubernetes takes for lost does not learn that a pod shall end, so no grace period begins there. Others
     get it, and half a minute more. A rank cannot train without those on other nodes, so one that still runs there does
@@ -159,14 +172,15 @@ def release(kube: Kube, pods: Sequence[Json], nodes: Mapping[str, str]) -> list[
     done: list[str] = []
     away: dict[str, bool] = {}  # node -> whether it is lost
     for pod in pods:
-        meta, node, late_s = pod["metadata"], pod["spec"].get("nodeName", ""), overdue_s(pod, kube.now())
+        meta, node, late_s = pod["metadata"], node_of(pod), overdue_s(pod, kube.now())
         ending_s = late_s + (meta.get("deletionGracePeriodSeconds") or 0)
         if not meta.get("deletionTimestamp") or ending_s < ENDING_S or set(nodes.values()) - {""} <= {node}:
             continue
-        if late_s <= LOST_NODE_S and node not in away:
+        if node not in away:
             away[node] = lost(kube, node)
         if (late_s > LOST_NODE_S or away[node]) and removed(kube, pod):
-            done.append(f"{meta['name']} is removed: its node {node} does not answer")
+            why = f"its node {node} does not answer" if away[node] else f"it does not end on {node}"
+            done.append(f"{meta['name']} is removed: {why}")
     return done
 
 
@@ -215,7 +229,7 @@ def regroup(kube: Kube, job: Json, pods: Sequence[Json]) -> list[str]:
 
 
 def removed(kube: Kube, pod: Json) -> bool:
-    """Remove a pod without asking its node; false if this user may not."""
+    """Remove a pod without asking its node; false if this user may not, or finalizers keep it."""
     meta = pod["metadata"]
     try:
         kube.delete_at(path("v1", "Pod", meta["namespace"], meta["name"]), meta["uid"], grace_s=0)
@@ -223,4 +237,4 @@ def removed(kube: Kube, pod: Json) -> bool:
         if error.status != FORBIDDEN:
             raise
         return False
-    return True
+    return not meta.get("finalizers")

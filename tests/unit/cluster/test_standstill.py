@@ -58,6 +58,11 @@ def pod(api: Api, name: str, node: str, *, overdue_s: float | None = None, **sta
     return item
 
 
+def lose(api: Api, node: str) -> None:
+    """Kubernetes takes a node for lost."""
+    api.objects[f"/api/v1/nodes/{node}"] = {"metadata": {"name": node}, "spec": {"taints": [{"key": UNREACHABLE}]}}
+
+
 def warning(api: Api, name: str, uid: str, when: str, message: str) -> None:
     api.objects[f"{DEFAULT}/events/{name}"] = {
         "type": "Warning", "reason": "FailedCreate", "message": message, "lastTimestamp": when,
@@ -218,10 +223,29 @@ def test_a_pod_that_a_lost_node_keeps_is_named_and_removed_by_its_uid_without_as
 ) -> None:
     pod(api, "digits-master-0", "node-2", running={})
     pod(api, "digits-worker-0", "node-1", overdue_s=LOST_NODE_S + 1, running={})
+    lose(api, "node-1")
     assert "digits-worker-0 is removed: its node node-1 does not answer" in lines(api, job)
     assert f"{DEFAULT}/pods/digits-worker-0" not in api.objects
     (body,) = (body for seen, body in zip(api.seen, api.bodies, strict=True) if seen.startswith("DELETE"))
     assert (body["gracePeriodSeconds"], body["preconditions"]) == (0, {"uid": "uid-digits-worker-0"})
+
+
+def test_a_pod_that_does_not_end_on_a_node_that_answers_is_removed_and_no_node_is_blamed(api: Api, job: Json) -> None:
+    pod(api, "digits-master-0", "node-2", running={})
+    stuck = pod(api, "digits-worker-0", "node-1", overdue_s=LOST_NODE_S + 1, running={})
+    (reason,) = standstill.reasons(Kube(api.kubeconfig), job, [stuck], 2)
+    assert reason.startswith("digits-worker-0: does not end on node-1. Fix: look there for a volume that cannot be unm")
+    assert "digits-worker-0 is removed: it does not end on node-1" in lines(api, job)
+    assert f"{DEFAULT}/pods/digits-worker-0" not in api.objects
+
+
+def test_a_pod_that_finalizers_keep_is_not_said_to_be_removed(api: Api, job: Json) -> None:
+    pod(api, "digits-master-0", "node-2", running={})
+    pod(api, "digits-worker-0", "node-1", overdue_s=LOST_NODE_S + 1)["metadata"]["finalizers"] = ["a.example/b"]
+    said = lines(api, job)
+    assert not [line for line in said if "removed" in line]
+    assert any("(digits-worker-0: its finalizers a.example/b keep it. Fix: check that the controller" in line
+               for line in said)  # fmt: skip
 
 
 @pytest.mark.parametrize(("other", "overdue_s"), [("node-2", LOST_NODE_S - 5), ("node-1", 600)],
@@ -229,6 +253,8 @@ def test_a_pod_that_a_lost_node_keeps_is_named_and_removed_by_its_uid_without_as
 def test_a_pod_stays(api: Api, job: Json, other: str, overdue_s: float) -> None:
     pod(api, "digits-master-0", other, running={})
     pod(api, "digits-worker-0", "node-1", overdue_s=overdue_s, running={})
+    if overdue_s > LOST_NODE_S:
+        lose(api, "node-1")
     said = lines(api, job)
     assert f"{DEFAULT}/pods/digits-worker-0" in api.objects
     fix = "Fix: kubectl taint node node-1 node.kubernetes.io/out-of-service=nodeshutdown:NoExecute, once node-1 is off"
@@ -238,7 +264,7 @@ def test_a_pod_stays(api: Api, job: Json, other: str, overdue_s: float) -> None:
 def test_a_gang_that_is_now_on_one_node_keeps_its_pods_wherever_it_was_before(api: Api, job: Json) -> None:
     """It may train on, beside the one that would take its place."""
     attempt = BACKENDS["volcano"].attempt
-    api.objects["/api/v1/nodes/node-1"] = {"metadata": {"name": "node-1"}, "spec": {"taints": [{"key": UNREACHABLE}]}}
+    lose(api, "node-1")
     watch = JobWatch(job, Kube(api.kubeconfig))
     for number, other in enumerate(["node-2", "node-1"]):
         for name, node in (("digits-master-0", other), ("digits-worker-0", "node-1")):
@@ -309,13 +335,13 @@ def test_the_times_of_the_api_server_are_judged_by_its_own_clock(api: Api, job: 
     api.clock_s = ahead_s
     failed(api, job, ago_s=OVERLOOKED_S - 4 - ahead_s)
     pod(api, "digits-worker-0", "node-2", overdue_s=-ahead_s - 20, running={})
-    assert not [line for line in lines(api, job) if "does not answer" in line or "did not restart" in line]
+    assert not [line for line in lines(api, job) if "does not end" in line or "did not restart" in line]
     api.objects[f"{DEFAULT}/pods/digits-worker-0"]["metadata"]["deletionTimestamp"] = ago(LOST_NODE_S + 1 - ahead_s)
     end = api.objects[f"{DEFAULT}/pods/digits-master-0"]["status"]["containerStatuses"][0]["state"]["terminated"]
     end["finishedAt"] = ago(OVERLOOKED_S + 1 - ahead_s)
     assert sorted(line for line in lines(api, job) if "removed" in line) == [
         "digits-master-0 is removed: it failed, and its job's controller did not restart the job",
-        "digits-worker-0 is removed: its node node-2 does not answer",
+        "digits-worker-0 is removed: it does not end on node-2",
     ]
 
 
@@ -416,6 +442,7 @@ def test_status_names_the_fix_for_a_pod_that_failed_while_the_controller_was_dow
 def test_who_may_not_remove_pods_reads_what_to_ask_for(api: Api, job: Json, monkeypatch: pytest.MonkeyPatch) -> None:
     pod(api, "digits-master-0", "node-2", running={})
     pod(api, "digits-worker-0", "node-1", overdue_s=LOST_NODE_S + 1, running={})
+    lose(api, "node-1")
     answer = api.answer
 
     def forbid(method: str, *rest: Any) -> tuple[int, bytes]:
