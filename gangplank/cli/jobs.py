@@ -9,7 +9,7 @@ from functools import cache, partial
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from gangplank.backends import BACKENDS, backend_of, is_submitted_job, submitted_kinds
+from gangplank.backends import BACKENDS, backend_of, is_submitted_job, job_resources, submitted_kinds
 from gangplank.cli import inputs, overview, terminal
 from gangplank.cli.cluster import cluster_of
 from gangplank.cluster import code, operators, reader, standstill
@@ -22,7 +22,7 @@ from gangplank.cluster.logs import GONE, Buffer, follow
 from gangplank.cluster.patience import silent
 from gangplank.cluster.progress import first_failure, phase
 from gangplank.cluster.submit import title
-from gangplank.errors import KubeError, Problem, SpecError
+from gangplank.errors import GangplankError, KubeError, Problem, SpecError
 from gangplank.k8s.conditions import failed_init
 from gangplank.k8s.plan import Plan
 from gangplank.proof import log_lines
@@ -106,6 +106,7 @@ def scale(args: argparse.Namespace) -> int:
     """Give a running job another number of workers."""
     kube = cluster_of(args, changes=True)
     job, _ = locate(kube, args)
+    refuse_two(kube, args, job)
     kube.patch(job, BACKENDS[str(backend_of(job))].scale(job, args.workers))
     print(f"{title(job)} scaled to {counted(args.workers, 'worker')}")
     return terminal.OK
@@ -129,6 +130,25 @@ def locate(kube: Kube, args: argparse.Namespace) -> tuple[Json, list[Json]]:
     if live is None:
         raise inputs.nothing(name, namespace, "submit it")
     return live, submitted
+
+
+def refuse_two(kube: Kube, args: argparse.Namespace, job: Json) -> None:
+    """Refuse to change a job by a name that a job of another kind has too."""
+    if inputs.is_path(args.job):
+        return
+    others, meta = dict(zip(submitted_kinds(), job_resources(), strict=True)), job["metadata"]
+    own = others.pop((job["apiVersion"], job["kind"]))
+    try:
+        other = kube.find(meta["namespace"], meta["name"], [*others])
+    except KubeError as error:
+        if error.outage:
+            raise
+        return  # of a kind that this user may not read
+    if other and is_submitted_job(other):
+        got = f"{own} and {others[other['apiVersion'], other['kind']]} of this name in namespace {meta['namespace']}"
+        kubectl = f", or kubectl delete {own}/{meta['name']} -n {meta['namespace']}"
+        fix = f"name its file{kubectl if args.command == 'delete' else ''}"
+        raise GangplankError(str(Problem(f"job {meta['name']}", got, "a name that one job has", fix)))
 
 
 def status(args: argparse.Namespace) -> int:
@@ -288,6 +308,7 @@ def delete(args: argparse.Namespace) -> int:
     """Remove a job with its pods, its script and its Service; volume claims and their data stay."""
     kube = cluster_of(args, changes=True)
     job, submitted = locate(kube, args)
+    refuse_two(kube, args, job)
     meta, backend = job["metadata"], BACKENDS[str(backend_of(job))]
     beside = submission.belonging(job, submitted)
     beside += submission.scripts_of(job, except_for=beside)

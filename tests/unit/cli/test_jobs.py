@@ -596,6 +596,34 @@ def test_delete_takes_the_pods_along_and_minds_no_absent_script(api: Api, capsys
     assert deleted == [{"propagationPolicy": "Foreground", "preconditions": {"uid": uid}}]
 
 
+@pytest.mark.parametrize(("command", "words"), [("delete", []), ("scale", ["3"])])
+def test_a_name_that_jobs_of_two_kinds_have_is_refused_by_what_changes_one(
+    api: Api, capsys: pytest.CaptureFixture[str], tmp_path: Path, command: str, words: list[str]
+) -> None:
+    running(api)
+    other = web("digits")
+    api.objects["/apis/batch/v1/namespaces/default/jobs/digits"] = other
+    before = copy.deepcopy(api.objects)
+    code, out, err = run(capsys, command, "digits", *words)
+    assert (code, out, api.objects) == (1, "", before)
+    assert "job digits: got jobs.batch.volcano.sh and jobs.batch of this name in namespace default" in err
+    assert ("kubectl delete jobs.batch.volcano.sh/digits -n default" in err) == (command == "delete")
+    (tmp_path / "raw.yml").write_text(yaml.safe_dump(other))
+    assert run(capsys, "delete", str(tmp_path / "raw.yml")) == (0, "Job default/digits removed\n", "")
+    assert f"{JOBS}/digits" in api.objects
+
+
+def test_delete_minds_neither_kinds_that_may_not_be_read_nor_what_a_controller_made(
+    api: Api, capsys: pytest.CaptureFixture[str]
+) -> None:
+    running(api)
+    api.unreadable = {"/apis/kubeflow.org/v1/namespaces/default/pytorchjobs/digits"}
+    other = web("digits")
+    other["metadata"]["ownerReferences"] = [{"uid": "other"}]
+    api.objects["/apis/batch/v1/namespaces/default/jobs/digits"] = other
+    assert run(capsys, "delete", "digits")[0] == 0
+
+
 def test_delete_waits_for_the_job_that_it_removes_and_for_no_other_of_its_name(
         api: Api, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     running(api)
