@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from gangplank.scheduling.amounts import MILLI
-from gangplank.scheduling.snapshot import host_ports
+from gangplank.scheduling.snapshot import EVERY_ADDRESS, host_ports
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from gangplank.scheduling.demand import Demand, Part
     from gangplank.scheduling.rooms import Bar
     from gangplank.scheduling.snapshot import Room
+    from gangplank.spec import Json
 
 
 @dataclass
@@ -42,8 +43,8 @@ def place(job: Demand, rooms: Sequence[Room], barred: Sequence[Sequence[list[Bar
     Each part goes to the nodes that are fullest, or emptiest, in several orders of the parts. That is exact for pods of
     one shape.
     """
-    if ports := {port for part in job.parts for port in host_ports(part.spec)}:  # the job's own pods take them, too
-        rooms = [replace(room, free=room.free | dict.fromkeys(map(named, ports), MILLI)) for room in rooms]
+    if ports := {name for part in job.parts for name in of_host(part.spec)}:  # the job's own pods take them, too
+        rooms = [replace(room, free=room.free | dict.fromkeys(ports, MILLI)) for room in rooms]
     open_rooms = [[index for index, bars in enumerate(row) if not bars] for row in barred]
     numbers = range(len(job.parts))
     by_choice = sorted(numbers, key=lambda number: (len(open_rooms[number]), -weight(job.parts[number])))
@@ -65,15 +66,24 @@ def place(job: Demand, rooms: Sequence[Room], barred: Sequence[Sequence[list[Bar
     return best
 
 
-def named(port: tuple[str, int]) -> str:
-    """A port of a host as a resource, of which each node has one."""
-    return f"host port {port[0]} {port[1]}"
+def of_host(pod: Json) -> Amounts:
+    """The ports of its host that a pod takes, as resources of which each node has one.
+
+    A port of one address leaves those of the others, but not the whole port.
+    """
+    taken: Amounts = {}
+    for protocol, number, address in host_ports(pod):
+        whole = f"host port {protocol} {number}"
+        if address == EVERY_ADDRESS:
+            taken[whole] = MILLI
+        else:
+            taken |= {whole: taken.get(whole, 1), f"{whole} {address}": MILLI}
+    return taken
 
 
 def needs(part: Part) -> Amounts:
     """What a pod of a part takes from its node, with the ports of its host."""
-    ports = host_ports(part.spec)
-    return part.requests | dict.fromkeys(map(named, ports), MILLI) if ports else part.requests
+    return part.requests | of_host(part.spec)
 
 
 def weight(part: Part) -> int:

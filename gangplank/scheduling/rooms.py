@@ -62,8 +62,8 @@ def bars(pod: Json, room: Room, pinned: Mapping[str, Json], allowed: Mapping[str
     kept += [Bar("volume-node", claim) for claim in claims]
     claims = [claim for claim in claims_of(pod) if claim in allowed and not selected(allowed[claim], node)]
     kept += [Bar("volume-topology", claim) for claim in claims]
-    taken = host_ports(pod) & room.ports
-    kept += [Bar("host-port", str(port)) for _, port in sorted(taken)]
+    taken = {port.number for port in host_ports(pod) if any(map(port.clashes, room.ports))}
+    kept += [Bar("host-port", str(number)) for number in sorted(taken)]
     return kept
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from gangplank.backends.queueing import QUEUE_SYSTEM
 from gangplank.k8s.conditions import has_condition
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from gangplank.spec import Json
 
 ENDED = {"Succeeded", "Failed"}
+EVERY_ADDRESS = "0.0.0.0"  # noqa: S104  nothing is bound to it here
 OF_NAMESPACE = {  # field of a snapshot with objects of one namespace: their plural
     "quotas": "resourcequotas",
     "limits": "limitranges",
@@ -26,6 +27,19 @@ OF_NAMESPACE = {  # field of a snapshot with objects of one namespace: their plu
 }
 RUNTIMES, PRIORITIES = "runtimeclasses", "priorityclasses"
 NODES, PODS, QUEUES, GROUPS = "nodes", "pods of all namespaces", "queues", "pod groups of all namespaces"
+
+
+class HostPort(NamedTuple):
+    """A port of a host."""
+
+    protocol: str
+    number: int
+    address: str
+
+    def clashes(self, other: HostPort) -> bool:
+        """Whether no host has both for two pods (CheckConflict in pkg/scheduler/framework/types.go)."""
+        address = self.address == other.address or EVERY_ADDRESS in {self.address, other.address}
+        return address and self[:2] == other[:2]
 
 
 @dataclass(frozen=True)
@@ -50,15 +64,15 @@ class Pods:
         return by_node
 
     @cached_property
-    def ports(self) -> dict[str, set[tuple[str, int]]]:
+    def ports(self) -> dict[str, set[HostPort]]:
         """The ports of hosts that are taken, by node."""
-        by_node: dict[str, set[tuple[str, int]]] = {}
+        by_node: dict[str, set[HostPort]] = {}
         for pod in self.items:
             if (node := pod["spec"].get("nodeName")) and (taken := host_ports(pod["spec"])):
                 by_node.setdefault(node, set()).update(taken)
         return by_node
 
-    def ports_of(self, node: str) -> frozenset[tuple[str, int]]:
+    def ports_of(self, node: str) -> frozenset[HostPort]:
         """The ports that are taken of a host."""
         return frozenset(self.ports.get(node, ()))
 
@@ -104,7 +118,7 @@ class Room:
     node: Json
     free: Amounts
     total: Amounts
-    ports: frozenset[tuple[str, int]] = frozenset()
+    ports: frozenset[HostPort] = frozenset()
 
     @property
     def name(self) -> str:
@@ -112,11 +126,15 @@ class Room:
         return str(self.node["metadata"]["name"])
 
 
-def host_ports(pod: Json) -> set[tuple[str, int]]:
-    """Protocol and number of the ports of its host that a pod takes, those of its sidecars included."""
+def host_ports(pod: Json) -> set[HostPort]:
+    """The ports of its host that a pod takes, those of its sidecars included."""
     sidecars = [one for one in pod.get("initContainers") or () if one.get("restartPolicy") == "Always"]
     return {
-        (port.get("protocol") or "TCP", int(port.get("hostPort") or port.get("containerPort") or 0))
+        HostPort(
+            port.get("protocol") or "TCP",
+            int(port.get("hostPort") or port.get("containerPort") or 0),
+            port.get("hostIP") or EVERY_ADDRESS,
+        )
         for container in (*pod["containers"], *sidecars)
         for port in container.get("ports") or ()
         if port.get("hostPort") or pod.get("hostNetwork")

@@ -12,9 +12,9 @@ import pytest
 
 from gangplank.cluster.overview import queue_rows
 from gangplank.scheduling.amounts import requests
-from gangplank.scheduling.demand import edited
+from gangplank.scheduling.demand import changed, edited
 from gangplank.scheduling.fit import Verdict, fit
-from gangplank.scheduling.snapshot import Pods
+from gangplank.scheduling.snapshot import EVERY_ADDRESS, Pods
 from gangplank.scheduling.why import Situation, diagnose
 from tests.unit.scheduling.states import CAPACITY, cluster, group, job, node, pod, queue
 
@@ -758,6 +758,36 @@ def test_pods_of_one_job_do_not_share_a_port_of_a_host() -> None:
     answer = fit(with_port(job(workers=1)), cluster())
     assert (answer.verdict, len(set(answer.nodes.values()))) == (Verdict.YES, 2)
     assert codes(with_port(job(workers=2)), cluster()) == ["cluster-too-small"]
+
+
+def at_address(spec: Json, address: str | None) -> list[Json]:
+    """The containers of a pod that take a port of one address of their host."""
+    where = {} if address is None else {"hostIP": address}
+    port = {"containerPort": 80, "hostPort": 8080, **where}
+    return [{**one, "ports": [port]} for one in spec["containers"]]
+
+
+@pytest.mark.parametrize(("one", "other", "fits"), [
+    ("10.0.0.1", "10.0.0.2", True), ("10.0.0.1", "10.0.0.1", False), (EVERY_ADDRESS, "10.0.0.1", False),
+    ("10.0.0.1", None, False), ("", EVERY_ADDRESS, False), ("::1", "127.0.0.1", True),
+])  # fmt: skip
+def test_a_port_of_one_address_of_a_host_leaves_that_of_another(
+    one: str | None, other: str | None, fits: bool
+) -> None:
+    """As for kube-scheduler (CheckConflict of HostPortInfo): 0.0.0.0, the default, is every address."""
+    for mine, theirs in ((one, other), (other, one)):
+        taken = pod("x", "a")
+        taken["spec"]["containers"] = at_address(taken["spec"], theirs)
+        alone = job(workers=0)
+        alone = edited(alone, containers=at_address(alone.parts[0].spec, mine))
+        assert codes(alone, cluster(node("a"), pods=(taken,))) == ([] if fits else ["host-port"])
+
+        both = job(workers=1, master_resources={"cpu": "2"})
+        specs = [{**part.spec, "containers": at_address(part.spec, address)}
+                 for part, address in zip(both.parts, (mine, theirs), strict=True)]  # fmt: skip
+        both = changed(both, specs)
+        assert (fit(both, cluster(node("a"))).verdict is Verdict.YES) is fits
+        assert fit(both, cluster()).verdict is Verdict.YES
 
 
 def test_the_ports_of_sidecars_count_and_those_of_other_init_containers_do_not() -> None:
