@@ -68,7 +68,7 @@ class JobWatch:
         self.pods: list[Json] = []
         self.nodes: dict[str, str] = {}  # of every pod that was seen, by uid
         self.gangs: dict[str, str] = {}  # of every such pod, by uid: how often all were replaced before it
-        self.failure: tuple[str, str] | None = None
+        self.failures: dict[str, tuple[str, str]] = {}  # by the same number: who of these failed first, and how
         self.logs: dict[str, Log] = {}  # pod uid/container/restart
         self.fresh = logs.Buffer()  # lines not yet processed
         self.records: Records = []
@@ -98,7 +98,9 @@ class JobWatch:
         self.gangs |= {pod["metadata"]["uid"]: replaced(job, pod) for pod in self.pods}
         # One that is Pending may recover: its init container starts again
         begun = [pod for pod in self.pods if (pod.get("status") or {}).get("phase") != "Pending"]
-        self.failure = self.failure or first_failure(begun)  # kept, since the pod itself may be gone at the end
+        for gang in {self.gangs[pod["metadata"]["uid"]] for pod in begun} - self.failures.keys():
+            if end := first_failure(pod for pod in begun if self.gangs[pod["metadata"]["uid"]] == gang):
+                self.failures[gang] = end  # kept, since the pod itself may be gone at the end
         for pod in self.pods:
             for container in [*failed_init(pod), *((pod.get("status") or {}).get("containerStatuses") or [])]:
                 state = container.get("state") or {}
@@ -227,18 +229,19 @@ class JobWatch:
         return "\n".join(map(plain_lines, parts))  # an event quotes what a probe printed
 
     def failed_first(self) -> Failure | None:
-        """Who failed first; None if nothing failed.
+        """Who failed first in the last attempt in which something failed, as far as pods say theirs; None if nothing.
 
         A container that ended without torchrun's report was itself what failed, for lack of memory for example.
         """
         self.progress()
-        ends = [log.last for log in self.logs.values()]
-        reported = failure.first(ends)
-        own = next((end for end in ends if self.failure and end.pod == self.failure[0]), None)
-        if reported and (own is None or own.time):
-            return of_process(reported)
-        if self.failure:
-            return of_container(self.failure, own.lines if own else ())
+        for gang in sorted({*self.gangs.values()}, key=lambda text: (len(text), text), reverse=True):
+            ends = [log.last for log in self.logs.values() if self.gangs[log.pod["metadata"]["uid"]] == gang]
+            failed, reported = self.failures.get(gang), failure.first(ends)
+            own = next((end for end in ends if failed and end.pod == failed[0]), None)
+            if reported and (own is None or own.time):
+                return of_process(reported)
+            if failed:
+                return of_container(failed, own.lines if own else ())
         return None
 
     def _events(self) -> list[str]:

@@ -209,6 +209,33 @@ def test_who_failed_first_is_one_even_if_its_pod_is_gone_at_the_end(api: Api) ->
     assert "digits-master-0 failed first (Error, exit code 7); its last lines:" in said
 
 
+REPORT = (  # of torchrun
+    "E1125 04:00:0{0}.000000 1 torch/distributed/elastic/multiprocessing/api.py:1] failed (exitcode: {1}) "
+    "local_rank: 0 (pid: 9) of binary: python3\n"
+)
+
+
+@pytest.mark.parametrize("reported", [False, True])
+def test_who_failed_first_is_one_of_the_last_attempt_that_has_failed(api: Api, *, reported: bool) -> None:
+    """Volcano replaces all pods of a gang by others of the same names."""
+    running(api)
+    names = ("digits-master-0", "digits-worker-0")
+    watch = following.JobWatch(api.objects[f"{JOBS}/digits"], Kube(api.kubeconfig))
+    for attempt, codes in enumerate([(0, 7), (9, 0), (0, 0)]):
+        for name, code in zip(names, codes, strict=True):
+            pod = api.objects[f"{PODS}/{name}"]
+            pod["metadata"]["annotations"][BACKENDS["volcano"].attempt] = str(attempt)
+            pod["metadata"]["uid"] = f"{name}-{attempt}"
+            end = {"exitCode": code, "reason": "Error", "finishedAt": f"2026-11-25T04:00:0{attempt}Z"}
+            pod["status"]["containerStatuses"] = [{"name": "trainer", "state": {"terminated": end}}]
+            api.logs[f"{PODS}/{name}/log"] = (REPORT.format(attempt, code) if code and reported else "hello\n").encode()
+        watch.poll()
+        watch.drain()
+    failed = watch.failed_first()
+    assert failed is not None
+    assert (failed.who, failed.how.removeprefix("Error, ")) == ("digits-master-0", "exit code 9")
+
+
 @pytest.mark.slow
 def test_who_reads_from_a_pipe_reads_each_line_when_it_is_said(api: Api) -> None:
     words = [sys.executable, "-m", "gangplank", "submit", LINEAR, "--wait", "--kubeconfig", api.kubeconfig]
@@ -521,7 +548,7 @@ def test_who_waits_blames_no_init_container_that_may_recover(api: Api, phase: st
     starting(api, phase, **status)
     watch = following.JobWatch(api.objects[f"{JOBS}/digits"], Kube(api.kubeconfig))
     watch.poll()
-    assert watch.failure is None
+    assert watch.failures == {}
 
 
 def test_logs_of_one_rank(api: Api, capsys: pytest.CaptureFixture[str]) -> None:
