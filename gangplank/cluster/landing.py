@@ -83,15 +83,27 @@ class Landing:
         with self.errors(""):
             self.folder.mkdir(parents=True, exist_ok=True)
             self.top = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY)
-            self.parts = self.below(self.top, self.reserved)
+        while True:
+            with self.errors(""):
+                self.parts = self.below(self.top, self.reserved)
+            try:
+                fcntl.flock(self.parts, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                self.close()
+                got = f"another `{self.command}` that writes to it"
+                refusal = Problem(self.title(""), got, "one at a time", self.busy)
+                raise GangplankError(str(refusal)) from None
+            if self._is_there():
+                return self
+            os.close(self.parts)
+
+    def _is_there(self) -> bool:
+        """Whether PARTS is still the folder that is locked: another command that ends removes it."""
         try:
-            fcntl.flock(self.parts, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            self.close()
-            got = f"another `{self.command}` that writes to it"
-            refusal = Problem(self.title(""), got, "one at a time", self.busy)
-            raise GangplankError(str(refusal)) from None
-        return self
+            named = os.stat(self.reserved, dir_fd=self.top, follow_symlinks=False)
+        except FileNotFoundError:
+            return False
+        return os.path.samestat(named, os.fstat(self.parts))
 
     def __exit__(self, *_: object) -> None:
         """Leave what can be continued; PARTS goes if there is nothing in it."""

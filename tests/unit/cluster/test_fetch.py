@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import fcntl
 import hashlib
 import json
 import os
@@ -240,6 +241,28 @@ def test_one_command_at_a_time_writes_to_a_folder(tmp_path: Path) -> None:
     with Landing(tmp_path / "a"):
         pass
     assert [*tmp_path.rglob("*")] == [tmp_path / "a"]
+
+
+def test_a_command_that_begins_as_another_ends_writes_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It opened the folder of parts, which the other one then removed."""
+    first, lock = Landing(tmp_path).__enter__(), fcntl.flock
+
+    def late(*words: Any) -> None:
+        monkeypatch.undo()
+        first.__exit__()
+        lock(*words)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    file = File("a", 4, hashlib.sha256(b"data").hexdigest())
+    with Landing(tmp_path) as target:
+        target.write(file, 0, b"data")
+        assert target.finish(file)
+        with pytest.raises(GangplankError, match="got another `gangplank fetch`"), Landing(tmp_path):
+            pass
+    assert contents(tmp_path) == {"a": b"data"}
+    assert not (tmp_path / PARTS).exists()
 
 
 def test_what_does_not_fit_is_refused_before_a_byte_is_sent(
