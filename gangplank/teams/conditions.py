@@ -313,12 +313,13 @@ def secrets(path: Path) -> str:
 
 
 VOLUME_TYPES = ("configMap", "downwardAPI", "emptyDir", "image", "persistentVolumeClaim", "projected", "secret")
+BY_TYPE = "refused by volume type"  # as census.yml has it
 LEVEL = "pod-security.kubernetes.io/enforce"  # label of a namespace
 
 
 def volume_types(_: Path) -> str:
     """Types of volumes that the kubelet mounts from its node: Pod Security admits them below `restricted`."""
-    types = [field.name for field in load().with_verdict("refused by volume type")]
+    types = [field.name for field in load().with_verdict(BY_TYPE)]
     chosen = "".join(f"v.?{name}.hasValue() ? '{name}' : " for name in types)
     in_pods = each("pods", f"{VOLUMES}.map(v, {chosen}'').filter(t, t != '')")
     return f"{NAMESPACE}.labels[?'{LEVEL}'].orValue('') == 'privileged' ? [] : {in_pods}"

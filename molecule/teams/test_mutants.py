@@ -16,7 +16,7 @@ from gangplank.backends.queueing import QUEUE_SYSTEM, VOLCANO
 from gangplank.cluster.client import Kube
 from gangplank.teams.admission import CHANGED, DELETIONS, GUARDS, deletions, paths, policy
 from gangplank.teams.census import load
-from gangplank.teams.conditions import ASKS_FOR_GPUS, MOST_AMOUNT, OTHER_VARIABLES, PREFERRED, REQUIRED, quoted
+from gangplank.teams.conditions import ASKS_FOR_GPUS, BY_TYPE, MOST_AMOUNT, OTHER_VARIABLES, PREFERRED, REQUIRED, quoted
 from gangplank.teams.rules import RULES
 from tests.support.sweeps import sweeping
 from tests.support.teams_fields import ELSEWHERE, OWNER
@@ -329,8 +329,7 @@ MUTANTS: tuple[Mutant, ...] = (
             without_text((f"v.?{field.name}.hasValue() ? ", "false ? ")),
             named(f"Volcano Job: {field}"),
         )
-        for field in load().verdicts
-        if "volume type" in load().rules(field)
+        for field in load().with_verdict(BY_TYPE)
     ),
     ("no init containers", without_text(("initContainers", "none")), named("pod: image of an init container")),
 )

@@ -10,7 +10,7 @@ from gangplank.backends.queueing import QUEUE_SYSTEM
 from gangplank.cluster.lease import HOLDER
 from gangplank.teams.admission import paths
 from gangplank.teams.census import Field, load
-from gangplank.teams.conditions import HANDLERS, OTHER_VARIABLES
+from gangplank.teams.conditions import BY_TYPE, HANDLERS, OTHER_VARIABLES
 from tests.support.teams_fields import CLAIM, IN_PODS, IN_TEMPLATES, NO, OWNER, hostile_pods, replaced
 from tests.support.teams_live import pod
 
@@ -408,7 +408,7 @@ def volume_violations() -> Iterator[Violation]:
     build = next(build for name, _, build, _ in WAYS if name == "Volcano Job")
     for item in IN_PODS:
         field = Field(*item.field.split("."))
-        if "volume type" in load().rules(field):
+        if field in load().with_verdict(BY_TYPE):
             manifest = replaced(build("vision"), ("spec", *TASK, "template", *item.path), item.value)
             message = f'volume type "{field.name}" {NO} volumeTypes (configMap, '
             yield Violation(f"Volcano Job: {field}", "volume type", WHERE["Volcano Job"], manifest, message, item.field)
