@@ -239,10 +239,11 @@ def logs(args: argparse.Namespace) -> int:
 
     if not args.follow:
         show(chain.from_iterable(read(kube, pod, unread, on=False) for pod in pods))
-        return terminal.CLUSTER if len(unread) == len(pods) else terminal.OK
-    patience = (kube.patient(terminal.note if pod is pods[0] else silent) for pod in pods)
-    for lines in together([read(patient, pod, unread, on=True) for pod, patient in zip(pods, patience, strict=True)]):
-        show(lines)
+    else:
+        patience = (kube.patient(terminal.note if pod is pods[0] else silent) for pod in pods)
+        sources = [read(patient, pod, unread, on=True) for pod, patient in zip(pods, patience, strict=True)]
+        for lines in together(sources):
+            show(lines)
     return terminal.CLUSTER if len(unread) == len(pods) else terminal.OK
 
 

@@ -28,11 +28,16 @@ def title(deployment: Json) -> str:
     return f"Deployment {deployment['metadata']['namespace']}/{deployment['metadata']['name']}"
 
 
+def words_of(container: Json) -> list[str]:
+    """Its command line."""
+    return [*(container.get("command") or ()), *(container.get("args") or ())]
+
+
 def flags_of(deployment: Json, names: Collection[str], numbers: Collection[str] = ()) -> list[tuple[str, str]]:
     """Those flags of its first container, in their order; raises SpecError for a value that the program cannot read."""
     container = deployment["spec"]["template"]["spec"]["containers"][0]
     flags, problems = [], []
-    for name, value in flags_in([*container.get("command", ()), *container.get("args", ())], names):
+    for name, value in flags_in(words_of(container), names):
         if value is None or (name in numbers and not NUMBER.fullmatch(value)):
             expected = "a whole number" if name in numbers else "a value"
             problems.append(Problem(f"--{name}", shown(value), expected, "correct the arguments of its container"))

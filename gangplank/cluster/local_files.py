@@ -65,10 +65,12 @@ def named_files(places: Sequence[Path]) -> dict[str, Path]:
         problems.append(Problem(str(error.filename), error.strerror or str(error), "a folder that can be read", fix))
 
     for top in places:
-        walk = os.walk(top, onerror=unread) if top.is_dir() else ()
-        every = sorted(Path(at, name) for at, folders, files in walk for name in [*folders, *files])
-        for at in every if top.is_dir() else [top]:
-            name = str(at.relative_to(top)) if top.is_dir() else top.name
+        every, above = [top], top.parent
+        if top.is_dir():
+            walk, above = os.walk(top, onerror=unread), top
+            every = sorted(Path(at, name) for at, folders, files in walk for name in [*folders, *files])
+        for at in every:
+            name = str(at.relative_to(above))
             if got := unfit(at, name):
                 fix = "correct the name" if got == "nothing" else "leave it out, or replace it by a file"
                 problems.append(Problem(str(at), got, "a folder or a file", fix))

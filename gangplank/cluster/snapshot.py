@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from gangplank.backends import device_claims
 from gangplank.backends.queueing import QUEUE_SYSTEM
 from gangplank.cluster.client import group_path
-from gangplank.cluster.deployed import flags_in, mounted
+from gangplank.cluster.deployed import flags_in, mounted, words_of
 from gangplank.cluster.site import DEPLOYMENTS
 from gangplank.cluster.site import PRIORITIES as PRIORITIES_PATH
 from gangplank.errors import KubeError
@@ -64,9 +64,8 @@ def scheduler_configuration(kube: Kube) -> str | None:
     deployments = items(kube, DEPLOYMENTS)
     for item in deployments or ():
         container = item["spec"]["template"]["spec"]["containers"][0]
-        words = [*(container.get("command") or ()), *(container.get("args") or ())]
         if QUEUE_SYSTEM.program in str(container.get("image")):
-            places = [value for _, value in flags_in(words, ["scheduler-conf"]) if value]
+            places = [value for _, value in flags_in(words_of(container), ["scheduler-conf"]) if value]
             return (mounted(kube, item, PurePosixPath(places[-1])) or None) if places else QUEUE_SYSTEM.built_in
     return None if deployments is None else ""
 
@@ -149,9 +148,8 @@ def ignored(deployments: Iterable[Json]) -> frozenset[str] | None:
     names: set[str] | None = None
     for item in deployments:
         for container in item["spec"]["template"]["spec"]["containers"]:
-            words = [*(container.get("command") or ()), *(container.get("args") or ())]
             if QUEUE_SYSTEM.program in container["image"]:
-                values = (value or "" for _, value in flags_in(words, [QUEUE_SYSTEM.ignoring]))
+                values = (value or "" for _, value in flags_in(words_of(container), [QUEUE_SYSTEM.ignoring]))
                 names = {*(names or ()), *(name.strip() for value in values for name in value.split(","))}
     return None if names is None else frozenset(names)
 

@@ -126,6 +126,11 @@ def scripts_of(live: Json, except_for: Sequence[Json] = ()) -> list[Json]:
     return [{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": meta["namespace"]}}]
 
 
+def job_of(item: Json) -> str | None:
+    """The job that an object has a label of."""
+    return (item["metadata"].get("labels") or {}).get(JOB_LABEL)
+
+
 def named_in(manifest: object) -> set[tuple[str, str]]:
     """Kind and name of what a job's pods use.
 
@@ -153,7 +158,7 @@ def belonging(live: Json, submitted: Sequence[Json]) -> list[Json]:
 
     def own(item: Json) -> bool:
         kind, name, namespace = identity(item)
-        label = (item["metadata"].get("labels") or {}).get(JOB_LABEL)
+        label = job_of(item)
         return namespace == meta["namespace"] and (label == meta["name"] if label else (kind, name) in used)
 
     return [item for item in submitted if is_template(item) or (item["apiVersion"], item["kind"]) in kinds
@@ -165,8 +170,8 @@ def made_for(kube: Kube, job: Json, kinds: Sequence[tuple[str, str]]) -> list[Js
     meta = job["metadata"]
 
     def own(item: Json) -> bool:
-        labelled = (item["metadata"].get("labels") or {}).get(JOB_LABEL) == meta["name"]
-        return labelled or meta["uid"] in [one["uid"] for one in item["metadata"].get("ownerReferences") or ()]
+        owners = [one["uid"] for one in item["metadata"].get("ownerReferences") or ()]
+        return job_of(item) == meta["name"] or meta["uid"] in owners
 
     named = (live_object(kube, {"apiVersion": version, "kind": kind, "metadata": meta}) for version, kind in kinds)
     return [item for item in named if item and own(item)]
@@ -236,7 +241,7 @@ def adopt(kube: Kube, job: Json, submitted: Sequence[Json]) -> None:
     """Make a job own the templates of its pods' claims, so that they are deleted with it."""
     meta = job["metadata"]
     own = [item for item in submitted if is_template(item) and item["metadata"]["namespace"] == meta["namespace"]
-           and item["metadata"].get("labels", {}).get(JOB_LABEL) == meta["name"]]  # fmt: skip
+           and job_of(item) == meta["name"]]  # fmt: skip
     live = live_object(kube, job) if own else None
     if not live:
         return

@@ -16,6 +16,7 @@ import yaml
 
 from gangplank.backends.queueing import QUEUE_SYSTEM
 from gangplank.cluster.client import path
+from gangplank.cluster.deployed import words_of
 from gangplank.cluster.situation import decided
 from gangplank.cluster.snapshot import DENIED, items, taint_rules
 from gangplank.errors import GangplankError, Problem, Unreadable
@@ -239,7 +240,7 @@ def kubernetes(kube: Kube, configuration: str | None) -> Scheduler:
         pods = items(kube, "/api/v1/namespaces/kube-system/pods") or ()
         labelled = (pod for pod in pods if (pod["metadata"].get("labels") or {}).get("component") == KUBERNETES)
         first = (pod["spec"]["containers"][0] for pod in labelled)
-        words = [word for one in first for word in (*(one.get("command") or ()), *(one.get("args") or ()))]
+        words = [word for one in first for word in words_of(one)]
         if own := [word for word in words if word.startswith("--config")]:
             fix = "copy this file here, and name it with --scheduler-config"
             problem = Problem("the pod of kube-scheduler", own[0], "its default configuration", fix)
