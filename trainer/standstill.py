@@ -28,9 +28,20 @@ LAUNCHER = Path(__file__).with_name("torchrun.py")  # it forks its ranks, whose 
 PACKAGES = frozenset({"site-packages", "dist-packages"})
 
 
+class SecondsError(ValueError):
+    """A time that is no number of seconds: the variable, its value, and what it should be, in one line."""
+
+
 def limit_s() -> float:
     """After how many seconds a rank says where it is; 0 for never."""
-    return float(os.environ.get("GANGPLANK_STUCK_S") or STUCK_S)
+    text = os.environ.get("GANGPLANK_STUCK_S") or str(STUCK_S)
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds < threading.TIMEOUT_MAX:
+        raise SecondsError(f"GANGPLANK_STUCK_S: got {text!r}, expected seconds, such as 30 or 0.5; 0 is never")
+    return seconds
 
 
 def folder() -> Path:

@@ -371,6 +371,7 @@ def main(argv: list[str]) -> int:
     training = None
     try:
         config = parse_args(argv)
+        standstill.limit_s()  # refused before the ranks meet
         wiring = read_wiring(os.environ)
         torch.set_num_threads(config.threads)
         device = choose_device(wiring, config.backend, config.on_gpu)
@@ -378,7 +379,7 @@ def main(argv: list[str]) -> int:
         training = Training(config, wiring, device)
         training.run()
         dist.destroy_process_group()
-    except (ConfigError, WiringError, DataError, CheckpointError) as error:
+    except (ConfigError, WiringError, DataError, CheckpointError, standstill.SecondsError) as error:
         return refuse(error, 2)
     except StoppedError as error:
         return refuse(error, 128 + signal.SIGTERM)

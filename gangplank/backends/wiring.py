@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,7 @@ RESERVED = frozenset({"MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK", "LOCAL
 RESERVED_PREFIXES = ("PET_", "TORCHELASTIC_", "VC_", "VK_", "GANGPLANK_", "GROUP_", "ROLE_", "JOB_COMPLETION_INDEX")
 # Of the observer: after how long a rank says where it stands still, and how often where the time of its steps goes
 SETTABLE = frozenset({"GANGPLANK_PACE_S", "GANGPLANK_STUCK_S"})
+SECONDS = re.compile(r"([0-9]{1,9}(\.[0-9]{1,9})?)?")  # the value of one; the default without a text
 
 
 @dataclass(frozen=True)

@@ -346,6 +346,8 @@ def env_problem(name: str, value: str) -> str:
         return "a name of letters, digits and _ that does not start with a digit"
     if wiring.is_reserved(name):
         return "a variable that the wiring does not own (the controller sets this one, and its value wins)"
+    if name in wiring.SETTABLE and not wiring.SECONDS.fullmatch(value):
+        return "seconds, such as 30 or 0.5; 0 is never"
     return "text without a zero byte" if "\x00" in value else ""
 
 

@@ -45,7 +45,9 @@ def variable_pairs() -> Json:
     """What parse.env_problem lets pass."""
     reserved = unlike(wiring.RESERVED, wiring.RESERVED_PREFIXES)
     keys = {"pattern": f"^{names.ENV.pattern}$", "anyOf": [{"enum": sorted(wiring.SETTABLE)}, reserved]}
-    return {"propertyNames": keys, "additionalProperties": {"type": "string"}}
+    seconds = {"type": "string", "pattern": f"^{wiring.SECONDS.pattern}$"}
+    times = dict.fromkeys(sorted(wiring.SETTABLE), seconds)
+    return {"propertyNames": keys, "properties": times, "additionalProperties": {"type": "string"}}
 
 
 def annotation_pairs() -> Json:

@@ -32,6 +32,7 @@ def refused(rank: Rank) -> str:
     ({"RANK": "-1"}, "RANK: got '-1', expected an integer"),
     ({"WORLD_SIZE": "2.0"}, "WORLD_SIZE: got '2.0'"),
     ({"MASTER_PORT": "0"}, "MASTER_PORT: got '0', expected an integer from 1 to 65535"),
+    ({"GANGPLANK_STUCK_S": "2m"}, "GANGPLANK_STUCK_S: got '2m', expected seconds"),
     ({"RANK": "3", "WORLD_SIZE": "3"}, "RANK 3 does not exist in a world of 3 (0 to 2)"),
 ])
 def test_refuses_wrong_wiring(root: Root, env: dict[str, str], reason: str) -> None:

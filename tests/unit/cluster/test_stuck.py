@@ -136,6 +136,15 @@ def test_of_a_deep_library_the_script_s_own_frames_are_printed_and_what_started_
     assert shown(3 * [library]) == 3 * [library[1]]
 
 
+@pytest.mark.parametrize("value", ["2m", "-1", "nan", "inf"])
+def test_a_limit_that_is_no_number_of_seconds_is_refused(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GANGPLANK_STUCK_S", value)
+    trainer = runpy.run_path(str(STANDSTILL))
+    expected = f"GANGPLANK_STUCK_S: got '{value}', expected seconds, such as 30 or 0.5; 0 is never"
+    with pytest.raises(trainer["SecondsError"], match=expected):
+        trainer["limit_s"]()
+
+
 def test_the_observer_and_the_trainer_say_it_with_the_same_words() -> None:
     trainer = STANDSTILL.parent
     assert 'beside("standstill")' in (trainer / "observe.py").read_text()

@@ -174,6 +174,18 @@ def test_a_job_sets_what_the_observer_reads_and_nothing_else_of_the_wiring(name:
     assert jsonschema.Draft7Validator(variable_pairs()).is_valid({name: "5"}) is allowed
 
 
+@pytest.mark.parametrize(("value", "allowed"), [
+    ("2m", False), ("30s", False), ("-1", False), ("nan", False), ("inf", False), (" 5", False),
+    ("0", True), ("0.5", True), ("120", True), ("", True),
+])  # fmt: skip
+def test_the_times_of_the_observer_are_seconds(value: str, allowed: bool) -> None:
+    """Others ended the trainer in a traceback, and a script that was observed was not claimed to have trained."""
+    for name in sorted(SETTABLE):
+        problem = "" if allowed else "seconds, such as 30 or 0.5; 0 is never"
+        assert env_problem(name, value) == problem
+        assert jsonschema.Draft7Validator(variable_pairs()).is_valid({name: value, "OTHER": "2m"}) is allowed
+
+
 def test_every_variable_of_the_observer_that_the_pages_name_is_one_that_a_job_may_set() -> None:
     pages = Path(__file__).parents[3].glob("docs/*.md")
     named = set(re.findall(r"`(GANGPLANK_\w+_S)`", "".join(page.read_text() for page in pages)))
