@@ -36,7 +36,7 @@ class QueueSystem:
     root: str  # the queue above all others, which takes no work
     annotations: tuple[str, ...]  # by which a pod names its queue; the first one counts
     group: str  # annotation: the group that a pod belongs to, which has the queue
-    marks: tuple[str, ...]  # annotations and labels that excuse a job from giving back what another queue deserves
+    marks: tuple[str, ...]  # annotations and labels with which a job keeps what others deserve, or gets ahead in line
     commanded: str  # API version and kind of the jobs that a member may send a command
     ssh_keys: str  # CEL: the Secret that it makes for the job of a pod o
     ssh_suffix: str  # of the names of these Secrets
@@ -77,6 +77,8 @@ tiers:
         "volcano.sh/revocable-zone",
         "volcano.sh/jdb-min-available",
         "volcano.sh/jdb-max-unavailable",
+        "volcano.sh/sla-waiting-time",  # of a PodGroup, which takes it from its job; for the plugin sla
+        "sla-waiting-time",
     ),
     commanded="batch.volcano.sh/v1alpha1 Job",
     ssh_keys=f"o.?metadata.?labels[?'{JOB_NAME}'].orValue('') + '{SSH}'",

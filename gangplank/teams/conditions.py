@@ -83,7 +83,7 @@ def images(path: Path) -> str:
 
 
 def marks(_: Path) -> str:
-    """Marks with which a job keeps what another queue deserves."""
+    """Marks with which a job keeps what another queue deserves, or gets ahead in line."""
     in_either = " || ".join(f"k in o.?metadata.?{part}.orValue({{}})" for part in MARKABLE)
     texts = f"{quoted(*QUEUE_SYSTEM.marks)}.filter(k, {in_either})"
     return " + ".join([f"[object].map(o, {texts})[0]", each("pods", texts), each("inner", texts)])

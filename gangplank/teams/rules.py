@@ -100,7 +100,7 @@ RULES = (
         "marks",
         cel.marks,
         "['']",
-        "leave it out: what is above what its queue deserves is given back when another queue deserves it",
+        "leave it out: no job keeps what another queue deserves, or gets ahead in line by itself",
     ),
     Rule(
         "annotation or label",

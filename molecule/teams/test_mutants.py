@@ -200,7 +200,7 @@ MUTANTS: tuple[Mutant, ...] = (
         for part in ("annotations", "labels")
     ),
     *(
-        (f"no mark {mark}", without_text((f"'{mark}'", "'none'")), ending(f"{mark} in annotations"))
+        (f"no mark {mark}", without_text((f"'{mark}'", "'none'")), ending(f" {mark} in annotations"))
         for mark in QUEUE_SYSTEM.marks
     ),
     (

@@ -10,7 +10,7 @@ from gangplank.site.preflight import OLDEST
 from gangplank.teams.admission import OWN, of_service, policies
 from gangplank.teams.census import load
 from gangplank.teams.conditions import MOST_AMOUNT, VOLUME_TYPES, volume_types
-from tests.support.teams_ways import WRONG
+from tests.support.teams_ways import WRONG, violations
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,6 +48,14 @@ def test_the_most_of_an_amount_fits_into_the_scheduler_s_64_bits_and_the_hostile
     assert quantity.parse(MOST_AMOUNT) * 1000 < 2**63
     _, amount, _ = WRONG[-1]
     assert 2**63 < int(amount.removesuffix("P")) * 10**15 < 2**64, "as 64 bits, it is below 0"
+
+
+def test_an_annotation_that_gets_a_job_ahead_in_line_is_judged_also_without_a_domain() -> None:
+    """JobWaitingTime in pkg/scheduler/api/job_info.go of Volcano 1.15, and in its apis."""
+    names = {item.name for item in violations() if item.rule == "mark"}
+    for key in ("sla-waiting-time", "volcano.sh/sla-waiting-time"):
+        assert f"pod: {key} in annotations" in names
+        assert all(f"'{key}'" in str(item["spec"]) for item in policies() if "badMarks" in str(item["spec"]))
 
 
 def test_an_address_of_a_service_is_judged_where_no_owner_of_a_field_is_listed_and_when_one_is_added() -> None:
