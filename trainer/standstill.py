@@ -29,7 +29,7 @@ PACKAGES = frozenset({"site-packages", "dist-packages"})
 
 
 class SecondsError(ValueError):
-    """A time that is no number of seconds: the variable, its value, and what it should be, in one line."""
+    """A time that is not in seconds: the variable, its value, and what it should be, in one line."""
 
 
 def limit_s() -> float:
