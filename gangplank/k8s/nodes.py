@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -40,8 +41,11 @@ def taint_text(taint: Mapping[str, Any]) -> str:
     return f"{taint['key']}{value}:{taint['effect']}"
 
 
-def node_patch(node: Json, labels: Mapping[str, str], taints: Sequence[Json], *, present: bool) -> Json:
+def node_patch(node: Json, labels: Mapping[str, str], taints: Sequence[Json], *, present: bool, note: str = "") -> Json:
     """A JSON merge patch; empty if the node is as it should be. All other labels and taints stay.
+
+    With `note`, an annotation of the node keeps what the patch sets, and what an earlier one has set goes if it is no
+    longer asked for. What the node had before, and what has another value by now, belongs to others and stays.
 
     A node has one taint per key and effect, and a patch replaces the list of taints as a whole. So it holds for the
     version of the node that was read, and the API server refuses it for any other.
@@ -54,20 +58,55 @@ def node_patch(node: Json, labels: Mapping[str, str], taints: Sequence[Json], *,
     """
     meta = node["metadata"]
     old_labels, old_taints = meta.get("labels") or {}, list((node.get("spec") or {}).get("taints") or [])
-    label_changes: dict[str, str | None]
-    if present:
-        label_changes = {key: value for key, value in labels.items() if old_labels.get(key) != value}
-    else:
-        label_changes = {key: None for key in labels if key in old_labels}
-    new_taints = with_taints(old_taints, taints) if present else without_taints(old_taints, taints)
-    if not label_changes and new_taints == old_taints:
-        return {}
-    patch: Json = {"metadata": {"resourceVersion": meta["resourceVersion"]}}
-    if label_changes:
-        patch["metadata"]["labels"] = label_changes
-    if new_taints != old_taints:
-        patch["spec"] = {"taints": new_taints}
-    return patch
+    own_labels, own_taints = noted(node, note)
+    leaving_labels = {key for key, value in own_labels.items() if old_labels.get(key) == value}
+    leaving_taints = [taint for taint in own_taints if has_taint(old_taints, taint)]
+    if not present:
+        leaving_labels |= labels.keys() & old_labels.keys()
+        leaving_taints += taints
+        labels, taints = {}, []
+    label_changes: dict[str, str | None] = dict.fromkeys(sorted(leaving_labels - labels.keys()))
+    label_changes |= {key: value for key, value in labels.items() if old_labels.get(key) != value}
+    new_taints = with_taints(without_taints(old_taints, without_taints(leaving_taints, taints)), taints)
+    changes: Json = {"labels": label_changes} if label_changes else {}
+    if note:
+        text = note_text(
+            {key: value for key, value in labels.items() if value in (own_labels.get(key), label_changes.get(key))},
+            [taint for taint in taints if has_taint(own_taints, taint) or not has_taint(old_taints, taint)],
+        )
+        changes |= {"annotations": {note: text}} if text != (meta.get("annotations") or {}).get(note) else {}
+    spec = {"spec": {"taints": new_taints}} if new_taints != old_taints else {}
+    return {"metadata": {"resourceVersion": meta["resourceVersion"], **changes}, **spec} if changes or spec else {}
+
+
+def note_text(labels: Mapping[str, str], taints: Iterable[Json]) -> str | None:
+    """An annotation that keeps these labels and taints, whatever their order; None if there are none."""
+    texts = sorted({taint_text(taint) for taint in taints})
+    return json.dumps({"labels": labels, "taints": texts}, sort_keys=True) if labels or texts else None
+
+
+def noted(node: Json, note: str) -> tuple[dict[str, str], list[Json]]:
+    """The labels and taints that an annotation of a node keeps; none if it is not one of `note_text`.
+
+    >>> taints = [{"key": "b", "value": "x", "effect": "NoSchedule"}, {"key": "c", "value": "", "effect": "NoExecute"}]
+    >>> noted({"metadata": {"annotations": {"n": note_text({"a": "1"}, taints)}}}, "n") == ({"a": "1"}, taints)
+    True
+    >>> noted({"metadata": {"annotations": {"n": "[]"}}}, "n"), noted({"metadata": {}}, "n")
+    (({}, []), ({}, []))
+    """
+    try:
+        kept = json.loads((node["metadata"].get("annotations") or {})[note])
+        labels = {key: str(value) for key, value in kept["labels"].items()}
+        parts = [text.rpartition(":") for text in kept["taints"]]
+    except (ValueError, TypeError, AttributeError, KeyError):
+        return {}, []
+    pairs = [(rest.partition("="), effect) for rest, _, effect in parts]
+    return labels, [{"key": key, "value": value, "effect": effect} for (key, _, value), effect in pairs]
+
+
+def has_taint(taints: Iterable[Json], taint: Json) -> bool:
+    """Whether a taint is among these, with its value."""
+    return any(is_same(taint, other) for other in taints)
 
 
 def with_taints(old: Sequence[Json], taints: Sequence[Json]) -> list[Json]:
@@ -76,7 +115,7 @@ def with_taints(old: Sequence[Json], taints: Sequence[Json]) -> list[Json]:
     >>> with_taints([{"key": "a", "effect": "NoSchedule"}], [{"key": "a", "value": "x", "effect": "NoSchedule"}])
     [{'key': 'a', 'value': 'x', 'effect': 'NoSchedule'}]
     """
-    if all(any(is_same(taint, other) for other in old) for taint in taints):
+    if all(has_taint(old, taint) for taint in taints):
         return list(old)
     return [*without_taints(old, taints), *taints]
 

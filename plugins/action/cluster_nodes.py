@@ -40,37 +40,44 @@ class ActionModule(ClusterAction):
             },
         },
         "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+        "owner": {"type": "str", "default": ""},
         **KUBECONFIG,
     }
 
     def act(self, args: dict[str, Any]) -> dict[str, Any]:
         """Look for all nodes before the first is changed."""
         present = args["state"] == "present"
+        note = f"gangplank.dev/set-by-{args['owner']}" if args["owner"] else ""
         labels = {key: str(value) for key, value in args["labels"].items()}
         paths = [f"/api/v1/nodes/{name}" for name in args["names"]]
         for name, path in zip(args["names"], paths, strict=True):
             if present and self.kube.get(path) is None:
                 fix = "kubectl get nodes lists their names"
                 raise KubeError(str(Problem("names", name, "the name of a node of this cluster", fix)))
+        wanted = dict.fromkeys(paths, (labels, args["taints"]))
+        nodes = (self.kube.get("/api/v1/nodes") or {}).get("items", []) if note else []
+        left = [node["metadata"]["name"] for node in nodes if note in (node["metadata"].get("annotations") or {})]
         diff = []
-        for path in paths:
-            before, after = self.change(path, labels, args["taints"], present=present)
+        for path in dict.fromkeys([*paths, *(f"/api/v1/nodes/{name}" for name in left)]):
+            before, after = self.change(path, *wanted.get(path, ({}, [])), present=present, note=note)
             if before != after:
                 texts = [yaml.safe_dump(part) for part in (before, after)]
                 diff.append({"before": texts[0], "after": texts[1], "before_header": path, "after_header": path})
         return {"changed": bool(diff), "diff": diff}
 
-    def change(self, path: str, labels: dict[str, str], taints: list[Json], *, present: bool) -> tuple[Json, Json]:
-        """Labels and taints before and after, empty if nothing changes; a node that is gone has nothing to remove."""
+    def change(
+        self, path: str, labels: dict[str, str], taints: list[Json], *, present: bool, note: str
+    ) -> tuple[Json, Json]:
+        """What `scheduling` shows before and after, empty if nothing changes; a node that is gone loses nothing."""
         query = {"dryRun": "All"} if self.dry else {}
         conflict = KubeError("")
         for _attempt in polls(RETRIES_S, POLL_S):
             node = self.kube.get(path)
-            patch = node_patch(node, labels, taints, present=present) if node else {}
+            patch = node_patch(node, labels, taints, present=present, note=note) if node else {}
             if node is None or not patch:
                 return {}, {}
             try:
-                return scheduling(node), scheduling(self.kube.call("PATCH", path, patch, query))
+                return scheduling(node, note), scheduling(self.kube.call("PATCH", path, patch, query), note)
             except KubeError as error:
                 if error.status != CONFLICT:
                     raise KubeError(f"{path}: {error}", error.status) from None
@@ -78,6 +85,9 @@ class ActionModule(ClusterAction):
         raise KubeError(f"{path}: {conflict}", CONFLICT)
 
 
-def scheduling(node: Json) -> Json:
-    """A node's labels and taints."""
-    return {"labels": node["metadata"].get("labels") or {}, "taints": (node.get("spec") or {}).get("taints") or []}
+def scheduling(node: Json, note: str) -> Json:
+    """A node's labels and taints, and the annotation `note`."""
+    meta = node["metadata"]
+    annotations = {key: text for key, text in (meta.get("annotations") or {}).items() if key == note}
+    taints = (node.get("spec") or {}).get("taints") or []
+    return {"labels": meta.get("labels") or {}, "annotations": annotations, "taints": taints}

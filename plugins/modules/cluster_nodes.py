@@ -45,6 +45,12 @@ options:
     type: str
     choices: [present, absent]
     default: present
+  owner:
+    description:
+      - Name of who sets them. An annotation of the node keeps what was set in this name and was not there before.
+      - What was set in this name and is no longer asked for is removed, also from nodes that O(names) does not have.
+    type: str
+    default: ''
 """
 
 EXAMPLES = r"""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import os
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -147,6 +148,47 @@ def test_nodes_get_and_lose_labels_and_taints_and_keep_all_others(api: Api) -> N
     assert [run("cluster_nodes", **absent)["changed"] for _ in "12"] == [True, False]
     assert api.objects[NODE]["metadata"]["labels"] == {"other": "1"}
     assert api.objects[NODE]["spec"]["taints"] == [other]
+
+
+def test_nodes_lose_what_an_owner_has_set_once_it_is_no_longer_asked_for(api: Api) -> None:
+    """What others have set stays, also if it is the same; and a second run changes nothing."""
+    other, taint = ({"key": key, "effect": "NoSchedule", "value": "x"} for key in ("other", "gpu"))
+    paths = [f"/api/v1/nodes/node-{at}" for at in range(3)]
+    for path in paths:
+        meta = {"name": path[-6:], "resourceVersion": "7", "labels": {"other": "1", "old": "1"}}
+        api.objects[path] = {"metadata": meta, "spec": {"taints": [other]}}
+    asked = {"labels": {"other": "1", "gpu": "true"}, "taints": [other, taint], "owner": "plugin"}
+
+    def nodes(**arguments: Any) -> list[bool]:
+        """Whether check mode, a run and a second run change something."""
+        before = json.dumps(api.objects)
+        dry = run("cluster_nodes", check=True, **asked | arguments)["changed"]
+        assert json.dumps(api.objects) == before, "check mode changed it"
+        return [dry, *(run("cluster_nodes", **asked | arguments)["changed"] for _ in "12")]
+
+    def state(path: str) -> tuple[dict[str, str], list[Any]]:
+        assert ("gangplank.dev/set-by-plugin" in api.objects[path]["metadata"].get("annotations", {})) == (
+            "gpu" in api.objects[path]["metadata"]["labels"]
+        )
+        return api.objects[path]["metadata"]["labels"], api.objects[path]["spec"]["taints"]
+
+    bare, dressed = ({"other": "1", "old": "1"}, [other]), ({"other": "1", "old": "1", "gpu": "true"}, [other, taint])
+    assert nodes(names=["node-0", "node-1"]) == [True, True, False]
+    assert [state(path) for path in paths] == [dressed, dressed, bare]
+    assert nodes(names=["node-1"]) == [True, True, False]
+    assert [state(path) for path in paths] == [bare, dressed, bare]
+    assert nodes(names=["node-1"], taints=[]) == [True, True, False]
+    assert state(paths[1]) == (dressed[0], [other])
+    api.objects[paths[1]]["metadata"]["labels"]["gpu"] = "of-a-user"
+    assert nodes(names=[], state="absent")[1:] == [True, False]
+    assert api.objects[paths[1]]["metadata"]["labels"] == {**bare[0], "gpu": "of-a-user"}
+
+
+def test_nodes_of_another_owner_stay(api: Api) -> None:
+    api.objects[NODE] = {"metadata": {"name": "node-0", "resourceVersion": "7"}}
+    run("cluster_nodes", names=["node-0"], labels={"gpu": "true"}, owner="plugin")
+    assert not run("cluster_nodes", names=[], labels={"gpu": "true"}, owner="driver", state="absent")["changed"]
+    assert api.objects[NODE]["metadata"]["labels"] == {"gpu": "true"}
 
 
 def test_nodes_refuses_an_unknown_node_before_it_changes_another(api: Api) -> None:

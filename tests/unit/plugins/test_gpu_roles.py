@@ -60,3 +60,24 @@ def test_a_cluster_without_claims_of_devices_is_refused(api: Api, tmp_path: Path
     """Before Kubernetes 1.34 it has beta versions alone."""
     (said,) = refusals(api, tmp_path, (DRIVER, "nodes", {f"{DRIVER}_nodes": ["a"]}), version="v1beta2")
     assert "resource.k8s.io: got no version v1, expected a cluster with Dynamic Resource Allocation" in said
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("role", [PLUGIN, DRIVER])
+def test_a_node_that_leaves_the_list_loses_what_the_role_has_set(api: Api, tmp_path: Path, role: str) -> None:
+    api.objects["/apis/resource.k8s.io"] = {"kind": "APIGroup", "versions": [{"groupVersion": "resource.k8s.io/v1"}]}
+    for name in "ab":
+        meta = {"name": name, "resourceVersion": "1", "labels": {"other": "1"}}
+        api.objects[f"/api/v1/nodes/{name}"] = {"metadata": meta, "spec": {}, "status": {}}
+    taints = [{"key": "gpu", "effect": "NoSchedule"}]
+    step = {"name": "Include it", "ansible.builtin.include_role": {"name": role, "tasks_from": "nodes"}}
+    variables = {f"{role}_taints": taints, f"{PLUGIN}_runtime_class": ""}
+    tasks = [step | {"vars": variables | {f"{role}_nodes": names}} for names in (["a", "b"], ["b"])]
+    book = tmp_path / "play.yml"
+    book.write_text(json.dumps([{"name": "Play", "hosts": "localhost", "gather_facts": False, "tasks": tasks}]))
+    done = play(tmp_path, book, K8S_AUTH_KUBECONFIG=api.kubeconfig)
+    assert done.returncode == 0, done.stdout + done.stderr
+    left, kept = (api.objects[f"/api/v1/nodes/{name}"] for name in "ab")
+    assert (left["metadata"]["labels"], left["spec"]["taints"]) == ({"other": "1"}, [])
+    assert [taint["key"] for taint in kept["spec"]["taints"]] == ["gpu"]
+    assert len(kept["metadata"]["labels"]) == 2

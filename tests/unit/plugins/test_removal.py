@@ -99,3 +99,14 @@ def test_a_namespace_with_a_job_of_another_component_stays(api: Api, tmp_path: P
         api.objects[f"{space}/pods/mine-0"] = {"kind": "Pod", "metadata": {"name": "mine-0", "ownerReferences": owner}}
     uninstall(api, tmp_path)
     assert (space in api.objects) == bool(job)
+
+
+@pytest.mark.slow
+def test_a_node_that_the_inventory_no_longer_has_loses_its_label(api: Api, tmp_path: Path) -> None:
+    label = "nvidia.com/gpu.present"
+    notes = {"gangplank.dev/set-by-gpu-device-plugin": json.dumps({"labels": {label: "true"}, "taints": []})}
+    meta = {"name": "a", "resourceVersion": "1", "labels": {label: "true", "other": "1"}, "annotations": notes}
+    api.objects["/api/v1/nodes/a"] = {"metadata": meta}
+    uninstall(api, tmp_path)
+    left_over = api.objects["/api/v1/nodes/a"]["metadata"]
+    assert (left_over["labels"], left_over["annotations"]) == ({"other": "1"}, {})
