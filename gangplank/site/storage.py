@@ -305,7 +305,9 @@ def class_problems(
             expected = f"one of {', '.join(KINDS)}"
             problems.append(Problem(f"{where}.kind", shown(item["kind"]), expected, "name one of these kinds"))
     defaults = [item["name"] for item in classes if item.get("default")]
-    others = [name for name in names(item for item in live if is_default(item)) if name not in own]
+    others = [name for name in names(filter(is_default, _of_others(live))) if name not in own]
+    if not defaults and not others:
+        others = names(filter(is_default, _left(classes, live)))  # which then stays the default
     if classes and len(defaults + others) != 1:
         fix = "set `default: true` in one class"
         if others:
@@ -315,16 +317,53 @@ def class_problems(
     return problems
 
 
+def left_classes(classes: Sequence[Fields], live: Sequence[Json], claims: Iterable[Json] = ()) -> list[Json]:
+    """Classes whose release installs none of the inventory's: Helm is not called for it, so that they stay.
+
+    Each comes with a warning, and with the merge patch that takes the mark of the default class from it. There is none
+    if this would leave the cluster without a default class. `live` and `claims` are those of the cluster.
+    """
+    rows: list[Json] = []
+    left = _left(classes, live)
+    another = any(item.get("default") for item in classes) or any(is_default(item) for item in live if item not in left)
+    for item in left:
+        name, (release, namespace) = item["metadata"]["name"], release_of(item) or ("", "")
+        users = [f"{claim['metadata']['namespace']}/{claim['metadata']['name']}" for claim in claims
+                 if claim["spec"].get("storageClassName") == name]  # fmt: skip
+        got = f"a class of release {namespace}/{release}, of which storage_classes has none"
+        expected = f"it removed once nothing needs it; volume claims of it: {', '.join(users) or 'none'}"
+        fix = f"once these are gone, helm uninstall {release} --namespace {namespace}; or list the class again"
+        row: Json = {"warning": f"warning: {Problem(f'storage class {name}', got, expected, fix)}"}
+        if another and is_default(item):
+            metadata = {"name": name, "annotations": {DEFAULT: None}}
+            row["patch"] = {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": metadata}
+        rows.append(row)
+    return rows
+
+
+def _left(classes: Sequence[Fields], live: Iterable[Json]) -> list[Json]:
+    """The classes of this project's releases that none of these classes needs."""
+    used = {(release.name, release.namespace) for release in needed(classes)}
+    return [item for item in live if release_of(item) in _own_releases() - used]
+
+
+def _own_releases() -> set[tuple[str, str] | None]:
+    """Name and namespace of the releases that this project installs."""
+    return {(kind.release.name, kind.release.namespace) for kind in KINDS.values()}
+
+
+def _of_others(live: Iterable[Json]) -> list[Json]:
+    """The classes that this project has not installed."""
+    return [item for item in live if release_of(item) not in _own_releases()]
+
+
 def _foreign(classes: Sequence[Fields], live: Iterable[Json]) -> Iterator[Problem]:
     """Classes of others that Helm would refuse to install over, and classes whose provisioner would answer ours too."""
-    ours = {(kind.release.name, kind.release.namespace) for kind in KINDS.values()}
     places = {item["name"]: f"storage_classes[{at}]" for at, item in enumerate(classes)}
     kinds = dict.fromkeys(item["kind"] for item in classes if item["kind"] in KINDS)
     provisioners = {KINDS[name].provisioner: name for name in kinds if KINDS[name].provisioner}
-    for item in live:
+    for item in _of_others(live):
         name, kind = item["metadata"]["name"], provisioners.get(item.get("provisioner", ""))
-        if release_of(item) in ours:
-            continue
         if kind:
             fix = f"take the classes of kind {kind} out, and use the cluster's own; or remove that provisioner"
             got = f"another provisioner of them (class {name})"
@@ -337,8 +376,7 @@ def _foreign(classes: Sequence[Fields], live: Iterable[Json]) -> Iterator[Proble
 
 def _changed(classes: Sequence[Fields], live: Iterable[Json]) -> Iterator[Problem]:
     """What a class would change of one that this site has installed, and the API server keeps as it is."""
-    ours = {(kind.release.name, kind.release.namespace) for kind in KINDS.values()}
-    installed = {item["metadata"]["name"]: item for item in live if release_of(item) in ours}
+    installed = {item["metadata"]["name"]: item for item in live if release_of(item) in _own_releases()}
     for at, item in enumerate(classes):
         kind, old = KINDS.get(item["kind"]), installed.get(item["name"])
         if kind is None or old is None:

@@ -52,6 +52,7 @@ class FilterModule:
             "release_problems": release_problems,
             "claim_problems": claim_problems,
             "storage_releases": storage.releases,
+            "left_classes": storage.left_classes,
             "volume_claims": lambda claims: [volume_claims.inventory_claim(claim) for claim in claims],
             "claim_paths": claim_paths,
             "unbound": lambda claims, classes: [claim for claim in claims if unbound(claim, classes)],

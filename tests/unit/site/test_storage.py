@@ -15,6 +15,7 @@ import yaml
 
 from gangplank.site.storage import (
     CSI_RELEASE,
+    DEFAULT,
     KINDS,
     LOCAL_PATH_RELEASE,
     LOOP,
@@ -23,10 +24,11 @@ from gangplank.site.storage import (
     Release,
     StorageKind,
     class_problems,
+    left_classes,
     release_problems,
     releases,
 )
-from tests.support.storage import CLASSES, LIVE_CLASSES, LOCAL, LOOPED, NFS, SHARED, installed, live_class
+from tests.support.storage import CLASSES, LIVE_CLASSES, LOCAL, LOOPED, NFS, SHARED, installed, live_claim, live_class
 
 ROOT = Path(__file__).resolve().parents[3]
 INPUTS = {
@@ -103,6 +105,47 @@ def test_a_second_default_class_can_be_left_out_where_the_cluster_has_one() -> N
     assert problem.fix.startswith("remove the annotation ")
     (problem,) = class_problems([NFS], [])
     assert problem.fix == "set `default: true` in one class"
+
+
+@pytest.mark.parametrize("left_out", [LOCAL, SHARED])
+def test_another_class_may_become_the_default(left_out: dict[str, Any]) -> None:
+    """Helm removes the old one, or the role takes the mark from it, if its release has no class any more."""
+    old = installed(live_class(left_out["name"], default=True))
+    for new in (LOCAL | {"name": "new"}, NFS | {"default": True}):
+        assert class_problems([new], [old]) == []
+    assert class_problems([NFS], [old]) == [], "it stays the default"
+    (problem,) = class_problems([SHARED | {"name": "new"}], [old])
+    assert problem.fix == "set `default: true` in one class", "Helm removes it"
+
+
+def test_a_class_whose_release_is_left_is_no_second_default() -> None:
+    local, shared = (installed(live_class(name, default=name == "local-path")) for name in ("local-path", "shared"))
+    local_row, shared_row = left_classes([NFS | {"default": True}], [local, shared], [live_claim("local-path")])
+    metadata = {"name": "local-path", "annotations": {DEFAULT: None}}
+    assert local_row["patch"] == {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": metadata}
+    assert local_row["warning"] == (
+        "warning: storage class local-path: got a class of release local-path-storage/local-path-provisioner, of which "
+        "storage_classes has none, expected it removed once nothing needs it; volume claims of it: a/data. Fix: once "
+        "these are gone, helm uninstall local-path-provisioner --namespace local-path-storage; or list the class again"
+    )
+    assert "patch" not in shared_row
+    assert "volume claims of it: none" in shared_row["warning"]
+
+
+@pytest.mark.parametrize(
+    ("classes", "live", "patched"),
+    [
+        ([LOCAL], [], None),  # Helm is called for its release, and removes what is left out
+        ([], [], [False]),
+        ([], [live_class("theirs", "x.csi", default=True)], [True]),
+        ([NFS], [live_class("theirs", "x.csi", default=True)], [True]),
+    ],
+)
+def test_the_only_default_class_stays(
+    classes: list[dict[str, Any]], live: list[dict[str, Any]], patched: list[bool] | None
+) -> None:
+    rows = left_classes(classes, [installed(live_class("old", default=True)), *live])
+    assert ["patch" in row for row in rows] == (patched or [])
 
 
 @pytest.mark.parametrize(
