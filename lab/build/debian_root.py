@@ -124,7 +124,8 @@ class Debs:
         for name in ("state/lists/partial", "cache/archives/partial"):
             (base / name).mkdir(parents=True, exist_ok=True)
         (base / "status").touch()
-        (base / "sources.list").write_text(f"deb [signed-by={KEYRING}] {_mirror()} {suite} main\n")
+        mirror = re.sub("^file:", "copy:", _mirror())  # of file:, apt leaves the packages where they are
+        (base / "sources.list").write_text(f"deb [signed-by={KEYRING}] {mirror} {suite} main\n")
         settings = {
             "Dir::State": base / "state",
             "Dir::State::status": base / "status",

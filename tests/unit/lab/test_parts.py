@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import shutil
+import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
 
+from lab.build import debian_root
 from lab.build import parts as builder
+from lab.build.cache import sha256_file
 from lab.build.debian_root import Debs
 from lab.build.lock import key_of
 from lab.build.parts import Workshop, main, with_shared_trees
@@ -110,3 +113,33 @@ def test_a_root_that_is_gone_is_built_again_when_the_archive_has_moved_on_twice(
     second = build()
     assert second != first
     assert build() == second, "the next run uses it"
+
+
+def deb(folder: Path) -> Path:
+    """A package with nothing in it, as a file of an archive."""
+    control = folder / "package/DEBIAN/control"
+    control.parent.mkdir(parents=True)
+    fields = {"Package": "zz", "Version": "1:1.0", "Architecture": "all", "Maintainer": "a", "Description": "a"}
+    control.write_text("".join(f"{name}: {value}\n" for name, value in fields.items()))
+    subprocess.run(["dpkg-deb", "--build", control.parents[1], folder / "zz_1.0_all.deb"], check=True)
+    return folder / "zz_1.0_all.deb"
+
+
+@pytest.mark.skipif(not shutil.which("apt-get"), reason="apt, which only Debian's relatives have")
+def test_packages_of_a_mirror_on_this_machine_come_into_the_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For `file:`, apt uses the packages where they are, and copies none."""
+    package, index = deb(tmp_path), tmp_path / "dists/trixie/main/binary-all/Packages"
+    index.parent.mkdir(parents=True)
+    control = (tmp_path / "package/DEBIAN/control").read_text()
+    size, digest = package.stat().st_size, sha256_file(package)
+    index.write_text(f"{control}Filename: {package.name}\nSize: {size}\nSHA256: {digest}\n")
+    row = f" {sha256_file(index)} {index.stat().st_size} main/binary-all/Packages"
+    release = f"Origin: Debian\nCodename: trixie\nComponents: main\nArchitectures: all amd64 arm64\nSHA256:\n{row}\n"
+    (tmp_path / "dists/trixie/Release").write_text(release)
+    monkeypatch.setattr(debian_root, "_mirror", lambda: f"file:{tmp_path}")
+    monkeypatch.setattr(debian_root, "KEYRING", "/dev/null trusted=yes")
+    fetched = Debs(tmp_path / "cache", print).fetch(Root("a", "trixie", "extract", ["zz"]), {})
+    assert fetched == {"zz": ["1:1.0", digest]}
+    assert Debs(tmp_path / "cache", print).missing(fetched) == []
