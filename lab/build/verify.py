@@ -37,6 +37,7 @@ from lab.build.oci_archive import manifest_digest
 from lab.build.parts import Workshop
 from lab.build.versions import MODULES, Part, load_pins
 from lab.errors import PartError
+from lab.host.namespaces import RUN
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -230,9 +231,9 @@ def unknown(shop: Workshop) -> list[Path]:
 
 
 def lab_runs(home: Path) -> bool:
-    """Whether a lab runs from this cache: its folder exists, or a node has a link to an image store."""
+    """Whether a lab may run from this cache: it has the usual folder, it runs, or a node has a link to a store."""
     records = (home / "stores").glob("*/images.json")
-    return STATE.exists() or any(record.stat().st_nlink > 1 for record in records)
+    return STATE.exists() or RUN.exists() or any(record.stat().st_nlink > 1 for record in records)
 
 
 def verify(shop: Workshop, say: Say) -> list[str]:

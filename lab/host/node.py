@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import shutil
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lab.host.cgroups import ensure_cgroup, members, remove_cgroup
@@ -22,8 +23,8 @@ from lab.host.processes import kill, kill_all, pinned_namespaces, processes_in
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
+PARENT = Path("/var/lib/gangplank")  # of the default lab_cluster_folder
 STAMP = "tree.path"  # in a node's folder: the tree and the binds of its mounts, once these are complete
 
 
@@ -136,6 +137,7 @@ def remove_lab(state: Path, *, keep: bool = False) -> bool:
         shutil.rmtree(RUN)
     if state.exists() and not keep:
         _remove_folder(state)
-    with contextlib.suppress(OSError):  # the parent folder is ours too, unless it contains other files
-        state.parent.rmdir()
+    if state.parent == PARENT:  # any other may be the user's own, also if it is empty
+        with contextlib.suppress(OSError):  # it contains other files
+            PARENT.rmdir()
     return existed

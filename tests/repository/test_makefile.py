@@ -10,6 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from lab.build.verify import STATE
+from lab.host.namespaces import RUN
+
 ROOT = Path(__file__).resolve().parents[2]
 START = "begin with `training_job:` and indent the fields below it, as in jobs/digits.yml"
 
@@ -35,6 +38,14 @@ def test_the_tests_of_make_test_exist_and_have_a_part_of_each_guide() -> None:
     guides = {f"tests/guides/{path.name}" for path in (ROOT / "tests/guides").glob("test_*.py")}
     assert len(guides) == 5
     assert guides <= {name.partition("::")[0] for name in names}
+
+
+def test_the_cache_is_not_removed_under_a_lab_in_any_folder() -> None:
+    recipe = re.search(r"^clean:.*\n((?:\t.*\n)+)", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert recipe
+    guard, removal = recipe[1].splitlines()
+    assert all(f" -e {place} " in guard for place in (STATE, RUN))
+    assert "rm -rf" in removal
 
 
 def test_a_job_that_does_not_exist_is_refused_before_setup_with_the_jobs_that_do(tmp_path: Path) -> None:

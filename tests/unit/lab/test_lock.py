@@ -135,5 +135,9 @@ def test_d9_only_a_labs_folder_is_removed(tmp_path: Path, monkeypatch: pytest.Mo
     assert (folder / "mine").read_text() == "precious"
     (folder / "mine").rename(folder / "parts.json")
     assert node.remove_lab(folder)
+    assert folder.parent.exists(), "the user's own"
+    assert not folder.exists()
+    monkeypatch.setattr(node, "PARENT", folder.parent)
+    assert not node.remove_lab(folder)
     assert not folder.parent.exists()
     refuse_foreign(folder)  # a new one

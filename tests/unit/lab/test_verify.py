@@ -68,6 +68,7 @@ def shop(tmp_path: Path) -> Workshop:
 def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where the folder of a lab would be."""
     monkeypatch.setattr(verify, "STATE", tmp_path / "lab")
+    monkeypatch.setattr(verify, "RUN", tmp_path / "run")
     return tmp_path / "lab"
 
 
@@ -117,11 +118,11 @@ def test_c1_a_store_with_a_changed_blob_is_removed(shop: Workshop) -> None:
     assert not (shop.home / "stores/ab").exists()
 
 
-@pytest.mark.parametrize("sign", ["its folder", "a node's link"])
+@pytest.mark.parametrize("sign", ["lab", "run", "a node's link"])
 def test_c1_nothing_is_removed_while_a_lab_runs_from_it(shop: Workshop, state: Path, sign: str, tmp_path: Path) -> None:
     blob = store(shop)
-    if sign == "its folder":
-        state.mkdir()
+    if sign in {"lab", "run"}:  # the default folder; a lab in any folder, while it runs
+        state.with_name(sign).mkdir()
     else:
         (tmp_path / "node-store.json").hardlink_to(shop.home / "stores/ab/images.json")
     blob.write_bytes(b"lever")
