@@ -19,6 +19,7 @@ POLL_S = 0.05
 DOWN = ("STOPPED", "EXITED", "FATAL", "BACKOFF")  # BACKOFF: it ended at once, and the pauses before it grow
 BY_ITSELF = (60, 70)  # supervisor.xmlrpc.Faults ALREADY_STARTED and NOT_RUNNING: it was started, or ended, meanwhile
 STILL_RUNNING = 91  # supervisor.xmlrpc.Faults
+SEE_LOG = "correct what its log in the lab's folder logs reports, then run it again"
 END_S = 30  # more than stopwaitsecs, after which supervisord kills a program
 OUTPUT = "supervisord.out"  # beside its configuration, from its first start
 MODULE = "supervisor.supervisord"
@@ -112,13 +113,22 @@ def _end(server: Any, names: list[str]) -> None:
                 remaining.remove(name)
         if not remaining:
             return
-    fix = "correct what its log in the lab's folder logs reports, then run it again"
-    raise LabError(late(f"supervisord, {', '.join(remaining)}", "a program that runs", "its end", END_S, fix))
+    raise LabError(late(f"supervisord, {', '.join(remaining)}", "a program that runs", "its end", END_S, SEE_LOG))
 
 
 def apply(socket: Path) -> dict[str, list[str]]:
-    """Make supervisord follow its files: start new and stopped programs, restart changed ones, end removed ones."""
-    server = connect(socket)
+    """Make supervisord follow its files: start new and stopped programs, restart changed ones, end removed ones.
+
+    Raises LabError if it refuses, or ends meanwhile.
+    """
+    try:
+        return _apply(connect(socket))
+    except (OSError, xmlrpc.client.Error) as error:
+        got = getattr(error, "faultString", error)  # it names the program
+        raise LabError(str(Problem("supervisord", str(got), "the programs of its files", SEE_LOG))) from error
+
+
+def _apply(server: Any) -> dict[str, list[str]]:
     added, changed, removed = server.reloadConfig()[0]
     for name in added:
         server.addProcessGroup(name)

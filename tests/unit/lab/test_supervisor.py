@@ -85,7 +85,7 @@ def test_a_program_that_cannot_be_started_is_a_failure(socket: Path, monkeypatch
             return [{"name": "nobody", "statename": "EXITED"}]
 
     monkeypatch.setattr(supervisor, "connect", lambda _socket: Wrong())
-    with pytest.raises(Exception, match="BAD_NAME"):
+    with pytest.raises(LabError, match="supervisord: got BAD_NAME: nobody, expected the programs of its files"):
         supervisor.apply(socket)
 
 
