@@ -41,18 +41,23 @@ def requested(requests: dict[str, Any]) -> Room:
     return parse(str(requests.get("cpu", "0"))), parse(str(requests.get("memory", "0")))
 
 
-def allocatable(machine_mib: int, **of_inventory: Any) -> Room:
-    """What each kubelet offers: its capacity without what its configuration reserves and keeps free."""
+def kubelet_configuration(machine_mib: int, **of_inventory: Any) -> Any:
+    """The configuration of each kubelet."""
     role = ROOT / "roles/lab_cluster"
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(role / "templates"), trim_blocks=True, undefined=jinja2.ChainableUndefined,
         autoescape=False,  # noqa: S701  YAML, as Ansible renders it
     )  # fmt: skip
     values = load("roles/lab_cluster/defaults/main.yml") | load("inventories/lab/group_vars/all/lab.yml")
-    values |= {"lab_cluster_nodes": nodes(), "__lab_cluster_memory_mib": str(machine_mib)} | of_inventory
-    shared = load("roles/lab_cluster/vars/main.yml")["__lab_cluster_node_memory_mib"]
-    values["__lab_cluster_node_memory_mib"] = environment.from_string(shared).render(values)
-    kubelet = yaml.safe_load(environment.get_template("kubelet.yaml.j2").render(values))
+    values |= {"lab_cluster_nodes": nodes(), "__lab_cluster_machine_mib": str(machine_mib)} | of_inventory
+    for name in ("__lab_cluster_memory_mib", "__lab_cluster_node_memory_mib"):
+        values[name] = environment.from_string(load("roles/lab_cluster/vars/main.yml")[name]).render(values)
+    return yaml.safe_load(environment.get_template("kubelet.yaml.j2").render(values))
+
+
+def allocatable(machine_mib: int, **of_inventory: Any) -> Room:
+    """What each kubelet offers: its capacity without what its configuration reserves and keeps free."""
+    kubelet = kubelet_configuration(machine_mib, **of_inventory)
     taken = [requested(kubelet.get(kind) or {}) for kind in ("systemReserved", "kubeReserved")]
     free = parse(kubelet["evictionHard"]["memory.available"])
     cores = CORES - sum((cpu for cpu, _ in taken), Fraction())
@@ -118,9 +123,12 @@ def test_digits_fits_beside_all_that_is_installed(machine_gib: int) -> None:
     assert never_fits(room, len(nodes()), platform(), of_job("jobs/digits.yml")) == []
 
 
-@pytest.mark.parametrize("machine_gib", [8, 24])
-def test_nodes_together_offer_no_more_than_the_machine_has(machine_gib: int) -> None:
-    machine_mib = int(machine_gib * 1024 * KERNEL_LEAVES)
+def test_a_few_mib_more_or_less_change_no_kubelet() -> None:
+    assert kubelet_configuration(8000) == kubelet_configuration(8000 + 63) != kubelet_configuration(8000 + 64)
+
+
+@pytest.mark.parametrize("machine_mib", [7864, 8000, 8063, 23592])
+def test_nodes_together_offer_no_more_than_the_machine_has(machine_mib: int) -> None:
     reserved_mib = load("roles/lab_cluster/defaults/main.yml")["lab_cluster_reserved_memory_mib"]
     assert 0 < allocatable(machine_mib)[1] * len(nodes()) <= (machine_mib - reserved_mib) * 2**20
 
