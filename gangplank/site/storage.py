@@ -83,6 +83,10 @@ def _local_path_problems(inputs: Fields) -> Iterator[Problem]:
         fix = f"unpack {archive} and name its folder deploy/chart/local-path-provisioner"
         fix = "run playbooks/lab.yml first" if inputs["source"] == "lab" else fix
         yield Problem("storage_local_path_chart", shown(""), "the folder of upstream's chart", fix)
+    image = inputs["helper_image"]
+    if ":" not in image.partition("@")[0].rpartition("/")[2]:  # the chart takes the tag by itself
+        expected = "an image with its tag, such as docker.io/library/busybox:1.37"
+        yield Problem("storage_helper_image", shown(image), expected, "add the tag, before the digest if it has one")
 
 
 def _local_path_class(item: Fields, folder: Json) -> Json:

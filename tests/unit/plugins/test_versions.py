@@ -1,4 +1,4 @@
-"""A version that a role cannot compare is refused in a sentence that names its variable."""
+"""A version that a role cannot compare, and an image without a tag, are refused with the name of the variable."""
 
 from __future__ import annotations
 
@@ -38,3 +38,13 @@ def test_what_is_no_version_is_refused_and_not_compared(role: str, version: str 
     values = {variable: default if version is None else version}
     templar = Templar(loader=DataLoader(), variables=values)
     assert templar.template(trust_as_template(condition(role, variable))) == (version is None)
+
+
+@pytest.mark.parametrize("image", ["busybox", "mirror.example:5000/busybox", "busybox@sha256:0a", "", None])
+def test_an_image_without_a_tag_is_refused(image: str | None) -> None:
+    """The chart takes repository and tag by themselves; of the second, the tag would be 5000/busybox."""
+    tagged = "mirror.example:5000/library/busybox:1.37@sha256:0a"
+    values = {"training_operator_init_image": tagged if image is None else image}
+    templar = Templar(loader=DataLoader(), variables=values)
+    wanted = condition("training_operator", "training_operator_init_image")
+    assert templar.template(trust_as_template(wanted)) == (image is None)

@@ -275,6 +275,22 @@ def test_a_missing_chart_is_reported_where_a_class_needs_it(source: str, fix: st
 
 
 @pytest.mark.parametrize(
+    ("image", "refused"),
+    [
+        ("busybox", True),
+        ("mirror.example:5000/busybox", True),
+        ("busybox@sha256:0a", True),
+        ("busybox:1.37", False),
+        ("mirror.example:5000/busybox:1.37@sha256:0a", False),
+    ],
+)
+def test_an_image_without_a_tag_is_refused(image: str, *, refused: bool) -> None:
+    """Of the second, the chart would get the image mirror.example with the tag 5000/busybox."""
+    problems = release_problems([LOCAL], INPUTS | {"helper_image": image})
+    assert [problem.path for problem in problems] == ["storage_helper_image"] * refused
+
+
+@pytest.mark.parametrize(
     ("source", "fix"),
     [("lab", "run playbooks/lab.yml first"), ("release", "build the part csi-sidecars of lab/versions.yml")],
 )
