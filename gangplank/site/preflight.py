@@ -397,7 +397,8 @@ def jobset(facts: Facts, wanted: Wanted) -> Check:
     """JobSet, of which Trainer v2 makes its jobs: a second one would replace the CRD of the first."""
     if facts.workloads is None or facts.crds is None:
         return _unread("jobset")
-    others = [item for item in _running("jobset", facts.workloads) if release_of(item) != wanted.releases["trainer_v2"]]
+    running = [*_running("jobset", facts.workloads)]
+    others = [item for item in running if release_of(item) != wanted.releases["trainer_v2"]]
     if wanted.jobset and others:
         fix = "set trainer_v2_jobset: false, so that Trainer uses it, or remove it"
         problem = Problem("JobSet", f"a third-party one ({_places(others)})", "that of Trainer's release alone", fix)
@@ -406,6 +407,10 @@ def jobset(facts: Facts, wanted: Wanted) -> Check:
         fix = "leave trainer_v2_jobset out, or install JobSet"
         problem = Problem("JobSet", f"none (no CRD {JOBSETS})", "one, as trainer_v2_jobset is false", fix)
         return Check("jobset", problems=(problem,))
+    if not wanted.jobset and running and not others:
+        fix = "leave trainer_v2_jobset out, or install JobSet"
+        got = "only that of Trainer's release, which trainer_v2_jobset: false removes"
+        return Check("jobset", problems=(Problem("JobSet", got, "one that stays, which Trainer needs", fix),))
     return Check("jobset", "that of Trainer's release" if wanted.jobset else "the cluster's own")
 
 

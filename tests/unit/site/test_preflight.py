@@ -298,6 +298,9 @@ JOBSETS = named("jobsets.jobset.x-k8s.io", spec={"versions": [{"name": "v1alpha2
          ["JobSet: got a third-party one (Deployment batch/jobset)", "Fix: set trainer_v2_jobset: false"]),
         ([program("registry.k8s.io/jobset/jobset:v0.8.0")], [JOBSETS], False, []),
         ([], [], False, ["JobSet: got none", "Fix: leave trainer_v2_jobset out"]),
+        ([program("registry.k8s.io/jobset/jobset:v0.12.0", TRAINER)], [JOBSETS], False,
+         ["JobSet: got only that of Trainer's release", "Fix: leave trainer_v2_jobset out"]),
+        ([program("registry.k8s.io/jobset/jobset:v0.12.0", name) for name in (TRAINER, None)], [JOBSETS], False, []),
     ],
 )  # fmt: skip
 def test_a_jobset_of_others_is_used_or_refused_and_never_replaced(
