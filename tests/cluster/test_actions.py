@@ -116,7 +116,7 @@ def test_nodes_get_and_lose_labels_and_taints(lab: Lab, tmp_path: Path) -> None:
     taint = {"key": "gangplank.dev/test", "value": "x", "effect": "PreferNoSchedule"}
     arguments = {"names": ["node-1"], "labels": {"gangplank.dev/test": "1"}, "taints": [taint], "kubeconfig": ADMIN}
 
-    def nodes(*words: str, **more: str) -> bool:
+    def nodes(*words: str, **more: Any) -> bool:
         return bool(play(tmp_path, {"gangplank.gangplank.cluster_nodes": {**arguments, **more}}, *words)["changed"])
 
     def node() -> tuple[dict[str, str], list[dict[str, str]]]:
@@ -131,6 +131,13 @@ def test_nodes_get_and_lose_labels_and_taints(lab: Lab, tmp_path: Path) -> None:
         assert node() == ({**before[0], "gangplank.dev/test": "1"}, [*before[1], taint])
     finally:
         assert [nodes(state="absent"), nodes(state="absent")] == [True, False]
+    assert node() == before
+    try:
+        assert [nodes(owner="test"), nodes(owner="test")] == [True, False]
+        assert nodes("--check", owner="test", names=[])
+        assert [nodes(owner="test", names=[]), nodes(owner="test", names=[])] == [True, False]
+    finally:
+        nodes(owner="test", state="absent")
     assert node() == before
 
 
