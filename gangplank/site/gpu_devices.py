@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from gangplank.errors import Problem
 from gangplank.k8s import quantity
+from gangplank.k8s.conditions import reason
 from gangplank.k8s.nodes import KEEPS_OUT, taint_text, tolerated
 from gangplank.text import plain
 
@@ -134,10 +135,12 @@ def started(pod: Json) -> bool:
 
 
 def without_devices(nodes: Iterable[Json], plugin: PluginState, resource: str) -> list[Finding]:
-    """A finding for every node that has none of the resource."""
+    """A finding for every node that has none of the resource, or that is not ready: what it shows is then old."""
     findings = []
     for node in nodes:
-        if not devices(node, resource):
+        if why := _not_ready(node, plugin):
+            findings.append(Finding(node["metadata"]["name"], *why))
+        elif not devices(node, resource):
             name = node["metadata"]["name"]
             pod = next((pod for pod in plugin.newest if pod["spec"].get("nodeName") == name), None)
             why = (_of_pod(pod, plugin) or _idle(node, pod, plugin, resource)) if pod else _no_pod(node, plugin)
@@ -156,8 +159,9 @@ def without_slices(nodes: Iterable[Json], driver: PluginState, slices: Iterable[
     for node in nodes:
         name = node["metadata"]["name"]
         pod = next((pod for pod in driver.newest if pod["spec"].get("nodeName") == name), None)
-        why: Why | None
-        if name not in published:
+        if why := _not_ready(node, driver):
+            pass  # its pod counts as one that runs, and its slices stay
+        elif name not in published:
             why = (_of_pod(pod, driver) or _silent(pod, driver)) if pod else _no_pod(node, driver)
         elif driver.daemonset:
             why = _of_pod(pod, driver) if pod else _kept_out(node, driver)
@@ -222,6 +226,16 @@ def is_gpu(resource: str) -> bool:
 
 
 Why = tuple[str, str, str]  # cause, evidence, fix
+
+
+def _not_ready(node: Json, plugin: PluginState) -> Why | None:
+    """What a node says that is not ready; None if it is, or says nothing of it."""
+    conditions = (node.get("status") or {}).get("conditions") or ()
+    for condition in conditions:
+        if condition["type"] == "Ready" and condition["status"] != "True":
+            evidence = f"its condition Ready is {condition['status']}{reason(condition)}"
+            return "node not ready", evidence, f"repair the node, or take it out of {plugin.role}_nodes"
+    return None
 
 
 def _no_pod(node: Json, plugin: PluginState) -> Why:

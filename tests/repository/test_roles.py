@@ -215,11 +215,12 @@ def test_the_namespace_of_storage_admits_pods_that_mount_a_folder_of_the_node() 
 
 
 # A driver's pods need no RuntimeClass and load no library, and its chart has no value that leaves out its DaemonSet.
+# A node that is not ready has its cause outside of the roles: unit tests give it as the API server shows it.
 @pytest.mark.parametrize(
     ("scenarios", "others"),
     [
-        (("gpu", "nvml"), {"no devices"}),
-        (("dra",), {"no plugin", "wrong runtime class", "no driver", "GPU lost", "allocatable 0"}),
+        (("gpu", "nvml"), {"no devices", "node not ready"}),
+        (("dra",), {"no plugin", "wrong runtime class", "no driver", "GPU lost", "allocatable 0", "node not ready"}),
     ],
 )
 def test_each_cause_that_a_gpu_role_can_name_is_made_to_happen(scenarios: tuple[str, ...], others: set[str]) -> None:

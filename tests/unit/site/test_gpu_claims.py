@@ -35,6 +35,13 @@ def test_a_slice_of_another_node_or_without_devices_does_not_count() -> None:
         assert "node-1: no devices: pod driver-x runs and publishes no ResourceSlice" in cause(slices, pods=[RUNNING])
 
 
+def test_a_node_that_is_not_ready_is_the_cause_although_its_slices_stay() -> None:
+    down = {**NODE, "status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}}
+    (finding,) = without_slices([down], PluginState(DAEMONSET, [RUNNING], role="gpu_dra_driver"), [slice_of()])
+    assert (finding.cause, finding.evidence) == ("node not ready", "its condition Ready is Unknown")
+    assert finding.fix == "repair the node, or take it out of gpu_dra_driver_nodes"
+
+
 def test_what_keeps_the_driver_away_names_its_own_role() -> None:
     assert "Fix: run the role gpu_dra_driver." in cause([], daemonset=None)
     tainted = {**NODE, "spec": {"taints": [{"key": "a", "effect": "NoSchedule"}]}}

@@ -233,6 +233,17 @@ def test_names_the_one_cause_with_its_evidence(case: str) -> None:
     assert findings[0].fix
 
 
+def test_a_node_that_is_not_ready_is_the_cause_although_it_still_shows_its_devices() -> None:
+    """The plugin's pod there is not ready, so that the role fails; without this, it named no node."""
+    ready = {"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown", "message": "Kubelet stopped posting."}
+    state = PluginState(plugin(), [pod(RUNS)])
+    (finding,) = without_devices([node(allocatable={GPU: "4"}, conditions=[ready])], state, GPU)
+    evidence = "its condition Ready is Unknown (NodeStatusUnknown: Kubelet stopped posting.)"
+    fix = "repair the node, or take it out of gpu_device_plugin_nodes"
+    assert finding == Finding("n", "node not ready", evidence, fix)
+    assert without_devices([node(allocatable={GPU: "4"}, conditions=[ready | {"status": "True"}])], state, GPU) == []
+
+
 def test_pod_security_that_refuses_the_kubelets_folder_is_fixed_by_a_label_of_the_namespace() -> None:
     message = 'pods "gpus-x" is forbidden: violates PodSecurity "baseline:latest": hostPath volumes (volume "plugins")'
     (finding,) = without_devices([node()], PluginState(plugin(), events=[event("gpus", message)]), GPU)
