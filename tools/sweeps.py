@@ -50,7 +50,7 @@ SWEEPS = {
     ),
     "playbook-kills": Sweep(
         "A run after a SIGKILL of a playbook, at any moment of any task, converges",
-        "200 rounds; in each, every playbook that has so many points is killed at one of them, in a new lab;"
+        "40 rounds; in each, every playbook that has points left is killed at eight of them, in a new lab;"
         " a round beyond the last point does nothing",
         "tests/cluster/test_playbook_kills.py::test_d6_each_playbook_of_a_labs_life_converges",
         PARTS,

@@ -1,13 +1,15 @@
-"""The playbooks of a lab's life, each killed at a point of a task, run again, and compared with an undisturbed life.
+"""The playbooks of a lab's life, killed at points of their tasks, run again, and compared with an undisturbed life.
 
-A round is a life: lab, site, teams, train, uninstall, lab-down. In round n each of them is killed at its n-th point,
-in an order drawn from a seed. A playbook with fewer points runs unkilled, and only if a later one still has points. The
-next run has to succeed, the lab has to be as in the undisturbed life, and the run after that has to report no more
-changes than there.
+A round is a life: lab, site, teams, train, uninstall, lab-down. In round n each of them is killed at the points of its
+n-th chain, which are spread over its tasks: a run is killed at the first one, the next run has to get to the second
+one, where it is killed, and so on. A playbook with fewer chains runs unkilled, and only if a later one still has some.
+The run after the last kill has to succeed, the lab has to be as in the undisturbed life, and the run after that has to
+report no more changes than there.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import os
@@ -17,18 +19,22 @@ import signal
 import subprocess
 import sys
 import tempfile
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gangplank.cluster.client import Kube
 from gangplank.wait import polls
 from tests.cluster.conftest import INVENTORY, ROOT, STATE, snapshot, tasks_that
 
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
 SEED = 20261122
 SETTLED_S = 180.0  # for pods to run after a playbook
 CALLBACKS = Path(__file__).with_name("callbacks")
-MOMENTS = ("start", "middle", "end", "alone")
+MOMENTS = ("middle", "alone", "end")  # of each task; its start is the end of the one before
+CHAIN = 8  # kills in a row, at most
 BOOKS = {
     "lab": [],
     "site": [],
@@ -37,13 +43,18 @@ BOOKS = {
     "uninstall": [],
     "lab-down": [],
 }
+COMPONENTS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "containerd", "kubelet",
+              "kube-proxy", "network-policy", "supervisord")
+# The files of the lab's own; etcd and its programs write the others.
+FILES = ("*", "pki/*", "supervisor/*.conf", "control-plane/*", "nodes/*", "nodes/*/etc", "nodes/*/etc/*")
 # What comes and goes by itself, and what a controller names at random.
 FLEETING = {"events", "endpoints", "endpointslices", "leases", "componentstatuses", "controllerrevisions",
-            "replicasets", "pods", "nodes", "csinodes", "numatopologies", "ipaddresses"}
+            "replicasets", "pods", "csinodes", "numatopologies", "ipaddresses"}
 # Noted by the server, or drawn at random, or a count of what was done before.
 VOLATILE = {"uid", "resourceVersion", "generation", "creationTimestamp", "managedFields", "status", "caBundle",
             "deployment.kubernetes.io/revision", "nodePort", "clusterIP", "clusterIPs", "volumeName",
-            "nodeAffinity", "volume.kubernetes.io/selected-node", "local.path.provisioner/selected-node"}
+            "nodeAffinity", "volume.kubernetes.io/selected-node", "local.path.provisioner/selected-node",
+            "podCIDR", "podCIDRs"}
 # ConfigMaps with a lab's own certificates or dates.
 OF_THIS_LAB = ("kube-root-ca.crt", "extension-apiserver-authentication", "-legacy-service-account-token-tracking")
 
@@ -52,31 +63,34 @@ OF_THIS_LAB = ("kube-root-ca.crt", "extension-apiserver-authentication", "-legac
 class Point:
     """Where a playbook is killed."""
 
-    number: int
-    task: str
+    name: str  # of the task
+    include: str  # the tasks that include it
+    number: int  # among the tasks with the same of both
     moment: str
     seconds: float
 
     def __str__(self) -> str:
-        return f"{self.moment} of task {self.number} ({self.task})"
+        within = f", included by {self.include[:100]}" if self.include else ""
+        return f"{self.moment} of {self.name}" + (f" ({self.number})" if self.number > 1 else "") + within
 
 
 @dataclass
 class Life:
     """What an undisturbed life was like, by playbook."""
 
-    points: dict[str, list[Point]] = field(default_factory=dict)
+    points: dict[str, list[Point]] = field(default_factory=dict)  # as they follow one another
     facts: dict[str, Any] = field(default_factory=dict)
     changes: dict[str, int] = field(default_factory=dict)  # reported by a second run
 
     @property
     def rounds(self) -> int:
         """After how many rounds no playbook has a point left."""
-        return max(map(len, self.points.values()))
+        return max(len(chains(points)) for points in self.points.values())
 
-    def killed_in(self, number: int) -> list[str]:
-        """The playbooks that have a point left in a round."""
-        return [book for book in BOOKS if number < len(self.points[book])]
+    def killed_in(self, number: int) -> dict[str, list[Point]]:
+        """The points of a round, of each playbook that has some left."""
+        own = {book: chains(self.points[book])[number:] for book in BOOKS}
+        return {book: left[0] for book, left in own.items() if left}
 
 
 def play(book: str, point: Point | None = None, notes: Path | None = None) -> subprocess.CompletedProcess[str]:
@@ -84,7 +98,7 @@ def play(book: str, point: Point | None = None, notes: Path | None = None) -> su
     command = [str(Path(sys.executable).with_name("ansible-playbook")), "-i", str(INVENTORY), f"playbooks/{book}.yml"]
     more = {"ANSIBLE_CALLBACK_PLUGINS": str(CALLBACKS), "ANSIBLE_CALLBACKS_ENABLED": "kill_point"}
     if point:
-        more["GANGPLANK_KILL"] = f"{point.number} {point.moment} {point.seconds}"
+        more["GANGPLANK_KILL"] = json.dumps(asdict(point))
     if notes:
         more["GANGPLANK_KILL_NOTES"] = str(notes)
     with tempfile.TemporaryFile("w+") as output:  # a worker that goes on holds a pipe open
@@ -109,12 +123,27 @@ def completed(book: str, notes: Path | None = None) -> str:
 
 
 def points_of(notes: Path) -> list[Point]:
-    """All points of a playbook's tasks, in an order drawn from the seed."""
+    """All points of a playbook's tasks, as they follow one another; the seconds are drawn from the seed."""
     rows = [json.loads(line) for line in notes.read_text().splitlines()]
     draw = random.Random(f"{SEED} {len(rows)}")
-    points = [Point(row["number"], row["name"], moment, round(draw.uniform(0.1, 0.9) * row["seconds"], 3))
-              for row in rows for moment in MOMENTS]
-    return draw.sample(points, len(points))
+    points = []
+    for row in rows:
+        seconds = row.pop("seconds")
+        points += [Point(**row, moment=moment, seconds=round(draw.uniform(0.1, 0.9) * seconds, 3))
+                   for moment in MOMENTS]  # fmt: skip
+    return [replace(points[0], moment="start"), *points] if points else []
+
+
+def drawn(notes: Path) -> Point:
+    """One of the points of a playbook's tasks, drawn from the seed."""
+    points = points_of(notes)
+    return random.Random(f"{SEED} {len(points)}").choice(points)
+
+
+def chains(points: Sequence[Point]) -> list[list[Point]]:
+    """The points in chains of the same length, each spread over all tasks, in an order drawn from the seed."""
+    count = -(-len(points) // CHAIN)
+    return random.Random(f"{SEED} {count}").sample([[*points[start::count]] for start in range(count)], count)
 
 
 def undisturbed() -> Life:
@@ -132,21 +161,25 @@ def undisturbed() -> Life:
 
 
 def one_round(life: Life, number: int) -> list[dict[str, Any]]:
-    """Each playbook that has so many points, killed at this one; for each what was not as in the undisturbed life."""
+    """Each playbook that has so many chains, killed at the points of one; what was not as in the undisturbed life.
+
+    What is wrong after the last kill may be the doing of each of them.
+    """
     rows: list[dict[str, Any]] = []
-    killed_books = life.killed_in(number)
-    if not killed_books:
+    killed = life.killed_in(number)
+    if not killed:
         return rows
     completed("lab-down")
-    for book in [*BOOKS][: [*BOOKS].index(killed_books[-1]) + 1]:
-        if book not in killed_books:
+    for book in [*BOOKS][: [*BOOKS].index([*killed][-1]) + 1]:
+        if book not in killed:
             completed(book)
             continue
-        point = life.points[book][number]
-        done = play(book, point=point)
-        killed = done.returncode == -signal.SIGKILL
-        problems = [] if killed else [f"it was not killed: status {done.returncode}: {done.stdout[-1000:]}"]
-        rows.append({"book": book, "point": str(point), "problems": problems})
+        problems: list[str] = []
+        rows.append({
+            "book": book,
+            "points": {str(point): problem_at(book, point) for point in killed[book]},
+            "problems": problems,  # after the last of them
+        })
         first = play(book)
         if first.returncode:
             problems.append(f"the run after it failed: {first.stdout[-2500:]}")
@@ -161,6 +194,14 @@ def one_round(life: Life, number: int) -> list[dict[str, Any]]:
     return rows
 
 
+def problem_at(book: str, point: Point) -> str:
+    """What was wrong with a run that is to be killed at a point, after one that was killed at an earlier point."""
+    done = play(book, point=point)
+    if done.returncode == -signal.SIGKILL:
+        return ""
+    return f"not killed at the {point}: status {done.returncode}: {done.stdout[-2500:]}"
+
+
 def facts() -> dict[str, Any]:
     """The machine and, if there is one, the cluster, without what differs each time."""
     kubeconfig = STATE / "admin.kubeconfig"
@@ -169,9 +210,21 @@ def facts() -> dict[str, Any]:
     if kube:
         settled(kube)
     machine = {name: sorted({named(line) for line in lines}) for name, lines in snapshot().items()}
+    machine["processes"] += counted(COMPONENTS)
+    machine["files"] += [f"{path} {path.lstat().st_mode:o}" for pattern in FILES for path in STATE.glob(pattern)]
     machine.pop("kubelet")
     machine["cgroups"] = [path for path in machine["cgroups"] if not path.endswith("/kubepods")]  # comes with a pod
     return {"machine": machine, "cluster": objects(kube) if kube else {}}
+
+
+def counted(programs: Collection[str]) -> list[str]:
+    """How often each of some programs runs: pods come and go, but a lab has one etcd."""
+    counts = dict.fromkeys(programs, 0)
+    for entry in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            name = entry.read_bytes().split(b"\0")[0].decode(errors="replace").rpartition("/")[2]
+            counts[name] = counts.get(name, 0) + 1
+    return [f"{counts[name]} of {name}" for name in programs]
 
 
 def settled(kube: Kube) -> None:

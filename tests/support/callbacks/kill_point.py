@@ -1,13 +1,16 @@
-"""A callback that ends ansible-playbook by SIGKILL at the start, in the middle or at the end of its n-th task.
+"""A callback that ends ansible-playbook by SIGKILL at the start, in the middle or at the end of one of its tasks.
 
-GANGPLANK_KILL is "NUMBER MOMENT SECONDS": `start`, `middle` (SECONDS after the start) and `end` kill every process of
-the run, `alone` kills only ansible-playbook in the middle, while its worker goes on. A task shorter than SECONDS is
-killed at its end. Without it nothing is killed.
-GANGPLANK_KILL_NOTES is a file that gets a line of JSON for each task that ran: its number, name and seconds.
+GANGPLANK_KILL is JSON: the `name` of the task, the tasks that `include` it, its `number` among those with the same of
+both, the `moment` and the `seconds`.
+At `start`, in the `middle` (so many seconds after the start) and at the `end` every process of the run is killed;
+`alone` kills only ansible-playbook in the middle, while its worker goes on. A task that takes less time is killed at
+its end. Without it nothing is killed.
+GANGPLANK_KILL_NOTES is a file that gets a line of JSON for each task that ran: its name, includes, number and seconds.
 """
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import json
 import os
@@ -17,6 +20,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from ansible.playbook.task_include import TaskInclude
 from ansible.plugins.callback import CallbackBase
 
 
@@ -43,6 +47,17 @@ def kill(*, alone: bool) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+def includes(task: Any) -> str:
+    """The tasks that include a task, each with its item of a loop: the inner one first."""
+    names, parent = [], task._parent
+    while parent:
+        if isinstance(parent, TaskInclude):
+            variable = parent.loop_control.loop_var if parent.loop_control else "item"
+            names.append(f"{parent.get_name()} {parent.vars.get(variable, '')}")
+        parent = parent._parent
+    return " < ".join(names)
+
+
 class CallbackModule(CallbackBase):  # type: ignore[misc]  # Ansible has no types
     """Counts tasks."""
 
@@ -51,22 +66,33 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]  # Ansible has no type
 
     def __init__(self) -> None:
         super().__init__()
-        number, self.moment, seconds = (os.environ.get("GANGPLANK_KILL") or "-1 never 0").split()
-        self.number, self.seconds = int(number), float(seconds)
-        self.count, self.begin, self.name, self.noted = 0, 0.0, "", False
+        self.point = json.loads(os.environ.get("GANGPLANK_KILL") or "{}")
+        self.moment = self.point.get("moment", "never")
+        self.counts: collections.Counter[tuple[str, str]] = collections.Counter()
+        self.begin, self.task, self.noted = 0.0, ("", ""), False
 
     def v2_playbook_on_task_start(self, task: Any, is_conditional: bool) -> None:  # noqa: ARG002  Ansible's own signature
         """Count the task."""
         self.kill_at_the_latest()
-        self.count, self.begin, self.name, self.noted = self.count + 1, time.monotonic(), task.get_name(), False
-        if self.count != self.number:
+        self.begin, self.task, self.noted = time.monotonic(), (task.get_name(), includes(task)), False
+        self.counts[self.task] += 1
+        if not self.is_point():
             return
         if self.moment == "start":
             kill(alone=False)
         if self.moment in ("middle", "alone"):
-            timer = threading.Timer(self.seconds, kill, kwargs={"alone": self.moment == "alone"})
+            timer = threading.Timer(self.point["seconds"], kill, kwargs={"alone": self.moment == "alone"})
             timer.daemon = True
             timer.start()
+
+    def is_point(self) -> bool:
+        """Whether the task that runs, or was the last to run, is the one to be killed."""
+        own = self.identity()
+        return own == {key: self.point.get(key) for key in own}
+
+    def identity(self) -> dict[str, Any]:
+        """What makes the task that runs, or was the last to run, one of its own."""
+        return {"name": self.task[0], "include": self.task[1], "number": self.counts[self.task]}
 
     def ended(self, *_: Any, **__: Any) -> None:
         """Note the first end of the task, on any host."""
@@ -74,16 +100,16 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]  # Ansible has no type
             return
         self.noted = True
         if notes := os.environ.get("GANGPLANK_KILL_NOTES"):
-            line = {"number": self.count, "name": self.name, "seconds": round(time.monotonic() - self.begin, 3)}
+            seconds = round(time.monotonic() - self.begin, 3)
             with Path(notes).open("a") as file:
-                file.write(json.dumps(line) + "\n")
+                file.write(json.dumps({**self.identity(), "seconds": seconds}) + "\n")
         self.kill_at_the_latest()
 
     v2_runner_on_ok = v2_runner_on_failed = ended
 
     def kill_at_the_latest(self, *_: Any) -> None:
         """Kill the run if this is its task, which has ended or was skipped."""
-        if self.count == self.number:
+        if self.is_point():
             kill(alone=self.moment == "alone")
 
     v2_playbook_on_stats = kill_at_the_latest
