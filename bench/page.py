@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import math
 import sys
+from collections import Counter
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -19,6 +20,7 @@ import jinja2
 from bench.figures import number, ranged, read
 from bench.part import parts
 from bench.parts import faults
+from bench.reasons import reason
 from bench.tuned import TUNED
 from tools.write_docs_tables import table
 
@@ -42,12 +44,17 @@ LEFT, WIDTH, ROW = 330, 300, 26  # of a drawing: where bars begin, how long the 
 WIDE = 30  # largest over smallest value from which a scale is logarithmic
 
 
-def outcome(one: Figure) -> str:
-    """What the table says about the goal."""
+def limit(one: Figure) -> str:
+    """What the table says about the goal; empty without one."""
     if one.goal is None:
         return ""
-    limit = f"{'at most' if one.better == 'less' else 'at least'} {number(one.goal)}"
-    return f"{limit}{f' ({one.why})' if one.why else ''}: {'reached' if one.met else '**missed**'}"
+    words = f"{'at most' if one.better == 'less' else 'at least'} {number(one.goal)}"
+    return f"{words}{f' ({one.why})' if one.why else ''}"
+
+
+def outcome(one: Figure) -> str:
+    """What the table says about the goal, and whether it is reached."""
+    return f"{limit(one)}: {'reached' if one.met else '**missed**'}" if limit(one) else ""
 
 
 def beside(one: Figure, it: Beside | None) -> str:
@@ -63,12 +70,18 @@ def run_of(one: Figure) -> str:
     return f" ({one.facts['date']}, `{one.facts['commit']}`)" if "commit" in one.facts else ""
 
 
+def titles(figures: Sequence[Figure]) -> list[str]:
+    """The title of each figure of a part, with its unit where two have the same."""
+    counts = Counter(one.title for one in figures)
+    return [one.title + (f", in {one.unit}" if counts[one.title] > 1 else "") for one in figures]
+
+
 def section(name: str, title: str, result: Result) -> str:
     """A part of the page."""
     rows = [
-        (one.title + run_of(one), f"{number(one.value)} {one.unit}", ranged(one.spread), str(one.rounds),
+        (title + run_of(one), f"{number(one.value)} {one.unit}", ranged(one.spread), str(one.rounds),
          beside(one, one.peer), beside(one, one.floor), outcome(one))
-        for one in result.figures
+        for title, one in zip(titles(result.figures), result.figures, strict=True)
     ]  # fmt: skip
     about = result.machine
     where = f"{about['cores']} cores ({about['processor']}), {about['memory_gib']} GiB, {about['kernel']}"
@@ -100,6 +113,24 @@ def tuned(results: Mapping[str, Result]) -> str:
     return table(["where", "ours", "upstream's", "figure", "before", "after"], rows)
 
 
+def missed(results: Mapping[str, Result]) -> str:
+    """The goals that are missed, each with its reason."""
+    rows = [
+        (f"[{name}](#{name})", one.title, f"{number(one.value)} {one.unit} ({ranged(one.spread)})", limit(one),
+         reason(one.id) or "not known yet")
+        for name, result in results.items()
+        for one in result.figures
+        if one.met is False
+    ]  # fmt: skip
+    return table(["part", "figure", "median", "goal", "why it is missed"], rows) if rows else "None."
+
+
+def reached(results: Mapping[str, Result]) -> str:
+    """How many goals are reached."""
+    outcomes = [one.met for result in results.values() for one in result.figures if one.met is not None]
+    return f"Of {len(outcomes)} figures with a goal, {sum(outcomes)} reach it."
+
+
 def page(results: Mapping[str, Result]) -> str:
     """docs/bench.md below its introduction."""
     every = {name: module.PART for name, module in parts().items()}
@@ -112,6 +143,8 @@ def page(results: Mapping[str, Result]) -> str:
     return "\n\n".join(filter(None, [
         table(["part", "what it measures", "minutes", "lab", "quiet machine", "usual"], declared),
         f"Without a result: {', '.join(missing)}." if missing else "",
+        f"## In short\n\n{headlines(results)}",
+        f"## Missed goals\n\n{reached(results)} The others:\n\n{missed(results)}",
         f"## Tuned defaults\n\n{TUNED_ARE}\n\n{tuned(results)}",
         *(section(name, part.title, results[name]) for name, part in every.items() if name in results),
     ]))  # fmt: skip
@@ -122,13 +155,13 @@ def headlines(results: Mapping[str, Result]) -> str:
     by_id = {one.id: one for result in results.values() for one in result.figures}
     rows = [
         (by_id[key].title, f"{number(by_id[key].value)} {by_id[key].unit}", beside(by_id[key], by_id[key].peer),
-         beside(by_id[key], by_id[key].floor))
+         beside(by_id[key], by_id[key].floor), outcome(by_id[key]))
         for key in HEADLINES
         if key in by_id
     ]  # fmt: skip
     missing = [f"`{key}`" for key in HEADLINES if key not in by_id]
     return "\n\n".join(filter(None, [
-        table(["figure", "median", "peer", "floor"], rows) if rows else "",
+        table(["figure", "median", "peer", "floor", "goal"], rows) if rows else "",
         f"Without a result so far: {', '.join(missing)}." if missing else "",
     ]))  # fmt: skip
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from bench import page
 from bench.figures import read
 from bench.part import parts
 from bench.parts import faults as bench_of_faults
+from bench.reasons import REASONS, reason
 from gangplank.jobs.parse import parse_job
 from tests.cluster import faults
 from tests.cluster.jobs import DESCRIPTION
@@ -28,6 +30,12 @@ def test_a_result_is_of_a_part_that_exists_and_every_figure_has_a_name_of_its_ow
     names = [one.id for result in results.values() for one in result.figures]
     assert len(names) == len({*names})
     assert [(part, one.id) for part, it in results.items() for one in it.figures if one.id.split(".")[0] != part] == []
+
+
+def test_every_missed_goal_has_a_reason_and_every_reason_a_figure() -> None:
+    figures = [one for result in read(ROOT / "bench/results").values() for one in result.figures]
+    assert [one.id for one in figures if one.met is False and not reason(one.id)] == []
+    assert [pattern for pattern in REASONS if not any(fnmatchcase(one.id, pattern) for one in figures)] == []
 
 
 def test_the_usual_parts_take_at_most_an_hour_as_measured() -> None:

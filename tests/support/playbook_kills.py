@@ -1,8 +1,8 @@
 """The playbooks of a lab's life, killed at points of their tasks, run again, and compared with an undisturbed life.
 
 A round is a life: lab, site, teams, train, uninstall, lab-down. In round n each of them is killed at the points of its
-n-th chain, which are spread over its tasks: a run is killed at the first one, the next run has to get to the second
-one, where it is killed, and so on. A playbook with fewer chains runs unkilled, and only if a later one still has some.
+n-th chain, which are spread over its tasks. A run is killed at the first one. The next run has to reach the second one,
+where it is killed, and so on. A playbook with fewer chains runs unkilled, and only if a later one still has some.
 The run after the last kill has to succeed, the lab has to be as in the undisturbed life, and the run after that has to
 report no more changes than there.
 """

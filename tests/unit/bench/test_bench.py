@@ -248,7 +248,7 @@ def test_only_figures_that_are_to_be_committed_need_a_quiet_machine(
 
 def test_the_readme_names_its_figures_that_have_no_result() -> None:
     every = [figure(key, key, "s", [1.0]) for key in page.HEADLINES]
-    assert page.headlines({"a": result(*every)}).endswith("| 1 s |  |  |")
+    assert page.headlines({"a": result(*every)}).endswith("| 1 s |  |  |  |")
     text = page.headlines({"a": result(*every[2:])})
     assert text.endswith(f"\n\nWithout a result so far: `{page.HEADLINES[0]}`, `{page.HEADLINES[1]}`.")
     assert page.headlines({}).startswith("Without a result so far: ")
@@ -260,6 +260,7 @@ def test_page_and_readme_are_stale_until_they_are_written(tmp_path: Path) -> Non
     page.write(root)
     assert page.stale(root) == []
     row = "| 10 gangs <of> 100 pods | 11 s | defaults: 30.5 (30 to 31), 0.361 x | a bare client: 8 (8 to 8), 1.38 x |"
+    row += " at most 9 (a third): **missed** |"
     assert row in (root / page.README).read_text().splitlines()
     text = (root / page.PAGE).read_text()
     assert text.startswith("before\n")
@@ -267,6 +268,19 @@ def test_page_and_readme_are_stale_until_they_are_written(tmp_path: Path) -> Non
     assert "at most 9 (a third): **missed**" in text
     (root / page.README).write_text((root / page.README).read_text().replace("11 s", "9 s"))
     assert page.stale(root) == [page.README]
+
+
+def test_a_missed_goal_has_its_reason_at_the_top_of_the_page() -> None:
+    text = page.missed({"gangs": result(), "fit": result(figure("fit.x", "x", "s", [2.0], goal=1))})
+    row = "| [gangs](#gangs) | 10 gangs <of> 100 pods | 11 s (10 to 12) | at most 9 (a third) | Both cores are busy"
+    assert any(line.startswith(row) for line in text.splitlines())
+    assert text.endswith("| not known yet |")
+    assert page.missed({}) == "None."
+
+
+def test_figures_of_one_title_are_named_by_their_unit_too() -> None:
+    figures = [figure("a.b", "b", "s", [1]), figure("a.b.memory", "b", "MiB", [1]), figure("a.c", "c", "s", [1])]
+    assert page.titles(figures) == ["b, in s", "b, in MiB", "c"]
 
 
 def test_a_tuned_default_is_shown_with_its_before_and_after_where_they_were_measured() -> None:

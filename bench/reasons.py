@@ -1,0 +1,58 @@
+"""Why a goal is missed, as far as it is known: what was measured, and what was tried."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+
+# By the ids of figures. The first pattern counts.
+REASONS = {
+    "gangs.100x10.*": (
+        "Both cores are busy: Volcano makes two requests and a half for each pod where the bare client makes one and a"
+        " half, and asks for the job's ConfigMap at each sync. More workers, another period, fewer scores, a higher"
+        " limit of the scheduler bring nothing beyond the spread (`tuning`)"
+    ),
+    "gangs.10x100.*": "Both cores are busy, see above; shorter logs help most, see the tuned defaults",
+    "churn.memory.etcd": (
+        "etcd keeps what changed until the API server compacts it, each two minutes in the lab, and the last 10,000"
+        " entries of its log: memory that stops growing, later than halfway"
+    ),
+    "evidence.*": (
+        "A difference of 1 % between two runs of half a minute is about their spread, which crosses the goal: in CPU"
+        " time, two equal runs differ by as much"
+    ),
+    "faults.*.indexed": (
+        "Kubernetes' Job controller waits 10 s before it replaces a pod that is gone, a constant of its code; the floor"
+        " does not have it. Volcano and the other back-ends do not wait"
+    ),
+    "lab.ready": (
+        "Images are put in place and mounts made for each node before its programs start, which is Python's share; the"
+        " shell loop has no certificates, users or proxies to make"
+    ),
+    "lab.second": (
+        "Ansible starts a process for each task: some hundred tasks of a tenth of a second, whatever they find"
+    ),
+    "operator.install": (
+        "Helm asks each 2 s whether all is ready, and kubectl watches; without `--wait` a role could not say what fails"
+    ),
+    "start.pytorchjob": (
+        "Its workers have an init container that waits for the master's name, limited to a tenth of a core by upstream."
+        " Half a core was tried: no gain beyond the spread"
+    ),
+    "trainer.step.digits.bound": (
+        "A step of 4 ms has the trainer's own millisecond: the norm of the gradient, and losses of all ranks in the"
+        " same exchange. The same script with plain DDP takes 4.4 to 4.9 ms; where compute dominates, the goal is"
+        " reached"
+    ),
+    "trainer.save.digits.stall": (
+        "A copy of 55 kB takes a twentieth of a millisecond; a save also takes the state of random numbers and hands"
+        " over to a thread"
+    ),
+    "trainer.save.large.stall": ("The thread that writes holds Python's lock for a part of the next step"),
+    "trainer.start.first": "Within the spread",
+    "trainer.accuracy": "The goal was a quarter of the plain script's time, which no program can reach on these cores",
+}
+
+
+def reason(figure: str) -> str:
+    """Why a figure misses its goal; empty if it is not known."""
+    return next((text for pattern, text in REASONS.items() if fnmatchcase(figure, pattern)), "")
