@@ -135,4 +135,6 @@ def test_d4_a_training_is_submitted_once_followed_and_proven(road: Road) -> None
     assert f"{job['name']} created" in submitted.stdout
     assert road.created()["jobs"] == 2
     assert f"{job['name']} in {road.namespace}" in road.command("status", job["name"]).stdout
+    assert f"{job['name']} removed" in road.command("delete", job["name"]).stdout
+    assert Kube(str(road.proxy.kubeconfig)).items("v1", "Pod", road.namespace) == [], "it waits for the pods"
     assert list(road.proxy.struck("POST")) + list(road.proxy.struck("PATCH")), "a write was struck"
