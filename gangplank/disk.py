@@ -43,5 +43,10 @@ def rename(draft: Path, target: Path) -> None:
         sync_system(draft)
     else:
         sync(draft)
-    draft.replace(target)
+    move(draft, target)
+
+
+def move(source: Path, target: Path) -> None:
+    """Rename what nobody will read as finished: the name is on the disk afterwards, the content perhaps not."""
+    source.replace(target)
     sync(target.parent)

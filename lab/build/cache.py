@@ -16,12 +16,13 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from gangplank.disk import rename
+from gangplank.disk import move, rename
 from lab.errors import PartError, explain
 
 Say = Callable[[str], None]
 
 TICK_S = 15.0  # how often a long step reports progress
+GONE = "gone"  # the end of the name of a folder that is being removed
 
 
 def cache_home() -> Path:
@@ -64,6 +65,14 @@ def building(target: Path) -> Iterator[Path]:
             shutil.rmtree(draft, ignore_errors=True)
 
 
+def discard(folder: Path) -> None:
+    """Remove a finished folder: first its name, so that an interruption does not leave half of it under that name."""
+    unnamed = folder.with_name(f".{folder.name}.{GONE}")
+    shutil.rmtree(unnamed, ignore_errors=True)  # of an interrupted run
+    move(folder, unnamed)
+    shutil.rmtree(unnamed)
+
+
 @contextlib.contextmanager
 def one_at_a_time(home: Path, say: Say) -> Iterator[None]:
     """Hold the cache's lock, because two builds at once would do everything twice."""
@@ -78,6 +87,8 @@ def one_at_a_time(home: Path, say: Say) -> Iterator[None]:
         except BlockingIOError:
             say("another build holds the cache: waiting for it")
             fcntl.flock(lock, fcntl.LOCK_EX)
+        for left in home.glob(f"*/.*.{GONE}"):
+            shutil.rmtree(left, ignore_errors=True)
         yield
 
 

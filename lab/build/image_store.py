@@ -17,7 +17,7 @@ from typing import IO, TYPE_CHECKING
 
 from gangplank.disk import rename
 from gangplank.wait import late, polls
-from lab.build.cache import Say, building, digest_of
+from lab.build.cache import Say, building, digest_of, discard
 from lab.errors import PartError, explain
 
 if TYPE_CHECKING:
@@ -98,9 +98,9 @@ def make_store(
             if outdated:
                 _run([*ctr, "images", "rm", "--sync", *outdated], "the image store")
         (draft / "images.json").write_text(json.dumps(digests, indent=1))
-        for path in older:
-            if path not in kept and (path / "images.json").stat().st_nlink == 1:
-                shutil.rmtree(path)
+    for path in older:
+        if path not in kept and (path / "images.json").stat().st_nlink == 1:
+            discard(path)
 
 
 def place_store(store: Path, folder: Path, mounted_at: str) -> bool:

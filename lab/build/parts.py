@@ -9,12 +9,11 @@ import contextlib
 import dataclasses
 import functools
 import json
-import shutil
 import sys
 from pathlib import Path
 from typing import Any
 
-from lab.build.cache import Say, building, cache_home, digest_of, one_at_a_time
+from lab.build.cache import Say, building, cache_home, digest_of, discard, one_at_a_time
 from lab.build.checkouts import note, used_by_others
 from lab.build.debian_root import ROOT_RECIPE, Debs, build_root
 from lab.build.go_commands import build_commands, recipe
@@ -88,7 +87,7 @@ class Workshop:
                 refuse(part.title, differences(locked, key_of(target), digests), ALTERED)
                 record(draft, digests)
                 if target.exists():
-                    shutil.rmtree(target)  # last: a lab may run from it
+                    discard(target)  # last: a lab may run from it
         self.whole.add(target)
         return target
 
@@ -228,7 +227,7 @@ def sweep_images(home: Path, names: list[str], images: list[dict[str, str]]) -> 
         for folder in (home / "images").glob(f"{name}-*"):
             key = folder.name.removeprefix(f"{name}-")
             if folder not in kept and len(key) == KEY_DIGITS and "-" not in key:
-                shutil.rmtree(folder)
+                discard(folder)
 
 
 def build(names: list[str], say: Say, *, roots: tuple[str, ...] = ("node",), dry: bool = False) -> dict[str, Any]:

@@ -27,7 +27,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lab.build.cache import cache_home, one_at_a_time, sha256_file
+from lab.build.cache import cache_home, discard, one_at_a_time, sha256_file
 from lab.build.debian_root import deb_name
 from lab.build.go_commands import module_folder
 from lab.build.go_toolchain import go_environment
@@ -248,7 +248,7 @@ def verify(shop: Workshop, say: Say) -> list[str]:
             if running:
                 continue
             if path.is_dir():
-                shutil.rmtree(path)
+                discard(path)
             else:
                 path.unlink(missing_ok=True)
     return lines + [f"{path}: nothing here makes it. Fix: remove it if you do not need it" for path in unknown(shop)]
