@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from gangplank.cluster.choice import address
-from gangplank.disk import rename
+from gangplank.reading.files import write
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -123,11 +123,9 @@ class Note:
 
     def write(self, revisions: Collection[str]) -> None:
         """Note the existing revisions before Helm begins."""
-        draft = self.path.with_suffix(f".{os.getpid()}")
         with contextlib.suppress(OSError):  # without the note, the run after an interrupted one only waits longer
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            draft.write_text(json.dumps(sorted(revisions)))
-            rename(draft, self.path)
+            write(self.path, json.dumps(sorted(revisions)))
 
     def forget(self) -> None:
         """Remove the note: Helm has ended by itself."""

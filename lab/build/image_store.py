@@ -15,17 +15,18 @@ import tempfile
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from gangplank.disk import rename
+from gangplank.disk import sync_system
 from gangplank.wait import late, polls
 from lab.build.cache import Say, building, digest_of, discard
-from lab.errors import PartError, explain
+from lab.errors import LabError, PartError, explain
+from lab.host.files import write
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
 NAMESPACE = "k8s.io"  # of the kubelet's images
 CONTENT, SNAPSHOTTER = "io.containerd.content.v1.content", "io.containerd.snapshotter.v1.overlayfs"
-CONTAINERD_S = 30
+CONTAINERD_S, LIST_S, IMPORT_S = 30, 60, 3600  # of its start, of a list of images, and of an archive of many gigabytes
 DATABASES = ("io.containerd.metadata.v1.bolt", SNAPSHOTTER)  # written in place by a node
 LAYERS = f"{SNAPSHOTTER}/snapshots"
 HELD = "store.json"  # a node's hard link to its store's images.json: a store with such a link is not removed
@@ -171,32 +172,45 @@ def names_in(archive: Path) -> tuple[str, ...]:
 
 
 def image_names(ctr: list[str]) -> set[str] | None:
-    """The names of the images that a containerd has; None if it does not answer."""
-    done = subprocess.run([*ctr, "images", "ls", "--quiet"], capture_output=True, text=True, check=False)
-    return None if done.returncode else set(done.stdout.split())
+    """The names of the images that a containerd has; None if it refuses. Raises LabError at the time limit."""
+    done = _finished([*ctr, "images", "ls", "--quiet"], "containerd", LIST_S)
+    return None if done.returncode else set(done.stdout.decode().split())
 
 
 def record_images(folder: Path, images: list[dict[str, str]]) -> None:
-    """Record in the node's store that it has these images."""
+    """Record in the node's store that it has these images; their layers are on the disk before."""
+    sync_system(folder)
     record = folder / "images.json"
     have = json.loads(record.read_text()) if record.exists() else {}
-    draft = record.with_suffix(".new")
     for image in images:
         have |= dict.fromkeys((image["name"], *origins(image)), image["digest"])
-    draft.write_text(json.dumps(have, indent=1))
-    rename(draft, record)
+    write(record, json.dumps(have, indent=1).encode(), 0o644)
 
 
 def import_image(ctr: list[str], archive: Path) -> None:
-    """Import an OCI or docker-save archive and unpack it; `ctr` is the command with its address and namespace."""
+    """Import an OCI or docker-save archive and unpack it; `ctr` is the command with its address and namespace.
+
+    Each layer is on the disk before containerd records it: one that it has recorded is never unpacked again.
+    """
     with archive.open("rb") as stream:  # a node cannot see the host's files
-        _run([*ctr, "images", "import", "--local", "-"], f"image archive {archive}", stream)
+        _run([*ctr, "images", "import", "--local", "--sync-fs", "-"], f"image archive {archive}", stream)
 
 
 def _run(command: list[str], where: str, stdin: IO[bytes] | None = None) -> None:
-    done = subprocess.run(command, stdin=stdin, capture_output=True, check=False)
+    done = _finished(command, where, IMPORT_S, stdin)
     if done.returncode:
         raise explain((done.stderr or done.stdout).decode(errors="replace"), where)
+
+
+def _finished(
+    command: list[str], where: str, limit_s: float, stdin: IO[bytes] | None = None
+) -> subprocess.CompletedProcess[bytes]:
+    """Run a command of ctr, which waits without end for a containerd that hangs; raises LabError at the time limit."""
+    try:
+        return subprocess.run(command, stdin=stdin, capture_output=True, check=False, timeout=limit_s)
+    except subprocess.TimeoutExpired as error:
+        fix = "end that containerd if its log does not name another cause, then run it again"
+        raise LabError(late(where, f"`{' '.join(command)}` at work", "its end", limit_s, fix)) from error
 
 
 def _wait_for_containerd(ctr: list[str], process: subprocess.Popen[bytes], log: Path, root: Path) -> None:

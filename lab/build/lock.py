@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from lab.build.cache import sha256_file
 from lab.build.versions import LAB
 from lab.errors import PartError
+from lab.host.files import write
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -37,7 +38,7 @@ def read_lock() -> dict[str, dict[str, Entry]]:
 
 def write_lock(lock: dict[str, dict[str, Entry]]) -> None:
     """Write lab/lock.json."""
-    LOCK.write_text(json.dumps(lock, indent=1, sort_keys=True) + "\n")
+    write(LOCK, f"{json.dumps(lock, indent=1, sort_keys=True)}\n".encode(), 0o644)
 
 
 def digests_in(folder: Path, pattern: str) -> dict[str, str]:

@@ -43,7 +43,7 @@ class ActionModule(LabAction):
         """Import what a node lacks; return the names."""
         ctr = [*enter(node), f"{commands}/ctr", "-n", "k8s.io"]
         missing = missing_images(folder, images, image_names(ctr))
-        if not self.dry:
+        if missing and not self.dry:
             for image in missing:
                 import_image(ctr, Path(image["archive"]))
             record_images(folder, missing)

@@ -1,9 +1,10 @@
-"""C6: whatever ends in a rename is on the disk before it, and its name right after."""
+"""C6: whatever ends in a rename is on the disk before it, and its name right after. D11: on a full disk it stays."""
 
 from __future__ import annotations
 
 import ast
 import re
+import resource
 import shutil
 import subprocess
 import sys
@@ -11,7 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from gangplank.cluster.helm_processes import Note, Place
 from gangplank.disk import sync
+from lab.build import lock
+from lab.build.image_store import record_images
 
 ROOT = Path(__file__).resolve().parents[3]
 COMPARED = {"gangplank/cluster/landing.py"}  # its next run compares the hash of each of many files
@@ -38,7 +42,11 @@ WRITES = {
             "from lab.build.image_store import record_images\n"
             "record_images(folder, [{'name': 'a', 'digest': 'b', 'archive': 'c'}])"
         ),
-        ["fsync images.new", "rename images.new images.json", "fsync folder"],
+        ["syncfs folder", "fsync .images.json.gangplank", "rename .images.json.gangplank images.json", "fsync folder"],
+    ),
+    "the lock of the builds": (
+        "from lab.build import lock; lock.LOCK = folder / 'lock.json'; lock.write_lock({})",
+        ["fsync .lock.json.gangplank", "rename .lock.json.gangplank lock.json", "fsync folder"],
     ),
 }
 
@@ -85,3 +93,31 @@ def test_what_cannot_be_synced_is_passed_over() -> None:
     sync(Path("/dev/null"))
     with pytest.raises(FileNotFoundError):
         sync(Path("/dev/no-such"))
+
+
+@pytest.mark.parametrize("name", ["images.json", "lock.json", "note"])
+def test_d11_a_write_without_space_keeps_the_old_file_and_names_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr(lock, "LOCK", tmp_path / "lock.json")
+    note = Note(Place("server", "namespace", "name"), {"XDG_CACHE_HOME": str(tmp_path)})
+    path = note.path if name == "note" else tmp_path / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("{}")
+    writes = {
+        "images.json": lambda: record_images(tmp_path, [{"name": "a", "digest": "b", "archive": "c"}]),
+        "lock.json": lambda: lock.write_lock({"parts": {}}),
+        "note": lambda: note.write(["revision"]),  # no error: without it a later run only waits longer
+    }
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    problem = None
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4, hard))
+    try:
+        writes[name]()
+    except OSError as error:
+        problem = error.filename
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert problem == (None if name == "note" else str(path))
+    assert path.read_text() == "{}"
+    assert [file for file in tmp_path.rglob("*") if file.is_file()] == [path]

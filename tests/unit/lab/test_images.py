@@ -9,6 +9,7 @@ import io
 import json
 import os
 import shutil
+import sys
 import tarfile
 from pathlib import Path
 from typing import Any
@@ -16,11 +17,19 @@ from typing import Any
 import pytest
 
 from lab.build.checkouts import note, used_by_others
-from lab.build.image_store import make_store, missing_images, names_in, place_store, record_images
+from lab.build.image_store import (
+    image_names,
+    import_image,
+    make_store,
+    missing_images,
+    names_in,
+    place_store,
+    record_images,
+)
 from lab.build.oci_archive import Layer, read_image, write_image, write_layer
 from lab.build.own_image import main, own_files, write_own_image
 from lab.build.parts import sweep_images
-from lab.errors import PartError
+from lab.errors import LabError, PartError
 
 EXAMPLE = Path(__file__).resolve().parents[3] / "lab/images/example"
 CONFIG = {"Entrypoint": ["/pause"], "Env": ["PATH=/bin"], "User": "1000:1000"}
@@ -392,3 +401,22 @@ def test_an_archive_of_another_form_is_left_to_containerd(tmp_path: Path) -> Non
     loaded(tmp_path / "list.tar", index=[1])
     loaded(tmp_path / "empty.tar")
     assert {names_in(tmp_path / name) for name in ("none", "bytes", "list.tar", "empty.tar")} == {()}
+
+
+def test_c6_a_layer_is_on_the_disk_before_containerd_takes_it_for_unpacked(tmp_path: Path) -> None:
+    """Of a layer that it has, containerd unpacks nothing: a file that a power cut emptied would stay empty."""
+    (tmp_path / "a.tar").write_text("archive")
+    script = f"import sys; open({str(tmp_path / 'words')!r}, 'w').write(' '.join(sys.argv[1:]) + sys.stdin.read())"
+    import_image([sys.executable, "-c", script], tmp_path / "a.tar")
+    assert (tmp_path / "words").read_text() == "images import --local --sync-fs -archive"
+
+
+def test_a_containerd_that_does_not_answer_is_one_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for limit in ("LIST_S", "IMPORT_S"):
+        monkeypatch.setattr(f"lab.build.image_store.{limit}", 0.2)
+    (tmp_path / "a.tar").write_text("archive")
+    ctr = [sys.executable, "-c", "import time; time.sleep(20)"]
+    with pytest.raises(LabError, match=r"containerd: got `.* images ls .*, expected its end within 0 s\. Fix: "):
+        image_names(ctr)
+    with pytest.raises(LabError, match=r"a\.tar: got `.* images import .*, expected its end within 0 s\. Fix: "):
+        import_image(ctr, tmp_path / "a.tar")
