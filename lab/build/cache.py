@@ -17,7 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from gangplank.disk import move, rename
+from gangplank.processes import origin
+from gangplank.runs import holder, title
 from lab.errors import PartError, explain
+from lab.host.lock import holder_in
 
 Say = Callable[[str], None]
 
@@ -78,18 +81,26 @@ def one_at_a_time(home: Path, say: Say) -> Iterator[None]:
     """Hold the cache's lock, because two builds at once would do everything twice."""
     try:
         home.mkdir(parents=True, exist_ok=True)
-        lock = (home / "build.lock").open("w")
+        lock = (home / "build.lock").open("a+")
     except OSError as error:
         raise PartError(str(error), str(home), "set XDG_CACHE_HOME to a folder that you can write to") from error
     with lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            say("another build holds the cache: waiting for it")
+            lock.seek(0)
+            other = holder_in(lock)
+            say(f"another build holds the cache{f' ({title(other)})' if other else ''}: waiting for it")
             fcntl.flock(lock, fcntl.LOCK_EX)
+        lock.truncate(0)
+        with contextlib.suppress(OSError):  # on a full disk, which `make verify` may free, nobody is named
+            os.write(lock.fileno(), json.dumps(holder(origin(), ())).encode())
         for left in home.glob(f"*/.*.{GONE}"):
             shutil.rmtree(left, ignore_errors=True)
-        yield
+        try:
+            yield
+        finally:
+            lock.truncate(0)
 
 
 def end_with_children(pid: int) -> None:

@@ -49,7 +49,7 @@ def _record(folder: Path) -> Iterator[TextIO]:
                 return
 
 
-def _holder(stream: TextIO) -> dict[str, Any]:
+def holder_in(stream: TextIO) -> dict[str, Any]:
     """The record of a living process, or one of its living fork; empty if there is none."""
     try:
         return living(json.loads(stream.read()))
@@ -62,7 +62,7 @@ def hold(folder: Path, record: dict[str, Any], say: Callable[[str], None], limit
     said = ""
     for _ in polls(limit_s, POLL_S):
         with _record(folder) as stream:
-            other = _holder(stream)
+            other = holder_in(stream)
             if not other or other["pid"] == record["pid"]:
                 stream.truncate(0)
                 stream.write(json.dumps(record | {"since": other.get("since", record["since"])}))
@@ -79,5 +79,5 @@ def free(folder: Path, pid: int) -> None:
     """Remove the record of process `pid`, if it is the present one."""
     if (folder / NAME).exists():
         with _record(folder) as stream:
-            if _holder(stream).get("pid") == pid:
+            if holder_in(stream).get("pid") == pid:
                 stream.truncate(0)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import getpass
 import os
+import re
 import select
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -107,13 +110,16 @@ def test_two_builds_wait_for_each_other(tmp_path: Path) -> None:
     with child(HOLD, tmp_path) as first:
         assert line(first) == "in"
         with child(HOLD, tmp_path) as second:
-            assert line(second) == "said another build holds the cache: waiting for it"
+            who = re.escape(f"{getpass.getuser()}@{socket.gethostname()}, process {first.pid}, since ")
+            said = rf"said another build holds the cache \({who}[0-9: -]+ UTC\): waiting for it"
+            assert re.fullmatch(said, line(second))
             assert second.stdout
             assert select.select([second.stdout], [], [], 0.3)[0] == []
             first.communicate("go\n", timeout=10)
             assert line(second) == "in"
             second.communicate("go\n", timeout=10)
             assert (first.returncode, second.returncode) == (0, 0)
+    assert (tmp_path / "build.lock").read_text() == "", "nobody is named who holds it no longer"
 
 
 def test_a_killed_build_frees_the_lock(tmp_path: Path) -> None:
