@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import platform
+import select
 import shutil
+import signal
 import subprocess
 import zipfile
 from pathlib import Path
@@ -25,6 +28,13 @@ def checkout(folder: Path, version: str) -> Path:
     shutil.copy(ROOT / "requirements.txt", folder)
     (folder / "gangplank/__init__.py").write_text(f'"""A copy."""\n\n__version__ = "{version}"\n')
     return folder
+
+
+def program(path: Path, text: str) -> None:
+    """A program that tools/setup-venv calls."""
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text)
+    path.chmod(0o755)
 
 
 def environment() -> dict[str, str]:
@@ -55,16 +65,21 @@ def test_two_checkouts_run_their_own_code_with_the_same_packages(tmp_path: Path)
     assert (one / ".venv/stamp").stat().st_mtime_ns == before
 
 
-@pytest.mark.slow
-def test_two_checkouts_that_begin_at_once_set_up_the_packages_once(tmp_path: Path) -> None:
+def index(tmp_path: Path) -> tuple[str, dict[str, str]]:
+    """A requirements.txt of one small package, and the environment with an empty cache that installs it."""
     about, wheel = "ansible_core-9.9.dist-info", tmp_path / "ansible_core-9.9-py3-none-any.whl"
     with zipfile.ZipFile(wheel, "w") as archive:
         archive.writestr(f"{about}/METADATA", "Metadata-Version: 2.1\nName: ansible-core\nVersion: 9.9\n")
         archive.writestr(f"{about}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
         archive.writestr(f"{about}/RECORD", "")
-    pinned = f"ansible-core==9.9 --hash=sha256:{hashlib.sha256(wheel.read_bytes()).hexdigest()}\n"
     # The index is this folder: nothing of another is asked.
     env = environment() | {"XDG_CACHE_HOME": f"{tmp_path}/cache", "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(tmp_path)}
+    return f"ansible-core==9.9 --hash=sha256:{hashlib.sha256(wheel.read_bytes()).hexdigest()}\n", env
+
+
+@pytest.mark.slow
+def test_two_checkouts_that_begin_at_once_set_up_the_packages_once(tmp_path: Path) -> None:
+    pinned, env = index(tmp_path)
     running = []
     for name in ("one", "two"):
         folder = checkout(tmp_path / name, "1.0.1")
@@ -77,12 +92,89 @@ def test_two_checkouts_that_begin_at_once_set_up_the_packages_once(tmp_path: Pat
     assert all(stdout.endswith(", ansible-core 9.9\n") for stdout, _ in said)
 
 
+@pytest.mark.slow
+def test_c6_packages_and_commands_are_on_the_disk_before_their_marks(tmp_path: Path) -> None:
+    folder, log = checkout(tmp_path / "clone", "1.0.1"), tmp_path / "log"
+    pinned, env = index(tmp_path)
+    (folder / "requirements.txt").write_text(pinned)
+    text = f'#!/bin/sh\necho "$@" >>{log}\n[ ! -e "$2/complete" ] && [ ! -e "$2/stamp" ]\n'
+    program(tmp_path / "programs/sync", text)
+    env |= {"PATH": f"{tmp_path}/programs:{os.environ['PATH']}"}
+    command = [folder / "tools/setup-venv", PYTHON]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 0, done.stderr
+    (mark,) = tmp_path.glob("cache/gangplank/venv/*/complete")
+    assert log.read_text() == f"-f {mark.parent}\n-f .venv\n"
+
+
+def test_a_run_that_waits_for_another_says_for_which_file(tmp_path: Path) -> None:
+    folder, held = checkout(tmp_path / "clone", "1.0.1"), tmp_path / "cache/gangplank/venv/lock"
+    held.parent.mkdir(parents=True)
+    env = environment() | {"XDG_CACHE_HOME": f"{tmp_path}/cache"}
+    with held.open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        command = [folder / "tools/setup-venv", PYTHON]
+        with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True, start_new_session=True) as process:
+            assert process.stdout
+            try:
+                assert select.select([process.stdout], [], [], 20)[0]
+                assert process.stdout.readline() == f"another run sets up packages: waiting for its lock, {held}\n"
+            finally:
+                os.killpg(process.pid, signal.SIGKILL)
+
+
 def test_an_interrupted_run_is_repaired_by_the_next(tmp_path: Path) -> None:
     folder = checkout(tmp_path / "clone", "1.0.1")
     (folder / ".venv/bin").mkdir(parents=True)
     (folder / ".venv/unfinished").touch()
     assert run(folder / "tools/setup-venv", PYTHON, cwd=tmp_path).returncode == 0
     assert run(folder / ".venv/bin/gangplank", "--version", cwd=tmp_path).stdout == "gangplank 1.0.1\n"
+
+
+# Of the n-th call about .venv, rm removes only the marks, as a killed one may have, and the run is killed after it.
+STEPS = """#!/bin/sh
+case "$*" in *.venv*) ;; *) exec {program} "$@" ;; esac
+step=$(($(cat {count}) + 1))
+echo $step >{count}
+[ $step = {kill} ] || exec {program} "$@"
+if [ {program} = {rm} ]; then
+  for folder; do {rm} -f "$folder/stamp" "$folder/unfinished"; done
+else
+  {program} "$@"
+fi
+kill -9 $PPID
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("before", ["new", "other packages", "a link"])
+def test_d1_a_run_that_is_killed_at_any_step_is_repaired_by_the_next(tmp_path: Path, before: str) -> None:
+    folder, programs, count = checkout(tmp_path / "clone", "1.0.1"), tmp_path / "programs", tmp_path / "count"
+    env = environment() | {"PATH": f"{programs}:{os.environ['PATH']}"}
+    command = [folder / "tools/setup-venv", PYTHON]
+    killed = 0
+    while True:
+        shutil.rmtree(folder / ".venv", ignore_errors=True)
+        (folder / ".venv").unlink(missing_ok=True)
+        if before == "a link":
+            (folder / ".venv").symlink_to(tmp_path)
+        elif before != "new":
+            (folder / ".venv/bin").mkdir(parents=True)
+            (folder / ".venv/stamp").touch()
+        count.write_text("0")
+        for name in ("mkdir", "touch", "rm", "mv"):
+            words = {"program": shutil.which(name), "rm": shutil.which("rm"), "count": count, "kill": killed + 1}
+            program(programs / name, STEPS.format(**words))
+        done = subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=300)
+        if not done.returncode:
+            break
+        assert done.returncode == -9, done.stderr
+        killed += 1
+        done = run(*command, cwd=tmp_path)
+        assert done.returncode == 0, f"killed after step {killed}: {done.stderr}"
+        assert run(folder / ".venv/bin/gangplank", "--version", cwd=tmp_path).stdout == "gangplank 1.0.1\n"
+        assert sorted(path.name for path in folder.glob(".venv*")) == [".venv"]
+    assert killed > 3
 
 
 def test_a_virtual_environment_of_the_users_own_is_left_alone(tmp_path: Path) -> None:
