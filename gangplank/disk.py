@@ -8,10 +8,13 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+import shutil
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+GONE = "gone"  # the end of the name of a folder that is being removed
 
 
 def sync(path: Path) -> None:
@@ -50,3 +53,11 @@ def move(source: Path, target: Path) -> None:
     """Rename what nobody will read as finished: the name is on the disk afterwards, the content perhaps not."""
     source.replace(target)
     sync(target.parent)
+
+
+def discard(folder: Path) -> None:
+    """Remove a finished folder: first its name, so that an interruption does not leave half of it under that name."""
+    unnamed = folder.with_name(f".{folder.name}.{GONE}")
+    shutil.rmtree(unnamed, ignore_errors=True)  # of an interrupted run
+    move(folder, unnamed)
+    shutil.rmtree(unnamed)

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from gangplank.disk import move, rename
+from gangplank.disk import GONE, rename
 from gangplank.processes import origin
 from gangplank.runs import holder, title
 from lab.errors import PartError, explain
@@ -25,7 +25,6 @@ from lab.host.lock import holder_in
 Say = Callable[[str], None]
 
 TICK_S = 15.0  # how often a long step reports progress
-GONE = "gone"  # the end of the name of a folder that is being removed
 
 
 def cache_home() -> Path:
@@ -66,14 +65,6 @@ def building(target: Path) -> Iterator[Path]:
     finally:
         if draft != target:
             shutil.rmtree(draft, ignore_errors=True)
-
-
-def discard(folder: Path) -> None:
-    """Remove a finished folder: first its name, so that an interruption does not leave half of it under that name."""
-    unnamed = folder.with_name(f".{folder.name}.{GONE}")
-    shutil.rmtree(unnamed, ignore_errors=True)  # of an interrupted run
-    move(folder, unnamed)
-    shutil.rmtree(unnamed)
 
 
 @contextlib.contextmanager

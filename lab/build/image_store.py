@@ -15,9 +15,9 @@ import tempfile
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from gangplank.disk import sync_system
+from gangplank.disk import discard, sync_system
 from gangplank.wait import late, polls
-from lab.build.cache import Say, building, digest_of, discard
+from lab.build.cache import Say, building, digest_of
 from lab.errors import LabError, PartError, explain
 from lab.host.files import write
 

@@ -13,7 +13,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from lab.build.cache import Say, building, cache_home, digest_of, discard, one_at_a_time
+from gangplank.disk import discard
+from lab.build.cache import Say, building, cache_home, digest_of, one_at_a_time
 from lab.build.checkouts import note, used_by_others
 from lab.build.debian_root import ROOT_RECIPE, Debs, build_root
 from lab.build.go_commands import build_commands, recipe

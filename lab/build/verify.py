@@ -27,7 +27,8 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lab.build.cache import cache_home, discard, one_at_a_time, sha256_file
+from gangplank.disk import discard
+from lab.build.cache import cache_home, one_at_a_time, sha256_file
 from lab.build.debian_root import deb_name
 from lab.build.go_commands import module_folder
 from lab.build.go_toolchain import go_environment

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gangplank.disk import discard
 from lab.host.cgroups import ensure_cgroup, members, remove_cgroup
 from lab.host.files import write
 from lab.host.lock import NAME, refuse_foreign
@@ -105,10 +106,13 @@ def lab_exists(state: Path, *, keep: bool) -> bool:
 
 
 def _remove_folder(state: Path) -> None:
-    """Remove the lab's folder: the file that marks it goes last, so that a killed removal can be repeated."""
+    """Remove the lab's folder: the file that marks it goes last, so that a killed removal can be repeated.
+
+    A lab that comes up after a killed one finds no half of a node's images, nor of etcd's data.
+    """
     for path in state.iterdir():
         if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path)
+            discard(path)
         elif path.name != NAME:
             path.unlink()
     (state / NAME).unlink(missing_ok=True)

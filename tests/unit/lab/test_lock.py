@@ -120,6 +120,12 @@ def test_d6_a_run_may_hold_what_it_holds_and_a_torn_record_holds_nothing(tmp_pat
     assert lines == []
 
 
+def interrupted(folder: Path, *, ignore_errors: bool = False) -> None:
+    """Removes nothing of a folder that is there."""
+    if not ignore_errors:
+        raise KeyboardInterrupt(folder)
+
+
 def test_d9_only_a_labs_folder_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("kill_all", "lab_nodes", "links", "run", "remove_cgroup", "unmount"):
         monkeypatch.setattr(node, name, lambda *_words, **_more: [])
@@ -134,6 +140,12 @@ def test_d9_only_a_labs_folder_is_removed(tmp_path: Path, monkeypatch: pytest.Mo
             node.remove_lab(folder)
     assert (folder / "mine").read_text() == "precious"
     (folder / "mine").rename(folder / "parts.json")
+    (folder / "nodes/node-0").mkdir(parents=True)
+    with monkeypatch.context() as patch:
+        patch.setattr("gangplank.disk.shutil.rmtree", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            node.remove_lab(folder)
+    assert not (folder / "nodes").exists(), "a part of it"
     assert node.remove_lab(folder)
     assert folder.parent.exists(), "the user's own"
     assert not folder.exists()
