@@ -186,7 +186,7 @@ def every_part(some: dict[str, Measure], commit: str, folder: Path) -> int:
                     wrong += 1
                     continue
                 old = committed(name)
-                lines = [f"WRONG {one.id}: got {number(one.value)} {one.unit}" for one in new if forbidden(one)]
+                lines = [f"WRONG {one.id}: got {number(one.spread[1])} {one.unit}" for one in new if forbidden(one)]
                 lines += [f"SLOWER {line}" for line in compare(old, result)] if old else []
                 wrong += bool(lines)
                 lines += filter(None, [not_compared(old, result)]) if old else []

@@ -76,9 +76,11 @@ class Figure:
 
     @property
     def met(self) -> bool | None:
-        """Whether the goal is reached; None without a goal."""
+        """Whether the goal is reached; None without a goal. What must not happen may not happen in any round."""
         if self.goal is None:
             return None
+        if self.goal == 0:
+            return self.spread[1] <= 0
         return self.value <= self.goal if self.better == "less" else self.value >= self.goal
 
 

@@ -193,6 +193,17 @@ def test_what_must_not_happen_and_happened_fails_the_run(
     assert bench.main(["good", "--out", str(tmp_path)]) == 0, "a goal that is missed is no more than that"
 
 
+def test_what_must_not_happen_and_happened_in_one_round_of_three_fails_the_run(
+    fakes: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    once = figure("good.lost", "lost", "pods", [0, 0, 2], goal=0)
+    assert once.met is False
+    assert page.outcome(once) == "at most 0: **missed**"
+    fakes["good"] = Fake(once)
+    assert bench.main(["good", "--out", str(tmp_path)]) == 1
+    assert "WRONG good.lost: got 2 pods\n" in capsys.readouterr().out
+
+
 def test_a_part_that_adds_keeps_each_figure_at_once_and_those_of_earlier_runs(
     fakes: dict[str, Any], tmp_path: Path
 ) -> None:
