@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import http.client
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 REQUESTS = b"apiserver_request_total{"
 LASTING = {"WATCH", "CONNECT"}  # no requests that a gang waits for
+REFUSED = ", refused"  # of what was to be created, also because it exists already
 PSS = re.compile(r"^Pss:\s+(\d+)", re.MULTILINE)
 
 
@@ -28,7 +30,7 @@ def program(pid: int) -> str:
 
 
 def memory() -> dict[str, float]:
-    """MiB by program: Pss, in which a page that several processes share counts once. The page cache is not in it."""
+    """MiB by program: Pss, in which a page that several processes share counts once; of files, only what is mapped."""
     sizes: dict[str, float] = {}
     for pid in members():
         with contextlib.suppress(OSError):  # a short-lived helper
@@ -61,7 +63,7 @@ def spent(before: dict[tuple[int, str], float], after: dict[tuple[int, str], flo
 
 
 def requests(kube: Kube) -> dict[str, float]:
-    """Requests that the API server has answered so far, by what they did: "POST pods/binding"."""
+    """Requests that the API server has answered so far, by what they did: "POST pods/binding", "POST pods, refused"."""
     with contextlib.closing(kube.open("GET", "/metrics")) as answer:
         lines = [line for line in answer.read().splitlines() if line.startswith(REQUESTS)]
     counts: dict[str, float] = {}
@@ -70,5 +72,7 @@ def requests(kube: Kube) -> dict[str, float]:
             labels = sample.labels
             if labels["verb"] not in LASTING:
                 name = f"{labels['verb']} {'/'.join(filter(None, (labels['resource'], labels['subresource'])))}"
+                refused = labels["verb"] == "POST" and int(labels["code"]) >= http.client.BAD_REQUEST
+                name += REFUSED * refused
                 counts[name] = counts.get(name, 0.0) + sample.value
     return counts

@@ -17,7 +17,7 @@ FIGURES = Path(__file__).resolve().parents[1] / "tests/sweeps/gangs.json"
 WAYS = {
     "ours": "Volcano, ours",
     "upstream": "Volcano, upstream's values",
-    "kubernetes": "plain Jobs, no gang",
+    "kubernetes": "plain Jobs, no gang, at Kubernetes' own 20 requests a second",  # its default of --kube-api-qps
     "floor": "bare client",
 }
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import re
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from bench.part import BenchError
+from bench.programs import requests
 from gangplank.backends import BACKENDS
 from gangplank.errors import KubeError
 from gangplank.wait import late, polls
@@ -31,6 +33,8 @@ LIMIT_S, LEAST_RATE = 300, 5  # pods a second: more pods have more time
 EMPTY_S = 1200  # for 10,000 pods
 PAGE = {"limit": "1000"}  # what one request lists or removes: more would take longer than a client waits
 QUIET = 6  # looks in a row, half a second apart, that saw nothing left of a run
+STILL, STILL_S = 4, 300  # the same of its requests: controllers still report on 1,000 pods, at 20 requests a second
+WRITES = re.compile(r"(?!GET|LIST)\w+ (pods|events|jobs|podgroups)\b")  # of a run; a lab writes others all the time
 
 
 def limit_s(pods: int) -> float:
@@ -68,6 +72,18 @@ def cleared(kube: Kube) -> None:
     else:
         raise BenchError(late(HOME, f"{len(items)} pods or more", "none", EMPTY_S))
     forgotten(kube)
+
+
+def still(kube: Kube) -> None:
+    """Wait until no controller writes anything of the last run: it would be counted and timed with the next one."""
+    before, looks = dict[str, float](), 0
+    for _ in polls(STILL_S, 0.5):
+        now = {name: count for name, count in requests(kube).items() if WRITES.match(name)}
+        new = sorted(name for name, count in now.items() if count != before.get(name))
+        before, looks = now, 0 if new else looks + 1
+        if looks == STILL:
+            return
+    raise BenchError(late("API server", ", ".join(new), "no request of the last run", STILL_S))
 
 
 def forgotten(kube: Kube) -> None:

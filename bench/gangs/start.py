@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from bench.gangs.place import CLIENTS, warnings
 from bench.gangs.watch import Watch
 from bench.part import BenchError
+from bench.programs import REFUSED
 from gangplank.errors import KubeError
 
 if TYPE_CHECKING:
@@ -30,12 +31,17 @@ class Start:
     bound_s: float
     running_s: float
     failed: int
-    """Refused creates of ours, and failures that controllers reported."""
+    """Failures that controllers reported; a refused create of ours ends the run."""
     partial: int
     cpu_s: Mapping[str, float] = field(default_factory=dict)
     """CPU time of the lab's programs meanwhile."""
     requests: Mapping[str, float] = field(default_factory=dict)
     """Requests to the API server meanwhile, by what they did."""
+
+    @property
+    def refused(self) -> float:
+        """Creates of pods that the API server refused; Volcano reports none of a pod that exists already."""
+        return self.requests.get(f"POST pods{REFUSED}", 0.0)
 
 
 def started(kube: Kube, path: str, shape: tuple[int, int], make: Callable[[str, int], Json]) -> Start:

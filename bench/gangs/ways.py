@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from bench.gangs.bare_client import replayed
 from bench.gangs.jobs import plain_job, volcano_job
-from bench.gangs.place import JOBS, VOLCANO_JOBS, cleared
+from bench.gangs.place import JOBS, VOLCANO_JOBS, cleared, forgotten, still
 from bench.gangs.start import Start, started
 from bench.programs import requests, spent, ticks
 
@@ -49,10 +49,13 @@ def once(volcano: Volcano, way: Way, shape: tuple[int, int]) -> Start:
     """Start gangs in one way, count the lab's CPU time and requests meanwhile, and leave nothing.
 
     A release that changes has started new programs before anything is counted or timed, and they have started a gang.
+    Nothing of the start before is still written.
     """
     if way.values is not None and volcano.use(way.values):
         way.start((1, 1))
         cleared(volcano.kube)
+    still(volcano.kube)
+    forgotten(volcano.kube)
     before, asked = ticks(), requests(volcano.kube)
     start = way.start(shape)
     cpu_s, now = spent(before, ticks()), requests(volcano.kube)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 import threading
 from io import BytesIO
 from types import SimpleNamespace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import pytest
 import yaml
@@ -18,12 +19,14 @@ from bench.gangs.jobs import plain_job, volcano_job
 from bench.gangs.start import Start
 from bench.gangs.watch import Seen
 from bench.gangs.ways import Way, once
+from bench.part import BenchError
 from bench.parts import tuning
 from bench.parts.gangs import SHAPES, figures
 from bench.tuned import TUNED, volcano
 from gangplank.backends.pod_template import JOB_LABEL
 from gangplank.k8s.quantity import parse
 from tests.cluster.test_gangs import SAMPLE, SWEPT, Shape
+from tools.gang_figures import WAYS
 
 PODS_OF_A_NODE = 110  # of lab/simulated.py
 
@@ -109,16 +112,17 @@ def test_a_release_has_changed_and_started_a_gang_before_cpu_time_is_counted(mon
 
     monkeypatch.setattr(ways, "ticks", ticks)
     monkeypatch.setattr(ways, "requests", lambda _: {"POST pods": 2.0 * len(done), "GET pods": 1.0})
-    monkeypatch.setattr(ways, "cleared", lambda _: done.append("cleared"))
+    for name in ("still", "forgotten", "cleared"):
+        monkeypatch.setattr(ways, name, lambda _, name=name: done.append(name))
     release: Any = Release(done)
     values: Any = "upstream"
     for _ in range(2):
         one = once(release, Way(start, values), (10, 100))
         assert (one.cpu_s, one.requests) == ({"etcd": 2.0}, {"POST pods": 4.0, "GET pods": 0.0})
-    assert done == ["use upstream", (1, 1), "cleared", "ticks", (10, 100), "ticks", "cleared",
-                    "use upstream", "ticks", (10, 100), "ticks", "cleared"]  # fmt: skip
+    one_start = ["still", "forgotten", "ticks", (10, 100), "ticks", "cleared"]
+    assert done == ["use upstream", (1, 1), "cleared", *one_start, "use upstream", *one_start]
     once(release, Way(start), (10, 100))
-    assert done[-4:] == ["ticks", (10, 100), "ticks", "cleared"]
+    assert done[-len(one_start) - 1 :] == ["cleared", *one_start]
     assert release.now == "upstream", "what starts no gang of Volcano's leaves the release as it is"
 
 
@@ -134,7 +138,54 @@ apiserver_requested_deprecated_apis{group="",version="v1"} 1
 
 def test_requests_are_counted_by_what_they_do() -> None:
     kube: Any = SimpleNamespace(open=lambda *_: BytesIO(METRICS))
-    assert programs.requests(kube) == {"POST pods": 5.0, "POST pods/binding": 1.0}
+    counts = programs.requests(kube)
+    assert counts == {"POST pods": 3.0, "POST pods, refused": 2.0, "POST pods/binding": 1.0}
+    assert Start(1.0, 2.0, 0, 0, requests=counts).refused == 2.0
+
+
+def test_creates_of_pods_that_the_api_server_refused_are_shown_even_if_there_are_few_and_none_may_be() -> None:
+    refused = {"ours": 3.0, "upstream": 1.0, "floor": 0.0, "kubernetes": 0.0}
+    starts = {
+        way: [Start(1.0, 2.0, 0, 0, requests={"POST pods": 1000.0, "POST pods, refused": count}), Start(1.0, 2.0, 0, 0)]
+        for way, count in refused.items()
+    }
+    (one,) = (one for one in figures("10x100", starts) if one.id == "gangs.10x100.refused")
+    assert one.title == "10 gangs of 100 pods, creates of pods that the API server refused, repeated ones included"
+    assert (one.spread, one.met) == ((0.0, 3.0), False)
+    assert one.peer is not None
+    assert (one.peer.name, one.peer.spread) == ("upstream's values", (0.0, 1.0))
+
+
+def test_plain_jobs_are_named_with_the_rate_of_kubernetes_own_controller() -> None:
+    starts = {way: [Start(1.0, 2.0, 0, 0)] for way in ("ours", "upstream", "floor", "kubernetes")}
+    titles = {one.id: one.title for one in figures("10x100", starts)}
+    limit = "plain Jobs, no gang, at Kubernetes' own 20 requests a second"
+    assert titles["gangs.10x100.bound.jobs"] == f"10 gangs of 100 pods as {limit}, all bound"
+    assert WAYS["kubernetes"] == limit
+
+
+def test_a_start_waits_until_nothing_writes_what_belongs_to_the_last_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is written all the time and what reads does not count."""
+    looks: list[int] = []
+
+    def counts(_: Any) -> dict[str, float]:
+        looks.append(len(looks))
+        always = dict.fromkeys(("PUT leases", "PATCH nodes/status", "GET pods", "LIST events"), float(len(looks)))
+        return always | {"POST events": min(len(looks), 5.0), "POST pods, refused": 1.0, "PATCH pods/status": 7.0}
+
+    monkeypatch.setattr(place, "requests", counts)
+    monkeypatch.setattr("gangplank.wait.time.sleep", lambda _: None)
+    place.still(cast("Any", None))
+    assert len(looks) == 5 + place.STILL
+
+
+def test_requests_that_never_end_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    count = itertools.count()
+    monkeypatch.setattr(place, "requests", lambda _: {"POST events": next(count), "PUT jobs/status": 2.0})
+    monkeypatch.setattr(place, "polls", lambda *_: iter(range(9)))
+    expected = "API server: got POST events, expected no request of the last run within 300 s"
+    with pytest.raises(BenchError, match=expected):
+        place.still(cast("Any", None))
 
 
 CONFIGURATION = 'actions: "enqueue, allocate, backfill"\ntiers:\n- plugins: [{name: gang}, {name: binpack}]\n'
