@@ -1,8 +1,9 @@
 """What the lab uses while nothing trains: memory and CPU of every process in its cgroups, those of pods included.
 
-Memory is Pss, in which a page that several processes share counts once; the page cache is not in it. CPU is what the
-cgroup counts. The lab has Volcano and storage, a training has just ended, and its last pods are gone. The floor is the
-share of Kubernetes itself without any pods, in the same spans.
+Memory is Pss, in which a page that several processes share counts once. Files that a process has mapped, as programs
+and libraries are, count too; the rest of the page cache does not. CPU is what the cgroup counts. The lab has Volcano
+and storage, a training has just ended, and its last pods are gone. The floor is the share of Kubernetes itself without
+any pods, in the same spans.
 """
 
 from __future__ import annotations
