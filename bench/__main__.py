@@ -25,6 +25,7 @@ from bench import machine, page
 from bench.figures import Result, compare, not_compared, number, of_json, ranged, read, to_json
 from bench.part import ROOT, STATE, BenchError, Lab, Setting, parts, playbook, run
 from gangplank import text
+from gangplank.cli.fetch import interrupted_by_term
 from gangplank.disk import rename
 from gangplank.errors import GangplankError, Problem
 from gangplank.wait import late, polls
@@ -215,9 +216,10 @@ def main(arguments: Sequence[str]) -> int:
     folder.mkdir(parents=True, exist_ok=True)
     wanted = sorted({part for module in some.values() for part in module.PART.builds})
     try:
-        if wanted:
-            run(sys.executable, "-m", "lab.build", *wanted)
-        wrong = every_part(some, commit, folder)
+        with interrupted_by_term():
+            if wanted:
+                run(sys.executable, "-m", "lab.build", *wanted)
+            wrong = every_part(some, commit, folder)
     except (BenchError, KeyboardInterrupt) as error:
         print(str(error) or "interrupted: the parts before are kept", file=sys.stderr)
         wrong = 1

@@ -53,7 +53,8 @@ def kwok(kubeconfig: str, folder: Path, lasts: str = "") -> Iterator[int]:
     built = build(["kwok"], lambda line: print(line, file=sys.stderr, flush=True), roots=())
     config = folder / "kwok.yaml"
     config.write_text(yaml.safe_dump_all([SETTINGS, *stages(Path(built["charts"]["kwok-stages"]), lasts)]))
-    command = [
+    command = [  # it ends with this process, also if that is killed
+        "setpriv", "--pdeathsig=TERM",
         f"{built['bin']['kwok']}/kwok", f"--kubeconfig={kubeconfig}", f"--config={config}",
         "--manage-all-nodes=false", f"--manage-nodes-with-annotation-selector={KEY}=fake",
     ]  # fmt: skip

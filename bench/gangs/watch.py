@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Self
 from bench.gangs.place import HOME, PODS, limit_s
 from bench.part import BenchError
 from gangplank.backends.pod_template import JOB_LABEL
-from gangplank.errors import KubeError
 from gangplank.wait import late, polls
 
 if TYPE_CHECKING:
@@ -106,8 +105,8 @@ class Watch:
                     if self.stopped.is_set():
                         break
                 answer.close()
-        except (KubeError, BenchError, OSError, ValueError) as error:
-            self.failed.append(error)  # of a thread; `wait` raises it
+        except Exception as error:  # noqa: BLE001  of a thread; `wait` raises it
+            self.failed.append(error)
 
     def note(self, change: Json, at: float) -> None:
         """Keep one change, and the version it made."""

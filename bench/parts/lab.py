@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from bench.figures import Figure
     from bench.part import Setting
 
-PART = Part("From nothing running to a finished training", minutes=6, lab=Lab.DOWN)
+PART = Part("From nothing running to a finished training", minutes=4, lab=Lab.DOWN)
 ROUNDS = 3
 NODE_PROGRAMS = ("containerd-", "kubelet-", "kube-proxy-")  # of each node, in the order in which they start
 LIKE_FLOOR, AGAIN = 1.25, 0.2

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from gangplank.cluster.client import Kube
 
 Json = dict[str, Any]
-PART = Part("From submitting to the first step, for each back-end", minutes=8, lab=Lab.DOWN)
+PART = Part("From submitting to the first step, for each back-end", minutes=5, lab=Lab.DOWN)
 COMPONENTS = ["volcano", "storage", "training_operator", "trainer_v2"]
 HOME, IMAGE, RANKS, ROUNDS = "bench-start", "gangplank.dev/trainer:0.1.0", 3, 3
 PODS = f"/api/v1/namespaces/{HOME}/pods"

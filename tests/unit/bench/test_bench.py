@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import doctest
 import importlib
+import signal
 import subprocess
 import xml.etree.ElementTree as ET
 from typing import TYPE_CHECKING, Any
@@ -159,6 +160,26 @@ def test_whatever_ends_a_part_the_next_one_is_measured(
 def test_a_run_that_is_interrupted_ends_at_once(fakes: dict[str, Any], tmp_path: Path) -> None:
     fakes["bad"] = Fake(fails=KeyboardInterrupt())
     assert bench.main([*fakes, "--out", str(tmp_path)]) == 1
+    assert set(read(tmp_path)) == {"good"}
+
+
+def test_sigterm_interrupts_a_run_as_ctrl_c_does(
+    fakes: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The lab and Volcano's values are put back by `finally`, which SIGTERM alone passes over."""
+    ends: list[str] = []
+
+    def measure(_: Setting) -> Iterator[Figure]:
+        assert signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL, "it would end the tests"
+        try:
+            signal.raise_signal(signal.SIGTERM)
+            yield RATE
+        finally:
+            ends.append("put back")
+
+    monkeypatch.setattr(fakes["bad"], "measure", measure)
+    assert bench.main([*fakes, "--out", str(tmp_path)]) == 1
+    assert ends == ["put back"]
     assert set(read(tmp_path)) == {"good"}
 
 

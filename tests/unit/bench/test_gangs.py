@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import sys
 import threading
 from io import BytesIO
@@ -17,7 +18,7 @@ from bench.gangs import bare_client, place, ways
 from bench.gangs.bare_client import MANY, targets
 from bench.gangs.jobs import plain_job, volcano_job
 from bench.gangs.start import Start
-from bench.gangs.watch import Seen
+from bench.gangs.watch import Seen, Watch
 from bench.gangs.ways import Way, once
 from bench.part import BenchError
 from bench.parts import tuning
@@ -65,6 +66,17 @@ def test_what_was_seen_stays_when_a_later_change_says_less() -> None:
     one.see("DELETED", pod("a", 0), 2.0)
     one.see("MODIFIED", pod("a", 0, "n", "Running"), 3.0)
     assert [(it.bound, it.running) for it in one.pods.values()] == [(1.0, 1.0)]
+
+
+def test_a_watch_that_fails_ends_the_wait_with_its_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever it is, and not with a count of pods after five minutes."""
+    stray = {"type": "ADDED", "object": {"metadata": {"uid": "x", "labels": {}, "resourceVersion": "2"}}}
+    start = {"items": [], "metadata": {"resourceVersion": "1"}}
+    stream = SimpleNamespace(stream=lambda **_: [json.dumps(stray).encode() + b"\n"], close=lambda: None)
+    kube: Any = SimpleNamespace(call=lambda *_, **__: start, open=lambda *_, **__: stream)
+    monkeypatch.setattr("bench.gangs.watch.limit_s", lambda _: 1.0)
+    with pytest.raises(KeyError, match=JOB_LABEL), Watch(kube, {"a": 1}) as watch:
+        watch.wait()
 
 
 def test_plain_jobs_have_the_gangs_pods() -> None:
