@@ -35,7 +35,8 @@ class Row:
     running_s: float
     failed: int
     partial: int
-    cpu_s: Mapping[str, float] = field(default_factory=dict)  # of the lab's programs
+    cpu_s: Mapping[str, float] = field(default_factory=dict)  # of the lab's programs that used a second or more
+    refused: int | None = None  # creates of pods that the API server refused; None of a sweep that did not count them
 
     @property
     def case(self) -> tuple[int, int, int, int]:
@@ -60,11 +61,17 @@ def table(rows: Iterable[Row]) -> Iterator[tuple[str, ...]]:
     groups: dict[tuple[int, int, int, str], list[Row]] = defaultdict(list)
     for row in rows:
         groups[row.gangs, row.size, row.nodes, row.way].append(row)
+    bound_s = {key: Measured.of([one.bound_s for one in own]) for key, own in groups.items()}
     for (gangs, size, nodes, way), own in groups.items():
-        bound, running = (Measured.of([getattr(one, f"{key}_s") for one in own]) for key in ("bound", "running"))
+        bound, running = bound_s[gangs, size, nodes, way], Measured.of([one.running_s for one in own])
+        other = {name: bound_s.get((gangs, size, nodes, name)) for name in ("upstream", "floor")}
+        cpu_s = Measured.of([sum(one.cpu_s.values()) for one in own]).value
+        refused = [one.refused for one in own if one.refused is not None]
         yield (
             f"{gangs:,} × {size:,}", f"{nodes:,}", WAYS[way], str(len(own)),
             *(f"{number(one.value)} s ({ranged(one.spread)})" for one in (bound, running)),
             number(gangs * size / bound.value),
-            *(str(sum(getattr(one, key) for one in own)) for key in ("failed", "partial")),
+            *(number(it.value / bound.value) if it and name != way else "" for name, it in other.items()),
+            f"{number(cpu_s)} s" if cpu_s else "", str(sum(one.failed for one in own)),
+            str(sum(refused)) if refused else "", str(sum(one.partial for one in own)),
         )  # fmt: skip

@@ -113,8 +113,8 @@ SWEEPS = {
     ),
     "gangs": Sweep(
         "Gangs of other shapes, and on ten times as many nodes, start whole, and how fast",
-        "500 gangs of 20 pods and 1 of 1,000 on 100 simulated nodes, 10 of 100 and 100 of 10 on 1,000;"
-        " three rounds of each, beside their peers and the floor, on the lab",
+        "500 gangs of 20 pods and 1 of 1,000 on 100 simulated nodes, 10 of 100 and 100 of 10 on 1,000. The first has"
+        " one round and the others have three, beside their peers and the floor, on the lab",
         "tests/cluster/test_gangs.py",
         PARTS,
     ),

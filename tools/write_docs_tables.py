@@ -299,9 +299,11 @@ def why_tables() -> str:
 def gangs_table() -> str:
     """How fast gangs started in the last sweep of them."""
     rows = list(gang_figures.table(gang_figures.load()))
-    head = ("gangs × pods", "nodes", "by", "rounds", "all bound", "all Running", "pods/s", "failed creates",
-            "partial gangs")  # fmt: skip
-    return table(head, rows) if rows else "No result is committed."
+    head = ("gangs × pods", "nodes", "by", "rounds", "all bound", "all Running", "pods/s", "× upstream", "× floor",
+            "CPU time", "failed creates", "creates that the API server refused", "partial gangs")  # fmt: skip
+    about = [f"Part {part}: {one.date} at `{one.commit}`, on {one.machine}."
+             for part, one in sweeps.read("gangs").items()]  # fmt: skip
+    return "\n\n".join([*about, table(head, rows)]) if rows else "No result is committed."
 
 
 PAGES: dict[str, Callable[[], str]] = {

@@ -27,6 +27,7 @@ from bench.tuned import TUNED, volcano
 from gangplank.backends.pod_template import JOB_LABEL
 from gangplank.k8s.quantity import parse
 from tests.cluster.test_gangs import SAMPLE, SWEPT, Shape
+from tests.cluster.test_gangs import SWEEP as SWEEP_OF_GANGS
 from tools.gang_figures import WAYS
 
 PODS_OF_A_NODE = 110  # of lab/simulated.py
@@ -339,3 +340,12 @@ def test_the_nodes_of_a_sweep_have_room_for_all_of_its_pods(shape: Shape) -> Non
     for name, amount in container["resources"]["requests"].items():
         assert shape.gangs * shape.size * parse(amount) <= shape.nodes * parse(place.SIZE[name]), name
     assert shape.gangs * shape.size <= shape.nodes * PODS_OF_A_NODE
+
+
+def test_the_first_part_of_three_of_the_sweep_is_round_0_of_every_shape() -> None:
+    """A part has every third case, see tools/sweep.py. 10,000 pods take so long that they have one round."""
+    first = SWEEP_OF_GANGS[::3]
+    assert first == [(shape, 0) for shape in SWEPT]
+    large, *others = SWEPT
+    assert sorted(SWEEP_OF_GANGS) == sorted([(large, 0), *((shape, number) for shape in others for number in range(3))])
+    assert large.gangs * large.size == max(shape.gangs * shape.size for shape in SWEPT)
