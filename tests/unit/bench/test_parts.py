@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import re
@@ -17,7 +18,7 @@ import yaml
 
 from bench.__main__ import RESULTS
 from bench.figures import read
-from bench.part import INVENTORY, ROOT, Setting
+from bench.part import INVENTORY, ROOT, BenchError, Setting
 from bench.parts import evidence, fit, idle, joining, lab, operator, start, trainer
 from gangplank.backends import BACKENDS
 from gangplank.wait import polls
@@ -89,8 +90,65 @@ def test_a_start_is_held_against_the_sum_of_its_floors() -> None:
         "api": 0.25, "scheduling": 0.25, "container": 1.5, "import": 3.0, "meeting": 0.5, "data": 0.25, "step": 0.25,
     }  # fmt: skip
     assert whole.goal == pytest.approx(7.8)
+    assert whole.floor.name == "sum of the parts, by 3 bare pods at once"
     assert {f"start.{backend}" for backend in BACKENDS} <= set(rows)
     assert {f"start.{name}" for name in floor} == {name for name in rows if name.startswith("start.floor.")}
+
+
+def test_a_floor_of_less_than_a_millisecond_is_in_the_sum_and_nothing_is_a_multiple_of_it() -> None:
+    values = {f"floor.{name}": [1.0] for name in start.FLOORS}
+    values |= {f"{backend}.{stage}": [1.5] for backend in BACKENDS for stage in start.STAGES}
+    rows = {one.id: one for one in start.figures(values | {"floor.scheduling": [4e-6]})}
+    whole = rows["start.volcano"].floor
+    assert whole is not None
+    assert whole.value == pytest.approx(6.0, abs=1e-4)
+    assert [stage for stage in start.STAGES if rows[f"start.volcano.{stage}"].floor is None] == ["scheduling"]
+
+
+def changes(*pods: tuple[str, str]) -> bytes:
+    """What a watch says of pods that exist, and of those with a node."""
+    items = ({"metadata": {"name": name}, "spec": {"nodeName": node} if node else {}} for name, node in pods)
+    return b"".join(json.dumps({"type": "MODIFIED", "object": item}).encode() + b"\n" for item in items)
+
+
+def test_pods_exist_before_they_have_nodes_however_soon_that_follows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A poll would see both at once; each change of a watch has a time of its own."""
+    text = changes(("a", ""), ("b", ""), ("a", "n"), ("c", ""), ("c", "n"), ("b", "n"))
+    answer: Any = SimpleNamespace(stream=lambda amt: iter([text[:30], text[30:]]), close=lambda: None)  # noqa: ARG005
+    times = itertools.count(1.0)
+    monkeypatch.setattr(start, "time", SimpleNamespace(time=lambda: next(times)))
+    assert start.placement(answer) == (["a", "b", "c"], 4.0, 6.0)
+
+
+def test_pods_without_a_node_at_the_end_of_the_watch_are_counted() -> None:
+    text = changes(("a", "n"), ("b", ""))
+    answer: Any = SimpleNamespace(stream=lambda amt: iter([text]), close=lambda: None)  # noqa: ARG005
+    with pytest.raises(BenchError, match="got 2 pods, 1 with a node, expected 3 with a node within 25 s"):
+        start.placement(answer)
+
+
+class Namespace:
+    """It keeps the bare pods that are created."""
+
+    def __init__(self) -> None:
+        self.pods: list[dict[str, Any]] = []
+
+    def call(self, method: str, _: str, body: Any = None, query: Any = None) -> Any:  # noqa: ARG002  as Kube has it
+        self.pods += [body] * (method == "POST")
+        return {"items": [], "metadata": {"resourceVersion": "1"}}
+
+    def open(self, *_: Any, **__: Any) -> Any:
+        text = changes(*((f"bare-{number}", "n") for number in range(start.RANKS)))
+        return SimpleNamespace(stream=lambda amt: iter([text]), close=lambda: None)  # noqa: ARG005
+
+
+def test_the_bare_pods_of_the_floor_may_have_every_node_as_those_of_jobs_may(monkeypatch: pytest.MonkeyPatch) -> None:
+    alone = json.dumps({"event": "alone", "import": 1.0, "connect": 1.0, "data": 1.0, "step": 1.0})
+    monkeypatch.setattr(start, "lines", lambda *_: [(1.0, "started"), (2.0, alone)])
+    kube: Any = Namespace()
+    start.bare(kube)
+    assert len(kube.pods) == start.RANKS
+    assert not any({"nodeSelector", "nodeName", "affinity"} & pod["spec"].keys() for pod in kube.pods)
 
 
 def test_evidence_and_observation_each_have_a_goal_where_they_are_not_spent_once() -> None:
