@@ -27,7 +27,7 @@ PART = Part("Gangs on 100 simulated nodes", minutes=24, lab=Lab.UP, builds=("kwo
 SHAPES = {"10x100": (10, 100), "100x10": (100, 10)}  # gangs, and pods of each
 ROUNDS = 3
 TIMES, SHARE = 3, 0.8  # the goal: so many times upstream's rate, or this share of the floor's where that is less
-REFUSED = "creates of pods that the API server refused, repeated ones included"
+REFUSED = "creates of pods that the API server refused, such as of one that exists already"
 LEAST_CPU_S, LEAST_REQUESTS = 1, 200  # of what has a line of its own
 
 
@@ -70,7 +70,7 @@ def figures(shape: str, starts: Mapping[str, Sequence[Start]]) -> Iterator[Figur
         yield figure(f"gangs.{shape}.{key}", f"{title}, {what}", "", values, peer=loose, goal=0)
     theirs = Beside.of("upstream's values", [one.refused for one in starts["upstream"]])
     yield figure(f"gangs.{shape}.refused", f"{title}, {REFUSED}", "", [one.refused for one in starts["ours"]],
-                 peer=theirs, goal=0)  # fmt: skip
+                 peer=theirs)  # fmt: skip
     yield from where_it_goes(shape, title, starts)
 
 

@@ -101,7 +101,7 @@ def play(book: str, point: Point | None = None, notes: Path | None = None) -> su
         more["GANGPLANK_KILL"] = json.dumps(asdict(point))
     if notes:
         more["GANGPLANK_KILL_NOTES"] = str(notes)
-    with tempfile.TemporaryFile("w+") as output:  # a worker that goes on holds a pipe open
+    with tempfile.TemporaryFile("w+") as output:  # a worker that continues holds a pipe open
         done = subprocess.run([*command, *BOOKS[book], *os.environ.get("GANGPLANK_KILLS_EXTRA", "").split()], cwd=ROOT,
                               stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, check=False,
                               timeout=600, env={**os.environ, **more})

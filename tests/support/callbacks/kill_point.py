@@ -3,7 +3,7 @@
 GANGPLANK_KILL is JSON: the `name` of the task, the tasks that `include` it, its `number` among those with the same of
 both, the `moment` and the `seconds`.
 At `start`, in the `middle` (so many seconds after the start) and at the `end` every process of the run is killed;
-`alone` kills only ansible-playbook in the middle, while its worker goes on. A task that takes less time is killed at
+`alone` kills only ansible-playbook in the middle, while its worker continues. A task that takes less time is killed at
 its end. Without it nothing is killed.
 GANGPLANK_KILL_NOTES is a file that gets a line of JSON for each task that ran: its name, includes, number and seconds.
 """

@@ -121,7 +121,7 @@ def test_d6_a_run_may_hold_what_it_holds_and_a_torn_record_holds_nothing(tmp_pat
 
 
 def interrupted(folder: Path, *, ignore_errors: bool = False) -> None:
-    """Removes nothing of a folder that is there."""
+    """Removes nothing of an existing folder."""
     if not ignore_errors:
         raise KeyboardInterrupt(folder)
 
