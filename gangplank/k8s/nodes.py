@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from gangplank.spec import Json
 
@@ -14,6 +14,8 @@ UNREACHABLE = "node.kubernetes.io/unreachable"  # the taint of a node that Kuber
 AWAY = ("node.kubernetes.io/not-ready", UNREACHABLE)  # those of a node that runs no pods now
 EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")  # of a taint
 KEEPS_OUT = ("NoSchedule", "NoExecute")
+# Prefixes of the keys by which Kubernetes and administrators keep pods off a node, against its kubelet too.
+RESERVED = ("node-role.kubernetes.io/", "node.kubernetes.io/", "node-restriction.kubernetes.io/")
 
 
 def tolerated(taint: Mapping[str, Any], tolerations: Iterable[Mapping[str, Any]]) -> bool:
@@ -41,11 +43,23 @@ def taint_text(taint: Mapping[str, Any]) -> str:
     return f"{taint['key']}{value}:{taint['effect']}"
 
 
-def node_patch(node: Json, labels: Mapping[str, str], taints: Sequence[Json], *, present: bool, note: str = "") -> Json:
+def node_patch(
+    node: Json,
+    labels: Mapping[str, str],
+    taints: Sequence[Json],
+    *,
+    present: bool,
+    note: str = "",
+    own_keys: Collection[str] = (),
+) -> Json:
     """A JSON merge patch; empty if the node is as it should be. All other labels and taints stay.
 
     With `note`, an annotation of the node keeps what the patch sets, and what an earlier one has set goes if it is no
-    longer asked for. What the node had before, and what has another value by now, belongs to others and stays.
+    longer asked for. What the node had before, and what has another value by now, belongs to others and stays. Where
+    nothing is noted, `present=False` removes the labels and taints that it names, whatever their values.
+
+    The node's kubelet may write the annotation too. So a noted label goes only if `own_keys` has its key, and a noted
+    taint of a RESERVED key only if `own_keys` has that.
 
     A node has one taint per key and effect, and a patch replaces the list of taints as a whole. So it holds for the
     version of the node that was read, and the API server refuses it for any other.
@@ -59,11 +73,15 @@ def node_patch(node: Json, labels: Mapping[str, str], taints: Sequence[Json], *,
     meta = node["metadata"]
     old_labels, old_taints = meta.get("labels") or {}, list((node.get("spec") or {}).get("taints") or [])
     own_labels, own_taints = noted(node, note)
-    leaving_labels = {key for key, value in own_labels.items() if old_labels.get(key) == value}
-    leaving_taints = [taint for taint in own_taints if has_taint(old_taints, taint)]
+    leaving_labels = {key for key, value in own_labels.items() if key in own_keys and old_labels.get(key) == value}
+    leaving_taints = [
+        taint
+        for taint in own_taints
+        if has_taint(old_taints, taint) and (taint["key"] in own_keys or not taint["key"].startswith(RESERVED))
+    ]
     if not present:
-        leaving_labels |= labels.keys() & old_labels.keys()
-        leaving_taints += taints
+        if not own_labels and not own_taints:
+            leaving_labels, leaving_taints = labels.keys() & old_labels.keys(), [*taints]
         labels, taints = {}, []
     label_changes: dict[str, str | None] = dict.fromkeys(sorted(leaving_labels - labels.keys()))
     label_changes |= {key: value for key, value in labels.items() if old_labels.get(key) != value}

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import yaml
 from ansible_collections.gangplank.gangplank.plugins.plugin_utils.cluster import KUBECONFIG, ClusterAction
 
-from gangplank.cluster.client import POLL_S
+from gangplank.cluster.client import CONFLICT, NOT_FOUND, POLL_S
 from gangplank.errors import KubeError, Problem
 from gangplank.k8s.nodes import node_patch
 from gangplank.wait import polls
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from gangplank.spec import Json
 
-CONFLICT = 409  # the node changed between our read and our write
 RETRIES_S = 10.0
 
 
@@ -41,6 +43,7 @@ class ActionModule(ClusterAction):
         },
         "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
         "owner": {"type": "str", "default": ""},
+        "owner_labels": {"type": "list", "elements": "str", "default": []},
         **KUBECONFIG,
     }
 
@@ -57,28 +60,33 @@ class ActionModule(ClusterAction):
         wanted = dict.fromkeys(paths, (labels, args["taints"]))
         nodes = (self.kube.get("/api/v1/nodes") or {}).get("items", []) if note else []
         left = [node["metadata"]["name"] for node in nodes if note in (node["metadata"].get("annotations") or {})]
+        own_keys = {*labels, *args["owner_labels"], *(taint["key"] for taint in args["taints"])}
         diff = []
         for path in dict.fromkeys([*paths, *(f"/api/v1/nodes/{name}" for name in left)]):
-            before, after = self.change(path, *wanted.get(path, ({}, [])), present=present, note=note)
+            own_labels, own_taints = wanted.get(path, ({}, []))
+            patch_of = functools.partial(
+                node_patch, labels=own_labels, taints=own_taints, present=present, note=note, own_keys=own_keys
+            )
+            before, after = self.change(path, patch_of, note)
             if before != after:
                 texts = [yaml.safe_dump(part) for part in (before, after)]
                 diff.append({"before": texts[0], "after": texts[1], "before_header": path, "after_header": path})
         return {"changed": bool(diff), "diff": diff}
 
-    def change(
-        self, path: str, labels: dict[str, str], taints: list[Json], *, present: bool, note: str
-    ) -> tuple[Json, Json]:
+    def change(self, path: str, patch_of: Callable[[Json], Json], note: str) -> tuple[Json, Json]:
         """What `scheduling` shows before and after, empty if nothing changes; a node that is gone loses nothing."""
         query = {"dryRun": "All"} if self.dry else {}
         conflict = KubeError("")
         for _attempt in polls(RETRIES_S, POLL_S):
             node = self.kube.get(path)
-            patch = node_patch(node, labels, taints, present=present, note=note) if node else {}
+            patch = patch_of(node) if node else {}
             if node is None or not patch:
                 return {}, {}
             try:
                 return scheduling(node, note), scheduling(self.kube.call("PATCH", path, patch, query), note)
             except KubeError as error:
+                if error.status == NOT_FOUND:
+                    return {}, {}
                 if error.status != CONFLICT:
                     raise KubeError(f"{path}: {error}", error.status) from None
                 conflict = error

@@ -49,8 +49,17 @@ options:
     description:
       - Name of who sets them. An annotation of the node keeps what was set in this name and was not there before.
       - What was set in this name and is no longer asked for is removed, also from nodes that O(names) does not have.
+      - A node's kubelet may write that annotation. So no label is removed but those of O(labels) and O(owner_labels),
+        and no taint with a key of Kubernetes, such as C(node-role.kubernetes.io/control-plane), that O(taints) does not
+        have.
+      - With O(state=absent), a node with that annotation loses what it notes, and one without it what is named.
     type: str
     default: ''
+  owner_labels:
+    description: Keys of all labels that the owner may have set at some time, beside those of O(labels).
+    type: list
+    elements: str
+    default: []
 """
 
 EXAMPLES = r"""

@@ -191,6 +191,53 @@ def test_nodes_of_another_owner_stay(api: Api) -> None:
     assert api.objects[NODE]["metadata"]["labels"] == {"gpu": "true"}
 
 
+def test_a_note_on_a_node_removes_no_label_of_others_and_no_taint_of_kubernetes(api: Api) -> None:
+    """The kubelet of a node may write the annotation: root there would open a node that was closed."""
+    keys = [f"{prefix}.kubernetes.io/a" for prefix in ("node-role", "node", "node-restriction")]
+    reserved = [{"key": key, "effect": "NoSchedule"} for key in keys]
+    texts = ["gpu:NoSchedule", *(f"{key}:NoSchedule" for key in keys)]
+    forged = json.dumps({"labels": {"zone": "a", "gpu": "true", "old": "1"}, "taints": texts})
+    meta = {"name": "node-0", "resourceVersion": "7", "labels": {"zone": "a", "gpu": "true", "old": "1"}}
+    taints = [{"key": "gpu", "effect": "NoSchedule"}, *reserved]
+    asked: dict[str, Any] = {"names": [], "labels": {"gpu": "true"}, "owner_labels": ["old"], "owner": "plugin"}
+    for state in ("present", "absent"):
+        annotations = {"gangplank.dev/set-by-plugin": forged}
+        api.objects[NODE] = {"metadata": {**meta, "annotations": annotations}, "spec": {"taints": taints}}
+        assert [run("cluster_nodes", state=state, **asked)["changed"] for _ in "12"] == [True, False]
+        assert api.objects[NODE]["metadata"]["labels"] == {"zone": "a"}
+        assert api.objects[NODE]["spec"]["taints"] == reserved
+
+
+def test_a_taint_of_kubernetes_that_the_owner_asks_for_leaves_with_its_node(api: Api) -> None:
+    api.objects[NODE] = {"metadata": {"name": "node-0", "resourceVersion": "7"}, "spec": {}}
+    taints = [{"key": "node-role.kubernetes.io/gpu", "effect": "NoSchedule"}]
+    for names, number in ((["node-0"], 1), ([], 0)):
+        assert run("cluster_nodes", names=names, taints=taints, owner="plugin")["changed"]
+        assert len(api.objects[NODE]["spec"]["taints"]) == number
+
+
+def test_nodes_lose_only_what_their_note_has_where_there_is_one(api: Api) -> None:
+    """Whatever the list names: what a node had before belongs to others. A node without a note loses what is named."""
+    taint = {"key": "gpu", "effect": "NoSchedule"}
+    meta = {"name": "node-0", "resourceVersion": "7", "labels": {"found": "1"}}
+    asked: dict[str, Any] = {"names": ["node-0"], "labels": {"found": "1", "new": "1"}, "taints": [taint]}
+    api.objects[NODE] = {"metadata": meta, "spec": {"taints": [taint]}}
+    run("cluster_nodes", owner="plugin", **asked)
+    assert run("cluster_nodes", owner="plugin", state="absent", **asked)["changed"]
+    assert (api.objects[NODE]["metadata"]["labels"], api.objects[NODE]["spec"]["taints"]) == ({"found": "1"}, [taint])
+    assert run("cluster_nodes", owner="plugin", state="absent", **asked)["changed"], "it has no note any more"
+    assert (api.objects[NODE]["metadata"]["labels"], api.objects[NODE]["spec"]["taints"]) == ({}, [])
+
+
+def test_a_node_that_is_removed_between_read_and_change_loses_nothing(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    api.objects[NODE] = {"metadata": {"name": "node-0", "resourceVersion": "7", "labels": {"gpu": "true"}}}
+    monkeypatch.setattr(api, "merged", lambda *_, **__: (404, b'{"message": "not found"}'))
+    result = run("cluster_nodes", names=["node-0"], labels={"gpu": "true"}, state="absent")
+    assert result == {"changed": False, "diff": []}
+
+
 def test_nodes_refuses_an_unknown_node_before_it_changes_another(api: Api) -> None:
     api.objects[NODE] = {"metadata": {"name": "node-0", "resourceVersion": "7"}}
     result = run("cluster_nodes", names=["node-0", "node-9"], labels={"gpu": "true"})
