@@ -41,7 +41,11 @@ NO_RUNTIME = re.compile(r"no runtime for |runtimeclass.* not found", re.IGNORECA
 NO_IMAGE = ("ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName")
 NEVER_RAN = ("StartError", "ContainerCannotRun")  # reasons of an end, for example of NVIDIA's hook without a driver
 REVISION = "controller-revision-hash"  # the label by which a DaemonSet's pods name their template
+LABELS = {"gpu_device_plugin": "nvidia.com/gpu.present", "gpu_dra_driver": "gangplank.dev/gpus-by-claim"}
 SHOWN = 300  # characters of a log line or an event that a finding shows
+
+
+Why = tuple[str, str, str]  # cause, evidence, fix
 
 
 @dataclass(frozen=True)
@@ -68,12 +72,23 @@ class PluginState:
     runtime_classes: Sequence[str] = ()
     revisions: Sequence[Json] = ()  # the ControllerRevisions of its namespace
     role: str = "gpu_device_plugin"  # that installs it
+    listed: Sequence[str] = ()  # the role's list of nodes; if it is empty, the label alone selects them
 
     @property
     def template(self) -> Json:
         """The spec of the plugin's pods."""
         spec: Json = (self.daemonset or {}).get("spec", {}).get("template", {}).get("spec", {})
         return spec
+
+    def finding(self, node: Json, why: Why) -> Finding:
+        """What prevents devices on a node; the label may also select one that the list does not have."""
+        name, (cause, evidence, fix) = node["metadata"]["name"], why
+        unlabel = f"kubectl label node {name} {LABELS[self.role]}-"
+        if self.listed and name not in self.listed:
+            fix = f"{unlabel}, since {self.role}_nodes does not have this node; or {fix}"
+        elif _not_ready(node):
+            fix += f", or take it out of {self.role}_nodes" if self.listed else f", or {unlabel}"
+        return Finding(name, cause, evidence, fix)
 
     def owned(self, items: Iterable[Json]) -> list[Json]:
         """Those of the objects that belong to the DaemonSet: its chart has others, such as feature discovery."""
@@ -138,13 +153,13 @@ def without_devices(nodes: Iterable[Json], plugin: PluginState, resource: str) -
     """A finding for every node that has none of the resource, or that is not ready: what it shows is then old."""
     findings = []
     for node in nodes:
-        if why := _not_ready(node, plugin):
-            findings.append(Finding(node["metadata"]["name"], *why))
+        if why := _not_ready(node):
+            findings.append(plugin.finding(node, why))
         elif not devices(node, resource):
             name = node["metadata"]["name"]
             pod = next((pod for pod in plugin.newest if pod["spec"].get("nodeName") == name), None)
             why = (_of_pod(pod, plugin) or _idle(node, pod, plugin, resource)) if pod else _no_pod(node, plugin)
-            findings.append(Finding(name, *why))
+            findings.append(plugin.finding(node, why))
     return findings
 
 
@@ -155,25 +170,27 @@ def without_slices(nodes: Iterable[Json], driver: PluginState, slices: Iterable[
     so that a node whose new pod cannot start publishes on.
     """
     published = {item["spec"].get("nodeName") for item in slices if item["spec"].get("devices")}
-    findings, behind = [], []
+    findings: list[Finding] = []
+    behind: list[Json] = []
     for node in nodes:
         name = node["metadata"]["name"]
         pod = next((pod for pod in driver.newest if pod["spec"].get("nodeName") == name), None)
-        if why := _not_ready(node, driver):
+        if why := _not_ready(node):
             pass  # its pod counts as one that runs, and its slices stay
         elif name not in published:
             why = (_of_pod(pod, driver) or _silent(pod, driver)) if pod else _no_pod(node, driver)
         elif driver.daemonset:
             why = _of_pod(pod, driver) if pod else _kept_out(node, driver)
-            behind += [] if pod or why else [name]
+            behind += [] if pod or why else [node]
         else:
             continue
-        findings += [Finding(name, *why)] if why else []
-    return findings or [Finding(name, *_behind(driver)) for name in behind]
+        findings += [driver.finding(node, why)] if why else []
+    return findings or [driver.finding(node, _behind(driver)) for node in behind]
 
 
-REMOVE = "let its jobs end and remove one of the two (tasks_from: remove)"
+REMOVE = "let its jobs end, then take it out of one role's list, or remove one of the two (tasks_from: remove)"
 KEPT = "if the plugin is gone, wait five minutes until the kubelet forgets them, or restart that kubelet"
+SLICES_KEPT = "if the driver is gone, wait a minute until the kubelet removes them"
 
 
 def by_device_plugin(nodes: Iterable[Json]) -> list[str]:
@@ -185,7 +202,7 @@ def by_device_plugin(nodes: Iterable[Json]) -> list[str]:
         if resources:
             usable = any(devices(node, name, "allocatable") for name in resources)
             got = f"{devices(node, resources[0], 'capacity')} {resources[0]} of a device plugin"
-            got, fix = (got, REMOVE) if usable else (f"{got} that does not answer", KEPT)
+            got, fix = (got, f"{REMOVE}; {KEPT}") if usable else (f"{got} that does not answer", KEPT)
             lines.append(str(Problem(node["metadata"]["name"], got, "GPUs by claim alone", fix)))
     return lines
 
@@ -211,7 +228,7 @@ def by_claim(nodes: Iterable[Json], slices: Iterable[Json]) -> list[str]:
     for name in (node["metadata"]["name"] for node in nodes):
         if name in drivers:
             got = f"devices of the driver {drivers[name]}, which gives them out by claim"
-            lines.append(str(Problem(name, got, "GPUs of a device plugin alone", REMOVE)))
+            lines.append(str(Problem(name, got, "GPUs of a device plugin alone", f"{REMOVE}; {SLICES_KEPT}")))
     return lines
 
 
@@ -225,16 +242,13 @@ def is_gpu(resource: str) -> bool:
     return domain == "nvidia.com" or "gpu" in name
 
 
-Why = tuple[str, str, str]  # cause, evidence, fix
-
-
-def _not_ready(node: Json, plugin: PluginState) -> Why | None:
+def _not_ready(node: Json) -> Why | None:
     """What a node says that is not ready; None if it is, or says nothing of it."""
     conditions = (node.get("status") or {}).get("conditions") or ()
     for condition in conditions:
         if condition["type"] == "Ready" and condition["status"] != "True":
             evidence = f"its condition Ready is {condition['status']}{reason(condition)}"
-            return "node not ready", evidence, f"repair the node, or take it out of {plugin.role}_nodes"
+            return "node not ready", evidence, "repair the node"
     return None
 
 

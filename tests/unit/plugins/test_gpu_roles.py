@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from gangplank.site.gpu_devices import LABELS
 from tests.unit.plugins.test_cluster_ready import play
 
 if TYPE_CHECKING:
@@ -65,6 +66,7 @@ def test_a_cluster_without_claims_of_devices_is_refused(api: Api, tmp_path: Path
 @pytest.mark.slow
 @pytest.mark.parametrize("role", [PLUGIN, DRIVER])
 def test_a_node_that_leaves_the_list_loses_what_the_role_has_set(api: Api, tmp_path: Path, role: str) -> None:
+    """And one that stays loses the labels of simulated devices, once they are real."""
     api.objects["/apis/resource.k8s.io"] = {"kind": "APIGroup", "versions": [{"groupVersion": "resource.k8s.io/v1"}]}
     for name in "ab":
         meta = {"name": name, "resourceVersion": "1", "labels": {"other": "1"}}
@@ -72,7 +74,10 @@ def test_a_node_that_leaves_the_list_loses_what_the_role_has_set(api: Api, tmp_p
     taints = [{"key": "gpu", "effect": "NoSchedule"}]
     step = {"name": "Include it", "ansible.builtin.include_role": {"name": role, "tasks_from": "nodes"}}
     variables = {f"{role}_taints": taints, f"{PLUGIN}_runtime_class": ""}
-    tasks = [step | {"vars": variables | {f"{role}_nodes": names}} for names in (["a", "b"], ["b"])]
+    runs = (("simulated", ["a", "b"]), ("release", ["b"]))
+    tasks = [
+        step | {"vars": variables | {f"{PLUGIN}_source": source, f"{role}_nodes": names}} for source, names in runs
+    ]
     book = tmp_path / "play.yml"
     book.write_text(json.dumps([{"name": "Play", "hosts": "localhost", "gather_facts": False, "tasks": tasks}]))
     done = play(tmp_path, book, K8S_AUTH_KUBECONFIG=api.kubeconfig)
@@ -81,3 +86,22 @@ def test_a_node_that_leaves_the_list_loses_what_the_role_has_set(api: Api, tmp_p
     assert (left["metadata"]["labels"], left["spec"]["taints"]) == ({"other": "1"}, [])
     assert [taint["key"] for taint in kept["spec"]["taints"]] == ["gpu"]
     assert len(kept["metadata"]["labels"]) == 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("role", [PLUGIN, DRIVER])
+def test_a_node_that_an_earlier_version_has_labelled_is_named_where_the_role_fails(
+    api: Api, tmp_path: Path, role: str
+) -> None:
+    label = LABELS[role]
+    down = {"conditions": [{"type": "Ready", "status": "Unknown"}]}
+    for name, status in (("a", down), ("b", {})):
+        meta = {"name": name, "labels": {label: "true"}}
+        api.objects[f"/api/v1/nodes/{name}"] = {"metadata": meta, "spec": {}, "status": status}
+    step = {"name": "Include it", "ansible.builtin.include_role": {"name": role, "tasks_from": "why"}}
+    tasks = [step | {"vars": {f"{role}_nodes": ["b"]}}]
+    book = tmp_path / "play.yml"
+    book.write_text(json.dumps([{"name": "Play", "hosts": "localhost", "gather_facts": False, "tasks": tasks}]))
+    said = " ".join(play(tmp_path, book, K8S_AUTH_KUBECONFIG=api.kubeconfig).stdout.split())
+    assert f"a: node not ready: its condition Ready is Unknown. Fix: kubectl label node a {label}-, since" in said
+    assert "b: no plugin: its DaemonSet does not exist. Fix: run the role" in said

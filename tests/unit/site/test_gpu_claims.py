@@ -37,9 +37,16 @@ def test_a_slice_of_another_node_or_without_devices_does_not_count() -> None:
 
 def test_a_node_that_is_not_ready_is_the_cause_although_its_slices_stay() -> None:
     down = {**NODE, "status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}}
-    (finding,) = without_slices([down], PluginState(DAEMONSET, [RUNNING], role="gpu_dra_driver"), [slice_of()])
+    state = PluginState(DAEMONSET, [RUNNING], role="gpu_dra_driver", listed=["node-1"])
+    (finding,) = without_slices([down], state, [slice_of()])
     assert (finding.cause, finding.evidence) == ("node not ready", "its condition Ready is Unknown")
     assert finding.fix == "repair the node, or take it out of gpu_dra_driver_nodes"
+
+
+def test_a_node_that_only_its_label_selects_beside_a_list_is_named_with_the_command_that_takes_the_label_away() -> None:
+    said = cause([], pods=[RUNNING], listed=["node-0"])
+    assert said.startswith("node-1: no devices: pod driver-x runs and publishes no ResourceSlice")
+    assert "Fix: kubectl label node node-1 gangplank.dev/gpus-by-claim-, since gpu_dra_driver_nodes does not" in said
 
 
 def test_what_keeps_the_driver_away_names_its_own_role() -> None:
@@ -108,6 +115,7 @@ def test_a_gpu_of_a_device_plugin_is_seen_and_one_that_is_gone_is_not() -> None:
     assert line.startswith(
         "node-1: got 2 nvidia.com/gpu of a device plugin, expected GPUs by claim alone. Fix: let its"
     )
+    assert "if the plugin is gone, wait five minutes" in line, "its node may have left the list a moment ago"
     silent = node_with(nvidia_com__gpu="2")
     silent["status"]["allocatable"] = {"nvidia.com/gpu": "0"}  # of a plugin that was removed: the kubelet still counts
     (line,) = by_device_plugin([silent])
@@ -119,6 +127,7 @@ def test_a_gpu_of_a_device_plugin_is_seen_and_one_that_is_gone_is_not() -> None:
 def test_a_gpu_by_claim_is_seen_and_a_device_of_another_kind_is_not() -> None:
     (line,) = by_claim([NODE], [slice_of("gpu.nvidia.com"), slice_of("dra.net")])
     assert "node-1: got devices of the driver gpu.nvidia.com, which gives them out by claim" in line
+    assert "if the driver is gone, wait a minute" in line
     assert (
         by_claim([NODE], [slice_of("dra.net"), slice_of(node="node-0"), slice_of(devices=0), slice_of(node="")]) == []
     )

@@ -236,11 +236,16 @@ def test_names_the_one_cause_with_its_evidence(case: str) -> None:
 def test_a_node_that_is_not_ready_is_the_cause_although_it_still_shows_its_devices() -> None:
     """The plugin's pod there is not ready, so that the role fails; without this, it named no node."""
     ready = {"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown", "message": "Kubelet stopped posting."}
-    state = PluginState(plugin(), [pod(RUNS)])
-    (finding,) = without_devices([node(allocatable={GPU: "4"}, conditions=[ready])], state, GPU)
     evidence = "its condition Ready is Unknown (NodeStatusUnknown: Kubelet stopped posting.)"
-    fix = "repair the node, or take it out of gpu_device_plugin_nodes"
-    assert finding == Finding("n", "node not ready", evidence, fix)
+    unlabel = "kubectl label node n nvidia.com/gpu.present-"
+    for names, fix in {
+        ("n", "m"): "repair the node, or take it out of gpu_device_plugin_nodes",
+        (): f"repair the node, or {unlabel}",
+        ("m",): f"{unlabel}, since gpu_device_plugin_nodes does not have this node; or repair the node",
+    }.items():
+        state = PluginState(plugin(), [pod(RUNS)], listed=names)
+        (finding,) = without_devices([node(allocatable={GPU: "4"}, conditions=[ready])], state, GPU)
+        assert finding == Finding("n", "node not ready", evidence, fix)
     assert without_devices([node(allocatable={GPU: "4"}, conditions=[ready | {"status": "True"}])], state, GPU) == []
 
 
