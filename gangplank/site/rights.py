@@ -33,6 +33,7 @@ def removal(components: Iterable[str], jobs: Iterable[str]) -> tuple[str, ...]:
     names = list(components)
     more = ["delete resourceslices.resource.k8s.io"] if "gpu_dra_driver" in names else []
     more += [f"delete {'.'.join(reversed(LEASES))}"] if set(names) & set(ELECTING) else []
+    more += ["list nodes"] if set(names) & set(NODES) else []  # which of them a role has noted something on
     more += [f"list {kind}" for kind in (*KEEPING, *jobs)] if names else []
     return (*_on_each(("delete",), names), *more, *_beside(names))
 

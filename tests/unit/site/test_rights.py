@@ -39,6 +39,7 @@ def test_every_component_has_its_rights(component: str) -> None:
     assert {f"{verb} {kind}" for kind in kinds for verb in ("create", "patch", "delete")} <= {*rights}
     assert "update secrets" in rights
     assert ("patch nodes" in rights) == component.startswith("gpu_") == ("patch nodes" in removal([component], []))
+    assert ("list nodes" in removal([component], [])) == component.startswith("gpu_")
     assert {right.split()[0] for right in removal([component], [])} <= {"delete", "update", "patch", "list"}
 
 
