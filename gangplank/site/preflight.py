@@ -403,13 +403,13 @@ def jobset(facts: Facts, wanted: Wanted) -> Check:
         fix = "set trainer_v2_jobset: false, so that Trainer uses it, or remove it"
         problem = Problem("JobSet", f"a third-party one ({_places(others)})", "that of Trainer's release alone", fix)
         return Check("jobset", problems=(problem,))
+    fix = "leave trainer_v2_jobset out, or install JobSet"
     if not wanted.jobset and JOBSETS not in (item["metadata"]["name"] for item in facts.crds):
-        fix = "leave trainer_v2_jobset out, or install JobSet"
         problem = Problem("JobSet", f"none (no CRD {JOBSETS})", "one, as trainer_v2_jobset is false", fix)
         return Check("jobset", problems=(problem,))
-    if not wanted.jobset and running and not others:
-        fix = "leave trainer_v2_jobset out, or install JobSet"
-        got = "only that of Trainer's release, which trainer_v2_jobset: false removes"
+    if not wanted.jobset and not others:
+        got = f"its CRD {JOBSETS} alone, with no program whose image is called jobset"
+        got = "only that of Trainer's release, which trainer_v2_jobset: false removes" if running else got
         return Check("jobset", problems=(Problem("JobSet", got, "one that stays, which Trainer needs", fix),))
     return Check("jobset", "that of Trainer's release" if wanted.jobset else "the cluster's own")
 
