@@ -191,6 +191,9 @@ def storage_class(facts: Facts, wanted: Wanted) -> Check:
     if problems := class_problems(wanted.classes or (), facts.classes, drivers):
         return Check("class", problems=tuple(problems))
     defaults = names_of(item for item in facts.classes if is_default(item))
+    own = [item["name"] for item in wanted.classes or () if item.get("default")]
+    if own and (old := [name for name in defaults if name not in own]):
+        return Check("class", f"the site makes {own[0]} the default class; {listed(old)} no longer is")
     if wanted.classes and not defaults:
         return Check("class", "no default class; the site installs one")
     if len(defaults) > 1:

@@ -12,7 +12,7 @@ import yaml
 from gangplank.site.components import COMPONENTS
 from gangplank.site.preflight import Facts, Wanted, checks
 from gangplank.site.storage import releases
-from tests.support.storage import LOCAL, NFS, live_class
+from tests.support.storage import LOCAL, NFS, installed, live_class
 
 ROLES = Path(__file__).resolve().parents[3] / "roles"
 OWN = ("volcano", "volcano-system")
@@ -256,6 +256,14 @@ def test_refuses_what_the_role_of_storage_would_refuse_after_others_are_installe
 ) -> None:
     (problem,) = problems(replace(GOOD, **change), replace(WANTED, classes=classes))
     assert words in problem
+
+
+def test_a_default_class_that_the_site_replaces_is_not_reported_as_that_of_the_cluster() -> None:
+    old, new = (installed(live_class(name, default=True)) for name in ("old", "local-path"))
+    for live in ([old], [old, new]):
+        by_name = {check.name: check for check in checks(replace(GOOD, classes=live), replace(WANTED, classes=[LOCAL]))}
+        assert by_name["class"].problems == ()
+        assert by_name["class"].finding == "the site makes local-path the default class; old no longer is"
 
 
 def test_reports_all_at_once() -> None:
