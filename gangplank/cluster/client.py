@@ -358,17 +358,23 @@ class Kube:
         where = self.where(manifest)
         return self.get(where), self._apply(where, manifest, dry_run=dry_run)
 
-    def merge(self, manifest: Json, *, dry_run: bool = False) -> tuple[Json | None, Json]:
+    def merge(self, manifest: Json, *, dry_run: bool = False, create: bool = True) -> tuple[Json | None, Json | None]:
         """JSON merge patch: lists are replaced, nulls remove keys, a missing object is created. Before, and now.
 
+        Without `create`, an object that is missing by then stays so: None, and None.
         https://www.rfc-editor.org/rfc/rfc7386
         """
         where, query = self.where(manifest), {"dryRun": "All"} if dry_run else {}
         before = self.get(where)
-        if before is None:
+        if before is None and create:
             collection = where.rpartition("/")[0]
             return None, self.post(collection, manifest, {**query, "fieldManager": WRITER})
-        return before, self.call("PATCH", where, manifest, query)
+        try:
+            return before, self.call("PATCH", where, manifest, query) if before else None
+        except KubeError as error:
+            if create or error.status != NOT_FOUND:
+                raise
+            return None, None
 
     def _apply(self, where: str, manifest: Json, *, dry_run: bool) -> Json:
         query = {"dryRun": "All"} if dry_run else {}

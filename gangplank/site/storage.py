@@ -321,7 +321,7 @@ def class_problems(
     return problems
 
 
-def left_classes(classes: Sequence[Fields], live: Sequence[Json], claims: Iterable[Json] = ()) -> list[Json]:
+def left_classes(classes: Sequence[Fields], live: Sequence[Json], claims: Sequence[Json] = ()) -> list[Json]:
     """Classes whose release installs none of the inventory's: Helm is not called for it, so that they stay.
 
     Each comes with a warning, and with the merge patch that takes the mark of the default class from it. There is none
@@ -329,20 +329,29 @@ def left_classes(classes: Sequence[Fields], live: Sequence[Json], claims: Iterab
     """
     rows: list[Json] = []
     left = _left(classes, live)
-    another = any(item.get("default") for item in classes) or any(is_default(item) for item in live if item not in left)
+    another = any(item.get("default") for item in classes) or any(map(is_default, _of_others(live)))
+    needed_releases = {release_of(item) for item in left if _users(item, claims)}
     for item in left:
         name, (release, namespace) = item["metadata"]["name"], release_of(item) or ("", "")
-        users = [f"{claim['metadata']['namespace']}/{claim['metadata']['name']}" for claim in claims
-                 if claim["spec"].get("storageClassName") == name]  # fmt: skip
+        users = _users(item, claims)
         got = f"a class of release {namespace}/{release}, of which storage_classes has none"
-        expected = f"it removed once nothing needs it; volume claims of it: {', '.join(users) or 'none'}"
-        fix = f"once these are gone, helm uninstall {release} --namespace {namespace}; or list the class again"
+        expected = f"it removed once its volume claims are ({', '.join(users)})"
+        expected = expected if users else "it removed, as no volume claim has it"
+        fix = f"helm uninstall {release} --namespace {namespace}; or list the class again"
+        fix = f"once no claim needs this release, {fix}" if (release, namespace) in needed_releases else fix
         row: Json = {"warning": f"warning: {Problem(f'storage class {name}', got, expected, fix)}"}
         if another and is_default(item):
             metadata = {"name": name, "annotations": {DEFAULT: None}}
             row["patch"] = {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": metadata}
         rows.append(row)
     return rows
+
+
+def _users(item: Json, claims: Iterable[Json]) -> list[str]:
+    """The volume claims of a class, as namespace/name."""
+    name = item["metadata"]["name"]
+    users = (claim["metadata"] for claim in claims if claim["spec"].get("storageClassName") == name)
+    return [f"{meta['namespace']}/{meta['name']}" for meta in users]
 
 
 def _left(classes: Sequence[Fields], live: Iterable[Json]) -> list[Json]:

@@ -32,6 +32,7 @@ class ActionModule(ClusterAction):
         "files": {"type": "list", "elements": "str", "default": []},
         "sha256": {"type": "dict", "default": {}},
         "merge": {"type": "bool", "default": False},
+        "create": {"type": "bool", "default": True},
         **KUBECONFIG,
     }
 
@@ -42,7 +43,8 @@ class ActionModule(ClusterAction):
             objects += [document for document in yaml.load_all(text, LOADER) if document]
         changed, diff = False, []
         for definition in objects:
-            before, after = (written(item) if item else None for item in self.apply(definition, merge=args["merge"]))
+            states = self.apply(definition, merge=args["merge"], create=args["create"])
+            before, after = (written(item) if item else None for item in states)
             if before != after:
                 changed = True
                 if definition["kind"] != "Secret":
@@ -51,10 +53,12 @@ class ActionModule(ClusterAction):
                     diff.append({"before": texts[0], "after": texts[1], **headers})
         return {"changed": changed, "diff": diff}
 
-    def apply(self, definition: Json, *, merge: bool) -> tuple[Json | None, Json]:
+    def apply(self, definition: Json, *, merge: bool, create: bool) -> tuple[Json | None, Json | None]:
         """The object before and after. In check mode its kind or namespace may be one that the run would create."""
         try:
-            return (self.kube.merge if merge else self.kube.apply)(definition, dry_run=self.dry)
+            if merge:
+                return self.kube.merge(definition, dry_run=self.dry, create=create)
+            return self.kube.apply(definition, dry_run=self.dry)
         except KubeError as error:
             if self.dry and error.status == 404:
                 return None, definition

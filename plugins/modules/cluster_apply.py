@@ -33,6 +33,10 @@ options:
       removed, and objects that do not exist are created.
     type: bool
     default: false
+  create:
+    description: Whether O(merge=true) creates objects that do not exist.
+    type: bool
+    default: true
 """
 
 EXAMPLES = r"""

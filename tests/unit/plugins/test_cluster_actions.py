@@ -131,6 +131,16 @@ def test_merge_replaces_lists_and_removes_nulls(maps: Api) -> None:
     assert f"{MAPS}/new" in maps.objects
 
 
+def test_merge_that_creates_nothing_leaves_an_object_that_is_gone(maps: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    unchanged = {"changed": False, "diff": []}
+    for check in (True, False):
+        assert run("cluster_apply", check=check, definition=[config_map("new")], merge=True, create=False) == unchanged
+    monkeypatch.setattr(maps, "merged", lambda *_, **__: (404, b'{"message": "not found"}'))  # since it was read
+    patch = {**config_map("a"), "data": {"new": "1"}}
+    assert run("cluster_apply", definition=[patch], merge=True, create=False) == unchanged
+    assert f"{MAPS}/new" not in maps.objects
+
+
 def test_nodes_get_and_lose_labels_and_taints_and_keep_all_others(api: Api) -> None:
     other = {"key": "other", "effect": "NoSchedule"}
     api.objects[NODE] = {

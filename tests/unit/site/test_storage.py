@@ -125,11 +125,13 @@ def test_a_class_whose_release_is_left_is_no_second_default() -> None:
     assert local_row["patch"] == {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": metadata}
     assert local_row["warning"] == (
         "warning: storage class local-path: got a class of release local-path-storage/local-path-provisioner, of which "
-        "storage_classes has none, expected it removed once nothing needs it; volume claims of it: a/data. Fix: once "
-        "these are gone, helm uninstall local-path-provisioner --namespace local-path-storage; or list the class again"
+        "storage_classes has none, expected it removed once its volume claims are (a/data). Fix: once no claim needs "
+        "this release, helm uninstall local-path-provisioner --namespace local-path-storage; or list the class again"
     )
     assert "patch" not in shared_row
-    assert "volume claims of it: none" in shared_row["warning"]
+    assert "expected it removed, as no volume claim has it. Fix: once no claim needs this" in shared_row["warning"]
+    for row in left_classes([NFS], [local, shared]):
+        assert "expected it removed, as no volume claim has it. Fix: helm uninstall" in row["warning"]
 
 
 @pytest.mark.parametrize(
@@ -139,6 +141,8 @@ def test_a_class_whose_release_is_left_is_no_second_default() -> None:
         ([], [], [False]),
         ([], [live_class("theirs", "x.csi", default=True)], [True]),
         ([NFS], [live_class("theirs", "x.csi", default=True)], [True]),
+        # Helm takes the mark from this one, or removes it, in the same run
+        ([NFS], [installed(live_class(NFS["name"], NFS["provisioner"], default=True), CSI_RELEASE)], [False]),
     ],
 )
 def test_the_only_default_class_stays(
