@@ -13,6 +13,7 @@ from typing import Any
 import jinja2
 import pytest
 import yaml
+from ansible.plugins.filter.core import regex_findall
 
 from gangplank.backends import BACKENDS
 from gangplank.backends.base import Site
@@ -41,8 +42,8 @@ def requested(requests: dict[str, Any]) -> Room:
     return parse(str(requests.get("cpu", "0"))), parse(str(requests.get("memory", "0")))
 
 
-def kubelet_configuration(machine_mib: int, **of_inventory: Any) -> Any:
-    """The configuration of each kubelet."""
+def kubelet_text(machine_mib: int, before: str = "", **of_inventory: Any) -> str:
+    """The configuration of each kubelet, where that of an earlier run is `before`."""
     role = ROOT / "roles/lab_cluster"
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(role / "templates"), trim_blocks=True, undefined=jinja2.ChainableUndefined,
@@ -50,14 +51,16 @@ def kubelet_configuration(machine_mib: int, **of_inventory: Any) -> Any:
     )  # fmt: skip
     values = load("roles/lab_cluster/defaults/main.yml") | load("inventories/lab/group_vars/all/lab.yml")
     values |= {"lab_cluster_nodes": nodes(), "__lab_cluster_machine_mib": str(machine_mib)} | of_inventory
-    for name in ("__lab_cluster_memory_mib", "__lab_cluster_node_memory_mib"):
+    values["lookup"] = lambda *_, **__: before
+    environment.filters["regex_findall"] = regex_findall
+    for name in ("__lab_cluster_memory_before_mib", "__lab_cluster_memory_mib", "__lab_cluster_node_memory_mib"):
         values[name] = environment.from_string(load("roles/lab_cluster/vars/main.yml")[name]).render(values)
-    return yaml.safe_load(environment.get_template("kubelet.yaml.j2").render(values))
+    return environment.get_template("kubelet.yaml.j2").render(values)
 
 
-def allocatable(machine_mib: int, **of_inventory: Any) -> Room:
+def allocatable(machine_mib: int, before: str = "", **of_inventory: Any) -> Room:
     """What each kubelet offers: its capacity without what its configuration reserves and keeps free."""
-    kubelet = kubelet_configuration(machine_mib, **of_inventory)
+    kubelet = yaml.safe_load(kubelet_text(machine_mib, before, **of_inventory))
     taken = [requested(kubelet.get(kind) or {}) for kind in ("systemReserved", "kubeReserved")]
     free = parse(kubelet["evictionHard"]["memory.available"])
     cores = CORES - sum((cpu for cpu, _ in taken), Fraction())
@@ -123,14 +126,21 @@ def test_digits_fits_beside_all_that_is_installed(machine_gib: int) -> None:
     assert never_fits(room, len(nodes()), platform(), of_job("jobs/digits.yml")) == []
 
 
-def test_a_few_mib_more_or_less_change_no_kubelet() -> None:
-    assert kubelet_configuration(8000) == kubelet_configuration(8000 + 63) != kubelet_configuration(8000 + 64)
+@pytest.mark.parametrize("machine_mib", [7999, 8000, 8031, 8032])
+def test_a_few_mib_more_or_less_change_no_kubelet(machine_mib: int) -> None:
+    first = kubelet_text(machine_mib)
+    for more in (-32, -1, 0, 1, 31):
+        assert kubelet_text(machine_mib + more, first) == first
+    for more in (-33, 32):
+        assert yaml.safe_load(kubelet_text(machine_mib + more, first)) != yaml.safe_load(first)
 
 
 @pytest.mark.parametrize("machine_mib", [7864, 8000, 8063, 23592])
-def test_nodes_together_offer_no_more_than_the_machine_has(machine_mib: int) -> None:
+@pytest.mark.parametrize("more", [-33, -32, 31, 32])
+def test_nodes_together_offer_no_more_than_the_machine_has(machine_mib: int, more: int) -> None:
     reserved_mib = load("roles/lab_cluster/defaults/main.yml")["lab_cluster_reserved_memory_mib"]
-    assert 0 < allocatable(machine_mib)[1] * len(nodes()) <= (machine_mib - reserved_mib) * 2**20
+    for before in ("", kubelet_text(machine_mib - more)):
+        assert 0 < allocatable(machine_mib, before)[1] * len(nodes()) <= (machine_mib - reserved_mib) * 2**20
 
 
 def test_a_node_that_joins_takes_a_share_to_spare() -> None:
