@@ -486,6 +486,16 @@ def beside(name: str) -> Any:
     return module
 
 
+def seconds_of(standstill: Any, name: str, default: float) -> float:
+    """The time in a variable; of a value that is not one, a line says that the default counts instead."""
+    try:
+        value: float = standstill.seconds(name, default)
+    except ValueError as error:  # SecondsError
+        emit(f"gangplank: {error}; {default:g} counts instead\n")
+        return default
+    return value
+
+
 class Stepper:
     """An optimizer: the models whose parameters it has, and the exchanges of each that its last step has seen."""
 
@@ -551,7 +561,7 @@ class Observer:
         """Say where this rank is whenever it does nothing for long: it waits for others, or they for it."""
         if not self.watched:
             self.watched, standstill = True, beside("standstill")
-            if (limit_s := standstill.limit_s()) > 0:
+            if (limit_s := seconds_of(standstill, "GANGPLANK_STUCK_S", standstill.STUCK_S)) > 0:
                 standstill.begin(limit_s, self.progress, emit, lambda: self.active, lambda: self.joining)
 
     def progress(self) -> tuple[int, int, int, int]:
@@ -589,7 +599,7 @@ class Observer:
         attempt = self.store.compare_set("attempt", "", secrets.token_hex(8)).decode()  # the first one's, for all
         self.begin(dist.get_rank(), dist.get_world_size(), attempt)
         self.uncountable = not one_count()
-        if self.pace_s == math.inf > (pace_s := float(os.environ.get("GANGPLANK_PACE_S") or PACE_S) or math.inf):
+        if self.pace_s == math.inf and (pace_s := seconds_of(beside("standstill"), "GANGPLANK_PACE_S", PACE_S)):
             self.pace_s, self.next = pace_s, 0.0
             time_of(dataloader._BaseDataLoaderIter, "__next__", "loading")
 

@@ -34,14 +34,19 @@ class SecondsError(ValueError):
 
 def limit_s() -> float:
     """After how many seconds a rank says where it is; 0 for never."""
-    text = os.environ.get("GANGPLANK_STUCK_S") or str(STUCK_S)
+    return seconds("GANGPLANK_STUCK_S", STUCK_S)
+
+
+def seconds(name: str, default: float) -> float:
+    """The time in a variable; 0 for never."""
+    text = os.environ.get(name) or str(default)
     try:
-        seconds = float(text)
+        value = float(text)
     except ValueError:
-        seconds = -1.0
-    if not 0 <= seconds < threading.TIMEOUT_MAX:
-        raise SecondsError(f"GANGPLANK_STUCK_S: got {text!r}, expected seconds, such as 30 or 0.5; 0 is never")
-    return seconds
+        value = -1.0
+    if not 0 <= value < threading.TIMEOUT_MAX:
+        raise SecondsError(f"{name}: got {text!r}, expected seconds, such as 30 or 0.5; 0 is never")
+    return value
 
 
 def folder() -> Path:

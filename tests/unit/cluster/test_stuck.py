@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import runpy
 import subprocess
 import sys
 import threading
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -143,6 +146,27 @@ def test_a_limit_that_is_no_number_of_seconds_is_refused(value: str, monkeypatch
     expected = f"GANGPLANK_STUCK_S: got '{value}', expected seconds, such as 30 or 0.5; 0 is never"
     with pytest.raises(trainer["SecondsError"], match=expected):
         trainer["limit_s"]()
+
+
+@pytest.mark.parametrize(("value", "counts"), [("2m", 120.0), ("inf", 120.0), ("", 120.0), ("0", 0.0), ("5", 5.0)])
+def test_the_observer_of_a_script_names_a_time_that_is_none_and_observes_with_the_default(
+    value: str, counts: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An error would end the observation. The observer imports torch, so that its function runs alone here."""
+    tree = ast.parse(STANDSTILL.with_name("observe.py").read_text())
+    function = next(node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "seconds_of")
+    function.returns, function.args.args[0].annotation = None, None
+    lines: list[str] = []
+    namespace: dict[str, Any] = {"emit": lines.append}
+    exec(compile(ast.Module([function], []), "observe.py", "exec"), namespace)  # noqa: S102
+    monkeypatch.setenv("A_S", value)
+    standstill = SimpleNamespace(**runpy.run_path(str(STANDSTILL)))
+    assert namespace["seconds_of"](standstill, "A_S", 120.0) == counts
+    expected = f"gangplank: A_S: got '{value}', expected seconds, such as 30 or 0.5; 0 is never; 120 counts instead\n"
+    assert lines == ([expected] if value in {"2m", "inf"} else [])
+    calls = {node.args[1].value for node in ast.walk(tree) if isinstance(node, ast.Call)
+             and getattr(node.func, "id", "") == "seconds_of" and isinstance(node.args[1], ast.Constant)}  # fmt: skip
+    assert calls == {"GANGPLANK_STUCK_S", "GANGPLANK_PACE_S"}
 
 
 def test_the_observer_and_the_trainer_say_it_with_the_same_words() -> None:
