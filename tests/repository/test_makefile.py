@@ -40,12 +40,23 @@ def test_the_tests_of_make_test_exist_and_have_a_part_of_each_guide() -> None:
     assert guides <= {name.partition("::")[0] for name in names}
 
 
-def test_the_cache_is_not_removed_under_a_lab_in_any_folder() -> None:
+def test_the_cache_is_not_removed_under_a_lab_in_any_folder(tmp_path: Path) -> None:
+    """The guard runs with other folders, and never the line that removes the cache."""
     recipe = re.search(r"^clean:.*\n((?:\t.*\n)+)", (ROOT / "Makefile").read_text(), re.MULTILINE)
     assert recipe
     guard, removal = recipe[1].splitlines()
-    assert all(f" -e {place} " in guard for place in (STATE, RUN))
     assert "rm -rf" in removal
+    places = [tmp_path / "lab", tmp_path / "run"]
+    for real, place in zip((STATE, RUN), places, strict=True):
+        assert f" -e {real} " in guard
+        guard = guard.replace(f" -e {real} ", f" -e {place} ")
+    for present in ([], places[:1], places[1:], places):
+        for place in present:
+            place.mkdir()
+        done = run(["sh", "-c", guard.strip().removeprefix("@")], tmp_path)
+        assert (done.returncode, "Fix: make down" in done.stderr) == ((1, True) if present else (0, False))
+        for place in present:
+            place.rmdir()
 
 
 def test_a_job_that_does_not_exist_is_refused_before_setup_with_the_jobs_that_do(tmp_path: Path) -> None:
