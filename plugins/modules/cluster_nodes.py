@@ -52,7 +52,6 @@ options:
       - A node's kubelet may write that annotation. So no label is removed but those of O(labels) and O(owner_labels),
         and no taint with a key of Kubernetes, such as C(node-role.kubernetes.io/control-plane), that O(taints) does not
         have.
-      - With O(state=absent), a node with that annotation loses what it notes, and one without it what is named.
     type: str
     default: ''
   owner_labels:

@@ -226,17 +226,17 @@ def test_a_taint_of_kubernetes_that_the_owner_asks_for_leaves_with_its_node(api:
         assert len(api.objects[NODE]["spec"]["taints"]) == number
 
 
-def test_nodes_lose_only_what_their_note_has_where_there_is_one(api: Api) -> None:
-    """Whatever the list names: what a node had before belongs to others. A node without a note loses what is named."""
+def test_absent_nodes_lose_what_is_named_and_what_their_note_has_and_a_second_run_changes_nothing(api: Api) -> None:
     taint = {"key": "gpu", "effect": "NoSchedule"}
-    meta = {"name": "node-0", "resourceVersion": "7", "labels": {"found": "1"}}
-    asked: dict[str, Any] = {"names": ["node-0"], "labels": {"found": "1", "new": "1"}, "taints": [taint]}
+    meta = {"name": "node-0", "resourceVersion": "7", "labels": {"before": "1", "others": "1"}}
     api.objects[NODE] = {"metadata": meta, "spec": {"taints": [taint]}}
-    run("cluster_nodes", owner="plugin", **asked)
-    assert run("cluster_nodes", owner="plugin", state="absent", **asked)["changed"]
-    assert (api.objects[NODE]["metadata"]["labels"], api.objects[NODE]["spec"]["taints"]) == ({"found": "1"}, [taint])
-    assert run("cluster_nodes", owner="plugin", state="absent", **asked)["changed"], "it has no note any more"
-    assert (api.objects[NODE]["metadata"]["labels"], api.objects[NODE]["spec"]["taints"]) == ({}, [])
+    asked: dict[str, Any] = {"names": ["node-0"], "labels": {"before": "1", "new": "1"}, "owner": "plugin"}
+    run("cluster_nodes", taints=[taint], **asked)
+    fewer = {**asked, "labels": {"before": "1"}, "owner_labels": ["new"], "state": "absent"}
+    assert run("cluster_nodes", taints=[taint], **fewer)["changed"]
+    node = api.objects[NODE]
+    assert (node["metadata"]["labels"], node["spec"]["taints"]) == ({"others": "1"}, [])
+    assert not run("cluster_nodes", taints=[taint], **fewer)["changed"]
 
 
 def test_a_node_that_is_removed_between_read_and_change_loses_nothing(
