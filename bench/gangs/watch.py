@@ -41,10 +41,10 @@ class Seen:
     partial: set[str] = field(default_factory=set)
 
     def see(self, kind: str, item: Json, at: float) -> None:
-        """One change of a pod."""
+        """One change of a pod. Raises BenchError for one that is removed: the one in its place would count as well."""
         meta = item["metadata"]
         if kind == "DELETED":
-            return
+            raise BenchError(f"pod {meta['name']}: got its removal while gangs start, expected that it stays")
         if meta["uid"] not in self.pods:
             gang = meta["labels"][JOB_LABEL]
             self.pods[meta["uid"]] = Pod(gang)

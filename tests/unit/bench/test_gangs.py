@@ -34,7 +34,7 @@ PODS_OF_A_NODE = 110  # of lab/simulated.py
 
 
 def pod(gang: str, number: int, node: str = "", phase: str = "Pending") -> dict[str, Any]:
-    meta = {"uid": f"{gang}-{number}", "labels": {JOB_LABEL: gang}}
+    meta = {"name": f"{gang}-{number}", "uid": f"{gang}-{number}", "labels": {JOB_LABEL: gang}}
     return {"metadata": meta, "spec": {"nodeName": node} if node else {}, "status": {"phase": phase}}
 
 
@@ -64,9 +64,20 @@ def test_a_gang_of_which_only_some_have_a_node_is_torn() -> None:
 
 def test_what_was_seen_stays_when_a_later_change_says_less() -> None:
     one = seen(pod("a", 0, "n", "Running"))
-    one.see("DELETED", pod("a", 0), 2.0)
+    one.see("MODIFIED", pod("a", 0), 2.0)
     one.see("MODIFIED", pod("a", 0, "n", "Running"), 3.0)
     assert [(it.bound, it.running) for it in one.pods.values()] == [(1.0, 1.0)]
+
+
+def test_a_pod_that_is_removed_ends_the_run() -> None:
+    """Its successor would be one pod more than the gangs have, and the wait would last to its limit."""
+    with pytest.raises(BenchError, match="pod .*: got its removal while gangs start, expected that it stays"):
+        seen(pod("a", 0, "n", "Running")).see("DELETED", pod("a", 0), 2.0)
+
+
+def test_no_pod_is_evicted_from_a_node_whose_heartbeat_is_late() -> None:
+    (task,) = volcano_job("a", 2)["spec"]["tasks"][1:]
+    assert {"operator": "Exists", "effect": "NoExecute"} in task["template"]["spec"]["tolerations"]
 
 
 def test_a_watch_that_fails_ends_the_wait_with_its_reason(monkeypatch: pytest.MonkeyPatch) -> None:
