@@ -27,6 +27,20 @@ PID = RUN / "supervisord.pid"  # as supervisord.conf.j2 has it
 SYSTEM = "system"  # the cgroup of supervisord and of its programs
 
 
+# On a full disk, supervisord would print its error to that disk and end. A log that is too long is replaced later.
+START = """
+import contextlib, sys
+from supervisor import loggers, supervisord
+
+def replace(handler, replaced=loggers.RotatingFileHandler.doRollover):
+    with contextlib.suppress(OSError):
+        handler.flush()
+        replaced(handler)
+
+loggers.Handler.handleError = lambda handler: None
+loggers.RotatingFileHandler.doRollover = replace
+supervisord.main(sys.argv[2:])
+"""
 def connect(socket: Path) -> Any:
     """The XML-RPC interface of the supervisord behind `socket`."""
     from supervisor.xmlrpc import SupervisorTransport
@@ -70,7 +84,7 @@ def start(config: Path, socket: Path, deadline_s: float = 15.0) -> None:
     ensure_cgroup(SYSTEM)
     socket.unlink(missing_ok=True)
     environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root", "LANG": "C.UTF-8"}
-    program = [sys.executable, "-m", MODULE, "--nodaemon", "-c", str(config)]
+    program = [sys.executable, "-c", START, MODULE, "--nodaemon", "-c", str(config)]  # MODULE: `running_config`
     log = config.parent / OUTPUT
     with log.open("wb") as out:
         process = subprocess.Popen(

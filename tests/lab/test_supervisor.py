@@ -129,3 +129,43 @@ def test_d15_a_supervisord_whose_maker_was_killed_right_after_its_start_is_in_th
         assert pid in cgroups.members(supervisor.SYSTEM), "else `make down` would not find it"
     finally:
         os.kill(pid, signal.SIGKILL)
+
+
+# It leaves two pages of its folder free, then its program prints: first to a full disk, then with space again.
+FULL = """
+import os, subprocess, sys, time
+from pathlib import Path
+from gangplank.wait import polls
+from lab.host import cgroups, supervisor
+from tests.lab.test_supervisor import DEADLINE_S, configure, processes
+
+def wait(check):
+    assert any(check() for _ in polls(DEADLINE_S, 0.02)), processes(socket)
+
+cgroups.SLICE, folder, outside, rotated = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3]), sys.argv[4]
+subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "full", str(folder)], check=True)
+start, turns, log, socket = outside / "start", outside / "turns", folder / "logs/prints.log", folder / "socket"
+loop = f"while head -c 1000 /dev/zero; do echo >> {turns}; sleep 0.002; done"
+config = configure(folder, prints=f"sh -c 'until test -e {start}; do sleep 0.01; done; {loop}'")
+config.write_text(config.read_text().replace("10MB", rotated))
+supervisor.ensure(config, socket)
+(folder / "filler").write_bytes(4096 * (os.statvfs(folder).f_bavail - 2) * b"x")
+start.touch()
+wait(lambda: turns.exists() and turns.stat().st_size > 160)  # more than a pipe holds: supervisord reads it
+assert os.statvfs(folder).f_bavail == 0
+(folder / "filler").unlink()
+space = time.time_ns()
+wait(lambda: log.exists() and log.stat().st_mtime_ns > space)
+(program,) = processes(socket)
+print("stops", program["stop"])
+"""
+
+
+@pytest.mark.parametrize("rotated", ["10MB", "11KB"])  # the second has to be replaced while the disk is full
+def test_d11_supervisord_and_its_programs_outlast_a_full_disk(tmp_path: Path, own_cgroup: str, rotated: str) -> None:
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    isolated = ["unshare", "--mount", "--propagation", "private", sys.executable, "-c", FULL]
+    words = [own_cgroup, str(folder), str(tmp_path), rotated]
+    done = subprocess.run([*isolated, *words], cwd=ROOT, capture_output=True, text=True, check=False, timeout=300)
+    assert (done.returncode, done.stdout) == (0, "stops 0\n"), done.stderr
