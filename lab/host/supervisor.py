@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import http.client
+import socket as sockets
 import subprocess
 import sys
 import xmlrpc.client
@@ -19,14 +21,12 @@ POLL_S = 0.05
 DOWN = ("STOPPED", "EXITED", "FATAL", "BACKOFF")  # BACKOFF: it ended at once, and the pauses before it grow
 BY_ITSELF = (60, 70)  # supervisor.xmlrpc.Faults ALREADY_STARTED and NOT_RUNNING: it was started, or ended, meanwhile
 STILL_RUNNING = 91  # supervisor.xmlrpc.Faults
-SEE_LOG = "correct what its log in the lab's folder logs reports, then run it again"
+SEE_LOG = "correct what logs/supervisord.log in the lab's folder reports, then run it again"
+ANSWER_S = 15.0  # supervisord starts and reads in milliseconds; to end a program, it waits for stopwaitsecs
+FAILURES = (OSError, http.client.HTTPException, xmlrpc.client.Error)  # of a request
 END_S = 30  # more than stopwaitsecs, after which supervisord kills a program
 OUTPUT = "supervisord.out"  # beside its configuration, from its first start
 MODULE = "supervisor.supervisord"
-PID = RUN / "supervisord.pid"  # as supervisord.conf.j2 has it
-SYSTEM = "system"  # the cgroup of supervisord and of its programs
-
-
 # On a full disk, supervisord would print its error to that disk and end. A log that is too long is replaced later.
 START = """
 import contextlib, sys
@@ -41,11 +41,31 @@ loggers.Handler.handleError = lambda handler: None
 loggers.RotatingFileHandler.doRollover = replace
 supervisord.main(sys.argv[2:])
 """
+PID = RUN / "supervisord.pid"  # as supervisord.conf.j2 has it
+SYSTEM = "system"  # the cgroup of supervisord and of its programs
+
+
+class Connection(http.client.HTTPConnection):
+    """Through a unix socket, with a time limit: a supervisord that is stopped would hold a run for ever."""
+
+    def __init__(self, path: Path) -> None:
+        """Take the socket's path."""
+        super().__init__("localhost")
+        self.path = path
+
+    def connect(self) -> None:
+        """Open the socket; raises OSError."""
+        self.sock = sockets.socket(sockets.AF_UNIX)
+        self.sock.settimeout(ANSWER_S)
+        self.sock.connect(str(self.path))
+
+
 def connect(socket: Path) -> Any:
-    """The XML-RPC interface of the supervisord behind `socket`."""
+    """The XML-RPC interface of the supervisord behind `socket`; each request may raise one of FAILURES."""
     from supervisor.xmlrpc import SupervisorTransport
 
     transport = SupervisorTransport(None, None, f"unix://{socket}")
+    transport._get_connection = lambda: Connection(socket)  # its own has no time limit
     return xmlrpc.client.ServerProxy("http://127.0.0.1", transport=transport).supervisor
 
 
@@ -55,7 +75,7 @@ def answers(socket: Path) -> bool:
         return False
     try:
         return bool(connect(socket).getState()["statename"] == "RUNNING")
-    except (OSError, xmlrpc.client.Error):
+    except FAILURES:
         return False
 
 
@@ -137,9 +157,10 @@ def apply(socket: Path) -> dict[str, list[str]]:
     """
     try:
         return _apply(connect(socket))
-    except (OSError, xmlrpc.client.Error) as error:
+    except FAILURES as error:
         got = getattr(error, "faultString", error)  # it names the program
-        raise LabError(str(Problem("supervisord", str(got), "the programs of its files", SEE_LOG))) from error
+        expected = "it to run the programs of supervisor/*.conf in the lab's folder"
+        raise LabError(str(Problem("supervisord", str(got), expected, SEE_LOG))) from error
 
 
 def _apply(server: Any) -> dict[str, list[str]]:
@@ -170,8 +191,9 @@ def start_times(socket: Path, program: str) -> dict[str, float]:
     """
     try:
         programs = connect(socket).getAllProcessInfo()
-    except (OSError, xmlrpc.client.Error) as error:
-        raise LabError(str(Problem(str(socket), str(error), "the lab's supervisord", "run it again"))) from error
+    except FAILURES as error:
+        problem = Problem(str(socket), str(error), "an answer of the lab's supervisord", "run it again")
+        raise LabError(str(problem)) from error
     start = f"{program}-"
     names = [(item["name"], float(item["start"])) for item in programs]
     return {name.removeprefix(start): when for name, when in names if name.startswith(start)}

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import gc
+import os
+import signal
+import socketserver
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -85,8 +89,45 @@ def test_a_program_that_cannot_be_started_is_a_failure(socket: Path, monkeypatch
             return [{"name": "nobody", "statename": "EXITED"}]
 
     monkeypatch.setattr(supervisor, "connect", lambda _socket: Wrong())
-    with pytest.raises(LabError, match="supervisord: got BAD_NAME: nobody, expected the programs of its files"):
+    with pytest.raises(LabError, match="supervisord: got BAD_NAME: nobody, expected it to run the programs"):
         supervisor.apply(socket)
+
+
+def test_d_a_supervisord_that_is_stopped_is_one_message(
+    socket: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervisor, "ANSWER_S", 0.2, raising=False)
+    pid = int((tmp_path / "pid").read_text())
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        assert not supervisor.answers(socket), "else a run waits for it without a word"
+        for request in (supervisor.apply, lambda place: supervisor.start_times(place, "sleeper")):
+            with pytest.raises(LabError, match=r"got timed out, expected .*supervisor"):
+                request(socket)
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
+class Broken(socketserver.StreamRequestHandler):
+    """It breaks off its answer, as a supervisord that is killed meanwhile."""
+
+    def handle(self) -> None:
+        while b"</methodCall>" not in self.rfile.readline():
+            pass
+        self.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 999\r\n\r\n<?xml")
+
+
+def test_d_an_answer_that_breaks_off_is_one_message(tmp_path: Path) -> None:
+    place = tmp_path / "socket"
+    with socketserver.UnixStreamServer(str(place), Broken) as server:
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        try:
+            assert not supervisor.answers(place)
+            for request in (supervisor.apply, lambda place: supervisor.start_times(place, "sleeper")):
+                with pytest.raises(LabError, match=r"got IncompleteRead.*, expected .*supervisor"):
+                    request(place)
+        finally:
+            server.shutdown()
 
 
 def test_a_lab_that_runs_from_another_folder_is_not_replaced(tmp_path: Path) -> None:
