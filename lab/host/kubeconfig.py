@@ -206,33 +206,47 @@ def _lock_of(path: Path) -> Path:
 
 def _remove_dead(held: Path) -> None:
     """Remove the lock of a run that was killed, or of before this boot: a power cut leaves it as empty as kubectl's."""
-    with contextlib.suppress(OSError):
-        owner, boot = held.read_text(), time.time() - float(Path("/proc/uptime").read_text().split()[0])
-        if held.stat().st_mtime < boot or (owner.isdigit() and not process(int(owner))):
+    with contextlib.suppress(OSError, ValueError, LookupError, TypeError):  # kubectl's own has no record
+        boot = time.time() - float(Path("/proc/uptime").read_text().split()[0])
+        if held.stat().st_mtime < boot or not _lives(json.loads(held.read_text())):
             held.unlink()
+    for draft in held.parent.glob(f".{held.name}.*"):
+        with contextlib.suppress(OSError, ValueError):
+            if not process(int(draft.suffix[1:])):
+                draft.unlink()
+
+
+def _lives(record: dict[str, Any]) -> bool:
+    """Whether the process of a lock's record lives, and is not another that has its number now."""
+    return record.items() <= process(record["pid"]).items()
 
 
 @contextlib.contextmanager
 def locked(path: Path, limit_s: float = LOCK_S) -> Iterator[None]:
-    """Hold the file that kubectl, too, makes while it changes a kubeconfig; raises KubeconfigError."""
+    """Hold the file that kubectl, too, makes while it changes a kubeconfig; raises KubeconfigError.
+
+    It comes into being with its record: an empty one would look like kubectl's for ever.
+    """
     held = _lock_of(path)
-    for _ in polls(limit_s, 0.1):
-        try:
-            descriptor = os.open(held, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        except FileExistsError:
-            _remove_dead(held)
-            continue
-        try:
-            with os.fdopen(descriptor, "w") as stream:
-                stream.write(str(os.getpid()))
-        except OSError as error:  # the disk is full
-            held.unlink()  # an empty one would look like kubectl's, forever
-            error.filename = str(held)
-            raise
-        break
-    else:
-        fix = f"end the program that changes it, or remove {held}"
-        raise KubeconfigError(late(str(path), f"{held.name} of another program", "its end", limit_s, fix))
+    draft = held.with_name(f".{held.name}.{os.getpid()}")
+    own = process(os.getpid())
+    try:
+        draft.write_text(json.dumps({key: own[key] for key in ("pid", "started", "boot")}))
+        for _ in polls(limit_s, 0.1):
+            try:
+                os.link(draft, held)
+            except FileExistsError:
+                _remove_dead(held)
+            else:
+                break
+        else:
+            fix = f"end the program that changes it, or remove {held}"
+            raise KubeconfigError(late(str(path), f"{held.name} of another program", "its end", limit_s, fix))
+    except OSError as error:  # the disk is full
+        error.filename = str(held)
+        raise
+    finally:
+        draft.unlink(missing_ok=True)
     try:
         yield
     finally:

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import stat
-from typing import TYPE_CHECKING
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 import yaml
 
+from gangplank.processes import process
 from lab.host import kubeconfig
 from lab.host.kubeconfig import KubeconfigError, ensure
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
+ROOT = Path(__file__).resolve().parents[3]
 MINE = """\
 # my clusters
 apiVersion: v1
@@ -118,18 +120,56 @@ def test_d8_a_link_stays_a_link_with_its_owner_and_mode(tmp_path: Path, admin: P
 def test_d8_kubectls_lock_is_waited_for(tmp_path: Path, admin: Path) -> None:
     path, held = tmp_path / "config", tmp_path / "config.lock"
     path.write_text(MINE)
+    dead = json.dumps(process(os.getpid()) | {"started": 1})  # a killed run's, whose number another process has now
     held.touch(mode=0)
     with pytest.raises(KubeconfigError, match=f"config: got config.lock of another program.*or remove {held}"), (
         kubeconfig.locked(path, 0.2)
     ):
         pass
     held.unlink()
-    held.write_text("999999999")  # a killed run's
+    held.write_text(dead)
     assert ensure(path, "lab", admin, dry=False)
     assert not held.exists()
-    held.write_text("999999999")  # of one that was killed when it had changed the file: kubectl would refuse to
+    held.write_text(dead)  # of one that was killed when it had changed the file: kubectl would refuse to
     assert not ensure(path, "lab", admin, dry=False)
     assert not held.exists()
+
+
+KILLED = """
+import itertools, os, signal, sys
+from pathlib import Path
+from lab.host import kubeconfig
+
+path = Path(sys.argv[1])
+
+def run(limit):
+    lines = itertools.count(1)
+    def trace(frame, event, _):
+        if frame.f_code.co_filename == kubeconfig.__file__ and event == "line" and next(lines) == limit:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return trace
+    sys.settrace(trace)
+    with kubeconfig.locked(path):
+        pass
+    os._exit(0)
+
+for limit in itertools.count(1):
+    child = os.fork() or run(limit)
+    killed = os.waitpid(child, 0)[1]
+    kubeconfig.ensure(path, "lab", None, dry=False)
+    with kubeconfig.locked(path, 1):
+        pass
+    if not killed:
+        break
+print(limit > 10)
+"""
+
+
+def test_d1_the_lock_of_a_run_that_was_killed_at_any_line_holds_nobody(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", KILLED, str(tmp_path / "config")]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=120)
+    assert (done.returncode, done.stdout) == (0, "True\n"), done.stderr
+    assert not list(tmp_path.iterdir())
 
 
 def test_d2_a_lock_that_a_power_cut_left_is_removed(tmp_path: Path, admin: Path) -> None:
