@@ -7,6 +7,7 @@ https://etcd.io/docs/v3.6/op-guide/maintenance/#space-quota
 from __future__ import annotations
 
 import contextlib
+import http.client
 import json
 import ssl
 import urllib.error
@@ -25,6 +26,7 @@ POLL_S = 0.1
 REQUEST_S = 60  # to defragment 2 GiB on a slow disk
 FULL = 0.9  # a file that is larger than this share of its quota after all was done: the objects themselves fill it
 SPACE = "NOSPACE"
+FAILURES = (OSError, http.client.HTTPException, ValueError)  # of a request; also an answer that breaks off
 COMPACTED = 11  # OUT_OF_RANGE: this revision was compacted already
 
 
@@ -40,7 +42,7 @@ class Etcd:
         self.opener = urllib.request.build_opener(*handlers)
 
     def call(self, method: str, **arguments: object) -> dict[str, Any]:
-        """One request; the answer. Raises OSError."""
+        """One request; the answer. Raises one of FAILURES."""
         url, body = f"{self.address}/v3/{method}", json.dumps(arguments).encode()
         with self.opener.open(url, body, timeout=REQUEST_S) as answer:
             fields: dict[str, Any] = json.loads(answer.read())
@@ -76,7 +78,7 @@ def wait(etcd: Etcd, timeout_s: float) -> list[dict[str, Any]]:
     for _ in polls(timeout_s, POLL_S):
         try:
             return etcd.alarms()
-        except (OSError, ValueError) as error:
+        except FAILURES as error:
             problem = str(error)
     fix = "correct what logs/etcd.log in the lab's folder reports, then run it again"
     raise LabError(late("etcd", f"no answer ({problem})", "an answer", timeout_s, fix))
@@ -92,13 +94,13 @@ def heal(etcd: Etcd, timeout_s: float) -> str:
         return ""
     try:
         return _make_space(etcd, alarms)
-    except OSError as error:
+    except FAILURES as error:
         fix = "free as much of the disk as its file has, or correct what logs/etcd.log in the lab's folder reports"
         problem = Problem("etcd", _reason(error), "space in its file", f"{fix}, then run it again")
         raise LabError(str(problem)) from error
 
 
-def _reason(error: OSError) -> str:
+def _reason(error: Exception) -> str:
     """Why a request failed: what etcd says of it, if it answered."""
     if isinstance(error, urllib.error.HTTPError):
         with contextlib.suppress(OSError, ValueError, LookupError, TypeError), error:
@@ -107,7 +109,7 @@ def _reason(error: OSError) -> str:
 
 
 def _make_space(etcd: Etcd, alarms: list[dict[str, Any]]) -> str:
-    """Compact, defragment, disarm; what was done. Raises OSError."""
+    """Compact, defragment, disarm; what was done. Raises one of FAILURES."""
     before, quota = etcd.size()
     etcd.compact()
     etcd.call("maintenance/defragment")
