@@ -6,6 +6,7 @@ their names. Others failed while the controller was down, or it has lost their P
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from dataclasses import dataclass, field
@@ -39,6 +40,7 @@ EXPLAINED_S = 30.0  # that a job waits before it is asked why, and between two s
 REGROUPED_S = 10.0  # between two looks at whether its PodGroup exists
 MOST = 400  # characters of an event that is shown
 QUIET_S = 10.0  # without a line, after which the log of an ended job that has not ended itself is given up
+LAST_S = 60.0  # after a job's end, then the log of a container that runs on is given up, whatever it prints
 
 
 @dataclass
@@ -128,9 +130,10 @@ class JobWatch:
     def finish(self) -> Iterator[tuple[Json, str]]:
         """The pod and the text of each line until all logs have ended.
 
-        A container may outlive its job: its log is given up when it has been quiet for a while.
+        A container may outlive its job: its log is given up when it has been quiet for a while, or after LAST_S. That
+        of a container that has ended is read whole, however long it is.
         """
-        quiet_since = time.monotonic()
+        quiet_since = looked = time.monotonic()
         while time.monotonic() - quiet_since < QUIET_S:
             unread = [log for log in self.logs.values() if log.thread and log.thread.is_alive()]
             for item in self.lines(0.1 if unread else 0.0):
@@ -139,7 +142,20 @@ class JobWatch:
             if not unread:
                 return
             if any(log.away for log in unread):
-                quiet_since = time.monotonic()
+                quiet_since = looked = time.monotonic()
+            if time.monotonic() - looked > LAST_S:
+                if self._run_on():
+                    return
+                looked = time.monotonic()
+
+    def _run_on(self) -> bool:
+        """Whether every log that is still read is of a container that runs."""
+        pods = self.pods
+        with contextlib.suppress(KubeError):
+            pods = self.kube.pods(self.job) if self.job else pods
+        by_uid = {pod["metadata"]["uid"]: pod for pod in pods}
+        keys = [key.split("/") for key, log in self.logs.items() if log.thread and log.thread.is_alive()]
+        return all(uid in by_uid and logs.runs(by_uid[uid], container) for uid, container, _ in keys)
 
     def drain(self) -> None:
         """Process all lines until all logs have ended."""

@@ -745,6 +745,41 @@ def test_each_line_of_a_log_is_looked_at_once(server: Server, kube: Kube, monkey
     assert [*watch.finish()] == []
 
 
+def test_d4_a_container_that_prints_on_after_its_jobs_end_is_given_up_and_one_that_has_ended_read_whole(
+    server: Server, kube: Kube, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(follow, "LAST_S", 0.3, raising=False)
+    job = manifest(server, "Completed")
+    server.pod("digits-a")
+    server.pod("digits-b", "terminated")
+    server.prints("digits-b", *map(str, range(60)))
+    over = threading.Event()
+
+    def prints() -> None:
+        while not over.wait(0.02):
+            server.prints("digits-a", "again")
+
+    threading.Thread(target=prints, daemon=True).start()
+    watch, read = follow.JobWatch(job, kube.patient()), list[str]()
+    slow = logs.follow
+
+    def slowly(*words: Any, **more: Any) -> Iterator[str]:
+        for line in slow(*words, **more):
+            time.sleep(0.01)
+            yield line
+
+    monkeypatch.setattr(logs, "follow", slowly)
+    watch.poll()
+
+    def drain() -> None:
+        read.extend(line for _, line in watch.finish())
+
+    draining = threading.Thread(target=drain, daemon=True)
+    draining.start()
+    draining.join(10)
+    over.set()
+    assert not draining.is_alive(), "who waits for the job waits for ever"
+    assert [line for line in read if line != "again"] == [*map(str, range(60))]
 
 
 def test_d14_a_full_buffer_stops_who_reads_and_loses_nothing() -> None:
