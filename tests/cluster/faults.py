@@ -465,6 +465,8 @@ def _memory(lab: Lab, jobs: Sequence[Job]) -> Iterator[None]:
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "hog", "namespace": NAMESPACE}, "spec": spec}
     try:
         lab.kubectl("create", "-f", "-", stdin=json.dumps(pod))
+        lab.wait("the hog is killed for its memory", lambda: lab.get("pod", "hog", "-n", NAMESPACE)["status"][
+            "containerStatuses"][0]["state"]["terminated"]["reason"] == "OOMKilled")  # fmt: skip
         yield
     finally:
         limit.write_text(before)
@@ -527,9 +529,10 @@ def unmount(lab: Lab, folder: str) -> None:
 @contextmanager
 def full(lab: Lab, folder: str) -> Iterator[None]:
     """A folder of that node without a free byte."""
-    fill = f"cat /dev/zero > {folder}/full"
-    subprocess.run([*lab.enter(SMALL), "sh", "-c", fill], capture_output=True, check=False)
+    fill = [*lab.enter(SMALL), "sh", "-c", f"LC_ALL=C cat /dev/zero > {folder}/full"]
+    done = subprocess.run(fill, capture_output=True, text=True, check=False)
     try:
+        assert "No space left on device" in done.stderr, done.stderr
         yield
     finally:
         lab.inside(SMALL, "rm", f"{folder}/full")
@@ -562,6 +565,9 @@ def small_kubelet(lab: Lab) -> Iterator[None]:
 @fault("the node's folder full", around=small_kubelet, hold_s=60)
 def _full(lab: Lab, _: Sequence[Job]) -> Iterator[None]:
     with full(lab, KUBELET):
+        lab.wait("the kubelet reports it", lambda: any(
+            item["type"] == "DiskPressure" and item["status"] == "True"
+            for item in lab.get("node", SMALL)["status"]["conditions"]), CAUSE_S)  # fmt: skip
         yield
 
 
