@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 PARTS = ".gangplank-fetch"
+FULL = {errno.ENOSPC, errno.EDQUOT}
 LINKS = {errno.ELOOP, errno.EMLINK}  # what systems say of a link under O_NOFOLLOW
 OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 LONGEST = 255  # bytes of a part of a name
@@ -69,6 +70,7 @@ class Landing:
     command, reserved = "gangplank fetch", PARTS
     busy = "wait for it, or name another folder with -o"
     unfit = "remove what has this name, or name another folder with -o"
+    full = "free some space on its disk and fetch again, which continues, or name another folder with -o"
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -122,8 +124,8 @@ class Landing:
         try:
             yield
         except OSError as error:
-            got = error.strerror or str(error)
-            raise Unreadable(str(Problem(self.title(name), got, "a place that can be written", self.unfit))) from None
+            got, fix = error.strerror or str(error), self.full if error.errno in FULL else self.unfit
+            raise Unreadable(str(Problem(self.title(name), got, "a place that can be written", fix))) from None
 
     def below(self, folder: int, name: str) -> int:
         """A folder in a folder, made if there is none."""

@@ -39,7 +39,7 @@ class Claim(Landing):
 
     command, reserved = "gangplank data", PARTS
     busy = "wait for it"
-    unfit = "give the claim more space, or the pod's user the right to write there; a later run continues"
+    unfit = full = "give the claim more space, or the pod's user the right to write there; a later run continues"
 
     def __init__(self, folder: Path, title: str) -> None:
         super().__init__(folder)

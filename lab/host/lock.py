@@ -38,7 +38,15 @@ def refuse_foreign(folder: Path) -> None:
 
 @contextlib.contextmanager
 def _record(folder: Path) -> Iterator[TextIO]:
-    """The open file with the record; nobody else reads or writes it meanwhile."""
+    """The open file with the record; nobody else reads or writes it meanwhile. Raises OSError with its name."""
+    try:
+        yield from _locked(folder)
+    except OSError as error:
+        error.filename = error.filename or str(folder / NAME)  # a full disk has none
+        raise
+
+
+def _locked(folder: Path) -> Iterator[TextIO]:
     while True:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         with contextlib.suppress(FileNotFoundError), (folder / NAME).open("a+") as stream:
