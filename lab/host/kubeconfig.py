@@ -225,7 +225,7 @@ def _lives(record: dict[str, Any]) -> bool:
 def locked(path: Path, limit_s: float = LOCK_S) -> Iterator[None]:
     """Hold the file that kubectl, too, makes while it changes a kubeconfig; raises KubeconfigError.
 
-    It comes into being with its record: an empty one would look like kubectl's for ever.
+    It comes into being with its record: an empty one would look like kubectl's forever.
     """
     held = _lock_of(path)
     draft = held.with_name(f".{held.name}.{os.getpid()}")

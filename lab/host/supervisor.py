@@ -46,7 +46,7 @@ SYSTEM = "system"  # the cgroup of supervisord and of its programs
 
 
 class Connection(http.client.HTTPConnection):
-    """Through a unix socket, with a time limit: a supervisord that is stopped would hold a run for ever."""
+    """Through a unix socket, with a time limit: a supervisord that is stopped would hold a run forever."""
 
     def __init__(self, path: Path) -> None:
         """Take the socket's path."""

@@ -120,7 +120,7 @@ def test_d8_a_link_stays_a_link_with_its_owner_and_mode(tmp_path: Path, admin: P
 def test_d8_kubectls_lock_is_waited_for(tmp_path: Path, admin: Path) -> None:
     path, held = tmp_path / "config", tmp_path / "config.lock"
     path.write_text(MINE)
-    dead = json.dumps(process(os.getpid()) | {"started": 1})  # a killed run's, whose number another process has now
+    dead = json.dumps(process(os.getpid()) | {"started": 1})  # of a run that was killed; its number was reused
     held.touch(mode=0)
     with pytest.raises(KubeconfigError, match=f"config: got config.lock of another program.*or remove {held}"), (
         kubeconfig.locked(path, 0.2)
