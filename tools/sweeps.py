@@ -58,7 +58,7 @@ SWEEPS = {
     "long-faults": Sweep(
         "A training survives a fault of its cluster that lasts",
         "a node cut off for 10 minutes, under a job of each of two back-ends, on a lab of three nodes",
-        "tests/cluster/test_cluster_faults.py::test_ends_with_the_exact_weights",
+        "tests/cluster/test_cluster_faults.py::test_d_ends_with_the_exact_weights",
         PARTS,
     ),
     "reproducible": Sweep(

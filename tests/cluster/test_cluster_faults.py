@@ -47,7 +47,7 @@ def outcome(site: Lab) -> Callable[[str], dict[str, Outcome]]:
 
 
 @pytest.mark.parametrize(("name", "backend"), CASES, ids=[", ".join(case) for case in CASES])
-def test_ends_with_the_exact_weights(
+def test_d_ends_with_the_exact_weights(
     outcome: Callable[[str], dict[str, Outcome]], undisturbed: str, name: str, backend: str
 ) -> None:
     one = outcome(name)[backend]

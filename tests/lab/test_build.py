@@ -173,7 +173,7 @@ def test_a_checksum_that_differs_is_reported_and_nothing_is_used(tiny: Path) -> 
     assert parts(tiny) == []
 
 
-def test_a_full_disk_is_reported_and_nothing_half_built_stays(tiny: Path) -> None:
+def test_d11_a_full_disk_is_reported_and_nothing_half_built_stays(tiny: Path) -> None:
     home = tiny / "cache/gangplank"
     before = f"""mkdir -p {tiny}/cache; mount -t tmpfs -o size=1m full {tiny}/cache
         mkdir -p {home}/go; ln -s {GO.parents[1]} {home}/go/

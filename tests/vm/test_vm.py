@@ -81,7 +81,7 @@ def test_the_lab_comes_up_on_cgroup_v2_below_systemd(guest: Guest) -> None:
     assert limit == (int(allocatable.removesuffix("Ki")) + 100 * 1024) * 1024  # and what the kubelet evicts at
 
 
-def test_the_limits_of_pods_hold(guest: Guest) -> None:
+def test_b2_the_limits_of_pods_hold(guest: Guest) -> None:
     pods = [
         pod("limited", ["sleep", "3600"], {"cpu": "200m", "memory": "64Mi"}),
         pod("hungry", ["sh", "-c", "x=aaaaaaaa; while :; do x=$x$x; done"], {"memory": "32Mi"}),

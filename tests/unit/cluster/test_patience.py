@@ -568,7 +568,7 @@ def test_d4_a_command_outlasts_connections_that_break(server: Server, kube: Kube
     assert not kube.delete(pod)
 
 
-def test_followed_logs_go_on_after_an_outage(
+def test_d4_followed_logs_continue_after_an_outage(
     server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     manifest(server, "Running")
@@ -652,7 +652,7 @@ def test_an_object_of_the_same_name_that_came_later_is_not_removed(
     assert server.objects[f"{PODS}/a"]["metadata"]["uid"] == "second"
 
 
-def test_waits_of_roles_outlast_it_too(server: Server, kube: Kube) -> None:
+def test_d4_waits_of_roles_outlast_it_too(server: Server, kube: Kube) -> None:
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "namespace": "default"}}
     server.says = [503, 429]
     assert kube.accepts(pod, 10) == ""
@@ -778,7 +778,7 @@ def test_d4_a_container_that_prints_on_after_its_jobs_end_is_given_up_and_one_th
     draining.start()
     draining.join(10)
     over.set()
-    assert not draining.is_alive(), "who waits for the job waits for ever"
+    assert not draining.is_alive(), "who waits for the job is held forever"
     assert [line for line in read if line != "again"] == [*map(str, range(60))]
 
 

@@ -37,7 +37,7 @@ def test_d3_a_line_of_another_program_is_no_word_of_a_rank(line: str) -> None:
 
 @settings(max_examples=examples(300))
 @given(st.lists(PRINTED, max_size=12))
-def test_whatever_is_printed_is_read_without_an_error(lines: list[str]) -> None:
+def test_d3_whatever_is_printed_is_read_without_an_error(lines: list[str]) -> None:
     words, stuck = LastWords("a"), Stuck(2)
     for line in lines:
         words.take(line)

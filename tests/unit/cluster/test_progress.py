@@ -133,7 +133,7 @@ def test_words_without_an_end_of_line_hide_no_line_of_ours() -> None:
 
 
 @pytest.mark.parametrize("shape", [START, STEP, EPOCH, RESULT], ids=lambda shape: str(shape["event"]))
-def test_every_field_of_a_line_is_looked_at(shape: Json) -> None:
+def test_d3_every_field_of_a_line_is_looked_at(shape: Json) -> None:
     assert shown([line(shape)]) != Progress() or shape["event"] == "step"
     for key in shape.keys() - {"event"}:
         assert events(line({name: value for name, value in shape.items() if name != key})) == []
@@ -188,7 +188,7 @@ LINES = st.one_of(
 @pytest.mark.slow
 @settings(max_examples=examples(300))
 @given(st.lists(LINES, max_size=8), st.randoms(use_true_random=False))
-def test_whatever_is_printed_the_verdict_of_sound_evidence_stays(foreign: list[str], chance: Any) -> None:
+def test_d3_whatever_is_printed_the_verdict_of_sound_evidence_stays(foreign: list[str], chance: Any) -> None:
     lines = [*OURS]
     for one in foreign:
         lines.insert(chance.randrange(len(lines) + 1), one)
@@ -200,7 +200,7 @@ def test_whatever_is_printed_the_verdict_of_sound_evidence_stays(foreign: list[s
 
 @settings(max_examples=examples(100))
 @given(st.sampled_from(range(len(SOUND))), st.sampled_from(NAMES), JSON_VALUES, st.booleans())
-def test_a_lie_with_the_right_hash_is_judged_and_shown(at: int, key: str, value: Any, new: bool) -> None:
+def test_e5_a_lie_with_the_right_hash_is_judged_and_shown(at: int, key: str, value: Any, new: bool) -> None:
     """Evidence is also read from files that anybody can write; its world and data stay as small as they were."""
     lie = {**SOUND[at], key: value if key not in {"world_size", "dataset_samples", "bitmap"} else str(value)}
     lie["hash"] = record_hash(lie)
@@ -214,7 +214,7 @@ def test_a_lie_with_the_right_hash_is_judged_and_shown(at: int, key: str, value:
     ("begin", "time"), ("begin", "node"), ("begin", "pod_uid"), ("epoch", "epoch"), ("epoch", "accuracy"),
     ("epoch", "losses"), ("epoch", "spent"), ("end", "seconds"), ("heads", "heads"), ("samples", "count"),
 ])  # fmt: skip
-def test_ranks_that_lie_all_the_way_are_judged_and_shown_without_an_error(kind: str, key: str, value: object) -> None:
+def test_e5_ranks_that_lie_all_the_way_are_judged_without_an_error(kind: str, key: str, value: object) -> None:
     world = World(change=lambda record: record.update({key: value}) if record["kind"] == kind else None)
     records = read_records("\n".join(map(json.dumps, world.train())))
     assert prove(records, EXPECTED).text().replace("\n", "").isprintable()
@@ -222,19 +222,19 @@ def test_ranks_that_lie_all_the_way_are_judged_and_shown_without_an_error(kind: 
 
 
 @pytest.mark.parametrize("resumed", [{}, [], 1, {"heads": []}, {"heads": {"x": 1}}, {"heads": {"1": {}}}])
-def test_a_resume_without_its_chains_is_a_gap(resumed: object) -> None:
+def test_e5_a_resume_without_its_chains_is_a_gap(resumed: object) -> None:
     world = World(change=lambda record: record.update(resumed=resumed) if record["kind"] == "begin" else None)
     verdict = prove(world.train(), EXPECTED)
     assert "rank 0 record 0 (begin) does not say which chains it resumed" in verdict.text()
 
 
 @pytest.mark.parametrize("seq", ["x", None, 1.5, True, 10**400])
-def test_a_record_without_a_number_is_altered(seq: object) -> None:
+def test_e5_a_record_without_a_number_is_altered(seq: object) -> None:
     world = World(change=lambda record: record.update(seq=seq) if record["kind"] == "begin" else None)
     assert "was altered" in prove(world.train(), EXPECTED).text()
 
 
-def test_records_nested_as_deeply_as_json_can_be_read_are_altered() -> None:
+def test_e5_records_nested_as_deeply_as_json_can_be_read_are_altered() -> None:
     start = line({**SOUND[0], "event": "evidence", "hash": 64 * "0"})[:-1]
     deep = [f'{start},"deep":{depth * "["}{depth * "]"}}}' for depth in range(600, 1000)]
     records = read_records("\n".join(deep))

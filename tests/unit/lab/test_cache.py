@@ -91,7 +91,7 @@ def test_a_failed_build_leaves_nothing(tmp_path: Path, error: BaseException | ty
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_full_disk_in_python_is_reported_as_one(tmp_path: Path) -> None:
+def test_d11_a_full_disk_in_python_is_reported_as_one(tmp_path: Path) -> None:
     full = Path("/dev/full")
     with pytest.raises(PartError, match="the disk is full"), building(tmp_path / "x"), full.open("w") as stream:
         stream.write("x")
@@ -106,7 +106,7 @@ def test_a_cache_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
         draft.touch()
 
 
-def test_two_builds_wait_for_each_other(tmp_path: Path) -> None:
+def test_d6_two_builds_wait_for_each_other(tmp_path: Path) -> None:
     with child(HOLD, tmp_path) as first:
         assert line(first) == "in"
         with child(HOLD, tmp_path) as second:

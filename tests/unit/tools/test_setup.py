@@ -78,7 +78,7 @@ def index(tmp_path: Path) -> tuple[str, dict[str, str]]:
 
 
 @pytest.mark.slow
-def test_two_checkouts_that_begin_at_once_set_up_the_packages_once(tmp_path: Path) -> None:
+def test_d6_two_checkouts_that_begin_at_once_set_up_the_packages_once(tmp_path: Path) -> None:
     pinned, env = index(tmp_path)
     running = []
     for name in ("one", "two"):
@@ -107,7 +107,7 @@ def test_c6_packages_and_commands_are_on_the_disk_before_their_marks(tmp_path: P
     assert log.read_text() == f"-f {mark.parent}\n-f .venv\n"
 
 
-def test_a_run_that_waits_for_another_says_for_which_file(tmp_path: Path) -> None:
+def test_d6_a_run_that_waits_for_another_says_for_which_file(tmp_path: Path) -> None:
     folder, held = checkout(tmp_path / "clone", "1.0.1"), tmp_path / "cache/gangplank/venv/lock"
     held.parent.mkdir(parents=True)
     env = environment() | {"XDG_CACHE_HOME": f"{tmp_path}/cache"}
@@ -123,7 +123,7 @@ def test_a_run_that_waits_for_another_says_for_which_file(tmp_path: Path) -> Non
                 os.killpg(process.pid, signal.SIGKILL)
 
 
-def test_an_interrupted_run_is_repaired_by_the_next(tmp_path: Path) -> None:
+def test_d1_an_interrupted_run_is_repaired_by_the_next(tmp_path: Path) -> None:
     folder = checkout(tmp_path / "clone", "1.0.1")
     (folder / ".venv/bin").mkdir(parents=True)
     (folder / ".venv/unfinished").touch()
