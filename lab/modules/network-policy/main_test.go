@@ -30,7 +30,7 @@ func TestD4AWatchThatFailsIsListedAgain(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var lists atomic.Int32
-			watched := make(chan string, 1)
+			watched, done := make(chan string), make(chan struct{})
 			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
 				query := request.URL.Query()
 				switch version := query.Get("resourceVersion"); {
@@ -41,12 +41,15 @@ func TestD4AWatchThatFailsIsListedAgain(t *testing.T) {
 				case version == "1":
 					fail(w)
 				default:
-					watched <- version
-					<-request.Context().Done()
+					select {
+					case watched <- version:
+						<-done
+					case <-done: // the agent asks again until its server is closed
+					}
 				}
 			}))
 			defer server.Close()
-			defer server.CloseClientConnections()
+			defer close(done)
 			state := newState()
 			go follow(server.Client(), server.URL+podsPath, podsPath, state)
 			select {

@@ -114,7 +114,7 @@ def changes(*pods: tuple[str, str]) -> bytes:
 def test_pods_exist_before_they_have_nodes_however_soon_that_follows(monkeypatch: pytest.MonkeyPatch) -> None:
     """A poll would see both at once; each change of a watch has a time of its own."""
     text = changes(("a", ""), ("b", ""), ("a", "n"), ("c", ""), ("c", "n"), ("b", "n"))
-    answer: Any = SimpleNamespace(stream=lambda amt: iter([text[:30], text[30:]]), close=lambda: None)  # noqa: ARG005
+    answer: Any = SimpleNamespace(stream=lambda amt: iter([text[:30], text[30:]]), close=lambda: None)  # noqa: ARG005  as urllib3 calls it
     times = itertools.count(1.0)
     monkeypatch.setattr(start, "time", SimpleNamespace(time=lambda: next(times)))
     assert start.placement(answer) == (["a", "b", "c"], 4.0, 6.0)
@@ -122,7 +122,7 @@ def test_pods_exist_before_they_have_nodes_however_soon_that_follows(monkeypatch
 
 def test_pods_without_a_node_at_the_end_of_the_watch_are_counted() -> None:
     text = changes(("a", "n"), ("b", ""))
-    answer: Any = SimpleNamespace(stream=lambda amt: iter([text]), close=lambda: None)  # noqa: ARG005
+    answer: Any = SimpleNamespace(stream=lambda amt: iter([text]), close=lambda: None)  # noqa: ARG005  as urllib3 calls it
     with pytest.raises(BenchError, match="got 2 pods, 1 with a node, expected 3 with a node within 25 s"):
         start.placement(answer)
 
@@ -139,7 +139,7 @@ class Namespace:
 
     def open(self, *_: Any, **__: Any) -> Any:
         text = changes(*((f"bare-{number}", "n") for number in range(start.RANKS)))
-        return SimpleNamespace(stream=lambda amt: iter([text]), close=lambda: None)  # noqa: ARG005
+        return SimpleNamespace(stream=lambda amt: iter([text]), close=lambda: None)  # noqa: ARG005  as urllib3 calls it
 
 
 def test_the_bare_pods_of_the_floor_may_have_every_node_as_those_of_jobs_may(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -158,7 +158,7 @@ def test_the_observer_of_a_script_names_a_time_that_is_none_and_observes_with_th
     function.returns, function.args.args[0].annotation = None, None
     lines: list[str] = []
     namespace: dict[str, Any] = {"emit": lines.append}
-    exec(compile(ast.Module([function], []), "observe.py", "exec"), namespace)  # noqa: S102
+    exec(compile(ast.Module([function], []), "observe.py", "exec"), namespace)  # noqa: S102  our own function
     monkeypatch.setenv("A_S", value)
     standstill = SimpleNamespace(**runpy.run_path(str(STANDSTILL)))
     assert namespace["seconds_of"](standstill, "A_S", 120.0) == counts
